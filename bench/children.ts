@@ -1,0 +1,76 @@
+import { fork, spawn } from 'node:child_process'
+import type { ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import { createInterface } from 'node:readline'
+import { systemClock } from '../src/mesh/clock.ts'
+
+/** A process that listens. */
+export interface Listening {
+  readonly pid: number
+  /** Where, such as `http://127.0.0.1:40123`. */
+  readonly origin: string
+}
+
+const KILL_AFTER_MS = 5_000
+
+/** pino's level from which a line is shown. */
+const WARN = 40
+
+/** Every process of a run. None of them outlives it. */
+export class Children {
+  readonly #running = new Set<ChildProcess>()
+  readonly #lost: (error: Error) => void
+  #ending = false
+
+  /** `lost` hears of a process that ended before it was asked to. */
+  constructor(lost: (error: Error) => void) {
+    this.#lost = lost
+    process.once('exit', () => this.#kill())
+  }
+
+  /** Starts node on `args` and waits until it logs, in JSON, that it is `listening`. */
+  listening(args: readonly string[]): Promise<Listening> {
+    const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] })
+    this.#keep(child)
+    return new Promise((resolve) => {
+      createInterface({ input: child.stdout }).on('line', (line) => {
+        const { msg, data, level } = read(line)
+        if (msg === 'listening' && child.pid !== undefined) resolve({ pid: child.pid, origin: String(data) })
+        else if (!(Number(level) < WARN)) process.stderr.write(`${line}\n`)
+      })
+    })
+  }
+
+  /** Starts node on `script`, with a channel for messages. */
+  fork(script: string): ChildProcess {
+    const child = fork(script)
+    this.#keep(child)
+    return child
+  }
+
+  /** Asks all to end, and kills whoever has not after 5 s. */
+  async end(): Promise<void> {
+    this.#ending = true
+    const ends = [...this.#running].map((child) => once(child, 'close'))
+    for (const child of this.#running) child.kill('SIGTERM')
+    const cancel = systemClock.after(KILL_AFTER_MS, () => this.#kill())
+    await Promise.all(ends)
+    cancel()
+  }
+
+  #keep(child: ChildProcess): void {
+    this.#running.add(child)
+    child.once('close', (code, signal) => {
+      this.#running.delete(child)
+      if (!this.#ending) this.#lost(new Error(`ended with ${code ?? signal}: ${child.spawnargs.join(' ')}`))
+    })
+  }
+
+  #kill(): void {
+    for (const child of this.#running) child.kill('SIGKILL')
+  }
+}
+
+function read(line: string): { msg?: unknown; data?: unknown; level?: unknown } {
+  return line.startsWith('{') ? (JSON.parse(line) as object) : {}
+}

@@ -1,0 +1,63 @@
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { systemClock } from '../src/mesh/clock.ts'
+import type { Children, Listening } from './children.ts'
+import type { GatewayConfig, Subject } from './subjects.ts'
+
+/** Where the load is to go, and whose CPU counts. */
+export interface Endpoint {
+  readonly origin: string
+  readonly pid: number | undefined
+}
+
+/** What a middle process is started with. */
+export interface Surroundings {
+  readonly children: Children
+  /** Origin of the upstream. */
+  readonly upstream: string
+  /** Folder for files of this run. */
+  readonly scratch: string
+  /** Flags for the node of the subject of that name. */
+  readonly flags: (name: string) => readonly string[]
+}
+
+const READY_WITHIN_MS = 10_000
+const READY_EVERY_MS = 50
+
+/** Starts what stands between the load and the upstream, and waits until it serves. */
+export async function startMiddle({ name, middle }: Subject, around: Surroundings): Promise<Endpoint> {
+  const { children, upstream } = around
+  if (middle === 'nothing') return { origin: upstream, pid: undefined }
+  if (middle !== 'floor') return startGateway(name, middle, around)
+  return children.listening([...around.flags(name), script('./floor.js'), '--upstream', upstream])
+}
+
+/** The path of a compiled file, as seen from this folder. */
+export function script(relative: string): string {
+  return fileURLToPath(new URL(relative, import.meta.url))
+}
+
+async function startGateway(name: string, config: GatewayConfig, around: Surroundings): Promise<Listening> {
+  const { children, upstream, scratch, flags } = around
+  const file = join(scratch, `${name}.json`)
+  const base = {
+    gateway: { listen: '127.0.0.1:0', control: '127.0.0.1:0', environment: 'test' },
+    mcpServers: { upstream: { url: `${upstream}/mcp` } },
+  }
+  writeFileSync(file, JSON.stringify({ ...base, ...config }))
+  const main = script('../src/main.js')
+  const gateway = await children.listening([...flags(name), main, 'start', '--config', file])
+  await ready(gateway.origin)
+  return gateway
+}
+
+/** Waits until the gateway has discovered its upstream: from then on tools are listed. */
+async function ready(origin: string): Promise<void> {
+  const giveUp = new AbortController()
+  const error = new Error(`${origin}/readyz: not ready after ${READY_WITHIN_MS / 1_000} s`)
+  const cancel = systemClock.after(READY_WITHIN_MS, () => giveUp.abort(error))
+  const { signal } = giveUp
+  while (!(await fetch(`${origin}/readyz`, { signal })).ok) await systemClock.sleep(READY_EVERY_MS, signal)
+  cancel()
+}

@@ -1,0 +1,58 @@
+import { parseArgs } from 'node:util'
+import { subjects } from './subjects.ts'
+import type { Subject } from './subjects.ts'
+import { workloads } from './workload.ts'
+import type { Workload } from './workload.ts'
+
+export interface Options {
+  readonly subjects: readonly Subject[]
+  readonly workloadName: string
+  readonly workload: Workload
+  /** Measured windows of every subject. */
+  readonly rounds: number
+  /** Sessions, each with one call under way at a time. */
+  readonly callers: number
+  /** File for the figures. */
+  readonly json: string | undefined
+  /** Whether to show where the middle processes spend their time. */
+  readonly profile: boolean
+}
+
+/** Reads the command line; throws with the words to choose from. */
+export function readOptions(args: readonly string[]): Options {
+  const { values } = parseArgs({
+    args: [...args],
+    options: {
+      workload: { type: 'string', default: 'small' },
+      only: { type: 'string', multiple: true },
+      rounds: { type: 'string' },
+      callers: { type: 'string', default: '32' },
+      json: { type: 'string' },
+      quick: { type: 'boolean', default: false },
+      profile: { type: 'boolean', default: false },
+    },
+  })
+  const workload = workloads[values.workload]
+  if (workload === undefined) throw new Error(`--workload: expected ${Object.keys(workloads).join(', ')}`)
+  return {
+    subjects: [...new Set(values.only?.map(subjectNamed) ?? subjects)],
+    workloadName: values.workload,
+    workload,
+    rounds: count('--rounds', values.rounds ?? (values.quick ? '5' : '40'), 200),
+    callers: count('--callers', values.callers, 256),
+    json: values.json,
+    profile: values.profile,
+  }
+}
+
+function subjectNamed(name: string): Subject {
+  const subject = subjects.find((subject) => subject.name === name)
+  if (subject !== undefined) return subject
+  throw new Error(`--only: expected ${subjects.map(({ name }) => name).join(', ')}`)
+}
+
+function count(option: string, text: string, max: number): number {
+  const value = Number(text)
+  if (Number.isInteger(value) && value >= 1 && value <= max) return value
+  throw new Error(`${option}: expected a whole number from 1 to ${max}`)
+}

@@ -1,0 +1,65 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+
+/** V8's CPU profile, as `--cpu-prof` writes it; times in microseconds. */
+interface Profile {
+  readonly nodes: readonly {
+    readonly id: number
+    readonly callFrame: { functionName: string; url: string }
+  }[]
+  readonly startTime: number
+  readonly samples: readonly number[]
+  readonly timeDeltas: readonly number[]
+}
+
+const TOP = 15
+const INTERVAL_MICROS = 500
+
+/** Flags that make node write `name`'s profile into `folder` when it exits. */
+export function profiling(folder: string, name: string): string[] {
+  return [
+    '--cpu-prof',
+    `--cpu-prof-dir=${folder}`,
+    `--cpu-prof-name=${name}.cpuprofile`,
+    `--cpu-prof-interval=${INTERVAL_MICROS}`,
+  ]
+}
+
+/** The monotonic clock in microseconds, which V8's profiles count in, whatever the process. */
+export function profilerNow(): number {
+  return Number(process.hrtime.bigint() / 1_000n)
+}
+
+/**
+ * Self time by file, the most first, from `since` on: what went before is start-up.
+ * `microsPerCall` is what the process cost, shared out by the samples.
+ */
+export function selfTimes(folder: string, name: string, since: number, microsPerCall: number): string {
+  const profile = JSON.parse(readFileSync(join(folder, `${name}.cpuprofile`), 'utf8')) as Profile
+  const places = new Map(profile.nodes.map(({ id, callFrame }) => [id, placeOf(callFrame)]))
+  const micros = new Map<string, number>()
+  let now = profile.startTime
+  let total = 0
+  profile.samples.forEach((node, sample) => {
+    const delta = profile.timeDeltas[sample] ?? 0
+    now += delta
+    const place = places.get(node) ?? '(unknown)'
+    if (now < since || place === '(idle)') return
+    micros.set(place, (micros.get(place) ?? 0) + delta)
+    total += delta
+  })
+  return [...micros]
+    .sort(([, left], [, right]) => right - left)
+    .slice(0, TOP)
+    .map(([place, spent]) => {
+      const share = spent / total
+      return `${(share * microsPerCall).toFixed(1).padStart(8)} µs  ${(share * 100).toFixed(1).padStart(5)} %  ${place}`
+    })
+    .join('\n')
+}
+
+/** `src/mesh/compile.js`, `undici/lib/core/util.js`, `node:net`; V8's own words, in brackets, for what is no file. */
+function placeOf({ url, functionName }: { url: string; functionName: string }): string {
+  if (url === '') return functionName.startsWith('(') ? functionName : `(native) ${functionName}`
+  return url.replace(/^file:.*\/(?=src\/|bench\/)/, '').replace(/^file:.*\/node_modules\//, '')
+}

@@ -1,0 +1,65 @@
+import type { Figures } from './load.ts'
+import type { Row } from './rounds.ts'
+import { spread } from './statistics.ts'
+import type { Spread } from './statistics.ts'
+
+/** A row in figures, each the spread over the rounds. */
+export interface Summary {
+  readonly name: string
+  readonly title: string
+  readonly callsPerSecond: Spread
+  readonly p50Ms: Spread
+  readonly p99Ms: Spread
+  readonly cpuMicrosPerCall?: Spread
+  readonly busy?: Spread
+  /** CPU per call over the floor's of the same round. */
+  readonly timesFloor?: Spread
+  readonly rounds: readonly Figures[]
+}
+
+export function summarise(rows: readonly Row[]): Summary[] {
+  const floor = rows.find(({ subject }) => subject.middle === 'floor')?.rounds
+  return rows.map(({ subject: { name, title }, rounds }) => {
+    const over = (read: (figures: Figures) => number) => spread(rounds.map(read))
+    const summary = {
+      name,
+      title,
+      callsPerSecond: over((figures) => figures.callsPerSecond),
+      p50Ms: over((figures) => figures.p50Ms),
+      p99Ms: over((figures) => figures.p99Ms),
+    }
+    const cpu = rounds.map((figures) => figures.cpuMicrosPerCall ?? NaN)
+    if (cpu.some(Number.isNaN)) return { ...summary, rounds }
+    const cost = { cpuMicrosPerCall: spread(cpu), busy: over((figures) => figures.busy ?? NaN) }
+    if (floor === undefined) return { ...summary, ...cost, rounds }
+    const ratios = cpu.map((micros, round) => micros / (floor[round]?.cpuMicrosPerCall ?? NaN))
+    return { ...summary, ...cost, timesFloor: spread(ratios), rounds }
+  })
+}
+
+const HEAD = ['', 'calls/s', 'p50 ms', 'p99 ms', 'CPU µs/call', '', '× floor', '', 'busy']
+
+/** The table for people: medians over the rounds, and in brackets the quartiles. */
+export function table(summaries: readonly Summary[]): string {
+  const lines = [
+    HEAD,
+    ...summaries.map((row) => [
+      row.title,
+      row.callsPerSecond.median.toFixed(0),
+      row.p50Ms.median.toFixed(2),
+      row.p99Ms.median.toFixed(2),
+      ...withRange(row.cpuMicrosPerCall, 1),
+      ...withRange(row.timesFloor, 2),
+      row.busy === undefined ? '–' : `${(row.busy.median * 100).toFixed(0)} %`,
+    ]),
+  ]
+  const widths = HEAD.map((_, column) => Math.max(...lines.map((line) => line[column]?.length ?? 0)))
+  const pad = (cell: string, column: number) =>
+    column === 0 ? cell.padEnd(widths[column] ?? 0) : cell.padStart(widths[column] ?? 0)
+  return lines.map((line) => line.map(pad).join('  ')).join('\n')
+}
+
+function withRange(value: Spread | undefined, digits: number): [string, string] {
+  if (value === undefined) return ['–', '']
+  return [value.median.toFixed(digits), `(${value.lower.toFixed(digits)}–${value.upper.toFixed(digits)})`]
+}

@@ -1,0 +1,58 @@
+import type { ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import { systemClock } from '../src/mesh/clock.ts'
+import type { Figures, Order, Report } from './load.ts'
+import type { Endpoint } from './middle.ts'
+import type { Options } from './options.ts'
+import type { Subject } from './subjects.ts'
+
+/** A subject that is up, and what was measured of it, one entry per round. */
+export interface Row {
+  readonly subject: Subject
+  readonly endpoint: Endpoint
+  readonly rounds: Figures[]
+}
+
+/** Windows of calls that are made, and forgotten, so that every process has compiled what it runs. */
+const WARM_UP_WINDOWS = 3
+
+/** After so long no further round begins. */
+const ROUNDS_WITHIN_MS = 70_000
+
+export async function warmUp(load: ChildProcess, rows: readonly Row[], options: Options): Promise<void> {
+  for (const row of rows) {
+    for (let window = 0; window < WARM_UP_WINDOWS; window++) await measure(load, row, options)
+  }
+}
+
+/**
+ * Measures all rows in turn, round after round: a machine that slows down or wakes up does so for all of
+ * them, and many short rounds compare better than few long ones.
+ */
+export async function measureRounds(
+  load: ChildProcess,
+  rows: readonly Row[],
+  options: Options,
+): Promise<void> {
+  const begunAt = systemClock.now()
+  for (let round = 0; round < options.rounds; round++) {
+    for (const row of rows) row.rounds.push(await measure(load, row, options))
+    if (systemClock.now() - begunAt > ROUNDS_WITHIN_MS) return
+  }
+}
+
+async function measure(load: ChildProcess, { subject, endpoint }: Row, options: Options): Promise<Figures> {
+  const order: Order = {
+    url: endpoint.origin + subject.path,
+    tool: subject.tool,
+    fill: options.workload.fill,
+    callers: options.callers,
+    warmUp: options.workload.calls / 10,
+    calls: options.workload.calls,
+    pid: endpoint.pid,
+  }
+  load.send(order)
+  const [report] = (await once(load, 'message')) as [Report]
+  if ('failure' in report) throw new Error(`${subject.title}: ${report.failure}`)
+  return report.figures
+}

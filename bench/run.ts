@@ -1,0 +1,70 @@
+/** Measures every subject in one run and prints what each costs; see README.md. */
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { cpus, tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { systemClock } from '../src/mesh/clock.ts'
+import { Children } from './children.ts'
+import { script, startMiddle } from './middle.ts'
+import { readOptions } from './options.ts'
+import { profiling, profilerNow, selfTimes } from './profile.ts'
+import { summarise, table } from './report.ts'
+import { measureRounds, warmUp } from './rounds.ts'
+import type { Row } from './rounds.ts'
+
+/** A run that hangs is a failed run. */
+const LIMIT_MS = 180_000
+
+process.once('uncaughtException', fail)
+const options = readOptions(process.argv.slice(2))
+const scratch = mkdtempSync(join(tmpdir(), 'breakwater-bench-'))
+process.once('exit', () => rmSync(scratch, { recursive: true, force: true }))
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.once(signal, () => process.exit(1))
+systemClock.after(LIMIT_MS, () => fail(new Error(`not done after ${LIMIT_MS / 1_000} s`)))
+
+const children = new Children(fail)
+const load = children.fork(script('./load.js'))
+const { reply, fill, calls } = options.workload
+const upstream = await children.listening([script('./upstream.js'), '--reply', reply, '--fill', String(fill)])
+const around = {
+  children,
+  upstream: upstream.origin,
+  scratch,
+  flags: (name: string) => (options.profile ? profiling(scratch, name) : []),
+}
+const rows: Row[] = []
+for (const subject of options.subjects) {
+  rows.push({ subject, endpoint: await startMiddle(subject, around), rounds: [] })
+}
+await warmUp(load, rows, options)
+const since = profilerNow()
+await measureRounds(load, rows, options)
+await children.end()
+
+const summaries = summarise(rows)
+const machine = { node: process.version, cpus: cpus().length, cpu: cpus()[0]?.model ?? 'unknown' }
+const rounds = rows[0]?.rounds.length ?? 0
+print(`${machine.node} on ${machine.cpus} × ${machine.cpu}; workload ${options.workloadName}:`)
+print(`${rounds} rounds of ${calls} calls by ${options.callers} callers, every payload checked\n`)
+print(table(summaries))
+if (options.json !== undefined) {
+  const figures = { ...machine, workload: options.workloadName, callers: options.callers, calls, summaries }
+  writeFileSync(options.json, JSON.stringify(figures, undefined, 2))
+}
+if (options.profile) {
+  for (const { name, title, cpuMicrosPerCall } of summaries) {
+    if (cpuMicrosPerCall === undefined) continue
+    print(
+      `\n${title}: self time a call, by file\n${selfTimes(scratch, name, since, cpuMicrosPerCall.median)}`,
+    )
+  }
+}
+
+function print(text: string): void {
+  process.stdout.write(`${text}\n`)
+}
+
+/** The one way out after a failure; leaving ends the children. */
+function fail(error: Error): never {
+  process.stderr.write(`${error.message}\n`)
+  process.exit(1)
+}

@@ -1,0 +1,93 @@
+import assert from 'node:assert/strict'
+import type { Pool } from 'undici'
+import { exchange } from './exchange.ts'
+import type { Reply } from './exchange.ts'
+
+const PROTOCOL_VERSION = '2025-06-18'
+
+interface Answer {
+  readonly id?: unknown
+  readonly result?: {
+    readonly isError?: boolean
+    readonly content?: readonly { readonly text?: string }[]
+    readonly tools?: readonly { readonly name: string }[]
+  }
+}
+
+/** One caller: an MCP session that checks every byte which it is answered. */
+export class Session {
+  readonly #pool: Pool
+  readonly #path: string
+  readonly #headers: Record<string, string> = {
+    'content-type': 'application/json',
+    accept: 'application/json, text/event-stream',
+  }
+
+  private constructor(pool: Pool, path: string) {
+    this.#pool = pool
+    this.#path = path
+  }
+
+  static async open(pool: Pool, path: string, tool: string): Promise<Session> {
+    const session = new Session(pool, path)
+    await session.#greet()
+    const { result } = await session.#ask('list', 'tools/list', {})
+    assert(
+      result?.tools?.some(({ name }) => name === tool),
+      `${path} does not list ${tool}`,
+    )
+    return session
+  }
+
+  /** Calls `tool` under `id`; throws unless the answer is that call's: `text`, then `fill`. */
+  async call(id: number, tool: string, text: string, fill: string): Promise<void> {
+    const { result } = await this.#ask(id, 'tools/call', { name: tool, arguments: { text } })
+    assert(result?.isError !== true && result?.content?.length === 1, `call ${id}: not one content block`)
+    assert(result.content[0]?.text === text + fill, `call ${id}: not the text that was sent`)
+  }
+
+  async close(): Promise<void> {
+    const { status } = await exchange(this.#pool, {
+      path: this.#path,
+      method: 'DELETE',
+      headers: this.#headers,
+    })
+    assert(status === 200 || status === 204, `closing the session: status ${status}`)
+  }
+
+  async #greet(): Promise<void> {
+    const clientInfo = { name: 'bench', version: '1.0.0' }
+    const params = { protocolVersion: PROTOCOL_VERSION, capabilities: {}, clientInfo }
+    const reply = await this.#post({ jsonrpc: '2.0', id: 'hello', method: 'initialize', params })
+    assert(read(reply).result !== undefined, `initialize: no result in ${reply.body}`)
+    const id = reply.headers['mcp-session-id']
+    if (typeof id === 'string') this.#headers['mcp-session-id'] = id
+    this.#headers['mcp-protocol-version'] = PROTOCOL_VERSION
+    const { status } = await this.#post({ jsonrpc: '2.0', method: 'notifications/initialized' })
+    assert.equal(status, 202, 'notifications/initialized')
+  }
+
+  async #ask(id: string | number, method: string, params: object): Promise<Answer> {
+    const answer = read(await this.#post({ jsonrpc: '2.0', id, method, params }))
+    assert(answer.id === id, `${method}: asked as ${id}, answered as ${String(answer.id)}`)
+    return answer
+  }
+
+  #post(message: object): Promise<Reply> {
+    const body = JSON.stringify(message)
+    return exchange(this.#pool, { path: this.#path, method: 'POST', headers: this.#headers, body })
+  }
+}
+
+function read({ status, headers, body }: Reply): Answer {
+  assert(status === 200, `status ${status}: ${body.slice(0, 200)}`)
+  const streamed = String(headers['content-type']).startsWith('text/event-stream')
+  return JSON.parse(streamed ? lastData(body) : body) as Answer
+}
+
+/** The data of the last event: the answer ends the stream. */
+function lastData(stream: string): string {
+  const line = stream.split('\n').findLast((line) => line.startsWith('data:'))
+  assert(line !== undefined, 'a stream without an answer')
+  return line.slice('data:'.length)
+}

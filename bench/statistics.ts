@@ -1,0 +1,16 @@
+/** The value below which the share `q` (0 … 1) of `sorted` lies, by nearest rank; NaN of nothing. */
+export function quantile(sorted: ArrayLike<number>, q: number): number {
+  return sorted[Math.max(0, Math.ceil(q * sorted.length) - 1)] ?? NaN
+}
+
+/** A figure over the rounds: half of them lie between the quartiles. */
+export interface Spread {
+  readonly lower: number
+  readonly median: number
+  readonly upper: number
+}
+
+export function spread(values: readonly number[]): Spread {
+  const sorted = Float64Array.from(values).sort()
+  return { lower: quantile(sorted, 0.25), median: quantile(sorted, 0.5), upper: quantile(sorted, 0.75) }
+}

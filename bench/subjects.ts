@@ -1,0 +1,45 @@
+/** What stands between the load and the upstream: nothing, the floor, or Breakwater under this config. */
+export type Middle = 'nothing' | 'floor' | GatewayConfig
+
+/** Blocks of a config file, laid over one that has nothing but the upstream in it. */
+export type GatewayConfig = Readonly<Record<string, unknown>>
+
+/** A row of the table: one way from the load to the upstream. */
+export interface Subject {
+  /** What `--only` calls it. */
+  readonly name: string
+  readonly title: string
+  readonly middle: Middle
+  /** Path to load. */
+  readonly path: string
+  /** The upstream's `echo`, as that path calls it. */
+  readonly tool: string
+}
+
+const direct: Subject = { name: 'direct', title: 'direct', middle: 'nothing', path: '/mcp', tool: 'echo' }
+
+const floor: Subject = {
+  name: 'floor',
+  title: 'floor (byte proxy)',
+  middle: 'floor',
+  path: '/mcp',
+  tool: 'echo',
+}
+
+/** One server's own endpoint: names pass as they are. */
+function oneServer(name: string, title: string, config: GatewayConfig = {}): Subject {
+  return { name, title, middle: config, path: '/mcp/upstream', tool: 'echo' }
+}
+
+/** The endpoint of all servers: names carry their server. */
+function aggregate(name: string, title: string, config: GatewayConfig = {}): Subject {
+  return { name, title, middle: config, path: '/mcp', tool: 'upstream__echo' }
+}
+
+/** Every row, in the order in which a round measures them. A further variant of the gateway is a further entry. */
+export const subjects: readonly Subject[] = [
+  direct,
+  floor,
+  oneServer('server', 'Breakwater /mcp/{server}'),
+  aggregate('aggregate', 'Breakwater /mcp'),
+]

@@ -1,0 +1,22 @@
+/** What is asked of every subject in one run. */
+export interface Workload {
+  /** How the upstream answers a tool call: one JSON body, or an event stream with one event. */
+  readonly reply: 'json' | 'sse'
+  /** Bytes that the upstream appends to the text of every result. */
+  readonly fill: number
+  /** Calls in one measured window. */
+  readonly calls: number
+}
+
+export const workloads: Readonly<Record<string, Workload>> = {
+  small: { reply: 'json', fill: 0, calls: 2_500 },
+  sse: { reply: 'sse', fill: 0, calls: 2_500 },
+  large: { reply: 'json', fill: 64 * 1024, calls: 500 },
+}
+
+/** ASCII text of `bytes` bytes in which no two stretches are alike, so that a lost or swapped chunk shows. */
+export function filling(bytes: number): string {
+  let text = ''
+  for (let i = 0; text.length < bytes; i++) text += ` ${i}`
+  return text.slice(0, bytes)
+}

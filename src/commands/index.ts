@@ -1,0 +1,64 @@
+import { parseArgs } from 'node:util'
+import { version } from '../identity.ts'
+import { start } from './start.ts'
+import { validate } from './validate.ts'
+
+const usage = `breakwater: an MCP gateway with a built-in chaos and resilience mesh
+
+  breakwater start      runs the gateway
+  breakwater validate   checks a config and says what is wrong; exit code 0 or 1
+
+  --config FILE         the config (default: config/gateway.yaml)
+  --host HOST           where the data plane binds, whatever the config says  [start]
+  --port PORT           the data plane's port; the control plane's is one up  [start]
+  --log-level LEVEL     trace, debug, info, warn, error or silent             [start]
+  --version, --help`
+
+const options = {
+  config: { type: 'string', default: 'config/gateway.yaml' },
+  host: { type: 'string' },
+  port: { type: 'string' },
+  'log-level': { type: 'string', default: 'info' },
+  version: { type: 'boolean' },
+  help: { type: 'boolean', short: 'h' },
+} as const
+
+const out = {
+  stdout: (line: string) => void process.stdout.write(`${line}\n`),
+  stderr: (line: string) => void process.stderr.write(`${line}\n`),
+}
+
+/** Runs the command that the arguments name. Resolves to the exit code. */
+export async function run(args: string[]): Promise<number> {
+  let parsed
+  try {
+    parsed = parseArgs({ args, options, allowPositionals: true })
+  } catch (error) {
+    return misused((error as Error).message)
+  }
+  const { values, positionals } = parsed
+  if (values.version === true) return said(version)
+  if (values.help === true) return said(usage)
+  const [command, ...rest] = positionals
+  if (rest.length > 0) return misused(`unexpected argument "${rest[0]}"`)
+  switch (command) {
+    case 'start':
+      return start({ ...values, logLevel: values['log-level'] }, out)
+    case 'validate':
+      return validate({ config: values.config }, out, process.env)
+    case undefined:
+      return misused('which command?')
+    default:
+      return misused(`unknown command "${command}"`)
+  }
+}
+
+function said(text: string): number {
+  out.stdout(text)
+  return 0
+}
+
+function misused(message: string): number {
+  out.stderr(`breakwater: ${message}\n\n${usage}`)
+  return 2
+}

@@ -1,0 +1,55 @@
+import { LineCounter, parseDocument, type Document, type Node } from 'yaml'
+import { blankComments } from './jsonc.ts'
+import type { Position } from './origins.ts'
+
+/** Follow-on errors of a broken file say little; these are the first, and enough. */
+const MAX_ERRORS = 10
+
+/** A parsed file: nodes that still know where they stand. */
+export interface SourceDocument {
+  readonly root: Node | null
+  /** What an alias stands for. */
+  readonly document: Document
+  readonly problems: readonly { readonly position: Position; readonly message: string }[]
+  positionOf(node: Node): Position
+}
+
+/** Parses YAML, or JSON with comments when `file` is called so. */
+export function parseSource(file: string, text: string): SourceDocument {
+  const lines = new LineCounter()
+  const document = parseDocument(/\.jsonc?$/i.test(file) ? blankComments(text) : text, {
+    lineCounter: lines,
+    // Its pretty errors quote the source, which may hold secrets.
+    prettyErrors: false,
+    // Duplicate keys are reported by whoever reads the maps, with both lines.
+    uniqueKeys: false,
+  })
+  const at = (offset: number): Position => {
+    const { line, col } = lines.linePos(offset)
+    return { line: Math.max(line, 1), column: Math.max(col, 1) }
+  }
+  return {
+    root: document.contents,
+    document,
+    problems: [...document.errors, ...document.warnings]
+      .slice(0, MAX_ERRORS)
+      .map(({ pos, code, message }) => ({ position: at(pos[0]), message: syntaxMessage(code, message) })),
+    positionOf: (node) => at(node.range?.[0] ?? 0),
+  }
+}
+
+/** Says what is wrong without the text that was found, which may be a secret. */
+function syntaxMessage(code: string, message: string): string {
+  switch (code) {
+    case 'MULTIPLE_DOCS':
+      return 'a second document begins here; a config is one document'
+    case 'TAG_RESOLVE_FAILED':
+      return 'tags such as !secret have no meaning in a config'
+    case 'BAD_DQ_ESCAPE':
+      return 'not valid YAML: unknown escape sequence; write \\\\ for a backslash, or use single quotes'
+    case 'UNEXPECTED_TOKEN':
+      return `not valid YAML: ${message.split(': ')[0]}`
+    default:
+      return `not valid YAML: ${message}`
+  }
+}

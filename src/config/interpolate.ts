@@ -1,0 +1,75 @@
+/** Variables by name, such as `process.env`. */
+export type Env = Readonly<Record<string, string | undefined>>
+
+export interface Interpolated {
+  readonly text: string
+  /** The variables that were asked for, whether set or not. */
+  readonly variables: readonly string[]
+  /** What is wrong with the references, in words that hold none of their text but names. */
+  readonly problems: readonly string[]
+}
+
+const REFERENCE = /^(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?$/s
+
+/**
+ * Puts variables into `text`: `${VAR}`, `${env:VAR}`, and `${VAR:-default}` for one that is unset or empty.
+ * A default may hold references of its own; values are taken as they are. `$${` stands for a literal `${`.
+ */
+export function interpolate(text: string, env: Env): Interpolated {
+  const variables: string[] = []
+  const problems: string[] = []
+
+  function fill(source: string): string {
+    let filled = ''
+    let from = 0
+    for (let at = source.indexOf('${'); at !== -1; at = source.indexOf('${', from)) {
+      if (source[at - 1] === '$' && at > from) {
+        filled += `${source.slice(from, at - 1)}\${`
+        from = at + 2
+        continue
+      }
+      const end = closing(source, at + 2)
+      if (end === undefined) {
+        problems.push('a "${" has no "}"; write $${ for a literal ${')
+        return ''
+      }
+      filled += source.slice(from, at) + resolve(source.slice(at + 2, end))
+      from = end + 1
+    }
+    return filled + source.slice(from)
+  }
+
+  function resolve(reference: string): string {
+    const [, name, fallback] = REFERENCE.exec(reference) ?? []
+    if (name === undefined) {
+      problems.push(unknownReference(reference))
+      return ''
+    }
+    variables.push(name)
+    const value = env[name]
+    if (fallback !== undefined) return value === undefined || value === '' ? fill(fallback) : value
+    if (value === undefined)
+      problems.push(`environment variable ${name} is not set; set it, or write \${${name}:-default}`)
+    return value ?? ''
+  }
+
+  return { text: fill(text), variables, problems }
+}
+
+/** Where the reference that began before `from` ends, past those within its default. */
+function closing(text: string, from: number): number | undefined {
+  let open = 1
+  for (let at = from; at < text.length; at++) {
+    if (text[at] === '{' && text[at - 1] === '$') open++
+    else if (text[at] === '}' && --open === 0) return at
+  }
+  return undefined
+}
+
+function unknownReference(reference: string): string {
+  const forms = 'allowed are ${VAR}, ${VAR:-default} and ${env:VAR}; write $${ for a literal ${'
+  if (/^input:[\w-]{1,64}$/.test(reference)) {
+    return `\${${reference}} would ask a person, and a gateway has nobody to ask; ${forms}`
+  }
+  return `found a "\${…}" that names no variable; ${forms}`
+}

@@ -1,0 +1,31 @@
+/** Something wrong with a config (`error`: it cannot be used), or doubtful about it (`warning`). */
+export interface ConfigIssue {
+  readonly severity: 'error' | 'warning'
+  /** The file to look in, as its reader knows it. */
+  readonly file: string
+  /** The key in question, such as `mcpServers.search.timeouts.connect`; empty for the file as a whole. */
+  readonly path: string
+  /** From 1; absent when the file could not be read at all. */
+  readonly line?: number | undefined
+  /** From 1. */
+  readonly column?: number | undefined
+  /** What was found and what is allowed. Holds no secret. */
+  readonly message: string
+}
+
+/** One line: `config/gateway.yaml:12:7  mcpServers.search.urlz  unknown key "urlz"; did you mean "url"?` */
+export function formatIssue({ severity, file, path, line, column, message }: ConfigIssue): string {
+  const place = line === undefined ? file : `${file}:${line}:${column ?? 1}`
+  const text = severity === 'warning' ? `warning: ${message}` : message
+  return [place, path, text].filter((part) => part !== '').join('  ')
+}
+
+/** Orders issues as a reader meets them: file by file, from top to bottom. */
+export function sortIssues(issues: readonly ConfigIssue[], files: readonly string[]): ConfigIssue[] {
+  return issues.toSorted(
+    (a, b) =>
+      files.indexOf(a.file) - files.indexOf(b.file) ||
+      (a.line ?? 0) - (b.line ?? 0) ||
+      (a.column ?? 0) - (b.column ?? 0),
+  )
+}

@@ -1,0 +1,122 @@
+import type { Caller, Message } from '../mesh/call.ts'
+import type { Clock } from '../mesh/clock.ts'
+import { implementation } from '../identity.ts'
+import {
+  errorText,
+  INVALID_PARAMS,
+  isObject,
+  METHOD_NOT_FOUND,
+  paramsOf,
+  resultText,
+  type RequestId,
+} from '../protocol/jsonrpc.ts'
+import type { GatewayGeneration } from '../registry/generation.ts'
+import { kindOfList, type ListKind } from '../registry/kinds.ts'
+import { listPage, settled } from '../registry/listing.ts'
+import { exposeNotification, exposeResponse, namesServer, routeRequest } from '../registry/references.ts'
+import type { Server } from '../registry/server.ts'
+import { callTo, type Front, type Inquiry, type Welcome } from './front.ts'
+import { respond, type Response } from './respond.ts'
+
+/** What the aggregate can do, whatever servers come and go. */
+const capabilities = {
+  tools: { listChanged: true },
+  prompts: { listChanged: true },
+  resources: { listChanged: true, subscribe: true },
+  completions: {},
+  logging: {},
+}
+
+/** Longest instructions of one server that are passed on, in characters. */
+const INSTRUCTIONS = 4_000
+
+/** All servers under one roof: names carry their server, lists come from the catalogs. */
+export class AggregateFront implements Front {
+  readonly server = undefined
+  readonly #clock: Clock
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+  }
+
+  welcome({ servers }: GatewayGeneration, _: Caller, version: string): Promise<Welcome> {
+    const instructions = [...servers.values()].flatMap(instructionsOf).join('\n\n')
+    const result = { protocolVersion: version, capabilities, serverInfo: implementation }
+    return Promise.resolve({ text: JSON.stringify(instructions === '' ? result : { ...result, instructions }) })
+  }
+
+  async request(generation: GatewayGeneration, inquiry: Inquiry): Promise<Response> {
+    const method = inquiry.message.value.method as string
+    const kind = kindOfList(method)
+    if (kind !== undefined) return this.#list(generation, kind, inquiry)
+    if (method === 'logging/setLevel') return this.#toAll(generation, 'logging', inquiry)
+    if (!namesServer(method)) return rpcError(inquiry.id, METHOD_NOT_FOUND, `Method not found: ${method}`)
+    return this.#toOne(generation, method, inquiry)
+  }
+
+  notify({ servers }: GatewayGeneration, caller: Caller, message: Message): void {
+    for (const server of servers.values()) server.links.current(caller)?.link.post(message.text).catch(ignore)
+  }
+
+  /** Changes of lists are told when the catalog has taken them in. */
+  inbound({ names }: GatewayGeneration, server: string, message: Message): Message | undefined {
+    const { method } = message.value
+    if (typeof method === 'string' && method.endsWith('/list_changed')) return undefined
+    return exposeNotification(server, message, names)
+  }
+
+  async #list(generation: GatewayGeneration, kind: ListKind, { id, message }: Inquiry): Promise<Response> {
+    const { cursor } = paramsOf(message.value)
+    const { servers, names, config } = generation
+    await settled(servers.values(), this.#clock, config.gateway.listTimeout)
+    const page =
+      cursor === undefined || typeof cursor === 'string' ? listPage(kind, cursor, servers, names) : undefined
+    if (page === undefined) return rpcError(id, INVALID_PARAMS, 'Invalid cursor')
+    return { text: resultText(id, page), status: 200 }
+  }
+
+  async #toOne(generation: GatewayGeneration, method: string, inquiry: Inquiry): Promise<Response> {
+    const routed = routeRequest(method, inquiry.message, generation.names)
+    const server = routed && generation.servers.get(routed.server)
+    const hidden = method === 'tools/call' && server?.allows(routed?.name ?? '') === false
+    if (routed === undefined || server === undefined || hidden) return unknown(method, inquiry, generation)
+    const call = callTo(server, routed.message, inquiry)
+    const outcome = await generation.mesh.serviceFor(server.name, method, call.tool)(call)
+    if (outcome.kind !== 'answered') return { ...respond(call.id, outcome, call), status: 200 }
+    return { text: exposeResponse(server.name, outcome.result, generation.names).text, status: 200 }
+  }
+
+  /** Sends a request to every server that can take it; the agent hears one empty result. */
+  async #toAll(generation: GatewayGeneration, capability: string, inquiry: Inquiry): Promise<Response> {
+    const able = [...generation.servers.values()].filter((server) => offers(server, capability))
+    const calls = able.map((server) => callTo(server, inquiry.message, inquiry))
+    await Promise.all(calls.map((call) => generation.mesh.serviceFor(call.server, call.method, undefined)(call)))
+    return { text: resultText(inquiry.id, '{}'), status: 200 }
+  }
+}
+
+function offers({ state, greeting }: Server, capability: string): boolean {
+  const offered = greeting?.value.capabilities
+  return state === 'up' && isObject(offered) && capability in offered
+}
+
+function instructionsOf({ name, greeting }: Server): string[] {
+  const instructions = greeting?.value.instructions
+  return typeof instructions === 'string' ? [`# ${name}\n${instructions.slice(0, INSTRUCTIONS)}`] : []
+}
+
+/** What the protocol asks for when there is no such tool, prompt or resource. */
+function unknown(method: string, { id, message }: Inquiry, { servers }: GatewayGeneration): Response {
+  const { name, uri, taskId } = paramsOf(message.value)
+  const what = String(name ?? uri ?? taskId ?? 'nothing').slice(0, 200)
+  const subject = method === 'tools/call' ? 'tool' : method === 'prompts/get' ? 'prompt' : 'reference'
+  const known = [...servers.keys()].slice(0, 20).join(', ')
+  return rpcError(id, INVALID_PARAMS, `Unknown ${subject}: ${what} (servers: ${known})`)
+}
+
+function rpcError(id: RequestId, code: number, message: string): Response {
+  return { text: errorText(id, code, message), status: 200 }
+}
+
+/** A notification has no answer, so nobody could be told of its loss. */
+function ignore(): void {}

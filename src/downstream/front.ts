@@ -1,0 +1,65 @@
+import type { Call, Caller, CallRecord, Channel, Message, RequestId } from '../mesh/call.ts'
+import type { GatewayError } from '../mesh/errors.ts'
+import type { GatewayGeneration } from '../registry/generation.ts'
+import type { Server } from '../registry/server.ts'
+import { paramsOf } from '../protocol/jsonrpc.ts'
+import type { Response } from './respond.ts'
+
+/** One request of an agent, before anybody knows which server it is for. */
+export interface Inquiry {
+  readonly id: RequestId
+  readonly message: Message
+  /** Headers of the HTTP request, lower case. */
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>
+  readonly caller: Caller
+  /** The way back for what a server sends before its answer. */
+  readonly channelFor: (server: string) => Channel
+  readonly signal: AbortSignal
+  readonly record: CallRecord
+}
+
+/** What a client may know of whom it talks to: the `initialize` result. */
+export type Welcome = { readonly text: string } | { readonly error: GatewayError }
+
+/**
+ * What an agent looks onto: one server as it is, or all of them under one roof. A front knows names and
+ * servers; it knows nothing of eras, sessions and HTTP.
+ */
+export interface Front {
+  /** The server that is shown as it is; undefined when all are shown. */
+  readonly server: string | undefined
+  welcome(generation: GatewayGeneration, caller: Caller, version: string): Promise<Welcome>
+  request(generation: GatewayGeneration, inquiry: Inquiry): Promise<Response>
+  /** A notification of the agent that concerns its servers. */
+  notify(generation: GatewayGeneration, caller: Caller, message: Message): void
+  /** A message of a server, in the words of this front; undefined when agents get it from elsewhere. */
+  inbound(generation: GatewayGeneration, server: string, message: Message): Message | undefined
+}
+
+/** Makes the call that an inquiry is, in the words of its server. */
+export function callTo(server: Server, message: Message, inquiry: Inquiry): Call {
+  const method = message.value.method as string
+  return {
+    server: server.name,
+    method,
+    tool: method === 'tools/call' ? String(paramsOf(message.value).name) : undefined,
+    id: inquiry.id,
+    message,
+    headers: forwarded(server, inquiry),
+    caller: inquiry.caller,
+    channel: inquiry.channelFor(server.name),
+    signal: inquiry.signal,
+    record: inquiry.record,
+  }
+}
+
+function forwarded(server: Server, { headers }: Inquiry): Call['headers'] {
+  const { config } = server
+  if (config.type === 'stdio') return undefined
+  let chosen: Record<string, string> | undefined
+  for (const name in config.forwardHeaders) {
+    const value = headers[name]
+    if (typeof value === 'string') (chosen ??= {})[config.forwardHeaders[name] as string] = value
+  }
+  return chosen
+}

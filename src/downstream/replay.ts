@@ -1,0 +1,35 @@
+/** An event that was sent, or will be when somebody listens. */
+export interface LoggedEvent {
+  readonly stream: number
+  readonly sequence: number
+  readonly data: string
+}
+
+export interface ReplayLimits {
+  readonly events: number
+  readonly bytes: number
+}
+
+/** The last events of a session, over all its streams: what a client may ask for again. Bounded; the oldest go first. */
+export class ReplayLog {
+  readonly #limits: ReplayLimits
+  #events: LoggedEvent[] = []
+  #bytes = 0
+
+  constructor(limits: ReplayLimits) {
+    this.#limits = limits
+  }
+
+  add(event: LoggedEvent): void {
+    this.#events.push(event)
+    this.#bytes += event.data.length
+    while (this.#events.length > this.#limits.events || this.#bytes > this.#limits.bytes) {
+      this.#bytes -= this.#events.shift()?.data.length ?? 0
+    }
+  }
+
+  /** The events of one stream behind `sequence`, oldest first. */
+  after(stream: number, sequence: number): LoggedEvent[] {
+    return this.#events.filter((event) => event.stream === stream && event.sequence > sequence)
+  }
+}

@@ -1,0 +1,71 @@
+import type { Caller, Message } from '../mesh/call.ts'
+import type { GatewayError } from '../mesh/errors.ts'
+import { errorText, INVALID_PARAMS, isObject } from '../protocol/jsonrpc.ts'
+import { elements, locate, replaceAt } from '../protocol/json-span.ts'
+import type { GatewayGeneration } from '../registry/generation.ts'
+import type { Server } from '../registry/server.ts'
+import { callTo, type Front, type Inquiry, type Welcome } from './front.ts'
+import { respond, type Response } from './respond.ts'
+
+/** One server as it is: names untouched, every message passed on. */
+export class ServerFront implements Front {
+  readonly server: string
+
+  constructor(server: string) {
+    this.server = server
+  }
+
+  async welcome(generation: GatewayGeneration, caller: Caller, version: string): Promise<Welcome> {
+    try {
+      const { link } = await this.#find(generation).links.of(caller)
+      const { text, value } = link.greeting
+      const newer = typeof value.protocolVersion === 'string' && value.protocolVersion > version
+      return { text: newer ? replaceAt(text, ['protocolVersion'], version) : text }
+    } catch (error) {
+      return { error: error as GatewayError }
+    }
+  }
+
+  async request(generation: GatewayGeneration, inquiry: Inquiry): Promise<Response> {
+    const server = this.#find(generation)
+    const call = callTo(server, inquiry.message, inquiry)
+    const { method, tool } = call
+    if (tool !== undefined && !server.allows(tool)) {
+      return { text: errorText(call.id, INVALID_PARAMS, `Unknown tool: ${tool}`), status: 200 }
+    }
+    const outcome = await generation.mesh.serviceFor(server.name, method, tool)(call)
+    const response = respond(call.id, outcome, call)
+    return method === 'tools/list' && outcome.kind === 'answered' ? onlyAllowed(server, response, outcome.result.value) : response
+  }
+
+  notify(generation: GatewayGeneration, caller: Caller, message: Message): void {
+    const bound = this.#find(generation).links.current(caller)
+    bound?.link.post(message.text).catch(ignore)
+  }
+
+  inbound(_: GatewayGeneration, __: string, message: Message): Message {
+    return message
+  }
+
+  #find(generation: GatewayGeneration): Server {
+    const server = generation.servers.get(this.server)
+    if (server === undefined) throw new Error(`server ${this.server} left the config while it was in use`)
+    return server
+  }
+}
+
+/** A list of tools without those that agents may not see; the same bytes when all may be seen. */
+function onlyAllowed(server: Server, response: Response, value: Message['value']): Response {
+  const tools = isObject(value.result) ? value.result.tools : undefined
+  if (!Array.isArray(tools)) return response
+  const allowed = tools.map((tool: unknown) => isObject(tool) && server.allows(String(tool.name)))
+  const span = locate(response.text, ['result', 'tools'])
+  if (span === undefined || allowed.every(Boolean)) return response
+  const kept = [...elements(response.text, span.start)]
+    .filter((_, index) => allowed[index])
+    .map(({ start, end }) => response.text.slice(start, end))
+  return { ...response, text: `${response.text.slice(0, span.start)}[${kept.join()}]${response.text.slice(span.end)}` }
+}
+
+/** A notification has no answer, so nobody could be told of its loss. */
+function ignore(): void {}

@@ -1,0 +1,167 @@
+import type { AddressInfo } from 'node:net'
+import type { FastifyInstance } from 'fastify'
+import { loadConfig } from './config/load.ts'
+import type { Config } from './config/schema.ts'
+import { watchFiles } from './config/watch.ts'
+import { AggregateFront } from './downstream/aggregate-front.ts'
+import { LegacyEndpoint } from './downstream/legacy.ts'
+import { Sessions } from './downstream/sessions.ts'
+import { compileGeneration, type GenerationParts } from './generation.ts'
+import { createKit } from './kit.ts'
+import { systemClock } from './mesh/clock.ts'
+import { Live } from './mesh/live.ts'
+import { createControlPlane, createDataPlane } from './planes.ts'
+import { DynamicServers } from './registry/dynamic-servers.ts'
+import type { GatewayGeneration } from './registry/generation.ts'
+import { listKinds } from './registry/kinds.ts'
+import type { Server } from './registry/server.ts'
+import { Reloader, withServers, type ReloadReport } from './reload.ts'
+import { registerAdmin } from './routes/admin.ts'
+import { registerAdminServers } from './routes/admin-servers.ts'
+import { isLoopback, splitAddress } from './routes/guard.ts'
+import { registerHealth } from './routes/health.ts'
+import { registerMcp } from './routes/mcp.ts'
+import { registerMetrics } from './routes/metrics.ts'
+import { registerPassthrough } from './routes/passthrough.ts'
+import { shutDown } from './shutdown.ts'
+import type { Log } from './telemetry/log.ts'
+import { createMetrics } from './telemetry/metrics.ts'
+
+export interface GatewayOptions {
+  /** The config, read already; `path` is read again at a reload. */
+  readonly config: Config
+  readonly path: string
+  readonly files: readonly string[]
+  readonly env: Readonly<Record<string, string | undefined>>
+  readonly log: Log
+}
+
+/** A gateway that listens. */
+export interface Gateway {
+  /** Base URL of the data plane. */
+  readonly data: string
+  /** Base URL of the control plane. */
+  readonly control: string
+  readonly live: Live<GatewayGeneration>
+  reload(trigger: string): Promise<ReloadReport>
+  /** Stops accepting, lets calls in flight finish, ends all sessions and children. Idempotent. */
+  close(): Promise<void>
+}
+
+/** Puts all parts together, and listens. Rejects when an address cannot be bound. */
+export async function startGateway({ config: file, path, files, env, log }: GatewayOptions): Promise<Gateway> {
+  const clock = systemClock
+  const metrics = createMetrics()
+  const { gateway } = file
+
+  const dynamic: DynamicServers = new DynamicServers({
+    stateDir: gateway.stateDir,
+    separator: gateway.separator,
+    configured: () => reloader.configured,
+    apply: () => reloader.refresh(),
+  })
+  await dynamic.load()
+
+  const parts: GenerationParts = {
+    clock,
+    log,
+    metrics,
+    kit: createKit(clock, log),
+    onChanged: (_, changed) => sessions.tellChanged(changed),
+    onState: (server) => logState(log, server),
+    isCurrent: (server) => live.current.servers.get(server.name) === server,
+  }
+  const config = withServers(file, dynamic.entries)
+  const live = new Live(compileGeneration(config, undefined, parts), clock, gateway.drain)
+  const sessions = new Sessions(live, clock, gateway.sessions)
+  const legacy = new LegacyEndpoint(live, sessions, clock)
+  const load = { inFlight: 0 }
+  let stopping = false
+
+  /** Boot-time keys keep their first value, whatever the file says now. */
+  function apply(next: Config, renew: ReadonlySet<string>): void {
+    const before = live.current
+    const { listTimeout, ready, drain, allowedHosts, allowedOrigins, maxInFlight } = next.gateway
+    const kept = { ...gateway, listTimeout, ready, drain, allowedHosts, allowedOrigins, maxInFlight }
+    const generation = compileGeneration({ ...next, gateway: kept }, before, parts, renew)
+    live.swap(generation)
+    for (const server of generation.servers.values()) if (before.servers.get(server.name) !== server) server.start()
+    for (const name of renew) void before.servers.get(name)?.close()
+    void sessions.closeOrphans()
+    if (!sameServers(before, generation)) sessions.tellChanged(listKinds)
+  }
+
+  const reloader: Reloader = new Reloader(file, files, {
+    load: () => loadConfig(path, env),
+    apply,
+    added: () => dynamic.entries,
+    clock,
+    log,
+    metrics,
+  })
+
+  const listen = splitAddress(gateway.listen)
+  const control = splitAddress(gateway.control)
+  const dataPlane = createDataPlane({
+    host: listen.host,
+    maxBody: gateway.maxBody,
+    log,
+    allowed: () => ({
+      hosts: live.current.config.gateway.allowedHosts,
+      origins: live.current.config.gateway.allowedOrigins,
+    }),
+  })
+  await dataPlane.register(async (app) => registerPassthrough(app, live))
+  await dataPlane.register(async (app) => {
+    registerMcp(app, { live, aggregate: new AggregateFront(clock), legacy, log, load })
+  })
+  registerHealth(dataPlane, { live, isStopping: () => stopping })
+
+  const controlPlane = createControlPlane({
+    host: control.host,
+    maxBody: gateway.maxBody,
+    log,
+    token: gateway.controlToken,
+  })
+  registerMetrics(controlPlane, { live, metrics, sessions })
+  registerAdmin(controlPlane, { live, sessions, clock, reload: () => reloader.reload('admin') })
+  registerAdminServers(controlPlane, { live, dynamic, restart: (name) => reloader.refresh(new Set([name])) })
+
+  const bound = { data: await bind(dataPlane, listen), control: await bind(controlPlane, control) }
+  for (const server of live.current.servers.values()) server.start()
+  const watch = watchFiles(
+    () => reloader.files,
+    () => void reloader.reload('file'),
+    { clock },
+  )
+  log.info(bound, 'listening')
+  if (!isLoopback(listen.host)) log.warn({ listen: gateway.listen }, 'agents of other machines can reach this gateway')
+
+  let closing: Promise<void> | undefined
+  return {
+    ...bound,
+    live,
+    reload: (trigger) => reloader.reload(trigger),
+    close() {
+      stopping = true
+      watch.close()
+      return (closing ??= shutDown({ dataPlane, controlPlane, live, sessions, load, clock, log }))
+    },
+  }
+}
+
+async function bind(app: FastifyInstance, { host, port }: { host: string; port: number }): Promise<string> {
+  await app.listen({ host, port })
+  const { address, family, port: bound } = app.server.address() as AddressInfo
+  return `http://${family === 'IPv6' ? `[${address}]` : address}:${bound}`
+}
+
+function sameServers(a: GatewayGeneration, b: GatewayGeneration): boolean {
+  return a.servers.size === b.servers.size && [...a.servers.values()].every((server) => b.servers.get(server.name) === server)
+}
+
+function logState(log: Log, server: Server): void {
+  const { name, state, error } = server
+  if (state === 'up') log.info({ server: name }, 'server is up')
+  else log.warn({ server: name, reason: error?.reason }, `server is down: ${error?.message ?? 'no reason known'}`)
+}

@@ -1,0 +1,11 @@
+import { createRequire } from 'node:module'
+import { LATEST_LEGACY } from './protocol/versions.ts'
+
+/** The package's manifest, by its own name: found from the sources and from every build of them. */
+export const { version } = createRequire(import.meta.url)('breakwater/package.json') as { version: string }
+
+/** How the gateway introduces itself, to agents and to servers. */
+export const implementation = { name: 'breakwater', title: 'Breakwater', version } as const
+
+/** What servers are told when the gateway speaks for itself. */
+export const ownHello = { protocolVersion: LATEST_LEGACY, capabilities: {}, clientInfo: implementation } as const

@@ -1,0 +1,49 @@
+import type { Outcome, Verdict } from './call.ts'
+
+/** What became of a call, as metrics and breakers name it. */
+export type Result =
+  | 'returned'
+  | 'rpc_error'
+  | 'caller_error'
+  | 'timeout'
+  | 'transport_error'
+  | 'cancelled'
+  | 'rejected'
+
+/** JSON-RPC codes with which a server says that the caller was wrong, not the server. */
+const callerErrors = new Set([-32700, -32600, -32601, -32602, -32002, -32020, -32021, -32022, -32042])
+
+/** The verdict on a well-formed response. */
+export function verdictOf(response: Readonly<Record<string, unknown>>): Verdict {
+  if ('error' in response) return 'rpc_error'
+  const result = response.result as { isError?: unknown } | undefined
+  return result?.isError === true ? 'tool_error' : 'unchecked'
+}
+
+/** The one truth about what an outcome was. */
+export function resultOf(outcome: Outcome): Result {
+  switch (outcome.kind) {
+    case 'answered': {
+      if (outcome.verdict !== 'rpc_error') return 'returned'
+      const error = outcome.result.value.error as { code?: unknown } | undefined
+      return typeof error?.code === 'number' && callerErrors.has(error.code) ? 'caller_error' : 'rpc_error'
+    }
+    case 'rejected':
+      return 'rejected'
+    case 'failed':
+      switch (outcome.error.reason) {
+        case 'attempt_timeout':
+          return 'timeout'
+        case 'cancelled':
+          return 'cancelled'
+        default:
+          return 'transport_error'
+      }
+  }
+}
+
+/** Whether an outcome counts against the server that gave it; `isError: true` is an answer, not an outage. */
+export function isFailure(outcome: Outcome): boolean {
+  const result = resultOf(outcome)
+  return result === 'rpc_error' || result === 'timeout' || result === 'transport_error'
+}

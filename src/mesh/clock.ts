@@ -1,0 +1,48 @@
+/** A duration, or a point on the monotonic clock, in milliseconds. */
+export type Millis = number
+
+/** Takes a pending timer back. Safe to call twice. */
+export type Cancel = () => void
+
+/** All time there is. Everything that waits or measures takes it from here, so that tests never sleep. */
+export interface Clock {
+  /** Monotonic milliseconds; only differences mean something. */
+  now(): Millis
+  /** Milliseconds since the Unix epoch, for people and for dates on the wire. */
+  wall(): Millis
+  /** Runs `task` once, `ms` from now (range: 0 … 2^31−1). Never keeps the process alive. */
+  after(ms: Millis, task: () => void): Cancel
+  /** Resolves `ms` from now; rejects with `signal.reason` as soon as `signal` aborts. */
+  sleep(ms: Millis, signal: AbortSignal): Promise<void>
+}
+
+/** `sleep` made of `after`: the same for every clock. */
+export function sleepOn(clock: Pick<Clock, 'after'>, ms: Millis, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    if (signal.aborted) return reject(signal.reason)
+    const aborted = () => {
+      cancel()
+      reject(signal.reason)
+    }
+    const cancel = clock.after(ms, () => {
+      signal.removeEventListener('abort', aborted)
+      resolve()
+    })
+    signal.addEventListener('abort', aborted, { once: true })
+  })
+}
+
+/**
+ * The machine's clock. Node keeps timers of equal duration in one list behind one libuv timer,
+ * which is the timer wheel that calls with a few distinct timeouts need.
+ */
+export const systemClock: Clock = {
+  now: () => performance.now(),
+  wall: () => Date.now(),
+  after(ms, task) {
+    const timer = setTimeout(task, ms)
+    timer.unref()
+    return () => clearTimeout(timer)
+  },
+  sleep: (ms, signal) => sleepOn(systemClock, ms, signal),
+}

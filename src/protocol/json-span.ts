@@ -1,0 +1,134 @@
+/**
+ * Finds and replaces values inside a JSON text without re-serialising it, so that everything else
+ * (unknown fields, number precision, key order, white space) stays as its author wrote it.
+ * All functions expect a text that `JSON.parse` accepts.
+ */
+
+/** Where a value stands in a text: from `start` up to, not including, `end`. */
+export interface Span {
+  readonly start: number
+  readonly end: number
+}
+
+export type Path = readonly (string | number)[]
+
+const QUOTE = 0x22
+const BACKSLASH = 0x5c
+
+/** The span of the value at `path`. Of duplicate keys the last counts, as for `JSON.parse`. */
+export function locate(text: string, path: Path): Span | undefined {
+  let at = skipSpace(text, 0)
+  for (const step of path) {
+    const opening = text[at]
+    let found: Span | undefined
+    if (typeof step === 'string' && opening === '{') {
+      for (const member of members(text, at)) if (member.key === step) found = member
+    } else if (typeof step === 'number' && opening === '[') {
+      let index = 0
+      for (const element of elements(text, at)) if (index++ === step) found = element
+    }
+    if (found === undefined) return undefined
+    at = found.start
+  }
+  return { start: at, end: skipValue(text, at) }
+}
+
+/** The members of the object that opens at `at`. */
+export function* members(text: string, at: number): Generator<Span & { readonly key: string; readonly keyStart: number }> {
+  at = skipSpace(text, at + 1)
+  while (text[at] !== '}') {
+    const keyStart = at
+    const keyEnd = skipString(text, at)
+    const quoted = text.slice(keyStart, keyEnd)
+    const key = quoted.includes('\\') ? (JSON.parse(quoted) as string) : quoted.slice(1, -1)
+    const start = skipSpace(text, skipSpace(text, keyEnd) + 1)
+    const end = skipValue(text, start)
+    yield { key, keyStart, start, end }
+    at = skipComma(text, end)
+  }
+}
+
+/** The elements of the array that opens at `at`. */
+export function* elements(text: string, at: number): Generator<Span> {
+  at = skipSpace(text, at + 1)
+  while (text[at] !== ']') {
+    const end = skipValue(text, at)
+    yield { start: at, end }
+    at = skipComma(text, end)
+  }
+}
+
+/** A replacement of one span by a text. */
+export interface Edit extends Span {
+  readonly with: string
+}
+
+/** Applies edits that do not overlap, in any order. */
+export function splice(text: string, edits: readonly Edit[]): string {
+  if (edits.length === 0) return text
+  let result = ''
+  let at = 0
+  for (const edit of edits.toSorted((a, b) => a.start - b.start)) {
+    result += text.slice(at, edit.start) + edit.with
+    at = edit.end
+  }
+  return result + text.slice(at)
+}
+
+/** The text with the value at `path` replaced; unchanged when there is no such value. */
+export function replaceAt(text: string, path: Path, value: unknown): string {
+  const span = locate(text, path)
+  return span === undefined ? text : text.slice(0, span.start) + JSON.stringify(value) + text.slice(span.end)
+}
+
+/** The text of an object with one more member, put first. */
+export function prependMember(object: string, key: string, value: string): string {
+  const at = skipSpace(object, 0) + 1
+  const comma = object[skipSpace(object, at)] === '}' ? '' : ','
+  return `${object.slice(0, at)}${JSON.stringify(key)}:${value}${comma}${object.slice(at)}`
+}
+
+function skipSpace(text: string, at: number): number {
+  for (;;) {
+    const unit = text.charCodeAt(at)
+    if (unit !== 0x20 && unit !== 0x0a && unit !== 0x0d && unit !== 0x09) return at
+    at++
+  }
+}
+
+function skipComma(text: string, at: number): number {
+  at = skipSpace(text, at)
+  return text[at] === ',' ? skipSpace(text, at + 1) : at
+}
+
+/** `at` stands on the opening quote; returns the place behind the closing one. */
+function skipString(text: string, at: number): number {
+  for (;;) {
+    at = text.indexOf('"', at + 1)
+    let slashes = 0
+    while (text.charCodeAt(at - 1 - slashes) === BACKSLASH) slashes++
+    if (slashes % 2 === 0) return at + 1
+  }
+}
+
+function skipValue(text: string, at: number): number {
+  const opening = text[at]
+  if (opening === '"') return skipString(text, at)
+  if (opening === '{' || opening === '[') return skipNested(text, at)
+  while (at < text.length && !',]} \n\r\t'.includes(text[at] as string)) at++
+  return at
+}
+
+function skipNested(text: string, at: number): number {
+  let depth = 0
+  for (;;) {
+    const unit = text.charCodeAt(at)
+    if (unit === QUOTE) {
+      at = skipString(text, at)
+      continue
+    }
+    if (unit === 0x7b || unit === 0x5b) depth++
+    else if ((unit === 0x7d || unit === 0x5d) && --depth === 0) return at + 1
+    at++
+  }
+}

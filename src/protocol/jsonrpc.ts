@@ -1,0 +1,95 @@
+import { elements } from './json-span.ts'
+
+/** The JSON-RPC 2.0 envelope, as far as a gateway needs to read it. */
+
+export type RequestId = string | number
+
+/** A message: its text, and what `JSON.parse` made of it. */
+export interface Envelope {
+  readonly text: string
+  readonly value: Readonly<Record<string, unknown>>
+}
+
+export type Kind = 'request' | 'notification' | 'response'
+
+export const PARSE_ERROR = -32700
+export const INVALID_REQUEST = -32600
+export const METHOD_NOT_FOUND = -32601
+export const INVALID_PARAMS = -32602
+
+/** Reads one message (not a batch); undefined if the text is no JSON object with a JSON-RPC shape. */
+export function readMessage(text: string): Envelope | undefined {
+  const value = parseJson(text)
+  return isObject(value) && kindOf(value) !== undefined ? { text, value } : undefined
+}
+
+/** Most messages of one batch. */
+const MAX_BATCH = 100
+
+/** Reads a body, parsed already as `value`: one message, or a batch of 1 to 100; undefined for anything else. */
+export function readMessages(text: string, value: unknown): Envelope[] | undefined {
+  if (!Array.isArray(value)) return isObject(value) && kindOf(value) !== undefined ? [{ text, value }] : undefined
+  if (value.length === 0 || value.length > MAX_BATCH) return undefined
+  const messages = [...elements(text, text.indexOf('['))].flatMap(({ start, end }, index) => {
+    const message: unknown = value[index]
+    const isMessage = isObject(message) && kindOf(message) !== undefined
+    return isMessage ? [{ text: text.slice(start, end), value: message }] : []
+  })
+  return messages.length === value.length ? messages : undefined
+}
+
+/** `JSON.parse` that returns undefined for what is no JSON (`undefined` is no JSON value itself). */
+export function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+export function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+export function isRequestId(value: unknown): value is RequestId {
+  return typeof value === 'string' || (typeof value === 'number' && Number.isFinite(value))
+}
+
+/** What a value is in JSON-RPC 2.0; undefined when it is none of it. */
+export function kindOf(value: Readonly<Record<string, unknown>>): Kind | undefined {
+  if (value.jsonrpc !== '2.0') return undefined
+  if (typeof value.method === 'string') {
+    if (value.params !== undefined && !isObject(value.params)) return undefined
+    if (value.id === undefined) return 'notification'
+    return isRequestId(value.id) ? 'request' : undefined
+  }
+  const isResult = isObject(value.result) && value.error === undefined
+  const isError = isObject(value.error) && value.result === undefined
+  if (!isResult && !isError) return undefined
+  return isRequestId(value.id) || (isError && (value.id === null || value.id === undefined)) ? 'response' : undefined
+}
+
+/** The `params` of a request or notification; an empty object when it has none. */
+export function paramsOf(value: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
+  return isObject(value.params) ? value.params : {}
+}
+
+/** The text of an error response; `id` null when the request's id could not be read. */
+export function errorText(id: RequestId | null, code: number, message: string, data?: unknown): string {
+  return JSON.stringify({ jsonrpc: '2.0', id, error: data === undefined ? { code, message } : { code, message, data } })
+}
+
+/** The text of a successful response; `result` is JSON text already. */
+export function resultText(id: RequestId, result: string): string {
+  return `{"jsonrpc":"2.0","id":${JSON.stringify(id)},"result":${result}}`
+}
+
+/** The text of a request. */
+export function requestText(id: RequestId, method: string, params?: unknown): string {
+  return JSON.stringify({ jsonrpc: '2.0', id, method, params })
+}
+
+/** The text of a notification. */
+export function notificationText(method: string, params?: unknown): string {
+  return JSON.stringify({ jsonrpc: '2.0', method, params })
+}

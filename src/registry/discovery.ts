@@ -1,0 +1,194 @@
+import type { Call, Caller, Message } from '../mesh/call.ts'
+import { newRecord } from '../mesh/call.ts'
+import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
+import { gatewayError, isGatewayError, type GatewayError } from '../mesh/errors.ts'
+import { isObject, requestText } from '../protocol/jsonrpc.ts'
+import type { Link } from '../upstreams/upstream.ts'
+import { emptyCatalog, fetchList, type Ask, type Catalog, type Entry } from './catalog.ts'
+import { kinds, listKinds, type ListKind } from './kinds.ts'
+import type { Links } from './links.ts'
+
+export interface DiscoveryOptions {
+  readonly server: string
+  readonly links: Links
+  /** The `initialize` params of the gateway itself. */
+  readonly hello: Readonly<Record<string, unknown>>
+  readonly clock: Clock
+  /** For one whole round: handshake and lists. */
+  readonly timeoutMs: Millis
+  /** Between two rounds while the server is up. */
+  readonly refreshMs: Millis
+  /** Between two pings while the server is up. */
+  readonly probeMs: Millis
+  /** A round succeeded. */
+  readonly onUp: (catalog: Catalog, greeting: Message) => void
+  /** A round failed. */
+  readonly onDown: (error: GatewayError) => void
+}
+
+const FIRST_RETRY_MS = 1_000
+const LAST_RETRY_MS = 30_000
+
+/** Several `list_changed` within this time cause one round, in milliseconds. */
+const COALESCE_MS = 250
+
+/**
+ * Keeps one server's catalog true: asks at the start, when the server says that a list changed, and now and
+ * then; pings in between; and comes back with a doubling pause while the server is down. Runs on its own,
+ * so that no other server and no agent ever waits for it.
+ */
+export class Discovery implements Caller {
+  readonly id: string
+  readonly hello: Readonly<Record<string, unknown>>
+  readonly listening = true
+  readonly #options: DiscoveryOptions
+  readonly #stop = new AbortController()
+  #catalog = emptyCatalog
+  #stale = new Set<ListKind>(listKinds)
+  #retryMs: Millis = FIRST_RETRY_MS
+  #cancelNext: Cancel | undefined
+  #nextRefresh: Millis = 0
+  #running = false
+  #again = false
+  #requests = 0
+
+  constructor(options: DiscoveryOptions) {
+    this.id = `discovery:${options.server}`
+    this.hello = options.hello
+    this.#options = options
+  }
+
+  /** Begins, or begins anew at once: a restart, or a suspicion that a call raised. */
+  run(): void {
+    this.#schedule(0)
+  }
+
+  /** A call could not reach the server: look now, not at the next ping. Does nothing while that is under way. */
+  suspect(): void {
+    if (!this.#running && this.#retryMs === FIRST_RETRY_MS) this.#schedule(0)
+  }
+
+  stop(): void {
+    this.#cancelNext?.()
+    this.#stop.abort(gatewayError('cancelled', 'the server was removed'))
+  }
+
+  receive(_: string, message: Message): void {
+    const changed = listKinds.filter((kind) => kinds[kind].changed === message.value.method)
+    for (const kind of changed) this.#stale.add(kind)
+    if (changed.length > 0) this.#schedule(COALESCE_MS)
+  }
+
+  #schedule(delayMs: Millis): void {
+    if (this.#stop.signal.aborted) return
+    this.#cancelNext?.()
+    this.#cancelNext = this.#options.clock.after(delayMs, () => void this.#round())
+  }
+
+  async #round(): Promise<void> {
+    if (this.#running) {
+      this.#again = true
+      return
+    }
+    this.#running = true
+    this.#again = false
+    const delayMs = await this.#attempt()
+    this.#running = false
+    this.#schedule(this.#again ? 0 : delayMs)
+  }
+
+  /** One round; resolves to the time until the next one. */
+  async #attempt(): Promise<Millis> {
+    const { clock, links, timeoutMs, refreshMs, probeMs } = this.#options
+    const limit = new AbortController()
+    const cancel = clock.after(timeoutMs, () => {
+      limit.abort(gatewayError('attempt_timeout', `discovery took longer than ${timeoutMs} ms`, { sent: true }))
+    })
+    try {
+      const { link } = await links.of(this)
+      this.#watch(link)
+      if (clock.now() >= this.#nextRefresh) {
+        for (const kind of listKinds) this.#stale.add(kind)
+        this.#nextRefresh = clock.now() + refreshMs
+      }
+      if (this.#stale.size === 0) await this.#ask(link, limit.signal)('ping', {}, { anyAnswer: true })
+      else await this.#fetch(link, limit.signal)
+      this.#retryMs = FIRST_RETRY_MS
+      if (!this.#stop.signal.aborted) this.#options.onUp(this.#catalog, link.greeting)
+      return probeMs
+    } catch (error) {
+      return await this.#failed(error)
+    } finally {
+      cancel()
+    }
+  }
+
+  async #failed(cause: unknown): Promise<Millis> {
+    const error = isGatewayError(cause) ? cause : gatewayError('internal', 'discovery failed')
+    this.#nextRefresh = 0
+    if (!this.#stop.signal.aborted) this.#options.onDown(error)
+    await this.#options.links.drop(this)
+    const delayMs = error.retryAfterMs ?? this.#retryMs
+    this.#retryMs = Math.min(this.#retryMs * 2, LAST_RETRY_MS)
+    return delayMs
+  }
+
+  async #fetch(link: Link, signal: AbortSignal): Promise<void> {
+    const stale = [...this.#stale]
+    this.#stale.clear()
+    const { capabilities } = link.greeting.value
+    const offered = (kind: ListKind) => isObject(capabilities) && kinds[kind].capability in capabilities
+    const ask = this.#ask(link, signal)
+    const lists: Record<ListKind, readonly Entry[]> = { ...this.#catalog.lists }
+    await Promise.all(
+      stale.map(async (kind) => {
+        lists[kind] = offered(kind) ? await fetchList(kind, ask) : []
+      }),
+    )
+    this.#catalog = { fetchedAt: this.#options.clock.wall(), lists }
+  }
+
+  readonly #watched = new WeakSet<Link>()
+
+  /** Looks at once when the conversation ends by itself. */
+  #watch(link: Link): void {
+    if (this.#watched.has(link)) return
+    this.#watched.add(link)
+    link.ended.addEventListener('abort', () => this.#schedule(0), { once: true })
+  }
+
+  #ask(link: Link, signal: AbortSignal) {
+    return async (
+      method: string,
+      params: Record<string, unknown>,
+      { anyAnswer = false } = {},
+    ): Promise<Awaited<ReturnType<Ask>>> => {
+      const outcome = await link.exchange(this.#call(method, params, signal))
+      if (outcome.kind !== 'answered') throw outcome.error
+      const { text, value } = outcome.result
+      if (!isObject(value.error) || anyAnswer || value.error.code === -32601) return { text, value }
+      throw gatewayError('bad_reply', `${method} failed: ${String(value.error.message).slice(0, 200)}`, { sent: true })
+    }
+  }
+
+  #call(method: string, params: Record<string, unknown>, signal: AbortSignal): Call {
+    const id = `breakwater-discovery-${++this.#requests}`
+    const value = { jsonrpc: '2.0', id, method, params }
+    return {
+      server: this.#options.server,
+      method,
+      tool: undefined,
+      id,
+      message: { text: requestText(id, method, params), value },
+      headers: undefined,
+      caller: this,
+      channel: {
+        open: () => undefined,
+        pause: () => undefined,
+        send: (message) => void this.receive(this.#options.server, message),
+      },
+      signal,
+      record: newRecord(this.#options.clock.now()),
+    }
+  }
+}

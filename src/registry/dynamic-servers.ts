@@ -1,0 +1,103 @@
+import { mkdir, readFile, rename, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { z } from 'zod'
+import { serverName } from '../config/schema.ts'
+import { server as serverSchema, type ServerConfig } from '../config/server-schema.ts'
+
+/** What a change through the API led to: an HTTP status, and what to tell. */
+export interface Change {
+  readonly status: number
+  readonly [detail: string]: unknown
+}
+
+export interface DynamicServersParts {
+  /** Where they outlive the process; undefined: nowhere. */
+  readonly stateDir: string | undefined
+  /** Names of the config file, which the API may not touch. */
+  readonly configured: () => ReadonlySet<string>
+  readonly separator: string
+  /** Puts the servers into force. */
+  readonly apply: () => void
+}
+
+const MAX_SERVERS = 1_000
+
+const request = z.strictObject({ name: serverName, server: serverSchema })
+
+/** The servers that were added through the admin API, kept in `{stateDir}/servers.json` as they were given. */
+export class DynamicServers {
+  readonly #parts: DynamicServersParts
+  readonly #given = new Map<string, { readonly input: unknown; readonly config: ServerConfig }>()
+
+  constructor(parts: DynamicServersParts) {
+    this.#parts = parts
+  }
+
+  /** Reads what an earlier process kept. Rejects when the file is there and cannot be used. */
+  async load(): Promise<void> {
+    const file = this.#file
+    if (file === undefined) return
+    const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
+      if (error.code === 'ENOENT') return '{"mcpServers":{}}'
+      throw error
+    })
+    const { mcpServers } = z.object({ mcpServers: z.record(serverName, z.unknown()) }).parse(JSON.parse(text))
+    for (const [name, input] of Object.entries(mcpServers)) {
+      this.#given.set(name, { input, config: serverSchema.parse(input) })
+    }
+  }
+
+  has(name: string): boolean {
+    return this.#given.has(name)
+  }
+
+  /** The entries, to stand beside those of the config file, which win. */
+  get entries(): Readonly<Record<string, ServerConfig>> {
+    return Object.fromEntries([...this.#given].map(([name, { config }]) => [name, config]))
+  }
+
+  async add(body: unknown): Promise<Change> {
+    const parsed = request.safeParse(body)
+    if (!parsed.success) return { status: 400, error: 'expected { "name": …, "server": { … } }', issues: issuesOf(parsed.error) }
+    const { name, server } = parsed.data
+    const { separator } = this.#parts
+    if ((name + separator).indexOf(separator) !== name.length) {
+      return { status: 400, error: `a server's name must not run into the separator "${separator}"` }
+    }
+    if (this.#parts.configured().has(name)) return { status: 409, error: `"${name}" is in the config file; change it there` }
+    if (this.#given.size >= MAX_SERVERS && !this.has(name)) return { status: 429, error: `too many servers (${MAX_SERVERS})` }
+    const known = this.has(name)
+    this.#given.set(name, { input: (body as { server: unknown }).server, config: server })
+    return this.#changed(known ? 200 : 201, { name })
+  }
+
+  async remove(name: string): Promise<Change> {
+    if (this.#parts.configured().has(name)) return { status: 409, error: `"${name}" is in the config file; remove it there` }
+    if (!this.#given.delete(name)) return { status: 404, error: `no server "${name.slice(0, 64)}" was added through this API` }
+    return this.#changed(200, { name, removed: true })
+  }
+
+  get #file(): string | undefined {
+    return this.#parts.stateDir === undefined ? undefined : join(this.#parts.stateDir, 'servers.json')
+  }
+
+  async #changed(status: number, answer: Record<string, unknown>): Promise<Change> {
+    this.#parts.apply()
+    if (this.#file === undefined) return { status, ...answer, kept: false, note: 'ends with the process: gateway.stateDir is not set' }
+    await this.#save(this.#file)
+    return { status, ...answer, kept: true }
+  }
+
+  /** Headers and environments may hold secrets: nobody but the owner may read the file. */
+  async #save(file: string): Promise<void> {
+    const mcpServers = Object.fromEntries([...this.#given].map(([name, { input }]) => [name, input]))
+    await mkdir(this.#parts.stateDir as string, { recursive: true, mode: 0o700 })
+    await writeFile(`${file}.new`, JSON.stringify({ mcpServers }, undefined, 2), { mode: 0o600 })
+    await rename(`${file}.new`, file)
+  }
+}
+
+/** Where and what, but never the value: it may be a secret. */
+function issuesOf(error: z.ZodError): { path: string; message: string }[] {
+  return error.issues.slice(0, 20).map(({ path, message }) => ({ path: path.join('.'), message }))
+}

@@ -1,0 +1,16 @@
+import type { Config } from '../config/schema.ts'
+import type { Mesh } from '../mesh/compile.ts'
+import type { Generation } from '../mesh/live.ts'
+import type { Names } from './names.ts'
+import type { Server } from './server.ts'
+
+/** Everything that one config decides: immutable, and in force until the next one is. */
+export interface GatewayGeneration extends Generation {
+  readonly config: Config
+  /** Hash of the effective config. */
+  readonly hash: string
+  /** In the order of the config. */
+  readonly servers: ReadonlyMap<string, Server>
+  readonly names: Names
+  readonly mesh: Mesh
+}

@@ -1,0 +1,111 @@
+import type { Clock, Millis } from '../mesh/clock.ts'
+import { isObject } from '../protocol/jsonrpc.ts'
+import { locate, splice, type Edit } from '../protocol/json-span.ts'
+import type { Entry } from './catalog.ts'
+import { kinds, type ListKind } from './kinds.ts'
+import type { Names } from './names.ts'
+import type { Server } from './server.ts'
+
+/** Entries on one page of an aggregated list. */
+const PAGE = 500
+
+/** Where the next page begins: an entry of a server's list, from 0. */
+interface Position {
+  readonly server: string
+  readonly index: number
+}
+
+/** Waits until every server has been asked once, but no longer than `limitMs`. */
+export function settled(servers: Iterable<Server>, clock: Clock, limitMs: Millis): Promise<void> {
+  return new Promise((resolve) => {
+    const cancel = clock.after(limitMs, resolve)
+    void Promise.all([...servers].map((server) => server.settled)).then(() => {
+      cancel()
+      resolve()
+    })
+  })
+}
+
+/**
+ * One page of a list over all servers, as the JSON text of its result: servers in the order of the config,
+ * entries in the order of their server, every byte but names and URIs as the server wrote it.
+ * `cursor` undefined begins; a cursor that is none of ours, or whose server is gone, gives undefined.
+ */
+export function listPage(
+  kind: ListKind,
+  cursor: string | undefined,
+  servers: ReadonlyMap<string, Server>,
+  names: Names,
+): string | undefined {
+  const order = [...servers.values()]
+  const start = cursor === undefined ? { server: order[0]?.name ?? '', index: 0 } : readCursor(cursor)
+  const from = order.findIndex((server) => server.name === start?.server)
+  if (start === undefined || (from === -1 && cursor !== undefined)) return undefined
+
+  const page: string[] = []
+  let next: Position | undefined
+  for (const server of from === -1 ? [] : order.slice(from)) {
+    const entries = server.entries(kind)
+    const first = server.name === start.server ? start.index : 0
+    const room = PAGE - page.length
+    page.push(...entries.slice(first, first + room).map((entry) => expose(kind, server.name, entry, names)))
+    if (entries.length - first <= room) continue
+    next = { server: server.name, index: first + room }
+    break
+  }
+  const members = [`${JSON.stringify(kind)}:[${page.join()}]`]
+  if (next !== undefined) members.push(`"nextCursor":${JSON.stringify(writeCursor(next))}`)
+  const partial = missing(kind, order)
+  if (partial !== undefined) members.push(`"_meta":${JSON.stringify({ 'dev.breakwater/partial': partial })}`)
+  return `{${members.join()}}`
+}
+
+/** An entry under its name on the aggregated endpoint. */
+function expose(kind: ListKind, server: string, { key, text, value }: Entry, names: Names): string {
+  const isUri = kind === 'resources' || kind === 'resourceTemplates'
+  const exposed = isUri ? names.exposeUri(server, key) : names.expose(server, key)
+  return splice(text, [edit(text, [kinds[kind].key], exposed), ...uiEdits(server, text, value, names)])
+}
+
+/** Tools may name a user interface by its URI, nested or flat. */
+function uiEdits(server: string, text: string, { _meta: meta }: Entry['value'], names: Names): Edit[] {
+  if (!isObject(meta)) return []
+  const nested = isObject(meta.ui) ? meta.ui.resourceUri : undefined
+  const flat = meta['ui/resourceUri']
+  return [
+    ...(typeof nested === 'string' ? [edit(text, ['_meta', 'ui', 'resourceUri'], names.exposeUri(server, nested))] : []),
+    ...(typeof flat === 'string' ? [edit(text, ['_meta', 'ui/resourceUri'], names.exposeUri(server, flat))] : []),
+  ]
+}
+
+function edit(text: string, path: readonly string[], value: string): Edit {
+  const { start, end } = locate(text, path) ?? { start: 0, end: 0 }
+  return { start, end, with: JSON.stringify(value) }
+}
+
+/** Says which servers a list lacks, or of which it shows the last-known entries. */
+function missing(kind: ListKind, servers: readonly Server[]) {
+  const down = servers.filter((server) => server.state !== 'up')
+  if (down.length === 0) return undefined
+  const lacking = down.filter((server) => server.entries(kind).length === 0).map((server) => server.name)
+  const stale = down.map((server) => server.name).filter((name) => !lacking.includes(name))
+  const reasons = [
+    ...(lacking.length > 0 ? [`not available now: ${lacking.join(', ')}`] : []),
+    ...(stale.length > 0 ? [`down, shown as last known: ${stale.join(', ')}`] : []),
+  ]
+  return { source: lacking.length > 0 ? 'missing_servers' : 'stale', reason: reasons.join('; '), missing: lacking }
+}
+
+function writeCursor({ server, index }: Position): string {
+  return Buffer.from(JSON.stringify([server, index])).toString('base64url')
+}
+
+function readCursor(cursor: string): Position | undefined {
+  try {
+    const [server, index] = JSON.parse(Buffer.from(cursor, 'base64url').toString()) as unknown[]
+    const valid = typeof server === 'string' && Number.isSafeInteger(index) && (index as number) >= 0
+    return valid ? { server, index: index as number } : undefined
+  } catch {
+    return undefined
+  }
+}

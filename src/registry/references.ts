@@ -1,0 +1,121 @@
+import type { Message } from '../mesh/call.ts'
+import { isObject } from '../protocol/jsonrpc.ts'
+import { locate, splice, type Edit, type Path } from '../protocol/json-span.ts'
+import type { Names, Resolved } from './names.ts'
+
+/** How a reference is written: as `{server}{separator}{name}`, or as a URI. */
+type Form = 'name' | 'uri'
+
+/** Where each request names what it is about; the first path that holds a string counts. */
+const requests: Readonly<Record<string, readonly (readonly [Path, Form])[]>> = {
+  'tools/call': [[['params', 'name'], 'name']],
+  'prompts/get': [[['params', 'name'], 'name']],
+  'resources/read': [[['params', 'uri'], 'uri']],
+  'resources/subscribe': [[['params', 'uri'], 'uri']],
+  'resources/unsubscribe': [[['params', 'uri'], 'uri']],
+  'completion/complete': [
+    [['params', 'ref', 'name'], 'name'],
+    [['params', 'ref', 'uri'], 'uri'],
+  ],
+  'tasks/get': [[['params', 'taskId'], 'name']],
+  'tasks/result': [[['params', 'taskId'], 'name']],
+  'tasks/cancel': [[['params', 'taskId'], 'name']],
+}
+
+/** The notifications of a server that name something of its own. */
+const notifications: Readonly<Record<string, readonly (readonly [Path, Form])[]>> = {
+  'notifications/resources/updated': [[['params', 'uri'], 'uri']],
+  'notifications/tasks/status': [[['params', 'taskId'], 'name']],
+}
+
+/** A request as its server shall read it. */
+export interface Routed extends Resolved {
+  readonly message: Message
+}
+
+/** Whether requests of this method say by themselves which server they are for. */
+export function namesServer(method: string): boolean {
+  return method in requests
+}
+
+/** The server that a request is for, and the request in that server's own terms. */
+export function routeRequest(method: string, message: Message, names: Names): Routed | undefined {
+  for (const [path, form] of requests[method] ?? []) {
+    const exposed = at(message.value, path)
+    if (typeof exposed !== 'string') continue
+    const resolved = form === 'uri' ? names.resolveUri(exposed) : names.resolve(exposed)
+    const span = locate(message.text, path)
+    if (resolved === undefined || span === undefined) return undefined
+    const text = splice(message.text, [{ ...span, with: JSON.stringify(resolved.name) }])
+    return { ...resolved, message: { text, value: JSON.parse(text) as Message['value'] } }
+  }
+  return undefined
+}
+
+/** A notification of a server in the terms of the aggregated endpoint. */
+export function exposeNotification(server: string, message: Message, names: Names): Message {
+  const places = notifications[message.value.method as string]
+  return places === undefined ? message : expose(server, message, places, names)
+}
+
+/** A response of a server in the terms of the aggregated endpoint. */
+export function exposeResponse(server: string, message: Message, names: Names): Message {
+  const { result } = message.value
+  return isObject(result) ? expose(server, message, [...placesIn(result, ['result'])], names) : message
+}
+
+function expose(
+  server: string,
+  message: Message,
+  places: readonly (readonly [Path, Form])[],
+  names: Names,
+): Message {
+  const edits = places.flatMap(([path, form]): Edit[] => {
+    const name = at(message.value, path)
+    const span = locate(message.text, path)
+    if (typeof name !== 'string' || span === undefined) return []
+    const exposed = form === 'uri' ? names.exposeUri(server, name) : names.expose(server, name)
+    return [{ ...span, with: JSON.stringify(exposed) }]
+  })
+  if (edits.length === 0) return message
+  const text = splice(message.text, edits)
+  return { text, value: JSON.parse(text) as Message['value'] }
+}
+
+const RELATED_TASK = 'io.modelcontextprotocol/related-task'
+
+/** Every place in a result that refers to a resource or a task of its server. */
+function* placesIn(result: Readonly<Record<string, unknown>>, path: Path): Generator<readonly [Path, Form]> {
+  if (typeof result.taskId === 'string') yield [[...path, 'taskId'], 'name']
+  if (isObject(result.task)) yield [[...path, 'task', 'taskId'], 'name']
+  if (isObject(result._meta) && RELATED_TASK in result._meta) yield [[...path, '_meta', RELATED_TASK, 'taskId'], 'name']
+  yield* blocks(result.content, [...path, 'content'])
+  if (Array.isArray(result.contents)) {
+    for (const index of result.contents.keys()) yield [[...path, 'contents', index, 'uri'], 'uri']
+  }
+  if (!Array.isArray(result.messages)) return
+  for (const [index, message] of result.messages.entries()) {
+    if (isObject(message)) yield* block(message.content, [...path, 'messages', index, 'content'])
+  }
+}
+
+function* blocks(content: unknown, path: Path): Generator<readonly [Path, Form]> {
+  if (!Array.isArray(content)) return
+  for (const [index, item] of content.entries()) yield* block(item, [...path, index])
+}
+
+function* block(item: unknown, path: Path): Generator<readonly [Path, Form]> {
+  if (!isObject(item)) return
+  if (item.type === 'resource_link') yield [[...path, 'uri'], 'uri']
+  if (item.type === 'resource') yield [[...path, 'resource', 'uri'], 'uri']
+}
+
+function at(value: unknown, path: Path): unknown {
+  let found: unknown = value
+  for (const step of path) {
+    if (Array.isArray(found) && typeof step === 'number') found = found[step]
+    else if (isObject(found) && typeof step === 'string') found = found[step]
+    else return undefined
+  }
+  return found
+}

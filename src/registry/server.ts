@@ -1,0 +1,206 @@
+import type { Caller, Call, Message, Outcome } from '../mesh/call.ts'
+import type { Cancel, Clock } from '../mesh/clock.ts'
+import type { GatewayError } from '../mesh/errors.ts'
+import { glob, type Glob } from '../mesh/match.ts'
+import type { ServerConfig } from '../config/schema.ts'
+import type { Upstream } from '../upstreams/upstream.ts'
+import { changedKinds, emptyCatalog, type Catalog, type Entry } from './catalog.ts'
+import { Discovery } from './discovery.ts'
+import type { ListKind } from './kinds.ts'
+import { Links, type BoundLink } from './links.ts'
+
+/** `starting` until the first round of discovery has ended, one way or the other. */
+export type ServerState = 'starting' | 'up' | 'down'
+
+export interface ServerParts {
+  readonly name: string
+  readonly config: ServerConfig
+  /** Hash of the config: as long as it is the same, a reload keeps this very server. */
+  readonly hash: string
+  readonly replicas: readonly Upstream[]
+  readonly clock: Clock
+  /** The `initialize` params of the gateway itself. */
+  readonly hello: Readonly<Record<string, unknown>>
+  readonly onChanged: (server: Server, changed: readonly ListKind[]) => void
+  readonly onState: (server: Server) => void
+}
+
+/** An entry of the registry while it lives: its replicas, its conversations, and what is known of its tools. */
+export class Server {
+  readonly name: string
+  readonly config: ServerConfig
+  readonly hash: string
+  readonly links: Links
+  readonly #parts: ServerParts
+  readonly #discovery: Discovery
+  readonly #allows: Glob
+  #state: ServerState = 'starting'
+  #since: number
+  #error: GatewayError | undefined
+  #catalog: Catalog = emptyCatalog
+  #tools: ReadonlySet<string> = new Set()
+  #greeting: Message | undefined
+  #cancelGrace: Cancel | undefined
+  #closing: Promise<void> | undefined
+  #settle: () => void = () => undefined
+  /** Resolves when the first round of discovery has ended. */
+  readonly settled = new Promise<void>((resolve) => (this.#settle = resolve))
+
+  constructor(parts: ServerParts) {
+    const { name, config, hash, replicas, clock, hello } = parts
+    const { discovery: timeoutMs } = config.timeouts
+    this.name = name
+    this.config = config
+    this.hash = hash
+    this.#parts = parts
+    this.#since = clock.wall()
+    this.#allows = filter(config.tools)
+    this.links = new Links({ replicas, clock, timeoutMs })
+    this.#discovery = new Discovery({
+      server: name,
+      links: this.links,
+      hello,
+      clock,
+      timeoutMs,
+      refreshMs: config.refresh,
+      probeMs: config.probe,
+      onUp: (catalog, greeting) => this.#up(catalog, greeting),
+      onDown: (error) => this.#down(error),
+    })
+  }
+
+  get state(): ServerState {
+    return this.#state
+  }
+
+  /** When the state began, in milliseconds since the Unix epoch. */
+  get since(): number {
+    return this.#since
+  }
+
+  /** Why the server is down. */
+  get error(): GatewayError | undefined {
+    return this.#error
+  }
+
+  get catalog(): Catalog {
+    return this.#catalog
+  }
+
+  /** The server's `initialize` result, as the gateway got it last. */
+  get greeting(): Message | undefined {
+    return this.#greeting
+  }
+
+  start(): void {
+    this.#discovery.run()
+  }
+
+  /** Whether agents may see and call a tool. */
+  allows(tool: string): boolean {
+    return this.#allows(tool)
+  }
+
+  /** Whether a tool stands in the catalog. */
+  hasTool(tool: string): boolean {
+    return this.#tools.has(tool)
+  }
+
+  /** What agents may see of a list. */
+  entries(kind: ListKind): readonly Entry[] {
+    const all = this.#catalog.lists[kind]
+    return kind === 'tools' ? all.filter((entry) => this.#allows(entry.key)) : all
+  }
+
+  /** Sends a call over its caller's conversation, which is begun if need be. */
+  send(call: Call): Promise<Outcome> {
+    const bound = this.links.current(call.caller)
+    return bound === undefined ? this.#sendFirst(call) : this.#exchange(bound, call)
+  }
+
+  /** Ends its conversations and processes. Idempotent. */
+  close(): Promise<void> {
+    return (this.#closing ??= this.#close())
+  }
+
+  async #close(): Promise<void> {
+    this.#discovery.stop()
+    this.#cancelGrace?.()
+    await this.links.closeAll()
+    await Promise.all(this.#parts.replicas.map((replica) => replica.close()))
+  }
+
+  async #sendFirst(call: Call): Promise<Outcome> {
+    let opened: BoundLink
+    try {
+      opened = await orAborted(this.links.of(call.caller), call.signal)
+    } catch (error) {
+      this.#discovery.suspect()
+      return { kind: 'failed', error: error as GatewayError }
+    }
+    return this.#exchange(opened, call)
+  }
+
+  #exchange({ link, replica }: BoundLink, call: Call): Promise<Outcome> {
+    call.record.attempts++
+    call.record.replica = replica
+    return link.exchange(call).then((outcome) => {
+      if (outcome.kind === 'failed') this.#look(call.caller, outcome.error)
+      return outcome
+    })
+  }
+
+  /** A failure may say more than that one call failed. */
+  #look(caller: Caller, error: GatewayError): void {
+    if (error.reason === 'session_lost') void this.links.drop(caller)
+    if (error.reason !== 'upstream_unavailable' && error.reason !== 'upstream_disconnected') return
+    this.#discovery.suspect()
+    if (this.#parts.replicas.length > 1) void this.links.drop(caller)
+  }
+
+  #up(catalog: Catalog, greeting: Message): void {
+    this.#cancelGrace?.()
+    this.#cancelGrace = undefined
+    this.#greeting = greeting
+    this.#error = undefined
+    this.#enter('up')
+    this.#replace(catalog)
+  }
+
+  #down(error: GatewayError): void {
+    this.#error = error
+    this.#enter('down')
+    this.#cancelGrace ??= this.#parts.clock.after(this.config.grace, () => this.#replace(emptyCatalog))
+  }
+
+  #enter(state: ServerState): void {
+    this.#settle()
+    if (state === this.#state) return
+    this.#state = state
+    this.#since = this.#parts.clock.wall()
+    this.#parts.onState(this)
+  }
+
+  #replace(catalog: Catalog): void {
+    const changed = changedKinds(this.#catalog, catalog)
+    this.#catalog = catalog
+    this.#tools = new Set(catalog.lists.tools.map(({ key }) => key))
+    if (changed.length > 0) this.#parts.onChanged(this, changed)
+  }
+}
+
+function filter({ include, exclude }: ServerConfig['tools']): Glob {
+  const included = include.map(glob)
+  const excluded = exclude.map(glob)
+  return (tool) => included.some((match) => match(tool)) && !excluded.some((match) => match(tool))
+}
+
+/** The promise's value, unless the signal aborts first: then its reason is thrown. */
+function orAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const aborted = () => reject(signal.reason)
+    if (signal.aborted) return aborted()
+    signal.addEventListener('abort', aborted, { once: true })
+    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', aborted))
+  })
+}

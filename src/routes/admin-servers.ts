@@ -1,0 +1,77 @@
+import type { FastifyInstance } from 'fastify'
+import type { DynamicServers } from '../registry/dynamic-servers.ts'
+import type { Live } from '../mesh/live.ts'
+import type { GatewayGeneration } from '../registry/generation.ts'
+import { listKinds } from '../registry/kinds.ts'
+import type { Server } from '../registry/server.ts'
+
+export interface AdminServersParts {
+  readonly live: Live<GatewayGeneration>
+  readonly dynamic: DynamicServers
+  /** Ends a server's processes and conversations, and begins anew. */
+  readonly restart: (server: string) => void
+}
+
+interface ByName {
+  readonly Params: { readonly server: string }
+}
+
+/** The registry, as an operator sees and changes it. */
+export function registerAdminServers(app: FastifyInstance, { live, dynamic, restart }: AdminServersParts): void {
+  const find = (name: string) => live.current.servers.get(name)
+  const unknown = (name: string) => ({
+    error: `unknown server "${name.slice(0, 64)}"`,
+    servers: [...live.current.servers.keys()],
+  })
+
+  app.get('/admin/servers', () => [...live.current.servers.values()].map((server) => summary(server, dynamic)))
+
+  app.get<ByName>('/admin/servers/:server', (request, reply) => {
+    const server = find(request.params.server)
+    if (server === undefined) return reply.code(404).send(unknown(request.params.server))
+    return reply.send(detail(server, dynamic))
+  })
+
+  app.post<{ Body: unknown }>('/admin/servers', async (request, reply) => {
+    const { status, ...answer } = await dynamic.add(request.body)
+    return reply.code(status).send(answer)
+  })
+
+  app.delete<ByName>('/admin/servers/:server', async (request, reply) => {
+    const { status, ...answer } = await dynamic.remove(request.params.server)
+    return reply.code(status).send(answer)
+  })
+
+  app.post<ByName>('/admin/servers/:server/restart', (request, reply) => {
+    const { server } = request.params
+    if (find(server) === undefined) return reply.code(404).send(unknown(server))
+    restart(server)
+    return reply.code(202).send({ server, restarting: true })
+  })
+}
+
+function summary(server: Server, dynamic: DynamicServers) {
+  const { name, config, state, since, error, catalog, greeting } = server
+  return {
+    name,
+    type: config.type,
+    from: dynamic.has(name) ? 'api' : 'config',
+    state,
+    since: new Date(since).toISOString(),
+    ...(error === undefined ? {} : { error: error.message, reason: error.reason }),
+    replicas: config.type === 'stdio' ? 1 : config.urls.length,
+    sessions: server.links.size,
+    tools: server.entries('tools').length,
+    serverInfo: greeting?.value.serverInfo,
+    protocolVersion: greeting?.value.protocolVersion,
+    fetchedAt: catalog.fetchedAt === undefined ? undefined : new Date(catalog.fetchedAt).toISOString(),
+  }
+}
+
+function detail(server: Server, dynamic: DynamicServers) {
+  const lists = listKinds.map((kind) => [
+    kind,
+    server.entries(kind).map(({ key, fingerprint }) => ({ key, fingerprint })),
+  ])
+  return { ...summary(server, dynamic), capabilities: server.greeting?.value.capabilities, ...Object.fromEntries(lists) }
+}

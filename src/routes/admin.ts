@@ -1,0 +1,51 @@
+import type { FastifyInstance } from 'fastify'
+import { redact } from '../config/redact.ts'
+import type { Sessions } from '../downstream/sessions.ts'
+import type { Clock } from '../mesh/clock.ts'
+import type { Live } from '../mesh/live.ts'
+import type { GatewayGeneration } from '../registry/generation.ts'
+import type { ReloadReport } from '../reload.ts'
+
+export interface AdminParts {
+  readonly live: Live<GatewayGeneration>
+  readonly sessions: Sessions
+  readonly clock: Clock
+  readonly reload: () => Promise<ReloadReport>
+}
+
+/** What an operator asks about the gateway as a whole. */
+export function registerAdmin(app: FastifyInstance, { live, sessions, clock, reload }: AdminParts): void {
+  app.get('/admin/config', () => ({ hash: live.current.hash, config: redact(live.current.config) }))
+
+  app.post('/admin/reload', async (_, reply) => {
+    const report = await reload()
+    return reply.code(report.ok ? 200 : 422).send(report)
+  })
+
+  app.get('/admin/mesh', () => {
+    const { servers, mesh } = live.current
+    return [...servers.values()].map((server) => ({
+      server: server.name,
+      other: mesh.chainFor(server.name, 'tools/list', undefined),
+      tools: Object.fromEntries(
+        server.entries('tools').map(({ key }) => [key, mesh.chainFor(server.name, 'tools/call', key)]),
+      ),
+    }))
+  })
+
+  app.get('/admin/sessions', () => ({
+    open: sessions.size,
+    max: sessions.limits.max,
+    sessions: [...sessions.values()].slice(0, 1_000).map((session) => ({
+      // Whoever knows a session's id can speak in its name: only its beginning is shown.
+      id: `${session.id.slice(0, 8)}…`,
+      endpoint: session.front.server === undefined ? '/mcp' : `/mcp/${session.front.server}`,
+      version: session.version,
+      client: session.hello.clientInfo,
+      inFlight: session.inFlight.size,
+      listening: session.listening,
+      idleMs: Math.round(session.idleMs),
+    })),
+    at: new Date(clock.wall()).toISOString(),
+  }))
+}

@@ -1,0 +1,48 @@
+import { timingSafeEqual, createHash } from 'node:crypto'
+
+/** Splits `host:port` or `[::1]:port` into its parts. */
+export function splitAddress(address: string): { host: string; port: number } {
+  const colon = address.lastIndexOf(':')
+  return { host: address.slice(0, colon).replace(/^\[|\]$/g, ''), port: Number(address.slice(colon + 1)) }
+}
+
+/** Whether a host name or address reaches this machine only. */
+export function isLoopback(host: string): boolean {
+  const bare = host.replace(/^\[|\]$/g, '').toLowerCase()
+  return bare === 'localhost' || bare === '::1' || /^127(\.\d{1,3}){3}$/.test(bare)
+}
+
+/** Whether a `Host` header may be served: this is what stops DNS rebinding. */
+export function allowsHost(header: string | undefined, listenHost: string, allowed: readonly string[]): boolean {
+  if (header === undefined) return false
+  const host = hostnameOf(`http://${header}`)
+  if (host === undefined) return false
+  if (isLoopback(host) || host === listenHost.toLowerCase() || allowed.some((name) => name.toLowerCase() === host)) return true
+  // Behind a public address the operator's names are unknown unless given; browsers are stopped by their Origin.
+  return allowed.length === 0 && !isLoopback(listenHost)
+}
+
+/** Whether the page that a browser shows may call: pages of this machine, and those that the operator names. */
+export function allowsOrigin(header: string | undefined, allowed: readonly string[]): boolean {
+  if (header === undefined) return true
+  if (allowed.includes(header)) return true
+  const host = hostnameOf(header)
+  return host !== undefined && isLoopback(host)
+}
+
+/** Whether a browser asks on behalf of a page of another origin than the one it asks. */
+export function isCrossOrigin(headers: Readonly<Record<string, string | string[] | undefined>>): boolean {
+  const { origin, host, 'sec-fetch-site': site } = headers
+  if (typeof origin === 'string') return origin !== `http://${String(host)}` && origin !== `https://${String(host)}`
+  return site === 'cross-site' || site === 'same-site'
+}
+
+/** Compares a bearer token in constant time, whatever the lengths. */
+export function hasToken(authorization: string | undefined, token: string): boolean {
+  const digest = (text: string) => createHash('sha256').update(text).digest()
+  return timingSafeEqual(digest(authorization ?? ''), digest(`Bearer ${token}`))
+}
+
+function hostnameOf(url: string): string | undefined {
+  return URL.canParse(url) ? new URL(url).hostname.toLowerCase() : undefined
+}

@@ -1,0 +1,29 @@
+import type { FastifyInstance } from 'fastify'
+import type { Live } from '../mesh/live.ts'
+import type { GatewayGeneration } from '../registry/generation.ts'
+
+export interface HealthParts {
+  readonly live: Live<GatewayGeneration>
+  /** True from the first sign of the end on. */
+  readonly isStopping: () => boolean
+}
+
+/**
+ * `/livez` (aliases `/healthz`, `/health`): the process serves. `/readyz`: it can do its work, as
+ * `gateway.ready` defines it. A server that is down is no reason to restart the gateway, so it never fails `/livez`.
+ */
+export function registerHealth(app: FastifyInstance, { live, isStopping }: HealthParts): void {
+  for (const url of ['/livez', '/healthz', '/health']) {
+    app.get(url, (_, reply) => reply.send({ status: 'ok' }))
+  }
+
+  app.get('/readyz', (_, reply) => {
+    const { servers, config } = live.current
+    const states = Object.fromEntries([...servers.values()].map(({ name, state }) => [name, state]))
+    const up = Object.values(states).filter((state) => state === 'up').length
+    const enough = { always: true, any: up > 0, all: up === servers.size }[config.gateway.ready]
+    const ready = enough && !isStopping()
+    const status = ready ? 'ready' : isStopping() ? 'stopping' : 'not ready'
+    return reply.code(ready ? 200 : 503).send({ status, servers: states })
+  })
+}

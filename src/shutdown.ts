@@ -1,0 +1,40 @@
+import type { FastifyInstance } from 'fastify'
+import type { Sessions } from './downstream/sessions.ts'
+import type { Clock, Millis } from './mesh/clock.ts'
+import type { Live } from './mesh/live.ts'
+import type { GatewayGeneration } from './registry/generation.ts'
+import type { Log } from './telemetry/log.ts'
+
+export interface ShutdownParts {
+  readonly dataPlane: FastifyInstance
+  readonly controlPlane: FastifyInstance
+  readonly live: Live<GatewayGeneration>
+  readonly sessions: Sessions
+  readonly load: { readonly inFlight: number }
+  readonly clock: Clock
+  readonly log: Log
+}
+
+/** How often the drain looks whether calls are still under way, in milliseconds. */
+const LOOK_MS: Millis = 50
+
+/** Ends a gateway in the order that hurts least: no new connections, calls in flight, sessions, children, the rest. */
+export async function shutDown(parts: ShutdownParts): Promise<void> {
+  const { dataPlane, controlPlane, live, sessions, load, log } = parts
+  const { drain } = live.current.config.gateway
+  const stopped = new Promise<void>((resolve) => dataPlane.server.close(() => resolve()))
+  log.info({ inFlight: load.inFlight, drainMs: drain }, 'stopping: calls in flight may finish')
+  await drained(parts, drain)
+  if (load.inFlight > 0) log.warn({ inFlight: load.inFlight }, 'the drain is over: ending calls in flight')
+  await sessions.closeAll()
+  await Promise.all([...live.current.servers.values()].map((server) => server.close()))
+  await Promise.all([dataPlane.close(), controlPlane.close()])
+  await stopped
+  log.info('stopped')
+}
+
+async function drained({ load, clock }: ShutdownParts, limitMs: Millis): Promise<void> {
+  const never = new AbortController().signal
+  const until = clock.now() + limitMs
+  while (load.inFlight > 0 && clock.now() < until) await clock.sleep(LOOK_MS, never)
+}

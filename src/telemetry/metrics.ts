@@ -1,0 +1,74 @@
+import { Counter, Gauge, Histogram, Registry } from 'prom-client'
+
+const DURATION_BUCKETS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300]
+
+/** Every metric there is: name, meaning, labels, buckets. `tool` values come from the catalogs, else `_other`. */
+export function createMetrics() {
+  const registry = new Registry()
+  const registers = [registry]
+  return {
+    registry,
+    toolCalls: new Counter({
+      name: 'breakwater_tool_calls_total',
+      help: 'Tool calls of agents, by what became of them.',
+      labelNames: ['server', 'tool', 'result'],
+      registers,
+    }),
+    toolCallDuration: new Histogram({
+      name: 'breakwater_tool_call_duration_seconds',
+      help: 'From the arrival of a tool call to its outcome.',
+      labelNames: ['server', 'tool'],
+      buckets: DURATION_BUCKETS,
+      registers,
+    }),
+    requests: new Counter({
+      name: 'breakwater_requests_total',
+      help: 'Requests to servers other than tool calls, by what became of them.',
+      labelNames: ['server', 'result'],
+      registers,
+    }),
+    inflight: new Gauge({
+      name: 'breakwater_inflight',
+      help: 'Requests to servers under way.',
+      labelNames: ['server'],
+      registers,
+    }),
+    sessionRecoveries: new Counter({
+      name: 'breakwater_session_recoveries_total',
+      help: 'Calls for which a lost session was opened again.',
+      labelNames: ['server'],
+      registers,
+    }),
+    sessions: new Gauge({ name: 'breakwater_sessions', help: 'Sessions of agents that are open.', registers }),
+    serverUp: new Gauge({
+      name: 'breakwater_server_up',
+      help: '1 while a server answers, else 0.',
+      labelNames: ['server'],
+      registers,
+    }),
+    serverTools: new Gauge({
+      name: 'breakwater_server_tools',
+      help: 'Tools that a server offers to agents.',
+      labelNames: ['server'],
+      registers,
+    }),
+    configInfo: new Gauge({
+      name: 'breakwater_config_info',
+      help: '1, labelled with the hash of the config in force.',
+      labelNames: ['hash'],
+      registers,
+    }),
+    configReloadSuccess: new Gauge({
+      name: 'breakwater_config_reload_success',
+      help: '1 if the last reload took effect, 0 if the old config went on.',
+      registers,
+    }),
+    configReloadTimestamp: new Gauge({
+      name: 'breakwater_config_reload_timestamp_seconds',
+      help: 'When the config in force was loaded, in seconds since the Unix epoch.',
+      registers,
+    }),
+  } as const
+}
+
+export type Metrics = ReturnType<typeof createMetrics>

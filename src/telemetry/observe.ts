@@ -1,0 +1,48 @@
+import type { Call, Layer, Outcome } from '../mesh/call.ts'
+import { resultOf } from '../mesh/classify.ts'
+import type { Clock } from '../mesh/clock.ts'
+import { gatewayError } from '../mesh/errors.ts'
+import type { Log } from './log.ts'
+import type { Metrics } from './metrics.ts'
+
+export interface ObserveParts {
+  readonly clock: Clock
+  readonly metrics: Metrics
+  readonly log: Log
+  /** Whether a tool is in its server's catalog: only then does it get series of its own. */
+  readonly isListed: (server: string, tool: string) => boolean
+}
+
+/** The outermost layer: sees every outcome, and turns a defect of ours into one. */
+export function observe({ clock, metrics, log, isListed }: ObserveParts): Layer {
+  function note(call: Call, outcome: Outcome): void {
+    const { server, tool, record } = call
+    const result = resultOf(outcome)
+    metrics.inflight.dec({ server })
+    if (record.recoveries > 0) metrics.sessionRecoveries.inc({ server }, record.recoveries)
+    if (tool === undefined) metrics.requests.inc({ server, result })
+    else {
+      const label = isListed(server, tool) ? tool : '_other'
+      metrics.toolCalls.inc({ server, tool: label, result })
+      metrics.toolCallDuration.observe({ server, tool: label }, (clock.now() - record.startedAt) / 1000)
+    }
+    if (outcome.kind === 'answered' || result === 'cancelled') return
+    const { reason, message, sent } = outcome.error
+    log.warn({ server, method: call.method, tool, reason, sent, attempts: record.attempts }, message)
+  }
+
+  function defect(call: Call, cause: unknown): Outcome {
+    log.error({ err: cause, server: call.server, method: call.method }, 'a call met a defect of the gateway')
+    return { kind: 'failed', error: gatewayError('internal', 'internal error', { sent: call.record.sent }) }
+  }
+
+  return (next) => (call) => {
+    metrics.inflight.inc({ server: call.server })
+    return next(call)
+      .catch((cause: unknown) => defect(call, cause))
+      .then((outcome) => {
+        note(call, outcome)
+        return outcome
+      })
+  }
+}

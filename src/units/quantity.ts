@@ -1,0 +1,29 @@
+import { z } from 'zod'
+
+/** How the numbers that a schema reads to are written for people. */
+export const quantities = z.registry<{ format: (value: number) => string }>()
+
+/** Units by name, smallest first, each as a multiple of the smallest. */
+export type Units = Readonly<Record<string, number>>
+
+/** Reads `1.5s`; a bare number is in the smallest unit. Anything else is undefined. */
+export function parseQuantity(text: string, units: Units): number | undefined {
+  const match = /^(\d+(?:\.\d+)?)([A-Za-z]*)$/.exec(text)
+  if (match === null) return undefined
+  const unit = match[2] === '' ? 1 : units[match[2] ?? '']
+  return unit === undefined ? undefined : Number(match[1]) * unit
+}
+
+/** Writes a whole number in the largest unit that leaves no fraction: 90000 ms is `90s`. */
+export function formatQuantity(value: number, units: Units): string {
+  const [name, unit] = Object.entries(units).findLast(([, size]) => value >= size && value % size === 0) ?? [
+    Object.keys(units)[0] ?? '',
+    1,
+  ]
+  return `${value / unit}${name}`
+}
+
+/** What `parseQuantity` reads, for editors. */
+export function quantityPattern(units: Units): RegExp {
+  return new RegExp(`^\\d+(\\.\\d+)?(${Object.keys(units).join('|')})?$`)
+}

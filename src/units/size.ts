@@ -1,0 +1,33 @@
+import { z } from 'zod'
+import { formatQuantity, parseQuantity, quantities, quantityPattern } from './quantity.ts'
+
+const units = { B: 1, KiB: 1024, MiB: 1024 ** 2, GiB: 1024 ** 3 }
+
+const MIN_BYTES = units.KiB
+
+/** V8 holds no string of more than about 512 MiB; no body or message may come near it. */
+const MAX_BYTES = 256 * units.MiB
+
+const expected = 'expected a size from 1KiB to 256MiB, such as 512KiB or 4MiB'
+
+/** Writes bytes as a config does: 524288 is `512KiB`. */
+export const formatSize = (bytes: number): string => formatQuantity(bytes, units)
+
+/** A size in a config: `512KiB`, `4MiB`, or a bare number of bytes; from 1 KiB to 256 MiB. */
+export function size() {
+  return z
+    .union(
+      [
+        z.number().min(MIN_BYTES, expected).max(MAX_BYTES, expected),
+        z.string().regex(quantityPattern(units), expected),
+      ],
+      expected,
+    )
+    .transform((value, context) => {
+      const bytes = typeof value === 'number' ? value : parseQuantity(value, units)
+      if (bytes !== undefined && bytes >= MIN_BYTES && bytes <= MAX_BYTES) return Math.round(bytes)
+      context.addIssue({ code: 'custom', message: expected })
+      return z.NEVER
+    })
+    .register(quantities, { format: formatSize })
+}

@@ -1,0 +1,32 @@
+import type { Caller, Message } from '../mesh/call.ts'
+import type { Deliver, InFlight } from './in-flight.ts'
+
+/** Who shall answer a request of the server, and the way there. */
+export interface Respondent {
+  readonly caller: Caller
+  readonly deliver: Deliver
+}
+
+/** Why nobody can answer: the JSON-RPC error that the server gets. */
+export interface Refusal {
+  readonly code: number
+  readonly message: string
+}
+
+/** Decides who gets what a server sends besides answers and progress. */
+export interface Audience {
+  respondent(request: Message, calls: InFlight): Respondent | Refusal
+  notify(notification: Message, calls: InFlight): Promise<void> | undefined
+}
+
+/** The audience of a conversation that is held on behalf of one caller: everything is for that caller. */
+export function soloAudience(server: string, caller: Caller): Audience {
+  return {
+    respondent: (_, calls) => ({ caller, deliver: calls.wayTo(caller) }),
+    notify(notification, calls) {
+      if (notification.value.method === 'notifications/message') return calls.wayTo(caller)(notification)
+      caller.receive(server, notification)
+      return undefined
+    },
+  }
+}

@@ -1,0 +1,31 @@
+import type { Call, Outcome } from '../mesh/call.ts'
+import { gatewayError, isGatewayError, type GatewayError } from '../mesh/errors.ts'
+
+/** The outcome of a call that got no reply. Whether it was sent is for its record to say. */
+export function failure(call: Call, error: GatewayError): Outcome {
+  const { sent } = call.record
+  return { kind: 'failed', error: error.sent === sent ? error : { ...error, sent } }
+}
+
+/** Why a signal aborted. */
+export function abortError(signal: AbortSignal): GatewayError {
+  const reason: unknown = signal.reason
+  return isGatewayError(reason) ? reason : gatewayError('cancelled', 'the caller gave up')
+}
+
+/** The promise's value, unless the signal aborts first: then why it did is thrown. */
+export function orAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const aborted = () => reject(abortError(signal))
+    if (signal.aborted) return aborted()
+    signal.addEventListener('abort', aborted, { once: true })
+    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', aborted))
+  })
+}
+
+/** Runs `task` once the signal, which aborts with one of our errors, has done so; at once if it has already. */
+export function whenAborted(signal: AbortSignal, task: (error: GatewayError) => void): void {
+  const aborted = () => task(signal.reason as GatewayError)
+  if (signal.aborted) aborted()
+  else signal.addEventListener('abort', aborted, { once: true })
+}

@@ -1,0 +1,96 @@
+import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
+import { gatewayError, type GatewayError } from '../mesh/errors.ts'
+import type { SseEvent } from '../protocol/sse.ts'
+import { HttpReply, type ReplySink } from './http-reply.ts'
+import type { HttpWire } from './http-wire.ts'
+
+export interface ListenerOptions {
+  readonly clock: Clock
+  readonly maxReply: number
+  /** Takes the data of each event. */
+  readonly receive: (data: string) => void
+  /** Resolves once there is a session to listen to. */
+  readonly ready: () => Promise<void>
+  /** Told when the server forgot the session; `ready` then opens a new one. */
+  readonly onLost: () => void
+}
+
+const FIRST_RETRY_MS = 1_000
+const LAST_RETRY_MS = 30_000
+
+/** Holds the session's own event stream open: reconnects with a doubling pause, and resumes where it broke off. */
+export class HttpListener implements ReplySink {
+  readonly #wire: HttpWire
+  readonly #options: ListenerOptions
+  #reply: HttpReply | undefined
+  #retryMs: Millis = FIRST_RETRY_MS
+  #lastEventId: string | undefined
+  #cancelRetry: Cancel | undefined
+  #closed = false
+
+  constructor(wire: HttpWire, options: ListenerOptions) {
+    this.#wire = wire
+    this.#options = options
+    this.#connect()
+  }
+
+  close(): void {
+    this.#closed = true
+    this.#cancelRetry?.()
+    this.#reply?.abort(gatewayError('cancelled', 'the conversation ended'))
+  }
+
+  /** Forgets the old session's place, and begins the new session's stream. */
+  restart(): void {
+    this.#lastEventId = undefined
+    this.#retryMs = FIRST_RETRY_MS
+    this.#reply?.abort(gatewayError('cancelled', 'the session was opened again'))
+    this.#again(0)
+  }
+
+  opened(): void {
+    this.#retryMs = FIRST_RETRY_MS
+  }
+
+  event(event: SseEvent): undefined {
+    if (event.id !== undefined) this.#lastEventId = event.id
+    if (event.retryMs !== undefined) this.#retryMs = Math.min(event.retryMs, LAST_RETRY_MS)
+    if (event.data !== '' && !this.#closed) this.#options.receive(event.data)
+    return undefined
+  }
+
+  /** Not a stream: 404 is a lost session; 405 says that there is none; the rest may pass. */
+  body(status: number): void {
+    const lost = status === 404 && this.#wire.sessionId !== undefined
+    if (lost) this.#options.onLost()
+    if (lost || status >= 500 || status === 429) this.ended()
+  }
+
+  ended(): void {
+    this.#again(this.#retryMs)
+    this.#retryMs = Math.min(this.#retryMs * 2, LAST_RETRY_MS)
+  }
+
+  failed(error: GatewayError): void {
+    if (error.reason !== 'cancelled') this.ended()
+  }
+
+  #again(delayMs: Millis): void {
+    this.#cancelRetry?.()
+    if (this.#closed) return
+    this.#cancelRetry = this.#options.clock.after(delayMs, () => this.#connect())
+  }
+
+  #connect(): void {
+    this.#options.ready().then(
+      () => this.#listen(),
+      () => this.ended(),
+    )
+  }
+
+  #listen(): void {
+    if (this.#closed) return
+    this.#reply = new HttpReply(this, this.#options.maxReply)
+    this.#wire.listen(this.#lastEventId, this.#reply)
+  }
+}

@@ -1,0 +1,84 @@
+const LF = 0x0a
+const CR = 0x0d
+
+/** How much of either end of an overlong line is kept, in bytes. */
+const END_BYTES = 512
+
+/** Memory that is kept between two lines, in bytes. */
+const KEPT_BYTES = 64 * 1024
+
+/** A line over the limit, of which only the two ends were kept. */
+export interface Overlong {
+  readonly head: string
+  readonly tail: string
+}
+
+/** Splits a stream of bytes into lines of UTF-8. A line over the limit never is in memory as a whole. */
+export class LineReader {
+  readonly #limit: number
+  #buffer = Buffer.allocUnsafe(0)
+  #length = 0
+  #head: string | undefined
+
+  /** `limit`: longest line without its line break, in bytes. */
+  constructor(limit: number) {
+    this.#limit = limit
+  }
+
+  /** The lines that `chunk` completes. */
+  *feed(chunk: Buffer): Generator<string | Overlong> {
+    let at = 0
+    for (;;) {
+      const end = chunk.indexOf(LF, at)
+      if (end === -1) break
+      yield this.#complete(chunk.subarray(at, end))
+      at = end + 1
+    }
+    if (at < chunk.length) this.#keep(chunk.subarray(at))
+  }
+
+  /** The last line, when the stream ended without a line break. */
+  *end(): Generator<string | Overlong> {
+    if (this.#length > 0) yield this.#complete(Buffer.alloc(0))
+  }
+
+  #complete(rest: Buffer): string | Overlong {
+    if (this.#length === 0 && rest.length <= this.#limit) return textOf(rest)
+    this.#keep(rest)
+    const kept = this.#buffer.subarray(0, this.#length)
+    const head = this.#head
+    const line = head === undefined ? textOf(kept) : { head, tail: textOf(kept) }
+    this.#head = undefined
+    this.#length = 0
+    if (this.#buffer.length > KEPT_BYTES) this.#buffer = Buffer.allocUnsafe(0)
+    return line
+  }
+
+  #keep(part: Buffer): void {
+    if (this.#head === undefined && this.#length + part.length <= this.#limit) return this.#append(part)
+    const kept = this.#buffer.subarray(0, this.#length)
+    this.#head ??= Buffer.concat([kept.subarray(0, END_BYTES), part.subarray(0, END_BYTES)]).toString(
+      'utf8',
+      0,
+      END_BYTES,
+    )
+    this.#buffer = Buffer.concat([kept.subarray(-END_BYTES), part.subarray(-END_BYTES)]).subarray(-END_BYTES)
+    this.#length = this.#buffer.length
+  }
+
+  /** Grows by doubling, so that a line that comes in crumbs is not copied for each of them. */
+  #append(part: Buffer): void {
+    const needed = this.#length + part.length
+    if (needed > this.#buffer.length) {
+      const grown = Buffer.allocUnsafe(Math.max(needed, this.#buffer.length * 2))
+      this.#buffer.copy(grown, 0, 0, this.#length)
+      this.#buffer = grown
+    }
+    part.copy(this.#buffer, this.#length)
+    this.#length = needed
+  }
+}
+
+function textOf(line: Buffer): string {
+  return line.toString('utf8', 0, line.at(-1) === CR ? line.length - 1 : line.length)
+}

@@ -1,0 +1,138 @@
+import type { Call, Caller, Message, Outcome } from '../mesh/call.ts'
+import type { Clock } from '../mesh/clock.ts'
+import { gatewayError, type GatewayError } from '../mesh/errors.ts'
+import { kindOf, notificationText, readMessage } from '../protocol/jsonrpc.ts'
+import type { Log } from '../telemetry/log.ts'
+import type { Audience } from './audience.ts'
+import { abortError, failure } from './failure.ts'
+import { handshake, openError } from './handshake.ts'
+import { Inbox } from './inbox.ts'
+import { InFlight, type Entry } from './in-flight.ts'
+import type { Connect, Pipe, Posting } from './pipe.ts'
+import { toServer } from './renumber.ts'
+import { ServerRequests } from './server-requests.ts'
+import type { Link } from './upstream.ts'
+
+/** What a conversation is about. */
+export interface Terms {
+  /** The server's name in the registry. */
+  readonly server: string
+  /** The `initialize` params that the server is told. */
+  readonly hello: Readonly<Record<string, unknown>>
+  readonly audience: Audience
+  readonly clock: Clock
+  readonly log: Log
+}
+
+/** Notifications that only the gateway itself may send: the handshake is its own, and so are request ids. */
+const ours: ReadonlySet<unknown> = new Set(['notifications/initialized', 'notifications/cancelled'])
+
+/** A conversation over a pipe of JSON texts. Requests travel under ids and progress tokens of our own. */
+export class MessageLink implements Link {
+  readonly #terms: Terms
+  readonly #calls: InFlight
+  readonly #requests = new ServerRequests((text) => this.#send(text))
+  readonly #end = new AbortController()
+  #pipe: Pipe | undefined
+  #greeting!: Message
+
+  /** Connects and shakes hands. Rejects with a `GatewayError`, and leaves nothing behind then. */
+  static async open(connect: Connect, terms: Terms, signal: AbortSignal): Promise<MessageLink> {
+    if (signal.aborted) throw abortError(signal)
+    const link = new MessageLink(terms)
+    const inbox = new Inbox(link.#calls, link.#requests, terms, (error) => link.#over(error))
+    try {
+      link.#pipe = await connect(inbox, signal)
+      await link.#greet(signal)
+    } catch (error) {
+      void link.close()
+      throw openError(error)
+    }
+    return link
+  }
+
+  private constructor(terms: Terms) {
+    this.#terms = terms
+    this.#calls = new InFlight(terms.server)
+  }
+
+  async #greet(signal: AbortSignal): Promise<void> {
+    const { server, hello } = this.#terms
+    this.#greeting = await handshake((call) => this.exchange(call), server, hello, signal)
+    await this.#send(notificationText('notifications/initialized'))
+    if (this.ended.aborted) throw this.ended.reason
+  }
+
+  get greeting(): Message {
+    return this.#greeting
+  }
+
+  get ended(): AbortSignal {
+    return this.#end.signal
+  }
+
+  exchange(call: Call): Promise<Outcome> {
+    const { signal, headers, record } = call
+    const over = this.ended.aborted ? (this.ended.reason as GatewayError) : undefined
+    const error = over ?? (signal.aborted ? abortError(signal) : undefined)
+    if (error !== undefined) return Promise.resolve(failure(call, error))
+    return new Promise((resolve) => {
+      const entry = this.#calls.add(call, resolve, this.#aborted)
+      const onWrite = () => {
+        entry.written = true
+        record.sent = true
+      }
+      this.#send(toServer(call, entry.id), { signal, headers, onWrite }).catch((cause: GatewayError) => {
+        this.#calls.settle(entry, failure(call, cause))
+      })
+    })
+  }
+
+  /** `from`: who sends it, where callers share the conversation. */
+  async post(text: string, from?: Caller): Promise<void> {
+    if (this.ended.aborted) throw this.ended.reason
+    const message = readMessage(text)
+    if (message === undefined || ours.has(message.value.method)) return
+    if (kindOf(message.value) === 'response') await this.#requests.reply(message, from)
+    else await this.#send(text)
+  }
+
+  /** Does nothing: a pipe carries everything anyway. */
+  listen(): void {}
+
+  async close(): Promise<void> {
+    this.#over(gatewayError('cancelled', 'the conversation was closed'))
+    await this.#pipe?.close()
+  }
+
+  /** Ends all that goes on for one caller, and leaves the conversation to the others. */
+  abandon(caller: Caller, error: GatewayError): void {
+    for (const entry of this.#calls.of(caller)) this.#giveUp(entry, error)
+    this.#requests.abandon(caller)
+  }
+
+  readonly #aborted = (entry: Entry): void => this.#giveUp(entry, abortError(entry.call.signal))
+
+  /** The answer of the call no longer matters to anybody, and the server is told so. */
+  #giveUp(entry: Entry, error: GatewayError): void {
+    this.#calls.settle(entry, failure(entry.call, error))
+    if (!entry.written || entry.call.method === 'initialize') return
+    const params = { requestId: entry.id, reason: error.message }
+    this.#send(notificationText('notifications/cancelled', params)).catch((cause: GatewayError) => {
+      this.#terms.log.debug({ reason: cause.reason }, 'could not tell the server of a cancellation')
+    })
+  }
+
+  #send(text: string, posting?: Posting): Promise<void> {
+    return (
+      this.#pipe?.send(text, posting) ??
+      Promise.reject(gatewayError('upstream_unavailable', 'not connected yet'))
+    )
+  }
+
+  #over(error: GatewayError): void {
+    if (this.ended.aborted) return
+    this.#end.abort(error)
+    for (const entry of this.#calls.of()) this.#calls.settle(entry, failure(entry.call, error))
+  }
+}

@@ -1,0 +1,29 @@
+import { newRecord, type Call, type Caller, type Channel, type Message } from '../mesh/call.ts'
+import { requestText } from '../protocol/jsonrpc.ts'
+
+/** Nobody: what comes for it is not for anybody. */
+const nobody: Caller = { id: '', hello: {}, listening: false, receive: () => undefined }
+const nowhere: Channel = { open: () => undefined, send: () => undefined }
+
+/** A request that an upstream makes of its own accord. */
+export function ownCall(
+  server: string,
+  method: string,
+  params: Readonly<Record<string, unknown>>,
+  signal: AbortSignal,
+): Call {
+  const text = requestText(0, method, params)
+  const message: Message = { text, value: { jsonrpc: '2.0', id: 0, method, params } }
+  return {
+    server,
+    method,
+    tool: undefined,
+    id: 0,
+    message,
+    headers: undefined,
+    caller: nobody,
+    channel: nowhere,
+    signal,
+    record: newRecord(0),
+  }
+}

@@ -1,0 +1,55 @@
+import type { Caller } from '../mesh/call.ts'
+import { whenAborted } from './failure.ts'
+import { MessageLink, type Terms } from './message-link.ts'
+import type { Connect } from './pipe.ts'
+import { Seat } from './seat.ts'
+import { SharedAudience } from './shared-audience.ts'
+import type { Link } from './upstream.ts'
+
+/**
+ * What a shared process is told of its clients. They have no roots: what one client opens to a server would
+ * be open to all.
+ */
+const capabilities = { sampling: {}, elicitation: { form: {}, url: {} } }
+
+/** One conversation that many callers take part in, and that outlives each of them. */
+export class SharedLink {
+  readonly #link: MessageLink
+  readonly #audience: SharedAudience
+  readonly #seats = new Set<Seat>()
+
+  /** Rejects with a `GatewayError`, and leaves nothing behind then. */
+  static async open(
+    connect: Connect,
+    terms: Omit<Terms, 'audience'>,
+    signal: AbortSignal,
+  ): Promise<SharedLink> {
+    const audience = new SharedAudience(terms.server)
+    const hello = { ...terms.hello, capabilities }
+    return new SharedLink(await MessageLink.open(connect, { ...terms, hello, audience }, signal), audience)
+  }
+
+  private constructor(link: MessageLink, audience: SharedAudience) {
+    this.#link = link
+    this.#audience = audience
+    whenAborted(link.ended, (error) => {
+      for (const seat of this.#seats) seat.end(error)
+    })
+  }
+
+  get ended(): AbortSignal {
+    return this.#link.ended
+  }
+
+  /** Lets a caller take part. It may leave and come back, but not be here twice. */
+  attach(caller: Caller): Link {
+    const seat = new Seat(this.#link, this.#audience, caller)
+    this.#seats.add(seat)
+    whenAborted(seat.ended, () => this.#seats.delete(seat))
+    return seat
+  }
+
+  close(): Promise<void> {
+    return this.#link.close()
+  }
+}

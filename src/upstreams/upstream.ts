@@ -1,0 +1,34 @@
+import type { Call, Caller, Message, Outcome } from '../mesh/call.ts'
+
+/**
+ * One endpoint of a server, whatever it speaks. Every kind of upstream keeps this contract, and one
+ * test suite is run against all of them.
+ */
+export interface Upstream {
+  /**
+   * Begins a conversation on behalf of a caller: handshake included.
+   * Rejects with a `GatewayError` (as a plain value) when that fails; the caller may try again.
+   */
+  open(caller: Caller, signal: AbortSignal): Promise<Link>
+  /** Ends all conversations and whatever stands behind them. Resolves when nothing is left. */
+  close(): Promise<void>
+}
+
+/** One initialised conversation with an endpoint. */
+export interface Link {
+  /** The `initialize` result: protocol version, capabilities, serverInfo, instructions. */
+  readonly greeting: Message
+  /** Sends one request and follows its stream up to the answer. Never rejects. */
+  exchange(call: Call): Promise<Outcome>
+  /** Sends a notification, or the answer to a request of the server. Rejects with a `GatewayError`. */
+  post(text: string): Promise<void>
+  /**
+   * Asks for what the server sends outside of calls; it arrives at `caller.receive`. Where the
+   * transport has a stream of its own for it, this holds that stream open. Idempotent.
+   */
+  listen(): void
+  /** Ends the conversation. Idempotent; never rejects. */
+  close(): Promise<void>
+  /** Aborted once the conversation is over, by whatever cause: its `reason` is a `GatewayError`. */
+  readonly ended: AbortSignal
+}

@@ -1,0 +1,218 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { errorsOf } from './files.ts'
+
+test('a misspelt key is named, with the one that was meant', async (t) => {
+  assert.deepEqual(
+    await errorsOf(
+      t,
+      `gatway: {}
+gateway:
+  max_in_flight: 5
+mcpServers:
+  search:
+    urlz: http://h/mcp
+  files:
+    comand: npx
+policies:
+  overrides:
+    - match: { sever: a }`,
+    ),
+    [
+      '1:1  gatway  unknown key "gatway"; did you mean "gateway"?',
+      '3:3  gateway.max_in_flight  unknown key "max_in_flight"; did you mean "maxInFlight"?',
+      '6:5  mcpServers.search.urlz  unknown key "urlz"; did you mean "url"?',
+      '8:5  mcpServers.files.comand  unknown key "comand"; did you mean "command"?',
+      '11:16  policies.overrides[0].match.sever  unknown key "sever"; did you mean "server"?',
+    ],
+  )
+})
+
+test('a key that is like nothing is named, with all that are allowed', async (t) => {
+  assert.deepEqual(await errorsOf(t, 'chaos: {}\nmcpServers: { a: { command: x, tools: { colour: 1 } } }'), [
+    '1:1  chaos  unknown key "chaos"; allowed are $schema, gateway, mcpServers, servers, inputs, policies',
+    '2:41  mcpServers.a.tools.colour  unknown key "colour"; allowed are include, exclude',
+  ])
+})
+
+test('a key of the other kind of server is no typing error', async (t) => {
+  assert.deepEqual(
+    await errorsOf(t, 'mcpServers:\n  a: { command: x, headers: {} }\n  b: { url: "http://h", args: [] }'),
+    [
+      '2:20  mcpServers.a.headers  "headers" belongs to an entry of another kind (HTTP server)',
+      '3:24  mcpServers.b.args  "args" belongs to an entry of another kind (stdio server)',
+    ],
+  )
+})
+
+test('a server must be exactly one kind of thing', async (t) => {
+  assert.deepEqual(
+    await errorsOf(
+      t,
+      `mcpServers:
+  none: {}
+  both: { command: x, url: "http://h" }
+  twice: { url: "http://h", urls: ["http://h"] }
+  said: { type: http, transport: http, url: "http://h" }
+  odd: { type: streamable, url: "http://h" }
+  case: { transport: HTTP, url: "http://h" }
+  wrong: { type: http, command: x }
+  bare: { type: stdio }
+  list: []`,
+    ),
+    [
+      '2:3  mcpServers.none  expected a "command" to run or a "url" to reach',
+      '3:28  mcpServers.both.url  a server has "command" or "url", not both',
+      '4:29  mcpServers.twice.urls  says the same as "url"; keep one',
+      '5:34  mcpServers.said.transport  says the same as "type"; keep one',
+      '6:16  mcpServers.odd.type  expected "stdio", "http", "streamable-http", "streamableHttp" or "sse", found "streamable"',
+      '7:22  mcpServers.case.transport  expected "stdio", "http", "streamable-http", "streamableHttp" or "sse", found "HTTP"; did you mean "http"?',
+      '8:3  mcpServers.wrong.url  missing; expected the URL of the server',
+      '8:24  mcpServers.wrong.command  "command" belongs to an entry of another kind (stdio server)',
+      '9:3  mcpServers.bare.command  missing; expected text',
+      '10:3  mcpServers.list  expected a map, found a list',
+    ],
+  )
+})
+
+test('a value of the wrong kind is shown, with what is allowed', async (t) => {
+  assert.deepEqual(
+    await errorsOf(
+      t,
+      `gateway:
+  listen: 8080
+  control: localhost
+  maxInFlight: lots
+  ready: al
+  drain: 11m
+  maxBody: 4MB
+  sessions: { max: 0, idle: 10ms, maxInFlight: 1.5 }
+  allowedOrigins: [https://app.example.com/]
+mcpServers:
+  a:
+    command:
+    args: [--port, 8080]
+    disabled: yes
+  b:
+    url: ftp://h/mcp
+    connections: 5000
+    timeouts: 5s
+  -c: { command: x }
+policies:
+  defaults: { attemptTimeout: true }
+  overrides:
+    - { attemptTimeout: { timeout: 0 } }
+    - { match: { tool: "a|b" } }`,
+    ),
+    [
+      '2:11  gateway.listen  expected host:port, such as 127.0.0.1:8080, found 8080; put it in quotes',
+      '3:12  gateway.control  expected host:port, such as 127.0.0.1:8080, found "localhost"',
+      '4:16  gateway.maxInFlight  expected a whole number from 1 to 100000, found "lots"',
+      '5:10  gateway.ready  expected "always", "any" or "all", found "al"; did you mean "all"?',
+      '6:10  gateway.drain  expected a duration from 0ms to 10m, such as 250ms, 30s or 5m, found "11m"',
+      '7:12  gateway.maxBody  expected a size from 1KiB to 256MiB, such as 512KiB or 4MiB, found "4MB"',
+      '8:20  gateway.sessions.max  expected a whole number from 1 to 1000000, found 0',
+      '8:29  gateway.sessions.idle  expected a duration from 1s to 24d, such as 250ms, 30s or 5m, found "10ms"',
+      '8:48  gateway.sessions.maxInFlight  expected a whole number from 1 to 10000, found 1.5',
+      '9:20  gateway.allowedOrigins[0]  expected an origin such as https://app.example.com, without a path, found "https://app.example.com/"',
+      '12:5  mcpServers.a.command  expected text, found nothing',
+      '13:20  mcpServers.a.args[1]  expected text, found a number; put it in quotes',
+      '14:15  mcpServers.a.disabled  expected true or false, found "yes"',
+      '16:10  mcpServers.b.url  expected an http:// or https:// URL without #, found "ftp://h/mcp"',
+      '17:18  mcpServers.b.connections  expected a whole number from 1 to 4096, found 5000',
+      '18:15  mcpServers.b.timeouts  expected a map, found text',
+      '19:3  mcpServers.-c  expected 1 to 64 of A-Z a-z 0-9 _ . - without . or - in front, found "-c"',
+      '21:31  policies.defaults.attemptTimeout  expected a map or false, found true',
+      '23:7  policies.overrides[0].match  missing; expected a map',
+      '23:36  policies.overrides[0].attemptTimeout.timeout  expected a duration from 1ms to 24d, such as 250ms, 30s or 5m, found 0',
+      '24:24  policies.overrides[1].match.tool  expected a glob, in which * is any text and ? any character, found "a|b"',
+    ],
+  )
+})
+
+test('an unset variable is named where it is asked for, and nothing else is said about that place', async (t) => {
+  assert.deepEqual(
+    await errorsOf(
+      t,
+      'mcpServers:\n  a:\n    url: ${SEARCH_URL}\n    headers:\n      X-Key: "k-${KEY}"\n    colour: 1',
+    ),
+    [
+      '3:10  mcpServers.a.url  environment variable SEARCH_URL is not set; set it, or write ${SEARCH_URL:-default}',
+      '5:14  mcpServers.a.headers.X-Key  environment variable KEY is not set; set it, or write ${KEY:-default}',
+      (await errorsOf(t, 'mcpServers:\n  a:\n    url: http://h\n\n\n    colour: 1'))[0],
+    ],
+  )
+})
+
+test('rules over several keys are checked once each key is right', async (t) => {
+  assert.deepEqual(
+    await errorsOf(
+      t,
+      `gateway:
+  listen: 127.0.0.1:9000
+  control: 0.0.0.0:9000
+servers:
+  a__b: { command: x }
+  c_: { command: x }
+  Search: { command: x }
+  search: { command: x }
+  f:
+    url: http://h
+    headers: { authorization: x }
+    forwardHeaders: { x-token: Authorization }`,
+    ),
+    [
+      '3:12  gateway.control  0.0.0.0 is not a loopback address: add "controlToken", or listen on 127.0.0.1',
+      '3:12  gateway.control  expected another port than "listen", found 9000 for both',
+      '5:3  servers.a__b  a server name may not contain or run into the separator "__"',
+      '6:3  servers.c_  a server name may not contain or run into the separator "__"',
+      '8:3  servers.search  differs from "Search" by case only, which people cannot tell apart',
+      '12:32  servers.f.forwardHeaders.x-token  would be sent twice: "headers" sets it as well',
+    ],
+  )
+})
+
+test('headers that are not for passing on are refused', async (t) => {
+  const list = await errorsOf(
+    t,
+    'mcpServers: { a: { url: "http://h", forwardHeaders: [Authorization, Host, Mcp-Session-Id, Cookie, X-A, x-a] } }',
+  )
+  assert.match(
+    list[0] ?? '',
+    /forwardHeaders\[0\] {2}the agent's Authorization .* map it: \{ x-user-token: authorization \}$/,
+  )
+  assert.match(list[1] ?? '', /"host" belongs to one connection or to the protocol/)
+  assert.match(list[2] ?? '', /"mcp-session-id" belongs/)
+  assert.match(list[3] ?? '', /"cookie" holds credentials; pass it on by a map: \{ cookie: cookie \}/)
+  assert.match(list[4] ?? '', /"x-a" would be sent twice/)
+  const map = await errorsOf(
+    t,
+    'mcpServers: { a: { url: "http://h", forwardHeaders: { authorization: x-b, x-c: content-length, cookie: cookie } } }',
+  )
+  assert.equal(map.length, 2)
+  assert.match(map[0] ?? '', /forwardHeaders\.authorization {2}the agent's Authorization/)
+  assert.match(map[1] ?? '', /"content-length" belongs/)
+})
+
+test('headers that the gateway sets itself cannot be configured', async (t) => {
+  assert.deepEqual(
+    await errorsOf(
+      t,
+      'mcpServers: { a: { url: "http://h", headers: { Content-Length: "1", X-A: b, x-a: c, Host: d } } }',
+    ),
+    [
+      '1:65  mcpServers.a.headers.Content-Length  is set by the gateway; it cannot be configured',
+      '1:81  mcpServers.a.headers.x-a  the same header twice; case makes no difference',
+    ],
+  )
+})
+
+test('both names of the servers at once are one too many', async (t) => {
+  assert.deepEqual(await errorsOf(t, 'mcpServers: {}\nservers: {}'), [
+    '2:1  servers  says the same as "mcpServers"; keep one',
+  ])
+})
+
+test('a config that is no map says what it is instead', async (t) => {
+  assert.deepEqual(await errorsOf(t, '- a'), ['1:1  expected a map, found a list'])
+})

@@ -1,0 +1,134 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { loadGood } from './files.ts'
+
+test('an http server has one shape, however it was written', async (t) => {
+  const { config } = await loadGood(
+    t,
+    `mcpServers:
+  a: { url: "http://h/mcp" }
+  b: { urls: ["http://h/1", "http://h/2"], type: streamable-http }
+  c: { url: "http://h/sse", transport: sse }
+  d: { url: "http://h/mcp", type: streamableHttp, forwardHeaders: [X-Tenant] }
+  e: { url: "http://h/mcp", forwardHeaders: { X-User-Token: Authorization } }`,
+  )
+  const { a, b, c, d, e } = config.mcpServers
+  assert.ok(
+    a?.type === 'http' && b?.type === 'http' && c?.type === 'sse' && d?.type === 'http' && e?.type === 'http',
+  )
+  assert.deepEqual(
+    [a.urls, b.urls, c.urls],
+    [['http://h/mcp'], ['http://h/1', 'http://h/2'], ['http://h/sse']],
+  )
+  assert.deepEqual(
+    [a.forwardHeaders, d.forwardHeaders, e.forwardHeaders],
+    [{}, { 'x-tenant': 'x-tenant' }, { 'x-user-token': 'authorization' }],
+  )
+  assert.deepEqual(
+    Object.keys(a).filter((key) => ['url', 'transport'].includes(key)),
+    [],
+  )
+})
+
+test('defaults fill in all that was not written', async (t) => {
+  const { config } = await loadGood(t, 'mcpServers: { a: { command: run } }')
+  assert.equal(config.gateway.listen, '127.0.0.1:8080')
+  assert.equal(config.gateway.environment, 'production')
+  assert.equal(config.gateway.maxBody, 4 * 1024 ** 2)
+  assert.equal(config.gateway.sessions.idle, 1_800_000)
+  assert.deepEqual(config.policies, { defaults: { attemptTimeout: { timeout: 60_000 } }, overrides: [] })
+  assert.deepEqual(config.mcpServers.a, {
+    type: 'stdio',
+    command: 'run',
+    args: [],
+    env: {},
+    sharing: 'shared',
+    disabled: false,
+    trusted: false,
+    tools: { include: ['*'], exclude: [] },
+    timeouts: { connect: 5_000, discovery: 10_000, idle: 300_000 },
+    grace: 60_000,
+    refresh: 300_000,
+    probe: 15_000,
+    maxReply: 16 * 1024 ** 2,
+  })
+})
+
+test('variables are filled in everywhere, and take the type that their place asks for', async (t) => {
+  const { config } = await loadGood(
+    t,
+    `gateway: { maxInFlight: "\${MAX}", listTimeout: "\${WAIT:-3s}", environment: "\${env:WHERE}" }
+mcpServers: { a: { command: run, args: ["\${MAX}", "--out=$\${x}"], disabled: "\${OFF:-false}" } }
+policies: { defaults: { attemptTimeout: "\${LIMIT:-false}" } }`,
+    { MAX: '77', WHERE: 'staging' },
+  )
+  assert.equal(config.gateway.maxInFlight, 77)
+  assert.equal(config.gateway.listTimeout, 3_000)
+  assert.equal(config.gateway.environment, 'staging')
+  assert.deepEqual(config.mcpServers.a?.type === 'stdio' && config.mcpServers.a.args, ['77', '--out=${x}'])
+  assert.equal(config.mcpServers.a?.disabled, false)
+  assert.equal(config.policies.defaults.attemptTimeout, false)
+})
+
+test('what was not a variable keeps its type', async (t) => {
+  const { config } = await loadGood(t, 'mcpServers: { a: { command: run, args: ["1"], env: { N: "0" } } }')
+  assert.deepEqual(
+    config.mcpServers.a?.type === 'stdio' && [config.mcpServers.a.args, config.mcpServers.a.env],
+    [['1'], { N: '0' }],
+  )
+})
+
+test('anchors and merges save repetition', async (t) => {
+  const { config } = await loadGood(
+    t,
+    `mcpServers:
+  a: &common { url: "http://a/mcp", connections: 5, grace: 1s }
+  b: { <<: *common, url: "http://b/mcp" }
+  c: { <<: [{ connections: 6 }, *common] }`,
+  )
+  const { b, c } = config.mcpServers
+  assert.ok(b?.type === 'http' && c?.type === 'http')
+  assert.deepEqual([b.urls, b.connections, b.grace], [['http://b/mcp'], 5, 1_000])
+  assert.deepEqual([c.urls, c.connections], [['http://a/mcp'], 6])
+})
+
+test('the hash follows what a config says, not how it is written', async (t) => {
+  const one = await loadGood(t, 'mcpServers: { a: { command: run, grace: 60s } }')
+  const same = await loadGood(t, '{"mcpServers":{"a":{"grace":60000,"command":"${CMD}","type":"stdio"}}}', {
+    CMD: 'run',
+  })
+  const other = await loadGood(t, 'mcpServers: { a: { command: run, grace: 61s } }')
+  assert.equal(one.hash, same.hash)
+  assert.notEqual(one.hash, other.hash)
+})
+
+test('what is hardly meant is a warning with its place', async (t) => {
+  const { warnings } = await loadGood(
+    t,
+    `mcpServers:
+  a: { command: run, tools: { include: [] } }
+  b:
+    urls: ["http://h/mcp", "http://h/mcp"]
+    tls: { rejectUnauthorized: false }
+policies:
+  overrides:
+    - { match: { server: search }, attemptTimeout: false }
+    - { match: { server: "?", tool: x, method: "prompts/*" } }`,
+  )
+  assert.deepEqual(warnings, [
+    'main.yaml:2:31  mcpServers.a.tools.include  warning: is empty, so that no tool is offered',
+    'main.yaml:4:5  mcpServers.b.urls  warning: lists a replica more than once',
+    'main.yaml:5:5  mcpServers.b.tls  warning: has no effect: no URL of this server is https://',
+    'main.yaml:5:32  mcpServers.b.tls.rejectUnauthorized  warning: anyone between here and the server can read and change every call',
+    'main.yaml:8:26  policies.overrides[0].match.server  warning: "search" matches no server',
+    'main.yaml:9:7  policies.overrides[1]  warning: sets no policy',
+    'main.yaml:9:48  policies.overrides[1].match.method  warning: never matches: only calls of the method tools/call have a tool',
+  ])
+})
+
+test('a config without servers is usable, with a warning', async (t) => {
+  const { warnings } = await loadGood(t, 'gateway: {}')
+  assert.deepEqual(warnings, [
+    'main.yaml:1:1  mcpServers  warning: no server is configured, or all are disabled',
+  ])
+})

@@ -1,0 +1,77 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { createWriteStream } from 'node:fs'
+import { createInterface } from 'node:readline'
+import { systemClock } from '../../src/mesh/clock.ts'
+
+/** How many milliseconds a child may take to end after SIGTERM. */
+const GRACE_MS = 5_000
+
+const running = new Set<ChildProcess>()
+
+/** A child process, the leader of a process group of its own. */
+export interface Child {
+  /** Resolves with what `pick` makes of the first line of its output that it makes anything of. */
+  line<T>(pick: (line: string) => T | undefined, limitMs: number): Promise<T>
+  /** Resolves when it has ended; rejects when it has not after `limitMs`. */
+  ended(limitMs: number): Promise<void>
+}
+
+/** Starts a child whose output, both streams, goes to the file `log`. */
+export function start(command: string, args: readonly string[], log: string): Child {
+  const child = spawn(command, args, { detached: true, stdio: ['ignore', 'pipe', 'pipe'] })
+  running.add(child)
+  const file = createWriteStream(log)
+  child.stdout.pipe(file, { end: false })
+  child.stderr.pipe(file, { end: false })
+
+  const closed = once(child, 'close').finally(() => file.end())
+
+  return {
+    line: (pick, limitMs) =>
+      new Promise((resolve, reject) => {
+        createInterface({ input: child.stdout }).on('line', (line) => {
+          const found = pick(line)
+          if (found !== undefined) resolve(found)
+        })
+        closed.then(() => reject(new Error(`${command} ended too early, see ${log}`)), reject)
+        rejectAfter(limitMs, reject, log)
+      }),
+    ended: (limitMs) =>
+      new Promise((resolve, reject) => {
+        closed.then(() => resolve(), reject)
+        rejectAfter(limitMs, reject, log)
+      }),
+  }
+}
+
+function rejectAfter(limitMs: number, reject: (error: Error) => void, log: string): void {
+  systemClock.after(limitMs, () => reject(new Error(`still waiting after ${limitMs} ms, see ${log}`)))
+}
+
+/** Ends every child that is left, with all of its group. */
+export async function stopAll(): Promise<void> {
+  await Promise.all([...running].map(stop))
+}
+
+async function stop(child: ChildProcess): Promise<void> {
+  if (child.exitCode === null && child.signalCode === null && child.pid !== undefined) {
+    const exited = once(child, 'exit')
+    signalGroup(child, 'SIGTERM')
+    const cancel = systemClock.after(GRACE_MS, () => signalGroup(child, 'SIGKILL'))
+    await exited
+    cancel()
+  }
+  // Whatever it started and left behind.
+  signalGroup(child, 'SIGKILL')
+  running.delete(child)
+}
+
+function signalGroup({ pid }: ChildProcess, signal: NodeJS.Signals): void {
+  if (pid === undefined) return
+  try {
+    process.kill(-pid, signal)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
+  }
+}

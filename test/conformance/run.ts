@@ -1,0 +1,69 @@
+import { mkdir, mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { start, stopAll } from './children.ts'
+import { compare, type Comparison } from './compare.ts'
+import { type Era, eras } from './eras.ts'
+import { findSuite, type Suite } from './suite.ts'
+import { startFixture, startGateway } from './targets.ts'
+
+const INSTALL_LIMIT_MS = 300_000
+
+const toolsScript = fileURLToPath(new URL('../../../.ci/tools.sh', import.meta.url))
+
+/** Runs the suite against the fixture of `era`, directly and then through the gateway. */
+async function check(suite: Suite, era: Era, scratch: string): Promise<Comparison> {
+  const scored = await suite.scored(era.requirements)
+  const fixture = await startFixture(era.fixture, scratch)
+  const direct = await suite.run(fixture, era.requirements, join(scratch, 'direct'))
+  const gateway = await startGateway(fixture, scratch)
+  const through = await suite.run(gateway, era.requirements, join(scratch, 'through'))
+  return compare(direct, through, scored)
+}
+
+function print({ requirements }: Era, { rows, failures }: Comparison): void {
+  const line = (name: string, direct: string, through: string) =>
+    console.log(name.padEnd(56) + direct.padStart(8) + through.padStart(9))
+  line(requirements, 'direct', 'through')
+  for (const { scenario, scored, total, direct, through } of rows) {
+    line(scored ? scenario : `${scenario} (not scored)`, `${direct}/${total}`, `${through}/${total}`)
+  }
+  for (const failure of failures) console.log(`✗ ${failure}`)
+}
+
+async function main(): Promise<number> {
+  const scratch = await mkdtemp(join(tmpdir(), 'breakwater-conformance-'))
+  let passed = 0
+  let failed = 0
+  try {
+    const tools = start('bash', [toolsScript], join(scratch, 'tools.log'))
+    const suite = findSuite(await tools.line((line) => line, INSTALL_LIMIT_MS))
+    for (const era of eras) {
+      const folder = join(scratch, era.requirements)
+      await mkdir(folder)
+      const comparison = await check(suite, era, folder)
+      print(era, comparison)
+      passed += comparison.passed
+      failed += comparison.failures.length
+      await stopAll()
+    }
+    if (passed === 0) throw new Error('no check passed both ways')
+  } catch (error) {
+    failed++
+    console.error(error)
+  } finally {
+    await stopAll()
+  }
+  if (failed === 0) await rm(scratch, { recursive: true })
+  else console.log(`Logs and findings: ${scratch}`)
+  console.log(`${passed} passed, ${failed} failed`)
+  return failed === 0 ? 0 : 1
+}
+
+// The children are not in this process group: what ends it must be passed on.
+for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+  process.once(signal, () => void stopAll().finally(() => process.exit(1)))
+}
+
+process.exitCode = await main()

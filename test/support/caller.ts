@@ -1,0 +1,139 @@
+import {
+  newRecord,
+  type Answer,
+  type Call,
+  type Caller,
+  type Channel,
+  type Message,
+} from '../../src/mesh/call.ts'
+import { paramsOf, resultText } from '../../src/protocol/jsonrpc.ts'
+
+/** Something that a server sent, and the way to answer it when it was a request. */
+export interface Received {
+  readonly message: Message
+  readonly answer: Answer | undefined
+}
+
+/** The `initialize` params of a client that can do everything. */
+export const capableHello = {
+  protocolVersion: '2025-11-25',
+  capabilities: { sampling: {}, elicitation: { form: {}, url: {} }, roots: { listChanged: true } },
+  clientInfo: { name: 'test-client', version: '1.0.0' },
+}
+
+/** Results, as JSON text, with which requests of a server are answered, by method. Others stay open. */
+export type Replies = Readonly<Record<string, string>>
+
+let callers = 0
+
+/** A caller that writes down what it gets outside of calls, and answers by a script. */
+export class TestCaller implements Caller {
+  readonly id = `test-caller-${++callers}`
+  readonly hello: Caller['hello']
+  readonly listening = true
+  readonly received: Received[] = []
+  readonly #replies: Replies
+
+  constructor({ hello = capableHello, replies = {} }: { hello?: Caller['hello']; replies?: Replies } = {}) {
+    this.hello = hello
+    this.#replies = replies
+  }
+
+  receive(_: string, message: Message, answer?: Answer): void {
+    this.received.push({ message, answer })
+    reply(this.#replies, message, answer)
+  }
+
+  /** What came with this method. */
+  of(method: string): Message[] {
+    return pick(this.received, method)
+  }
+}
+
+/** A channel that writes down what went through, answers by a script, and can be made slow. */
+export class TestChannel implements Channel {
+  readonly received: Received[] = []
+  opened = false
+  readonly #replies: Replies
+  #held: Promise<void> | undefined
+  #release: () => void = () => undefined
+
+  constructor(replies: Replies = {}) {
+    this.#replies = replies
+  }
+
+  open(): void {
+    this.opened = true
+  }
+
+  send(message: Message, answer?: Answer): Promise<void> | undefined {
+    this.received.push({ message, answer })
+    reply(this.#replies, message, answer)
+    return this.#held
+  }
+
+  /** From here on whoever sends has to wait. */
+  hold(): void {
+    this.#held = new Promise((resolve) => (this.#release = resolve))
+  }
+
+  release(): void {
+    this.#held = undefined
+    this.#release()
+  }
+
+  /** What came with this method. */
+  of(method: string): Message[] {
+    return pick(this.received, method)
+  }
+}
+
+function reply(replies: Replies, message: Message, answer: Answer | undefined): void {
+  const result = replies[String(message.value.method)]
+  if (answer !== undefined && result !== undefined) void answer(resultText('any id', result))
+}
+
+function pick(received: readonly Received[], method: string): Message[] {
+  return received.map(({ message }) => message).filter(({ value }) => value.method === method)
+}
+
+export interface CallParts {
+  readonly method: string
+  readonly params?: Readonly<Record<string, unknown>>
+  readonly id?: string | number
+  /** The exact text of the request, in place of `method`, `params` and `id` written the usual way. */
+  readonly text?: string
+  readonly server?: string
+  readonly caller?: Caller
+  readonly channel?: Channel
+  readonly signal?: AbortSignal
+}
+
+/** A call as the gateway's edge would make it. */
+export function newCall(parts: CallParts): Call {
+  const { method, params = {}, id = 'call-1', server = 'test', signal = new AbortController().signal } = parts
+  const text = parts.text ?? JSON.stringify({ jsonrpc: '2.0', id, method, params })
+  const value = JSON.parse(text) as Message['value']
+  const { name } = paramsOf(value)
+  return {
+    server,
+    method,
+    tool: method === 'tools/call' ? String(name) : undefined,
+    id: value.id as string | number,
+    message: { text, value },
+    headers: undefined,
+    caller: parts.caller ?? new TestCaller(),
+    channel: parts.channel ?? new TestChannel(),
+    signal,
+    record: newRecord(0),
+  }
+}
+
+/** A call of a tool. */
+export function toolCall(
+  name: string,
+  args: Readonly<Record<string, unknown>> = {},
+  parts: Partial<CallParts> = {},
+): Call {
+  return newCall({ method: 'tools/call', params: { name, arguments: args }, ...parts })
+}

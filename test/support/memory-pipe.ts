@@ -1,0 +1,74 @@
+import { gatewayError, type GatewayError } from '../../src/mesh/errors.ts'
+import type { Connect, Pipe, PipeEvents, Posting } from '../../src/upstreams/pipe.ts'
+
+export type Json = Readonly<Record<string, unknown>>
+
+/** How a server answers `initialize` unless it is told otherwise. */
+const welcome: Json = {
+  result: { protocolVersion: '2025-11-25', capabilities: {}, serverInfo: { name: 'memory', version: '1' } },
+}
+
+/** A pipe to a server that a test plays: it sees what was sent, and says what it likes. */
+export class MemoryPipe implements Pipe {
+  /** All that was sent, oldest first. */
+  readonly texts: string[] = []
+  /** While true, what is sent waits for its turn. */
+  full = false
+  isClosed = false
+  readonly #welcome: Json | undefined
+  #events!: PipeEvents
+
+  /** `answer`: the rest of the answer to `initialize`; `none` leaves the handshake to the test. */
+  constructor(answer: Json | 'none' = welcome) {
+    this.#welcome = answer === 'none' ? undefined : answer
+  }
+
+  readonly connect: Connect = (events) => {
+    this.#events = events
+    return Promise.resolve(this)
+  }
+
+  send(text: string, { signal, onWrite }: Posting = {}): Promise<void> {
+    if (this.isClosed) return Promise.reject(gatewayError('upstream_disconnected', 'closed'))
+    if (this.full)
+      return new Promise((_, reject) => signal?.addEventListener('abort', () => reject(signal.reason)))
+    onWrite?.()
+    this.texts.push(text)
+    const { id, method } = JSON.parse(text) as Json
+    if (method === 'initialize' && this.#welcome !== undefined) void this.say({ id, ...this.#welcome })
+    return Promise.resolve()
+  }
+
+  close(): Promise<void> {
+    this.end(gatewayError('upstream_disconnected', 'closed'))
+    return Promise.resolve()
+  }
+
+  /** The requests and notifications of this method that were sent. */
+  sent(method: string): Json[] {
+    return this.texts.map((text) => JSON.parse(text) as Json).filter((message) => message.method === method)
+  }
+
+  /** The answers that were sent to requests of the server. */
+  answers(): Json[] {
+    return this.texts.map((text) => JSON.parse(text) as Json).filter((message) => !('method' in message))
+  }
+
+  /** The server says something: a text as it is, or a message without its version. */
+  say(message: string | Json): Promise<void> | undefined {
+    return this.#events.message(
+      typeof message === 'string' ? message : JSON.stringify({ jsonrpc: '2.0', ...message }),
+    )
+  }
+
+  overlong(id: number | undefined): void {
+    this.#events.overlong(id, 1_000)
+  }
+
+  /** The server ends the conversation. */
+  end(error: GatewayError = gatewayError('upstream_disconnected', 'the server is gone')): void {
+    if (this.isClosed) return
+    this.isClosed = true
+    this.#events.closed(error)
+  }
+}
