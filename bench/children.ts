@@ -13,6 +13,9 @@ export interface Listening {
 
 const KILL_AFTER_MS = 5_000
 
+/** How much of its standard error is shown of a process that ended too early. */
+const KEPT_CHARS = 4_000
+
 /** pino's level from which a line is shown. */
 const WARN = 40
 
@@ -30,13 +33,16 @@ export class Children {
 
   /** Starts node on `args` and waits until it logs, in JSON, that it is `listening`. */
   listening(args: readonly string[]): Promise<Listening> {
-    const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] })
-    this.#keep(child)
+    const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'pipe'] })
+    // Standard error also holds greetings: it is worth reading only once something went wrong.
+    let said = ''
+    child.stderr.on('data', (chunk: Buffer) => (said = (said + String(chunk)).slice(-KEPT_CHARS)))
+    this.#keep(child, () => said)
     return new Promise((resolve) => {
       createInterface({ input: child.stdout }).on('line', (line) => {
         const { msg, data, level } = read(line)
         if (msg === 'listening' && child.pid !== undefined) resolve({ pid: child.pid, origin: String(data) })
-        else if (!(Number(level) < WARN)) process.stderr.write(`${line}\n`)
+        else if (Number(level) >= WARN) process.stderr.write(`${line}\n`)
       })
     })
   }
@@ -58,11 +64,12 @@ export class Children {
     cancel()
   }
 
-  #keep(child: ChildProcess): void {
+  #keep(child: ChildProcess, said = () => ''): void {
     this.#running.add(child)
     child.once('close', (code, signal) => {
       this.#running.delete(child)
-      if (!this.#ending) this.#lost(new Error(`ended with ${code ?? signal}: ${child.spawnargs.join(' ')}`))
+      if (!this.#ending)
+        this.#lost(new Error(`ended with ${code ?? signal}: ${child.spawnargs.join(' ')}\n${said()}`))
     })
   }
 

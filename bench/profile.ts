@@ -15,6 +15,9 @@ interface Profile {
 const TOP = 15
 const INTERVAL_MICROS = 500
 
+/** `src`, a package, `node`, or V8's own word with its brackets. */
+const ORIGIN = /^(\([^)]*\)|@[^/]+\/[^/]+|[^:/]+)/
+
 /** Flags that make node write `name`'s profile into `folder` when it exits. */
 export function profiling(folder: string, name: string): string[] {
   return [
@@ -31,13 +34,14 @@ export function profilerNow(): number {
 }
 
 /**
- * Self time by file, the most first, from `since` on: what went before is start-up.
+ * Self time by origin and by file, the most first, from `since` on: what went before is start-up.
  * `microsPerCall` is what the process cost, shared out by the samples.
  */
 export function selfTimes(folder: string, name: string, since: number, microsPerCall: number): string {
   const profile = JSON.parse(readFileSync(join(folder, `${name}.cpuprofile`), 'utf8')) as Profile
   const places = new Map(profile.nodes.map(({ id, callFrame }) => [id, placeOf(callFrame)]))
-  const micros = new Map<string, number>()
+  const files = new Map<string, number>()
+  const origins = new Map<string, number>()
   let now = profile.startTime
   let total = 0
   profile.samples.forEach((node, sample) => {
@@ -45,17 +49,23 @@ export function selfTimes(folder: string, name: string, since: number, microsPer
     now += delta
     const place = places.get(node) ?? '(unknown)'
     if (now < since || place === '(idle)') return
-    micros.set(place, (micros.get(place) ?? 0) + delta)
+    add(files, place, delta)
+    add(origins, ORIGIN.exec(place)?.[0] ?? place, delta)
     total += delta
   })
-  return [...micros]
-    .sort(([, left], [, right]) => right - left)
-    .slice(0, TOP)
-    .map(([place, spent]) => {
-      const share = spent / total
-      return `${(share * microsPerCall).toFixed(1).padStart(8)} µs  ${(share * 100).toFixed(1).padStart(5)} %  ${place}`
-    })
-    .join('\n')
+  const line = ([place, spent]: [string, number]) => {
+    const share = spent / total
+    return `${(share * microsPerCall).toFixed(1).padStart(8)} µs  ${(share * 100).toFixed(1).padStart(5)} %  ${place}`
+  }
+  return [...most(origins).map(line), '', ...most(files).map(line)].join('\n')
+}
+
+function add(sums: Map<string, number>, key: string, amount: number): void {
+  sums.set(key, (sums.get(key) ?? 0) + amount)
+}
+
+function most(sums: ReadonlyMap<string, number>): [string, number][] {
+  return [...sums].sort(([, left], [, right]) => right - left).slice(0, TOP)
 }
 
 /** `src/mesh/compile.js`, `undici/lib/core/util.js`, `node:net`; V8's own words, in brackets, for what is no file. */

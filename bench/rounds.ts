@@ -17,7 +17,7 @@ export interface Row {
 const WARM_UP_WINDOWS = 3
 
 /** After so long no further round begins. */
-const ROUNDS_WITHIN_MS = 70_000
+const ROUNDS_WITHIN_MS = 60_000
 
 export async function warmUp(load: ChildProcess, rows: readonly Row[], options: Options): Promise<void> {
   for (const row of rows) {

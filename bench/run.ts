@@ -54,7 +54,7 @@ if (options.profile) {
   for (const { name, title, cpuMicrosPerCall } of summaries) {
     if (cpuMicrosPerCall === undefined) continue
     print(
-      `\n${title}: self time a call, by file\n${selfTimes(scratch, name, since, cpuMicrosPerCall.median)}`,
+      `\n${title}: self time a call, by origin and by file\n${selfTimes(scratch, name, since, cpuMicrosPerCall.median)}`,
     )
   }
 }

@@ -87,7 +87,7 @@ export async function startGateway({ config: file, path, files, env, log }: Gate
     live.swap(generation)
     for (const server of generation.servers.values()) if (before.servers.get(server.name) !== server) server.start()
     for (const name of renew) void before.servers.get(name)?.close()
-    void sessions.closeOrphans()
+    sessions.closeOrphans()
     if (!sameServers(before, generation)) sessions.tellChanged(listKinds)
   }
 
@@ -112,8 +112,9 @@ export async function startGateway({ config: file, path, files, env, log }: Gate
     }),
   })
   await dataPlane.register(async (app) => registerPassthrough(app, live))
-  await dataPlane.register(async (app) => {
+  await dataPlane.register((app, _, done) => {
     registerMcp(app, { live, aggregate: new AggregateFront(clock), legacy, log, load })
+    done()
   })
   registerHealth(dataPlane, { live, isStopping: () => stopping })
 

@@ -1,6 +1,6 @@
 import Fastify, { type FastifyInstance, type FastifyRequest } from 'fastify'
 import { errorText, INVALID_REQUEST, PARSE_ERROR } from './protocol/jsonrpc.ts'
-import { allowsHost, allowsOrigin, hasToken, isCrossOrigin } from './routes/guard.ts'
+import { allowsHost, allowsOrigin, hasToken, hostGuard, isCrossOrigin } from './routes/guard.ts'
 import type { Log } from './telemetry/log.ts'
 
 export interface PlaneParts {
@@ -40,10 +40,13 @@ export function createDataPlane(
   parts: PlaneParts & { readonly allowed: () => { hosts: readonly string[]; origins: readonly string[] } },
 ): FastifyInstance {
   const app = createPlane(parts)
+  let names: readonly string[] | undefined
+  let isAllowed = hostGuard(parts.host, [])
   app.addHook('onRequest', (request, reply, done) => {
     const { hosts, origins } = parts.allowed()
+    if (hosts !== names) isAllowed = hostGuard(parts.host, (names = hosts))
     const { host, origin } = request.headers
-    const refused = !allowsHost(host, parts.host, hosts)
+    const refused = !isAllowed(host)
       ? 'Host not allowed; see gateway.allowedHosts'
       : !allowsOrigin(origin, origins)
         ? 'Origin not allowed; see gateway.allowedOrigins'

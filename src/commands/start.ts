@@ -50,13 +50,13 @@ export async function start(options: StartOptions, out: Output): Promise<number>
     out.stderr(`breakwater: cannot start: ${(error as Error).message}`)
     return 1
   }
-  const { live, data, control, reload, close } = gateway
+  const { live, data, control } = gateway
   void settled(live.current.servers.values(), systemClock, BANNER_MS).then(() => {
     // On standard output a pipe expects JSON lines and nothing else.
     const print = process.stdout.isTTY ? out.stdout : out.stderr
     print(banner(live.current, { data, control }))
   })
-  process.on('SIGHUP', () => void reload('SIGHUP'))
+  process.on('SIGHUP', () => void gateway.reload('SIGHUP'))
   await new Promise<void>((resolve) => {
     process.once('SIGTERM', resolve)
     process.once('SIGINT', resolve)
@@ -64,7 +64,7 @@ export async function start(options: StartOptions, out: Output): Promise<number>
   const hurry = () => process.exit(1)
   process.once('SIGTERM', hurry)
   process.once('SIGINT', hurry)
-  await close()
+  await gateway.close()
   return 0
 }
 

@@ -1,4 +1,4 @@
-import { LineCounter, parseDocument, type Document, type Node } from 'yaml'
+import { isNode, LineCounter, parseDocument, visit, type Alias, type Document, type Node } from 'yaml'
 import { blankComments } from './jsonc.ts'
 import type { Position } from './origins.ts'
 
@@ -8,10 +8,10 @@ const MAX_ERRORS = 10
 /** A parsed file: nodes that still know where they stand. */
 export interface SourceDocument {
   readonly root: Node | null
-  /** What an alias stands for. */
-  readonly document: Document
   readonly problems: readonly { readonly position: Position; readonly message: string }[]
   positionOf(node: Node): Position
+  /** What an alias stands for; undefined when no anchor above it has its name. */
+  targetOf(alias: Alias): Node | undefined
 }
 
 /** Parses YAML, or JSON with comments when `file` is called so. */
@@ -28,14 +28,31 @@ export function parseSource(file: string, text: string): SourceDocument {
     const { line, col } = lines.linePos(offset)
     return { line: Math.max(line, 1), column: Math.max(col, 1) }
   }
+  const targets = document.errors.length === 0 ? aliasTargets(document) : new Map<Alias, Node>()
   return {
     root: document.contents,
-    document,
     problems: [...document.errors, ...document.warnings]
       .slice(0, MAX_ERRORS)
       .map(({ pos, code, message }) => ({ position: at(pos[0]), message: syntaxMessage(code, message) })),
     positionOf: (node) => at(node.range?.[0] ?? 0),
+    targetOf: (alias) => targets.get(alias),
   }
+}
+
+/** Finds what all aliases stand for on one way through the document; one by one each would take a way of its own. */
+function aliasTargets(document: Document): Map<Alias, Node> {
+  const anchors = new Map<string, Node>()
+  const targets = new Map<Alias, Node>()
+  visit(document, {
+    Alias(_, alias) {
+      const target = anchors.get(alias.source)
+      if (target !== undefined) targets.set(alias, target)
+    },
+    Value(_, node) {
+      if (isNode(node) && node.anchor !== undefined) anchors.set(node.anchor, node)
+    },
+  })
+  return targets
 }
 
 /** Says what is wrong without the text that was found, which may be a secret. */

@@ -45,5 +45,5 @@ function orFile(block: Json): Json {
     required: ['file'],
     additionalProperties: false,
   }
-  return { ...about({ description, default: preset }), anyOf: [plain, elsewhere] } as Json
+  return { ...about({ description, default: preset }), anyOf: [plain, elsewhere] }
 }

@@ -38,7 +38,7 @@ function numberRange(type: string, schemas: readonly z.core.$ZodType[]): string 
   if (schema === undefined) return undefined
   const least = schema.minValue ?? -Infinity
   const most = schema.maxValue ?? Infinity
-  const name = schema.isInt ? 'a whole number' : 'a number'
+  const name = schema.format?.includes('int') ? 'a whole number' : 'a number'
   if (least <= Number.MIN_SAFE_INTEGER)
     return most >= Number.MAX_SAFE_INTEGER ? name : `${name} up to ${most}`
   return most >= Number.MAX_SAFE_INTEGER ? `${name} from ${least}` : `${name} from ${least} to ${most}`

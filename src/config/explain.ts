@@ -30,8 +30,13 @@ export function explain(issues: readonly z.core.$ZodIssue[], about: Explained): 
         return [at(about, path, 'value', message(about, path, issue))]
     }
   })
-  // A key that is there, only misspelt, is not missing as well.
-  return explained.filter(({ path, message }) => !(meant.has(path) && message.startsWith('missing')))
+  const seen = new Set<string>()
+  return explained.filter(({ path, message }) => {
+    const said = seen.has(path)
+    seen.add(path)
+    // One complaint about a place is enough; and a key that is there, only misspelt, is not missing as well.
+    return !said && !(meant.has(path) && message.startsWith('missing'))
+  })
 }
 
 function at({ origins }: Explained, path: Path, place: 'key' | 'value', text: string): ConfigIssue {

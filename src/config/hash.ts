@@ -10,7 +10,7 @@ export function configHash(value: unknown): string {
 
 function canonical(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(canonical).join()}]`
-  if (typeof value !== 'object' || value === null) return JSON.stringify(value) ?? 'null'
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value ?? null)
   const entries = Object.entries(value)
     .filter(([, held]) => held !== undefined)
     .sort(([a], [b]) => (a < b ? -1 : 1))

@@ -8,9 +8,7 @@ const variable: Json = { type: 'string', pattern: '\\$\\{' }
 /** The same schema, which also takes `${VAR}` for numbers, words and text in a fixed form. Keys hold no variables. */
 export function withVariables(json: Json): Json {
   if (json.anyOf !== undefined) {
-    const branches = (json.anyOf as Json[]).map((branch) =>
-      isScalar(branch) ? widen(branch) : withVariables(branch),
-    )
+    const branches = json.anyOf.map((branch) => (isScalar(branch) ? widen(branch) : withVariables(branch)))
     const covered = branches.some(({ type }) => type === 'string') || !branches.some(isScalar)
     return { ...json, anyOf: covered ? branches : [...branches, variable] }
   }
@@ -23,7 +21,7 @@ export function withVariables(json: Json): Json {
   if (isSchema(json.items)) inside.items = withVariables(json.items)
   if (isSchema(json.additionalProperties))
     inside.additionalProperties = withVariables(json.additionalProperties)
-  if (json.oneOf !== undefined) inside.oneOf = (json.oneOf as Json[]).map(withVariables)
+  if (json.oneOf !== undefined) inside.oneOf = json.oneOf.map(withVariables)
   if (json.properties !== undefined) inside.properties = mapSchemas(json.properties, withVariables)
   if (json.$defs !== undefined) inside.$defs = mapSchemas(json.$defs, withVariables)
   return inside

@@ -8,7 +8,7 @@ import type { Env } from './interpolate.ts'
 import { sortIssues, type ConfigIssue } from './issues.ts'
 import type { Origins } from './origins.ts'
 import { formatPath, type Path } from './path.ts'
-import { markInterpolated } from './provenance.ts'
+import { rememberInterpolated } from './provenance.ts'
 import { brokenRules, type Finding } from './rules.ts'
 import { config as schema, type Config } from './schema.ts'
 import { readSources } from './sources.ts'
@@ -58,7 +58,7 @@ export async function loadConfig(path: string, env: Env): Promise<Loaded> {
   const config = parsed.data
   const broken = brokenRules(config)
   if (broken.length > 0) return failed(broken.map((finding) => report('error', finding, origins)))
-  markInterpolated(config, interpolated)
+  rememberInterpolated(config, interpolated)
   const warnings = [...editorKeysIn(typed), ...doubts(config)].map((finding) =>
     report('warning', finding, origins),
   )

@@ -9,7 +9,7 @@ type Settings = { [Name in keyof Policies]: z.ZodOptional<Setting<Name>> }
 /** A key for every registered policy, which holds its settings or `false`. */
 function settings(inForce: boolean): Settings {
   const shape = Object.entries(policies).map(([name, { schema }]) => {
-    const setting = z.union([schema, z.literal(false)])
+    const setting = z.union([schema, z.literal(false)]).describe(schema.description ?? '')
     // A policy that needs no settings is in force unless switched off; one that needs some waits for them.
     const byDefault = inForce && schema.safeParse({}).success
     return [name, byDefault ? setting.prefault({}) : setting.optional()]

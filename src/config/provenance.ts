@@ -1,22 +1,21 @@
-const variableKeys = new WeakMap<object, Set<string>>()
+const texts = new WeakMap<object, ReadonlySet<string>>()
 
-/**
- * Remembers which strings within `value` came out of a variable, for as long as the objects around them live.
- * By their text: whatever equals such a string is as secret, wherever it stands.
- */
-export function markInterpolated(value: unknown, interpolated: ReadonlySet<string>): void {
-  const texts = new Set([...interpolated].map((text) => text.toLowerCase()))
-  const visit = (held: object): void => {
-    for (const [key, inside] of Object.entries(held) as [string, unknown][]) {
-      if (typeof inside === 'object' && inside !== null) visit(inside)
-      if (typeof inside !== 'string' || !texts.has(inside.toLowerCase())) continue
-      variableKeys.set(held, (variableKeys.get(held) ?? new Set()).add(key))
-    }
-  }
-  if (typeof value === 'object' && value !== null && texts.size > 0) visit(value)
+/** Remembers, for as long as any object within `value` lives, which texts its load took from variables. */
+export function rememberInterpolated(value: object, interpolated: ReadonlySet<string>): void {
+  const folded = new Set([...interpolated].map((text) => text.toLowerCase()))
+  for (const object of objectsWithin(value)) texts.set(object, folded)
 }
 
-/** Whether the string under `key` of `holder` came out of a variable. */
-export function isInterpolated(holder: object, key: string | number): boolean {
-  return variableKeys.get(holder)?.has(String(key)) ?? false
+/**
+ * Whether a text within `value` came out of a variable. Objects that were copied are known by those inside
+ * them that were not, and texts by what they say: whatever equals a secret is as secret, wherever it stands.
+ */
+export function interpolatedWithin(value: object): (text: string) => boolean {
+  const known = new Set(objectsWithin(value).map((object) => texts.get(object)))
+  return (text) => [...known].some((set) => set?.has(text.toLowerCase()))
+}
+
+function objectsWithin(value: unknown): object[] {
+  if (typeof value !== 'object' || value === null) return []
+  return [value, ...Object.values(value).flatMap(objectsWithin)]
 }

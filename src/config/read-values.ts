@@ -73,7 +73,7 @@ export function readValues(
   }
 
   function follow(alias: Alias, path: Path): Node | null {
-    const target = alias.resolve(source.document)
+    const target = source.targetOf(alias)
     if (target === undefined)
       report(path, source.positionOf(alias), `*${alias.source} names no anchor above it`)
     return target ?? null

@@ -1,4 +1,4 @@
-import { isInterpolated } from './provenance.ts'
+import { interpolatedWithin } from './provenance.ts'
 import { REDACTED, redactArgs, redactUrls } from './redact-text.ts'
 import { config as schema, type Config } from './schema.ts'
 import { secrecyOf, spread, step } from './schema-walk.ts'
@@ -10,15 +10,15 @@ type Schemas = ReturnType<typeof spread>
  * variables, for tokens, for credentials in URLs and arguments, and for all text that came out of `${…}`.
  */
 export function redact(config: Config): unknown {
-  return copy(config, spread(schema))
+  return copy(config, spread(schema), interpolatedWithin(config))
 }
 
-function copy(value: unknown, schemas: Schemas): unknown {
+function copy(value: unknown, schemas: Schemas, isInterpolated: (text: string) => boolean): unknown {
   if (typeof value !== 'object' || value === null) return value
   const secrecy = secrecyOf(schemas)
   const inside = (key: string | number, held: unknown): unknown => {
-    if (typeof held !== 'string') return copy(held, step(schemas, key))
-    if (isInterpolated(value, key)) return REDACTED
+    if (typeof held !== 'string') return copy(held, step(schemas, key), isInterpolated)
+    if (isInterpolated(held)) return REDACTED
     switch (secrecy ?? secrecyOf(step(schemas, key))) {
       case 'text':
         return REDACTED
@@ -28,8 +28,9 @@ function copy(value: unknown, schemas: Schemas): unknown {
         return held
     }
   }
-  if (!Array.isArray(value))
+  if (!Array.isArray(value)) {
     return Object.fromEntries(Object.entries(value).map(([key, held]) => [key, inside(key, held)]))
+  }
   const items = value.map((held, index) => inside(index, held))
   return secrecy === 'args' ? redactArgs(items as string[]) : items
 }

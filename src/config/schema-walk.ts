@@ -20,10 +20,11 @@ function inner(schema: Schema): Schema[] {
 /** What `schemas` say about the value under `key`. */
 export function step(schemas: readonly Schema[], key: string | number): Schema[] {
   return schemas.flatMap((schema): Schema[] => {
-    if (schema instanceof z.ZodArray) return spread(schema.element)
+    if (schema instanceof z.ZodArray) return spread(schema.def.element)
     if (schema instanceof z.ZodRecord) return spread(schema.valueType)
-    if (!(schema instanceof z.ZodObject) || !Object.hasOwn(schema.shape, key)) return []
-    const value = schema.shape[key]
+    if (!(schema instanceof z.ZodObject)) return []
+    const shape: Readonly<Record<string, Schema>> = schema.def.shape
+    const value = Object.hasOwn(shape, key) ? shape[key] : undefined
     return value === undefined ? [] : spread(value)
   })
 }

@@ -45,13 +45,13 @@ export class AggregateFront implements Front {
     return Promise.resolve({ text: JSON.stringify(instructions === '' ? result : { ...result, instructions }) })
   }
 
-  async request(generation: GatewayGeneration, inquiry: Inquiry): Promise<Response> {
+  request(generation: GatewayGeneration, inquiry: Inquiry): Promise<Response> {
     const method = inquiry.message.value.method as string
     const kind = kindOfList(method)
     if (kind !== undefined) return this.#list(generation, kind, inquiry)
     if (method === 'logging/setLevel') return this.#toAll(generation, 'logging', inquiry)
-    if (!namesServer(method)) return rpcError(inquiry.id, METHOD_NOT_FOUND, `Method not found: ${method}`)
-    return this.#toOne(generation, method, inquiry)
+    if (namesServer(method)) return this.#toOne(generation, method, inquiry)
+    return Promise.resolve(rpcError(inquiry.id, METHOD_NOT_FOUND, `Method not found: ${method}`))
   }
 
   notify({ servers }: GatewayGeneration, caller: Caller, message: Message): void {
@@ -75,15 +75,20 @@ export class AggregateFront implements Front {
     return { text: resultText(id, page), status: 200 }
   }
 
-  async #toOne(generation: GatewayGeneration, method: string, inquiry: Inquiry): Promise<Response> {
+  #toOne(generation: GatewayGeneration, method: string, inquiry: Inquiry): Promise<Response> {
     const routed = routeRequest(method, inquiry.message, generation.names)
     const server = routed && generation.servers.get(routed.server)
     const hidden = method === 'tools/call' && server?.allows(routed?.name ?? '') === false
-    if (routed === undefined || server === undefined || hidden) return unknown(method, inquiry, generation)
+    if (routed === undefined || server === undefined || hidden) {
+      return Promise.resolve(unknown(method, inquiry, generation))
+    }
     const call = callTo(server, routed.message, inquiry)
-    const outcome = await generation.mesh.serviceFor(server.name, method, call.tool)(call)
-    if (outcome.kind !== 'answered') return { ...respond(call.id, outcome, call), status: 200 }
-    return { text: exposeResponse(server.name, outcome.result, generation.names).text, status: 200 }
+    const service = generation.mesh.serviceFor(server.name, method, call.tool)
+    return service(call).then((outcome) => {
+      const answered = outcome.kind === 'answered'
+      const { text } = answered ? exposeResponse(server.name, outcome.result, generation.names) : respond(call.id, outcome, call)
+      return { text, status: 200 }
+    })
   }
 
   /** Sends a request to every server that can take it; the agent hears one empty result. */
@@ -108,7 +113,8 @@ function instructionsOf({ name, greeting }: Server): string[] {
 /** What the protocol asks for when there is no such tool, prompt or resource. */
 function unknown(method: string, { id, message }: Inquiry, { servers }: GatewayGeneration): Response {
   const { name, uri, taskId } = paramsOf(message.value)
-  const what = String(name ?? uri ?? taskId ?? 'nothing').slice(0, 200)
+  const named = [name, uri, taskId].find((value) => typeof value === 'string')
+  const what = named?.slice(0, 200) ?? 'it has no name'
   const subject = method === 'tools/call' ? 'tool' : method === 'prompts/get' ? 'prompt' : 'reference'
   const known = [...servers.keys()].slice(0, 20).join(', ')
   return rpcError(id, INVALID_PARAMS, `Unknown ${subject}: ${what} (servers: ${known})`)

@@ -1,3 +1,4 @@
+import type { Signal } from '../mesh/cancel.ts'
 import type { Call, Caller, CallRecord, Channel, Message, RequestId } from '../mesh/call.ts'
 import type { GatewayError } from '../mesh/errors.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
@@ -14,7 +15,7 @@ export interface Inquiry {
   readonly caller: Caller
   /** The way back for what a server sends before its answer. */
   readonly channelFor: (server: string) => Channel
-  readonly signal: AbortSignal
+  readonly signal: Signal
   readonly record: CallRecord
 }
 

@@ -46,13 +46,13 @@ export class LegacyEndpoint {
     this.#dialogue = new Dialogue(live, sessions, clock)
   }
 
-  /** Takes a POST with the text of its body. */
-  async post(visit: Visit, body: string): Promise<void> {
+  /** Takes a POST with the text of its body. Undefined when it was answered at once. */
+  post(visit: Visit, body: string): Promise<void> | undefined {
     const value = parseJson(body)
     if (value === undefined) return refuse(visit, 400, PARSE_ERROR, 'Parse error: the body is not JSON')
     if (isObject(value) && value.method === 'initialize') return this.#initialize(visit, { text: body, value })
     const session = this.#sessionOf(visit)
-    if (session === undefined) return
+    if (session === undefined) return undefined
     session.touch()
     const isBatch = Array.isArray(value)
     if (isBatch && !allowsBatches(session.version)) {
@@ -121,8 +121,9 @@ export class LegacyEndpoint {
   }
 }
 
-function refuse({ response }: Visit, status: number, code: number, message: string, id: RequestId | null = null): void {
+function refuse({ response }: Visit, status: number, code: number, message: string, id: RequestId | null = null) {
   sendJson(response, status, errorText(id, code, message))
+  return undefined
 }
 
 function idOf(value: unknown): RequestId | null {

@@ -26,16 +26,19 @@ export class ServerFront implements Front {
     }
   }
 
-  async request(generation: GatewayGeneration, inquiry: Inquiry): Promise<Response> {
+  request(generation: GatewayGeneration, inquiry: Inquiry): Promise<Response> {
     const server = this.#find(generation)
     const call = callTo(server, inquiry.message, inquiry)
     const { method, tool } = call
     if (tool !== undefined && !server.allows(tool)) {
-      return { text: errorText(call.id, INVALID_PARAMS, `Unknown tool: ${tool}`), status: 200 }
+      return Promise.resolve({ text: errorText(call.id, INVALID_PARAMS, `Unknown tool: ${tool}`), status: 200 })
     }
-    const outcome = await generation.mesh.serviceFor(server.name, method, tool)(call)
-    const response = respond(call.id, outcome, call)
-    return method === 'tools/list' && outcome.kind === 'answered' ? onlyAllowed(server, response, outcome.result.value) : response
+    const service = generation.mesh.serviceFor(server.name, method, tool)
+    return service(call).then((outcome) => {
+      const response = respond(call.id, outcome, call)
+      const isList = method === 'tools/list' && outcome.kind === 'answered'
+      return isList ? onlyAllowed(server, response, outcome.result.value) : response
+    })
   }
 
   notify(generation: GatewayGeneration, caller: Caller, message: Message): void {

@@ -1,5 +1,6 @@
 import type { ServerResponse } from 'node:http'
 import type { Answer, Caller, Message, RequestId } from '../mesh/call.ts'
+import type { Cancellation } from '../mesh/cancel.ts'
 import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../mesh/errors.ts'
 import { errorText } from '../protocol/jsonrpc.ts'
@@ -35,7 +36,7 @@ export class Session implements Caller {
   readonly hello: Readonly<Record<string, unknown>>
   readonly version: LegacyVersion
   /** Calls under way, by the client's ids. */
-  readonly inFlight = new Map<RequestId, AbortController>()
+  readonly inFlight = new Map<RequestId, Cancellation>()
   readonly asked = new Asked()
   readonly #parts: SessionParts
   readonly #log: ReplayLog
@@ -130,7 +131,7 @@ export class Session implements Caller {
 
   /** Ends everything that is under way. */
   close(error: GatewayError = gatewayError('cancelled', 'the session ended')): void {
-    for (const controller of this.inFlight.values()) controller.abort(error)
+    for (const call of this.inFlight.values()) call.abort(error)
     for (const { cancel } of this.#coalescing.values()) cancel()
     for (const stream of this.#streams.values()) stream.end()
     this.#standalone.end()

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
+import { gatewayError, type GatewayError } from '../mesh/errors.ts'
 import type { Live } from '../mesh/live.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import type { ListKind } from '../registry/kinds.ts'
@@ -30,6 +31,8 @@ export class Sessions {
   readonly #live: Live<GatewayGeneration>
   readonly #clock: Clock
   readonly #byId = new Map<string, Session>()
+  /** Sessions that nobody finds any more and that end with their last call. */
+  readonly #leaving = new Set<Session>()
   readonly #untold = new Set<string>()
   #cancelSweep: Cancel
   #cancelTell: Cancel | undefined
@@ -72,10 +75,11 @@ export class Sessions {
     this.#byId.set(session.id, session)
   }
 
-  /** Ends a session and its conversations with all servers. */
-  async close(session: Session): Promise<void> {
+  /** Ends a session and its conversations with all servers; calls under way end with `error`. */
+  async close(session: Session, error?: GatewayError): Promise<void> {
     this.#byId.delete(session.id)
-    session.close()
+    this.#leaving.delete(session)
+    session.close(error)
     const servers = [...this.#live.current.servers.values()]
     await Promise.all(servers.map((server) => server.links.drop(session)))
   }
@@ -83,14 +87,24 @@ export class Sessions {
   async closeAll(): Promise<void> {
     this.#cancelSweep()
     this.#cancelTell?.()
-    await Promise.all([...this.#byId.values()].map((session) => this.close(session)))
+    const error = gatewayError('shutting_down', 'the gateway is being stopped')
+    await Promise.all([...this.#byId.values(), ...this.#leaving].map((session) => this.close(session, error)))
   }
 
-  /** Ends the sessions that look onto a server which is no more. */
-  async closeOrphans(): Promise<void> {
+  /** Ends the sessions that look onto a server which is no more, each with its last call. */
+  closeOrphans(): void {
     const { servers } = this.#live.current
-    const orphans = [...this.values()].filter(({ front }) => front.server !== undefined && !servers.has(front.server))
-    await Promise.all(orphans.map((session) => this.close(session)))
+    for (const session of this.#byId.values()) {
+      if (session.front.server === undefined || servers.has(session.front.server)) continue
+      this.#byId.delete(session.id)
+      this.#leaving.add(session)
+      this.settle(session)
+    }
+  }
+
+  /** Some of a session's calls have ended: if it only waited for that, so does the session. */
+  settle(session: Session): void {
+    if (this.#leaving.has(session) && session.inFlight.size === 0) void this.close(session)
   }
 
   /** Tells all sessions on the aggregate that lists changed; a storm of changes is told once. */
@@ -111,6 +125,7 @@ export class Sessions {
       for (const session of this.#byId.values()) {
         if (session.idleMs > this.limits.idle) void this.close(session)
       }
+      for (const session of this.#leaving) this.settle(session)
       this.#cancelSweep = this.#sweepLater()
     })
   }

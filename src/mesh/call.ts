@@ -1,3 +1,4 @@
+import type { Signal } from './cancel.ts'
 import type { GatewayError } from './errors.ts'
 import type { Millis } from './clock.ts'
 
@@ -60,7 +61,7 @@ export interface Call {
   readonly caller: Caller
   readonly channel: Channel
   /** Aborts the call; its `reason` is the `GatewayError` to report. */
-  readonly signal: AbortSignal
+  readonly signal: Signal
   readonly record: CallRecord
 }
 
@@ -108,7 +109,7 @@ export function newRecord(startedAt: Millis): CallRecord {
 }
 
 /** The same call under another signal. One literal, so that every call keeps one hidden class. */
-export function withSignal(call: Call, signal: AbortSignal): Call {
+export function withSignal(call: Call, signal: Signal): Call {
   return {
     server: call.server,
     method: call.method,

@@ -1,14 +1,9 @@
 import type { Outcome, Verdict } from './call.ts'
+import type { Reason } from './errors.ts'
 
 /** What became of a call, as metrics and breakers name it. */
 export type Result =
-  | 'returned'
-  | 'rpc_error'
-  | 'caller_error'
-  | 'timeout'
-  | 'transport_error'
-  | 'cancelled'
-  | 'rejected'
+  'returned' | 'rpc_error' | 'caller_error' | 'timeout' | 'transport_error' | 'cancelled' | 'rejected'
 
 /** JSON-RPC codes with which a server says that the caller was wrong, not the server. */
 const callerErrors = new Set([-32700, -32600, -32601, -32602, -32002, -32020, -32021, -32022, -32042])
@@ -42,8 +37,17 @@ export function resultOf(outcome: Outcome): Result {
   }
 }
 
+/** Ends of a call that say nothing about how well its server is. A rate limit is kept by those who obey it. */
+const blameless: ReadonlySet<Reason> = new Set([
+  'cancelled',
+  'internal',
+  'overloaded',
+  'shutting_down',
+  'upstream_rate_limited',
+])
+
 /** Whether an outcome counts against the server that gave it; `isError: true` is an answer, not an outage. */
 export function isFailure(outcome: Outcome): boolean {
-  const result = resultOf(outcome)
-  return result === 'rpc_error' || result === 'timeout' || result === 'transport_error'
+  if (outcome.kind === 'failed') return !blameless.has(outcome.error.reason)
+  return resultOf(outcome) === 'rpc_error'
 }

@@ -1,3 +1,5 @@
+import type { Signal } from './cancel.ts'
+
 /** A duration, or a point on the monotonic clock, in milliseconds. */
 export type Millis = number
 
@@ -13,11 +15,11 @@ export interface Clock {
   /** Runs `task` once, `ms` from now (range: 0 … 2^31−1). Never keeps the process alive. */
   after(ms: Millis, task: () => void): Cancel
   /** Resolves `ms` from now; rejects with `signal.reason` as soon as `signal` aborts. */
-  sleep(ms: Millis, signal: AbortSignal): Promise<void>
+  sleep(ms: Millis, signal: Signal): Promise<void>
 }
 
 /** `sleep` made of `after`: the same for every clock. */
-export function sleepOn(clock: Pick<Clock, 'after'>, ms: Millis, signal: AbortSignal): Promise<void> {
+export function sleepOn(clock: Pick<Clock, 'after'>, ms: Millis, signal: Signal): Promise<void> {
   return new Promise((resolve, reject) => {
     if (signal.aborted) return reject(signal.reason)
     const aborted = () => {

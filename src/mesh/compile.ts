@@ -59,16 +59,24 @@ export interface MeshParts {
   readonly transport: Service
 }
 
-/** How many (server, method, tool) look-ups are remembered; past it they are worked out again. */
+/** How many look-ups and chains are remembered; past it they are worked out again. */
 const REMEMBERED = 4096
+
+/** Longest look-up that is remembered, in characters: agents choose methods and names, and may choose huge ones. */
+const LONGEST = 512
+
+interface Chain {
+  readonly service: Service
+  readonly links: readonly ChainLink[]
+}
 
 /** Compiles a config into services. Everything is built at the first use of a distinct set of overrides. */
 export function compileMesh({ policies, config, kit, observe, transport }: MeshParts): Mesh {
   const overrides = config.overrides.map(({ match, ...settings }) => ({ holds: matcher(match), settings }))
-  const chains = new Map<string, { service: Service; links: readonly ChainLink[] }>()
-  const remembered = new Map<string, { service: Service; links: readonly ChainLink[] }>()
+  const chains = new Map<string, Chain>()
+  const remembered = new Map<string, Chain>()
 
-  function build(applied: readonly number[]) {
+  function build(applied: readonly number[]): Chain {
     const links: ChainLink[] = [{ layer: 'observe' }]
     const layers: Layer[] = [observe]
     for (const name of order) {
@@ -78,22 +86,25 @@ export function compileMesh({ policies, config, kit, observe, transport }: MeshP
       const settings = decisive === undefined ? config.defaults[name] : overrides[decisive]?.settings[name]
       if (settings === undefined || settings === false) continue
       layers.push(policy.build(settings as never, kit))
-      links.push({ layer: name, config: settings, from: decisive === undefined ? 'default' : `override ${decisive}` })
+      links.push({
+        layer: name,
+        config: settings,
+        from: decisive === undefined ? 'default' : `override ${decisive}`,
+      })
     }
     links.push({ layer: 'transport' })
     return { service: layers.reduceRight<Service>((next, layer) => layer(next), transport), links }
   }
 
-  function find(server: string, method: string, tool: string | undefined) {
-    const key = `${server}\n${method}\n${tool ?? ''}`
+  function find(server: string, method: string, tool: string | undefined): Chain {
+    const key = `${server}\n${method.length}${tool === undefined ? ':' : '='}${method}${tool ?? ''}`
     let chain = remembered.get(key)
     if (chain !== undefined) return chain
     const applied = overrides.flatMap(({ holds }, index) => (holds(server, method, tool) ? [index] : []))
     const set = applied.join()
     chain = chains.get(set) ?? build(applied)
-    chains.set(set, chain)
-    if (remembered.size >= REMEMBERED) remembered.clear()
-    remembered.set(key, chain)
+    remember(chains, set, chain)
+    if (key.length <= LONGEST) remember(remembered, key, chain)
     return chain
   }
 
@@ -101,4 +112,9 @@ export function compileMesh({ policies, config, kit, observe, transport }: MeshP
     serviceFor: (server, method, tool) => find(server, method, tool).service,
     chainFor: (server, method, tool) => find(server, method, tool).links,
   }
+}
+
+function remember(chains: Map<string, Chain>, key: string, chain: Chain): void {
+  if (chains.size >= REMEMBERED) chains.clear()
+  chains.set(key, chain)
 }

@@ -8,9 +8,33 @@ export type Glob = (name: string) => boolean
 export function glob(pattern: string): Glob {
   if (pattern === '*') return () => true
   if (!/[*?]/.test(pattern)) return (name) => name === pattern
-  const source = pattern.replace(/[.+^${}()|[\]\\]/g, '\\$&').replace(/\*+/g, '.*').replace(/\?/g, '.')
-  const expression = new RegExp(`^${source}$`, 's')
-  return (name) => expression.test(name)
+  return (name) => holds(pattern, name)
+}
+
+/**
+ * Goes back to the last `*` only, so that no name, however long, takes more than pattern × name steps;
+ * a regular expression would try every combination of stars.
+ */
+function holds(pattern: string, name: string): boolean {
+  let at = 0
+  let star = -1
+  let retry = 0
+  for (let i = 0; i < name.length;) {
+    const wanted = pattern[at]
+    if (wanted === '*') {
+      star = at++
+      retry = i
+    } else if (wanted === '?' || (wanted !== undefined && wanted === name[i])) {
+      at++
+      i++
+    } else if (star === -1) return false
+    else {
+      at = star + 1
+      i = ++retry
+    }
+  }
+  while (pattern[at] === '*') at++
+  return at === pattern.length
 }
 
 /** What a policy applies to. A missing field matches everything. */

@@ -1,7 +1,8 @@
 import { z } from 'zod'
-import type { Layer } from '../mesh/call.ts'
-import { withSignal } from '../mesh/call.ts'
+import { withSignal, type Layer } from '../mesh/call.ts'
+import { Cancellation } from '../mesh/cancel.ts'
 import { gatewayError } from '../mesh/errors.ts'
+import { ExpiryQueue } from '../mesh/expiry.ts'
 import type { Policy } from '../mesh/policy.ts'
 import { duration } from '../units/duration.ts'
 
@@ -15,21 +16,20 @@ const schema = z
 export const attemptTimeout: Policy<z.output<typeof schema>> & { schema: typeof schema } = {
   schema,
   build({ timeout }, { clock }): Layer {
+    const timeouts = new ExpiryQueue(clock, timeout)
     return (next) => (call) => {
-      const controller = new AbortController()
-      const follow = () => controller.abort(call.signal.reason)
+      const attempt = new Cancellation()
+      const follow = () => attempt.abort(call.signal.reason)
       if (call.signal.aborted) follow()
       else call.signal.addEventListener('abort', follow)
-      const cancel = clock.after(timeout, () => {
-        controller.abort(
-          gatewayError('attempt_timeout', `no answer within ${timeout} ms`, {
-            sent: call.record.sent,
-          }),
-        )
+      const expiry = timeouts.add(() => {
+        const { sent } = call.record
+        attempt.abort(gatewayError('attempt_timeout', `no answer within ${timeout} ms`, { sent }))
       })
-      return next(withSignal(call, controller.signal)).finally(() => {
-        cancel()
+      return next(withSignal(call, attempt)).then((outcome) => {
+        timeouts.remove(expiry)
         call.signal.removeEventListener('abort', follow)
+        return outcome
       })
     }
   },

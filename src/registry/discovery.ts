@@ -1,3 +1,4 @@
+import type { Signal } from '../mesh/cancel.ts'
 import type { Call, Caller, Message } from '../mesh/call.ts'
 import { newRecord } from '../mesh/call.ts'
 import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
@@ -133,7 +134,7 @@ export class Discovery implements Caller {
     return delayMs
   }
 
-  async #fetch(link: Link, signal: AbortSignal): Promise<void> {
+  async #fetch(link: Link, signal: Signal): Promise<void> {
     const stale = [...this.#stale]
     this.#stale.clear()
     const { capabilities } = link.greeting.value
@@ -157,7 +158,7 @@ export class Discovery implements Caller {
     link.ended.addEventListener('abort', () => this.#schedule(0), { once: true })
   }
 
-  #ask(link: Link, signal: AbortSignal) {
+  #ask(link: Link, signal: Signal) {
     return async (
       method: string,
       params: Record<string, unknown>,
@@ -171,7 +172,7 @@ export class Discovery implements Caller {
     }
   }
 
-  #call(method: string, params: Record<string, unknown>, signal: AbortSignal): Call {
+  #call(method: string, params: Record<string, unknown>, signal: Signal): Call {
     const id = `breakwater-discovery-${++this.#requests}`
     const value = { jsonrpc: '2.0', id, method, params }
     return {

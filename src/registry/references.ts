@@ -47,7 +47,7 @@ export function routeRequest(method: string, message: Message, names: Names): Ro
     const span = locate(message.text, path)
     if (resolved === undefined || span === undefined) return undefined
     const text = splice(message.text, [{ ...span, with: JSON.stringify(resolved.name) }])
-    return { ...resolved, message: { text, value: JSON.parse(text) as Message['value'] } }
+    return { ...resolved, message: { text, value: replaced(message.value, path, resolved.name) as Message['value'] } }
   }
   return undefined
 }
@@ -108,6 +108,11 @@ function* block(item: unknown, path: Path): Generator<readonly [Path, Form]> {
   if (!isObject(item)) return
   if (item.type === 'resource_link') yield [[...path, 'uri'], 'uri']
   if (item.type === 'resource') yield [[...path, 'resource', 'uri'], 'uri']
+}
+
+/** The value with another one at `path`; the rest is shared with the original. */
+function replaced(value: unknown, [step, ...rest]: Path, by: unknown): unknown {
+  return step === undefined || !isObject(value) ? by : { ...value, [step]: replaced(value[step], rest, by) }
 }
 
 function at(value: unknown, path: Path): unknown {

@@ -1,3 +1,4 @@
+import type { Signal } from '../mesh/cancel.ts'
 import type { Caller, Call, Message, Outcome } from '../mesh/call.ts'
 import type { Cancel, Clock } from '../mesh/clock.ts'
 import type { GatewayError } from '../mesh/errors.ts'
@@ -196,7 +197,7 @@ function filter({ include, exclude }: ServerConfig['tools']): Glob {
 }
 
 /** The promise's value, unless the signal aborts first: then its reason is thrown. */
-function orAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+function orAborted<T>(promise: Promise<T>, signal: Signal): Promise<T> {
   return new Promise((resolve, reject) => {
     const aborted = () => reject(signal.reason)
     if (signal.aborted) return aborted()

@@ -2,7 +2,7 @@ import type { FastifyInstance } from 'fastify'
 import type { DynamicServers } from '../registry/dynamic-servers.ts'
 import type { Live } from '../mesh/live.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
-import { listKinds } from '../registry/kinds.ts'
+import type { ListKind } from '../registry/kinds.ts'
 import type { Server } from '../registry/server.ts'
 
 export interface AdminServersParts {
@@ -69,9 +69,13 @@ function summary(server: Server, dynamic: DynamicServers) {
 }
 
 function detail(server: Server, dynamic: DynamicServers) {
-  const lists = listKinds.map((kind) => [
-    kind,
-    server.entries(kind).map(({ key, fingerprint }) => ({ key, fingerprint })),
-  ])
-  return { ...summary(server, dynamic), capabilities: server.greeting?.value.capabilities, ...Object.fromEntries(lists) }
+  const entries = (kind: ListKind) => server.entries(kind).map(({ key, fingerprint }) => ({ key, fingerprint }))
+  return {
+    ...summary(server, dynamic),
+    capabilities: server.greeting?.value.capabilities,
+    tools: entries('tools'),
+    prompts: entries('prompts'),
+    resources: entries('resources'),
+    resourceTemplates: entries('resourceTemplates'),
+  }
 }

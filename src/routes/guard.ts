@@ -22,6 +22,21 @@ export function allowsHost(header: string | undefined, listenHost: string, allow
   return allowed.length === 0 && !isLoopback(listenHost)
 }
 
+/** Verdicts on `Host` headers that are remembered; past it they are worked out again. */
+const REMEMBERED = 64
+
+/** `allowsHost` for one list of names, with a memory: the same few headers come with every request. */
+export function hostGuard(listenHost: string, allowed: readonly string[]): (header: string | undefined) => boolean {
+  const verdicts = new Map<string | undefined, boolean>()
+  return (header) => {
+    let verdict = verdicts.get(header)
+    if (verdict !== undefined) return verdict
+    verdict = allowsHost(header, listenHost, allowed)
+    if (verdicts.size < REMEMBERED) verdicts.set(header, verdict)
+    return verdict
+  }
+}
+
 /** Whether the page that a browser shows may call: pages of this machine, and those that the operator names. */
 export function allowsOrigin(header: string | undefined, allowed: readonly string[]): boolean {
   if (header === undefined) return true

@@ -51,21 +51,29 @@ export function registerMcp(app: FastifyInstance, { live, aggregate, legacy, log
     sendJson(response, 500, gatewayErrorText(null, gatewayError('internal', 'internal error'), {}))
   }
 
+  /** Before the body is read: a gateway that is full spends nothing on what it cannot serve. */
   function shed(_: FastifyRequest, reply: FastifyReply, done: () => void): void {
     const { maxInFlight } = live.current.config.gateway
-    if (load.inFlight < maxInFlight) {
-      load.inFlight++
-      reply.raw.once('close', () => load.inFlight--)
-      return done()
-    }
+    if (load.inFlight < maxInFlight) return done()
     const error = gatewayError('overloaded', `too many calls (${maxInFlight} of ${maxInFlight})`, { retryAfterMs: 1000 })
     void reply.code(503).header('retry-after', '1').type('application/json').send(gatewayErrorText(null, error, {}))
+  }
+
+  function post(visit: Visit, body: string): void {
+    const ending = legacy.post(visit, body)
+    if (ending === undefined) return
+    load.inFlight++
+    const done = () => void load.inFlight--
+    ending.then(done, (cause: unknown) => {
+      done()
+      defect(visit, cause)
+    })
   }
 
   for (const url of ['/mcp', '/mcp/:server']) {
     app.post(url, { onRequest: shed }, (request, reply) => {
       const visit = accepts(request, reply) ? visitOf(request, reply) : undefined
-      if (visit !== undefined) legacy.post(visit, request.body as string).catch((cause) => defect(visit, cause))
+      if (visit !== undefined) post(visit, request.body as string)
     })
     app.get(url, (request, reply) => {
       const visit = acceptsEvents(request, reply) ? visitOf(request, reply) : undefined

@@ -6,8 +6,21 @@ const DURATION_BUCKETS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 
 export function createMetrics() {
   const registry = new Registry()
   const registers = [registry]
+  const inFlight = new Map<string, number>()
+  new Gauge({
+    name: 'breakwater_inflight',
+    help: 'Requests to servers under way.',
+    labelNames: ['server'],
+    registers,
+    collect() {
+      this.reset()
+      for (const [server, count] of inFlight) this.set({ server }, count)
+    },
+  })
   return {
     registry,
+    /** Requests under way by server: counted here, for it changes twice a call, and read at a scrape. */
+    inFlight,
     toolCalls: new Counter({
       name: 'breakwater_tool_calls_total',
       help: 'Tool calls of agents, by what became of them.',
@@ -25,12 +38,6 @@ export function createMetrics() {
       name: 'breakwater_requests_total',
       help: 'Requests to servers other than tool calls, by what became of them.',
       labelNames: ['server', 'result'],
-      registers,
-    }),
-    inflight: new Gauge({
-      name: 'breakwater_inflight',
-      help: 'Requests to servers under way.',
-      labelNames: ['server'],
       registers,
     }),
     sessionRecoveries: new Counter({

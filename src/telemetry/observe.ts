@@ -15,10 +15,12 @@ export interface ObserveParts {
 
 /** The outermost layer: sees every outcome, and turns a defect of ours into one. */
 export function observe({ clock, metrics, log, isListed }: ObserveParts): Layer {
+  const inFlight = metrics.inFlight
+
   function note(call: Call, outcome: Outcome): void {
     const { server, tool, record } = call
     const result = resultOf(outcome)
-    metrics.inflight.dec({ server })
+    inFlight.set(server, (inFlight.get(server) ?? 1) - 1)
     if (record.recoveries > 0) metrics.sessionRecoveries.inc({ server }, record.recoveries)
     if (tool === undefined) metrics.requests.inc({ server, result })
     else {
@@ -37,12 +39,11 @@ export function observe({ clock, metrics, log, isListed }: ObserveParts): Layer 
   }
 
   return (next) => (call) => {
-    metrics.inflight.inc({ server: call.server })
-    return next(call)
-      .catch((cause: unknown) => defect(call, cause))
-      .then((outcome) => {
-        note(call, outcome)
-        return outcome
-      })
+    inFlight.set(call.server, (inFlight.get(call.server) ?? 0) + 1)
+    const ended = (outcome: Outcome) => {
+      note(call, outcome)
+      return outcome
+    }
+    return next(call).then(ended, (cause: unknown) => ended(defect(call, cause)))
   }
 }

@@ -1,3 +1,4 @@
+import type { Signal } from '../mesh/cancel.ts'
 import type { Call, Outcome } from '../mesh/call.ts'
 import { gatewayError, isGatewayError, type GatewayError } from '../mesh/errors.ts'
 
@@ -8,13 +9,13 @@ export function failure(call: Call, error: GatewayError): Outcome {
 }
 
 /** Why a signal aborted. */
-export function abortError(signal: AbortSignal): GatewayError {
+export function abortError(signal: Signal): GatewayError {
   const reason: unknown = signal.reason
   return isGatewayError(reason) ? reason : gatewayError('cancelled', 'the caller gave up')
 }
 
 /** The promise's value, unless the signal aborts first: then why it did is thrown. */
-export function orAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+export function orAborted<T>(promise: Promise<T>, signal: Signal): Promise<T> {
   return new Promise((resolve, reject) => {
     const aborted = () => reject(abortError(signal))
     if (signal.aborted) return aborted()
@@ -24,7 +25,7 @@ export function orAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<
 }
 
 /** Runs `task` once the signal, which aborts with one of our errors, has done so; at once if it has already. */
-export function whenAborted(signal: AbortSignal, task: (error: GatewayError) => void): void {
+export function whenAborted(signal: Signal, task: (error: GatewayError) => void): void {
   const aborted = () => task(signal.reason as GatewayError)
   if (signal.aborted) aborted()
   else signal.addEventListener('abort', aborted, { once: true })

@@ -1,3 +1,4 @@
+import type { Signal } from '../mesh/cancel.ts'
 import type { Call, Message, Outcome } from '../mesh/call.ts'
 import { gatewayError, isGatewayError, type GatewayError } from '../mesh/errors.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
@@ -13,7 +14,7 @@ export async function handshake(
   exchange: (call: Call) => Promise<Outcome>,
   server: string,
   hello: Readonly<Record<string, unknown>>,
-  signal: AbortSignal,
+  signal: Signal,
 ): Promise<Message> {
   const outcome = await exchange(ownCall(server, 'initialize', hello, signal))
   if (outcome.kind !== 'answered') throw outcome.error

@@ -1,10 +1,12 @@
+import type { Signal } from '../mesh/cancel.ts'
 import type { Answer, Channel, Message, Outcome } from '../mesh/call.ts'
 import type { Cancel, Clock } from '../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../mesh/errors.ts'
 import { kindOf, notificationText, readMessage, type RequestId } from '../protocol/jsonrpc.ts'
 import { replaceAt } from '../protocol/json-span.ts'
 import type { SseEvent } from '../protocol/sse.ts'
-import { HttpReply, type ReplyHeaders, type ReplySink } from './http-reply.ts'
+import type { ReplyHeaders } from './http-headers.ts'
+import { HttpReply, type ReplySink } from './http-reply.ts'
 import { answered, readReply, type Reading } from './http-status.ts'
 import type { HttpWire } from './http-wire.ts'
 
@@ -13,7 +15,7 @@ export interface Request {
   readonly id: RequestId
   readonly text: string
   readonly headers: Readonly<Record<string, string>> | undefined
-  readonly signal: AbortSignal
+  readonly signal: Signal
   readonly channel: Channel
 }
 

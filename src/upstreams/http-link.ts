@@ -1,9 +1,10 @@
+import type { Signal } from '../mesh/cancel.ts'
 import type { Answer, Call, Caller, Message, Outcome } from '../mesh/call.ts'
 import { gatewayError, type GatewayError } from '../mesh/errors.ts'
 import { isObject, kindOf, notificationText, readMessage, requestText } from '../protocol/jsonrpc.ts'
 import { locate } from '../protocol/json-span.ts'
 import { LATEST_LEGACY } from '../protocol/versions.ts'
-import { answerTo, HttpExchange, type Request } from './http-exchange.ts'
+import { answerTo, HttpExchange, type ExchangeOptions, type Request } from './http-exchange.ts'
 import { HttpListener } from './http-listener.ts'
 import type { HttpOptions } from './http.ts'
 import { leave, postAway } from './http-post.ts'
@@ -23,6 +24,7 @@ export class HttpLink implements Link {
   readonly #options: HttpOptions
   readonly #wire: HttpWire
   readonly #caller: Caller
+  readonly #exchangeOptions: ExchangeOptions
   readonly #state = new SessionState()
   readonly #end = new AbortController()
   #greeting: Message = { text: '{}', value: {} }
@@ -34,6 +36,7 @@ export class HttpLink implements Link {
 
   constructor(options: HttpOptions, wire: HttpWire, caller: Caller) {
     this.#options = options
+    this.#exchangeOptions = { clock: options.clock, maxReply: options.maxReply, post: this.#post }
     this.#wire = wire
     this.#caller = caller
   }
@@ -47,15 +50,14 @@ export class HttpLink implements Link {
   }
 
   /** The handshake. Rejects with a `GatewayError`. */
-  async initialize(signal: AbortSignal): Promise<void> {
+  async initialize(signal: Signal): Promise<void> {
     this.#wire.reset()
     let sessionId: string | undefined
     const request = this.#ownRequest('initialize', this.#caller.hello, signal)
     const reading = await HttpExchange.run(this.#wire, request, {
       ...this.#exchangeOptions,
       onHeaders: (headers) => {
-        const id = headers['mcp-session-id']
-        if (typeof id === 'string') sessionId = id
+        sessionId = headers.get('mcp-session-id')
       },
     })
     this.#greeting = greetingOf(reading)
@@ -137,14 +139,9 @@ export class HttpLink implements Link {
     this.#listener?.restart()
   }
 
-  get #exchangeOptions() {
-    const { clock, maxReply } = this.#options
-    return { clock, maxReply, post: this.#post }
-  }
-
   readonly #post = (text: string) => this.post(text)
 
-  #ownRequest(method: string, params: unknown, signal: AbortSignal): Request {
+  #ownRequest(method: string, params: unknown, signal: Signal): Request {
     const id = `breakwater:${method}`
     const channel = {
       open: () => undefined,

@@ -3,7 +3,7 @@ import { verdictOf } from '../mesh/classify.ts'
 import { gatewayError } from '../mesh/errors.ts'
 import { kindOf, readMessage, type Envelope, type RequestId } from '../protocol/jsonrpc.ts'
 import { prependMember, replaceAt } from '../protocol/json-span.ts'
-import { mediaType, type ReplyHeaders } from './http-reply.ts'
+import type { ReplyHeaders } from './http-headers.ts'
 
 /** What a reply that is no event stream means; `lost` says that the server forgot the session. */
 export type Reading = Outcome | 'lost'
@@ -42,7 +42,7 @@ export function readReply(
   if (status >= 300) {
     return failed(gatewayError('upstream_refused', `the server refused the request (HTTP ${status})`, { sent }))
   }
-  const what = mediaType(headers) === '' ? 'something without a content type' : mediaType(headers).slice(0, 64)
+  const what = headers.mediaType === '' ? 'something without a content type' : headers.mediaType.slice(0, 64)
   return failed(gatewayError('bad_reply', `the reply is no JSON-RPC response (HTTP ${status}, ${what})`, { sent }))
 }
 
@@ -69,8 +69,8 @@ function complainsOfSession(text: string): boolean {
 
 /** `Retry-After` in milliseconds, from seconds or a date; undefined when absent or absurd (over a day). */
 export function retryAfter(headers: ReplyHeaders, wallMs: number): number | undefined {
-  const value = headers['retry-after']
-  if (typeof value !== 'string') return undefined
+  const value = headers.get('retry-after')
+  if (value === undefined) return undefined
   const ms = /^\d+$/.test(value) ? Number(value) * 1000 : Date.parse(value) - wallMs
   return ms >= 0 && ms <= 86_400_000 ? ms : undefined
 }

@@ -1,3 +1,4 @@
+import type { Signal } from '../mesh/cancel.ts'
 import { readFileSync } from 'node:fs'
 import { Pool } from 'undici'
 import type { Caller } from '../mesh/call.ts'
@@ -53,7 +54,7 @@ export class HttpUpstream implements Upstream {
     this.#streams = new Pool(origin, { pipelining: 1, headersTimeout: timeouts.idle, bodyTimeout: 0, connect })
   }
 
-  async open(caller: Caller, signal: AbortSignal): Promise<Link> {
+  async open(caller: Caller, signal: Signal): Promise<Link> {
     const wire = new HttpWire(this.#options, this.#calls, this.#streams)
     const link = new HttpLink(this.#options, wire, caller)
     await link.initialize(signal)

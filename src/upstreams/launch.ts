@@ -2,6 +2,7 @@ import { spawn, type ChildProcessWithoutNullStreams } from 'node:child_process'
 import type { StdioServerConfig } from '../config/server-schema.ts'
 import { gatewayError, type GatewayError } from '../mesh/errors.ts'
 import { childEnv } from './child-env.ts'
+import { endWithUs } from './groups.ts'
 
 export type Program = Pick<StdioServerConfig, 'command' | 'args' | 'env' | 'cwd'>
 
@@ -17,7 +18,10 @@ export function launch(program: Program): Promise<ChildProcessWithoutNullStreams
         stdio: ['pipe', 'pipe', 'pipe'],
         windowsHide: true,
       })
-      child.once('spawn', () => resolve(child))
+      child.once('spawn', () => {
+        endWithUs(child)
+        resolve(child)
+      })
       child.on('error', (error) => reject(launchError(program, error)))
     } catch (error) {
       reject(launchError(program, error as Error))

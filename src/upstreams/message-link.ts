@@ -1,3 +1,4 @@
+import type { Signal } from '../mesh/cancel.ts'
 import type { Call, Caller, Message, Outcome } from '../mesh/call.ts'
 import type { Clock } from '../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../mesh/errors.ts'
@@ -37,7 +38,7 @@ export class MessageLink implements Link {
   #greeting!: Message
 
   /** Connects and shakes hands. Rejects with a `GatewayError`, and leaves nothing behind then. */
-  static async open(connect: Connect, terms: Terms, signal: AbortSignal): Promise<MessageLink> {
+  static async open(connect: Connect, terms: Terms, signal: Signal): Promise<MessageLink> {
     if (signal.aborted) throw abortError(signal)
     const link = new MessageLink(terms)
     const inbox = new Inbox(link.#calls, link.#requests, terms, (error) => link.#over(error))
@@ -56,7 +57,7 @@ export class MessageLink implements Link {
     this.#calls = new InFlight(terms.server)
   }
 
-  async #greet(signal: AbortSignal): Promise<void> {
+  async #greet(signal: Signal): Promise<void> {
     const { server, hello } = this.#terms
     this.#greeting = await handshake((call) => this.exchange(call), server, hello, signal)
     await this.#send(notificationText('notifications/initialized'))

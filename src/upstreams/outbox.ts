@@ -1,3 +1,4 @@
+import type { Signal } from '../mesh/cancel.ts'
 import type { Writable } from 'node:stream'
 import { gatewayError, type GatewayError } from '../mesh/errors.ts'
 import { abortError } from './failure.ts'
@@ -35,7 +36,7 @@ export class Outbox {
     return new Promise((resolve, reject) => {
       const onAbort = () => {
         this.#waiting.delete(waiting)
-        reject(abortError(signal as AbortSignal))
+        reject(abortError(signal as Signal))
       }
       const waiting = { text, posting, onAbort, resolve, reject }
       if (this.#resume === undefined) return this.#write(waiting)

@@ -1,20 +1,21 @@
 import type { Overlong } from './lines.ts'
 
-const VERSION = '"jsonrpc"\\s*:\\s*"2\\.0"'
-const ID = '"id"\\s*:\\s*(\\d+)'
-const OUTCOME = '"(?:result|error)"'
+const ID = '"id"\\s*:\\s*(\\d+)\\s*'
 
-/** `{"jsonrpc":"2.0","id":7,"result":` …: the id stands before the outcome. */
-const idFirst = new RegExp(
-  `^\\s*\\{\\s*(?:${VERSION}\\s*,\\s*)?${ID}\\s*,\\s*(?:${VERSION}\\s*,\\s*)?${OUTCOME}\\s*:`,
-)
+/** A member that fits into one end of a line as a whole, and does not make the message a request. */
+const SMALL = '"(?!method")[^"\\\\]*"\\s*:\\s*(?:"[^"\\\\]*"|[-+.\\w]+)\\s*'
 
-/** `{"result":` … `,"jsonrpc":"2.0","id":7}`: the id stands behind it. */
-const outcomeFirst = new RegExp(`^\\s*\\{\\s*(?:${VERSION}\\s*,\\s*)?${OUTCOME}\\s*:`)
-const idLast = new RegExp(`,\\s*${ID}\\s*(?:,\\s*${VERSION}\\s*)?\\}\\s*$`)
+/** `{"jsonrpc":"2.0","id":7,"result":` …, with the members before the outcome. */
+const opening = new RegExp(`^\\s*\\{\\s*((?:${SMALL},\\s*)*)"(?:result|error)"\\s*:`)
+const idBefore = new RegExp(`${ID},`)
+
+/** … `,"jsonrpc":"2.0","id":7}`: what stands so close to the end is no part of the outcome. */
+const idBehind = new RegExp(`,\\s*${ID}(?:,\\s*${SMALL})*\\}\\s*$`)
 
 /** The id of the request that an overlong line answers; undefined when it shows no such thing. */
 export function repliedId({ head, tail }: Overlong): number | undefined {
-  const found = idFirst.exec(head) ?? (outcomeFirst.test(head) ? idLast.exec(tail) : null)
-  return found === null ? undefined : Number(found[1])
+  const [, before] = opening.exec(head) ?? []
+  if (before === undefined) return undefined
+  const [, id] = idBefore.exec(before) ?? idBehind.exec(tail) ?? []
+  return id === undefined ? undefined : Number(id)
 }

@@ -1,16 +1,17 @@
+import type { Signal } from '../mesh/cancel.ts'
 import { newRecord, type Call, type Caller, type Channel, type Message } from '../mesh/call.ts'
 import { requestText } from '../protocol/jsonrpc.ts'
 
 /** Nobody: what comes for it is not for anybody. */
 const nobody: Caller = { id: '', hello: {}, listening: false, receive: () => undefined }
-const nowhere: Channel = { open: () => undefined, send: () => undefined }
+const nowhere: Channel = { open: () => undefined, pause: () => undefined, send: () => undefined }
 
 /** A request that an upstream makes of its own accord. */
 export function ownCall(
   server: string,
   method: string,
   params: Readonly<Record<string, unknown>>,
-  signal: AbortSignal,
+  signal: Signal,
 ): Call {
   const text = requestText(0, method, params)
   const message: Message = { text, value: { jsonrpc: '2.0', id: 0, method, params } }

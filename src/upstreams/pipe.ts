@@ -1,9 +1,10 @@
+import type { Signal } from '../mesh/cancel.ts'
 import type { GatewayError } from '../mesh/errors.ts'
 
 /** What may be said about one text that is to be sent. */
 export interface Posting {
   /** Takes the text back for as long as it waits for its turn. */
-  readonly signal?: AbortSignal | undefined
+  readonly signal?: Signal | undefined
   /** More headers, for a pipe that has such a thing. */
   readonly headers?: Readonly<Record<string, string>> | undefined
   /** Called just before the first byte goes out: from then on the server may have got it. */
@@ -32,4 +33,4 @@ export interface PipeEvents {
 }
 
 /** Makes a pipe that is ready to send. Rejects with a `GatewayError`, and leaves nothing behind then. */
-export type Connect = (events: PipeEvents, signal: AbortSignal) => Promise<Pipe>
+export type Connect = (events: PipeEvents, signal: Signal) => Promise<Pipe>

@@ -1,3 +1,4 @@
+import type { Signal } from '../mesh/cancel.ts'
 import type { Caller } from '../mesh/call.ts'
 import { whenAborted } from './failure.ts'
 import { MessageLink, type Terms } from './message-link.ts'
@@ -22,7 +23,7 @@ export class SharedLink {
   static async open(
     connect: Connect,
     terms: Omit<Terms, 'audience'>,
-    signal: AbortSignal,
+    signal: Signal,
   ): Promise<SharedLink> {
     const audience = new SharedAudience(terms.server)
     const hello = { ...terms.hello, capabilities }

@@ -1,3 +1,4 @@
+import type { Signal } from '../mesh/cancel.ts'
 import { orAborted } from './failure.ts'
 
 /** One attempt that many wait for. Each may leave; it is abandoned when the last one has left. */
@@ -8,13 +9,13 @@ export class SingleFlight<T> {
   #landed = false
 
   /** `failed` is told when the attempt did not succeed. */
-  constructor(start: (signal: AbortSignal) => Promise<T>, failed: () => void) {
+  constructor(start: (signal: Signal) => Promise<T>, failed: () => void) {
     this.#result = start(this.#abandon.signal)
     this.#result.then(() => (this.#landed = true), failed)
   }
 
   /** What the attempt came to. Rejects when it failed, or with why `signal` aborted. */
-  async join(signal: AbortSignal): Promise<T> {
+  async join(signal: Signal): Promise<T> {
     this.#waiting++
     try {
       return await orAborted(this.#result, signal)

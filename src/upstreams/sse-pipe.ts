@@ -1,6 +1,7 @@
 import { gatewayError, type GatewayError } from '../mesh/errors.ts'
 import type { SseEvent } from '../protocol/sse.ts'
-import { HttpReply, type ReplyHeaders, type ReplySink } from './http-reply.ts'
+import type { ReplyHeaders } from './http-headers.ts'
+import { HttpReply, type ReplySink } from './http-reply.ts'
 import { readReply } from './http-status.ts'
 import type { HttpWire } from './http-wire.ts'
 import type { Pipe, PipeEvents, Posting } from './pipe.ts'

@@ -1,3 +1,4 @@
+import type { Signal } from '../mesh/cancel.ts'
 import { Pool } from 'undici'
 import type { HttpServerConfig } from '../config/server-schema.ts'
 import type { Caller } from '../mesh/call.ts'
@@ -47,7 +48,7 @@ export class SseUpstream implements Upstream {
     this.#streams = new Pool(origin, { connect, headersTimeout: timeouts.idle, bodyTimeout: 0 })
   }
 
-  async open(caller: Caller, signal: AbortSignal): Promise<Link> {
+  async open(caller: Caller, signal: Signal): Promise<Link> {
     if (this.#closed) throw gatewayError('shutting_down', 'the server is being stopped')
     const { server, clock } = this.#options
     const terms = {

@@ -1,3 +1,4 @@
+import type { Signal } from '../mesh/cancel.ts'
 import type { StdioServerConfig } from '../config/server-schema.ts'
 import type { Caller } from '../mesh/call.ts'
 import type { Clock } from '../mesh/clock.ts'
@@ -41,7 +42,7 @@ export class StdioUpstream implements Upstream {
     this.#log = options.log.child({ server: options.server })
   }
 
-  async open(caller: Caller, signal: AbortSignal): Promise<Link> {
+  async open(caller: Caller, signal: Signal): Promise<Link> {
     if (signal.aborted) throw abortError(signal)
     if (this.#closed) throw gatewayError('shutting_down', 'the server is being stopped')
     return this.#options.config.sharing === 'shared'
@@ -55,7 +56,7 @@ export class StdioUpstream implements Upstream {
     await Promise.all([...this.#children].map((starting) => starting.then((child) => child.close(), noChild)))
   }
 
-  #openFor(caller: Caller, signal: AbortSignal): Promise<Link> {
+  #openFor(caller: Caller, signal: Signal): Promise<Link> {
     const { server, clock } = this.#options
     const terms = {
       server,
@@ -67,7 +68,7 @@ export class StdioUpstream implements Upstream {
     return this.#start(caller, () => MessageLink.open(this.#connect, terms, signal))
   }
 
-  async #join(caller: Caller, signal: AbortSignal): Promise<Link> {
+  async #join(caller: Caller, signal: Signal): Promise<Link> {
     this.#shared ??= this.#startShared()
     const shared = await this.#shared.join(signal)
     if (shared.ended.aborted) throw openError(shared.ended.reason)

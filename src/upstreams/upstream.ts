@@ -1,3 +1,4 @@
+import type { Signal } from '../mesh/cancel.ts'
 import type { Call, Caller, Message, Outcome } from '../mesh/call.ts'
 
 /**
@@ -9,7 +10,7 @@ export interface Upstream {
    * Begins a conversation on behalf of a caller: handshake included.
    * Rejects with a `GatewayError` (as a plain value) when that fails; the caller may try again.
    */
-  open(caller: Caller, signal: AbortSignal): Promise<Link>
+  open(caller: Caller, signal: Signal): Promise<Link>
   /** Ends all conversations and whatever stands behind them. Resolves when nothing is left. */
   close(): Promise<void>
 }

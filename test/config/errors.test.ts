@@ -40,7 +40,7 @@ test('a key of the other kind of server is no typing error', async (t) => {
     await errorsOf(t, 'mcpServers:\n  a: { command: x, headers: {} }\n  b: { url: "http://h", args: [] }'),
     [
       '2:20  mcpServers.a.headers  "headers" belongs to an entry of another kind (HTTP server)',
-      '3:24  mcpServers.b.args  "args" belongs to an entry of another kind (stdio server)',
+      '3:25  mcpServers.b.args  "args" belongs to an entry of another kind (stdio server)',
     ],
   )
 })
@@ -115,7 +115,7 @@ policies:
       '8:29  gateway.sessions.idle  expected a duration from 1s to 24d, such as 250ms, 30s or 5m, found "10ms"',
       '8:48  gateway.sessions.maxInFlight  expected a whole number from 1 to 10000, found 1.5',
       '9:20  gateway.allowedOrigins[0]  expected an origin such as https://app.example.com, without a path, found "https://app.example.com/"',
-      '12:5  mcpServers.a.command  expected text, found nothing',
+      '12:13  mcpServers.a.command  expected text, found nothing',
       '13:20  mcpServers.a.args[1]  expected text, found a number; put it in quotes',
       '14:15  mcpServers.a.disabled  expected true or false, found "yes"',
       '16:10  mcpServers.b.url  expected an http:// or https:// URL without #, found "ftp://h/mcp"',
@@ -201,8 +201,8 @@ test('headers that the gateway sets itself cannot be configured', async (t) => {
       'mcpServers: { a: { url: "http://h", headers: { Content-Length: "1", X-A: b, x-a: c, Host: d } } }',
     ),
     [
-      '1:65  mcpServers.a.headers.Content-Length  is set by the gateway; it cannot be configured',
-      '1:81  mcpServers.a.headers.x-a  the same header twice; case makes no difference',
+      '1:64  mcpServers.a.headers.Content-Length  is set by the gateway; it cannot be configured',
+      '1:82  mcpServers.a.headers.x-a  the same header twice; case makes no difference',
     ],
   )
 })

@@ -53,6 +53,8 @@ export class TestCaller implements Caller {
 /** A channel that writes down what went through, answers by a script, and can be made slow. */
 export class TestChannel implements Channel {
   readonly received: Received[] = []
+  /** The pauses that the upstream announced, in milliseconds. */
+  readonly pauses: number[] = []
   opened = false
   readonly #replies: Replies
   #held: Promise<void> | undefined
@@ -64,6 +66,10 @@ export class TestChannel implements Channel {
 
   open(): void {
     this.opened = true
+  }
+
+  pause(retryMs: number): void {
+    this.pauses.push(retryMs)
   }
 
   send(message: Message, answer?: Answer): Promise<void> | undefined {

@@ -1,4 +1,5 @@
 import { setImmediate } from 'node:timers/promises'
+import type { Signal } from '../../src/mesh/cancel.ts'
 import { sleepOn, type Cancel, type Clock, type Millis } from '../../src/mesh/clock.ts'
 
 interface Timer {
@@ -36,7 +37,7 @@ export class ManualClock implements Clock {
     return () => void this.#timers.delete(timer)
   }
 
-  sleep(ms: Millis, signal: AbortSignal): Promise<void> {
+  sleep(ms: Millis, signal: Signal): Promise<void> {
     return sleepOn(this, ms, signal)
   }
 

@@ -1,0 +1,78 @@
+import tseslint from 'typescript-eslint'
+
+/** Which folder may import from which: the arrows of the architecture, inwards only. */
+const layers = {
+  units: [],
+  mesh: [],
+  protocol: [],
+  policies: ['mesh', 'units'],
+  config: ['policies', 'mesh', 'units'],
+  telemetry: ['mesh', 'protocol'],
+  upstreams: ['config', 'telemetry', 'mesh', 'protocol'],
+  registry: ['upstreams', 'config', 'telemetry', 'mesh', 'protocol'],
+  downstream: ['registry', 'telemetry', 'mesh', 'protocol'],
+  routes: ['downstream', 'registry', 'telemetry', 'config', 'mesh', 'protocol'],
+}
+
+const clockMessage = 'Time comes from Clock and chance from Dice, so that tests and simulations own both.'
+
+const noClock = [
+  { object: 'Date', property: 'now', message: clockMessage },
+  { object: 'Math', property: 'random', message: clockMessage },
+  { object: 'performance', property: 'now', message: clockMessage },
+  { object: 'AbortSignal', property: 'timeout', message: clockMessage },
+]
+
+const noTimers = ['setTimeout', 'setInterval', 'setImmediate'].map((name) => ({ name, message: clockMessage }))
+
+/** A folder sees itself, the folders named for it, and the package's own identity. */
+function boundary(folder) {
+  const others = Object.keys(layers).filter((name) => name !== folder && !layers[folder].includes(name))
+  return {
+    files: [`src/${folder}/**/*.ts`],
+    rules: {
+      'no-restricted-imports': [
+        'error',
+        {
+          patterns: [
+            {
+              group: others.flatMap((name) => [`../${name}/*`, `../../${name}/*`]),
+              message: `src/${folder} may import from: ${layers[folder].join(', ') || 'itself only'}.`,
+            },
+            ...(folder === 'mesh' ? [{ regex: '^[^.]', message: 'The kernel imports no vendor and no I/O.' }] : []),
+          ],
+        },
+      ],
+    },
+  }
+}
+
+export default tseslint.config(
+  { ignores: ['dist', 'build', 'node_modules', '**/*.js'] },
+  ...tseslint.configs.recommendedTypeChecked,
+  {
+    languageOptions: { parserOptions: { project: './tsconfig.test.json', tsconfigRootDir: import.meta.dirname } },
+    linterOptions: { reportUnusedDisableDirectives: 'error' },
+    rules: {
+      '@typescript-eslint/consistent-type-imports': 'error',
+      '@typescript-eslint/no-non-null-assertion': 'off',
+      '@typescript-eslint/switch-exhaustiveness-check': ['error', { considerDefaultExhaustiveForUnions: true }],
+      '@typescript-eslint/only-throw-error': 'off',
+      '@typescript-eslint/prefer-promise-reject-errors': 'off',
+      'no-restricted-exports': ['error', { restrictDefaultExports: { direct: true } }],
+      eqeqeq: 'error',
+    },
+  },
+  {
+    files: ['src/**/*.ts'],
+    ignores: ['src/mesh/clock.ts', 'src/mesh/dice.ts'],
+    rules: { 'no-restricted-properties': ['error', ...noClock], 'no-restricted-globals': ['error', ...noTimers] },
+  },
+  {
+    files: ['src/**/*.ts'],
+    ignores: ['src/main.ts', 'src/commands/**'],
+    rules: { 'no-restricted-syntax': ['error', { selector: "CallExpression[callee.object.name='process'][callee.property.name='exit']", message: 'Only the commands end the process.' }] },
+  },
+  { files: ['test/**/*.ts'], rules: { '@typescript-eslint/no-floating-promises': ['error', { allowForKnownSafeCalls: [{ from: 'package', name: ['test', 'describe', 'it', 'suite'], package: 'node:test' }] }] } },
+  ...Object.keys(layers).map(boundary),
+)

@@ -1,0 +1,43 @@
+/** Announces the end of something, early. Every `AbortSignal` is one. */
+export interface Signal {
+  readonly aborted: boolean
+  /** Why; a `GatewayError` on the way of a call. */
+  readonly reason: unknown
+  addEventListener(type: 'abort', listener: () => void, options?: { once?: boolean }): void
+  removeEventListener(type: 'abort', listener: () => void): void
+}
+
+/**
+ * A signal and its trigger in one. What an `AbortController` is to the platform, without events and realms:
+ * two of them are needed for every call, and the platform's cost 6 µs each.
+ */
+export class Cancellation implements Signal {
+  #reason: unknown
+  #aborted = false
+  #listeners: (() => void)[] = []
+
+  get aborted(): boolean {
+    return this.#aborted
+  }
+
+  get reason(): unknown {
+    return this.#reason
+  }
+
+  /** Tells all listeners, once; a later call does nothing. */
+  abort(reason: unknown): void {
+    if (this.#aborted) return
+    this.#aborted = true
+    this.#reason = reason
+    for (let tell = this.#listeners.shift(); tell !== undefined; tell = this.#listeners.shift()) tell()
+  }
+
+  addEventListener(_: 'abort', listener: () => void): void {
+    if (!this.#aborted) this.#listeners.push(listener)
+  }
+
+  removeEventListener(_: 'abort', listener: () => void): void {
+    const at = this.#listeners.indexOf(listener)
+    if (at !== -1) this.#listeners.splice(at, 1)
+  }
+}

@@ -1,0 +1,73 @@
+import assert from 'node:assert/strict'
+import { readdir, readFile } from 'node:fs/promises'
+import { test } from 'node:test'
+import { Ajv2020 } from 'ajv/dist/2020.js'
+import { parse } from 'yaml'
+import { z } from 'zod'
+import { editorSchema } from '../../src/config/editor-schema.ts'
+import { formatIssue } from '../../src/config/issues.ts'
+import { loadConfig } from '../../src/config/load.ts'
+import { config as schema } from '../../src/config/schema.ts'
+import { spread } from '../../src/config/schema-walk.ts'
+
+const folder = 'config'
+const examples = (await readdir(folder)).filter((name) => name.endsWith('.yaml'))
+const read = (name: string) => readFile(`${folder}/${name}`, 'utf8')
+const validate = new Ajv2020({ allErrors: true }).compile(editorSchema())
+
+test('there are examples', () => {
+  for (const name of ['gateway.yaml', 'minimal.yaml', 'reference.yaml'])
+    assert.ok(examples.includes(name), name)
+})
+
+for (const name of examples) {
+  test(`${name} can be used without any variable set, and gives no warning`, async () => {
+    const loaded = await loadConfig(`${folder}/${name}`, {})
+    assert.ok(loaded.ok, loaded.ok ? '' : loaded.errors.map(formatIssue).join('\n'))
+    assert.deepEqual(loaded.warnings.map(formatIssue), [])
+  })
+
+  test(`editors find nothing wrong in ${name}`, async () => {
+    assert.ok(validate(parse(await read(name))), JSON.stringify(validate.errors, null, 2))
+  })
+}
+
+test('the reference mentions every key', async () => {
+  const text = await read('reference.yaml')
+  const silent = [
+    '$schema',
+    'servers',
+    'inputs',
+    'transport',
+    'autoApprove',
+    'alwaysAllow',
+    'dev',
+    'gallery',
+    'version',
+  ]
+  const missing = [...keysOf(schema)].filter(
+    (key) => !silent.includes(key) && !new RegExp(`(^|[\\s{\`])${key}:`, 'm').test(text),
+  )
+  assert.deepEqual(missing, [])
+})
+
+test('the reference shows the defaults', async () => {
+  const loaded = await loadConfig(`${folder}/reference.yaml`, {})
+  assert.ok(loaded.ok)
+  const { gateway, policies, mcpServers } = loaded.config
+  const servers = { local: { command: 'npx' }, remote: { urls: ['https://mcp.example.com/mcp'], tls: {} } }
+  const defaults = schema.parse({ mcpServers: servers })
+  assert.deepEqual(gateway, defaults.gateway)
+  assert.deepEqual(policies.defaults, defaults.policies.defaults)
+  assert.deepEqual(mcpServers, defaults.mcpServers)
+})
+
+/** The names of all keys in all objects of a schema. */
+function keysOf(root: z.core.$ZodType): Set<string> {
+  const inside = spread(root).flatMap((found): [string, z.core.$ZodType][] => {
+    if (found instanceof z.ZodObject) return Object.entries(found.shape)
+    if (found instanceof z.ZodRecord) return [['', found.valueType]]
+    return found instanceof z.ZodArray ? [['', found.element]] : []
+  })
+  return new Set(inside.flatMap(([key, value]) => [key, ...keysOf(value)]).filter((key) => key !== ''))
+}

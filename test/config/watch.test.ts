@@ -1,0 +1,153 @@
+import assert from 'node:assert/strict'
+import { appendFile, mkdir, rename, rm, symlink, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { test, type TestContext } from 'node:test'
+import { watchFiles } from '../../src/config/watch.ts'
+import { systemClock, type Clock } from '../../src/mesh/clock.ts'
+import { ManualClock } from '../support/manual-clock.ts'
+import { until } from '../support/until.ts'
+import { folder } from './files.ts'
+
+/** Watches for real, and hands out changes one by one. */
+async function watched(t: TestContext, files: readonly string[], clock: Clock = systemClock) {
+  let looks = 0
+  let changes = 0
+  let taken = 0
+  const watch = watchFiles(
+    () => {
+      looks++
+      return files
+    },
+    () => void changes++,
+    { clock },
+  )
+  t.after(() => watch.close())
+  await watch.ready
+  return {
+    watch,
+    changes: () => changes,
+    looks: () => looks,
+    async changed(): Promise<void> {
+      await until('the change is noticed', () => changes > taken)
+      taken = changes
+    },
+  }
+}
+
+test('an edit in place is noticed', async (t) => {
+  const path = await folder(t, { 'a.yaml': 'one' })
+  const { changed } = await watched(t, [join(path, 'a.yaml')])
+  await writeFile(join(path, 'a.yaml'), 'two')
+  await changed()
+  await appendFile(join(path, 'a.yaml'), 'three')
+  await changed()
+})
+
+test('a file that is replaced by renaming is noticed, again and again', async (t) => {
+  const path = await folder(t, { 'a.yaml': 'one' })
+  const { changed } = await watched(t, [join(path, 'a.yaml')])
+  for (const text of ['two', 'three']) {
+    await writeFile(join(path, 'a.yaml.tmp'), text)
+    await rename(join(path, 'a.yaml.tmp'), join(path, 'a.yaml'))
+    await changed()
+  }
+})
+
+test('a file that is deleted and created again is noticed', async (t) => {
+  const path = await folder(t, { 'a.yaml': 'one' })
+  const { changed } = await watched(t, [join(path, 'a.yaml')])
+  await rm(join(path, 'a.yaml'))
+  await changed()
+  await writeFile(join(path, 'a.yaml'), 'one')
+  await changed()
+})
+
+test("the swap of a mounted ConfigMap's data is noticed, though only a link was renamed", async (t) => {
+  const path = await folder(t)
+  const version = async (name: string, text: string) => {
+    await mkdir(join(path, name))
+    await writeFile(join(path, name, 'gateway.yaml'), text)
+    await symlink(name, join(path, '..data_tmp'))
+    await rename(join(path, '..data_tmp'), join(path, '..data'))
+  }
+  await version('..2026_01', 'one')
+  await symlink('..data/gateway.yaml', join(path, 'gateway.yaml'))
+  const { changed } = await watched(t, [join(path, 'gateway.yaml')])
+  await version('..2026_02', 'two')
+  await rm(join(path, '..2026_01'), { recursive: true })
+  await changed()
+  await version('..2026_03', 'three')
+  await changed()
+})
+
+test('an edit of what a link leads to is noticed', async (t) => {
+  const path = await folder(t)
+  await mkdir(join(path, 'etc'))
+  await mkdir(join(path, 'repository'))
+  await writeFile(join(path, 'repository/a.yaml'), 'one')
+  await symlink('../repository/a.yaml', join(path, 'etc/a.yaml'))
+  const { changed } = await watched(t, [join(path, 'etc/a.yaml')])
+  await writeFile(join(path, 'repository/a.yaml'), 'two')
+  await changed()
+})
+
+test('every one of several files is watched, also one that is not there yet', async (t) => {
+  const path = await folder(t, { 'a.yaml': 'one' })
+  const { changed } = await watched(t, [join(path, 'a.yaml'), join(path, 'b.yaml')])
+  await writeFile(join(path, 'b.yaml'), 'new')
+  await changed()
+})
+
+test('a change that no file system reports is found by looking', async (t) => {
+  const path = await folder(t)
+  const clock = new ManualClock()
+  const { changed } = await watched(t, [join(path, 'missing-folder/a.yaml')], clock)
+  await mkdir(join(path, 'missing-folder'))
+  await writeFile(join(path, 'missing-folder/a.yaml'), 'one')
+  await clock.advance(5_000)
+  await changed()
+})
+
+test('a file that is written anew with the same content is no change', async (t) => {
+  const path = await folder(t, { 'a.yaml': 'one' })
+  const clock = new ManualClock()
+  const { changed, changes, looks } = await watched(t, [join(path, 'a.yaml')], clock)
+  await writeFile(join(path, 'b.yaml'), 'one')
+  await rename(join(path, 'b.yaml'), join(path, 'a.yaml'))
+  // A look begins only after the one before it has ended: the third follows a whole one.
+  await until('it was looked at', async () => {
+    await clock.advance(5_000)
+    return looks() >= 3
+  })
+  assert.equal(changes(), 0)
+  await writeFile(join(path, 'b.yaml'), 'two')
+  await rename(join(path, 'b.yaml'), join(path, 'a.yaml'))
+  await clock.advance(5_000)
+  await changed()
+  assert.equal(changes(), 1)
+})
+
+test('a closed watcher is silent and leaves no timer', async (t) => {
+  const path = await folder(t, { 'a.yaml': 'one' })
+  const clock = new ManualClock()
+  const { watch, changes } = await watched(t, [join(path, 'a.yaml')], clock)
+  assert.equal(clock.pending, 1)
+  watch.close()
+  assert.equal(clock.pending, 0)
+  await writeFile(join(path, 'a.yaml'), 'two')
+  await clock.advance(10_000)
+  assert.equal(changes(), 0)
+})
+
+test('a watcher keeps the process alive by nothing', async (t) => {
+  const path = await folder(t, { 'a.yaml': 'one' })
+  const before = process.getActiveResourcesInfo().length
+  const watch = watchFiles(
+    () => [join(path, 'a.yaml')],
+    () => undefined,
+    { clock: systemClock },
+  )
+  await watch.ready
+  assert.ok(process.getActiveResourcesInfo().length <= before)
+  watch.close()
+})

@@ -1,0 +1,88 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { newCall } from '../support/caller.ts'
+import { MAX_REPLY, resultOf, returned, talk, type MakeSubject } from './subject.ts'
+
+/** What becomes of a request. */
+export function answers(kind: string, make: MakeSubject): void {
+  test(`${kind}: the greeting is what the server said, byte by byte`, async (t) => {
+    const { link } = await talk(t, make, 'raw')
+    assert.ok(link.greeting.text.includes('"x-big":12345678901234567890'))
+    assert.ok(link.greeting.text.includes('"x-unknown":{"b":1,"a":2.0}'))
+    assert.deepEqual(link.greeting.value.serverInfo, { name: 'raw', version: '1' })
+    assert.equal(link.ended.aborted, false)
+  })
+
+  test(`${kind}: nobody re-writes a request or its reply`, async (t) => {
+    const { link, caller } = await talk(t, make, 'raw')
+    const params =
+      '{"z":1.0,"n":12345678901234567890,"x-unknown":[null,1e2],"\\u0061":"\\u00e9","_meta":{"x":2.50}}'
+    const text = `{"method":"raw/mirror","x-top":1.0,"params":${params},"id":"mine","jsonrpc":"2.0"}`
+    const outcome = await link.exchange(newCall({ method: 'raw/mirror', text, caller }))
+    const request = String(resultOf(outcome).request)
+    assert.equal(request.replace(/"id":[^,]+,/, '"id":"mine",'), text)
+    assert.ok(outcome.kind === 'answered')
+    assert.ok(outcome.result.text.startsWith('{"x-envelope":1.0,"jsonrpc":"2.0","result":{ "request":'))
+    assert.ok(
+      outcome.result.text.endsWith(
+        '"z":1.0, "big":98765432109876543210,"a":null,"\\u0061b":"\\u00e9"},"id":"mine"}',
+      ),
+    )
+    assert.deepEqual(JSON.parse(outcome.result.text), outcome.result.value)
+    assert.equal(outcome.result.status, 200)
+  })
+
+  test(`${kind}: a reply carries the id of its call, whatever kind of id that is`, async (t) => {
+    const { link, caller } = await talk(t, make, 'raw')
+    for (const id of ['"text"', '""', '0', '-7', '"\\u00e9"']) {
+      const text = `{"jsonrpc":"2.0","id":${id},"method":"ping"}`
+      const outcome = await link.exchange(newCall({ method: 'ping', text, caller }))
+      assert.ok(outcome.kind === 'answered')
+      assert.ok(outcome.result.text.endsWith(`,"id":${id}}`), outcome.result.text)
+      assert.equal(outcome.result.value.id, JSON.parse(id))
+    }
+  })
+
+  test(`${kind}: calls at the same time get their own replies`, async (t) => {
+    const { tool } = await talk(t, make, 'contract')
+    const numbers = Array.from({ length: 50 }, (_, n) => n)
+    const outcomes = await Promise.all(numbers.map((n) => tool('echo', { n }, { id: n })))
+    assert.deepEqual(
+      outcomes.map(returned),
+      numbers.map((n) => ({ n })),
+    )
+  })
+
+  test(`${kind}: a reply is judged`, async (t) => {
+    const { ask } = await talk(t, make, 'raw')
+    const verdicts = []
+    for (const method of ['raw/no_such_method', 'raw/is_error', 'ping']) {
+      const call = newCall({ method })
+      const outcome = await ask(method)
+      verdicts.push(outcome.kind === 'answered' && outcome.verdict)
+      assert.equal(call.record.sent, false)
+    }
+    assert.deepEqual(verdicts, ['rpc_error', 'tool_error', 'unchecked'])
+  })
+
+  test(`${kind}: an error of the server passes with its data`, async (t) => {
+    const { tool } = await talk(t, make, 'contract')
+    const outcome = await tool('refuse')
+    assert.ok(outcome.kind === 'answered' && outcome.verdict === 'rpc_error')
+    const { code, data } = outcome.result.value.error as { code: number; data: unknown }
+    assert.deepEqual({ code, data }, { code: -32602, data: { detail: 1 } })
+  })
+
+  test(`${kind}: a large reply is whole, and one over the limit ends its call`, async (t) => {
+    const { ask, link, caller } = await talk(t, make, 'raw')
+    const large = resultOf(await ask('raw/size', { bytes: MAX_REPLY - 1_000 }))
+    assert.equal(String(large.padding).length, MAX_REPLY - 1_000)
+    const call = newCall({ method: 'raw/size', params: { bytes: MAX_REPLY * 2 }, caller })
+    const tooLarge = await link.exchange(call)
+    assert.ok(tooLarge.kind === 'failed', 'failed')
+    assert.deepEqual(
+      [tooLarge.error.reason, tooLarge.error.sent, call.record.sent],
+      ['reply_too_large', true, true],
+    )
+  })
+}

@@ -1,0 +1,122 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { newCall, TestChannel } from '../support/caller.ts'
+import { until } from '../support/until.ts'
+import { resultOf, returned, talk, type MakeSubject } from './subject.ts'
+
+const assistant = '{"role":"assistant","model":"m","content":{"type":"text","text":"!"}}'
+
+/** What travels besides requests and their replies. */
+export function messages(kind: string, make: MakeSubject): void {
+  test(`${kind}: progress comes in order, under the caller's token, before the reply`, async (t) => {
+    const { link, caller } = await talk(t, make, 'contract')
+    for (const progressToken of ['mine', 0]) {
+      const channel = new TestChannel()
+      const params = { name: 'progress', arguments: { steps: 20 }, _meta: { progressToken } }
+      const outcome = await link.exchange(newCall({ method: 'tools/call', params, caller, channel }))
+      assert.equal(returned(outcome), 20)
+      const told = channel.of('notifications/progress').map(({ value }) => value.params)
+      assert.deepEqual(
+        told,
+        Array.from({ length: 20 }, (_, n) => ({ progressToken, progress: n + 1 })),
+      )
+      for (const { text, value } of channel.of('notifications/progress'))
+        assert.deepEqual(JSON.parse(text), value)
+    }
+  })
+
+  test(`${kind}: what the server logs in the course of a call comes through its channel`, async (t) => {
+    const { tool } = await talk(t, make, 'contract')
+    const channel = new TestChannel()
+    await tool('log', { level: 'info', count: 3 }, { channel })
+    assert.equal(channel.of('notifications/message').length, 3)
+  })
+
+  test(`${kind}: the server can ask in the course of a call, and gets the answer`, async (t) => {
+    const { tool } = await talk(t, make, 'contract')
+    const channel = new TestChannel({
+      'sampling/createMessage': assistant,
+      'elicitation/create': '{"action":"decline"}',
+    })
+    const [sampled, elicited] = await Promise.all([
+      tool('sample', {}, { channel }),
+      tool('elicit', {}, { channel }),
+    ])
+    assert.deepEqual(returned(sampled), JSON.parse(assistant))
+    assert.deepEqual(returned(elicited), { action: 'decline' })
+  })
+
+  test(`${kind}: nobody re-writes a question or its answer`, async (t) => {
+    const { ask } = await talk(t, make, 'raw')
+    const channel = new TestChannel({ 'sampling/createMessage': '{"z":1.0,"n":12345678901234567890}' })
+    for (const id of ['12345678901234567890', '"q\\u0031"']) {
+      const outcome = await ask('raw/ask', { id, method: 'sampling/createMessage' }, { channel })
+      assert.equal(
+        resultOf(outcome).answer,
+        `{"jsonrpc":"2.0","id":${id},"result":{"z":1.0,"n":12345678901234567890}}`,
+      )
+    }
+    assert.ok(channel.received.every(({ message }) => message.text.includes('"params":{"x":1.0}')))
+  })
+
+  test(`${kind}: a reply to nobody's request is dropped, and unknown notifications pass as they are`, async (t) => {
+    const { ask, caller } = await talk(t, make, 'raw')
+    const channel = new TestChannel()
+    const news =
+      '{"jsonrpc":"2.0","x-top":1.0,"method":"notifications/vendor/news","params":{"n":12345678901234567890}}'
+    const texts = [
+      '{"jsonrpc":"2.0","id":4711,"result":{}}',
+      '{"jsonrpc":"2.0","id":"other","result":{}}',
+      news,
+    ]
+    assert.deepEqual(resultOf(await ask('raw/say', { texts }, { channel })), { said: true })
+    const passed = [...channel.received, ...caller.received].map(({ message }) => message.text)
+    assert.deepEqual(passed, [news])
+  })
+
+  test(`${kind}: what the server says outside of calls reaches a caller that listens`, async (t) => {
+    const { tool, link, caller } = await talk(t, make, 'contract')
+    link.listen()
+    link.listen()
+    await until('a change of the tools is told', async () => {
+      await tool('change_tools')
+      return caller.of('notifications/tools/list_changed').length > 0
+    })
+  })
+
+  test(`${kind}: changes of a resource are told while it is subscribed to`, async (t) => {
+    const { tool, ask, link, caller } = await talk(t, make, 'contract')
+    const uri = 'file:///a'
+    link.listen()
+    assert.equal(returned(await tool('touch', { uri })), false)
+    resultOf(await ask('resources/subscribe', { uri }))
+    await until('a change of the resource is told', async () => {
+      assert.equal(returned(await tool('touch', { uri })), true)
+      return caller.of('notifications/resources/updated').length > 0
+    })
+    resultOf(await ask('resources/unsubscribe', { uri }))
+    assert.equal(returned(await tool('touch', { uri })), false)
+  })
+
+  test(`${kind}: a notification of the caller reaches the server`, async (t) => {
+    const { tool, link } = await talk(t, make, 'contract')
+    await link.post('{"jsonrpc":"2.0","method":"notifications/vendor/news","params":{}}')
+    await until('the notification is there', async () => {
+      return (returned(await tool('notifications')) as string[]).includes('notifications/vendor/news')
+    })
+  })
+
+  test(`${kind}: a slow channel holds the server back`, async (t) => {
+    const { ask } = await talk(t, make, 'raw')
+    const channel = new TestChannel()
+    const [count, bytes] = [400, 256 * 1024]
+    channel.hold()
+    const flood = ask('raw/flood', { count, bytes }, { channel })
+    await until('the flood begins', () => channel.received.length > 0)
+    const arrived = channel.received.length
+    assert.ok(arrived < count / 4, `${arrived} of ${count} came through a channel that takes none`)
+    channel.release()
+    resultOf(await flood)
+    assert.equal(channel.received.length, count)
+  })
+}

@@ -1,0 +1,16 @@
+import { stdioServer } from '../../src/config/server-schema.ts'
+import { StdioUpstream } from '../../src/upstreams/stdio.ts'
+import { systemClock } from '../../src/mesh/clock.ts'
+import { capableHello } from '../support/caller.ts'
+import { fixtureCommand } from '../support/fixture.ts'
+import { silent } from '../support/log.ts'
+import { contract } from './contract.ts'
+import { MAX_REPLY } from './subject.ts'
+
+for (const sharing of ['shared', 'per_session'] as const) {
+  contract(`stdio, ${sharing}`, (fixture) => {
+    const config = stdioServer.parse({ ...fixtureCommand(fixture, 'stdio'), sharing, maxReply: MAX_REPLY })
+    const options = { server: 'test', config, hello: capableHello, clock: systemClock, log: silent }
+    return Promise.resolve({ upstream: new StdioUpstream(options), stop: () => Promise.resolve() })
+  })
+}

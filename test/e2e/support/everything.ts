@@ -1,0 +1,69 @@
+import { createRequire } from 'node:module'
+import { createServer, type AddressInfo } from 'node:net'
+import { dirname, join } from 'node:path'
+import { Gateway } from './gateway.ts'
+import { Program } from './program.ts'
+
+const manifest = createRequire(import.meta.url).resolve('@modelcontextprotocol/server-everything/package.json')
+const script = join(dirname(manifest), 'dist', 'index.js')
+
+/** The ways in which the same server is reached. */
+export const kinds = ['shared', 'private', 'remote'] as const
+
+export type Kind = (typeof kinds)[number]
+
+/** One way to a server's things: the endpoint, and what stands before their names there. */
+export interface Route {
+  readonly title: string
+  readonly kind: Kind
+  readonly url: (gateway: Gateway) => string
+  /** The name of a tool or a prompt on this route. */
+  readonly name: (own: string) => string
+  /** The URI of a resource on this route. */
+  readonly uri: (own: string) => string
+}
+
+/** Every kind of server on its own endpoint, and among others. */
+export const routes: readonly Route[] = kinds.flatMap((kind): Route[] => [
+  {
+    title: `a ${kind} server on its own endpoint`,
+    kind,
+    url: (gateway) => gateway.mcp(kind),
+    name: (own) => own,
+    uri: (own) => own,
+  },
+  {
+    title: `a ${kind} server among others`,
+    kind,
+    url: (gateway) => gateway.mcp(),
+    name: (own) => `${kind}__${own}`,
+    uri: (own) => `breakwater://${kind}/${own}`,
+  },
+])
+
+/** A gateway before the reference server: over stdio, shared and one for each session, and over HTTP. */
+export async function startEverything(): Promise<Gateway> {
+  const remote = await startRemote()
+  const local = { command: process.execPath, args: [script, 'stdio'] }
+  const gateway = await Gateway.start({
+    servers: { shared: local, private: { ...local, sharing: 'per_session' }, remote: { url: remote } },
+  })
+  await gateway.waitFor('up', ...kinds)
+  return gateway
+}
+
+async function startRemote(): Promise<string> {
+  const port = await freePort()
+  const program = new Program([script, 'streamableHttp'], { env: { PORT: String(port) } })
+  await program.line('the server listens', (line) => (line.includes('listening on port') ? true : undefined))
+  return `http://127.0.0.1:${port}/mcp`
+}
+
+/** A port that was free just now: the server cannot say which one it took. */
+async function freePort(): Promise<number> {
+  const server = createServer()
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as AddressInfo
+  await new Promise((resolve) => server.close(resolve))
+  return port
+}

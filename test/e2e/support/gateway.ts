@@ -1,0 +1,129 @@
+import { mkdtemp, rename, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { until } from '../../support/until.ts'
+import { killAll, Program, type ProgramOptions } from './program.ts'
+
+const main = fileURLToPath(new URL('../../../src/main.js', import.meta.url))
+
+export type Json = Record<string, unknown>
+
+export interface GatewayParts {
+  readonly servers: Readonly<Record<string, unknown>>
+  /** Keys of the block `gateway` besides the addresses. */
+  readonly gateway?: Json
+  readonly policies?: Json
+}
+
+export interface Reply<Body> {
+  readonly status: number
+  readonly body: Body
+}
+
+const folders: string[] = []
+
+/** A running gateway, as its operator sees it. */
+export class Gateway {
+  readonly program: Program
+  /** The config file. */
+  readonly file: string
+  readonly data: string
+  readonly control: string
+
+  private constructor(program: Program, file: string, addresses: { data: string; control: string }) {
+    this.program = program
+    this.file = file
+    this.data = addresses.data
+    this.control = addresses.control
+  }
+
+  /** Starts a gateway on ports that are free, and waits until it listens. */
+  static async start(parts: GatewayParts, options: ProgramOptions & { nodeArgs?: readonly string[] } = {}) {
+    const folder = await newFolder()
+    const file = join(folder, 'gateway.yaml')
+    await writeFile(file, configText(parts))
+    const program = new Program([...(options.nodeArgs ?? []), main, 'start', '--config', file], options)
+    return new Gateway(program, file, await program.line('the gateway listens', addressesIn))
+  }
+
+  /** Its log so far, without what is not JSON. */
+  get log(): Json[] {
+    return this.program.lines.filter((line) => line.startsWith('{')).map((line) => JSON.parse(line) as Json)
+  }
+
+  /** The endpoint of all servers, or of one. */
+  mcp(server?: string): string {
+    return server === undefined ? `${this.data}/mcp` : `${this.data}/mcp/${server}`
+  }
+
+  /** Replaces the config file by renaming a new one over it. */
+  async reconfigure(parts: GatewayParts): Promise<void> {
+    await writeFile(`${this.file}.new`, configText(parts))
+    await rename(`${this.file}.new`, this.file)
+  }
+
+  /** Asks the control plane. */
+  async admin<Body = Json>(path: string, init: RequestInit = {}): Promise<Reply<Body>> {
+    const response = await fetch(this.control + path, init)
+    const text = await response.text()
+    return { status: response.status, body: (text === '' ? undefined : JSON.parse(text)) as Body }
+  }
+
+  async post<Body = Json>(path: string, body?: unknown): Promise<Reply<Body>> {
+    const json = { body: JSON.stringify(body), headers: { 'content-type': 'application/json' } }
+    return this.admin<Body>(path, { method: 'POST', ...(body === undefined ? {} : json) })
+  }
+
+  /** The value of a metric's first series that `labels` fits, such as `server="a"`. */
+  async metric(name: string, labels = ''): Promise<number | undefined> {
+    const text = await (await fetch(`${this.control}/metrics`)).text()
+    const line = text.split('\n').find((row) => row.startsWith(name) && row.includes(labels))
+    return line === undefined ? undefined : Number(line.split(' ').at(-1))
+  }
+
+  /** What the registry knows of a server; undefined when there is none of that name. */
+  async server(name: string): Promise<Json | undefined> {
+    const { status, body } = await this.admin(`/admin/servers/${name}`)
+    return status === 200 ? body : undefined
+  }
+
+  /** Waits until servers are in a state. */
+  async waitFor(state: 'up' | 'down', ...names: string[]): Promise<void> {
+    for (const name of names) {
+      await until(`${name} is ${state}`, async () => (await this.server(name))?.state === state)
+    }
+  }
+
+  /** Waits until so many calls are under way, over all sessions. */
+  async waitForCalls(count: number): Promise<void> {
+    await until(`${count} calls are under way`, async () => {
+      const { body } = await this.admin<{ sessions: { inFlight: number }[] }>('/admin/sessions')
+      return body.sessions.reduce((sum, { inFlight }) => sum + inFlight, 0) === count
+    })
+  }
+}
+
+/** An empty folder that is removed in the end. */
+export async function newFolder(): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'breakwater-e2e-'))
+  folders.push(folder)
+  return folder
+}
+
+/** Ends all processes and removes all files that tests have made. */
+export async function cleanUp(): Promise<void> {
+  await killAll()
+  await Promise.all(folders.splice(0).map((folder) => rm(folder, { recursive: true, force: true })))
+}
+
+/** A config as text: JSON, which is YAML as well, a key on a line. */
+export function configText({ servers, gateway, policies }: GatewayParts): string {
+  const addresses = { listen: '127.0.0.1:0', control: '127.0.0.1:0' }
+  return JSON.stringify({ gateway: { ...addresses, ...gateway }, mcpServers: servers, policies }, undefined, 2)
+}
+
+function addressesIn(line: string): { data: string; control: string } | undefined {
+  if (!line.includes('"listening"')) return undefined
+  return JSON.parse(line) as { data: string; control: string }
+}

@@ -1,0 +1,94 @@
+import { type ChildProcess, spawn, type StdioOptions } from 'node:child_process'
+import { once } from 'node:events'
+import { createInterface } from 'node:readline'
+import { readFileSync } from 'node:fs'
+import { until } from '../../support/until.ts'
+
+const running = new Set<Program>()
+
+export interface ProgramOptions {
+  /** Added to the test's own environment. */
+  readonly env?: Readonly<Record<string, string>>
+  readonly stdio?: StdioOptions
+}
+
+/** How a process ended. */
+export interface Ending {
+  readonly code: number | null
+  readonly signal: NodeJS.Signals | null
+}
+
+/** A process in a group of its own, and what it has said so far. */
+export class Program {
+  readonly child: ChildProcess
+  readonly pid: number
+  readonly ended: Promise<Ending>
+  /** All of its standard output and standard error, line by line. */
+  readonly lines: string[] = []
+
+  constructor(args: readonly string[], { env = {}, stdio = ['ignore', 'pipe', 'pipe'] }: ProgramOptions = {}) {
+    this.child = spawn(process.execPath, args, { detached: true, stdio, env: { ...process.env, ...env } })
+    this.pid = this.child.pid as number
+    for (const stream of [this.child.stdout, this.child.stderr]) {
+      if (stream !== null) createInterface({ input: stream }).on('line', (line) => this.lines.push(line))
+    }
+    this.ended = once(this.child, 'close').then(([code, signal]) => ({ code, signal }) as Ending)
+    running.add(this)
+  }
+
+  get isRunning(): boolean {
+    return this.child.exitCode === null && this.child.signalCode === null
+  }
+
+  /** The first line that `pick` makes something of, whether it was said already or not. */
+  async line<T>(what: string, pick: (line: string) => T | undefined): Promise<T> {
+    let found: T | undefined
+    let seen = 0
+    await until(`${what}; it said: ${this.lines.join('\n')}`, () => {
+      while (found === undefined && seen < this.lines.length) found = pick(this.lines[seen++] as string)
+      if (found === undefined && !this.isRunning) throw new Error(`ended early: ${this.lines.join('\n')}`)
+      return found !== undefined
+    })
+    return found as T
+  }
+
+  /** Sends a signal to the process alone, not to its group. */
+  signal(name: NodeJS.Signals): void {
+    this.child.kill(name)
+  }
+
+  /** Ends the process at once and whatever it left in its group. */
+  async kill(): Promise<Ending> {
+    running.delete(this)
+    killGroup(this.pid)
+    return this.ended
+  }
+}
+
+/** Ends all that tests have started. */
+export async function killAll(): Promise<void> {
+  await Promise.all([...running].map((program) => program.kill()))
+}
+
+process.once('exit', () => {
+  for (const { pid } of running) killGroup(pid)
+})
+
+function killGroup(pid: number): void {
+  try {
+    process.kill(-pid, 'SIGKILL')
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
+  }
+}
+
+/** Whether a process runs. One that has ended and waits to be reaped does not. */
+export function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0)
+    return !/^\d+ \(.*\) Z/s.test(readFileSync(`/proc/${pid}/stat`, 'utf8'))
+  } catch (error) {
+    // Where there is no /proc, the signal alone has to tell.
+    return (error as NodeJS.ErrnoException).code !== 'ESRCH' && process.platform !== 'linux'
+  }
+}

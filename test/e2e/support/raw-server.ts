@@ -1,0 +1,83 @@
+import { createServer, type IncomingHttpHeaders, type Server, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { text } from 'node:stream/consumers'
+import type { Json } from './gateway.ts'
+
+/** An HTTP request as it came. */
+export interface Seen {
+  readonly verb: string
+  readonly url: string
+  readonly headers: IncomingHttpHeaders
+  readonly text: string
+  /** The message in it; empty when there is none. */
+  readonly message: Json
+}
+
+/** Answers a request. Returns false to have it answered the usual way. */
+export type Script = (seen: Seen, response: ServerResponse) => boolean | undefined | void
+
+const servers = new Set<Server>()
+
+/** An HTTP server that writes down what it gets, byte by byte, and answers as a test wants it to. */
+export class RawServer {
+  readonly seen: Seen[] = []
+  readonly url: string
+
+  private constructor(url: string) {
+    this.url = url
+  }
+
+  /** `tools`: names that it lists. */
+  static async start(script: Script, tools: readonly string[] = []): Promise<RawServer> {
+    const server = createServer((request, response) => {
+      void text(request).then((body) => {
+        const message = body.startsWith('{') ? (JSON.parse(body) as Json) : {}
+        const { method: verb = '', url = '', headers } = request
+        const seen = { verb, url, headers, text: body, message }
+        raw.seen.push(seen)
+        if (script(seen, response) === false) usual(seen, response, tools)
+      })
+    })
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+    servers.add(server)
+    const raw = new RawServer(`http://127.0.0.1:${(server.address() as AddressInfo).port}/mcp`)
+    return raw
+  }
+
+  /** The requests with a message of this method. */
+  of(method: string): Seen[] {
+    return this.seen.filter(({ message }) => message.method === method)
+  }
+}
+
+export function closeServers(): void {
+  for (const server of servers) {
+    server.closeAllConnections()
+    server.close()
+  }
+  servers.clear()
+}
+
+/** Sends JSON text. */
+export function sendJson(response: ServerResponse, body: string): void {
+  response.writeHead(200, { 'content-type': 'application/json' }).end(body)
+}
+
+/** Answers as a plain server without sessions and without a stream of its own does. */
+function usual({ verb, message }: Seen, response: ServerResponse, tools: readonly string[]): void {
+  if (verb !== 'POST') return void response.writeHead(405).end()
+  const { id, method, params } = message as { id?: unknown; method?: string; params?: Json }
+  if (id === undefined || method === undefined) return void response.writeHead(202).end()
+  const results: Readonly<Record<string, unknown>> = {
+    initialize: {
+      protocolVersion: params?.protocolVersion,
+      capabilities: { tools: {} },
+      serverInfo: { name: 'raw', version: '1.0.0' },
+    },
+    'tools/list': { tools: tools.map((name) => ({ name, inputSchema: { type: 'object' } })) },
+    ping: {},
+  }
+  const result = results[method]
+  const error = { code: -32601, message: `Method not found: ${method}` }
+  sendJson(response, JSON.stringify({ jsonrpc: '2.0', id, ...(result === undefined ? { error } : { result }) }))
+}

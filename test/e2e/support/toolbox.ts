@@ -1,0 +1,48 @@
+import { fileURLToPath } from 'node:url'
+import { Program } from './program.ts'
+
+const script = (name: string) => fileURLToPath(new URL(`../../fixtures/toolbox/${name}`, import.meta.url))
+
+/** The config entry of a toolbox that the gateway runs. */
+export function stdioToolbox(entry: Readonly<Record<string, unknown>> = {}): Record<string, unknown> {
+  return { command: process.execPath, args: [script('stdio.js')], ...entry }
+}
+
+export const stdioScript = script('stdio.js')
+
+/** A toolbox behind HTTP, which can be killed, and started again where it was. */
+export class HttpToolbox {
+  readonly port: number
+  program: Program
+
+  private constructor(port: number, program: Program) {
+    this.port = port
+    this.program = program
+  }
+
+  static async start(): Promise<HttpToolbox> {
+    const program = launch(0)
+    return new HttpToolbox(await portOf(program), program)
+  }
+
+  get url(): string {
+    return `http://127.0.0.1:${this.port}/mcp`
+  }
+
+  /** Starts it anew on the same port, after it was killed. */
+  async revive(): Promise<void> {
+    this.program = launch(this.port)
+    await portOf(this.program)
+  }
+}
+
+function launch(port: number): Program {
+  return new Program([script('http.js'), String(port)])
+}
+
+function portOf(program: Program): Promise<number> {
+  return program.line('the toolbox listens', (line) => {
+    const port = /^listening (\d+)$/.exec(line)?.[1]
+    return port === undefined ? undefined : Number(port)
+  })
+}

@@ -1,0 +1,99 @@
+import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
+import { test } from 'node:test'
+import { promisify } from 'node:util'
+import { Cancellation } from '../../src/mesh/cancel.ts'
+import { systemClock } from '../../src/mesh/clock.ts'
+import { ManualClock } from '../support/manual-clock.ts'
+
+/** What became of a promise so far. */
+function watch(promise: Promise<unknown>): { state: string; reason: unknown } {
+  const seen: { state: string; reason: unknown } = { state: 'pending', reason: undefined }
+  promise.then(
+    () => (seen.state = 'resolved'),
+    (reason: unknown) => Object.assign(seen, { state: 'rejected', reason }),
+  )
+  return seen
+}
+
+test('a sleep ends at its time and not before', async () => {
+  const clock = new ManualClock()
+  const seen = watch(clock.sleep(100, new Cancellation()))
+  await clock.advance(99)
+  assert.equal(seen.state, 'pending')
+  await clock.advance(1)
+  assert.equal(seen.state, 'resolved')
+})
+
+test('an abort wakes a sleeper with its reason, and takes the timer back', async () => {
+  const clock = new ManualClock()
+  const signal = new Cancellation()
+  const seen = watch(clock.sleep(100, signal))
+  signal.abort('enough')
+  await clock.advance(0)
+  assert.deepEqual(seen, { state: 'rejected', reason: 'enough' })
+  assert.equal(clock.pending, 0)
+})
+
+test('a sleep under a signal that aborted before does not begin', async () => {
+  const clock = new ManualClock()
+  const signal = new Cancellation()
+  signal.abort('too late')
+  const seen = watch(clock.sleep(100, signal))
+  assert.equal(clock.pending, 0)
+  await clock.advance(0)
+  assert.deepEqual(seen, { state: 'rejected', reason: 'too late' })
+})
+
+test('a sleep that ended leaves no listener behind', async () => {
+  const clock = new ManualClock()
+  const listeners = new Set<() => void>()
+  const signal = {
+    aborted: false,
+    reason: undefined,
+    addEventListener: (_: 'abort', listener: () => void) => void listeners.add(listener),
+    removeEventListener: (_: 'abort', listener: () => void) => void listeners.delete(listener),
+  }
+  void clock.sleep(10, signal)
+  assert.equal(listeners.size, 1)
+  await clock.advance(10)
+  assert.equal(listeners.size, 0)
+})
+
+test("the platform's own signals wake a sleeper, too", async () => {
+  const clock = new ManualClock()
+  const controller = new AbortController()
+  const seen = watch(clock.sleep(100, controller.signal))
+  controller.abort('enough')
+  await clock.advance(0)
+  assert.deepEqual(seen, { state: 'rejected', reason: 'enough' })
+})
+
+test("the machine's monotonic clock never goes back, and its wall clock counts from 1970", () => {
+  let last = systemClock.now()
+  for (let i = 0; i < 1_000; i++) {
+    const now = systemClock.now()
+    assert.ok(now >= last)
+    last = now
+  }
+  assert.ok(systemClock.wall() > Date.UTC(2024, 0, 1))
+})
+
+test("the machine's clock runs a task once, unless it is taken back", async (t) => {
+  const alive = setInterval(() => undefined, 1_000)
+  t.after(() => clearInterval(alive))
+  const ran: string[] = []
+  const cancel = systemClock.after(1, () => ran.push('cancelled'))
+  cancel()
+  cancel()
+  await new Promise<void>((resolve) => systemClock.after(2, resolve))
+  await systemClock.sleep(1, new Cancellation())
+  assert.deepEqual(ran, [])
+})
+
+test('a timer does not keep the process alive', async () => {
+  const module = new URL(import.meta.url.replace(/test\/mesh\/clock\.test/, 'src/mesh/clock'))
+  const script = `import { systemClock } from '${module.href}'; systemClock.after(3_600_000, () => {}); console.log('over')`
+  const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '--eval', script])
+  assert.equal(stdout, 'over\n')
+})

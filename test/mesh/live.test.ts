@@ -1,0 +1,82 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { Live } from '../../src/mesh/live.ts'
+import { ManualClock } from '../support/manual-clock.ts'
+
+/** A generation that counts how often it was closed. */
+class Counted {
+  closed = 0
+
+  close(): void {
+    this.closed++
+  }
+}
+
+const DRAIN_MS = 10_000
+
+function setUp() {
+  const clock = new ManualClock()
+  const [first, second, third] = [new Counted(), new Counted(), new Counted()]
+  return { clock, first, second, third, live: new Live<Counted>(first, clock, DRAIN_MS) }
+}
+
+test('a swap is in force at once, and closes an old generation that nobody uses', () => {
+  const { clock, live, first, second } = setUp()
+  assert.equal(live.current, first)
+  live.swap(second)
+  assert.equal(live.current, second)
+  assert.equal(live.enter().generation, second)
+  assert.deepEqual([first.closed, second.closed], [1, 0])
+  assert.equal(clock.pending, 0)
+})
+
+test('a call in flight finishes on its generation, which closes after the last of them', async () => {
+  const { clock, live, first, second } = setUp()
+  const calls = [live.enter(), live.enter()]
+  live.swap(second)
+  calls[0]?.release()
+  assert.equal(first.closed, 0)
+  assert.equal(calls[1]?.generation, first)
+  calls[1]?.release()
+  assert.equal(first.closed, 1)
+  assert.equal(clock.pending, 0)
+  await clock.advance(DRAIN_MS * 2)
+  assert.equal(first.closed, 1)
+})
+
+test('a call that takes longer than the drain loses its generation, which is closed once', async () => {
+  const { clock, live, first, second } = setUp()
+  const calls = [live.enter(), live.enter()]
+  live.swap(second)
+  await clock.advance(DRAIN_MS - 1)
+  assert.equal(first.closed, 0)
+  await clock.advance(1)
+  assert.equal(first.closed, 1)
+  for (const call of calls) call.release()
+  assert.equal(first.closed, 1)
+})
+
+test('the generation in force stays open, however often it is entered and left', async () => {
+  const { clock, live, first } = setUp()
+  live.enter().release()
+  const [one, two] = [live.enter(), live.enter()]
+  one.release()
+  two.release()
+  await clock.advance(DRAIN_MS * 2)
+  assert.equal(first.closed, 0)
+})
+
+test('generations that drain at the same time do not mix up their calls', async () => {
+  const { clock, live, first, second, third } = setUp()
+  const old = live.enter()
+  live.swap(second)
+  await clock.advance(DRAIN_MS / 2)
+  const newer = live.enter()
+  live.swap(third)
+  newer.release()
+  assert.deepEqual([first.closed, second.closed, third.closed], [0, 1, 0])
+  await clock.advance(DRAIN_MS / 2)
+  assert.deepEqual([first.closed, second.closed, third.closed], [1, 1, 0])
+  old.release()
+  assert.deepEqual([first.closed, second.closed, third.closed], [1, 1, 0])
+})

@@ -1,0 +1,39 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { extname } from 'node:path'
+import { createInterface } from 'node:readline'
+import { fileURLToPath } from 'node:url'
+
+/** `contract` is made with the official SDK, `raw` by hand, for what that would not do. */
+export type Fixture = 'contract' | 'raw'
+
+/** How a fixture server is started; `transport` is its argument. */
+export function fixtureCommand(
+  fixture: Fixture,
+  transport: 'stdio' | 'http' | 'sse',
+): { command: string; args: string[] } {
+  const extension = extname(import.meta.url)
+  const path = fileURLToPath(new URL(`../fixtures/${fixture}-server${extension}`, import.meta.url))
+  return { command: process.execPath, args: [path, transport] }
+}
+
+/** A fixture server that runs as a process of its own. */
+export interface RunningFixture {
+  readonly url: string
+  stop(): Promise<void>
+}
+
+/** Starts a fixture server on a free port. */
+export async function startFixture(fixture: Fixture, transport: 'http' | 'sse'): Promise<RunningFixture> {
+  const { command, args } = fixtureCommand(fixture, transport)
+  const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'inherit'] })
+  const exited = once(child, 'exit')
+  const [line] = (await once(createInterface({ input: child.stdout }), 'line')) as [string]
+  return {
+    url: line.replace('listening ', ''),
+    async stop() {
+      child.kill('SIGKILL')
+      await exited
+    },
+  }
+}

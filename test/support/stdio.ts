@@ -1,0 +1,68 @@
+import assert from 'node:assert/strict'
+import type { TestContext } from 'node:test'
+import { stdioServer, type StdioServerConfig } from '../../src/config/server-schema.ts'
+import type { Outcome } from '../../src/mesh/call.ts'
+import { systemClock, type Clock } from '../../src/mesh/clock.ts'
+import type { Log } from '../../src/telemetry/log.ts'
+import { StdioUpstream } from '../../src/upstreams/stdio.ts'
+import type { Link } from '../../src/upstreams/upstream.ts'
+import { newCall, TestCaller, type CallParts } from './caller.ts'
+import { fixtureCommand } from './fixture.ts'
+import { silent } from './log.ts'
+
+/** What the gateway says of itself in these tests. */
+export const gatewayHello = {
+  protocolVersion: '2025-11-25',
+  capabilities: {},
+  clientInfo: { name: 'gateway', version: '1.0.0' },
+}
+
+export type StdioParts = Partial<
+  Pick<StdioServerConfig, 'command' | 'args' | 'env' | 'cwd' | 'sharing' | 'maxReply'>
+> & {
+  readonly clock?: Clock
+  readonly log?: Log
+}
+
+/** An upstream of the raw fixture server, or of another program, which is closed after the test. */
+export function stdioUpstream(
+  t: TestContext,
+  { clock = systemClock, log = silent, ...config }: StdioParts = {},
+) {
+  const upstream = new StdioUpstream({
+    server: 'test',
+    config: stdioServer.parse({ ...fixtureCommand('raw', 'stdio'), ...config }),
+    hello: gatewayHello,
+    clock,
+    log,
+  })
+  t.after(() => upstream.close())
+  return upstream
+}
+
+/** Opens a conversation that nobody gives up. */
+export function open(upstream: StdioUpstream, caller = new TestCaller()): Promise<Link> {
+  return upstream.open(caller, new AbortController().signal)
+}
+
+/** Sends a request to the raw fixture server. */
+export function ask(
+  link: Link,
+  method: string,
+  params: Record<string, unknown> = {},
+  parts: Partial<CallParts> = {},
+) {
+  return link.exchange(newCall({ method, params, ...parts }))
+}
+
+/** The result of a request that has to succeed. */
+export async function result(outcome: Promise<Outcome>): Promise<Readonly<Record<string, unknown>>> {
+  const settled = await outcome
+  assert.ok(settled.kind === 'answered', settled.kind === 'answered' ? '' : settled.error.message)
+  return settled.result.value.result as Readonly<Record<string, unknown>>
+}
+
+/** The process that a conversation is held with. */
+export async function pidOf(link: Link): Promise<number> {
+  return (await result(ask(link, 'raw/pid'))).pid as number
+}

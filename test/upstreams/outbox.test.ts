@@ -1,0 +1,92 @@
+import assert from 'node:assert/strict'
+import { Writable } from 'node:stream'
+import { setImmediate } from 'node:timers/promises'
+import { test } from 'node:test'
+import { gatewayError } from '../../src/mesh/errors.ts'
+import { Outbox } from '../../src/upstreams/outbox.ts'
+
+/** A stream whose reader takes a chunk when the test says so. */
+function slowStream() {
+  const written: string[] = []
+  let take: (() => void) | undefined
+  const stream = new Writable({
+    highWaterMark: 8,
+    write(chunk: Buffer, _, done) {
+      written.push(chunk.toString())
+      take = done
+    },
+  })
+  const read = async () => {
+    take?.()
+    await setImmediate()
+  }
+  return { stream, written, read }
+}
+
+function settled(promise: Promise<void>): { done: boolean } {
+  const state = { done: false }
+  const mark = () => void (state.done = true)
+  promise.then(mark, mark)
+  return state
+}
+
+test('a text is one line, whatever white space it has', async () => {
+  const { stream, written } = slowStream()
+  const outbox = new Outbox(stream)
+  void outbox.send('{\r\n  "a":\n1}')
+  await setImmediate()
+  assert.deepEqual(written, ['{   "a": 1}\n'])
+})
+
+test('a full stream holds back the next text until it has room', async () => {
+  const { stream, written, read } = slowStream()
+  const outbox = new Outbox(stream)
+  const first = settled(outbox.send('"first text"'))
+  const second = settled(outbox.send('"second text"'))
+  await setImmediate()
+  assert.deepEqual([written.length, first.done, second.done], [1, false, false])
+  await read()
+  assert.deepEqual([written.length, first.done, second.done], [2, true, false])
+  await read()
+  assert.equal(second.done, true)
+})
+
+test('a text that waits can be taken back, and is never written', async () => {
+  const { stream, written, read } = slowStream()
+  const outbox = new Outbox(stream)
+  const caller = new AbortController()
+  let touched = false
+  void outbox.send('"first text"')
+  const second = outbox.send('"second text"', { signal: caller.signal, onWrite: () => (touched = true) })
+  const third = settled(outbox.send('"third text"'))
+  const reason = gatewayError('cancelled', 'changed my mind')
+  caller.abort(reason)
+  await assert.rejects(second, (error) => error === reason)
+  await read()
+  await read()
+  assert.deepEqual(written, ['"first text"\n', '"third text"\n'])
+  assert.equal(touched, false)
+  assert.equal(third.done, true)
+})
+
+test('taking back what was written changes nothing', async () => {
+  const { stream, written, read } = slowStream()
+  const outbox = new Outbox(stream)
+  const caller = new AbortController()
+  const first = outbox.send('"first text"', { signal: caller.signal })
+  caller.abort(gatewayError('cancelled', 'too late'))
+  await read()
+  await first
+  assert.equal(written.length, 1)
+})
+
+test('the end rejects what waits, and all that follows', async () => {
+  const { stream, written } = slowStream()
+  const outbox = new Outbox(stream)
+  void outbox.send('"first text"')
+  const waiting = outbox.send('"second text"')
+  outbox.end()
+  await assert.rejects(waiting, { reason: 'upstream_disconnected' })
+  await assert.rejects(outbox.send('"third text"'), { reason: 'upstream_disconnected' })
+  assert.equal(written.length, 1)
+})

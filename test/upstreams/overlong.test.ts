@@ -1,0 +1,42 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { repliedId } from '../../src/upstreams/overlong.ts'
+
+const padding = 'x'.repeat(2_000)
+
+/** The id that is read from the two ends of a text. */
+function idOf(text: string): number | undefined {
+  return repliedId({ head: text.slice(0, 512), tail: text.slice(-512) })
+}
+
+test('the id of a reply is found at either end', () => {
+  const result = `"result":{"content":"${padding}"}`
+  assert.equal(idOf(`{"jsonrpc":"2.0","id":7,${result}}`), 7)
+  assert.equal(idOf(`{"id":7,"jsonrpc":"2.0",${result}}`), 7)
+  assert.equal(idOf(` { "id" : 7 , ${result}} `), 7)
+  assert.equal(idOf(`{${result},"jsonrpc":"2.0","id":7}`), 7)
+  assert.equal(idOf(`{"jsonrpc":"2.0",${result},"id":7}`), 7)
+  assert.equal(idOf(`{${result} , "id" : 7, "jsonrpc": "2.0" }\n`), 7)
+  assert.equal(idOf(`{"x-unknown":1.0,"id":7,${result}}`), 7)
+  assert.equal(idOf(`{"x-unknown":1.0,${result},"id":7,"x-more":"?"}`), 7)
+  assert.equal(idOf(`{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":"${padding}"}}`), 7)
+})
+
+test('the id of a request of the server is none of ours', () => {
+  const params = `"params":{"content":"${padding}"}`
+  assert.equal(idOf(`{"jsonrpc":"2.0","id":7,"method":"sampling/createMessage",${params}}`), undefined)
+  assert.equal(idOf(`{"method":"sampling/createMessage",${params},"jsonrpc":"2.0","id":7}`), undefined)
+})
+
+test('an id inside the result is not that of the reply', () => {
+  assert.equal(idOf(`{"jsonrpc":"2.0","result":{"content":"${padding}","id":7}}`), undefined)
+  assert.equal(idOf(`{"result":{"id":7,"content":"${padding}"},"id":8}`), 8)
+  assert.equal(idOf(`{"jsonrpc":"2.0","id":8,"result":{"content":"${padding}","id":7}}`), 8)
+  assert.equal(idOf(`{"result":{"text":"${padding},\\"id\\":7}"},"id":8}`), 8)
+})
+
+test('what shows no id of a reply has none', () => {
+  assert.equal(idOf(padding), undefined)
+  assert.equal(idOf(`{"jsonrpc":"2.0","method":"notifications/message","params":"${padding}"}`), undefined)
+  assert.equal(idOf(`{"jsonrpc":"2.0","id":"7","result":"${padding}"}`), undefined)
+})

@@ -1,0 +1,150 @@
+import assert from 'node:assert/strict'
+import { realpathSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { test } from 'node:test'
+import { gatewayError } from '../../src/mesh/errors.ts'
+import { returned } from '../contract/subject.ts'
+import { capableHello, TestCaller, toolCall } from '../support/caller.ts'
+import { fixtureCommand } from '../support/fixture.ts'
+import { recordedLog } from '../support/log.ts'
+import { ManualClock } from '../support/manual-clock.ts'
+import { isAlive, ownChildren } from '../support/processes.ts'
+import { ask, open, pidOf, result, stdioUpstream } from '../support/stdio.ts'
+import { until } from '../support/until.ts'
+
+/** A program of one line. */
+const program = (script: string) => ({ command: process.execPath, args: ['-e', script] })
+
+const tooSlow = gatewayError('attempt_timeout', 'too slow')
+
+test('callers share one process, which is told of the gateway', async (t) => {
+  const upstream = stdioUpstream(t, fixtureCommand('contract', 'stdio'))
+  const links = await Promise.all([open(upstream), open(upstream), open(upstream)])
+  const pids = await Promise.all(links.map((link) => link.exchange(toolCall('pid')).then(returned)))
+  assert.equal(new Set(pids).size, 1)
+  assert.deepEqual(returned(await (links[0] ?? assert.fail()).exchange(toolCall('client'))), {
+    info: { name: 'gateway', version: '1.0.0' },
+    capabilities: { sampling: {}, elicitation: { form: {}, url: {} } },
+  })
+})
+
+test('with a process each, callers are told apart, and the server hears of each', async (t) => {
+  const upstream = stdioUpstream(t, { ...fixtureCommand('contract', 'stdio'), sharing: 'per_session' })
+  const links = await Promise.all([open(upstream), open(upstream)])
+  const pids = await Promise.all(links.map((link) => link.exchange(toolCall('pid')).then(returned)))
+  assert.equal(new Set(pids).size, 2)
+  const { info, capabilities } = returned(await (links[0] ?? assert.fail()).exchange(toolCall('client'))) as {
+    info: unknown
+    capabilities: { roots: unknown }
+  }
+  assert.deepEqual(info, capableHello.clientInfo)
+  assert.deepEqual(capabilities.roots, { listChanged: true })
+})
+
+test('a caller that leaves a shared process does not end it', async (t) => {
+  const upstream = stdioUpstream(t)
+  const [leaver, stayer] = await Promise.all([open(upstream), open(upstream)])
+  const pid = await pidOf(leaver)
+  await leaver.close()
+  assert.equal(await pidOf(stayer), pid)
+  assert.equal(await pidOf(await open(upstream)), pid)
+})
+
+test("a caller's own process ends with its conversation", async (t) => {
+  const upstream = stdioUpstream(t, { sharing: 'per_session' })
+  const [leaver, stayer] = await Promise.all([open(upstream), open(upstream)])
+  const pid = await pidOf(leaver)
+  await leaver.close()
+  assert.equal(isAlive(pid), false)
+  assert.ok(await pidOf(stayer))
+})
+
+test('a server gets the configured environment and folder, and no secret of ours', async (t) => {
+  process.env.SECRET_OF_OURS = 'secret'
+  t.after(() => delete process.env.SECRET_OF_OURS)
+  const link = await open(stdioUpstream(t, { env: { KEY: 'of the server' }, cwd: tmpdir() }))
+  const { env, cwd } = (await result(ask(link, 'raw/surroundings'))) as {
+    env: Record<string, string>
+    cwd: string
+  }
+  assert.deepEqual([env.KEY, env.PATH, env.SECRET_OF_OURS], ['of the server', process.env.PATH, undefined])
+  assert.equal(cwd, realpathSync(tmpdir()))
+})
+
+test('a program that does not exist is named, and so is a folder that does not', async (t) => {
+  const missing = open(stdioUpstream(t, { command: 'no-such-program' }))
+  const message = 'cannot start no-such-program (ENOENT)'
+  await assert.rejects(missing, { reason: 'upstream_unavailable', message, sent: false, retryAfterMs: 1_000 })
+  const misplaced = open(stdioUpstream(t, { cwd: '/no/such/folder' }))
+  await assert.rejects(misplaced, {
+    reason: 'upstream_unavailable',
+    message: /in \/no\/such\/folder \(ENOENT\)/,
+  })
+  const invalid = open(stdioUpstream(t, { args: ['a\0b'] }))
+  await assert.rejects(invalid, { reason: 'upstream_unavailable', message: /ERR_INVALID_ARG_VALUE/ })
+})
+
+test('a program that ends at once is unavailable, and may wait longer each time', async (t) => {
+  const clock = new ManualClock()
+  const upstream = stdioUpstream(t, { ...program('process.exit(7)'), clock })
+  for (const retryAfterMs of [1_000, 2_000, 4_000]) {
+    await assert.rejects(open(upstream), {
+      reason: 'upstream_unavailable',
+      message: /exited with code 7/,
+      retryAfterMs,
+    })
+    await assert.rejects(open(upstream), { reason: 'upstream_unavailable', retryAfterMs, sent: false })
+    await clock.advance(retryAfterMs)
+  }
+})
+
+test('a handshake that nobody waits for any more takes its process along', async (t) => {
+  for (const sharing of ['shared', 'per_session'] as const) {
+    const before = ownChildren()
+    const upstream = stdioUpstream(t, { ...program('setInterval(() => {}, 1000)'), sharing })
+    const patience = new AbortController()
+    const opening = upstream.open(new TestCaller(), patience.signal)
+    await until('the process runs', () => ownChildren().length > before.length)
+    patience.abort(tooSlow)
+    await assert.rejects(opening, { ...tooSlow, retryAfterMs: undefined })
+    await until('the process is gone', () => ownChildren().length === before.length)
+  }
+})
+
+test('one opener that gives up does not fail the others', async (t) => {
+  const upstream = stdioUpstream(t)
+  const patience = new AbortController()
+  const impatient = upstream.open(new TestCaller(), patience.signal)
+  const patient = open(upstream)
+  patience.abort(tooSlow)
+  await assert.rejects(impatient, tooSlow)
+  assert.ok(await pidOf(await patient))
+})
+
+test('what a server complains of is logged under its name, line by line', async (t) => {
+  const { log, lines } = recordedLog()
+  const link = await open(stdioUpstream(t, { log }))
+  await result(ask(link, 'raw/stderr', { text: `one\ntwo\n${'x'.repeat(100_000)}\nlast` }))
+  await until(
+    'the complaints are logged',
+    () => lines.filter(({ stderr }) => stderr !== undefined).length === 3,
+  )
+  const [one, two, long] = lines.filter(({ stderr }) => stderr !== undefined)
+  assert.deepEqual([one?.stderr, one?.server, two?.stderr], ['one', 'test', 'two'])
+  assert.ok(String(long?.stderr).length < 2_000)
+})
+
+test('a closed upstream starts nothing', async (t) => {
+  const upstream = stdioUpstream(t)
+  await upstream.close()
+  await assert.rejects(open(upstream), { reason: 'shutting_down' })
+})
+
+test('closing ends a process whose handshake is under way', async (t) => {
+  const before = ownChildren()
+  const upstream = stdioUpstream(t, program('setInterval(() => {}, 1000)'))
+  const opening = assert.rejects(open(upstream), { sent: false })
+  await upstream.close()
+  await opening
+  assert.equal(ownChildren().length, before.length)
+})
