@@ -1,5 +1,7 @@
 import type { AddressInfo } from 'node:net'
 import type { FastifyInstance } from 'fastify'
+import { isLoopback, parseAddress, type Address } from './config/address.ts'
+import { keepBootKeys } from './config/boot-keys.ts'
 import { loadConfig } from './config/load.ts'
 import type { Config } from './config/schema.ts'
 import { watchFiles } from './config/watch.ts'
@@ -14,11 +16,10 @@ import { createControlPlane, createDataPlane } from './planes.ts'
 import { DynamicServers } from './registry/dynamic-servers.ts'
 import type { GatewayGeneration } from './registry/generation.ts'
 import { listKinds } from './registry/kinds.ts'
-import type { Server } from './registry/server.ts'
+import { logState, warnOfNames } from './registry/notices.ts'
 import { Reloader, withServers, type ReloadReport } from './reload.ts'
 import { registerAdmin } from './routes/admin.ts'
 import { registerAdminServers } from './routes/admin-servers.ts'
-import { isLoopback, splitAddress } from './routes/guard.ts'
 import { registerHealth } from './routes/health.ts'
 import { registerMcp } from './routes/mcp.ts'
 import { registerMetrics } from './routes/metrics.ts'
@@ -67,7 +68,10 @@ export async function startGateway({ config: file, path, files, env, log }: Gate
     log,
     metrics,
     kit: createKit(clock, log),
-    onChanged: (_, changed) => sessions.tellChanged(changed),
+    onChanged: (server, changed) => {
+      sessions.tellChanged(changed)
+      if (changed.includes('tools')) warnOfNames(log, live.current.names, server)
+    },
     onState: (server) => logState(log, server),
     isCurrent: (server) => live.current.servers.get(server.name) === server,
   }
@@ -81,9 +85,8 @@ export async function startGateway({ config: file, path, files, env, log }: Gate
   /** Boot-time keys keep their first value, whatever the file says now. */
   function apply(next: Config, renew: ReadonlySet<string>): void {
     const before = live.current
-    const { listTimeout, ready, drain, allowedHosts, allowedOrigins, maxInFlight } = next.gateway
-    const kept = { ...gateway, listTimeout, ready, drain, allowedHosts, allowedOrigins, maxInFlight }
-    const generation = compileGeneration({ ...next, gateway: kept }, before, parts, renew)
+    const kept = { ...next, gateway: keepBootKeys(gateway, next.gateway) }
+    const generation = compileGeneration(kept, before, parts, renew)
     live.swap(generation)
     for (const server of generation.servers.values()) if (before.servers.get(server.name) !== server) server.start()
     for (const name of renew) void before.servers.get(name)?.close()
@@ -100,8 +103,8 @@ export async function startGateway({ config: file, path, files, env, log }: Gate
     metrics,
   })
 
-  const listen = splitAddress(gateway.listen)
-  const control = splitAddress(gateway.control)
+  const listen = addressOf(gateway.listen)
+  const control = addressOf(gateway.control)
   const dataPlane = createDataPlane({
     host: listen.host,
     maxBody: gateway.maxBody,
@@ -151,7 +154,13 @@ export async function startGateway({ config: file, path, files, env, log }: Gate
   }
 }
 
-async function bind(app: FastifyInstance, { host, port }: { host: string; port: number }): Promise<string> {
+function addressOf(text: string): Address {
+  const address = parseAddress(text)
+  if (address === undefined) throw new Error(`not an address: ${text}`)
+  return address
+}
+
+async function bind(app: FastifyInstance, { host, port }: Address): Promise<string> {
   await app.listen({ host, port })
   const { address, family, port: bound } = app.server.address() as AddressInfo
   return `http://${family === 'IPv6' ? `[${address}]` : address}:${bound}`
@@ -159,10 +168,4 @@ async function bind(app: FastifyInstance, { host, port }: { host: string; port: 
 
 function sameServers(a: GatewayGeneration, b: GatewayGeneration): boolean {
   return a.servers.size === b.servers.size && [...a.servers.values()].every((server) => b.servers.get(server.name) === server)
-}
-
-function logState(log: Log, server: Server): void {
-  const { name, state, error } = server
-  if (state === 'up') log.info({ server: name }, 'server is up')
-  else log.warn({ server: name, reason: error?.reason }, `server is down: ${error?.message ?? 'no reason known'}`)
 }

@@ -7,5 +7,11 @@ export const { version } = createRequire(import.meta.url)('breakwater/package.js
 /** How the gateway introduces itself, to agents and to servers. */
 export const implementation = { name: 'breakwater', title: 'Breakwater', version } as const
 
-/** What servers are told when the gateway speaks for itself. */
-export const ownHello = { protocolVersion: LATEST_LEGACY, capabilities: {}, clientInfo: implementation } as const
+/**
+ * What a server is told when the gateway asks it what it offers. Many servers show some of their tools only to
+ * clients that can do something for them; whether an agent can shows when it calls.
+ */
+const capabilities = { roots: {}, sampling: {}, elicitation: { form: {}, url: {} } } as const
+
+/** How the gateway says hello when it speaks for itself. */
+export const ownHello = { protocolVersion: LATEST_LEGACY, capabilities, clientInfo: implementation } as const

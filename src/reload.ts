@@ -32,6 +32,7 @@ export interface ReloaderParts {
 /** Brings configs into force, one after the other. A bad one changes nothing. */
 export class Reloader {
   readonly #parts: ReloaderParts
+  readonly #boot: Config
   #file: Config
   #watched: readonly string[]
   #last: Promise<unknown> = Promise.resolve()
@@ -39,6 +40,7 @@ export class Reloader {
   /** `first` is in force already, with `files` behind it. */
   constructor(first: Config, files: readonly string[], parts: ReloaderParts) {
     this.#parts = parts
+    this.#boot = first
     this.#file = first
     this.#watched = files
     this.#succeeded()
@@ -72,7 +74,7 @@ export class Reloader {
     const loaded = await load()
     this.#watched = loaded.files
     if (!loaded.ok) return this.#failed(trigger, loaded.errors.map(formatIssue))
-    const needsRestart = bootChanges(this.#file, loaded.config)
+    const needsRestart = bootChanges(this.#boot, loaded.config)
     const before = this.#file
     this.#file = loaded.config
     try {
@@ -112,5 +114,5 @@ export function withServers(config: Config, added: Readonly<Record<string, Serve
 }
 
 function without<T>(record: Readonly<Record<string, T>>, taken: object): Record<string, T> {
-  return Object.fromEntries(Object.entries(record).filter(([name]) => !(name in taken)))
+  return Object.fromEntries(Object.entries(record).filter(([name]) => !Object.hasOwn(taken, name)))
 }

@@ -3,20 +3,25 @@ import { isPlainMap } from './plain-map.ts'
 import type { Config, GatewayConfig } from './schema.ts'
 
 /** Keys of `gateway` that a reload changes; all others are fixed when the process starts. */
-const live: ReadonlySet<string> = new Set<keyof GatewayConfig>([
+const liveKeys = [
   'listTimeout',
   'ready',
   'drain',
   'allowedHosts',
   'allowedOrigins',
   'maxInFlight',
-])
+] as const satisfies readonly (keyof GatewayConfig)[]
 
 /** The keys whose change takes a restart, such as `gateway.sessions.max`, of those that differ. */
 export function bootChanges(old: Config, next: Config): string[] {
   return differing(old.gateway, next.gateway)
-    .filter((key) => !live.has(key))
+    .filter((key) => !(liveKeys as readonly string[]).includes(key))
     .map((key) => `gateway.${key}`)
+}
+
+/** What is in force after a reload: the live keys of `next`, the others as they were at boot. */
+export function keepBootKeys(boot: GatewayConfig, next: GatewayConfig): GatewayConfig {
+  return { ...boot, ...Object.fromEntries(liveKeys.map((key) => [key, next[key]])) }
 }
 
 /** Keys within two maps whose values differ, as paths. */

@@ -25,6 +25,7 @@ const capabilities = {
   resources: { listChanged: true, subscribe: true },
   completions: {},
   logging: {},
+  tasks: { cancel: {}, requests: { tools: { call: {} } } },
 }
 
 /** Longest instructions of one server that are passed on, in characters. */

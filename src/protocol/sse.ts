@@ -51,7 +51,8 @@ export class SseDecoder {
     for (;;) {
       const end = lineEnd(chunk, at)
       if (end === -1) break
-      this.#line(this.#takeLine(chunk.subarray(at, end)))
+      const bytes = this.#partialBytes + end - at
+      this.#line(this.#takeLine(chunk.subarray(at, end)), bytes)
       at = end + 1
       if (chunk[end] !== CR) continue
       if (at === chunk.length) this.#skipLf = true
@@ -78,7 +79,8 @@ export class SseDecoder {
     return line.startsWith('\ufeff') ? line.slice(1) : line
   }
 
-  #line(line: string): void {
+  /** `bytes`: how long the line was on the wire. */
+  #line(line: string, bytes: number): void {
     if (line === '') return this.#dispatch()
     const colon = line.indexOf(':')
     if (colon === 0) return
@@ -86,7 +88,7 @@ export class SseDecoder {
     const value = colon === -1 ? '' : line.slice(line[colon + 1] === ' ' ? colon + 2 : colon + 1)
     switch (field) {
       case 'data':
-        this.#dataBytes += value.length
+        this.#dataBytes += bytes
         if (this.#dataBytes > this.#limit) throw new SseOverflow(this.#limit)
         this.#data.push(value)
         break

@@ -1,5 +1,5 @@
 import type { Signal } from '../mesh/cancel.ts'
-import type { Call, Caller, Message } from '../mesh/call.ts'
+import type { Answer, Call, Caller, Message } from '../mesh/call.ts'
 import { newRecord } from '../mesh/call.ts'
 import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError, isGatewayError, type GatewayError } from '../mesh/errors.ts'
@@ -8,6 +8,7 @@ import type { Link } from '../upstreams/upstream.ts'
 import { emptyCatalog, fetchList, type Ask, type Catalog, type Entry } from './catalog.ts'
 import { kinds, listKinds, type ListKind } from './kinds.ts'
 import type { Links } from './links.ts'
+import { standIn } from './stand-in.ts'
 
 export interface DiscoveryOptions {
   readonly server: string
@@ -74,7 +75,8 @@ export class Discovery implements Caller {
     this.#stop.abort(gatewayError('cancelled', 'the server was removed'))
   }
 
-  receive(_: string, message: Message): void {
+  receive(_: string, message: Message, answer?: Answer): void {
+    if (answer !== undefined) return void answer(standIn(message)).catch(ignore)
     const changed = listKinds.filter((kind) => kinds[kind].changed === message.value.method)
     for (const kind of changed) this.#stale.add(kind)
     if (changed.length > 0) this.#schedule(COALESCE_MS)
@@ -186,10 +188,13 @@ export class Discovery implements Caller {
       channel: {
         open: () => undefined,
         pause: () => undefined,
-        send: (message) => void this.receive(this.#options.server, message),
+        send: (message, answer) => void this.receive(this.#options.server, message, answer),
       },
       signal,
       record: newRecord(this.#options.clock.now()),
     }
   }
 }
+
+/** The server asked and is gone: its next round will tell. */
+function ignore(): void {}

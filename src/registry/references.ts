@@ -1,13 +1,17 @@
 import type { Message } from '../mesh/call.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
 import { locate, splice, type Edit, type Path } from '../protocol/json-span.ts'
+import { locateAll } from '../protocol/locate-all.ts'
 import type { Names, Resolved } from './names.ts'
 
 /** How a reference is written: as `{server}{separator}{name}`, or as a URI. */
 type Form = 'name' | 'uri'
 
+/** A place of a message that holds a reference. */
+type Place = readonly [Path, Form]
+
 /** Where each request names what it is about; the first path that holds a string counts. */
-const requests: Readonly<Record<string, readonly (readonly [Path, Form])[]>> = {
+const requests = placesByMethod({
   'tools/call': [[['params', 'name'], 'name']],
   'prompts/get': [[['params', 'name'], 'name']],
   'resources/read': [[['params', 'uri'], 'uri']],
@@ -20,12 +24,17 @@ const requests: Readonly<Record<string, readonly (readonly [Path, Form])[]>> = {
   'tasks/get': [[['params', 'taskId'], 'name']],
   'tasks/result': [[['params', 'taskId'], 'name']],
   'tasks/cancel': [[['params', 'taskId'], 'name']],
-}
+})
 
 /** The notifications of a server that name something of its own. */
-const notifications: Readonly<Record<string, readonly (readonly [Path, Form])[]>> = {
+const notifications = placesByMethod({
   'notifications/resources/updated': [[['params', 'uri'], 'uri']],
   'notifications/tasks/status': [[['params', 'taskId'], 'name']],
+})
+
+/** A map, for methods come from outside: an object would have some that nobody put there. */
+function placesByMethod(places: Readonly<Record<string, readonly Place[]>>): ReadonlyMap<unknown, readonly Place[]> {
+  return new Map(Object.entries(places))
 }
 
 /** A request as its server shall read it. */
@@ -35,12 +44,12 @@ export interface Routed extends Resolved {
 
 /** Whether requests of this method say by themselves which server they are for. */
 export function namesServer(method: string): boolean {
-  return method in requests
+  return requests.has(method)
 }
 
 /** The server that a request is for, and the request in that server's own terms. */
 export function routeRequest(method: string, message: Message, names: Names): Routed | undefined {
-  for (const [path, form] of requests[method] ?? []) {
+  for (const [path, form] of requests.get(method) ?? []) {
     const exposed = at(message.value, path)
     if (typeof exposed !== 'string') continue
     const resolved = form === 'uri' ? names.resolveUri(exposed) : names.resolve(exposed)
@@ -54,7 +63,7 @@ export function routeRequest(method: string, message: Message, names: Names): Ro
 
 /** A notification of a server in the terms of the aggregated endpoint. */
 export function exposeNotification(server: string, message: Message, names: Names): Message {
-  const places = notifications[message.value.method as string]
+  const places = notifications.get(message.value.method)
   return places === undefined ? message : expose(server, message, places, names)
 }
 
@@ -64,20 +73,18 @@ export function exposeResponse(server: string, message: Message, names: Names): 
   return isObject(result) ? expose(server, message, [...placesIn(result, ['result'])], names) : message
 }
 
-function expose(
-  server: string,
-  message: Message,
-  places: readonly (readonly [Path, Form])[],
-  names: Names,
-): Message {
-  const edits = places.flatMap(([path, form]): Edit[] => {
+function expose(server: string, message: Message, places: readonly Place[], names: Names): Message {
+  const held = places.flatMap(([path, form]) => {
     const name = at(message.value, path)
-    const span = locate(message.text, path)
-    if (typeof name !== 'string' || span === undefined) return []
-    const exposed = form === 'uri' ? names.exposeUri(server, name) : names.expose(server, name)
-    return [{ ...span, with: JSON.stringify(exposed) }]
+    if (typeof name !== 'string') return []
+    return [{ path, exposed: form === 'uri' ? names.exposeUri(server, name) : names.expose(server, name) }]
   })
-  if (edits.length === 0) return message
+  if (held.length === 0) return message
+  const spans = locateAll(message.text, held.map(({ path }) => path))
+  const edits = held.flatMap(({ exposed }, index): Edit[] => {
+    const span = spans[index]
+    return span === undefined ? [] : [{ ...span, with: JSON.stringify(exposed) }]
+  })
   const text = splice(message.text, edits)
   return { text, value: JSON.parse(text) as Message['value'] }
 }
@@ -85,7 +92,7 @@ function expose(
 const RELATED_TASK = 'io.modelcontextprotocol/related-task'
 
 /** Every place in a result that refers to a resource or a task of its server. */
-function* placesIn(result: Readonly<Record<string, unknown>>, path: Path): Generator<readonly [Path, Form]> {
+function* placesIn(result: Readonly<Record<string, unknown>>, path: Path): Generator<Place> {
   if (typeof result.taskId === 'string') yield [[...path, 'taskId'], 'name']
   if (isObject(result.task)) yield [[...path, 'task', 'taskId'], 'name']
   if (isObject(result._meta) && RELATED_TASK in result._meta) yield [[...path, '_meta', RELATED_TASK, 'taskId'], 'name']
@@ -99,12 +106,12 @@ function* placesIn(result: Readonly<Record<string, unknown>>, path: Path): Gener
   }
 }
 
-function* blocks(content: unknown, path: Path): Generator<readonly [Path, Form]> {
+function* blocks(content: unknown, path: Path): Generator<Place> {
   if (!Array.isArray(content)) return
   for (const [index, item] of content.entries()) yield* block(item, [...path, index])
 }
 
-function* block(item: unknown, path: Path): Generator<readonly [Path, Form]> {
+function* block(item: unknown, path: Path): Generator<Place> {
   if (!isObject(item)) return
   if (item.type === 'resource_link') yield [[...path, 'uri'], 'uri']
   if (item.type === 'resource') yield [[...path, 'resource', 'uri'], 'uri']

@@ -1,16 +1,5 @@
-import { timingSafeEqual, createHash } from 'node:crypto'
-
-/** Splits `host:port` or `[::1]:port` into its parts. */
-export function splitAddress(address: string): { host: string; port: number } {
-  const colon = address.lastIndexOf(':')
-  return { host: address.slice(0, colon).replace(/^\[|\]$/g, ''), port: Number(address.slice(colon + 1)) }
-}
-
-/** Whether a host name or address reaches this machine only. */
-export function isLoopback(host: string): boolean {
-  const bare = host.replace(/^\[|\]$/g, '').toLowerCase()
-  return bare === 'localhost' || bare === '::1' || /^127(\.\d{1,3}){3}$/.test(bare)
-}
+import { createHash, timingSafeEqual } from 'node:crypto'
+import { isLoopback } from '../config/address.ts'
 
 /** Whether a `Host` header may be served: this is what stops DNS rebinding. */
 export function allowsHost(header: string | undefined, listenHost: string, allowed: readonly string[]): boolean {
@@ -59,5 +48,5 @@ export function hasToken(authorization: string | undefined, token: string): bool
 }
 
 function hostnameOf(url: string): string | undefined {
-  return URL.canParse(url) ? new URL(url).hostname.toLowerCase() : undefined
+  return URL.canParse(url) ? new URL(url).hostname.replace(/^\[|\]$/g, '').toLowerCase() : undefined
 }

@@ -82,7 +82,7 @@ export class HttpLink implements Link {
     return postAway(this.#wire, text)
   }
 
-  listen(): void {
+  listen(): Promise<void> {
     this.#listener ??= new HttpListener(this.#wire, {
       clock: this.#options.clock,
       maxReply: this.#options.maxReply,
@@ -90,6 +90,7 @@ export class HttpLink implements Link {
       ready: () => this.#reopen(),
       onLost: () => (this.#stale = true),
     })
+    return this.#listener.settled
   }
 
   async close(): Promise<void> {

@@ -1,7 +1,9 @@
 import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../mesh/errors.ts'
 import type { SseEvent } from '../protocol/sse.ts'
+import type { ReplyHeaders } from './http-headers.ts'
 import { HttpReply, type ReplySink } from './http-reply.ts'
+import { forgot } from './http-status.ts'
 import type { HttpWire } from './http-wire.ts'
 
 export interface ListenerOptions {
@@ -18,6 +20,9 @@ export interface ListenerOptions {
 const FIRST_RETRY_MS = 1_000
 const LAST_RETRY_MS = 30_000
 
+/** How long a server that does not say at once whether there is a stream is waited for, in milliseconds. */
+const PATIENCE_MS = 1_000
+
 /** Holds the session's own event stream open: reconnects with a doubling pause, and resumes where it broke off. */
 export class HttpListener implements ReplySink {
   readonly #wire: HttpWire
@@ -27,15 +32,29 @@ export class HttpListener implements ReplySink {
   #lastEventId: string | undefined
   #cancelRetry: Cancel | undefined
   #closed = false
+  #settle: () => void = () => undefined
+  /**
+   * Resolves once the stream is open, or it is known that there is none for now. What a server says before
+   * that is lost.
+   */
+  readonly settled: Promise<void>
 
   constructor(wire: HttpWire, options: ListenerOptions) {
     this.#wire = wire
     this.#options = options
+    this.settled = new Promise((resolve) => {
+      const cancel = options.clock.after(PATIENCE_MS, resolve)
+      this.#settle = () => {
+        cancel()
+        resolve()
+      }
+    })
     this.#connect()
   }
 
   close(): void {
     this.#closed = true
+    this.#settle()
     this.#cancelRetry?.()
     this.#reply?.abort(gatewayError('cancelled', 'the conversation ended'))
   }
@@ -49,6 +68,7 @@ export class HttpListener implements ReplySink {
   }
 
   opened(): void {
+    this.#settle()
     this.#retryMs = FIRST_RETRY_MS
   }
 
@@ -59,9 +79,10 @@ export class HttpListener implements ReplySink {
     return undefined
   }
 
-  /** Not a stream: 404 is a lost session; 405 says that there is none; the rest may pass. */
-  body(status: number): void {
-    const lost = status === 404 && this.#wire.sessionId !== undefined
+  /** Not a stream: the session may be lost; 405 says that there is none; the rest may pass. */
+  body(status: number, _: ReplyHeaders, text: string): void {
+    this.#settle()
+    const lost = this.#wire.sessionId !== undefined && forgot(status, text)
     if (lost) this.#options.onLost()
     if (lost || status >= 500 || status === 429) this.ended()
   }
@@ -72,6 +93,7 @@ export class HttpListener implements ReplySink {
   }
 
   failed(error: GatewayError): void {
+    this.#settle()
     if (error.reason !== 'cancelled') this.ended()
   }
 

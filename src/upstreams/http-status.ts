@@ -21,7 +21,7 @@ export function readReply(
   text: string,
   { hasSession, wallMs }: { hasSession: boolean; wallMs: number },
 ): Reading {
-  if (hasSession && (status === 404 || (status === 400 && complainsOfSession(text)))) return 'lost'
+  if (hasSession && forgot(status, text)) return 'lost'
   if (status === 401 || status === 403) {
     return failed(gatewayError('upstream_unauthorized', `the server refused our credentials (HTTP ${status})`, { sent }))
   }
@@ -62,7 +62,9 @@ function failed(error: ReturnType<typeof gatewayError>): Outcome {
   return { kind: 'failed', error }
 }
 
-function complainsOfSession(text: string): boolean {
+/** Whether a reply to a request that named a session says that there is no such session. */
+export function forgot(status: number, text: string): boolean {
+  if (status !== 400) return status === 404
   const error = readMessage(text)?.value.error as { message?: unknown } | undefined
   return typeof error?.message === 'string' && /session/i.test(error.message)
 }

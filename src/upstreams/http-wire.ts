@@ -21,11 +21,11 @@ export class HttpWire {
 
   /** `calls` serves requests that end, `streams` those that stay open. */
   constructor({ url, headers }: WireOptions, calls: Pool, streams: Pool) {
-    const { pathname, search } = new URL(url)
+    const { pathname, search, username, password } = new URL(url)
     this.#path = pathname + search
     this.#calls = calls
     this.#streams = streams
-    this.#configured = Object.entries(headers).flat()
+    this.#configured = [...Object.entries(headers).flat(), ...basicAuth(username, password)]
     this.#common = this.#configured
     this.#post = postHeaders(this.#common)
   }
@@ -70,6 +70,13 @@ export class HttpWire {
   leave(reply: HttpReply): void {
     this.#calls.dispatch({ method: 'DELETE', path: this.#path, headers: [...this.#common] }, reply)
   }
+}
+
+/** Credentials in a URL, as HTTP sends them. */
+function basicAuth(username: string, password: string): string[] {
+  if (username === '' && password === '') return []
+  const credentials = `${decodeURIComponent(username)}:${decodeURIComponent(password)}`
+  return ['authorization', `Basic ${Buffer.from(credentials).toString('base64')}`]
 }
 
 function postHeaders(common: readonly string[]): string[] {

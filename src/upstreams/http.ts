@@ -1,10 +1,10 @@
 import type { Signal } from '../mesh/cancel.ts'
-import { readFileSync } from 'node:fs'
 import { Pool } from 'undici'
 import type { Caller } from '../mesh/call.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { HttpLink } from './http-link.ts'
 import { HttpWire } from './http-wire.ts'
+import { readTls, type TlsOptions } from './tls.ts'
 import type { Link, Upstream } from './upstream.ts'
 
 export interface HttpOptions {
@@ -23,13 +23,6 @@ export interface HttpOptions {
   readonly sessionRecovery: 'transparent' | 'surface'
   readonly tls?: TlsOptions | undefined
   readonly clock: Clock
-}
-
-export interface TlsOptions {
-  readonly ca?: string | undefined
-  readonly cert?: string | undefined
-  readonly key?: string | undefined
-  readonly rejectUnauthorized: boolean
 }
 
 /** A server behind Streamable HTTP: a conversation per caller, over one pool of sockets per replica. */
@@ -66,16 +59,5 @@ export class HttpUpstream implements Upstream {
   async close(): Promise<void> {
     await Promise.all([...this.#links].map((link) => link.close()))
     await Promise.all([this.#calls.destroy(), this.#streams.destroy()])
-  }
-}
-
-function readTls(tls: TlsOptions | undefined) {
-  if (tls === undefined) return {}
-  const { ca, cert, key, rejectUnauthorized } = tls
-  return {
-    rejectUnauthorized,
-    ...(ca === undefined ? {} : { ca: readFileSync(ca) }),
-    ...(cert === undefined ? {} : { cert: readFileSync(cert) }),
-    ...(key === undefined ? {} : { key: readFileSync(key) }),
   }
 }

@@ -99,7 +99,9 @@ export class MessageLink implements Link {
   }
 
   /** Does nothing: a pipe carries everything anyway. */
-  listen(): void {}
+  listen(): Promise<void> {
+    return Promise.resolve()
+  }
 
   async close(): Promise<void> {
     this.#over(gatewayError('cancelled', 'the conversation was closed'))

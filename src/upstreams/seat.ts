@@ -54,7 +54,9 @@ export class Seat implements Link {
   }
 
   /** Does nothing: whoever takes part gets everything that is meant for it. */
-  listen(): void {}
+  listen(): Promise<void> {
+    return Promise.resolve()
+  }
 
   close(): Promise<void> {
     if (!this.ended.aborted) this.#leave(gatewayError('cancelled', 'the conversation was closed'))

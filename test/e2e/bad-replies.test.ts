@@ -28,7 +28,7 @@ const events = { 'content-type': 'text/event-stream' }
 
 /** What a server does instead of answering, and the error that the agent gets. */
 const misdeeds: Readonly<Record<string, readonly [string, (response: ServerResponse) => unknown]>> = {
-  'HTML': ['BW_BAD_REPLY', (response) => response.end('<html>hello</html>')],
+  HTML: ['BW_BAD_REPLY', (response) => response.end('<html>hello</html>')],
   'the answer to another request': [
     'BW_BAD_REPLY',
     (response) => sendJson(response, '{"jsonrpc":"2.0","id":"another","result":{}}'),
@@ -45,8 +45,14 @@ const misdeeds: Readonly<Record<string, readonly [string, (response: ServerRespo
     'BW_UPSTREAM_DISCONNECTED',
     (response) => response.writeHead(200, json).write('{"json', () => response.destroy()),
   ],
-  'a stream without an answer': ['BW_UPSTREAM_DISCONNECTED', (response) => response.writeHead(200, events).end()],
-  'an event that is no JSON': ['BW_BAD_REPLY', (response) => response.writeHead(200, events).end('data: what?\n\n')],
+  'a stream without an answer': [
+    'BW_UPSTREAM_DISCONNECTED',
+    (response) => response.writeHead(200, events).end(),
+  ],
+  'an event that is no JSON': [
+    'BW_BAD_REPLY',
+    (response) => response.writeHead(200, events).end('data: what?\n\n'),
+  ],
   'a reply of 100 MB': ['BW_REPLY_TOO_LARGE', (response) => flood(response.writeHead(200, json))],
   'an event of 100 MB': [
     'BW_REPLY_TOO_LARGE',

@@ -68,7 +68,9 @@ test('JSON that is no JSON-RPC is an invalid request, under its id if it has one
 
 test('only JSON is taken, and only so much of it', async () => {
   await refused(await client.post(ping, { 'content-type': 'text/plain' }), { status: 415 })
-  await refused(await client.post(ping, { 'content-type': 'application/x-www-form-urlencoded' }), { status: 415 })
+  await refused(await client.post(ping, { 'content-type': 'application/x-www-form-urlencoded' }), {
+    status: 415,
+  })
   const large = JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'ping', params: { x: 'x'.repeat(70_000) } })
   await refused(await client.post(large), { status: 413 })
   assert.equal((await client.post(ping, { 'content-type': 'application/json; charset=utf-8' })).status, 200)

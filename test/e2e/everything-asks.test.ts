@@ -47,7 +47,10 @@ for (const { title, kind, url, name } of routes) {
     const client = await connect(url(gateway), capabilities, answering(modes))
     const call = async (tool: string, args: Record<string, unknown>) =>
       textOf(await client.callTool({ name: name(tool), arguments: args }))
-    assert.match(await call('trigger-sampling-request', { prompt: 'hi', maxTokens: 17 }), /sampled with 17 tokens/)
+    assert.match(
+      await call('trigger-sampling-request', { prompt: 'hi', maxTokens: 17 }),
+      /sampled with 17 tokens/,
+    )
     assert.match(await call('trigger-elicitation-request', {}), /User provided the requested information/)
     assert.match(await call('trigger-url-elicitation', { url: 'https://example.com/' }), /User completed/)
     assert.deepEqual(modes, ['form', 'url'])

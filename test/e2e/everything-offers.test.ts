@@ -54,7 +54,9 @@ for (const { title, kind, url, name, uri } of routes) {
       name: name('resource-prompt'),
       arguments: { resourceType: 'Text', resourceId: '1' },
     })
-    const embedded = messages.flatMap(({ content }) => (content.type === 'resource' ? [content.resource.uri] : []))
+    const embedded = messages.flatMap(({ content }) =>
+      content.type === 'resource' ? [content.resource.uri] : [],
+    )
     assert.deepEqual(embedded, [uri('demo://resource/dynamic/text/1')])
     const { completion } = await client.complete({
       ref: { type: 'ref/prompt', name: name('completable-prompt') },
@@ -83,8 +85,10 @@ for (const { title, kind, url, name, uri } of routes) {
     assert.deepEqual(completion.values, ['7'])
 
     const links = await client.callTool({ name: name('get-resource-links'), arguments: { count: 1 } })
-    const [link] = (links.content as { type: string; uri: string }[]).filter(({ type }) => type === 'resource_link')
-    assert.ok(link?.uri.startsWith(uri('demo://')), link?.uri)
+    const [link] = (links.content as { type: string; uri: string }[]).filter(
+      ({ type }) => type === 'resource_link',
+    )
+    assert.ok(link !== undefined && link.uri.startsWith(uri('demo://')), link?.uri)
     assert.equal((await client.readResource({ uri: link.uri })).contents[0]?.uri, link.uri)
   })
 }

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import {
   LoggingMessageNotificationSchema,
+  type Progress,
   ResourceUpdatedNotificationSchema,
 } from '@modelcontextprotocol/sdk/types.js'
 import { until } from '../support/until.ts'
@@ -25,7 +26,7 @@ for (const { title, url, name, uri } of routes) {
     await client.ping()
     const seen: (number | undefined)[] = []
     const call = { name: name('trigger-long-running-operation'), arguments: { duration: 0.3, steps: 3 } }
-    const onprogress = ({ progress, total }: { progress: number; total?: number }) => void seen.push(progress, total)
+    const onprogress = ({ progress, total }: Progress) => void seen.push(progress, total)
     await client.callTool(call, undefined, { onprogress })
     assert.deepEqual(seen, [1, 3, 2, 3, 3, 3])
   })
@@ -33,7 +34,10 @@ for (const { title, url, name, uri } of routes) {
   test(`${title}: log messages come at the level that was asked for`, async () => {
     const levels: string[] = []
     const client = await connect(url(gateway), {}, (one) => {
-      one.setNotificationHandler(LoggingMessageNotificationSchema, ({ params }) => void levels.push(params.level))
+      one.setNotificationHandler(
+        LoggingMessageNotificationSchema,
+        ({ params }) => void levels.push(params.level),
+      )
     })
     await client.setLoggingLevel('debug')
     const toggle = { name: name('toggle-simulated-logging'), arguments: {} }
@@ -45,7 +49,10 @@ for (const { title, url, name, uri } of routes) {
   test(`${title}: who subscribed to a resource hears of its updates, under the name that it used`, async () => {
     const updated: string[] = []
     const client = await connect(url(gateway), {}, (one) => {
-      one.setNotificationHandler(ResourceUpdatedNotificationSchema, ({ params }) => void updated.push(params.uri))
+      one.setNotificationHandler(
+        ResourceUpdatedNotificationSchema,
+        ({ params }) => void updated.push(params.uri),
+      )
     })
     const resource = uri('demo://resource/dynamic/text/3')
     await client.subscribeResource({ uri: resource })

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
+import { isAlive } from '../support/processes.ts'
 import { until } from '../support/until.ts'
 import { cleanUp, Gateway, type Json } from './support/gateway.ts'
-import { isAlive } from './support/program.ts'
 import { RawClient } from './support/raw-client.ts'
 import { HttpToolbox, stdioToolbox } from './support/toolbox.ts'
 

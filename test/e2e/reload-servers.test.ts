@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
+import { isAlive } from '../support/processes.ts'
 import { until } from '../support/until.ts'
 import type { EventReader } from './support/event-reader.ts'
 import { cleanUp, Gateway, type Json } from './support/gateway.ts'
-import { isAlive } from './support/program.ts'
 import { RawClient } from './support/raw-client.ts'
 import { HttpToolbox, stdioToolbox } from './support/toolbox.ts'
 

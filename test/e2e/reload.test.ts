@@ -73,7 +73,10 @@ test('a bad config changes nothing, is reported with its lines, and leaves when 
   const pid = await client.say('local__pid')
   const good = await timeoutInForce()
   await writeFile(gateway.file, 'mcpServers:\n  local:\n    comand: node\npolicies:\n  defaults: 7\n')
-  await until('the reload fails', async () => (await gateway.metric('breakwater_config_reload_success')) === 0)
+  await until(
+    'the reload fails',
+    async () => (await gateway.metric('breakwater_config_reload_success')) === 0,
+  )
   const { status, body } = await gateway.post<{ ok: boolean; errors: string[] }>('/admin/reload')
   assert.equal(status, 422)
   assert.equal(body.ok, false)

@@ -9,6 +9,7 @@ import type { Link } from '../../src/upstreams/upstream.ts'
 import { newCall, TestCaller, type CallParts } from './caller.ts'
 import { fixtureCommand } from './fixture.ts'
 import { silent } from './log.ts'
+import { ManualClock } from './manual-clock.ts'
 
 /** What the gateway says of itself in these tests. */
 export const gatewayHello = {
@@ -36,7 +37,11 @@ export function stdioUpstream(
     clock,
     log,
   })
-  t.after(() => upstream.close())
+  t.after(async () => {
+    const closing = upstream.close()
+    if (clock instanceof ManualClock) await clock.advance(60_000)
+    await closing
+  })
   return upstream
 }
 

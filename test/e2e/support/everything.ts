@@ -4,7 +4,9 @@ import { dirname, join } from 'node:path'
 import { Gateway } from './gateway.ts'
 import { Program } from './program.ts'
 
-const manifest = createRequire(import.meta.url).resolve('@modelcontextprotocol/server-everything/package.json')
+const manifest = createRequire(import.meta.url).resolve(
+  '@modelcontextprotocol/server-everything/package.json',
+)
 const script = join(dirname(manifest), 'dist', 'index.js')
 
 /** The ways in which the same server is reached. */

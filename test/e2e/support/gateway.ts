@@ -16,6 +16,13 @@ export interface GatewayParts {
   readonly policies?: Json
 }
 
+export interface GatewayOptions extends ProgramOptions {
+  /** Arguments of node itself. */
+  readonly nodeArgs?: readonly string[]
+  /** More arguments of the command. */
+  readonly args?: readonly string[]
+}
+
 export interface Reply<Body> {
   readonly status: number
   readonly body: Body
@@ -39,11 +46,12 @@ export class Gateway {
   }
 
   /** Starts a gateway on ports that are free, and waits until it listens. */
-  static async start(parts: GatewayParts, options: ProgramOptions & { nodeArgs?: readonly string[] } = {}) {
+  static async start(parts: GatewayParts, options: GatewayOptions = {}): Promise<Gateway> {
     const folder = await newFolder()
     const file = join(folder, 'gateway.yaml')
     await writeFile(file, configText(parts))
-    const program = new Program([...(options.nodeArgs ?? []), main, 'start', '--config', file], options)
+    const { nodeArgs = [], args = [] } = options
+    const program = new Program([...nodeArgs, main, 'start', '--config', file, ...args], options)
     return new Gateway(program, file, await program.line('the gateway listens', addressesIn))
   }
 
@@ -120,7 +128,11 @@ export async function cleanUp(): Promise<void> {
 /** A config as text: JSON, which is YAML as well, a key on a line. */
 export function configText({ servers, gateway, policies }: GatewayParts): string {
   const addresses = { listen: '127.0.0.1:0', control: '127.0.0.1:0' }
-  return JSON.stringify({ gateway: { ...addresses, ...gateway }, mcpServers: servers, policies }, undefined, 2)
+  return JSON.stringify(
+    { gateway: { ...addresses, ...gateway }, mcpServers: servers, policies },
+    undefined,
+    2,
+  )
 }
 
 function addressesIn(line: string): { data: string; control: string } | undefined {

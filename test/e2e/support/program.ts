@@ -1,7 +1,6 @@
 import { type ChildProcess, spawn, type StdioOptions } from 'node:child_process'
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
-import { readFileSync } from 'node:fs'
 import { until } from '../../support/until.ts'
 
 const running = new Set<Program>()
@@ -26,7 +25,10 @@ export class Program {
   /** All of its standard output and standard error, line by line. */
   readonly lines: string[] = []
 
-  constructor(args: readonly string[], { env = {}, stdio = ['ignore', 'pipe', 'pipe'] }: ProgramOptions = {}) {
+  constructor(
+    args: readonly string[],
+    { env = {}, stdio = ['ignore', 'pipe', 'pipe'] }: ProgramOptions = {},
+  ) {
     this.child = spawn(process.execPath, args, { detached: true, stdio, env: { ...process.env, ...env } })
     this.pid = this.child.pid as number
     for (const stream of [this.child.stdout, this.child.stderr]) {
@@ -79,16 +81,5 @@ function killGroup(pid: number): void {
     process.kill(-pid, 'SIGKILL')
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
-  }
-}
-
-/** Whether a process runs. One that has ended and waits to be reaped does not. */
-export function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0)
-    return !/^\d+ \(.*\) Z/s.test(readFileSync(`/proc/${pid}/stat`, 'utf8'))
-  } catch (error) {
-    // Where there is no /proc, the signal alone has to tell.
-    return (error as NodeJS.ErrnoException).code !== 'ESRCH' && process.platform !== 'linux'
   }
 }

@@ -37,7 +37,11 @@ export class RawClient {
     const hello = { jsonrpc: '2.0', id: 'hello', method: 'initialize', params }
     const reply = await post(url, JSON.stringify(hello), headers)
     const id = reply.headers.get('mcp-session-id')
-    const session = { ...headers, 'mcp-protocol-version': version, ...(id === null ? {} : { 'mcp-session-id': id }) }
+    const session = {
+      ...headers,
+      'mcp-protocol-version': version,
+      ...(id === null ? {} : { 'mcp-session-id': id }),
+    }
     const client = new RawClient(url, session, reply.messages[0] ?? {})
     if (id !== null) await client.post({ jsonrpc: '2.0', method: 'notifications/initialized' })
     return client
@@ -58,7 +62,8 @@ export class RawClient {
     const id = `raw-${++this.#ids}`
     const { messages, status } = await this.post({ jsonrpc: '2.0', id, method, params })
     const response = messages.find((message) => message.id === id && !('method' in message))
-    if (response === undefined) throw new Error(`no response to ${method}: HTTP ${status} ${JSON.stringify(messages)}`)
+    if (response === undefined)
+      throw new Error(`no response to ${method}: HTTP ${status} ${JSON.stringify(messages)}`)
     return response
   }
 
@@ -78,7 +83,9 @@ export class RawClient {
   /** Opens the stream of the session, or resumes one. */
   listen(lastEventId?: string): Promise<EventReader> {
     const resume = lastEventId === undefined ? {} : { 'last-event-id': lastEventId }
-    return EventReader.open(this.url, { headers: { ...this.headers, accept: 'text/event-stream', ...resume } })
+    return EventReader.open(this.url, {
+      headers: { ...this.headers, accept: 'text/event-stream', ...resume },
+    })
   }
 
   /** Posts a message and reads the reply as it comes. */
@@ -105,7 +112,12 @@ export async function post(
 ): Promise<RawReply> {
   const response = await fetch(url, { method: 'POST', body: text, headers: { ...postHeaders, ...headers } })
   const body = await response.text()
-  return { status: response.status, headers: response.headers, text: body, messages: messagesIn(response, body) }
+  return {
+    status: response.status,
+    headers: response.headers,
+    text: body,
+    messages: messagesIn(response, body),
+  }
 }
 
 function messagesIn({ headers }: Response, body: string): Json[] {

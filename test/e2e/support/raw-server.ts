@@ -31,7 +31,7 @@ export class RawServer {
   static async start(script: Script, tools: readonly string[] = []): Promise<RawServer> {
     const server = createServer((request, response) => {
       void text(request).then((body) => {
-        const message = body.startsWith('{') ? (JSON.parse(body) as Json) : {}
+        const message = body.trimStart().startsWith('{') ? (JSON.parse(body) as Json) : {}
         const { method: verb = '', url = '', headers } = request
         const seen = { verb, url, headers, text: body, message }
         raw.seen.push(seen)
@@ -79,5 +79,8 @@ function usual({ verb, message }: Seen, response: ServerResponse, tools: readonl
   }
   const result = results[method]
   const error = { code: -32601, message: `Method not found: ${method}` }
-  sendJson(response, JSON.stringify({ jsonrpc: '2.0', id, ...(result === undefined ? { error } : { result }) }))
+  sendJson(
+    response,
+    JSON.stringify({ jsonrpc: '2.0', id, ...(result === undefined ? { error } : { result }) }),
+  )
 }

@@ -1,0 +1,89 @@
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { until } from '../support/until.ts'
+import { cleanUp, Gateway } from './support/gateway.ts'
+import { RawClient } from './support/raw-client.ts'
+import { closeServers, RawServer, sendJson } from './support/raw-server.ts'
+
+/** Odd, and valid: spaces, escapes, numbers that no double holds, unknown fields, keys twice. */
+const odd =
+  '{ "big": 12345678901234567890, "exact": 1.10, "exp": 1E400, "e": "\\u00e9\\/", "twice": 1, "twice": 2,' +
+  ' "__proto__": {"x": null}, "deep": [[[{}]]] }'
+
+/** The result that the server answers every call with. */
+const result = `{ "content": [ {"type":"text","text":"ok","unknown":${odd}} ], "resultType":"new", "x-extra":${odd} }`
+
+const tool = `{ "name":"odd", "inputSchema":{"type":"object", "x":${odd}}, "annotations": {"unknownHint":true}, "x-new":${odd} }`
+
+let gateway: Gateway
+let server: RawServer
+
+before(async () => {
+  server = await RawServer.start(({ message, text }, response) => {
+    // The exact text of the id: it may be a number that no double holds.
+    const id = /"id"\s*:\s*("[^"]*"|[^,\s}]+)/.exec(text)?.[1] ?? 'null'
+    const answers: Readonly<Record<string, string>> = {
+      'tools/list': `{"tools":[${tool}]}`,
+      'tools/call': result,
+      'x/unknown': odd,
+    }
+    const answer = answers[String(message.method)]
+    if (answer === undefined) return false
+    sendJson(response, `{ "jsonrpc": "2.0", "result": ${answer}, "id": ${id}, "x-outer": [1.0] }`)
+    return true
+  })
+  gateway = await Gateway.start({ servers: { raw: { url: server.url } } })
+  await gateway.waitFor('up', 'raw')
+})
+after(async () => {
+  await cleanUp()
+  closeServers()
+})
+
+const call = (name: string, id: string) =>
+  ` {"id" : ${id}, "jsonrpc":"2.0" ,"x-top":${odd}, "method":"tools/call",\n` +
+  ` "params": { "arguments": ${odd}, "_meta": {"x/y": ${odd}}, "name":"${name}", "future": ${odd} } } `
+
+test('on the endpoint of one server a call and its answer pass byte by byte', async () => {
+  const client = await RawClient.open(gateway.mcp('raw'))
+  const text = call('odd', '"a"')
+  const reply = await client.post(text)
+  assert.equal(server.of('tools/call').at(-1)?.text, text)
+  assert.equal(reply.text, `{ "jsonrpc": "2.0", "result": ${result}, "id": "a", "x-outer": [1.0] }`)
+})
+
+test('among others only the name of the tool is exchanged', async () => {
+  const client = await RawClient.open(gateway.mcp())
+  const reply = await client.post(call('raw__odd', '"b"'))
+  assert.equal(server.of('tools/call').at(-1)?.text, call('odd', '"b"'))
+  assert.equal(reply.text, `{ "jsonrpc": "2.0", "result": ${result}, "id": "b", "x-outer": [1.0] }`)
+})
+
+test('lists keep every byte of a tool but its name', async () => {
+  const all = await RawClient.open(gateway.mcp())
+  const one = await RawClient.open(gateway.mcp('raw'))
+  const list = { jsonrpc: '2.0', id: 1, method: 'tools/list' }
+  assert.ok((await all.post(list)).text.includes(tool.replace('"odd"', '"raw__odd"')))
+  assert.ok((await one.post(list)).text.includes(tool))
+})
+
+test('methods that nobody knows pass on the endpoint of one server', async () => {
+  const client = await RawClient.open(gateway.mcp('raw'))
+  const text = `{"jsonrpc":"2.0","id":3,"method":"x/unknown","params":${odd}}`
+  const reply = await client.post(text)
+  assert.equal(server.of('x/unknown').at(-1)?.text, text)
+  assert.ok(reply.text.includes(`"result": ${odd}`))
+  const note = `{"jsonrpc":"2.0","method":"notifications/x-unknown","params":${odd}}`
+  assert.equal((await client.post(note)).status, 202)
+  await until('the server gets it', () => server.of('notifications/x-unknown').length > 0)
+  assert.equal(server.of('notifications/x-unknown').at(-1)?.text, note)
+})
+
+test('ids of every kind come back as they were', async () => {
+  const client = await RawClient.open(gateway.mcp('raw'))
+  for (const id of ['0', '-1', '1.5', '"0"', '""', '"ü\\u0000\\n"', '9007199254740993'])
+    assert.match(
+      (await client.post(call('odd', id))).text,
+      new RegExp(`"id": ${id.replaceAll('\\', '\\\\')},`),
+    )
+})

@@ -1,0 +1,76 @@
+import assert from 'node:assert/strict'
+import { stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { isAlive } from '../support/processes.ts'
+import { until } from '../support/until.ts'
+import { cleanUp, Gateway, newFolder, type Json } from './support/gateway.ts'
+import { RawClient } from './support/raw-client.ts'
+import { stdioToolbox } from './support/toolbox.ts'
+
+const LIST_CHANGED = 'notifications/tools/list_changed'
+
+after(cleanUp)
+
+const remove = (gateway: Gateway, name: string) =>
+  gateway.admin(`/admin/servers/${name}`, { method: 'DELETE' })
+
+test('servers come and go by the API, for as long as the process lives', async () => {
+  const gateway = await Gateway.start({ servers: { fixed: stdioToolbox() } })
+  await gateway.waitFor('up', 'fixed')
+  const client = await RawClient.open(gateway.mcp())
+  const stream = await client.listen()
+  const fixedPid = await client.say('fixed__pid')
+
+  const added = await gateway.post('/admin/servers', { name: 'guest', server: stdioToolbox() })
+  assert.equal(added.status, 201)
+  assert.equal(added.body.kept, false)
+  assert.match(String(added.body.note), /ends with the process/)
+  await gateway.waitFor('up', 'guest')
+  assert.equal(await client.say('guest__echo', { text: 'hello' }), 'hello')
+  assert.equal((await gateway.server('guest'))?.from, 'api')
+  await until('clients are told', () => stream.messages(LIST_CHANGED).length > 0)
+
+  const guestPid = Number(await client.say('guest__pid'))
+  await gateway.reconfigure({ servers: { fixed: stdioToolbox() }, gateway: { drain: '9s' } })
+  assert.equal((await gateway.post('/admin/reload')).status, 200)
+  assert.equal(Number(await client.say('guest__pid')), guestPid)
+
+  const before = stream.messages(LIST_CHANGED).length
+  assert.equal((await remove(gateway, 'guest')).status, 200)
+  assert.equal(((await client.call('guest__echo')).error as Json).code, -32602)
+  await until('its process is gone', () => !isAlive(guestPid))
+  await until('clients are told', () => stream.messages(LIST_CHANGED).length > before)
+  assert.equal(await client.say('fixed__pid'), fixedPid)
+
+  const add = async (name: string, server: unknown) =>
+    (await gateway.post('/admin/servers', { name, server })).status
+  assert.equal(await add('fixed', stdioToolbox()), 409)
+  assert.equal(await add('two__parts', stdioToolbox()), 400)
+  assert.equal(await add('nothing', {}), 400)
+  assert.equal(await add('../etc', stdioToolbox()), 400)
+  assert.equal((await remove(gateway, 'fixed')).status, 409)
+  assert.equal((await remove(gateway, 'guest')).status, 404)
+})
+
+test('servers that were added outlive the process when there is a folder for them', async () => {
+  const stateDir = join(await newFolder(), 'state')
+  const parts = { gateway: { stateDir }, servers: {} }
+  const first = await Gateway.start(parts)
+  for (const name of ['kept', 'dropped']) {
+    const { status, body } = await first.post('/admin/servers', { name, server: stdioToolbox() })
+    assert.equal(status, 201)
+    assert.equal(body.kept, true)
+  }
+  assert.equal((await remove(first, 'dropped')).status, 200)
+  // Headers and environments in it may hold secrets.
+  assert.equal((await stat(join(stateDir, 'servers.json'))).mode & 0o077, 0)
+  first.program.signal('SIGTERM')
+  await first.program.ended
+
+  const second = await Gateway.start(parts)
+  await second.waitFor('up', 'kept')
+  assert.equal(await second.server('dropped'), undefined)
+  const client = await RawClient.open(second.mcp())
+  assert.equal(await client.say('kept__echo', { text: 'again' }), 'again')
+})

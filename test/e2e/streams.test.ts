@@ -1,0 +1,151 @@
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { until } from '../support/until.ts'
+import { EventReader } from './support/event-reader.ts'
+import { cleanUp, Gateway, type Json } from './support/gateway.ts'
+import { post, RawClient } from './support/raw-client.ts'
+import { closeServers, RawServer } from './support/raw-server.ts'
+import { HttpToolbox, stdioToolbox } from './support/toolbox.ts'
+
+const LIST_CHANGED = 'notifications/tools/list_changed'
+
+let gateway: Gateway
+let slow: RawServer
+
+/** Continues the call that is under way. */
+let proceed: () => void = () => undefined
+
+before(async () => {
+  const remote = await HttpToolbox.start()
+  // Streams an event, waits until it is told to go on, and streams another one and the answer.
+  slow = await RawServer.start(
+    ({ message }, response) => {
+      if (message.method !== 'tools/call') return false
+      const event = (body: Json) => response.write(`data: ${JSON.stringify({ jsonrpc: '2.0', ...body })}\n\n`)
+      const log = (data: string) =>
+        event({ method: 'notifications/message', params: { level: 'info', data } })
+      response.writeHead(200, { 'content-type': 'text/event-stream' })
+      log('first')
+      proceed = () => {
+        log('second')
+        event({ id: message.id, result: { content: [{ type: 'text', text: 'done' }] } })
+        response.end()
+      }
+      return true
+    },
+    ['slow'],
+  )
+  gateway = await Gateway.start({
+    servers: { slow: { url: slow.url }, remote: { url: remote.url }, local: stdioToolbox() },
+  })
+  await gateway.waitFor('up', 'slow', 'remote', 'local')
+})
+after(async () => {
+  await cleanUp()
+  closeServers()
+})
+
+const slowCall = { jsonrpc: '2.0', id: 'slow', method: 'tools/call', params: { name: 'slow', arguments: {} } }
+
+for (const server of ['slow', undefined]) {
+  test(`a client whose connection broke in mid-call resumes ${server ?? 'among others'}`, async () => {
+    const client = await RawClient.open(gateway.mcp(server))
+    const name = server === undefined ? 'slow__slow' : 'slow'
+    const broken = await client.stream({ ...slowCall, params: { name, arguments: {} } })
+    await broken.next('the first event', ({ params }) => (params as Json)?.data === 'first')
+    const last = broken.events.at(-1)?.id
+    broken.drop()
+    proceed()
+    const resumed = await client.listen(last)
+    const answer = await resumed.next('the answer', ({ id }) => id === 'slow')
+    assert.equal((answer.result as { content: { text: string }[] }).content[0]?.text, 'done')
+    const logs = resumed.messages('notifications/message').map(({ params }) => (params as Json).data)
+    assert.deepEqual(logs, ['second'])
+    await until('the stream ends behind the answer', () => resumed.ended)
+    assert.equal(slow.of('notifications/cancelled').length, 0)
+  })
+}
+
+test('a place that never was cannot be resumed', async () => {
+  const client = await RawClient.open(gateway.mcp())
+  for (const id of ['nonsense', '99-1', '-1-1']) assert.equal((await client.listen(id)).status, 400, id)
+})
+
+test('a client gets what happened between two of its streams, once', async () => {
+  const client = await RawClient.open(gateway.mcp('local'))
+  const first = await client.listen()
+  await client.say('add', { name: 'one' })
+  await until('the change is told', () => first.messages(LIST_CHANGED).length === 1)
+  const last = first.events.at(-1)?.id
+  first.drop()
+  await client.say('add', { name: 'two' })
+  const second = await client.listen(last)
+  await until('the change is told', () => second.messages(LIST_CHANGED).length > 0)
+  assert.equal(second.messages(LIST_CHANGED).length, 1)
+})
+
+for (const server of ['remote', 'local']) {
+  test(`a cancelled call ends at once, and the ${server} server is told`, async () => {
+    for (const [client, prefix] of [
+      [await RawClient.open(gateway.mcp(server)), ''],
+      [await RawClient.open(gateway.mcp()), `${server}__`],
+    ] as const) {
+      const params = { name: `${prefix}sleep`, arguments: { ms: 60_000 } }
+      const call = client.post({ jsonrpc: '2.0', id: 'long', method: 'tools/call', params })
+      await gateway.waitForCalls(1)
+      const told = (await client.say(`${prefix}received`)).split('notifications/cancelled').length
+      const cancel = { requestId: 'long', reason: 'enough' }
+      await client.post({ jsonrpc: '2.0', method: 'notifications/cancelled', params: cancel })
+      const error = (await call).messages[0]?.error as { data: Json }
+      assert.equal(error.data.code, 'BW_CANCELLED')
+      await until('the server is told', async () => {
+        return (await client.say(`${prefix}received`)).split('notifications/cancelled').length === told + 1
+      })
+    }
+  })
+}
+
+test('a client that left is unknown, and its stream and its calls are over', async () => {
+  const client = await RawClient.open(gateway.mcp('local'))
+  const stream = await client.listen()
+  const call = client.call('sleep', { ms: 60_000 })
+  await gateway.waitForCalls(1)
+  assert.equal(await client.leave(), 204)
+  assert.equal(((await call).error as { data: Json }).data.code, 'BW_CANCELLED')
+  await until('the stream is over', () => stream.ended)
+  assert.equal(
+    (await post(client.url, '{"jsonrpc":"2.0","id":1,"method":"ping"}', client.headers)).status,
+    404,
+  )
+  assert.equal(await client.leave(), 404)
+  const gone = await EventReader.open(client.url, {
+    headers: { ...client.headers, accept: 'text/event-stream' },
+  })
+  assert.equal(gone.status, 404)
+})
+
+test('a batch is answered as a batch, and each of its messages is taken', async () => {
+  const client = await RawClient.open(gateway.mcp(), { version: '2025-03-26' })
+  const call = (id: unknown, name: string, args: Json) => ({
+    jsonrpc: '2.0',
+    id,
+    method: 'tools/call',
+    params: { name, arguments: args },
+  })
+  const { status, messages } = await client.post([
+    call(1, 'local__echo', { text: 'one' }),
+    { jsonrpc: '2.0', method: 'notifications/roots/list_changed' },
+    call('two', 'remote__echo', { text: 'two' }),
+    { jsonrpc: '2.0', id: 3, method: 'ping' },
+  ])
+  assert.equal(status, 200)
+  assert.deepEqual(
+    messages.map(({ id, result }) => [id, (result as { content?: { text: string }[] }).content?.[0]?.text]),
+    [
+      [1, 'one'],
+      ['two', 'two'],
+      [3, undefined],
+    ],
+  )
+  assert.equal((await client.post([{ jsonrpc: '2.0', method: 'notifications/x' }])).status, 202)
+})

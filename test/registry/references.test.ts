@@ -1,0 +1,164 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Message } from '../../src/mesh/call.ts'
+import { Names } from '../../src/registry/names.ts'
+import {
+  exposeNotification,
+  exposeResponse,
+  namesServer,
+  routeRequest,
+} from '../../src/registry/references.ts'
+
+const names = new Names('__')
+
+const read = (text: string): Message => ({ text, value: JSON.parse(text) as Message['value'] })
+
+/** A request with these parameters, and members that nobody knows. */
+const request = (method: string, params: string) =>
+  read(`{"x":1.0,"jsonrpc":"2.0","id":12345678901234567890,"method":"${method}","params":${params}}`)
+
+test("each request finds the server that it names, and leaves in that server's words", () => {
+  for (const [method, params, expected] of [
+    [
+      'tools/call',
+      '{"name":"s__a__b","arguments":{"name":"s__x","n":1e2}}',
+      '{"name":"a__b","arguments":{"name":"s__x","n":1e2}}',
+    ],
+    ['prompts/get', '{ "name" : "s__p" }', '{ "name" : "p" }'],
+    ['resources/read', '{"uri":"breakwater://s/file:///a"}', '{"uri":"file:///a"}'],
+    ['resources/subscribe', '{"uri":"ui://s__w/x"}', '{"uri":"ui://w/x"}'],
+    ['resources/unsubscribe', '{"uri":"breakwater://s/x"}', '{"uri":"x"}'],
+    [
+      'completion/complete',
+      '{"ref":{"type":"ref/prompt","name":"s__p"}}',
+      '{"ref":{"type":"ref/prompt","name":"p"}}',
+    ],
+    ['completion/complete', '{"ref":{"uri":"breakwater://s/f:{x}"}}', '{"ref":{"uri":"f:{x}"}}'],
+    ['tasks/get', '{"taskId":"s__1"}', '{"taskId":"1"}'],
+    ['tasks/result', '{"taskId":"s__1"}', '{"taskId":"1"}'],
+    ['tasks/cancel', '{"taskId":"s__1"}', '{"taskId":"1"}'],
+  ] as const) {
+    assert.ok(namesServer(method))
+    const routed = routeRequest(method, request(method, params), names)
+    assert.equal(routed?.server, 's', method)
+    assert.equal(routed?.message.text, request(method, expected).text)
+    assert.deepEqual(routed?.message.value, JSON.parse(routed.message.text))
+  }
+})
+
+test('a name that is written with escapes is read as JSON reads it', () => {
+  const routed = routeRequest(
+    'tools/call',
+    request('tools/call', '{"\\u006eame":"\\u0073__t\\u00e9"}'),
+    names,
+  )
+  assert.equal(routed?.name, 'té')
+  assert.equal(routed?.message.text, request('tools/call', '{"\\u006eame":"té"}').text)
+})
+
+test('a request that names no server is for nobody', () => {
+  for (const params of [
+    '{}',
+    '{"name":"t"}',
+    '{"name":7}',
+    '{"name":null}',
+    '{"uri":"breakwater://s/x"}',
+    '{"name":["s__t"]}',
+  ]) {
+    assert.equal(routeRequest('tools/call', request('tools/call', params), names), undefined, params)
+  }
+  assert.equal(
+    routeRequest('tools/call', read('{"jsonrpc":"2.0","id":1,"method":"tools/call"}'), names),
+    undefined,
+  )
+})
+
+test('a method of any other name names no server, whatever objects inherit', () => {
+  for (const method of [
+    'ping',
+    'tools/list',
+    'x',
+    '',
+    'constructor',
+    'toString',
+    '__proto__',
+    'hasOwnProperty',
+  ]) {
+    assert.equal(namesServer(method), false, method)
+    assert.equal(routeRequest(method, request(method, '{"name":"s__t"}'), names), undefined, method)
+    const notification = request(method, '{"uri":"a","taskId":"1"}')
+    assert.equal(exposeNotification('s', notification, names), notification, method)
+  }
+})
+
+test('notifications that name something of their server name the server, too', () => {
+  const updated = request('notifications/resources/updated', '{"uri" : "file:///a","title":1.0}')
+  assert.equal(
+    exposeNotification('s', updated, names).text,
+    request('notifications/resources/updated', '{"uri" : "breakwater://s/file:///a","title":1.0}').text,
+  )
+  const status = exposeNotification('s', request('notifications/tasks/status', '{"taskId":"1"}'), names)
+  assert.equal((status.value.params as { taskId: string }).taskId, 's__1')
+  for (const text of [
+    '{"method":"notifications/resources/updated"}',
+    '{"method":"notifications/message","params":{"uri":"a"}}',
+  ]) {
+    const message = read(text)
+    assert.equal(exposeNotification('s', message, names), message)
+  }
+})
+
+/** A response with this result, and members that nobody knows. */
+const response = (result: string) => read(`{"x":[1.0], "jsonrpc":"2.0","id":1,"result":${result} }`)
+
+test('every place of a result that refers to something of its server names the server', () => {
+  for (const [result, expected] of [
+    [
+      '{"content":[{"type":"resource_link","uri":"file:///a"}]}',
+      '{"content":[{"type":"resource_link","uri":"breakwater://s/file:///a"}]}',
+    ],
+    [
+      '{"content":[{"type":"resource","resource":{"uri":"ui://w","text":""}}]}',
+      '{"content":[{"type":"resource","resource":{"uri":"ui://s__w","text":""}}]}',
+    ],
+    [
+      '{"contents":[{"uri":"a"},{"uri":"b"}]}',
+      '{"contents":[{"uri":"breakwater://s/a"},{"uri":"breakwater://s/b"}]}',
+    ],
+    [
+      '{"messages":[{"content":{"type":"resource","resource":{"uri":"a"}}}]}',
+      '{"messages":[{"content":{"type":"resource","resource":{"uri":"breakwater://s/a"}}}]}',
+    ],
+    ['{"taskId":"1"}', '{"taskId":"s__1"}'],
+    ['{"task":{"taskId":"1","ttl":1.0}}', '{"task":{"taskId":"s__1","ttl":1.0}}'],
+    [
+      '{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"1"}}}',
+      '{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"s__1"}}}',
+    ],
+  ] as const) {
+    const exposed = exposeResponse('s', response(result), names)
+    assert.equal(exposed.text, response(expected).text)
+    assert.deepEqual(exposed.value, JSON.parse(exposed.text))
+  }
+})
+
+test('the rest of a result stays as it is, to the byte', () => {
+  for (const result of [
+    '{"content":[{"type":"text","text":"file:///a","uri":"a"}],"structuredContent":{"uri":"a","taskId":"1"}}',
+    '{"content":[{"type":"resource_link","uri":7},{"type":"resource"},null,3],"contents":[{}],"messages":[{},{"content":1}]}',
+    '{"content":"text","contents":{},"messages":7,"task":null,"taskId":7,"_meta":[]}',
+    '{"n":12345678901234567890,"f":1.0}',
+  ]) {
+    const message = response(result)
+    assert.equal(exposeResponse('s', message, names), message, result)
+  }
+  const error = read('{"jsonrpc":"2.0","id":1,"error":{"code":1,"data":{"taskId":"1"}}}')
+  assert.equal(exposeResponse('s', error, names), error)
+})
+
+test('a result with many references takes time in proportion', { timeout: 20_000 }, () => {
+  const link = '{"type":"resource_link","uri":"file:///a","description":"............................"}'
+  const message = response(`{"content":[${new Array<string>(50_000).fill(link).join()}]}`)
+  const exposed = exposeResponse('s', message, names).value.result as { content: { uri: string }[] }
+  assert.equal(exposed.content.at(-1)?.uri, 'breakwater://s/file:///a')
+})

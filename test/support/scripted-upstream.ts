@@ -1,0 +1,146 @@
+import type { Answer, Call, Caller, Message, Outcome } from '../../src/mesh/call.ts'
+import type { Signal } from '../../src/mesh/cancel.ts'
+import { verdictOf } from '../../src/mesh/classify.ts'
+import { gatewayError, isGatewayError, type GatewayError } from '../../src/mesh/errors.ts'
+import { paramsOf } from '../../src/protocol/jsonrpc.ts'
+import type { Link, Upstream } from '../../src/upstreams/upstream.ts'
+import type { Json } from './memory-pipe.ts'
+
+/** The rest of a response, or why there is none. */
+export type Reply = { readonly result: Json } | { readonly error: Json } | GatewayError
+
+/** What a server does with a request. One that never settles is ended by its caller. */
+export type Script = (method: string, params: Json, link: ScriptedLink) => Reply | Promise<Reply>
+
+const everything = { tools: {}, prompts: {}, resources: {}, logging: {} }
+
+/** A server's `initialize` result. */
+export function greeting(capabilities: Json = everything, more: Json = {}): Message {
+  const value = {
+    protocolVersion: '2025-11-25',
+    capabilities,
+    serverInfo: { name: 'scripted', version: '1' },
+    ...more,
+  }
+  return { text: JSON.stringify(value), value }
+}
+
+/** An endpoint that a test plays. */
+export class ScriptedUpstream implements Upstream {
+  /** All conversations that were begun, oldest first. */
+  readonly links: ScriptedLink[] = []
+  /** How many handshakes were tried. */
+  attempts = 0
+  /** While set, handshakes fail with it. */
+  refusal: GatewayError | undefined
+  /** While set, handshakes take until it resolves. */
+  gate: Promise<void> | undefined
+  greeting = greeting()
+  closed = 0
+  readonly #script: Script
+
+  constructor(script: Script = () => ({ result: {} })) {
+    this.#script = script
+  }
+
+  async open(caller: Caller, signal: Signal): Promise<Link> {
+    this.attempts++
+    if (this.gate !== undefined) await unlessAborted(this.gate, signal)
+    if (this.refusal !== undefined) throw this.refusal
+    const link = new ScriptedLink(caller, this.greeting, this.#script)
+    this.links.push(link)
+    return link
+  }
+
+  close(): Promise<void> {
+    this.closed++
+    return Promise.resolve()
+  }
+
+  /** The conversation that was begun last. */
+  get link(): ScriptedLink {
+    return (
+      this.links.at(-1) ??
+      (() => {
+        throw new Error('no conversation was begun')
+      })()
+    )
+  }
+}
+
+/** A conversation with it. */
+export class ScriptedLink implements Link {
+  readonly greeting: Message
+  /** The methods that were asked for, oldest first. */
+  readonly asked: string[] = []
+  readonly calls: Call[] = []
+  readonly posts: string[] = []
+  listening = false
+  closes = 0
+  readonly #caller: Caller
+  readonly #script: Script
+  readonly #end = new AbortController()
+
+  constructor(caller: Caller, greeting: Message, script: Script) {
+    this.#caller = caller
+    this.greeting = greeting
+    this.#script = script
+  }
+
+  get ended(): AbortSignal {
+    return this.#end.signal
+  }
+
+  async exchange(call: Call): Promise<Outcome> {
+    this.asked.push(call.method)
+    this.calls.push(call)
+    call.record.sent = true
+    try {
+      const params = paramsOf(call.message.value)
+      const replied = Promise.resolve(this.#script(call.method, params, this))
+      const reply = await unlessAborted(unlessAborted(replied, call.signal), this.ended)
+      if (isGatewayError(reply)) return { kind: 'failed', error: reply }
+      const value = { jsonrpc: '2.0', id: call.id, ...reply }
+      const result = { text: JSON.stringify(value), value, status: 200 }
+      return { kind: 'answered', result, verdict: verdictOf(value) }
+    } catch (error) {
+      return { kind: 'failed', error: error as GatewayError }
+    }
+  }
+
+  post(text: string): Promise<void> {
+    this.posts.push(text)
+    return Promise.resolve()
+  }
+
+  listen(): Promise<void> {
+    this.listening = true
+    return Promise.resolve()
+  }
+
+  close(): Promise<void> {
+    this.closes++
+    this.end(gatewayError('cancelled', 'the conversation was closed'))
+    return Promise.resolve()
+  }
+
+  /** The server ends the conversation. */
+  end(error: GatewayError = gatewayError('upstream_disconnected', 'the server is gone')): void {
+    this.#end.abort(error)
+  }
+
+  /** The server says something outside of calls. */
+  say(message: Json, answer?: Answer): void {
+    const value = { jsonrpc: '2.0', ...message }
+    this.#caller.receive('scripted', { text: JSON.stringify(value), value }, answer)
+  }
+}
+
+function unlessAborted<T>(promise: Promise<T>, signal: Signal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const aborted = () => reject(signal.reason)
+    if (signal.aborted) aborted()
+    signal.addEventListener('abort', aborted, { once: true })
+    promise.then(resolve, reject)
+  })
+}
