@@ -7,6 +7,7 @@ import type { Config } from './config/schema.ts'
 import { watchFiles } from './config/watch.ts'
 import { AggregateFront } from './downstream/aggregate-front.ts'
 import { LegacyEndpoint } from './downstream/legacy.ts'
+import { ModernEndpoint } from './downstream/modern/endpoint.ts'
 import { Sessions } from './downstream/sessions.ts'
 import { compileGeneration, type GenerationParts } from './generation.ts'
 import { createKit } from './kit.ts'
@@ -70,6 +71,7 @@ export async function startGateway({ config: file, path, files, env, log }: Gate
     kit: createKit(clock, log),
     onChanged: (server, changed) => {
       sessions.tellChanged(changed)
+      modern.listening.tellChanged(changed)
       if (changed.includes('tools')) warnOfNames(log, live.current.names, server)
     },
     onState: (server) => logState(log, server),
@@ -79,6 +81,7 @@ export async function startGateway({ config: file, path, files, env, log }: Gate
   const live = new Live(compileGeneration(config, undefined, parts), clock, gateway.drain)
   const sessions = new Sessions(live, clock, gateway.sessions)
   const legacy = new LegacyEndpoint(live, sessions, clock)
+  const modern = new ModernEndpoint(live, clock)
   const load = { inFlight: 0 }
   let stopping = false
 
@@ -91,7 +94,10 @@ export async function startGateway({ config: file, path, files, env, log }: Gate
     for (const server of generation.servers.values()) if (before.servers.get(server.name) !== server) server.start()
     for (const name of renew) void before.servers.get(name)?.close()
     sessions.closeOrphans()
-    if (!sameServers(before, generation)) sessions.tellChanged(listKinds)
+    modern.listening.end(({ server }) => server !== undefined && !generation.servers.has(server))
+    if (sameServers(before, generation)) return
+    sessions.tellChanged(listKinds)
+    modern.listening.tellChanged(listKinds)
   }
 
   const reloader: Reloader = new Reloader(file, files, {
@@ -116,7 +122,7 @@ export async function startGateway({ config: file, path, files, env, log }: Gate
   })
   await dataPlane.register(async (app) => registerPassthrough(app, live))
   await dataPlane.register((app, _, done) => {
-    registerMcp(app, { live, aggregate: new AggregateFront(clock), legacy, log, load })
+    registerMcp(app, { live, aggregate: new AggregateFront(clock), legacy, modern, log, load })
     done()
   })
   registerHealth(dataPlane, { live, isStopping: () => stopping })
@@ -149,7 +155,7 @@ export async function startGateway({ config: file, path, files, env, log }: Gate
     close() {
       stopping = true
       watch.close()
-      return (closing ??= shutDown({ dataPlane, controlPlane, live, sessions, load, clock, log }))
+      return (closing ??= shutDown({ dataPlane, controlPlane, live, sessions, modern, load, clock, log }))
     },
   }
 }

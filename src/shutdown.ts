@@ -1,4 +1,5 @@
 import type { FastifyInstance } from 'fastify'
+import type { ModernEndpoint } from './downstream/modern/endpoint.ts'
 import type { Sessions } from './downstream/sessions.ts'
 import type { Clock, Millis } from './mesh/clock.ts'
 import type { Live } from './mesh/live.ts'
@@ -10,6 +11,7 @@ export interface ShutdownParts {
   readonly controlPlane: FastifyInstance
   readonly live: Live<GatewayGeneration>
   readonly sessions: Sessions
+  readonly modern: ModernEndpoint
   readonly load: { readonly inFlight: number }
   readonly clock: Clock
   readonly log: Log
@@ -20,12 +22,13 @@ const LOOK_MS: Millis = 50
 
 /** Ends a gateway in the order that hurts least: no new connections, calls in flight, sessions, children, the rest. */
 export async function shutDown(parts: ShutdownParts): Promise<void> {
-  const { dataPlane, controlPlane, live, sessions, load, log } = parts
+  const { dataPlane, controlPlane, live, sessions, modern, load, log } = parts
   const { drain } = live.current.config.gateway
   const stopped = new Promise<void>((resolve) => dataPlane.server.close(() => resolve()))
   log.info({ inFlight: load.inFlight, drainMs: drain }, 'stopping: calls in flight may finish')
   await drained(parts, drain)
   if (load.inFlight > 0) log.warn({ inFlight: load.inFlight }, 'the drain is over: ending calls in flight')
+  modern.close()
   await sessions.closeAll()
   await Promise.all([...live.current.servers.values()].map((server) => server.close()))
   await Promise.all([dataPlane.close(), controlPlane.close()])

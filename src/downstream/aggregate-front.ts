@@ -87,8 +87,8 @@ export class AggregateFront implements Front {
     const service = generation.mesh.serviceFor(server.name, method, call.tool)
     return service(call).then((outcome) => {
       const answered = outcome.kind === 'answered'
-      const { text } = answered ? exposeResponse(server.name, outcome.result, generation.names) : respond(call.id, outcome, call)
-      return { text, status: 200 }
+      if (!answered) return { text: respond(call.id, outcome, call).text, status: 200 }
+      return { ...exposeResponse(server.name, outcome.result, generation.names), status: 200 }
     })
   }
 

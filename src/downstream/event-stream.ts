@@ -79,7 +79,7 @@ export class EventStream {
 }
 
 /** Resolves when the connection takes more, or is gone. */
-function drained(response: ServerResponse): Promise<void> {
+export function drained(response: ServerResponse): Promise<void> {
   return new Promise((resolve) => {
     const done = () => {
       response.off('drain', done)

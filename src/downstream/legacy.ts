@@ -8,9 +8,7 @@ import {
   INVALID_REQUEST,
   isObject,
   isRequestId,
-  PARSE_ERROR,
   paramsOf,
-  parseJson,
   readMessages,
   resultText,
 } from '../protocol/jsonrpc.ts'
@@ -46,10 +44,8 @@ export class LegacyEndpoint {
     this.#dialogue = new Dialogue(live, sessions, clock)
   }
 
-  /** Takes a POST with the text of its body. Undefined when it was answered at once. */
-  post(visit: Visit, body: string): Promise<void> | undefined {
-    const value = parseJson(body)
-    if (value === undefined) return refuse(visit, 400, PARSE_ERROR, 'Parse error: the body is not JSON')
+  /** Takes a POST with its body, as text and parsed. Undefined when it was answered at once. */
+  post(visit: Visit, body: string, value: unknown): Promise<void> | undefined {
     if (isObject(value) && value.method === 'initialize') return this.#initialize(visit, { text: body, value })
     const session = this.#sessionOf(visit)
     if (session === undefined) return undefined

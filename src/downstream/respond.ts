@@ -1,4 +1,4 @@
-import type { CallRecord, Outcome, RequestId } from '../mesh/call.ts'
+import type { CallRecord, CallResult, Outcome, RequestId } from '../mesh/call.ts'
 import { reasons, type GatewayError } from '../mesh/errors.ts'
 import { errorText } from '../protocol/jsonrpc.ts'
 
@@ -13,6 +13,8 @@ export interface Subject {
 export interface Response {
   readonly text: string
   readonly status: number
+  /** What `JSON.parse` made of `text`, where somebody has done that already. */
+  readonly value?: CallResult['value']
 }
 
 /** Writes an outcome as JSON-RPC: a server's reply as it came, one of our errors with what an agent can act on. */

@@ -35,6 +35,7 @@ export class Session implements Caller {
   readonly front: Front
   readonly hello: Readonly<Record<string, unknown>>
   readonly version: LegacyVersion
+  readonly takesInputRequired = false
   /** Calls under way, by the client's ids. */
   readonly inFlight = new Map<RequestId, Cancellation>()
   readonly asked = new Asked()

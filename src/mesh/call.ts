@@ -43,6 +43,11 @@ export interface Caller {
   readonly hello: Readonly<Record<string, unknown>>
   /** Whether somebody waits for what servers send outside of calls. */
   readonly listening: boolean
+  /**
+   * Whether it takes results as the modern era has them: it answers an `input_required` by calling again.
+   * For all others the upstream asks, over the call's channel, and calls again by itself.
+   */
+  readonly takesInputRequired: boolean
   /** Takes what `server` sends outside of any call. */
   receive(server: string, message: Message, answer?: Answer): void
 }

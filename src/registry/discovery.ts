@@ -43,6 +43,8 @@ export class Discovery implements Caller {
   readonly id: string
   readonly hello: Readonly<Record<string, unknown>>
   readonly listening = true
+  /** The catalog holds what servers wrote, whoever will read it. */
+  readonly takesInputRequired = true
   readonly #options: DiscoveryOptions
   readonly #stop = new AbortController()
   #catalog = emptyCatalog

@@ -1,12 +1,14 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Front } from '../downstream/front.ts'
 import type { LegacyEndpoint, Visit } from '../downstream/legacy.ts'
+import type { ModernEndpoint } from '../downstream/modern/endpoint.ts'
+import { isModern } from '../downstream/modern/envelope.ts'
 import { sendJson } from '../downstream/post-reply.ts'
 import { gatewayErrorText } from '../downstream/respond.ts'
 import { ServerFront } from '../downstream/server-front.ts'
 import { gatewayError } from '../mesh/errors.ts'
 import type { Live } from '../mesh/live.ts'
-import { errorText, INVALID_REQUEST } from '../protocol/jsonrpc.ts'
+import { errorText, INVALID_REQUEST, isObject, PARSE_ERROR, parseJson } from '../protocol/jsonrpc.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import type { Log } from '../telemetry/log.ts'
 
@@ -14,6 +16,7 @@ export interface McpRoutesParts {
   readonly live: Live<GatewayGeneration>
   readonly aggregate: Front
   readonly legacy: LegacyEndpoint
+  readonly modern: ModernEndpoint
   readonly log: Log
   /** Calls that are under way; the drain waits for it to fall to 0. */
   readonly load: { inFlight: number }
@@ -24,7 +27,7 @@ interface ServerParams {
 }
 
 /** `/mcp` and `/mcp/{server}`: POST, GET and DELETE of the MCP endpoints. */
-export function registerMcp(app: FastifyInstance, { live, aggregate, legacy, log, load }: McpRoutesParts): void {
+export function registerMcp(app: FastifyInstance, { live, aggregate, legacy, modern, log, load }: McpRoutesParts): void {
   app.removeAllContentTypeParsers()
   app.addContentTypeParser('application/json', { parseAs: 'string' }, (_, body, done) => done(null, body))
 
@@ -60,7 +63,14 @@ export function registerMcp(app: FastifyInstance, { live, aggregate, legacy, log
   }
 
   function post(visit: Visit, body: string): void {
-    const ending = legacy.post(visit, body)
+    const value = parseJson(body)
+    if (value === undefined) {
+      return sendJson(visit.response, 400, errorText(null, PARSE_ERROR, 'Parse error: the body is not JSON'))
+    }
+    const ending =
+      isObject(value) && isModern(visit.headers, value)
+        ? modern.post(visit, { text: body, value })
+        : legacy.post(visit, body, value)
     if (ending === undefined) return
     load.inFlight++
     const done = () => void load.inFlight--
@@ -76,14 +86,22 @@ export function registerMcp(app: FastifyInstance, { live, aggregate, legacy, log
       if (visit !== undefined) post(visit, request.body as string)
     })
     app.get(url, (request, reply) => {
+      if (isModern(request.headers, undefined)) return onlyPost(reply)
       const visit = acceptsEvents(request, reply) ? visitOf(request, reply) : undefined
       if (visit !== undefined) legacy.listen(visit)
     })
     app.delete(url, (request, reply) => {
+      if (isModern(request.headers, undefined)) return onlyPost(reply)
       const visit = visitOf(request, reply)
       if (visit !== undefined) legacy.leave(visit).catch((cause) => defect(visit, cause))
     })
   }
+}
+
+/** The modern era has no streams to open and no sessions to leave. */
+function onlyPost(reply: FastifyReply): void {
+  const text = errorText(null, INVALID_REQUEST, 'Method not allowed: this version of the protocol knows POST only')
+  void reply.code(405).header('allow', 'POST').type('application/json').send(text)
 }
 
 /** A POST is answered in one of two ways, and the client has to be ready for both. */

@@ -7,7 +7,7 @@ import { replaceAt } from '../protocol/json-span.ts'
 import type { SseEvent } from '../protocol/sse.ts'
 import type { ReplyHeaders } from './http-headers.ts'
 import { HttpReply, type ReplySink } from './http-reply.ts'
-import { answered, readReply, type Reading } from './http-status.ts'
+import { answered, isVersionError, readReply, type Reading } from './http-status.ts'
 import type { HttpWire } from './http-wire.ts'
 
 /** One request, as far as the wire needs to know it. A `Call` gives all of it. */
@@ -26,6 +26,13 @@ export interface ExchangeOptions {
   readonly post: (text: string) => Promise<void>
   /** Told once, with the headers of the reply. */
   readonly onHeaders?: (headers: ReplyHeaders) => void
+  /**
+   * The server keeps nothing between two requests, as in the modern era: a stream that breaks is lost, a dropped
+   * socket is all of a cancellation, and the server asks nothing by itself.
+   */
+  readonly stateless?: boolean
+  /** Told when the server refused the request for the protocol version that it names. */
+  readonly onVersionError?: (() => void) | undefined
 }
 
 /** Before a broken stream is resumed, unless the server named a time; in milliseconds. */
@@ -76,7 +83,7 @@ export class HttpExchange implements ReplySink {
     const error = { ...(this.#request.signal.reason as GatewayError), sent }
     this.#finish({ kind: 'failed', error })
     this.#reply.abort(error)
-    if (!sent) return
+    if (!sent || this.#options.stateless === true) return
     const params = { requestId: this.#request.id, reason: error.message }
     const nobody = new HttpReply(ignoreReply, this.#options.maxReply)
     this.#wire.post(notificationText('notifications/cancelled', params), this.#request.headers, nobody)
@@ -102,6 +109,7 @@ export class HttpExchange implements ReplySink {
         if (message.value.id === this.#request.id) this.#answered(answered(this.#request.id, message, 200))
         return undefined
       case 'request':
+        if (this.#options.stateless === true) return undefined
         return this.#request.channel.send(message, answerTo(message, this.#options.post))
       default:
         return this.#request.channel.send(message)
@@ -113,15 +121,22 @@ export class HttpExchange implements ReplySink {
     if (this.#streaming) return this.#broken()
     this.#options.onHeaders?.(headers)
     const context = { hasSession: this.#wire.sessionId !== undefined, wallMs: this.#options.clock.wall() }
-    this.#finish(readReply(this.#request.id, status, headers, text, context))
+    const reading = readReply(this.#request.id, status, headers, text, context)
+    if (status === 400 && isVersionError(reading)) this.#options.onVersionError?.()
+    this.#finish(reading)
   }
 
   ended(): void {
     this.#cancelTimer?.()
     if (this.#settled) return
-    if (this.#lastEventId === undefined) return this.#broken()
+    if (!this.#resumes) return this.#broken()
     this.#request.channel.pause(this.#retryMs)
     this.#resume()
+  }
+
+  /** Whether a stream that breaks can be asked for again. */
+  get #resumes(): boolean {
+    return this.#lastEventId !== undefined && this.#options.stateless !== true
   }
 
   #resume(): void {
@@ -134,7 +149,7 @@ export class HttpExchange implements ReplySink {
   failed(error: GatewayError): void {
     this.#cancelTimer?.()
     if (this.#settled) return
-    if (this.#streaming && this.#lastEventId !== undefined && error.reason === 'upstream_disconnected') this.#resume()
+    if (this.#streaming && this.#resumes && error.reason === 'upstream_disconnected') this.#resume()
     else this.#finish({ kind: 'failed', error: { ...error, sent: error.sent || this.#streaming } })
   }
 

@@ -36,7 +36,8 @@ export class HttpLink implements Link {
 
   constructor(options: HttpOptions, wire: HttpWire, caller: Caller) {
     this.#options = options
-    this.#exchangeOptions = { clock: options.clock, maxReply: options.maxReply, post: this.#post }
+    const { clock, maxReply, onVersionError } = options
+    this.#exchangeOptions = { clock, maxReply, post: this.#post, onVersionError }
     this.#wire = wire
     this.#caller = caller
   }

@@ -1,8 +1,10 @@
 import type { Outcome } from '../mesh/call.ts'
 import { verdictOf } from '../mesh/classify.ts'
 import { gatewayError } from '../mesh/errors.ts'
-import { kindOf, readMessage, type Envelope, type RequestId } from '../protocol/jsonrpc.ts'
+import { isObject, kindOf, readMessage, type Envelope, type RequestId } from '../protocol/jsonrpc.ts'
 import { prependMember, replaceAt } from '../protocol/json-span.ts'
+import { MODERN_VERSION, UNSUPPORTED_VERSION } from '../protocol/modern.ts'
+import { isLegacyVersion } from '../protocol/versions.ts'
 import type { ReplyHeaders } from './http-headers.ts'
 
 /** What a reply that is no event stream means; `lost` says that the server forgot the session. */
@@ -67,6 +69,15 @@ export function forgot(status: number, text: string): boolean {
   if (status !== 400) return status === 404
   const error = readMessage(text)?.value.error as { message?: unknown } | undefined
   return typeof error?.message === 'string' && /session/i.test(error.message)
+}
+
+/** Whether a reply says that the server does not speak the version which the gateway chose for it. */
+export function isVersionError(reading: Reading): boolean {
+  if (reading === 'lost' || reading.kind !== 'answered') return false
+  const { error } = reading.result.value
+  if (!isObject(error) || error.code !== UNSUPPORTED_VERSION) return false
+  const requested = isObject(error.data) ? error.data.requested : undefined
+  return requested === undefined || requested === MODERN_VERSION || isLegacyVersion(requested)
 }
 
 /** `Retry-After` in milliseconds, from seconds or a date; undefined when absent or absurd (over a day). */

@@ -1,4 +1,5 @@
 import type { Pool } from 'undici'
+import type { Pools } from './http-pools.ts'
 import type { HttpReply } from './http-reply.ts'
 
 export interface WireOptions {
@@ -19,8 +20,7 @@ export class HttpWire {
   #common: readonly string[]
   #post: string[]
 
-  /** `calls` serves requests that end, `streams` those that stay open. */
-  constructor({ url, headers }: WireOptions, calls: Pool, streams: Pool) {
+  constructor({ url, headers }: WireOptions, { calls, streams }: Pools) {
     const { pathname, search, username, password } = new URL(url)
     this.#path = pathname + search
     this.#calls = calls
@@ -51,12 +51,19 @@ export class HttpWire {
 
   /** Posts one message; `extra` headers win over configured ones of another name only. */
   post(body: string, extra: Readonly<Record<string, string>> | undefined, reply: HttpReply): void {
-    let headers = this.#post
-    if (extra !== undefined) {
-      headers = [...headers]
-      for (const name in extra) headers.push(name, extra[name] as string)
-    }
-    this.#calls.dispatch({ method: 'POST', path: this.#path, headers, body }, reply)
+    this.#calls.dispatch({ method: 'POST', path: this.#path, headers: this.#with(extra), body }, reply)
+  }
+
+  /** Posts a message whose reply is a stream that stays open. */
+  subscribe(body: string, extra: Readonly<Record<string, string>>, reply: HttpReply): void {
+    this.#streams.dispatch({ method: 'POST', path: this.#path, headers: this.#with(extra), body }, reply)
+  }
+
+  #with(extra: Readonly<Record<string, string>> | undefined): string[] {
+    if (extra === undefined) return this.#post
+    const headers = [...this.#post]
+    for (const name in extra) headers.push(name, extra[name] as string)
+    return headers
   }
 
   /** Opens the event stream of the session, or resumes one behind `lastEventId`. */

@@ -1,10 +1,10 @@
 import type { Signal } from '../mesh/cancel.ts'
-import { Pool } from 'undici'
 import type { Caller } from '../mesh/call.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { HttpLink } from './http-link.ts'
 import { HttpWire } from './http-wire.ts'
-import { readTls, type TlsOptions } from './tls.ts'
+import { closePools, openPools, type Pools } from './http-pools.ts'
+import type { TlsOptions } from './tls.ts'
 import type { Link, Upstream } from './upstream.ts'
 
 export interface HttpOptions {
@@ -23,32 +23,23 @@ export interface HttpOptions {
   readonly sessionRecovery: 'transparent' | 'surface'
   readonly tls?: TlsOptions | undefined
   readonly clock: Clock
+  /** Told when the server does not speak the version of the protocol that it is spoken to in. */
+  readonly onVersionError?: (() => void) | undefined
 }
 
 /** A server behind Streamable HTTP: a conversation per caller, over one pool of sockets per replica. */
 export class HttpUpstream implements Upstream {
   readonly #options: HttpOptions
-  readonly #calls: Pool
-  readonly #streams: Pool
+  readonly #pools: Pools
   readonly #links = new Set<Link>()
 
   constructor(options: HttpOptions) {
-    const { url, connections, timeouts, tls } = options
-    const connect = { timeout: timeouts.connect, ...readTls(tls) }
-    const { origin } = new URL(url)
     this.#options = options
-    this.#calls = new Pool(origin, {
-      connections,
-      pipelining: 1,
-      headersTimeout: timeouts.idle,
-      bodyTimeout: timeouts.idle,
-      connect,
-    })
-    this.#streams = new Pool(origin, { pipelining: 1, headersTimeout: timeouts.idle, bodyTimeout: 0, connect })
+    this.#pools = openPools(options)
   }
 
   async open(caller: Caller, signal: Signal): Promise<Link> {
-    const wire = new HttpWire(this.#options, this.#calls, this.#streams)
+    const wire = new HttpWire(this.#options, this.#pools)
     const link = new HttpLink(this.#options, wire, caller)
     await link.initialize(signal)
     this.#links.add(link)
@@ -58,6 +49,6 @@ export class HttpUpstream implements Upstream {
 
   async close(): Promise<void> {
     await Promise.all([...this.#links].map((link) => link.close()))
-    await Promise.all([this.#calls.destroy(), this.#streams.destroy()])
+    await closePools(this.#pools)
   }
 }

@@ -3,7 +3,13 @@ import { newRecord, type Call, type Caller, type Channel, type Message } from '.
 import { requestText } from '../protocol/jsonrpc.ts'
 
 /** Nobody: what comes for it is not for anybody. */
-const nobody: Caller = { id: '', hello: {}, listening: false, receive: () => undefined }
+const nobody: Caller = {
+  id: '',
+  hello: {},
+  listening: false,
+  takesInputRequired: false,
+  receive: () => undefined,
+}
 const nowhere: Channel = { open: () => undefined, pause: () => undefined, send: () => undefined }
 
 /** A request that an upstream makes of its own accord. */

@@ -1,0 +1,123 @@
+import type { IncomingHttpHeaders } from 'node:http'
+import type { Message, RequestId } from '../../mesh/call.ts'
+import {
+  errorText,
+  INVALID_PARAMS,
+  INVALID_REQUEST,
+  isObject,
+  isRequestId,
+  kindOf,
+  paramsOf,
+} from '../../protocol/jsonrpc.ts'
+import {
+  CLIENT_CAPABILITIES_KEY,
+  CLIENT_INFO_KEY,
+  decodeHeaderValue,
+  HEADER_MISMATCH,
+  LOG_LEVEL_KEY,
+  MODERN_VERSION,
+  PROTOCOL_VERSION_KEY,
+  UNSUPPORTED_VERSION,
+} from '../../protocol/modern.ts'
+import { isLegacyVersion, legacyVersions } from '../../protocol/versions.ts'
+
+/** What a modern request says of its sender, in place of a session. */
+export interface Envelope {
+  readonly id: RequestId
+  readonly method: string
+  readonly clientInfo: unknown
+  readonly capabilities: Readonly<Record<string, unknown>>
+  /** Undefined when the client wants no log messages. */
+  readonly logLevel: string | undefined
+}
+
+/** A refusal: an HTTP status, and the text of a JSON-RPC error. */
+export interface Refusal {
+  readonly status: number
+  readonly text: string
+}
+
+/** Versions that this gateway answers to, newest first. */
+export const supportedVersions = [MODERN_VERSION, ...legacyVersions] as const
+
+/** Where each method's name stands that the `Mcp-Name` header has to repeat. */
+const named: Readonly<Record<string, string>> = {
+  'tools/call': 'name',
+  'prompts/get': 'name',
+  'resources/read': 'uri',
+  'tasks/get': 'taskId',
+  'tasks/update': 'taskId',
+  'tasks/cancel': 'taskId',
+}
+
+/** Whether a POST is of the modern era: its `_meta` says so, or its header names a version that is none of the legacy ones. */
+export function isModern(headers: IncomingHttpHeaders, value: unknown): boolean {
+  const version = headers['mcp-protocol-version']
+  if (version !== undefined && !isLegacyVersion(version)) return true
+  const meta = isObject(value) ? paramsOf(value)._meta : undefined
+  return isObject(meta) && PROTOCOL_VERSION_KEY in meta
+}
+
+/** Reads what a request says of itself, in the order in which the specification has it checked. */
+export function readEnvelope(headers: IncomingHttpHeaders, { value }: Message): Envelope | Refusal {
+  const id = isRequestId(value.id) ? value.id : null
+  if (kindOf(value) !== 'request' || id === null) return refusal(400, null, INVALID_REQUEST, 'Invalid Request: expected a request')
+  const params = paramsOf(value)
+  const meta = params._meta
+  const incomplete = whatIsMissing(meta)
+  if (incomplete !== undefined) return refusal(400, id, INVALID_PARAMS, 'Invalid _meta', { envelope: incomplete })
+  const known = meta as Record<string, unknown>
+  const mismatch = mismatchIn(headers, value.method as string, params, known)
+  if (mismatch !== undefined) return refusal(400, id, HEADER_MISMATCH, mismatch.message, { mismatch })
+  const version = known[PROTOCOL_VERSION_KEY]
+  if (version !== MODERN_VERSION) {
+    return refusal(400, id, UNSUPPORTED_VERSION, 'Unsupported protocol version', { supported: [MODERN_VERSION], requested: version })
+  }
+  const level = known[LOG_LEVEL_KEY]
+  return {
+    id,
+    method: value.method as string,
+    clientInfo: known[CLIENT_INFO_KEY],
+    capabilities: known[CLIENT_CAPABILITIES_KEY] as Record<string, unknown>,
+    logLevel: typeof level === 'string' ? level : undefined,
+  }
+}
+
+export function refusal(status: number, id: RequestId | null, code: number, message: string, data?: unknown): Refusal {
+  return { status, text: errorText(id, code, message, data) }
+}
+
+function whatIsMissing(meta: unknown): object | undefined {
+  if (!isObject(meta)) return { missing: ['_meta'] }
+  if (typeof meta[PROTOCOL_VERSION_KEY] !== 'string') return { missing: [PROTOCOL_VERSION_KEY] }
+  if (isObject(meta[CLIENT_CAPABILITIES_KEY])) return undefined
+  return { key: CLIENT_CAPABILITIES_KEY, problem: CLIENT_CAPABILITIES_KEY in meta ? 'invalid' : 'missing' }
+}
+
+interface Mismatch {
+  readonly message: string
+  readonly header: string
+  readonly body: unknown
+}
+
+function mismatchIn(
+  headers: IncomingHttpHeaders,
+  method: string,
+  params: Readonly<Record<string, unknown>>,
+  meta: Readonly<Record<string, unknown>>,
+): Mismatch | undefined {
+  const compare = (name: string, body: unknown): Mismatch | undefined => {
+    const header = headers[name.toLowerCase()]
+    const value = typeof header === 'string' ? decodeHeaderValue(header) : undefined
+    if (value === body) return undefined
+    const seen = typeof header === 'string' ? header.slice(0, 200) : '(missing)'
+    return { message: `Header mismatch: ${name}`, header: seen, body }
+  }
+  const key = named[method]
+  const name = key === undefined ? undefined : params[key]
+  return (
+    compare('MCP-Protocol-Version', meta[PROTOCOL_VERSION_KEY]) ??
+    compare('Mcp-Method', method) ??
+    (typeof name === 'string' ? compare('Mcp-Name', name) : undefined)
+  )
+}

@@ -1,0 +1,109 @@
+import { newRecord, type Message } from '../../mesh/call.ts'
+import { Cancellation } from '../../mesh/cancel.ts'
+import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
+import type { Live } from '../../mesh/live.ts'
+import { notificationText, requestText } from '../../protocol/jsonrpc.ts'
+import type { GatewayGeneration } from '../../registry/generation.ts'
+import { kinds, type ListKind } from '../../registry/kinds.ts'
+import type { Front } from '../front.ts'
+import type { PooledCaller } from './pool.ts'
+import type { Subscription } from './subscriptions.ts'
+
+/** Between two signs of life on a silent stream, in milliseconds; clients give up after some minutes of silence. */
+const KEEP_ALIVE_MS: Millis = 15_000
+
+interface Listener {
+  readonly front: Front
+  readonly caller: PooledCaller
+  readonly subscription: Subscription
+  readonly receive: (server: string, message: Message) => void
+}
+
+/** All open subscriptions of modern clients, and what servers have to be asked for on their behalf. */
+export class Listening {
+  readonly #live: Live<GatewayGeneration>
+  readonly #clock: Clock
+  readonly #open = new Set<Listener>()
+  #cancelKeepAlive: Cancel | undefined
+
+  constructor(live: Live<GatewayGeneration>, clock: Clock) {
+    this.#live = live
+    this.#clock = clock
+  }
+
+  get size(): number {
+    return this.#open.size
+  }
+
+  /** Begins to pass on what `subscription` asks for. Returns how to end it. */
+  add(front: Front, caller: PooledCaller, subscription: Subscription): () => void {
+    const receive = (server: string, message: Message) => {
+      if (front.server !== undefined && front.server !== server) return
+      const inbound = front.inbound(this.#live.current, server, message)
+      if (inbound !== undefined) subscription.tell(inbound)
+    }
+    const listener = { front, caller, subscription, receive }
+    this.#open.add(listener)
+    caller.listeners.add(receive)
+    for (const server of this.#live.current.servers.values()) void server.links.current(caller)?.link.listen()
+    this.#resources(listener, 'resources/subscribe', () => true)
+    this.#cancelKeepAlive ??= this.#keepAliveLater()
+    return () => this.#remove(listener)
+  }
+
+  /** Tells subscriptions on the aggregate that lists changed. */
+  tellChanged(changed: readonly ListKind[]): void {
+    const methods = new Set(changed.map((kind) => kinds[kind].changed))
+    for (const method of methods) {
+      const text = notificationText(method)
+      const message = { text, value: { jsonrpc: '2.0', method } }
+      for (const { front, subscription } of this.#open) if (front.server === undefined) subscription.tell(message)
+    }
+  }
+
+  /** Says goodbye to subscriptions on servers that are no more; to all of them when the gateway stops. */
+  end(which: (front: Front) => boolean): void {
+    for (const listener of [...this.#open]) {
+      if (!which(listener.front)) continue
+      listener.subscription.end()
+      this.#remove(listener)
+    }
+  }
+
+  #remove(listener: Listener): void {
+    if (!this.#open.delete(listener)) return
+    listener.caller.listeners.delete(listener.receive)
+    const wantedStill = (uri: string) =>
+      [...this.#open].some(
+        ({ caller, front, subscription }) =>
+          caller === listener.caller &&
+          front.server === listener.front.server &&
+          subscription.filter.resourceSubscriptions.includes(uri),
+      )
+    this.#resources(listener, 'resources/unsubscribe', (uri) => !wantedStill(uri))
+    if (this.#open.size > 0) return
+    this.#cancelKeepAlive?.()
+    this.#cancelKeepAlive = undefined
+  }
+
+  /** Servers of the legacy era are asked for each resource by a request of its own. */
+  #resources({ front, caller, subscription }: Listener, method: string, which: (uri: string) => boolean): void {
+    for (const uri of subscription.filter.resourceSubscriptions.filter(which)) {
+      const id = caller.mintId()
+      const params = { uri }
+      const lease = this.#live.enter()
+      const message = { text: requestText(id, method, params), value: { jsonrpc: '2.0', id, method, params } }
+      const channelFor = () => ({ open: () => undefined, pause: () => undefined, send: () => undefined })
+      const record = newRecord(this.#clock.now())
+      const inquiry = { id, message, headers: {}, caller, channelFor, signal: new Cancellation(), record }
+      void front.request(lease.generation, inquiry).finally(() => lease.release())
+    }
+  }
+
+  #keepAliveLater(): Cancel {
+    return this.#clock.after(KEEP_ALIVE_MS, () => {
+      for (const { subscription } of this.#open) subscription.keepAlive()
+      this.#cancelKeepAlive = this.#keepAliveLater()
+    })
+  }
+}

@@ -1,0 +1,96 @@
+import { createHash } from 'node:crypto'
+import type { Answer, Caller, Message } from '../../mesh/call.ts'
+import type { Clock, Millis } from '../../mesh/clock.ts'
+import { implementation } from '../../identity.ts'
+import { errorText, METHOD_NOT_FOUND } from '../../protocol/jsonrpc.ts'
+import { LATEST_LEGACY } from '../../protocol/versions.ts'
+
+/** Takes what a server sends outside of calls. */
+export type Listener = (server: string, message: Message) => void
+
+/** On behalf of whom servers are called for all modern clients that are alike. */
+export class PooledCaller implements Caller {
+  readonly id: string
+  readonly hello: Readonly<Record<string, unknown>>
+  readonly takesInputRequired = true
+  readonly listeners = new Set<Listener>()
+  /** The most verbose log level that each server was asked for, by the server's name. */
+  readonly levels = new Map<string, string>()
+  usedAt: Millis = 0
+  #calls = 0
+
+  constructor(id: string, clientInfo: unknown, capabilities: unknown) {
+    this.id = id
+    this.hello = { protocolVersion: LATEST_LEGACY, capabilities, clientInfo: clientInfo ?? implementation }
+  }
+
+  get listening(): boolean {
+    return this.listeners.size > 0
+  }
+
+  /** An id that no other call of this caller has: its clients all count for themselves. */
+  mintId(): string {
+    return `breakwater-${++this.#calls}`
+  }
+
+  receive(server: string, message: Message, answer?: Answer): void {
+    if (answer === undefined) for (const listener of this.listeners) listener(server, message)
+    else void answer(errorText(null, METHOD_NOT_FOUND, 'nobody waits for requests outside of a call')).catch(ignore)
+  }
+}
+
+/** Most kinds of clients that are told apart at once; the one unused for longest makes room. */
+const MAX_CALLERS = 256
+
+/** How long a caller that nobody uses is kept, in milliseconds. */
+const IDLE_MS: Millis = 10 * 60_000
+
+/** One caller for all clients with the same capabilities and credentials: the next call costs no handshake. */
+export class CallerPool {
+  readonly #clock: Clock
+  readonly #drop: (caller: PooledCaller) => void
+  readonly #callers = new Map<string, PooledCaller>()
+
+  /** `drop` ends a caller's conversations. */
+  constructor(clock: Clock, drop: (caller: PooledCaller) => void) {
+    this.#clock = clock
+    this.#drop = drop
+  }
+
+  get size(): number {
+    return this.#callers.size
+  }
+
+  /** The caller for clients like this one; `secrets` are the header values that servers will see. */
+  of(clientInfo: unknown, capabilities: unknown, secrets: readonly string[]): PooledCaller {
+    const key = createHash('sha256').update(JSON.stringify([clientInfo, capabilities, secrets])).digest('base64url')
+    let caller = this.#callers.get(key)
+    if (caller === undefined) {
+      this.#makeRoom()
+      caller = new PooledCaller(`modern:${key.slice(0, 12)}`, clientInfo, capabilities)
+    }
+    // Moved to the end: the map's order is that of use.
+    this.#callers.delete(key)
+    this.#callers.set(key, caller)
+    caller.usedAt = this.#clock.now()
+    return caller
+  }
+
+  closeAll(): void {
+    for (const caller of this.#callers.values()) this.#drop(caller)
+    this.#callers.clear()
+  }
+
+  #makeRoom(): void {
+    const now = this.#clock.now()
+    for (const [key, caller] of this.#callers) {
+      const idle = now - caller.usedAt > IDLE_MS && !caller.listening
+      if (!idle && this.#callers.size < MAX_CALLERS) return
+      this.#callers.delete(key)
+      this.#drop(caller)
+    }
+  }
+}
+
+/** The server that asked is gone. */
+function ignore(): void {}

@@ -1,0 +1,48 @@
+import type { ServerResponse } from 'node:http'
+import { encodeEvent } from '../../protocol/sse.ts'
+import { drained } from '../event-stream.ts'
+import { sendJson } from '../post-reply.ts'
+import type { Response } from '../respond.ts'
+
+/**
+ * One POST of a modern client: answered as JSON, or as a stream of events when something has to travel before
+ * the answer. Events have no ids: this era resumes nothing.
+ */
+export class Post {
+  readonly #response: ServerResponse
+  #streaming = false
+
+  /** `onGone` is told when the client leaves before its answer: that cancels. */
+  constructor(response: ServerResponse, onGone: () => void) {
+    this.#response = response
+    response.once('close', () => {
+      if (!response.writableFinished) onGone()
+    })
+  }
+
+  /** Sends one message ahead of the answer. A promise asks to wait until the connection can take more. */
+  send(text: string): Promise<void> | undefined {
+    if (this.#response.destroyed || this.#response.writableEnded) return undefined
+    if (!this.#streaming) this.#stream()
+    return this.#response.write(encodeEvent(text)) ? undefined : drained(this.#response)
+  }
+
+  /** A sign of life that no client takes for a message. */
+  keepAlive(): void {
+    if (this.#streaming && !this.#response.writableEnded) this.#response.write(': keepalive\n\n')
+  }
+
+  finish({ text, status }: Response): void {
+    if (this.#streaming) this.#response.end(encodeEvent(text))
+    else sendJson(this.#response, status, text)
+  }
+
+  #stream(): void {
+    this.#streaming = true
+    this.#response.writeHead(200, {
+      'content-type': 'text/event-stream',
+      'cache-control': 'no-cache, no-transform',
+      'x-accel-buffering': 'no',
+    })
+  }
+}

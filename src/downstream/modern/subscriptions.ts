@@ -1,0 +1,85 @@
+import type { Message, RequestId } from '../../mesh/call.ts'
+import { isObject, notificationText, paramsOf, resultText } from '../../protocol/jsonrpc.ts'
+import { SUBSCRIPTION_ID_KEY } from '../../protocol/modern.ts'
+import type { Post } from './post.ts'
+
+/** What a client wants to hear of: the `notifications` of `subscriptions/listen`. */
+export interface Filter {
+  readonly toolsListChanged: boolean
+  readonly promptsListChanged: boolean
+  readonly resourcesListChanged: boolean
+  readonly resourceSubscriptions: readonly string[]
+}
+
+/** Most resources of one subscription. */
+const MAX_RESOURCES = 1_000
+
+/** The filter's key for each notification that it admits; resources are admitted by their URI. */
+const keys: Readonly<Record<string, 'toolsListChanged' | 'promptsListChanged' | 'resourcesListChanged'>> = {
+  'notifications/tools/list_changed': 'toolsListChanged',
+  'notifications/prompts/list_changed': 'promptsListChanged',
+  'notifications/resources/list_changed': 'resourcesListChanged',
+}
+
+/** Reads a filter, narrowed to what the capabilities cover; undefined when it is none. */
+export function readFilter(given: unknown, capabilities: Readonly<Record<string, unknown>>): Filter | undefined {
+  if (!isObject(given)) return undefined
+  const offers = (capability: string, feature: string) => {
+    const offered = capabilities[capability]
+    return isObject(offered) && offered[feature] === true
+  }
+  const { resourceSubscriptions: uris = [] } = given
+  if (!Array.isArray(uris) || uris.length > MAX_RESOURCES || uris.some((uri) => typeof uri !== 'string')) return undefined
+  return {
+    toolsListChanged: given.toolsListChanged === true && offers('tools', 'listChanged'),
+    promptsListChanged: given.promptsListChanged === true && offers('prompts', 'listChanged'),
+    resourcesListChanged: given.resourcesListChanged === true && offers('resources', 'listChanged'),
+    resourceSubscriptions: offers('resources', 'subscribe') ? [...new Set(uris as string[])] : [],
+  }
+}
+
+/** One open `subscriptions/listen`: says what it will tell, tells it under its own id, and says goodbye. */
+export class Subscription {
+  readonly filter: Filter
+  readonly #id: RequestId
+  readonly #post: Post
+
+  constructor(id: RequestId, filter: Filter, post: Post) {
+    this.#id = id
+    this.filter = filter
+    this.#post = post
+  }
+
+  acknowledge(): void {
+    const { resourceSubscriptions, ...flags } = this.filter
+    const granted = Object.fromEntries(Object.entries(flags).filter(([, wanted]) => wanted))
+    const notifications = resourceSubscriptions.length > 0 ? { ...granted, resourceSubscriptions } : granted
+    void this.#post.send(this.#stamped('notifications/subscriptions/acknowledged', { notifications }))
+  }
+
+  /** Passes a notification on if the client asked for it. */
+  tell({ value }: Message): void {
+    const method = value.method as string
+    const key = keys[method]
+    const params = paramsOf(value)
+    const wanted =
+      key === undefined
+        ? method === 'notifications/resources/updated' && this.filter.resourceSubscriptions.includes(String(params.uri))
+        : this.filter[key]
+    if (wanted) void this.#post.send(this.#stamped(method, params))
+  }
+
+  keepAlive(): void {
+    this.#post.keepAlive()
+  }
+
+  end(): void {
+    const result = { resultType: 'complete', _meta: { [SUBSCRIPTION_ID_KEY]: this.#id } }
+    this.#post.finish({ text: resultText(this.#id, JSON.stringify(result)), status: 200 })
+  }
+
+  #stamped(method: string, params: Readonly<Record<string, unknown>>): string {
+    const meta = isObject(params._meta) ? params._meta : {}
+    return notificationText(method, { ...params, _meta: { ...meta, [SUBSCRIPTION_ID_KEY]: this.#id } })
+  }
+}
