@@ -96,6 +96,9 @@ export class SseUpstream implements Upstream {
     if (target?.origin !== new URL(url).origin) {
       throw gatewayError('upstream_refused', 'the server names an endpoint of another origin')
     }
-    return new HttpWire({ url: target.href, headers: config.headers }, this.#posts, this.#streams)
+    return new HttpWire({ url: target.href, headers: config.headers }, {
+      calls: this.#posts,
+      streams: this.#streams,
+    })
   }
 }

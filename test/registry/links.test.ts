@@ -150,7 +150,13 @@ test('a caller that listens has its conversation listened to', async () => {
   const { first, links } = setUp()
   await links.of(new TestCaller())
   assert.equal(first.link.listening, true)
-  const deaf = { id: 'deaf', hello: {}, listening: false, receive: () => undefined }
+  const deaf = {
+    id: 'deaf',
+    hello: {},
+    listening: false,
+    takesInputRequired: false,
+    receive: () => undefined,
+  }
   await links.of(deaf)
   assert.equal(first.link.listening, false)
 })

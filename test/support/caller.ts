@@ -31,11 +31,17 @@ export class TestCaller implements Caller {
   readonly id = `test-caller-${++callers}`
   readonly hello: Caller['hello']
   readonly listening = true
+  readonly takesInputRequired: boolean
   readonly received: Received[] = []
   readonly #replies: Replies
 
-  constructor({ hello = capableHello, replies = {} }: { hello?: Caller['hello']; replies?: Replies } = {}) {
+  constructor({
+    hello = capableHello,
+    replies = {},
+    takesInputRequired = false,
+  }: { hello?: Caller['hello']; replies?: Replies; takesInputRequired?: boolean } = {}) {
     this.hello = hello
+    this.takesInputRequired = takesInputRequired
     this.#replies = replies
   }
 
