@@ -34,6 +34,10 @@ export const httpServer = z
     url: httpUrl.optional().describe('Where it is.'),
     urls: z.array(httpUrl).min(1).max(64).optional().describe('Where its replicas are, instead of `url`.'),
     headers: headers.default({}).describe('Sent with every request.'),
+    era: z
+      .enum(['auto', 'legacy', 'modern'])
+      .default('auto')
+      .describe('Versions of the protocol to speak: up to 2025-11-25 (`legacy`), 2026-07-28 (`modern`), or found out.'),
     forwardHeaders: forwardHeaders
       .prefault([])
       .describe(
@@ -65,6 +69,9 @@ export const httpServer = z
     }
     if (url === undefined && urls === undefined) {
       context.addIssue({ code: 'custom', message: 'missing; expected the URL of the server', path: ['url'] })
+    }
+    if (type === 'sse' && given.era === 'modern') {
+      context.addIssue({ code: 'custom', message: 'HTTP+SSE is of the legacy era', path: ['era'] })
     }
     return {
       type: type === 'sse' ? ('sse' as const) : ('http' as const),

@@ -4,7 +4,7 @@ import type { Cancel, Clock } from '../mesh/clock.ts'
 import type { GatewayError } from '../mesh/errors.ts'
 import { glob, type Glob } from '../mesh/match.ts'
 import type { ServerConfig } from '../config/schema.ts'
-import type { Upstream } from '../upstreams/upstream.ts'
+import type { EraVerdict, Upstream } from '../upstreams/upstream.ts'
 import { changedKinds, emptyCatalog, type Catalog, type Entry } from './catalog.ts'
 import { Discovery } from './discovery.ts'
 import type { ListKind } from './kinds.ts'
@@ -91,6 +91,11 @@ export class Server {
   /** The server's `initialize` result, as the gateway got it last. */
   get greeting(): Message | undefined {
     return this.#greeting
+  }
+
+  /** The era that each replica is spoken to in; undefined for one that nobody has asked yet, or that needs no asking. */
+  get eras(): readonly (EraVerdict | undefined)[] {
+    return this.#parts.replicas.map((replica) => replica.era?.())
   }
 
   start(): void {

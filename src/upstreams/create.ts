@@ -1,9 +1,13 @@
 import type { ServerConfig } from '../config/schema.ts'
+import type { HttpServerConfig } from '../config/server-schema.ts'
 import type { Clock } from '../mesh/clock.ts'
 import type { Log } from '../telemetry/log.ts'
+import { EraUpstream } from './era.ts'
 import { HttpUpstream } from './http.ts'
+import { ModernHttpUpstream, type ModernHttpOptions } from './modern-http.ts'
 import { SseUpstream } from './sse.ts'
 import { StdioUpstream } from './stdio.ts'
+import { ToolFacts } from './tool-facts.ts'
 import type { Upstream } from './upstream.ts'
 
 export interface UpstreamParts {
@@ -18,9 +22,23 @@ export function createUpstreams(server: string, config: ServerConfig, parts: Ups
   switch (config.type) {
     case 'stdio':
       return [new StdioUpstream({ server, config, ...parts })]
-    case 'http':
-      return config.urls.map((url) => new HttpUpstream({ ...config, server, url, clock: parts.clock }))
+    case 'http': {
+      const tools = new ToolFacts()
+      return config.urls.map((url) => httpUpstream({ ...config, ...parts, server, url, tools }, config.era))
+    }
     case 'sse':
       return config.urls.map((url) => new SseUpstream({ server, config, url, ...parts }))
   }
+}
+
+/** An endpoint over Streamable HTTP, of whichever era it is. */
+function httpUpstream(options: ModernHttpOptions, era: HttpServerConfig['era']): Upstream {
+  return new EraUpstream({
+    era,
+    clock: options.clock,
+    make: (onVersionError) => ({
+      legacy: new HttpUpstream({ ...options, onVersionError }),
+      modern: new ModernHttpUpstream({ ...options, onVersionError }),
+    }),
+  })
 }

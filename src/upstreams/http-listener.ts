@@ -17,11 +17,12 @@ export interface ListenerOptions {
   readonly onLost: () => void
 }
 
-const FIRST_RETRY_MS = 1_000
-const LAST_RETRY_MS = 30_000
+/** The first and the longest pause before a stream that broke is asked for again, in milliseconds. */
+export const FIRST_RETRY_MS = 1_000
+export const LAST_RETRY_MS = 30_000
 
 /** How long a server that does not say at once whether there is a stream is waited for, in milliseconds. */
-const PATIENCE_MS = 1_000
+export const PATIENCE_MS = 1_000
 
 /** Holds the session's own event stream open: reconnects with a doubling pause, and resumes where it broke off. */
 export class HttpListener implements ReplySink {

@@ -13,6 +13,19 @@ export interface Upstream {
   open(caller: Caller, signal: Signal): Promise<Link>
   /** Ends all conversations and whatever stands behind them. Resolves when nothing is left. */
   close(): Promise<void>
+  /** The family of protocol versions that the endpoint is spoken to in; undefined while nobody knows. */
+  era?(): EraVerdict | undefined
+}
+
+/** Which family of protocol versions a server is spoken to in: with sessions, or without. */
+export type Era = 'legacy' | 'modern'
+
+/** An era, how it was decided and when. */
+export interface EraVerdict {
+  readonly era: Era
+  readonly decidedBy: 'config' | 'probe' | 'version_error'
+  /** Milliseconds since the Unix epoch. */
+  readonly at: number
 }
 
 /** One initialised conversation with an endpoint. */
