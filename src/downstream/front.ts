@@ -12,6 +12,8 @@ export interface Inquiry {
   readonly message: Message
   /** Headers of the HTTP request, lower case. */
   readonly headers: Readonly<Record<string, string | string[] | undefined>>
+  /** Headers of the protocol's own that go with the request to its server, whatever `forwardHeaders` says. */
+  readonly mirrored?: Readonly<Record<string, string>>
   readonly caller: Caller
   /** The way back for what a server sends before its answer. */
   readonly channelFor: (server: string) => Channel
@@ -54,10 +56,10 @@ export function callTo(server: Server, message: Message, inquiry: Inquiry): Call
   }
 }
 
-function forwarded(server: Server, { headers }: Inquiry): Call['headers'] {
+function forwarded(server: Server, { headers, mirrored }: Inquiry): Call['headers'] {
   const { config } = server
   if (config.type === 'stdio') return undefined
-  let chosen: Record<string, string> | undefined
+  let chosen: Record<string, string> | undefined = mirrored && { ...mirrored }
   for (const name in config.forwardHeaders) {
     const value = headers[name]
     if (typeof value === 'string') (chosen ??= {})[config.forwardHeaders[name] as string] = value

@@ -18,7 +18,7 @@ import type { Inquiry } from '../front.ts'
 import type { Visit } from '../legacy.ts'
 import { sendJson } from '../post-reply.ts'
 import { gatewayErrorText } from '../respond.ts'
-import { readEnvelope, refusal, supportedVersions, type Envelope, type Refusal } from './envelope.ts'
+import { mirroredHeaders, readEnvelope, refusal, supportedVersions, type Envelope, type Refusal } from './envelope.ts'
 import { Exchange } from './exchange.ts'
 import { isMoreVerbose } from './levels.ts'
 import { Listening } from './listening.ts'
@@ -145,7 +145,9 @@ export class ModernEndpoint {
     const id = caller.mintId()
     const record = newRecord(this.#clock.now())
     const lease = this.#live.enter()
+    const mirrored = mirroredHeaders(headers)
     const inquiry: Inquiry = {
+      ...(mirrored === undefined ? {} : { mirrored }),
       id,
       message: renamed(message, id),
       headers,

@@ -94,6 +94,16 @@ function whatIsMissing(meta: unknown): object | undefined {
   return { key: CLIENT_CAPABILITIES_KEY, problem: CLIENT_CAPABILITIES_KEY in meta ? 'invalid' : 'missing' }
 }
 
+/** The headers that mirror arguments; undefined when there are none. */
+export function mirroredHeaders(headers: IncomingHttpHeaders): Record<string, string> | undefined {
+  let mirrored: Record<string, string> | undefined
+  for (const name in headers) {
+    const value = headers[name]
+    if (name.startsWith('mcp-param-') && typeof value === 'string') (mirrored ??= {})[name] = value
+  }
+  return mirrored
+}
+
 interface Mismatch {
   readonly message: string
   readonly header: string
