@@ -1,0 +1,96 @@
+import type { TestContext } from 'node:test'
+import type { IncomingHttpHeaders, ServerResponse } from 'node:http'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { once } from 'node:events'
+import { text as readText } from 'node:stream/consumers'
+import { httpServer } from '../../src/config/server-schema.ts'
+import type { Clock } from '../../src/mesh/clock.ts'
+import { systemClock } from '../../src/mesh/clock.ts'
+import { ModernHttpUpstream } from '../../src/upstreams/modern-http.ts'
+import { ToolFacts } from '../../src/upstreams/tool-facts.ts'
+import { capableHello } from './caller.ts'
+
+/** What the wire options of an upstream at `url` are, with the config's own defaults. */
+export function httpOptions(url: string, clock: Clock = systemClock) {
+  const config = httpServer.parse({ type: 'http', url })
+  return { ...config, server: 'test', url, clock, hello: capableHello, tools: new ToolFacts() }
+}
+
+/** An upstream that speaks the modern era to `url` for as long as a test runs. */
+export function modernUpstream(t: TestContext, url: string, clock: Clock = systemClock): ModernHttpUpstream {
+  const upstream = new ModernHttpUpstream(httpOptions(url, clock))
+  t.after(() => upstream.close())
+  return upstream
+}
+
+/** One request as it came. */
+export interface Came {
+  readonly method: string | undefined
+  readonly headers: IncomingHttpHeaders
+  readonly text: string
+  readonly body: {
+    readonly id?: unknown
+    readonly method?: string
+    readonly params?: Readonly<Record<string, any>>
+  }
+}
+
+/** Plays a server; what it does not answer stays open. */
+export type Play = (came: Came, response: ServerResponse) => void
+
+/** A server by hand on a free port; `came` holds all requests, oldest first. */
+export async function rawHttp(t: TestContext, play: Play): Promise<{ url: string; came: Came[] }> {
+  const came: Came[] = []
+  const server = createServer((request, response) => {
+    void readText(request).then((text) => {
+      const body = (text === '' ? {} : JSON.parse(text)) as Came['body']
+      const one = { method: request.method, headers: request.headers, text, body }
+      came.push(one)
+      play(one, response)
+    })
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.after(() => {
+    server.closeAllConnections()
+    server.close()
+  })
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/mcp`, came }
+}
+
+/** Sends a JSON reply. */
+export function json(response: ServerResponse, body: unknown, status = 200): void {
+  response.writeHead(status, { 'content-type': 'application/json' })
+  response.end(typeof body === 'string' ? body : JSON.stringify(body))
+}
+
+/** Begins a stream of events; the function sends one message. */
+export function events(response: ServerResponse): (message: unknown) => void {
+  response.writeHead(200, { 'content-type': 'text/event-stream' })
+  response.flushHeaders()
+  return (message) => void response.write(`data: ${JSON.stringify(message)}\n\n`)
+}
+
+/** A result of server/discover. */
+export const discovered = {
+  supportedVersions: ['2026-07-28'],
+  capabilities: {
+    tools: { listChanged: true },
+    resources: { subscribe: true },
+    logging: {},
+  },
+  instructions: 'hi',
+  resultType: 'complete',
+  ttlMs: 0,
+  cacheScope: 'private',
+  _meta: { 'io.modelcontextprotocol/serverInfo': { name: 'raw', version: '1' } },
+}
+
+/** Answers server/discover, and leaves the rest to `play`. */
+export function modernServer(t: TestContext, play: Play, greeting: object = discovered) {
+  return rawHttp(t, (came, response) => {
+    if (came.body.method !== 'server/discover') return play(came, response)
+    json(response, { jsonrpc: '2.0', id: came.body.id, result: greeting })
+  })
+}
