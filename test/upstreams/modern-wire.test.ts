@@ -1,0 +1,295 @@
+import assert from 'node:assert/strict'
+import type { ServerResponse } from 'node:http'
+import { test } from 'node:test'
+import { newCall, TestCaller, TestChannel, toolCall } from '../support/caller.ts'
+import { ManualClock } from '../support/manual-clock.ts'
+import { discovered, events, json, modernServer, modernUpstream } from '../support/modern.ts'
+import { until } from '../support/until.ts'
+
+const never = new AbortController().signal
+const ok = { content: [], resultType: 'complete' }
+const keys = {
+  version: 'io.modelcontextprotocol/protocolVersion',
+  info: 'io.modelcontextprotocol/clientInfo',
+  capabilities: 'io.modelcontextprotocol/clientCapabilities',
+}
+
+test('a request of the legacy era says all that its session knows, and stays as it is otherwise', async (t) => {
+  const { url, came } = await modernServer(t, ({ body }, response) => {
+    json(response, { jsonrpc: '2.0', id: body.id, result: ok })
+  })
+  const caller = new TestCaller()
+  const link = await modernUpstream(t, url).open(caller, never)
+  const text =
+    '{"x":1.0,"method":"tools/call","params":{"n":12345678901234567890,"name":"ü","_meta":{"progressToken":3}},"id":1,"jsonrpc":"2.0"}'
+  await link.exchange(newCall({ method: 'tools/call', text, caller }))
+  const { headers, body, text: sent } = came[1]!
+  const {
+    [keys.version]: version,
+    [keys.info]: info,
+    [keys.capabilities]: able,
+    ...rest
+  } = body.params!._meta
+  assert.deepEqual([version, info, able], ['2026-07-28', caller.hello.clientInfo, caller.hello.capabilities])
+  assert.deepEqual(rest, { progressToken: 3 })
+  assert.equal(sent.replace(/"_meta":\{.*"progressToken"/, '"_meta":{"progressToken"'), text)
+  assert.deepEqual(
+    ['mcp-protocol-version', 'mcp-method', 'mcp-name', 'mcp-session-id'].map((name) => headers[name]),
+    ['2026-07-28', 'tools/call', '=?base64?w7w=?=', undefined],
+  )
+})
+
+test('a request that has no params, or empty ones, gets a _meta too', async (t) => {
+  const { url, came } = await modernServer(t, ({ body }, response) => {
+    json(response, { jsonrpc: '2.0', id: body.id, result: ok })
+  })
+  const link = await modernUpstream(t, url).open(new TestCaller(), never)
+  for (const params of ['', ',"params":{ }', ',"params":{"_meta":{}}']) {
+    const text = `{"jsonrpc":"2.0","id":1,"method":"tools/list"${params}}`
+    await link.exchange(newCall({ method: 'tools/list', text }))
+  }
+  for (const { body } of came.slice(1)) assert.equal(body.params?._meta[keys.version], '2026-07-28')
+})
+
+test('a request of the modern era passes byte for byte', async (t) => {
+  const { url, came } = await modernServer(t, ({ body }, response) => {
+    json(response, { jsonrpc: '2.0', id: body.id, result: { resultType: 'input_required' } })
+  })
+  const link = await modernUpstream(t, url).open(new TestCaller(), never)
+  const text = `{"id":0,"jsonrpc":"2.0","method":"tools/call","params":{"name":"a","requestState":1.0,"_meta":{"${keys.version}":"2026-07-28"}}}`
+  const caller = new TestCaller({ takesInputRequired: true })
+  const call = {
+    ...newCall({ method: 'tools/call', text, caller }),
+    headers: { 'mcp-param-x': '=?base64?eA==?=' },
+  }
+  const outcome = await link.exchange(call)
+  assert.equal(came[1]?.text, text)
+  assert.equal(came[1]?.headers['mcp-param-x'], '=?base64?eA==?=')
+  assert.ok(outcome.kind === 'answered' && outcome.result.text.includes('input_required'))
+})
+
+test('a server is asked once what it is, by all who come within its time', async (t) => {
+  const { url, came } = await modernServer(t, () => {}, { ...discovered, ttlMs: 60_000 })
+  const clock = new ManualClock()
+  const upstream = modernUpstream(t, url, clock)
+  const open = () => upstream.open(new TestCaller(), never)
+  const [link] = await Promise.all([open(), open(), open()])
+  await clock.advance(59_999)
+  await open()
+  assert.equal(came.length, 1)
+  assert.equal(
+    link.greeting.text,
+    '{"protocolVersion":"2026-07-28","serverInfo":{"name":"raw","version":"1"},' +
+      '"capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},"logging":{}},"instructions":"hi"}',
+  )
+  await clock.advance(1)
+  await open()
+  assert.equal(came.length, 2)
+})
+
+test('a ping asks the server what it is, and the level of the log is kept for it', async (t) => {
+  const { url, came } = await modernServer(t, () => {})
+  const link = await modernUpstream(t, url).open(new TestCaller(), never)
+  for (const method of ['ping', 'logging/setLevel']) {
+    const outcome = await link.exchange(newCall({ method, params: { level: 'info' }, id: 5 }))
+    assert.ok(outcome.kind === 'answered' && outcome.result.text === '{"jsonrpc":"2.0","id":5,"result":{}}')
+  }
+  await link.post('{"jsonrpc":"2.0","method":"notifications/x"}')
+  assert.deepEqual(
+    came.map(({ body }) => body.method),
+    ['server/discover', 'server/discover'],
+  )
+})
+
+test('a stream that breaks off is lost, and is not asked for again', async (t) => {
+  const { url, came } = await modernServer(t, (_, response) => {
+    response.writeHead(200, { 'content-type': 'text/event-stream' })
+    response.end('id: 1\ndata: {"jsonrpc":"2.0","method":"notifications/message","params":{}}\n\n')
+  })
+  const link = await modernUpstream(t, url).open(new TestCaller(), never)
+  const outcome = await link.exchange(toolCall('a'))
+  assert.ok(outcome.kind === 'failed')
+  assert.deepEqual([outcome.error.reason, outcome.error.sent], ['upstream_disconnected', true])
+  assert.equal(came.length, 2)
+})
+
+test('a call that is given up loses its socket, and nothing is sent', async (t) => {
+  let closed = false
+  const { url, came } = await modernServer(t, (_, response) => {
+    events(response)({ jsonrpc: '2.0', method: 'notifications/message', params: {} })
+    response.once('close', () => (closed = true))
+  })
+  const link = await modernUpstream(t, url).open(new TestCaller(), never)
+  const patience = new AbortController()
+  const channel = new TestChannel()
+  const waiting = link.exchange(toolCall('a', {}, { channel, signal: patience.signal }))
+  await until('the stream is open', () => channel.received.length > 0)
+  patience.abort({ reason: 'cancelled', message: 'no', sent: false, retryAfterMs: undefined })
+  assert.deepEqual((await waiting).kind, 'failed')
+  await until('the socket is closed', () => closed)
+  assert.equal(came.length, 2)
+})
+
+test('arguments that a tool wants in headers are put there for a client that does not', async (t) => {
+  const properties = {
+    region: { type: 'string', 'x-mcp-header': 'Region' },
+    deep: { type: 'object', properties: { n: { type: 'integer', 'x-mcp-header': 'N' } } },
+    off: { type: 'boolean', 'x-mcp-header': 'Off' },
+  }
+  const tools = [{ name: 'a', inputSchema: { type: 'object', properties } }]
+  const { url, came } = await modernServer(t, ({ body }, response) => {
+    json(response, { jsonrpc: '2.0', id: body.id, result: { ...ok, tools } })
+  })
+  const link = await modernUpstream(t, url).open(new TestCaller(), never)
+  await link.exchange(newCall({ method: 'tools/list' }))
+  await link.exchange(toolCall('a', { region: 'Zürich', deep: { n: 3 } }))
+  const { headers } = came[2]!
+  assert.deepEqual(
+    ['region', 'n', 'off'].map((name) => headers[`mcp-param-${name}`]),
+    ['=?base64?WsO8cmljaA==?=', '3', undefined],
+  )
+})
+
+test('output that the legacy era does not know stands under "result" for its clients', async (t) => {
+  const outputSchema = {
+    type: 'array',
+    items: { $ref: '#/$defs/n' },
+    $defs: { n: { const: { $ref: '#/x' } } },
+  }
+  const tools = [
+    { name: 'plain', outputSchema: { type: 'object' } },
+    { name: 'list', outputSchema },
+  ]
+  const { url } = await modernServer(t, ({ body }, response) => {
+    json(response, { jsonrpc: '2.0', id: body.id, result: { ...ok, tools, structuredContent: [1, 2] } })
+  })
+  const upstream = modernUpstream(t, url)
+  for (const takesInputRequired of [true, false]) {
+    const caller = new TestCaller({ takesInputRequired })
+    const link = await upstream.open(caller, never)
+    const listed = await link.exchange(newCall({ method: 'tools/list', caller }))
+    const called = await link.exchange(toolCall('list', {}, { caller }))
+    assert.ok(listed.kind === 'answered' && called.kind === 'answered')
+    const result = listed.result.value.result as { tools: { outputSchema: unknown }[] }
+    const { structuredContent } = called.result.value.result as { structuredContent: unknown }
+    assert.deepEqual(result.tools[0]?.outputSchema, { type: 'object' })
+    if (takesInputRequired) {
+      assert.deepEqual([result.tools[1]?.outputSchema, structuredContent], [outputSchema, [1, 2]])
+      continue
+    }
+    const moved = { ...outputSchema, items: { $ref: '#/properties/result/$defs/n' } }
+    assert.deepEqual(result.tools[1]?.outputSchema, {
+      type: 'object',
+      properties: { result: moved },
+      required: ['result'],
+    })
+    assert.deepEqual(structuredContent, { result: [1, 2] })
+  }
+})
+
+test('a server that asks without end, or for nothing, is not obeyed for ever', async (t) => {
+  const ask = { roots: { method: 'roots/list' } }
+  const { url, came } = await modernServer(t, ({ body }, response) => {
+    const inputRequests = body.params?.name === 'endless' ? ask : { bad: {} }
+    json(response, { jsonrpc: '2.0', id: body.id, result: { resultType: 'input_required', inputRequests } })
+  })
+  const link = await modernUpstream(t, url).open(new TestCaller(), never)
+  for (const name of ['endless', 'bad']) {
+    const channel = new TestChannel({ 'roots/list': '{"roots":[]}' })
+    const outcome = await link.exchange(toolCall(name, {}, { channel }))
+    assert.ok(outcome.kind === 'failed' && outcome.error.reason === 'bad_reply', name)
+  }
+  assert.equal(came.length, 1 + 11 + 1)
+})
+
+test('a server that only wants more time gets its state back, byte for byte, under a new id', async (t) => {
+  const clock = new ManualClock()
+  const { url, came } = await modernServer(t, ({ body }, response) => {
+    const { requestState } = body.params!
+    const result =
+      requestState === undefined
+        ? '{"resultType":"input_required","requestState":"\\u00e9"}'
+        : '{"content":[]}'
+    json(response, `{"jsonrpc":"2.0","id":${JSON.stringify(body.id)},"result":${result}}`)
+  })
+  const link = await modernUpstream(t, url, clock).open(new TestCaller(), never)
+  const asking = link.exchange(toolCall('a', {}, { id: 0 }))
+  await until('it waits', () => clock.pending > 0)
+  await clock.advance(250)
+  const outcome = await asking
+  assert.ok(outcome.kind === 'answered' && outcome.result.text.includes('"id":0,'))
+  assert.ok(came[2]?.text.includes('"requestState":"\\u00e9"'))
+  assert.notEqual(came[2]?.body.id, 0)
+})
+
+test('a subscription is kept as one stream, and another one takes its place when other resources are wanted', async (t) => {
+  const streams: {
+    filter: Record<string, unknown>
+    response: ServerResponse
+    say: (message: unknown) => void
+  }[] = []
+  const { url } = await modernServer(t, ({ body }, response) => {
+    const say = events(response)
+    const filter = body.params?.notifications as Record<string, unknown>
+    streams.push({ filter, response, say })
+    const _meta = { 'io.modelcontextprotocol/subscriptionId': body.id, x: 1 }
+    say({
+      jsonrpc: '2.0',
+      method: 'notifications/subscriptions/acknowledged',
+      params: { notifications: filter, _meta },
+    })
+    say({ jsonrpc: '2.0', method: 'notifications/resources/updated', params: { uri: 'a', _meta } })
+  })
+  const caller = new TestCaller()
+  const link = await modernUpstream(t, url).open(caller, never)
+  await link.listen()
+  const subscribe = (uri: string) =>
+    link.exchange(newCall({ method: 'resources/subscribe', params: { uri }, caller }))
+  await Promise.all([subscribe('a'), subscribe('b')])
+  assert.deepEqual(
+    streams.map(({ filter }) => filter),
+    [{ toolsListChanged: true }, { toolsListChanged: true, resourceSubscriptions: ['a', 'b'] }],
+  )
+  await until('the first stream is closed', () => streams[0]?.response.destroyed === true)
+  await until('notifications came', () => caller.received.length === 2)
+  assert.deepEqual(caller.received[0]?.message.value.params, { uri: 'a', _meta: { x: 1 } })
+  await link.close()
+  await until('the second stream is closed', () => streams[1]?.response.destroyed === true)
+})
+
+test('a subscription that breaks is asked for again, with a doubling pause while it fails', async (t) => {
+  const clock = new ManualClock()
+  let works = true
+  const { url, came } = await modernServer(t, ({ body }, response) => {
+    if (!works) return json(response, {}, 503)
+    const params = { notifications: body.params?.notifications as unknown }
+    events(response)({ jsonrpc: '2.0', method: 'notifications/subscriptions/acknowledged', params })
+    response.end()
+  })
+  const link = await modernUpstream(t, url, clock).open(new TestCaller(), never)
+  const listening = link.listen()
+  await until('the pause begins', () => clock.pending === 1)
+  await listening
+  works = false
+  for (const [pauseMs, requests] of [
+    [1_000, 3],
+    [2_000, 4],
+    [4_000, 5],
+  ] as const) {
+    await clock.advance(pauseMs - 1)
+    assert.equal(came.length, requests - 1)
+    await clock.advance(1)
+    await until('it is asked again', () => came.length === requests && clock.pending === 1)
+  }
+  await link.close()
+  assert.equal(clock.pending, 0)
+})
+
+test('a server that has nothing to tell is not listened to', async (t) => {
+  const { url, came } = await modernServer(t, () => {}, { ...discovered, capabilities: { tools: {} } })
+  const link = await modernUpstream(t, url).open(new TestCaller(), never)
+  await link.listen()
+  const refused = await link.exchange(newCall({ method: 'resources/subscribe', params: { uri: 'a' } }))
+  assert.ok(refused.kind === 'answered' && refused.verdict === 'rpc_error')
+  assert.equal(came.length, 1)
+})
