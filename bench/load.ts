@@ -1,7 +1,7 @@
 /** The load generator: a process of its own, which measures one subject per message that it is sent. */
 import { Pool } from 'undici'
 import { cpuMicros } from './cpu.ts'
-import { Session } from './session.ts'
+import { Session, type Era } from './session.ts'
 import { quantile } from './statistics.ts'
 import { filling } from './workload.ts'
 
@@ -10,6 +10,7 @@ export interface Order {
   readonly url: string
   /** The tool to call, as that endpoint names it. */
   readonly tool: string
+  readonly era: Era
   /** Bytes that the upstream appends to every text. */
   readonly fill: number
   /** Sessions, each with one call under way at a time. */
@@ -55,7 +56,7 @@ async function measure(order: Order): Promise<Figures> {
     bodyTimeout: REPLY_WITHIN_MS,
   })
   try {
-    const opening = Array.from({ length: order.callers }, () => Session.open(pool, pathname, order.tool))
+    const opening = Array.from({ length: order.callers }, () => Session.open(pool, pathname, order.tool, order.era))
     const sessions = await Promise.all(opening)
     const call = caller(order.tool, filling(order.fill))
     await drive(sessions, order.warmUp, call)

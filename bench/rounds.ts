@@ -45,6 +45,7 @@ async function measure(load: ChildProcess, { subject, endpoint }: Row, options: 
   const order: Order = {
     url: endpoint.origin + subject.path,
     tool: subject.tool,
+    era: subject.era,
     fill: options.workload.fill,
     callers: options.callers,
     warmUp: options.workload.calls / 10,

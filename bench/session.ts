@@ -3,7 +3,19 @@ import type { Pool } from 'undici'
 import { exchange } from './exchange.ts'
 import type { Reply } from './exchange.ts'
 
-const PROTOCOL_VERSION = '2025-06-18'
+/** How a caller speaks: with sessions, or with requests that each say all about themselves. */
+export type Era = 'legacy' | 'modern'
+
+const LEGACY_VERSION = '2025-06-18'
+const MODERN_VERSION = '2026-07-28'
+
+const clientInfo = { name: 'bench', version: '1.0.0' }
+
+const meta = {
+  'io.modelcontextprotocol/protocolVersion': MODERN_VERSION,
+  'io.modelcontextprotocol/clientInfo': clientInfo,
+  'io.modelcontextprotocol/clientCapabilities': {},
+}
 
 interface Answer {
   readonly id?: unknown
@@ -18,19 +30,21 @@ interface Answer {
 export class Session {
   readonly #pool: Pool
   readonly #path: string
+  readonly #era: Era
   readonly #headers: Record<string, string> = {
     'content-type': 'application/json',
     accept: 'application/json, text/event-stream',
   }
 
-  private constructor(pool: Pool, path: string) {
+  private constructor(pool: Pool, path: string, era: Era) {
     this.#pool = pool
     this.#path = path
+    this.#era = era
   }
 
-  static async open(pool: Pool, path: string, tool: string): Promise<Session> {
-    const session = new Session(pool, path)
-    await session.#greet()
+  static async open(pool: Pool, path: string, tool: string, era: Era): Promise<Session> {
+    const session = new Session(pool, path, era)
+    if (era === 'legacy') await session.#greet()
     const { result } = await session.#ask('list', 'tools/list', {})
     assert(
       result?.tools?.some(({ name }) => name === tool),
@@ -47,6 +61,7 @@ export class Session {
   }
 
   async close(): Promise<void> {
+    if (this.#era === 'modern') return
     const { status } = await exchange(this.#pool, {
       path: this.#path,
       method: 'DELETE',
@@ -56,27 +71,37 @@ export class Session {
   }
 
   async #greet(): Promise<void> {
-    const clientInfo = { name: 'bench', version: '1.0.0' }
-    const params = { protocolVersion: PROTOCOL_VERSION, capabilities: {}, clientInfo }
+    const params = { protocolVersion: LEGACY_VERSION, capabilities: {}, clientInfo }
     const reply = await this.#post({ jsonrpc: '2.0', id: 'hello', method: 'initialize', params })
     assert(read(reply).result !== undefined, `initialize: no result in ${reply.body}`)
     const id = reply.headers['mcp-session-id']
     if (typeof id === 'string') this.#headers['mcp-session-id'] = id
-    this.#headers['mcp-protocol-version'] = PROTOCOL_VERSION
+    this.#headers['mcp-protocol-version'] = LEGACY_VERSION
     const { status } = await this.#post({ jsonrpc: '2.0', method: 'notifications/initialized' })
     assert.equal(status, 202, 'notifications/initialized')
   }
 
-  async #ask(id: string | number, method: string, params: object): Promise<Answer> {
-    const answer = read(await this.#post({ jsonrpc: '2.0', id, method, params }))
+  async #ask(id: string | number, method: string, params: { readonly name?: string }): Promise<Answer> {
+    const message =
+      this.#era === 'legacy'
+        ? this.#post({ jsonrpc: '2.0', id, method, params })
+        : this.#post({ jsonrpc: '2.0', id, method, params: { ...params, _meta: meta } }, mirrored(method, params))
+    const answer = read(await message)
     assert(answer.id === id, `${method}: asked as ${id}, answered as ${String(answer.id)}`)
     return answer
   }
 
-  #post(message: object): Promise<Reply> {
+  #post(message: object, more?: Readonly<Record<string, string>>): Promise<Reply> {
     const body = JSON.stringify(message)
-    return exchange(this.#pool, { path: this.#path, method: 'POST', headers: this.#headers, body })
+    const headers = more === undefined ? this.#headers : { ...this.#headers, ...more }
+    return exchange(this.#pool, { path: this.#path, method: 'POST', headers, body })
   }
+}
+
+/** What a modern request repeats in its headers. */
+function mirrored(method: string, { name }: { readonly name?: string }): Record<string, string> {
+  const headers = { 'mcp-protocol-version': MODERN_VERSION, 'mcp-method': method }
+  return name === undefined ? headers : { ...headers, 'mcp-name': name }
 }
 
 function read({ status, headers, body }: Reply): Answer {

@@ -1,3 +1,5 @@
+import type { Era } from './session.ts'
+
 /** What stands between the load and the upstream: nothing, the floor, or Breakwater under this config. */
 export type Middle = 'nothing' | 'floor' | GatewayConfig
 
@@ -14,9 +16,11 @@ export interface Subject {
   readonly path: string
   /** The upstream's `echo`, as that path calls it. */
   readonly tool: string
+  /** How the load speaks. */
+  readonly era: Era
 }
 
-const direct: Subject = { name: 'direct', title: 'direct', middle: 'nothing', path: '/mcp', tool: 'echo' }
+const direct: Subject = { name: 'direct', title: 'direct', middle: 'nothing', path: '/mcp', tool: 'echo', era: 'legacy' }
 
 const floor: Subject = {
   name: 'floor',
@@ -24,16 +28,17 @@ const floor: Subject = {
   middle: 'floor',
   path: '/mcp',
   tool: 'echo',
+  era: 'legacy',
 }
 
 /** One server's own endpoint: names pass as they are. */
-function oneServer(name: string, title: string, config: GatewayConfig = {}): Subject {
-  return { name, title, middle: config, path: '/mcp/upstream', tool: 'echo' }
+function oneServer(name: string, title: string, config: GatewayConfig = {}, era: Era = 'legacy'): Subject {
+  return { name, title, middle: config, path: '/mcp/upstream', tool: 'echo', era }
 }
 
 /** The endpoint of all servers: names carry their server. */
 function aggregate(name: string, title: string, config: GatewayConfig = {}): Subject {
-  return { name, title, middle: config, path: '/mcp', tool: 'upstream__echo' }
+  return { name, title, middle: config, path: '/mcp', tool: 'upstream__echo', era: 'legacy' }
 }
 
 /** Every row, in the order in which a round measures them. A further variant of the gateway is a further entry. */
@@ -42,4 +47,5 @@ export const subjects: readonly Subject[] = [
   floor,
   oneServer('server', 'Breakwater /mcp/{server}'),
   aggregate('aggregate', 'Breakwater /mcp'),
+  oneServer('modern', 'modern /mcp/{server}', {}, 'modern'),
 ]

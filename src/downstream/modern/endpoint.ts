@@ -25,7 +25,6 @@ import { Listening } from './listening.ts'
 import { Parking } from './parking.ts'
 import { CallerPool, type PooledCaller } from './pool.ts'
 import { Post } from './post.ts'
-import { modernise } from './results.ts'
 import { readFilter, Subscription } from './subscriptions.ts'
 
 /** Methods that this era did away with. */
@@ -108,10 +107,12 @@ export class ModernEndpoint {
     if (this.listening.size >= MAX_LISTENING) {
       return refuse(visit, refusal(200, id, -32603, `Subscription limit reached (${MAX_LISTENING})`))
     }
+    let remove = () => {}
     const post = new Post(response, () => remove())
     const subscription = new Subscription(id, filter, post)
-    const remove = this.listening.add(front, caller, subscription)
     subscription.acknowledge()
+    if (subscription.isEmpty) return subscription.end()
+    remove = this.listening.add(front, caller, subscription)
   }
 
   #request(visit: Visit, envelope: Envelope, caller: PooledCaller, message: Message): Promise<void> | undefined {
@@ -158,7 +159,7 @@ export class ModernEndpoint {
     }
     try {
       if (envelope.logLevel !== undefined) await this.#raiseLevel(inquiry, front, envelope.logLevel)
-      exchange.end(modernise(envelope.method, await front.request(lease.generation, inquiry)))
+      exchange.end(await front.request(lease.generation, inquiry))
     } finally {
       lease.release()
     }

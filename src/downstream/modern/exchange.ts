@@ -10,6 +10,7 @@ import { admits } from './levels.ts'
 import type { Parking } from './parking.ts'
 import type { PooledCaller } from './pool.ts'
 import type { Post } from './post.ts'
+import { modernise } from './results.ts'
 
 /** What a server may ask in mid-call, and the capability by which a client says that it can answer. */
 const askable: Readonly<Record<string, string>> = {
@@ -70,7 +71,7 @@ export class Exchange {
     if (this.#turn === turn) this.signal.abort(gatewayError('cancelled', 'the client disconnected'))
   }
 
-  /** The call has ended; `response` carries the id of the call. */
+  /** The call has ended; `response` is the server's, or ours, under the id of the call. */
   end(response: Response): void {
     this.#response = response
     if (this.#state !== undefined) this.#parking.keep(this.#state)
@@ -150,10 +151,10 @@ export class Exchange {
     if (turn !== undefined) turn.post.finish({ text: resultText(turn.id, `{${members.join()}}`), status: 200 })
   }
 
-  #finish({ text, status }: Response): void {
+  #finish(response: Response): void {
     const turn = this.#turn
     this.#turn = undefined
-    if (turn !== undefined) turn.post.finish({ text: replaceAt(text, ['id'], turn.id), status })
+    turn?.post.finish(modernise(this.envelope.method, turn.id, response))
   }
 }
 

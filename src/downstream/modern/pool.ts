@@ -45,11 +45,15 @@ const MAX_CALLERS = 256
 /** How long a caller that nobody uses is kept, in milliseconds. */
 const IDLE_MS: Millis = 10 * 60_000
 
+/** What clients say of themselves is hashed from this length on, in characters. */
+const LONG_KEY = 2_048
+
 /** One caller for all clients with the same capabilities and credentials: the next call costs no handshake. */
 export class CallerPool {
   readonly #clock: Clock
   readonly #drop: (caller: PooledCaller) => void
   readonly #callers = new Map<string, PooledCaller>()
+  #count = 0
 
   /** `drop` ends a caller's conversations. */
   constructor(clock: Clock, drop: (caller: PooledCaller) => void) {
@@ -63,11 +67,12 @@ export class CallerPool {
 
   /** The caller for clients like this one; `secrets` are the header values that servers will see. */
   of(clientInfo: unknown, capabilities: unknown, secrets: readonly string[]): PooledCaller {
-    const key = createHash('sha256').update(JSON.stringify([clientInfo, capabilities, secrets])).digest('base64url')
+    const said = JSON.stringify([clientInfo, capabilities, secrets])
+    const key = said.length <= LONG_KEY ? said : createHash('sha256').update(said).digest('base64url')
     let caller = this.#callers.get(key)
     if (caller === undefined) {
       this.#makeRoom()
-      caller = new PooledCaller(`modern:${key.slice(0, 12)}`, clientInfo, capabilities)
+      caller = new PooledCaller(`modern:${++this.#count}`, clientInfo, capabilities)
     }
     // Moved to the end: the map's order is that of use.
     this.#callers.delete(key)

@@ -50,6 +50,12 @@ export class Subscription {
     this.#post = post
   }
 
+  /** Whether nothing of what the client asked for can be told. */
+  get isEmpty(): boolean {
+    const { resourceSubscriptions, ...flags } = this.filter
+    return resourceSubscriptions.length === 0 && !Object.values(flags).includes(true)
+  }
+
   acknowledge(): void {
     const { resourceSubscriptions, ...flags } = this.filter
     const granted = Object.fromEntries(Object.entries(flags).filter(([, wanted]) => wanted))
