@@ -4,6 +4,7 @@ import type { GatewayError } from '../mesh/errors.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import type { Server } from '../registry/server.ts'
 import { paramsOf } from '../protocol/jsonrpc.ts'
+import { forwarded } from '../upstreams/forwarded.ts'
 import type { Response } from './respond.ts'
 
 /** One request of an agent, before anybody knows which server it is for. */
@@ -39,6 +40,7 @@ export interface Front {
 
 /** Makes the call that an inquiry is, in the words of its server. */
 export function callTo(server: Server, message: Message, inquiry: Inquiry): Call {
+  const { config } = server
   const method = message.value.method as string
   return {
     server: server.name,
@@ -46,21 +48,10 @@ export function callTo(server: Server, message: Message, inquiry: Inquiry): Call
     tool: method === 'tools/call' ? String(paramsOf(message.value).name) : undefined,
     id: inquiry.id,
     message,
-    headers: forwarded(server, inquiry),
+    headers: config.type === 'stdio' ? undefined : forwarded(config.forwardHeaders, inquiry.headers),
     caller: inquiry.caller,
     channel: inquiry.channelFor(server.name),
     signal: inquiry.signal,
     record: inquiry.record,
   }
-}
-
-function forwarded(server: Server, { headers }: Inquiry): Call['headers'] {
-  const { config } = server
-  if (config.type === 'stdio') return undefined
-  let chosen: Record<string, string> | undefined
-  for (const name in config.forwardHeaders) {
-    const value = headers[name]
-    if (typeof value === 'string') (chosen ??= {})[config.forwardHeaders[name] as string] = value
-  }
-  return chosen
 }

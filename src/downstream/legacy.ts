@@ -93,7 +93,8 @@ export class LegacyEndpoint {
     }
     const hello = paramsOf(message.value)
     const version = negotiate(hello.protocolVersion)
-    const session = this.#sessions.draft({ front: visit.front, hello: { ...hello, protocolVersion: version }, version })
+    const { front, headers } = visit
+    const session = this.#sessions.draft({ front, headers, hello: { ...hello, protocolVersion: version }, version })
     const welcome = await visit.front.welcome(this.#live.current, session, version)
     if ('error' in welcome) {
       await this.#sessions.close(session)

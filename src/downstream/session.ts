@@ -16,6 +16,8 @@ export interface SessionParts {
   readonly front: Front
   /** The client's own `initialize` params. */
   readonly hello: Readonly<Record<string, unknown>>
+  /** HTTP headers that came with them, lower case. */
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>
   readonly version: LegacyVersion
   readonly clock: Clock
   readonly replay: ReplayLimits
@@ -34,6 +36,7 @@ export class Session implements Caller {
   readonly id: string
   readonly front: Front
   readonly hello: Readonly<Record<string, unknown>>
+  readonly headers: SessionParts['headers']
   readonly version: LegacyVersion
   /** Calls under way, by the client's ids. */
   readonly inFlight = new Map<RequestId, Cancellation>()
@@ -51,6 +54,7 @@ export class Session implements Caller {
     this.id = parts.id
     this.front = parts.front
     this.hello = parts.hello
+    this.headers = parts.headers
     this.version = parts.version
     this.#parts = parts
     this.#log = new ReplayLog(parts.replay)

@@ -61,7 +61,7 @@ export class Sessions {
   }
 
   /** A session that nobody can find yet: its `initialize` may still fail. */
-  draft(parts: Pick<SessionParts, 'front' | 'hello' | 'version'>): Session {
+  draft(parts: Pick<SessionParts, 'front' | 'hello' | 'headers' | 'version'>): Session {
     return new Session({
       ...parts,
       id: randomUUID(),

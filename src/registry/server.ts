@@ -4,7 +4,7 @@ import type { Cancel, Clock } from '../mesh/clock.ts'
 import type { GatewayError } from '../mesh/errors.ts'
 import { glob, type Glob } from '../mesh/match.ts'
 import type { ServerConfig } from '../config/schema.ts'
-import type { Upstream } from '../upstreams/upstream.ts'
+import type { Link, Upstream } from '../upstreams/upstream.ts'
 import { changedKinds, emptyCatalog, type Catalog, type Entry } from './catalog.ts'
 import { Discovery } from './discovery.ts'
 import type { ListKind } from './kinds.ts'
@@ -146,17 +146,17 @@ export class Server {
     call.record.attempts++
     call.record.replica = replica
     return link.exchange(call).then((outcome) => {
-      if (outcome.kind === 'failed') this.#look(call.caller, outcome.error)
+      if (outcome.kind === 'failed') this.#look(call.caller, link, outcome.error)
       return outcome
     })
   }
 
   /** A failure may say more than that one call failed. */
-  #look(caller: Caller, error: GatewayError): void {
-    if (error.reason === 'session_lost') void this.links.drop(caller)
+  #look(caller: Caller, link: Link, error: GatewayError): void {
+    if (error.reason === 'session_lost') void this.links.dropLink(caller, link)
     if (error.reason !== 'upstream_unavailable' && error.reason !== 'upstream_disconnected') return
     this.#discovery.suspect()
-    if (this.#parts.replicas.length > 1) void this.links.drop(caller)
+    if (this.#parts.replicas.length > 1) void this.links.dropLink(caller, link)
   }
 
   #up(catalog: Catalog, greeting: Message): void {

@@ -115,9 +115,12 @@ export interface CallParts {
   readonly signal?: AbortSignal
 }
 
-/** A call as the gateway's edge would make it. */
+let calls = 0
+
+/** A call as the gateway's edge would make it, under an id of its own. */
 export function newCall(parts: CallParts): Call {
-  const { method, params = {}, id = 'call-1', server = 'test', signal = new AbortController().signal } = parts
+  const { method, params = {}, server = 'test', signal = new AbortController().signal } = parts
+  const id = parts.id ?? `call-${++calls}`
   const text = parts.text ?? JSON.stringify({ jsonrpc: '2.0', id, method, params })
   const value = JSON.parse(text) as Message['value']
   const { name } = paramsOf(value)
