@@ -101,6 +101,7 @@ export class Session implements Caller {
     if (place.stream === STANDALONE) {
       this.#listening = true
       this.#standalone.attach(response, options)
+      response.once('close', () => this.touch())
     } else {
       const live = this.#streams.get(place.stream)
       const stream = live ?? new EventStream(place.stream, this.#log)
@@ -115,12 +116,12 @@ export class Session implements Caller {
     if (text === undefined) return
     const method = message.value.method as string
     if (method.endsWith('/list_changed')) this.#coalesce(method, text)
-    else void this.#standalone.send(text)
+    else this.#standalone.tell(text)
   }
 
   /** Tells the client something that came from no server. */
   tell(text: string): void {
-    void this.#standalone.send(text)
+    this.#standalone.tell(text)
   }
 
   /** A server's message as the client shall read it, if it shall; a request is kept until it is answered. */
@@ -148,7 +149,7 @@ export class Session implements Caller {
       running.again = text
       return
     }
-    void this.#standalone.send(text)
+    this.#standalone.tell(text)
     const cancel = this.#parts.clock.after(COALESCE_MS, () => {
       const again = this.#coalescing.get(method)?.again
       this.#coalescing.delete(method)

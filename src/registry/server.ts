@@ -1,9 +1,9 @@
-import type { Signal } from '../mesh/cancel.ts'
 import type { Caller, Call, Message, Outcome } from '../mesh/call.ts'
 import type { Cancel, Clock } from '../mesh/clock.ts'
 import type { GatewayError } from '../mesh/errors.ts'
 import { glob, type Glob } from '../mesh/match.ts'
 import type { ServerConfig } from '../config/schema.ts'
+import { orAborted } from '../upstreams/failure.ts'
 import type { Link, Upstream } from '../upstreams/upstream.ts'
 import { changedKinds, emptyCatalog, type Catalog, type Entry } from './catalog.ts'
 import { Discovery } from './discovery.ts'
@@ -194,14 +194,4 @@ function filter({ include, exclude }: ServerConfig['tools']): Glob {
   const included = include.map(glob)
   const excluded = exclude.map(glob)
   return (tool) => included.some((match) => match(tool)) && !excluded.some((match) => match(tool))
-}
-
-/** The promise's value, unless the signal aborts first: then its reason is thrown. */
-function orAborted<T>(promise: Promise<T>, signal: Signal): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const aborted = () => reject(signal.reason)
-    if (signal.aborted) return aborted()
-    signal.addEventListener('abort', aborted, { once: true })
-    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', aborted))
-  })
 }
