@@ -17,6 +17,11 @@ const meta = {
   'io.modelcontextprotocol/clientCapabilities': {},
 }
 
+interface Params {
+  readonly name?: string
+  readonly arguments?: object
+}
+
 interface Answer {
   readonly id?: unknown
   readonly result?: {
@@ -81,7 +86,7 @@ export class Session {
     assert.equal(status, 202, 'notifications/initialized')
   }
 
-  async #ask(id: string | number, method: string, params: { readonly name?: string }): Promise<Answer> {
+  async #ask(id: string | number, method: string, params: Params): Promise<Answer> {
     const message =
       this.#era === 'legacy'
         ? this.#post({ jsonrpc: '2.0', id, method, params })
@@ -99,7 +104,7 @@ export class Session {
 }
 
 /** What a modern request repeats in its headers. */
-function mirrored(method: string, { name }: { readonly name?: string }): Record<string, string> {
+function mirrored(method: string, { name }: Params): Record<string, string> {
   const headers = { 'mcp-protocol-version': MODERN_VERSION, 'mcp-method': method }
   return name === undefined ? headers : { ...headers, 'mcp-name': name }
 }

@@ -52,7 +52,7 @@ export class AggregateFront implements Front {
     if (kind !== undefined) return this.#list(generation, kind, inquiry)
     if (method === 'logging/setLevel') return this.#toAll(generation, 'logging', inquiry)
     if (namesServer(method)) return this.#toOne(generation, method, inquiry)
-    return Promise.resolve(rpcError(inquiry.id, METHOD_NOT_FOUND, `Method not found: ${method}`))
+    return Promise.resolve(rpcError(inquiry.id, METHOD_NOT_FOUND, `Method not found: ${method.slice(0, 200)}`))
   }
 
   notify({ servers }: GatewayGeneration, caller: Caller, message: Message): void {

@@ -42,11 +42,11 @@ export class Asked {
     return true
   }
 
-  /** The agent's progress on a question, in the server's words; undefined when nobody asked. */
+  /** The agent's progress on a question, in the server's words; undefined when nobody asked to be told. */
   progress(notification: Message): { server: string; text: string } | undefined {
     const token = paramsOf(notification.value).progressToken
     const question = this.#open.get(String(token))
-    if (question === undefined) return undefined
+    if (question?.progressToken === undefined) return undefined
     return {
       server: question.server,
       text: replaceAt(notification.text, ['params', 'progressToken'], question.progressToken),
@@ -65,4 +65,3 @@ export class Asked {
     return undefined
   }
 }
-

@@ -8,6 +8,9 @@ export function readEventId(id: string): { stream: number; sequence: number } | 
   return match === null ? undefined : { stream: Number(match[1]), sequence: Number(match[2]) }
 }
 
+/** What may wait for a client that does not read, besides all that was repeated to it; in bytes. */
+const MAX_BACKLOG = 1024 ** 2
+
 /**
  * One stream of events to a client. It outlives its connection: what is sent while nobody listens goes
  * to the replay log, and a client that comes back gets it.
@@ -18,7 +21,7 @@ export class EventStream {
   #sequence = 0
   #delivered = 0
   #response: ServerResponse | undefined
-  #ended = false
+  #draining: Promise<void> | undefined
 
   /** `number` is unique within the session. */
   constructor(number: number, log: ReplayLog) {
@@ -37,6 +40,9 @@ export class EventStream {
    */
   attach(response: ServerResponse, { after, priming }: { after?: number | undefined; priming: boolean }): void {
     this.#response?.end()
+    this.#response = undefined
+    // A client that is gone already would never be heard to leave.
+    if (response.destroyed) return
     this.#response = response
     response.once('close', () => {
       if (this.#response === response) this.#response = undefined
@@ -47,12 +53,11 @@ export class EventStream {
       'x-accel-buffering': 'no',
     })
     response.flushHeaders()
-    if (priming && after === undefined) response.write(`id: ${this.number}-${this.#sequence}\ndata: \n\n`)
+    if (priming && after === undefined) response.write(`id: ${this.number}-${this.#delivered}\ndata: \n\n`)
     for (const event of this.#log.after(this.number, after ?? this.#delivered)) {
       response.write(encodeEvent(event.data, `${this.number}-${event.sequence}`))
     }
     this.#delivered = this.#sequence
-    if (this.#ended) response.end()
   }
 
   /** Sends one message. A promise asks to wait until the connection can take more. */
@@ -62,7 +67,16 @@ export class EventStream {
     const response = this.#response
     if (response === undefined) return undefined
     this.#delivered = sequence
-    return response.write(encodeEvent(data, `${this.number}-${sequence}`)) ? undefined : drained(response)
+    return response.write(encodeEvent(data, `${this.number}-${sequence}`)) ? undefined : this.#drained(response)
+  }
+
+  /** Sends one message on behalf of somebody who cannot wait: a client that does not read is sent away, and may resume. */
+  tell(data: string): void {
+    if ((this.#response?.writableLength ?? 0) > this.#log.limits.bytes + MAX_BACKLOG) {
+      this.#response?.destroy()
+      this.#response = undefined
+    }
+    void this.send(data)
   }
 
   /** Sends the client away, to come back after `retryMs`; what happens meanwhile goes to the log. */
@@ -72,9 +86,15 @@ export class EventStream {
   }
 
   end(): void {
-    this.#ended = true
     this.#response?.end()
     this.#response = undefined
+  }
+
+  /** One promise for all who wait. */
+  #drained(response: ServerResponse): Promise<void> {
+    return (this.#draining ??= drained(response).then(() => {
+      this.#draining = undefined
+    }))
   }
 }
 

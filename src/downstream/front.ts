@@ -4,6 +4,7 @@ import type { GatewayError } from '../mesh/errors.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import type { Server } from '../registry/server.ts'
 import { paramsOf } from '../protocol/jsonrpc.ts'
+import { forwarded } from '../upstreams/forwarded.ts'
 import type { Response } from './respond.ts'
 
 /** One request of an agent, before anybody knows which server it is for. */
@@ -41,6 +42,7 @@ export interface Front {
 
 /** Makes the call that an inquiry is, in the words of its server. */
 export function callTo(server: Server, message: Message, inquiry: Inquiry): Call {
+  const { config } = server
   const method = message.value.method as string
   return {
     server: server.name,
@@ -48,7 +50,7 @@ export function callTo(server: Server, message: Message, inquiry: Inquiry): Call
     tool: method === 'tools/call' ? String(paramsOf(message.value).name) : undefined,
     id: inquiry.id,
     message,
-    headers: forwarded(server, inquiry),
+    headers: config.type === 'stdio' ? undefined : headersFor(config.forwardHeaders, inquiry),
     caller: inquiry.caller,
     channel: inquiry.channelFor(server.name),
     signal: inquiry.signal,
@@ -56,13 +58,7 @@ export function callTo(server: Server, message: Message, inquiry: Inquiry): Call
   }
 }
 
-function forwarded(server: Server, { headers, mirrored }: Inquiry): Call['headers'] {
-  const { config } = server
-  if (config.type === 'stdio') return undefined
-  let chosen: Record<string, string> | undefined = mirrored && { ...mirrored }
-  for (const name in config.forwardHeaders) {
-    const value = headers[name]
-    if (typeof value === 'string') (chosen ??= {})[config.forwardHeaders[name] as string] = value
-  }
-  return chosen
+function headersFor(names: Readonly<Record<string, string>>, { headers, mirrored }: Inquiry): Call['headers'] {
+  const agent = forwarded(names, headers)
+  return mirrored === undefined ? agent : { ...agent, ...mirrored }
 }

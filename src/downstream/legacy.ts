@@ -69,7 +69,7 @@ export class LegacyEndpoint {
       return refuse(visit, 400, INVALID_REQUEST, 'Invalid Last-Event-ID')
     }
     const { servers } = this.#live.current
-    for (const server of servers.values()) void server.links.current(session)?.link.listen()
+    for (const server of servers.values()) server.links.current(session)?.link.listen()
   }
 
   /** Takes a DELETE: the client leaves. */
@@ -89,7 +89,8 @@ export class LegacyEndpoint {
     }
     const hello = paramsOf(message.value)
     const version = negotiate(hello.protocolVersion)
-    const session = this.#sessions.draft({ front: visit.front, hello: { ...hello, protocolVersion: version }, version })
+    const { front, headers } = visit
+    const session = this.#sessions.draft({ front, headers, hello: { ...hello, protocolVersion: version }, version })
     const welcome = await visit.front.welcome(this.#live.current, session, version)
     if ('error' in welcome) {
       await this.#sessions.close(session)

@@ -12,19 +12,20 @@ export interface ReplayLimits {
 
 /** The last events of a session, over all its streams: what a client may ask for again. Bounded; the oldest go first. */
 export class ReplayLog {
-  readonly #limits: ReplayLimits
-  #events: LoggedEvent[] = []
+  readonly limits: ReplayLimits
+  #events: (LoggedEvent & { readonly bytes: number })[] = []
   #bytes = 0
 
   constructor(limits: ReplayLimits) {
-    this.#limits = limits
+    this.limits = limits
   }
 
   add(event: LoggedEvent): void {
-    this.#events.push(event)
-    this.#bytes += event.data.length
-    while (this.#events.length > this.#limits.events || this.#bytes > this.#limits.bytes) {
-      this.#bytes -= this.#events.shift()?.data.length ?? 0
+    const bytes = Buffer.byteLength(event.data)
+    this.#events.push({ ...event, bytes })
+    this.#bytes += bytes
+    while (this.#events.length > this.limits.events || this.#bytes > this.limits.bytes) {
+      this.#bytes -= this.#events.shift()?.bytes ?? 0
     }
   }
 

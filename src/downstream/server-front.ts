@@ -31,7 +31,7 @@ export class ServerFront implements Front {
     const call = callTo(server, inquiry.message, inquiry)
     const { method, tool } = call
     if (tool !== undefined && !server.allows(tool)) {
-      return Promise.resolve({ text: errorText(call.id, INVALID_PARAMS, `Unknown tool: ${tool}`), status: 200 })
+      return Promise.resolve({ text: errorText(call.id, INVALID_PARAMS, `Unknown tool: ${tool.slice(0, 200)}`), status: 200 })
     }
     const service = generation.mesh.serviceFor(server.name, method, tool)
     return service(call).then((outcome) => {

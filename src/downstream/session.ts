@@ -16,6 +16,8 @@ export interface SessionParts {
   readonly front: Front
   /** The client's own `initialize` params. */
   readonly hello: Readonly<Record<string, unknown>>
+  /** HTTP headers that came with them, lower case. */
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>
   readonly version: LegacyVersion
   readonly clock: Clock
   readonly replay: ReplayLimits
@@ -34,6 +36,7 @@ export class Session implements Caller {
   readonly id: string
   readonly front: Front
   readonly hello: Readonly<Record<string, unknown>>
+  readonly headers: SessionParts['headers']
   readonly version: LegacyVersion
   readonly takesInputRequired = false
   /** Calls under way, by the client's ids. */
@@ -52,6 +55,7 @@ export class Session implements Caller {
     this.id = parts.id
     this.front = parts.front
     this.hello = parts.hello
+    this.headers = parts.headers
     this.version = parts.version
     this.#parts = parts
     this.#log = new ReplayLog(parts.replay)
@@ -98,6 +102,7 @@ export class Session implements Caller {
     if (place.stream === STANDALONE) {
       this.#listening = true
       this.#standalone.attach(response, options)
+      response.once('close', () => this.touch())
     } else {
       const live = this.#streams.get(place.stream)
       const stream = live ?? new EventStream(place.stream, this.#log)
@@ -112,12 +117,12 @@ export class Session implements Caller {
     if (text === undefined) return
     const method = message.value.method as string
     if (method.endsWith('/list_changed')) this.#coalesce(method, text)
-    else void this.#standalone.send(text)
+    else this.#standalone.tell(text)
   }
 
   /** Tells the client something that came from no server. */
   tell(text: string): void {
-    void this.#standalone.send(text)
+    this.#standalone.tell(text)
   }
 
   /** A server's message as the client shall read it, if it shall; a request is kept until it is answered. */
@@ -145,7 +150,7 @@ export class Session implements Caller {
       running.again = text
       return
     }
-    void this.#standalone.send(text)
+    this.#standalone.tell(text)
     const cancel = this.#parts.clock.after(COALESCE_MS, () => {
       const again = this.#coalescing.get(method)?.again
       this.#coalescing.delete(method)

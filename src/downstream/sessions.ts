@@ -31,6 +31,8 @@ export class Sessions {
   readonly #live: Live<GatewayGeneration>
   readonly #clock: Clock
   readonly #byId = new Map<string, Session>()
+  /** Sessions that nobody finds yet: their `initialize` is under way. */
+  readonly #drafts = new Set<Session>()
   /** Sessions that nobody finds any more and that end with their last call. */
   readonly #leaving = new Set<Session>()
   readonly #untold = new Set<string>()
@@ -49,7 +51,7 @@ export class Sessions {
   }
 
   get full(): boolean {
-    return this.#byId.size >= this.limits.max
+    return this.#byId.size + this.#drafts.size >= this.limits.max
   }
 
   values(): IterableIterator<Session> {
@@ -60,24 +62,28 @@ export class Sessions {
     return this.#byId.get(id)
   }
 
-  /** A session that nobody can find yet: its `initialize` may still fail. */
-  draft(parts: Pick<SessionParts, 'front' | 'hello' | 'version'>): Session {
-    return new Session({
+  /** A session that nobody can find yet: its `initialize` may still fail. Either `add` or `close` it. */
+  draft(parts: Pick<SessionParts, 'front' | 'hello' | 'headers' | 'version'>): Session {
+    const session = new Session({
       ...parts,
       id: randomUUID(),
       clock: this.#clock,
       replay: { events: this.limits.replayEvents, bytes: this.limits.replayBytes },
       inbound: (server, message) => parts.front.inbound(this.#live.current, server, message),
     })
+    this.#drafts.add(session)
+    return session
   }
 
   add(session: Session): void {
+    this.#drafts.delete(session)
     this.#byId.set(session.id, session)
   }
 
   /** Ends a session and its conversations with all servers; calls under way end with `error`. */
   async close(session: Session, error?: GatewayError): Promise<void> {
     this.#byId.delete(session.id)
+    this.#drafts.delete(session)
     this.#leaving.delete(session)
     session.close(error)
     const servers = [...this.#live.current.servers.values()]

@@ -41,6 +41,8 @@ export interface Caller {
   readonly id: string
   /** The `initialize` params which an upstream is told on behalf of this caller. */
   readonly hello: Readonly<Record<string, unknown>>
+  /** HTTP headers that came with it, lower case. Servers get those of them that they are configured to get. */
+  readonly headers?: Readonly<Record<string, string | string[] | undefined>>
   /** Whether somebody waits for what servers send outside of calls. */
   readonly listening: boolean
   /**

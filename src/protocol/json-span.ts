@@ -21,9 +21,8 @@ export function locate(text: string, path: Path): Span | undefined {
   for (const step of path) {
     const opening = text[at]
     let found: Span | undefined
-    if (typeof step === 'string' && opening === '{') {
-      for (const member of members(text, at)) if (member.key === step) found = member
-    } else if (typeof step === 'number' && opening === '[') {
+    if (typeof step === 'string' && opening === '{') found = findMember(text, at, step)
+    else if (typeof step === 'number' && opening === '[') {
       let index = 0
       for (const element of elements(text, at)) if (index++ === step) found = element
     }
@@ -31,6 +30,27 @@ export function locate(text: string, path: Path): Span | undefined {
     at = found.start
   }
   return { start: at, end: skipValue(text, at) }
+}
+
+/** The last member of that name; without the objects and slices that walking over `members` makes of each. */
+function findMember(text: string, at: number, name: string): Span | undefined {
+  let found: Span | undefined
+  at = skipSpace(text, at + 1)
+  while (text[at] !== '}') {
+    const keyEnd = skipString(text, at)
+    const start = skipSpace(text, skipSpace(text, keyEnd) + 1)
+    const end = skipValue(text, start)
+    if (isKey(text, at, keyEnd, name)) found = { start, end }
+    at = skipComma(text, end)
+  }
+  return found
+}
+
+/** Whether the string from `start` to `end`, quotes included, says `name`, perhaps with escapes. */
+function isKey(text: string, start: number, end: number, name: string): boolean {
+  if (end - start === name.length + 2 && text.startsWith(name, start + 1)) return true
+  const quoted = text.slice(start, end)
+  return quoted.includes('\\') && JSON.parse(quoted) === name
 }
 
 /** The members of the object that opens at `at`. */

@@ -46,11 +46,11 @@ export class Discovery implements Caller {
   /** The catalog holds what servers wrote, whoever will read it. */
   readonly takesInputRequired = true
   readonly #options: DiscoveryOptions
-  readonly #stop = new AbortController()
+  #stopped = false
   #catalog = emptyCatalog
   #stale = new Set<ListKind>(listKinds)
   #retryMs: Millis = FIRST_RETRY_MS
-  #cancelNext: Cancel | undefined
+  #next: { readonly at: Millis; readonly cancel: Cancel } | undefined
   #nextRefresh: Millis = 0
   #running = false
   #again = false
@@ -73,8 +73,8 @@ export class Discovery implements Caller {
   }
 
   stop(): void {
-    this.#cancelNext?.()
-    this.#stop.abort(gatewayError('cancelled', 'the server was removed'))
+    this.#stopped = true
+    this.#unschedule()
   }
 
   receive(_: string, message: Message, answer?: Answer): void {
@@ -84,13 +84,22 @@ export class Discovery implements Caller {
     if (changed.length > 0) this.#schedule(COALESCE_MS)
   }
 
+  /** Begins a round `delayMs` from now, unless one begins sooner anyway. */
   #schedule(delayMs: Millis): void {
-    if (this.#stop.signal.aborted) return
-    this.#cancelNext?.()
-    this.#cancelNext = this.#options.clock.after(delayMs, () => void this.#round())
+    const { clock } = this.#options
+    const at = clock.now() + delayMs
+    if (this.#stopped || (this.#next !== undefined && this.#next.at <= at)) return
+    this.#unschedule()
+    this.#next = { at, cancel: clock.after(delayMs, () => void this.#round()) }
+  }
+
+  #unschedule(): void {
+    this.#next?.cancel()
+    this.#next = undefined
   }
 
   async #round(): Promise<void> {
+    this.#next = undefined
     if (this.#running) {
       this.#again = true
       return
@@ -119,7 +128,7 @@ export class Discovery implements Caller {
       if (this.#stale.size === 0) await this.#ask(link, limit.signal)('ping', {}, { anyAnswer: true })
       else await this.#fetch(link, limit.signal)
       this.#retryMs = FIRST_RETRY_MS
-      if (!this.#stop.signal.aborted) this.#options.onUp(this.#catalog, link.greeting)
+      if (!this.#stopped) this.#options.onUp(this.#catalog, link.greeting)
       return probeMs
     } catch (error) {
       return await this.#failed(error)
@@ -131,9 +140,12 @@ export class Discovery implements Caller {
   async #failed(cause: unknown): Promise<Millis> {
     const error = isGatewayError(cause) ? cause : gatewayError('internal', 'discovery failed')
     this.#nextRefresh = 0
-    if (!this.#stop.signal.aborted) this.#options.onDown(error)
+    if (!this.#stopped) this.#options.onDown(error)
     await this.#options.links.drop(this)
-    const delayMs = error.retryAfterMs ?? this.#retryMs
+    // Whatever happened meanwhile, such as the end of the conversation: the pause comes first.
+    this.#unschedule()
+    this.#again = false
+    const delayMs = Math.max(error.retryAfterMs ?? 0, this.#retryMs)
     this.#retryMs = Math.min(this.#retryMs * 2, LAST_RETRY_MS)
     return delayMs
   }
@@ -155,11 +167,14 @@ export class Discovery implements Caller {
 
   readonly #watched = new WeakSet<Link>()
 
-  /** Looks at once when the conversation ends by itself. */
+  /** Looks at once when the conversation ends by itself, but not ever more often when no conversation lasts. */
   #watch(link: Link): void {
     if (this.#watched.has(link)) return
     this.#watched.add(link)
-    link.ended.addEventListener('abort', () => this.#schedule(0), { once: true })
+    const { clock } = this.#options
+    const from = clock.now()
+    const ended = () => this.#schedule(Math.max(0, from + FIRST_RETRY_MS - clock.now()))
+    link.ended.addEventListener('abort', ended, { once: true })
   }
 
   #ask(link: Link, signal: Signal) {

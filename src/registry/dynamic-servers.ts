@@ -16,7 +16,7 @@ export interface DynamicServersParts {
   /** Names of the config file, which the API may not touch. */
   readonly configured: () => ReadonlySet<string>
   readonly separator: string
-  /** Puts the servers into force. */
+  /** Puts the servers into force; throws, and changes nothing, when that cannot be done. */
   readonly apply: () => void
 }
 
@@ -24,10 +24,17 @@ const MAX_SERVERS = 1_000
 
 const request = z.strictObject({ name: serverName, server: serverSchema })
 
+/** A server as it was given, and what that means. */
+interface Given {
+  readonly input: unknown
+  readonly config: ServerConfig
+}
+
 /** The servers that were added through the admin API, kept in `{stateDir}/servers.json` as they were given. */
 export class DynamicServers {
   readonly #parts: DynamicServersParts
-  readonly #given = new Map<string, { readonly input: unknown; readonly config: ServerConfig }>()
+  readonly #given = new Map<string, Given>()
+  #saving: Promise<void> = Promise.resolve()
 
   constructor(parts: DynamicServersParts) {
     this.#parts = parts
@@ -58,38 +65,64 @@ export class DynamicServers {
 
   async add(body: unknown): Promise<Change> {
     const parsed = request.safeParse(body)
-    if (!parsed.success) return { status: 400, error: 'expected { "name": …, "server": { … } }', issues: issuesOf(parsed.error) }
+    if (!parsed.success)
+      return { status: 400, error: 'expected { "name": …, "server": { … } }', issues: issuesOf(parsed.error) }
     const { name, server } = parsed.data
     const { separator } = this.#parts
     if ((name + separator).indexOf(separator) !== name.length) {
       return { status: 400, error: `a server's name must not run into the separator "${separator}"` }
     }
-    if (this.#parts.configured().has(name)) return { status: 409, error: `"${name}" is in the config file; change it there` }
-    if (this.#given.size >= MAX_SERVERS && !this.has(name)) return { status: 429, error: `too many servers (${MAX_SERVERS})` }
-    const known = this.has(name)
+    if (this.#parts.configured().has(name))
+      return { status: 409, error: `"${name}" is in the config file; change it there` }
+    if (this.#given.size >= MAX_SERVERS && !this.has(name))
+      return { status: 429, error: `too many servers (${MAX_SERVERS})` }
+    const before = this.#given.get(name)
     this.#given.set(name, { input: (body as { server: unknown }).server, config: server })
-    return this.#changed(known ? 200 : 201, { name })
+    return this.#changed(before === undefined ? 201 : 200, { name }, before)
   }
 
   async remove(name: string): Promise<Change> {
-    if (this.#parts.configured().has(name)) return { status: 409, error: `"${name}" is in the config file; remove it there` }
-    if (!this.#given.delete(name)) return { status: 404, error: `no server "${name.slice(0, 64)}" was added through this API` }
-    return this.#changed(200, { name, removed: true })
+    if (this.#parts.configured().has(name))
+      return { status: 409, error: `"${name}" is in the config file; remove it there` }
+    const before = this.#given.get(name)
+    if (before === undefined)
+      return { status: 404, error: `no server "${name.slice(0, 64)}" was added through this API` }
+    this.#given.delete(name)
+    return this.#changed(200, { name, removed: true }, before)
   }
 
   get #file(): string | undefined {
     return this.#parts.stateDir === undefined ? undefined : join(this.#parts.stateDir, 'servers.json')
   }
 
-  async #changed(status: number, answer: Record<string, unknown>): Promise<Change> {
-    this.#parts.apply()
-    if (this.#file === undefined) return { status, ...answer, kept: false, note: 'ends with the process: gateway.stateDir is not set' }
+  async #changed(
+    status: number,
+    answer: { name: string; removed?: true },
+    before: Given | undefined,
+  ): Promise<Change> {
+    try {
+      this.#parts.apply()
+    } catch (error) {
+      if (before === undefined) this.#given.delete(answer.name)
+      else this.#given.set(answer.name, before)
+      return { status: 422, error: `cannot be put into force: ${(error as Error).message}` }
+    }
+    if (this.#file === undefined)
+      return { status, ...answer, kept: false, note: 'ends with the process: gateway.stateDir is not set' }
     await this.#save(this.#file)
     return { status, ...answer, kept: true }
   }
 
+  /** One after the other: what is written last is what was changed last. */
+  #save(file: string): Promise<void> {
+    return (this.#saving = this.#saving.then(
+      () => this.#write(file),
+      () => this.#write(file),
+    ))
+  }
+
   /** Headers and environments may hold secrets: nobody but the owner may read the file. */
-  async #save(file: string): Promise<void> {
+  async #write(file: string): Promise<void> {
     const mcpServers = Object.fromEntries([...this.#given].map(([name, { input }]) => [name, input]))
     await mkdir(this.#parts.stateDir as string, { recursive: true, mode: 0o700 })
     await writeFile(`${file}.new`, JSON.stringify({ mcpServers }, undefined, 2), { mode: 0o600 })

@@ -85,7 +85,7 @@ export class Links {
       const replica = (first + i) % replicas.length
       try {
         const link = await this.#handshake(replicas[replica] as Upstream, caller, end)
-        return await this.#keep(caller, { link, replica })
+        return this.#keep(caller, { link, replica })
       } catch (error) {
         failure = error as GatewayError
       }
@@ -104,12 +104,10 @@ export class Links {
     return upstream.open(caller, limit).finally(cancel)
   }
 
-  async #keep(caller: Caller, bound: BoundLink): Promise<BoundLink> {
-    // A call may make the server ask something at once, and not as a part of the call.
-    if (caller.listening) await bound.link.listen()
+  #keep(caller: Caller, bound: BoundLink): BoundLink {
     if (bound.link.ended.aborted) throw bound.link.ended.reason
     this.#open.set(caller, bound)
-    if (caller.listening) void bound.link.listen()
+    if (caller.listening) bound.link.listen()
     const forget = () => {
       if (this.#open.get(caller) === bound) this.#open.delete(caller)
     }

@@ -70,7 +70,14 @@ export function exposeNotification(server: string, message: Message, names: Name
 /** A response of a server in the terms of the aggregated endpoint. */
 export function exposeResponse(server: string, message: Message, names: Names): Message {
   const { result } = message.value
-  return isObject(result) ? expose(server, message, [...placesIn(result, ['result'])], names) : message
+  if (!isObject(result) || !mayRefer(result)) return message
+  return expose(server, message, [...placesIn(result, ['result'])], names)
+}
+
+/** A first look that spares most results the second: plain text refers to nothing. */
+function mayRefer({ content, ...rest }: Readonly<Record<string, unknown>>): boolean {
+  if (['taskId', 'task', '_meta', 'contents', 'messages'].some((key) => key in rest)) return true
+  return Array.isArray(content) && content.some((block) => !isObject(block) || block.type !== 'text')
 }
 
 function expose(server: string, message: Message, places: readonly Place[], names: Names): Message {

@@ -1,10 +1,10 @@
-import type { Signal } from '../mesh/cancel.ts'
 import type { Caller, Call, Message, Outcome } from '../mesh/call.ts'
 import type { Cancel, Clock } from '../mesh/clock.ts'
 import type { GatewayError } from '../mesh/errors.ts'
 import { glob, type Glob } from '../mesh/match.ts'
 import type { ServerConfig } from '../config/schema.ts'
-import type { EraVerdict, Upstream } from '../upstreams/upstream.ts'
+import { orAborted } from '../upstreams/failure.ts'
+import type { EraVerdict, Link, Upstream } from '../upstreams/upstream.ts'
 import { changedKinds, emptyCatalog, type Catalog, type Entry } from './catalog.ts'
 import { Discovery } from './discovery.ts'
 import type { ListKind } from './kinds.ts'
@@ -151,17 +151,17 @@ export class Server {
     call.record.attempts++
     call.record.replica = replica
     return link.exchange(call).then((outcome) => {
-      if (outcome.kind === 'failed') this.#look(call.caller, outcome.error)
+      if (outcome.kind === 'failed') this.#look(call.caller, link, outcome.error)
       return outcome
     })
   }
 
   /** A failure may say more than that one call failed. */
-  #look(caller: Caller, error: GatewayError): void {
-    if (error.reason === 'session_lost') void this.links.drop(caller)
+  #look(caller: Caller, link: Link, error: GatewayError): void {
+    if (error.reason === 'session_lost') void this.links.dropLink(caller, link)
     if (error.reason !== 'upstream_unavailable' && error.reason !== 'upstream_disconnected') return
     this.#discovery.suspect()
-    if (this.#parts.replicas.length > 1) void this.links.drop(caller)
+    if (this.#parts.replicas.length > 1) void this.links.dropLink(caller, link)
   }
 
   #up(catalog: Catalog, greeting: Message): void {
@@ -199,14 +199,4 @@ function filter({ include, exclude }: ServerConfig['tools']): Glob {
   const included = include.map(glob)
   const excluded = exclude.map(glob)
   return (tool) => included.some((match) => match(tool)) && !excluded.some((match) => match(tool))
-}
-
-/** The promise's value, unless the signal aborts first: then its reason is thrown. */
-function orAborted<T>(promise: Promise<T>, signal: Signal): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const aborted = () => reject(signal.reason)
-    if (signal.aborted) return aborted()
-    signal.addEventListener('abort', aborted, { once: true })
-    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', aborted))
-  })
 }

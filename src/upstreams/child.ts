@@ -1,9 +1,8 @@
 import type { ChildProcessWithoutNullStreams } from 'node:child_process'
-import type { Readable } from 'node:stream'
 import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError } from '../mesh/errors.ts'
 import type { Log } from '../telemetry/log.ts'
-import { LineReader, type Overlong } from './lines.ts'
+import { readLines } from './lines.ts'
 import { LogThrottle } from './log-throttle.ts'
 import { Outbox } from './outbox.ts'
 import { repliedId } from './overlong.ts'
@@ -34,28 +33,30 @@ export interface ChildParts {
 export class Child implements Pipe {
   /** Resolves when the process is gone, and its group, and its pipes. */
   readonly gone: Promise<void>
-  readonly #process: ChildProcessWithoutNullStreams
+  readonly #leader: ChildProcessWithoutNullStreams
   readonly #parts: ChildParts
   readonly #outbox: Outbox
   #stage: 'running' | 'closing' | 'terminating' | 'killed' = 'running'
   #cancelNext: Cancel | undefined
   #survivors = false
 
-  /** `process` leads a group of its own. */
-  constructor(process: ChildProcessWithoutNullStreams, parts: ChildParts) {
-    this.#process = process
+  /** `leader` runs already, and leads a group of its own. */
+  constructor(leader: ChildProcessWithoutNullStreams, parts: ChildParts) {
+    this.#leader = leader
     this.#parts = parts
-    this.#outbox = new Outbox(process.stdin)
+    this.#outbox = new Outbox(leader.stdin)
     this.gone = new Promise((resolve) => {
-      process.once('close', (code, signal) => {
+      leader.once('close', (code, signal) => {
         this.#gone(code, signal)
         resolve()
       })
     })
-    process.once('exit', () => this.#exited())
-    process.stdin.on('error', () => void this.close())
-    void this.#readOutput().finally(() => this.close())
-    void this.#readErrors()
+    leader.once('exit', () => this.#exited())
+    leader.stdin.on('error', () => void this.close())
+    void this.#readOutput()
+      .catch(this.#unreadable)
+      .finally(() => this.close())
+    void this.#readErrors().catch(this.#unreadable)
   }
 
   send(text: string, posting?: Posting): Promise<void> {
@@ -66,7 +67,7 @@ export class Child implements Pipe {
     if (this.#stage === 'running') {
       this.#stage = 'closing'
       this.#outbox.end()
-      this.#process.stdin.end()
+      this.#leader.stdin.end()
       this.#later(EOF_GRACE_MS, () => this.#terminate())
     }
     return this.gone
@@ -83,7 +84,7 @@ export class Child implements Pipe {
   #kill(): void {
     this.#stage = 'killed'
     this.#signal('SIGKILL')
-    for (const stream of this.#process.stdio) stream?.destroy()
+    for (const stream of this.#leader.stdio) stream?.destroy()
   }
 
   /** The leader is gone. What it started may still be there, and gets the time to end in order. */
@@ -107,7 +108,7 @@ export class Child implements Pipe {
   /** Signals the whole group; false when there is none any more. */
   #signal(signal: NodeJS.Signals | 0): boolean {
     try {
-      return process.kill(-(this.#process.pid as number), signal)
+      return process.kill(-(this.#leader.pid as number), signal)
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'ESRCH')
         this.#parts.log.warn({ err: error }, 'cannot signal')
@@ -117,36 +118,22 @@ export class Child implements Pipe {
 
   #readOutput(): Promise<void> {
     const { events, maxReply } = this.#parts
-    return this.#read(this.#process.stdout, maxReply, (line) =>
+    return readLines(this.#leader.stdout, maxReply, (line) =>
       typeof line === 'string' ? events.message(line) : events.overlong(repliedId(line), maxReply),
     )
   }
 
   #readErrors(): Promise<void> {
-    const throttle = new LogThrottle(this.#parts.clock, STDERR_PER_SECOND)
-    return this.#read(this.#process.stderr, STDERR_LINE_BYTES, (line) => {
+    const { clock, log } = this.#parts
+    const throttle = new LogThrottle(clock, STDERR_PER_SECOND)
+    return readLines(this.#leader.stderr, STDERR_LINE_BYTES, (line) => {
       const stderr = typeof line === 'string' ? line : `${line.head} … ${line.tail}`
-      throttle.admit((dropped) => this.#parts.log.info({ stderr, ...(dropped > 0 && { dropped }) }))
+      throttle.admit((dropped) => log.info({ stderr, ...(dropped > 0 && { dropped }) }))
     })
   }
 
-  async #read(
-    stream: Readable,
-    limit: number,
-    take: (line: string | Overlong) => Promise<void> | void,
-  ): Promise<void> {
-    const lines = new LineReader(limit)
-    try {
-      for await (const chunk of stream as AsyncIterable<Buffer>) {
-        for (const line of lines.feed(chunk)) {
-          const taken = take(line)
-          if (taken !== undefined) await taken
-        }
-      }
-      for (const line of lines.end()) await take(line)
-    } catch (error) {
-      // Streams that we destroyed ourselves end with an error.
-      if (this.#stage !== 'killed') this.#parts.log.error({ err: error }, 'cannot read from the server')
-    }
+  /** Streams that we destroyed ourselves end with an error, too. */
+  readonly #unreadable = (error: unknown): void => {
+    if (this.#stage !== 'killed') this.#parts.log.error({ err: error }, 'cannot read from the server')
   }
 }

@@ -44,6 +44,12 @@ export class Discover {
     this.#known = undefined
   }
 
+  /** Asks the server now, whatever is remembered. Rejects as `greeting` does. */
+  renew(signal: Signal): Promise<Message> {
+    this.forget()
+    return this.greeting(signal)
+  }
+
   async #fetch(signal: Signal): Promise<Message> {
     const response = await this.#ask(signal)
     const greeting = greetingOf(response)

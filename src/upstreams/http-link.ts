@@ -68,6 +68,12 @@ export class HttpLink implements Link {
   }
 
   exchange(call: Call): Promise<Outcome> {
+    // A call may make the server ask something at once, and not as a part of the call.
+    const opening = this.#listener?.opening
+    return opening === undefined ? this.#exchange(call) : opening.then(() => this.#exchange(call))
+  }
+
+  #exchange(call: Call): Promise<Outcome> {
     call.record.sent = true
     this.#state.note(call)
     if (this.#stale) return this.#recover(call)
@@ -83,7 +89,7 @@ export class HttpLink implements Link {
     return postAway(this.#wire, text)
   }
 
-  listen(): Promise<void> {
+  listen(): void {
     this.#listener ??= new HttpListener(this.#wire, {
       clock: this.#options.clock,
       maxReply: this.#options.maxReply,
@@ -91,7 +97,6 @@ export class HttpLink implements Link {
       ready: () => this.#reopen(),
       onLost: () => (this.#stale = true),
     })
-    return this.#listener.settled
   }
 
   async close(): Promise<void> {
@@ -118,6 +123,7 @@ export class HttpLink implements Link {
     } catch (error) {
       return { kind: 'failed', error: error as GatewayError }
     }
+    await this.#listener?.opening
     call.record.recoveries++
     const reading = await this.#run(call)
     return reading === 'lost' ? lostForGood('the server forgot a session that it had just opened') : reading

@@ -33,24 +33,21 @@ export class HttpListener implements ReplySink {
   #lastEventId: string | undefined
   #cancelRetry: Cancel | undefined
   #closed = false
+  #opening: Promise<void> | undefined
   #settle: () => void = () => undefined
-  /**
-   * Resolves once the stream is open, or it is known that there is none for now. What a server says before
-   * that is lost.
-   */
-  readonly settled: Promise<void>
 
   constructor(wire: HttpWire, options: ListenerOptions) {
     this.#wire = wire
     this.#options = options
-    this.settled = new Promise((resolve) => {
-      const cancel = options.clock.after(PATIENCE_MS, resolve)
-      this.#settle = () => {
-        cancel()
-        resolve()
-      }
-    })
     this.#connect()
+  }
+
+  /**
+   * Set while the stream is being opened; resolves when it is open, or when it is known that there is none
+   * for now. What the server says outside of calls until then is lost.
+   */
+  get opening(): Promise<void> | undefined {
+    return this.#opening
   }
 
   close(): void {
@@ -65,6 +62,7 @@ export class HttpListener implements ReplySink {
     this.#lastEventId = undefined
     this.#retryMs = FIRST_RETRY_MS
     this.#reply?.abort(gatewayError('cancelled', 'the session was opened again'))
+    this.#expect()
     this.#again(0)
   }
 
@@ -89,12 +87,12 @@ export class HttpListener implements ReplySink {
   }
 
   ended(): void {
+    this.#settle()
     this.#again(this.#retryMs)
     this.#retryMs = Math.min(this.#retryMs * 2, LAST_RETRY_MS)
   }
 
   failed(error: GatewayError): void {
-    this.#settle()
     if (error.reason !== 'cancelled') this.ended()
   }
 
@@ -104,7 +102,19 @@ export class HttpListener implements ReplySink {
     this.#cancelRetry = this.#options.clock.after(delayMs, () => this.#connect())
   }
 
+  #expect(): void {
+    this.#opening ??= new Promise((resolve) => {
+      const cancel = this.#options.clock.after(PATIENCE_MS, () => this.#settle())
+      this.#settle = () => {
+        cancel()
+        this.#opening = undefined
+        resolve()
+      }
+    })
+  }
+
   #connect(): void {
+    this.#expect()
     this.#options.ready().then(
       () => this.#listen(),
       () => this.ended(),

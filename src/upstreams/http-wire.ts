@@ -5,6 +5,8 @@ import type { HttpReply } from './http-reply.ts'
 export interface WireOptions {
   readonly url: string
   readonly headers: Readonly<Record<string, string>>
+  /** Headers of the agent: they go with every request, unless a message has its own of the same name. */
+  readonly agent: Readonly<Record<string, string>> | undefined
 }
 
 /**
@@ -16,16 +18,19 @@ export class HttpWire {
   readonly #calls: Pool
   readonly #streams: Pool
   readonly #configured: readonly string[]
+  readonly #agent: Readonly<Record<string, string>> | undefined
   #sessionId: string | undefined
   #common: readonly string[]
   #post: string[]
 
-  constructor({ url, headers }: WireOptions, { calls, streams }: Pools) {
+  /** `calls` serves requests that end, `streams` those that stay open. */
+  constructor({ url, headers, agent }: WireOptions, { calls, streams }: Pools) {
     const { pathname, search, username, password } = new URL(url)
     this.#path = pathname + search
     this.#calls = calls
     this.#streams = streams
     this.#configured = [...Object.entries(headers).flat(), ...basicAuth(username, password)]
+    this.#agent = agent
     this.#common = this.#configured
     this.#post = postHeaders(this.#common)
   }
@@ -49,33 +54,34 @@ export class HttpWire {
     this.#post = postHeaders(this.#common)
   }
 
-  /** Posts one message; `extra` headers win over configured ones of another name only. */
-  post(body: string, extra: Readonly<Record<string, string>> | undefined, reply: HttpReply): void {
-    this.#calls.dispatch({ method: 'POST', path: this.#path, headers: this.#with(extra), body }, reply)
+  /** Posts one message; `own` are headers of the agent that came with it. */
+  post(body: string, own: Readonly<Record<string, string>> | undefined, reply: HttpReply): void {
+    const headers = this.#withAgent(this.#post, own)
+    this.#calls.dispatch({ method: 'POST', path: this.#path, headers, body }, reply)
   }
 
   /** Posts a message whose reply is a stream that stays open. */
-  subscribe(body: string, extra: Readonly<Record<string, string>>, reply: HttpReply): void {
-    this.#streams.dispatch({ method: 'POST', path: this.#path, headers: this.#with(extra), body }, reply)
-  }
-
-  #with(extra: Readonly<Record<string, string>> | undefined): string[] {
-    if (extra === undefined) return this.#post
-    const headers = [...this.#post]
-    for (const name in extra) headers.push(name, extra[name] as string)
-    return headers
+  subscribe(body: string, own: Readonly<Record<string, string>>, reply: HttpReply): void {
+    const headers = this.#withAgent(this.#post, own)
+    this.#streams.dispatch({ method: 'POST', path: this.#path, headers, body }, reply)
   }
 
   /** Opens the event stream of the session, or resumes one behind `lastEventId`. */
   listen(lastEventId: string | undefined, reply: HttpReply): void {
     const resume = lastEventId === undefined ? [] : ['last-event-id', lastEventId]
-    const headers = ['accept', 'text/event-stream', ...resume, ...this.#common]
+    const headers = this.#withAgent(['accept', 'text/event-stream', ...resume, ...this.#common])
     this.#streams.dispatch({ method: 'GET', path: this.#path, headers }, reply)
   }
 
   /** Ends the session at the server. */
   leave(reply: HttpReply): void {
-    this.#calls.dispatch({ method: 'DELETE', path: this.#path, headers: [...this.#common] }, reply)
+    const headers = this.#withAgent([...this.#common])
+    this.#calls.dispatch({ method: 'DELETE', path: this.#path, headers }, reply)
+  }
+
+  #withAgent(headers: string[], own?: Readonly<Record<string, string>>): string[] {
+    if (own === undefined && this.#agent === undefined) return headers
+    return [...headers, ...Object.entries({ ...this.#agent, ...own }).flat()]
   }
 }
 

@@ -1,6 +1,7 @@
 import type { Signal } from '../mesh/cancel.ts'
 import type { Caller } from '../mesh/call.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
+import { forwarded } from './forwarded.ts'
 import { HttpLink } from './http-link.ts'
 import { HttpWire } from './http-wire.ts'
 import { closePools, openPools, type Pools } from './http-pools.ts'
@@ -14,6 +15,8 @@ export interface HttpOptions {
   readonly url: string
   /** Sent with every request. */
   readonly headers: Readonly<Record<string, string>>
+  /** Headers of the agent that are passed on, old names to new ones. */
+  readonly forwardHeaders: Readonly<Record<string, string>>
   /** Sockets for calls; streams that stay open have sockets of their own and take none of these. */
   readonly connections: number
   readonly timeouts: { readonly connect: Millis; readonly idle: Millis }
@@ -39,7 +42,9 @@ export class HttpUpstream implements Upstream {
   }
 
   async open(caller: Caller, signal: Signal): Promise<Link> {
-    const wire = new HttpWire(this.#options, this.#pools)
+    const { url, headers, forwardHeaders } = this.#options
+    const agent = forwarded(forwardHeaders, caller.headers)
+    const wire = new HttpWire({ url, headers, agent }, this.#pools)
     const link = new HttpLink(this.#options, wire, caller)
     await link.initialize(signal)
     this.#links.add(link)

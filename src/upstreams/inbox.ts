@@ -6,10 +6,10 @@ import { isObject, kindOf, parseJson, paramsOf, resultText } from '../protocol/j
 import { failure } from './failure.ts'
 import type { Entry, InFlight } from './in-flight.ts'
 import { LogThrottle } from './log-throttle.ts'
-import type { Terms } from './message-link.ts'
 import type { PipeEvents } from './pipe.ts'
 import { progressToCaller, replyToCaller } from './renumber.ts'
 import type { ServerRequests } from './server-requests.ts'
+import type { Terms } from './terms.ts'
 
 /** How many unreadable messages a second are logged, and how much of each, in characters. */
 const NOISE_PER_SECOND = 5

@@ -1,3 +1,5 @@
+import type { Readable } from 'node:stream'
+
 const LF = 0x0a
 const CR = 0x0d
 
@@ -77,6 +79,25 @@ export class LineReader {
     part.copy(this.#buffer, this.#length)
     this.#length = needed
   }
+}
+
+/**
+ * Reads a stream line by line, to its end. When `take` returns a promise, the stream has to wait for it.
+ * Rejects when the stream breaks.
+ */
+export async function readLines(
+  stream: Readable,
+  limit: number,
+  take: (line: string | Overlong) => Promise<void> | void,
+): Promise<void> {
+  const lines = new LineReader(limit)
+  for await (const chunk of stream as AsyncIterable<Buffer>) {
+    for (const line of lines.feed(chunk)) {
+      const taken = take(line)
+      if (taken !== undefined) await taken
+    }
+  }
+  for (const line of lines.end()) await take(line)
 }
 
 function textOf(line: Buffer): string {

@@ -1,10 +1,7 @@
 import type { Signal } from '../mesh/cancel.ts'
 import type { Call, Caller, Message, Outcome } from '../mesh/call.ts'
-import type { Clock } from '../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../mesh/errors.ts'
 import { kindOf, notificationText, readMessage } from '../protocol/jsonrpc.ts'
-import type { Log } from '../telemetry/log.ts'
-import type { Audience } from './audience.ts'
 import { abortError, failure } from './failure.ts'
 import { handshake, openError } from './handshake.ts'
 import { Inbox } from './inbox.ts'
@@ -12,18 +9,8 @@ import { InFlight, type Entry } from './in-flight.ts'
 import type { Connect, Pipe, Posting } from './pipe.ts'
 import { toServer } from './renumber.ts'
 import { ServerRequests } from './server-requests.ts'
+import type { Terms } from './terms.ts'
 import type { Link } from './upstream.ts'
-
-/** What a conversation is about. */
-export interface Terms {
-  /** The server's name in the registry. */
-  readonly server: string
-  /** The `initialize` params that the server is told. */
-  readonly hello: Readonly<Record<string, unknown>>
-  readonly audience: Audience
-  readonly clock: Clock
-  readonly log: Log
-}
 
 /** Notifications that only the gateway itself may send: the handshake is its own, and so are request ids. */
 const ours: ReadonlySet<unknown> = new Set(['notifications/initialized', 'notifications/cancelled'])
@@ -99,9 +86,7 @@ export class MessageLink implements Link {
   }
 
   /** Does nothing: a pipe carries everything anyway. */
-  listen(): Promise<void> {
-    return Promise.resolve()
-  }
+  listen(): void {}
 
   async close(): Promise<void> {
     this.#over(gatewayError('cancelled', 'the conversation was closed'))

@@ -5,6 +5,7 @@ import { requestText } from '../protocol/jsonrpc.ts'
 import { Discover } from './discover.ts'
 import type { ModernUpstream } from './era.ts'
 import { abortError } from './failure.ts'
+import { forwarded } from './forwarded.ts'
 import { openError } from './handshake.ts'
 import { HttpExchange } from './http-exchange.ts'
 import { closePools, openPools, type Pools } from './http-pools.ts'
@@ -34,7 +35,8 @@ export class ModernHttpUpstream implements ModernUpstream {
   constructor(options: ModernHttpOptions) {
     this.#options = options
     this.#pools = openPools(options)
-    this.#wire = new HttpWire(options, this.#pools)
+    const { url, headers } = options
+    this.#wire = new HttpWire({ url, headers, agent: undefined }, this.#pools)
     this.#discover = new Discover((signal) => this.#ask(signal), options.clock)
   }
 
@@ -44,8 +46,10 @@ export class ModernHttpUpstream implements ModernUpstream {
     const greeting = await this.#discover.greeting(signal).catch((cause: unknown) => {
       throw openError(cause)
     })
-    const { tools } = this.#options
-    const terms = { options: this.#options, wire: this.#wire, discover: this.#discover, tools }
+    const { url, headers, forwardHeaders, tools } = this.#options
+    const agent = forwarded(forwardHeaders, caller.headers)
+    const wire = new HttpWire({ url, headers, agent }, this.#pools)
+    const terms = { options: this.#options, wire, discover: this.#discover, tools }
     const link = new ModernLink(terms, caller, greeting)
     this.#links.add(link)
     link.ended.addEventListener('abort', () => this.#links.delete(link), { once: true })

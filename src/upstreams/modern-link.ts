@@ -1,27 +1,17 @@
 import type { Call, Caller, Message, Outcome, RequestId } from '../mesh/call.ts'
 import { gatewayError, type GatewayError } from '../mesh/errors.ts'
-import {
-  errorText,
-  INVALID_PARAMS,
-  isObject,
-  METHOD_NOT_FOUND,
-  paramsOf,
-  resultText,
-} from '../protocol/jsonrpc.ts'
+import { paramsOf } from '../protocol/jsonrpc.ts'
 import type { Discover } from './discover.ts'
 import { HttpExchange, type ExchangeOptions } from './http-exchange.ts'
-import { answered } from './http-status.ts'
 import type { HttpOptions } from './http.ts'
 import type { HttpWire } from './http-wire.ts'
 import { answerInputs, asksForInput } from './input-rounds.ts'
 import { ModernListener } from './modern-listener.ts'
-import { isModern, metaOf, mirrorHeaders, withMeta } from './modern-request.ts'
+import { KeptSession } from './kept-session.ts'
+import { isModern, mirrorHeaders, withMeta } from './modern-request.ts'
 import { withLegacyContent, withLegacySchemas } from './legacy-output.ts'
 import type { ToolFacts } from './tool-facts.ts'
 import type { Link } from './upstream.ts'
-
-/** Most resources that one caller may subscribe to. */
-const MAX_SUBSCRIPTIONS = 1_024
 
 export interface ModernTerms {
   readonly options: HttpOptions
@@ -37,29 +27,29 @@ export interface ModernTerms {
 export class ModernLink implements Link {
   readonly greeting: Message
   readonly #terms: ModernTerms
-  readonly #caller: Caller
   readonly #exchangeOptions: ExchangeOptions
   readonly #end = new AbortController()
-  readonly #subscriptions = new Set<string>()
+  readonly #session: KeptSession
   readonly #listener: ModernListener
-  #meta: string
   #ids = 0
 
   constructor(terms: ModernTerms, caller: Caller, greeting: Message) {
     const { server, clock, maxReply, onVersionError } = terms.options
     this.#terms = terms
-    this.#caller = caller
     this.greeting = greeting
-    this.#meta = metaOf(caller.hello)
+    this.#session = new KeptSession(caller.hello, greeting, {
+      ping: (signal) => terms.discover.renew(signal),
+      subscribed: () => this.#listener.refresh(),
+    })
     const post = () => this.post()
     this.#exchangeOptions = { clock, maxReply, post, stateless: true, onVersionError }
     this.#listener = new ModernListener({
       clock,
       maxReply,
       wire: terms.wire,
-      meta: () => this.#meta,
+      meta: () => this.#session.meta,
       capabilities: greeting.value.capabilities,
-      resources: this.#subscriptions,
+      resources: this.#session.resources,
       receive: (message) => caller.receive(server, message),
     })
   }
@@ -69,20 +59,27 @@ export class ModernLink implements Link {
   }
 
   exchange(call: Call): Promise<Outcome> {
-    if (this.ended.aborted)
+    if (this.ended.aborted) {
       return Promise.resolve({ kind: 'failed', error: this.ended.reason as GatewayError })
-    const { message, record } = call
-    const self = isModern(message.value)
-    const own = self ? undefined : this.#ofSession(call)
+    }
+    const self = isModern(call.message.value)
+    const own = self ? undefined : this.#session.answer(call)
     if (own !== undefined) return own
+    // A call may make the server tell something at once, and not as a part of the call.
+    const { opening } = this.#listener
+    return opening === undefined ? this.#exchange(call, self) : opening.then(() => this.#exchange(call, self))
+  }
+
+  /** `self`: the request says on its own what a session would know. */
+  #exchange(call: Call, self: boolean): Promise<Outcome> {
+    const { message, record, method, caller } = call
     record.sent = true
-    const text = self ? message.text : withMeta(message.text, this.#meta)
+    const text = self ? message.text : withMeta(message.text, this.#session.meta)
     const headers = this.#headers(call, self)
     const sending = this.#send(call, text, call.id, headers)
-    if (call.method === 'tools/list') return sending.then((outcome) => this.#learn(call, outcome))
-    return call.caller.takesInputRequired
-      ? sending
-      : sending.then((outcome) => this.#translate(call, text, headers, outcome))
+    if (method === 'tools/list') return sending.then((outcome) => this.#learn(call, outcome))
+    if (caller.takesInputRequired) return sending
+    return sending.then((outcome) => this.#translate(call, text, headers, outcome))
   }
 
   /** A message outside of calls has no place in this era: it is dropped. */
@@ -90,8 +87,8 @@ export class ModernLink implements Link {
     return this.ended.aborted ? Promise.reject(this.ended.reason) : Promise.resolve()
   }
 
-  listen(): Promise<void> {
-    return this.#listener.start()
+  listen(): void {
+    this.#listener.start()
   }
 
   close(): Promise<void> {
@@ -100,45 +97,6 @@ export class ModernLink implements Link {
       this.#end.abort(gatewayError('cancelled', 'the conversation was closed'))
     }
     return Promise.resolve()
-  }
-
-  /** Answers what belongs to a session, and thus to us. */
-  #ofSession(call: Call): Promise<Outcome> | undefined {
-    const { level, uri } = paramsOf(call.message.value)
-    const { logging, resources } = this.#capabilities
-    switch (call.method) {
-      case 'ping':
-        return this.#ping(call)
-      case 'logging/setLevel':
-        if (logging === undefined || typeof level !== 'string') return Promise.resolve(unknownMethod(call))
-        this.#meta = metaOf(this.#caller.hello, level)
-        return Promise.resolve(done(call))
-      case 'resources/subscribe':
-      case 'resources/unsubscribe':
-        if (!isObject(resources) || resources.subscribe !== true || typeof uri !== 'string') {
-          return Promise.resolve(unknownMethod(call))
-        }
-        return this.#subscribe(call, uri)
-      default:
-        return undefined
-    }
-  }
-
-  /** Whether the server is there, it says by saying who it is. */
-  #ping(call: Call): Promise<Outcome> {
-    this.#terms.discover.forget()
-    return this.#terms.discover.greeting(call.signal).then(
-      () => done(call),
-      (error: GatewayError) => ({ kind: 'failed', error }),
-    )
-  }
-
-  async #subscribe(call: Call, uri: string): Promise<Outcome> {
-    if (call.method === 'resources/unsubscribe') this.#subscriptions.delete(uri)
-    else if (this.#subscriptions.size < MAX_SUBSCRIPTIONS) this.#subscriptions.add(uri)
-    else return refusal(call, INVALID_PARAMS, `too many subscriptions (limit ${MAX_SUBSCRIPTIONS})`)
-    await this.#listener.refresh()
-    return done(call)
   }
 
   #send(
@@ -180,25 +138,4 @@ export class ModernLink implements Link {
       send: (again, id) => this.#send(call, again, id, headers),
     }).then(translated)
   }
-
-  get #capabilities(): Readonly<Record<string, unknown>> {
-    const { capabilities } = this.greeting.value
-    return isObject(capabilities) ? capabilities : {}
-  }
-}
-
-function done(call: Call): Outcome {
-  return local(call, resultText(call.id, '{}'))
-}
-
-function unknownMethod(call: Call): Outcome {
-  return refusal(call, METHOD_NOT_FOUND, 'the server does not offer this')
-}
-
-function refusal(call: Call, code: number, message: string): Outcome {
-  return local(call, errorText(call.id, code, message))
-}
-
-function local({ id }: Call, text: string): Outcome {
-  return answered(id, { text, value: JSON.parse(text) as Message['value'] }, 200)
 }

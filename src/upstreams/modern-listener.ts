@@ -48,23 +48,26 @@ export class ModernListener {
     this.#options = options
   }
 
-  /** Begins, unless it has. Resolves when the server has acknowledged it, or does not soon. */
-  start(): Promise<void> {
-    if (!this.#started) {
-      this.#started = true
-      this.#wait()
-      this.#connect()
-    }
-    return this.#waiting?.settled ?? Promise.resolve()
+  /** Set while a subscription is being opened; resolves when the server has acknowledged it, or does not soon. */
+  get opening(): Promise<void> | undefined {
+    return this.#waiting?.settled
   }
 
-  /** Other things are wanted now. Resolves as `start` does. */
+  /** Begins, unless it has. */
+  start(): void {
+    if (this.#started) return
+    this.#started = true
+    this.#wait()
+    this.#connect()
+  }
+
+  /** Other things are wanted now. Resolves as `opening` does. */
   refresh(): Promise<void> {
     if (this.#closed) return Promise.resolve()
     this.#started = true
     this.#wait()
     this.#connectIn(COALESCE_MS)
-    return this.#waiting?.settled ?? Promise.resolve()
+    return this.opening ?? Promise.resolve()
   }
 
   close(): void {

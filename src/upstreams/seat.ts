@@ -54,9 +54,7 @@ export class Seat implements Link {
   }
 
   /** Does nothing: whoever takes part gets everything that is meant for it. */
-  listen(): Promise<void> {
-    return Promise.resolve()
-  }
+  listen(): void {}
 
   close(): Promise<void> {
     if (!this.ended.aborted) this.#leave(gatewayError('cancelled', 'the conversation was closed'))

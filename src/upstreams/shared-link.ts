@@ -1,10 +1,11 @@
 import type { Signal } from '../mesh/cancel.ts'
 import type { Caller } from '../mesh/call.ts'
 import { whenAborted } from './failure.ts'
-import { MessageLink, type Terms } from './message-link.ts'
+import { MessageLink } from './message-link.ts'
 import type { Connect } from './pipe.ts'
 import { Seat } from './seat.ts'
 import { SharedAudience } from './shared-audience.ts'
+import type { Terms } from './terms.ts'
 import type { Link } from './upstream.ts'
 
 /**
@@ -20,11 +21,7 @@ export class SharedLink {
   readonly #seats = new Set<Seat>()
 
   /** Rejects with a `GatewayError`, and leaves nothing behind then. */
-  static async open(
-    connect: Connect,
-    terms: Omit<Terms, 'audience'>,
-    signal: Signal,
-  ): Promise<SharedLink> {
+  static async open(connect: Connect, terms: Omit<Terms, 'audience'>, signal: Signal): Promise<SharedLink> {
     const audience = new SharedAudience(terms.server)
     const hello = { ...terms.hello, capabilities }
     return new SharedLink(await MessageLink.open(connect, { ...terms, hello, audience }, signal), audience)

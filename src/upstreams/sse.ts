@@ -7,6 +7,7 @@ import { gatewayError } from '../mesh/errors.ts'
 import type { Log } from '../telemetry/log.ts'
 import { soloAudience } from './audience.ts'
 import { orAborted, whenAborted } from './failure.ts'
+import { forwarded } from './forwarded.ts'
 import { HttpWire } from './http-wire.ts'
 import { MessageLink } from './message-link.ts'
 import type { Connect } from './pipe.ts'
@@ -58,7 +59,7 @@ export class SseUpstream implements Upstream {
       clock,
       log: this.#log,
     }
-    const link = await MessageLink.open(this.#connect, terms, signal)
+    const link = await MessageLink.open(this.#connectFor(caller), terms, signal)
     this.#links.add(link)
     whenAborted(link.ended, () => this.#links.delete(link))
     return link
@@ -70,35 +71,37 @@ export class SseUpstream implements Upstream {
     await Promise.all([this.#posts.destroy(), this.#streams.destroy()])
   }
 
-  readonly #connect: Connect = async (events, signal) => {
+  #connectFor(caller: Caller): Connect {
     const { url, clock, config } = this.#options
-    const wire = this.#wireTo(url)
-    const pipe = new SsePipe({
-      wire,
-      wireTo: this.#wireTo,
-      events,
-      maxReply: config.maxReply,
-      wall: clock.wall,
-    })
-    try {
-      await orAborted(pipe.ready, signal)
-    } catch (error) {
-      void pipe.close()
-      throw error
+    const wireTo = (endpoint: string) => this.#wireTo(endpoint, caller)
+    return async (events, signal) => {
+      const pipe = new SsePipe({
+        wire: wireTo(url),
+        wireTo,
+        events,
+        maxReply: config.maxReply,
+        wall: clock.wall,
+      })
+      try {
+        await orAborted(pipe.ready, signal)
+      } catch (error) {
+        void pipe.close()
+        throw error
+      }
+      return pipe
     }
-    return pipe
   }
 
   /** Credentials go to the configured origin and nowhere else, whatever endpoint a server names. */
-  readonly #wireTo = (endpoint: string): HttpWire => {
+  #wireTo(endpoint: string, caller: Caller): HttpWire {
     const { url, config } = this.#options
     const target = URL.canParse(endpoint, url) ? new URL(endpoint, url) : undefined
     if (target?.origin !== new URL(url).origin) {
       throw gatewayError('upstream_refused', 'the server names an endpoint of another origin')
     }
-    return new HttpWire({ url: target.href, headers: config.headers }, {
-      calls: this.#posts,
-      streams: this.#streams,
-    })
+    const { headers, forwardHeaders } = config
+    const agent = forwarded(forwardHeaders, caller.headers)
+    const wire = { url: target.href, headers, agent }
+    return new HttpWire(wire, { calls: this.#posts, streams: this.#streams })
   }
 }

@@ -38,10 +38,10 @@ export interface Link {
   post(text: string): Promise<void>
   /**
    * Asks for what the server sends outside of calls; it arrives at `caller.receive`. Where the
-   * transport has a stream of its own for it, this holds that stream open. Resolves once nothing more is
-   * lost, as far as that goes. Idempotent; never rejects.
+   * transport has a stream of its own for it, this holds that stream open. Calls that follow wait until
+   * nothing more is lost, as far as that goes. Idempotent.
    */
-  listen(): Promise<void>
+  listen(): void
   /** Ends the conversation. Idempotent; never rejects. */
   close(): Promise<void>
   /** Aborted once the conversation is over, by whatever cause: its `reason` is a `GatewayError`. */

@@ -6,5 +6,11 @@ export interface Era {
   readonly fixture: string
 }
 
+/** Revisions that there is a fixture for, and whether the gateway speaks them. */
+const known: readonly (Era & { readonly spoken: boolean })[] = [
+  { requirements: '2025-11-25', fixture: 'conformance-server.js', spoken: true },
+  { requirements: '2026-07-28', fixture: 'modern-server.js', spoken: false },
+]
+
 /** Everything that the gateway is held to. */
-export const eras: readonly Era[] = [{ requirements: '2025-11-25', fixture: 'conformance-server.js' }]
+export const eras: readonly Era[] = known.filter(({ spoken }) => spoken)

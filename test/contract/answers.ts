@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict'
-import { test } from 'node:test'
 import { newCall } from '../support/caller.ts'
-import { MAX_REPLY, resultOf, returned, talk, type MakeSubject } from './subject.ts'
+import { MAX_REPLY, resultOf, returned, promising, talk, type MakeSubject } from './subject.ts'
 
 /** What becomes of a request. */
 export function answers(kind: string, make: MakeSubject): void {
-  test(`${kind}: the greeting is what the server said, byte by byte`, async (t) => {
+  const it = promising(kind)
+
+  it('the greeting is what the server said, byte by byte', async (t) => {
     const { link } = await talk(t, make, 'raw')
     assert.ok(link.greeting.text.includes('"x-big":12345678901234567890'))
     assert.ok(link.greeting.text.includes('"x-unknown":{"b":1,"a":2.0}'))
@@ -13,7 +14,7 @@ export function answers(kind: string, make: MakeSubject): void {
     assert.equal(link.ended.aborted, false)
   })
 
-  test(`${kind}: nobody re-writes a request or its reply`, async (t) => {
+  it('nobody re-writes a request or its reply', async (t) => {
     const { link, caller } = await talk(t, make, 'raw')
     const params =
       '{"z":1.0,"n":12345678901234567890,"x-unknown":[null,1e2],"\\u0061":"\\u00e9","_meta":{"x":2.50}}'
@@ -32,7 +33,7 @@ export function answers(kind: string, make: MakeSubject): void {
     assert.equal(outcome.result.status, 200)
   })
 
-  test(`${kind}: a reply carries the id of its call, whatever kind of id that is`, async (t) => {
+  it('a reply carries the id of its call, whatever kind of id that is', async (t) => {
     const { link, caller } = await talk(t, make, 'raw')
     for (const id of ['"text"', '""', '0', '-7', '"\\u00e9"']) {
       const text = `{"jsonrpc":"2.0","id":${id},"method":"ping"}`
@@ -43,7 +44,7 @@ export function answers(kind: string, make: MakeSubject): void {
     }
   })
 
-  test(`${kind}: calls at the same time get their own replies`, async (t) => {
+  it('calls at the same time get their own replies', async (t) => {
     const { tool } = await talk(t, make, 'contract')
     const numbers = Array.from({ length: 50 }, (_, n) => n)
     const outcomes = await Promise.all(numbers.map((n) => tool('echo', { n }, { id: n })))
@@ -53,7 +54,7 @@ export function answers(kind: string, make: MakeSubject): void {
     )
   })
 
-  test(`${kind}: a reply is judged`, async (t) => {
+  it('a reply is judged', async (t) => {
     const { ask } = await talk(t, make, 'raw')
     const verdicts = []
     for (const method of ['raw/no_such_method', 'raw/is_error', 'ping']) {
@@ -65,7 +66,7 @@ export function answers(kind: string, make: MakeSubject): void {
     assert.deepEqual(verdicts, ['rpc_error', 'tool_error', 'unchecked'])
   })
 
-  test(`${kind}: an error of the server passes with its data`, async (t) => {
+  it('an error of the server passes with its data', async (t) => {
     const { tool } = await talk(t, make, 'contract')
     const outcome = await tool('refuse')
     assert.ok(outcome.kind === 'answered' && outcome.verdict === 'rpc_error')
@@ -73,7 +74,7 @@ export function answers(kind: string, make: MakeSubject): void {
     assert.deepEqual({ code, data }, { code: -32602, data: { detail: 1 } })
   })
 
-  test(`${kind}: a large reply is whole, and one over the limit ends its call`, async (t) => {
+  it('a large reply is whole, and one over the limit ends its call', async (t) => {
     const { ask, link, caller } = await talk(t, make, 'raw')
     const large = resultOf(await ask('raw/size', { bytes: MAX_REPLY - 1_000 }))
     assert.equal(String(large.padding).length, MAX_REPLY - 1_000)

@@ -1,15 +1,16 @@
 import assert from 'node:assert/strict'
-import { test } from 'node:test'
 import { gatewayError } from '../../src/mesh/errors.ts'
 import { TestCaller, toolCall } from '../support/caller.ts'
 import { until } from '../support/until.ts'
-import { resultOf, returned, talk, type MakeSubject } from './subject.ts'
+import { resultOf, returned, promising, talk, type MakeSubject } from './subject.ts'
 
 const tooSlow = gatewayError('attempt_timeout', 'no answer in time')
 
 /** What becomes of a call that is given up. */
 export function cancellation(kind: string, make: MakeSubject): void {
-  test(`${kind}: an aborted call ends at once with the reason, and the server is told`, async (t) => {
+  const it = promising(kind)
+
+  it('an aborted call ends at once with the reason, and the server is told', async (t) => {
     const { tool, link, caller } = await talk(t, make, 'contract')
     const patience = new AbortController()
     const call = toolCall('wait', {}, { caller, signal: patience.signal })
@@ -24,13 +25,13 @@ export function cancellation(kind: string, make: MakeSubject): void {
     assert.deepEqual(returned(await tool('cancelled')), [tooSlow.message])
   })
 
-  test(`${kind}: a call that is aborted before it begins is not sent`, async (t) => {
+  it('a call that is aborted before it begins is not sent', async (t) => {
     const { link, caller } = await talk(t, make, 'contract')
     const call = toolCall('wait', {}, { caller, signal: AbortSignal.abort(tooSlow) })
     assert.deepEqual(await link.exchange(call), { kind: 'failed', error: tooSlow })
   })
 
-  test(`${kind}: an answer that comes too late is dropped`, async (t) => {
+  it('an answer that comes too late is dropped', async (t) => {
     const { ask } = await talk(t, make, 'raw')
     const patience = new AbortController()
     const late = ask('raw/late', {}, { signal: patience.signal })
@@ -40,7 +41,7 @@ export function cancellation(kind: string, make: MakeSubject): void {
     for (let i = 0; i < 5; i++) assert.deepEqual(resultOf(await ask('ping')), {})
   })
 
-  test(`${kind}: a conversation is not begun for a caller that has given up`, async (t) => {
+  it('a conversation is not begun for a caller that has given up', async (t) => {
     const { upstream } = await talk(t, make, 'contract')
     await assert.rejects(upstream.open(new TestCaller(), AbortSignal.abort(tooSlow)), {
       reason: tooSlow.reason,

@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict'
-import { test } from 'node:test'
 import { TestCaller } from '../support/caller.ts'
-import { resultOf, talk, type MakeSubject } from './subject.ts'
+import { resultOf, promising, talk, type MakeSubject } from './subject.ts'
 
 /** How conversations end. */
 export function endings(kind: string, make: MakeSubject): void {
-  test(`${kind}: when the server goes away, the calls that were sent fail as such`, async (t) => {
+  const it = promising(kind)
+
+  it('when the server goes away, the calls that were sent fail as such', async (t) => {
     const { ask } = await talk(t, make, 'raw')
     const waiting = ask('raw/late')
     const fatal = ask('raw/exit', { code: 3 })
@@ -15,7 +16,7 @@ export function endings(kind: string, make: MakeSubject): void {
     }
   })
 
-  test(`${kind}: a closed conversation takes its calls along, and no more`, async (t) => {
+  it('a closed conversation takes its calls along, and no more', async (t) => {
     const { ask, link } = await talk(t, make, 'raw')
     const waiting = ask('raw/late')
     resultOf(await ask('ping'))
@@ -28,14 +29,14 @@ export function endings(kind: string, make: MakeSubject): void {
     await assert.rejects(link.post('{"jsonrpc":"2.0","method":"notifications/x"}'), { sent: false })
   })
 
-  test(`${kind}: a caller may come back after it closed its conversation`, async (t) => {
+  it('a caller may come back after it closed its conversation', async (t) => {
     const { link, upstream, caller } = await talk(t, make, 'raw')
     await link.close()
     const again = await upstream.open(caller, new AbortController().signal)
     assert.deepEqual([again.ended.aborted, again.greeting.value.protocolVersion], [false, '2025-11-25'])
   })
 
-  test(`${kind}: closing the upstream ends all conversations`, async (t) => {
+  it('closing the upstream ends all conversations', async (t) => {
     const { link, upstream, ask } = await talk(t, make, 'raw')
     const other = await upstream.open(new TestCaller(), new AbortController().signal)
     const waiting = ask('raw/late')

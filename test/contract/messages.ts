@@ -1,14 +1,15 @@
 import assert from 'node:assert/strict'
-import { test } from 'node:test'
 import { newCall, TestChannel } from '../support/caller.ts'
 import { until } from '../support/until.ts'
-import { resultOf, returned, talk, type MakeSubject } from './subject.ts'
+import { resultOf, returned, promising, talk, type MakeSubject } from './subject.ts'
 
 const assistant = '{"role":"assistant","model":"m","content":{"type":"text","text":"!"}}'
 
 /** What travels besides requests and their replies. */
 export function messages(kind: string, make: MakeSubject): void {
-  test(`${kind}: progress comes in order, under the caller's token, before the reply`, async (t) => {
+  const it = promising(kind)
+
+  it("progress comes in order, under the caller's token, before the reply", async (t) => {
     const { link, caller } = await talk(t, make, 'contract')
     for (const progressToken of ['mine', 0]) {
       const channel = new TestChannel()
@@ -25,14 +26,14 @@ export function messages(kind: string, make: MakeSubject): void {
     }
   })
 
-  test(`${kind}: what the server logs in the course of a call comes through its channel`, async (t) => {
+  it('what the server logs in the course of a call comes through its channel', async (t) => {
     const { tool } = await talk(t, make, 'contract')
     const channel = new TestChannel()
     await tool('log', { level: 'info', count: 3 }, { channel })
     assert.equal(channel.of('notifications/message').length, 3)
   })
 
-  test(`${kind}: the server can ask in the course of a call, and gets the answer`, async (t) => {
+  it('the server can ask in the course of a call, and gets the answer', async (t) => {
     const { tool } = await talk(t, make, 'contract')
     const channel = new TestChannel({
       'sampling/createMessage': assistant,
@@ -46,7 +47,7 @@ export function messages(kind: string, make: MakeSubject): void {
     assert.deepEqual(returned(elicited), { action: 'decline' })
   })
 
-  test(`${kind}: nobody re-writes a question or its answer`, async (t) => {
+  it('nobody re-writes a question or its answer', async (t) => {
     const { ask } = await talk(t, make, 'raw')
     const channel = new TestChannel({ 'sampling/createMessage': '{"z":1.0,"n":12345678901234567890}' })
     for (const id of ['12345678901234567890', '"q\\u0031"']) {
@@ -59,7 +60,7 @@ export function messages(kind: string, make: MakeSubject): void {
     assert.ok(channel.received.every(({ message }) => message.text.includes('"params":{"x":1.0}')))
   })
 
-  test(`${kind}: a reply to nobody's request is dropped, and unknown notifications pass as they are`, async (t) => {
+  it("a reply to nobody's request is dropped, and unknown notifications pass as they are", async (t) => {
     const { ask, caller } = await talk(t, make, 'raw')
     const channel = new TestChannel()
     const news =
@@ -74,7 +75,7 @@ export function messages(kind: string, make: MakeSubject): void {
     assert.deepEqual(passed, [news])
   })
 
-  test(`${kind}: what the server says outside of calls reaches a caller that listens`, async (t) => {
+  it('what the server says outside of calls reaches a caller that listens', async (t) => {
     const { tool, link, caller } = await talk(t, make, 'contract')
     link.listen()
     link.listen()
@@ -84,7 +85,7 @@ export function messages(kind: string, make: MakeSubject): void {
     })
   })
 
-  test(`${kind}: changes of a resource are told while it is subscribed to`, async (t) => {
+  it('changes of a resource are told while it is subscribed to', async (t) => {
     const { tool, ask, link, caller } = await talk(t, make, 'contract')
     const uri = 'file:///a'
     link.listen()
@@ -98,7 +99,7 @@ export function messages(kind: string, make: MakeSubject): void {
     assert.equal(returned(await tool('touch', { uri })), false)
   })
 
-  test(`${kind}: a notification of the caller reaches the server`, async (t) => {
+  it('a notification of the caller reaches the server', async (t) => {
     const { tool, link } = await talk(t, make, 'contract')
     await link.post('{"jsonrpc":"2.0","method":"notifications/vendor/news","params":{}}')
     await until('the notification is there', async () => {
@@ -106,17 +107,21 @@ export function messages(kind: string, make: MakeSubject): void {
     })
   })
 
-  test(`${kind}: a slow channel holds the server back`, async (t) => {
-    const { ask } = await talk(t, make, 'raw')
-    const channel = new TestChannel()
+  it('a slow channel holds the server back', async (t) => {
     const [count, bytes] = [400, 256 * 1024]
-    channel.hold()
-    const flood = ask('raw/flood', { count, bytes }, { channel })
-    await until('the flood begins', () => channel.received.length > 0)
-    const arrived = channel.received.length
-    assert.ok(arrived < count / 4, `${arrived} of ${count} came through a channel that takes none`)
-    channel.release()
+    const [slow, fast] = [await talk(t, make, 'raw'), await talk(t, make, 'raw')]
+    const [held, free] = [new TestChannel(), new TestChannel()]
+    held.hold()
+    const flood = slow.ask('raw/flood', { count, bytes }, { channel: held })
+    resultOf(await fast.ask('raw/flood', { count, bytes }, { channel: free }))
+    assert.equal(free.received.length, count)
+    const { length } = held.received
+    assert.ok(
+      length > 0 && length < count / 4,
+      `${length} of ${count} came through a channel that takes none`,
+    )
+    held.release()
     resultOf(await flood)
-    assert.equal(channel.received.length, count)
+    assert.equal(held.received.length, count)
   })
 }

@@ -1,4 +1,4 @@
-import type { TestContext } from 'node:test'
+import { test, type TestContext } from 'node:test'
 import type { Outcome } from '../../src/mesh/call.ts'
 import type { Link, Upstream } from '../../src/upstreams/upstream.ts'
 import { newCall, TestCaller, toolCall, type CallParts } from '../support/caller.ts'
@@ -15,6 +15,15 @@ export interface Subject {
 }
 
 export type MakeSubject = (fixture: Fixture) => Promise<Subject>
+
+/** A promise that is not kept within this time is broken, in milliseconds. */
+const LIMIT_MS = 30_000
+
+/** Names the tests of one kind of upstream. */
+export function promising(kind: string) {
+  return (promise: string, check: (t: TestContext) => Promise<void>) =>
+    void test(`${kind}: ${promise}`, { timeout: LIMIT_MS }, check)
+}
 
 /** A caller's conversation with a fixture server, for as long as a test runs. */
 export interface Talk {

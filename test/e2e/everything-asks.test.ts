@@ -70,6 +70,8 @@ for (const { title, kind, url, name } of routes) {
 
   test(`${title}: the client's roots are its own`, async () => {
     const client = await connect(url(gateway), capabilities, answering([]))
+    // The server asks outside of the call, and the client does not wait until it listens.
+    await gateway.waitForListeners()
     const roots = await client.callTool({ name: name('get-roots-list'), arguments: {} })
     assert.match(textOf(roots), /Harbour\s+URI: file:\/\/\/harbour/)
   })

@@ -8,20 +8,24 @@ import { HttpToolbox, stdioToolbox } from './support/toolbox.ts'
 
 let gateway: Gateway
 let remote: HttpToolbox
+/** Says that it does not know a session with a status that means many things. */
+let vague: HttpToolbox
 let all: RawClient
 
 before(async () => {
   remote = await HttpToolbox.start()
+  vague = await HttpToolbox.start({ TOOLBOX_LOST: '400' })
   gateway = await Gateway.start({
     servers: {
       remote: { url: remote.url },
+      vague: { url: vague.url },
       strict: { url: remote.url, sessionRecovery: 'surface' },
       shared: stdioToolbox(),
       private: stdioToolbox({ sharing: 'per_session' }),
       another: stdioToolbox(),
     },
   })
-  await gateway.waitFor('up', 'remote', 'strict', 'shared', 'private', 'another')
+  await gateway.waitFor('up', 'remote', 'vague', 'strict', 'shared', 'private', 'another')
   all = await RawClient.open(gateway.mcp())
 })
 after(cleanUp)
@@ -98,12 +102,20 @@ test('a call that is under way when the process dies fails at once and says that
 })
 
 test('a session that only listens hears of changes again after its server was started anew', async () => {
-  const quiet = await RawClient.open(gateway.mcp('remote'))
-  const stream = await quiet.listen()
-  await remote.program.kill()
-  await remote.revive()
-  await until('a change is told', async () => {
-    await (await RawClient.open(remote.url)).say('add', { name: 'news' })
-    return stream.messages('notifications/tools/list_changed').length > 0
-  })
+  const servers: readonly [string, HttpToolbox][] = [
+    ['remote', remote],
+    ['vague', vague],
+  ]
+  await Promise.all(
+    servers.map(async ([name, server]) => {
+      const stream = await (await RawClient.open(gateway.mcp(name))).listen()
+      await server.program.kill()
+      await server.revive()
+      const direct = await RawClient.open(server.url)
+      await until(`a change of ${name} is told`, async () => {
+        await direct.say('add', { name: 'news' })
+        return stream.messages('notifications/tools/list_changed').length > 0
+      })
+    }),
+  )
 })

@@ -32,7 +32,9 @@ export interface Came {
   readonly body: {
     readonly id?: unknown
     readonly method?: string
-    readonly params?: Readonly<Record<string, any>>
+    readonly params?: Readonly<Record<string, unknown>> & {
+      readonly _meta?: Readonly<Record<string, unknown>>
+    }
   }
 }
 

@@ -141,6 +141,6 @@ function unlessAborted<T>(promise: Promise<T>, signal: Signal): Promise<T> {
     const aborted = () => reject(signal.reason)
     if (signal.aborted) aborted()
     signal.addEventListener('abort', aborted, { once: true })
-    promise.then(resolve, reject)
+    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', aborted))
   })
 }

@@ -10,13 +10,7 @@ import { newCall, TestCaller, type CallParts } from './caller.ts'
 import { fixtureCommand } from './fixture.ts'
 import { silent } from './log.ts'
 import { ManualClock } from './manual-clock.ts'
-
-/** What the gateway says of itself in these tests. */
-export const gatewayHello = {
-  protocolVersion: '2025-11-25',
-  capabilities: {},
-  clientInfo: { name: 'gateway', version: '1.0.0' },
-}
+import { gatewayHello } from './shared.ts'
 
 export type StdioParts = Partial<
   Pick<StdioServerConfig, 'command' | 'args' | 'env' | 'cwd' | 'sharing' | 'maxReply'>

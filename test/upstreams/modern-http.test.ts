@@ -136,7 +136,8 @@ test('an error of the client instead of an answer ends the call with it', async 
 
 test('changes that the server tells of reach a caller that listens', async (t) => {
   const { link, tool, caller } = await setUp(t)
-  await Promise.all([link.listen(), link.listen()])
+  link.listen()
+  link.listen()
   await tool('test_trigger_tool_change')
   await until('the change is told', () => caller.of('notifications/tools/list_changed').length > 0)
   const [told] = caller.of('notifications/tools/list_changed')

@@ -29,7 +29,7 @@ test('a request of the legacy era says all that its session knows, and stays as 
     [keys.info]: info,
     [keys.capabilities]: able,
     ...rest
-  } = body.params!._meta
+  } = body.params!._meta!
   assert.deepEqual([version, info, able], ['2026-07-28', caller.hello.clientInfo, caller.hello.capabilities])
   assert.deepEqual(rest, { progressToken: 3 })
   assert.equal(sent.replace(/"_meta":\{.*"progressToken"/, '"_meta":{"progressToken"'), text)
@@ -48,7 +48,7 @@ test('a request that has no params, or empty ones, gets a _meta too', async (t) 
     const text = `{"jsonrpc":"2.0","id":1,"method":"tools/list"${params}}`
     await link.exchange(newCall({ method: 'tools/list', text }))
   }
-  for (const { body } of came.slice(1)) assert.equal(body.params?._meta[keys.version], '2026-07-28')
+  for (const { body } of came.slice(1)) assert.equal(body.params?._meta?.[keys.version], '2026-07-28')
 })
 
 test('a request of the modern era passes byte for byte', async (t) => {
@@ -242,7 +242,8 @@ test('a subscription is kept as one stream, and another one takes its place when
   })
   const caller = new TestCaller()
   const link = await modernUpstream(t, url).open(caller, never)
-  await link.listen()
+  link.listen()
+  await until('the first stream is open', () => streams.length === 1)
   const subscribe = (uri: string) =>
     link.exchange(newCall({ method: 'resources/subscribe', params: { uri }, caller }))
   await Promise.all([subscribe('a'), subscribe('b')])
@@ -262,14 +263,13 @@ test('a subscription that breaks is asked for again, with a doubling pause while
   let works = true
   const { url, came } = await modernServer(t, ({ body }, response) => {
     if (!works) return json(response, {}, 503)
-    const params = { notifications: body.params?.notifications as unknown }
+    const params = { notifications: body.params?.notifications }
     events(response)({ jsonrpc: '2.0', method: 'notifications/subscriptions/acknowledged', params })
     response.end()
   })
   const link = await modernUpstream(t, url, clock).open(new TestCaller(), never)
-  const listening = link.listen()
+  link.listen()
   await until('the pause begins', () => clock.pending === 1)
-  await listening
   works = false
   for (const [pauseMs, requests] of [
     [1_000, 3],
@@ -288,7 +288,7 @@ test('a subscription that breaks is asked for again, with a doubling pause while
 test('a server that has nothing to tell is not listened to', async (t) => {
   const { url, came } = await modernServer(t, () => {}, { ...discovered, capabilities: { tools: {} } })
   const link = await modernUpstream(t, url).open(new TestCaller(), never)
-  await link.listen()
+  link.listen()
   const refused = await link.exchange(newCall({ method: 'resources/subscribe', params: { uri: 'a' } }))
   assert.ok(refused.kind === 'answered' && refused.verdict === 'rpc_error')
   assert.equal(came.length, 1)

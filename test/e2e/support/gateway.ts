@@ -103,6 +103,14 @@ export class Gateway {
     }
   }
 
+  /** Waits until every session holds its own stream open. */
+  async waitForListeners(): Promise<void> {
+    await until('all sessions listen', async () => {
+      const { body } = await this.admin<{ sessions: { listening: boolean }[] }>('/admin/sessions')
+      return body.sessions.every(({ listening }) => listening)
+    })
+  }
+
   /** Waits until so many calls are under way, over all sessions. */
   async waitForCalls(count: number): Promise<void> {
     await until(`${count} calls are under way`, async () => {

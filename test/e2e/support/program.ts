@@ -2,6 +2,7 @@ import { type ChildProcess, spawn, type StdioOptions } from 'node:child_process'
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import { until } from '../../support/until.ts'
+import { descendantsOf } from './family.ts'
 
 const running = new Set<Program>()
 
@@ -59,10 +60,10 @@ export class Program {
     this.child.kill(name)
   }
 
-  /** Ends the process at once and whatever it left in its group. */
+  /** Ends the process at once, and all that it started. */
   async kill(): Promise<Ending> {
     running.delete(this)
-    killGroup(this.pid)
+    killFamily(this.pid)
     return this.ended
   }
 }
@@ -73,13 +74,16 @@ export async function killAll(): Promise<void> {
 }
 
 process.once('exit', () => {
-  for (const { pid } of running) killGroup(pid)
+  for (const { pid } of running) killFamily(pid)
 })
 
-function killGroup(pid: number): void {
-  try {
-    process.kill(-pid, 'SIGKILL')
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
+/** Kills a process, its group, and what it started in groups of their own. */
+function killFamily(pid: number): void {
+  for (const member of [-pid, ...descendantsOf(pid)]) {
+    try {
+      process.kill(member, 'SIGKILL')
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
+    }
   }
 }

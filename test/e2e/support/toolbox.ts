@@ -14,15 +14,17 @@ export const stdioScript = script('stdio.js')
 export class HttpToolbox {
   readonly port: number
   program: Program
+  readonly #env: Readonly<Record<string, string>>
 
-  private constructor(port: number, program: Program) {
+  private constructor(port: number, program: Program, env: Readonly<Record<string, string>>) {
     this.port = port
     this.program = program
+    this.#env = env
   }
 
-  static async start(): Promise<HttpToolbox> {
-    const program = launch(0)
-    return new HttpToolbox(await portOf(program), program)
+  static async start(env: Readonly<Record<string, string>> = {}): Promise<HttpToolbox> {
+    const program = launch(0, env)
+    return new HttpToolbox(await portOf(program), program, env)
   }
 
   get url(): string {
@@ -31,13 +33,13 @@ export class HttpToolbox {
 
   /** Starts it anew on the same port, after it was killed. */
   async revive(): Promise<void> {
-    this.program = launch(this.port)
+    this.program = launch(this.port, this.#env)
     await portOf(this.program)
   }
 }
 
-function launch(port: number): Program {
-  return new Program([script('http.js'), String(port)])
+function launch(port: number, env: Readonly<Record<string, string>>): Program {
+  return new Program([script('http.js'), String(port)], { env })
 }
 
 function portOf(program: Program): Promise<number> {

@@ -1,0 +1,14 @@
+import type { Clock } from '../mesh/clock.ts'
+import type { Log } from '../telemetry/log.ts'
+import type { Audience } from './audience.ts'
+
+/** What a conversation is about. */
+export interface Terms {
+  /** The server's name in the registry. */
+  readonly server: string
+  /** The `initialize` params that the server is told. */
+  readonly hello: Readonly<Record<string, unknown>>
+  readonly audience: Audience
+  readonly clock: Clock
+  readonly log: Log
+}

@@ -1,0 +1,149 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { AggregateFront } from '../../src/downstream/aggregate-front.ts'
+import { gatewayError } from '../../src/mesh/errors.ts'
+import type { Json } from '../support/memory-pipe.ts'
+import { greeting, ScriptedUpstream, type Script } from '../support/scripted-upstream.ts'
+import { inquiry, read, testGeneration } from './test-generation.ts'
+import { message } from './test-session.ts'
+
+/** A server with these tools, which tells a caller what it was asked. */
+const mirror =
+  (...tools: string[]): Script =>
+  (method, params) => {
+    const lists = {
+      tools: tools.map((name) => ({ name })),
+      prompts: [],
+      resources: [],
+      resourceTemplates: [],
+    }
+    return { result: method.endsWith('/list') ? lists : { method, params } }
+  }
+
+async function setUp(
+  upstreams: Readonly<Record<string, ScriptedUpstream>>,
+  settings?: Readonly<Record<string, Json>>,
+) {
+  const { generation, clock } = await testGeneration(upstreams, settings)
+  const front = new AggregateFront(clock)
+  return {
+    generation,
+    front,
+    clock,
+    ask: async (method: string, params?: Json, more: Parameters<typeof inquiry>[2] = {}) =>
+      read(await front.request(generation, inquiry(method, params, more).request)),
+  }
+}
+
+test('a call goes to the server that its name says, under the name that this server knows', async () => {
+  const { ask } = await setUp({ a: new ScriptedUpstream(mirror('t')), b: new ScriptedUpstream(mirror('t')) })
+  const { id, result } = await ask('tools/call', { name: 'b__t', arguments: { name: 'b__t' } })
+  assert.equal(id, 7)
+  assert.deepEqual(result, { method: 'tools/call', params: { name: 't', arguments: { name: 'b__t' } } })
+})
+
+test('a list is the one of all servers, and a cursor of another kind is refused', async () => {
+  const { ask } = await setUp({ a: new ScriptedUpstream(mirror('x')), b: new ScriptedUpstream(mirror('y')) })
+  assert.deepEqual((await ask('tools/list')).result, { tools: [{ name: 'a__x' }, { name: 'b__y' }] })
+  for (const cursor of ['forged', 7, null])
+    assert.equal((await ask('tools/list', { cursor })).error?.code, -32602)
+})
+
+test('what no server has is unknown, in words that a model can use', async () => {
+  const { ask } = await setUp({ a: new ScriptedUpstream(mirror('x')), b: new ScriptedUpstream() })
+  for (const [method, params, text] of [
+    ['tools/call', { name: 'c__x' }, 'Unknown tool: c__x (servers: a, b)'],
+    ['tools/call', { name: 'x' }, 'Unknown tool: x (servers: a, b)'],
+    ['tools/call', { name: 7 }, 'Unknown tool: it has no name (servers: a, b)'],
+    ['prompts/get', { name: 'p' }, 'Unknown prompt: p (servers: a, b)'],
+    ['resources/read', { uri: 'file:///x' }, 'Unknown reference: file:///x (servers: a, b)'],
+    ['tools/call', { name: 'x'.repeat(300) }, `Unknown tool: ${'x'.repeat(200)} (servers: a, b)`],
+  ] as const) {
+    assert.deepEqual((await ask(method, params)).error, { code: -32602, message: text })
+  }
+})
+
+test('a method that means nothing here is not found, whatever its name', async () => {
+  const { ask } = await setUp({ a: new ScriptedUpstream() })
+  for (const method of ['initialized', 'tasks/list', '', 'constructor', '__proto__', 'toString']) {
+    assert.equal((await ask(method)).error?.code, -32601, method)
+  }
+  assert.ok(((await ask('x'.repeat(100_000))).error?.message.length ?? 0) < 1_000)
+})
+
+test('a tool that the config hides is neither listed nor called', async () => {
+  const { ask } = await setUp(
+    { a: new ScriptedUpstream(mirror('x', 'hidden')) },
+    { a: { tools: { exclude: ['hid*'] } } },
+  )
+  assert.deepEqual((await ask('tools/list')).result?.tools, [{ name: 'a__x' }])
+  assert.match(
+    (await ask('tools/call', { name: 'a__hidden' })).error?.message ?? '',
+    /^Unknown tool: a__hidden/,
+  )
+})
+
+test('an error of ours says which server and tool it is about', async () => {
+  const upstream = new ScriptedUpstream((method, params, link) =>
+    method === 'tools/call'
+      ? gatewayError('session_lost', 'gone', { sent: true })
+      : mirror('x')(method, params, link),
+  )
+  const { front, generation } = await setUp({ a: upstream })
+  const response = await front.request(generation, inquiry('tools/call', { name: 'a__x' }).request)
+  assert.equal(response.status, 200)
+  const { error } = read(response)
+  assert.equal(error?.message, 'a/x: gone')
+  assert.equal(error?.data?.reason, 'session_lost')
+})
+
+test('a level of logging goes to all servers that log and are up', async () => {
+  const [logs, silent, down] = [new ScriptedUpstream(), new ScriptedUpstream(), new ScriptedUpstream()]
+  silent.greeting = greeting({ tools: {} })
+  down.refusal = gatewayError('upstream_unavailable', 'x')
+  const { ask } = await setUp({ logs, silent, down })
+  assert.deepEqual((await ask('logging/setLevel', { level: 'debug' })).result, {})
+  assert.deepEqual(logs.links.at(-1)?.calls[0]?.message.value.params, { level: 'debug' })
+  assert.ok(silent.links.every(({ asked }) => !asked.includes('logging/setLevel')))
+  assert.equal(down.links.length, 0)
+})
+
+test('the welcome has the version that was agreed on, and what servers say about themselves', async () => {
+  const [talks, mute] = [new ScriptedUpstream(), new ScriptedUpstream()]
+  talks.greeting = greeting({}, { instructions: 'Use me. '.repeat(1_000) })
+  const { front, generation } = await setUp({ talks, mute })
+  const welcome = await front.welcome(generation, inquiry('x').caller, '2025-06-18')
+  assert.ok('text' in welcome)
+  const { protocolVersion, instructions, serverInfo } = JSON.parse(welcome.text) as Record<string, unknown>
+  assert.equal(protocolVersion, '2025-06-18')
+  assert.equal((serverInfo as Json).name, 'breakwater')
+  assert.equal(instructions, `# talks\n${'Use me. '.repeat(500)}`)
+})
+
+test('notifications of the agent reach the servers that it talks to, and no other', async () => {
+  const [a, b] = [new ScriptedUpstream(mirror('x')), new ScriptedUpstream()]
+  const { front, generation } = await setUp({ a, b })
+  const { request, caller } = inquiry('tools/call', { name: 'a__x' })
+  await front.request(generation, request)
+  const changed = message({ method: 'notifications/roots/list_changed' })
+  front.notify(generation, caller, changed)
+  assert.deepEqual(
+    a.links.map(({ posts }) => posts),
+    [[], [changed.text]],
+  )
+  assert.ok(b.links.every(({ posts }) => posts.length === 0))
+})
+
+test('changes of lists are told by the catalog, and other messages in the words of the aggregate', async () => {
+  const { front, generation } = await setUp({ a: new ScriptedUpstream() })
+  assert.equal(
+    front.inbound(generation, 'a', message({ method: 'notifications/tools/list_changed' })),
+    undefined,
+  )
+  const updated = front.inbound(
+    generation,
+    'a',
+    message({ method: 'notifications/resources/updated', params: { uri: 'x' } }),
+  )
+  assert.deepEqual(updated?.value.params, { uri: 'breakwater://a/x' })
+})

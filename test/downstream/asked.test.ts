@@ -1,0 +1,116 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Message } from '../../src/mesh/call.ts'
+import { Asked } from '../../src/downstream/asked.ts'
+
+const read = (text: string): Message => ({ text, value: JSON.parse(text) as Message['value'] })
+
+/** An agent that is asked things, and what went back to the servers. */
+function setUp() {
+  const asked = new Asked()
+  const answers: string[] = []
+  let asks = 0
+  return {
+    asked,
+    answers,
+    /** A server asks under its own id, given as JSON text; the result is what the agent gets to see. */
+    ask(server: string, id: string, params = '{}') {
+      const name = `${server}#${++asks}`
+      const request = read(
+        `{"jsonrpc":"2.0","x":1.0,"id":${id},"method":"sampling/createMessage","params":${params}}`,
+      )
+      const text = asked.ask(server, request, (answer) =>
+        Promise.resolve(void answers.push(`${name} ${answer}`)),
+      )
+      return { text: text ?? '', id: text === undefined ? undefined : String(read(text).value.id) }
+    },
+  }
+}
+
+test('servers that count alike are told apart, and answers find back', async () => {
+  const { asked, answers, ask } = setUp()
+  const [first, second] = [ask('a', '1'), ask('b', '1')]
+  assert.notEqual(first.id, second.id)
+  for (const { id } of [second, first]) {
+    assert.equal(await asked.answer(read(`{"jsonrpc":"2.0","id":"${id}","result":{"n":1.0}}`)), true)
+  }
+  assert.deepEqual(answers, [
+    `b#2 {"jsonrpc":"2.0","id":"${second.id}","result":{"n":1.0}}`,
+    `a#1 {"jsonrpc":"2.0","id":"${first.id}","result":{"n":1.0}}`,
+  ])
+})
+
+test('a question keeps all its bytes but the id', () => {
+  const { text, id } = setUp().ask('a', '12345678901234567890', '{ "n":1.0 }')
+  assert.equal(
+    text,
+    `{"jsonrpc":"2.0","x":1.0,"id":"${id}","method":"sampling/createMessage","params":{ "n":1.0 }}`,
+  )
+})
+
+test('an answer counts once, and one that nobody asked for never', async () => {
+  const { asked, answers, ask } = setUp()
+  const { id } = ask('a', '1')
+  const answer = read(`{"jsonrpc":"2.0","id":"${id}","result":{}}`)
+  assert.equal(await asked.answer(answer), true)
+  assert.equal(await asked.answer(answer), false)
+  for (const stray of ['1', '"1"', '"breakwater-99"', 'null', '"__proto__"']) {
+    assert.equal(await asked.answer(read(`{"jsonrpc":"2.0","id":${stray},"result":{}}`)), false, stray)
+  }
+  assert.equal(answers.length, 1)
+})
+
+test('an error is an answer', async () => {
+  const { asked, answers, ask } = setUp()
+  const { id } = ask('a', '"q"')
+  await asked.answer(read(`{"jsonrpc":"2.0","id":"${id}","error":{"code":-1,"message":"no"}}`))
+  assert.equal(answers.length, 1)
+})
+
+test('a server takes back its own question, under the id that the agent knows', async () => {
+  const { asked, answers, ask } = setUp()
+  const [first, second] = [ask('a', '7'), ask('b', '7')]
+  const cancel = (id: string) =>
+    read(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":${id},"reason":"x"}}`)
+  assert.equal(asked.withdraw('b', cancel('7')), cancel(`"${second.id}"`).text)
+  assert.equal(asked.withdraw('b', cancel('7')), undefined)
+  assert.equal(asked.withdraw('c', cancel('7')), undefined)
+  assert.equal(asked.withdraw('a', cancel('"7"')), undefined)
+  assert.equal(asked.withdraw('a', cancel('null')), undefined)
+  assert.equal(await asked.answer(read(`{"jsonrpc":"2.0","id":"${second.id}","result":{}}`)), false)
+  assert.equal(await asked.answer(read(`{"jsonrpc":"2.0","id":"${first.id}","result":{}}`)), true)
+  assert.equal(answers.length, 1)
+})
+
+test('progress on a question goes back under the token that its server chose', () => {
+  const { asked, ask } = setUp()
+  for (const token of ['0', '"mine"']) {
+    const { text, id } = ask('a', '1', `{"_meta":{"progressToken":${token},"x":1.0}}`)
+    assert.ok(text.includes(`"_meta":{"progressToken":"${id}","x":1.0}`))
+    const told = (progressToken: string) =>
+      read(
+        `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":${progressToken},"progress":1.0}}`,
+      )
+    assert.deepEqual(asked.progress(told(`"${id}"`)), { server: 'a', text: told(token).text })
+  }
+})
+
+test('progress that no server asked for goes nowhere', () => {
+  const { asked, ask } = setUp()
+  const { id } = ask('a', '1')
+  const told = (token: string) =>
+    read(
+      `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":${token},"progress":1}}`,
+    )
+  assert.equal(asked.progress(told('"other"')), undefined)
+  assert.equal(asked.progress(told(`"${id}"`)), undefined)
+})
+
+test('an agent that answers nothing is asked no more after a thousand questions', async () => {
+  const { asked, ask } = setUp()
+  const questions = Array.from({ length: 1_000 }, (_, n) => ask('a', `${n}`))
+  assert.ok(questions.every(({ id }) => id !== undefined))
+  assert.equal(ask('a', '1000').id, undefined)
+  await asked.answer(read(`{"jsonrpc":"2.0","id":"${questions[5]?.id}","result":{}}`))
+  assert.notEqual(ask('a', '1001').id, undefined)
+})

@@ -1,0 +1,112 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { setImmediate } from 'node:timers/promises'
+import { EventStream } from '../../src/downstream/event-stream.ts'
+import { ReplayLog } from '../../src/downstream/replay.ts'
+import { holdResponses } from '../support/held-responses.ts'
+import { until } from '../support/until.ts'
+
+const newStream = () => new EventStream(1, new ReplayLog({ events: 10, bytes: 10 }))
+
+const CHUNK = 'x'.repeat(256 * 1024)
+
+/** Sends until the connection takes no more; the promise that asks to wait. */
+function fill(stream: EventStream): Promise<void> {
+  for (let n = 0; n < 1_000; n++) {
+    const wait = stream.send(CHUNK)
+    if (wait !== undefined) return wait
+  }
+  return assert.fail('256 MB went into a connection that nobody reads')
+}
+
+/** Whether a promise is still open after some turns of the event loop. */
+async function isPending(promise: Promise<void>): Promise<boolean> {
+  let pending = true
+  void promise.then(() => (pending = false))
+  for (let turn = 0; turn < 50 && pending; turn++) await setImmediate()
+  return pending
+}
+
+test('a slow client asks to wait, until it reads on', async (t) => {
+  const hold = await holdResponses(t)
+  const { response, client } = await hold({ reads: false })
+  const stream = newStream()
+  stream.attach(response, { priming: false })
+  // The buffers of the system take some megabytes before anybody has to wait.
+  let wait = fill(stream)
+  while (!(await isPending(wait))) wait = fill(stream)
+  const incoming = await client.headers
+  incoming.resume()
+  await wait
+})
+
+test('a client that goes away while it is waited for holds nobody up', async (t) => {
+  const hold = await holdResponses(t)
+  const { response, client } = await hold({ reads: false })
+  const stream = newStream()
+  stream.attach(response, { priming: false })
+  const wait = fill(stream)
+  client.close()
+  await wait
+  await until('the stream knows', () => !stream.attached)
+  assert.equal(stream.send('more'), undefined)
+})
+
+test('a client that was gone before its stream began holds nobody up either', async (t) => {
+  const hold = await holdResponses(t)
+  const { response, client } = await hold()
+  const closed = new Promise((resolve) => response.once('close', resolve))
+  client.close()
+  await closed
+  const stream = newStream()
+  stream.attach(response, { priming: true })
+  assert.equal(stream.attached, false)
+  assert.equal(stream.send('a'), undefined)
+  stream.pause(100)
+  stream.end()
+})
+
+test('what was sent to a client that was gone waits for it to come back', async (t) => {
+  const hold = await holdResponses(t)
+  const gone = await hold()
+  const closed = new Promise((resolve) => gone.response.once('close', resolve))
+  gone.client.close()
+  await closed
+  const stream = newStream()
+  stream.attach(gone.response, { priming: true })
+  stream.send('a')
+  const back = await hold()
+  stream.attach(back.response, { priming: false })
+  stream.end()
+  await back.client.ended
+  assert.deepEqual(back.client.data, ['a'])
+})
+
+test('a client that does not read what is told outside of calls is sent away, and may resume', async (t) => {
+  const hold = await holdResponses(t)
+  const { response } = await hold({ reads: false })
+  const stream = newStream()
+  stream.attach(response, { priming: false })
+  let told = 0
+  while (stream.attached && told < 1_000) {
+    stream.tell(CHUNK)
+    told++
+  }
+  assert.ok(told < 1_000, 'all of it was kept in memory')
+  stream.tell('last')
+  const back = await hold()
+  stream.attach(back.response, { after: told, priming: false })
+  stream.end()
+  await back.client.ended
+  assert.deepEqual(back.client.data, ['last'])
+})
+
+test('however many wait, they wait together', async (t) => {
+  const hold = await holdResponses(t)
+  const { response } = await hold({ reads: false })
+  const stream = newStream()
+  stream.attach(response, { priming: false })
+  const wait = fill(stream)
+  for (let n = 0; n < 20; n++) assert.equal(stream.send(CHUNK), wait)
+  assert.ok(response.listenerCount('drain') <= 3)
+})

@@ -1,0 +1,159 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { gatewayErrorText, type Response } from '../../src/downstream/respond.ts'
+import type { GatewayError } from '../../src/mesh/errors.ts'
+import type { Inquiry } from '../../src/downstream/front.ts'
+import { until } from '../support/until.ts'
+import { request, testEndpoint, type Reply } from './test-endpoint.ts'
+
+const errorOf = ({ json }: Reply) => (json as { error: { code: number; message: string } }).error
+
+/** Requests that wait until the test answers them, or their client gives up. */
+function waiting() {
+  const inquiries: Inquiry[] = []
+  const answer = (inquiry: Inquiry) => {
+    inquiries.push(inquiry)
+    return new Promise<Response>((resolve) => {
+      inquiry.signal.addEventListener('abort', () => {
+        const error = inquiry.signal.reason as GatewayError
+        resolve({ text: gatewayErrorText(inquiry.id, error, {}), status: 200 })
+      })
+    })
+  }
+  return {
+    inquiries,
+    answer,
+    begun: (count: number) => until(`${count} requests are there`, () => inquiries.length === count),
+  }
+}
+
+const cancelled = (requestId: unknown, reason?: string) => ({
+  jsonrpc: '2.0',
+  method: 'notifications/cancelled',
+  params: { requestId, ...(reason === undefined ? {} : { reason }) },
+})
+
+test('a ping is answered by ourselves', async (t) => {
+  const { post, begin } = await testEndpoint(t, () => assert.fail('asked'))
+  assert.deepEqual((await post(request('p', 'ping'), await begin())).json, {
+    jsonrpc: '2.0',
+    id: 'p',
+    result: {},
+  })
+})
+
+test('ids 0 and "" are ids', async (t) => {
+  const { post, begin } = await testEndpoint(t)
+  const session = await begin()
+  for (const id of [0, '', -1, 'x']) {
+    assert.deepEqual((await post(request(id), session)).json, { jsonrpc: '2.0', id, result: {} })
+  }
+})
+
+test('messages without an answer are accepted, and handed to the front unless they are for us', async (t) => {
+  const { post, begin, notified } = await testEndpoint(t)
+  const session = await begin()
+  for (const method of [
+    'notifications/initialized',
+    'notifications/roots/list_changed',
+    'notifications/progress',
+  ]) {
+    const { status, text } = await post({ jsonrpc: '2.0', method }, session)
+    assert.deepEqual([status, text], [202, ''])
+  }
+  assert.deepEqual(
+    notified.map(({ value }) => value.method),
+    ['notifications/roots/list_changed'],
+  )
+  assert.equal((await post({ jsonrpc: '2.0', id: 'nobody-asked', result: {} }, session)).status, 202)
+})
+
+test('a call is cancelled by the id that its client gave it, and only in that session', async (t) => {
+  const { answer, begun } = waiting()
+  const { post, begin } = await testEndpoint(t, answer)
+  const [session, other] = [await begin(), await begin()]
+  const reply = post(request(7), session)
+  await begun(1)
+  await post(cancelled(7), other)
+  await post(cancelled('7'), session)
+  await post(cancelled(7, 'not needed'), session)
+  assert.deepEqual([errorOf(await reply).code, errorOf(await reply).message], [1499, 'cancelled: not needed'])
+  assert.equal((await post(cancelled(7), session)).status, 202)
+})
+
+test('an id that is still in use is refused, and free again afterwards', async (t) => {
+  const { answer, begun } = waiting()
+  const { post, begin } = await testEndpoint(t, answer)
+  const session = await begin()
+  const first = post(request(7), session)
+  await begun(1)
+  assert.equal(errorOf(await post(request(7), session)).code, -32600)
+  await post(cancelled(7), session)
+  await first
+  const again = post(request(7), session)
+  await begun(2)
+  await post(cancelled(7), session)
+  assert.equal(errorOf(await again).code, 1499)
+})
+
+test('a session has only so many calls under way', async (t) => {
+  const { answer, begun } = waiting()
+  const { post, begin } = await testEndpoint(t, answer, { maxInFlight: 2 })
+  const session = await begin()
+  const calls = [post(request(1), session), post(request(2), session)]
+  await begun(2)
+  assert.equal(errorOf(await post(request(3), session)).message, 'too many calls in this session (2 of 2)')
+  for (const id of [1, 2]) await post(cancelled(id), session)
+  await Promise.all(calls)
+})
+
+test('a batch is answered in the order of its requests, notifications not at all', async (t) => {
+  const { post, begin } = await testEndpoint(t, ({ id }) => JSON.stringify({ id }))
+  const batch = [
+    request(2),
+    { jsonrpc: '2.0', method: 'notifications/x' },
+    request('ping', 'ping'),
+    request(1),
+  ]
+  const { json } = await post(batch, await begin('2025-03-26'))
+  assert.deepEqual(
+    (json as { id: unknown }[]).map(({ id }) => id),
+    [2, 'ping', 1],
+  )
+})
+
+test('a call holds its generation until it ends, well or not', async (t) => {
+  const { answer, begun } = waiting()
+  const { post, begin, live, generation } = await testEndpoint(t, answer)
+  const session = await begin()
+  const reply = post(request(1), session)
+  await begun(1)
+  live.swap({ ...live.current, close: () => undefined })
+  assert.equal(generation.closed, false)
+  await post(cancelled(1), session)
+  await reply
+  assert.equal(generation.closed, true)
+})
+
+test('a session that a server lost for good ends with the 404 that tells of it', async (t) => {
+  const { post, begin, sessions } = await testEndpoint(t, ({ id }) =>
+    Promise.resolve({
+      text: `{"jsonrpc":"2.0","id":${String(id)},"error":{"code":1404,"message":"x"}}`,
+      status: 404,
+    }),
+  )
+  const session = await begin()
+  assert.equal((await post(request(1), session)).status, 404)
+  assert.equal(sessions.size, 0)
+})
+
+test('a defect of a front leaves nothing in flight', async (t) => {
+  const { post, begin, sessions, live, generation } = await testEndpoint(t, () =>
+    Promise.reject(new Error('defect')),
+  )
+  const session = await begin()
+  await assert.rejects(post(request(1), session), { message: 'defect' })
+  assert.equal(sessions.find(session['mcp-session-id'])?.inFlight.size, 0)
+  live.swap({ ...live.current, close: () => undefined })
+  assert.equal(generation.closed, true)
+})

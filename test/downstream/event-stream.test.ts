@@ -1,0 +1,155 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { EventStream, readEventId } from '../../src/downstream/event-stream.ts'
+import { ReplayLog } from '../../src/downstream/replay.ts'
+import { holdResponses } from '../support/held-responses.ts'
+import { until } from '../support/until.ts'
+
+const newStream = (number = 3, log = new ReplayLog({ events: 100, bytes: 10_000 })) =>
+  new EventStream(number, log)
+
+test('what is sent arrives as events, each with an id', async (t) => {
+  const hold = await holdResponses(t)
+  const { response, client } = await hold()
+  const stream = newStream()
+  stream.attach(response, { priming: false })
+  assert.equal(stream.attached, true)
+  assert.equal(stream.send('{"a":1}'), undefined)
+  stream.send('two\nlines')
+  stream.end()
+  await client.ended
+  const { headers, statusCode } = await client.headers
+  assert.equal(statusCode, 200)
+  assert.equal(headers['content-type'], 'text/event-stream')
+  assert.equal(headers['cache-control'], 'no-cache, no-transform')
+  assert.deepEqual(client.data, ['{"a":1}', 'two\nlines'])
+  assert.deepEqual(
+    client.events.map(({ id }) => id),
+    ['3-1', '3-2'],
+  )
+})
+
+test('the headers go out at once, and a primed client has an id before the first message', async (t) => {
+  const hold = await holdResponses(t)
+  const { response, client } = await hold()
+  newStream().attach(response, { priming: true })
+  await client.headers
+  await until('the first event is there', () => client.events.length === 1)
+  assert.deepEqual(client.events[0], { type: 'message', data: '', id: '3-0', retryMs: undefined })
+})
+
+test('what is sent while nobody listens waits for the first who does', async (t) => {
+  const hold = await holdResponses(t)
+  const stream = newStream()
+  stream.send('a')
+  stream.send('b')
+  assert.equal(stream.attached, false)
+  const { response, client } = await hold()
+  stream.attach(response, { priming: false })
+  stream.send('c')
+  stream.end()
+  await client.ended
+  assert.deepEqual(client.data, ['a', 'b', 'c'])
+})
+
+test('a primed client that leaves before the messages that waited has missed none of them', async (t) => {
+  const hold = await holdResponses(t)
+  const stream = newStream()
+  stream.send('a')
+  stream.send('b')
+  const { response, client } = await hold()
+  stream.attach(response, { priming: true })
+  stream.end()
+  await client.ended
+  assert.deepEqual(
+    client.events.map(({ id, data }) => [id, data]),
+    [
+      ['3-0', ''],
+      ['3-1', 'a'],
+      ['3-2', 'b'],
+    ],
+  )
+})
+
+test('a client that comes back gets what it has not seen, and only of this stream', async (t) => {
+  const hold = await holdResponses(t)
+  const log = new ReplayLog({ events: 100, bytes: 10_000 })
+  const [stream, other] = [newStream(3, log), newStream(4, log)]
+  const first = await hold()
+  stream.attach(first.response, { priming: false })
+  for (const data of ['a', 'b', 'c']) stream.send(data)
+  other.send('other')
+  await until('all have come', () => first.client.data.length === 3)
+  first.client.close()
+  await until('the stream knows', () => !stream.attached)
+  stream.send('d')
+  const second = await hold()
+  stream.attach(second.response, { after: 2, priming: true })
+  stream.send('e')
+  stream.end()
+  await second.client.ended
+  assert.deepEqual(
+    second.client.events.map(({ id, data }) => [id, data]),
+    [
+      ['3-3', 'c'],
+      ['3-4', 'd'],
+      ['3-5', 'e'],
+    ],
+  )
+})
+
+test('a new connection takes the place of the old one, which ends', async (t) => {
+  const hold = await holdResponses(t)
+  const stream = newStream()
+  const [first, second] = [await hold(), await hold()]
+  stream.attach(first.response, { priming: false })
+  stream.send('a')
+  stream.attach(second.response, { priming: false })
+  await first.client.ended
+  stream.send('b')
+  assert.equal(stream.attached, true)
+  stream.end()
+  await second.client.ended
+  assert.deepEqual([first.client.data, second.client.data], [['a'], ['b']])
+})
+
+test('a pause sends the client away with a time and a place to come back to', async (t) => {
+  const hold = await holdResponses(t)
+  const stream = newStream()
+  const first = await hold()
+  stream.attach(first.response, { priming: true })
+  stream.send('a')
+  stream.pause(250)
+  await first.client.ended
+  assert.deepEqual(first.client.events.at(-1), { type: 'message', data: '', id: '3-1', retryMs: 250 })
+  stream.send('b')
+  const second = await hold()
+  stream.attach(second.response, { after: 1, priming: true })
+  stream.end()
+  await second.client.ended
+  assert.deepEqual(second.client.data, ['b'])
+})
+
+test('a pause of a stream that nobody listens to does nothing', () => {
+  newStream().pause(250)
+})
+
+test('an id that is none of ours is not read', () => {
+  assert.deepEqual(readEventId('3-17'), { stream: 3, sequence: 17 })
+  assert.deepEqual(readEventId('0-0'), { stream: 0, sequence: 0 })
+  for (const id of [
+    '',
+    '3',
+    '3-',
+    '-3',
+    '3-1-1',
+    '3-1x',
+    ' 3-1',
+    '3.0-1',
+    '1e3-1',
+    '-1-1',
+    '9999999999999999-1',
+  ]) {
+    assert.equal(readEventId(id), undefined, id)
+  }
+})

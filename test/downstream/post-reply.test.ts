@@ -1,0 +1,111 @@
+import assert from 'node:assert/strict'
+import { test, type TestContext } from 'node:test'
+import { PostReply, sendJson } from '../../src/downstream/post-reply.ts'
+import { newRecord } from '../../src/mesh/call.ts'
+import { holdResponses } from '../support/held-responses.ts'
+import { message, testSession } from './test-session.ts'
+
+async function setUp(t: TestContext, parts: Parameters<typeof testSession>[0] = {}) {
+  const { session, clock } = testSession(parts)
+  const { response, client } = await (await holdResponses(t))()
+  const record = newRecord(0)
+  const reply = new PostReply(session, response, clock)
+  return { session, clock, client, response, reply, record, channel: reply.channelFor('s', record) }
+}
+
+const answer = { text: '{"id":1}', status: 200 }
+const progress = message({ method: 'notifications/progress', params: { progress: 1 } })
+
+test('an answer alone is JSON with its status, and leaves no stream behind', async (t) => {
+  const { client, reply } = await setUp(t)
+  reply.finish([{ text: '{"ü":1}', status: 404 }], false)
+  await client.ended
+  const { statusCode, headers } = await client.headers
+  assert.equal(statusCode, 404)
+  assert.equal(headers['content-type'], 'application/json')
+  assert.equal(headers['content-length'], '8')
+  assert.equal(client.text, '{"ü":1}')
+})
+
+test('the answers to a batch come in the order of its requests, also a single one', async (t) => {
+  for (const responses of [[answer], [answer, { text: '{"id":2}', status: 404 }]]) {
+    const { client, reply } = await setUp(t)
+    reply.finish(responses, true)
+    await client.ended
+    assert.equal((await client.headers).statusCode, 200)
+    assert.equal(client.text, `[${responses.map(({ text }) => text).join()}]`)
+  }
+})
+
+test('what comes before the answer makes it a stream, which ends with the answer', async (t) => {
+  const { client, clock, channel, reply, record } = await setUp(t, { version: '2025-06-18' })
+  await clock.advance(5)
+  void channel.send(progress)
+  await clock.advance(5)
+  void channel.send(progress)
+  reply.finish([answer], false)
+  await client.ended
+  assert.deepEqual(client.data, [progress.text, progress.text, answer.text])
+  assert.equal(record.firstByteAt, 5)
+})
+
+test('a stream that the server opened is open for the client at once', async (t) => {
+  const { client, channel, reply, record } = await setUp(t)
+  channel.open()
+  channel.open()
+  assert.equal((await client.headers).headers['content-type'], 'text/event-stream')
+  assert.equal(record.firstByteAt, 0)
+  reply.finish([answer], false)
+  await client.ended
+  assert.deepEqual(client.data, [answer.text])
+})
+
+test('what the front drops opens nothing', async (t) => {
+  const { client, channel, reply, record } = await setUp(t, { inbound: () => undefined })
+  assert.equal(channel.send(progress), undefined)
+  assert.equal(record.firstByteAt, undefined)
+  reply.finish([answer], false)
+  await client.ended
+  assert.equal(client.text, answer.text)
+})
+
+test('a pause sends away a client that will come back, and no other', async (t) => {
+  for (const [version, paused] of [
+    ['2025-11-25', true],
+    ['2025-06-18', false],
+  ] as const) {
+    const { client, channel, reply, session } = await setUp(t, { version })
+    channel.open()
+    channel.pause(100)
+    if (!paused) reply.finish([answer], false)
+    await client.ended
+    assert.equal(
+      client.events.some(({ retryMs }) => retryMs === 100),
+      paused,
+      version,
+    )
+    if (paused) reply.finish([answer], false)
+    const back = await (await holdResponses(t))()
+    assert.equal(session.listen(back.response, '1-0'), true)
+    await back.client.ended
+    assert.deepEqual(back.client.data, [answer.text], version)
+  }
+})
+
+test('a pause before anything was sent does nothing', async (t) => {
+  const { client, channel, reply } = await setUp(t)
+  channel.pause(100)
+  reply.finish([answer], false)
+  await client.ended
+  assert.equal(client.text, answer.text)
+})
+
+test('a reply to a client that is gone, or has one already, is nothing', async (t) => {
+  const { client, response } = await setUp(t)
+  sendJson(response, 200, '{}', { 'x-test': '1' })
+  sendJson(response, 500, '{"second":true}')
+  await client.ended
+  assert.equal((await client.headers).headers['x-test'], '1')
+  assert.equal(client.text, '{}')
+  sendJson(response, 200, '{}')
+})

@@ -1,0 +1,100 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { ServerFront } from '../../src/downstream/server-front.ts'
+import { gatewayError } from '../../src/mesh/errors.ts'
+import type { Json } from '../support/memory-pipe.ts'
+import { greeting, ScriptedUpstream } from '../support/scripted-upstream.ts'
+import { inquiry, read, testGeneration } from './test-generation.ts'
+import { message } from './test-session.ts'
+
+const tools = [{ name: 'read' }, { x: 1, name: 'write' }, { name: 'read_all' }]
+
+async function setUp(upstream: ScriptedUpstream, settings: Json = {}) {
+  const { generation } = await testGeneration({ s: upstream }, { s: settings })
+  const front = new ServerFront('s')
+  return {
+    front,
+    generation,
+    ask: async (method: string, params?: Json) => front.request(generation, inquiry(method, params).request),
+  }
+}
+
+test('every method goes to the server as it is', async () => {
+  const upstream = new ScriptedUpstream((method, params) => ({ result: { method, params } }))
+  const { ask } = await setUp(upstream)
+  for (const method of ['tools/call', 'tools/list', 'prompts/get', 'vendor/x', 'constructor', '']) {
+    assert.deepEqual(read(await ask(method, { name: 'a__b' })).result, { method, params: { name: 'a__b' } })
+  }
+})
+
+test("a list of tools is the server's own, without those that the config hides", async () => {
+  const script = () => ({ result: { before: 1, tools, nextCursor: 'x' } })
+  const { ask } = await setUp(new ScriptedUpstream(script))
+  const whole = await ask('tools/list')
+  assert.equal(whole.text, JSON.stringify({ jsonrpc: '2.0', id: 7, ...script() }))
+  const hiding = await setUp(new ScriptedUpstream(script), { tools: { include: ['read*'] } })
+  assert.equal(
+    (await hiding.ask('tools/list')).text,
+    '{"jsonrpc":"2.0","id":7,"result":{"before":1,"tools":[{"name":"read"},{"name":"read_all"}],"nextCursor":"x"}}',
+  )
+})
+
+test('a tool that the config hides is unknown', async () => {
+  const upstream = new ScriptedUpstream()
+  const { ask } = await setUp(upstream, { tools: { exclude: ['write'] } })
+  assert.deepEqual(read(await ask('tools/call', { name: 'write' })).error, {
+    code: -32602,
+    message: 'Unknown tool: write',
+  })
+  assert.ok(read(await ask('tools/call', { name: 'read' })).result)
+  assert.equal(upstream.links.filter(({ asked }) => asked.includes('tools/call')).length, 1)
+})
+
+test('a session that is lost for good is an HTTP 404: the client has to begin anew', async () => {
+  const { ask } = await setUp(new ScriptedUpstream(() => gatewayError('session_lost', 'gone')))
+  assert.equal((await ask('tools/call', { name: 'read' })).status, 404)
+})
+
+test("the welcome is the server's own, in a version that the client knows", async () => {
+  for (const [theirs, agreed, told] of [
+    ['2025-11-25', '2025-06-18', '2025-06-18'],
+    ['2025-03-26', '2025-06-18', '2025-03-26'],
+    ['2025-06-18', '2025-06-18', '2025-06-18'],
+  ] as const) {
+    const upstream = new ScriptedUpstream()
+    upstream.greeting = greeting({}, { protocolVersion: theirs, instructions: 'hi', 'x-unknown': 1 })
+    const { front, generation } = await setUp(upstream)
+    const welcome = await front.welcome(generation, inquiry('x').caller, agreed)
+    assert.ok('text' in welcome)
+    assert.equal(welcome.text, upstream.greeting.text.replace(theirs, told))
+  }
+})
+
+test('a server that cannot be reached has no welcome', async () => {
+  const upstream = new ScriptedUpstream()
+  upstream.refusal = gatewayError('upstream_unavailable', 'cannot connect')
+  const { front, generation } = await setUp(upstream)
+  assert.deepEqual(await front.welcome(generation, inquiry('x').caller, '2025-06-18'), {
+    error: upstream.refusal,
+  })
+})
+
+test('notifications pass both ways as they are', async () => {
+  const upstream = new ScriptedUpstream()
+  const { front, generation } = await setUp(upstream)
+  const { request, caller } = inquiry('ping')
+  await front.request(generation, request)
+  const note = message({ method: 'notifications/tools/list_changed' })
+  front.notify(generation, caller, note)
+  assert.deepEqual(upstream.link.posts, [note.text])
+  assert.equal(front.inbound(generation, 's', note), note)
+})
+
+test('headers are passed on as far as the config says, under the names that it says', async () => {
+  const upstream = new ScriptedUpstream()
+  const { front, generation } = await setUp(upstream, { forwardHeaders: { 'X-Team': 'X-Tenant' } })
+  const headers = { 'x-team': 'blue', authorization: 'Bearer secret', 'x-other': '1' }
+  const { request } = inquiry('ping', {}, { headers })
+  await front.request(generation, request)
+  assert.deepEqual(upstream.link.calls[0]?.headers, { 'x-tenant': 'blue' })
+})

@@ -1,0 +1,93 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Message } from '../../src/mesh/call.ts'
+import { holdResponses } from '../support/held-responses.ts'
+import { until } from '../support/until.ts'
+import { message, testSession } from './test-session.ts'
+
+/** A session whose client listens, and the messages that it has got. */
+async function listening(
+  t: Parameters<typeof holdResponses>[0],
+  parts: Parameters<typeof testSession>[0] = {},
+) {
+  const { session, clock } = testSession(parts)
+  const { response, client } = await (await holdResponses(t))()
+  session.listen(response, undefined)
+  return {
+    session,
+    clock,
+    /** Waits for as many messages, and gives what was told in them. */
+    async told(count: number): Promise<Record<string, unknown>[]> {
+      await until(`${count} messages have come`, () => client.data.length >= count)
+      return client.data.map((data) => JSON.parse(data) as Record<string, unknown>)
+    },
+  }
+}
+
+const changed = (data: number) => message({ method: 'notifications/tools/list_changed', params: { data } })
+
+test('of a burst of changes the first is told at once and the last when it is over', async (t) => {
+  const { session, clock, told } = await listening(t)
+  for (let n = 1; n <= 50; n++) session.receive('s', changed(n))
+  assert.equal((await told(1)).length, 1)
+  await clock.advance(250)
+  await clock.advance(10_000)
+  assert.deepEqual(
+    (await told(2)).map(({ params }) => params),
+    [{ data: 1 }, { data: 50 }],
+  )
+  assert.equal(clock.pending, 0)
+})
+
+test('changes of different lists are told each for itself, and other messages all', async (t) => {
+  const { session, told } = await listening(t)
+  session.receive('s', changed(1))
+  session.receive('s', message({ method: 'notifications/prompts/list_changed' }))
+  for (let n = 0; n < 3; n++)
+    session.receive('s', message({ method: 'notifications/message', params: { n } }))
+  assert.equal((await told(5)).length, 5)
+})
+
+test('a burst that never ends is told now and then', async (t) => {
+  const { session, clock, told } = await listening(t)
+  for (let n = 0; n < 100; n++) {
+    session.receive('s', changed(n))
+    await clock.advance(10)
+  }
+  await clock.advance(250)
+  assert.equal((await told(5)).length, 5)
+})
+
+test('a question reaches the client under an id of ours, and a client that owes too much is not asked', async (t) => {
+  const { session, told } = await listening(t)
+  const refusals: string[] = []
+  for (let n = 0; n <= 1_000; n++) {
+    session.receive('s', message({ id: n, method: 'roots/list' }), (text) =>
+      Promise.resolve(void refusals.push(text)),
+    )
+  }
+  assert.equal(new Set((await told(1_000)).map(({ id }) => id)).size, 1_000)
+  assert.equal(refusals.length, 1)
+  assert.equal((JSON.parse(refusals[0] ?? '') as { error: { code: number } }).error.code, -32603)
+})
+
+test('a server that takes back a question is heard, and one that takes back nothing is not', async (t) => {
+  const { session, told } = await listening(t)
+  session.receive('s', message({ id: 7, method: 'roots/list' }), () => Promise.resolve())
+  const cancelled = message({ method: 'notifications/cancelled', params: { requestId: 7 } })
+  session.receive('other', cancelled)
+  session.receive('s', cancelled)
+  session.receive('s', cancelled)
+  session.tell('{"last":true}')
+  const [question, withdrawn, last] = await told(3)
+  assert.deepEqual(withdrawn?.params, { requestId: question?.id })
+  assert.deepEqual(last, { last: true })
+})
+
+test('what the front drops is not told, and what it re-writes is told as re-written', async (t) => {
+  const inbound = (server: string, { value }: Message) =>
+    value.method === 'dropped' ? undefined : message({ method: `${server}/${String(value.method)}` })
+  const { session, told } = await listening(t, { inbound })
+  for (const method of ['dropped', 'kept']) session.receive('s', message({ method }))
+  assert.deepEqual(await told(1), [{ jsonrpc: '2.0', method: 's/kept' }])
+})

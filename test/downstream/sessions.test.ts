@@ -1,0 +1,171 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { Sessions } from '../../src/downstream/sessions.ts'
+import type { Session } from '../../src/downstream/session.ts'
+import { Cancellation } from '../../src/mesh/cancel.ts'
+import { Live } from '../../src/mesh/live.ts'
+import type { GatewayGeneration } from '../../src/registry/generation.ts'
+import type { Server } from '../../src/registry/server.ts'
+import { capableHello } from '../support/caller.ts'
+import { ManualClock } from '../support/manual-clock.ts'
+import { testServer } from '../registry/test-server.ts'
+import { idleFront } from './test-session.ts'
+
+const IDLE_MS = 60_000
+
+function setUp(max = 3) {
+  const clock = new ManualClock()
+  const { server, upstream } = testServer({}, undefined, { clock })
+  const generation = (...servers: Server[]) =>
+    ({
+      servers: new Map(servers.map((each) => [each.name, each])),
+      close: () => undefined,
+    }) as unknown as GatewayGeneration
+  const live = new Live(generation(server), clock, 1_000)
+  const limits = { max, idle: IDLE_MS, maxInFlight: 10, replayEvents: 100, replayBytes: 10_000 }
+  const sessions = new Sessions(live, clock, limits)
+  const draft = (front: string | undefined) =>
+    sessions.draft({ front: idleFront(front), hello: capableHello, headers: {}, version: '2025-11-25' })
+  return {
+    clock,
+    live,
+    server,
+    upstream,
+    sessions,
+    generation,
+    draft,
+    add(front?: string): Session {
+      const session = draft(front)
+      sessions.add(session)
+      return session
+    },
+  }
+}
+
+test('a session can be found from the moment on that it is added, under an id that cannot be guessed', () => {
+  const { sessions, draft } = setUp()
+  const session = draft(undefined)
+  assert.equal(sessions.find(session.id), undefined)
+  sessions.add(session)
+  assert.equal(sessions.find(session.id), session)
+  assert.match(session.id, /^[\x21-\x7e]{32,}$/)
+  assert.notEqual(draft(undefined).id, draft(undefined).id)
+  assert.equal(sessions.find(''), undefined)
+})
+
+test('there are no more sessions than the limit, drafts included', async () => {
+  const { sessions, add, draft } = setUp(2)
+  const first = add()
+  assert.equal(sessions.full, false)
+  const second = draft(undefined)
+  assert.equal(sessions.full, true)
+  await sessions.close(second)
+  assert.equal(sessions.full, false)
+  add()
+  assert.equal(sessions.full, true)
+  await sessions.close(first)
+  assert.equal(sessions.full, false)
+  assert.equal(sessions.size, 1)
+})
+
+test('a session that is closed ends its calls and its conversations', async () => {
+  const { sessions, server, upstream, add } = setUp()
+  const session = add()
+  await server.links.of(session)
+  const call = new Cancellation()
+  session.inFlight.set(1, call)
+  await sessions.close(session)
+  assert.equal(sessions.find(session.id), undefined)
+  assert.equal(call.aborted, true)
+  assert.equal(upstream.link.closes, 1)
+  await sessions.close(session)
+  assert.equal(upstream.link.closes, 1)
+})
+
+test('a session that nobody uses is closed, and one that is used is not', async () => {
+  const { clock, sessions, add } = setUp()
+  const [idle, used, busy] = [add(), add(), add()]
+  busy.inFlight.set(1, new Cancellation())
+  for (let minute = 0; minute < 5; minute++) {
+    await clock.advance(IDLE_MS / 2)
+    used.touch()
+  }
+  assert.deepEqual(
+    [idle, used, busy].map(({ id }) => sessions.find(id) !== undefined),
+    [false, true, true],
+  )
+  busy.inFlight.delete(1)
+  busy.touch()
+  await clock.advance(IDLE_MS)
+  assert.equal(sessions.find(busy.id), busy)
+  await clock.advance(15_001)
+  assert.equal(sessions.size, 0)
+})
+
+test('a session whose server left the config ends with its last call, and nobody finds it meanwhile', async () => {
+  const { sessions, live, generation, add } = setUp()
+  const [orphan, aggregate] = [add('s'), add()]
+  const call = new Cancellation()
+  orphan.inFlight.set(1, call)
+  live.swap(generation())
+  sessions.closeOrphans()
+  assert.equal(sessions.find(orphan.id), undefined)
+  assert.equal(sessions.find(aggregate.id), aggregate)
+  assert.equal(call.aborted, false)
+  let ended = false
+  orphan.close = () => void (ended = true)
+  sessions.settle(orphan)
+  assert.equal(ended, false)
+  orphan.inFlight.delete(1)
+  sessions.settle(orphan)
+  assert.equal(ended, true)
+})
+
+test('to settle a session that is not leaving changes nothing', () => {
+  const { sessions, add } = setUp()
+  const session = add()
+  sessions.settle(session)
+  assert.equal(sessions.find(session.id), session)
+})
+
+test('a storm of changes is told once to each session on the aggregate, and to no other', async () => {
+  const { clock, sessions, add } = setUp()
+  const told: string[] = []
+  const tells = (session: Session, name: string) => {
+    session.tell = (text) =>
+      void told.push(`${name} ${String((JSON.parse(text) as { method: string }).method)}`)
+  }
+  tells(add(), 'a')
+  tells(add(), 'b')
+  tells(add('s'), 'one server')
+  for (let n = 0; n < 50; n++) sessions.tellChanged(['tools', 'resources', 'resourceTemplates'])
+  assert.deepEqual(told, [])
+  await clock.advance(100)
+  const lists = ['notifications/tools/list_changed', 'notifications/resources/list_changed']
+  assert.deepEqual(
+    told,
+    ['a', 'b'].flatMap((name) => lists.map((list) => `${name} ${list}`)),
+  )
+  sessions.tellChanged(['prompts'])
+  await clock.advance(100)
+  assert.equal(told.length, 6)
+})
+
+test('at the end all sessions are closed, and no timer is left', async () => {
+  const { clock, sessions, live, generation, add } = setUp()
+  const calls = [add(), add('s')].map((session) => {
+    const call = new Cancellation()
+    session.inFlight.set(1, call)
+    return call
+  })
+  sessions.tellChanged(['tools'])
+  live.swap(generation())
+  sessions.closeOrphans()
+  await sessions.closeAll()
+  assert.equal(sessions.size, 0)
+  assert.deepEqual(
+    calls.map(({ reason }) => (reason as { reason: string }).reason),
+    ['shutting_down', 'shutting_down'],
+  )
+  assert.equal(clock.pending, 0)
+})

@@ -1,0 +1,104 @@
+import type { IncomingHttpHeaders } from 'node:http'
+import type { TestContext } from 'node:test'
+import type { Front, Inquiry } from '../../src/downstream/front.ts'
+import { LegacyEndpoint } from '../../src/downstream/legacy.ts'
+import type { Response } from '../../src/downstream/respond.ts'
+import { Sessions, type SessionLimits } from '../../src/downstream/sessions.ts'
+import type { Message } from '../../src/mesh/call.ts'
+import { Live } from '../../src/mesh/live.ts'
+import type { GatewayGeneration } from '../../src/registry/generation.ts'
+import { holdResponses } from '../support/held-responses.ts'
+import { ManualClock } from '../support/manual-clock.ts'
+import type { Json } from '../support/memory-pipe.ts'
+
+export interface Reply {
+  readonly status: number | undefined
+  readonly headers: IncomingHttpHeaders
+  readonly text: string
+  readonly json: unknown
+}
+
+/** What a front does with requests; the promise of an answer, or its JSON result at once. */
+export type Answer = (inquiry: Inquiry) => Promise<Response> | string
+
+/** The legacy endpoint over a front that a test plays, spoken to over real connections. */
+export async function testEndpoint(
+  t: TestContext,
+  answer: Answer = () => '{}',
+  limits: Partial<SessionLimits> = {},
+) {
+  const clock = new ManualClock()
+  const generation = {
+    servers: new Map(),
+    closed: false,
+    close() {
+      this.closed = true
+    },
+  }
+  const live = new Live(generation as unknown as GatewayGeneration, clock, 1_000)
+  const defaults = { max: 10, idle: 60_000, maxInFlight: 10, replayEvents: 100, replayBytes: 100_000 }
+  const sessions = new Sessions(live, clock, { ...defaults, ...limits })
+  const endpoint = new LegacyEndpoint(live, sessions, clock)
+  const notified: Message[] = []
+  const front: Front = {
+    server: undefined,
+    welcome: (_, __, version) => Promise.resolve({ text: `{"protocolVersion":"${version}"}` }),
+    request(_, inquiry) {
+      const answered = answer(inquiry)
+      if (typeof answered !== 'string') return answered
+      const text = `{"jsonrpc":"2.0","id":${JSON.stringify(inquiry.id)},"result":${answered}}`
+      return Promise.resolve({ text, status: 200 })
+    },
+    notify: (_, __, message) => void notified.push(message),
+    inbound: (_, __, message) => message,
+  }
+  const hold = await holdResponses(t)
+
+  /** Sends one HTTP request, and waits for the whole reply. */
+  async function send(
+    take: (visit: Parameters<LegacyEndpoint['post']>[0]) => unknown,
+    headers: IncomingHttpHeaders,
+  ): Promise<Reply> {
+    const { response, client } = await hold()
+    await take({ front, headers, response })
+    await client.ended
+    const { statusCode: status, headers: replied } = await client.headers
+    const json: unknown =
+      client.text.startsWith('{') || client.text.startsWith('[') ? JSON.parse(client.text) : undefined
+    return { status, headers: replied, text: client.text, json }
+  }
+
+  const post = (body: unknown, headers: IncomingHttpHeaders = {}) => {
+    const text = typeof body === 'string' ? body : JSON.stringify(body)
+    return send((visit) => endpoint.post(visit, text, JSON.parse(text)), headers)
+  }
+
+  return {
+    clock,
+    live,
+    generation,
+    sessions,
+    endpoint,
+    front,
+    notified,
+    hold,
+    post,
+    leave: (headers: IncomingHttpHeaders) => send((visit) => endpoint.leave(visit), headers),
+    listen: (headers: IncomingHttpHeaders) => send((visit) => endpoint.listen(visit), headers),
+    /** Begins a session; the headers of its further requests. */
+    async begin(
+      version = '2025-11-25',
+    ): Promise<{ 'mcp-session-id': string; 'mcp-protocol-version': string }> {
+      const params = { protocolVersion: version, capabilities: {}, clientInfo: { name: 'c', version: '1' } }
+      const { headers } = await post({ jsonrpc: '2.0', id: 0, method: 'initialize', params })
+      return { 'mcp-session-id': String(headers['mcp-session-id']), 'mcp-protocol-version': version }
+    },
+  }
+}
+
+export const request = (id: unknown, method = 'm', params: Json = {}) => ({
+  jsonrpc: '2.0',
+  id,
+  method,
+  params,
+})

@@ -1,0 +1,69 @@
+import { config as schema } from '../../src/config/schema.ts'
+import type { Inquiry } from '../../src/downstream/front.ts'
+import { newRecord, type Message } from '../../src/mesh/call.ts'
+import { Cancellation } from '../../src/mesh/cancel.ts'
+import { compileMesh } from '../../src/mesh/compile.ts'
+import type { GatewayGeneration } from '../../src/registry/generation.ts'
+import { Names } from '../../src/registry/names.ts'
+import type { Server } from '../../src/registry/server.ts'
+import { testServer } from '../registry/test-server.ts'
+import { TestCaller, TestChannel } from '../support/caller.ts'
+import { testKit } from '../support/kit.ts'
+import { ManualClock } from '../support/manual-clock.ts'
+import type { Json } from '../support/memory-pipe.ts'
+import { ScriptedUpstream } from '../support/scripted-upstream.ts'
+
+/** A generation of servers that a test plays, without policies; all of them have been discovered. */
+export async function testGeneration(
+  upstreams: Readonly<Record<string, ScriptedUpstream>>,
+  settings: Readonly<Record<string, Json>> = {},
+): Promise<{ generation: GatewayGeneration; clock: ManualClock }> {
+  const clock = new ManualClock()
+  const servers = new Map<string, Server>()
+  for (const [name, upstream] of Object.entries(upstreams)) {
+    const { server } = testServer(settings[name], [upstream], { name, clock })
+    servers.set(name, server)
+    server.start()
+  }
+  await clock.advance(0)
+  const mesh = compileMesh({
+    policies: {},
+    config: { defaults: {}, overrides: [] },
+    kit: testKit(clock),
+    observe: (next) => next,
+    transport: (call) => servers.get(call.server)!.send(call),
+  })
+  const names = new Names('__')
+  const generation = { config: schema.parse({}), hash: '', servers, names, mesh, close: () => undefined }
+  return { generation, clock }
+}
+
+/** A request of an agent, with its channel and the servers that the channel was made for. */
+export function inquiry(method: string, params: Json = {}, more: Partial<Inquiry> = {}) {
+  const value = { jsonrpc: '2.0', id: 7, method, params }
+  const message: Message = { text: JSON.stringify(value), value }
+  const channel = new TestChannel()
+  const caller = new TestCaller()
+  const record = newRecord(0)
+  const signal = new Cancellation()
+  const request: Inquiry = {
+    id: 7,
+    message,
+    headers: {},
+    caller,
+    channelFor: () => channel,
+    signal,
+    record,
+    ...more,
+  }
+  return { request, channel, caller, record }
+}
+
+/** What came back. */
+export function read({ text }: { readonly text: string }) {
+  return JSON.parse(text) as {
+    id: unknown
+    result?: Json
+    error?: { code: number; message: string; data?: Json }
+  }
+}

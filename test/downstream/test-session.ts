@@ -1,0 +1,41 @@
+import type { Front } from '../../src/downstream/front.ts'
+import { Session, type SessionParts } from '../../src/downstream/session.ts'
+import type { Message } from '../../src/mesh/call.ts'
+import { capableHello } from '../support/caller.ts'
+import { ManualClock } from '../support/manual-clock.ts'
+import type { Json } from '../support/memory-pipe.ts'
+
+/** A front of this server, which does nothing; `undefined` is the aggregate. */
+export function idleFront(server: string | undefined): Front {
+  const unused = () => Promise.reject(new Error('this front is not asked anything'))
+  return {
+    server,
+    welcome: unused,
+    request: unused,
+    notify: () => undefined,
+    inbound: (_, __, message) => message,
+  }
+}
+
+/** A session that no client has connected to yet. */
+export function testSession(parts: Partial<SessionParts> = {}) {
+  const clock = new ManualClock()
+  const session = new Session({
+    id: 'session-1',
+    front: idleFront(undefined),
+    hello: capableHello,
+    headers: {},
+    version: '2025-11-25',
+    clock,
+    replay: { events: 100, bytes: 100_000 },
+    inbound: (_, message) => message,
+    ...parts,
+  })
+  return { clock, session }
+}
+
+/** A message of a server, without its version. */
+export function message(value: Json): Message {
+  const whole = { jsonrpc: '2.0', ...value }
+  return { text: JSON.stringify(whole), value: whole }
+}

@@ -1,0 +1,171 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { Cancellation } from '../../src/mesh/cancel.ts'
+import { gatewayError } from '../../src/mesh/errors.ts'
+import { allLists, discovered, oneTool, PROBE_MS, TIMEOUT_MS } from './discovered.ts'
+
+const unavailable = gatewayError('upstream_unavailable', 'cannot connect')
+
+test('a server that is down is tried again after a pause that doubles, up to half a minute', async () => {
+  const { start, clock, upstream, told } = discovered()
+  upstream.refusal = unavailable
+  await start()
+  const pauses: number[] = []
+  for (let round = 0; round < 7; round++) {
+    const [before, since] = [upstream.attempts, clock.now()]
+    while (upstream.attempts === before) await clock.advance(100)
+    pauses.push(clock.now() - since)
+  }
+  assert.deepEqual(pauses, [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000])
+  assert.ok(told.every((word) => word === 'upstream_unavailable'))
+})
+
+test('a server that answers the handshake and then fails is not asked in a frenzy', async () => {
+  const { start, clock, upstream, told } = discovered(() => ({ error: { code: -32603, message: 'broken' } }))
+  await start()
+  await clock.advance(7_500)
+  assert.deepEqual(told, ['bad_reply', 'bad_reply', 'bad_reply', 'bad_reply'])
+  assert.equal(upstream.attempts, 4)
+  assert.ok(upstream.links.every((link) => link.ended.aborted))
+})
+
+test('a conversation whose goodbye takes its time does not change the pause', async () => {
+  const { start, clock, upstream } = discovered((_, __, link) => {
+    const close = link.close.bind(link)
+    if (link.asked.length === 1) link.close = () => close().then(() => clock.sleep(500, new Cancellation()))
+    return { error: { code: -32603, message: 'broken' } }
+  })
+  await start()
+  await clock.advance(1_499)
+  assert.equal(upstream.attempts, 1)
+  await clock.advance(1)
+  assert.equal(upstream.attempts, 2)
+})
+
+test('a server that is up again begins anew, pause included', async () => {
+  const { start, clock, upstream, told, asked } = discovered()
+  upstream.refusal = unavailable
+  await start()
+  await clock.advance(3_000)
+  upstream.refusal = undefined
+  await clock.advance(4_000)
+  assert.equal(told.at(-1), 'up')
+  assert.deepEqual(asked(), allLists)
+  await clock.advance(1_000)
+  upstream.refusal = unavailable
+  upstream.link.end()
+  await clock.advance(0)
+  assert.equal(told.at(-1), 'upstream_unavailable')
+  const { attempts } = upstream
+  await clock.advance(1_000)
+  assert.equal(upstream.attempts, attempts + 1)
+})
+
+test('a server that names a time is not asked before that, nor sooner than it would be anyway', async () => {
+  for (const [retryAfterMs, pauseMs] of [
+    [5_000, 5_000],
+    [0, 1_000],
+  ] as const) {
+    const { start, clock, upstream } = discovered()
+    upstream.refusal = gatewayError('upstream_status', 'HTTP 503', { retryAfterMs })
+    await start()
+    await clock.advance(pauseMs - 1)
+    assert.equal(upstream.attempts, 1)
+    await clock.advance(1)
+    assert.equal(upstream.attempts, 2)
+  }
+})
+
+test('a round that takes too long is over, and the server is down', async () => {
+  const { start, clock, told } = discovered((method, params, link) =>
+    method === 'prompts/list' ? new Promise(() => {}) : oneTool(method, params, link),
+  )
+  await start()
+  await clock.advance(TIMEOUT_MS - 1)
+  assert.deepEqual(told, [])
+  await clock.advance(1)
+  assert.deepEqual(told, ['attempt_timeout'])
+})
+
+test('a conversation that ends is noticed at once, not at the next ping', async () => {
+  const { start, clock, upstream, told, asked } = discovered()
+  await start()
+  await clock.advance(1_000)
+  asked()
+  upstream.link.end()
+  await clock.advance(0)
+  assert.equal(upstream.attempts, 2)
+  assert.deepEqual(told, ['up', 'up'])
+})
+
+test('a server that ends every conversation is not asked in a frenzy', async () => {
+  const { start, clock, upstream } = discovered((method, params, link) => {
+    setImmediate(() => link.end())
+    return oneTool(method, params, link)
+  })
+  await start()
+  for (let n = 0; n < 100; n++) await clock.advance(100)
+  assert.ok(upstream.attempts >= 5 && upstream.attempts <= 12, `${upstream.attempts} conversations in 10 s`)
+})
+
+test('a ping that fails takes the server down', async () => {
+  const { start, clock, told } = discovered((method, params, link) =>
+    method === 'ping' ? gatewayError('upstream_disconnected', 'broke') : oneTool(method, params, link),
+  )
+  await start()
+  await clock.advance(PROBE_MS)
+  assert.deepEqual(told, ['up', 'upstream_disconnected'])
+})
+
+test('a suspicion makes it look at once, and does nothing while it waits for a server that is down', async () => {
+  const { start, clock, upstream, discovery, asked } = discovered()
+  await start()
+  asked()
+  discovery.suspect()
+  discovery.suspect()
+  await clock.advance(0)
+  assert.deepEqual(asked(), ['ping'])
+  await clock.advance(1_000)
+  upstream.refusal = unavailable
+  upstream.link.end()
+  await clock.advance(0)
+  const { attempts } = upstream
+  for (let n = 0; n < 10; n++) {
+    discovery.suspect()
+    await clock.advance(10)
+  }
+  assert.equal(upstream.attempts, attempts)
+})
+
+test('a restart does not wait for the pause to end', async () => {
+  const { start, clock, upstream, discovery } = discovered()
+  upstream.refusal = unavailable
+  await start()
+  await clock.advance(3_000)
+  const { attempts } = upstream
+  discovery.run()
+  await clock.advance(0)
+  assert.equal(upstream.attempts, attempts + 1)
+})
+
+test('a server that was removed is asked nothing any more, and nobody is told', async () => {
+  const { start, clock, upstream, discovery, links, told } = discovered()
+  await start()
+  discovery.stop()
+  await links.closeAll()
+  await clock.advance(1_000_000)
+  assert.equal(upstream.attempts, 1)
+  assert.deepEqual(told, ['up'])
+  assert.equal(clock.pending, 0)
+})
+
+test('a server that is removed in the middle of a round is not told of either', async () => {
+  const { start, clock, discovery, links, told, upstream } = discovered(() => new Promise(() => {}))
+  await start()
+  discovery.stop()
+  await links.closeAll()
+  await clock.advance(1_000_000)
+  assert.deepEqual(told, [])
+  assert.equal(upstream.attempts, 1)
+  assert.equal(clock.pending, 0)
+})

@@ -1,0 +1,136 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { greeting } from '../support/scripted-upstream.ts'
+import { allLists, discovered, oneTool, PROBE_MS, REFRESH_MS } from './discovered.ts'
+
+test('the first round fetches every list that the server offers', async () => {
+  const { start, asked, told, catalogs, clock } = discovered()
+  await start()
+  assert.deepEqual(asked(), allLists)
+  assert.deepEqual(told, ['up'])
+  assert.deepEqual(
+    catalogs[0]?.lists.tools.map(({ key }) => key),
+    ['a'],
+  )
+  assert.equal(catalogs[0]?.fetchedAt, clock.wall())
+})
+
+test('a list that the server does not offer is empty, and nobody asks for it', async () => {
+  const { start, asked, upstream, catalogs } = discovered()
+  upstream.greeting = greeting({ tools: {} })
+  await start()
+  assert.deepEqual(asked(), ['tools/list'])
+  assert.deepEqual(catalogs[0]?.lists.prompts, [])
+})
+
+test('a list that the server turns out not to know is empty', async () => {
+  const { start, told, catalogs } = discovered((method, params, link) =>
+    method === 'resources/templates/list'
+      ? { error: { code: -32601, message: 'x' } }
+      : oneTool(method, params, link),
+  )
+  await start()
+  assert.deepEqual(told, ['up'])
+  assert.equal(catalogs[0]?.lists.tools.length, 1)
+})
+
+test('a server that is up is pinged now and then, and its lists are fetched again more rarely', async () => {
+  const { start, asked, clock, told } = discovered()
+  await start()
+  asked()
+  await clock.advance(PROBE_MS)
+  assert.deepEqual(asked(), ['ping'])
+  await clock.advance(REFRESH_MS - PROBE_MS)
+  assert.deepEqual(
+    asked().filter((method) => method !== 'ping'),
+    allLists,
+  )
+  assert.ok(told.every((word) => word === 'up'))
+})
+
+test('a ping that is answered with an error is an answer', async () => {
+  for (const code of [-32601, -32603]) {
+    const { start, clock, told, upstream } = discovered((method, params, link) =>
+      method === 'ping' ? { error: { code, message: 'no' } } : oneTool(method, params, link),
+    )
+    await start()
+    await clock.advance(PROBE_MS * 3)
+    assert.deepEqual(told, ['up', 'up', 'up', 'up'])
+    assert.equal(upstream.attempts, 1)
+  }
+})
+
+test('a list that changed is fetched again, and only that one', async () => {
+  const { start, asked, clock, upstream } = discovered()
+  await start()
+  asked()
+  upstream.link.say({ method: 'notifications/resources/list_changed' })
+  await clock.advance(250)
+  assert.deepEqual(asked(), ['resources/list', 'resources/templates/list'])
+})
+
+test('a storm of changes makes one round', async () => {
+  const { start, asked, clock, upstream } = discovered()
+  await start()
+  asked()
+  for (let n = 0; n < 100; n++) {
+    upstream.link.say({ method: 'notifications/tools/list_changed' })
+    upstream.link.say({ method: 'notifications/prompts/list_changed' })
+    await clock.advance(1)
+  }
+  await clock.advance(250)
+  assert.deepEqual(asked(), ['prompts/list', 'tools/list'])
+})
+
+test('a storm that never ends does not put the round off for ever', async () => {
+  const { start, asked, clock, upstream } = discovered()
+  await start()
+  asked()
+  for (let n = 0; n < 20; n++) {
+    upstream.link.say({ method: 'notifications/tools/list_changed' })
+    await clock.advance(100)
+  }
+  const rounds = asked().length
+  assert.ok(rounds >= 5 && rounds <= 8, `${rounds} rounds in 2 s`)
+})
+
+test('a change that is told while a round is under way is not lost', async () => {
+  let release = () => {}
+  const { start, asked, clock, upstream } = discovered(async (method, params, link) => {
+    if (method === 'tools/list' && link.asked.filter((asked) => asked === method).length === 1) {
+      await new Promise<void>((resolve) => (release = resolve))
+    }
+    return oneTool(method, params, link)
+  })
+  await start()
+  upstream.link.say({ method: 'notifications/tools/list_changed' })
+  release()
+  await clock.advance(0)
+  await clock.advance(250)
+  assert.deepEqual(asked(), [...allLists, 'tools/list'].sort())
+})
+
+test('other notifications cause nothing', async () => {
+  const { start, asked, clock, upstream } = discovered()
+  await start()
+  asked()
+  upstream.link.say({ method: 'notifications/message', params: { level: 'info', data: 'x' } })
+  upstream.link.say({ method: 'notifications/resources/updated', params: { uri: 'a' } })
+  await clock.advance(PROBE_MS - 1)
+  assert.deepEqual(asked(), [])
+})
+
+test('what the server asks is answered, for a server may wait for that', async () => {
+  const { start, clock, upstream } = discovered()
+  await start()
+  const answers: string[] = []
+  const answer = (text: string) => Promise.resolve(void answers.push(text))
+  for (const [id, method] of ['ping', 'roots/list', 'sampling/createMessage'].entries()) {
+    upstream.link.say({ id, method }, answer)
+  }
+  await clock.advance(0)
+  const [ping, roots, sampling] = answers.map((text) => JSON.parse(text) as Record<string, unknown>)
+  assert.deepEqual(ping?.result, {})
+  assert.deepEqual(roots?.result, { roots: [] })
+  assert.equal((sampling?.error as { code: number }).code, -32601)
+})

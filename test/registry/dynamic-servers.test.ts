@@ -1,0 +1,137 @@
+import assert from 'node:assert/strict'
+import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test, type TestContext } from 'node:test'
+import { DynamicServers } from '../../src/registry/dynamic-servers.ts'
+
+interface Options {
+  readonly stateDir?: string | undefined
+  readonly configured?: readonly string[]
+  readonly apply?: () => void
+}
+
+/** The servers of an API whose config file has those in `configured`. */
+function dynamicServers({ stateDir, configured = [], apply = () => undefined }: Options = {}) {
+  return new DynamicServers({ stateDir, separator: '__', configured: () => new Set(configured), apply })
+}
+
+async function folder(t: TestContext): Promise<string> {
+  const path = await mkdtemp(join(tmpdir(), 'breakwater-state-'))
+  t.after(() => rm(path, { recursive: true }))
+  return join(path, 'state')
+}
+
+const memory = { command: 'memory' }
+
+test('a server that is added takes effect, with what is not said filled in', async () => {
+  let applied = 0
+  const servers = dynamicServers({ apply: () => applied++ })
+  const { status, kept } = await servers.add({ name: 'memory', server: memory })
+  assert.deepEqual([status, kept, applied], [201, false, 1])
+  assert.equal(servers.has('memory'), true)
+  assert.equal(servers.entries.memory?.type, 'stdio')
+})
+
+test('a server that is added again is replaced, and one that is removed is gone', async () => {
+  const servers = dynamicServers()
+  await servers.add({ name: 'memory', server: memory })
+  assert.equal((await servers.add({ name: 'memory', server: { url: 'http://127.0.0.1:1/mcp' } })).status, 200)
+  assert.equal(servers.entries.memory?.type, 'http')
+  assert.equal((await servers.remove('memory')).status, 200)
+  assert.deepEqual(servers.entries, {})
+  assert.equal((await servers.remove('memory')).status, 404)
+})
+
+test('a body that is no server is refused, and says where, but never the value', async () => {
+  const servers = dynamicServers({ apply: () => assert.fail('applied') })
+  for (const body of [
+    undefined,
+    null,
+    'x',
+    {},
+    { name: 'a' },
+    { name: 'a', server: {} },
+    { server: memory },
+  ]) {
+    assert.equal((await servers.add(body)).status, 400, JSON.stringify(body))
+  }
+  const secret = await servers.add({ name: 'a', server: { url: 'not-a-url-hunter2' } })
+  assert.equal(secret.status, 400)
+  assert.ok((secret.issues as { path: string }[]).every(({ path }) => path === 'server.url'))
+  assert.ok(!JSON.stringify(secret).includes('hunter2'))
+})
+
+test("a name that could not be told apart from a tool's is refused", async () => {
+  const servers = dynamicServers()
+  for (const name of ['a__b', 'a_', '-a', '.a', 'a/b', '', 'a'.repeat(65)]) {
+    assert.equal((await servers.add({ name, server: memory })).status, 400, name)
+  }
+})
+
+test('the servers of the config file are out of reach', async () => {
+  const servers = dynamicServers({ configured: ['search'] })
+  assert.equal((await servers.add({ name: 'search', server: memory })).status, 409)
+  assert.equal((await servers.remove('search')).status, 409)
+})
+
+test('a server that cannot be put into force is refused, and leaves no trace', async (t) => {
+  const stateDir = await folder(t)
+  let broken = false
+  const apply = () => {
+    if (broken) throw new Error('ENOENT: no such file, open ca.pem')
+  }
+  const servers = dynamicServers({ stateDir, apply })
+  await servers.add({ name: 'a', server: memory })
+  broken = true
+  const { status, error } = await servers.add({ name: 'b', server: { command: 'b' } })
+  assert.equal(status, 422)
+  assert.match(String(error), /ca\.pem/)
+  await servers.add({ name: 'a', server: { command: 'other' } })
+  assert.deepEqual(Object.keys(servers.entries), ['a'])
+  assert.equal((servers.entries.a as { command?: string }).command, 'memory')
+})
+
+test("servers outlive the process as they were given, in a file that is the owner's alone", async (t) => {
+  const stateDir = await folder(t)
+  const servers = dynamicServers({ stateDir })
+  await servers.load()
+  assert.equal((await servers.add({ name: 'memory', server: memory })).kept, true)
+  await servers.add({ name: 'search', server: { url: 'http://127.0.0.1:1/mcp', headers: { 'X-Key': 'k' } } })
+  const file = join(stateDir, 'servers.json')
+  assert.deepEqual(JSON.parse(await readFile(file, 'utf8')), {
+    mcpServers: { memory, search: { url: 'http://127.0.0.1:1/mcp', headers: { 'X-Key': 'k' } } },
+  })
+  assert.equal((await stat(file)).mode & 0o777, 0o600)
+  const next = dynamicServers({ stateDir })
+  await next.load()
+  assert.deepEqual(next.entries, servers.entries)
+  await next.remove('memory')
+  const last = dynamicServers({ stateDir })
+  await last.load()
+  assert.deepEqual(Object.keys(last.entries), ['search'])
+})
+
+test('changes at the same time are all kept', async (t) => {
+  const stateDir = await folder(t)
+  const servers = dynamicServers({ stateDir })
+  const names = Array.from({ length: 20 }, (_, n) => `server-${n}`)
+  const changes = await Promise.all(names.map((name) => servers.add({ name, server: memory })))
+  assert.ok(changes.every(({ status }) => status === 201))
+  const next = dynamicServers({ stateDir })
+  await next.load()
+  assert.deepEqual(Object.keys(next.entries), names)
+  assert.deepEqual(await readdir(stateDir), ['servers.json'])
+})
+
+test('a file that cannot be used is an error, and none is no server', async (t) => {
+  const stateDir = await folder(t)
+  const servers = dynamicServers({ stateDir })
+  await servers.load()
+  assert.deepEqual(servers.entries, {})
+  await servers.add({ name: 'a', server: memory })
+  for (const text of ['', '{}', '{"mcpServers":{"a":{}}}', '{"mcpServers":{"a/b":{"command":"x"}}}']) {
+    await writeFile(join(stateDir, 'servers.json'), text)
+    await assert.rejects(dynamicServers({ stateDir }).load(), (error) => error instanceof Error, text)
+  }
+})

@@ -1,0 +1,100 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { gatewayError, type Reason } from '../../src/mesh/errors.ts'
+import { TestCaller, toolCall } from '../support/caller.ts'
+import { ScriptedUpstream } from '../support/scripted-upstream.ts'
+import { testServer } from './test-server.ts'
+
+/** A server whose calls fail for this reason while it is set. */
+function failing(count: number) {
+  const state: { reason: Reason | undefined } = { reason: undefined }
+  const replicas = Array.from({ length: count }, () => {
+    return new ScriptedUpstream(() =>
+      state.reason === undefined ? { result: {} } : gatewayError(state.reason, 'x'),
+    )
+  })
+  return { state, replicas, ...testServer({}, replicas) }
+}
+
+test('a caller stays with its replica as long as that answers', async () => {
+  const { server, replicas } = failing(3)
+  const callers = [new TestCaller(), new TestCaller(), new TestCaller()]
+  for (let round = 0; round < 3; round++) {
+    for (const [index, caller] of callers.entries()) {
+      const call = toolCall('a', {}, { caller })
+      await server.send(call)
+      assert.equal(call.record.replica, index)
+    }
+  }
+  assert.deepEqual(
+    replicas.map(({ attempts }) => attempts),
+    [1, 1, 1],
+  )
+})
+
+test('a caller whose replica broke off goes to another one with its next call', async () => {
+  const { server, state } = failing(2)
+  const caller = new TestCaller()
+  const send = async () => {
+    const call = toolCall('a', {}, { caller })
+    await server.send(call)
+    return call.record.replica
+  }
+  assert.equal(await send(), 0)
+  for (const reason of ['upstream_disconnected', 'upstream_unavailable'] as const) {
+    state.reason = reason
+    const from = await send()
+    state.reason = undefined
+    assert.equal(await send(), 1 - (from ?? 0), reason)
+  }
+})
+
+test('with one replica a caller keeps its conversation, which may know what nobody else does', async () => {
+  const { server, state, upstream } = failing(1)
+  const caller = new TestCaller()
+  for (const reason of ['upstream_disconnected', 'upstream_status', 'attempt_timeout', undefined] as const) {
+    state.reason = reason
+    await server.send(toolCall('a', {}, { caller }))
+  }
+  assert.equal(upstream.attempts, 1)
+})
+
+test('a session that is lost for good is given up', async () => {
+  const { server, state, upstream } = failing(1)
+  const caller = new TestCaller()
+  await server.send(toolCall('a', {}, { caller }))
+  state.reason = 'session_lost'
+  await server.send(toolCall('a', {}, { caller }))
+  state.reason = undefined
+  await server.send(toolCall('a', {}, { caller }))
+  assert.equal(upstream.attempts, 2)
+  assert.deepEqual(
+    upstream.links.map((link) => link.closes),
+    [1, 0],
+  )
+})
+
+test('a failure that comes late does not end the conversation that was begun since', async () => {
+  const fails: (() => void)[] = []
+  const script = () =>
+    new Promise<ReturnType<typeof gatewayError>>((resolve) => {
+      fails.push(() => resolve(gatewayError('upstream_disconnected', 'x')))
+    })
+  const replicas = [new ScriptedUpstream(script), new ScriptedUpstream()]
+  const { server, clock } = testServer({}, replicas)
+  const caller = new TestCaller()
+  const calls = [1, 2].map(() => server.send(toolCall('a', {}, { caller })))
+  await clock.advance(0)
+  // Both calls are under way on one conversation; a layer above keeps the second answer back for a while.
+  const link = replicas[0]!.link
+  link.close = () => Promise.resolve()
+  fails[0]?.()
+  await calls[0]
+  const next = await server.send(toolCall('a', {}, { caller }))
+  assert.equal(next.kind, 'answered')
+  fails[1]?.()
+  await calls[1]
+  await clock.advance(0)
+  assert.equal(replicas[1]!.link.closes, 0)
+  assert.equal(server.links.current(caller)?.link, replicas[1]!.link)
+})

@@ -1,0 +1,38 @@
+import { server as schema } from '../../src/config/server-schema.ts'
+import type { ListKind } from '../../src/registry/kinds.ts'
+import { Server, type ServerState } from '../../src/registry/server.ts'
+import { ManualClock } from '../support/manual-clock.ts'
+import { ScriptedUpstream } from '../support/scripted-upstream.ts'
+import { oneTool } from './discovered.ts'
+
+/** A registry entry over endpoints that a test plays, and what was told of it. */
+export function testServer(
+  settings: Readonly<Record<string, unknown>> = {},
+  replicas = [new ScriptedUpstream(oneTool)],
+  { name = 's', clock = new ManualClock() } = {},
+) {
+  const states: ServerState[] = []
+  const changes: (readonly ListKind[])[] = []
+  const server = new Server({
+    name,
+    config: schema.parse({ url: 'http://127.0.0.1/mcp', ...settings }),
+    hash: 'hash',
+    replicas,
+    clock,
+    hello: {},
+    onChanged: (_, changed) => changes.push(changed),
+    onState: ({ state }) => states.push(state),
+  })
+  return {
+    server,
+    clock,
+    states,
+    changes,
+    upstream: replicas[0]!,
+    /** Begins discovery, and waits for its first round. */
+    async start(): Promise<void> {
+      server.start()
+      await clock.advance(0)
+    },
+  }
+}

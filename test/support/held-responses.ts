@@ -1,0 +1,73 @@
+import { once } from 'node:events'
+import { createServer, request, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import type { TestContext } from 'node:test'
+import { SseDecoder, type SseEvent } from '../../src/protocol/sse.ts'
+
+/** A request that a test answers over a real connection, and what its client has got so far. */
+export interface Held {
+  readonly response: ServerResponse
+  readonly client: HeldClient
+}
+
+export class HeldClient {
+  readonly headers: Promise<IncomingMessage>
+  /** All bytes that have come. */
+  text = ''
+  /** Resolves when the connection or the reply has ended. */
+  readonly ended: Promise<void>
+  readonly #destroy: () => void
+
+  constructor(headers: Promise<IncomingMessage>, destroy: () => void, reads: boolean) {
+    this.headers = headers
+    this.#destroy = destroy
+    this.ended = headers.then(
+      (incoming) => this.#read(incoming, reads),
+      () => undefined,
+    )
+  }
+
+  get events(): SseEvent[] {
+    const events: SseEvent[] = []
+    new SseDecoder(1024 ** 3, (event) => events.push(event)).feed(Buffer.from(this.text))
+    return events
+  }
+
+  /** The data of the events that have any. */
+  get data(): string[] {
+    return this.events.map(({ data }) => data).filter((data) => data !== '')
+  }
+
+  /** Goes away without a word. */
+  close(): void {
+    this.#destroy()
+  }
+
+  async #read(incoming: IncomingMessage, reads: boolean): Promise<void> {
+    if (!reads) return
+    incoming.setEncoding('utf8').on('data', (text: string) => (this.text += text))
+    incoming.on('error', () => undefined)
+    await new Promise((resolve) => incoming.once('close', resolve))
+  }
+}
+
+/** A server on a free port that leaves every request to the test. */
+export async function holdResponses(t: TestContext) {
+  const waiting: ((response: ServerResponse) => void)[] = []
+  const server = createServer((_, response) => waiting.shift()?.(response))
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  t.after(() => {
+    server.closeAllConnections()
+    server.close()
+  })
+  /** Sends a request; `reads` false is a client that takes nothing. */
+  return async ({ reads = true } = {}): Promise<Held> => {
+    const outgoing = request({ port, host: '127.0.0.1', agent: false, path: '/' })
+    const headers = once(outgoing, 'response').then(([incoming]) => incoming as IncomingMessage)
+    const arrived = new Promise<ServerResponse>((resolve) => waiting.push(resolve))
+    outgoing.on('error', () => undefined).end()
+    return { client: new HeldClient(headers, () => outgoing.destroy(), reads), response: await arrived }
+  }
+}

@@ -1,0 +1,29 @@
+import type { Caller } from '../../src/mesh/call.ts'
+import type { Signal } from '../../src/mesh/cancel.ts'
+import { soloAudience } from '../../src/upstreams/audience.ts'
+import { MessageLink } from '../../src/upstreams/message-link.ts'
+import { TestCaller } from './caller.ts'
+import { silent } from './log.ts'
+import { ManualClock } from './manual-clock.ts'
+import { MemoryPipe } from './memory-pipe.ts'
+
+const never: Signal = new AbortController().signal
+
+/** Opens a conversation over a pipe. */
+export function openOn(pipe: MemoryPipe, caller: Caller = new TestCaller(), signal = never, log = silent) {
+  const clock = new ManualClock()
+  const terms = { server: 'test', hello: caller.hello, audience: soloAudience('test', caller), clock, log }
+  return MessageLink.open(pipe.connect, terms, signal)
+}
+
+/** A conversation whose handshake is done. */
+export async function linked({ caller = new TestCaller(), log = silent } = {}) {
+  const pipe = new MemoryPipe()
+  const link = await openOn(pipe, caller, never, log)
+  return { pipe, link, caller }
+}
+
+/** The id under which the latest request of this method was sent. */
+export function lastId(pipe: MemoryPipe, method = 'tools/call'): unknown {
+  return pipe.sent(method).at(-1)?.id
+}

@@ -1,0 +1,46 @@
+import assert from 'node:assert/strict'
+import { setImmediate } from 'node:timers/promises'
+import { test } from 'node:test'
+import { gatewayError } from '../../src/mesh/errors.ts'
+import { capableHello, TestCaller } from '../support/caller.ts'
+import { linked, openOn } from '../support/linked.ts'
+import { MemoryPipe } from '../support/memory-pipe.ts'
+
+test('the handshake says hello for the caller and tells the server that it is done', async () => {
+  const { pipe, link } = await linked()
+  assert.deepEqual(pipe.sent('initialize')[0]?.params, capableHello)
+  assert.equal(pipe.sent('notifications/initialized').length, 1)
+  assert.equal(link.greeting.value.protocolVersion, '2025-11-25')
+  assert.deepEqual(JSON.parse(link.greeting.text), link.greeting.value)
+})
+
+test('a server that refuses the handshake is not spoken to', async () => {
+  const pipe = new MemoryPipe({ error: { code: -32000, message: 'no room' } })
+  await assert.rejects(openOn(pipe), { reason: 'upstream_refused', message: /no room/, sent: false })
+  assert.ok(pipe.isClosed)
+})
+
+test('a server of an unknown version is not spoken to', async () => {
+  const pipe = new MemoryPipe({ result: { protocolVersion: '1999-01-01', capabilities: {} } })
+  await assert.rejects(openOn(pipe), { reason: 'upstream_refused', message: /1999-01-01/ })
+  assert.ok(pipe.isClosed)
+})
+
+test('a handshake can be given up', async () => {
+  const pipe = new MemoryPipe('none')
+  const patience = new AbortController()
+  const opening = openOn(pipe, new TestCaller(), patience.signal)
+  await setImmediate()
+  const reason = gatewayError('attempt_timeout', 'too slow')
+  patience.abort(reason)
+  await assert.rejects(opening, reason)
+  assert.ok(pipe.isClosed)
+})
+
+test('a server that goes away during the handshake is unavailable, and nothing was sent', async () => {
+  const pipe = new MemoryPipe('none')
+  const opening = openOn(pipe)
+  await setImmediate()
+  pipe.end()
+  await assert.rejects(opening, { reason: 'upstream_unavailable', sent: false })
+})

@@ -1,0 +1,128 @@
+import assert from 'node:assert/strict'
+import { setImmediate } from 'node:timers/promises'
+import { test } from 'node:test'
+import { gatewayError } from '../../src/mesh/errors.ts'
+import { newCall, TestChannel, toolCall } from '../support/caller.ts'
+import { lastId, linked } from '../support/linked.ts'
+import { recordedLog } from '../support/log.ts'
+
+test('an answer that nobody waits for is discarded', async () => {
+  const { log, lines } = recordedLog()
+  const { pipe, link } = await linked({ log })
+  const outcome = link.exchange(toolCall('t'))
+  const id = lastId(pipe)
+  for (const stray of [4_711, 'one', null, -1])
+    void pipe.say({ id: stray, error: { code: 1, message: 'stray' } })
+  void pipe.say({ id, result: { first: true } })
+  void pipe.say({ id, result: { first: false } })
+  const answered = await outcome
+  assert.deepEqual(answered.kind === 'answered' && answered.result.value.result, { first: true })
+  assert.equal(lines.filter(({ msg }) => msg === 'discarded an answer that nobody waits for').length, 5)
+})
+
+test('an answer that is no JSON-RPC ends the call it is meant for', async () => {
+  const { pipe, link } = await linked()
+  for (const rest of [{ result: 'text' }, {}, { result: {}, error: {} }]) {
+    const outcome = link.exchange(toolCall('t'))
+    void pipe.say({ id: lastId(pipe), ...rest })
+    const failed = await outcome
+    assert.ok(failed.kind === 'failed' && failed.error.reason === 'bad_reply' && failed.error.sent)
+  }
+})
+
+test("progress comes back under the caller's own token, and only to a caller that asked for it", async () => {
+  const { pipe, link } = await linked()
+  const channel = new TestChannel()
+  const text =
+    '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","_meta":{"progressToken":"tok","x":1.0}}}'
+  void link.exchange(newCall({ method: 'tools/call', text, channel }))
+  const token = (pipe.sent('tools/call')[0]?.params as { _meta: { progressToken: unknown } })._meta
+    .progressToken
+  assert.equal(typeof token, 'number')
+  assert.ok(pipe.texts.at(-1)?.includes('"x":1.0'))
+  void pipe.say(
+    `{"method":"notifications/progress","params":{"progress":1.0,"progressToken":${String(token)}},"jsonrpc":"2.0"}`,
+  )
+  assert.deepEqual(channel.received, [
+    {
+      message: {
+        text: '{"method":"notifications/progress","params":{"progress":1.0,"progressToken":"tok"},"jsonrpc":"2.0"}',
+        value: {
+          method: 'notifications/progress',
+          params: { progress: 1, progressToken: 'tok' },
+          jsonrpc: '2.0',
+        },
+      },
+      answer: undefined,
+    },
+  ])
+  const silentChannel = new TestChannel()
+  void link.exchange(toolCall('t', {}, { channel: silentChannel }))
+  void pipe.say({ method: 'notifications/progress', params: { progressToken: lastId(pipe), progress: 1 } })
+  void pipe.say({ method: 'notifications/progress', params: { progressToken: 'unknown', progress: 1 } })
+  assert.deepEqual([channel.received.length, silentChannel.received.length], [1, 0])
+})
+
+test('a slow channel holds up what comes next, for as long as its call is in flight', async () => {
+  const { pipe, link, caller } = await linked()
+  const channel = new TestChannel()
+  const patience = new AbortController()
+  void link.exchange(toolCall('t', {}, { caller, channel, signal: patience.signal }))
+  channel.hold()
+  const logged = { method: 'notifications/message', params: { level: 'info', data: 'x' } }
+  let states = ''
+  void pipe.say(logged)?.then(() => (states += 'released '))
+  await setImmediate()
+  assert.equal(states, '')
+  channel.release()
+  await setImmediate()
+  assert.equal(states, 'released ')
+  channel.hold()
+  void pipe.say(logged)?.then(() => (states += 'given up'))
+  patience.abort(gatewayError('cancelled', 'the agent left'))
+  await setImmediate()
+  assert.equal(states, 'released given up')
+})
+
+test('noise is skipped, and logged a few times a second at most', async () => {
+  const { log, lines } = recordedLog()
+  const { pipe, link } = await linked({ log })
+  const outcome = link.exchange(toolCall('t'))
+  for (let i = 0; i < 100; i++) void pipe.say(`not JSON ${'x'.repeat(10_000)}`)
+  for (const noise of ['', ' ', '7', 'null', '"text"', '{"jsonrpc":"1.0"}', '{}']) void pipe.say(noise)
+  void pipe.say({ id: lastId(pipe), result: {} })
+  assert.equal((await outcome).kind, 'answered')
+  const skipped = lines.filter(({ msg }) => msg === 'skipped what is no JSON-RPC message')
+  assert.equal(skipped.length, 5)
+  assert.ok(skipped.every(({ excerpt }) => String(excerpt).length <= 200))
+})
+
+test('the messages of a batch are taken one by one', async () => {
+  const { pipe, link } = await linked()
+  const first = link.exchange(toolCall('a'))
+  const firstId = lastId(pipe)
+  const second = link.exchange(toolCall('b'))
+  await pipe.say(
+    `[{"jsonrpc":"2.0","id":${String(firstId)},"result":{"n":1.0}}, 7, {"jsonrpc":"2.0","id":${String(lastId(pipe))},"result":{}}]`,
+  )
+  const outcomes = await Promise.all([first, second])
+  assert.deepEqual(
+    outcomes.map(({ kind }) => kind),
+    ['answered', 'answered'],
+  )
+  assert.ok(outcomes[0].kind === 'answered' && outcomes[0].result.text.includes('1.0'))
+})
+
+test('a reply over the limit ends its call, and no other', async () => {
+  const { pipe, link } = await linked()
+  const large = link.exchange(toolCall('large'))
+  const largeId = lastId(pipe)
+  const small = link.exchange(toolCall('small'))
+  pipe.overlong(largeId as number)
+  pipe.overlong(undefined)
+  pipe.overlong(4_711)
+  const failed = await large
+  assert.ok(failed.kind === 'failed' && failed.error.reason === 'reply_too_large' && failed.error.sent)
+  void pipe.say({ id: lastId(pipe), result: {} })
+  assert.equal((await small).kind, 'answered')
+})
