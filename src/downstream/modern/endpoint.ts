@@ -74,11 +74,15 @@ export class ModernEndpoint {
   #callerOf({ front, headers }: Visit, { clientInfo, capabilities }: Envelope): PooledCaller {
     const { servers } = this.#live.current
     const shown = front.server === undefined ? [...servers.values()] : [servers.get(front.server)]
-    const secrets = shown.flatMap((server) => {
-      const forwarded = server === undefined || server.config.type === 'stdio' ? {} : server.config.forwardHeaders
-      return Object.keys(forwarded).map((name) => `${name}:${String(headers[name] ?? '')}`)
-    })
-    return this.#pool.of(clientInfo, capabilities, secrets)
+    const agent: Record<string, string> = {}
+    for (const server of shown) {
+      if (server === undefined || server.config.type === 'stdio') continue
+      for (const name in server.config.forwardHeaders) {
+        const value = headers[name]
+        if (typeof value === 'string') agent[name] = value
+      }
+    }
+    return this.#pool.of(clientInfo, capabilities, agent)
   }
 
   async #discover({ front, response }: Visit, { id }: Envelope, caller: PooledCaller): Promise<void> {

@@ -12,6 +12,7 @@ export type Listener = (server: string, message: Message) => void
 export class PooledCaller implements Caller {
   readonly id: string
   readonly hello: Readonly<Record<string, unknown>>
+  readonly headers: Readonly<Record<string, string>>
   readonly takesInputRequired = true
   readonly listeners = new Set<Listener>()
   /** The most verbose log level that each server was asked for, by the server's name. */
@@ -19,8 +20,9 @@ export class PooledCaller implements Caller {
   usedAt: Millis = 0
   #calls = 0
 
-  constructor(id: string, clientInfo: unknown, capabilities: unknown) {
+  constructor(id: string, clientInfo: unknown, capabilities: unknown, headers: Readonly<Record<string, string>>) {
     this.id = id
+    this.headers = headers
     this.hello = { protocolVersion: LATEST_LEGACY, capabilities, clientInfo: clientInfo ?? implementation }
   }
 
@@ -65,14 +67,14 @@ export class CallerPool {
     return this.#callers.size
   }
 
-  /** The caller for clients like this one; `secrets` are the header values that servers will see. */
-  of(clientInfo: unknown, capabilities: unknown, secrets: readonly string[]): PooledCaller {
-    const said = JSON.stringify([clientInfo, capabilities, secrets])
+  /** The caller for clients like this one; `headers` are those that servers will see. */
+  of(clientInfo: unknown, capabilities: unknown, headers: Readonly<Record<string, string>>): PooledCaller {
+    const said = JSON.stringify([clientInfo, capabilities, headers])
     const key = said.length <= LONG_KEY ? said : createHash('sha256').update(said).digest('base64url')
     let caller = this.#callers.get(key)
     if (caller === undefined) {
       this.#makeRoom()
-      caller = new PooledCaller(`modern:${++this.#count}`, clientInfo, capabilities)
+      caller = new PooledCaller(`modern:${++this.#count}`, clientInfo, capabilities, headers)
     }
     // Moved to the end: the map's order is that of use.
     this.#callers.delete(key)
