@@ -262,6 +262,8 @@ test('a subscription that breaks is asked for again, with a doubling pause while
   const clock = new ManualClock()
   let works = true
   const { url, came } = await modernServer(t, ({ body }, response) => {
+    if (body.method !== 'subscriptions/listen')
+      return json(response, { jsonrpc: '2.0', id: body.id, result: ok })
     if (!works) return json(response, {}, 503)
     const params = { notifications: body.params?.notifications }
     events(response)({ jsonrpc: '2.0', method: 'notifications/subscriptions/acknowledged', params })
@@ -269,12 +271,14 @@ test('a subscription that breaks is asked for again, with a doubling pause while
   })
   const link = await modernUpstream(t, url, clock).open(new TestCaller(), never)
   link.listen()
+  // A call waits for the subscription.
+  assert.equal((await link.exchange(toolCall('a'))).kind, 'answered')
   await until('the pause begins', () => clock.pending === 1)
   works = false
   for (const [pauseMs, requests] of [
-    [1_000, 3],
-    [2_000, 4],
-    [4_000, 5],
+    [1_000, 4],
+    [2_000, 5],
+    [4_000, 6],
   ] as const) {
     await clock.advance(pauseMs - 1)
     assert.equal(came.length, requests - 1)
