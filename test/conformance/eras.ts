@@ -9,7 +9,7 @@ export interface Era {
 /** Revisions that there is a fixture for, and whether the gateway speaks them. */
 const known: readonly (Era & { readonly spoken: boolean })[] = [
   { requirements: '2025-11-25', fixture: 'conformance-server.js', spoken: true },
-  { requirements: '2026-07-28', fixture: 'modern-server.js', spoken: false },
+  { requirements: '2026-07-28', fixture: 'modern-server.js', spoken: true },
 ]
 
 /** Everything that the gateway is held to. */
