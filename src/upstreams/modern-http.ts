@@ -67,13 +67,13 @@ export class ModernHttpUpstream implements ModernUpstream {
   }
 
   async #ask(signal: Signal): Promise<Message> {
-    const { clock, maxReply, hello, onVersionError } = this.#options
+    const { clock, maxReply, hello } = this.#options
     const method = 'server/discover'
     const id = `breakwater:${method}`
     const text = withMeta(requestText(id, method, {}), metaOf(hello))
     const channel = { open: () => undefined, pause: () => undefined, send: () => undefined }
     const request = { id, text, headers: mirrorHeaders({ method }), signal, channel }
-    const options = { clock, maxReply, post: () => Promise.resolve(), stateless: true, onVersionError }
+    const options = { clock, maxReply, post: () => Promise.resolve(), stateless: true }
     const reading = await HttpExchange.run(this.#wire, request, options)
     if (reading === 'lost')
       throw gatewayError('bad_reply', 'the server forgot a session that there never was')

@@ -133,6 +133,18 @@ test('a verdict is asked for again when it is old, and conversations in the othe
   assert.deepEqual([upstream.era()?.era, old.ended.aborted], ['modern', true])
 })
 
+test('a legacy server that is asked again keeps its conversations', async (t) => {
+  const { url } = await endpoint(t, {
+    modern: refusal(400, -32022, { requested: '2026-07-28', supported: [] }),
+  })
+  const clock = new ManualClock()
+  const upstream = eraUpstream(t, url, clock)
+  const link = await upstream.open(new TestCaller(), never)
+  await clock.advance(600_000)
+  await upstream.open(new TestCaller(), never)
+  assert.deepEqual([upstream.era()?.decidedBy, link.ended.aborted], ['probe', false])
+})
+
 test('a version that the server refuses is not spoken again', async (t) => {
   const refuses: { modern?: Refuse; legacy?: Refuse } = { modern: refusal(404, -32601) }
   const { url } = await endpoint(t, refuses)
