@@ -51,7 +51,7 @@ export function registerAdminServers(app: FastifyInstance, { live, dynamic, rest
 }
 
 function summary(server: Server, dynamic: DynamicServers) {
-  const { name, config, state, since, error, catalog, greeting } = server
+  const { name, config, state, since, error, catalog, greeting, eras } = server
   return {
     name,
     type: config.type,
@@ -60,6 +60,7 @@ function summary(server: Server, dynamic: DynamicServers) {
     since: new Date(since).toISOString(),
     ...(error === undefined ? {} : { error: error.message, reason: error.reason }),
     replicas: config.type === 'stdio' ? 1 : config.urls.length,
+    era: eras.map((verdict) => verdict && { ...verdict, at: new Date(verdict.at).toISOString() }),
     sessions: server.links.size,
     tools: server.entries('tools').length,
     serverInfo: greeting?.value.serverInfo,
