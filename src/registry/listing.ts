@@ -1,6 +1,8 @@
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
 import { locate, splice, type Edit } from '../protocol/json-span.ts'
+import { MODERN_VERSION } from '../protocol/modern.ts'
+import { legacyTool } from '../protocol/output-schema.ts'
 import type { Entry } from './catalog.ts'
 import { kinds, type ListKind } from './kinds.ts'
 import type { Names } from './names.ts'
@@ -30,12 +32,14 @@ export function settled(servers: Iterable<Server>, clock: Clock, limitMs: Millis
  * One page of a list over all servers, as the JSON text of its result: servers in the order of the config,
  * entries in the order of their server, every byte but names and URIs as the server wrote it.
  * `cursor` undefined begins; a cursor that is none of ours, or whose server is gone, gives undefined.
+ * `legacy`: the reader knows only the legacy era, so what modern servers say beyond it is put into its words.
  */
 export function listPage(
   kind: ListKind,
   cursor: string | undefined,
   servers: ReadonlyMap<string, Server>,
   names: Names,
+  { legacy = false }: { legacy?: boolean } = {},
 ): string | undefined {
   const order = [...servers.values()]
   const start = cursor === undefined ? { server: order[0]?.name ?? '', index: 0 } : readCursor(cursor)
@@ -48,7 +52,10 @@ export function listPage(
     const entries = server.entries(kind)
     const first = server.name === start.server ? start.index : 0
     const room = PAGE - page.length
-    page.push(...entries.slice(first, first + room).map((entry) => expose(kind, server.name, entry, names)))
+    const translate = legacy && kind === 'tools' && server.greeting?.value.protocolVersion === MODERN_VERSION
+    for (const entry of entries.slice(first, first + room)) {
+      page.push(expose(kind, server.name, translate ? forLegacy(entry) : entry, names))
+    }
     if (entries.length - first <= room) continue
     next = { server: server.name, index: first + room }
     break
@@ -58,6 +65,10 @@ export function listPage(
   const partial = missing(kind, order)
   if (partial !== undefined) members.push(`"_meta":${JSON.stringify({ 'dev.breakwater/partial': partial })}`)
   return `{${members.join()}}`
+}
+
+function forLegacy(tool: Entry): Entry {
+  return { ...tool, text: legacyTool(tool.text, tool.value) }
 }
 
 /** An entry under its name on the aggregated endpoint. */
