@@ -1,0 +1,82 @@
+import {
+  Client,
+  StreamableHTTPClientTransport,
+  type VersionNegotiationMode,
+} from '@modelcontextprotocol/client'
+import { type Agent, type AgentKind, type Answers, capabilitiesOf, firstText, type Told } from './agent.ts'
+
+/** The SDK's second generation as it is unless it is told otherwise: it says `initialize`. */
+export const v2Legacy = kind('v2 legacy', 'legacy', 'legacy')
+
+/** The SDK's second generation, which finds out what the other side speaks. */
+export const v2Auto = kind('v2 auto', 'modern', 'auto')
+
+/** The SDK's second generation, which takes the modern era or nothing. */
+export const v2Pinned = kind('v2 pinned', 'modern', { pin: '2026-07-28' })
+
+function kind(title: string, era: AgentKind['era'], mode: VersionNegotiationMode): AgentKind {
+  const version = era === 'modern' ? '2026-07-28' : '2025-11-25'
+  return { title, era, version, connect: (url, answers = {}) => connect(url, mode, answers) }
+}
+
+async function connect(url: string, mode: VersionNegotiationMode, answers: Answers): Promise<Agent> {
+  const client = new Client(
+    { name: 'interop-v2', version: '1.0.0' },
+    { capabilities: capabilitiesOf(answers), versionNegotiation: { mode } },
+  )
+  const told: Told[] = []
+  answer(client, answers)
+  client.setNotificationHandler('notifications/tools/list_changed', () => void told.push('tools'))
+  client.setNotificationHandler('notifications/resources/updated', ({ params }) => {
+    told.push(`resource ${params.uri}`)
+  })
+  await client.connect(new StreamableHTTPClientTransport(new URL(url)))
+  const fresh = { cacheMode: 'bypass' } as const
+  return {
+    version: client.getNegotiatedProtocolVersion(),
+    told,
+    async tools() {
+      const { tools } = await client.listTools(undefined, fresh)
+      return tools.map(({ name, outputSchema }) => ({ name, outputSchema }))
+    },
+    async call(name, args = {}, { onprogress, signal } = {}) {
+      const { content, structuredContent } = await client.callTool(
+        { name, arguments: { ...args } },
+        {
+          ...(onprogress === undefined ? {} : { onprogress: ({ progress }) => onprogress(progress) }),
+          ...(signal === undefined ? {} : { signal }),
+        },
+      )
+      return { text: firstText(content), structured: structuredContent }
+    },
+    prompts: async () => (await client.listPrompts(undefined, fresh)).prompts.map(({ name }) => name),
+    prompt: async (name) =>
+      firstText((await client.getPrompt({ name })).messages.map(({ content }) => content)),
+    resources: async () => (await client.listResources(undefined, fresh)).resources.map(({ uri }) => uri),
+    read: async (uri) => firstText((await client.readResource({ uri }, fresh)).contents),
+    async watch(uris) {
+      if (client.getProtocolEra() === 'modern') {
+        await client.listen({ toolsListChanged: true, resourceSubscriptions: [...uris] })
+      } else {
+        for (const uri of uris) await client.subscribeResource({ uri })
+      }
+    },
+    close: () => client.close(),
+  }
+}
+
+function answer(client: Client, { form, model, roots }: Answers): void {
+  if (form !== undefined) {
+    client.setRequestHandler('elicitation/create', () => ({ action: 'accept', content: { ...form } }))
+  }
+  if (model !== undefined) {
+    client.setRequestHandler('sampling/createMessage', () => ({
+      model: 'test',
+      role: 'assistant',
+      content: { type: 'text', text: model },
+    }))
+  }
+  if (roots !== undefined) {
+    client.setRequestHandler('roots/list', () => ({ roots: roots.map((uri) => ({ uri })) }))
+  }
+}
