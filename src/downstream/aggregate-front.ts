@@ -66,12 +66,13 @@ export class AggregateFront implements Front {
     return exposeNotification(server, message, names)
   }
 
-  async #list(generation: GatewayGeneration, kind: ListKind, { id, message }: Inquiry): Promise<Response> {
+  async #list(generation: GatewayGeneration, kind: ListKind, { id, message, caller }: Inquiry): Promise<Response> {
     const { cursor } = paramsOf(message.value)
     const { servers, names, config } = generation
     await settled(servers.values(), this.#clock, config.gateway.listTimeout)
-    const page =
-      cursor === undefined || typeof cursor === 'string' ? listPage(kind, cursor, servers, names) : undefined
+    const isCursor = cursor === undefined || typeof cursor === 'string'
+    const legacy = !caller.takesInputRequired
+    const page = isCursor ? listPage(kind, cursor, servers, names, { legacy }) : undefined
     if (page === undefined) return rpcError(id, INVALID_PARAMS, 'Invalid cursor')
     return { text: resultText(id, page), status: 200 }
   }
