@@ -19,7 +19,7 @@ import {
   PROTOCOL_VERSION_KEY,
   UNSUPPORTED_VERSION,
 } from '../../protocol/modern.ts'
-import { isLegacyVersion, legacyVersions } from '../../protocol/versions.ts'
+import { legacyVersions } from '../../protocol/versions.ts'
 
 /** What a modern request says of its sender, in place of a session. */
 export interface Envelope {
@@ -50,10 +50,9 @@ const named: Readonly<Record<string, string>> = {
   'tasks/cancel': 'taskId',
 }
 
-/** Whether a POST is of the modern era: its `_meta` says so, or its header names a version that is none of the legacy ones. */
+/** Whether a request is of the modern era: its `_meta` or its header says so; never its method, which both may have. */
 export function isModern(headers: IncomingHttpHeaders, value: unknown): boolean {
-  const version = headers['mcp-protocol-version']
-  if (version !== undefined && !isLegacyVersion(version)) return true
+  if (headers['mcp-protocol-version'] === MODERN_VERSION) return true
   const meta = isObject(value) ? paramsOf(value)._meta : undefined
   return isObject(meta) && PROTOCOL_VERSION_KEY in meta
 }
