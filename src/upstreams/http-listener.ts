@@ -17,6 +17,8 @@ export interface ListenerOptions {
   readonly onLost: () => void
 }
 
+/** Whatever pause the server asks for, it is no shorter and no longer than these; in milliseconds. */
+const LEAST_RETRY_MS = 100
 const FIRST_RETRY_MS = 1_000
 const LAST_RETRY_MS = 30_000
 
@@ -32,6 +34,8 @@ export class HttpListener implements ReplySink {
   #lastEventId: string | undefined
   #cancelRetry: Cancel | undefined
   #closed = false
+  /** Counts the tries to connect: one that takes its time may be out of date. */
+  #tries = 0
   #opening: Promise<void> | undefined
   #settle: () => void = () => undefined
 
@@ -58,6 +62,7 @@ export class HttpListener implements ReplySink {
 
   /** Forgets the old session's place, and begins the new session's stream. */
   restart(): void {
+    this.#tries++
     this.#lastEventId = undefined
     this.#retryMs = FIRST_RETRY_MS
     this.#reply?.abort(gatewayError('cancelled', 'the session was opened again'))
@@ -72,7 +77,7 @@ export class HttpListener implements ReplySink {
 
   event(event: SseEvent): undefined {
     if (event.id !== undefined) this.#lastEventId = event.id
-    if (event.retryMs !== undefined) this.#retryMs = Math.min(event.retryMs, LAST_RETRY_MS)
+    if (event.retryMs !== undefined) this.#retryMs = Math.max(LEAST_RETRY_MS, Math.min(event.retryMs, LAST_RETRY_MS))
     if (event.data !== '' && !this.#closed) this.#options.receive(event.data)
     return undefined
   }
@@ -114,9 +119,13 @@ export class HttpListener implements ReplySink {
 
   #connect(): void {
     this.#expect()
+    const mine = ++this.#tries
+    const ifCurrent = (task: () => void) => () => {
+      if (mine === this.#tries) task()
+    }
     this.#options.ready().then(
-      () => this.#listen(),
-      () => this.ended(),
+      ifCurrent(() => this.#listen()),
+      ifCurrent(() => this.ended()),
     )
   }
 
