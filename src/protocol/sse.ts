@@ -6,7 +6,7 @@ export interface SseEvent {
   readonly data: string
   /** The last event id that the stream set, on this event or before. */
   readonly id: string | undefined
-  /** A reconnection time that came with this event, in milliseconds. */
+  /** A reconnection time that came with this event, in milliseconds; 0 … 2^31−1, which is the longest of all timers. */
   readonly retryMs: number | undefined
 }
 
@@ -16,6 +16,8 @@ export class SseOverflow extends Error {
     super(`an event is larger than ${limit} bytes`)
   }
 }
+
+const MAX_RETRY_MS = 2 ** 31 - 1
 
 const LF = 0x0a
 const CR = 0x0d
@@ -99,7 +101,7 @@ export class SseDecoder {
         if (!value.includes('\0')) this.#id = value
         break
       case 'retry':
-        if (/^\d+$/.test(value)) this.#retryMs = Number(value)
+        if (/^\d+$/.test(value)) this.#retryMs = Math.min(Number(value), MAX_RETRY_MS)
         break
       default:
         return

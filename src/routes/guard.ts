@@ -1,14 +1,14 @@
 import { createHash, timingSafeEqual } from 'node:crypto'
+import { isIPv6 } from 'node:net'
 import { isLoopback } from '../config/address.ts'
 
 /** Whether a `Host` header may be served: this is what stops DNS rebinding. */
 export function allowsHost(header: string | undefined, listenHost: string, allowed: readonly string[]): boolean {
-  if (header === undefined) return false
-  const host = hostnameOf(`http://${header}`)
+  const host = header === undefined ? undefined : hostOf(header)
   if (host === undefined) return false
-  if (isLoopback(host) || host === listenHost.toLowerCase() || allowed.some((name) => name.toLowerCase() === host)) return true
+  if (isLoopback(host) || [listenHost, ...allowed].some((name) => hostOf(name) === host)) return true
   // Behind a public address the operator's names are unknown unless given; browsers are stopped by their Origin.
-  return allowed.length === 0 && !isLoopback(listenHost)
+  return allowed.length === 0 && !isLoopback(hostOf(listenHost) ?? listenHost)
 }
 
 /** Verdicts on `Host` headers that are remembered; past it they are worked out again. */
@@ -29,7 +29,7 @@ export function hostGuard(listenHost: string, allowed: readonly string[]): (head
 /** Whether the page that a browser shows may call: pages of this machine, and those that the operator names. */
 export function allowsOrigin(header: string | undefined, allowed: readonly string[]): boolean {
   if (header === undefined) return true
-  if (allowed.includes(header)) return true
+  if (allowed.some((origin) => origin.toLowerCase() === header.toLowerCase())) return true
   const host = hostnameOf(header)
   return host !== undefined && isLoopback(host)
 }
@@ -45,6 +45,12 @@ export function isCrossOrigin(headers: Readonly<Record<string, string | string[]
 export function hasToken(authorization: string | undefined, token: string): boolean {
   const digest = (text: string) => createHash('sha256').update(text).digest()
   return timingSafeEqual(digest(authorization ?? ''), digest(`Bearer ${token}`))
+}
+
+/** The host of `host` or `host:port`, in the one way in which it can be compared. */
+function hostOf(name: string): string | undefined {
+  // An address to listen on has no brackets.
+  return hostnameOf(`http://${isIPv6(name) ? `[${name}]` : name}`)
 }
 
 function hostnameOf(url: string): string | undefined {

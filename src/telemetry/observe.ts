@@ -44,6 +44,11 @@ export function observe({ clock, metrics, log, isListed }: ObserveParts): Layer 
       note(call, outcome)
       return outcome
     }
-    return next(call).then(ended, (cause: unknown) => ended(defect(call, cause)))
+    const broke = (cause: unknown) => ended(defect(call, cause))
+    try {
+      return next(call).then(ended, broke)
+    } catch (cause) {
+      return Promise.resolve(broke(cause))
+    }
   }
 }

@@ -38,7 +38,8 @@ export class Child implements Pipe {
   readonly #outbox: Outbox
   #stage: 'running' | 'closing' | 'terminating' | 'killed' = 'running'
   #cancelNext: Cancel | undefined
-  #survivors = false
+  /** Whether there is anybody to signal. Its number may mean somebody else once the group is gone. */
+  #hasGroup = true
 
   /** `leader` runs already, and leads a group of its own. */
   constructor(leader: ChildProcessWithoutNullStreams, parts: ChildParts) {
@@ -90,12 +91,12 @@ export class Child implements Pipe {
   /** The leader is gone. What it started may still be there, and gets the time to end in order. */
   #exited(): void {
     if (this.#stage === 'running' || this.#stage === 'closing') this.#terminate()
-    this.#survivors = this.#signal(0)
+    this.#hasGroup = this.#signal(0)
   }
 
   #gone(code: number | null, signal: NodeJS.Signals | null): void {
     this.#cancelNext?.()
-    if (this.#survivors) this.#signal('SIGKILL')
+    this.#signal('SIGKILL')
     const how = signal === null ? `exited with code ${code}` : `was ended by ${signal}`
     this.#parts.events.closed(gatewayError('upstream_disconnected', `the server's process ${how}`))
   }
@@ -107,6 +108,7 @@ export class Child implements Pipe {
 
   /** Signals the whole group; false when there is none any more. */
   #signal(signal: NodeJS.Signals | 0): boolean {
+    if (!this.#hasGroup) return false
     try {
       return process.kill(-(this.#leader.pid as number), signal)
     } catch (error) {

@@ -3,12 +3,12 @@ import type { Answer, Channel, Message, Outcome } from '../mesh/call.ts'
 import type { Cancel, Clock } from '../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../mesh/errors.ts'
 import { kindOf, notificationText, readMessage, type RequestId } from '../protocol/jsonrpc.ts'
-import { replaceAt } from '../protocol/json-span.ts'
 import type { SseEvent } from '../protocol/sse.ts'
 import type { ReplyHeaders } from './http-headers.ts'
 import { HttpReply, type ReplySink } from './http-reply.ts'
 import { answered, isVersionError, readReply, type Reading } from './http-status.ts'
 import type { HttpWire } from './http-wire.ts'
+import { rawAt, withRawId } from './renumber.ts'
 
 /** One request, as far as the wire needs to know it. A `Call` gives all of it. */
 export interface Request {
@@ -22,6 +22,8 @@ export interface Request {
 export interface ExchangeOptions {
   readonly clock: Clock
   readonly maxReply: number
+  /** The exchanges under way: each is in it until it has ended. */
+  readonly underWay: Set<HttpExchange>
   /** Sends a message that has no reply. */
   readonly post: (text: string) => Promise<void>
   /** Told once, with the headers of the reply. */
@@ -75,15 +77,20 @@ export class HttpExchange implements ReplySink {
     const { signal, text, headers } = this.#request
     if (signal.aborted) return this.#finish({ kind: 'failed', error: signal.reason as GatewayError })
     signal.addEventListener('abort', this.#cancel)
+    this.#options.underWay.add(this)
     this.#wire.post(text, headers, this.#reply)
   }
 
+  /** Ends the exchange here; the server may go on with it. */
+  abandon(cause: GatewayError): GatewayError {
+    const error = { ...cause, sent: this.#reply.sent || this.#streaming }
+    this.#fail(error)
+    return error
+  }
+
   readonly #cancel = (): void => {
-    const sent = this.#reply.sent || this.#streaming
-    const error = { ...(this.#request.signal.reason as GatewayError), sent }
-    this.#finish({ kind: 'failed', error })
-    this.#reply.abort(error)
-    if (!sent || this.#options.stateless === true) return
+    const error = this.abandon(this.#request.signal.reason as GatewayError)
+    if (!error.sent || this.#options.stateless === true) return
     const params = { requestId: this.#request.id, reason: error.message }
     const nobody = new HttpReply(ignoreReply, this.#options.maxReply)
     this.#wire.post(notificationText('notifications/cancelled', params), this.#request.headers, nobody)
@@ -174,13 +181,14 @@ export class HttpExchange implements ReplySink {
     this.#settled = true
     this.#cancelTimer?.()
     this.#request.signal.removeEventListener('abort', this.#cancel)
+    this.#options.underWay.delete(this)
     this.#settle(reading)
   }
 }
 
 /** The way back for the answer to a request of the server: under the id that the server gave it. */
 export function answerTo(request: Message, post: (text: string) => Promise<void>): Answer {
-  return (text) => post(replaceAt(text, ['id'], request.value.id))
+  return (text) => post(withRawId(text, rawAt(request.text, ['id'])))
 }
 
 /** For requests whose reply nobody waits for. */

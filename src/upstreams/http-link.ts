@@ -25,6 +25,7 @@ export class HttpLink implements Link {
   readonly #wire: HttpWire
   readonly #caller: Caller
   readonly #exchangeOptions: ExchangeOptions
+  readonly #underWay = new Set<HttpExchange>()
   readonly #state = new SessionState()
   readonly #end = new AbortController()
   #greeting: Message = { text: '{}', value: {} }
@@ -37,7 +38,7 @@ export class HttpLink implements Link {
   constructor(options: HttpOptions, wire: HttpWire, caller: Caller) {
     this.#options = options
     const { clock, maxReply, onVersionError } = options
-    this.#exchangeOptions = { clock, maxReply, post: this.#post, onVersionError }
+    this.#exchangeOptions = { clock, maxReply, underWay: this.#underWay, post: this.#post, onVersionError }
     this.#wire = wire
     this.#caller = caller
   }
@@ -74,6 +75,7 @@ export class HttpLink implements Link {
   }
 
   #exchange(call: Call): Promise<Outcome> {
+    if (this.ended.aborted) return Promise.resolve({ kind: 'failed', error: this.ended.reason as GatewayError })
     call.record.sent = true
     this.#state.note(call)
     if (this.#stale) return this.#recover(call)
@@ -86,6 +88,7 @@ export class HttpLink implements Link {
   }
 
   post(text: string): Promise<void> {
+    if (this.ended.aborted) return Promise.reject(this.ended.reason)
     return postAway(this.#wire, text)
   }
 
@@ -173,6 +176,7 @@ export class HttpLink implements Link {
   #over(error: GatewayError): void {
     this.#listener?.close()
     this.#end.abort(error)
+    for (const exchange of this.#underWay) exchange.abandon(error)
   }
 }
 

@@ -21,6 +21,9 @@ export interface ListenerOptions {
 export const FIRST_RETRY_MS = 1_000
 export const LAST_RETRY_MS = 30_000
 
+/** No server gets asked again sooner, whatever pause it names; in milliseconds. */
+const LEAST_RETRY_MS = 100
+
 /** How long a server that does not say at once whether there is a stream is waited for, in milliseconds. */
 export const PATIENCE_MS = 1_000
 
@@ -33,6 +36,8 @@ export class HttpListener implements ReplySink {
   #lastEventId: string | undefined
   #cancelRetry: Cancel | undefined
   #closed = false
+  /** Counts the tries to connect: one that takes its time may be out of date. */
+  #tries = 0
   #opening: Promise<void> | undefined
   #settle: () => void = () => undefined
 
@@ -59,6 +64,7 @@ export class HttpListener implements ReplySink {
 
   /** Forgets the old session's place, and begins the new session's stream. */
   restart(): void {
+    this.#tries++
     this.#lastEventId = undefined
     this.#retryMs = FIRST_RETRY_MS
     this.#reply?.abort(gatewayError('cancelled', 'the session was opened again'))
@@ -73,7 +79,7 @@ export class HttpListener implements ReplySink {
 
   event(event: SseEvent): undefined {
     if (event.id !== undefined) this.#lastEventId = event.id
-    if (event.retryMs !== undefined) this.#retryMs = Math.min(event.retryMs, LAST_RETRY_MS)
+    if (event.retryMs !== undefined) this.#retryMs = Math.max(LEAST_RETRY_MS, Math.min(event.retryMs, LAST_RETRY_MS))
     if (event.data !== '' && !this.#closed) this.#options.receive(event.data)
     return undefined
   }
@@ -115,9 +121,13 @@ export class HttpListener implements ReplySink {
 
   #connect(): void {
     this.#expect()
+    const mine = ++this.#tries
+    const ifCurrent = (task: () => void) => () => {
+      if (mine === this.#tries) task()
+    }
     this.#options.ready().then(
-      () => this.#listen(),
-      () => this.ended(),
+      ifCurrent(() => this.#listen()),
+      ifCurrent(() => this.ended()),
     )
   }
 

@@ -12,6 +12,9 @@ import { ServerRequests } from './server-requests.ts'
 import type { Terms } from './terms.ts'
 import type { Link } from './upstream.ts'
 
+/** How many notifications may wait until the server reads them; calls are limited elsewhere. */
+const MAX_UNREAD = 1_024
+
 /** Notifications that only the gateway itself may send: the handshake is its own, and so are request ids. */
 const ours: ReadonlySet<unknown> = new Set(['notifications/initialized', 'notifications/cancelled'])
 
@@ -23,6 +26,7 @@ export class MessageLink implements Link {
   readonly #end = new AbortController()
   #pipe: Pipe | undefined
   #greeting!: Message
+  #unread = 0
 
   /** Connects and shakes hands. Rejects with a `GatewayError`, and leaves nothing behind then. */
   static async open(connect: Connect, terms: Terms, signal: Signal): Promise<MessageLink> {
@@ -81,8 +85,15 @@ export class MessageLink implements Link {
     if (this.ended.aborted) throw this.ended.reason
     const message = readMessage(text)
     if (message === undefined || ours.has(message.value.method)) return
-    if (kindOf(message.value) === 'response') await this.#requests.reply(message, from)
-    else await this.#send(text)
+    if (kindOf(message.value) === 'response') return this.#requests.reply(message, from)
+    if (this.#unread >= MAX_UNREAD) {
+      throw gatewayError(
+        'overloaded',
+        `the server reads too slowly (${MAX_UNREAD} notifications wait for it)`,
+      )
+    }
+    this.#unread++
+    await this.#send(text).finally(() => this.#unread--)
   }
 
   /** Does nothing: a pipe carries everything anyway. */

@@ -73,7 +73,7 @@ export class ModernHttpUpstream implements ModernUpstream {
     const text = withMeta(requestText(id, method, {}), metaOf(hello))
     const channel = { open: () => undefined, pause: () => undefined, send: () => undefined }
     const request = { id, text, headers: mirrorHeaders({ method }), signal, channel }
-    const options = { clock, maxReply, post: () => Promise.resolve(), stateless: true }
+    const options = { clock, maxReply, post: () => Promise.resolve(), stateless: true, underWay: new Set<HttpExchange>() }
     const reading = await HttpExchange.run(this.#wire, request, options)
     if (reading === 'lost')
       throw gatewayError('bad_reply', 'the server forgot a session that there never was')

@@ -28,6 +28,7 @@ export class ModernLink implements Link {
   readonly greeting: Message
   readonly #terms: ModernTerms
   readonly #exchangeOptions: ExchangeOptions
+  readonly #underWay = new Set<HttpExchange>()
   readonly #end = new AbortController()
   readonly #session: KeptSession
   readonly #listener: ModernListener
@@ -42,7 +43,7 @@ export class ModernLink implements Link {
       subscribed: () => this.#listener.refresh(),
     })
     const post = () => this.post()
-    this.#exchangeOptions = { clock, maxReply, post, stateless: true, onVersionError }
+    this.#exchangeOptions = { clock, maxReply, underWay: this.#underWay, post, stateless: true, onVersionError }
     this.#listener = new ModernListener({
       clock,
       maxReply,
@@ -92,10 +93,11 @@ export class ModernLink implements Link {
   }
 
   close(): Promise<void> {
-    if (!this.ended.aborted) {
-      this.#listener.close()
-      this.#end.abort(gatewayError('cancelled', 'the conversation was closed'))
-    }
+    if (this.ended.aborted) return Promise.resolve()
+    const error = gatewayError('cancelled', 'the conversation was closed')
+    this.#listener.close()
+    this.#end.abort(error)
+    for (const exchange of this.#underWay) exchange.abandon(error)
     return Promise.resolve()
   }
 

@@ -7,6 +7,9 @@ import { Subscriptions } from './subscriptions.ts'
 
 const INTERNAL_ERROR = -32603
 
+/** For whoever runs the server. */
+const remedy = 'configure the server with `sharing: per_session`'
+
 /** What a client must be able to do to be asked something. */
 const needed: Readonly<Record<string, string>> = {
   'sampling/createMessage': 'sampling',
@@ -28,11 +31,12 @@ export class SharedAudience implements Audience {
   }
 
   respondent(request: Message, calls: InFlight): Respondent | Refusal {
+    if (request.value.method === 'roots/list') {
+      return { code: METHOD_NOT_FOUND, message: `no roots in a shared process; ${remedy}` }
+    }
     const caller = calls.onlyCaller()
     if (caller === undefined) {
-      const message =
-        'it cannot be told which client this is for; configure the server with `sharing: per_session`'
-      return { code: INTERNAL_ERROR, message }
+      return { code: INTERNAL_ERROR, message: `it cannot be told which client this is for; ${remedy}` }
     }
     const capability = needed[request.value.method as string]
     if (capability !== undefined && !can(caller, capability)) {

@@ -80,6 +80,10 @@ test('an id with a NUL and a retry time that is no number are passed over', () =
   ])
 })
 
+test('a retry time is no longer than a timer can be', () => {
+  assert.deepEqual(decode(['retry: 99999999999999999999\n\n']), [event('', { retryMs: 2 ** 31 - 1 })])
+})
+
 test('a byte order mark in front is no part of the first line, and one behind it is', () => {
   assert.deepEqual(decode(['\ufeffdata: a\n\n']), [event('a')])
   assert.deepEqual(decode(['\ufeff\ufeffdata: a\n\n\ufeffdata: b\n\n']), [])

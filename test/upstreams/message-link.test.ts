@@ -139,3 +139,11 @@ test('only what is for the caller to say is passed on', async () => {
   const methods = pipe.texts.slice(before).map((text) => (JSON.parse(text) as { method: string }).method)
   assert.deepEqual(methods, ['notifications/roots/list_changed', 'notifications/progress'])
 })
+
+test('a server that does not read is not sent notifications without end', async () => {
+  const { pipe, link } = await linked()
+  pipe.full = true
+  const news = '{"jsonrpc":"2.0","method":"notifications/vendor/news"}'
+  for (let i = 0; i < 1_024; i++) void link.post(news)
+  await assert.rejects(link.post(news), { reason: 'overloaded', sent: false })
+})

@@ -45,6 +45,18 @@ test('a request of the server that could be for two callers, or for none, goes t
   assert.match(errors[0]?.message ?? '', /sharing: per_session/)
 })
 
+test("one client's roots are not told to a process that others use as well", async () => {
+  const { pipe, join } = await shared()
+  const { link, caller } = join()
+  const channel = new TestChannel()
+  void link.exchange(toolCall('t', {}, { caller, channel }))
+  void pipe.say({ id: 'r1', method: 'roots/list' })
+  assert.deepEqual([channel.received, caller.received], [[], []])
+  const { code, message } = pipe.answers()[0]?.error as { code: number; message: string }
+  assert.equal(code, -32601)
+  assert.match(message, /sharing: per_session/)
+})
+
 test('a client is not asked for what it cannot do', async () => {
   const { pipe, join } = await shared()
   const { link, caller } = join(new TestCaller({ hello: { capabilities: { sampling: {} } } }))

@@ -1,71 +1,19 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
-import { createServer, type IncomingMessage, type RequestListener, type ServerResponse } from 'node:http'
+import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { text } from 'node:stream/consumers'
-import { test, type TestContext } from 'node:test'
-import { httpServer } from '../../src/config/server-schema.ts'
-import { systemClock } from '../../src/mesh/clock.ts'
+import { test } from 'node:test'
 import { gatewayError } from '../../src/mesh/errors.ts'
-import { SseUpstream } from '../../src/upstreams/sse.ts'
-import { newCall, TestCaller, toolCall } from '../support/caller.ts'
-import { silent } from '../support/log.ts'
+import { newCall, toolCall } from '../support/caller.ts'
+import { listen, oldServer, openSse, sseUpstream } from '../support/sse-server.ts'
 import { until } from '../support/until.ts'
-
-const welcome = '{"protocolVersion":"2024-11-05","capabilities":{},"serverInfo":{"name":"old","version":"1"}}'
-
-async function listen(t: TestContext, handle: RequestListener): Promise<string> {
-  const server = createServer(handle).listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.after(() => {
-    server.close()
-    server.closeAllConnections()
-  })
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}/sse`
-}
-
-function upstreamOf(t: TestContext, url: string, settings: Record<string, unknown> = {}): SseUpstream {
-  const config = httpServer.parse({ type: 'sse', urls: [url], ...settings })
-  const upstream = new SseUpstream({ server: 'test', config, url, clock: systemClock, log: silent })
-  t.after(() => upstream.close())
-  return upstream
-}
-
-const open = (upstream: SseUpstream, signal = new AbortController().signal) =>
-  upstream.open(new TestCaller(), signal)
-
-/** A server that shakes hands, and leaves every other message to the test. */
-async function oldServer(
-  t: TestContext,
-  take: (message: Record<string, unknown>, response: ServerResponse, stream: ServerResponse) => void,
-) {
-  const requests: IncomingMessage[] = []
-  let stream: ServerResponse | undefined
-  const url = await listen(t, (request, response) => {
-    requests.push(request)
-    if (request.method === 'GET') {
-      stream = response.writeHead(200, { 'content-type': 'text/event-stream; charset=utf-8' })
-      return void stream.write('event: endpoint\r\ndata: /messages?session=1\r\n\r\n')
-    }
-    void text(request).then((body) => {
-      const message = JSON.parse(body) as Record<string, unknown>
-      if (message.method !== 'initialize' && message.id !== undefined) {
-        return take(message, response, stream ?? assert.fail())
-      }
-      response.writeHead(202).end('Accepted')
-      if (message.id !== undefined)
-        stream?.write(`data: {"jsonrpc":"2.0","id":${String(message.id)},"result":${welcome}}\n\n`)
-    })
-  })
-  return { url, requests, stream: () => stream ?? assert.fail() }
-}
 
 test('configured headers go with every request, forwarded ones with their call', async (t) => {
   const { url, requests } = await oldServer(t, ({ id }, response, stream) => {
     response.writeHead(202).end()
     stream.write(`data: {"jsonrpc":"2.0","id":${String(id)},"result":{}}\n\n`)
   })
-  const link = await open(upstreamOf(t, url, { headers: { 'X-Key': 'secret' } }))
+  const link = await openSse(sseUpstream(t, url, { headers: { 'X-Key': 'secret' } }))
   await link.exchange({ ...toolCall('t'), headers: { 'x-user': 'me' } })
   assert.ok(requests.every(({ headers }) => headers['x-key'] === 'secret'))
   assert.deepEqual(
@@ -85,7 +33,7 @@ test('an endpoint of another origin gets none of our messages', async (t) => {
         .writeHead(200, { 'content-type': 'text/event-stream' })
         .write(`event: endpoint\ndata: ${endpoint}\n\n`)
     })
-    await assert.rejects(open(upstreamOf(t, url)), {
+    await assert.rejects(openSse(sseUpstream(t, url)), {
       reason: 'upstream_refused',
       message: /another origin/,
       sent: false,
@@ -106,7 +54,7 @@ test('what is no event stream says why it is none', async (t) => {
       response.writeHead(Number(status), { 'retry-after': '2' }).end('{}'),
     )
     const retryAfterMs = ['429', '503'].includes(status) ? 2_000 : undefined
-    await assert.rejects(open(upstreamOf(t, url)), { reason, sent: false, retryAfterMs })
+    await assert.rejects(openSse(sseUpstream(t, url)), { reason, sent: false, retryAfterMs })
   }
 })
 
@@ -115,7 +63,7 @@ test('a server that is not there is unavailable', async (t) => {
   await once(server, 'listening')
   const { port } = server.address() as AddressInfo
   server.close()
-  await assert.rejects(open(upstreamOf(t, `http://127.0.0.1:${port}/sse`)), {
+  await assert.rejects(openSse(sseUpstream(t, `http://127.0.0.1:${port}/sse`)), {
     reason: 'upstream_unavailable',
     sent: false,
   })
@@ -128,11 +76,11 @@ test('the wait for an endpoint can be given up', async (t) => {
     waiting++
     request.once('close', () => left++)
   })
-  const upstream = upstreamOf(t, url)
+  const upstream = sseUpstream(t, url)
   const reason = gatewayError('attempt_timeout', 'too slow')
-  await assert.rejects(open(upstream, AbortSignal.abort(reason)), reason)
+  await assert.rejects(openSse(upstream, AbortSignal.abort(reason)), reason)
   const patience = new AbortController()
-  const opening = assert.rejects(open(upstream, patience.signal), reason)
+  const opening = assert.rejects(openSse(upstream, patience.signal), reason)
   await until('the server has the request', () => waiting === 1)
   patience.abort(reason)
   await opening
@@ -144,7 +92,7 @@ test('when the event stream ends, so do the conversation and its calls', async (
     response.writeHead(202).end()
     stream.end()
   })
-  const link = await open(upstreamOf(t, url))
+  const link = await openSse(sseUpstream(t, url))
   const failed = await link.exchange(toolCall('t'))
   assert.ok(failed.kind === 'failed' && failed.error.sent)
   assert.equal(failed.error.reason, 'upstream_disconnected')
@@ -156,7 +104,7 @@ test('a message that the server does not take fails its call and no other', asyn
     response.writeHead(method === 'ping' ? 202 : 500).end()
     if (method === 'ping') stream.write(`data: {"jsonrpc":"2.0","id":${String(id)},"result":{}}\n\n`)
   })
-  const link = await open(upstreamOf(t, url))
+  const link = await openSse(sseUpstream(t, url))
   const failed = await link.exchange(toolCall('t'))
   assert.ok(failed.kind === 'failed' && failed.error.reason === 'upstream_status' && failed.error.sent)
   assert.equal((await link.exchange(newCall({ method: 'ping' }))).kind, 'answered')
@@ -164,7 +112,7 @@ test('a message that the server does not take fails its call and no other', asyn
 
 test('a server that forgot the conversation ends it', async (t) => {
   const { url } = await oldServer(t, (_, response) => response.writeHead(404).end())
-  const link = await open(upstreamOf(t, url))
+  const link = await openSse(sseUpstream(t, url))
   const failed = await link.exchange(toolCall('t'))
   assert.ok(failed.kind === 'failed' && failed.error.reason === 'upstream_disconnected')
   await until('the conversation is over', () => link.ended.aborted)
@@ -175,7 +123,7 @@ test('an event over the limit ends the conversation, and says so to its calls', 
     response.writeHead(202).end()
     stream.write(`data: ${'x'.repeat(10_000)}\n\n`)
   })
-  const link = await open(upstreamOf(t, url, { maxReply: 4096 }))
+  const link = await openSse(sseUpstream(t, url, { maxReply: 4096 }))
   const failed = await link.exchange(toolCall('t'))
   assert.ok(failed.kind === 'failed' && failed.error.reason === 'reply_too_large' && failed.error.sent)
   assert.equal(link.ended.aborted, true)

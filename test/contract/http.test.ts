@@ -1,0 +1,13 @@
+import { httpServer } from '../../src/config/server-schema.ts'
+import { systemClock } from '../../src/mesh/clock.ts'
+import { HttpUpstream } from '../../src/upstreams/http.ts'
+import { startFixture } from '../support/fixture.ts'
+import { contract } from './contract.ts'
+import { MAX_REPLY } from './subject.ts'
+
+contract('http', async (fixture) => {
+  const { url, stop } = await startFixture(fixture, 'http')
+  const config = httpServer.parse({ urls: [url], maxReply: MAX_REPLY })
+  const upstream = new HttpUpstream({ ...config, server: 'test', url, clock: systemClock })
+  return { upstream, stop }
+})

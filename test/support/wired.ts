@@ -1,0 +1,30 @@
+import { once } from 'node:events'
+import { createServer, type RequestListener } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import type { TestContext } from 'node:test'
+import { Pool } from 'undici'
+import { HttpWire } from '../../src/upstreams/http-wire.ts'
+
+/** The wire to an HTTP server that a test plays, for as long as the test runs. */
+export async function wireTo(
+  t: TestContext,
+  handle: RequestListener,
+): Promise<{ wire: HttpWire; stop: () => void }> {
+  const server = createServer(handle).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  const url = `http://127.0.0.1:${port}/mcp`
+  const [calls, streams] = [new Pool(new URL(url).origin), new Pool(new URL(url).origin)]
+  const stop = () => {
+    server.close()
+    server.closeAllConnections()
+  }
+  t.after(async () => {
+    await Promise.all([calls.destroy(), streams.destroy()])
+    stop()
+  })
+  return { wire: new HttpWire({ url, headers: {}, agent: undefined }, { calls, streams }), stop }
+}
+
+/** The headers that make a reply an event stream. */
+export const eventStream = { 'content-type': 'text/event-stream' }

@@ -1,0 +1,144 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { ReplyHeaders } from '../../src/upstreams/http-headers.ts'
+import { answered, readReply, retryAfter } from '../../src/upstreams/http-status.ts'
+
+const WALL = Date.UTC(2026, 0, 1)
+
+const headers = (named: Readonly<Record<string, string>> = {}) =>
+  new ReplyHeaders(
+    Object.entries(named)
+      .flat()
+      .map((text) => Buffer.from(text, 'latin1')),
+  )
+
+/** What a reply to request 1 means. */
+function read(
+  status: number,
+  text: string,
+  { hasSession = false, id = 1 as string | number, named = {} } = {},
+) {
+  const reading = readReply(id, status, headers(named), text, { hasSession, wallMs: WALL })
+  if (reading === 'lost') return { reading }
+  if (reading.kind === 'answered')
+    return { text: reading.result.text, status: reading.result.status, value: reading.result.value }
+  return { error: reading.kind === 'failed' ? reading.error : undefined }
+}
+
+const result = (id: string) => `{ "jsonrpc":"2.0","id":${id},"result":{"n":1.0} }`
+
+test('an answer to our request passes as it is', () => {
+  for (const [id, text] of [
+    [1, result('1')],
+    ['a', result('"a"')],
+    [0, result('0')],
+    ['', result('""')],
+  ] as const) {
+    const { text: passed, status, value } = read(200, text, { id })
+    assert.deepEqual([passed, status, value], [text, 200, JSON.parse(text)])
+  }
+})
+
+test('an answer to another request is no answer to ours', () => {
+  for (const id of ['2', '"1"', '0']) assert.equal(read(200, result(id)).error?.reason, 'bad_reply', id)
+})
+
+test('a JSON-RPC error passes with its HTTP status, under our id when it has none', () => {
+  const error = '"error":{"code":-32602,"message":"x"}'
+  for (const status of [400, 404, 500]) {
+    assert.equal(read(status, `{"jsonrpc":"2.0","id":1,${error}}`).status, status)
+    assert.equal(
+      read(status, `{"jsonrpc":"2.0","id":null,${error}}`).text,
+      `{"jsonrpc":"2.0","id":1,${error}}`,
+    )
+    assert.equal(
+      read(status, `{"jsonrpc":"2.0",${error}}`, { id: 'a' }).text,
+      `{"id":"a","jsonrpc":"2.0",${error}}`,
+    )
+    assert.equal(read(status, `{"jsonrpc":"2.0",${error}}`).value?.id, 1)
+  }
+  assert.equal(read(200, `{"jsonrpc":"2.0","id":null,${error}}`).error?.reason, 'bad_reply')
+})
+
+test('a 404 means a lost session when there was one, and so does a 400 that speaks of it', () => {
+  const complaint = (message: string) =>
+    `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"${message}"}}`
+  for (const [status, text] of [
+    [404, ''],
+    [404, complaint('Session not found')],
+    [400, complaint('Invalid session ID')],
+  ] as const) {
+    assert.deepEqual(read(status, text, { hasSession: true }), { reading: 'lost' })
+    assert.notDeepEqual(read(status, text), { reading: 'lost' })
+  }
+  assert.equal(read(400, complaint('Bad input'), { hasSession: true }).status, 400)
+  assert.equal(read(400, 'no such session', { hasSession: true }).error?.reason, 'upstream_refused')
+  assert.equal(read(404, '<h1>Not Found</h1>').error?.reason, 'upstream_refused')
+})
+
+test('what has no answer is told apart by its status', () => {
+  for (const [status, reason] of [
+    [200, 'bad_reply'],
+    [202, 'bad_reply'],
+    [204, 'bad_reply'],
+    [302, 'upstream_refused'],
+    [400, 'upstream_refused'],
+    [401, 'upstream_unauthorized'],
+    [403, 'upstream_unauthorized'],
+    [405, 'upstream_refused'],
+    [429, 'upstream_rate_limited'],
+    [500, 'upstream_status'],
+    [503, 'upstream_status'],
+  ] as const) {
+    for (const text of ['', '<html>', '{}', '[]', '{"jsonrpc":"2.0","id":1,"method":"m"}']) {
+      const { error } = read(status, text)
+      assert.equal(error?.reason, reason, `${status} ${text}`)
+      assert.equal(error?.sent, true)
+    }
+  }
+})
+
+test('credentials and limits are told even when the reply is JSON-RPC', () => {
+  const text = '{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"x"}}'
+  assert.equal(read(401, text).error?.reason, 'upstream_unauthorized')
+  assert.equal(read(429, text).error?.reason, 'upstream_rate_limited')
+})
+
+test('the error names the type that came instead of an answer', () => {
+  const page = read(200, '<html>', { named: { 'content-type': 'Text/HTML' } })
+  assert.equal(page.error?.message, 'the reply is no JSON-RPC response (HTTP 200, text/html)')
+  assert.equal(
+    read(200, '').error?.message,
+    'the reply is no JSON-RPC response (HTTP 200, something without a content type)',
+  )
+})
+
+test('a server may say when to come back, in seconds or as a date', () => {
+  for (const [value, ms] of [
+    ['0', 0],
+    ['7', 7_000],
+    ['86400', 86_400_000],
+    ['Thu, 01 Jan 2026 00:01:00 GMT', 60_000],
+    ['86401', undefined],
+    ['Wed, 31 Dec 2025 23:59:00 GMT', undefined],
+    ['soon', undefined],
+    ['-1', undefined],
+    ['', undefined],
+  ] as const) {
+    assert.equal(retryAfter(headers({ 'Retry-After': value }), WALL), ms, value)
+    assert.equal(read(503, '', { named: { 'retry-after': value } }).error?.retryAfterMs, ms, value)
+    assert.equal(read(429, '', { named: { 'retry-after': value } }).error?.retryAfterMs, ms, value)
+  }
+  assert.equal(retryAfter(headers(), WALL), undefined)
+})
+
+test('an answer is judged', () => {
+  const verdictOf = (rest: string) => {
+    const text = `{"jsonrpc":"2.0","id":1,${rest}}`
+    const outcome = answered(1, { text, value: JSON.parse(text) as Record<string, unknown> }, 200)
+    return outcome.kind === 'answered' && outcome.verdict
+  }
+  assert.equal(verdictOf('"result":{}'), 'unchecked')
+  assert.equal(verdictOf('"result":{"isError":true}'), 'tool_error')
+  assert.equal(verdictOf('"error":{"code":1,"message":"x"}'), 'rpc_error')
+})

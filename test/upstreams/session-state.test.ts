@@ -1,0 +1,62 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { SessionState } from '../../src/upstreams/session-state.ts'
+import { newCall, toolCall } from '../support/caller.ts'
+
+/** What a new session would be told after these calls. */
+function told(...calls: (readonly [string, Readonly<Record<string, unknown>>])[]) {
+  const state = new SessionState()
+  for (const [method, params] of calls) state.note(newCall({ method, params }))
+  return [...state.requests()].map(({ method, params }) => [method, params.level ?? params.uri])
+}
+
+test('a session that asked for nothing has nothing to be told', () => {
+  const state = new SessionState()
+  state.note(toolCall('x', { uri: 'a', level: 'debug' }))
+  assert.deepEqual([...state.requests()], [])
+})
+
+test('the last level and every subscription are told again', () => {
+  assert.deepEqual(
+    told(
+      ['resources/subscribe', { uri: 'a' }],
+      ['logging/setLevel', { level: 'debug' }],
+      ['resources/subscribe', { uri: 'b' }],
+      ['logging/setLevel', { level: 'error' }],
+      ['resources/subscribe', { uri: 'a' }],
+    ),
+    [
+      ['logging/setLevel', 'error'],
+      ['resources/subscribe', 'b'],
+      ['resources/subscribe', 'a'],
+    ],
+  )
+})
+
+test('a subscription that was taken back is not', () => {
+  assert.deepEqual(
+    told(
+      ['resources/subscribe', { uri: 'a' }],
+      ['resources/unsubscribe', { uri: 'a' }],
+      ['resources/unsubscribe', { uri: 'b' }],
+    ),
+    [],
+  )
+})
+
+test('a subscription to nothing is none', () => {
+  assert.deepEqual(told(['resources/subscribe', {}], ['resources/subscribe', { uri: 7 }]), [])
+})
+
+test('of very many subscriptions the oldest are forgotten', () => {
+  const calls = Array.from({ length: 1_030 }, (_, n) => ['resources/subscribe', { uri: `${n}` }] as const)
+  const found = told(...calls)
+  assert.equal(found.length, 1_024)
+  assert.deepEqual(
+    [found[0], found.at(-1)],
+    [
+      ['resources/subscribe', '6'],
+      ['resources/subscribe', '1029'],
+    ],
+  )
+})
