@@ -1,5 +1,6 @@
-/** How a client answers what servers ask of it. */
+/** How a client answers what servers ask of it; it agrees to open any URL. */
 export interface Answers {
+  /** What is typed into forms. */
   readonly form?: Readonly<Record<string, string>>
   readonly model?: string
   readonly roots?: readonly string[]
@@ -39,8 +40,8 @@ export interface Agent {
   resources(): Promise<readonly string[]>
   /** The text of a resource. */
   read(uri: string): Promise<string>
-  /** Asks to be told of changes to lists of tools, and to resources. */
-  watch(uris: readonly string[]): Promise<void>
+  /** Asks to be told of changes to the list of tools, and to resources. Returns how to end that. */
+  watch(uris: readonly string[]): Promise<() => Promise<void>>
   close(): Promise<void>
 }
 
@@ -54,7 +55,7 @@ export interface AgentKind {
 
 /** The capabilities that follow from what a client answers. */
 export const capabilitiesOf = ({ form, model, roots }: Answers) => ({
-  ...(form === undefined ? {} : { elicitation: { form: {} } }),
+  ...(form === undefined ? {} : { elicitation: { form: {}, url: {} } }),
   ...(model === undefined ? {} : { sampling: {} }),
   ...(roots === undefined ? {} : { roots: {} }),
 })

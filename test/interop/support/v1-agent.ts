@@ -51,6 +51,9 @@ async function connect(url: string, answers: Answers = {}): Promise<Agent> {
     read: async (uri) => firstText((await client.readResource({ uri })).contents),
     async watch(uris) {
       for (const uri of uris) await client.subscribeResource({ uri })
+      return async () => {
+        for (const uri of uris) await client.unsubscribeResource({ uri })
+      }
     },
     close: () => client.close(),
   }
@@ -58,7 +61,9 @@ async function connect(url: string, answers: Answers = {}): Promise<Agent> {
 
 function answer(client: Client, { form, model, roots }: Answers): void {
   if (form !== undefined) {
-    client.setRequestHandler(ElicitRequestSchema, () => ({ action: 'accept', content: form }))
+    client.setRequestHandler(ElicitRequestSchema, ({ params }) =>
+      params.mode === 'url' ? { action: 'accept' } : { action: 'accept', content: form },
+    )
   }
   if (model !== undefined) {
     client.setRequestHandler(CreateMessageRequestSchema, () => ({

@@ -56,9 +56,12 @@ async function connect(url: string, mode: VersionNegotiationMode, answers: Answe
     read: async (uri) => firstText((await client.readResource({ uri }, fresh)).contents),
     async watch(uris) {
       if (client.getProtocolEra() === 'modern') {
-        await client.listen({ toolsListChanged: true, resourceSubscriptions: [...uris] })
-      } else {
-        for (const uri of uris) await client.subscribeResource({ uri })
+        const subscription = await client.listen({ toolsListChanged: true, resourceSubscriptions: [...uris] })
+        return () => subscription.close()
+      }
+      for (const uri of uris) await client.subscribeResource({ uri })
+      return async () => {
+        for (const uri of uris) await client.unsubscribeResource({ uri })
       }
     },
     close: () => client.close(),
@@ -67,7 +70,9 @@ async function connect(url: string, mode: VersionNegotiationMode, answers: Answe
 
 function answer(client: Client, { form, model, roots }: Answers): void {
   if (form !== undefined) {
-    client.setRequestHandler('elicitation/create', () => ({ action: 'accept', content: { ...form } }))
+    client.setRequestHandler('elicitation/create', ({ params }) =>
+      params.mode === 'url' ? { action: 'accept' } : { action: 'accept', content: { ...form } },
+    )
   }
   if (model !== undefined) {
     client.setRequestHandler('sampling/createMessage', () => ({

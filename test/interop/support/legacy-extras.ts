@@ -1,0 +1,92 @@
+import { once } from 'node:events'
+import type { AddressInfo } from 'node:net'
+import { Server } from '@modelcontextprotocol/sdk/server/index.js'
+import {
+  CallToolRequestSchema,
+  ListResourcesRequestSchema,
+  ListToolsRequestSchema,
+  SubscribeRequestSchema,
+  UnsubscribeRequestSchema,
+} from '@modelcontextprotocol/sdk/types.js'
+import { streamableHttp } from '../../fixtures/contract/serve.ts'
+import { pageOf } from '../../fixtures/modern-extras/pages.ts'
+import { tools } from './legacy-tools.ts'
+
+const PAGE_SIZE = 4
+
+export const uris = Array.from({ length: 10 }, (_, index) => `test://item/${index}`)
+
+/** What all conversations of a server have in common. */
+export interface Facts {
+  /** Servers of open conversations, and what each was asked to tell of. */
+  readonly conversations: Map<Server, Set<string>>
+  /** Whether the tool `sometimes` is there. */
+  sometimes: boolean
+  /** How many calls of `wait` were cancelled. */
+  cancelled: number
+}
+
+export interface LegacyExtras {
+  readonly url: string
+  readonly facts: Facts
+  /** HTTP methods of all requests so far, oldest first. */
+  readonly requests: readonly string[]
+  close(): Promise<void>
+}
+
+/**
+ * Starts a server of the legacy era over Streamable HTTP that has what the modern fixture of the same kind
+ * has: lists in pages, resources that change, calls that can be cancelled, questions in several rounds.
+ */
+export async function startLegacyExtras(): Promise<LegacyExtras> {
+  const facts: Facts = { conversations: new Map(), sometimes: false, cancelled: 0 }
+  const requests: string[] = []
+  const http = streamableHttp(() => createServer(facts))
+  http.prependListener('request', ({ method = '' }) => void requests.push(method))
+  http.listen(0, '127.0.0.1')
+  await once(http, 'listening')
+  return {
+    url: `http://127.0.0.1:${(http.address() as AddressInfo).port}/mcp`,
+    facts,
+    requests,
+    async close() {
+      http.close()
+      http.closeAllConnections()
+      await once(http, 'close')
+    },
+  }
+}
+
+function createServer(facts: Facts): Server {
+  const server = new Server(
+    { name: 'legacy-extras', version: '1.0.0' },
+    { capabilities: { tools: { listChanged: true }, resources: { subscribe: true } } },
+  )
+  const subscriptions = new Set<string>()
+  facts.conversations.set(server, subscriptions)
+  server.onclose = () => facts.conversations.delete(server)
+  server.setRequestHandler(ListToolsRequestSchema, ({ params }) => {
+    const listed = Object.entries(tools).filter(([name]) => name !== 'sometimes' || facts.sometimes)
+    const { items, next } = pageOf(listed, PAGE_SIZE, params?.cursor)
+    return { tools: items.map(([name, { definition }]) => ({ name, ...definition })), ...next }
+  })
+  server.setRequestHandler(CallToolRequestSchema, async ({ params }, extra) => {
+    const value = await tools[params.name]?.run(params.arguments ?? {}, extra, facts)
+    const structured =
+      tools[params.name]?.definition.outputSchema === undefined ? {} : { structuredContent: value }
+    return { content: [{ type: 'text', text: JSON.stringify(value) }], ...structured }
+  })
+  server.setRequestHandler(ListResourcesRequestSchema, ({ params }) => {
+    const { items, next } = pageOf(uris, PAGE_SIZE, params?.cursor)
+    return { resources: items.map((uri) => ({ uri, name: uri })), ...next }
+  })
+  server.setRequestHandler(SubscribeRequestSchema, ({ params }) => {
+    subscriptions.add(params.uri)
+    return {}
+  })
+  server.setRequestHandler(UnsubscribeRequestSchema, ({ params }) => {
+    subscriptions.delete(params.uri)
+    return {}
+  })
+  return server
+}
