@@ -1,0 +1,74 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { ListCache } from '../../../src/downstream/modern/list-cache.ts'
+import type { Response } from '../../../src/downstream/respond.ts'
+import { ManualClock } from '../../support/manual-clock.ts'
+
+function counted(result: object) {
+  let fetched = 0
+  const fetch = (): Promise<Response> => {
+    fetched++
+    return Promise.resolve({ text: JSON.stringify({ jsonrpc: '2.0', id: fetched, result }), status: 200 })
+  }
+  return { fetch, fetched: () => fetched }
+}
+
+const ttlOf = ({ text }: Response) => (JSON.parse(text) as { result: { ttlMs: number } }).result.ttlMs
+
+test('a private list is kept for one caller, for as long as its server says', async () => {
+  const clock = new ManualClock()
+  const cache = new ListCache(clock)
+  const { fetch, fetched } = counted({ tools: [], ttlMs: 1_000, cacheScope: 'private' })
+  await cache.get('k', 'a', fetch)
+  await cache.get('k', 'a', fetch)
+  assert.equal(fetched(), 1)
+  await cache.get('k', 'b', fetch)
+  assert.equal(fetched(), 2, 'another caller has credentials of its own')
+  clock.advance(1_000)
+  await cache.get('k', 'a', fetch)
+  assert.equal(fetched(), 3)
+})
+
+test('a public list is kept for all', async () => {
+  const cache = new ListCache(new ManualClock())
+  const { fetch, fetched } = counted({ tools: [], ttlMs: 1_000, cacheScope: 'public' })
+  await cache.get('k', 'a', fetch)
+  await cache.get('k', 'b', fetch)
+  assert.equal(fetched(), 1)
+})
+
+test('an aged list says how long it still holds', async () => {
+  const clock = new ManualClock()
+  const cache = new ListCache(clock)
+  const { fetch } = counted({ tools: [], ttlMs: 1_000, cacheScope: 'public' })
+  await cache.get('k', 'a', fetch)
+  clock.advance(400)
+  assert.equal(ttlOf(await cache.get('k', 'a', fetch)), 600)
+})
+
+test('an absurd time is clamped', async () => {
+  const clock = new ManualClock()
+  const cache = new ListCache(clock)
+  const { fetch, fetched } = counted({ tools: [], ttlMs: 1e12, cacheScope: 'public' })
+  await cache.get('k', 'a', fetch)
+  clock.advance(5 * 60_000)
+  await cache.get('k', 'a', fetch)
+  assert.equal(fetched(), 2)
+})
+
+test('callers that ask at once share one fetch', async () => {
+  const cache = new ListCache(new ManualClock())
+  const { fetch, fetched } = counted({ tools: [], ttlMs: 0, cacheScope: 'private' })
+  await Promise.all([cache.get('k', 'a', fetch), cache.get('k', 'a', fetch)])
+  assert.equal(fetched(), 1)
+})
+
+test('neither questions nor lists without a time nor errors are kept', async () => {
+  for (const result of [{ ttlMs: 1_000, resultType: 'input_required' }, { tools: [] }, { ttlMs: -5 }]) {
+    const cache = new ListCache(new ManualClock())
+    const { fetch, fetched } = counted(result)
+    await cache.get('k', 'a', fetch)
+    await cache.get('k', 'a', fetch)
+    assert.equal(fetched(), 2, JSON.stringify(result))
+  }
+})
