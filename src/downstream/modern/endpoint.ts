@@ -1,4 +1,5 @@
 import { newRecord, type Message } from '../../mesh/call.ts'
+import { Cancellation } from '../../mesh/cancel.ts'
 import type { Clock } from '../../mesh/clock.ts'
 import type { Live } from '../../mesh/live.ts'
 import {
@@ -14,13 +15,22 @@ import { replaceAt } from '../../protocol/json-span.ts'
 import { SERVER_INFO_KEY } from '../../protocol/modern.ts'
 import { LATEST_LEGACY } from '../../protocol/versions.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
+import type { Server } from '../../registry/server.ts'
 import type { Inquiry } from '../front.ts'
 import type { Visit } from '../legacy.ts'
 import { sendJson } from '../post-reply.ts'
-import { gatewayErrorText } from '../respond.ts'
-import { mirroredHeaders, readEnvelope, refusal, supportedVersions, type Envelope, type Refusal } from './envelope.ts'
+import { gatewayErrorText, type Response } from '../respond.ts'
+import {
+  mirroredHeaders,
+  readEnvelope,
+  refusal,
+  supportedVersions,
+  type Envelope,
+  type Refusal,
+} from './envelope.ts'
 import { Exchange } from './exchange.ts'
 import { isMoreVerbose } from './levels.ts'
+import { isList, ListCache } from './list-cache.ts'
 import { Listening } from './listening.ts'
 import { Parking } from './parking.ts'
 import { CallerPool, type PooledCaller } from './pool.ts'
@@ -28,7 +38,13 @@ import { Post } from './post.ts'
 import { readFilter, Subscription } from './subscriptions.ts'
 
 /** Methods that this era did away with. */
-const gone = new Set(['initialize', 'ping', 'logging/setLevel', 'resources/subscribe', 'resources/unsubscribe'])
+const gone = new Set([
+  'initialize',
+  'ping',
+  'logging/setLevel',
+  'resources/subscribe',
+  'resources/unsubscribe',
+])
 
 /** Most `subscriptions/listen` streams at once. */
 const MAX_LISTENING = 10_000
@@ -40,11 +56,13 @@ export class ModernEndpoint {
   readonly #clock: Clock
   readonly #pool: CallerPool
   readonly #parking: Parking
+  readonly #lists: ListCache
 
   constructor(live: Live<GatewayGeneration>, clock: Clock) {
     this.#live = live
     this.#clock = clock
     this.#parking = new Parking(clock)
+    this.#lists = new ListCache(clock)
     this.listening = new Listening(live, clock)
     this.#pool = new CallerPool(clock, (caller) => {
       for (const server of live.current.servers.values()) void server.links.drop(caller)
@@ -57,7 +75,8 @@ export class ModernEndpoint {
     const envelope = readEnvelope(visit.headers, message)
     if ('status' in envelope) return refuse(visit, envelope)
     const { id, method } = envelope
-    if (gone.has(method)) return refuse(visit, refusal(404, id, METHOD_NOT_FOUND, `Method not found: ${method}`))
+    if (gone.has(method))
+      return refuse(visit, refusal(404, id, METHOD_NOT_FOUND, `Method not found: ${method}`))
     const caller = this.#callerOf(visit, envelope)
     if (method === 'server/discover') return this.#discover(visit, envelope, caller)
     if (method === 'subscriptions/listen') return this.#listen(visit, envelope, caller, message)
@@ -73,21 +92,16 @@ export class ModernEndpoint {
   /** Clients share conversations with servers only if servers could not tell them apart. */
   #callerOf({ front, headers }: Visit, { clientInfo, capabilities }: Envelope): PooledCaller {
     const { servers } = this.#live.current
-    const shown = front.server === undefined ? [...servers.values()] : [servers.get(front.server)]
     const agent: Record<string, string> = {}
-    for (const server of shown) {
-      if (server === undefined || server.config.type === 'stdio') continue
-      for (const name in server.config.forwardHeaders) {
-        const value = headers[name]
-        if (typeof value === 'string') agent[name] = value
-      }
-    }
+    if (front.server === undefined) for (const server of servers.values()) addShown(agent, server, headers)
+    else addShown(agent, servers.get(front.server), headers)
     return this.#pool.of(clientInfo, capabilities, agent)
   }
 
   async #discover({ front, response }: Visit, { id }: Envelope, caller: PooledCaller): Promise<void> {
     const welcome = await front.welcome(this.#live.current, caller, LATEST_LEGACY)
-    if ('error' in welcome) return sendJson(response, 200, gatewayErrorText(id, welcome.error, { server: front.server }))
+    if ('error' in welcome)
+      return sendJson(response, 200, gatewayErrorText(id, welcome.error, { server: front.server }))
     const { capabilities, instructions, serverInfo } = JSON.parse(welcome.text) as Record<string, unknown>
     const result = {
       resultType: 'complete',
@@ -104,10 +118,14 @@ export class ModernEndpoint {
   async #listen(visit: Visit, { id }: Envelope, caller: PooledCaller, { value }: Message): Promise<void> {
     const { front, response } = visit
     const welcome = await front.welcome(this.#live.current, caller, LATEST_LEGACY)
-    if ('error' in welcome) return sendJson(response, 200, gatewayErrorText(id, welcome.error, { server: front.server }))
+    if ('error' in welcome)
+      return sendJson(response, 200, gatewayErrorText(id, welcome.error, { server: front.server }))
+    // A client that has left already would never be heard to leave.
+    if (response.destroyed) return
     const { capabilities } = JSON.parse(welcome.text) as { capabilities?: unknown }
     const filter = readFilter(paramsOf(value).notifications, isObject(capabilities) ? capabilities : {})
-    if (filter === undefined) return refuse(visit, refusal(200, id, INVALID_PARAMS, 'Invalid notifications filter'))
+    if (filter === undefined)
+      return refuse(visit, refusal(200, id, INVALID_PARAMS, 'Invalid notifications filter'))
     if (this.listening.size >= MAX_LISTENING) {
       return refuse(visit, refusal(200, id, -32603, `Subscription limit reached (${MAX_LISTENING})`))
     }
@@ -119,14 +137,22 @@ export class ModernEndpoint {
     remove = this.listening.add(front, caller, subscription)
   }
 
-  #request(visit: Visit, envelope: Envelope, caller: PooledCaller, message: Message): Promise<void> | undefined {
+  #request(
+    visit: Visit,
+    envelope: Envelope,
+    caller: PooledCaller,
+    message: Message,
+  ): Promise<void> | undefined {
     const { id, method } = envelope
     const { _meta: meta, name, uri, requestState, inputResponses } = paramsOf(message.value)
     const target = `${visit.front.server ?? ''} ${method} ${String(name ?? uri)}`
     const progressToken = isObject(meta) ? meta.progressToken : undefined
     if (this.#parking.isOurs(requestState)) {
-      const parked = this.#parking.take(requestState)
-      if (parked === undefined || parked.target !== target || parked.caller !== caller) {
+      const parked = this.#parking.take(
+        requestState,
+        (call) => call.target === target && call.caller === caller,
+      )
+      if (parked === undefined) {
         const why = { reason: 'invalid_request_state' }
         return refuse(visit, refusal(200, id, INVALID_PARAMS, 'Unknown, used or expired requestState', why))
       }
@@ -145,14 +171,15 @@ export class ModernEndpoint {
   }
 
   /** Sends the request on under ids of ours: the conversation with the server is not this client's alone. */
-  async #run({ front, headers }: Visit, exchange: Exchange, message: Message): Promise<void> {
-    const { caller, signal, envelope } = exchange
+  #run({ front, headers }: Visit, exchange: Exchange, message: Message): Promise<void> {
+    const { caller, signal } = exchange
+    const { logLevel } = exchange.envelope
     const id = caller.mintId()
     const record = newRecord(this.#clock.now())
     const lease = this.#live.enter()
+    caller.calls++
     const mirrored = mirroredHeaders(headers)
-    const inquiry: Inquiry = {
-      ...(mirrored === undefined ? {} : { mirrored }),
+    const plain: Inquiry = {
       id,
       message: renamed(message, id),
       headers,
@@ -161,12 +188,35 @@ export class ModernEndpoint {
       signal,
       record,
     }
-    try {
-      if (envelope.logLevel !== undefined) await this.#raiseLevel(inquiry, front, envelope.logLevel)
-      exchange.end(await front.request(lease.generation, inquiry))
-    } finally {
+    const inquiry = mirrored === undefined ? plain : { ...plain, mirrored }
+    const answer =
+      logLevel === undefined
+        ? this.#ask(lease.generation, front, inquiry)
+        : this.#raiseLevel(inquiry, front, logLevel).then(() => front.request(lease.generation, inquiry))
+    const done = () => {
+      caller.calls--
       lease.release()
     }
+    return answer.then(
+      (response) => {
+        done()
+        exchange.end(response)
+      },
+      (cause: unknown) => {
+        done()
+        throw cause
+      },
+    )
+  }
+
+  /** Lists are asked for once for all who may share them, so none of these can cancel it for the others. */
+  #ask(generation: GatewayGeneration, front: Visit['front'], inquiry: Inquiry): Promise<Response> {
+    const { value } = inquiry.message
+    const method = value.method as string
+    if (!isList(method)) return front.request(generation, inquiry)
+    const key = JSON.stringify([generation.hash, front.server, method, paramsOf(value).cursor])
+    const shared = { ...inquiry, signal: new Cancellation() }
+    return this.#lists.get(key, inquiry.caller.id, () => front.request(generation, shared))
   }
 
   /** A legacy server has one log level per conversation: the most verbose that anybody asked for. */
@@ -179,6 +229,19 @@ export class ModernEndpoint {
     const value = { jsonrpc: '2.0', id, method: 'logging/setLevel', params: { level } }
     const message = { text: requestText(id, value.method, value.params), value }
     await front.request(this.#live.current, { ...inquiry, id, message, record: newRecord(this.#clock.now()) })
+  }
+}
+
+/** Adds the headers of an agent that a server gets to see. */
+function addShown(
+  agent: Record<string, string>,
+  server: Server | undefined,
+  headers: Visit['headers'],
+): void {
+  if (server === undefined || server.config.type === 'stdio') return
+  for (const name in server.config.forwardHeaders) {
+    const value = headers[name]
+    if (typeof value === 'string') agent[name] = value
   }
 }
 
@@ -204,4 +267,3 @@ function modernCapabilities(capabilities: unknown): unknown {
   const { tasks: _, ...rest } = capabilities
   return rest
 }
-

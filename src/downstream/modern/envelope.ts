@@ -60,29 +60,46 @@ export function isModern(headers: IncomingHttpHeaders, value: unknown): boolean 
 /** Reads what a request says of itself, in the order in which the specification has it checked. */
 export function readEnvelope(headers: IncomingHttpHeaders, { value }: Message): Envelope | Refusal {
   const id = isRequestId(value.id) ? value.id : null
-  if (kindOf(value) !== 'request' || id === null) return refusal(400, null, INVALID_REQUEST, 'Invalid Request: expected a request')
+  if (kindOf(value) !== 'request' || id === null)
+    return refusal(400, null, INVALID_REQUEST, 'Invalid Request: expected a request')
   const params = paramsOf(value)
   const meta = params._meta
   const incomplete = whatIsMissing(meta)
-  if (incomplete !== undefined) return refusal(400, id, INVALID_PARAMS, 'Invalid _meta', { envelope: incomplete })
+  if (incomplete !== undefined)
+    return refusal(400, id, INVALID_PARAMS, 'Invalid _meta', { envelope: incomplete })
   const known = meta as Record<string, unknown>
-  const mismatch = mismatchIn(headers, value.method as string, params, known)
-  if (mismatch !== undefined) return refusal(400, id, HEADER_MISMATCH, mismatch.message, { mismatch })
+  const method = value.method as string
   const version = known[PROTOCOL_VERSION_KEY]
+  const early =
+    mismatchOf(headers, 'MCP-Protocol-Version', version) ?? mismatchOf(headers, 'Mcp-Method', method)
+  if (early !== undefined) return refuseMismatch(id, early)
   if (version !== MODERN_VERSION) {
-    return refusal(400, id, UNSUPPORTED_VERSION, 'Unsupported protocol version', { supported: [MODERN_VERSION], requested: version })
+    return refusal(400, id, UNSUPPORTED_VERSION, 'Unsupported protocol version', {
+      supported: [MODERN_VERSION],
+      requested: version,
+    })
   }
+  const key = named[method]
+  const name = key === undefined ? undefined : params[key]
+  const mismatch = typeof name === 'string' ? mismatchOf(headers, 'Mcp-Name', name) : undefined
+  if (mismatch !== undefined) return refuseMismatch(id, mismatch)
   const level = known[LOG_LEVEL_KEY]
   return {
     id,
-    method: value.method as string,
+    method,
     clientInfo: known[CLIENT_INFO_KEY],
     capabilities: known[CLIENT_CAPABILITIES_KEY] as Record<string, unknown>,
     logLevel: typeof level === 'string' ? level : undefined,
   }
 }
 
-export function refusal(status: number, id: RequestId | null, code: number, message: string, data?: unknown): Refusal {
+export function refusal(
+  status: number,
+  id: RequestId | null,
+  code: number,
+  message: string,
+  data?: unknown,
+): Refusal {
   return { status, text: errorText(id, code, message, data) }
 }
 
@@ -109,24 +126,15 @@ interface Mismatch {
   readonly body: unknown
 }
 
-function mismatchIn(
-  headers: IncomingHttpHeaders,
-  method: string,
-  params: Readonly<Record<string, unknown>>,
-  meta: Readonly<Record<string, unknown>>,
-): Mismatch | undefined {
-  const compare = (name: string, body: unknown): Mismatch | undefined => {
-    const header = headers[name.toLowerCase()]
-    const value = typeof header === 'string' ? decodeHeaderValue(header) : undefined
-    if (value === body) return undefined
-    const seen = typeof header === 'string' ? header.slice(0, 200) : '(missing)'
-    return { message: `Header mismatch: ${name}`, header: seen, body }
-  }
-  const key = named[method]
-  const name = key === undefined ? undefined : params[key]
-  return (
-    compare('MCP-Protocol-Version', meta[PROTOCOL_VERSION_KEY]) ??
-    compare('Mcp-Method', method) ??
-    (typeof name === 'string' ? compare('Mcp-Name', name) : undefined)
-  )
+/** What a header says instead of what it has to repeat from the body. */
+function mismatchOf(headers: IncomingHttpHeaders, name: string, body: unknown): Mismatch | undefined {
+  const header = headers[name.toLowerCase()]
+  const value = typeof header === 'string' ? decodeHeaderValue(header) : undefined
+  if (value === body) return undefined
+  const seen = typeof header === 'string' ? header.slice(0, 200) : '(missing)'
+  return { message: `Header mismatch: ${name}`, header: seen, body }
+}
+
+function refuseMismatch(id: RequestId, mismatch: Mismatch): Refusal {
+  return refusal(400, id, HEADER_MISMATCH, mismatch.message, { mismatch })
 }

@@ -124,7 +124,8 @@ export class Exchange {
     else if (capability === undefined) refuse(METHOD_NOT_FOUND, `Method not found: ${method}`)
     else if (!isObject(this.envelope.capabilities[capability])) {
       refuse(MISSING_CAPABILITY, `the client has no capability "${capability}"`)
-    } else if (this.#rounds >= MAX_ROUNDS) refuse(METHOD_NOT_FOUND, `more than ${MAX_ROUNDS} rounds of questions`)
+    } else if (this.#rounds >= MAX_ROUNDS)
+      refuse(METHOD_NOT_FOUND, `more than ${MAX_ROUNDS} rounds of questions`)
     else {
       this.#questions.set(`${method.split('/')[0]}-${++this.#asked}`, { request, answer })
       if (this.#turn !== undefined) this.#ask()
@@ -136,11 +137,15 @@ export class Exchange {
     const state = this.#parking.enter(this)
     this.#state = state
     if (state === undefined) {
-      this.signal.abort(gatewayError('overloaded', 'too many calls wait for answers of their clients', { sent: true }))
+      this.signal.abort(
+        gatewayError('overloaded', 'too many calls wait for answers of their clients', { sent: true }),
+      )
       return
     }
     this.#rounds++
-    const requests = [...this.#questions].map(([key, { request }]) => `${JSON.stringify(key)}:${bare(request)}`)
+    const requests = [...this.#questions].map(
+      ([key, { request }]) => `${JSON.stringify(key)}:${bare(request)}`,
+    )
     const members = [
       '"resultType":"input_required"',
       `"inputRequests":{${requests.join()}}`,
@@ -148,7 +153,8 @@ export class Exchange {
     ]
     const turn = this.#turn
     this.#turn = undefined
-    if (turn !== undefined) turn.post.finish({ text: resultText(turn.id, `{${members.join()}}`), status: 200 })
+    if (turn !== undefined)
+      turn.post.finish({ text: resultText(turn.id, `{${members.join()}}`), status: 200 })
   }
 
   #finish(response: Response): void {
@@ -162,7 +168,9 @@ export class Exchange {
 function bare({ text, value }: Message): string {
   const params = locate(text, ['params'])
   const method = JSON.stringify(value.method)
-  return params === undefined ? `{"method":${method}}` : `{"method":${method},"params":${text.slice(params.start, params.end)}}`
+  return params === undefined
+    ? `{"method":${method}}`
+    : `{"method":${method},"params":${text.slice(params.start, params.end)}}`
 }
 
 /** The server that asked is gone: its call ends by itself. */

@@ -3,10 +3,13 @@ const levels = ['debug', 'info', 'notice', 'warning', 'error', 'critical', 'aler
 
 /** Whether a client that asked for `wanted` gets messages of `level`; one that asked for nothing gets none. */
 export function admits(wanted: string | undefined, level: unknown): boolean {
-  return wanted !== undefined && levels.indexOf(String(level)) >= levels.indexOf(wanted)
+  return (
+    wanted !== undefined && levels.includes(wanted) && levels.indexOf(String(level)) >= levels.indexOf(wanted)
+  )
 }
 
 /** Whether a server that sends from `current` on has to be asked for more, to serve `wanted`. */
 export function isMoreVerbose(wanted: string, current: string | undefined): boolean {
+  if (!levels.includes(wanted)) return false
   return current === undefined || levels.indexOf(wanted) < levels.indexOf(current)
 }

@@ -57,7 +57,8 @@ export class Listening {
     for (const method of methods) {
       const text = notificationText(method)
       const message = { text, value: { jsonrpc: '2.0', method } }
-      for (const { front, subscription } of this.#open) if (front.server === undefined) subscription.tell(message)
+      for (const { front, subscription } of this.#open)
+        if (front.server === undefined) subscription.tell(message)
     }
   }
 
@@ -87,15 +88,21 @@ export class Listening {
   }
 
   /** Servers of the legacy era are asked for each resource by a request of its own. */
-  #resources({ front, caller, subscription }: Listener, method: string, which: (uri: string) => boolean): void {
+  #resources(
+    { front, caller, subscription }: Listener,
+    method: string,
+    which: (uri: string) => boolean,
+  ): void {
+    // Nothing is left to be asked of a server that was removed.
+    if (front.server !== undefined && !this.#live.current.servers.has(front.server)) return
     for (const uri of subscription.filter.resourceSubscriptions.filter(which)) {
       const id = caller.mintId()
       const params = { uri }
-      const lease = this.#live.enter()
       const message = { text: requestText(id, method, params), value: { jsonrpc: '2.0', id, method, params } }
       const channelFor = () => ({ open: () => undefined, pause: () => undefined, send: () => undefined })
       const record = newRecord(this.#clock.now())
       const inquiry = { id, message, headers: {}, caller, channelFor, signal: new Cancellation(), record }
+      const lease = this.#live.enter()
       void front.request(lease.generation, inquiry).finally(() => lease.release())
     }
   }

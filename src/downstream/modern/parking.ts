@@ -36,18 +36,21 @@ export class Parking {
     const state = `${PREFIX}${randomUUID()}`
     const cancel = this.#clock.after(PARK_MS, () => {
       this.#byState.delete(state)
-      exchange.signal.abort(gatewayError('cancelled', `the client did not answer within ${PARK_MS} ms`, { sent: true }))
+      exchange.signal.abort(
+        gatewayError('cancelled', `the client did not answer within ${PARK_MS} ms`, { sent: true }),
+      )
     })
     this.#byState.set(state, { exchange, cancel })
     return state
   }
 
-  /** The call behind a state, which is used up by this. */
-  take(state: string): Exchange | undefined {
+  /** The call behind a state, which is used up by this; a request that the call does not fit leaves it where it is. */
+  take(state: string, fits: (exchange: Exchange) => boolean): Exchange | undefined {
     const parked = this.#byState.get(state)
-    parked?.cancel()
+    if (parked === undefined || !fits(parked.exchange)) return undefined
+    parked.cancel()
     this.#byState.delete(state)
-    return parked?.exchange
+    return parked.exchange
   }
 
   /** A call has ended by itself: its client may still come for the answer, until the time is over. */
@@ -55,7 +58,10 @@ export class Parking {
     const parked = this.#byState.get(state)
     if (parked === undefined) return
     parked.cancel()
-    this.#byState.set(state, { ...parked, cancel: this.#clock.after(PARK_MS, () => this.#byState.delete(state)) })
+    this.#byState.set(state, {
+      ...parked,
+      cancel: this.#clock.after(PARK_MS, () => this.#byState.delete(state)),
+    })
   }
 
   closeAll(): void {

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import type { Answer, Caller, Message } from '../../mesh/call.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { implementation } from '../../identity.ts'
-import { errorText, METHOD_NOT_FOUND } from '../../protocol/jsonrpc.ts'
+import { errorText, METHOD_NOT_FOUND, resultText } from '../../protocol/jsonrpc.ts'
 import { LATEST_LEGACY } from '../../protocol/versions.ts'
 
 /** Takes what a server sends outside of calls. */
@@ -17,10 +17,17 @@ export class PooledCaller implements Caller {
   readonly listeners = new Set<Listener>()
   /** The most verbose log level that each server was asked for, by the server's name. */
   readonly levels = new Map<string, string>()
-  usedAt: Millis = 0
-  #calls = 0
+  usedAt: Millis = -Infinity
+  /** How many calls are under way. */
+  calls = 0
+  #minted = 0
 
-  constructor(id: string, clientInfo: unknown, capabilities: unknown, headers: Readonly<Record<string, string>>) {
+  constructor(
+    id: string,
+    clientInfo: unknown,
+    capabilities: unknown,
+    headers: Readonly<Record<string, string>>,
+  ) {
     this.id = id
     this.headers = headers
     this.hello = { protocolVersion: LATEST_LEGACY, capabilities, clientInfo: clientInfo ?? implementation }
@@ -30,14 +37,23 @@ export class PooledCaller implements Caller {
     return this.listeners.size > 0
   }
 
+  /** Whether somebody would miss its conversations right now. */
+  get busy(): boolean {
+    return this.calls > 0 || this.listening
+  }
+
   /** An id that no other call of this caller has: its clients all count for themselves. */
   mintId(): string {
-    return `breakwater-${++this.#calls}`
+    return `breakwater-${++this.#minted}`
   }
 
   receive(server: string, message: Message, answer?: Answer): void {
     if (answer === undefined) for (const listener of this.listeners) listener(server, message)
-    else void answer(errorText(null, METHOD_NOT_FOUND, 'nobody waits for requests outside of a call')).catch(ignore)
+    else if (message.value.method === 'ping') void answer(resultText(0, '{}')).catch(ignore)
+    else
+      void answer(errorText(null, METHOD_NOT_FOUND, 'nobody waits for requests outside of a call')).catch(
+        ignore,
+      )
   }
 }
 
@@ -46,6 +62,9 @@ const MAX_CALLERS = 256
 
 /** How long a caller that nobody uses is kept, in milliseconds. */
 const IDLE_MS: Millis = 10 * 60_000
+
+/** Uses within this time count as one, in milliseconds. */
+const ORDER_MS: Millis = 1_000
 
 /** What clients say of themselves is hashed from this length on, in characters. */
 const LONG_KEY = 2_048
@@ -76,10 +95,13 @@ export class CallerPool {
       this.#makeRoom()
       caller = new PooledCaller(`modern:${++this.#count}`, clientInfo, capabilities, headers)
     }
-    // Moved to the end: the map's order is that of use.
-    this.#callers.delete(key)
-    this.#callers.set(key, caller)
-    caller.usedAt = this.#clock.now()
+    const now = this.#clock.now()
+    // Moved to the end: the map's order is that of use, as precisely as it needs to be.
+    if (now - caller.usedAt >= ORDER_MS) {
+      this.#callers.delete(key)
+      this.#callers.set(key, caller)
+      caller.usedAt = now
+    }
     return caller
   }
 
@@ -91,11 +113,17 @@ export class CallerPool {
   #makeRoom(): void {
     const now = this.#clock.now()
     for (const [key, caller] of this.#callers) {
-      const idle = now - caller.usedAt > IDLE_MS && !caller.listening
-      if (!idle && this.#callers.size < MAX_CALLERS) return
-      this.#callers.delete(key)
-      this.#drop(caller)
+      const isFull = this.#callers.size >= MAX_CALLERS
+      if (!isFull && now - caller.usedAt <= IDLE_MS) return
+      if (!caller.busy) this.#end(key, caller)
     }
+    const [oldest] = this.#callers
+    if (oldest !== undefined && this.#callers.size >= MAX_CALLERS) this.#end(...oldest)
+  }
+
+  #end(key: string, caller: PooledCaller): void {
+    this.#callers.delete(key)
+    this.#drop(caller)
   }
 }
 

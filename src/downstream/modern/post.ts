@@ -4,6 +4,9 @@ import { drained } from '../event-stream.ts'
 import { sendJson } from '../post-reply.ts'
 import type { Response } from '../respond.ts'
 
+/** What may wait for a client that does not read, in bytes. */
+const MAX_BACKLOG = 1024 ** 2
+
 /**
  * One POST of a modern client: answered as JSON, or as a stream of events when something has to travel before
  * the answer. Events have no ids: this era resumes nothing.
@@ -15,7 +18,7 @@ export class Post {
   /** `onGone` is told when the client leaves before its answer: that cancels. */
   constructor(response: ServerResponse, onGone: () => void) {
     this.#response = response
-    response.once('close', () => {
+    response.on('close', () => {
       if (!response.writableFinished) onGone()
     })
   }
@@ -25,6 +28,12 @@ export class Post {
     if (this.#response.destroyed || this.#response.writableEnded) return undefined
     if (!this.#streaming) this.#stream()
     return this.#response.write(encodeEvent(text)) ? undefined : drained(this.#response)
+  }
+
+  /** Sends one message on behalf of somebody who cannot wait: a client that does not read is sent away. */
+  tell(text: string): void {
+    if (this.#response.writableLength > MAX_BACKLOG) this.#response.destroy()
+    void this.send(text)
   }
 
   /** A sign of life that no client takes for a message. */

@@ -1,6 +1,6 @@
 import type { RequestId } from '../../mesh/call.ts'
-import { isObject } from '../../protocol/jsonrpc.ts'
-import { locate, splice, type Edit, type Path } from '../../protocol/json-span.ts'
+import { INVALID_PARAMS, isObject, METHOD_NOT_FOUND } from '../../protocol/jsonrpc.ts'
+import { members, replaceAt, splice, type Edit } from '../../protocol/json-span.ts'
 import type { Response } from '../respond.ts'
 
 /** Methods whose results say how long and by whom they may be kept. */
@@ -14,18 +14,31 @@ const cacheable = new Set([
 
 /** The legacy code for a resource that is not there; the modern one is that for invalid params. */
 const RESOURCE_NOT_FOUND = -32002
-const METHOD_NOT_FOUND = -32601
 
 /** An answer as a modern client expects it, under its own id: what a legacy server leaves out is added, nothing else is touched. */
 export function modernise(method: string, id: RequestId, { text, status, value }: Response): Response {
   const { result, error } = value ?? (JSON.parse(text) as Record<string, unknown>)
-  const edits = [edit(text, ['id'], JSON.stringify(id))]
-  if (isObject(error)) {
-    if (error.code === RESOURCE_NOT_FOUND) edits.push(edit(text, ['error', 'code'], '-32602'))
-    return { text: splice(text, edits), status: statusOf(error.code, status) }
+  const top = text.indexOf('{')
+  let ownId: Edit = { start: top + 1, end: top + 1, with: `"id":${JSON.stringify(id)},` }
+  let body = top
+  // One walk for both: a result may be long.
+  for (const { key, start, end } of members(text, top)) {
+    if (key === 'id') ownId = { start, end, with: JSON.stringify(id) }
+    else if (key === 'result') body = start
   }
-  if (isObject(result)) edits.push(addition(text, result, missingIn(method, result)))
-  return { text: splice(text, edits), status }
+  if (isObject(error)) {
+    const own = splice(text, [ownId])
+    const isAbsent = error.code === RESOURCE_NOT_FOUND
+    return {
+      text: isAbsent ? replaceAt(own, ['error', 'code'], INVALID_PARAMS) : own,
+      status: statusOf(error.code, status),
+    }
+  }
+  const added = isObject(result) ? addition(method, result) : ''
+  return {
+    text: splice(text, added === '' ? [ownId] : [ownId, { start: body + 1, end: body + 1, with: added }]),
+    status,
+  }
 }
 
 /** Our own lost sessions are no business of a client that has none; unknown methods are 404 in this era. */
@@ -34,22 +47,14 @@ function statusOf(code: unknown, status: number): number {
   return status === 404 ? 200 : status
 }
 
-function missingIn(method: string, result: Readonly<Record<string, unknown>>): string[] {
+/** What to put in front of the members that a result has; empty when it has all that it needs. */
+function addition(method: string, result: Readonly<Record<string, unknown>>): string {
   const missing = 'resultType' in result ? [] : ['"resultType":"complete"']
-  if (!cacheable.has(method)) return missing
-  if (!('ttlMs' in result)) missing.push('"ttlMs":0')
-  if (!('cacheScope' in result)) missing.push('"cacheScope":"private"')
-  return missing
-}
-
-/** Puts members in front of those that the result has. */
-function addition(text: string, result: Readonly<Record<string, unknown>>, members: readonly string[]): Edit {
-  const start = (locate(text, ['result'])?.start ?? 0) + 1
-  const comma = members.length > 0 && Object.keys(result).length > 0 ? ',' : ''
-  return { start, end: start, with: members.join() + comma }
-}
-
-function edit(text: string, path: Path, by: string): Edit {
-  const { start, end } = locate(text, path) ?? { start: 0, end: 0 }
-  return { start, end, with: by }
+  if (cacheable.has(method)) {
+    if (!('ttlMs' in result)) missing.push('"ttlMs":0')
+    if (!('cacheScope' in result)) missing.push('"cacheScope":"private"')
+  }
+  if (missing.length === 0) return ''
+  for (const _ in result) return `${missing.join()},`
+  return missing.join()
 }

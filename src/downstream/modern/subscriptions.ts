@@ -22,14 +22,18 @@ const keys: Readonly<Record<string, 'toolsListChanged' | 'promptsListChanged' | 
 }
 
 /** Reads a filter, narrowed to what the capabilities cover; undefined when it is none. */
-export function readFilter(given: unknown, capabilities: Readonly<Record<string, unknown>>): Filter | undefined {
+export function readFilter(
+  given: unknown,
+  capabilities: Readonly<Record<string, unknown>>,
+): Filter | undefined {
   if (!isObject(given)) return undefined
   const offers = (capability: string, feature: string) => {
     const offered = capabilities[capability]
     return isObject(offered) && offered[feature] === true
   }
   const { resourceSubscriptions: uris = [] } = given
-  if (!Array.isArray(uris) || uris.length > MAX_RESOURCES || uris.some((uri) => typeof uri !== 'string')) return undefined
+  if (!Array.isArray(uris) || uris.length > MAX_RESOURCES || uris.some((uri) => typeof uri !== 'string'))
+    return undefined
   return {
     toolsListChanged: given.toolsListChanged === true && offers('tools', 'listChanged'),
     promptsListChanged: given.promptsListChanged === true && offers('prompts', 'listChanged'),
@@ -60,7 +64,7 @@ export class Subscription {
     const { resourceSubscriptions, ...flags } = this.filter
     const granted = Object.fromEntries(Object.entries(flags).filter(([, wanted]) => wanted))
     const notifications = resourceSubscriptions.length > 0 ? { ...granted, resourceSubscriptions } : granted
-    void this.#post.send(this.#stamped('notifications/subscriptions/acknowledged', { notifications }))
+    this.#post.tell(this.#stamped('notifications/subscriptions/acknowledged', { notifications }))
   }
 
   /** Passes a notification on if the client asked for it. */
@@ -70,9 +74,10 @@ export class Subscription {
     const params = paramsOf(value)
     const wanted =
       key === undefined
-        ? method === 'notifications/resources/updated' && this.filter.resourceSubscriptions.includes(String(params.uri))
+        ? method === 'notifications/resources/updated' &&
+          this.filter.resourceSubscriptions.includes(String(params.uri))
         : this.filter[key]
-    if (wanted) void this.#post.send(this.#stamped(method, params))
+    if (wanted) this.#post.tell(this.#stamped(method, params))
   }
 
   keepAlive(): void {

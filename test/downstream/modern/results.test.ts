@@ -1,0 +1,81 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { modernise } from '../../../src/downstream/modern/results.ts'
+
+const call = (text: string, status = 200, method = 'tools/call') =>
+  modernise(method, 'mine', { text, status })
+
+test('a result gets the id of its client and a type, and keeps every other byte', () => {
+  const { text } = call(
+    '{ "x":1.0,"jsonrpc":"2.0", "result": {"big":12345678901234567890,"b":"\\u00e9"},"id":"breakwater-1" }',
+  )
+  assert.equal(
+    text,
+    '{ "x":1.0,"jsonrpc":"2.0", "result": {"resultType":"complete","big":12345678901234567890,"b":"\\u00e9"},"id":"mine" }',
+  )
+})
+
+test('an empty result gets a type without a comma behind it', () => {
+  assert.equal(
+    call('{"jsonrpc":"2.0","id":1,"result":{}}').text,
+    '{"jsonrpc":"2.0","id":"mine","result":{"resultType":"complete"}}',
+  )
+})
+
+test('a numeric id stays a number', () => {
+  const { text } = modernise('tools/call', 0, {
+    text: '{"jsonrpc":"2.0","id":"x","result":{"resultType":"complete"}}',
+    status: 200,
+  })
+  assert.equal(text, '{"jsonrpc":"2.0","id":0,"result":{"resultType":"complete"}}')
+})
+
+test('what a server says of type and caching is left as it is', () => {
+  const said = '"result":{"tools":[],"resultType":"complete","ttlMs":5,"cacheScope":"public"}'
+  assert.equal(call(`{"id":1,${said}}`, 200, 'tools/list').text, `{"id":"mine",${said}}`)
+})
+
+test('lists and resources get what they lack to say how long they keep', () => {
+  for (const method of [
+    'tools/list',
+    'prompts/list',
+    'resources/list',
+    'resources/templates/list',
+    'resources/read',
+  ]) {
+    const { result } = JSON.parse(call('{"id":1,"result":{"ttlMs":7}}', 200, method).text) as {
+      result: object
+    }
+    assert.deepEqual(result, { resultType: 'complete', ttlMs: 7, cacheScope: 'private' }, method)
+  }
+})
+
+test('a resource that is not there has the code of this era, and its data', () => {
+  const { text } = call(
+    '{"id":1,"error":{"code":-32002,"message":"no","data":{"uri":"a://b"}}}',
+    200,
+    'resources/read',
+  )
+  assert.equal(text, '{"id":"mine","error":{"code":-32602,"message":"no","data":{"uri":"a://b"}}}')
+})
+
+test('an unknown method is 404, whatever the server said it with', () => {
+  assert.equal(call('{"id":1,"error":{"code":-32601,"message":"no"}}').status, 404)
+})
+
+test('no other error is 404: a client of this era has no session to lose', () => {
+  assert.equal(call('{"id":1,"error":{"code":1404,"message":"lost"}}', 404).status, 200)
+  assert.equal(call('{"id":1,"error":{"code":-32021,"message":"no"}}', 400).status, 400)
+})
+
+test('an answer without an id gets one', () => {
+  assert.equal(
+    call('{"error":{"code":1,"message":"m"}}').text,
+    '{"id":"mine","error":{"code":1,"message":"m"}}',
+  )
+})
+
+test('of an id that stands there twice the one that counts is replaced', () => {
+  const { text } = call('{"id":1,"result":{"resultType":"complete"},"id":2}')
+  assert.equal((JSON.parse(text) as { id: unknown }).id, 'mine')
+})

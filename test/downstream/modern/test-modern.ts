@@ -1,0 +1,121 @@
+import type { IncomingHttpHeaders } from 'node:http'
+import type { TestContext } from 'node:test'
+import type { Front, Inquiry, Welcome } from '../../../src/downstream/front.ts'
+import { ModernEndpoint } from '../../../src/downstream/modern/endpoint.ts'
+import type { Response } from '../../../src/downstream/respond.ts'
+import type { Message } from '../../../src/mesh/call.ts'
+import { Live } from '../../../src/mesh/live.ts'
+import {
+  CLIENT_CAPABILITIES_KEY,
+  CLIENT_INFO_KEY,
+  encodeHeaderValue,
+  MODERN_VERSION,
+  PROTOCOL_VERSION_KEY,
+} from '../../../src/protocol/modern.ts'
+import type { GatewayGeneration } from '../../../src/registry/generation.ts'
+import { holdResponses, type HeldClient } from '../../support/held-responses.ts'
+import { ManualClock } from '../../support/manual-clock.ts'
+import type { Json } from '../../support/memory-pipe.ts'
+
+/** What a complete request says of its sender. */
+export const meta: Json = {
+  [PROTOCOL_VERSION_KEY]: MODERN_VERSION,
+  [CLIENT_INFO_KEY]: { name: 'test', version: '1' },
+  [CLIENT_CAPABILITIES_KEY]: {},
+}
+
+/** A request; `own` goes into its `_meta`. */
+export function modern(id: unknown, method: string, params: Json = {}, own: Json = {}): Json {
+  return { jsonrpc: '2.0', id, method, params: { ...params, _meta: { ...meta, ...own } } }
+}
+
+/** The headers that a client sends with a request. */
+export function headersFor(body: Json): IncomingHttpHeaders {
+  const params = (body.params ?? {}) as Json
+  const name = params.name ?? params.uri ?? params.taskId
+  return {
+    'mcp-protocol-version': MODERN_VERSION,
+    'mcp-method': String(body.method),
+    ...(typeof name === 'string' ? { 'mcp-name': encodeHeaderValue(name) } : {}),
+  }
+}
+
+/** A message of a server, without its version. */
+export function message(value: Json): Message {
+  const whole = { jsonrpc: '2.0', ...value }
+  return { text: JSON.stringify(whole), value: whole }
+}
+
+/** What the front does with a request: its result as JSON text, or a promise of a whole response. */
+export type Answer = (inquiry: Inquiry) => Promise<Response> | string
+
+/** A whole response with this result. */
+export function result(inquiry: Inquiry, text: string): Response {
+  return { text: `{"jsonrpc":"2.0","id":${JSON.stringify(inquiry.id)},"result":${text}}`, status: 200 }
+}
+
+const capabilities = { tools: { listChanged: true }, resources: { listChanged: true, subscribe: true } }
+
+/** The modern endpoint over a front that a test plays, spoken to over real connections. */
+export async function testModern(t: TestContext, answer: Answer = () => '{}') {
+  const clock = new ManualClock()
+  const generation = { servers: new Map(), close: () => undefined }
+  const live = new Live(generation as unknown as GatewayGeneration, clock, 1_000)
+  const endpoint = new ModernEndpoint(live, clock)
+  const inquiries: Inquiry[] = []
+  let welcome: Promise<Welcome> = Promise.resolve({
+    text: JSON.stringify({
+      capabilities: { ...capabilities, tasks: {} },
+      serverInfo: { name: 'front' },
+      instructions: 'hi',
+    }),
+  })
+  const front: Front = {
+    server: undefined,
+    welcome: () => welcome,
+    request(_, inquiry) {
+      inquiries.push(inquiry)
+      const answered = answer(inquiry)
+      return typeof answered === 'string' ? Promise.resolve(result(inquiry, answered)) : answered
+    },
+    notify: () => undefined,
+    inbound: (_, __, inbound) => inbound,
+  }
+  const hold = await holdResponses(t)
+
+  /** Sends a request, and leaves its reply to the test. */
+  async function open(body: Json, headers = headersFor(body)): Promise<HeldClient> {
+    const { response, client } = await hold()
+    void endpoint.post({ front, headers, response }, { text: JSON.stringify(body), value: body })
+    return client
+  }
+
+  return {
+    clock,
+    endpoint,
+    inquiries,
+    hold,
+    open,
+    /** How the front says hello from here on. */
+    greets: (next: Promise<Welcome>) => void (welcome = next),
+    /** Sends a request, and waits for its reply; of a stream for its end. */
+    async send(body: Json, headers?: IncomingHttpHeaders) {
+      return reply(await open(body, headers))
+    },
+  }
+}
+
+/** A reply, once it has ended. */
+export async function reply(client: HeldClient) {
+  await client.ended
+  const { statusCode: status, headers } = await client.headers
+  const texts = client.text.startsWith('{') ? [client.text] : client.data
+  return { status, headers, messages: texts.map((text) => JSON.parse(text) as Json) }
+}
+
+/** A promise, and how to fulfil it. */
+export function later<T>() {
+  let resolve!: (value: T) => void
+  const promise = new Promise<T>((done) => (resolve = done))
+  return { promise, resolve }
+}
