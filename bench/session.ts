@@ -36,6 +36,7 @@ export class Session {
   readonly #pool: Pool
   readonly #path: string
   readonly #era: Era
+  readonly #modern = new Map<string, Readonly<Record<string, string>>>()
   readonly #headers: Record<string, string> = {
     'content-type': 'application/json',
     accept: 'application/json, text/event-stream',
@@ -90,23 +91,31 @@ export class Session {
     const message =
       this.#era === 'legacy'
         ? this.#post({ jsonrpc: '2.0', id, method, params })
-        : this.#post({ jsonrpc: '2.0', id, method, params: { ...params, _meta: meta } }, mirrored(method, params))
+        : this.#post(
+            { jsonrpc: '2.0', id, method, params: { ...params, _meta: meta } },
+            this.#mirrored(method, params.name),
+          )
     const answer = read(await message)
     assert(answer.id === id, `${method}: asked as ${id}, answered as ${String(answer.id)}`)
     return answer
   }
 
-  #post(message: object, more?: Readonly<Record<string, string>>): Promise<Reply> {
+  #post(message: object, headers: Readonly<Record<string, string>> = this.#headers): Promise<Reply> {
     const body = JSON.stringify(message)
-    const headers = more === undefined ? this.#headers : { ...this.#headers, ...more }
     return exchange(this.#pool, { path: this.#path, method: 'POST', headers, body })
   }
-}
 
-/** What a modern request repeats in its headers. */
-function mirrored(method: string, { name }: Params): Record<string, string> {
-  const headers = { 'mcp-protocol-version': MODERN_VERSION, 'mcp-method': method }
-  return name === undefined ? headers : { ...headers, 'mcp-name': name }
+  /** What a modern request repeats in its headers; made once, for all calls of a tool have the same. */
+  #mirrored(method: string, name = ''): Readonly<Record<string, string>> {
+    const key = `${method} ${name}`
+    let headers = this.#modern.get(key)
+    if (headers === undefined) {
+      const own = { 'mcp-protocol-version': MODERN_VERSION, 'mcp-method': method }
+      headers = { ...this.#headers, ...own, ...(name !== '' && { 'mcp-name': name }) }
+      this.#modern.set(key, headers)
+    }
+    return headers
+  }
 }
 
 function read({ status, headers, body }: Reply): Answer {
