@@ -1,6 +1,7 @@
+import { randomUUID } from 'node:crypto'
 import type { Call, Message } from '../mesh/call.ts'
 import type { GatewayError } from '../mesh/errors.ts'
-import { isObject, notificationText, parseJson, readMessage } from '../protocol/jsonrpc.ts'
+import { isObject, notificationText, paramsOf, parseJson, readMessage } from '../protocol/jsonrpc.ts'
 import { locate, members } from '../protocol/json-span.ts'
 import { abortError } from './failure.ts'
 import { withMembers } from './modern-request.ts'
@@ -31,12 +32,22 @@ export function questionsOf(text: string, newId: () => string): Question[] | und
   for (const { key, start, end } of members(text, asked.start)) {
     const id = newId()
     const written = text.slice(start, end)
-    if (!isObject(parseJson(written))) return undefined
-    const request = readMessage(withMembers(written, 0, `"jsonrpc":"2.0","id":${JSON.stringify(id)}`))
+    const value = parseJson(written)
+    if (!isObject(value)) return undefined
+    const legacy = withElicitationId(written, value)
+    const request = readMessage(withMembers(legacy, 0, `"jsonrpc":"2.0","id":${JSON.stringify(id)}`))
     if (request?.value.method === undefined) return undefined
     questions.push({ key, id, request })
   }
   return questions
+}
+
+/** The legacy era demands an id of its own for every URL that a user is asked to open; the modern one has none. */
+function withElicitationId(text: string, value: Readonly<Record<string, unknown>>): string {
+  const { mode, elicitationId } = paramsOf(value)
+  const params = locate(text, ['params'])
+  if (params === undefined || mode !== 'url' || elicitationId !== undefined) return text
+  return withMembers(text, params.start, `"elicitationId":"${randomUUID()}"`)
 }
 
 /** Puts all questions to the caller at once, over the channel of its call; waits for all answers. */

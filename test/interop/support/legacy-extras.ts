@@ -26,6 +26,8 @@ export interface Facts {
   cancelled: number
 }
 
+export const newFacts = (): Facts => ({ conversations: new Map(), sometimes: false, cancelled: 0 })
+
 export interface LegacyExtras {
   readonly url: string
   readonly facts: Facts
@@ -39,9 +41,9 @@ export interface LegacyExtras {
  * has: lists in pages, resources that change, calls that can be cancelled, questions in several rounds.
  */
 export async function startLegacyExtras(): Promise<LegacyExtras> {
-  const facts: Facts = { conversations: new Map(), sometimes: false, cancelled: 0 }
+  const facts = newFacts()
   const requests: string[] = []
-  const http = streamableHttp(() => createServer(facts))
+  const http = streamableHttp(() => createLegacyExtras(facts))
   http.prependListener('request', ({ method = '' }) => void requests.push(method))
   http.listen(0, '127.0.0.1')
   await once(http, 'listening')
@@ -57,7 +59,8 @@ export async function startLegacyExtras(): Promise<LegacyExtras> {
   }
 }
 
-function createServer(facts: Facts): Server {
+/** A server for one conversation. */
+export function createLegacyExtras(facts: Facts): Server {
   const server = new Server(
     { name: 'legacy-extras', version: '1.0.0' },
     { capabilities: { tools: { listChanged: true }, resources: { subscribe: true } } },

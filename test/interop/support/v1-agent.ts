@@ -7,7 +7,15 @@ import {
   ResourceUpdatedNotificationSchema,
   ToolListChangedNotificationSchema,
 } from '@modelcontextprotocol/sdk/types.js'
-import { type Agent, type AgentKind, type Answers, capabilitiesOf, firstText, type Told } from './agent.ts'
+import {
+  type Agent,
+  type AgentKind,
+  type Answers,
+  capabilitiesOf,
+  firstText,
+  type ListedTool,
+  type Told,
+} from './agent.ts'
 
 /** The SDK's first generation, which speaks the legacy era only. */
 export const v1: AgentKind = { title: 'v1', era: 'legacy', version: '2025-11-25', connect }
@@ -28,8 +36,16 @@ async function connect(url: string, answers: Answers = {}): Promise<Agent> {
   return {
     version: transport.protocolVersion,
     told,
-    tools: async () =>
-      (await client.listTools()).tools.map(({ name, outputSchema }) => ({ name, outputSchema })),
+    async tools() {
+      const all: ListedTool[] = []
+      // This SDK leaves it to its user to ask for the next page; an empty cursor is one as well.
+      for (let cursor: string | undefined, first = true; first || cursor !== undefined; first = false) {
+        const { tools, nextCursor } = await client.listTools(cursor === undefined ? {} : { cursor })
+        all.push(...tools.map(({ name, outputSchema }) => ({ name, outputSchema })))
+        cursor = nextCursor
+      }
+      return all
+    },
     async call(name, args = {}, { onprogress, signal } = {}) {
       const options = {
         ...(onprogress === undefined
