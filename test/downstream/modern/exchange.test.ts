@@ -1,0 +1,225 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Inquiry } from '../../../src/downstream/front.ts'
+import type { Response } from '../../../src/downstream/respond.ts'
+import type { GatewayError } from '../../../src/mesh/errors.ts'
+import { CLIENT_CAPABILITIES_KEY, LOG_LEVEL_KEY } from '../../../src/protocol/modern.ts'
+import type { Json } from '../../support/memory-pipe.ts'
+import { until } from '../../support/until.ts'
+import { later, message, modern, reply, result, testModern } from './test-modern.ts'
+
+const able = { [CLIENT_CAPABILITIES_KEY]: { elicitation: {}, sampling: {} } }
+
+/** A call, or its retry with what `more` adds. */
+const call = (id: unknown, more: Json = {}, own: Json = able) =>
+  modern(id, 'tools/call', { name: 'ask', arguments: { x: 1 }, ...more }, own)
+
+/** The result of a reply that is one message. */
+const resultOf = ({ messages }: { messages: Json[] }) => messages[0]?.result as Json
+const stateOf = (asked: { messages: Json[] }) => resultOf(asked).requestState
+
+const channelOf = (inquiry: Inquiry) => inquiry.channelFor('s')
+
+/** Puts a question to the client in mid-call; resolves to the answer, read. */
+function ask(
+  inquiry: Inquiry,
+  id: number,
+  method = 'elicitation/create',
+  params: Json | undefined = { message: 'Who?' },
+): Promise<Json> {
+  return new Promise((resolve) => {
+    const request = message(params === undefined ? { id, method } : { id, method, params })
+    void channelOf(inquiry).send(request, (text) => {
+      resolve(JSON.parse(text) as Json)
+      return Promise.resolve()
+    })
+  })
+}
+
+test('a question in mid-call becomes input_required, and the retry brings the answer', async (t) => {
+  const bench = await testModern(t, async (inquiry) => {
+    const { result: said } = await ask(inquiry, 1)
+    return result(inquiry, JSON.stringify({ content: [], said }))
+  })
+  const asked = await bench.send(call(1))
+  assert.equal(asked.status, 200)
+  assert.equal(asked.messages[0]?.id, 1)
+  assert.equal(resultOf(asked).resultType, 'input_required')
+  assert.deepEqual(resultOf(asked).inputRequests, {
+    'elicitation-1': { method: 'elicitation/create', params: { message: 'Who?' } },
+  })
+  const inputResponses = { 'elicitation-1': { action: 'accept', content: { name: 'Zoë' } } }
+  const answered = await bench.send(call('two', { inputResponses, requestState: stateOf(asked) }))
+  assert.equal(answered.messages[0]?.id, 'two')
+  assert.deepEqual(resultOf(answered).said, inputResponses['elicitation-1'])
+  assert.equal(resultOf(answered).resultType, 'complete')
+  assert.equal(bench.inquiries.length, 1)
+  assert.equal(bench.clock.pending, 0)
+})
+
+test('questions asked while the call is parked wait for the next round; those left open are asked again', async (t) => {
+  const bench = await testModern(t, async (inquiry) => {
+    await Promise.all([ask(inquiry, 1), ask(inquiry, 2, 'sampling/createMessage')])
+    return result(inquiry, '{"done":true}')
+  })
+  const first = await bench.send(call(1))
+  assert.deepEqual(Object.keys(resultOf(first).inputRequests as Json), ['elicitation-1'])
+  const second = await bench.send(call(2, { requestState: stateOf(first) }))
+  assert.deepEqual(Object.keys(resultOf(second).inputRequests as Json), ['elicitation-1', 'sampling-2'])
+  assert.notEqual(stateOf(second), stateOf(first))
+  const inputResponses = {
+    'elicitation-1': { action: 'decline' },
+    'sampling-2': { role: 'assistant' },
+    other: {},
+  }
+  const last = await bench.send(call(3, { inputResponses, requestState: stateOf(second) }))
+  assert.equal(resultOf(last).done, true)
+})
+
+test('a question without params is asked without params', async (t) => {
+  const bench = await testModern(t, async (inquiry) => {
+    await ask(inquiry, 1, 'roots/list', undefined)
+    return result(inquiry, '{}')
+  })
+  const asked = await bench.send(call(1, {}, { [CLIENT_CAPABILITIES_KEY]: { roots: {} } }))
+  assert.deepEqual(resultOf(asked).inputRequests, { 'roots-1': { method: 'roots/list' } })
+  bench.endpoint.close()
+})
+
+test('a server that asks for ever is refused after ten rounds', async (t) => {
+  const bench = await testModern(t, async (inquiry) => {
+    let rounds = 0
+    for (;;) {
+      const { error } = await ask(inquiry, rounds)
+      if (error !== undefined) return result(inquiry, JSON.stringify({ rounds }))
+      rounds++
+    }
+  })
+  let last = await bench.send(call(0))
+  for (let round = 1; resultOf(last).resultType === 'input_required'; round++) {
+    assert.ok(round <= 10, 'more than ten rounds')
+    const inputResponses = { [`elicitation-${round}`]: { action: 'accept' } }
+    last = await bench.send(call(round, { inputResponses, requestState: stateOf(last) }))
+  }
+  assert.equal(resultOf(last).rounds, 10)
+})
+
+test('what the client did not say that it can answer is refused without asking it', async (t) => {
+  const answers: Json[] = []
+  const bench = await testModern(t, async (inquiry) => {
+    for (const method of ['elicitation/create', 'tasks/get', 'ping'])
+      answers.push(await ask(inquiry, 1, method))
+    return result(inquiry, '{"done":true}')
+  })
+  assert.equal(resultOf(await bench.send(call(1, {}, {}))).done, true)
+  assert.deepEqual(
+    answers.map(({ error }) => (error as Json | undefined)?.code),
+    [-32021, -32601, undefined],
+  )
+})
+
+test('progress comes under the token of the turn that waits, also after a retry', async (t) => {
+  const bench = await testModern(t, async (inquiry) => {
+    const { progressToken } = (inquiry.message.value.params as { _meta: Json })._meta
+    const progress = () =>
+      channelOf(inquiry).send(
+        message({ method: 'notifications/progress', params: { progressToken, progress: 1 } }),
+      )
+    void progress()
+    await ask(inquiry, 1)
+    await progress()
+    return result(inquiry, '{}')
+  })
+  const asked = await bench.send(call(1, {}, { ...able, progressToken: 'first' }))
+  assert.equal((asked.messages[0]?.params as Json).progressToken, 'first')
+  const requestState = (asked.messages[1]?.result as Json).requestState
+  const again = call(
+    2,
+    { requestState, inputResponses: { 'elicitation-1': {} } },
+    { ...able, progressToken: 0 },
+  )
+  const { messages } = await bench.send(again)
+  assert.equal((messages[0]?.params as Json).progressToken, 0)
+  assert.equal(messages[1]?.id, 2)
+})
+
+test('progress that nobody asked for is not told', async (t) => {
+  const bench = await testModern(t, (inquiry) => {
+    void channelOf(inquiry).send(
+      message({ method: 'notifications/progress', params: { progressToken: 'x' } }),
+    )
+    return '{}'
+  })
+  assert.equal((await bench.send(call(1))).headers['content-type'], 'application/json')
+})
+
+test('messages of the log come down to the level that the request names, and none without', async (t) => {
+  const bench = await testModern(t, (inquiry) => {
+    for (const level of ['debug', 'warning', 'error']) {
+      void channelOf(inquiry).send(message({ method: 'notifications/message', params: { level } }))
+    }
+    return '{}'
+  })
+  const { messages } = await bench.send(call(1, {}, { [LOG_LEVEL_KEY]: 'warning' }))
+  assert.deepEqual(
+    messages.map(({ id, params }) => id ?? (params as Json).level),
+    ['warning', 'error', 1],
+  )
+  assert.equal((await bench.send(call(2))).messages.length, 1)
+  const levels = bench.inquiries.filter(({ message: { value } }) => value.method === 'logging/setLevel')
+  assert.equal(levels.length, 1)
+})
+
+test('a client that leaves cancels its call', async (t) => {
+  const bench = await testModern(t, () => new Promise<Response>(() => undefined))
+  const client = await bench.open(call(1))
+  await until('the call is under way', () => bench.inquiries.length === 1)
+  client.close()
+  const { signal } = bench.inquiries[0]!
+  await until('the call is cancelled', () => signal.aborted)
+  assert.equal((signal.reason as GatewayError).reason, 'cancelled')
+})
+
+test('a client that is gone while its call is parked cancels nothing, and finds the answer later', async (t) => {
+  const end = later<void>()
+  const bench = await testModern(t, (inquiry) => {
+    void ask(inquiry, 1)
+    return end.promise.then(() => result(inquiry, '{"late":true}'))
+  })
+  const client = await bench.open(call(1))
+  const asked = await reply(client)
+  client.close()
+  assert.equal(bench.inquiries[0]?.signal.aborted, false)
+  end.resolve()
+  await bench.clock.advance(0)
+  const answered = await bench.send(call(2, { requestState: stateOf(asked) }))
+  assert.equal(resultOf(answered).late, true)
+  assert.equal(answered.messages[0]?.id, 2)
+})
+
+test('a state counts once, for the same request of the same kind of client', async (t) => {
+  const bench = await testModern(t, async (inquiry) => {
+    await ask(inquiry, 1)
+    return result(inquiry, '{"done":true}')
+  })
+  const requestState = stateOf(await bench.send(call(1)))
+  const inputResponses = { 'elicitation-1': {} }
+  const refused = async (body: Json) => {
+    const { status, messages } = await bench.send(body)
+    const { code, data } = messages[0]?.error as Json
+    assert.deepEqual([status, code, data], [200, -32602, { reason: 'invalid_request_state' }])
+  }
+  await refused(call(2, { requestState: `${String(requestState)}-TAMPERED`, inputResponses }))
+  await refused(call(3, { requestState, inputResponses, name: 'other' }))
+  await refused(call(4, { requestState, inputResponses }, {}))
+  assert.equal(resultOf(await bench.send(call(5, { requestState, inputResponses }))).done, true)
+  await refused(call(6, { requestState, inputResponses }))
+})
+
+test('states and answers that are not ours go to the server as they are', async (t) => {
+  const bench = await testModern(t)
+  for (const requestState of ['v1.eyJ', 12345, null])
+    await bench.send(call(1, { requestState, inputResponses: null }))
+  const seen = bench.inquiries.map(({ message: { value } }) => (value.params as Json).requestState)
+  assert.deepEqual(seen, ['v1.eyJ', 12345, null])
+})

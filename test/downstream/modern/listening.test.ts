@@ -1,0 +1,130 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Welcome } from '../../../src/downstream/front.ts'
+import { paramsOf } from '../../../src/protocol/jsonrpc.ts'
+import { SUBSCRIPTION_ID_KEY } from '../../../src/protocol/modern.ts'
+import { until } from '../../support/until.ts'
+import type { Json } from '../../support/memory-pipe.ts'
+import { later, message, modern, reply, testModern } from './test-modern.ts'
+
+const listen = (id: unknown, notifications: unknown) =>
+  modern(id, 'subscriptions/listen', { notifications } as Json)
+
+type Bench = Awaited<ReturnType<typeof testModern>>
+
+/** Opens a stream, and waits for its acknowledgement. */
+async function listening(bench: Bench, id: unknown, notifications: Json) {
+  const before = bench.endpoint.listening.size
+  const client = await bench.open(listen(id, notifications))
+  await until('the stream is open', () => client.data.length > 0 && bench.endpoint.listening.size > before)
+  return client
+}
+
+/** The requests that servers got for resources. */
+const asked = ({ inquiries }: Bench) =>
+  inquiries.map(({ message: { value } }) => [value.method, paramsOf(value).uri])
+
+test('a stream is acknowledged with what it will tell, and tells it', async (t) => {
+  const bench = await testModern(t)
+  const client = await listening(bench, 42, { toolsListChanged: true, promptsListChanged: true })
+  bench.endpoint.listening.tellChanged(['tools', 'prompts', 'resources'])
+  await until('a change is told', () => client.data.length > 1)
+  bench.endpoint.close()
+  const { status, messages } = await reply(client)
+  assert.equal(status, 200)
+  assert.deepEqual(
+    messages.map(({ method }) => method),
+    ['notifications/subscriptions/acknowledged', 'notifications/tools/list_changed', undefined],
+  )
+  assert.deepEqual(messages[2]?.id, 42)
+  assert.deepEqual(messages[2]?.result, { resultType: 'complete', _meta: { [SUBSCRIPTION_ID_KEY]: 42 } })
+})
+
+test('a stream of which nothing can be told ends at once, with its result', async (t) => {
+  const bench = await testModern(t)
+  const { messages } = await bench.send(listen('a', { promptsListChanged: true }))
+  assert.deepEqual(
+    messages.map(({ id, method }) => id ?? method),
+    ['notifications/subscriptions/acknowledged', 'a'],
+  )
+  assert.equal(bench.endpoint.listening.size, 0)
+})
+
+test('what is no filter is refused as invalid params', async (t) => {
+  const bench = await testModern(t)
+  for (const filter of [undefined, [], { resourceSubscriptions: [1] }]) {
+    const { status, messages } = await bench.send(listen('a', filter))
+    assert.equal(status, 200)
+    assert.equal((messages[0]?.error as Json).code, -32602)
+  }
+})
+
+test('servers are asked for each resource, and no more once the last one who wants it has left', async (t) => {
+  const bench = await testModern(t)
+  const first = await listening(bench, 1, { resourceSubscriptions: ['a://1', 'a://2'] })
+  const second = await listening(bench, 2, { resourceSubscriptions: ['a://2'] })
+  const before = bench.inquiries.length
+  first.close()
+  await until('the first is gone', () => bench.endpoint.listening.size === 1)
+  assert.deepEqual(asked(bench).slice(before), [['resources/unsubscribe', 'a://1']])
+  second.close()
+  await until('the second is gone', () => bench.endpoint.listening.size === 0)
+  assert.deepEqual(asked(bench).slice(before + 1), [['resources/unsubscribe', 'a://2']])
+  assert.equal(bench.inquiries[0]?.caller.listening, false)
+  assert.equal(bench.clock.pending, 0)
+})
+
+test('what servers say outside of calls reaches those who asked for it', async (t) => {
+  const bench = await testModern(t)
+  const client = await listening(bench, 1, { resourceSubscriptions: ['a://1'] })
+  const { caller } = bench.inquiries[0]!
+  caller.receive('s', message({ method: 'notifications/resources/updated', params: { uri: 'a://2' } }))
+  caller.receive('s', message({ method: 'notifications/resources/updated', params: { uri: 'a://1' } }))
+  await until('the update is told', () => client.data.length > 1)
+  assert.match(client.data[1] ?? '', /a:\/\/1/)
+  client.close()
+})
+
+test('a silent stream shows a sign of life every 15 seconds', async (t) => {
+  const bench = await testModern(t)
+  const client = await listening(bench, 1, { toolsListChanged: true })
+  await bench.clock.advance(15_000)
+  await bench.clock.advance(15_000)
+  await until('two signs of life', () => client.text.split(': keepalive').length === 3)
+  client.close()
+})
+
+test('a client that leaves while the server still says hello is not remembered', async (t) => {
+  const bench = await testModern(t)
+  const hello = later<Welcome>()
+  bench.greets(hello.promise)
+  const { response, client } = await bench.hold()
+  const body = listen('a', { toolsListChanged: true })
+  const headers = { 'mcp-protocol-version': '2026-07-28', 'mcp-method': 'subscriptions/listen' }
+  const front = { server: undefined, welcome: () => hello.promise } as never
+  const taken = bench.endpoint.post({ front, headers, response }, { text: JSON.stringify(body), value: body })
+  client.close()
+  await until('the client is gone', () => response.destroyed)
+  hello.resolve({ text: '{"capabilities":{"tools":{"listChanged":true}}}' })
+  await taken
+  assert.equal(bench.endpoint.listening.size, 0)
+  assert.equal(bench.clock.pending, 0)
+})
+
+test('a stream on a server that was removed ends with its result, and asks nobody for anything', async (t) => {
+  const bench = await testModern(t)
+  const { response, client } = await bench.hold()
+  const body = listen('a', { resourceSubscriptions: ['a://1'] })
+  const front = {
+    server: 'gone',
+    welcome: () => Promise.resolve({ text: '{"capabilities":{"resources":{"subscribe":true}}}' }),
+    request: () => {
+      throw new Error('there is no such server')
+    },
+  } as never
+  const headers = { 'mcp-protocol-version': '2026-07-28', 'mcp-method': 'subscriptions/listen' }
+  await bench.endpoint.post({ front, headers, response }, { text: JSON.stringify(body), value: body })
+  bench.endpoint.listening.end(({ server }) => server === 'gone')
+  const { messages } = await reply(client)
+  assert.equal(messages.at(-1)?.id, 'a')
+})
