@@ -75,7 +75,6 @@ export async function startGateway({ config: file, path, files, env, log }: Gate
       if (changed.includes('tools')) warnOfNames(log, live.current.names, server)
     },
     onState: (server) => logState(log, server),
-    isCurrent: (server) => live.current.servers.get(server.name) === server,
   }
   const config = withServers(file, dynamic.entries)
   const live = new Live(compileGeneration(config, undefined, parts), clock, gateway.drain)

@@ -24,8 +24,6 @@ export interface GenerationParts {
   readonly kit: Kit
   readonly onChanged: (server: Server, changed: readonly ListKind[]) => void
   readonly onState: (server: Server) => void
-  /** Whether a server serves in the generation that is in force. */
-  readonly isCurrent: (server: Server) => boolean
 }
 
 /**
@@ -46,7 +44,7 @@ export function compileGeneration(
     servers.set(name, old?.hash === hash ? old : createServer(name, entry, hash, parts))
   }
   const isListed = (server: string, tool: string) => servers.get(server)?.hasTool(tool) === true
-  return {
+  const generation: GatewayGeneration = {
     config,
     hash: configHash(config),
     servers,
@@ -59,9 +57,11 @@ export function compileGeneration(
       transport: transportTo(servers),
     }),
     close() {
-      for (const server of servers.values()) if (!parts.isCurrent(server)) void server.close()
+      for (const server of servers.values()) server.release()
     },
   }
+  for (const server of servers.values()) server.retain()
+  return generation
 }
 
 function createServer(name: string, config: ServerConfig, hash: string, parts: GenerationParts): Server {

@@ -42,6 +42,7 @@ export class Server {
   #tools: ReadonlySet<string> = new Set()
   #greeting: Message | undefined
   #cancelGrace: Cancel | undefined
+  #holders = 0
   #closing: Promise<void> | undefined
   #settle: () => void = () => undefined
   /** Resolves when the first round of discovery has ended. */
@@ -122,6 +123,16 @@ export class Server {
   send(call: Call): Promise<Outcome> {
     const bound = this.links.current(call.caller)
     return bound === undefined ? this.#sendFirst(call) : this.#exchange(bound, call)
+  }
+
+  /** One more generation uses it. */
+  retain(): void {
+    this.#holders++
+  }
+
+  /** A generation has ended: with the last that used it, it ends too. */
+  release(): void {
+    if (--this.#holders === 0) void this.close()
   }
 
   /** Ends its conversations and processes. Idempotent. */

@@ -74,7 +74,7 @@ test('what was sent to a client that was gone waits for it to come back', async 
   await closed
   const stream = newStream()
   stream.attach(gone.response, { priming: true })
-  stream.send('a')
+  void stream.send('a')
   const back = await hold()
   stream.attach(back.response, { priming: false })
   stream.end()

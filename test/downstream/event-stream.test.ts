@@ -15,7 +15,7 @@ test('what is sent arrives as events, each with an id', async (t) => {
   stream.attach(response, { priming: false })
   assert.equal(stream.attached, true)
   assert.equal(stream.send('{"a":1}'), undefined)
-  stream.send('two\nlines')
+  void stream.send('two\nlines')
   stream.end()
   await client.ended
   const { headers, statusCode } = await client.headers
@@ -41,12 +41,12 @@ test('the headers go out at once, and a primed client has an id before the first
 test('what is sent while nobody listens waits for the first who does', async (t) => {
   const hold = await holdResponses(t)
   const stream = newStream()
-  stream.send('a')
-  stream.send('b')
+  void stream.send('a')
+  void stream.send('b')
   assert.equal(stream.attached, false)
   const { response, client } = await hold()
   stream.attach(response, { priming: false })
-  stream.send('c')
+  void stream.send('c')
   stream.end()
   await client.ended
   assert.deepEqual(client.data, ['a', 'b', 'c'])
@@ -55,8 +55,8 @@ test('what is sent while nobody listens waits for the first who does', async (t)
 test('a primed client that leaves before the messages that waited has missed none of them', async (t) => {
   const hold = await holdResponses(t)
   const stream = newStream()
-  stream.send('a')
-  stream.send('b')
+  void stream.send('a')
+  void stream.send('b')
   const { response, client } = await hold()
   stream.attach(response, { priming: true })
   stream.end()
@@ -77,15 +77,15 @@ test('a client that comes back gets what it has not seen, and only of this strea
   const [stream, other] = [newStream(3, log), newStream(4, log)]
   const first = await hold()
   stream.attach(first.response, { priming: false })
-  for (const data of ['a', 'b', 'c']) stream.send(data)
-  other.send('other')
+  for (const data of ['a', 'b', 'c']) void stream.send(data)
+  void other.send('other')
   await until('all have come', () => first.client.data.length === 3)
   first.client.close()
   await until('the stream knows', () => !stream.attached)
-  stream.send('d')
+  void stream.send('d')
   const second = await hold()
   stream.attach(second.response, { after: 2, priming: true })
-  stream.send('e')
+  void stream.send('e')
   stream.end()
   await second.client.ended
   assert.deepEqual(
@@ -103,10 +103,10 @@ test('a new connection takes the place of the old one, which ends', async (t) =>
   const stream = newStream()
   const [first, second] = [await hold(), await hold()]
   stream.attach(first.response, { priming: false })
-  stream.send('a')
+  void stream.send('a')
   stream.attach(second.response, { priming: false })
   await first.client.ended
-  stream.send('b')
+  void stream.send('b')
   assert.equal(stream.attached, true)
   stream.end()
   await second.client.ended
@@ -118,11 +118,11 @@ test('a pause sends the client away with a time and a place to come back to', as
   const stream = newStream()
   const first = await hold()
   stream.attach(first.response, { priming: true })
-  stream.send('a')
+  void stream.send('a')
   stream.pause(250)
   await first.client.ended
   assert.deepEqual(first.client.events.at(-1), { type: 'message', data: '', id: '3-1', retryMs: 250 })
-  stream.send('b')
+  void stream.send('b')
   const second = await hold()
   stream.attach(second.response, { after: 1, priming: true })
   stream.end()

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import type { IncomingHttpHeaders } from 'node:http'
 import { test } from 'node:test'
 import type { Json } from '../support/memory-pipe.ts'
 import { until } from '../support/until.ts'
@@ -85,7 +86,7 @@ test('a request without a session, or with one that nobody knows, is refused', a
   const { post, leave, listen, begin } = await testEndpoint(t)
   const session = await begin()
   const other = { ...session, 'mcp-session-id': 'x' }
-  for (const send of [(headers: Json) => post(request(1), headers as {}), leave, listen]) {
+  for (const send of [(headers: IncomingHttpHeaders) => post(request(1), headers), leave, listen]) {
     const [missing, unknown] = [await send({}), await send(other)]
     assert.deepEqual([missing.status, codeOf(missing)], [400, -32000])
     assert.deepEqual([unknown.status, codeOf(unknown)], [404, -32001])

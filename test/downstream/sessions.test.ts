@@ -1,49 +1,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { Sessions } from '../../src/downstream/sessions.ts'
 import type { Session } from '../../src/downstream/session.ts'
 import { Cancellation } from '../../src/mesh/cancel.ts'
-import { Live } from '../../src/mesh/live.ts'
-import type { GatewayGeneration } from '../../src/registry/generation.ts'
-import type { Server } from '../../src/registry/server.ts'
-import { capableHello } from '../support/caller.ts'
-import { ManualClock } from '../support/manual-clock.ts'
-import { testServer } from '../registry/test-server.ts'
-import { idleFront } from './test-session.ts'
-
-const IDLE_MS = 60_000
-
-function setUp(max = 3) {
-  const clock = new ManualClock()
-  const { server, upstream } = testServer({}, undefined, { clock })
-  const generation = (...servers: Server[]) =>
-    ({
-      servers: new Map(servers.map((each) => [each.name, each])),
-      close: () => undefined,
-    }) as unknown as GatewayGeneration
-  const live = new Live(generation(server), clock, 1_000)
-  const limits = { max, idle: IDLE_MS, maxInFlight: 10, replayEvents: 100, replayBytes: 10_000 }
-  const sessions = new Sessions(live, clock, limits)
-  const draft = (front: string | undefined) =>
-    sessions.draft({ front: idleFront(front), hello: capableHello, headers: {}, version: '2025-11-25' })
-  return {
-    clock,
-    live,
-    server,
-    upstream,
-    sessions,
-    generation,
-    draft,
-    add(front?: string): Session {
-      const session = draft(front)
-      sessions.add(session)
-      return session
-    },
-  }
-}
+import { IDLE_MS, testSessions } from './test-sessions.ts'
 
 test('a session can be found from the moment on that it is added, under an id that cannot be guessed', () => {
-  const { sessions, draft } = setUp()
+  const { sessions, draft } = testSessions()
   const session = draft(undefined)
   assert.equal(sessions.find(session.id), undefined)
   sessions.add(session)
@@ -54,7 +16,7 @@ test('a session can be found from the moment on that it is added, under an id th
 })
 
 test('there are no more sessions than the limit, drafts included', async () => {
-  const { sessions, add, draft } = setUp(2)
+  const { sessions, add, draft } = testSessions(2)
   const first = add()
   assert.equal(sessions.full, false)
   const second = draft(undefined)
@@ -69,7 +31,7 @@ test('there are no more sessions than the limit, drafts included', async () => {
 })
 
 test('a session that is closed ends its calls and its conversations', async () => {
-  const { sessions, server, upstream, add } = setUp()
+  const { sessions, server, upstream, add } = testSessions()
   const session = add()
   await server.links.of(session)
   const call = new Cancellation()
@@ -83,7 +45,7 @@ test('a session that is closed ends its calls and its conversations', async () =
 })
 
 test('a session that nobody uses is closed, and one that is used is not', async () => {
-  const { clock, sessions, add } = setUp()
+  const { clock, sessions, add } = testSessions()
   const [idle, used, busy] = [add(), add(), add()]
   busy.inFlight.set(1, new Cancellation())
   for (let minute = 0; minute < 5; minute++) {
@@ -102,8 +64,8 @@ test('a session that nobody uses is closed, and one that is used is not', async 
   assert.equal(sessions.size, 0)
 })
 
-test('a session whose server left the config ends with its last call, and nobody finds it meanwhile', async () => {
-  const { sessions, live, generation, add } = setUp()
+test('a session whose server left the config ends with its last call, and nobody finds it meanwhile', () => {
+  const { sessions, live, generation, add } = testSessions()
   const [orphan, aggregate] = [add('s'), add()]
   const call = new Cancellation()
   orphan.inFlight.set(1, call)
@@ -122,14 +84,14 @@ test('a session whose server left the config ends with its last call, and nobody
 })
 
 test('to settle a session that is not leaving changes nothing', () => {
-  const { sessions, add } = setUp()
+  const { sessions, add } = testSessions()
   const session = add()
   sessions.settle(session)
   assert.equal(sessions.find(session.id), session)
 })
 
 test('a storm of changes is told once to each session on the aggregate, and to no other', async () => {
-  const { clock, sessions, add } = setUp()
+  const { clock, sessions, add } = testSessions()
   const told: string[] = []
   const tells = (session: Session, name: string) => {
     session.tell = (text) =>
@@ -152,7 +114,7 @@ test('a storm of changes is told once to each session on the aggregate, and to n
 })
 
 test('at the end all sessions are closed, and no timer is left', async () => {
-  const { clock, sessions, live, generation, add } = setUp()
+  const { clock, sessions, live, generation, add } = testSessions()
   const calls = [add(), add('s')].map((session) => {
     const call = new Cancellation()
     session.inFlight.set(1, call)

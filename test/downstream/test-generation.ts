@@ -11,7 +11,7 @@ import { TestCaller, TestChannel } from '../support/caller.ts'
 import { testKit } from '../support/kit.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import type { Json } from '../support/memory-pipe.ts'
-import { ScriptedUpstream } from '../support/scripted-upstream.ts'
+import type { ScriptedUpstream } from '../support/scripted-upstream.ts'
 
 /** A generation of servers that a test plays, without policies; all of them have been discovered. */
 export async function testGeneration(

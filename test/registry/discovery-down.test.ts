@@ -87,27 +87,6 @@ test('a round that takes too long is over, and the server is down', async () => 
   assert.deepEqual(told, ['attempt_timeout'])
 })
 
-test('a conversation that ends is noticed at once, not at the next ping', async () => {
-  const { start, clock, upstream, told, asked } = discovered()
-  await start()
-  await clock.advance(1_000)
-  asked()
-  upstream.link.end()
-  await clock.advance(0)
-  assert.equal(upstream.attempts, 2)
-  assert.deepEqual(told, ['up', 'up'])
-})
-
-test('a server that ends every conversation is not asked in a frenzy', async () => {
-  const { start, clock, upstream } = discovered((method, params, link) => {
-    setImmediate(() => link.end())
-    return oneTool(method, params, link)
-  })
-  await start()
-  for (let n = 0; n < 100; n++) await clock.advance(100)
-  assert.ok(upstream.attempts >= 5 && upstream.attempts <= 12, `${upstream.attempts} conversations in 10 s`)
-})
-
 test('a ping that fails takes the server down', async () => {
   const { start, clock, told } = discovered((method, params, link) =>
     method === 'ping' ? gatewayError('upstream_disconnected', 'broke') : oneTool(method, params, link),
@@ -115,57 +94,4 @@ test('a ping that fails takes the server down', async () => {
   await start()
   await clock.advance(PROBE_MS)
   assert.deepEqual(told, ['up', 'upstream_disconnected'])
-})
-
-test('a suspicion makes it look at once, and does nothing while it waits for a server that is down', async () => {
-  const { start, clock, upstream, discovery, asked } = discovered()
-  await start()
-  asked()
-  discovery.suspect()
-  discovery.suspect()
-  await clock.advance(0)
-  assert.deepEqual(asked(), ['ping'])
-  await clock.advance(1_000)
-  upstream.refusal = unavailable
-  upstream.link.end()
-  await clock.advance(0)
-  const { attempts } = upstream
-  for (let n = 0; n < 10; n++) {
-    discovery.suspect()
-    await clock.advance(10)
-  }
-  assert.equal(upstream.attempts, attempts)
-})
-
-test('a restart does not wait for the pause to end', async () => {
-  const { start, clock, upstream, discovery } = discovered()
-  upstream.refusal = unavailable
-  await start()
-  await clock.advance(3_000)
-  const { attempts } = upstream
-  discovery.run()
-  await clock.advance(0)
-  assert.equal(upstream.attempts, attempts + 1)
-})
-
-test('a server that was removed is asked nothing any more, and nobody is told', async () => {
-  const { start, clock, upstream, discovery, links, told } = discovered()
-  await start()
-  discovery.stop()
-  await links.closeAll()
-  await clock.advance(1_000_000)
-  assert.equal(upstream.attempts, 1)
-  assert.deepEqual(told, ['up'])
-  assert.equal(clock.pending, 0)
-})
-
-test('a server that is removed in the middle of a round is not told of either', async () => {
-  const { start, clock, discovery, links, told, upstream } = discovered(() => new Promise(() => {}))
-  await start()
-  discovery.stop()
-  await links.closeAll()
-  await clock.advance(1_000_000)
-  assert.deepEqual(told, [])
-  assert.equal(upstream.attempts, 1)
-  assert.equal(clock.pending, 0)
 })

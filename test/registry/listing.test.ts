@@ -1,42 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { gatewayError } from '../../src/mesh/errors.ts'
-import type { ListKind } from '../../src/registry/kinds.ts'
-import { listPage, settled } from '../../src/registry/listing.ts'
-import { Names } from '../../src/registry/names.ts'
-import type { Server } from '../../src/registry/server.ts'
-import type { Json } from '../support/memory-pipe.ts'
+import { settled } from '../../src/registry/listing.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import { ScriptedUpstream } from '../support/scripted-upstream.ts'
+import { servers, tools } from './listed.ts'
 import { testServer } from './test-server.ts'
-
-const names = new Names('__')
-
-interface Page {
-  readonly tools?: readonly Json[]
-  readonly nextCursor?: string
-  readonly _meta?: Json
-}
-
-/** Servers that offer these lists; `undefined` is one that cannot be reached. */
-async function servers(offers: Readonly<Record<string, Json | undefined>>, settings: Json = {}) {
-  const found = new Map<string, Server>()
-  for (const [name, lists] of Object.entries(offers)) {
-    const empty = { tools: [], prompts: [], resources: [], resourceTemplates: [] }
-    const upstream = new ScriptedUpstream(() => ({ result: { ...empty, ...lists } }))
-    if (lists === undefined) upstream.refusal = gatewayError('upstream_unavailable', 'cannot connect')
-    const { server, start } = testServer(settings, [upstream], { name })
-    await start()
-    found.set(name, server)
-  }
-  const read = (cursor?: string, kind: ListKind = 'tools') => listPage(kind, cursor, found, names)
-  const page = (cursor?: string) => JSON.parse(read(cursor) ?? 'null') as Page | null
-  return { found, read, page }
-}
-
-const tools = (...all: string[]): Json => ({ tools: all.map((name) => ({ name })) })
-const many = (count: number) => tools(...Array.from({ length: count }, (_, n) => `t${n}`))
-const namesOn = (page: Page | null) => page?.tools?.map(({ name }) => name)
 
 test('a list shows all servers in the order of the config, under their names', async () => {
   const { page } = await servers({ b: tools('x', 'y'), empty: {}, a: tools('x') })
@@ -87,74 +55,6 @@ test("a tool's user interface is named as the aggregate names it, nested or flat
     },
     { name: 's__u', _meta: { ui: 'x' } },
   ])
-})
-
-test('a long list comes in pages that leave nothing out, over the borders of servers', async () => {
-  const { page } = await servers({ a: many(499), none: {}, b: many(2), c: many(998), d: many(1) })
-  const found: unknown[] = []
-  const sizes: number[] = []
-  for (let cursor: string | undefined, first = true; first || cursor !== undefined; first = false) {
-    const current = page(cursor)
-    assert.ok(current?.tools)
-    sizes.push(current.tools.length)
-    found.push(...current.tools.map(({ name }) => name))
-    cursor = current.nextCursor
-  }
-  assert.deepEqual(sizes, [500, 500, 500])
-  assert.equal(new Set(found).size, 1_500)
-  assert.deepEqual([found[498], found[499], found[501], found.at(-1)], ['a__t498', 'b__t0', 'c__t0', 'd__t0'])
-})
-
-test('a list that fills its last page has no next one', async () => {
-  const { page } = await servers({ a: many(500), none: {} })
-  assert.equal(page()?.nextCursor, undefined)
-})
-
-test('a cursor that is none of ours is refused', async () => {
-  const { read } = await servers({ a: many(501) })
-  const forged = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('base64url')
-  for (const cursor of [
-    '',
-    '1',
-    'null',
-    '!',
-    forged(null),
-    forged({}),
-    forged([]),
-    forged(['a']),
-    forged(['a', -1]),
-  ]) {
-    assert.equal(read(cursor), undefined, cursor)
-  }
-  for (const value of [
-    ['a', 1.5],
-    ['a', '1'],
-    [1, 1],
-    ['gone', 0],
-    ['', 0],
-    ['__proto__', 0],
-    ['a', 1e99],
-  ]) {
-    assert.equal(read(forged(value)), undefined, JSON.stringify(value))
-  }
-})
-
-test('a cursor behind the end of a list that shrank goes on with the next server', async () => {
-  const { page } = await servers({ a: many(2), b: tools('x') })
-  const cursor = Buffer.from(JSON.stringify(['a', 500])).toString('base64url')
-  assert.deepEqual(namesOn(page(cursor)), ['b__x'])
-})
-
-test('a list without a server that is down says so, on every page', async () => {
-  const { page } = await servers({ a: many(501), down: undefined, other: undefined })
-  const first = page()
-  const partial = {
-    source: 'missing_servers',
-    reason: 'not available now: down, other',
-    missing: ['down', 'other'],
-  }
-  assert.deepEqual(first?._meta, { 'dev.breakwater/partial': partial })
-  assert.deepEqual(page(first?.nextCursor)?._meta, first?._meta)
 })
 
 test('a list waits for servers that are being discovered, but not for ever', async () => {

@@ -2,12 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Message } from '../../src/mesh/call.ts'
 import { Names } from '../../src/registry/names.ts'
-import {
-  exposeNotification,
-  exposeResponse,
-  namesServer,
-  routeRequest,
-} from '../../src/registry/references.ts'
+import { exposeNotification, namesServer, routeRequest } from '../../src/registry/references.ts'
 
 const names = new Names('__')
 
@@ -106,59 +101,4 @@ test('notifications that name something of their server name the server, too', (
     const message = read(text)
     assert.equal(exposeNotification('s', message, names), message)
   }
-})
-
-/** A response with this result, and members that nobody knows. */
-const response = (result: string) => read(`{"x":[1.0], "jsonrpc":"2.0","id":1,"result":${result} }`)
-
-test('every place of a result that refers to something of its server names the server', () => {
-  for (const [result, expected] of [
-    [
-      '{"content":[{"type":"resource_link","uri":"file:///a"}]}',
-      '{"content":[{"type":"resource_link","uri":"breakwater://s/file:///a"}]}',
-    ],
-    [
-      '{"content":[{"type":"resource","resource":{"uri":"ui://w","text":""}}]}',
-      '{"content":[{"type":"resource","resource":{"uri":"ui://s__w","text":""}}]}',
-    ],
-    [
-      '{"contents":[{"uri":"a"},{"uri":"b"}]}',
-      '{"contents":[{"uri":"breakwater://s/a"},{"uri":"breakwater://s/b"}]}',
-    ],
-    [
-      '{"messages":[{"content":{"type":"resource","resource":{"uri":"a"}}}]}',
-      '{"messages":[{"content":{"type":"resource","resource":{"uri":"breakwater://s/a"}}}]}',
-    ],
-    ['{"taskId":"1"}', '{"taskId":"s__1"}'],
-    ['{"task":{"taskId":"1","ttl":1.0}}', '{"task":{"taskId":"s__1","ttl":1.0}}'],
-    [
-      '{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"1"}}}',
-      '{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"s__1"}}}',
-    ],
-  ] as const) {
-    const exposed = exposeResponse('s', response(result), names)
-    assert.equal(exposed.text, response(expected).text)
-    assert.deepEqual(exposed.value, JSON.parse(exposed.text))
-  }
-})
-
-test('the rest of a result stays as it is, to the byte', () => {
-  for (const result of [
-    '{"content":[{"type":"text","text":"file:///a","uri":"a"}],"structuredContent":{"uri":"a","taskId":"1"}}',
-    '{"content":[{"type":"resource_link","uri":7},{"type":"resource"},null,3],"contents":[{}],"messages":[{},{"content":1}]}',
-    '{"content":"text","contents":{},"messages":7,"task":null,"taskId":7,"_meta":[]}',
-    '{"n":12345678901234567890,"f":1.0}',
-  ]) {
-    const message = response(result)
-    assert.equal(exposeResponse('s', message, names), message, result)
-  }
-  const error = read('{"jsonrpc":"2.0","id":1,"error":{"code":1,"data":{"taskId":"1"}}}')
-  assert.equal(exposeResponse('s', error, names), error)
-})
-
-test('a result with many references takes time in proportion', { timeout: 20_000 }, () => {
-  const link = '{"type":"resource_link","uri":"file:///a","description":"............................"}'
-  const message = response(`{"content":[${new Array<string>(50_000).fill(link).join()}]}`)
-  const exposed = exposeResponse('s', message, names).value.result as { content: { uri: string }[] }
-  assert.equal(exposed.content.at(-1)?.uri, 'breakwater://s/file:///a')
 })

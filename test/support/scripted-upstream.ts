@@ -113,9 +113,8 @@ export class ScriptedLink implements Link {
     return Promise.resolve()
   }
 
-  listen(): Promise<void> {
+  listen(): void {
     this.listening = true
-    return Promise.resolve()
   }
 
   close(): Promise<void> {

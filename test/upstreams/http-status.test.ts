@@ -16,7 +16,11 @@ const headers = (named: Readonly<Record<string, string>> = {}) =>
 function read(
   status: number,
   text: string,
-  { hasSession = false, id = 1 as string | number, named = {} } = {},
+  {
+    hasSession = false,
+    id = 1,
+    named = {},
+  }: { hasSession?: boolean; id?: string | number; named?: Record<string, string> } = {},
 ) {
   const reading = readReply(id, status, headers(named), text, { hasSession, wallMs: WALL })
   if (reading === 'lost') return { reading }

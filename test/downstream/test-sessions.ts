@@ -1,0 +1,41 @@
+import { Sessions } from '../../src/downstream/sessions.ts'
+import type { Session } from '../../src/downstream/session.ts'
+import { Live } from '../../src/mesh/live.ts'
+import type { GatewayGeneration } from '../../src/registry/generation.ts'
+import type { Server } from '../../src/registry/server.ts'
+import { capableHello } from '../support/caller.ts'
+import { ManualClock } from '../support/manual-clock.ts'
+import { testServer } from '../registry/test-server.ts'
+import { idleFront } from './test-session.ts'
+
+export const IDLE_MS = 60_000
+
+/** The sessions of a gateway with one server, `s`. */
+export function testSessions(max = 3) {
+  const clock = new ManualClock()
+  const { server, upstream } = testServer({}, undefined, { clock })
+  const generation = (...servers: Server[]) =>
+    ({
+      servers: new Map(servers.map((each) => [each.name, each])),
+      close: () => undefined,
+    }) as unknown as GatewayGeneration
+  const live = new Live(generation(server), clock, 1_000)
+  const limits = { max, idle: IDLE_MS, maxInFlight: 10, replayEvents: 100, replayBytes: 10_000 }
+  const sessions = new Sessions(live, clock, limits)
+  const draft = (front: string | undefined) =>
+    sessions.draft({ front: idleFront(front), hello: capableHello, headers: {}, version: '2025-11-25' })
+  return {
+    clock,
+    live,
+    server,
+    upstream,
+    sessions,
+    generation,
+    draft,
+    add(front?: string): Session {
+      const session = draft(front)
+      sessions.add(session)
+      return session
+    },
+  }
+}

@@ -1,0 +1,91 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { config as schema } from '../src/config/schema.ts'
+import { compileGeneration } from '../src/generation.ts'
+import { Live } from '../src/mesh/live.ts'
+import type { GatewayGeneration } from '../src/registry/generation.ts'
+import type { Server } from '../src/registry/server.ts'
+import { createMetrics } from '../src/telemetry/metrics.ts'
+import { toolCall } from './support/caller.ts'
+import { testKit } from './support/kit.ts'
+import { silent } from './support/log.ts'
+import { ManualClock } from './support/manual-clock.ts'
+
+const url = 'http://127.0.0.1:1/mcp'
+
+function setUp() {
+  const clock = new ManualClock()
+  const parts = {
+    clock,
+    log: silent,
+    metrics: createMetrics(),
+    kit: testKit(clock),
+    onChanged: () => undefined,
+    onState: () => undefined,
+  }
+  const compile = (
+    servers: Readonly<Record<string, object>>,
+    previous?: GatewayGeneration,
+    renew?: ReadonlySet<string>,
+  ) => compileGeneration(schema.parse({ mcpServers: servers }), previous, parts, renew)
+  return { clock, compile }
+}
+
+/** How often a server was closed from here on. */
+function closes(server: Server | undefined): () => number {
+  let count = 0
+  const close = server!.close.bind(server)
+  server!.close = () => {
+    count++
+    return close()
+  }
+  return () => count
+}
+
+test('a server whose own config is the same is taken over, and any other is made anew', () => {
+  const { compile } = setUp()
+  const first = compile({ a: { url }, b: { url }, c: { url } })
+  const second = compile({ c: { url }, b: { url, probe: '5s' }, a: { url } }, first, new Set(['c']))
+  assert.equal(second.servers.get('a'), first.servers.get('a'))
+  assert.notEqual(second.servers.get('b'), first.servers.get('b'))
+  assert.notEqual(second.servers.get('c'), first.servers.get('c'))
+  assert.deepEqual([...second.servers.keys()], ['c', 'b', 'a'])
+})
+
+test('a server that is switched off is not there', () => {
+  const { compile } = setUp()
+  assert.deepEqual([...compile({ a: { url, disabled: true }, b: { url } }).servers.keys()], ['b'])
+})
+
+test('a server that was removed ends with the last generation that used it', () => {
+  const { clock, compile } = setUp()
+  const live = new Live(compile({ a: { url }, b: { url } }), clock, 10_000)
+  const [a, b] = [closes(live.current.servers.get('a')), closes(live.current.servers.get('b'))]
+  const call = live.enter()
+  live.swap(compile({ a: { url }, b: { url } }, live.current))
+  live.swap(compile({ b: { url } }, live.current))
+  assert.deepEqual([a(), b()], [0, 0])
+  call.release()
+  assert.deepEqual([a(), b()], [1, 0])
+})
+
+test('a server that comes back while its last call is under way is a new one', () => {
+  const { clock, compile } = setUp()
+  const live = new Live(compile({ a: { url } }), clock, 10_000)
+  const old = live.current.servers.get('a')
+  const closed = closes(old)
+  const call = live.enter()
+  live.swap(compile({}, live.current))
+  live.swap(compile({ a: { url } }, live.current))
+  assert.notEqual(live.current.servers.get('a'), old)
+  assert.equal(closed(), 0)
+  call.release()
+  assert.equal(closed(), 1)
+})
+
+test('a call to a server that is not there fails, and was not sent', async () => {
+  const { compile } = setUp()
+  const { mesh } = compile({})
+  const outcome = await mesh.serviceFor('gone', 'tools/call', 't')(toolCall('t', {}, { server: 'gone' }))
+  assert.equal(outcome.kind === 'failed' && outcome.error.reason, 'upstream_unavailable')
+})

@@ -1,0 +1,60 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { until } from '../support/until.ts'
+import { eventStream } from '../support/wired.ts'
+import { LIMIT, post } from './posted.ts'
+
+test('a reply that is larger than the limit is given up, whole or as an event', async (t) => {
+  for (const headers of [{ 'content-type': 'application/json' }, eventStream]) {
+    const { last, end } = await post(t, (_, response) => {
+      response.on('error', () => undefined)
+      response.writeHead(200, headers)
+      const more = () => {
+        while (!response.destroyed) if (!response.write(`data: ${'x'.repeat(9_000)}\n`)) return
+      }
+      response.on('drain', more)
+      more()
+    })
+    await end
+    assert.equal(last.error?.reason, 'reply_too_large')
+    assert.equal(last.error.sent, true)
+    assert.match(last.error.message, /larger than 100000 bytes/)
+  }
+})
+
+test('of a long page about an error only the beginning is read', async (t) => {
+  const { last, end } = await post(t, (_, response) => {
+    response.writeHead(502, { 'content-type': 'text/html' })
+    response.end('x'.repeat(LIMIT * 10))
+  })
+  await end
+  assert.equal(last.status, 502)
+  assert.ok((last.body?.length ?? 0) <= 64 * 1024)
+})
+
+test('a sink that asks to wait holds the server back, and goes on where it was', async (t) => {
+  let written = 0
+  const total = 400
+  const { told, hold, end } = await post(t, (_, response) => {
+    response.writeHead(200, eventStream)
+    const more = () => {
+      while (written < total) {
+        written++
+        if (!response.write(`data: ${written} ${'x'.repeat(90_000)}\n\n`)) return
+      }
+      response.end()
+    }
+    response.on('drain', more)
+    more()
+  })
+  let release = () => {}
+  hold(new Promise((resolve) => (release = resolve)))
+  await until('the stream is held', () => told.length >= 2)
+  for (let turn = 0; turn < 100; turn++) await new Promise((resolve) => setImmediate(resolve))
+  assert.ok(written < total, `all of ${total} were read by a sink that waits`)
+  hold(Promise.resolve())
+  release()
+  await end
+  assert.equal(told.length, total + 2)
+  assert.match(told.at(-2) ?? '', /^event 400 /)
+})

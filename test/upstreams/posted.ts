@@ -1,0 +1,48 @@
+import type { RequestListener } from 'node:http'
+import type { TestContext } from 'node:test'
+import type { GatewayError } from '../../src/mesh/errors.ts'
+import { HttpReply, type ReplySink } from '../../src/upstreams/http-reply.ts'
+import { wireTo } from '../support/wired.ts'
+
+/** Largest reply, in bytes. */
+export const LIMIT = 100_000
+
+/** A sink that writes down what it is told, in short words. */
+export function recorder() {
+  const told: string[] = []
+  const last: { error?: GatewayError; body?: string; status?: number } = {}
+  let over = () => {}
+  const end = new Promise<void>((resolve) => (over = resolve))
+  let held: Promise<void> | undefined
+  const sink: ReplySink = {
+    opened: (headers) => void told.push(`opened ${headers.mediaType}`),
+    event({ data }) {
+      told.push(`event ${data.slice(0, 20)}`)
+      return held
+    },
+    body(status, _, body) {
+      told.push('body')
+      Object.assign(last, { status, body })
+      over()
+    },
+    ended() {
+      told.push('ended')
+      over()
+    },
+    failed(error) {
+      told.push(`failed ${error.reason}`)
+      last.error = error
+      over()
+    },
+  }
+  return { sink, told, last, end, hold: (promise: Promise<void>) => void (held = promise) }
+}
+
+/** Posts something to a server, and records the reply. */
+export async function post(t: TestContext, handle: RequestListener, limit = LIMIT) {
+  const { wire, stop } = await wireTo(t, handle)
+  const recorded = recorder()
+  const reply = new HttpReply(recorded.sink, limit)
+  wire.post('{}', undefined, reply)
+  return { ...recorded, reply, wire, stop }
+}
