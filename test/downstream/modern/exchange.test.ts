@@ -25,10 +25,10 @@ function ask(
   inquiry: Inquiry,
   id: number,
   method = 'elicitation/create',
-  params: Json | undefined = { message: 'Who?' },
+  params: Json | null = { message: 'Who?' },
 ): Promise<Json> {
   return new Promise((resolve) => {
-    const request = message(params === undefined ? { id, method } : { id, method, params })
+    const request = message(params === null ? { id, method } : { id, method, params })
     void channelOf(inquiry).send(request, (text) => {
       resolve(JSON.parse(text) as Json)
       return Promise.resolve()
@@ -78,7 +78,7 @@ test('questions asked while the call is parked wait for the next round; those le
 
 test('a question without params is asked without params', async (t) => {
   const bench = await testModern(t, async (inquiry) => {
-    await ask(inquiry, 1, 'roots/list', undefined)
+    await ask(inquiry, 1, 'roots/list', null)
     return result(inquiry, '{}')
   })
   const asked = await bench.send(call(1, {}, { [CLIENT_CAPABILITIES_KEY]: { roots: {} } }))
@@ -155,7 +155,8 @@ test('progress that nobody asked for is not told', async (t) => {
 
 test('messages of the log come down to the level that the request names, and none without', async (t) => {
   const bench = await testModern(t, (inquiry) => {
-    for (const level of ['debug', 'warning', 'error']) {
+    const levels = inquiry.message.value.method === 'tools/call' ? ['debug', 'warning', 'error'] : []
+    for (const level of levels) {
       void channelOf(inquiry).send(message({ method: 'notifications/message', params: { level } }))
     }
     return '{}'
