@@ -47,7 +47,8 @@ export interface Caller {
   readonly listening: boolean
   /**
    * Whether it takes results as the modern era has them: it answers an `input_required` by calling again.
-   * For all others the upstream asks, over the call's channel, and calls again by itself.
+   * For all others the upstream asks, over the call's channel, and calls again by itself. Such a caller may
+   * stand for several clients, which cannot be told apart.
    */
   readonly takesInputRequired: boolean
   /** Takes what `server` sends outside of any call. */

@@ -19,12 +19,22 @@ export interface Audience {
   notify(notification: Message, calls: InFlight): Promise<void> | undefined
 }
 
-/** The audience of a conversation that is held on behalf of one caller: everything is for that caller. */
+const INTERNAL_ERROR = -32603
+
+const unclear: Refusal = { code: INTERNAL_ERROR, message: 'it cannot be told which client this is for' }
+
+/**
+ * The audience of a conversation that is held on behalf of one caller: everything is for that caller. One of
+ * the modern era stands for all clients that look alike, so what belongs to a call has to be that of the only one.
+ */
 export function soloAudience(server: string, caller: Caller): Audience {
+  const isUnclear = (calls: InFlight) => caller.takesInputRequired && calls.onlyCaller() === undefined
   return {
-    respondent: (_, calls) => ({ caller, deliver: calls.wayTo(caller) }),
+    respondent: (_, calls) => (isUnclear(calls) ? unclear : { caller, deliver: calls.wayTo(caller) }),
     notify(notification, calls) {
-      if (notification.value.method === 'notifications/message') return calls.wayTo(caller)(notification)
+      if (notification.value.method === 'notifications/message') {
+        return isUnclear(calls) ? undefined : calls.wayTo(caller)(notification)
+      }
       caller.receive(server, notification)
       return undefined
     },

@@ -71,11 +71,14 @@ export class InFlight {
     return caller === undefined ? all : all.filter(({ call }) => call.caller === caller)
   }
 
-  /** The one caller with calls in flight; undefined when there is none, or more than one. */
+  /**
+   * The one caller with calls in flight; undefined when there is none, or more than one. Two calls of the
+   * modern era count as two callers': without sessions, nobody can tell whether they are one client's.
+   */
   onlyCaller(): Caller | undefined {
     let only: Caller | undefined
     for (const { call } of this.#entries.values()) {
-      if (quiet.has(call.method) || call.caller === only) continue
+      if (quiet.has(call.method) || (call.caller === only && !only.takesInputRequired)) continue
       if (only !== undefined) return undefined
       only = call.caller
     }
