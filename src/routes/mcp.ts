@@ -8,7 +8,7 @@ import { gatewayErrorText } from '../downstream/respond.ts'
 import { ServerFront } from '../downstream/server-front.ts'
 import { gatewayError } from '../mesh/errors.ts'
 import type { Live } from '../mesh/live.ts'
-import { errorText, INVALID_REQUEST, isObject, PARSE_ERROR, parseJson } from '../protocol/jsonrpc.ts'
+import { errorText, INVALID_REQUEST, PARSE_ERROR, parseJson } from '../protocol/jsonrpc.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import type { Log } from '../telemetry/log.ts'
 
@@ -68,8 +68,8 @@ export function registerMcp(app: FastifyInstance, { live, aggregate, legacy, mod
       return sendJson(visit.response, 400, errorText(null, PARSE_ERROR, 'Parse error: the body is not JSON'))
     }
     const ending =
-      isObject(value) && isModern(visit.headers, value)
-        ? modern.post(visit, { text: body, value })
+      isModern(visit.headers, value)
+        ? modern.post(visit, body, value)
         : legacy.post(visit, body, value)
     if (ending === undefined) return
     load.inFlight++

@@ -4,6 +4,7 @@ import type { Clock } from '../../mesh/clock.ts'
 import type { Live } from '../../mesh/live.ts'
 import {
   INVALID_PARAMS,
+  INVALID_REQUEST,
   isObject,
   kindOf,
   METHOD_NOT_FOUND,
@@ -69,9 +70,12 @@ export class ModernEndpoint {
     })
   }
 
-  /** Takes a POST that was found to be of this era. Undefined when it was answered at once. */
-  post(visit: Visit, message: Message): Promise<void> | undefined {
-    if (kindOf(message.value) === 'notification') return void visit.response.writeHead(202).end()
+  /** Takes a POST that was found to be of this era, with its body as text and parsed. Undefined when it was answered at once. */
+  post(visit: Visit, text: string, value: unknown): Promise<void> | undefined {
+    if (!isObject(value))
+      return refuse(visit, refusal(400, null, INVALID_REQUEST, 'Invalid Request: expected one message'))
+    if (kindOf(value) === 'notification') return void visit.response.writeHead(202).end()
+    const message = { text, value }
     const envelope = readEnvelope(visit.headers, message)
     if ('status' in envelope) return refuse(visit, envelope)
     const { id, method } = envelope

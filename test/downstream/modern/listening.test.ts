@@ -7,8 +7,7 @@ import { until } from '../../support/until.ts'
 import type { Json } from '../../support/memory-pipe.ts'
 import { later, message, modern, reply, testModern } from './test-modern.ts'
 
-const listen = (id: unknown, notifications: unknown) =>
-  modern(id, 'subscriptions/listen', { notifications } as Json)
+const listen = (id: unknown, notifications: unknown) => modern(id, 'subscriptions/listen', { notifications })
 
 type Bench = Awaited<ReturnType<typeof testModern>>
 
@@ -102,7 +101,7 @@ test('a client that leaves while the server still says hello is not remembered',
   const body = listen('a', { toolsListChanged: true })
   const headers = { 'mcp-protocol-version': '2026-07-28', 'mcp-method': 'subscriptions/listen' }
   const front = { server: undefined, welcome: () => hello.promise } as never
-  const taken = bench.endpoint.post({ front, headers, response }, { text: JSON.stringify(body), value: body })
+  const taken = bench.endpoint.post({ front, headers, response }, JSON.stringify(body), body)
   client.close()
   await until('the client is gone', () => response.destroyed)
   hello.resolve({ text: '{"capabilities":{"tools":{"listChanged":true}}}' })
@@ -123,7 +122,7 @@ test('a stream on a server that was removed ends with its result, and asks nobod
     },
   } as never
   const headers = { 'mcp-protocol-version': '2026-07-28', 'mcp-method': 'subscriptions/listen' }
-  await bench.endpoint.post({ front, headers, response }, { text: JSON.stringify(body), value: body })
+  await bench.endpoint.post({ front, headers, response }, JSON.stringify(body), body)
   bench.endpoint.listening.end(({ server }) => server === 'gone')
   const { messages } = await reply(client)
   assert.equal(messages.at(-1)?.id, 'a')

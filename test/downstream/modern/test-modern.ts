@@ -86,7 +86,7 @@ export async function testModern(t: TestContext, answer: Answer = () => '{}') {
   /** Sends a request, and leaves its reply to the test. */
   async function open(body: Json, headers = headersFor(body)): Promise<HeldClient> {
     const { response, client } = await hold()
-    void endpoint.post({ front, headers, response }, { text: JSON.stringify(body), value: body })
+    void endpoint.post({ front, headers, response }, JSON.stringify(body), body)
     return client
   }
 
