@@ -129,8 +129,9 @@ export class HttpExchange implements ReplySink {
     this.#options.onHeaders?.(headers)
     const context = { hasSession: this.#wire.sessionId !== undefined, wallMs: this.#options.clock.wall() }
     const reading = readReply(this.#request.id, status, headers, text, context)
-    if (status === 400 && isVersionError(reading)) this.#options.onVersionError?.()
     this.#finish(reading)
+    // Last, because it ends the conversation with all that is still open.
+    if (status === 400 && isVersionError(reading)) this.#options.onVersionError?.()
   }
 
   ended(): void {
