@@ -23,6 +23,12 @@ export const stdioServer = z
       .enum(['shared', 'per_session'])
       .default('shared')
       .describe('One process for all sessions, or one for each. Roots need one for each.'),
+    era: z
+      .enum(['auto', 'legacy', 'modern'])
+      .default('auto')
+      .describe(
+        'Versions of the protocol to speak: up to 2025-11-25 (`legacy`), 2026-07-28 (`modern`), or found out.',
+      ),
     ...serverSettings,
     ...silentKeys,
   })

@@ -28,6 +28,10 @@ const TTL_MS: Millis = 600_000
 /** Ends of an opening that tell that the server is there and does not speak this era. */
 const otherEra: ReadonlySet<Reason> = new Set(['upstream_refused', 'bad_reply', 'upstream_status'])
 
+export function isOtherEra({ reason }: GatewayError): boolean {
+  return otherEra.has(reason)
+}
+
 /**
  * One endpoint that may speak either era. Asks it as a modern server first, and takes any answer that is none of
  * a modern server for a legacy one; a server that cannot be reached gets no verdict.
@@ -61,7 +65,7 @@ export class EraUpstream implements Upstream {
     try {
       return await this.#openAs(verdict.era, caller, signal)
     } catch (error) {
-      if (verdict.decidedBy === 'config' || !otherEra.has((error as GatewayError).reason)) throw error
+      if (verdict.decidedBy === 'config' || !isOtherEra(error as GatewayError)) throw error
       this.#doubt()
       return this.#probe(caller, signal)
     }
@@ -79,7 +83,7 @@ export class EraUpstream implements Upstream {
       this.#decide('modern')
       return link
     } catch (error) {
-      if (!otherEra.has((error as GatewayError).reason)) throw openError(error)
+      if (!isOtherEra(error as GatewayError)) throw openError(error)
     }
     const link = await this.#openAs('legacy', caller, signal)
     this.#decide('legacy')

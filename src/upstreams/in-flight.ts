@@ -19,6 +19,8 @@ export interface Entry {
 /** Requests in whose course a server has nothing to ask or to tell, so that nothing is put down to them. */
 const quiet = new Set([
   'initialize',
+  'server/discover',
+  'subscriptions/listen',
   'ping',
   'logging/setLevel',
   'resources/subscribe',

@@ -3,6 +3,7 @@ import { verdictOf } from '../mesh/classify.ts'
 import { gatewayError, type GatewayError } from '../mesh/errors.ts'
 import { elements } from '../protocol/json-span.ts'
 import { isObject, kindOf, parseJson, paramsOf, resultText } from '../protocol/jsonrpc.ts'
+import { SUBSCRIPTION_ID_KEY } from '../protocol/modern.ts'
 import { failure } from './failure.ts'
 import type { Entry, InFlight } from './in-flight.ts'
 import { LogThrottle } from './log-throttle.ts'
@@ -91,8 +92,17 @@ export class Inbox implements PipeEvents {
       case 'notifications/cancelled':
         return this.#requests.cancelled(message)
       default:
-        return this.#terms.audience.notify(message, this.#calls)
+        return this.#told(message)
     }
+  }
+
+  /** In the modern era most of it names the subscription that it belongs to. */
+  #told(message: Message): Promise<void> | undefined {
+    const { _meta } = paramsOf(message.value)
+    const id = isObject(_meta) ? _meta[SUBSCRIPTION_ID_KEY] : undefined
+    const entry = id === undefined ? undefined : this.#calls.get(id)
+    if (entry !== undefined) return this.#calls.through(entry, message)
+    return this.#terms.audience.notify(message, this.#calls)
   }
 
   #progress(message: Message): Promise<void> | undefined {

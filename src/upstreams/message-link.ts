@@ -3,20 +3,25 @@ import type { Call, Caller, Message, Outcome } from '../mesh/call.ts'
 import { gatewayError, type GatewayError } from '../mesh/errors.ts'
 import { kindOf, notificationText, readMessage } from '../protocol/jsonrpc.ts'
 import { abortError, failure } from './failure.ts'
-import { handshake, openError } from './handshake.ts'
+import type { Discover } from './discover.ts'
+import { openError } from './handshake.ts'
 import { Inbox } from './inbox.ts'
 import { InFlight, type Entry } from './in-flight.ts'
+import { greet, type Greeted } from './pipe-era.ts'
 import type { Connect, Pipe, Posting } from './pipe.ts'
 import { toServer } from './renumber.ts'
 import { ServerRequests } from './server-requests.ts'
 import type { Terms } from './terms.ts'
-import type { Link } from './upstream.ts'
+import type { Era, Link } from './upstream.ts'
 
 /** How many notifications may wait until the server reads them; calls are limited elsewhere. */
 const MAX_UNREAD = 1_024
 
 /** Notifications that only the gateway itself may send: the handshake is its own, and so are request ids. */
 const ours: ReadonlySet<unknown> = new Set(['notifications/initialized', 'notifications/cancelled'])
+
+/** Requests that a server is not told the end of: before the first answer it may not understand it. */
+const greetings: ReadonlySet<string> = new Set(['initialize', 'server/discover'])
 
 /** A conversation over a pipe of JSON texts. Requests travel under ids and progress tokens of our own. */
 export class MessageLink implements Link {
@@ -25,7 +30,7 @@ export class MessageLink implements Link {
   readonly #requests = new ServerRequests((text) => this.#send(text))
   readonly #end = new AbortController()
   #pipe: Pipe | undefined
-  #greeting!: Message
+  #greeted!: Greeted
   #unread = 0
 
   /** Connects and shakes hands. Rejects with a `GatewayError`, and leaves nothing behind then. */
@@ -49,14 +54,22 @@ export class MessageLink implements Link {
   }
 
   async #greet(signal: Signal): Promise<void> {
-    const { server, hello } = this.#terms
-    this.#greeting = await handshake((call) => this.exchange(call), server, hello, signal)
-    await this.#send(notificationText('notifications/initialized'))
+    this.#greeted = await greet((call) => this.exchange(call), this.#terms, signal)
+    if (this.discover === undefined) await this.#send(notificationText('notifications/initialized'))
     if (this.ended.aborted) throw this.ended.reason
   }
 
   get greeting(): Message {
-    return this.#greeting
+    return this.#greeted.greeting
+  }
+
+  get era(): Era {
+    return this.discover === undefined ? 'legacy' : 'modern'
+  }
+
+  /** What a server of the modern era says of itself; undefined in the legacy era. */
+  get discover(): Discover | undefined {
+    return this.#greeted.discover
   }
 
   get ended(): AbortSignal {
@@ -115,7 +128,7 @@ export class MessageLink implements Link {
   /** The answer of the call no longer matters to anybody, and the server is told so. */
   #giveUp(entry: Entry, error: GatewayError): void {
     this.#calls.settle(entry, failure(entry.call, error))
-    if (!entry.written || entry.call.method === 'initialize') return
+    if (!entry.written || greetings.has(entry.call.method)) return
     const params = { requestId: entry.id, reason: error.message }
     this.#send(notificationText('notifications/cancelled', params)).catch((cause: GatewayError) => {
       this.#terms.log.debug({ reason: cause.reason }, 'could not tell the server of a cancellation')

@@ -11,6 +11,7 @@ import { HttpExchange } from './http-exchange.ts'
 import { closePools, openPools, type Pools } from './http-pools.ts'
 import { HttpWire } from './http-wire.ts'
 import type { HttpOptions } from './http.ts'
+import { httpWay } from './modern-http-way.ts'
 import { ModernLink } from './modern-link.ts'
 import { metaOf, mirrorHeaders, withMeta } from './modern-request.ts'
 import type { ToolFacts } from './tool-facts.ts'
@@ -46,10 +47,11 @@ export class ModernHttpUpstream implements ModernUpstream {
     const greeting = await this.#discover.greeting(signal).catch((cause: unknown) => {
       throw openError(cause)
     })
-    const { url, headers, forwardHeaders, tools } = this.#options
+    const { server, clock, url, headers, forwardHeaders, tools } = this.#options
     const agent = forwarded(forwardHeaders, caller.headers)
     const wire = new HttpWire({ url, headers, agent }, this.#pools)
-    const terms = { options: this.#options, wire, discover: this.#discover, tools }
+    const way = httpWay(wire, this.#options)
+    const terms = { server, clock, way, discover: this.#discover, tools }
     const link = new ModernLink(terms, caller, greeting)
     this.#links.add(link)
     link.ended.addEventListener('abort', () => this.#links.delete(link), { once: true })
@@ -73,7 +75,13 @@ export class ModernHttpUpstream implements ModernUpstream {
     const text = withMeta(requestText(id, method, {}), metaOf(hello))
     const channel = { open: () => undefined, pause: () => undefined, send: () => undefined }
     const request = { id, text, headers: mirrorHeaders({ method }), signal, channel }
-    const options = { clock, maxReply, post: () => Promise.resolve(), stateless: true, underWay: new Set<HttpExchange>() }
+    const options = {
+      clock,
+      maxReply,
+      post: () => Promise.resolve(),
+      stateless: true,
+      underWay: new Set<HttpExchange>(),
+    }
     const reading = await HttpExchange.run(this.#wire, request, options)
     if (reading === 'lost')
       throw gatewayError('bad_reply', 'the server forgot a session that there never was')

@@ -1,21 +1,30 @@
 import type { Call, Caller, Message, Outcome, RequestId } from '../mesh/call.ts'
+import type { Clock } from '../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../mesh/errors.ts'
-import { paramsOf } from '../protocol/jsonrpc.ts'
 import type { Discover } from './discover.ts'
-import { HttpExchange, type ExchangeOptions } from './http-exchange.ts'
-import type { HttpOptions } from './http.ts'
-import type { HttpWire } from './http-wire.ts'
 import { answerInputs, asksForInput } from './input-rounds.ts'
 import { ModernListener } from './modern-listener.ts'
 import { KeptSession } from './kept-session.ts'
-import { isModern, mirrorHeaders, withMeta } from './modern-request.ts'
+import { isModern, withMeta } from './modern-request.ts'
 import { withLegacyContent, withLegacySchemas } from './legacy-output.ts'
+import type { Subscribe } from './subscription.ts'
 import type { ToolFacts } from './tool-facts.ts'
 import type { Link } from './upstream.ts'
 
+/** How the requests of one caller reach a server of the modern era. */
+export interface ModernWay {
+  /** Sends a call as `text`, whose id is `id`, and follows it up to the answer. Never rejects. */
+  send(call: Call, text: string, id: RequestId): Promise<Outcome>
+  readonly subscribe: Subscribe
+  /** Ends what is under way. */
+  abandon(error: GatewayError): void
+}
+
 export interface ModernTerms {
-  readonly options: HttpOptions
-  readonly wire: HttpWire
+  /** The server's name in the registry. */
+  readonly server: string
+  readonly clock: Clock
+  readonly way: ModernWay
   readonly discover: Discover
   readonly tools: ToolFacts
 }
@@ -27,27 +36,22 @@ export interface ModernTerms {
 export class ModernLink implements Link {
   readonly greeting: Message
   readonly #terms: ModernTerms
-  readonly #exchangeOptions: ExchangeOptions
-  readonly #underWay = new Set<HttpExchange>()
   readonly #end = new AbortController()
   readonly #session: KeptSession
   readonly #listener: ModernListener
   #ids = 0
 
   constructor(terms: ModernTerms, caller: Caller, greeting: Message) {
-    const { server, clock, maxReply, onVersionError } = terms.options
+    const { server, clock, way } = terms
     this.#terms = terms
     this.greeting = greeting
     this.#session = new KeptSession(caller.hello, greeting, {
       ping: (signal) => terms.discover.renew(signal),
       subscribed: () => this.#listener.refresh(),
     })
-    const post = () => this.post()
-    this.#exchangeOptions = { clock, maxReply, underWay: this.#underWay, post, stateless: true, onVersionError }
     this.#listener = new ModernListener({
       clock,
-      maxReply,
-      wire: terms.wire,
+      subscribe: way.subscribe,
       meta: () => this.#session.meta,
       capabilities: greeting.value.capabilities,
       resources: this.#session.resources,
@@ -73,14 +77,12 @@ export class ModernLink implements Link {
 
   /** `self`: the request says on its own what a session would know. */
   #exchange(call: Call, self: boolean): Promise<Outcome> {
-    const { message, record, method, caller } = call
-    record.sent = true
+    const { message, method, caller } = call
     const text = self ? message.text : withMeta(message.text, this.#session.meta)
-    const headers = this.#headers(call, self)
-    const sending = this.#send(call, text, call.id, headers)
+    const sending = this.#terms.way.send(call, text, call.id)
     if (method === 'tools/list') return sending.then((outcome) => this.#learn(call, outcome))
     if (caller.takesInputRequired) return sending
-    return sending.then((outcome) => this.#translate(call, text, headers, outcome))
+    return sending.then((outcome) => this.#translate(call, text, outcome))
   }
 
   /** A message outside of calls has no place in this era: it is dropped. */
@@ -93,31 +95,16 @@ export class ModernLink implements Link {
   }
 
   close(): Promise<void> {
-    if (this.ended.aborted) return Promise.resolve()
-    const error = gatewayError('cancelled', 'the conversation was closed')
-    this.#listener.close()
-    this.#end.abort(error)
-    for (const exchange of this.#underWay) exchange.abandon(error)
+    this.end(gatewayError('cancelled', 'the conversation was closed'))
     return Promise.resolve()
   }
 
-  #send(
-    call: Call,
-    text: string,
-    id: RequestId,
-    headers: Readonly<Record<string, string>>,
-  ): Promise<Outcome> {
-    const { signal, channel } = call
-    const request = { id, text, headers, signal, channel }
-    // Without a session none can be lost.
-    return HttpExchange.run(this.#terms.wire, request, this.#exchangeOptions) as Promise<Outcome>
-  }
-
-  #headers({ message, tool, headers }: Call, self: boolean): Record<string, string> {
-    const { value } = message
-    const mirrored =
-      self || tool === undefined ? undefined : this.#terms.tools.headers(tool, paramsOf(value).arguments)
-    return { ...mirrorHeaders(value), ...mirrored, ...headers }
+  /** The conversation is over, and why. */
+  end(error: GatewayError): void {
+    if (this.ended.aborted) return
+    this.#listener.close()
+    this.#end.abort(error)
+    this.#terms.way.abandon(error)
   }
 
   #learn(call: Call, outcome: Outcome): Outcome {
@@ -127,17 +114,17 @@ export class ModernLink implements Link {
   }
 
   /** A reply in the words of a caller of the legacy era. */
-  #translate(call: Call, text: string, headers: Readonly<Record<string, string>>, outcome: Outcome) {
-    const { tools, options } = this.#terms
+  #translate(call: Call, text: string, outcome: Outcome) {
+    const { clock, tools, way } = this.#terms
     const translated = (last: Outcome) => {
       const isTool = last.kind === 'answered' && call.tool !== undefined
       return isTool ? withLegacyContent(last, tools.wraps(call.tool)) : last
     }
     if (!asksForInput(outcome)) return translated(outcome)
     return answerInputs(call, text, outcome, {
-      clock: options.clock,
+      clock,
       newId: () => `breakwater-${++this.#ids}`,
-      send: (again, id) => this.#send(call, again, id, headers),
+      send: (again, id) => way.send(call, again, id),
     }).then(translated)
   }
 }

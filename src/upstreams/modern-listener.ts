@@ -2,14 +2,12 @@ import type { Message } from '../mesh/call.ts'
 import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
 import { isObject, requestText } from '../protocol/jsonrpc.ts'
 import { FIRST_RETRY_MS, LAST_RETRY_MS, PATIENCE_MS } from './http-listener.ts'
-import type { HttpWire } from './http-wire.ts'
-import { mirrorHeaders, withMeta } from './modern-request.ts'
-import { Subscription } from './subscription.ts'
+import { withMeta } from './modern-request.ts'
+import { Subscription, type Subscribe } from './subscription.ts'
 
 export interface ModernListenerOptions {
   readonly clock: Clock
-  readonly maxReply: number
-  readonly wire: HttpWire
+  readonly subscribe: Subscribe
   /** The members of `_meta` that each request has, as JSON text. */
   readonly meta: () => string
   /** What the server can do. */
@@ -106,17 +104,16 @@ export class ModernListener {
       this.#drop()
       return this.#waiting?.settle()
     }
-    const { wire, meta, maxReply, receive } = this.#options
-    const params = { notifications }
-    const method = 'subscriptions/listen'
-    const text = requestText(`breakwater-listen-${++this.#requests}`, method, params)
-    const subscription: Subscription = new Subscription(maxReply, {
+    const { subscribe, meta, receive } = this.#options
+    const id = `breakwater-listen-${++this.#requests}`
+    const text = requestText(id, 'subscriptions/listen', { notifications })
+    const subscription: Subscription = new Subscription({
       acknowledged: () => this.#acknowledged(subscription),
       message: receive,
       over: (again) => this.#over(subscription, again),
     })
     this.#next = subscription
-    wire.subscribe(withMeta(text, meta()), mirrorHeaders({ method, params }), subscription.reply)
+    subscription.start(subscribe, withMeta(text, meta()))
   }
 
   #acknowledged(subscription: Subscription): void {

@@ -10,11 +10,14 @@ import { abortError, whenAborted } from './failure.ts'
 import { openError } from './handshake.ts'
 import { launch } from './launch.ts'
 import { MessageLink } from './message-link.ts'
+import { modernSeat } from './modern-seat.ts'
 import type { Connect } from './pipe.ts'
+import { PipeVerdict } from './pipe-verdict.ts'
 import { RestartGate } from './restart-gate.ts'
 import { SharedLink } from './shared-link.ts'
 import { SingleFlight } from './single-flight.ts'
-import type { Link, Upstream } from './upstream.ts'
+import { ToolFacts } from './tool-facts.ts'
+import type { Era, EraVerdict, Link, Upstream } from './upstream.ts'
 
 export interface StdioOptions {
   /** The server's name in the registry. */
@@ -34,12 +37,19 @@ export class StdioUpstream implements Upstream {
   readonly #children = new Set<Promise<Child>>()
   /** Whose process may be started when. A caller's own is forgotten with the caller. */
   readonly #gates = new WeakMap<object, RestartGate>()
+  readonly #tools = new ToolFacts()
+  readonly #verdict: PipeVerdict
   #shared: SingleFlight<SharedLink> | undefined
   #closed = false
 
   constructor(options: StdioOptions) {
     this.#options = options
     this.#log = options.log.child({ server: options.server })
+    this.#verdict = new PipeVerdict(options.config.era, options.clock)
+  }
+
+  era(): EraVerdict | undefined {
+    return this.#verdict.value
   }
 
   async open(caller: Caller, signal: Signal): Promise<Link> {
@@ -56,7 +66,7 @@ export class StdioUpstream implements Upstream {
     await Promise.all([...this.#children].map((starting) => starting.then((child) => child.close(), noChild)))
   }
 
-  #openFor(caller: Caller, signal: Signal): Promise<Link> {
+  async #openFor(caller: Caller, signal: Signal): Promise<Link> {
     const { server, clock } = this.#options
     const terms = {
       server,
@@ -65,7 +75,13 @@ export class StdioUpstream implements Upstream {
       clock,
       log: this.#log,
     }
-    return this.#start(caller, () => MessageLink.open(this.#connect, terms, signal))
+    const link = await this.#start(caller, (connect, era) =>
+      MessageLink.open(connect, { ...terms, era }, signal),
+    )
+    if (link.discover === undefined) return link
+    const seat = modernSeat(link, link.discover, { server, clock, tools: this.#tools }, caller)
+    whenAborted(seat.ended, () => void link.close())
+    return seat
   }
 
   async #join(caller: Caller, signal: Signal): Promise<Link> {
@@ -77,10 +93,12 @@ export class StdioUpstream implements Upstream {
 
   #startShared(): SingleFlight<SharedLink> {
     const { server, hello, clock } = this.#options
-    const terms = { server, hello, clock, log: this.#log }
+    const terms = { server, hello, clock, log: this.#log, tools: this.#tools }
     const forget = () => (this.#shared = undefined)
     return new SingleFlight(async (signal) => {
-      const link = await this.#start(this, () => SharedLink.open(this.#connect, terms, signal))
+      const link = await this.#start(this, (connect, era) =>
+        SharedLink.open(connect, { ...terms, era }, signal),
+      )
       whenAborted(link.ended, forget)
       return link
     }, forget)
@@ -89,7 +107,7 @@ export class StdioUpstream implements Upstream {
   /** Starts a process unless the one before it has just crashed; `owner` is who it is for. */
   async #start<Held extends MessageLink | SharedLink>(
     owner: object,
-    open: () => Promise<Held>,
+    open: (connect: Connect, era: Era | 'auto') => Promise<Held>,
   ): Promise<Held> {
     const gate = this.#gateOf(owner)
     const retryAfterMs = Math.ceil(gate.waitMs)
@@ -99,7 +117,7 @@ export class StdioUpstream implements Upstream {
     }
     gate.started()
     try {
-      const link = await open()
+      const link = await this.#verdict.open(this.#connect, open)
       this.#links.add(link)
       whenAborted(link.ended, (error) => {
         this.#links.delete(link)
@@ -125,6 +143,8 @@ export class StdioUpstream implements Upstream {
   }
 
   readonly #connect: Connect = async (events) => {
+    // The first process of an opening may have ended because everything does.
+    if (this.#closed) throw gatewayError('shutting_down', 'the server is being stopped')
     const { config, clock } = this.#options
     const { maxReply } = config
     const starting = launch(config).then(

@@ -1,18 +1,7 @@
 import type { Message } from '../mesh/call.ts'
-import { gatewayError, type GatewayError } from '../mesh/errors.ts'
-import {
-  INVALID_PARAMS,
-  isObject,
-  kindOf,
-  METHOD_NOT_FOUND,
-  paramsOf,
-  readMessage,
-} from '../protocol/jsonrpc.ts'
+import { INVALID_PARAMS, isObject, kindOf, METHOD_NOT_FOUND, paramsOf } from '../protocol/jsonrpc.ts'
 import { locate, members } from '../protocol/json-span.ts'
 import { SUBSCRIPTION_ID_KEY } from '../protocol/modern.ts'
-import type { SseEvent } from '../protocol/sse.ts'
-import type { ReplyHeaders } from './http-headers.ts'
-import { HttpReply, type ReplySink } from './http-reply.ts'
 
 export interface SubscriptionEvents {
   /** The server listens to us listening. */
@@ -23,48 +12,46 @@ export interface SubscriptionEvents {
   over(again: boolean): void
 }
 
-/** One `subscriptions/listen` and the stream of notifications that answers it. */
-export class Subscription implements ReplySink {
-  /** undici's end of it. */
-  readonly reply: HttpReply
+/** Sends a `subscriptions/listen`, given as JSON text; returns what takes it back. */
+export type Subscribe = (text: string, subscription: Subscription) => () => void
+
+/** One `subscriptions/listen` and the notifications that answer it, whatever they come by. */
+export class Subscription {
   readonly #events: SubscriptionEvents
+  #takeBack: (() => void) | undefined
   #over = false
   #honoured = true
 
-  constructor(maxReply: number, events: SubscriptionEvents) {
+  constructor(events: SubscriptionEvents) {
     this.#events = events
-    this.reply = new HttpReply(this, maxReply)
   }
 
-  /** Drops the socket, which is all that the server needs to be told. */
+  start(subscribe: Subscribe, text: string): void {
+    const takeBack = subscribe(text, this)
+    if (this.#over) takeBack()
+    else this.#takeBack = takeBack
+  }
+
+  /** Tells the server, and nobody else. */
   close(): void {
     this.#over = true
-    this.reply.abort(gatewayError('cancelled', 'nobody listens any more'))
+    this.#takeBack?.()
+    this.#takeBack = undefined
   }
 
-  opened(): undefined {}
-
-  event({ data }: SseEvent): undefined {
-    const message = this.#over ? undefined : readMessage(data)
-    if (message === undefined) return
+  /** Takes what the server sent. */
+  message(message: Message): void {
+    if (this.#over) return
     const kind = kindOf(message.value)
     if (kind === 'notification') this.#notified(message)
     else if (kind === 'response') this.#end(message.value)
   }
 
-  body(status: number, _: ReplyHeaders, text: string): void {
-    const value = readMessage(text)?.value
-    if (status >= 500 || status === 429) this.#finish(true)
-    else if (value === undefined) this.#finish(false)
-    else this.#end(value)
-  }
-
-  ended(): void {
-    this.#finish(true)
-  }
-
-  failed(error: GatewayError): void {
-    this.#finish(error.reason !== 'cancelled')
+  /** Nothing comes any more, and the server did not say so. */
+  broken(again: boolean): void {
+    if (this.#over) return
+    this.close()
+    this.#events.over(again)
   }
 
   #notified({ text, value }: Message): void {
@@ -79,13 +66,7 @@ export class Subscription implements ReplySink {
   /** The server ended it in order, or refused it. */
   #end({ error }: Message['value']): void {
     const refused = isObject(error) && [METHOD_NOT_FOUND, INVALID_PARAMS].includes(error.code as number)
-    this.#finish(this.#honoured && !refused)
-  }
-
-  #finish(again: boolean): void {
-    if (this.#over) return
-    this.close()
-    this.#events.over(again)
+    this.broken(this.#honoured && !refused)
   }
 }
 

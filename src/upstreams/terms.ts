@@ -1,6 +1,7 @@
 import type { Clock } from '../mesh/clock.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Audience } from './audience.ts'
+import type { Era } from './upstream.ts'
 
 /** What a conversation is about. */
 export interface Terms {
@@ -9,6 +10,8 @@ export interface Terms {
   /** The `initialize` params that the server is told. */
   readonly hello: Readonly<Record<string, unknown>>
   readonly audience: Audience
+  /** What the server speaks, `legacy` unless given; `auto` finds out. */
+  readonly era?: Era | 'auto'
   readonly clock: Clock
   readonly log: Log
 }

@@ -43,6 +43,7 @@ test('defaults fill in all that was not written', async (t) => {
     args: [],
     env: {},
     sharing: 'shared',
+    era: 'auto',
     disabled: false,
     trusted: false,
     tools: { include: ['*'], exclude: [] },

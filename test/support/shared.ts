@@ -1,5 +1,6 @@
 import type { Call, Outcome } from '../../src/mesh/call.ts'
 import { SharedLink } from '../../src/upstreams/shared-link.ts'
+import { ToolFacts } from '../../src/upstreams/tool-facts.ts'
 import type { Link } from '../../src/upstreams/upstream.ts'
 import { TestCaller } from './caller.ts'
 import { silent } from './log.ts'
@@ -16,7 +17,8 @@ export const gatewayHello = {
 /** A conversation that callers can join. */
 export async function shared() {
   const pipe = new MemoryPipe()
-  const terms = { server: 'test', hello: gatewayHello, clock: new ManualClock(), log: silent }
+  const [clock, tools] = [new ManualClock(), new ToolFacts()]
+  const terms = { server: 'test', hello: gatewayHello, clock, log: silent, tools }
   const link = await SharedLink.open(pipe.connect, terms, new AbortController().signal)
   const join = (caller = new TestCaller()) => ({ caller, link: link.attach(caller) })
   return { pipe, link, join }

@@ -13,7 +13,7 @@ import { ManualClock } from './manual-clock.ts'
 import { gatewayHello } from './shared.ts'
 
 export type StdioParts = Partial<
-  Pick<StdioServerConfig, 'command' | 'args' | 'env' | 'cwd' | 'sharing' | 'maxReply'>
+  Pick<StdioServerConfig, 'command' | 'args' | 'env' | 'cwd' | 'sharing' | 'maxReply' | 'era'>
 > & {
   readonly clock?: Clock
   readonly log?: Log
