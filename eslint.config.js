@@ -23,7 +23,10 @@ const noClock = [
   { object: 'AbortSignal', property: 'timeout', message: clockMessage },
 ]
 
-const noTimers = ['setTimeout', 'setInterval', 'setImmediate'].map((name) => ({ name, message: clockMessage }))
+const noTimers = ['setTimeout', 'setInterval', 'setImmediate'].map((name) => ({
+  name,
+  message: clockMessage,
+}))
 
 /** A folder sees itself, the folders named for it, and the package's own identity. */
 function boundary(folder) {
@@ -39,7 +42,9 @@ function boundary(folder) {
               group: others.flatMap((name) => [`../${name}/*`, `../../${name}/*`]),
               message: `src/${folder} may import from: ${layers[folder].join(', ') || 'itself only'}.`,
             },
-            ...(folder === 'mesh' ? [{ regex: '^[^.]', message: 'The kernel imports no vendor and no I/O.' }] : []),
+            ...(folder === 'mesh'
+              ? [{ regex: '^[^.]', message: 'The kernel imports no vendor and no I/O.' }]
+              : []),
           ],
         },
       ],
@@ -51,12 +56,21 @@ export default tseslint.config(
   { ignores: ['dist', 'build', 'node_modules', '**/*.js'] },
   ...tseslint.configs.recommendedTypeChecked,
   {
-    languageOptions: { parserOptions: { project: './tsconfig.test.json', tsconfigRootDir: import.meta.dirname } },
+    languageOptions: {
+      parserOptions: { project: './tsconfig.test.json', tsconfigRootDir: import.meta.dirname },
+    },
     linterOptions: { reportUnusedDisableDirectives: 'error' },
     rules: {
       '@typescript-eslint/consistent-type-imports': 'error',
       '@typescript-eslint/no-non-null-assertion': 'off',
-      '@typescript-eslint/switch-exhaustiveness-check': ['error', { considerDefaultExhaustiveForUnions: true }],
+      '@typescript-eslint/switch-exhaustiveness-check': [
+        'error',
+        { considerDefaultExhaustiveForUnions: true },
+      ],
+      '@typescript-eslint/no-unused-vars': [
+        'error',
+        { argsIgnorePattern: '^_', varsIgnorePattern: '^_', ignoreRestSiblings: true },
+      ],
       // Errors of a call are values, and parts are objects of functions: neither rule knows that style.
       '@typescript-eslint/unbound-method': 'off',
       '@typescript-eslint/only-throw-error': 'off',
@@ -68,13 +82,44 @@ export default tseslint.config(
   {
     files: ['src/**/*.ts'],
     ignores: ['src/mesh/clock.ts', 'src/mesh/dice.ts'],
-    rules: { 'no-restricted-properties': ['error', ...noClock], 'no-restricted-globals': ['error', ...noTimers] },
+    rules: {
+      'no-restricted-properties': ['error', ...noClock],
+      'no-restricted-globals': ['error', ...noTimers],
+    },
   },
   {
     files: ['src/**/*.ts'],
     ignores: ['src/main.ts', 'src/commands/**'],
-    rules: { 'no-restricted-syntax': ['error', { selector: "CallExpression[callee.object.name='process'][callee.property.name='exit']", message: 'Only the commands end the process.' }] },
+    rules: {
+      'no-restricted-syntax': [
+        'error',
+        {
+          selector: "CallExpression[callee.object.name='process'][callee.property.name='exit']",
+          message: 'Only the commands end the process.',
+        },
+      ],
+    },
   },
-  { files: ['test/**/*.ts'], rules: { '@typescript-eslint/no-floating-promises': ['error', { allowForKnownSafeCalls: [{ from: 'package', name: ['test', 'describe', 'it', 'suite'], package: 'node:test' }] }] } },
+  {
+    files: ['test/**/*.ts'],
+    rules: {
+      '@typescript-eslint/no-floating-promises': [
+        'error',
+        {
+          allowForKnownSafeCalls: [
+            { from: 'package', name: ['test', 'describe', 'it', 'suite'], package: 'node:test' },
+          ],
+        },
+      ],
+      // Tests read replies of any shape, and stand in for parts that are asynchronous.
+      '@typescript-eslint/no-unsafe-member-access': 'off',
+      '@typescript-eslint/no-unsafe-assignment': 'off',
+      '@typescript-eslint/no-base-to-string': 'off',
+      '@typescript-eslint/no-misused-promises': 'off',
+      '@typescript-eslint/no-empty-object-type': 'off',
+      '@typescript-eslint/no-unused-expressions': 'off',
+      '@typescript-eslint/require-await': 'off',
+    },
+  },
   ...Object.keys(layers).map(boundary),
 )

@@ -56,7 +56,9 @@ async function measure(order: Order): Promise<Figures> {
     bodyTimeout: REPLY_WITHIN_MS,
   })
   try {
-    const opening = Array.from({ length: order.callers }, () => Session.open(pool, pathname, order.tool, order.era))
+    const opening = Array.from({ length: order.callers }, () =>
+      Session.open(pool, pathname, order.tool, order.era),
+    )
     const sessions = await Promise.all(opening)
     const call = caller(order.tool, filling(order.fill))
     await drive(sessions, order.warmUp, call)

@@ -20,7 +20,14 @@ export interface Subject {
   readonly era: Era
 }
 
-const direct: Subject = { name: 'direct', title: 'direct', middle: 'nothing', path: '/mcp', tool: 'echo', era: 'legacy' }
+const direct: Subject = {
+  name: 'direct',
+  title: 'direct',
+  middle: 'nothing',
+  path: '/mcp',
+  tool: 'echo',
+  era: 'legacy',
+}
 
 const floor: Subject = {
   name: 'floor',

@@ -1,10 +1,10 @@
 import type { AddressInfo } from 'node:net'
 import type { FastifyInstance } from 'fastify'
-import { isLoopback, parseAddress, type Address } from './config/address.ts'
+import { isLoopback, parseAddress, type Address } from './config/schema/address.ts'
 import { keepBootKeys } from './config/boot-keys.ts'
 import { loadConfig } from './config/load.ts'
-import type { Config } from './config/schema.ts'
-import { watchFiles } from './config/watch.ts'
+import type { Config } from './config/schema/schema.ts'
+import { watchFiles } from './config/watch/watch.ts'
 import { AggregateFront } from './downstream/aggregate-front.ts'
 import { LegacyEndpoint } from './downstream/legacy.ts'
 import { ModernEndpoint } from './downstream/modern/endpoint.ts'
@@ -51,7 +51,13 @@ export interface Gateway {
 }
 
 /** Puts all parts together, and listens. Rejects when an address cannot be bound. */
-export async function startGateway({ config: file, path, files, env, log }: GatewayOptions): Promise<Gateway> {
+export async function startGateway({
+  config: file,
+  path,
+  files,
+  env,
+  log,
+}: GatewayOptions): Promise<Gateway> {
   const clock = systemClock
   const metrics = createMetrics()
   const { gateway } = file
@@ -90,7 +96,8 @@ export async function startGateway({ config: file, path, files, env, log }: Gate
     const kept = { ...next, gateway: keepBootKeys(gateway, next.gateway) }
     const generation = compileGeneration(kept, before, parts, renew)
     live.swap(generation)
-    for (const server of generation.servers.values()) if (before.servers.get(server.name) !== server) server.start()
+    for (const server of generation.servers.values())
+      if (before.servers.get(server.name) !== server) server.start()
     for (const name of renew) void before.servers.get(name)?.close()
     sessions.closeOrphans()
     modern.listening.end(({ server }) => server !== undefined && !generation.servers.has(server))
@@ -144,7 +151,8 @@ export async function startGateway({ config: file, path, files, env, log }: Gate
     { clock },
   )
   log.info(bound, 'listening')
-  if (!isLoopback(listen.host)) log.warn({ listen: gateway.listen }, 'agents of other machines can reach this gateway')
+  if (!isLoopback(listen.host))
+    log.warn({ listen: gateway.listen }, 'agents of other machines can reach this gateway')
 
   let closing: Promise<void> | undefined
   return {
@@ -172,5 +180,8 @@ async function bind(app: FastifyInstance, { host, port }: Address): Promise<stri
 }
 
 function sameServers(a: GatewayGeneration, b: GatewayGeneration): boolean {
-  return a.servers.size === b.servers.size && [...a.servers.values()].every((server) => b.servers.get(server.name) === server)
+  return (
+    a.servers.size === b.servers.size &&
+    [...a.servers.values()].every((server) => b.servers.get(server.name) === server)
+  )
 }

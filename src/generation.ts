@@ -1,5 +1,5 @@
 import { configHash } from './config/hash.ts'
-import type { Config, ServerConfig } from './config/schema.ts'
+import type { Config, ServerConfig } from './config/schema/schema.ts'
 import { ownHello } from './identity.ts'
 import type { Call, Outcome, Service } from './mesh/call.ts'
 import type { Clock } from './mesh/clock.ts'
@@ -74,6 +74,9 @@ function transportTo(servers: ReadonlyMap<string, Server>): Service {
   return (call: Call): Promise<Outcome> => {
     const server = servers.get(call.server)
     if (server !== undefined) return server.send(call)
-    return Promise.resolve({ kind: 'failed', error: gatewayError('upstream_unavailable', 'there is no such server') })
+    return Promise.resolve({
+      kind: 'failed',
+      error: gatewayError('upstream_unavailable', 'there is no such server'),
+    })
   }
 }

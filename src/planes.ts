@@ -27,10 +27,15 @@ function createPlane({ maxBody, log }: PlaneParts): FastifyInstance {
     const status = error.statusCode ?? 500
     if (status >= 500) log.error({ err: error }, 'a request met a defect of the gateway')
     const message = status >= 500 ? 'internal error' : error.message
-    void reply.code(status).type('application/json').send(errorText(null, status === 400 ? PARSE_ERROR : INVALID_REQUEST, message))
+    void reply
+      .code(status)
+      .type('application/json')
+      .send(errorText(null, status === 400 ? PARSE_ERROR : INVALID_REQUEST, message))
   })
   app.setNotFoundHandler((request, reply) => {
-    void reply.code(404).send({ error: `no route ${request.method} ${request.url.split('?')[0]?.slice(0, 200)}` })
+    void reply
+      .code(404)
+      .send({ error: `no route ${request.method} ${request.url.split('?')[0]?.slice(0, 200)}` })
   })
   return app
 }
@@ -52,17 +57,23 @@ export function createDataPlane(
         ? 'Origin not allowed; see gateway.allowedOrigins'
         : undefined
     if (refused === undefined) return done()
-    void reply.code(403).type('application/json').send(errorText(null, INVALID_REQUEST, `Forbidden: ${refused}`))
+    void reply
+      .code(403)
+      .type('application/json')
+      .send(errorText(null, INVALID_REQUEST, `Forbidden: ${refused}`))
   })
   return app
 }
 
 /** The plane that operators reach: no browser page of another origin, and a token when one is set. */
-export function createControlPlane(parts: PlaneParts & { readonly token: string | undefined }): FastifyInstance {
+export function createControlPlane(
+  parts: PlaneParts & { readonly token: string | undefined },
+): FastifyInstance {
   const app = createPlane(parts)
   const refusal = (request: FastifyRequest): [number, string] | undefined => {
     const { headers } = request
-    if (isCrossOrigin(headers) || !allowsHost(headers.host, parts.host, [])) return [403, 'forbidden: another origin or host']
+    if (isCrossOrigin(headers) || !allowsHost(headers.host, parts.host, []))
+      return [403, 'forbidden: another origin or host']
     if (parts.token === undefined || hasToken(headers.authorization, parts.token)) return undefined
     return [401, 'unauthorized: send the control token as a bearer token']
   }

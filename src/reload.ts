@@ -1,8 +1,8 @@
 import { bootChanges } from './config/boot-keys.ts'
 import { configHash } from './config/hash.ts'
-import { formatIssue, type ConfigIssue } from './config/issues.ts'
+import { formatIssue, type ConfigIssue } from './config/issues/issues.ts'
 import type { Loaded } from './config/load.ts'
-import type { Config, ServerConfig } from './config/schema.ts'
+import type { Config, ServerConfig } from './config/schema/schema.ts'
 import type { Clock } from './mesh/clock.ts'
 import type { Log } from './telemetry/log.ts'
 import type { Metrics } from './telemetry/metrics.ts'
@@ -86,7 +86,8 @@ export class Reloader {
     const hash = configHash(this.#file)
     const warnings = loaded.warnings.map((issue: ConfigIssue) => formatIssue(issue))
     for (const warning of warnings) log.warn(warning)
-    if (needsRestart.length > 0) log.warn({ needsRestart }, 'these keys take effect when the gateway starts anew')
+    if (needsRestart.length > 0)
+      log.warn({ needsRestart }, 'these keys take effect when the gateway starts anew')
     log.info({ trigger, hash }, 'config reloaded')
     metrics.configReloadSuccess.set(1)
     return { ok: true, hash, needsRestart, warnings }

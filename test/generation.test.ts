@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { config as schema } from '../src/config/schema.ts'
+import { config as schema } from '../src/config/schema/schema.ts'
 import { compileGeneration } from '../src/generation.ts'
 import { Live } from '../src/mesh/live.ts'
 import type { GatewayGeneration } from '../src/registry/generation.ts'

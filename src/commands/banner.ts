@@ -24,7 +24,9 @@ export function banner({ servers }: GatewayGeneration, { data, control }: Addres
     '',
     '  Paste this into an MCP client:',
     '',
-    ...JSON.stringify(snippet, undefined, 2).split('\n').map((line) => `  ${line}`),
+    ...JSON.stringify(snippet, undefined, 2)
+      .split('\n')
+      .map((line) => `  ${line}`),
     '',
   ].join('\n')
 }

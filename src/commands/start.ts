@@ -1,6 +1,6 @@
-import { formatIssue } from '../config/issues.ts'
+import { formatIssue } from '../config/issues/issues.ts'
 import { loadConfig } from '../config/load.ts'
-import type { Config } from '../config/schema.ts'
+import type { Config } from '../config/schema/schema.ts'
 import { startGateway } from '../gateway.ts'
 import { systemClock } from '../mesh/clock.ts'
 import { settled } from '../registry/listing.ts'

@@ -1,7 +1,7 @@
-import type { Env } from '../config/interpolate.ts'
-import { formatIssue } from '../config/issues.ts'
+import type { Env } from '../config/files/interpolate.ts'
+import { formatIssue } from '../config/issues/issues.ts'
 import { loadConfig } from '../config/load.ts'
-import type { Config } from '../config/schema.ts'
+import type { Config } from '../config/schema/schema.ts'
 
 /** Where a command writes, line by line. */
 export interface Out {

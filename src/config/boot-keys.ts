@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
-import { isPlainMap } from './plain-map.ts'
-import type { Config, GatewayConfig } from './schema.ts'
+import { isPlainMap } from './schema/plain-map.ts'
+import type { Config, GatewayConfig } from './schema/schema.ts'
 
 /** Keys of `gateway` that a reload changes; all others are fixed when the process starts. */
 const liveKeys = [

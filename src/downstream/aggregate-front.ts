@@ -43,7 +43,9 @@ export class AggregateFront implements Front {
   welcome({ servers }: GatewayGeneration, _: Caller, version: string): Promise<Welcome> {
     const instructions = [...servers.values()].flatMap(instructionsOf).join('\n\n')
     const result = { protocolVersion: version, capabilities, serverInfo: implementation }
-    return Promise.resolve({ text: JSON.stringify(instructions === '' ? result : { ...result, instructions }) })
+    return Promise.resolve({
+      text: JSON.stringify(instructions === '' ? result : { ...result, instructions }),
+    })
   }
 
   request(generation: GatewayGeneration, inquiry: Inquiry): Promise<Response> {
@@ -52,7 +54,9 @@ export class AggregateFront implements Front {
     if (kind !== undefined) return this.#list(generation, kind, inquiry)
     if (method === 'logging/setLevel') return this.#toAll(generation, 'logging', inquiry)
     if (namesServer(method)) return this.#toOne(generation, method, inquiry)
-    return Promise.resolve(rpcError(inquiry.id, METHOD_NOT_FOUND, `Method not found: ${method.slice(0, 200)}`))
+    return Promise.resolve(
+      rpcError(inquiry.id, METHOD_NOT_FOUND, `Method not found: ${method.slice(0, 200)}`),
+    )
   }
 
   notify({ servers }: GatewayGeneration, caller: Caller, message: Message): void {
@@ -66,7 +70,11 @@ export class AggregateFront implements Front {
     return exposeNotification(server, message, names)
   }
 
-  async #list(generation: GatewayGeneration, kind: ListKind, { id, message, caller }: Inquiry): Promise<Response> {
+  async #list(
+    generation: GatewayGeneration,
+    kind: ListKind,
+    { id, message, caller }: Inquiry,
+  ): Promise<Response> {
     const { cursor } = paramsOf(message.value)
     const { servers, names, config } = generation
     await settled(servers.values(), this.#clock, config.gateway.listTimeout)
@@ -97,7 +105,9 @@ export class AggregateFront implements Front {
   async #toAll(generation: GatewayGeneration, capability: string, inquiry: Inquiry): Promise<Response> {
     const able = [...generation.servers.values()].filter((server) => offers(server, capability))
     const calls = able.map((server) => callTo(server, inquiry.message, inquiry))
-    await Promise.all(calls.map((call) => generation.mesh.serviceFor(call.server, call.method, undefined)(call)))
+    await Promise.all(
+      calls.map((call) => generation.mesh.serviceFor(call.server, call.method, undefined)(call)),
+    )
     return { text: resultText(inquiry.id, '{}'), status: 200 }
   }
 }

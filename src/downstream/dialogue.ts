@@ -54,7 +54,8 @@ export class Dialogue {
         return
       case 'notifications/cancelled': {
         const id = params.requestId
-        const why = typeof params.reason === 'string' ? `cancelled: ${params.reason.slice(0, 200)}` : 'cancelled'
+        const why =
+          typeof params.reason === 'string' ? `cancelled: ${params.reason.slice(0, 200)}` : 'cancelled'
         return session.inFlight.get(id as RequestId)?.abort(gatewayError('cancelled', why))
       }
       case 'notifications/progress': {
@@ -102,7 +103,10 @@ export class Dialogue {
     }
     const { maxInFlight } = this.#sessions.limits
     if (session.inFlight.size < maxInFlight) return undefined
-    const error = gatewayError('overloaded', `too many calls in this session (${maxInFlight} of ${maxInFlight})`)
+    const error = gatewayError(
+      'overloaded',
+      `too many calls in this session (${maxInFlight} of ${maxInFlight})`,
+    )
     return gatewayErrorText(id, error, {})
   }
 }

@@ -38,7 +38,10 @@ export class EventStream {
    * are repeated; without, those that nobody has received. `priming` gives the client an id to resume from
    * before the first message.
    */
-  attach(response: ServerResponse, { after, priming }: { after?: number | undefined; priming: boolean }): void {
+  attach(
+    response: ServerResponse,
+    { after, priming }: { after?: number | undefined; priming: boolean },
+  ): void {
     this.#response?.end()
     this.#response = undefined
     // A client that is gone already would never be heard to leave.
@@ -67,7 +70,9 @@ export class EventStream {
     const response = this.#response
     if (response === undefined) return undefined
     this.#delivered = sequence
-    return response.write(encodeEvent(data, `${this.number}-${sequence}`)) ? undefined : this.#drained(response)
+    return response.write(encodeEvent(data, `${this.number}-${sequence}`))
+      ? undefined
+      : this.#drained(response)
   }
 
   /** Sends one message on behalf of somebody who cannot wait: a client that does not read is sent away, and may resume. */

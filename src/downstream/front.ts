@@ -58,7 +58,10 @@ export function callTo(server: Server, message: Message, inquiry: Inquiry): Call
   }
 }
 
-function headersFor(names: Readonly<Record<string, string>>, { headers, mirrored }: Inquiry): Call['headers'] {
+function headersFor(
+  names: Readonly<Record<string, string>>,
+  { headers, mirrored }: Inquiry,
+): Call['headers'] {
   const agent = forwarded(names, headers)
   return mirrored === undefined ? agent : { ...agent, ...mirrored }
 }

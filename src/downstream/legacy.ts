@@ -46,7 +46,8 @@ export class LegacyEndpoint {
 
   /** Takes a POST with its body, as text and parsed. Undefined when it was answered at once. */
   post(visit: Visit, body: string, value: unknown): Promise<void> | undefined {
-    if (isObject(value) && value.method === 'initialize') return this.#initialize(visit, { text: body, value })
+    if (isObject(value) && value.method === 'initialize')
+      return this.#initialize(visit, { text: body, value })
     const session = this.#sessionOf(visit)
     if (session === undefined) return undefined
     session.touch()
@@ -56,7 +57,13 @@ export class LegacyEndpoint {
     }
     const messages = readMessages(body, value)
     if (messages !== undefined) return this.#dialogue.take(visit, session, messages, isBatch)
-    return refuse(visit, 400, INVALID_REQUEST, 'Invalid Request: not JSON-RPC 2.0, or too large a batch', idOf(value))
+    return refuse(
+      visit,
+      400,
+      INVALID_REQUEST,
+      'Invalid Request: not JSON-RPC 2.0, or too large a batch',
+      idOf(value),
+    )
   }
 
   /** Takes a GET: the client listens. */
@@ -82,19 +89,32 @@ export class LegacyEndpoint {
 
   async #initialize(visit: Visit, message: Message): Promise<void> {
     const { id } = message.value
-    if (!isRequestId(id)) return refuse(visit, 400, INVALID_REQUEST, 'Invalid Request: initialize needs an id')
+    if (!isRequestId(id))
+      return refuse(visit, 400, INVALID_REQUEST, 'Invalid Request: initialize needs an id')
     if (this.#sessions.full) {
-      const error = gatewayError('overloaded', `too many sessions (${this.#sessions.limits.max} of ${this.#sessions.limits.max})`)
+      const error = gatewayError(
+        'overloaded',
+        `too many sessions (${this.#sessions.limits.max} of ${this.#sessions.limits.max})`,
+      )
       return sendJson(visit.response, 503, gatewayErrorText(id, error, {}), { 'retry-after': '5' })
     }
     const hello = paramsOf(message.value)
     const version = negotiate(hello.protocolVersion)
     const { front, headers } = visit
-    const session = this.#sessions.draft({ front, headers, hello: { ...hello, protocolVersion: version }, version })
+    const session = this.#sessions.draft({
+      front,
+      headers,
+      hello: { ...hello, protocolVersion: version },
+      version,
+    })
     const welcome = await visit.front.welcome(this.#live.current, session, version)
     if ('error' in welcome) {
       await this.#sessions.close(session)
-      return sendJson(visit.response, 200, gatewayErrorText(id, welcome.error, { server: visit.front.server }))
+      return sendJson(
+        visit.response,
+        200,
+        gatewayErrorText(id, welcome.error, { server: visit.front.server }),
+      )
     }
     this.#sessions.add(session)
     sendJson(visit.response, 200, resultText(id, welcome.text), { 'mcp-session-id': session.id })
@@ -104,11 +124,21 @@ export class LegacyEndpoint {
   #sessionOf(visit: Visit): Session | undefined {
     const { 'mcp-session-id': id, 'mcp-protocol-version': version = ASSUMED_VERSION } = visit.headers
     if (!isLegacyVersion(version)) {
-      refuse(visit, 400, BAD_SESSION, `Bad Request: unsupported protocol version ${String(version).slice(0, 40)}`)
+      refuse(
+        visit,
+        400,
+        BAD_SESSION,
+        `Bad Request: unsupported protocol version ${String(version).slice(0, 40)}`,
+      )
       return undefined
     }
     if (typeof id !== 'string') {
-      refuse(visit, 400, BAD_SESSION, 'Bad Request: the Mcp-Session-Id header is missing; begin with initialize')
+      refuse(
+        visit,
+        400,
+        BAD_SESSION,
+        'Bad Request: the Mcp-Session-Id header is missing; begin with initialize',
+      )
       return undefined
     }
     const session = this.#sessions.find(id)
@@ -118,7 +148,13 @@ export class LegacyEndpoint {
   }
 }
 
-function refuse({ response }: Visit, status: number, code: number, message: string, id: RequestId | null = null) {
+function refuse(
+  { response }: Visit,
+  status: number,
+  code: number,
+  message: string,
+  id: RequestId | null = null,
+) {
   sendJson(response, status, errorText(id, code, message))
   return undefined
 }

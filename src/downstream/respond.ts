@@ -25,7 +25,11 @@ export function respond(id: RequestId, outcome: Outcome, subject: Subject): Resp
 }
 
 /** The text of an error of ours: what happened, whether the call may have run, and when to try again. */
-export function gatewayErrorText(id: RequestId | null, error: GatewayError, { server, tool, record }: Subject): string {
+export function gatewayErrorText(
+  id: RequestId | null,
+  error: GatewayError,
+  { server, tool, record }: Subject,
+): string {
   const { code, stable, retryable } = reasons[error.reason]
   const where = server === undefined ? '' : `${tool === undefined ? server : `${server}/${tool}`}: `
   return errorText(id, code, where + error.message, {

@@ -31,7 +31,10 @@ export class ServerFront implements Front {
     const call = callTo(server, inquiry.message, inquiry)
     const { method, tool } = call
     if (tool !== undefined && !server.allows(tool)) {
-      return Promise.resolve({ text: errorText(call.id, INVALID_PARAMS, `Unknown tool: ${tool.slice(0, 200)}`), status: 200 })
+      return Promise.resolve({
+        text: errorText(call.id, INVALID_PARAMS, `Unknown tool: ${tool.slice(0, 200)}`),
+        status: 200,
+      })
     }
     const service = generation.mesh.serviceFor(server.name, method, tool)
     return service(call).then((outcome) => {
@@ -67,7 +70,10 @@ function onlyAllowed(server: Server, response: Response, value: Message['value']
   const kept = [...elements(response.text, span.start)]
     .filter((_, index) => allowed[index])
     .map(({ start, end }) => response.text.slice(start, end))
-  return { ...response, text: `${response.text.slice(0, span.start)}[${kept.join()}]${response.text.slice(span.end)}` }
+  return {
+    ...response,
+    text: `${response.text.slice(0, span.start)}[${kept.join()}]${response.text.slice(span.end)}`,
+  }
 }
 
 /** A notification has no answer, so nobody could be told of its loss. */

@@ -96,7 +96,8 @@ export class Session implements Caller {
 
   /** The client listens: for everything outside of calls, or to a stream that it lost. False for an id that is none of ours. */
   listen(response: ServerResponse, lastEventId: string | undefined): boolean {
-    const place = lastEventId === undefined ? { stream: STANDALONE, sequence: undefined } : readEventId(lastEventId)
+    const place =
+      lastEventId === undefined ? { stream: STANDALONE, sequence: undefined } : readEventId(lastEventId)
     if (place === undefined || place.stream > this.#streamCount) return false
     const options = { after: place.sequence, priming: this.primes }
     if (place.stream === STANDALONE) {
@@ -131,7 +132,8 @@ export class Session implements Caller {
     const inbound = this.#parts.inbound(server, message)
     if (answer === undefined || inbound === undefined) return inbound?.text
     const text = this.asked.ask(server, inbound, answer)
-    if (text === undefined) void answer(errorText(null, -32603, 'the client owes too many answers')).catch(ignore)
+    if (text === undefined)
+      void answer(errorText(null, -32603, 'the client owes too many answers')).catch(ignore)
     return text
   }
 

@@ -11,7 +11,8 @@ const DRAWS = 2 ** 53
  * The hash is cyrb53 (two 32-bit multiply-xor lanes with a murmur3 finaliser), 53 bits wide.
  */
 export function createDice(seed: number): Dice {
-  return (callKey, purpose) => hash53(`${purpose.length}:${purpose}${callKey.length}:${callKey}`, seed) / DRAWS
+  return (callKey, purpose) =>
+    hash53(`${purpose.length}:${purpose}${callKey.length}:${callKey}`, seed) / DRAWS
 }
 
 function hash53(text: string, seed: number): number {

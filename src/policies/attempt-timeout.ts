@@ -8,7 +8,9 @@ import { duration } from '../units/duration.ts'
 
 const schema = z
   .strictObject({
-    timeout: duration({ min: 1 }).default(60_000).describe('How long one attempt may take, to its last byte.'),
+    timeout: duration({ min: 1 })
+      .default(60_000)
+      .describe('How long one attempt may take, to its last byte.'),
   })
   .describe('Ends an attempt that takes too long.')
 

@@ -54,7 +54,10 @@ function isKey(text: string, start: number, end: number, name: string): boolean 
 }
 
 /** The members of the object that opens at `at`. */
-export function* members(text: string, at: number): Generator<Span & { readonly key: string; readonly keyStart: number }> {
+export function* members(
+  text: string,
+  at: number,
+): Generator<Span & { readonly key: string; readonly keyStart: number }> {
   at = skipSpace(text, at + 1)
   while (text[at] !== '}') {
     const keyStart = at

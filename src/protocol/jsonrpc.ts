@@ -28,7 +28,8 @@ const MAX_BATCH = 100
 
 /** Reads a body, parsed already as `value`: one message, or a batch of 1 to 100; undefined for anything else. */
 export function readMessages(text: string, value: unknown): Envelope[] | undefined {
-  if (!Array.isArray(value)) return isObject(value) && kindOf(value) !== undefined ? [{ text, value }] : undefined
+  if (!Array.isArray(value))
+    return isObject(value) && kindOf(value) !== undefined ? [{ text, value }] : undefined
   if (value.length === 0 || value.length > MAX_BATCH) return undefined
   const messages = [...elements(text, text.indexOf('['))].flatMap(({ start, end }, index) => {
     const message: unknown = value[index]
@@ -66,7 +67,9 @@ export function kindOf(value: Readonly<Record<string, unknown>>): Kind | undefin
   const isResult = isObject(value.result) && value.error === undefined
   const isError = isObject(value.error) && value.result === undefined
   if (!isResult && !isError) return undefined
-  return isRequestId(value.id) || (isError && (value.id === null || value.id === undefined)) ? 'response' : undefined
+  return isRequestId(value.id) || (isError && (value.id === null || value.id === undefined))
+    ? 'response'
+    : undefined
 }
 
 /** The `params` of a request or notification; an empty object when it has none. */
@@ -76,7 +79,11 @@ export function paramsOf(value: Readonly<Record<string, unknown>>): Readonly<Rec
 
 /** The text of an error response; `id` null when the request's id could not be read. */
 export function errorText(id: RequestId | null, code: number, message: string, data?: unknown): string {
-  return JSON.stringify({ jsonrpc: '2.0', id, error: data === undefined ? { code, message } : { code, message, data } })
+  return JSON.stringify({
+    jsonrpc: '2.0',
+    id,
+    error: data === undefined ? { code, message } : { code, message, data },
+  })
 }
 
 /** The text of a successful response; `result` is JSON text already. */

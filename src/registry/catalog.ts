@@ -31,7 +31,10 @@ const MAX_PAGES = 1_000
 const MAX_ENTRIES = 20_000
 
 /** Sends one list request and gives the text of its whole response. Rejects with a `GatewayError`. */
-export type Ask = (method: string, params: { cursor?: string }) => Promise<{
+export type Ask = (
+  method: string,
+  params: { cursor?: string },
+) => Promise<{
   text: string
   value: Readonly<Record<string, unknown>>
 }>

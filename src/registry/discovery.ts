@@ -116,7 +116,9 @@ export class Discovery implements Caller {
     const { clock, links, timeoutMs, refreshMs, probeMs } = this.#options
     const limit = new AbortController()
     const cancel = clock.after(timeoutMs, () => {
-      limit.abort(gatewayError('attempt_timeout', `discovery took longer than ${timeoutMs} ms`, { sent: true }))
+      limit.abort(
+        gatewayError('attempt_timeout', `discovery took longer than ${timeoutMs} ms`, { sent: true }),
+      )
     })
     try {
       const { link } = await links.of(this)
@@ -187,7 +189,9 @@ export class Discovery implements Caller {
       if (outcome.kind !== 'answered') throw outcome.error
       const { text, value } = outcome.result
       if (!isObject(value.error) || anyAnswer || value.error.code === -32601) return { text, value }
-      throw gatewayError('bad_reply', `${method} failed: ${String(value.error.message).slice(0, 200)}`, { sent: true })
+      throw gatewayError('bad_reply', `${method} failed: ${String(value.error.message).slice(0, 200)}`, {
+        sent: true,
+      })
     }
   }
 

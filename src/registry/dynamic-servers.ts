@@ -1,8 +1,8 @@
 import { mkdir, readFile, rename, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { z } from 'zod'
-import { serverName } from '../config/schema.ts'
-import { server as serverSchema, type ServerConfig } from '../config/server-schema.ts'
+import { serverName } from '../config/schema/schema.ts'
+import { server as serverSchema, type ServerConfig } from '../config/schema/server-schema.ts'
 
 /** What a change through the API led to: an HTTP status, and what to tell. */
 export interface Change {

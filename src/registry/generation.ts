@@ -1,4 +1,4 @@
-import type { Config } from '../config/schema.ts'
+import type { Config } from '../config/schema/schema.ts'
 import type { Mesh } from '../mesh/compile.ts'
 import type { Generation } from '../mesh/live.ts'
 import type { Names } from './names.ts'

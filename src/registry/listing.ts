@@ -84,8 +84,12 @@ function uiEdits(server: string, text: string, { _meta: meta }: Entry['value'], 
   const nested = isObject(meta.ui) ? meta.ui.resourceUri : undefined
   const flat = meta['ui/resourceUri']
   return [
-    ...(typeof nested === 'string' ? [edit(text, ['_meta', 'ui', 'resourceUri'], names.exposeUri(server, nested))] : []),
-    ...(typeof flat === 'string' ? [edit(text, ['_meta', 'ui/resourceUri'], names.exposeUri(server, flat))] : []),
+    ...(typeof nested === 'string'
+      ? [edit(text, ['_meta', 'ui', 'resourceUri'], names.exposeUri(server, nested))]
+      : []),
+    ...(typeof flat === 'string'
+      ? [edit(text, ['_meta', 'ui/resourceUri'], names.exposeUri(server, flat))]
+      : []),
   ]
 }
 
@@ -104,7 +108,11 @@ function missing(kind: ListKind, servers: readonly Server[]) {
     ...(lacking.length > 0 ? [`not available now: ${lacking.join(', ')}`] : []),
     ...(stale.length > 0 ? [`down, shown as last known: ${stale.join(', ')}`] : []),
   ]
-  return { source: lacking.length > 0 ? 'missing_servers' : 'stale', reason: reasons.join('; '), missing: lacking }
+  return {
+    source: lacking.length > 0 ? 'missing_servers' : 'stale',
+    reason: reasons.join('; '),
+    missing: lacking,
+  }
 }
 
 function writeCursor({ server, index }: Position): string {

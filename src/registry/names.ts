@@ -12,7 +12,9 @@ const SAFE_LENGTH = 64
 /** What clients may have against a tool's name on the aggregated endpoint; undefined when nothing. */
 export function doubtAbout(name: string): string | undefined {
   if (!/^[A-Za-z0-9_.-]{1,128}$/.test(name)) return 'only A-Z a-z 0-9 _ . - are allowed, 1 to 128 of them'
-  return name.length > SAFE_LENGTH ? `longer than the ${SAFE_LENGTH} characters that every client takes` : undefined
+  return name.length > SAFE_LENGTH
+    ? `longer than the ${SAFE_LENGTH} characters that every client takes`
+    : undefined
 }
 
 /**

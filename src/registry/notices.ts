@@ -7,12 +7,17 @@ export function warnOfNames(log: Log, names: Names, server: Server): void {
   for (const { key } of server.entries('tools')) {
     const name = names.expose(server.name, key)
     const doubt = doubtAbout(name)
-    if (doubt !== undefined) log.warn({ server: server.name, tool: name.slice(0, 256) }, `doubtful name: ${doubt}`)
+    if (doubt !== undefined)
+      log.warn({ server: server.name, tool: name.slice(0, 256) }, `doubtful name: ${doubt}`)
   }
 }
 
 /** Tells operators that a server came or went. */
 export function logState(log: Log, { name, state, error }: Server): void {
   if (state === 'up') log.info({ server: name }, 'server is up')
-  else log.warn({ server: name, reason: error?.reason }, `server is down: ${error?.message ?? 'no reason known'}`)
+  else
+    log.warn(
+      { server: name, reason: error?.reason },
+      `server is down: ${error?.message ?? 'no reason known'}`,
+    )
 }

@@ -33,7 +33,9 @@ const notifications = placesByMethod({
 })
 
 /** A map, for methods come from outside: an object would have some that nobody put there. */
-function placesByMethod(places: Readonly<Record<string, readonly Place[]>>): ReadonlyMap<unknown, readonly Place[]> {
+function placesByMethod(
+  places: Readonly<Record<string, readonly Place[]>>,
+): ReadonlyMap<unknown, readonly Place[]> {
   return new Map(Object.entries(places))
 }
 
@@ -56,7 +58,10 @@ export function routeRequest(method: string, message: Message, names: Names): Ro
     const span = locate(message.text, path)
     if (resolved === undefined || span === undefined) return undefined
     const text = splice(message.text, [{ ...span, with: JSON.stringify(resolved.name) }])
-    return { ...resolved, message: { text, value: replaced(message.value, path, resolved.name) as Message['value'] } }
+    return {
+      ...resolved,
+      message: { text, value: replaced(message.value, path, resolved.name) as Message['value'] },
+    }
   }
   return undefined
 }
@@ -87,7 +92,10 @@ function expose(server: string, message: Message, places: readonly Place[], name
     return [{ path, exposed: form === 'uri' ? names.exposeUri(server, name) : names.expose(server, name) }]
   })
   if (held.length === 0) return message
-  const spans = locateAll(message.text, held.map(({ path }) => path))
+  const spans = locateAll(
+    message.text,
+    held.map(({ path }) => path),
+  )
   const edits = held.flatMap(({ exposed }, index): Edit[] => {
     const span = spans[index]
     return span === undefined ? [] : [{ ...span, with: JSON.stringify(exposed) }]
@@ -102,7 +110,8 @@ const RELATED_TASK = 'io.modelcontextprotocol/related-task'
 function* placesIn(result: Readonly<Record<string, unknown>>, path: Path): Generator<Place> {
   if (typeof result.taskId === 'string') yield [[...path, 'taskId'], 'name']
   if (isObject(result.task)) yield [[...path, 'task', 'taskId'], 'name']
-  if (isObject(result._meta) && RELATED_TASK in result._meta) yield [[...path, '_meta', RELATED_TASK, 'taskId'], 'name']
+  if (isObject(result._meta) && RELATED_TASK in result._meta)
+    yield [[...path, '_meta', RELATED_TASK, 'taskId'], 'name']
   yield* blocks(result.content, [...path, 'content'])
   if (Array.isArray(result.contents)) {
     for (const index of result.contents.keys()) yield [[...path, 'contents', index, 'uri'], 'uri']

@@ -17,14 +17,19 @@ interface ByName {
 }
 
 /** The registry, as an operator sees and changes it. */
-export function registerAdminServers(app: FastifyInstance, { live, dynamic, restart }: AdminServersParts): void {
+export function registerAdminServers(
+  app: FastifyInstance,
+  { live, dynamic, restart }: AdminServersParts,
+): void {
   const find = (name: string) => live.current.servers.get(name)
   const unknown = (name: string) => ({
     error: `unknown server "${name.slice(0, 64)}"`,
     servers: [...live.current.servers.keys()],
   })
 
-  app.get('/admin/servers', () => [...live.current.servers.values()].map((server) => summary(server, dynamic)))
+  app.get('/admin/servers', () =>
+    [...live.current.servers.values()].map((server) => summary(server, dynamic)),
+  )
 
   app.get<ByName>('/admin/servers/:server', (request, reply) => {
     const server = find(request.params.server)
@@ -70,7 +75,8 @@ function summary(server: Server, dynamic: DynamicServers) {
 }
 
 function detail(server: Server, dynamic: DynamicServers) {
-  const entries = (kind: ListKind) => server.entries(kind).map(({ key, fingerprint }) => ({ key, fingerprint }))
+  const entries = (kind: ListKind) =>
+    server.entries(kind).map(({ key, fingerprint }) => ({ key, fingerprint }))
   return {
     ...summary(server, dynamic),
     capabilities: server.greeting?.value.capabilities,

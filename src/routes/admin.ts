@@ -1,5 +1,5 @@
 import type { FastifyInstance } from 'fastify'
-import { redact } from '../config/redact.ts'
+import { redact } from '../config/secrets/redact.ts'
 import type { Sessions } from '../downstream/sessions.ts'
 import type { Clock } from '../mesh/clock.ts'
 import type { Live } from '../mesh/live.ts'

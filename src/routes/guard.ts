@@ -1,9 +1,13 @@
 import { createHash, timingSafeEqual } from 'node:crypto'
 import { isIPv6 } from 'node:net'
-import { isLoopback } from '../config/address.ts'
+import { isLoopback } from '../config/schema/address.ts'
 
 /** Whether a `Host` header may be served: this is what stops DNS rebinding. */
-export function allowsHost(header: string | undefined, listenHost: string, allowed: readonly string[]): boolean {
+export function allowsHost(
+  header: string | undefined,
+  listenHost: string,
+  allowed: readonly string[],
+): boolean {
   const host = header === undefined ? undefined : hostOf(header)
   if (host === undefined) return false
   if (isLoopback(host) || [listenHost, ...allowed].some((name) => hostOf(name) === host)) return true
@@ -15,7 +19,10 @@ export function allowsHost(header: string | undefined, listenHost: string, allow
 const REMEMBERED = 64
 
 /** `allowsHost` for one list of names, with a memory: the same few headers come with every request. */
-export function hostGuard(listenHost: string, allowed: readonly string[]): (header: string | undefined) => boolean {
+export function hostGuard(
+  listenHost: string,
+  allowed: readonly string[],
+): (header: string | undefined) => boolean {
   const verdicts = new Map<string | undefined, boolean>()
   return (header) => {
     let verdict = verdicts.get(header)
@@ -37,7 +44,8 @@ export function allowsOrigin(header: string | undefined, allowed: readonly strin
 /** Whether a browser asks on behalf of a page of another origin than the one it asks. */
 export function isCrossOrigin(headers: Readonly<Record<string, string | string[] | undefined>>): boolean {
   const { origin, host, 'sec-fetch-site': site } = headers
-  if (typeof origin === 'string') return origin !== `http://${String(host)}` && origin !== `https://${String(host)}`
+  if (typeof origin === 'string')
+    return origin !== `http://${String(host)}` && origin !== `https://${String(host)}`
   return site === 'cross-site' || site === 'same-site'
 }
 

@@ -27,7 +27,10 @@ interface ServerParams {
 }
 
 /** `/mcp` and `/mcp/{server}`: POST, GET and DELETE of the MCP endpoints. */
-export function registerMcp(app: FastifyInstance, { live, aggregate, legacy, modern, log, load }: McpRoutesParts): void {
+export function registerMcp(
+  app: FastifyInstance,
+  { live, aggregate, legacy, modern, log, load }: McpRoutesParts,
+): void {
   app.removeAllContentTypeParsers()
   app.addContentTypeParser('application/json', { parseAs: 'string' }, (_, body, done) => done(null, body))
 
@@ -37,7 +40,11 @@ export function registerMcp(app: FastifyInstance, { live, aggregate, legacy, mod
     if (server === undefined) return aggregate
     if (live.current.servers.has(server)) return new ServerFront(server)
     const known = [...live.current.servers.keys()].slice(0, 20).join(', ')
-    const text = errorText(null, INVALID_REQUEST, `Unknown server: ${server.slice(0, 64)} (servers: ${known})`)
+    const text = errorText(
+      null,
+      INVALID_REQUEST,
+      `Unknown server: ${server.slice(0, 64)} (servers: ${known})`,
+    )
     void reply.code(404).type('application/json').send(text)
     return undefined
   }
@@ -58,8 +65,14 @@ export function registerMcp(app: FastifyInstance, { live, aggregate, legacy, mod
   function shed(_: FastifyRequest, reply: FastifyReply, done: () => void): void {
     const { maxInFlight } = live.current.config.gateway
     if (load.inFlight < maxInFlight) return done()
-    const error = gatewayError('overloaded', `too many calls (${maxInFlight} of ${maxInFlight})`, { retryAfterMs: 1000 })
-    void reply.code(503).header('retry-after', '1').type('application/json').send(gatewayErrorText(null, error, {}))
+    const error = gatewayError('overloaded', `too many calls (${maxInFlight} of ${maxInFlight})`, {
+      retryAfterMs: 1000,
+    })
+    void reply
+      .code(503)
+      .header('retry-after', '1')
+      .type('application/json')
+      .send(gatewayErrorText(null, error, {}))
   }
 
   function post(visit: Visit, body: string): void {
@@ -67,10 +80,9 @@ export function registerMcp(app: FastifyInstance, { live, aggregate, legacy, mod
     if (value === undefined) {
       return sendJson(visit.response, 400, errorText(null, PARSE_ERROR, 'Parse error: the body is not JSON'))
     }
-    const ending =
-      isModern(visit.headers, value)
-        ? modern.post(visit, body, value)
-        : legacy.post(visit, body, value)
+    const ending = isModern(visit.headers, value)
+      ? modern.post(visit, body, value)
+      : legacy.post(visit, body, value)
     if (ending === undefined) return
     load.inFlight++
     const done = () => void load.inFlight--
@@ -100,7 +112,11 @@ export function registerMcp(app: FastifyInstance, { live, aggregate, legacy, mod
 
 /** The modern era has no streams to open and no sessions to leave. */
 function onlyPost(reply: FastifyReply): void {
-  const text = errorText(null, INVALID_REQUEST, 'Method not allowed: this version of the protocol knows POST only')
+  const text = errorText(
+    null,
+    INVALID_REQUEST,
+    'Method not allowed: this version of the protocol knows POST only',
+  )
   void reply.code(405).header('allow', 'POST').type('application/json').send(text)
 }
 

@@ -6,7 +6,11 @@ import type { Metrics } from '../telemetry/metrics.ts'
 /** `/metrics` for Prometheus. What is a state rather than an event is read when it is asked for. */
 export function registerMetrics(
   app: FastifyInstance,
-  { live, metrics, sessions }: { live: Live<GatewayGeneration>; metrics: Metrics; sessions: { readonly size: number } },
+  {
+    live,
+    metrics,
+    sessions,
+  }: { live: Live<GatewayGeneration>; metrics: Metrics; sessions: { readonly size: number } },
 ): void {
   app.get('/metrics', async (_, reply) => {
     metrics.sessions.set(sessions.size)

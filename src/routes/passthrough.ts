@@ -8,7 +8,10 @@ import type { Server } from '../registry/server.ts'
 const ours = ['authorization', 'cookie', 'proxy-authorization', 'mcp-session-id', 'origin']
 
 /** `/proxy/{server}/*`: plain HTTP to a server whose entry says `passthrough: true`; nothing is looked at. */
-export async function registerPassthrough(app: FastifyInstance, live: Live<GatewayGeneration>): Promise<void> {
+export async function registerPassthrough(
+  app: FastifyInstance,
+  live: Live<GatewayGeneration>,
+): Promise<void> {
   function serverOf(request: FastifyRequest): Server | undefined {
     const { server: name } = request.params as { server?: string }
     const server = live.current.servers.get(name ?? '')

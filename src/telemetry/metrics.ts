@@ -46,7 +46,11 @@ export function createMetrics() {
       labelNames: ['server'],
       registers,
     }),
-    sessions: new Gauge({ name: 'breakwater_sessions', help: 'Sessions of agents that are open.', registers }),
+    sessions: new Gauge({
+      name: 'breakwater_sessions',
+      help: 'Sessions of agents that are open.',
+      registers,
+    }),
     serverUp: new Gauge({
       name: 'breakwater_server_up',
       help: '1 while a server answers, else 0.',

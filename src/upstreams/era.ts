@@ -2,7 +2,7 @@ import type { Signal } from '../mesh/cancel.ts'
 import type { Caller } from '../mesh/call.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import type { GatewayError, Reason } from '../mesh/errors.ts'
-import { openError } from './handshake.ts'
+import { openError } from './pipe/handshake.ts'
 import type { Era, EraVerdict, Link, Upstream } from './upstream.ts'
 
 /** An upstream of the modern era. */

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { bootChanges } from '../../src/config/boot-keys.ts'
-import { config } from '../../src/config/schema.ts'
+import { config } from '../../src/config/schema/schema.ts'
 
 const changes = (from: object, to: object) =>
   bootChanges(config.parse({ gateway: from }), config.parse({ gateway: to }))

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
 import { test } from 'node:test'
 import { Ajv2020 } from 'ajv/dist/2020.js'
-import { editorSchema } from '../../src/config/editor-schema.ts'
+import { editorSchema } from '../../src/config/schema/editor-schema.ts'
 
 const schema = editorSchema()
 const accepts = new Ajv2020({ allErrors: true }).compile(schema)

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { TestContext } from 'node:test'
 import assert from 'node:assert/strict'
-import { formatIssue } from '../../src/config/issues.ts'
+import { formatIssue } from '../../src/config/issues/issues.ts'
 import { loadConfig } from '../../src/config/load.ts'
 
 /** A folder of its own for one test, with `files` in it. */

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { interpolate } from '../../src/config/interpolate.ts'
+import { interpolate } from '../../src/config/files/interpolate.ts'
 
 const env = { HOME: '/home/ada', EMPTY: '', SNEAKY: '${HOME}', A_1: 'x' }
 const fill = (text: string) => interpolate(text, env).text

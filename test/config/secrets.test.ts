@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { redactArgs, redactUrls } from '../../src/config/redact-text.ts'
-import { redact } from '../../src/config/redact.ts'
+import { redactArgs, redactUrls } from '../../src/config/secrets/redact-text.ts'
+import { redact } from '../../src/config/secrets/redact.ts'
 import { errorsOf, loadGood } from './files.ts'
 
 test('no error shows what came out of a variable', async (t) => {

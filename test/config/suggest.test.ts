@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { suggest } from '../../src/config/suggest.ts'
+import { suggest } from '../../src/config/issues/suggest.ts'
 
 const keys = ['url', 'urls', 'command', 'headers', 'timeouts', 'maxReply', 'forwardHeaders']
 

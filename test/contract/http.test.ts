@@ -1,6 +1,6 @@
-import { httpServer } from '../../src/config/server-schema.ts'
+import { httpServer } from '../../src/config/schema/server-schema.ts'
 import { systemClock } from '../../src/mesh/clock.ts'
-import { HttpUpstream } from '../../src/upstreams/http.ts'
+import { HttpUpstream } from '../../src/upstreams/http/http.ts'
 import { startFixture } from '../support/fixture.ts'
 import { contract } from './contract.ts'
 import { MAX_REPLY } from './subject.ts'

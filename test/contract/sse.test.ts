@@ -1,6 +1,6 @@
-import { httpServer } from '../../src/config/server-schema.ts'
+import { httpServer } from '../../src/config/schema/server-schema.ts'
 import { systemClock } from '../../src/mesh/clock.ts'
-import { SseUpstream } from '../../src/upstreams/sse.ts'
+import { SseUpstream } from '../../src/upstreams/sse/sse.ts'
 import { startFixture } from '../support/fixture.ts'
 import { silent } from '../support/log.ts'
 import { contract } from './contract.ts'

@@ -1,5 +1,5 @@
-import { stdioServer } from '../../src/config/server-schema.ts'
-import { StdioUpstream } from '../../src/upstreams/stdio.ts'
+import { stdioServer } from '../../src/config/schema/server-schema.ts'
+import { StdioUpstream } from '../../src/upstreams/stdio/stdio.ts'
 import { systemClock } from '../../src/mesh/clock.ts'
 import { capableHello } from '../support/caller.ts'
 import { fixtureCommand } from '../support/fixture.ts'

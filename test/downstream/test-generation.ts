@@ -1,4 +1,4 @@
-import { config as schema } from '../../src/config/schema.ts'
+import { config as schema } from '../../src/config/schema/schema.ts'
 import type { Inquiry } from '../../src/downstream/front.ts'
 import { newRecord, type Message } from '../../src/mesh/call.ts'
 import { Cancellation } from '../../src/mesh/cancel.ts'

@@ -1,4 +1,4 @@
-import { server as schema } from '../../src/config/server-schema.ts'
+import { server as schema } from '../../src/config/schema/server-schema.ts'
 import type { ListKind } from '../../src/registry/kinds.ts'
 import { Server, type ServerState } from '../../src/registry/server.ts'
 import { ManualClock } from '../support/manual-clock.ts'

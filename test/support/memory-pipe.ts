@@ -1,5 +1,5 @@
 import { gatewayError, type GatewayError } from '../../src/mesh/errors.ts'
-import type { Connect, Pipe, PipeEvents, Posting } from '../../src/upstreams/pipe.ts'
+import type { Connect, Pipe, PipeEvents, Posting } from '../../src/upstreams/pipe/pipe.ts'
 
 export type Json = Readonly<Record<string, unknown>>
 

@@ -1,6 +1,6 @@
 import type { Call, Outcome } from '../../src/mesh/call.ts'
-import { SharedLink } from '../../src/upstreams/shared-link.ts'
-import { ToolFacts } from '../../src/upstreams/tool-facts.ts'
+import { SharedLink } from '../../src/upstreams/shared/shared-link.ts'
+import { ToolFacts } from '../../src/upstreams/modern/tool-facts.ts'
 import type { Link } from '../../src/upstreams/upstream.ts'
 import { TestCaller } from './caller.ts'
 import { silent } from './log.ts'

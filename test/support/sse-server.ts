@@ -4,9 +4,9 @@ import { createServer, type IncomingMessage, type RequestListener, type ServerRe
 import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
 import type { TestContext } from 'node:test'
-import { httpServer } from '../../src/config/server-schema.ts'
+import { httpServer } from '../../src/config/schema/server-schema.ts'
 import { systemClock } from '../../src/mesh/clock.ts'
-import { SseUpstream } from '../../src/upstreams/sse.ts'
+import { SseUpstream } from '../../src/upstreams/sse/sse.ts'
 import { TestCaller } from './caller.ts'
 import { silent } from './log.ts'
 

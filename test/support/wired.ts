@@ -3,7 +3,7 @@ import { createServer, type RequestListener } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { TestContext } from 'node:test'
 import { Pool } from 'undici'
-import { HttpWire } from '../../src/upstreams/http-wire.ts'
+import { HttpWire } from '../../src/upstreams/http/http-wire.ts'
 
 /** The wire to an HTTP server that a test plays, for as long as the test runs. */
 export async function wireTo(

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { gatewayError } from '../../src/mesh/errors.ts'
-import { HttpReply } from '../../src/upstreams/http-reply.ts'
+import { HttpReply } from '../../src/upstreams/http/http-reply.ts'
 import { until } from '../support/until.ts'
 import { eventStream, wireTo } from '../support/wired.ts'
 import { LIMIT, post, recorder } from './posted.ts'

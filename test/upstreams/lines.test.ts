@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { LineReader, type Overlong } from '../../src/upstreams/lines.ts'
+import { LineReader, type Overlong } from '../../src/upstreams/stdio/lines.ts'
 
 function read(limit: number, ...chunks: (string | Buffer)[]): (string | Overlong)[] {
   const reader = new LineReader(limit)

@@ -3,7 +3,7 @@ import { Writable } from 'node:stream'
 import { setImmediate } from 'node:timers/promises'
 import { test } from 'node:test'
 import { gatewayError } from '../../src/mesh/errors.ts'
-import { Outbox } from '../../src/upstreams/outbox.ts'
+import { Outbox } from '../../src/upstreams/stdio/outbox.ts'
 
 /** A stream whose reader takes a chunk when the test says so. */
 function slowStream() {

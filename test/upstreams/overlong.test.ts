@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { repliedId } from '../../src/upstreams/overlong.ts'
+import { repliedId } from '../../src/upstreams/stdio/overlong.ts'
 
 const padding = 'x'.repeat(2_000)
 

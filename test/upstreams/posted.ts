@@ -1,7 +1,7 @@
 import type { RequestListener } from 'node:http'
 import type { TestContext } from 'node:test'
 import type { GatewayError } from '../../src/mesh/errors.ts'
-import { HttpReply, type ReplySink } from '../../src/upstreams/http-reply.ts'
+import { HttpReply, type ReplySink } from '../../src/upstreams/http/http-reply.ts'
 import { wireTo } from '../support/wired.ts'
 
 /** Largest reply, in bytes. */

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Signal } from '../../src/mesh/cancel.ts'
 import { gatewayError } from '../../src/mesh/errors.ts'
-import { SingleFlight } from '../../src/upstreams/single-flight.ts'
+import { SingleFlight } from '../../src/upstreams/pipe/single-flight.ts'
 
 const impatient = gatewayError('attempt_timeout', 'too slow')
 

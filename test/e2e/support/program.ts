@@ -35,7 +35,7 @@ export class Program {
     for (const stream of [this.child.stdout, this.child.stderr]) {
       if (stream !== null) createInterface({ input: stream }).on('line', (line) => this.lines.push(line))
     }
-    this.ended = once(this.child, 'close').then(([code, signal]) => ({ code, signal }) as Ending)
+    this.ended = once(this.child, 'close').then(([code, signal]) => ({ code, signal }))
     running.add(this)
   }
 

@@ -12,7 +12,7 @@ export async function connect(
 ): Promise<Client> {
   const client = new Client({ name: 'e2e', version: '1.0.0' }, { capabilities })
   prepare(client)
-  await client.connect(new StreamableHTTPClientTransport(new URL(url)) as Parameters<Client['connect']>[0])
+  await client.connect(new StreamableHTTPClientTransport(new URL(url)))
   open.push(client)
   return client
 }

@@ -1,0 +1,86 @@
+import { z } from 'zod'
+import { duration } from '../../units/duration.ts'
+import { size } from '../../units/size.ts'
+import { address } from './address.ts'
+import { secrets } from '../secrets/secrets.ts'
+
+const count = (max: number) => z.number().int().min(1).max(max)
+
+const hostName = z
+  .string()
+  .regex(/^(\[[0-9a-fA-F:.]+\]|[^\s/:]+)(:\d{1,5})?$/, 'expected a host name, without http://')
+
+const origin = z
+  .string()
+  .regex(
+    /^[a-z][a-z0-9+.-]*:\/\/[^\s/]+$/i,
+    'expected an origin such as https://app.example.com, without a path',
+  )
+
+const sessions = z
+  .strictObject({
+    max: count(1_000_000).default(10_000).describe('Sessions open at once.'),
+    idle: duration({ min: 1_000 })
+      .default(30 * 60_000)
+      .describe('A session unused for so long is closed.'),
+    maxInFlight: count(10_000).default(256).describe('Calls under way at once in one session.'),
+    replayEvents: count(100_000).default(256).describe('Events kept per session for a client that resumes.'),
+    replayBytes: size()
+      .default(1024 ** 2)
+      .describe('Bytes of such events kept per session.'),
+  })
+  .prefault({})
+  .describe('Sessions of agents that speak a protocol with sessions.')
+
+/** The block `gateway`. */
+export const gateway = z
+  .strictObject({
+    listen: address.default('127.0.0.1:8080').describe('Data plane: /mcp, /mcp/{server}, /livez, /readyz.'),
+    control: address.default('127.0.0.1:8081').describe('Control plane: /metrics and /admin.'),
+    controlToken: z
+      .string()
+      .regex(/^[\x21-\x7e]{16,}$/, 'expected at least 16 characters, ASCII and without spaces')
+      .register(secrets, { secrecy: 'text' })
+      .optional()
+      .describe('Bearer token of the control plane; required when `control` is not a loopback address.'),
+    environment: z
+      .string()
+      .regex(/^[\w.-]{1,64}$/, 'expected 1 to 64 of A-Z a-z 0-9 _ . -')
+      .default('production')
+      .describe('What this gateway serves. Fixed at boot: a reload cannot change it.'),
+    stateDir: z
+      .string()
+      .min(1)
+      .optional()
+      .describe('Folder for state that outlives the process, such as servers added through the admin API.'),
+    separator: z
+      .string()
+      .regex(/^[A-Za-z0-9_.-]{1,8}$/, 'expected 1 to 8 of A-Z a-z 0-9 _ . -')
+      .default('__')
+      .describe('Stands between server and tool in the names on /mcp; forbidden inside server names.'),
+    allowedHosts: z
+      .array(hostName)
+      .max(64)
+      .default([])
+      .describe('Host names that clients may ask for besides loopback names and the listen address.'),
+    allowedOrigins: z
+      .array(origin)
+      .max(64)
+      .default([])
+      .describe('Origins of browser pages that may call, besides loopback origins.'),
+    maxBody: size()
+      .default(4 * 1024 ** 2)
+      .describe('Largest request body.'),
+    maxInFlight: count(100_000).default(2_000).describe('Calls under way at once, over all sessions.'),
+    listTimeout: duration({ min: 1 })
+      .default(2_000)
+      .describe('How long a list on /mcp waits for servers that are still being discovered.'),
+    drain: duration({ max: 600_000 }).default(10_000).describe('How long SIGTERM waits for calls in flight.'),
+    ready: z
+      .enum(['always', 'any', 'all'])
+      .default('any')
+      .describe('Which servers must be up for /readyz: none of them, one, or all.'),
+    sessions,
+  })
+  .prefault({})
+  .describe('The gateway itself.')

@@ -1,0 +1,99 @@
+import { z } from 'zod'
+import { secrets } from '../secrets/secrets.ts'
+
+export const headerName = z.string().regex(/^[A-Za-z0-9!#$%&'*+.^_`|~-]+$/, 'expected a header name')
+
+const headerValue = z
+  .string()
+  .regex(/^[\t\x20-\x7e\x80-\xff]*$/, 'expected a header value: one line of Latin-1 text')
+
+/** Headers that belong to one connection or one message, or that the protocol itself sets. */
+const reserved = new Set([
+  'accept',
+  'accept-encoding',
+  'connection',
+  'content-encoding',
+  'content-length',
+  'content-type',
+  'expect',
+  'host',
+  'keep-alive',
+  'last-event-id',
+  'proxy-authorization',
+  'proxy-connection',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+])
+
+const isReserved = (name: string) => reserved.has(name) || name.startsWith('mcp-')
+
+/** Headers of the agent that carry its own credentials. */
+const credentials = new Set(['authorization', 'cookie'])
+
+const complaint = (message: string, ...path: (string | number)[]) => ({
+  code: 'custom' as const,
+  message,
+  path,
+})
+
+/** Headers sent with every request to a server. */
+export const headers = z
+  .record(headerName, headerValue)
+  .superRefine((given, context) => {
+    const seen = new Set<string>()
+    for (const name of Object.keys(given)) {
+      const lower = name.toLowerCase()
+      if (lower !== 'host' && isReserved(lower)) {
+        context.addIssue(complaint('is set by the gateway; it cannot be configured', name))
+      } else if (seen.has(lower)) {
+        context.addIssue(complaint('the same header twice; case makes no difference', name))
+      }
+      seen.add(lower)
+    }
+  })
+  .register(secrets, { secrecy: 'text' })
+
+/** Why a header of the agent may not be passed on, if so. */
+function refusal(from: string, to: string, isMap: boolean): string | undefined {
+  const header = [from, to].find(isReserved)
+  if (header !== undefined)
+    return `"${header}" belongs to one connection or to the protocol and is never passed on`
+  if (from === 'authorization') {
+    return (
+      "the agent's Authorization is meant for this gateway and is never passed on; " +
+      'have agents send a header of its own and map it: { x-user-token: authorization }'
+    )
+  }
+  if (!isMap && credentials.has(from))
+    return `"${from}" holds credentials; pass it on by a map: { ${from}: ${to} }`
+  return undefined
+}
+
+/**
+ * Headers of the agent that are passed on, as a list or as a map from the agent's name to the server's.
+ * Reads to the map, in lower case.
+ */
+export const forwardHeaders = z
+  .union([z.array(headerName).max(64), z.record(headerName, headerName)])
+  .transform((given, context): Record<string, string> => {
+    const pairs = Array.isArray(given)
+      ? given.map((name, index) => ({ at: index, from: name, to: name }))
+      : Object.entries(given).map(([from, to]) => ({ at: from, from, to }))
+    const forwarded = new Map<string, string>()
+    const targets = new Set<string>()
+    for (const pair of pairs) {
+      const from = pair.from.toLowerCase()
+      const to = pair.to.toLowerCase()
+      const problem =
+        refusal(from, to, !Array.isArray(given)) ??
+        (forwarded.has(from) || targets.has(to)
+          ? `"${to}" would be sent twice; case makes no difference`
+          : undefined)
+      if (problem !== undefined) context.addIssue(complaint(problem, pair.at))
+      forwarded.set(from, to)
+      targets.add(to)
+    }
+    return Object.fromEntries(forwarded)
+  })

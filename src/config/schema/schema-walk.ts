@@ -1,0 +1,51 @@
+import { z } from 'zod'
+import type { Path } from '../files/path.ts'
+import { secrets, type Secrecy } from '../secrets/secrets.ts'
+
+type Schema = z.core.$ZodType
+
+/** A schema together with everything that it wraps or chooses between. */
+export function spread(schema: Schema): Schema[] {
+  return [schema, ...inner(schema).flatMap(spread)]
+}
+
+function inner(schema: Schema): Schema[] {
+  if (schema instanceof z.ZodUnion) return [...schema.options]
+  if (schema instanceof z.ZodPipe) return [schema.in, schema.out]
+  if (schema instanceof z.ZodOptional || schema instanceof z.ZodNullable) return [schema.unwrap()]
+  if (schema instanceof z.ZodDefault || schema instanceof z.ZodPrefault) return [schema.unwrap()]
+  return []
+}
+
+/** What `schemas` say about the value under `key`. */
+export function step(schemas: readonly Schema[], key: string | number): Schema[] {
+  return schemas.flatMap((schema): Schema[] => {
+    if (schema instanceof z.ZodArray) return spread(schema.def.element)
+    if (schema instanceof z.ZodRecord) return spread(schema.valueType)
+    if (!(schema instanceof z.ZodObject)) return []
+    const shape: Readonly<Record<string, Schema>> = schema.def.shape
+    const value = Object.hasOwn(shape, key) ? shape[key] : undefined
+    return value === undefined ? [] : spread(value)
+  })
+}
+
+/** Every schema that has a say at `path`. */
+export function schemasAt(root: Schema, path: Path): Schema[] {
+  return path.reduce<Schema[]>(step, spread(root))
+}
+
+/** The objects among `schemas`; more than one where a union leaves the choice. */
+export function objectsOf(schemas: readonly Schema[]): z.ZodObject[] {
+  return schemas.filter((schema) => schema instanceof z.ZodObject)
+}
+
+/** How secret a value is that one of `schemas` reads. */
+export function secrecyOf(schemas: readonly Schema[]): Secrecy | undefined {
+  return schemas.map((schema) => secrets.get(schema)?.secrecy).find((secrecy) => secrecy !== undefined)
+}
+
+/** How secret the value at `path` is; what lies within a secret is as secret. */
+export function secrecyAt(root: Schema, path: Path): Secrecy | undefined {
+  const places = path.map((_, index) => path.slice(0, index + 1))
+  return places.map((place) => secrecyOf(schemasAt(root, place))).find((secrecy) => secrecy !== undefined)
+}

@@ -1,0 +1,204 @@
+import type { Signal } from '../../mesh/cancel.ts'
+import type { Answer, Channel, Message, Outcome } from '../../mesh/call.ts'
+import type { Cancel, Clock } from '../../mesh/clock.ts'
+import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
+import { kindOf, notificationText, readMessage, type RequestId } from '../../protocol/jsonrpc.ts'
+import type { SseEvent } from '../../protocol/sse.ts'
+import type { ReplyHeaders } from './http-headers.ts'
+import { HttpReply, type ReplySink } from './http-reply.ts'
+import { answered, isVersionError, readReply, type Reading } from './http-status.ts'
+import type { HttpWire } from './http-wire.ts'
+import { rawAt, withRawId } from '../pipe/renumber.ts'
+
+/** One request, as far as the wire needs to know it. A `Call` gives all of it. */
+export interface Request {
+  readonly id: RequestId
+  readonly text: string
+  readonly headers: Readonly<Record<string, string>> | undefined
+  readonly signal: Signal
+  readonly channel: Channel
+}
+
+export interface ExchangeOptions {
+  readonly clock: Clock
+  readonly maxReply: number
+  /** The exchanges under way: each is in it until it has ended. */
+  readonly underWay: Set<HttpExchange>
+  /** Sends a message that has no reply. */
+  readonly post: (text: string) => Promise<void>
+  /** Told once, with the headers of the reply. */
+  readonly onHeaders?: (headers: ReplyHeaders) => void
+  /**
+   * The server keeps nothing between two requests, as in the modern era: a stream that breaks is lost, a dropped
+   * socket is all of a cancellation, and the server asks nothing by itself.
+   */
+  readonly stateless?: boolean
+  /** Told when the server refused the request for the protocol version that it names. */
+  readonly onVersionError?: (() => void) | undefined
+}
+
+/** Before a broken stream is resumed, unless the server named a time; in milliseconds. */
+const RESUME_MS = 1_000
+
+/** How long a server may keep a stream open behind its answer, in milliseconds. */
+const LINGER_MS = 1_000
+
+/** One POST and its reply: a JSON body, or a stream of events that is resumed when it breaks off. */
+export class HttpExchange implements ReplySink {
+  readonly #wire: HttpWire
+  readonly #request: Request
+  readonly #options: ExchangeOptions
+  readonly #settle: (reading: Reading) => void
+  #reply: HttpReply
+  #settled = false
+  #streaming = false
+  #lastEventId: string | undefined
+  #retryMs = RESUME_MS
+  #cancelTimer: Cancel | undefined
+
+  static run(wire: HttpWire, request: Request, options: ExchangeOptions): Promise<Reading> {
+    return new Promise((resolve) => new HttpExchange(wire, request, options, resolve).#start())
+  }
+
+  private constructor(
+    wire: HttpWire,
+    request: Request,
+    options: ExchangeOptions,
+    settle: (reading: Reading) => void,
+  ) {
+    this.#wire = wire
+    this.#request = request
+    this.#options = options
+    this.#settle = settle
+    this.#reply = new HttpReply(this, options.maxReply)
+  }
+
+  #start(): void {
+    const { signal, text, headers } = this.#request
+    if (signal.aborted) return this.#finish({ kind: 'failed', error: signal.reason as GatewayError })
+    signal.addEventListener('abort', this.#cancel)
+    this.#options.underWay.add(this)
+    this.#wire.post(text, headers, this.#reply)
+  }
+
+  /** Ends the exchange here; the server may go on with it. */
+  abandon(cause: GatewayError): GatewayError {
+    const error = { ...cause, sent: this.#reply.sent || this.#streaming }
+    this.#fail(error)
+    return error
+  }
+
+  readonly #cancel = (): void => {
+    const error = this.abandon(this.#request.signal.reason as GatewayError)
+    if (!error.sent || this.#options.stateless === true) return
+    const params = { requestId: this.#request.id, reason: error.message }
+    const nobody = new HttpReply(ignoreReply, this.#options.maxReply)
+    this.#wire.post(notificationText('notifications/cancelled', params), this.#request.headers, nobody)
+  }
+
+  opened(headers: ReplyHeaders): void {
+    this.#streaming = true
+    this.#options.onHeaders?.(headers)
+    if (!this.#settled) this.#request.channel.open()
+  }
+
+  event(event: SseEvent): Promise<void> | undefined {
+    if (event.id !== undefined) this.#lastEventId = event.id
+    if (event.retryMs !== undefined) this.#retryMs = event.retryMs
+    if (this.#settled || event.data === '') return undefined
+    const message = readMessage(event.data)
+    if (message === undefined) {
+      this.#fail(gatewayError('bad_reply', 'an event of the stream is no JSON-RPC message', { sent: true }))
+      return undefined
+    }
+    switch (kindOf(message.value)) {
+      case 'response':
+        if (message.value.id === this.#request.id) this.#answered(answered(this.#request.id, message, 200))
+        return undefined
+      case 'request':
+        if (this.#options.stateless === true) return undefined
+        return this.#request.channel.send(message, answerTo(message, this.#options.post))
+      default:
+        return this.#request.channel.send(message)
+    }
+  }
+
+  body(status: number, headers: ReplyHeaders, text: string): void {
+    if (this.#settled) return
+    if (this.#streaming) return this.#broken()
+    this.#options.onHeaders?.(headers)
+    const context = { hasSession: this.#wire.sessionId !== undefined, wallMs: this.#options.clock.wall() }
+    const reading = readReply(this.#request.id, status, headers, text, context)
+    this.#finish(reading)
+    // Last, because it ends the conversation with all that is still open.
+    if (status === 400 && isVersionError(reading)) this.#options.onVersionError?.()
+  }
+
+  ended(): void {
+    this.#cancelTimer?.()
+    if (this.#settled) return
+    if (!this.#resumes) return this.#broken()
+    this.#request.channel.pause(this.#retryMs)
+    this.#resume()
+  }
+
+  /** Whether a stream that breaks can be asked for again. */
+  get #resumes(): boolean {
+    return this.#lastEventId !== undefined && this.#options.stateless !== true
+  }
+
+  #resume(): void {
+    this.#cancelTimer = this.#options.clock.after(this.#retryMs, () => {
+      this.#reply = new HttpReply(this, this.#options.maxReply)
+      this.#wire.listen(this.#lastEventId, this.#reply)
+    })
+  }
+
+  failed(error: GatewayError): void {
+    this.#cancelTimer?.()
+    if (this.#settled) return
+    if (this.#streaming && this.#resumes && error.reason === 'upstream_disconnected') this.#resume()
+    else this.#finish({ kind: 'failed', error: { ...error, sent: error.sent || this.#streaming } })
+  }
+
+  #answered(outcome: Outcome): void {
+    this.#finish(outcome)
+    const reply = this.#reply
+    const late = gatewayError('upstream_disconnected', 'the stream stayed open behind its answer', {
+      sent: true,
+    })
+    this.#cancelTimer = this.#options.clock.after(LINGER_MS, () => reply.abort(late))
+  }
+
+  #broken(): void {
+    this.#fail(gatewayError('upstream_disconnected', 'the stream ended without an answer', { sent: true }))
+  }
+
+  #fail(error: GatewayError): void {
+    this.#finish({ kind: 'failed', error })
+    this.#reply.abort(error)
+  }
+
+  #finish(reading: Reading): void {
+    if (this.#settled) return
+    this.#settled = true
+    this.#cancelTimer?.()
+    this.#request.signal.removeEventListener('abort', this.#cancel)
+    this.#options.underWay.delete(this)
+    this.#settle(reading)
+  }
+}
+
+/** The way back for the answer to a request of the server: under the id that the server gave it. */
+export function answerTo(request: Message, post: (text: string) => Promise<void>): Answer {
+  return (text) => post(withRawId(text, rawAt(request.text, ['id'])))
+}
+
+/** For requests whose reply nobody waits for. */
+const ignoreReply: ReplySink = {
+  opened: () => undefined,
+  event: () => undefined,
+  body: () => undefined,
+  ended: () => undefined,
+  failed: () => undefined,
+}

@@ -1,0 +1,140 @@
+import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
+import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
+import type { SseEvent } from '../../protocol/sse.ts'
+import type { ReplyHeaders } from './http-headers.ts'
+import { HttpReply, type ReplySink } from './http-reply.ts'
+import { forgot } from './http-status.ts'
+import type { HttpWire } from './http-wire.ts'
+
+export interface ListenerOptions {
+  readonly clock: Clock
+  readonly maxReply: number
+  /** Takes the data of each event. */
+  readonly receive: (data: string) => void
+  /** Resolves once there is a session to listen to. */
+  readonly ready: () => Promise<void>
+  /** Told when the server forgot the session; `ready` then opens a new one. */
+  readonly onLost: () => void
+}
+
+/** The first and the longest pause before a stream that broke is asked for again, in milliseconds. */
+export const FIRST_RETRY_MS = 1_000
+export const LAST_RETRY_MS = 30_000
+
+/** No server gets asked again sooner, whatever pause it names; in milliseconds. */
+const LEAST_RETRY_MS = 100
+
+/** How long a server that does not say at once whether there is a stream is waited for, in milliseconds. */
+export const PATIENCE_MS = 1_000
+
+/** Holds the session's own event stream open: reconnects with a doubling pause, and resumes where it broke off. */
+export class HttpListener implements ReplySink {
+  readonly #wire: HttpWire
+  readonly #options: ListenerOptions
+  #reply: HttpReply | undefined
+  #retryMs: Millis = FIRST_RETRY_MS
+  #lastEventId: string | undefined
+  #cancelRetry: Cancel | undefined
+  #closed = false
+  /** Counts the tries to connect: one that takes its time may be out of date. */
+  #tries = 0
+  #opening: Promise<void> | undefined
+  #settle: () => void = () => undefined
+
+  constructor(wire: HttpWire, options: ListenerOptions) {
+    this.#wire = wire
+    this.#options = options
+    this.#connect()
+  }
+
+  /**
+   * Set while the stream is being opened; resolves when it is open, or when it is known that there is none
+   * for now. What the server says outside of calls until then is lost.
+   */
+  get opening(): Promise<void> | undefined {
+    return this.#opening
+  }
+
+  close(): void {
+    this.#closed = true
+    this.#settle()
+    this.#cancelRetry?.()
+    this.#reply?.abort(gatewayError('cancelled', 'the conversation ended'))
+  }
+
+  /** Forgets the old session's place, and begins the new session's stream. */
+  restart(): void {
+    this.#tries++
+    this.#lastEventId = undefined
+    this.#retryMs = FIRST_RETRY_MS
+    this.#reply?.abort(gatewayError('cancelled', 'the session was opened again'))
+    this.#expect()
+    this.#again(0)
+  }
+
+  opened(): void {
+    this.#settle()
+    this.#retryMs = FIRST_RETRY_MS
+  }
+
+  event(event: SseEvent): undefined {
+    if (event.id !== undefined) this.#lastEventId = event.id
+    if (event.retryMs !== undefined)
+      this.#retryMs = Math.max(LEAST_RETRY_MS, Math.min(event.retryMs, LAST_RETRY_MS))
+    if (event.data !== '' && !this.#closed) this.#options.receive(event.data)
+    return undefined
+  }
+
+  /** Not a stream: the session may be lost; 405 says that there is none; the rest may pass. */
+  body(status: number, _: ReplyHeaders, text: string): void {
+    this.#settle()
+    const lost = this.#wire.sessionId !== undefined && forgot(status, text)
+    if (lost) this.#options.onLost()
+    if (lost || status >= 500 || status === 429) this.ended()
+  }
+
+  ended(): void {
+    this.#settle()
+    this.#again(this.#retryMs)
+    this.#retryMs = Math.min(this.#retryMs * 2, LAST_RETRY_MS)
+  }
+
+  failed(error: GatewayError): void {
+    if (error.reason !== 'cancelled') this.ended()
+  }
+
+  #again(delayMs: Millis): void {
+    this.#cancelRetry?.()
+    if (this.#closed) return
+    this.#cancelRetry = this.#options.clock.after(delayMs, () => this.#connect())
+  }
+
+  #expect(): void {
+    this.#opening ??= new Promise((resolve) => {
+      const cancel = this.#options.clock.after(PATIENCE_MS, () => this.#settle())
+      this.#settle = () => {
+        cancel()
+        this.#opening = undefined
+        resolve()
+      }
+    })
+  }
+
+  #connect(): void {
+    this.#expect()
+    const mine = ++this.#tries
+    const ifCurrent = (task: () => void) => () => {
+      if (mine === this.#tries) task()
+    }
+    this.#options.ready().then(
+      ifCurrent(() => this.#listen()),
+      ifCurrent(() => this.ended()),
+    )
+  }
+
+  #listen(): void {
+    if (this.#closed) return
+    this.#reply = new HttpReply(this, this.#options.maxReply)
+    this.#wire.listen(this.#lastEventId, this.#reply)
+  }
+}

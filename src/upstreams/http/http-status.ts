@@ -1,0 +1,99 @@
+import type { Outcome } from '../../mesh/call.ts'
+import { verdictOf } from '../../mesh/classify.ts'
+import { gatewayError } from '../../mesh/errors.ts'
+import { isObject, kindOf, readMessage, type Envelope, type RequestId } from '../../protocol/jsonrpc.ts'
+import { prependMember, replaceAt } from '../../protocol/json-span.ts'
+import { MODERN_VERSION, UNSUPPORTED_VERSION } from '../../protocol/modern.ts'
+import { isLegacyVersion } from '../../protocol/versions.ts'
+import type { ReplyHeaders } from './http-headers.ts'
+
+/** What a reply that is no event stream means; `lost` says that the server forgot the session. */
+export type Reading = Outcome | 'lost'
+
+const sent = true
+
+/**
+ * Reads a complete HTTP reply to the request `id`. `hasSession` tells whether the request named a
+ * session: only then can a 404, or a 400 that speaks of sessions (a common bug), mean a lost one.
+ */
+export function readReply(
+  id: RequestId,
+  status: number,
+  headers: ReplyHeaders,
+  text: string,
+  { hasSession, wallMs }: { hasSession: boolean; wallMs: number },
+): Reading {
+  if (hasSession && forgot(status, text)) return 'lost'
+  if (status === 401 || status === 403) {
+    return failed(
+      gatewayError('upstream_unauthorized', `the server refused our credentials (HTTP ${status})`, { sent }),
+    )
+  }
+  if (status === 429) {
+    const retryAfterMs = retryAfter(headers, wallMs)
+    return failed(
+      gatewayError('upstream_rate_limited', 'the server limits our rate (HTTP 429)', { sent, retryAfterMs }),
+    )
+  }
+  const response = readMessage(text)
+  if (response !== undefined && kindOf(response.value) === 'response') {
+    const orphan = response.value.id === null || response.value.id === undefined
+    if (response.value.id === id || (status >= 400 && orphan)) return answered(id, response, status)
+    return failed(gatewayError('bad_reply', 'the server answered another request than ours', { sent }))
+  }
+  if (status >= 500) {
+    const retryAfterMs = retryAfter(headers, wallMs)
+    return failed(
+      gatewayError('upstream_status', `the server answered HTTP ${status}`, { sent, retryAfterMs }),
+    )
+  }
+  if (status >= 300) {
+    return failed(
+      gatewayError('upstream_refused', `the server refused the request (HTTP ${status})`, { sent }),
+    )
+  }
+  const what = headers.mediaType === '' ? 'something without a content type' : headers.mediaType.slice(0, 64)
+  return failed(
+    gatewayError('bad_reply', `the reply is no JSON-RPC response (HTTP ${status}, ${what})`, { sent }),
+  )
+}
+
+/** An answer of the server; one without an id gets the caller's. */
+export function answered(id: RequestId, response: Envelope, status: number): Outcome {
+  const orphan = response.value.id === null || response.value.id === undefined
+  const { text, value } = orphan ? adopt(id, response) : response
+  return { kind: 'answered', result: { text, value, status }, verdict: verdictOf(value) }
+}
+
+function adopt(id: RequestId, { text, value }: Envelope): Envelope {
+  const named = 'id' in value ? replaceAt(text, ['id'], id) : prependMember(text, 'id', JSON.stringify(id))
+  return { text: named, value: { ...value, id } }
+}
+
+function failed(error: ReturnType<typeof gatewayError>): Outcome {
+  return { kind: 'failed', error }
+}
+
+/** Whether a reply to a request that named a session says that there is no such session. */
+export function forgot(status: number, text: string): boolean {
+  if (status !== 400) return status === 404
+  const error = readMessage(text)?.value.error as { message?: unknown } | undefined
+  return typeof error?.message === 'string' && /session/i.test(error.message)
+}
+
+/** Whether a reply says that the server does not speak the version which the gateway chose for it. */
+export function isVersionError(reading: Reading): boolean {
+  if (reading === 'lost' || reading.kind !== 'answered') return false
+  const { error } = reading.result.value
+  if (!isObject(error) || error.code !== UNSUPPORTED_VERSION) return false
+  const requested = isObject(error.data) ? error.data.requested : undefined
+  return requested === undefined || requested === MODERN_VERSION || isLegacyVersion(requested)
+}
+
+/** `Retry-After` in milliseconds, from seconds or a date; undefined when absent or absurd (over a day). */
+export function retryAfter(headers: ReplyHeaders, wallMs: number): number | undefined {
+  const value = headers.get('retry-after')
+  if (value === undefined) return undefined
+  const ms = /^\d+$/.test(value) ? Number(value) * 1000 : Date.parse(value) - wallMs
+  return ms >= 0 && ms <= 86_400_000 ? ms : undefined
+}

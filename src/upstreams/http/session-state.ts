@@ -1,0 +1,39 @@
+import type { Call } from '../../mesh/call.ts'
+import { paramsOf } from '../../protocol/jsonrpc.ts'
+
+/** Most subscriptions that are remembered for a session; past it the oldest is forgotten. */
+const MAX_SUBSCRIPTIONS = 1_024
+
+/** What a caller asked a server to keep in mind, so that a session which is opened again can be told. */
+export class SessionState {
+  readonly #subscriptions = new Set<string>()
+  #level: unknown
+
+  /** Watches the calls go by. */
+  note(call: Call): void {
+    switch (call.method) {
+      case 'logging/setLevel':
+        this.#level = paramsOf(call.message.value).level
+        return
+      case 'resources/subscribe':
+      case 'resources/unsubscribe':
+        return this.#subscribe(paramsOf(call.message.value).uri, call.method === 'resources/subscribe')
+    }
+  }
+
+  #subscribe(uri: unknown, on: boolean): void {
+    if (typeof uri !== 'string') return
+    this.#subscriptions.delete(uri)
+    if (!on) return
+    this.#subscriptions.add(uri)
+    if (this.#subscriptions.size <= MAX_SUBSCRIPTIONS) return
+    const [oldest] = this.#subscriptions
+    if (oldest !== undefined) this.#subscriptions.delete(oldest)
+  }
+
+  /** The requests that bring a new session to where the old one was. */
+  *requests(): Generator<{ method: string; params: Record<string, unknown> }> {
+    if (this.#level !== undefined) yield { method: 'logging/setLevel', params: { level: this.#level } }
+    for (const uri of this.#subscriptions) yield { method: 'resources/subscribe', params: { uri } }
+  }
+}

@@ -1,0 +1,37 @@
+import type { Call, Outcome } from '../../mesh/call.ts'
+import { paramsOf } from '../../protocol/jsonrpc.ts'
+import { HttpExchange } from '../http/http-exchange.ts'
+import { httpSubscribe } from './http-subscription.ts'
+import type { HttpWire } from '../http/http-wire.ts'
+import type { ModernHttpOptions } from './modern-http.ts'
+import type { ModernWay } from './modern-link.ts'
+import { isModern, mirrorHeaders } from './modern-request.ts'
+import type { ToolFacts } from './tool-facts.ts'
+
+/** Each request of the modern era as an HTTP request of its own. */
+export function httpWay(wire: HttpWire, options: ModernHttpOptions): ModernWay {
+  const { clock, maxReply, onVersionError, tools } = options
+  const underWay = new Set<HttpExchange>()
+  const post = () => Promise.resolve()
+  const exchangeOptions = { clock, maxReply, underWay, post, stateless: true, onVersionError }
+  return {
+    send(call, text, id) {
+      const { signal, channel, record } = call
+      record.sent = true
+      const request = { id, text, headers: headersOf(call, tools), signal, channel }
+      // Without a session none can be lost.
+      return HttpExchange.run(wire, request, exchangeOptions) as Promise<Outcome>
+    },
+    subscribe: httpSubscribe(wire, maxReply),
+    abandon(error) {
+      for (const exchange of underWay) exchange.abandon(error)
+    },
+  }
+}
+
+/** A request that speaks for itself came with all headers that it needs. */
+function headersOf({ message: { value }, tool, headers }: Call, tools: ToolFacts): Record<string, string> {
+  const mirrored =
+    isModern(value) || tool === undefined ? undefined : tools.headers(tool, paramsOf(value).arguments)
+  return { ...mirrorHeaders(value), ...mirrored, ...headers }
+}

@@ -1,0 +1,91 @@
+import type { Signal } from '../../mesh/cancel.ts'
+import type { Caller, Message } from '../../mesh/call.ts'
+import { gatewayError } from '../../mesh/errors.ts'
+import { requestText } from '../../protocol/jsonrpc.ts'
+import { Discover } from './discover.ts'
+import type { ModernUpstream } from '../era.ts'
+import { abortError } from '../failure.ts'
+import { forwarded } from '../forwarded.ts'
+import { openError } from '../pipe/handshake.ts'
+import { HttpExchange } from '../http/http-exchange.ts'
+import { closePools, openPools, type Pools } from '../http/http-pools.ts'
+import { HttpWire } from '../http/http-wire.ts'
+import type { HttpOptions } from '../http/http.ts'
+import { httpWay } from './modern-http-way.ts'
+import { ModernLink } from './modern-link.ts'
+import { metaOf, mirrorHeaders, withMeta } from './modern-request.ts'
+import type { ToolFacts } from './tool-facts.ts'
+import type { Link } from '../upstream.ts'
+
+export interface ModernHttpOptions extends HttpOptions {
+  /** The gateway's own `initialize` params, to ask the server in nobody's name what it is. */
+  readonly hello: Readonly<Record<string, unknown>>
+  /** What is known of the server's tools. */
+  readonly tools: ToolFacts
+}
+
+/** A server of the modern era behind Streamable HTTP: no sessions, each request stands for itself. */
+export class ModernHttpUpstream implements ModernUpstream {
+  readonly #options: ModernHttpOptions
+  readonly #pools: Pools
+  readonly #wire: HttpWire
+  readonly #discover: Discover
+  readonly #links = new Set<Link>()
+  readonly #end = new AbortController()
+
+  constructor(options: ModernHttpOptions) {
+    this.#options = options
+    this.#pools = openPools(options)
+    const { url, headers } = options
+    this.#wire = new HttpWire({ url, headers, agent: undefined }, this.#pools)
+    this.#discover = new Discover((signal) => this.#ask(signal), options.clock)
+  }
+
+  async open(caller: Caller, signal: Signal): Promise<Link> {
+    if (signal.aborted) throw openError(abortError(signal))
+    if (this.#end.signal.aborted) throw gatewayError('shutting_down', 'the server is being stopped')
+    const greeting = await this.#discover.greeting(signal).catch((cause: unknown) => {
+      throw openError(cause)
+    })
+    const { server, clock, url, headers, forwardHeaders, tools } = this.#options
+    const agent = forwarded(forwardHeaders, caller.headers)
+    const wire = new HttpWire({ url, headers, agent }, this.#pools)
+    const way = httpWay(wire, this.#options)
+    const terms = { server, clock, way, discover: this.#discover, tools }
+    const link = new ModernLink(terms, caller, greeting)
+    this.#links.add(link)
+    link.ended.addEventListener('abort', () => this.#links.delete(link), { once: true })
+    return link
+  }
+
+  forget(): void {
+    this.#discover.forget()
+  }
+
+  async close(): Promise<void> {
+    this.#end.abort()
+    await Promise.all([...this.#links].map((link) => link.close()))
+    await closePools(this.#pools)
+  }
+
+  async #ask(signal: Signal): Promise<Message> {
+    const { clock, maxReply, hello } = this.#options
+    const method = 'server/discover'
+    const id = `breakwater:${method}`
+    const text = withMeta(requestText(id, method, {}), metaOf(hello))
+    const channel = { open: () => undefined, pause: () => undefined, send: () => undefined }
+    const request = { id, text, headers: mirrorHeaders({ method }), signal, channel }
+    const options = {
+      clock,
+      maxReply,
+      post: () => Promise.resolve(),
+      stateless: true,
+      underWay: new Set<HttpExchange>(),
+    }
+    const reading = await HttpExchange.run(this.#wire, request, options)
+    if (reading === 'lost')
+      throw gatewayError('bad_reply', 'the server forgot a session that there never was')
+    if (reading.kind !== 'answered') throw reading.error
+    return reading.result
+  }
+}

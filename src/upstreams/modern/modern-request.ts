@@ -1,0 +1,80 @@
+import type { Message } from '../../mesh/call.ts'
+import { isObject, paramsOf } from '../../protocol/jsonrpc.ts'
+import { locate, prependMember } from '../../protocol/json-span.ts'
+import {
+  CLIENT_CAPABILITIES_KEY,
+  CLIENT_INFO_KEY,
+  encodeHeaderValue,
+  LOG_LEVEL_KEY,
+  MODERN_VERSION,
+  PROTOCOL_VERSION_KEY,
+} from '../../protocol/modern.ts'
+
+/** An object without members. */
+const empty = /\{\s*\}/y
+
+type Value = Message['value']
+
+/** Whether a request says on its own which version it speaks. */
+export function isModern(value: Value): boolean {
+  return versionOf(value) !== undefined
+}
+
+/** The members of `_meta` by which a request says who asks, as JSON text: what `initialize` says in the legacy era. */
+export function metaOf(hello: Value, logLevel?: string): string {
+  const { capabilities = {}, clientInfo } = hello
+  return members({
+    [PROTOCOL_VERSION_KEY]: MODERN_VERSION,
+    ...(clientInfo === undefined ? {} : { [CLIENT_INFO_KEY]: clientInfo }),
+    [CLIENT_CAPABILITIES_KEY]: capabilities,
+    ...(logLevel === undefined ? {} : { [LOG_LEVEL_KEY]: logLevel }),
+  })
+}
+
+/** The request with these members in its `_meta`; all else stays as its author wrote it. */
+export function withMeta(text: string, meta: string): string {
+  const params = locate(text, ['params'])
+  if (params === undefined) return prependMember(text, 'params', `{"_meta":{${meta}}}`)
+  const own = locate(text, ['params', '_meta'])
+  if (own === undefined) return withMembers(text, params.start, `"_meta":{${meta}}`)
+  return text[own.start] === '{' ? withMembers(text, own.start, meta) : text
+}
+
+/** The text with members, given as JSON text, put first into the object that opens at `at`. */
+export function withMembers(text: string, at: number, members: string): string {
+  empty.lastIndex = at
+  const comma = empty.test(text) ? '' : ','
+  return `${text.slice(0, at + 1)}${members}${comma}${text.slice(at + 1)}`
+}
+
+/** The headers that repeat what a body says, so that nobody on the way has to read it. */
+export function mirrorHeaders(value: Value): Record<string, string> {
+  const method = String(value.method)
+  const name = nameOf(method, paramsOf(value))
+  const version = versionOf(value) ?? MODERN_VERSION
+  const headers: Record<string, string> = { 'mcp-protocol-version': version, 'mcp-method': method }
+  if (typeof name === 'string') headers['mcp-name'] = encodeHeaderValue(name)
+  return headers
+}
+
+function nameOf(method: string, params: Value): unknown {
+  switch (method) {
+    case 'tools/call':
+    case 'prompts/get':
+      return params.name
+    case 'resources/read':
+      return params.uri
+    default:
+      return method.startsWith('tasks/') ? params.taskId : undefined
+  }
+}
+
+function versionOf(value: Value): string | undefined {
+  const { _meta } = paramsOf(value)
+  const version = isObject(_meta) ? _meta[PROTOCOL_VERSION_KEY] : undefined
+  return typeof version === 'string' ? version : undefined
+}
+
+function members(object: Readonly<Record<string, unknown>>): string {
+  return JSON.stringify(object).slice(1, -1)
+}

@@ -1,0 +1,36 @@
+import type { Signal } from '../../mesh/cancel.ts'
+import type { GatewayError } from '../../mesh/errors.ts'
+
+/** What may be said about one text that is to be sent. */
+export interface Posting {
+  /** Takes the text back for as long as it waits for its turn. */
+  readonly signal?: Signal | undefined
+  /** More headers, for a pipe that has such a thing. */
+  readonly headers?: Readonly<Record<string, string>> | undefined
+  /** Called just before the first byte goes out: from then on the server may have got it. */
+  readonly onWrite?: (() => void) | undefined
+}
+
+/** A way for JSON texts between the gateway and one server, in both directions. */
+export interface Pipe {
+  /**
+   * Sends one text. Resolves when there is room for the next one (backpressure); rejects with a
+   * `GatewayError` when the pipe is over, and with the signal's reason when the text was taken back.
+   */
+  send(text: string, posting?: Posting): Promise<void>
+  /** Ends the pipe and what stands behind it; resolves when nothing is left. Idempotent, never rejects. */
+  close(): Promise<void>
+}
+
+/** Takes what comes out of a pipe. */
+export interface PipeEvents {
+  /** One text came. A promise means "wait for it before the next one" (backpressure). */
+  message(text: string): Promise<void> | undefined
+  /** A text of more than `limit` bytes was thrown away; `id` is that of the request it answers, if known. */
+  overlong(id: number | undefined, limit: number): void
+  /** The pipe is over. Nothing comes after it. */
+  closed(error: GatewayError): void
+}
+
+/** Makes a pipe that is ready to send. Rejects with a `GatewayError`, and leaves nothing behind then. */
+export type Connect = (events: PipeEvents, signal: Signal) => Promise<Pipe>

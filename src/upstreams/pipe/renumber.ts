@@ -1,0 +1,54 @@
+import type { Call, CallResult, Message } from '../../mesh/call.ts'
+import { isObject, isRequestId, paramsOf } from '../../protocol/jsonrpc.ts'
+import { locate, splice, type Edit, type Path } from '../../protocol/json-span.ts'
+
+const ID: Path = ['id']
+const ASKED_TOKEN: Path = ['params', '_meta', 'progressToken']
+const TOLD_TOKEN: Path = ['params', 'progressToken']
+
+/** The exact text of the value at `path`; `null` when there is none. */
+export function rawAt(text: string, path: Path): string {
+  const span = locate(text, path)
+  return span === undefined ? 'null' : text.slice(span.start, span.end)
+}
+
+/** A message under another id, which is given as JSON text. */
+export function withRawId(text: string, id: string): string {
+  return splice(text, editAt(text, ID, id))
+}
+
+/** The request as the server gets it: under our own number, which is its progress token too. */
+export function toServer({ message: { text, value } }: Call, id: number): string {
+  const edits = editAt(text, ID, String(id))
+  if (hasProgressToken(value)) edits.push(...editAt(text, ASKED_TOKEN, String(id)))
+  return splice(text, edits)
+}
+
+/** The server's reply as the caller gets it. */
+export function replyToCaller(call: Call, { text, value }: Message): CallResult {
+  const id = rawAt(call.message.text, ID)
+  return { text: withRawId(text, id), value: { ...value, id: call.id }, status: 200 }
+}
+
+/** The server's progress as the caller gets it; undefined for a caller that asked for none. */
+export function progressToCaller(call: Call, { text, value }: Message): Message | undefined {
+  const request = call.message
+  if (!hasProgressToken(request.value)) return undefined
+  const progressToken = tokenOf(request.value)
+  const edits = editAt(text, TOLD_TOKEN, rawAt(request.text, ASKED_TOKEN))
+  return { text: splice(text, edits), value: { ...value, params: { ...paramsOf(value), progressToken } } }
+}
+
+function hasProgressToken(request: Message['value']): boolean {
+  return isRequestId(tokenOf(request))
+}
+
+function tokenOf(request: Message['value']): unknown {
+  const { _meta } = paramsOf(request)
+  return isObject(_meta) ? _meta.progressToken : undefined
+}
+
+function editAt(text: string, path: Path, value: string): Edit[] {
+  const span = locate(text, path)
+  return span === undefined ? [] : [{ ...span, with: value }]
+}

@@ -1,0 +1,42 @@
+import type { Caller, Message } from '../../mesh/call.ts'
+import type { Deliver, InFlight } from '../pipe/in-flight.ts'
+
+/** Who shall answer a request of the server, and the way there. */
+export interface Respondent {
+  readonly caller: Caller
+  readonly deliver: Deliver
+}
+
+/** Why nobody can answer: the JSON-RPC error that the server gets. */
+export interface Refusal {
+  readonly code: number
+  readonly message: string
+}
+
+/** Decides who gets what a server sends besides answers and progress. */
+export interface Audience {
+  respondent(request: Message, calls: InFlight): Respondent | Refusal
+  notify(notification: Message, calls: InFlight): Promise<void> | undefined
+}
+
+const INTERNAL_ERROR = -32603
+
+const unclear: Refusal = { code: INTERNAL_ERROR, message: 'it cannot be told which client this is for' }
+
+/**
+ * The audience of a conversation that is held on behalf of one caller: everything is for that caller. One of
+ * the modern era stands for all clients that look alike, so what belongs to a call has to be that of the only one.
+ */
+export function soloAudience(server: string, caller: Caller): Audience {
+  const isUnclear = (calls: InFlight) => caller.takesInputRequired && calls.onlyCaller() === undefined
+  return {
+    respondent: (_, calls) => (isUnclear(calls) ? unclear : { caller, deliver: calls.wayTo(caller) }),
+    notify(notification, calls) {
+      if (notification.value.method === 'notifications/message') {
+        return isUnclear(calls) ? undefined : calls.wayTo(caller)(notification)
+      }
+      caller.receive(server, notification)
+      return undefined
+    },
+  }
+}

@@ -1,0 +1,122 @@
+import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
+import type { SseEvent } from '../../protocol/sse.ts'
+import type { ReplyHeaders } from '../http/http-headers.ts'
+import { HttpReply, type ReplySink } from '../http/http-reply.ts'
+import { readReply } from '../http/http-status.ts'
+import type { HttpWire } from '../http/http-wire.ts'
+import type { Pipe, PipeEvents, Posting } from '../pipe/pipe.ts'
+import { postMessage } from './sse-post.ts'
+
+export interface SsePipeParts {
+  /** For the event stream. */
+  readonly wire: HttpWire
+  /** For messages, which go where the server says. Throws a `GatewayError` when we do not go there. */
+  readonly wireTo: (endpoint: string) => HttpWire
+  readonly events: PipeEvents
+  /** Largest event, in bytes. */
+  readonly maxReply: number
+  readonly wall: () => number
+}
+
+/** An event stream that messages come from, and the endpoint that it names, where messages are posted to. */
+export class SsePipe implements Pipe, ReplySink {
+  /** Resolves once the server has named its endpoint; rejects with a `GatewayError`. */
+  readonly ready: Promise<void>
+  /** Resolves when the stream is over. */
+  readonly gone: Promise<void>
+  readonly #parts: SsePipeParts
+  readonly #stream: HttpReply
+  #posts: HttpWire | undefined
+  #over: GatewayError | undefined
+  #turn: Promise<void> | undefined
+  #opened: () => void = () => undefined
+  #failed: (error: GatewayError) => void = () => undefined
+  #closed: () => void = () => undefined
+
+  constructor(parts: SsePipeParts) {
+    this.#parts = parts
+    this.ready = new Promise((resolve, reject) => {
+      this.#opened = resolve
+      this.#failed = reject
+    })
+    this.gone = new Promise((resolve) => (this.#closed = resolve))
+    this.#stream = new HttpReply(this, parts.maxReply)
+    parts.wire.listen(undefined, this.#stream)
+  }
+
+  send(text: string, posting: Posting = {}): Promise<void> {
+    if (this.#over !== undefined) return Promise.reject(this.#over)
+    if (this.#posts === undefined)
+      return Promise.reject(gatewayError('upstream_unavailable', 'not connected yet'))
+    return postMessage(this.#posts, text, posting, this.#refused)
+  }
+
+  close(): Promise<void> {
+    this.abort(gatewayError('cancelled', 'the conversation was closed'))
+    return this.gone
+  }
+
+  /** Ends the stream for a reason. */
+  abort(error: GatewayError): void {
+    this.#stream.abort(error)
+  }
+
+  opened(): void {}
+
+  event({ type, data }: SseEvent): Promise<void> | undefined {
+    if (type === 'endpoint') this.#connect(data)
+    else if (this.#posts !== undefined && data !== '') return this.#pass(data)
+    return undefined
+  }
+
+  /** The server answered the request for its event stream with something else. */
+  body(status: number, headers: ReplyHeaders, text: string): void {
+    this.failed(this.#refused(status, headers, text))
+  }
+
+  ended(): void {
+    this.failed(gatewayError('upstream_disconnected', 'the event stream ended'))
+  }
+
+  failed(error: GatewayError): void {
+    if (this.#over !== undefined) return
+    this.#over = error
+    this.#failed(error)
+    this.#parts.events.closed(error)
+    this.#closed()
+  }
+
+  #connect(endpoint: string): void {
+    try {
+      this.#posts = this.#parts.wireTo(endpoint)
+      this.#opened()
+    } catch (error) {
+      this.abort(error as GatewayError)
+    }
+  }
+
+  /** One after another: the events of a chunk come all at once, whether or not the first was taken yet. */
+  #pass(data: string): Promise<void> | undefined {
+    const { events } = this.#parts
+    const taken =
+      this.#turn === undefined ? events.message(data) : this.#turn.then(() => events.message(data))
+    const turn = taken?.finally(() => {
+      if (this.#turn === turn) this.#turn = undefined
+    })
+    this.#turn = turn
+    return turn
+  }
+
+  readonly #refused = (status: number, headers: ReplyHeaders, text: string): GatewayError => {
+    const context = { hasSession: this.#posts !== undefined, wallMs: this.#parts.wall() }
+    const reading = readReply('', status, headers, text, context)
+    if (reading !== 'lost') return reading.kind === 'failed' ? reading.error : badStatus(status)
+    const lost = gatewayError('upstream_disconnected', `the server forgot the conversation (HTTP ${status})`)
+    this.abort(lost)
+    return lost
+  }
+}
+
+function badStatus(status: number): GatewayError {
+  return gatewayError('upstream_refused', `the server refused the request (HTTP ${status})`)
+}
