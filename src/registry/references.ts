@@ -23,6 +23,7 @@ const requests = placesByMethod({
   ],
   'tasks/get': [[['params', 'taskId'], 'name']],
   'tasks/result': [[['params', 'taskId'], 'name']],
+  'tasks/update': [[['params', 'taskId'], 'name']],
   'tasks/cancel': [[['params', 'taskId'], 'name']],
 })
 

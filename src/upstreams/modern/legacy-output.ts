@@ -34,6 +34,19 @@ export function withLegacyContent(outcome: Answered, wraps: boolean | undefined)
   return rewritten(outcome, text.slice(0, span.start) + wrapped + text.slice(span.end))
 }
 
+/** What the legacy era calls a resource that is not there; the modern one calls it invalid params. */
+const RESOURCE_NOT_FOUND = -32002
+const INVALID_PARAMS = -32602
+
+/** The error for a resource that is not there, under its legacy code; every other outcome as it is. */
+export function withLegacyError(outcome: Answered): Outcome {
+  const { text, value } = outcome.result
+  const { code, data } = isObject(value.error) ? value.error : {}
+  const span = locate(text, ['error', 'code'])
+  if (code !== INVALID_PARAMS || !isObject(data) || !('uri' in data) || span === undefined) return outcome
+  return rewritten(outcome, splice(text, [{ ...span, with: String(RESOURCE_NOT_FOUND) }]))
+}
+
 function rewritten(outcome: Answered, text: string): Outcome {
   return { ...outcome, result: { ...outcome.result, text, value: JSON.parse(text) as Message['value'] } }
 }

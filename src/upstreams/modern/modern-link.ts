@@ -6,7 +6,7 @@ import { answerInputs, asksForInput } from './input-rounds.ts'
 import { ModernListener } from './modern-listener.ts'
 import { KeptSession } from './kept-session.ts'
 import { isModern, withMeta } from './modern-request.ts'
-import { withLegacyContent, withLegacySchemas } from './legacy-output.ts'
+import { withLegacyContent, withLegacyError, withLegacySchemas } from './legacy-output.ts'
 import type { Subscribe } from './subscription.ts'
 import type { ToolFacts } from './tool-facts.ts'
 import type { Link } from '../upstream.ts'
@@ -117,8 +117,9 @@ export class ModernLink implements Link {
   #translate(call: Call, text: string, outcome: Outcome) {
     const { clock, tools, way } = this.#terms
     const translated = (last: Outcome) => {
-      const isTool = last.kind === 'answered' && call.tool !== undefined
-      return isTool ? withLegacyContent(last, tools.wraps(call.tool)) : last
+      if (last.kind !== 'answered') return last
+      if (call.tool !== undefined) return withLegacyContent(last, tools.wraps(call.tool))
+      return call.method === 'resources/read' ? withLegacyError(last) : last
     }
     if (!asksForInput(outcome)) return translated(outcome)
     return answerInputs(call, text, outcome, {
