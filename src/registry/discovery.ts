@@ -161,10 +161,19 @@ export class Discovery implements Caller {
     const lists: Record<ListKind, readonly Entry[]> = { ...this.#catalog.lists }
     await Promise.all(
       stale.map(async (kind) => {
-        lists[kind] = offered(kind) ? await fetchList(kind, ask) : []
+        lists[kind] = offered(kind) ? await fetchList(kind, ask).catch(this.#lastKnown(kind)) : []
       }),
     )
     this.#catalog = { fetchedAt: this.#options.clock.wall(), lists }
+  }
+
+  /** A server whose tools work is up, whatever it says about its other lists: of those it keeps the last-known. */
+  #lastKnown(kind: ListKind): (cause: unknown) => readonly Entry[] {
+    return (cause) => {
+      if (kind !== 'tools' && isGatewayError(cause) && cause.reason === 'bad_reply')
+        return this.#catalog.lists[kind]
+      throw cause
+    }
   }
 
   readonly #watched = new WeakSet<Link>()

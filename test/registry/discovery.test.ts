@@ -34,6 +34,30 @@ test('a list that the server turns out not to know is empty', async () => {
   assert.equal(catalogs[0]?.lists.tools.length, 1)
 })
 
+test('a list that fails takes neither the server down nor its last-known entries away', async () => {
+  let broken = false
+  const { start, clock, told, catalogs } = discovered((method, params, link) => {
+    if (method !== 'prompts/list') return oneTool(method, params, link)
+    return broken ? { error: { code: -32603, message: 'x' } } : { result: { prompts: [{ name: 'p' }] } }
+  })
+  await start()
+  broken = true
+  await clock.advance(REFRESH_MS + PROBE_MS)
+  assert.ok(told.every((what) => what === 'up'))
+  assert.deepEqual(
+    catalogs.at(-1)?.lists.prompts.map(({ key }) => key),
+    ['p'],
+  )
+})
+
+test('tools that cannot be listed are an outage', async () => {
+  const { start, told } = discovered((method, params, link) =>
+    method === 'tools/list' ? { error: { code: -32603, message: 'x' } } : oneTool(method, params, link),
+  )
+  await start()
+  assert.deepEqual(told, ['bad_reply'])
+})
+
 test('a server that is up is pinged now and then, and its lists are fetched again more rarely', async () => {
   const { start, asked, clock, told } = discovered()
   await start()
