@@ -1,5 +1,4 @@
-import { newRecord, type Message } from '../../mesh/call.ts'
-import { Cancellation } from '../../mesh/cancel.ts'
+import type { Message } from '../../mesh/call.ts'
 import type { Clock } from '../../mesh/clock.ts'
 import type { Live } from '../../mesh/live.ts'
 import {
@@ -9,33 +8,22 @@ import {
   kindOf,
   METHOD_NOT_FOUND,
   paramsOf,
-  requestText,
   resultText,
 } from '../../protocol/jsonrpc.ts'
-import { replaceAt } from '../../protocol/json-span.ts'
 import { SERVER_INFO_KEY } from '../../protocol/modern.ts'
 import { LATEST_LEGACY } from '../../protocol/versions.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
 import type { Server } from '../../registry/server.ts'
-import type { Inquiry } from '../front.ts'
 import type { Visit } from '../legacy.ts'
 import { sendJson } from '../post-reply.ts'
-import { gatewayErrorText, type Response } from '../respond.ts'
-import {
-  mirroredHeaders,
-  readEnvelope,
-  refusal,
-  supportedVersions,
-  type Envelope,
-  type Refusal,
-} from './envelope.ts'
+import { gatewayErrorText } from '../respond.ts'
+import { readEnvelope, refusal, supportedVersions, type Envelope, type Refusal } from './envelope.ts'
 import { Exchange } from './exchange.ts'
-import { isMoreVerbose } from './levels.ts'
-import { isList, ListCache } from './list-cache.ts'
 import { Listening } from './listening.ts'
 import { Parking } from './parking.ts'
 import { CallerPool, type PooledCaller } from './pool.ts'
 import { Post } from './post.ts'
+import { Relay } from './relay.ts'
 import { readFilter, Subscription } from './subscriptions.ts'
 
 /** Methods that this era did away with. */
@@ -54,16 +42,14 @@ const MAX_LISTENING = 10_000
 export class ModernEndpoint {
   readonly listening: Listening
   readonly #live: Live<GatewayGeneration>
-  readonly #clock: Clock
   readonly #pool: CallerPool
   readonly #parking: Parking
-  readonly #lists: ListCache
+  readonly #relay: Relay
 
   constructor(live: Live<GatewayGeneration>, clock: Clock) {
     this.#live = live
-    this.#clock = clock
     this.#parking = new Parking(clock)
-    this.#lists = new ListCache(clock)
+    this.#relay = new Relay(live, clock)
     this.listening = new Listening(live, clock)
     this.#pool = new CallerPool(clock, (caller) => {
       for (const server of live.current.servers.values()) void server.links.drop(caller)
@@ -166,73 +152,12 @@ export class ModernEndpoint {
     }
     const exchange = new Exchange(envelope, caller, target, this.#parking)
     this.#wait(visit, exchange, envelope, progressToken)
-    return this.#run(visit, exchange, message)
+    return this.#relay.run(visit, exchange, message)
   }
 
   #wait({ response }: Visit, exchange: Exchange, { id }: Envelope, progressToken: unknown): void {
     const turn = { id, progressToken, post: new Post(response, () => exchange.abandon(turn)) }
     exchange.begin(turn)
-  }
-
-  /** Sends the request on under ids of ours: the conversation with the server is not this client's alone. */
-  #run({ front, headers }: Visit, exchange: Exchange, message: Message): Promise<void> {
-    const { caller, signal } = exchange
-    const { logLevel } = exchange.envelope
-    const id = caller.mintId()
-    const record = newRecord(this.#clock.now())
-    const lease = this.#live.enter()
-    caller.calls++
-    const mirrored = mirroredHeaders(headers)
-    const plain: Inquiry = {
-      id,
-      message: renamed(message, id),
-      headers,
-      caller,
-      channelFor: () => exchange.channel(record, () => this.#clock.now()),
-      signal,
-      record,
-    }
-    const inquiry = mirrored === undefined ? plain : { ...plain, mirrored }
-    const answer =
-      logLevel === undefined
-        ? this.#ask(lease.generation, front, inquiry)
-        : this.#raiseLevel(inquiry, front, logLevel).then(() => front.request(lease.generation, inquiry))
-    const done = () => {
-      caller.calls--
-      lease.release()
-    }
-    return answer.then(
-      (response) => {
-        done()
-        exchange.end(response)
-      },
-      (cause: unknown) => {
-        done()
-        throw cause
-      },
-    )
-  }
-
-  /** Lists are asked for once for all who may share them, so none of these can cancel it for the others. */
-  #ask(generation: GatewayGeneration, front: Visit['front'], inquiry: Inquiry): Promise<Response> {
-    const { value } = inquiry.message
-    const method = value.method as string
-    if (!isList(method)) return front.request(generation, inquiry)
-    const key = JSON.stringify([generation.hash, front.server, method, paramsOf(value).cursor])
-    const shared = { ...inquiry, signal: new Cancellation() }
-    return this.#lists.get(key, inquiry.caller.id, () => front.request(generation, shared))
-  }
-
-  /** A legacy server has one log level per conversation: the most verbose that anybody asked for. */
-  async #raiseLevel(inquiry: Inquiry, front: Visit['front'], level: string): Promise<void> {
-    const caller = inquiry.caller as PooledCaller
-    const key = front.server ?? ''
-    if (!isMoreVerbose(level, caller.levels.get(key))) return
-    caller.levels.set(key, level)
-    const id = caller.mintId()
-    const value = { jsonrpc: '2.0', id, method: 'logging/setLevel', params: { level } }
-    const message = { text: requestText(id, value.method, value.params), value }
-    await front.request(this.#live.current, { ...inquiry, id, message, record: newRecord(this.#clock.now()) })
   }
 }
 
@@ -251,18 +176,6 @@ function addShown(
 
 function refuse({ response }: Visit, { status, text }: Refusal): undefined {
   sendJson(response, status, text)
-}
-
-/** The request under another id, which is its progress token too. */
-function renamed({ text, value }: Message, id: string): Message {
-  const params = paramsOf(value)
-  const meta = params._meta
-  const named = replaceAt(text, ['id'], id)
-  if (!isObject(meta) || meta.progressToken === undefined) return { text: named, value: { ...value, id } }
-  return {
-    text: replaceAt(named, ['params', '_meta', 'progressToken'], id),
-    value: { ...value, id, params: { ...params, _meta: { ...meta, progressToken: id } } },
-  }
 }
 
 /** Tasks of the legacy era are not those of this one. */

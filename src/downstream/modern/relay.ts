@@ -1,0 +1,101 @@
+import { newRecord, type Message } from '../../mesh/call.ts'
+import { Cancellation } from '../../mesh/cancel.ts'
+import type { Clock } from '../../mesh/clock.ts'
+import type { Live } from '../../mesh/live.ts'
+import { isObject, paramsOf, requestText } from '../../protocol/jsonrpc.ts'
+import { replaceAt } from '../../protocol/json-span.ts'
+import type { GatewayGeneration } from '../../registry/generation.ts'
+import type { Inquiry } from '../front.ts'
+import type { Visit } from '../legacy.ts'
+import type { Response } from '../respond.ts'
+import { mirroredHeaders } from './envelope.ts'
+import type { Exchange } from './exchange.ts'
+import { isMoreVerbose } from './levels.ts'
+import { isList, ListCache } from './list-cache.ts'
+import type { PooledCaller } from './pool.ts'
+
+/** Takes the requests of modern clients to their servers, and the answers back to the exchanges that wait for them. */
+export class Relay {
+  readonly #live: Live<GatewayGeneration>
+  readonly #clock: Clock
+  readonly #lists: ListCache
+
+  constructor(live: Live<GatewayGeneration>, clock: Clock) {
+    this.#live = live
+    this.#clock = clock
+    this.#lists = new ListCache(clock)
+  }
+
+  /** Sends the request on under ids of ours: the conversation with the server is not this client's alone. */
+  run({ front, headers }: Visit, exchange: Exchange, message: Message): Promise<void> {
+    const { caller, signal } = exchange
+    const { logLevel } = exchange.envelope
+    const id = caller.mintId()
+    const record = newRecord(this.#clock.now())
+    const lease = this.#live.enter()
+    caller.calls++
+    const mirrored = mirroredHeaders(headers)
+    const plain: Inquiry = {
+      id,
+      message: renamed(message, id),
+      headers,
+      caller,
+      channelFor: () => exchange.channel(record, () => this.#clock.now()),
+      signal,
+      record,
+    }
+    const inquiry = mirrored === undefined ? plain : { ...plain, mirrored }
+    const answer =
+      logLevel === undefined
+        ? this.#ask(lease.generation, front, inquiry)
+        : this.#raiseLevel(inquiry, front, logLevel).then(() => this.#ask(lease.generation, front, inquiry))
+    const done = () => {
+      caller.calls--
+      lease.release()
+    }
+    return answer.then(
+      (response) => {
+        done()
+        exchange.end(response)
+      },
+      (cause: unknown) => {
+        done()
+        throw cause
+      },
+    )
+  }
+
+  /** Lists are asked for once for all who may share them, so none of these can cancel it for the others. */
+  #ask(generation: GatewayGeneration, front: Visit['front'], inquiry: Inquiry): Promise<Response> {
+    const { value } = inquiry.message
+    const method = value.method as string
+    if (!isList(method)) return front.request(generation, inquiry)
+    const key = JSON.stringify([generation.hash, front.server, method, paramsOf(value).cursor])
+    const shared = { ...inquiry, signal: new Cancellation() }
+    return this.#lists.get(key, inquiry.caller.id, () => front.request(generation, shared))
+  }
+
+  /** A legacy server has one log level per conversation: the most verbose that anybody asked for. */
+  async #raiseLevel(inquiry: Inquiry, front: Visit['front'], level: string): Promise<void> {
+    const caller = inquiry.caller as PooledCaller
+    const key = front.server ?? ''
+    if (!isMoreVerbose(level, caller.levels.get(key))) return
+    caller.levels.set(key, level)
+    const id = caller.mintId()
+    const value = { jsonrpc: '2.0', id, method: 'logging/setLevel', params: { level } }
+    const message = { text: requestText(id, value.method, value.params), value }
+    await front.request(this.#live.current, { ...inquiry, id, message, record: newRecord(this.#clock.now()) })
+  }
+}
+
+/** The request under another id, which is its progress token too. */
+function renamed({ text, value }: Message, id: string): Message {
+  const params = paramsOf(value)
+  const meta = params._meta
+  const named = replaceAt(text, ['id'], id)
+  if (!isObject(meta) || meta.progressToken === undefined) return { text: named, value: { ...value, id } }
+  return {
+    text: replaceAt(named, ['params', '_meta', 'progressToken'], id),
+    value: { ...value, id, params: { ...params, _meta: { ...meta, progressToken: id } } },
+  }
+}
