@@ -1,13 +1,13 @@
 import type { Signal } from '../mesh/cancel.ts'
-import type { Answer, Call, Caller, Message } from '../mesh/call.ts'
-import { newRecord } from '../mesh/call.ts'
+import type { Answer, Caller, Message } from '../mesh/call.ts'
 import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError, isGatewayError, type GatewayError } from '../mesh/errors.ts'
-import { isObject, requestText } from '../protocol/jsonrpc.ts'
+import { isObject } from '../protocol/jsonrpc.ts'
 import type { Link } from '../upstreams/upstream.ts'
-import { emptyCatalog, fetchList, type Ask, type Catalog, type Entry } from './catalog.ts'
+import { emptyCatalog, fetchList, type Catalog, type Entry } from './catalog.ts'
 import { kinds, listKinds, type ListKind } from './kinds.ts'
 import type { Links } from './links.ts'
+import { Questions } from './questions.ts'
 import { standIn } from './stand-in.ts'
 
 export interface DiscoveryOptions {
@@ -54,12 +54,13 @@ export class Discovery implements Caller {
   #nextRefresh: Millis = 0
   #running = false
   #again = false
-  #requests = 0
+  readonly #questions: Questions
 
   constructor(options: DiscoveryOptions) {
     this.id = `discovery:${options.server}`
     this.hello = options.hello
     this.#options = options
+    this.#questions = new Questions(options.server, this, options.clock)
   }
 
   /** Begins, or begins anew at once: a restart, or a suspicion that a call raised. */
@@ -127,7 +128,7 @@ export class Discovery implements Caller {
         for (const kind of listKinds) this.#stale.add(kind)
         this.#nextRefresh = clock.now() + refreshMs
       }
-      if (this.#stale.size === 0) await this.#ask(link, limit.signal)('ping', {}, { anyAnswer: true })
+      if (this.#stale.size === 0) await this.#questions.ping(link, limit.signal)
       else await this.#fetch(link, limit.signal)
       this.#retryMs = FIRST_RETRY_MS
       if (!this.#stopped) this.#options.onUp(this.#catalog, link.greeting)
@@ -157,7 +158,7 @@ export class Discovery implements Caller {
     this.#stale.clear()
     const { capabilities } = link.greeting.value
     const offered = (kind: ListKind) => isObject(capabilities) && kinds[kind].capability in capabilities
-    const ask = this.#ask(link, signal)
+    const ask = this.#questions.over(link, signal)
     const lists: Record<ListKind, readonly Entry[]> = { ...this.#catalog.lists }
     await Promise.all(
       stale.map(async (kind) => {
@@ -186,43 +187,6 @@ export class Discovery implements Caller {
     const from = clock.now()
     const ended = () => this.#schedule(Math.max(0, from + FIRST_RETRY_MS - clock.now()))
     link.ended.addEventListener('abort', ended, { once: true })
-  }
-
-  #ask(link: Link, signal: Signal) {
-    return async (
-      method: string,
-      params: Record<string, unknown>,
-      { anyAnswer = false } = {},
-    ): Promise<Awaited<ReturnType<Ask>>> => {
-      const outcome = await link.exchange(this.#call(method, params, signal))
-      if (outcome.kind !== 'answered') throw outcome.error
-      const { text, value } = outcome.result
-      if (!isObject(value.error) || anyAnswer || value.error.code === -32601) return { text, value }
-      throw gatewayError('bad_reply', `${method} failed: ${String(value.error.message).slice(0, 200)}`, {
-        sent: true,
-      })
-    }
-  }
-
-  #call(method: string, params: Record<string, unknown>, signal: Signal): Call {
-    const id = `breakwater-discovery-${++this.#requests}`
-    const value = { jsonrpc: '2.0', id, method, params }
-    return {
-      server: this.#options.server,
-      method,
-      tool: undefined,
-      id,
-      message: { text: requestText(id, method, params), value },
-      headers: undefined,
-      caller: this,
-      channel: {
-        open: () => undefined,
-        pause: () => undefined,
-        send: (message, answer) => void this.receive(this.#options.server, message, answer),
-      },
-      signal,
-      record: newRecord(this.#options.clock.now()),
-    }
   }
 }
 
