@@ -5,7 +5,7 @@ const layers = {
   units: [],
   mesh: [],
   protocol: [],
-  policies: ['mesh', 'units'],
+  policies: ['mesh', 'protocol', 'units'],
   config: ['policies', 'mesh', 'units'],
   telemetry: ['mesh', 'protocol'],
   upstreams: ['config', 'telemetry', 'mesh', 'protocol'],

@@ -74,7 +74,7 @@ export async function startGateway({
     clock,
     log,
     metrics,
-    kit: createKit(clock, log),
+    kit: createKit(clock, log, metrics),
     onChanged: (server, changed) => {
       sessions.tellChanged(changed)
       modern.listening.tellChanged(changed)

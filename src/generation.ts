@@ -7,6 +7,7 @@ import { compileMesh } from './mesh/compile.ts'
 import { gatewayError } from './mesh/errors.ts'
 import type { Kit } from './mesh/policy.ts'
 import { policies } from './policies/index.ts'
+import { readdress } from './registry/readdress.ts'
 import type { GatewayGeneration } from './registry/generation.ts'
 import type { ListKind } from './registry/kinds.ts'
 import { Names } from './registry/names.ts'
@@ -14,6 +15,7 @@ import { Server } from './registry/server.ts'
 import type { Log } from './telemetry/log.ts'
 import type { Metrics } from './telemetry/metrics.ts'
 import { observe } from './telemetry/observe.ts'
+import { observeAttempt } from './telemetry/observe-attempt.ts'
 import { createUpstreams } from './upstreams/create.ts'
 
 export interface GenerationParts {
@@ -43,7 +45,7 @@ export function compileGeneration(
     const old = renew.has(name) ? undefined : previous?.servers.get(name)
     servers.set(name, old?.hash === hash ? old : createServer(name, entry, hash, parts))
   }
-  const isListed = (server: string, tool: string) => servers.get(server)?.hasTool(tool) === true
+  const isListed = (server: string, tool: string) => servers.get(server)?.facts(tool) !== undefined
   const generation: GatewayGeneration = {
     config,
     hash: configHash(config),
@@ -53,7 +55,10 @@ export function compileGeneration(
       policies,
       config: config.policies,
       kit: parts.kit,
+      target: (name) => servers.get(name),
+      readdress: (call, name, tool) => readdress(call, servers.get(name), tool),
       observe: observe({ ...parts, isListed }),
+      attempt: observeAttempt(parts.metrics, isListed),
       transport: transportTo(servers),
     }),
     close() {

@@ -1,20 +1,24 @@
 import type { Clock } from './mesh/clock.ts'
 import { createDice } from './mesh/dice.ts'
 import type { Kit } from './mesh/policy.ts'
+import { States } from './mesh/state.ts'
 import type { Log } from './telemetry/log.ts'
+import type { Metrics } from './telemetry/metrics.ts'
+
+/** The kit of a gateway, and what its policies remember. */
+export interface GatewayKit extends Kit {
+  readonly state: States
+}
 
 /** What policies may touch, for as long as the process lives. */
-export function createKit(clock: Clock, log: Log): Kit {
-  const state = new Map<string, unknown>()
+export function createKit(clock: Clock, log: Log, metrics: Pick<Metrics, 'meshEvents'>): GatewayKit {
   return {
     clock,
     dice: createDice(0),
-    state: {
-      get<State>(key: string, create: () => State): State {
-        if (!state.has(key)) state.set(key, create())
-        return state.get(key) as State
-      },
+    state: new States(),
+    emit({ type, ...event }) {
+      metrics.meshEvents.inc({ server: event.server, type })
+      log.info(event, type)
     },
-    emit: ({ type, ...event }) => log.info(event, type),
   }
 }

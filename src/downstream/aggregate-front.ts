@@ -60,7 +60,8 @@ export class AggregateFront implements Front {
   }
 
   notify({ servers }: GatewayGeneration, caller: Caller, message: Message): void {
-    for (const server of servers.values()) server.links.current(caller)?.link.post(message.text).catch(ignore)
+    for (const server of servers.values())
+      for (const link of server.links.all(caller)) link.post(message.text).catch(ignore)
   }
 
   /** Changes of lists are told when the catalog has taken them in. */

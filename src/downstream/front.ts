@@ -3,7 +3,7 @@ import type { Call, Caller, CallRecord, Channel, Message, RequestId } from '../m
 import type { GatewayError } from '../mesh/errors.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import type { Server } from '../registry/server.ts'
-import { paramsOf } from '../protocol/jsonrpc.ts'
+import { isObject, paramsOf } from '../protocol/jsonrpc.ts'
 import { forwarded } from '../upstreams/forwarded.ts'
 import type { Response } from './respond.ts'
 
@@ -51,11 +51,28 @@ export function callTo(server: Server, message: Message, inquiry: Inquiry): Call
     id: inquiry.id,
     message,
     headers: config.type === 'stdio' ? undefined : headersFor(config.forwardHeaders, inquiry),
+    inbound: inquiry.headers,
     caller: inquiry.caller,
+    tenant: tenantOf(inquiry),
     channel: inquiry.channelFor(server.name),
     signal: inquiry.signal,
+    deadline: undefined,
+    attempt: 1,
+    replica: undefined,
     record: inquiry.record,
   }
+}
+
+/** Longest name of a tenant that is told apart, in characters. */
+const TENANT = 64
+
+/** On whose behalf a request comes: who a header names, or else the client by the name that it gives itself. */
+function tenantOf({ headers, caller }: Inquiry): string {
+  const named = headers['x-breakwater-tenant']
+  if (typeof named === 'string' && named !== '') return named.slice(0, TENANT)
+  const { clientInfo } = caller.hello
+  const name = isObject(clientInfo) ? clientInfo.name : undefined
+  return typeof name === 'string' ? name.slice(0, TENANT) : ''
 }
 
 function headersFor(

@@ -76,7 +76,7 @@ export class LegacyEndpoint {
       return refuse(visit, 400, INVALID_REQUEST, 'Invalid Last-Event-ID')
     }
     const { servers } = this.#live.current
-    for (const server of servers.values()) server.links.current(session)?.link.listen()
+    for (const server of servers.values()) for (const link of server.links.all(session)) link.listen()
   }
 
   /** Takes a DELETE: the client leaves. */

@@ -1,5 +1,6 @@
 import type { ServerResponse } from 'node:http'
 import type { Answer, CallRecord, Channel, Message } from '../mesh/call.ts'
+import { asking } from '../mesh/asking.ts'
 import type { Clock } from '../mesh/clock.ts'
 import type { EventStream } from './event-stream.ts'
 import type { Response } from './respond.ts'
@@ -21,15 +22,13 @@ export class PostReply {
   /** The channel of one of the POST's requests, for what `server` sends. */
   channelFor(server: string, record: CallRecord): Channel {
     return {
-      open: () => {
-        record.firstByteAt ??= this.#clock.now()
-        this.#open()
-      },
+      open: () => void this.#open(),
       pause: (retryMs) => {
         if (this.#session.primes) this.#stream?.pause(retryMs)
       },
       send: (message: Message, answer?: Answer) => {
-        const text = this.#session.textFor(server, message, answer)
+        const back = answer && asking(record, this.#clock, answer)
+        const text = this.#session.textFor(server, message, back)
         if (text === undefined) return undefined
         record.firstByteAt ??= this.#clock.now()
         return this.#open().send(text)

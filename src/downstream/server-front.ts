@@ -45,8 +45,7 @@ export class ServerFront implements Front {
   }
 
   notify(generation: GatewayGeneration, caller: Caller, message: Message): void {
-    const bound = this.#find(generation).links.current(caller)
-    bound?.link.post(message.text).catch(ignore)
+    for (const link of this.#find(generation).links.all(caller)) link.post(message.text).catch(ignore)
   }
 
   inbound(_: GatewayGeneration, __: string, message: Message): Message {

@@ -28,6 +28,7 @@ export function resultOf(outcome: Outcome): Result {
     case 'failed':
       switch (outcome.error.reason) {
         case 'attempt_timeout':
+        case 'deadline_exceeded':
           return 'timeout'
         case 'cancelled':
           return 'cancelled'
@@ -35,6 +36,12 @@ export function resultOf(outcome: Outcome): Result {
           return 'transport_error'
       }
   }
+}
+
+/** What became of one attempt: a breaker's rejection is none, and whoever stands below it rejects nothing. */
+export function attemptOutcomeOf(outcome: Outcome): Exclude<Result, 'rejected'> {
+  const result = resultOf(outcome)
+  return result === 'rejected' ? 'transport_error' : result
 }
 
 /** Ends of a call that say nothing about how well its server is. A rate limit is kept by those who obey it. */
@@ -50,4 +57,17 @@ const blameless: ReadonlySet<Reason> = new Set([
 export function isFailure(outcome: Outcome): boolean {
   if (outcome.kind === 'failed') return !blameless.has(outcome.error.reason)
   return resultOf(outcome) === 'rpc_error'
+}
+
+/** Verdicts that say: it answered, and the answer was wrong. What a server declares to be partial is not. */
+const incorrect: ReadonlySet<Verdict> = new Set(['partial_silent', 'schema_invalid', 'json_invalid'])
+
+/** Whether a reply came and was wrong; a server that is fast and wrong is no better than one that fails. */
+export function isIncorrect(outcome: Outcome): boolean {
+  return outcome.kind === 'answered' && incorrect.has(outcome.verdict)
+}
+
+/** Whether the server never got the call, so that sending it again cannot make it run twice. */
+export function wasNeverDelivered(outcome: Outcome): boolean {
+  return outcome.kind === 'failed' && !outcome.error.sent
 }

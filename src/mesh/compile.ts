@@ -1,18 +1,24 @@
-import type { Layer, Service } from './call.ts'
+import type { Call, Layer, Service } from './call.ts'
 import { matcher, type Match } from './match.ts'
-import type { Kit, Policy } from './policy.ts'
+import type { Effect, Kit, Policy } from './policy.ts'
+import { scopeFor, type Target } from './scope.ts'
 
 /**
  * The order of policies, outermost first: the one place where it is written. The deadline covers all
- * attempts; backoff holds no bulkhead slot; nothing inside the breaker can reject; the breaker sees
- * each attempt with its verdict. A name without a registered policy is skipped.
+ * attempts; what one key has started is joined before anything is tried again; backoff holds no bulkhead slot;
+ * nothing inside the breaker can reject; the breaker sees each attempt with its verdict. A name without a
+ * registered policy is skipped.
  */
 export const order = [
   'deadline',
+  'arguments',
   'degrade',
+  'idempotency',
   'retry',
+  'hedge',
   'rateLimit',
   'bulkhead',
+  'adaptiveConcurrency',
   'route',
   'breaker',
   'attemptTimeout',
@@ -21,40 +27,62 @@ export const order = [
 
 export type LayerName = (typeof order)[number]
 
+/** Who wants to see each attempt with its verdict stands here: what a breaker rejects is no attempt. */
+const ATTEMPT_BEFORE: LayerName = 'attemptTimeout'
+
+/** The policy set that needs no name. */
+export const DEFAULT_SET = 'default'
+
 /** The policies there are, by their name in the config. */
 export type PolicyRegistry = Readonly<Partial<Record<LayerName, Pick<Policy<never>, 'build'>>>>
 
 /** Settings by policy name; `false` switches a policy off. */
 export type PolicySettings = Readonly<Partial<Record<LayerName, unknown>>>
 
+export interface Override extends PolicySettings {
+  readonly match: Match
+  /** What running a tool again does, by the operator's word. */
+  readonly effect?: Effect | undefined
+}
+
 export interface MeshConfig {
   readonly defaults: PolicySettings
   /** Later entries win, policy by policy. */
-  readonly overrides: readonly ({ readonly match: Match } & PolicySettings)[]
+  readonly overrides: readonly Override[]
+  /** Named alternatives: what a set says of a policy wins over defaults and overrides. */
+  readonly sets?: Readonly<Record<string, PolicySettings>>
 }
 
 /** One line of a chain, as the admin API prints it. */
 export interface ChainLink {
   readonly layer: string
   readonly config?: unknown
-  /** `default`, or the number of the override that decided, from 0. */
+  /** `default`, the number of the override that decided, from 0, or the name of the set. */
   readonly from?: string
 }
 
 /** All policies of one generation, compiled. */
 export interface Mesh {
-  /** The chain for a call; the same settings share one service. */
-  serviceFor(server: string, method: string, tool: string | undefined): Service
+  /** The chain for a call. Throws when there is no such set. */
+  serviceFor(server: string, method: string, tool: string | undefined, set?: string): Service
   /** What that chain is made of, outermost first. */
-  chainFor(server: string, method: string, tool: string | undefined): readonly ChainLink[]
+  chainFor(server: string, method: string, tool: string | undefined, set?: string): readonly ChainLink[]
+  /** What running a call again would do. */
+  effectOf(call: Call): Effect
 }
 
 export interface MeshParts {
   readonly policies: PolicyRegistry
   readonly config: MeshConfig
   readonly kit: Kit
+  /** What is known of a server. */
+  readonly target: (server: string) => Target | undefined
+  /** The call as another server has to get it; undefined when there is no such server. */
+  readonly readdress: (call: Call, server: string, tool: string) => Call | undefined
   /** The outermost layer, which sees every outcome. */
   readonly observe: Layer
+  /** Sees the outcome of every attempt. */
+  readonly attempt: Layer
   /** The innermost service, which talks to an upstream. */
   readonly transport: Service
 }
@@ -62,59 +90,114 @@ export interface MeshParts {
 /** How many look-ups and chains are remembered; past it they are worked out again. */
 const REMEMBERED = 4096
 
+/** The same for tools that stand in a catalog, and so cannot be invented. */
+const REMEMBERED_TOOLS = 50_000
+
 /** Longest look-up that is remembered, in characters: agents choose methods and names, and may choose huge ones. */
 const LONGEST = 512
 
 interface Chain {
+  /** Everything under `observe`. */
+  readonly inner: Service
   readonly service: Service
   readonly links: readonly ChainLink[]
+  readonly effectOf: (call: Call) => Effect
 }
 
-/** Compiles a config into services. Everything is built at the first use of a distinct set of overrides. */
-export function compileMesh({ policies, config, kit, observe, transport }: MeshParts): Mesh {
-  const overrides = config.overrides.map(({ match, ...settings }) => ({ holds: matcher(match), settings }))
-  const chains = new Map<string, Chain>()
-  const remembered = new Map<string, Chain>()
+/** What one policy set has been asked for. */
+interface Known {
+  readonly listed: Map<string, Map<string, Chain>>
+  readonly chains: Map<string, Chain>
+  readonly remembered: Map<string, Chain>
+}
 
-  function build(applied: readonly number[]): Chain {
-    const links: ChainLink[] = [{ layer: 'observe' }]
-    const layers: Layer[] = [observe]
-    for (const name of order) {
-      const policy = policies[name]
-      if (policy === undefined) continue
-      const decisive = applied.findLast((index) => name in (overrides[index]?.settings ?? {}))
-      const settings = decisive === undefined ? config.defaults[name] : overrides[decisive]?.settings[name]
-      if (settings === undefined || settings === false) continue
-      layers.push(policy.build(settings as never, kit))
-      links.push({
-        layer: name,
-        config: settings,
-        from: decisive === undefined ? 'default' : `override ${decisive}`,
-      })
-    }
-    links.push({ layer: 'transport' })
-    return { service: layers.reduceRight<Service>((next, layer) => layer(next), transport), links }
+/** Compiles a config into services. A chain is built when it is first asked for. */
+export function compileMesh(parts: MeshParts): Mesh {
+  const { policies, config, kit, target, observe, attempt, transport } = parts
+  const overrides = config.overrides.map(({ match, effect, ...settings }) => ({
+    holds: matcher(match),
+    effect,
+    settings: settings as PolicySettings,
+  }))
+  const sets = new Map<string, PolicySettings>(Object.entries({ ...config.sets, [DEFAULT_SET]: {} }))
+  const known = new Map<string, Known>(
+    [...sets.keys()].map((set) => [set, { listed: new Map(), chains: new Map(), remembered: new Map() }]),
+  )
+
+  /** What a policy is to be built with here, and who says so. */
+  function settingOf(name: LayerName, set: string, applied: readonly number[]): [unknown, string] {
+    const alternative = sets.get(set) ?? {}
+    if (name in alternative) return [alternative[name], `set ${set}`]
+    const decisive = applied.findLast((index) => name in (overrides[index]?.settings ?? {}))
+    if (decisive === undefined) return [config.defaults[name], 'default']
+    return [overrides[decisive]?.settings[name], `override ${decisive}`]
   }
 
-  function find(server: string, method: string, tool: string | undefined): Chain {
-    const key = `${server}\n${method.length}${tool === undefined ? ':' : '='}${method}${tool ?? ''}`
-    let chain = remembered.get(key)
+  function build(set: string, server: string, tool: string | undefined, applied: readonly number[]): Chain {
+    const effect = applied.map((index) => overrides[index]?.effect).findLast((found) => found !== undefined)
+    const scope = scopeFor({ set, server, tool, effect, target, detour })
+    const links: ChainLink[] = [{ layer: 'observe' }]
+    const layers: Layer[] = []
+    for (const name of order) {
+      if (name === ATTEMPT_BEFORE) layers.push(attempt)
+      const policy = policies[name]
+      const [settings, from] = settingOf(name, set, applied)
+      if (policy === undefined || settings === undefined || settings === false) continue
+      layers.push(policy.build(settings as never, kit, scope))
+      links.push({ layer: name, config: settings, from })
+    }
+    links.push({ layer: 'transport' })
+    const inner = layers.reduceRight<Service>((next, layer) => layer(next), transport)
+    return { inner, service: observe(inner), links, effectOf: scope.effectOf }
+  }
+
+  function detour(set: string, call: Call, server: string, tool: string) {
+    const readdressed = parts.readdress(call, server, tool)
+    return readdressed && { call: readdressed, service: find(server, call.method, tool, set).inner }
+  }
+
+  function appliedTo(server: string, method: string, tool: string | undefined): number[] {
+    return overrides.flatMap(({ holds }, index) => (holds(server, method, tool) ? [index] : []))
+  }
+
+  function find(server: string, method: string, tool: string | undefined, set: string): Chain {
+    const asked = known.get(set)
+    if (asked === undefined) throw new Error(`there is no policy set "${set}"`)
+    const listed = tool !== undefined && target(server)?.facts(tool) !== undefined
+    return listed ? findListed(asked, set, server, method, tool) : findOther(asked, set, server, method, tool)
+  }
+
+  function findListed({ listed }: Known, set: string, server: string, method: string, tool: string): Chain {
+    let tools = listed.get(server)
+    if (tools === undefined) listed.set(server, (tools = new Map<string, Chain>()))
+    let chain = tools.get(tool)
     if (chain !== undefined) return chain
-    const applied = overrides.flatMap(({ holds }, index) => (holds(server, method, tool) ? [index] : []))
-    const set = applied.join()
-    chain = chains.get(set) ?? build(applied)
-    remember(chains, set, chain)
-    if (key.length <= LONGEST) remember(remembered, key, chain)
+    chain = build(set, server, tool, appliedTo(server, method, tool))
+    remember(tools, tool, chain, REMEMBERED_TOOLS)
+    return chain
+  }
+
+  /** Agents can ask for what does not exist: such calls share a chain, and so what its policies remember. */
+  function findOther(asked: Known, set: string, server: string, method: string, tool?: string): Chain {
+    const key = `${server}\n${method.length}${tool === undefined ? ':' : '='}${method}${tool ?? ''}`
+    let chain = asked.remembered.get(key)
+    if (chain !== undefined) return chain
+    const applied = appliedTo(server, method, tool)
+    const shared = `${server}\n${applied.join()}`
+    chain = asked.chains.get(shared) ?? build(set, server, undefined, applied)
+    remember(asked.chains, shared, chain, REMEMBERED)
+    if (key.length <= LONGEST) remember(asked.remembered, key, chain, REMEMBERED)
     return chain
   }
 
   return {
-    serviceFor: (server, method, tool) => find(server, method, tool).service,
-    chainFor: (server, method, tool) => find(server, method, tool).links,
+    serviceFor: (server, method, tool, set = DEFAULT_SET) => find(server, method, tool, set).service,
+    chainFor: (server, method, tool, set = DEFAULT_SET) => find(server, method, tool, set).links,
+    effectOf: (call) => find(call.server, call.method, call.tool, DEFAULT_SET).effectOf(call),
   }
 }
 
-function remember(chains: Map<string, Chain>, key: string, chain: Chain): void {
-  if (chains.size >= REMEMBERED) chains.clear()
+function remember(chains: Map<string, Chain>, key: string, chain: Chain, most: number): void {
+  if (chains.size >= most) chains.clear()
   chains.set(key, chain)
 }

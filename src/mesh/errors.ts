@@ -6,6 +6,16 @@ import type { Millis } from './clock.ts'
  * `retryable`: whether the same call may succeed later, all else unchanged.
  */
 export const reasons = {
+  deadline_exceeded: { code: 1504, stable: 'BW_DEADLINE_EXCEEDED', retryable: true },
+  deadline_infeasible: { code: 1504, stable: 'BW_DEADLINE_INFEASIBLE', retryable: true },
+  breaker_open: { code: 1503, stable: 'BW_BREAKER_OPEN', retryable: true },
+  bulkhead_full: { code: 1503, stable: 'BW_BULKHEAD_FULL', retryable: true },
+  concurrency_limited: { code: 1503, stable: 'BW_CONCURRENCY_LIMITED', retryable: true },
+  rate_limited: { code: 1429, stable: 'BW_RATE_LIMITED', retryable: true },
+  invalid_arguments: { code: 1422, stable: 'BW_INVALID_ARGUMENTS', retryable: false },
+  incorrect_result: { code: 1502, stable: 'BW_INCORRECT_RESULT', retryable: true },
+  idempotency_conflict: { code: 1409, stable: 'BW_IDEMPOTENCY_CONFLICT', retryable: false },
+  idempotency_full: { code: 1503, stable: 'BW_IDEMPOTENCY_FULL', retryable: true },
   attempt_timeout: { code: 1504, stable: 'BW_ATTEMPT_TIMEOUT', retryable: true },
   upstream_unavailable: { code: 1503, stable: 'BW_UPSTREAM_UNAVAILABLE', retryable: true },
   upstream_disconnected: { code: 1502, stable: 'BW_UPSTREAM_DISCONNECTED', retryable: true },

@@ -1,4 +1,4 @@
-import type { Layer } from './call.ts'
+import type { Call, Caller, Layer, Service } from './call.ts'
 import type { Clock } from './clock.ts'
 import type { Dice } from './dice.ts'
 
@@ -11,16 +11,31 @@ export interface Schema<Config> {
 export interface MeshEvent {
   readonly type: string
   readonly server: string
-  readonly tool?: string
+  readonly tool?: string | undefined
   readonly detail?: Readonly<Record<string, unknown>>
 }
 
-/** State that outlives a generation, found again by a key that contains the hash of its own config. */
-export interface StateStore {
-  get<State>(key: string, create: () => State): State
+/** Whose state it is. State whose key is the same in every part is the same state, in every generation. */
+export interface StateKey {
+  /** What kind of state: the name of the policy that keeps it, as a rule. */
+  readonly kind: string
+  readonly set: string
+  readonly server: string
+  readonly tool?: string | undefined
+  readonly replica?: number | undefined
+  /** The settings that made it: others begin anew. */
+  readonly config?: unknown
 }
 
-/** All that a policy may touch besides its own config. */
+/** State that outlives a generation. */
+export interface StateStore {
+  /** The state under a key, created at the first asking. One with `close()` is told when nobody new will find it. */
+  get<State extends object>(key: StateKey, create: () => State): State
+  /** All states of a kind, the most recently made last. */
+  list<State extends object>(kind: string): readonly (readonly [StateKey, State])[]
+}
+
+/** All that a policy may touch besides its own config and its scope. */
 export interface Kit {
   readonly clock: Clock
   readonly dice: Dice
@@ -28,9 +43,47 @@ export interface Kit {
   emit(event: MeshEvent): void
 }
 
+/** What running a call again would do. `unknown` is to be treated as `write`. */
+export type Effect = 'read_only' | 'idempotent' | 'write' | 'unknown'
+
+/** What its server says of a tool, as it stands in the catalog. The same object as long as nothing has changed. */
+export interface ToolFacts {
+  readonly inputSchema: unknown
+  readonly outputSchema: unknown
+  /** Changes when anything in the entry does. */
+  readonly fingerprint: string
+}
+
+/** A call in the words of another tool, and the chain for it, which does not count as a call of its own. */
+export interface Detour {
+  readonly call: Call
+  readonly service: Service
+}
+
+/** What one chain of layers is for: a tool of a server, or all its other requests. */
+export interface Scope {
+  /** Name of the policy set; `default` is the one without a name in the config. */
+  readonly set: string
+  readonly server: string
+  /** The tool's name as its catalog has it; undefined for tools that stand in no catalog and for other requests. */
+  readonly tool: string | undefined
+  /** How many replicas the server has, at least 1. */
+  readonly replicas: number
+  /** What is known of the tool now; undefined when it is in no catalog. */
+  facts(): ToolFacts | undefined
+  /** What running the call again would do, by the operator's word, a trusted server's, or its method. */
+  effectOf(call: Call): Effect
+  /** The replica that holds state for a caller, and thus has to get all its calls; undefined: any may. */
+  home(caller: Caller): number | undefined
+  /** The way to another tool, with the same arguments; undefined when there is no such server. */
+  detour(call: Call, server: string, tool: string): Detour | undefined
+}
+
 /** A configurable rule: one file, one line in the registry, one test. */
 export interface Policy<Config> {
   readonly schema: Schema<Config>
-  /** Called once per generation and distinct config. */
-  build(config: Config, kit: Kit): Layer
+  /** In force only where the config names it; the others are in force unless it says `false`. */
+  readonly optIn?: true
+  /** Called once per generation, scope and distinct config. */
+  build(config: Config, kit: Kit, scope: Scope): Layer
 }

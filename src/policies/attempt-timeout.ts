@@ -1,16 +1,17 @@
 import { z } from 'zod'
-import { withSignal, type Layer } from '../mesh/call.ts'
-import { Cancellation } from '../mesh/cancel.ts'
+import type { Layer } from '../mesh/call.ts'
 import { gatewayError } from '../mesh/errors.ts'
-import { ExpiryQueue } from '../mesh/expiry.ts'
 import type { Policy } from '../mesh/policy.ts'
+import { TimeLimit } from '../mesh/time-limit.ts'
 import { duration } from '../units/duration.ts'
 
 const schema = z
   .strictObject({
     timeout: duration({ min: 1 })
       .default(60_000)
-      .describe('How long one attempt may take, to its last byte.'),
+      .describe(
+        'How long one attempt may take, to its last byte. The wait for an agent that is asked does not count.',
+      ),
   })
   .describe('Ends an attempt that takes too long.')
 
@@ -18,21 +19,13 @@ const schema = z
 export const attemptTimeout: Policy<z.output<typeof schema>> & { schema: typeof schema } = {
   schema,
   build({ timeout }, { clock }): Layer {
-    const timeouts = new ExpiryQueue(clock, timeout)
+    const limit = new TimeLimit(clock, timeout)
     return (next) => (call) => {
-      const attempt = new Cancellation()
-      const follow = () => attempt.abort(call.signal.reason)
-      if (call.signal.aborted) follow()
-      else call.signal.addEventListener('abort', follow)
-      const expiry = timeouts.add(() => {
-        const { sent } = call.record
-        attempt.abort(gatewayError('attempt_timeout', `no answer within ${timeout} ms`, { sent }))
-      })
-      return next(withSignal(call, attempt)).then((outcome) => {
-        timeouts.remove(expiry)
-        call.signal.removeEventListener('abort', follow)
-        return outcome
-      })
+      // The deadline ends the call no later: a second timer would find nothing to do.
+      if (call.deadline !== undefined && call.deadline.at - clock.now() <= timeout) return next(call)
+      return limit.run(call, next, timeout, () =>
+        gatewayError('attempt_timeout', `no answer within ${timeout} ms`, { sent: call.record.sent }),
+      )
     }
   },
 }

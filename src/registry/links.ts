@@ -23,65 +23,88 @@ interface Opening {
   readonly end: Cancellation
 }
 
+/** Stands for "any replica" among the handshakes under way. */
+const ANY = -1
+
 /**
- * The conversations with one server, one per caller. A caller stays with its replica as long as that can
- * be reached: the session that was opened there is known nowhere else.
+ * The conversations with one server: for each caller at most one per replica. Who names no replica gets the
+ * conversation that was begun first, or a new one with the next replica that answers.
  */
 export class Links {
   readonly #options: LinksOptions
-  readonly #open = new Map<Caller, BoundLink>()
-  readonly #opening = new Map<Caller, Opening>()
+  readonly #open = new Map<Caller, BoundLink[]>()
+  readonly #opening = new Map<Caller, Map<number, Opening>>()
   #next = 0
 
   constructor(options: LinksOptions) {
     this.#options = options
   }
 
+  /** How many callers have a conversation. */
   get size(): number {
     return this.#open.size
   }
 
-  current(caller: Caller): BoundLink | undefined {
-    return this.#open.get(caller)
+  /** The caller's conversation with a replica, or with the first that it has one with. */
+  current(caller: Caller, replica?: number): BoundLink | undefined {
+    const bound = this.#open.get(caller)
+    return replica === undefined ? bound?.[0] : bound?.find((one) => one.replica === replica)
+  }
+
+  /** All conversations of a caller. */
+  all(caller: Caller): readonly Link[] {
+    return this.#open.get(caller)?.map(({ link }) => link) ?? []
   }
 
   /** The caller's conversation, begun if need be. Rejects with a `GatewayError`. */
-  async of(caller: Caller): Promise<BoundLink> {
-    const current = this.#open.get(caller)
+  async of(caller: Caller, replica?: number): Promise<BoundLink> {
+    const current = this.current(caller, replica)
     if (current !== undefined) return current
-    let opening = this.#opening.get(caller)
+    const under = this.#opening.get(caller) ?? new Map<number, Opening>()
+    this.#opening.set(caller, under)
+    const key = replica ?? ANY
+    let opening = under.get(key)
     if (opening === undefined) {
       const end = new Cancellation()
-      opening = { end, bound: this.#begin(caller, end).finally(() => this.#opening.delete(caller)) }
-      this.#opening.set(caller, opening)
+      const bound = this.#begin(caller, end, replica).finally(() => {
+        under.delete(key)
+        if (under.size === 0) this.#opening.delete(caller)
+      })
+      opening = { end, bound }
+      under.set(key, opening)
     }
     return opening.bound
   }
 
-  /** Ends a caller's conversation, or the handshake for it, so that the next call begins a new one, perhaps elsewhere. */
+  /** Ends a caller's conversations, and the handshakes for them, so that the next call begins a new one, perhaps elsewhere. */
   async drop(caller: Caller): Promise<void> {
-    const opening = this.#opening.get(caller)
-    opening?.end.abort(gatewayError('cancelled', 'the conversation is not needed any more'))
-    const bound = this.#open.get(caller) ?? (await opening?.bound.catch(() => undefined))
+    const opening = [...(this.#opening.get(caller)?.values() ?? [])]
+    for (const { end } of opening)
+      end.abort(gatewayError('cancelled', 'the conversation is not needed any more'))
+    const begun = await Promise.all(opening.map(({ bound }) => bound.catch(() => undefined)))
+    const ending = new Set([...(this.#open.get(caller) ?? []), ...begun.filter((one) => one !== undefined)])
     this.#open.delete(caller)
-    await bound?.link.close()
+    await Promise.all([...ending].map(({ link }) => link.close()))
   }
 
   /** Ends one conversation of a caller; another one that took its place by now stays. */
   async dropLink(caller: Caller, link: Link): Promise<void> {
-    if (this.#open.get(caller)?.link === link) await this.drop(caller)
+    const bound = this.#open.get(caller)?.find((one) => one.link === link)
+    if (bound === undefined) return
+    this.#forget(caller, bound)
+    await link.close()
   }
 
   async closeAll(): Promise<void> {
     await Promise.all([...this.#open.keys(), ...this.#opening.keys()].map((caller) => this.drop(caller)))
   }
 
-  /** Tries the replicas in turn, each time from the next one on. */
-  async #begin(caller: Caller, end: Signal): Promise<BoundLink> {
+  /** Tries the replica that is wanted, or all in turn, each time from the next one on. */
+  async #begin(caller: Caller, end: Signal, wanted: number | undefined): Promise<BoundLink> {
     const { replicas } = this.#options
-    const first = this.#next++
+    const first = wanted ?? this.#next++
     let failure: GatewayError = gatewayError('upstream_unavailable', 'the server has no replica')
-    for (let i = 0; i < replicas.length; i++) {
+    for (let i = 0; i < (wanted === undefined ? replicas.length : 1); i++) {
       const replica = (first + i) % replicas.length
       try {
         const link = await this.#handshake(replicas[replica] as Upstream, caller, end)
@@ -106,12 +129,18 @@ export class Links {
 
   #keep(caller: Caller, bound: BoundLink): BoundLink {
     if (bound.link.ended.aborted) throw bound.link.ended.reason
-    this.#open.set(caller, bound)
+    const current = this.#open.get(caller)
+    if (current === undefined) this.#open.set(caller, [bound])
+    else current.push(bound)
     if (caller.listening) bound.link.listen()
-    const forget = () => {
-      if (this.#open.get(caller) === bound) this.#open.delete(caller)
-    }
-    bound.link.ended.addEventListener('abort', forget, { once: true })
+    bound.link.ended.addEventListener('abort', () => this.#forget(caller, bound), { once: true })
     return bound
+  }
+
+  #forget(caller: Caller, bound: BoundLink): void {
+    const left = this.#open.get(caller)?.filter((one) => one !== bound)
+    if (left === undefined) return
+    if (left.length > 0) this.#open.set(caller, left)
+    else this.#open.delete(caller)
   }
 }

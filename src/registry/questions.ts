@@ -51,6 +51,8 @@ export class Questions {
       id,
       message: { text: requestText(id, method, params), value: { jsonrpc: '2.0', id, method, params } },
       headers: undefined,
+      inbound: {},
+      tenant: '',
       caller,
       channel: {
         open: () => undefined,
@@ -58,6 +60,9 @@ export class Questions {
         send: (message, answer) => void caller.receive(this.#server, message, answer),
       },
       signal,
+      deadline: undefined,
+      attempt: 1,
+      replica: undefined,
       record: newRecord(this.#clock.now()),
     }
   }

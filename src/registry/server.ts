@@ -2,13 +2,16 @@ import type { Caller, Call, Message, Outcome } from '../mesh/call.ts'
 import type { Cancel, Clock } from '../mesh/clock.ts'
 import type { GatewayError } from '../mesh/errors.ts'
 import { glob, type Glob } from '../mesh/match.ts'
+import type { Effect, ToolFacts } from '../mesh/policy.ts'
 import type { ServerConfig } from '../config/schema/schema.ts'
 import { orAborted } from '../upstreams/failure.ts'
 import type { EraVerdict, Link, Upstream } from '../upstreams/upstream.ts'
 import { changedKinds, emptyCatalog, type Catalog, type Entry } from './catalog.ts'
 import { Discovery } from './discovery.ts'
 import type { ListKind } from './kinds.ts'
+import { knownTools, type KnownTool } from './known-tools.ts'
 import { Links, type BoundLink } from './links.ts'
+import { exchangeOver } from './outgoing.ts'
 
 /** `starting` until the first round of discovery has ended, one way or the other. */
 export type ServerState = 'starting' | 'up' | 'down'
@@ -39,7 +42,7 @@ export class Server {
   #since: number
   #error: GatewayError | undefined
   #catalog: Catalog = emptyCatalog
-  #tools: ReadonlySet<string> = new Set()
+  #tools: ReadonlyMap<string, KnownTool> = new Map()
   #greeting: Message | undefined
   #cancelGrace: Cancel | undefined
   #holders = 0
@@ -108,9 +111,24 @@ export class Server {
     return this.#allows(tool)
   }
 
-  /** Whether a tool stands in the catalog. */
-  hasTool(tool: string): boolean {
-    return this.#tools.has(tool)
+  get replicas(): number {
+    return this.#parts.replicas.length
+  }
+
+  /** What the catalog says of a tool. */
+  facts(tool: string): ToolFacts | undefined {
+    return this.#tools.get(tool)
+  }
+
+  /** What the server says itself of a tool's effect: believed only if the server is trusted. */
+  effectOf(tool: string): Effect {
+    return this.config.trusted ? (this.#tools.get(tool)?.annotated ?? 'unknown') : 'unknown'
+  }
+
+  /** The replica that may remember something of a caller. */
+  home(caller: Caller): number | undefined {
+    const bound = this.links.current(caller)
+    return bound?.link.keepsState === true ? bound.replica : undefined
   }
 
   /** What agents may see of a list. */
@@ -121,7 +139,7 @@ export class Server {
 
   /** Sends a call over its caller's conversation, which is begun if need be. */
   send(call: Call): Promise<Outcome> {
-    const bound = this.links.current(call.caller)
+    const bound = this.links.current(call.caller, call.replica)
     return bound === undefined ? this.#sendFirst(call) : this.#exchange(bound, call)
   }
 
@@ -150,7 +168,7 @@ export class Server {
   async #sendFirst(call: Call): Promise<Outcome> {
     let opened: BoundLink
     try {
-      opened = await orAborted(this.links.of(call.caller), call.signal)
+      opened = await orAborted(this.links.of(call.caller, call.replica), call.signal)
     } catch (error) {
       this.#discovery.suspect()
       return { kind: 'failed', error: error as GatewayError }
@@ -161,7 +179,7 @@ export class Server {
   #exchange({ link, replica }: BoundLink, call: Call): Promise<Outcome> {
     call.record.attempts++
     call.record.replica = replica
-    return link.exchange(call).then((outcome) => {
+    return exchangeOver(link, call, this.#parts.clock).then((outcome) => {
       if (outcome.kind === 'failed') this.#look(call.caller, link, outcome.error)
       return outcome
     })
@@ -201,7 +219,7 @@ export class Server {
   #replace(catalog: Catalog): void {
     const changed = changedKinds(this.#catalog, catalog)
     this.#catalog = catalog
-    this.#tools = new Set(catalog.lists.tools.map(({ key }) => key))
+    this.#tools = knownTools(catalog, this.#tools)
     if (changed.length > 0) this.#parts.onChanged(this, changed)
   }
 }

@@ -22,9 +22,11 @@ export function observe({ clock, metrics, log, isListed }: ObserveParts): Layer 
     const result = resultOf(outcome)
     inFlight.set(server, (inFlight.get(server) ?? 1) - 1)
     if (record.recoveries > 0) metrics.sessionRecoveries.inc({ server }, record.recoveries)
+    notePolicies(metrics, call, outcome)
     if (tool === undefined) metrics.requests.inc({ server, result })
     else {
       const label = isListed(server, tool) ? tool : '_other'
+      if (record.invalidArguments) metrics.invalidArguments.inc({ server, tool: label })
       metrics.toolCalls.inc({ server, tool: label, result })
       metrics.toolCallDuration.observe({ server, tool: label }, (clock.now() - record.startedAt) / 1000)
     }
@@ -51,4 +53,16 @@ export function observe({ clock, metrics, log, isListed }: ObserveParts): Layer 
       return Promise.resolve(broke(cause))
     }
   }
+}
+
+/** What policies did to a call; most calls they do nothing to. */
+function notePolicies(metrics: Metrics, { server, record }: Call, outcome: Outcome): void {
+  if (outcome.kind === 'rejected') metrics.rejections.inc({ server, reason: outcome.error.reason })
+  if (outcome.kind === 'answered' && outcome.partial !== undefined)
+    metrics.partials.inc({ server, source: outcome.partial.source })
+  if (record.retries > 0) metrics.retries.inc({ server, decision: 'sent' }, record.retries)
+  if (record.hedges > 0) metrics.retries.inc({ server, decision: 'hedged' }, record.hedges)
+  if (record.retryRefused !== undefined) metrics.retries.inc({ server, decision: record.retryRefused })
+  if (record.replayed !== 'no') metrics.replays.inc({ server, how: record.replayed })
+  if (record.infeasible) metrics.infeasible.inc({ server })
 }

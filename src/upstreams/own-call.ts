@@ -28,9 +28,14 @@ export function ownCall(
     id: 0,
     message,
     headers: undefined,
+    inbound: {},
+    tenant: '',
     caller: nobody,
     channel: nowhere,
     signal,
+    deadline: undefined,
+    attempt: 1,
+    replica: undefined,
     record: newRecord(0),
   }
 }

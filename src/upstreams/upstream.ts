@@ -32,6 +32,8 @@ export interface EraVerdict {
 export interface Link {
   /** The `initialize` result: protocol version, capabilities, serverInfo, instructions. */
   readonly greeting: Message
+  /** Whether the endpoint may remember something of this conversation, so that no other can go on with it. */
+  readonly keepsState: boolean
   /** Sends one request and follows its stream up to the answer. Never rejects. */
   exchange(call: Call): Promise<Outcome>
   /** Sends a notification, or the answer to a request of the server. Rejects with a `GatewayError`. */

@@ -107,6 +107,6 @@ test('a block that is a file has no keys beside it, and its file none beside the
 
 test('a file cannot include itself without end', async (t) => {
   assert.deepEqual(await errorsOf(t, 'policies: { file: main.yaml }'), [
-    '1:13  policies.file  unknown key "file"; allowed are defaults, overrides',
+    '1:13  policies.file  unknown key "file"; allowed are defaults, overrides, sets',
   ])
 })

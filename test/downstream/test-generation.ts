@@ -5,6 +5,7 @@ import { Cancellation } from '../../src/mesh/cancel.ts'
 import { compileMesh } from '../../src/mesh/compile.ts'
 import type { GatewayGeneration } from '../../src/registry/generation.ts'
 import { Names } from '../../src/registry/names.ts'
+import { readdress } from '../../src/registry/readdress.ts'
 import type { Server } from '../../src/registry/server.ts'
 import { testServer } from '../registry/test-server.ts'
 import { TestCaller, TestChannel } from '../support/caller.ts'
@@ -30,7 +31,10 @@ export async function testGeneration(
     policies: {},
     config: { defaults: {}, overrides: [] },
     kit: testKit(clock),
+    target: (name) => servers.get(name),
+    readdress: (call, name, tool) => readdress(call, servers.get(name), tool),
     observe: (next) => next,
+    attempt: (next) => next,
     transport: (call) => servers.get(call.server)!.send(call),
   })
   const names = new Names('__')

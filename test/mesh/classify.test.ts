@@ -49,7 +49,11 @@ test('any other error of the server is a failure', () => {
 })
 
 test('a failed call is a timeout, a cancellation or a matter of the transport', () => {
-  const special: Partial<Record<Reason, Result>> = { attempt_timeout: 'timeout', cancelled: 'cancelled' }
+  const special: Partial<Record<Reason, Result>> = {
+    attempt_timeout: 'timeout',
+    deadline_exceeded: 'timeout',
+    cancelled: 'cancelled',
+  }
   for (const reason of Object.keys(reasons) as Reason[]) {
     assert.equal(resultOf(failed(reason)), special[reason] ?? 'transport_error', reason)
   }

@@ -16,6 +16,9 @@ function meshOf(globs: readonly string[]) {
     policies: { retry: { build: () => (next) => (call) => next(call) } },
     config: { defaults: {}, overrides: globs.map((tool, n) => ({ match: { tool }, retry: n + 1 })) },
     kit: testKit(),
+    target: () => undefined,
+    readdress: () => undefined,
+    attempt: (next) => next,
     observe: (next) => next,
     transport: () => assert.fail('nothing is called'),
   })

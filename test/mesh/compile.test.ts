@@ -11,8 +11,15 @@ const answer: Outcome = {
   verdict: 'unchecked',
 }
 
+const facts = { inputSchema: {}, outputSchema: undefined, fingerprint: '' }
+
 /** A mesh whose layers write down that a call passed, as `name(settings)`. */
-function recordedMesh(config: Partial<MeshConfig>, names: readonly LayerName[] = order) {
+function recordedMesh(
+  config: Partial<MeshConfig>,
+  names: readonly LayerName[] = order,
+  listed: readonly string[] = [],
+  noteAttempts = false,
+) {
   const passed: string[] = []
   let built = 0
   const noting = (label: string) => (next: Service) => (call: Call) => {
@@ -28,6 +35,14 @@ function recordedMesh(config: Partial<MeshConfig>, names: readonly LayerName[] =
     policies,
     config: { defaults: {}, overrides: [], ...config },
     kit: testKit(),
+    target: () => ({
+      replicas: 1,
+      facts: (tool) => (listed.includes(tool) ? facts : undefined),
+      effectOf: () => 'unknown',
+      home: () => undefined,
+    }),
+    readdress: () => undefined,
+    attempt: noteAttempts ? noting('attempt') : (next) => next,
     observe: noting('observe'),
     transport: () => (passed.push('transport'), Promise.resolve(answer)),
   })
@@ -35,9 +50,9 @@ function recordedMesh(config: Partial<MeshConfig>, names: readonly LayerName[] =
     mesh,
     builds: () => built,
     /** What a call passes on its way. */
-    async way(server: string, tool: string): Promise<string[]> {
+    async way(server: string, tool: string, set?: string): Promise<string[]> {
       passed.length = 0
-      assert.equal(await mesh.serviceFor(server, 'tools/call', tool)(toolCall(tool)), answer)
+      assert.equal(await mesh.serviceFor(server, 'tools/call', tool, set)(toolCall(tool)), answer)
       return [...passed]
     },
   }
@@ -81,20 +96,40 @@ test('`false` switches a policy off, and a later override switches it on again',
   assert.deepEqual((await way('other', 't')).slice(1, -1), ['retry(0)'])
 })
 
-test('calls with the same settings share one service, which is built at the first use', () => {
-  const { mesh, builds } = recordedMesh({
-    defaults: { retry: 0 },
-    overrides: [
-      { match: { server: 'search' }, retry: 1 },
-      { match: { server: 'unused' }, retry: 2 },
-    ],
-  })
+test('requests to a server share one service, which is built at the first use; listed tools have their own', () => {
+  const { mesh, builds } = recordedMesh({ defaults: { retry: 0 } }, order, ['listed', 'other'])
   assert.equal(builds(), 0)
-  const service = mesh.serviceFor('a', 'tools/call', 't')
-  assert.equal(mesh.serviceFor('b', 'ping', undefined), service)
-  assert.equal(mesh.serviceFor('a', 'tools/call', 't'), service)
-  assert.notEqual(mesh.serviceFor('search', 'tools/call', 't'), service)
-  assert.equal(builds(), 2)
+  const service = mesh.serviceFor('a', 'tools/call', 'invented')
+  assert.equal(mesh.serviceFor('a', 'ping', undefined), service)
+  assert.equal(mesh.serviceFor('a', 'tools/call', 'invented too'), service)
+  const listed = mesh.serviceFor('a', 'tools/call', 'listed')
+  assert.equal(mesh.serviceFor('a', 'tools/call', 'listed'), listed)
+  assert.equal(new Set([service, listed, mesh.serviceFor('a', 'tools/call', 'other')]).size, 3)
+  assert.notEqual(mesh.serviceFor('b', 'ping', undefined), service)
+  assert.equal(builds(), 4)
+})
+
+test('what a policy set says wins over defaults and overrides, and sets share nothing', async () => {
+  const { mesh, way } = recordedMesh({
+    defaults: { retry: 0, breaker: 0 },
+    overrides: [{ match: { server: 's' }, retry: 1, breaker: 1 }],
+    sets: { cautious: { retry: false, deadline: 2 } },
+  })
+  assert.deepEqual((await way('s', 't', 'cautious')).slice(1, -1), ['deadline(2)', 'breaker(1)'])
+  assert.deepEqual((await way('s', 't')).slice(1, -1), ['retry(1)', 'breaker(1)'])
+  assert.notEqual(
+    mesh.serviceFor('s', 'ping', undefined, 'cautious'),
+    mesh.serviceFor('s', 'ping', undefined),
+  )
+  assert.equal(mesh.chainFor('s', 'ping', undefined, 'cautious')[1]?.from, 'set cautious')
+  assert.throws(() => mesh.serviceFor('s', 'ping', undefined, 'bold'), /no policy set "bold"/)
+})
+
+test('each attempt is seen between the breaker and the timeout, whether there are policies or not', async () => {
+  const defaults = { breaker: 0, attemptTimeout: 0 }
+  const seen = await recordedMesh({ defaults }, order, [], true).way('s', 't')
+  assert.deepEqual(seen, ['observe', 'breaker(0)', 'attempt', 'attemptTimeout(0)', 'transport'])
+  assert.deepEqual(await recordedMesh({}, order, [], true).way('s', 't'), ['observe', 'attempt', 'transport'])
 })
 
 test('a chain tells of each setting where it came from', () => {

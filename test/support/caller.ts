@@ -122,6 +122,13 @@ export interface CallParts {
   readonly caller?: Caller
   readonly channel?: Channel
   readonly signal?: Signal
+  readonly inbound?: Call['inbound']
+  readonly tenant?: string
+  readonly deadline?: Call['deadline']
+  readonly attempt?: number
+  readonly replica?: number
+  /** When the call came, on the test's clock. */
+  readonly startedAt?: number
 }
 
 let calls = 0
@@ -140,10 +147,15 @@ export function newCall(parts: CallParts): Call {
     id: value.id as string | number,
     message: { text, value },
     headers: undefined,
+    inbound: parts.inbound ?? {},
+    tenant: parts.tenant ?? 'test',
     caller: parts.caller ?? new TestCaller(),
     channel: parts.channel ?? new TestChannel(),
     signal,
-    record: newRecord(0),
+    deadline: parts.deadline,
+    attempt: parts.attempt ?? 1,
+    replica: parts.replica,
+    record: newRecord(parts.startedAt ?? 0),
   }
 }
 

@@ -1,20 +1,33 @@
 import type { Clock } from '../../src/mesh/clock.ts'
 import { createDice } from '../../src/mesh/dice.ts'
-import type { Kit, MeshEvent } from '../../src/mesh/policy.ts'
+import type { Effect, Kit, MeshEvent, Scope } from '../../src/mesh/policy.ts'
+import { States } from '../../src/mesh/state.ts'
 import { ManualClock } from './manual-clock.ts'
 
 /** What policies may touch; events go to `events`. */
 export function testKit(clock: Clock = new ManualClock(), events: MeshEvent[] = []): Kit {
-  const state = new Map<string, unknown>()
   return {
     clock,
     dice: createDice(1),
-    state: {
-      get<State>(key: string, create: () => State): State {
-        if (!state.has(key)) state.set(key, create())
-        return state.get(key) as State
-      },
-    },
+    state: new States(),
     emit: (event) => void events.push(event),
+  }
+}
+
+/** A scope for the tool `tool` of the server `test`, with one replica; `effect` is that of all calls. */
+export function testScope({
+  effect = 'read_only',
+  ...more
+}: Partial<Scope> & { effect?: Effect } = {}): Scope {
+  return {
+    set: 'default',
+    server: 'test',
+    tool: 'tool',
+    replicas: 1,
+    facts: () => undefined,
+    effectOf: () => effect,
+    home: () => undefined,
+    detour: () => undefined,
+    ...more,
   }
 }

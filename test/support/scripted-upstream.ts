@@ -70,6 +70,7 @@ export class ScriptedUpstream implements Upstream {
 
 /** A conversation with it. */
 export class ScriptedLink implements Link {
+  keepsState = true
   readonly greeting: Message
   /** The methods that were asked for, oldest first. */
   readonly asked: string[] = []

@@ -8,14 +8,25 @@ type Settings = { [Name in keyof Policies]: z.ZodOptional<Setting<Name>> }
 
 /** A key for every registered policy, which holds its settings or `false`. */
 function settings(inForce: boolean): Settings {
-  const shape = Object.entries(policies).map(([name, { schema }]) => {
+  const shape = Object.entries(policies).map(([name, policy]) => {
+    const { schema } = policy
     const setting = z.union([schema, z.literal(false)]).describe(schema.description ?? '')
-    // A policy that needs no settings is in force unless switched off; one that needs some waits for them.
-    const byDefault = inForce && schema.safeParse({}).success
+    const byDefault = inForce && !('optIn' in policy)
     return [name, byDefault ? setting.prefault({}) : setting.optional()]
   })
   return Object.fromEntries(shape) as Settings
 }
+
+const setName = z
+  .string()
+  .regex(
+    /^(?!default$)[A-Za-z0-9_][A-Za-z0-9_-]{0,63}$/,
+    'expected 1 to 64 of A-Z a-z 0-9 _ -, and not "default"',
+  )
+
+const effect = z
+  .enum(['read_only', 'idempotent', 'write'])
+  .describe('What running these tools again does: decides what may be retried, hedged and kept.')
 
 const match = z
   .strictObject({
@@ -30,10 +41,14 @@ export const mesh = z
   .strictObject({
     defaults: z.strictObject(settings(true)).prefault({}).describe('For every call.'),
     overrides: z
-      .array(z.strictObject({ match, ...settings(false) }))
+      .array(z.strictObject({ match, effect: effect.optional(), ...settings(false) }))
       .max(1_000)
       .default([])
       .describe('For some calls. Of those that match, the last that sets a policy decides about it.'),
+    sets: z
+      .record(setName, z.strictObject(settings(false)))
+      .default({})
+      .describe('Alternatives by name. What a set says of a policy wins over defaults and overrides.'),
   })
   .prefault({})
   .describe('Resilience policies, by name; `false` switches one off.')

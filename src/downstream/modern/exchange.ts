@@ -1,3 +1,5 @@
+import { asking } from '../../mesh/asking.ts'
+import type { Clock } from '../../mesh/clock.ts'
 import type { Answer, CallRecord, Channel, Message, RequestId } from '../../mesh/call.ts'
 import { Cancellation } from '../../mesh/cancel.ts'
 import { gatewayError } from '../../mesh/errors.ts'
@@ -89,15 +91,15 @@ export class Exchange {
     }
   }
 
-  channel(record: CallRecord, now: () => number): Channel {
+  channel(record: CallRecord, clock: Pick<Clock, 'now'>): Channel {
     return {
       open: () => undefined,
       pause: () => undefined,
       send: (message, answer) => {
-        if (answer !== undefined) return this.#question(message, answer)
+        if (answer !== undefined) return this.#question(message, asking(record, clock, answer))
         const text = this.#notification(message)
         if (text === undefined || this.#turn === undefined) return undefined
-        record.firstByteAt ??= now()
+        record.firstByteAt ??= clock.now()
         return this.#turn.post.send(text)
       },
     }

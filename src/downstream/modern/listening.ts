@@ -45,7 +45,8 @@ export class Listening {
     const listener = { front, caller, subscription, receive }
     this.#open.add(listener)
     caller.listeners.add(receive)
-    for (const server of this.#live.current.servers.values()) void server.links.current(caller)?.link.listen()
+    for (const server of this.#live.current.servers.values())
+      for (const link of server.links.all(caller)) link.listen()
     this.#resources(listener, 'resources/subscribe', () => true)
     this.#cancelKeepAlive ??= this.#keepAliveLater()
     return () => this.#remove(listener)

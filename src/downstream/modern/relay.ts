@@ -40,7 +40,7 @@ export class Relay {
       message: renamed(message, id),
       headers,
       caller,
-      channelFor: () => exchange.channel(record, () => this.#clock.now()),
+      channelFor: () => exchange.channel(record, this.#clock),
       signal,
       record,
     }

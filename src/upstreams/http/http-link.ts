@@ -47,6 +47,11 @@ export class HttpLink implements Link {
     return this.#greeting
   }
 
+  /** A server that names no session keeps none. */
+  get keepsState(): boolean {
+    return this.#wire.sessionId !== undefined
+  }
+
   get ended(): AbortSignal {
     return this.#end.signal
   }

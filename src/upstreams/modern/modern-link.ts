@@ -34,6 +34,7 @@ export interface ModernTerms {
  * says all that a session used to know, and what the server used to keep for a caller is kept here.
  */
 export class ModernLink implements Link {
+  readonly keepsState = false
   readonly greeting: Message
   readonly #terms: ModernTerms
   readonly #end = new AbortController()

@@ -25,6 +25,7 @@ const greetings: ReadonlySet<string> = new Set(['initialize', 'server/discover']
 
 /** A conversation over a pipe of JSON texts. Requests travel under ids and progress tokens of our own. */
 export class MessageLink implements Link {
+  readonly keepsState = true
   readonly #terms: Terms
   readonly #calls: InFlight
   readonly #requests = new ServerRequests((text) => this.#send(text))

@@ -12,6 +12,7 @@ import type { Link } from '../upstream.ts'
 
 /** One caller's part in a conversation that it shares with others. Closing it ends nothing for them. */
 export class Seat implements Link {
+  readonly keepsState = true
   readonly #link: MessageLink
   readonly #audience: SharedAudience
   readonly #caller: Caller

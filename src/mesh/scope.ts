@@ -1,0 +1,59 @@
+import type { Call, Caller } from './call.ts'
+import type { Detour, Effect, Scope, ToolFacts } from './policy.ts'
+
+/** What the registry knows of one server. */
+export interface Target {
+  readonly replicas: number
+  facts(tool: string): ToolFacts | undefined
+  /** What the server says of a tool's effect, as far as it is trusted. */
+  effectOf(tool: string): Effect
+  home(caller: Caller): number | undefined
+}
+
+export interface ScopeParts {
+  readonly set: string
+  readonly server: string
+  readonly tool: string | undefined
+  /** The operator's word on the tool's effect. */
+  readonly effect: Effect | undefined
+  readonly target: (server: string) => Target | undefined
+  readonly detour: (set: string, call: Call, server: string, tool: string) => Detour | undefined
+}
+
+/** What requests other than tool calls do, as the protocol defines them. */
+const effects: Readonly<Record<string, Effect>> = {
+  ping: 'read_only',
+  initialize: 'read_only',
+  'server/discover': 'read_only',
+  'tools/list': 'read_only',
+  'prompts/list': 'read_only',
+  'prompts/get': 'read_only',
+  'resources/list': 'read_only',
+  'resources/templates/list': 'read_only',
+  'resources/read': 'read_only',
+  'completion/complete': 'read_only',
+  'tasks/get': 'read_only',
+  'tasks/list': 'read_only',
+  'tasks/result': 'read_only',
+  'tasks/cancel': 'idempotent',
+  'logging/setLevel': 'idempotent',
+  'resources/subscribe': 'idempotent',
+  'resources/unsubscribe': 'idempotent',
+}
+
+/** A scope over what the registry knows. */
+export function scopeFor({ set, server, tool, effect, target, detour }: ScopeParts): Scope {
+  return {
+    set,
+    server,
+    tool,
+    replicas: target(server)?.replicas ?? 1,
+    facts: () => (tool === undefined ? undefined : target(server)?.facts(tool)),
+    effectOf(call) {
+      if (call.tool === undefined) return effects[call.method] ?? 'unknown'
+      return effect ?? target(server)?.effectOf(call.tool) ?? 'unknown'
+    },
+    home: (caller) => target(server)?.home(caller),
+    detour: (call, to, other) => detour(set, call, to, other),
+  }
+}

@@ -1,0 +1,39 @@
+import { derive, type Call, type Outcome } from '../mesh/call.ts'
+import type { Clock } from '../mesh/clock.ts'
+import { replaceAt } from '../protocol/json-span.ts'
+import { withMeta } from '../protocol/meta.ts'
+import { replyToCaller } from '../upstreams/pipe/renumber.ts'
+import type { Link } from '../upstreams/upstream.ts'
+
+/** Where a server is told how long it has, in milliseconds. */
+export const DEADLINE_KEY = 'dev.breakwater/deadline-ms'
+
+/** Counts what is sent again: an id must not come twice in one conversation. */
+let resent = 0
+
+/** Sends a call as its server has to see it: with the time that is left, and under an id that is new. */
+export function exchangeOver(link: Link, call: Call, clock: Clock): Promise<Outcome> {
+  if (call.attempt === 1 && call.deadline?.reserveMs === undefined) return link.exchange(call)
+  const outgoing = withNewId(withTimeLeft(call, clock))
+  const exchanged = link.exchange(outgoing)
+  if (outgoing.id === call.id) return exchanged
+  return exchanged.then((outcome) =>
+    outcome.kind === 'answered'
+      ? { ...outcome, result: { ...replyToCaller(call, outcome.result), status: outcome.result.status } }
+      : outcome,
+  )
+}
+
+function withTimeLeft(call: Call, clock: Clock): Call {
+  const { deadline, message } = call
+  if (deadline?.reserveMs === undefined) return call
+  const leftMs = Math.max(1, Math.floor(deadline.at - clock.now() - deadline.reserveMs))
+  return derive(call, { message: withMeta(message, 'params', DEADLINE_KEY, leftMs) })
+}
+
+function withNewId(call: Call): Call {
+  if (call.attempt === 1) return call
+  const id = `${call.id}~${++resent}`
+  const { text, value } = call.message
+  return derive(call, { id, message: { text: replaceAt(text, ['id'], id), value: { ...value, id } } })
+}

@@ -1,0 +1,18 @@
+import { derive, type Call } from '../mesh/call.ts'
+import { paramsOf } from '../protocol/jsonrpc.ts'
+import { replaceAt } from '../protocol/json-span.ts'
+import { forwarded } from '../upstreams/forwarded.ts'
+import type { Server } from './server.ts'
+
+/** A tool call as another tool has to get it: under its name, with the headers that its server may have. */
+export function readdress(call: Call, server: Server | undefined, tool: string): Call | undefined {
+  if (server === undefined || !server.allows(tool)) return undefined
+  const { text, value } = call.message
+  const message = {
+    text: replaceAt(text, ['params', 'name'], tool),
+    value: { ...value, params: { ...paramsOf(value), name: tool } },
+  }
+  const { config } = server
+  const headers = config.type === 'stdio' ? undefined : forwarded(config.forwardHeaders, call.inbound)
+  return derive(call, { server: server.name, tool, message, headers, replica: undefined })
+}

@@ -1,0 +1,40 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Effect } from '../../src/mesh/policy.ts'
+import { scopeFor } from '../../src/mesh/scope.ts'
+import { newCall, TestCaller, toolCall } from '../support/caller.ts'
+
+const facts = { inputSchema: {}, outputSchema: {}, fingerprint: '1' }
+
+function scope(effect: Effect | undefined, said: Effect = 'unknown', tool: string | undefined = 't') {
+  return scopeFor({
+    set: 'default',
+    server: 's',
+    tool,
+    effect,
+    target: (name) =>
+      name === 's' ? { replicas: 3, facts: () => facts, effectOf: () => said, home: () => 2 } : undefined,
+    detour: () => undefined,
+  })
+}
+
+test("the operator's word on a tool counts more than that of its server", () => {
+  assert.equal(scope('write', 'read_only').effectOf(toolCall('t')), 'write')
+  assert.equal(scope(undefined, 'read_only').effectOf(toolCall('t')), 'read_only')
+  assert.equal(scope(undefined).effectOf(toolCall('t')), 'unknown')
+})
+
+test('what other requests do is defined by the protocol, and unknown ones may do anything', () => {
+  const effectOf = (method: string) => scope('write').effectOf(newCall({ method }))
+  assert.equal(effectOf('resources/read'), 'read_only')
+  assert.equal(effectOf('logging/setLevel'), 'idempotent')
+  assert.equal(effectOf('vendor/delete'), 'unknown')
+})
+
+test('what is known of the tool, its server and its callers comes from the registry', () => {
+  const known = scope(undefined)
+  assert.equal(known.replicas, 3)
+  assert.equal(known.facts(), facts)
+  assert.equal(known.home(new TestCaller()), 2)
+  assert.equal(scope(undefined, 'unknown', undefined).tool, 't')
+})
