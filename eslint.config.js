@@ -7,11 +7,12 @@ const layers = {
   protocol: [],
   policies: ['mesh', 'protocol', 'units'],
   config: ['policies', 'mesh', 'units'],
+  chaos: ['mesh', 'protocol', 'units'],
   telemetry: ['mesh', 'protocol'],
   upstreams: ['config', 'telemetry', 'mesh', 'protocol'],
   registry: ['upstreams', 'config', 'telemetry', 'mesh', 'protocol'],
   downstream: ['registry', 'upstreams', 'telemetry', 'mesh', 'protocol'],
-  routes: ['downstream', 'registry', 'telemetry', 'config', 'mesh', 'protocol'],
+  routes: ['downstream', 'registry', 'telemetry', 'config', 'policies', 'mesh', 'protocol'],
 }
 
 const clockMessage = 'Time comes from Clock and chance from Dice, so that tests and simulations own both.'

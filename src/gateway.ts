@@ -12,6 +12,7 @@ import { Sessions } from './downstream/sessions.ts'
 import { compileGeneration, type GenerationParts } from './generation.ts'
 import { createKit } from './kit.ts'
 import { systemClock } from './mesh/clock.ts'
+import { DEFAULT_SET } from './mesh/compile.ts'
 import { Live } from './mesh/live.ts'
 import { createControlPlane, createDataPlane } from './planes.ts'
 import { DynamicServers } from './registry/dynamic-servers.ts'
@@ -20,6 +21,7 @@ import { listKinds } from './registry/kinds.ts'
 import { logState, warnOfNames } from './registry/notices.ts'
 import { Reloader, withServers, type ReloadReport } from './reload.ts'
 import { registerAdmin } from './routes/admin.ts'
+import { registerAdminMesh } from './routes/admin-mesh.ts'
 import { registerAdminServers } from './routes/admin-servers.ts'
 import { registerHealth } from './routes/health.ts'
 import { registerMcp } from './routes/mcp.ts'
@@ -70,11 +72,12 @@ export async function startGateway({
   })
   await dynamic.load()
 
+  const kit = createKit(clock, log, metrics)
   const parts: GenerationParts = {
     clock,
     log,
     metrics,
-    kit: createKit(clock, log, metrics),
+    kit,
     onChanged: (server, changed) => {
       sessions.tellChanged(changed)
       modern.listening.tellChanged(changed)
@@ -96,6 +99,7 @@ export async function startGateway({
     const kept = { ...next, gateway: keepBootKeys(gateway, next.gateway) }
     const generation = compileGeneration(kept, before, parts, renew)
     live.swap(generation)
+    kit.state.prune(({ server, set }) => isKnown(generation, server, set))
     for (const server of generation.servers.values())
       if (before.servers.get(server.name) !== server) server.start()
     for (const name of renew) void before.servers.get(name)?.close()
@@ -139,8 +143,9 @@ export async function startGateway({
     log,
     token: gateway.controlToken,
   })
-  registerMetrics(controlPlane, { live, metrics, sessions })
+  registerMetrics(controlPlane, { live, metrics, sessions, state: kit.state })
   registerAdmin(controlPlane, { live, sessions, clock, reload: () => reloader.reload('admin') })
+  registerAdminMesh(controlPlane, { live, state: kit.state })
   registerAdminServers(controlPlane, { live, dynamic, restart: (name) => reloader.refresh(new Set([name])) })
 
   const bound = { data: await bind(dataPlane, listen), control: await bind(controlPlane, control) }
@@ -177,6 +182,11 @@ async function bind(app: FastifyInstance, { host, port }: Address): Promise<stri
   await app.listen({ host, port })
   const { address, family, port: bound } = app.server.address() as AddressInfo
   return `http://${family === 'IPv6' ? `[${address}]` : address}:${bound}`
+}
+
+/** Whether there is still a server and a policy set of these names; the gateway's own state has no server. */
+function isKnown({ servers, config }: GatewayGeneration, server: string, set: string): boolean {
+  return (server === '' || servers.has(server)) && (set === DEFAULT_SET || set in config.policies.sets)
 }
 
 function sameServers(a: GatewayGeneration, b: GatewayGeneration): boolean {

@@ -3,6 +3,7 @@ import { createDice } from './mesh/dice.ts'
 import type { Kit } from './mesh/policy.ts'
 import { States } from './mesh/state.ts'
 import type { Log } from './telemetry/log.ts'
+import { noteEvents } from './telemetry/mesh-events.ts'
 import type { Metrics } from './telemetry/metrics.ts'
 
 /** The kit of a gateway, and what its policies remember. */
@@ -11,14 +12,6 @@ export interface GatewayKit extends Kit {
 }
 
 /** What policies may touch, for as long as the process lives. */
-export function createKit(clock: Clock, log: Log, metrics: Pick<Metrics, 'meshEvents'>): GatewayKit {
-  return {
-    clock,
-    dice: createDice(0),
-    state: new States(),
-    emit({ type, ...event }) {
-      metrics.meshEvents.inc({ server: event.server, type })
-      log.info(event, type)
-    },
-  }
+export function createKit(clock: Clock, log: Log, metrics: Metrics): GatewayKit {
+  return { clock, dice: createDice(0), state: new States(), emit: noteEvents(metrics, log) }
 }

@@ -16,6 +16,7 @@ import { listPage, settled } from '../registry/listing.ts'
 import { exposeNotification, exposeResponse, namesServer, routeRequest } from '../registry/references.ts'
 import type { Server } from '../registry/server.ts'
 import { callTo, type Front, type Inquiry, type Welcome } from './front.ts'
+import { withPartial } from './partial.ts'
 import { respond, type Response } from './respond.ts'
 
 /** What the aggregate can do, whatever servers come and go. */
@@ -96,9 +97,10 @@ export class AggregateFront implements Front {
     const call = callTo(server, routed.message, inquiry)
     const service = generation.mesh.serviceFor(server.name, method, call.tool)
     return service(call).then((outcome) => {
-      const answered = outcome.kind === 'answered'
-      if (!answered) return { text: respond(call.id, outcome, call).text, status: 200 }
-      return { ...exposeResponse(server.name, outcome.result, generation.names), status: 200 }
+      if (outcome.kind !== 'answered') {
+        return { ...respond(call.id, outcome, call, server.config.deliver), status: 200 }
+      }
+      return { ...exposeResponse(server.name, withPartial(outcome), generation.names), status: 200 }
     })
   }
 

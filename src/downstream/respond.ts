@@ -1,13 +1,19 @@
-import type { CallRecord, CallResult, Outcome, RequestId } from '../mesh/call.ts'
+import type { CallRecord, CallResult, Message, Outcome, PolicyName, RequestId } from '../mesh/call.ts'
 import { reasons, type GatewayError } from '../mesh/errors.ts'
-import { errorText } from '../protocol/jsonrpc.ts'
+import { errorText, paramsOf, resultText } from '../protocol/jsonrpc.ts'
+import { forModel, inShort } from './error-words.ts'
+import { withPartial } from './partial.ts'
 
 /** What an error is about, as far as the caller may know. */
 export interface Subject {
   readonly server?: string | undefined
   readonly tool?: string | undefined
+  readonly message?: Message | undefined
   readonly record?: CallRecord | undefined
 }
+
+/** How agents get errors of the gateway about tool calls: as JSON-RPC errors, or as results that a model can read. */
+export type Delivery = 'protocol_error' | 'tool_result'
 
 /** A complete JSON-RPC response, and the HTTP status that goes with it. */
 export interface Response {
@@ -17,29 +23,69 @@ export interface Response {
   readonly value?: CallResult['value']
 }
 
-/** Writes an outcome as JSON-RPC: a server's reply as it came, one of our errors with what an agent can act on. */
-export function respond(id: RequestId, outcome: Outcome, subject: Subject): Response {
-  if (outcome.kind === 'answered') return outcome.result
-  const text = gatewayErrorText(id, outcome.error, subject)
-  return { text, status: outcome.error.reason === 'session_lost' ? 404 : 200 }
+/** Where a result that is an error of ours says what `data` says of a JSON-RPC error. */
+export const ERROR_KEY = 'dev.breakwater/error'
+
+/**
+ * Writes an outcome as JSON-RPC: a server's reply as it came, flagged when something is missing of it; one of our
+ * errors with what an agent can act on.
+ */
+export function respond(
+  id: RequestId,
+  outcome: Outcome,
+  subject: Subject,
+  delivery: Delivery = 'protocol_error',
+): Response {
+  if (outcome.kind === 'answered') return withPartial(outcome)
+  const { error } = outcome
+  const by = outcome.kind === 'rejected' ? outcome.by : undefined
+  const isLost = error.reason === 'session_lost'
+  if (delivery === 'tool_result' && !isLost && takesToolResult(subject))
+    return { text: toolResultText(id, error, subject, by), status: 200 }
+  return { text: gatewayErrorText(id, error, subject, by), status: isLost ? 404 : 200 }
 }
 
 /** The text of an error of ours: what happened, whether the call may have run, and when to try again. */
 export function gatewayErrorText(
   id: RequestId | null,
   error: GatewayError,
-  { server, tool, record }: Subject,
+  subject: Subject,
+  by?: PolicyName,
 ): string {
-  const { code, stable, retryable } = reasons[error.reason]
-  const where = server === undefined ? '' : `${tool === undefined ? server : `${server}/${tool}`}: `
-  return errorText(id, code, where + error.message, {
+  return errorText(id, reasons[error.reason].code, inShort(error, subject), facts(error, subject, by))
+}
+
+function toolResultText(
+  id: RequestId,
+  error: GatewayError,
+  subject: Subject,
+  by: PolicyName | undefined,
+): string {
+  const result = {
+    content: [{ type: 'text', text: forModel(error, subject) }],
+    isError: true,
+    _meta: { [ERROR_KEY]: facts(error, subject, by) },
+  }
+  return resultText(id, JSON.stringify(result))
+}
+
+/** Whether the answer to a call is a tool's result; that to a call which runs as a task is none. */
+function takesToolResult({ tool, message }: Subject): boolean {
+  return tool !== undefined && (message === undefined || paramsOf(message.value).task === undefined)
+}
+
+/** What a program can act on. What is not known is left out. */
+function facts(error: GatewayError, { server, tool, record }: Subject, by: PolicyName | undefined): object {
+  const { stable, retryable } = reasons[error.reason]
+  return {
     code: stable,
     reason: error.reason,
+    ...(by === undefined ? {} : { by }),
     ...(server === undefined ? {} : { server }),
     ...(tool === undefined ? {} : { tool }),
     retryable,
     ...(error.retryAfterMs === undefined ? {} : { retryAfterMs: Math.ceil(error.retryAfterMs) }),
     attempts: record?.attempts ?? 0,
     sent: error.sent,
-  })
+  }
 }

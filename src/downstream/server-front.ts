@@ -38,7 +38,7 @@ export class ServerFront implements Front {
     }
     const service = generation.mesh.serviceFor(server.name, method, tool)
     return service(call).then((outcome) => {
-      const response = respond(call.id, outcome, call)
+      const response = respond(call.id, outcome, call, server.config.deliver)
       const isList = method === 'tools/list' && outcome.kind === 'answered'
       return isList ? onlyAllowed(server, response, outcome.result.value) : response
     })

@@ -109,6 +109,18 @@ export type RetryRefusal =
   | 'gateway_budget'
   | 'concurrency'
 
+/** A fault that was aimed at a call, for whoever accounts for it. */
+export interface InjectedFault {
+  readonly name: string
+  readonly type: string
+  readonly side: 'upstream' | 'client'
+  /** The try that it hit, from 1. */
+  readonly attempt: number
+  /** `shadow`: it was decided and not done. */
+  status: 'applied' | 'not_applicable' | 'shadow'
+  note?: Readonly<Record<string, unknown>>
+}
+
 /** The flat facts of one call. Layers write them, `observe` reads them once, at the end. */
 export interface CallRecord {
   readonly startedAt: Millis
@@ -134,6 +146,8 @@ export interface CallRecord {
   invalidArguments: boolean
   /** Whether its answer is that of an earlier call with the same idempotency key, which was over or still under way. */
   replayed: 'no' | 'stored' | 'joined'
+  /** Faults that were aimed at it; undefined for none. */
+  faults: InjectedFault[] | undefined
   /** Questions of the server that the agent has not answered yet. */
   asking: number
   /** When the first of them came. */
@@ -180,15 +194,31 @@ export interface Partial {
 /** The name of the layer that rejected a call. */
 export type PolicyName = string
 
+/** How an outcome is to be put on the agent's wire, where that is not the usual way. Only faults ask for it. */
+export interface WireReply {
+  readonly status?: number
+  readonly headers?: Readonly<Record<string, string>>
+  /** The body as it is, in place of a JSON-RPC response. */
+  readonly body?: string
+  /** Breaks off the connection. */
+  readonly end?: 'reset'
+}
+
 export type Outcome =
   | {
       readonly kind: 'answered'
       readonly result: CallResult
       readonly verdict: Verdict
       readonly partial?: Partial
+      readonly wire?: WireReply
     }
-  | { readonly kind: 'failed'; readonly error: GatewayError }
-  | { readonly kind: 'rejected'; readonly error: GatewayError; readonly by: PolicyName }
+  | { readonly kind: 'failed'; readonly error: GatewayError; readonly wire?: WireReply }
+  | {
+      readonly kind: 'rejected'
+      readonly error: GatewayError
+      readonly by: PolicyName
+      readonly wire?: WireReply
+    }
 
 /** Everything between the agent and a server. Resolves always: an upstream's failure is a value. */
 export type Service = (call: Call) => Promise<Outcome>
@@ -211,6 +241,7 @@ export function newRecord(startedAt: Millis): CallRecord {
     infeasible: false,
     invalidArguments: false,
     replayed: 'no',
+    faults: undefined,
     asking: 0,
     askingSince: 0,
     askedMs: 0,

@@ -117,7 +117,7 @@ export function compileMesh(parts: MeshParts): Mesh {
   const overrides = config.overrides.map(({ match, effect, ...settings }) => ({
     holds: matcher(match),
     effect,
-    settings: settings as PolicySettings,
+    settings: settings,
   }))
   const sets = new Map<string, PolicySettings>(Object.entries({ ...config.sets, [DEFAULT_SET]: {} }))
   const known = new Map<string, Known>(

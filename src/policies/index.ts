@@ -1,6 +1,30 @@
+import { adaptiveConcurrency } from './adaptive-concurrency.ts'
+import { argumentsPolicy } from './arguments.ts'
 import { attemptTimeout } from './attempt-timeout.ts'
+import { breaker } from './breaker.ts'
+import { bulkhead } from './bulkhead.ts'
+import { deadline } from './deadline.ts'
+import { degrade } from './degrade.ts'
+import { hedge } from './hedge.ts'
+import { idempotency } from './idempotency.ts'
+import { rateLimit } from './rate-limit.ts'
+import { retry } from './retry.ts'
+import { route } from './route.ts'
+import { verdict } from './verdict.ts'
 
 /** Every resilience policy, by its name in the config: the one line that a new policy adds. */
 export const policies = {
+  deadline,
+  arguments: argumentsPolicy,
+  degrade,
+  idempotency,
+  retry,
+  hedge,
+  rateLimit,
+  bulkhead,
+  adaptiveConcurrency,
+  route,
+  breaker,
   attemptTimeout,
+  verdict,
 }

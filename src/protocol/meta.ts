@@ -4,6 +4,9 @@ import { locate, prependMember } from './json-span.ts'
 /** Where a message keeps its `_meta`: requests in `params`, responses in `result`. */
 export type MetaRoot = 'params' | 'result'
 
+/** Where a result or a list says that something is missing of it. */
+export const PARTIAL_KEY = 'dev.breakwater/partial'
+
 interface Message {
   readonly text: string
   readonly value: Readonly<Record<string, unknown>>
@@ -16,32 +19,34 @@ export function metaOf(value: Message['value'], root: MetaRoot, key: string): un
   return isObject(meta) ? meta[key] : undefined
 }
 
-/** The message with one more entry in its `_meta`, or another one in its place; every other byte stays. */
+/**
+ * The message with one more entry in its `_meta`, or another one in its place; every other byte stays.
+ * A `_meta` that is no object gives way.
+ */
 export function withMeta({ text, value }: Message, root: MetaRoot, key: string, entry: unknown): Message {
   const holder = isObject(value[root]) ? value[root] : {}
   const meta = isObject(holder._meta) ? holder._meta : {}
   return {
-    text: patched(text, root, key, JSON.stringify(entry)),
+    text: patched(text, [root, '_meta', key], JSON.stringify(entry)),
     value: { ...value, [root]: { ...holder, _meta: { ...meta, [key]: entry } } },
   }
 }
 
-function patched(text: string, root: MetaRoot, key: string, entry: string): string {
-  const there = locate(text, [root, '_meta', key])
-  if (there !== undefined) return text.slice(0, there.start) + entry + text.slice(there.end)
-  const path = [root, '_meta']
-  for (let depth = path.length; depth >= 0; depth--) {
-    const span = locate(text, path.slice(0, depth))
-    if (span === undefined || text[span.start] !== '{') continue
-    const missing = path
-      .slice(depth + 1)
-      .reduceRight((inner, name) => `{${JSON.stringify(name)}:${inner}}`, `{${JSON.stringify(key)}:${entry}}`)
-    const [name, json] = depth === path.length ? [key, entry] : [path[depth] as string, missing]
-    return (
-      text.slice(0, span.start) +
-      prependMember(text.slice(span.start, span.end), name, json) +
-      text.slice(span.end)
-    )
-  }
-  return text
+/** Puts `json` at `path`, with the objects on the way there that are missing. */
+function patched(text: string, path: readonly string[], json: string): string {
+  let depth = path.length - 1
+  while (depth > 0 && !opensObject(text, path.slice(0, depth))) depth--
+  const missing = path
+    .slice(depth + 1)
+    .reduceRight((inner, name) => `{${JSON.stringify(name)}:${inner}}`, json)
+  const there = locate(text, path.slice(0, depth + 1))
+  if (there !== undefined) return text.slice(0, there.start) + missing + text.slice(there.end)
+  const { start, end } = locate(text, path.slice(0, depth)) ?? { start: 0, end: text.length }
+  const holder = prependMember(text.slice(start, end), path[depth] as string, missing)
+  return text.slice(0, start) + holder + text.slice(end)
+}
+
+function opensObject(text: string, path: readonly string[]): boolean {
+  const span = locate(text, path)
+  return span !== undefined && text[span.start] === '{'
 }

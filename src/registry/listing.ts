@@ -1,6 +1,8 @@
+import type { Partial } from '../mesh/call.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
 import { locate, splice, type Edit } from '../protocol/json-span.ts'
+import { PARTIAL_KEY } from '../protocol/meta.ts'
 import { MODERN_VERSION } from '../protocol/modern.ts'
 import { legacyTool } from '../protocol/output-schema.ts'
 import type { Entry } from './catalog.ts'
@@ -63,7 +65,7 @@ export function listPage(
   const members = [`${JSON.stringify(kind)}:[${page.join()}]`]
   if (next !== undefined) members.push(`"nextCursor":${JSON.stringify(writeCursor(next))}`)
   const partial = missing(kind, order)
-  if (partial !== undefined) members.push(`"_meta":${JSON.stringify({ 'dev.breakwater/partial': partial })}`)
+  if (partial !== undefined) members.push(`"_meta":${JSON.stringify({ [PARTIAL_KEY]: partial })}`)
   return `{${members.join()}}`
 }
 
@@ -99,7 +101,7 @@ function edit(text: string, path: readonly string[], value: string): Edit {
 }
 
 /** Says which servers a list lacks, or of which it shows the last-known entries. */
-function missing(kind: ListKind, servers: readonly Server[]) {
+function missing(kind: ListKind, servers: readonly Server[]): Omit<Partial, 'notice'> | undefined {
   const down = servers.filter((server) => server.state !== 'up')
   if (down.length === 0) return undefined
   const lacking = down.filter((server) => server.entries(kind).length === 0).map((server) => server.name)
@@ -108,11 +110,9 @@ function missing(kind: ListKind, servers: readonly Server[]) {
     ...(lacking.length > 0 ? [`not available now: ${lacking.join(', ')}`] : []),
     ...(stale.length > 0 ? [`down, shown as last known: ${stale.join(', ')}`] : []),
   ]
-  return {
-    source: lacking.length > 0 ? 'missing_servers' : 'stale',
-    reason: reasons.join('; '),
-    missing: lacking,
-  }
+  const reason = reasons.join('; ')
+  if (lacking.length === 0) return { source: 'stale', reason }
+  return { source: 'missing_servers', reason, missing: lacking }
 }
 
 function writeCursor({ server, index }: Position): string {

@@ -22,17 +22,6 @@ export function registerAdmin(app: FastifyInstance, { live, sessions, clock, rel
     return reply.code(report.ok ? 200 : 422).send(report)
   })
 
-  app.get('/admin/mesh', () => {
-    const { servers, mesh } = live.current
-    return [...servers.values()].map((server) => ({
-      server: server.name,
-      other: mesh.chainFor(server.name, 'tools/list', undefined),
-      tools: Object.fromEntries(
-        server.entries('tools').map(({ key }) => [key, mesh.chainFor(server.name, 'tools/call', key)]),
-      ),
-    }))
-  })
-
   app.get('/admin/sessions', () => ({
     open: sessions.size,
     max: sessions.limits.max,

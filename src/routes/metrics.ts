@@ -1,6 +1,8 @@
 import type { FastifyInstance } from 'fastify'
 import type { Live } from '../mesh/live.ts'
+import type { StateStore } from '../mesh/policy.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
+import { collectStates } from '../telemetry/mesh-states.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 
 /** `/metrics` for Prometheus. What is a state rather than an event is read when it is asked for. */
@@ -10,10 +12,17 @@ export function registerMetrics(
     live,
     metrics,
     sessions,
-  }: { live: Live<GatewayGeneration>; metrics: Metrics; sessions: { readonly size: number } },
+    state,
+  }: {
+    live: Live<GatewayGeneration>
+    metrics: Metrics
+    sessions: { readonly size: number }
+    state: StateStore
+  },
 ): void {
   app.get('/metrics', async (_, reply) => {
     metrics.sessions.set(sessions.size)
+    collectStates(metrics, state)
     metrics.serverUp.reset()
     metrics.serverTools.reset()
     for (const server of live.current.servers.values()) {

@@ -94,6 +94,18 @@ export function createMetrics() {
       labelNames: ['server', 'tool', 'dimension', 'state'],
       registers,
     }),
+    breakerState: new Gauge({
+      name: 'breakwater_breaker_state',
+      help: '1 for the state that a breaker is in; of a tool with several replicas, how many are.',
+      labelNames: ['server', 'tool', 'state'],
+      registers,
+    }),
+    retryBudget: new Gauge({
+      name: 'breakwater_retry_budget_balance',
+      help: 'Retries that the budget of a server would allow now; without a server, that of the gateway.',
+      labelNames: ['server'],
+      registers,
+    }),
     sessionRecoveries: new Counter({
       name: 'breakwater_session_recoveries_total',
       help: 'Calls for which a lost session was opened again.',

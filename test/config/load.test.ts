@@ -36,7 +36,13 @@ test('defaults fill in all that was not written', async (t) => {
   assert.equal(config.gateway.environment, 'production')
   assert.equal(config.gateway.maxBody, 4 * 1024 ** 2)
   assert.equal(config.gateway.sessions.idle, 1_800_000)
-  assert.deepEqual(config.policies, { defaults: { attemptTimeout: { timeout: 60_000 } }, overrides: [] })
+  assert.deepEqual(config.policies.defaults.attemptTimeout, { timeout: 60_000 })
+  assert.deepEqual(
+    Object.keys(config.policies.defaults).filter((name) => ['degrade', 'hedge', 'rateLimit'].includes(name)),
+    [],
+    'what changes what an agent gets is for its operator to ask for',
+  )
+  assert.deepEqual([config.policies.overrides, config.policies.sets], [[], {}])
   assert.deepEqual(config.mcpServers.a, {
     type: 'stdio',
     command: 'run',
@@ -51,6 +57,7 @@ test('defaults fill in all that was not written', async (t) => {
     grace: 60_000,
     refresh: 300_000,
     probe: 15_000,
+    deliver: 'protocol_error',
     maxReply: 16 * 1024 ** 2,
   })
 })

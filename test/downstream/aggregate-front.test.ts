@@ -93,7 +93,7 @@ test('an error of ours says which server and tool it is about', async () => {
   const response = await front.request(generation, inquiry('tools/call', { name: 'a__x' }).request)
   assert.equal(response.status, 200)
   const { error } = read(response)
-  assert.equal(error?.message, 'a/x: gone')
+  assert.equal(error?.message, 'a/x: gone; it may have run')
   assert.equal(error?.data?.reason, 'session_lost')
 })
 

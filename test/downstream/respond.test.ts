@@ -24,7 +24,7 @@ test('an error of ours tells what happened, where, whether it may have run, and 
     id: 'id',
     error: {
       code: 1429,
-      message: 's/t: too fast',
+      message: 's/t: too fast; it may have run; try again in 2 s',
       data: {
         code: 'BW_UPSTREAM_RATE_LIMITED',
         reason: 'upstream_rate_limited',
@@ -55,10 +55,22 @@ test('what is not known is left out', () => {
   )
 })
 
-test('a rejected call reads like a failed one', () => {
-  const error = gatewayError('overloaded', 'bulkhead full (8 of 8)')
-  const rejected = respond(1, { kind: 'rejected', error, by: 'bulkhead' }, {})
-  assert.deepEqual(rejected, respond(1, { kind: 'failed', error }, {}))
+test('a rejected call reads like a failed one, and names the policy that rejected it', () => {
+  const error = gatewayError('bulkhead_full', 'bulkhead full (8 of 8)')
+  const rejected = errorOf(respond(1, { kind: 'rejected', error, by: 'bulkhead' }, {}).text)
+  const failed = errorOf(respond(1, { kind: 'failed', error }, {}).text)
+  assert.deepEqual(rejected, { ...failed, data: { ...failed.data, by: 'bulkhead' } })
+})
+
+test('whether it ran is said of a tool call, and when to try again of everything', () => {
+  const messageOf = (sent: boolean, retryAfterMs?: number, tool?: string) =>
+    errorOf(
+      gatewayErrorText(1, gatewayError('overloaded', 'full', { sent, retryAfterMs }), { server: 's', tool }),
+    ).message
+  assert.equal(messageOf(false, undefined, 't'), 's/t: full; it was not sent')
+  assert.equal(messageOf(true, undefined, 't'), 's/t: full; it may have run')
+  assert.equal(messageOf(false, 999.5), 's: full; try again in 1000 ms')
+  assert.equal(messageOf(false, 3_000, 't'), 's/t: full; it was not sent; try again in 3 s')
 })
 
 test('only a session that is lost for good is an HTTP error', () => {
@@ -67,4 +79,78 @@ test('only a session that is lost for good is an HTTP error', () => {
     assert.equal(status, reason === 'session_lost' ? 404 : 200, reason)
     assert.equal(errorOf(text).code, reasons[reason].code)
   }
+})
+
+const resultOf = (text: string) =>
+  (JSON.parse(text) as { id: unknown; result: Record<string, unknown> }).result
+
+test('where the server is set to it, an error about a tool call is a result that a model can read', () => {
+  const error = gatewayError('breaker_open', 'breaker open', { retryAfterMs: 2_500 })
+  const subject = { server: 's', tool: 't', record: newRecord(0) }
+  const { text, status } = respond('id', { kind: 'rejected', error, by: 'breaker' }, subject, 'tool_result')
+  assert.equal(status, 200)
+  assert.deepEqual(JSON.parse(text), {
+    jsonrpc: '2.0',
+    id: 'id',
+    result: {
+      content: [
+        {
+          type: 'text',
+          text: 'The gateway could not get an answer of s/t: breaker open. The call was not sent. Try again in 3 s.',
+        },
+      ],
+      isError: true,
+      _meta: {
+        'dev.breakwater/error': {
+          code: 'BW_BREAKER_OPEN',
+          reason: 'breaker_open',
+          by: 'breaker',
+          server: 's',
+          tool: 't',
+          retryable: true,
+          retryAfterMs: 2_500,
+          attempts: 0,
+          sent: false,
+        },
+      },
+    },
+  })
+})
+
+test('a model is told what to do next', () => {
+  const said = (reason: Reason, sent: boolean) => {
+    const error = gatewayError(reason, 'x', { sent })
+    const { text } = respond(1, { kind: 'failed', error }, { server: 's', tool: 't' }, 'tool_result')
+    return (resultOf(text).content as { text: string }[])[0]?.text.split('x. ')[1]
+  }
+  assert.equal(
+    said('attempt_timeout', true),
+    'The call may have run. Try again later; if the tool changes something, check first whether it has.',
+  )
+  assert.equal(said('upstream_unavailable', false), 'The call was not sent. Try again later.')
+  assert.equal(
+    said('invalid_arguments', false),
+    'The call was not sent. To try the same again will not help.',
+  )
+})
+
+test('what is no tool call, runs as a task, or lost its session gets a protocol error all the same', () => {
+  const error = gatewayError('breaker_open', 'breaker open')
+  const value = { params: { name: 't', task: {} } }
+  const subjects = [{}, { server: 's' }, { server: 's', tool: 't', message: { text: '', value } }]
+  for (const subject of subjects)
+    assert.equal(errorOf(respond(1, { kind: 'failed', error }, subject, 'tool_result').text).code, 1503)
+  const lost = gatewayError('session_lost', 'gone')
+  const response = respond(1, { kind: 'failed', error: lost }, { server: 's', tool: 't' }, 'tool_result')
+  assert.equal(response.status, 404)
+  assert.equal(errorOf(response.text).code, 1404)
+})
+
+test('a partial reply is flagged on its way out', () => {
+  const result = { text: '{"id":1,"result":{}}', value: { id: 1, result: {} }, status: 200 }
+  const partial = { source: 'stale', reason: 'old', notice: false } as const
+  const { text } = respond(1, { kind: 'answered', result, verdict: 'unchecked', partial }, {})
+  assert.deepEqual(resultOf(text), {
+    _meta: { 'dev.breakwater/partial': { source: 'stale', reason: 'old' } },
+  })
 })

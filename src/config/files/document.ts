@@ -1,4 +1,5 @@
 import { isNode, LineCounter, parseDocument, visit, type Alias, type Document, type Node } from 'yaml'
+import { tooDeepAt } from './depth.ts'
 import { blankComments } from './jsonc.ts'
 import type { Position } from './origins.ts'
 
@@ -17,6 +18,8 @@ export interface SourceDocument {
 /** Parses YAML, or JSON with comments when `file` is called so. */
 export function parseSource(file: string, text: string): SourceDocument {
   const lines = new LineCounter()
+  const deepAt = tooDeepAt(text)
+  if (deepAt !== undefined) return unreadable(text, deepAt)
   const document = parseDocument(/\.jsonc?$/i.test(file) ? blankComments(text) : text, {
     lineCounter: lines,
     // Its pretty errors quote the source, which may hold secrets.
@@ -36,6 +39,18 @@ export function parseSource(file: string, text: string): SourceDocument {
       .map(({ pos, code, message }) => ({ position: at(pos[0]), message: syntaxMessage(code, message) })),
     positionOf: (node) => at(node.range?.[0] ?? 0),
     targetOf: (alias) => targets.get(alias),
+  }
+}
+
+/** A file that nobody should try to parse. */
+function unreadable(text: string, offset: number): SourceDocument {
+  const before = text.slice(0, offset).split('\n')
+  const position = { line: before.length, column: (before.at(-1)?.length ?? 0) + 1 }
+  return {
+    root: null,
+    problems: [{ position, message: 'not valid YAML: nested too deeply' }],
+    positionOf: () => position,
+    targetOf: () => undefined,
   }
 }
 

@@ -32,6 +32,12 @@ export const serverSettings = {
   maxReply: size()
     .default(16 * 1024 ** 2)
     .describe('Largest single message that it may send.'),
+  deliver: z
+    .enum(['protocol_error', 'tool_result'])
+    .default('protocol_error')
+    .describe(
+      'How agents get errors of the gateway about its tool calls: as JSON-RPC errors, or as results that a model can read.',
+    ),
 }
 
 const ofAnEditor = z.unknown().optional().describe('Of an editor; a gateway has no use for it.')

@@ -1,0 +1,43 @@
+import { z } from 'zod'
+import type { Layer, Outcome } from '../mesh/call.ts'
+import { gatewayError } from '../mesh/errors.ts'
+import type { Policy } from '../mesh/policy.ts'
+import { paramsOf } from '../protocol/jsonrpc.ts'
+import { sharedSchemas } from './state/schemas.ts'
+import type { Mismatch } from './state/schemas/mismatch.ts'
+
+const schema = z
+  .strictObject({
+    check: z
+      .enum(['off', 'report', 'enforce'])
+      .default('report')
+      .describe(
+        'Calls whose arguments break the inputSchema of their tool: not looked for, counted, or rejected with words ' +
+          'by which a model can correct itself.',
+      ),
+  })
+  .describe('Checks the arguments of a tool call before anything is sent.')
+
+/** Compares arguments with the tool's `inputSchema`; passes what it cannot tell. */
+export const argumentsPolicy: Policy<z.output<typeof schema>> & { schema: typeof schema } = {
+  schema,
+  build({ check: mode }, kit, scope): Layer {
+    if (mode === 'off') return (next) => next
+    const schemas = sharedSchemas(kit)
+    return (next) => (call) => {
+      if (call.tool === undefined) return next(call)
+      const check = schemas.find(scope.facts()?.inputSchema, 'arguments')
+      if (check === undefined) return next(call)
+      const finding = check(paramsOf(call.message.value).arguments ?? {})
+      if (typeof finding === 'string') return next(call)
+      call.record.invalidArguments = true
+      return mode === 'enforce' ? Promise.resolve(rejection(finding)) : next(call)
+    }
+  },
+}
+
+function rejection(found: readonly Mismatch[]): Outcome {
+  const what = found.map(({ path, expected }) => `${path} ${expected}`).join(', ')
+  const message = `the arguments do not fit the tool’s inputSchema: ${what}`
+  return { kind: 'rejected', error: gatewayError('invalid_arguments', message), by: 'arguments' }
+}

@@ -1,0 +1,115 @@
+import { askedMs } from '../../mesh/asking.ts'
+import type { Call, CallRecord, Outcome, Service } from '../../mesh/call.ts'
+import type { Clock, Millis } from '../../mesh/clock.ts'
+import type { Kit } from '../../mesh/policy.ts'
+import { refusedOpen, refusedProbing, type BreakerOwner, type BreakerSnapshot } from './facts.ts'
+import { judge } from './judge.ts'
+import { Machine } from './machine.ts'
+import type { BreakerConfig } from './schema.ts'
+import { Tally } from './tally.ts'
+import type { Probe, Trial } from './trial.ts'
+
+/** What can be asked of a breaker by hand. */
+export type BreakerOrder = 'open' | 'close' | 'reset'
+
+/**
+ * One breaker: exact windows say when to open, opossum holds the state. Time is looked at when a call comes, so
+ * that it needs no timer, and no `close()` either: chains of an older generation may go on using it.
+ */
+export class Breaker {
+  readonly #config: BreakerConfig
+  readonly #clock: Clock
+  readonly #owner: BreakerOwner
+  readonly #tally: Tally
+  readonly #machine: Machine
+
+  constructor(config: BreakerConfig, kit: Pick<Kit, 'clock' | 'dice' | 'emit'>, owner: BreakerOwner) {
+    this.#config = config
+    this.#clock = kit.clock
+    this.#owner = owner
+    this.#tally = new Tally(config)
+    this.#machine = new Machine(config, kit, owner, () => this.#tally.reset())
+  }
+
+  /** Passes a call on, or rejects it. */
+  run(call: Call, next: Service): Promise<Outcome> {
+    const machine = this.#machine
+    if (machine.state !== 'closed') return this.#guard(call, next)
+    const { record } = call
+    const { generation } = machine
+    const startedAt = this.#clock.now()
+    const askedBefore = askedMs(record, startedAt)
+    return next(call).then((outcome) => {
+      // What was admitted before a change of state says nothing of the time after it.
+      if (generation !== machine.generation) return outcome
+      const now = this.#clock.now()
+      const ranMs = ran(record, startedAt, askedBefore, now)
+      const trip = this.#tally.add(judge(outcome, ranMs), ranMs, now)
+      if (trip !== undefined) machine.open(trip)
+      return outcome
+    })
+  }
+
+  /**
+   * Takes it by hand: `open` holds it open until it is closed or reset, `close` closes it with empty windows,
+   * `reset` makes it as if it were new. After the last two it decides by itself again.
+   */
+  force(order: BreakerOrder): void {
+    if (order === 'open') this.#machine.hold()
+    else this.#machine.close(order === 'reset')
+  }
+
+  snapshot(): BreakerSnapshot {
+    const { state, trip, manual, since, openForMs, generation } = this.#machine
+    const now = this.#clock.now()
+    const timed = state === 'open' && !manual
+    return {
+      state,
+      since: this.#clock.wall() - (now - since),
+      dimension: trip?.dimension,
+      why: trip?.why,
+      manual,
+      availability: this.#tally.availability(now),
+      correctness: this.#tally.correctness(now),
+      slow: this.#tally.slow(now),
+      consecutive: this.#tally.consecutive,
+      openForMs: timed ? openForMs : undefined,
+      nextProbeInMs: timed ? this.#machine.waitMs(now) : undefined,
+      generation,
+    }
+  }
+
+  /** The way of a call that finds it open or half-open. */
+  #guard(call: Call, next: Service): Promise<Outcome> {
+    const machine = this.#machine
+    const waitMs = machine.waitMs(this.#clock.now())
+    if (machine.state === 'open' && waitMs > 0)
+      return Promise.resolve(refusedOpen(this.#owner, machine.trip, waitMs))
+    if (machine.state === 'open') machine.halfOpen()
+    const { trial } = machine
+    const probe = trial?.begin(call.record)
+    if (trial === undefined || probe === undefined)
+      return Promise.resolve(refusedProbing(this.#owner, machine.trip, this.#config.probeTimeout))
+    return this.#try(call, next, trial, probe)
+  }
+
+  #try(call: Call, next: Service, trial: Trial, probe: Probe): Promise<Outcome> {
+    const { record } = call
+    const startedAt = this.#clock.now()
+    const askedBefore = askedMs(record, startedAt)
+    return next(call).then((outcome) => {
+      const ranMs = ran(record, startedAt, askedBefore, this.#clock.now())
+      const judgement = judge(outcome, ranMs)
+      const fault = this.#tally.faultOf(judgement, ranMs)
+      if (judgement === 'neutral') trial.neutral(probe)
+      else if (fault === undefined) trial.passed(probe)
+      else trial.failed(probe, fault)
+      return outcome
+    })
+  }
+}
+
+/** How long an attempt ran, in milliseconds, without the time for which the agent was asked. */
+function ran(record: CallRecord, startedAt: Millis, askedBefore: Millis, now: Millis): Millis {
+  return now - startedAt - (askedMs(record, now) - askedBefore)
+}

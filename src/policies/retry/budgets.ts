@@ -1,0 +1,50 @@
+import type { RetryRefusal } from '../../mesh/call.ts'
+import type { Millis } from '../../mesh/clock.ts'
+import type { Kit, Scope } from '../../mesh/policy.ts'
+import { RetryBudget, type BudgetTerms } from '../state/retry-budget.ts'
+
+/** Under this name of a server the budget of the whole gateway is kept. */
+const GATEWAY = ''
+
+/** The two budgets that a retry needs to be in: that of its server, and that of the whole gateway. */
+export class RetryBudgets {
+  readonly #server: RetryBudget
+  readonly #gateway: RetryBudget
+  readonly #terms: BudgetTerms
+
+  constructor({ clock, state }: Pick<Kit, 'clock' | 'state'>, { set, server }: Scope, terms: BudgetTerms) {
+    const budgetOf = (owner: string) =>
+      state.get({ kind: 'retry-budget', set, server: owner }, () => new RetryBudget(clock, terms))
+    this.#server = budgetOf(server)
+    this.#gateway = budgetOf(GATEWAY)
+    this.#terms = terms
+  }
+
+  /** A call begins. */
+  enter(now: Millis): void {
+    this.#server.enter(now)
+    this.#gateway.enter(now)
+  }
+
+  /** It is over, with all its tries. */
+  leave(): void {
+    this.#server.leave()
+    this.#gateway.leave()
+  }
+
+  /** Takes a retry from both, or from neither: then it says why. Every one that is granted needs a `release`. */
+  claim(now: Millis): RetryRefusal | undefined {
+    if (this.#server.balance(this.#terms, now) < 1) return 'server_budget'
+    if (this.#gateway.balance(this.#terms, now) < 1) return 'gateway_budget'
+    if (!this.#server.hasRoom(this.#terms)) return 'concurrency'
+    this.#server.withdraw(now)
+    this.#gateway.withdraw(now)
+    return undefined
+  }
+
+  /** A retry is over, or will not be sent after all. */
+  release(): void {
+    this.#server.release()
+    this.#gateway.release()
+  }
+}

@@ -1,0 +1,56 @@
+import { createHash } from 'node:crypto'
+import type { Call } from '../../mesh/call.ts'
+import { paramsOf } from '../../protocol/jsonrpc.ts'
+import { locate } from '../../protocol/json-span.ts'
+
+/** Deeper arguments are compared by their text, in levels: nobody may exhaust the stack. */
+const DEEPEST = 64
+
+/** Digits that a double always keeps. */
+const DIGITS = 15
+
+/** A short name for these texts in this order: SHA-256 in base64url, 43 characters. */
+export function digestOf(...texts: string[]): string {
+  return createHash('sha256').update(JSON.stringify(texts)).digest('base64url')
+}
+
+/**
+ * A text that is the same for calls with the same arguments, whatever the order of their keys and the white space.
+ * Numbers that `JSON.parse` may have rounded are compared as they were written.
+ */
+export function argumentsOf({ message: { text, value } }: Call): string {
+  const reading = { exact: true }
+  const canonical = write(paramsOf(value).arguments ?? {}, 0, reading)
+  if (reading.exact) return canonical
+  const span = locate(text, ['params', 'arguments'])
+  return span === undefined ? canonical : text.slice(span.start, span.end)
+}
+
+/**
+ * On whose behalf its server runs a call: the tenant, and the headers of the agent that the server gets.
+ * The protocol's own repeat what the message says.
+ */
+export function identityOf({ headers = {}, tenant }: Call): string {
+  const own = Object.entries(headers).filter(([name]) => !name.startsWith('mcp-'))
+  return JSON.stringify([tenant, ...own.sort(([a], [b]) => (a < b ? -1 : 1))])
+}
+
+function write(value: unknown, depth: number, reading: { exact: boolean }): string {
+  if (typeof value === 'number' && isRounded(value)) reading.exact = false
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value)
+  if (depth === DEEPEST) {
+    reading.exact = false
+    return ''
+  }
+  if (Array.isArray(value)) return `[${value.map((item) => write(item, depth + 1, reading)).join()}]`
+  const members = Object.entries(value)
+    .sort(([a], [b]) => (a < b ? -1 : 1))
+    .map(([key, held]) => `${JSON.stringify(key)}:${write(held, depth + 1, reading)}`)
+  return `{${members.join()}}`
+}
+
+/** Whether other digits may have been written than were read. */
+function isRounded(number: number): boolean {
+  if (Number.isSafeInteger(number)) return false
+  return !Number.isFinite(number) || number.toString().replace(/\D/g, '').length > DIGITS
+}

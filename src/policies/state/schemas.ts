@@ -1,0 +1,115 @@
+import { createHash } from 'node:crypto'
+import type { Clock } from '../../mesh/clock.ts'
+import { DEFAULT_SET } from '../../mesh/compile.ts'
+import type { Kit } from '../../mesh/policy.ts'
+import { isObject } from '../../protocol/jsonrpc.ts'
+import { compileSchema, type Check } from './schemas/compile.ts'
+
+/** What a schema is for: of a reply the first mismatch counts, of arguments up to three. */
+export type Use = 'reply' | 'arguments'
+
+interface Compiled {
+  state: 'waiting' | 'ready' | 'refused' | 'evicted'
+  check: Check | undefined
+  reason: string | undefined
+  usedAt: number
+}
+
+/** Largest schema, in characters of JSON. */
+const MAX_SCHEMA = 256 * 1024
+
+/** Most schemas that are kept, or wait; past it those go that have not been used for the longest. */
+const MAX_SCHEMAS = 2_000
+
+/** Time between two compilations, in milliseconds: each blocks the process, and calls come first. */
+const GAP_MS = 5
+
+/**
+ * Schemas as functions. None is compiled on the way of a call: asking for one that is new puts it on a list, and
+ * until its turn has come there is nothing to check with. Equal schemas are compiled once.
+ */
+export class Schemas {
+  readonly #clock: Clock
+  readonly #known: Readonly<Record<Use, WeakMap<object, Compiled>>> = {
+    reply: new WeakMap(),
+    arguments: new WeakMap(),
+  }
+  readonly #byHash = new Map<string, Compiled>()
+  readonly #waiting: { readonly schema: Record<string, unknown>; readonly use: Use }[] = []
+  #uses = 0
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+  }
+
+  /** The check of a schema; undefined as long as it is not compiled, and for ever when it cannot be. */
+  find(schema: unknown, use: Use): Check | undefined {
+    if (!isObject(schema)) return undefined
+    const compiled = this.#known[use].get(schema)
+    if (compiled === undefined || compiled.state === 'evicted') this.#enqueue(schema, use)
+    else compiled.usedAt = ++this.#uses
+    return compiled?.check
+  }
+
+  /** How many there are, and why some are not compiled: the first 12 digits of their hash, and a reason. */
+  snapshot(): { compiled: number; waiting: number; refused: readonly { schema: string; reason: string }[] } {
+    const refused = [...this.#byHash].filter(([, { state }]) => state === 'refused')
+    return {
+      compiled: this.#byHash.size - refused.length,
+      waiting: this.#waiting.length,
+      refused: refused.slice(-20).map(([hash, { reason = '' }]) => ({ schema: hash.slice(0, 12), reason })),
+    }
+  }
+
+  #enqueue(schema: Record<string, unknown>, use: Use): void {
+    if (this.#waiting.length >= MAX_SCHEMAS) return
+    this.#known[use].set(schema, newCompiled())
+    if (this.#waiting.push({ schema, use }) === 1) this.#clock.after(0, () => this.#next())
+  }
+
+  #next(): void {
+    const { schema, use } = this.#waiting[0]!
+    this.#known[use].set(schema, this.#compiled(schema, use))
+    this.#waiting.shift()
+    if (this.#waiting.length > 0) this.#clock.after(GAP_MS, () => this.#next())
+  }
+
+  #compiled(schema: Record<string, unknown>, use: Use): Compiled {
+    const compiled = newCompiled()
+    let hash = ''
+    try {
+      const text = JSON.stringify(schema)
+      hash = createHash('sha256').update(text).update(use).digest('hex')
+      const before = this.#byHash.get(hash)
+      if (before !== undefined) return before
+      if (text.length > MAX_SCHEMA) throw new Error(`larger than ${MAX_SCHEMA / 1024} KiB`)
+      compiled.check = compileSchema(schema, use === 'arguments')
+      compiled.state = 'ready'
+    } catch (error) {
+      compiled.state = 'refused'
+      compiled.reason = String((error as Error).message).slice(0, 200)
+    }
+    compiled.usedAt = ++this.#uses
+    this.#byHash.set(hash, compiled)
+    if (this.#byHash.size > MAX_SCHEMAS) this.#evict()
+    return compiled
+  }
+
+  /** Whoever still has the schema finds a check that is gone: it is compiled again when it is asked for. */
+  #evict(): void {
+    let oldest: [string, Compiled] | undefined
+    for (const entry of this.#byHash)
+      if (oldest === undefined || entry[1].usedAt < oldest[1].usedAt) oldest = entry
+    if (oldest === undefined) return
+    this.#byHash.delete(oldest[0])
+    oldest[1].state = 'evicted'
+    oldest[1].check = undefined
+  }
+}
+
+const newCompiled = (): Compiled => ({ state: 'waiting', check: undefined, reason: undefined, usedAt: 0 })
+
+/** The schemas of this process: of no server, so that no reload forgets them. */
+export function sharedSchemas({ state, clock }: Kit): Schemas {
+  return state.get({ kind: 'schemas', set: DEFAULT_SET, server: '' }, () => new Schemas(clock))
+}

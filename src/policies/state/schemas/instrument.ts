@@ -1,0 +1,68 @@
+import { isObject } from '../../../protocol/jsonrpc.ts'
+
+/** The keyword by which a schema charges for itself. */
+export const STEPS = 'breakwater-steps'
+
+/** Deepest nesting of a schema. */
+const MAX_DEPTH = 64
+
+/** Most subschemas; generated code grows with them, and compiling it blocks the process. */
+const MAX_SUBSCHEMAS = 1_000
+
+/** Keywords whose values are data. */
+const data = new Set(['const', 'enum', 'default', 'examples', 'required', 'type'])
+
+/** Keywords whose values hold schemas by names that their author chose. */
+const byNames = new Set([
+  'properties',
+  'patternProperties',
+  '$defs',
+  'definitions',
+  'dependentSchemas',
+  'dependencies',
+])
+
+/**
+ * A copy of a schema in which subschemas charge what they cost: references multiply, and 40 small definitions
+ * can ask for 2^40 checks. Throws when the schema is too deep or too large.
+ */
+export function instrumented(schema: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  let subschemas = 0
+
+  function copy(node: unknown, depth: number): unknown {
+    if (depth > MAX_DEPTH) throw new Error(`the schema is nested deeper than ${MAX_DEPTH}`)
+    if (Array.isArray(node)) return node.map((item) => copy(item, depth + 1))
+    if (!isObject(node)) return node
+    if (++subschemas > MAX_SUBSCHEMAS) throw new Error(`more than ${MAX_SUBSCHEMAS} subschemas`)
+    const entries = Object.entries(node)
+      // An asynchronous check would answer with a promise, which is nobody's failure and nobody's success.
+      .filter(([key]) => key !== '$async' && key !== STEPS)
+      .map(([key, value]): [string, unknown] => [key, copyValue(key, value, depth + 1)])
+    const steps = weight(node)
+    if (steps > 0) entries.push([STEPS, steps])
+    return Object.fromEntries(entries)
+  }
+
+  function copyValue(key: string, value: unknown, depth: number): unknown {
+    if (data.has(key)) return value
+    if (!byNames.has(key) || !isObject(value)) return copy(value, depth)
+    return Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, copy(inner, depth + 1)]))
+  }
+
+  return copy(schema, 0) as Record<string, unknown>
+}
+
+/** A call of a function, where everything else is generated in place. */
+const REFERENCE = 20
+
+/** What checking a subschema costs without those below it; one of plain bounds costs next to nothing. */
+function weight(node: Readonly<Record<string, unknown>>): number {
+  const values = Object.values(node)
+  if (!values.some((value) => typeof value === 'object') && !isReference(node)) return 0
+  const choices = Array.isArray(node.enum) ? node.enum.length : 0
+  return values.length + choices + (isReference(node) ? REFERENCE : 0)
+}
+
+function isReference({ $ref, $dynamicRef }: Readonly<Record<string, unknown>>): boolean {
+  return $ref !== undefined || $dynamicRef !== undefined
+}

@@ -1,0 +1,117 @@
+import { z } from 'zod'
+import type { Call, Layer, Outcome } from '../mesh/call.ts'
+import { gatewayError } from '../mesh/errors.ts'
+import type { Kit, Policy, Scope } from '../mesh/policy.ts'
+import { isObject, paramsOf } from '../protocol/jsonrpc.ts'
+import type { Mismatch } from './state/schemas/mismatch.ts'
+import { sharedSchemas } from './state/schemas.ts'
+import { declaredPartial } from './verdict/declared.ts'
+import { breachOf, look, type Judgement, type Looks } from './verdict/judge.ts'
+import { ToolMemories, type ToolMemory } from './verdict/memory.ts'
+
+const schema = z
+  .strictObject({
+    output: z
+      .enum(['off', 'report', 'enforce'])
+      .default('report')
+      .describe(
+        'Replies that break their outputSchema, and text that claims to be JSON: not looked for, counted, or ' +
+          'turned into errors. What is turned into an error counts as a failure of the server: for its breaker ' +
+          'it is an outage, and no longer an incorrect answer.',
+      ),
+    shapes: z
+      .boolean()
+      .default(true)
+      .describe(
+        'Whether the shape of JSON replies without an outputSchema is learned, and a change reported.',
+      ),
+    partials: z
+      .boolean()
+      .default(true)
+      .describe(
+        'Whether replies are looked at for missing parts: declared ones, cut JSON, lists shorter than their total, ' +
+          'lost cursors, a text that differs from the structured content.',
+      ),
+  })
+  .describe('Judges how good each reply of a tool was.')
+
+type Config = z.output<typeof schema>
+
+const noArguments = {}
+
+/** A tool with an `outputSchema` owes structured content. */
+const absent: readonly Mismatch[] = [
+  { path: '/structuredContent', expected: 'is missing', keyword: 'required', limit: undefined },
+]
+
+/** Says of each reply of a tool how good it was; what it cannot tell stays `unchecked`. */
+export const verdict: Policy<Config> & { schema: typeof schema } = {
+  schema,
+  build(config, kit, scope): Layer {
+    if (config.output === 'off' && !config.shapes && !config.partials) return (next) => next
+    const judge = judgeFor(config, kit, scope)
+    return (next) => (call) =>
+      call.tool === undefined ? next(call) : next(call).then((outcome) => judge(call, outcome))
+  },
+}
+
+function judgeFor({ output, shapes, partials }: Config, kit: Kit, scope: Scope) {
+  const { set, server, tool } = scope
+  const schemas = sharedSchemas(kit)
+  const memories =
+    tool === undefined
+      ? undefined
+      : kit.state.get({ kind: 'shape', set, server, tool }, () => new ToolMemories())
+  const looks: Looks = { json: output !== 'off', partials, shapes }
+  const looksAtSchema: Looks = { json: output !== 'off', partials, shapes: false }
+
+  function report({ verdict: type, drift, breach }: Judgement, memory: ToolMemory | undefined): void {
+    const now = kit.clock.now()
+    if (drift !== undefined && memory?.reportsDrift(drift, now)) {
+      const { path, was, now: is } = drift
+      kit.emit({ type: 'drift', server, tool, detail: { path: path.slice(0, 200), was, now: is } })
+    }
+    if (breach !== undefined && memory?.reportsBreach(now))
+      kit.emit({ type, server, tool, detail: { breach } })
+  }
+
+  return (call: Call, outcome: Outcome): Outcome => {
+    if (outcome.kind !== 'answered' || outcome.verdict !== 'unchecked') return outcome
+    const { result } = outcome.result.value
+    if (!isObject(result) || !isFinal(result)) return outcome
+    const declared = partials && result._meta !== undefined ? declaredPartial(result) : undefined
+    if (declared !== undefined)
+      return { kind: 'answered', result: outcome.result, verdict: 'partial_declared', partial: declared }
+    const facts = scope.facts()
+    const memory = facts && memories?.of(facts.fingerprint)
+    const outputSchema = facts?.outputSchema
+    const check =
+      output === 'off' || outputSchema === undefined ? undefined : schemas.find(outputSchema, 'reply')
+    const finding =
+      check && (result.structuredContent === undefined ? absent : check(result.structuredContent))
+    const judgement =
+      typeof finding === 'object' && finding[0] !== undefined
+        ? breachOf(finding[0], result.structuredContent)
+        : look(result, argumentsOf(call), memory, outputSchema === undefined ? looks : looksAtSchema)
+    if (judgement === undefined)
+      return finding === 'fits' ? { kind: 'answered', result: outcome.result, verdict: 'correct' } : outcome
+    report(judgement, memory)
+    const { verdict: found, partial, breach } = judgement
+    if (output === 'enforce' && breach !== undefined)
+      return { kind: 'failed', error: gatewayError('incorrect_result', breach, { sent: true }) }
+    return partial === undefined
+      ? { kind: 'answered', result: outcome.result, verdict: found }
+      : { kind: 'answered', result: outcome.result, verdict: found, partial }
+  }
+}
+
+/** Whether a result is what the call asked for; it may also ask for input, or be the handle of a task. */
+function isFinal({ resultType, task, content }: Readonly<Record<string, unknown>>): boolean {
+  if (resultType !== undefined && resultType !== 'complete') return false
+  return task === undefined || content !== undefined
+}
+
+function argumentsOf({ message }: Call): Readonly<Record<string, unknown>> {
+  const args = paramsOf(message.value).arguments
+  return isObject(args) ? args : noArguments
+}

@@ -1,0 +1,130 @@
+import { ShapeNode, typeNames, typeOf } from './shape-node.ts'
+
+/** Where a reply has another shape than those before it. */
+export interface Drift {
+  /** A JSON Pointer with `*` for any element or arbitrary name; empty for the whole reply. */
+  readonly path: string
+  readonly was: string
+  readonly now: string
+}
+
+const MAX_DEPTH = 8
+const MAX_PATHS = 200
+/** Objects with more members are maps: their names are data. */
+const MAX_MEMBERS = 32
+/** Elements and arbitrary members that are looked at. */
+const MAX_ELEMENTS = 50
+const LONGEST_NAME = 64
+
+/** The union of the shapes of several replies. */
+export class Shape {
+  readonly root = new ShapeNode()
+  replies = 0
+  paths = 1
+
+  /** Takes a reply in. */
+  learn(value: unknown): void {
+    this.replies++
+    this.#learn(this.root, value, 0)
+  }
+
+  /** Ends the learning: from here on, what every object had is required. */
+  settle(node: ShapeNode = this.root): void {
+    for (const member of node.members?.values() ?? []) {
+      member.required = member.seen === node.objects
+      this.settle(member)
+    }
+    if (node.rest !== undefined) this.settle(node.rest)
+    if (node.element !== undefined) this.settle(node.element)
+  }
+
+  #learn(node: ShapeNode, value: unknown, depth: number): void {
+    node.seen++
+    node.types |= typeOf(value)
+    if (typeof value !== 'object' || value === null || depth === MAX_DEPTH) return
+    if (Array.isArray(value)) {
+      const element = (node.element ??= this.#add())
+      if (element === undefined) return
+      for (let i = 0; i < value.length && i < MAX_ELEMENTS; i++) this.#learn(element, value[i], depth + 1)
+    } else this.#learnObject(node, value as Readonly<Record<string, unknown>>, depth)
+  }
+
+  #learnObject(node: ShapeNode, value: Readonly<Record<string, unknown>>, depth: number): void {
+    const keys = Object.keys(value)
+    node.objects++
+    if (node.rest === undefined && this.#isMap(node, keys)) {
+      for (const member of node.members?.values() ?? []) this.paths -= member.size
+      node.members = undefined
+      node.rest = this.#add()
+    }
+    if (node.rest !== undefined) {
+      for (const key of keys.slice(0, MAX_ELEMENTS)) this.#learn(node.rest, value[key], depth + 1)
+      return
+    }
+    node.members ??= new Map()
+    for (const key of keys) {
+      let member = node.members.get(key)
+      if (member === undefined) {
+        if (key === '__proto__' || (member = this.#add()) === undefined) continue
+        node.members.set(key, member)
+      }
+      this.#learn(member, value[key], depth + 1)
+    }
+  }
+
+  #isMap({ members }: ShapeNode, keys: readonly string[]): boolean {
+    if (keys.length > MAX_MEMBERS) return true
+    let known = members?.size ?? 0
+    for (const key of keys) {
+      if (key.length > LONGEST_NAME) return true
+      if (members?.has(key) !== true) known++
+    }
+    return known > MAX_MEMBERS
+  }
+
+  #add(): ShapeNode | undefined {
+    if (this.paths >= MAX_PATHS) return undefined
+    this.paths++
+    return new ShapeNode()
+  }
+}
+
+/** The first place where a value leaves a shape: a type that is new there, or a member that always was there. */
+export function driftFrom(node: ShapeNode, value: unknown): Drift | undefined {
+  const type = typeOf(value)
+  // Nothing is known of what lists hold that were empty.
+  if (node.types === 0) return undefined
+  if ((node.types & type) === 0) return { path: '', was: typeNames(node.types), now: typeNames(type) }
+  if (typeof value !== 'object' || value === null) return undefined
+  if (Array.isArray(value)) {
+    if (node.element === undefined) return undefined
+    for (let i = 0; i < value.length && i < MAX_ELEMENTS; i++) {
+      const drift = driftFrom(node.element, value[i])
+      if (drift !== undefined) return under('*', drift)
+    }
+    return undefined
+  }
+  const object = value as Readonly<Record<string, unknown>>
+  if (node.rest !== undefined) {
+    for (const key of Object.keys(object).slice(0, MAX_ELEMENTS)) {
+      const drift = driftFrom(node.rest, object[key])
+      if (drift !== undefined) return under('*', drift)
+    }
+  }
+  if (node.members === undefined) return undefined
+  for (const [key, member] of node.members) {
+    const inner = object[key]
+    // What every object inherits is a function, which JSON has none of.
+    if (inner === undefined || typeof inner === 'function') {
+      if (member.required) return { path: `/${key}`, was: typeNames(member.types), now: 'missing' }
+    } else {
+      const drift = driftFrom(member, inner)
+      if (drift !== undefined) return under(key, drift)
+    }
+  }
+  return undefined
+}
+
+function under(key: string, { path, was, now }: Drift): Drift {
+  return { path: `/${key}${path}`, was, now }
+}

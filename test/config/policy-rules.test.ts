@@ -1,0 +1,74 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { formatIssue } from '../../src/config/issues/issues.ts'
+import { loadConfig } from '../../src/config/load.ts'
+import { folder } from './files.ts'
+
+/** What is wrong with policies, as `validate` prints it. */
+async function wrongWith(t: Parameters<typeof folder>[0], policies: string): Promise<string[]> {
+  const servers = '{ a: { command: a }, b: { command: b } }'
+  const path = await folder(t, { 'gw.yaml': `mcpServers: ${servers}\npolicies:\n${policies}` })
+  const loaded = await loadConfig(`${path}/gw.yaml`, {})
+  const issues = loaded.ok ? loaded.warnings : loaded.errors
+  return issues.map((issue) => formatIssue(issue).replace(/^.*gw\.yaml:/, ''))
+}
+
+test('an attempt that may take longer than the call is a contradiction', async (t) => {
+  const at = '  defaults: { deadline: { total: 5s }, attemptTimeout: { timeout: 6s } }'
+  assert.deepEqual(await wrongWith(t, at), [
+    '3:67  policies.defaults.attemptTimeout.timeout  expected at most the deadline of 5000 ms, which covers all attempts, found 6000 ms',
+  ])
+  assert.equal(
+    (await wrongWith(t, '  overrides: [{ match: { server: a }, attemptTimeout: { timeout: 90s } }]')).length,
+    1,
+  )
+  assert.equal((await wrongWith(t, '  sets: { slow: { attemptTimeout: { timeout: 90s } } }')).length, 1)
+})
+
+test('a deadline alone shortens the timeout that nobody asked for', async (t) => {
+  assert.deepEqual(await wrongWith(t, '  defaults: { deadline: { total: 5s } }'), [])
+})
+
+test('a hedge that starts when the first try is given up is a contradiction', async (t) => {
+  const policies = '  defaults: { attemptTimeout: { timeout: 2s }, hedge: { after: 2s } }'
+  assert.match(
+    (await wrongWith(t, policies)).join(),
+    /hedge\.after {2}expected less than the attempt timeout of 2000 ms/,
+  )
+})
+
+test('a fallback to a server that does not exist is named', async (t) => {
+  const policies = '  defaults: { degrade: { fallback: { tool: t, server: c } } }'
+  assert.match((await wrongWith(t, policies)).join(), /degrade\.fallback\.server {2}there is no server "c"/)
+})
+
+test('fallbacks that lead back to where they began are named with their way', async (t) => {
+  const policies = `  overrides:
+    - { match: { server: a, tool: x }, degrade: { fallback: { tool: y, server: b } } }
+    - { match: { server: b, tool: y }, degrade: { fallback: { tool: x, server: a } } }`
+  const issues = await wrongWith(t, policies)
+  assert.equal(issues.length, 2)
+  assert.match(issues[0] ?? '', /comes back to itself: b\/y → a\/x → b\/y/)
+})
+
+test('a fallback that its own override applies to leads back to itself', async (t) => {
+  const policies = '  overrides: [{ match: { server: a }, degrade: { fallback: { tool: x } } }]'
+  assert.match((await wrongWith(t, policies)).join(), /comes back to itself: a\/x → a\/x/)
+})
+
+test('a chain of fallbacks that ends is none', async (t) => {
+  const policies = `  overrides:
+    - { match: { server: a, tool: x }, degrade: { fallback: { tool: y } } }
+    - { match: { server: a, tool: y }, degrade: { fallback: { tool: z, server: b } } }`
+  assert.deepEqual(await wrongWith(t, policies), [])
+})
+
+test('a queue has a bound, and numbers that contradict each other within a policy are named', async (t) => {
+  const issues = await wrongWith(
+    t,
+    '  defaults: { bulkhead: { queue: 5000, concurrent: 4, perTool: 8 }, breaker: { open: 2m }, retry: { base: 3s } }',
+  )
+  assert.match(issues.join('\n'), /bulkhead\.queue/)
+  assert.match(issues.join('\n'), /retry\.base/)
+  assert.match(issues.join('\n'), /breaker\.open/)
+})

@@ -1,0 +1,85 @@
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { setTimeout } from 'node:timers/promises'
+import { until } from '../support/until.ts'
+import { FlakyServer } from './support/flaky.ts'
+import { cleanUp, Gateway, type Json } from './support/gateway.ts'
+import { RawClient } from './support/raw-client.ts'
+
+let server: FlakyServer
+let gateway: Gateway
+
+before(async () => {
+  server = await FlakyServer.start()
+  gateway = await Gateway.start({ servers: { flaky: { url: server.url, trusted: true } } })
+  await gateway.waitFor('up', 'flaky')
+})
+after(cleanUp)
+
+/** Calls `write` under a key; gives up after `patienceMs`. */
+async function write(client: RawClient, key: string, patienceMs = 30_000): Promise<Json | undefined> {
+  const params = { name: 'write', arguments: { text: 'a' }, _meta: { 'dev.breakwater/idempotency-key': key } }
+  const body = JSON.stringify({ jsonrpc: '2.0', id: `${key}-${Math.random()}`, method: 'tools/call', params })
+  const accept = 'application/json, text/event-stream'
+  const headers = { 'content-type': 'application/json', accept, ...client.headers }
+  const signal = AbortSignal.timeout(patienceMs)
+  return fetch(client.url, { method: 'POST', body, signal, headers }).then(
+    (response) => response.json() as Promise<Json>,
+    () => undefined,
+  )
+}
+
+test('a write whose client loses patience twice runs once, and the third try gets its answer', async () => {
+  await server.behave({ write: { delayMs: 1_000 } })
+  const before = await server.count('write')
+  const client = await RawClient.open(gateway.mcp('flaky'))
+  assert.equal(await write(client, 'order-1', 100), undefined)
+  assert.equal(await write(await RawClient.open(gateway.mcp('flaky')), 'order-1', 100), undefined)
+  const answer = await write(await RawClient.open(gateway.mcp('flaky')), 'order-1')
+  assert.match(JSON.stringify(answer), /written \d+/)
+  assert.deepEqual((await write(client, 'order-1'))?.result, answer?.result)
+  assert.equal(await server.count('write'), before + 1)
+  await server.behave({ write: {} })
+})
+
+test('ten clients with the same key at once run it once', async () => {
+  const before = await server.count('write')
+  const clients = await Promise.all(Array.from({ length: 10 }, () => RawClient.open(gateway.mcp('flaky'))))
+  const answers = await Promise.all(clients.map((client) => write(client, 'order-2')))
+  assert.equal(new Set(answers.map((answer) => JSON.stringify(answer?.result))).size, 1)
+  assert.equal(await server.count('write'), before + 1)
+})
+
+test('a write that broke off may have run: nobody runs it again, with a key or without', async () => {
+  await server.behave({ write: { reset: 1 } })
+  const client = await RawClient.open(gateway.mcp('flaky'))
+  const before = await server.count('write')
+  const failed = (await client.call('write')).error as { data: Json }
+  assert.equal(failed.data.sent, true)
+  assert.equal(await server.count('write'), before + 1)
+  for (let n = 0; n < 3; n++) {
+    const { data } = (await write(client, 'order-3'))?.error as { data: Json }
+    assert.equal(data.sent, true)
+  }
+  assert.equal(await server.count('write'), before + 2)
+  assert.equal(await gateway.metric('breakwater_retries_total', 'decision="unsafe"'), 2)
+  await server.behave({ write: {} })
+})
+
+test('a read that breaks off is run again at once', async () => {
+  await server.behave({ read: { reset: 0.34 } })
+  const client = await RawClient.open(gateway.mcp('flaky'))
+  for (let n = 0; n < 6; n++) assert.match(await client.say('read'), /^read by/)
+  await server.behave({ read: {} })
+})
+
+test('a server that is gone costs a write nothing: it was never sent', async () => {
+  server.program.signal('SIGKILL')
+  await server.program.ended
+  const client = await RawClient.open(gateway.mcp())
+  await setTimeout(100)
+  await until('calls are refused', async () => {
+    const { data } = (await client.call('flaky__write')).error as { data: Json }
+    return data.sent === false
+  })
+})

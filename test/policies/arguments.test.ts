@@ -1,0 +1,92 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Outcome } from '../../src/mesh/call.ts'
+import { argumentsPolicy } from '../../src/policies/arguments.ts'
+import { newCall, toolCall } from '../support/caller.ts'
+import { testKit, testScope } from '../support/kit.ts'
+import { ManualClock } from '../support/manual-clock.ts'
+
+const inputSchema = {
+  type: 'object',
+  properties: { query: { type: 'string' }, limit: { type: 'integer' }, order: { enum: ['up', 'down'] } },
+  required: ['query'],
+  additionalProperties: false,
+}
+
+const passed: Outcome = {
+  kind: 'answered',
+  result: { text: '{}', value: {}, status: 200 },
+  verdict: 'unchecked',
+}
+
+async function setUp(settings: object, schema: unknown = inputSchema) {
+  const clock = new ManualClock()
+  const scope = testScope({
+    facts: () => ({ inputSchema: schema, outputSchema: undefined, fingerprint: 'a' }),
+  })
+  const layer = argumentsPolicy.build(argumentsPolicy.schema.parse(settings), testKit(clock), scope)
+  const service = layer(() => Promise.resolve(passed))
+  const first = toolCall('tool', { wrong: true })
+  const beforeCompiled = await service(first)
+  await clock.advance(10)
+  return { clock, service, first, beforeCompiled }
+}
+
+test('arguments that do not fit are noted, and the call passes', async () => {
+  const { service } = await setUp({})
+  const wrong = toolCall('tool', { query: 7 })
+  assert.equal(await service(wrong), passed)
+  assert.equal(wrong.record.invalidArguments, true)
+  const right = toolCall('tool', { query: 'x', limit: 3, order: 'up' })
+  assert.equal(await service(right), passed)
+  assert.equal(right.record.invalidArguments, false)
+})
+
+test('when enforced, a rejection names up to three places and what was expected, and no values', async () => {
+  const { service } = await setUp({ check: 'enforce' })
+  const outcome = await service(toolCall('tool', { limit: 'secret', order: 'secret', secretless: 'secret' }))
+  assert.ok(outcome.kind === 'rejected')
+  assert.equal(outcome.by, 'arguments')
+  assert.equal(outcome.error.reason, 'invalid_arguments')
+  assert.equal(outcome.error.sent, false)
+  assert.equal(
+    outcome.error.message,
+    'the arguments do not fit the tool’s inputSchema: /query is missing, /secretless is not allowed, ' +
+      '/limit must be integer',
+  )
+})
+
+test('words are those that a model needs: allowed values are listed, the whole is /', async () => {
+  const { service } = await setUp({ check: 'enforce' })
+  const message = async (args: unknown) => {
+    const outcome = await service(
+      newCall({ method: 'tools/call', params: { name: 'tool', arguments: args } }),
+    )
+    return outcome.kind === 'rejected' ? outcome.error.message.split('inputSchema: ')[1] : outcome.kind
+  }
+  assert.equal(await message({ query: 'x', order: 'sideways' }), '/order must be one of "up", "down"')
+  assert.equal(await message([]), '/ must be object')
+  assert.equal(await message(undefined), '/query is missing')
+  assert.equal(await message({ query: 'x' }), 'answered')
+})
+
+test('calls pass until the schema is compiled, and when it cannot be', async () => {
+  const { beforeCompiled, first } = await setUp({ check: 'enforce' })
+  assert.equal(beforeCompiled, passed)
+  assert.equal(first.record.invalidArguments, false)
+  const { service } = await setUp({ check: 'enforce' }, { type: 'no such type' })
+  assert.equal(await service(toolCall('tool', { anything: 1 })), passed)
+})
+
+test('other requests and unknown tools pass unchecked', async () => {
+  const { service } = await setUp({ check: 'enforce' })
+  assert.equal(await service(newCall({ method: 'prompts/get', params: { arguments: {} } })), passed)
+  const layer = argumentsPolicy.build({ check: 'enforce' }, testKit(), testScope({ tool: undefined }))
+  assert.equal(await layer(() => Promise.resolve(passed))(toolCall('unheard')), passed)
+})
+
+test('off is no layer at all; reporting is the default', () => {
+  const next = () => Promise.resolve(passed)
+  assert.equal(argumentsPolicy.build({ check: 'off' }, testKit(), testScope())(next), next)
+  assert.deepEqual(argumentsPolicy.schema.parse({}), { check: 'report' })
+})

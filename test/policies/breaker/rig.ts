@@ -1,0 +1,83 @@
+import type { Call, Outcome, Verdict } from '../../../src/mesh/call.ts'
+import { gatewayError, type Reason } from '../../../src/mesh/errors.ts'
+import type { MeshEvent, Scope } from '../../../src/mesh/policy.ts'
+import { breaker } from '../../../src/policies/breaker.ts'
+import type { Breaker } from '../../../src/policies/breaker/breaker.ts'
+import { toolCall } from '../../support/caller.ts'
+import { testKit, testScope } from '../../support/kit.ts'
+import { ManualClock } from '../../support/manual-clock.ts'
+
+/** A reply with this verdict. */
+export const answered = (verdict: Verdict = 'unchecked', value: Record<string, unknown> = {}): Outcome => ({
+  kind: 'answered',
+  result: { text: JSON.stringify(value), value, status: 200 },
+  verdict,
+})
+
+/** A reply that is a JSON-RPC error. */
+export const rpcError = (code: number): Outcome => answered('rpc_error', { error: { code, message: 'no' } })
+
+export const failed = (reason: Reason = 'upstream_status'): Outcome => ({
+  kind: 'failed',
+  error: gatewayError(reason, 'it went wrong', { sent: true }),
+})
+
+export const good = answered()
+export const bad = failed()
+
+/** A call that is under way. */
+export interface Held {
+  readonly call: Call
+  finish(outcome: Outcome): Promise<Outcome>
+}
+
+/** A breaker over a server that answers by a script, on a clock that stands still. */
+export function setUp(settings: object = {}, scope: Partial<Scope> = {}) {
+  const clock = new ManualClock()
+  const events: MeshEvent[] = []
+  const kit = testKit(clock, events)
+  const config = breaker.schema.parse({ jitter: 0, ...settings })
+  /** How the calls that the server got are to be answered. */
+  const got: ((outcome: Outcome) => void)[] = []
+  const layer = breaker.build(config, kit, testScope(scope))
+  const service = layer(() => new Promise((resolve) => got.push(resolve)))
+
+  /** Sends a call, which the server answers at once, if it gets it. */
+  function send(outcome: Outcome, replica?: number): Promise<Outcome> {
+    const result = service(toolCall('tool', {}, replica === undefined ? {} : { replica }))
+    got.pop()?.(outcome)
+    return result
+  }
+
+  /** Sends a call, and leaves it to the test to answer it; undefined when the server did not get it. */
+  function hold(): Held | undefined {
+    const call = toolCall('tool')
+    const result = service(call)
+    const answer = got.pop()
+    return (
+      answer && {
+        call,
+        finish(outcome) {
+          answer(outcome)
+          return result
+        },
+      }
+    )
+  }
+
+  async function sendAll(outcomes: readonly Outcome[]): Promise<void> {
+    for (const outcome of outcomes) await send(outcome)
+  }
+
+  const breakerOf = (replica = 0) => {
+    const found = kit.state.list<Breaker>('breaker').find(([key]) => key.replica === replica)
+    if (found === undefined) throw new Error('there is no breaker yet')
+    return found[1]
+  }
+  const snapshot = (replica?: number) => breakerOf(replica).snapshot()
+  const state = (replica?: number) => snapshot(replica).state
+  return { clock, events, kit, config, send, hold, sendAll, breakerOf, snapshot, state }
+}
+
+/** The same outcome n times. */
+export const times = (n: number, outcome: Outcome): Outcome[] => new Array<Outcome>(n).fill(outcome)

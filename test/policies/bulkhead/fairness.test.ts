@@ -1,0 +1,70 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { Stage } from './stage.ts'
+
+const deadline = (at: number) => ({ at, reserveMs: undefined })
+
+test('a tenant that is alone may use every slot and every place', async () => {
+  const stage = new Stage({ concurrent: 4, perTool: 4, queue: 2 })
+  for (let i = 0; i < 7; i++) stage.send(`${i}`, { tenant: 'busy' })
+  assert.equal(stage.started.length, 4)
+  await stage.rejected('6')
+  for (let i = 0; i < 6; i++) await stage.end(`${i}`)
+  assert.equal(stage.started.length, 6)
+  assert.deepEqual([stage.pools()[0]?.running, stage.pools()[0]?.tenants], [0, 0])
+})
+
+test('a tenant that holds more than its share gives way, even with earlier deadlines', async () => {
+  const stage = new Stage({ concurrent: 4, perTool: 4, queue: 8 })
+  for (let i = 0; i < 8; i++) stage.send(`busy ${i}`, { tenant: 'busy', deadline: deadline(100 + i) })
+  stage.send('other 0', { tenant: 'other', deadline: deadline(900) })
+  stage.send('other 1', { tenant: 'other' })
+  await stage.end('busy 0')
+  await stage.end('busy 1')
+  assert.deepEqual(stage.started.slice(4), ['other 0', 'other 1'])
+  await stage.end('busy 2')
+  assert.equal(stage.started.at(-1), 'busy 4')
+})
+
+test('with more tenants than shares, each of them still gets slots', async () => {
+  const stage = new Stage({ concurrent: 3, perTool: 3, queue: 9 })
+  for (let i = 0; i < 5; i++) stage.send(`a ${i}`, { tenant: 'a', deadline: deadline(10 + i) })
+  for (let i = 0; i < 3; i++) stage.send(`b ${i}`, { tenant: 'b', deadline: deadline(20 + i) })
+  stage.send('c', { tenant: 'c' })
+  await stage.end('a 0')
+  await stage.end('a 1')
+  assert.deepEqual(stage.started.slice(3), ['b 0', 'c'])
+})
+
+test('with a single slot, tenants take turns', async () => {
+  const stage = new Stage({ concurrent: 1, queue: 9 })
+  for (let i = 0; i < 4; i++) stage.send(`a ${i}`, { tenant: 'a', deadline: deadline(10) })
+  for (let i = 0; i < 2; i++) stage.send(`b ${i}`, { tenant: 'b' })
+  for (const id of ['a 0', 'b 0', 'a 1', 'b 1', 'a 2', 'a 3']) await stage.end(id)
+  assert.deepEqual(stage.started, ['a 0', 'b 0', 'a 1', 'b 1', 'a 2', 'a 3'])
+})
+
+test('a tenant that fills the queue makes room for others, last deadline first, until they wait alike', async () => {
+  const stage = new Stage({ concurrent: 1, queue: 4 })
+  stage.send('running', { tenant: 'busy' })
+  for (let i = 0; i < 4; i++) stage.send(`busy ${i}`, { tenant: 'busy', deadline: deadline(100 - i) })
+  for (let i = 0; i < 3; i++) stage.send(`other ${i}`, { tenant: 'other' })
+  const { message } = await stage.rejected('busy 0')
+  assert.equal(message, 'bulkhead full for tool of search (1 of 1 running, 4 of 4 waiting)')
+  await stage.rejected('busy 1')
+  await stage.rejected('other 2')
+  const [pool] = stage.pools()
+  assert.deepEqual([pool?.waiting, pool?.tenants], [4, 2])
+})
+
+test('room is made by the tenant with the most calls waiting, over all its tools', async () => {
+  const stage = new Stage({ concurrent: 2, perTool: 2, queue: 4 })
+  for (let i = 0; i < 2; i++) stage.send(`running ${i}`, { tenant: 'busy' })
+  for (const tool of ['x', 'y', 'z']) stage.send(`busy ${tool}`, { tenant: 'busy', tool })
+  stage.send('b 0', { tenant: 'b' })
+  stage.send('c 0', { tenant: 'c' })
+  await new Promise(setImmediate)
+  const displaced = [...stage.outcomes.keys()]
+  assert.equal(displaced.length, 1)
+  assert.match(String(displaced[0]), /^busy/)
+})

@@ -1,0 +1,180 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Call, Outcome, Service } from '../../src/mesh/call.ts'
+import type { GatewayError } from '../../src/mesh/errors.ts'
+import { deadline } from '../../src/policies/deadline.ts'
+import { newCall, toolCall } from '../support/caller.ts'
+import { testKit, testScope } from '../support/kit.ts'
+import { ManualClock } from '../support/manual-clock.ts'
+
+const answer: Outcome = {
+  kind: 'answered',
+  result: { text: '{}', value: {}, status: 200 },
+  verdict: 'unchecked',
+}
+
+/** The policy before an upstream that answers after `answerMs`, or gives up when it is told to. */
+function setUp(settings: object = {}, answerMs = 0) {
+  const clock = new ManualClock()
+  const layer = deadline.build(deadline.schema.parse(settings), testKit(clock), testScope())
+  const sent: Call[] = []
+  const upstream: Service = (call) => {
+    sent.push(call)
+    return clock.sleep(answerMs, call.signal).then(
+      () => answer,
+      (error: GatewayError) => ({ kind: 'failed', error }),
+    )
+  }
+  const outcomes: Outcome[] = []
+  const service = layer(upstream)
+  const send = (call: Call) => void service(call).then((outcome) => outcomes.push(outcome))
+  return { clock, layer, service, send, sent, outcomes }
+}
+
+const errorOf = (outcome: Outcome | undefined) =>
+  outcome === undefined || outcome.kind === 'answered' ? undefined : outcome.error
+
+test('a call ends when its time is up, with its attempts under way', async () => {
+  const { clock, send, sent, outcomes } = setUp({ total: '2s' }, 5_000)
+  const call = toolCall('slow')
+  send(call)
+  await clock.advance(1_999)
+  assert.equal(outcomes.length, 0)
+  call.record.sent = true
+  await clock.advance(1)
+  const error = errorOf(outcomes[0])
+  assert.equal(error?.reason, 'deadline_exceeded')
+  assert.equal(error.message, 'no answer within the deadline of 2000 ms')
+  assert.equal(error.sent, true)
+  assert.equal(sent[0]?.signal.reason, error)
+  assert.equal(call.signal.aborted, false)
+})
+
+test('what the agent asks for ends the call, and counts from its arrival', async () => {
+  const { clock, send, sent, outcomes } = setUp({}, 5_000)
+  await clock.advance(40)
+  send(toolCall('slow', {}, { startedAt: 10, inbound: { 'x-breakwater-deadline-ms': '100' } }))
+  assert.deepEqual(sent[0]?.deadline, { at: 110, reserveMs: 50 })
+  await clock.advance(69)
+  assert.equal(outcomes.length, 0)
+  await clock.advance(1)
+  assert.equal(errorOf(outcomes[0])?.message, 'no answer within the deadline of 100 ms')
+})
+
+test('an answer in time passes as it is, and leaves nothing behind', async () => {
+  const { clock, send, outcomes } = setUp({}, 99)
+  send(toolCall('quick', {}, { inbound: { 'grpc-timeout': '100m' } }))
+  await clock.advance(99)
+  assert.deepEqual(outcomes, [answer])
+  assert.equal(clock.pending, 0)
+})
+
+test('a call whose deadline has passed is not sent', async () => {
+  const { clock, send, sent, outcomes } = setUp()
+  await clock.advance(100)
+  send(toolCall('late', {}, { startedAt: 0, inbound: { 'x-breakwater-deadline-ms': '100' } }))
+  await clock.advance(0)
+  assert.equal(sent.length, 0)
+  const [outcome] = outcomes
+  assert.equal(outcome?.kind === 'rejected' && outcome.by, 'deadline')
+  assert.equal(errorOf(outcome)?.reason, 'deadline_exceeded')
+  assert.equal(errorOf(outcome)?.sent, false)
+})
+
+const inMeta = (ms: unknown) =>
+  newCall({ method: 'tools/call', params: { name: 'x', _meta: { 'dev.breakwater/deadline-ms': ms } } })
+
+const withHeader = (name: string, value: string | string[]) =>
+  toolCall('x', {}, { inbound: { [name]: value } })
+
+/** When the call has to be over, and how much is kept back. */
+function deadlineOf(call: Call, settings: object = {}) {
+  const { send, sent } = setUp(settings)
+  send(call)
+  return sent[0]?.deadline
+}
+
+test('each way to name a deadline counts', () => {
+  assert.equal(deadlineOf(withHeader('x-breakwater-deadline-ms', '1500'))?.at, 1_500)
+  assert.equal(deadlineOf(withHeader('x-breakwater-deadline-ms', '1500.5'))?.at, 1_500.5)
+  assert.equal(deadlineOf(withHeader('x-envoy-expected-rq-timeout-ms', '1500'))?.at, 1_500)
+  assert.equal(deadlineOf(inMeta(1_500))?.at, 1_500)
+  assert.equal(deadlineOf(withHeader('grpc-timeout', '2500m'))?.at, 2_500)
+  assert.equal(deadlineOf(withHeader('grpc-timeout', '5S'))?.at, 5_000)
+  assert.equal(deadlineOf(withHeader('grpc-timeout', '1M'))?.at, 60_000)
+  assert.equal(deadlineOf(withHeader('grpc-timeout', '1H'), { total: '2h' })?.at, 3_600_000)
+  assert.equal(deadlineOf(withHeader('grpc-timeout', '250000u'))?.at, 250)
+  assert.ok(Math.abs((deadlineOf(withHeader('grpc-timeout', '5000000n'))?.at ?? 0) - 5) < 1e-9)
+})
+
+test('the smallest deadline wins, whichever it is', () => {
+  const names = ['x-breakwater-deadline-ms', 'x-envoy-expected-rq-timeout-ms', 'grpc-timeout', 'meta']
+  for (const smallest of names) {
+    const ms = (name: string) => (name === smallest ? 200 : 300)
+    const inbound = {
+      'x-breakwater-deadline-ms': `${ms('x-breakwater-deadline-ms')}`,
+      'x-envoy-expected-rq-timeout-ms': `${ms('x-envoy-expected-rq-timeout-ms')}`,
+      'grpc-timeout': `${ms('grpc-timeout')}m`,
+    }
+    const params = { name: 'x', _meta: { 'dev.breakwater/deadline-ms': ms('meta') } }
+    assert.equal(deadlineOf(newCall({ method: 'tools/call', params, inbound }))?.at, 200, smallest)
+  }
+})
+
+test('an agent cannot ask for more than the config allows', () => {
+  assert.equal(deadlineOf(inMeta(90_000))?.at, 60_000)
+  assert.equal(deadlineOf(inMeta(90_000), { total: '5s' })?.at, 5_000)
+})
+
+test('what is malformed or not positive is ignored', () => {
+  const usual = { at: 60_000, reserveMs: undefined }
+  for (const value of ['', 'soon', '-5', '0', '1e3', 'Infinity', '0x10', ' 5', '9'.repeat(400)])
+    assert.deepEqual(deadlineOf(withHeader('x-breakwater-deadline-ms', value)), usual, value)
+  for (const value of ['5', 'S', '5s', '-5S', '0m', '1.5S', '123456789m', '5 S'])
+    assert.deepEqual(deadlineOf(withHeader('grpc-timeout', value)), usual, value)
+  for (const value of ['500', null, 0, -1, {}, true])
+    assert.deepEqual(deadlineOf(inMeta(value)), usual, String(value))
+  assert.deepEqual(deadlineOf(withHeader('x-breakwater-deadline-ms', ['5', '6'])), usual)
+  assert.deepEqual(deadlineOf(newCall({ method: 'tools/list', params: { _meta: 5 } })), usual)
+})
+
+test('the server is told of the deadlines that agents named, or of all, or of none', () => {
+  assert.equal(deadlineOf(toolCall('x'))?.reserveMs, undefined)
+  assert.equal(deadlineOf(inMeta(1_000))?.reserveMs, 50)
+  assert.equal(deadlineOf(toolCall('x'), { forward: 'always' })?.reserveMs, 50)
+  assert.equal(deadlineOf(inMeta(1_000), { forward: 'never' })?.reserveMs, undefined)
+})
+
+test('no more is kept back than half of the deadline', () => {
+  assert.equal(deadlineOf(inMeta(40))?.reserveMs, 20)
+  assert.equal(deadlineOf(inMeta(1_000), { reserve: '200ms' })?.reserveMs, 200)
+})
+
+test('the time in which the agent is asked does not count', async () => {
+  const { clock, send, outcomes } = setUp({ total: '1s' }, 5_000)
+  const call = toolCall('asking')
+  send(call)
+  await clock.advance(500)
+  call.record.asking = 1
+  call.record.askingSince = clock.now()
+  await clock.advance(10_000)
+  assert.equal(outcomes.length, 1, 'the upstream has answered by then')
+  assert.equal(outcomes[0]?.kind, 'answered')
+})
+
+test('on a detour the deadline of the call stands, unless the other tool has to be quicker', async () => {
+  const { clock, send, sent } = setUp({ total: '5s' }, 10_000)
+  await clock.advance(8_000)
+  const sooner = { at: 9_000, reserveMs: 50 }
+  const call = toolCall('x', {}, { startedAt: 0, deadline: sooner })
+  send(call)
+  assert.equal(sent[0], call)
+  send(toolCall('x', {}, { startedAt: 0, deadline: { at: 60_000, reserveMs: 50 } }))
+  assert.deepEqual(sent[1]?.deadline, { at: 13_000, reserveMs: 50 })
+})
+
+test('a minute, of which 50 ms are kept back, unless told otherwise', () => {
+  assert.deepEqual(deadline.schema.parse({}), { total: 60_000, reserve: 50, forward: 'asked' })
+  assert.equal(deadline.schema.safeParse({ total: 0 }).success, false)
+  assert.equal(deadline.schema.safeParse({ forward: 'sometimes' }).success, false)
+})

@@ -1,0 +1,169 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { gatewayError, type Reason } from '../../../src/mesh/errors.ts'
+import { toolCall } from '../../support/caller.ts'
+import { answerTo, errorOf, keyed, read, setUp } from './keyed.ts'
+
+test('a call that failed and may have run is not run again: the failure is told once more', async () => {
+  for (const reason of ['upstream_disconnected', 'attempt_timeout', 'bad_reply', 'internal'] as const) {
+    const { clock, server, send } = setUp({ effect: 'unknown' })
+    send(keyed('k'))
+    server.fail(0, reason, true)
+    await clock.advance(0)
+    const again = send(keyed('k'))
+    await clock.advance(0)
+    assert.equal(server.calls.length, 1, reason)
+    assert.equal(errorOf(again)?.reason, reason)
+    assert.equal(errorOf(again)?.sent, true)
+    assert.equal(
+      errorOf(again)?.message,
+      'it broke; a call with this idempotency key may have run, and is not run again',
+    )
+  }
+})
+
+test('a call whose conversation was ended is told as lost, not as cancelled, to who asks for it again', async () => {
+  const { clock, server, send } = setUp()
+  send(keyed('k'))
+  server.fail(0, 'cancelled', true)
+  await clock.advance(0)
+  const again = send(keyed('k'))
+  await clock.advance(0)
+  assert.equal(server.calls.length, 1)
+  assert.equal(errorOf(again)?.reason, 'upstream_disconnected')
+})
+
+test('a call that was never sent, or that its server refused to run, runs when it comes again', async () => {
+  const ends: [Reason, boolean][] = [
+    ['upstream_unavailable', false],
+    ['cancelled', false],
+    ['session_lost', true],
+    ['upstream_rate_limited', true],
+    ['upstream_refused', true],
+    ['upstream_unauthorized', true],
+  ]
+  for (const [reason, sent] of ends) {
+    const { clock, server, send, snapshot } = setUp()
+    send(keyed('k'))
+    server.fail(0, reason, sent)
+    await clock.advance(0)
+    assert.equal(snapshot().over, 0)
+    const again = send(keyed('k'))
+    assert.equal(server.calls.length, 2, reason)
+    server.answer(1)
+    await clock.advance(0)
+    assert.ok(read(again), reason)
+  }
+})
+
+test('a call that was rejected runs when it comes again; who had joined it is told of the rejection', async () => {
+  const { clock, server, send } = setUp()
+  send(keyed('k'))
+  const joined = send(keyed('k'))
+  const error = gatewayError('bulkhead_full', 'bulkhead full (8 of 8)', { retryAfterMs: 5 })
+  server.end(0, { kind: 'rejected', error, by: 'bulkhead' })
+  await clock.advance(0)
+  assert.deepEqual(joined.outcome, { kind: 'rejected', error, by: 'bulkhead' })
+  send(keyed('k'))
+  assert.equal(server.calls.length, 2)
+})
+
+test('a failed call that does no harm when it runs twice may do so', async () => {
+  for (const effect of ['read_only', 'idempotent'] as const) {
+    const { clock, server, send } = setUp({ effect })
+    send(keyed('k'))
+    server.fail(0, 'upstream_disconnected', true)
+    await clock.advance(0)
+    send(keyed('k'))
+    assert.equal(server.calls.length, 2, effect)
+  }
+})
+
+test("a server's error is an answer: it is kept", async () => {
+  const { clock, server, send } = setUp()
+  send(keyed('k'))
+  const text = '{"jsonrpc":"2.0","id":0,"error":{"code":-32603,"message":"x"}}'
+  const value = JSON.parse(text) as Record<string, unknown>
+  server.end(0, { kind: 'answered', result: { text, value, status: 500 }, verdict: 'rpc_error' })
+  await clock.advance(0)
+  const again = send(keyed('k', { id: 9 }))
+  await clock.advance(0)
+  assert.ok(again.outcome?.kind === 'answered')
+  assert.equal(again.outcome.result.text, text.replace('"id":0', '"id":9'))
+  assert.equal(again.outcome.result.status, 500)
+})
+
+test('of an answer that is too large to keep it is known that it came, so that the call does not run again', async () => {
+  const { clock, server, send, snapshot } = setUp()
+  const [first, joined] = [send(keyed('k')), send(keyed('k'))]
+  server.answer(0, { text: 'ä'.repeat(600_000) })
+  await clock.advance(0)
+  assert.ok(read(first) && read(joined))
+  assert.deepEqual(snapshot(), { underWay: 0, over: 1, bytes: 0, evicted: 0 })
+  const again = send(keyed('k'))
+  await clock.advance(0)
+  assert.equal(server.calls.length, 1)
+  assert.ok(again.outcome?.kind === 'failed')
+  assert.deepEqual([again.outcome.error.reason, again.outcome.error.sent], ['idempotency_conflict', true])
+  assert.match(again.outcome.error.message, /has run; its answer of 12000\d\d bytes was too large to keep/)
+})
+
+test('the oldest that are over make room for a new key; one that runs never does', async () => {
+  const { clock, server, send, snapshot } = setUp({ settings: { most: 3 } })
+  send(keyed('running'))
+  for (const [index, key] of ['a', 'b', 'c'].entries()) {
+    send(keyed(key))
+    server.answer(index + 1)
+    await clock.advance(1)
+  }
+  assert.deepEqual([snapshot().underWay, snapshot().over, snapshot().evicted], [1, 2, 1])
+  for (const key of ['b', 'c', 'running']) send(keyed(key))
+  assert.equal(server.calls.length, 4)
+  send(keyed('a'))
+  assert.equal(server.calls.length, 5)
+})
+
+test('what had to go early is counted, and what was too old anyway is not', async () => {
+  const { clock, server, send, snapshot } = setUp({ settings: { most: 2, window: '1m' } })
+  for (let n = 0; n < 6; n++) {
+    send(keyed(`k${n}`))
+    server.answer(n)
+    await clock.advance(n < 3 ? 0 : 60_000)
+  }
+  assert.deepEqual([snapshot().over, snapshot().evicted], [2, 2])
+  send(keyed('k4'))
+  assert.equal(server.calls.length, 7)
+  assert.equal(snapshot().over, 1)
+})
+
+test('when all that are remembered are under way, one more is refused', async () => {
+  const { clock, server, send } = setUp({ settings: { most: 2 } })
+  send(keyed('a'))
+  send(keyed('b'))
+  const third = send(keyed('c'))
+  const known = send(keyed('a'))
+  const plain = send(toolCall('tool'))
+  await clock.advance(0)
+  assert.ok(third.outcome?.kind === 'rejected')
+  assert.equal(third.outcome.error.reason, 'idempotency_full')
+  assert.equal(third.outcome.error.message, 'too many calls with an idempotency key under way (2 of 2)')
+  assert.equal(server.calls.length, 3)
+  assert.deepEqual([known.outcome, plain.outcome], [undefined, undefined])
+  server.answer(0)
+  await clock.advance(0)
+  send(keyed('c'))
+  assert.equal(server.calls.length, 4)
+})
+
+test('answers take no more room than they may: the oldest go first', async () => {
+  const { clock, server, send, snapshot } = setUp({ settings: { maxSize: '2KiB' } })
+  for (let n = 0; n < 5; n++) {
+    send(keyed(`k${n}`))
+    server.end(n, answerTo(server.calls[n]!, { text: 'x'.repeat(900) }))
+    await clock.advance(0)
+    assert.ok(snapshot().bytes <= 2_048)
+  }
+  assert.deepEqual([snapshot().over, snapshot().evicted], [2, 3])
+  for (const key of ['k3', 'k4']) send(keyed(key))
+  assert.equal(server.calls.length, 5)
+})

@@ -1,0 +1,70 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { TestCaller, toolCall } from '../../support/caller.ts'
+import { errorOf, keyed, read, setUp } from './keyed.ts'
+
+const auto = { settings: { key: 'auto' } }
+
+test('with keys of its own making, the same arguments are the same call, whoever sends them', async () => {
+  const { clock, server, send } = setUp(auto)
+  const first = send(toolCall('tool', { a: 1, b: [{ c: 'x', d: null }] }))
+  const second = send(toolCall('tool', { b: [{ d: null, c: 'x' }], a: 1 }))
+  send(toolCall('tool', { a: 1, b: [{ c: 'x' }] }))
+  send(toolCall('other', { a: 1, b: [{ c: 'x', d: null }] }))
+  send({ ...toolCall('tool', { a: 1, b: [{ c: 'x', d: null }] }), headers: { 'x-user': 'bob' } })
+  await clock.advance(0)
+  assert.equal(server.calls.length, 4)
+  server.answer(0)
+  await clock.advance(0)
+  assert.ok(read(first) && read(second))
+})
+
+test('with keys of its own making, a key that the caller names still counts', async () => {
+  const { clock, server, send } = setUp(auto)
+  send(toolCall('tool'))
+  send(keyed('k'))
+  const other = send(keyed('k', { args: { a: 1 } }))
+  await clock.advance(0)
+  assert.equal(server.calls.length, 2)
+  assert.equal(errorOf(other)?.reason, 'idempotency_conflict')
+})
+
+test('keys of its own making are for calls that change something: to join others would be a cache', () => {
+  const { server, send } = setUp({ ...auto, effect: 'read_only' })
+  send(toolCall('tool'))
+  send(toolCall('tool'))
+  assert.equal(server.calls.length, 2)
+})
+
+test('numbers that are read alike and written differently are different arguments', () => {
+  const { server, send } = setUp(auto)
+  const numbers = ['12345678901234567890', '12345678901234567891', '1e400', '1e401', 'null', '0.1', '-0.1']
+  for (const number of numbers) {
+    const text = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"tool","arguments":{"n":${number}}}}`
+    send(toolCall('tool', {}, { text }))
+    send(toolCall('tool', {}, { text }))
+  }
+  assert.equal(server.calls.length, numbers.length)
+})
+
+test('arguments of any depth have a key', () => {
+  const { server, send } = setUp(auto)
+  const nested = (inner: string) => `${'['.repeat(50_000)}${inner}${']'.repeat(50_000)}`
+  for (const inner of ['1', '2', '1']) {
+    const text = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"tool","arguments":{"n":${nested(inner)}}}}`
+    send(toolCall('tool', {}, { text }))
+  }
+  assert.equal(server.calls.length, 2)
+})
+
+test('calls whose answers have another shape are not answered with one another', async () => {
+  const { clock, server, send } = setUp()
+  send(keyed('k'))
+  const modern = send(keyed('k', { caller: new TestCaller({ takesInputRequired: true }) }))
+  const params = { name: 'tool', arguments: {}, task: {}, _meta: { 'dev.breakwater/idempotency-key': 'k' } }
+  const task = send(keyed('k', { params }))
+  await clock.advance(0)
+  assert.equal(errorOf(modern)?.reason, 'idempotency_conflict')
+  assert.equal(errorOf(task)?.reason, 'idempotency_conflict')
+  assert.equal(server.calls.length, 1)
+})

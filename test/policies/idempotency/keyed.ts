@@ -1,0 +1,100 @@
+import type { Call, Outcome, Service } from '../../../src/mesh/call.ts'
+import { Cancellation } from '../../../src/mesh/cancel.ts'
+import { gatewayError, type Reason } from '../../../src/mesh/errors.ts'
+import type { Effect, Kit } from '../../../src/mesh/policy.ts'
+import { idempotency } from '../../../src/policies/idempotency.ts'
+import type { Runs } from '../../../src/policies/idempotency/runs.ts'
+import { toolCall, type CallParts } from '../../support/caller.ts'
+import { testKit, testScope } from '../../support/kit.ts'
+import { ManualClock } from '../../support/manual-clock.ts'
+
+/** A server whose calls a test ends one by one, in the order in which they came. */
+export class HeldServer {
+  readonly calls: Call[] = []
+  readonly #ends: ((outcome: Outcome) => void)[] = []
+
+  readonly service: Service = (call) => {
+    this.calls.push(call)
+    call.record.sent = true
+    return new Promise((resolve) => {
+      this.#ends.push(resolve)
+      call.signal.addEventListener('abort', () => {
+        resolve({ kind: 'failed', error: call.signal.reason as ReturnType<typeof gatewayError> })
+      })
+    })
+  }
+
+  /** Answers the call that came as the n-th, from 0; `more` are members of its result. */
+  answer(n: number, more: object = {}): void {
+    this.end(n, answerTo(this.calls[n]!, { n, ...more }))
+  }
+
+  fail(n: number, reason: Reason, sent: boolean): void {
+    this.end(n, { kind: 'failed', error: gatewayError(reason, 'it broke', { sent }) })
+  }
+
+  end(n: number, outcome: Outcome): void {
+    this.#ends[n]!(outcome)
+  }
+}
+
+/** A result as a server writes it. */
+export function answerTo({ id }: Call, result: object): Outcome & { kind: 'answered' } {
+  const text = `{ "result": ${JSON.stringify(result)}, "id": ${JSON.stringify(id)}, "jsonrpc": "2.0" }`
+  const value = JSON.parse(text) as Call['message']['value']
+  return { kind: 'answered', result: { text, value, status: 200 }, verdict: 'unchecked' }
+}
+
+interface Options {
+  readonly settings?: object
+  readonly effect?: Effect
+  readonly kit?: Kit
+  readonly tool?: string
+}
+
+export function setUp({ settings = {}, effect = 'write', ...more }: Options = {}) {
+  const clock = (more.kit?.clock ?? new ManualClock()) as ManualClock
+  const kit = more.kit ?? testKit(clock)
+  const server = new HeldServer()
+  const scope = testScope({ effect, tool: more.tool ?? 'tool' })
+  const service = idempotency.build(idempotency.schema.parse(settings), kit, scope)(server.service)
+  /** Sends a call; what has become of it stands under `outcome` as soon as that is known. */
+  const send = (call: Call) => {
+    const sent: { call: Call; outcome?: Outcome } = { call }
+    void service(call).then((outcome) => (sent.outcome = outcome))
+    return sent
+  }
+  const snapshot = () => kit.state.list<Runs>('idempotency')[0]![1].snapshot()
+  return { clock, kit, server, service, send, snapshot }
+}
+
+interface Keyed extends Partial<CallParts> {
+  readonly args?: Readonly<Record<string, unknown>>
+  readonly headers?: Call['headers']
+  readonly tool?: string
+}
+
+/** A call with a key. */
+export function keyed(key: unknown, { args = {}, headers, tool = 'tool', ...parts }: Keyed = {}): Call {
+  const params = { name: tool, arguments: args, _meta: { 'dev.breakwater/idempotency-key': key } }
+  return { ...toolCall(tool, {}, { params, ...parts }), headers }
+}
+
+/** A call with a key whose caller can give it up. */
+export function leaving(key: string, parts: Keyed = {}) {
+  const signal = new Cancellation()
+  const leave = (reason: Reason = 'cancelled') => signal.abort(gatewayError(reason, 'gave up'))
+  return { call: keyed(key, { ...parts, signal }), leave }
+}
+
+/** The result that came back, and under which id; undefined when none did. */
+export function read({ outcome }: { readonly outcome?: Outcome }) {
+  if (outcome?.kind !== 'answered') return undefined
+  const { text, value } = outcome.result
+  const parsed = JSON.parse(text) as { id: unknown; result: unknown }
+  return { id: parsed.id, result: parsed.result, valueId: value.id }
+}
+
+export function errorOf({ outcome }: { readonly outcome?: Outcome }) {
+  return outcome === undefined || outcome.kind === 'answered' ? undefined : outcome.error
+}

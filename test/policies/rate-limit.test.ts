@@ -1,0 +1,116 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Outcome } from '../../src/mesh/call.ts'
+import type { Kit, Scope } from '../../src/mesh/policy.ts'
+import { rateLimit } from '../../src/policies/rate-limit.ts'
+import { toolCall } from '../support/caller.ts'
+import { testKit, testScope } from '../support/kit.ts'
+import { ManualClock } from '../support/manual-clock.ts'
+
+const answer: Outcome = {
+  kind: 'answered',
+  result: { text: '{}', value: {}, status: 200 },
+  verdict: 'unchecked',
+}
+
+/** A chain of its own over shared state, as another tool or the next generation has it. */
+function chain(kit: Kit, settings: object, scope: Partial<Scope> = {}) {
+  const config = rateLimit.schema.parse(settings)
+  const service = rateLimit.build(
+    config,
+    kit,
+    testScope({ server: 'search', ...scope }),
+  )(() => Promise.resolve(answer))
+  return (tenant = 'test') => service(toolCall('tool', {}, { tenant }))
+}
+
+function setUp(settings: object) {
+  const clock = new ManualClock()
+  const kit = testKit(clock)
+  return { clock, kit, send: chain(kit, settings) }
+}
+
+const errorOf = (outcome: Outcome) => (outcome.kind === 'rejected' ? outcome.error : undefined)
+
+test('a call over the rate is rejected, and told exactly when the next one may go', async () => {
+  const { clock, send } = setUp({ rate: '60/m', burst: 2 })
+  assert.equal(await send(), answer)
+  assert.equal(await send(), answer)
+  const outcome = await send()
+  assert.ok(outcome.kind === 'rejected')
+  assert.equal(outcome.by, 'rateLimit')
+  assert.equal(outcome.error.reason, 'rate_limited')
+  assert.equal(outcome.error.message, 'rate limit of 60/m for search exceeded')
+  assert.equal(outcome.error.retryAfterMs, 1_000)
+  await clock.advance(400.5)
+  assert.equal(errorOf(await send())?.retryAfterMs, 600)
+  await clock.advance(600)
+  assert.equal(await send(), answer)
+  assert.equal(errorOf(await send())?.retryAfterMs, 1_000)
+})
+
+test('tools of a server share its rate, unless each is to have its own', async () => {
+  for (const [per, expected] of [
+    ['server', 'rejected'],
+    ['tool', 'answered'],
+  ]) {
+    const { kit } = setUp({})
+    const settings = { rate: 1, per }
+    assert.equal((await chain(kit, settings, { tool: 'one' })()).kind, 'answered')
+    assert.equal((await chain(kit, settings, { tool: 'two' })()).kind, expected)
+    assert.equal((await chain(kit, settings, { tool: 'one' })()).kind, 'rejected')
+  }
+})
+
+test('each tenant can have a rate of its own, which names nobody', async () => {
+  const { send } = setUp({ rate: 1, per: 'tenant' })
+  assert.equal(await send('a'), answer)
+  assert.equal(await send('b'), answer)
+  assert.equal(errorOf(await send('a'))?.message, 'rate limit of 1/s for one tenant of search exceeded')
+})
+
+test('of ten thousand tenants and more, those who called least recently are forgotten', async () => {
+  const { send, kit } = setUp({ rate: '1/d', per: 'tenant' })
+  await send('first')
+  await send('second')
+  for (let i = 0; i < 9_998; i++) await send(`${i}`)
+  assert.equal((await send('first')).kind, 'rejected')
+  await send('one more')
+  assert.equal((await send('first')).kind, 'rejected')
+  assert.equal((await send('second')).kind, 'answered')
+  const [entry] = kit.state.list<{ snapshot(): unknown }>('rate-limit')
+  assert.deepEqual(entry?.[1].snapshot(), [{ rate: '1/d', burst: 1, tenants: 10_000 }])
+})
+
+test('a reload with the same numbers does not fill the bucket, other numbers begin anew', async () => {
+  const { kit, send } = setUp({ rate: 1 })
+  await send()
+  assert.equal((await chain(kit, { rate: '1/s' })()).kind, 'rejected')
+  assert.equal((await chain(kit, { rate: 2 })()).kind, 'answered')
+})
+
+test('arms of an experiment have rates of their own', async () => {
+  const { kit, send } = setUp({ rate: 1 })
+  await send()
+  assert.equal((await chain(kit, { rate: 1 }, { set: 'cautious' })()).kind, 'answered')
+})
+
+test('rates are read in every unit, and what is none is refused', () => {
+  const read = (rate: unknown) => rateLimit.schema.safeParse({ rate })
+  assert.deepEqual(read('1.5/s').data?.rate, { calls: 1.5, perMs: 1_000 })
+  assert.deepEqual(read('1000/h').data?.rate, { calls: 1_000, perMs: 3_600_000 })
+  assert.deepEqual(read(0.5).data?.rate, { calls: 0.5, perMs: 1_000 })
+  for (const rate of [0, -1, '0/s', '5', '5/w', '/s', '5 / s', '2000000/s', Infinity])
+    assert.equal(read(rate).success, false, String(rate))
+})
+
+test('a hundred calls a second unless told otherwise, or as many as a quota allows', async () => {
+  const { send } = setUp({})
+  for (let i = 0; i < 100; i++) assert.equal(await send(), answer)
+  assert.equal(errorOf(await send())?.retryAfterMs, 10)
+  const withQuota = setUp({ quota: { calls: 150, per: '1m', queue: 0 } })
+  for (let i = 0; i < 150; i++) assert.equal(await withQuota.send(), answer)
+  const burst = rateLimit.schema.safeParse({ burst: 3, quota: { calls: 1, per: '1s', queue: 0 } })
+  assert.equal(burst.error?.issues[0]?.message, 'burst needs a rate: a quota has none')
+  assert.equal(rateLimit.schema.safeParse({ quota: { calls: 1, per: '1s' } }).success, false)
+})

@@ -1,0 +1,142 @@
+import assert from 'node:assert/strict'
+import { after, test } from 'node:test'
+import type { Outcome } from '../../../src/mesh/call.ts'
+import { Cancellation } from '../../../src/mesh/cancel.ts'
+import { systemClock, type Clock } from '../../../src/mesh/clock.ts'
+import { gatewayError } from '../../../src/mesh/errors.ts'
+import type { Kit } from '../../../src/mesh/policy.ts'
+import { rateLimit } from '../../../src/policies/rate-limit.ts'
+import { toolCall, type CallParts } from '../../support/caller.ts'
+import { testKit, testScope } from '../../support/kit.ts'
+import { ManualClock } from '../../support/manual-clock.ts'
+
+const answer: Outcome = {
+  kind: 'answered',
+  result: { text: '{}', value: {}, status: 200 },
+  verdict: 'unchecked',
+}
+
+// What waits keeps no process alive: here somebody has to.
+const alive = setInterval(() => undefined, 1_000)
+after(() => clearInterval(alive))
+
+/** bottleneck paces by the machine's clock: what waits here waits for real, and only lower bounds are checked. */
+function setUp(quota: object, clock: Clock = systemClock, kit: Kit = testKit(clock), set = 'default') {
+  const started: { id: unknown; at: number }[] = []
+  const config = rateLimit.schema.parse({ quota })
+  const service = rateLimit.build(
+    config,
+    kit,
+    testScope({ server: 'search', set }),
+  )(({ id }) => {
+    started.push({ id, at: clock.now() })
+    return Promise.resolve(answer)
+  })
+  const send = (id: string, parts: Partial<CallParts> = {}) => service(toolCall('tool', {}, { id, ...parts }))
+  const facts = () => kit.state.list<{ snapshot(): unknown[] }>('rate-limit-quota')[0]?.[1].snapshot()[0]
+  return { kit, started, send, facts }
+}
+
+const errorOf = (outcome: Outcome) => (outcome.kind === 'rejected' ? outcome.error : undefined)
+
+test('calls beyond the quota wait, go in the order in which they came, and never break it', async () => {
+  const { started, send, facts } = setUp({ calls: 5, per: 60, queue: 20 })
+  const names = Array.from({ length: 17 }, (_, i) => `call ${i}`)
+  const outcomes = await Promise.all(names.map((name) => send(name)))
+  assert.ok(outcomes.every((outcome) => outcome === answer))
+  assert.deepEqual(
+    started.map(({ id }) => id),
+    names,
+  )
+  for (const [i, { at }] of started.entries()) assert.ok((started[i + 5]?.at ?? Infinity) - at >= 60)
+  assert.deepEqual((facts() as { waiting: number }).waiting, 0)
+})
+
+test('calls within the quota pass without waiting for anything', () => {
+  const { started, send } = setUp({ calls: 2, per: '1h', queue: 0 }, new ManualClock())
+  void send('a')
+  void send('b')
+  assert.equal(started.length, 2)
+})
+
+test('a quota of many calls is kept although several share a turn', async () => {
+  const { started, send } = setUp({ calls: 40, per: 40, queue: 200 })
+  await Promise.all(Array.from({ length: 100 }, (_, i) => send(`${i}`)))
+  assert.equal(started.length, 100)
+  for (const [i, { at }] of started.entries()) assert.ok((started[i + 40]?.at ?? Infinity) - at >= 40)
+})
+
+test('calls keep their distance while they wait', async () => {
+  const { started, send } = setUp({ calls: 100, per: '1s', minTime: 10, queue: 9 })
+  await Promise.all(['a', 'b', 'c', 'd'].map((id) => send(id)))
+  for (const [i, { at }] of started.entries()) assert.ok((started[i + 1]?.at ?? Infinity) - at >= 10)
+})
+
+test('a full line rejects, and tells when a turn would come', async () => {
+  const { send } = setUp({ calls: 1, per: 50, queue: 1 })
+  await send('a')
+  const waiting = send('b')
+  const error = errorOf(await send('c'))
+  assert.equal(error?.reason, 'rate_limited')
+  assert.equal(error?.message, 'quota of 1 calls in 50ms for search is used up (1 of 1 waiting)')
+  assert.ok((error?.retryAfterMs ?? 0) > 50)
+  assert.equal(await waiting, answer)
+})
+
+test('a call whose turn cannot come in time is told so at once', async () => {
+  const clock = new ManualClock()
+  const { send, facts } = setUp({ calls: 1, per: '1m', queue: 9, maxWait: '10s' }, clock)
+  await send('a')
+  await clock.advance(20_000)
+  const error = errorOf(await send('b'))
+  assert.equal(error?.message, 'quota of 1 calls in 1m for search is used up for 40000 ms')
+  assert.equal(error?.retryAfterMs, 40_000)
+  await clock.advance(31_000)
+  const hurried = await send('c', { deadline: { at: 58_000, reserveMs: undefined } })
+  assert.equal(errorOf(hurried)?.retryAfterMs, 9_000)
+  assert.deepEqual(facts(), { calls: 1, perMs: 60_000, left: 0, queue: 9, waiting: 0 })
+})
+
+test('a waiting call that is given up leaves at once, and its turn goes to the next', async () => {
+  const { started, send, facts } = setUp({ calls: 1, per: 40, queue: 2 })
+  const signal = new Cancellation()
+  await send('a')
+  const given = send('b', { signal })
+  const next = send('c')
+  const reason = gatewayError('cancelled', 'not needed any more')
+  signal.abort(reason)
+  assert.deepEqual(await given, { kind: 'failed', error: reason })
+  assert.equal(started.length, 1)
+  const last = send('d')
+  assert.deepEqual((facts() as { waiting: number }).waiting, 2)
+  assert.deepEqual([await next, await last], [answer, answer])
+  assert.deepEqual(
+    started.map(({ id }) => id),
+    ['a', 'c', 'd'],
+  )
+})
+
+test('nobody waits longer than maxWait, and nothing is left of who did', async () => {
+  const clock = new ManualClock()
+  const { started, send } = setUp({ calls: 1, per: '1s', queue: 1, maxWait: '1s' }, clock)
+  await send('a')
+  const waiting = send('b')
+  await clock.advance(1_000)
+  const message = 'quota of 1 calls in 1s for search is used up (waited 1000 ms)'
+  assert.equal(errorOf(await waiting)?.message, message)
+  assert.equal(started.length, 1)
+  assert.equal(clock.pending, 0)
+})
+
+test('policy sets share one quota, other numbers begin anew while those who wait get their turn', async () => {
+  const quota = { calls: 1, per: 40, queue: 5 }
+  const first = setUp(quota)
+  const arm = setUp(quota, systemClock, first.kit, 'cautious')
+  await first.send('a')
+  const waiting = arm.send('b')
+  assert.equal(arm.started.length, 0)
+  const renewed = setUp({ ...quota, calls: 2 }, systemClock, first.kit)
+  await renewed.send('c')
+  assert.equal(renewed.started.length, 1)
+  assert.equal(await waiting, answer)
+})

@@ -1,0 +1,178 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Kit } from '../../src/mesh/policy.ts'
+import { retry } from '../../src/policies/retry.ts'
+import type { BudgetSnapshot } from '../../src/policies/state/retry-budget.ts'
+import { toolCall } from '../support/caller.ts'
+import { testKit, testScope } from '../support/kit.ts'
+import { ManualClock } from '../support/manual-clock.ts'
+import { answer, failed, scripted, slow, pass } from './retry/scripted.ts'
+
+function serviceOf(
+  kit: Kit,
+  next: Parameters<ReturnType<typeof retry.build>>[0],
+  config: object = {},
+  server = 'test',
+) {
+  return retry.build(retry.schema.parse(config), kit, testScope({ server }))(next)
+}
+
+function budgets(kit: Kit): Record<string, BudgetSnapshot> {
+  const listed = kit.state.list<{ snapshot(): BudgetSnapshot }>('retry-budget')
+  return Object.fromEntries(listed.map(([{ server }, budget]) => [server, budget.snapshot()]))
+}
+
+const down = failed('upstream_status')
+
+for (const attempts of [2, 10])
+  for (const perSecond of [25, 40, 150])
+    test(`with ${attempts} retries a server that fails for 30 s gets at most 1.25 times ${perSecond} calls/s`, async () => {
+      const clock = new ManualClock()
+      let isDown = false
+      let tries = 0
+      const upstream = slow(clock, 5, () => (isDown ? down : answer))
+      const service = serviceOf(
+        testKit(clock),
+        (call) => {
+          if (isDown) tries++
+          return upstream(call)
+        },
+        { attempts, budget: { leastConcurrent: 10_000 } },
+      )
+      let calls = 0
+      const everyMs = 1_000 / perSecond
+      const offer = () => {
+        if (isDown) calls++
+        void service(toolCall('tool', {}, { startedAt: clock.now() }))
+        clock.after(everyMs, offer)
+      }
+      offer()
+      await pass(clock, 10_480)
+      isDown = true
+      await pass(clock, 30_000)
+      assert.ok(calls >= perSecond * 29)
+      assert.ok(tries > calls * 1.1, `${tries} tries of ${calls} calls`)
+      assert.ok(tries <= calls * 1.25, `${tries} tries of ${calls} calls`)
+    })
+
+test('50 callers whose server turns slow and fails send at most 1.25 tries a call, whatever fast calls have earned', async () => {
+  const clock = new ManualClock()
+  let isDown = false
+  let tries = 0
+  const fast = slow(clock, 100)
+  const failing = slow(clock, 1_000, () => down)
+  const service = serviceOf(testKit(clock), (call) => {
+    if (isDown) tries++
+    return isDown ? failing(call) : fast(call)
+  })
+  let calls = 0
+  const caller = (): void => {
+    if (isDown) calls++
+    void service(toolCall('tool', {}, { startedAt: clock.now() })).then(caller)
+  }
+  for (let i = 0; i < 50; i++) caller()
+  await pass(clock, 10_000)
+  isDown = true
+  await pass(clock, 30_000)
+  assert.ok(calls > 500)
+  assert.ok(tries <= calls * 1.25, `${tries} tries of ${calls} calls`)
+})
+
+test('an agent that is alone gets both retries of every call, minute after minute', async () => {
+  const clock = new ManualClock()
+  const service = serviceOf(testKit(clock), scripted(down).service)
+  for (let second = 0; second < 120; second++) {
+    const call = toolCall('tool')
+    void service(call)
+    await pass(clock, 1_000)
+    assert.equal(call.record.retries, 2)
+  }
+})
+
+test('when the budget of the server is used up, calls fail at their first try and say so', async () => {
+  const clock = new ManualClock()
+  const kit = testKit(clock)
+  const service = serviceOf(kit, scripted(down).service, {
+    budget: { floor: 0.3, ratio: 0, leastConcurrent: 100 },
+  })
+  const calls = [1, 2, 3].map(() => toolCall('tool'))
+  for (const call of calls) void service(call)
+  await pass(clock, 1_000)
+  assert.equal(
+    calls.reduce((sum, { record }) => sum + record.retries, 0),
+    3,
+  )
+  assert.deepEqual(
+    calls.map(({ record }) => record.retryRefused),
+    ['server_budget', 'server_budget', 'server_budget'],
+  )
+  assert.equal(budgets(kit).test?.balance, 0)
+  await pass(clock, 10_000)
+  assert.equal(budgets(kit).test?.balance, 3)
+})
+
+test('servers have budgets of their own, and share that of the gateway', async () => {
+  const clock = new ManualClock()
+  const kit = testKit(clock)
+  const budget = { floor: 0.3, ratio: 0, leastConcurrent: 100 }
+  const one = serviceOf(kit, scripted(down).service, { attempts: 1, budget }, 'one')
+  const two = serviceOf(kit, scripted(down).service, { attempts: 1, budget }, 'two')
+  const calls = [one, one, two, two].map((service) => {
+    const call = toolCall('tool')
+    void service(call)
+    return call
+  })
+  await pass(clock, 1_000)
+  assert.deepEqual(
+    calls.map(({ record }) => record.retryRefused),
+    ['attempts', 'attempts', 'attempts', 'gateway_budget'],
+  )
+  const { one: first, two: second, '': gateway } = budgets(kit)
+  assert.deepEqual([first?.balance, second?.balance, gateway?.balance], [1, 2, 0])
+  assert.equal(gateway?.deposits, 4)
+})
+
+test('of few calls under way three may be retried at a time, of many a fifth', async () => {
+  for (const [callers, granted] of [
+    [10, 3],
+    [50, 10],
+  ] as const) {
+    const clock = new ManualClock()
+    const kit = testKit(clock)
+    const service = serviceOf(
+      kit,
+      slow(clock, 1_000, () => down),
+      { attempts: 1 },
+    )
+    const calls = Array.from({ length: callers }, () => toolCall('tool'))
+    for (const call of calls) void service(call)
+    await pass(clock, 10_000)
+    const refused = calls.filter(({ record }) => record.retryRefused === 'concurrency').length
+    assert.equal(callers - refused, granted)
+    const { active, retrying } = budgets(kit).test as BudgetSnapshot
+    assert.deepEqual({ active, retrying }, { active: 0, retrying: 0 })
+  }
+})
+
+test('tools with terms of their own draw on the same budget of their server', async () => {
+  const clock = new ManualClock()
+  const kit = testKit(clock)
+  const strict = serviceOf(kit, scripted(down).service, { budget: { floor: 0.1, ratio: 0 } })
+  const lax = serviceOf(kit, scripted(down).service)
+  const first = toolCall('lax')
+  void lax(first)
+  await pass(clock, 1_000)
+  assert.equal(first.record.retries, 2)
+  const second = toolCall('strict')
+  void strict(second)
+  await pass(clock, 1_000)
+  assert.equal(second.record.retryRefused, 'server_budget')
+})
+
+test('a defect of ours under a call leaves no call under way behind', async () => {
+  const clock = new ManualClock()
+  const kit = testKit(clock)
+  const service = serviceOf(kit, () => Promise.reject(new Error('a defect')))
+  await assert.rejects(service(toolCall('tool')), /a defect/)
+  assert.equal(budgets(kit).test?.active, 0)
+})

@@ -1,0 +1,145 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Outcome } from '../../src/mesh/call.ts'
+import { retry } from '../../src/policies/retry.ts'
+import { toolCall } from '../support/caller.ts'
+import { testKit, testScope } from '../support/kit.ts'
+import { ManualClock } from '../support/manual-clock.ts'
+import { run } from './retry/run.ts'
+import { answer, failed, pass, rejected, rpcError, scripted } from './retry/scripted.ts'
+
+test('a call that succeeds is sent once', async () => {
+  const { outcome, calls, record } = await run([answer])
+  assert.equal(outcome, answer)
+  assert.equal(calls.length, 1)
+  assert.equal(record.retries, 0)
+  assert.equal(record.retryRefused, undefined)
+})
+
+test('a call that fails is sent again until it succeeds', async () => {
+  const { outcome, calls, record } = await run([failed('upstream_disconnected'), failed('bad_reply'), answer])
+  assert.equal(outcome, answer)
+  assert.equal(calls.length, 3)
+  assert.equal(record.retries, 2)
+  assert.equal(record.retryRefused, undefined)
+})
+
+test('after two retries the last failure is told', async () => {
+  const last = failed('attempt_timeout')
+  const { outcome, calls, record } = await run([failed('bad_reply'), failed('bad_reply'), last])
+  assert.equal(outcome, last)
+  assert.equal(calls.length, 3)
+  assert.equal(record.retryRefused, 'attempts')
+})
+
+test('every failure that may pass is retried, and no other', async () => {
+  const passing = [
+    'attempt_timeout',
+    'upstream_unavailable',
+    'upstream_status',
+    'upstream_rate_limited',
+  ] as const
+  for (const reason of passing) assert.equal((await run([failed(reason), answer])).calls.length, 2, reason)
+  const final = ['cancelled', 'deadline_exceeded', 'upstream_unauthorized', 'reply_too_large'] as const
+  for (const reason of final) assert.equal((await run([failed(reason), answer])).calls.length, 1, reason)
+})
+
+test('an error of the server is retried, one of the caller is not', async () => {
+  assert.equal((await run([rpcError(-32603), answer])).calls.length, 2)
+  assert.equal((await run([rpcError(-32602), answer])).calls.length, 1)
+})
+
+test('what our own limits reject is not retried', async () => {
+  assert.equal((await run([rejected, answer])).calls.length, 1)
+})
+
+test('when a retry is rejected by our own limits, the failure before it is told', async () => {
+  const first = failed('bad_reply')
+  const { outcome, record } = await run([first, rejected])
+  assert.equal(outcome, first)
+  assert.equal(record.retries, 0)
+})
+
+test('an error of a tool, and a question to the agent, are answers', async () => {
+  const toolError: Outcome = { ...answer, verdict: 'tool_error' }
+  assert.equal((await run([toolError])).calls.length, 1)
+  const result = { text: '{}', value: { result: { resultType: 'input_required' } }, status: 200 }
+  const question: Outcome = { kind: 'answered', result, verdict: 'schema_invalid' }
+  assert.equal((await run([question], { config: { incorrect: true } })).calls.length, 1)
+})
+
+test('a wrong answer is asked for again only where the config says so', async () => {
+  const wrong: Outcome = { ...answer, verdict: 'schema_invalid' }
+  assert.equal((await run([wrong, answer])).outcome, wrong)
+  assert.equal((await run([wrong, answer], { config: { incorrect: true } })).outcome, answer)
+})
+
+test('a wrong answer is told when asking again brings none at all', async () => {
+  const wrong: Outcome = { ...answer, verdict: 'json_invalid' }
+  for (const worse of [failed('bad_reply'), rpcError(-32603), rejected])
+    assert.equal((await run([wrong, worse], { config: { incorrect: true } })).outcome, wrong)
+})
+
+test('every try has its number, and servers behind HTTP are told it from the second on', async () => {
+  const call = { ...toolCall('tool'), headers: { 'x-team': 'blue' } }
+  const { calls } = await run([failed('bad_reply'), failed('bad_reply'), answer], { call })
+  assert.deepEqual(
+    calls.map(({ attempt }) => attempt),
+    [1, 2, 3],
+  )
+  assert.deepEqual(
+    calls.map(({ headers }) => headers),
+    [
+      { 'x-team': 'blue' },
+      { 'x-team': 'blue', 'x-breakwater-attempt': '2' },
+      { 'x-team': 'blue', 'x-breakwater-attempt': '3' },
+    ],
+  )
+  const plain = await run([failed('bad_reply'), answer])
+  assert.deepEqual(plain.calls[1]?.headers, { 'x-breakwater-attempt': '2' })
+})
+
+test('a retry never has the number of a hedge', async () => {
+  const call = toolCall('tool')
+  const clock = new ManualClock()
+  const { service, calls } = scripted(failed('bad_reply'), answer)
+  const layer = retry.build(retry.schema.parse({}), testKit(clock), testScope())
+  const hedging = layer((tried) => {
+    if (tried.attempt === 1) tried.record.hedges++
+    return service(tried)
+  })
+  void hedging(call)
+  await pass(clock, 1_000)
+  assert.deepEqual(
+    calls.map(({ attempt }) => attempt),
+    [1, 3],
+  )
+})
+
+test('no retries are sent where the config allows none', async () => {
+  const { calls, record } = await run([failed('bad_reply')], { config: { attempts: 0 } })
+  assert.equal(calls.length, 1)
+  assert.equal(record.retryRefused, 'attempts')
+})
+
+test('two retries, from 100 ms up to 2 s, unless told otherwise', () => {
+  assert.deepEqual(retry.schema.parse({}), {
+    attempts: 2,
+    base: 100,
+    cap: 2_000,
+    budget: { ratio: 0.2, floor: 5, window: 10_000, concurrency: 0.2, leastConcurrent: 3 },
+    incorrect: false,
+  })
+})
+
+test('settings that contradict each other or are out of range are refused, by name', () => {
+  const refused = retry.schema.safeParse({ base: '3s', cap: '2s' })
+  assert.deepEqual(refused.error?.issues[0]?.path, ['base'])
+  for (const config of [
+    { attempts: 11 },
+    { budget: { ratio: 1.1 } },
+    { budget: { window: '2m' } },
+    { tries: 1 },
+  ])
+    assert.equal(retry.schema.safeParse(config).success, false)
+})

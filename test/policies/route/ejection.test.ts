@@ -1,0 +1,139 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { gatewayError } from '../../../src/mesh/errors.ts'
+import { down, failure, open, setUp, up } from './rig.ts'
+
+/** Sends `count` calls to one replica, one after the other. */
+async function hit(rig: ReturnType<typeof setUp>, replica: number, count: number) {
+  for (let i = 0; i < count; i++) await rig.run({ replica })
+}
+
+test('five failures in a row take a replica out for half a minute, and somebody is told', async () => {
+  const rig = setUp([down(), up()])
+  await hit(rig, 0, 4)
+  assert.equal(rig.loads()[0]?.isEjected(rig.clock.now()), false)
+  await hit(rig, 0, 1)
+  const [load] = rig.loads()
+  assert.equal(load?.snapshot(rig.clock.now()).ejectedForMs, 30_000)
+  assert.deepEqual(rig.events, [
+    {
+      type: 'ejection',
+      server: 'test',
+      detail: { replica: 0, forMs: 30_000, failures: 5, ejections: 1 },
+    },
+  ])
+  const from = rig.sent.length
+  await rig.stream(29_000, 100)
+  assert.deepEqual(rig.counts(from), [0, 290])
+})
+
+test('a success in between begins the count anew', async () => {
+  const replicas = [down(), up()]
+  const rig = setUp(replicas)
+  await hit(rig, 0, 4)
+  replicas[0] = up()
+  await hit(rig, 0, 1)
+  replicas[0] = down()
+  await hit(rig, 0, 4)
+  assert.equal(rig.events.length, 0)
+})
+
+test('after its time one call tries it: when that fails, it is out for longer, up to five minutes', async () => {
+  const rig = setUp([down(), up()])
+  await hit(rig, 0, 5)
+  const lengths = []
+  for (let i = 0; i < 12; i++) {
+    const ms = rig.loads()[0]?.snapshot(rig.clock.now()).ejectedForMs ?? 0
+    lengths.push(ms / 1_000)
+    await rig.clock.advance(ms)
+    await hit(rig, 0, 1)
+  }
+  assert.deepEqual(lengths, [30, 60, 90, 120, 150, 180, 210, 240, 270, 300, 300, 300])
+})
+
+test('the last replica is never taken out, nor more than allowed', async () => {
+  const two = setUp([down(), down()])
+  for (const replica of [0, 1]) await hit(two, replica, 20)
+  assert.deepEqual(
+    two.loads().map((load) => load.isEjected(two.clock.now())),
+    [true, false],
+  )
+  const one = setUp([down()])
+  await hit(one, 0, 20)
+  assert.equal(one.events.length, 0)
+  const four = setUp([down(), down(), down(), down()], { ejection: { most: 0.5 } })
+  for (const replica of [0, 1, 2, 3]) await hit(four, replica, 6)
+  assert.equal(four.loads().filter((load) => load.isEjected(four.clock.now())).length, 2)
+})
+
+test('who gave it too little time does not blame the replica', async () => {
+  const soon = setUp([{ ms: 999, outcome: failure('deadline_exceeded') }, up()])
+  await hit(soon, 0, 6)
+  assert.equal(soon.events.length, 0)
+  const late = setUp([{ ms: 1_000, outcome: failure('deadline_exceeded') }, up()])
+  await hit(late, 0, 5)
+  assert.equal(late.events.length, 1)
+})
+
+test('nobody is ejected when it is switched off', async () => {
+  const rig = setUp([down(), up()], { ejection: false })
+  await hit(rig, 0, 20)
+  assert.equal(rig.events.length, 0)
+})
+
+test('an open breaker sends the call to the others in turn, and to each of them once', async () => {
+  const closed = { ms: 0, outcome: open }
+  const rig = setUp([closed, closed, up(), closed])
+  for (let i = 0; i < 20; i++) assert.equal((await rig.run()).kind, 'answered')
+  const none = setUp([closed, closed, closed])
+  const { call, done } = none.send()
+  await none.clock.advance(0)
+  await none.clock.advance(0)
+  assert.equal((await done).kind, 'rejected')
+  assert.deepEqual(none.counts(), [1, 1, 1])
+  assert.equal(call.record.replica, undefined)
+  assert.equal(
+    none.loads().every(({ inFlight }) => inFlight === 0),
+    true,
+  )
+})
+
+test('a caller stays with the replica that holds its state', async () => {
+  const rig = setUp([up(2_000), up(10)], {}, { home: () => 0 })
+  for (let i = 0; i < 10; i++) void rig.send()
+  assert.deepEqual(rig.counts(), [10, 0])
+  const retried = rig.send({ attempt: 2 }).call
+  retried.record.replica = 0
+  assert.deepEqual(rig.counts(), [11, 0])
+})
+
+test('it leaves home when that is ejected, or its breaker open', async () => {
+  const ejected = setUp([down(), up()], {}, { home: () => 0 })
+  for (let i = 0; i < 5; i++) await ejected.run()
+  assert.equal((await ejected.run()).kind, 'answered')
+  assert.deepEqual(ejected.counts(), [5, 1])
+  const broken = setUp([{ ms: 0, outcome: open }, up()], {}, { home: () => 0 })
+  assert.equal((await broken.run()).kind, 'answered')
+  assert.deepEqual(broken.counts(), [1, 1])
+})
+
+test('home means nothing without affinity', async () => {
+  const rig = setUp([up(2_000), up(10)], { affinity: 'none' }, { home: () => 0 })
+  await rig.stream(5_000, 50)
+  assert.ok((rig.counts()[1] ?? 0) > 90)
+})
+
+test('an ejected replica is better than none', async () => {
+  const rig = setUp([up(), up()])
+  for (const load of rig.loads()) load.ejectedUntil = 1_000
+  assert.equal((await rig.run()).kind, 'answered')
+})
+
+test('a failure that is nobody’s fault takes nobody out', async () => {
+  for (const reason of ['cancelled', 'overloaded', 'internal'] as const) {
+    const outcome = { kind: 'failed', error: gatewayError(reason, 'scripted') } as const
+    const rig = setUp([{ ms: 1, outcome }, up()])
+    await hit(rig, 0, 10)
+    assert.equal(rig.events.length, 0, reason)
+  }
+})

@@ -1,0 +1,123 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { gatewayError } from '../../../src/mesh/errors.ts'
+import { Cancellation } from '../../../src/mesh/cancel.ts'
+import { estimateOf } from '../../../src/policies/state/estimate.ts'
+import { failure, setUp, up } from './rig.ts'
+
+type Rig = ReturnType<typeof setUp>
+
+/** Teaches the estimate of a replica that its calls take `ms`. */
+function teach({ kit, scope, clock }: Rig, replica: number, ms: number, count = 50) {
+  const estimate = estimateOf(kit, scope, replica)
+  for (let i = 0; i < count; i++) estimate.record(ms, clock.now())
+}
+
+/** What a call is that has so long. */
+const within = (rig: Rig, ms: number) => ({ deadline: { at: rig.clock.now() + ms, reserveMs: 50 } })
+
+for (const replicas of [1, 2])
+  test(`with ${replicas} replicas a call that will miss its deadline is counted, and sent`, () => {
+    const rig = setUp(Array.from({ length: replicas }, () => up(2_000)))
+    for (let i = 0; i < replicas; i++) teach(rig, i, 2_000)
+    assert.equal(rig.send(within(rig, 1_000)).call.record.infeasible, true)
+    assert.equal(rig.send(within(rig, 3_000)).call.record.infeasible, false)
+    assert.equal(rig.send().call.record.infeasible, false)
+    assert.equal(rig.sent.length, 3)
+  })
+
+for (const replicas of [1, 2])
+  test(`with ${replicas} replicas it is rejected where that is enforced, and says why`, async () => {
+    const rig = setUp(
+      Array.from({ length: replicas }, () => up(2_000)),
+      { feasibility: 'enforce' },
+    )
+    for (let i = 0; i < replicas; i++) teach(rig, i, 2_000)
+    const { call, done } = rig.send(within(rig, 1_000))
+    const outcome = await done
+    assert.deepEqual(outcome, {
+      kind: 'rejected',
+      error: gatewayError(
+        'deadline_infeasible',
+        'estimate: 0 % chance of an answer within the remaining 1000 ms',
+      ),
+      by: 'route',
+    })
+    assert.equal(call.record.infeasible, true)
+    assert.equal(rig.sent.length, 0)
+  })
+
+test('nothing is asked of the estimate when it is off', () => {
+  const rig = setUp([up(2_000)], { feasibility: 'off' })
+  teach(rig, 0, 2_000)
+  assert.equal(rig.send(within(rig, 1_000)).call.record.infeasible, false)
+})
+
+test('the replica that can make it is preferred to the one that looks less loaded', async () => {
+  const rig = setUp([up(2_000), up(90)], { feasibility: 'enforce' })
+  teach(rig, 0, 2_000)
+  teach(rig, 1, 90)
+  for (let i = 0; i < 10; i++) void rig.send(within(rig, 1_000))
+  assert.deepEqual(rig.counts(), [0, 10])
+})
+
+test('a caller that has a home is not sent elsewhere for its deadline', async () => {
+  const rig = setUp([up(2_000), up(90)], { feasibility: 'enforce' }, { home: () => 0 })
+  teach(rig, 0, 2_000)
+  teach(rig, 1, 90)
+  assert.equal((await rig.send(within(rig, 1_000)).done).kind, 'rejected')
+})
+
+test('an infeasible tool is tried now and then, so that it is noticed when it has become fast', async () => {
+  const replicas = [up(2_000)]
+  const rig = setUp(replicas, { feasibility: 'enforce' })
+  await rig.stream(30_000, 50, () => within(rig, 5_000))
+  let from = rig.sent.length
+  await rig.stream(10_000, 50, () => within(rig, 1_000))
+  assert.equal(rig.sent.length - from, 6)
+  replicas[0] = up(90)
+  await rig.stream(240_000, 50, () => within(rig, 1_000))
+  from = rig.sent.length
+  await rig.stream(5_000, 50, () => within(rig, 1_000))
+  assert.equal(rig.sent.length - from, 100)
+})
+
+test('calls that their deadline ended make it infeasible as well', async () => {
+  const rig = setUp([{ ms: 1_000, outcome: failure('deadline_exceeded') }], { feasibility: 'enforce' })
+  for (let i = 0; i < 10; i++) await rig.run(within(rig, 1_000))
+  assert.equal((await rig.send(within(rig, 1_000)).done).kind, 'rejected')
+})
+
+test('so do calls that their agents gave up, but none that were never sent', async () => {
+  for (const [sent, chance] of [
+    [true, 0],
+    [false, undefined],
+  ] as const) {
+    const rig = setUp([up(5_000)])
+    const signal = new Cancellation()
+    const calls = Array.from({ length: 20 }, () => rig.send({ signal }))
+    for (const { call } of calls) call.record.sent = sent
+    await rig.clock.advance(2_000)
+    signal.abort(gatewayError('cancelled', 'enough'))
+    await Promise.all(calls.map(({ done }) => done))
+    assert.equal(estimateOf(rig.kit, rig.scope, 0).chanceWithin(1_500, rig.clock.now()), chance)
+  }
+})
+
+for (const replicas of [1, 2])
+  test(`with ${replicas} replicas time in which the agent was asked is no time of the server`, async () => {
+    const rig = setUp(Array.from({ length: replicas }, () => up(1_000)))
+    for (let i = 0; i < 20; i++) {
+      const { call, done } = rig.send({ replica: 0 })
+      call.record.askedMs = 900
+      await rig.clock.advance(1_000)
+      await done
+    }
+    assert.equal(estimateOf(rig.kit, rig.scope, 0).chanceWithin(150, rig.clock.now()), 1)
+  })
+
+test('an error that came at once does not make a slow tool look fast', async () => {
+  const rig = setUp([{ ms: 1, outcome: failure('upstream_unavailable') }])
+  for (let i = 0; i < 20; i++) await rig.run()
+  assert.equal(estimateOf(rig.kit, rig.scope, 0).chanceWithin(100, rig.clock.now()), undefined)
+})

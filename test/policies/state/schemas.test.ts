@@ -1,0 +1,185 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { Schemas, sharedSchemas } from '../../../src/policies/state/schemas.ts'
+import { testKit } from '../../support/kit.ts'
+import { ManualClock } from '../../support/manual-clock.ts'
+
+/** The check of a schema, when it has had all the time that it wants. */
+async function checkOf(schema: unknown, use: 'reply' | 'arguments' = 'reply') {
+  const clock = new ManualClock()
+  const schemas = new Schemas(clock)
+  assert.equal(schemas.find(schema, use), undefined)
+  await clock.advance(10)
+  assert.equal(clock.pending, 0)
+  return { check: schemas.find(schema, use), refused: schemas.snapshot().refused[0]?.reason }
+}
+
+const draft07 = 'http://json-schema.org/draft-07/schema#'
+
+test('a schema without $schema is read as 2020-12', async () => {
+  const { check } = await checkOf({
+    prefixItems: [{ type: 'string' }],
+    items: false,
+    unevaluatedItems: false,
+  })
+  assert.equal(check?.(['a']), 'fits')
+  assert.notEqual(check?.(['a', 'b']), 'fits')
+  assert.notEqual(check?.([1]), 'fits')
+  const named = await checkOf({ $schema: 'https://json-schema.org/draft/2020-12/schema', minimum: 3 })
+  assert.notEqual(named.check?.(2), 'fits')
+})
+
+test('draft-07 is read as its own dialect', async () => {
+  const { check } = await checkOf({
+    $schema: draft07,
+    definitions: { name: { type: 'string' } },
+    items: [{ $ref: '#/definitions/name' }],
+    additionalItems: false,
+  })
+  assert.equal(check?.(['a']), 'fits')
+  assert.notEqual(check?.([1]), 'fits')
+  assert.notEqual(check?.(['a', 'b']), 'fits')
+})
+
+test('other dialects are not guessed at', async () => {
+  const { check, refused } = await checkOf({ $schema: 'http://json-schema.org/draft-04/schema#' })
+  assert.equal(check, undefined)
+  assert.equal(refused, 'the schema is of an unknown dialect')
+})
+
+test('formats are checked', async () => {
+  const { check } = await checkOf({ type: 'string', format: 'date-time' })
+  assert.equal(check?.('2026-01-01T00:00:00Z'), 'fits')
+  assert.notEqual(check?.('yesterday'), 'fits')
+})
+
+test('a recursive schema is fine', async () => {
+  const { check } = await checkOf({
+    type: 'object',
+    properties: { children: { type: 'array', items: { $ref: '#' } } },
+  })
+  assert.equal(check?.({ children: [{ children: [] }] }), 'fits')
+  assert.deepEqual(check?.({ children: [{ children: [7] }] }), [
+    { path: '/children/0/children/0', expected: 'must be object', keyword: 'type', limit: undefined },
+  ])
+})
+
+test('what is no schema, or needs the network, is refused with a reason', async () => {
+  const deep = Array.from({ length: 70 }).reduce<object>((items) => ({ items }), {})
+  const many = { properties: Object.fromEntries(Array.from({ length: 3_000 }, (_, i) => [`p${i}`, {}])) }
+  for (const [schema, reason] of [
+    [{ type: 'thing' }, /no valid schema/],
+    [{ $ref: 'http://127.0.0.1:1/schema.json' }, /can't resolve reference http/],
+    [{ description: 'x'.repeat(300_000) }, /larger than 256 KiB/],
+    [deep, /deeper than 64/],
+    [many, /more than 1000 subschemas/],
+  ] as const) {
+    const { check, refused } = await checkOf(schema)
+    assert.equal(check, undefined)
+    assert.match(refused ?? '', reason)
+  }
+})
+
+test('an asynchronous schema is checked like any other', async () => {
+  const { check } = await checkOf({ $async: true, type: 'string' })
+  assert.equal(check?.('x'), 'fits')
+  assert.notEqual(check?.(1), 'fits')
+})
+
+test('a pattern that could take forever is not tried, and what does not come near it is still checked', async () => {
+  for (const pattern of ['^(a+)+$', '^(a|a)*$', '^(a?){40}a{40}$', '^(.*)(.*)(.*)(.*)(.*)(.*)x$', '(x)\\1']) {
+    const { check } = await checkOf({ properties: { id: { type: 'number' }, name: { pattern } } })
+    assert.equal(check?.({ id: 1, name: `${'a'.repeat(40)}!` }), 'too_costly', pattern)
+    assert.equal(check?.({ id: 1 }), 'fits')
+  }
+})
+
+test('the patterns of everyday schemas are tried', async () => {
+  for (const [pattern, good, bad] of [
+    ['^[a-z0-9_]+$', 'some_name', 'Some Name'],
+    ['^\\d{4}-\\d{2}-\\d{2}$', '2026-01-01', 'today'],
+    ['^https?://.+', 'http://example.com', 'ftp://example.com'],
+    ['^(up|down)$', 'up', 'left'],
+    ['^v?\\d+\\.\\d+\\.\\d+$', 'v1.2.3', '1.2'],
+    ['^\\@\\w+$', '@ada', 'ada'],
+  ] as const) {
+    const { check } = await checkOf({ pattern })
+    assert.equal(check?.(good), 'fits', pattern)
+    assert.notEqual(check?.(bad), 'fits', pattern)
+    assert.notEqual(check?.(bad), 'too_costly', pattern)
+  }
+})
+
+test('references that multiply, and endless ones, are given up', async () => {
+  const $defs = Object.fromEntries(
+    Array.from({ length: 40 }, (_, i) => [
+      `d${i}`,
+      { allOf: [{ $ref: `#/$defs/d${i + 1}` }, { $ref: `#/$defs/d${i + 1}` }] },
+    ]),
+  )
+  const bomb = await checkOf({ $ref: '#/$defs/d0', $defs: { ...$defs, d40: {} } })
+  assert.equal(bomb.check?.({}), 'too_costly')
+  const endless = await checkOf({ allOf: [{ $ref: '#' }] })
+  assert.equal(endless.check?.({}), 'too_costly')
+})
+
+test('a schema that is too costly time and again is not tried any more', async () => {
+  const { check } = await checkOf({ properties: { name: { pattern: '^(a+)+$' } } })
+  for (let i = 0; i < 20; i++) assert.equal(check?.({ name: 'a' }), 'too_costly')
+  assert.equal(check?.({}), 'too_costly')
+})
+
+test('items are compared in one pass to be unique', async () => {
+  const { check } = await checkOf({ uniqueItems: true })
+  assert.equal(check?.([1, '1', { a: 1, b: 2 }, [1], null, true, '"1']), 'fits')
+  assert.notEqual(check?.([{ a: 1, b: 2 }, 3, { b: 2, a: 1 }]), 'fits')
+  assert.equal(check?.(Array.from({ length: 100_000 }, (_, id) => ({ id }))), 'fits')
+})
+
+test('of a reply the first mismatch is named, of arguments up to three', async () => {
+  const schema = { required: ['a', 'b', 'c', 'd'] }
+  assert.equal((await checkOf(schema)).check?.({})?.length, 1)
+  assert.equal((await checkOf(schema, 'arguments')).check?.({})?.length, 3)
+})
+
+test('names of strangers are bounded and stay on one line', async () => {
+  const { check } = await checkOf({ additionalProperties: false })
+  const [mismatch] = check?.({ [`a/b~c\n${'x'.repeat(500)}`]: 1 }) as unknown as [{ path: string }]
+  assert.match(mismatch.path, /^\/a~1b~0c x+…$/)
+  assert.ok(mismatch.path.length <= 121)
+})
+
+test('equal schemas are compiled once, and two compilations never follow at once', async () => {
+  const clock = new ManualClock()
+  const schemas = new Schemas(clock)
+  for (let i = 0; i < 3; i++) schemas.find({ type: 'string' }, 'reply')
+  const other = { type: 'number' }
+  schemas.find(other, 'reply')
+  await clock.advance(0)
+  assert.deepEqual(schemas.snapshot(), { compiled: 1, waiting: 3, refused: [] })
+  assert.equal(schemas.find(other, 'reply'), undefined)
+  await clock.advance(15)
+  assert.deepEqual(schemas.snapshot(), { compiled: 2, waiting: 0, refused: [] })
+  assert.equal(clock.pending, 0)
+})
+
+test('of more than 2000 schemas those go that were not used for the longest, and come back when asked for', async () => {
+  const clock = new ManualClock()
+  const schemas = new Schemas(clock)
+  const all = Array.from({ length: 2_001 }, (_, minimum) => ({ minimum }))
+  for (const schema of all.slice(0, 2_000)) schemas.find(schema, 'reply')
+  for (let i = 0; i < 2_000; i++) await clock.advance(5)
+  assert.notEqual(schemas.find(all[0], 'reply'), undefined)
+  schemas.find(all[2_000], 'reply')
+  await clock.advance(5)
+  assert.equal(schemas.snapshot().compiled, 2_000)
+  assert.notEqual(schemas.find(all[0], 'reply'), undefined)
+  assert.equal(schemas.find(all[1], 'reply'), undefined)
+  await clock.advance(5)
+  assert.notEqual(schemas.find(all[1], 'reply'), undefined)
+})
+
+test('all policies share one cache', () => {
+  const kit = testKit()
+  assert.equal(sharedSchemas(kit), sharedSchemas(kit))
+})

@@ -1,0 +1,150 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { isFailure, isIncorrect } from '../../src/mesh/classify.ts'
+import { verdict } from '../../src/policies/verdict.ts'
+import { newCall, toolCall } from '../support/caller.ts'
+import { testKit, testScope } from '../support/kit.ts'
+import { answered, jsonResult, setUp, structured, textResult } from './verdict/judged.ts'
+
+const outputSchema = {
+  type: 'object',
+  properties: { items: { type: 'array', minItems: 2, items: { $ref: '#/$defs/item' } } },
+  required: ['items'],
+  $defs: { item: { type: 'object', properties: { id: { type: 'string' } }, required: ['id'] } },
+}
+const good = structured({ items: [{ id: 'a' }, { id: 'b' }] })
+const bad = structured({ items: [{ id: 7 }, { id: 'b' }] })
+
+/** With the schema compiled. */
+async function compiled(settings: object = {}, schema: unknown = outputSchema) {
+  const parts = setUp(settings, { outputSchema: schema })
+  await parts.judge(good)
+  await parts.clock.advance(10)
+  return parts
+}
+
+test('a reply that fits its outputSchema is correct, one that does not is invalid', async () => {
+  const { verdictOn } = await compiled()
+  assert.equal(await verdictOn(good), 'correct')
+  assert.equal(await verdictOn(bad), 'schema_invalid')
+  assert.equal(await verdictOn(textResult('no structured content at all')), 'schema_invalid')
+})
+
+test('until the schema is compiled, off the way of the call, replies stay unchecked', async () => {
+  const { clock, judge, verdictOn } = setUp({}, { outputSchema })
+  const outcome = await judge(bad)
+  assert.equal(outcome.kind === 'answered' && outcome.verdict, 'unchecked')
+  assert.equal(clock.pending, 1)
+  await clock.advance(0)
+  assert.equal(clock.pending, 0)
+  assert.equal(await verdictOn(bad), 'schema_invalid')
+})
+
+test('a schema that changes is compiled anew, and the old one does not judge meanwhile', async () => {
+  const { change, clock, verdictOn } = await compiled()
+  change({ outputSchema: { type: 'object', required: ['rows'] } })
+  assert.equal(await verdictOn(good), 'unchecked')
+  await clock.advance(10)
+  assert.equal(await verdictOn(good), 'schema_invalid')
+  assert.equal(await verdictOn(structured({ rows: [] })), 'correct')
+})
+
+test('too few items are reported as the part that is missing', async () => {
+  const { judge } = await compiled()
+  const outcome = await judge(structured({ items: [{ id: 'a' }] }))
+  assert.equal(outcome.kind === 'answered' && outcome.verdict, 'schema_invalid')
+  assert.deepEqual(outcome.kind === 'answered' && outcome.partial, {
+    source: 'detected',
+    reason: 'fewer items than the outputSchema demands',
+    missing: ['/items'],
+    completeness: 0.5,
+    notice: false,
+  })
+})
+
+test('a breach is reported with its place, once in a while', async () => {
+  const { clock, events, repeat } = await compiled()
+  await repeat(50, bad)
+  assert.deepEqual(events, [
+    {
+      type: 'schema_invalid',
+      server: 'test',
+      tool: 'tool',
+      detail: { breach: 'the reply breaks the tool’s outputSchema at /items/0/id: must be string' },
+    },
+  ])
+  await clock.advance(10_000)
+  await repeat(50, bad)
+  assert.equal(events.length, 2)
+})
+
+test('when enforced, a reply that breaks its schema becomes a failure that says where', async () => {
+  const { judge } = await compiled({ output: 'enforce' })
+  const outcome = await judge(bad)
+  assert.ok(outcome.kind === 'failed')
+  assert.equal(outcome.error.reason, 'incorrect_result')
+  assert.equal(outcome.error.sent, true)
+  assert.match(outcome.error.message, /outputSchema at \/items\/0\/id: must be string$/)
+  assert.equal(isFailure(outcome), true)
+  assert.equal((await judge(good)).kind, 'answered')
+})
+
+test('without output checks, schemas are not even compiled', async () => {
+  const { clock, verdictOn } = setUp({ output: 'off' }, { outputSchema })
+  assert.equal(await verdictOn(bad), 'unchecked')
+  assert.equal(clock.pending, 0)
+  assert.equal(await verdictOn(jsonResult({})), 'unchecked')
+})
+
+test('nothing remarkable: the very outcome passes', async () => {
+  const { judgeOutcome } = setUp()
+  for (const result of [
+    textResult('It is sunny.'),
+    { content: [] },
+    {},
+    { content: [{ type: 'image', data: '' }] },
+    jsonResult({ a: 1 }),
+  ]) {
+    const outcome = answered(result)
+    assert.equal(await judgeOutcome(outcome), outcome)
+  }
+})
+
+test('results that are no answer yet stay unchecked', async () => {
+  const { verdictOn } = await compiled()
+  assert.equal(await verdictOn({ resultType: 'input_required', inputRequests: {} }), 'unchecked')
+  assert.equal(await verdictOn({ task: { taskId: '1', status: 'working' } }), 'unchecked')
+  assert.equal(await verdictOn({ ...good, resultType: 'complete' }), 'correct')
+})
+
+test('what has a verdict, or failed, is none of its business', async () => {
+  const { judgeOutcome, verdictOn } = await compiled()
+  assert.equal(await verdictOn({ ...bad, isError: true }), 'tool_error')
+  const failed = { kind: 'failed', error: { reason: 'bad_reply' } } as never
+  assert.equal(await judgeOutcome(failed), failed)
+})
+
+test('requests other than tool calls pass as they are', async () => {
+  const layer = verdict.build(verdict.schema.parse({}), testKit(), testScope({ tool: undefined }))
+  const outcome = answered(textResult('{"cut'))
+  assert.equal(await layer(() => Promise.resolve(outcome))(newCall({ method: 'prompts/get' })), outcome)
+})
+
+test('tools in no catalog are looked at, and nothing of them is remembered', async () => {
+  const kit = testKit()
+  const layer = verdict.build(verdict.schema.parse({}), kit, testScope({ tool: undefined }))
+  const outcome = await layer(() => Promise.resolve(answered(textResult('{"cut'))))(toolCall('unheard'))
+  assert.equal(isIncorrect(outcome), true)
+  assert.deepEqual(kit.state.list('shape'), [])
+})
+
+test('all is reported and nothing enforced, unless told otherwise', () => {
+  assert.deepEqual(verdict.schema.parse({}), { output: 'report', shapes: true, partials: true })
+  assert.equal(verdict.schema.safeParse({ output: 'strict' }).success, false)
+})
+
+test('with everything off there is no layer at all', () => {
+  const settings = verdict.schema.parse({ output: 'off', shapes: false, partials: false })
+  const next = () => Promise.reject(new Error('not called'))
+  assert.equal(verdict.build(settings, testKit(), testScope())(next), next)
+})

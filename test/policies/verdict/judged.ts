@@ -1,0 +1,54 @@
+import { verdictOf } from '../../../src/mesh/classify.ts'
+import type { Outcome } from '../../../src/mesh/call.ts'
+import type { MeshEvent, ToolFacts } from '../../../src/mesh/policy.ts'
+import { verdict } from '../../../src/policies/verdict.ts'
+import { toolCall } from '../../support/caller.ts'
+import { testKit, testScope } from '../../support/kit.ts'
+import { ManualClock } from '../../support/manual-clock.ts'
+
+type Result = Readonly<Record<string, unknown>>
+
+/** An outcome with this result, as a transport hands it on. */
+export function answered(result: Result): Outcome {
+  const value = { jsonrpc: '2.0', id: 1, result }
+  return {
+    kind: 'answered',
+    result: { text: JSON.stringify(value), value, status: 200 },
+    verdict: verdictOf(value),
+  }
+}
+
+/** A result with one text block. */
+export const textResult = (text: string): Result => ({ content: [{ type: 'text', text }] })
+
+/** A result with one text block that holds JSON. */
+export const jsonResult = (value: unknown): Result => textResult(JSON.stringify(value))
+
+/** A result with structured content alone. */
+export const structured = (structuredContent: unknown): Result => ({ content: [], structuredContent })
+
+/** The policy around a tool that gives the results it is told to. */
+export function setUp(settings: object = {}, tool: Partial<ToolFacts> | undefined = {}) {
+  const clock = new ManualClock()
+  const events: MeshEvent[] = []
+  const kit = testKit(clock, events)
+  let facts: ToolFacts | undefined =
+    tool === undefined ? undefined : { inputSchema: {}, outputSchema: undefined, fingerprint: 'a', ...tool }
+  const scope = testScope({ facts: () => facts })
+  const layer = verdict.build(verdict.schema.parse(settings), kit, scope)
+  const judgeOutcome = (outcome: Outcome, args: Result = {}) =>
+    layer(() => Promise.resolve(outcome))(toolCall('tool', args))
+  const judge = (result: Result, args: Result = {}) => judgeOutcome(answered(result), args)
+  const verdictOn = (result: Result, args: Result = {}) =>
+    judge(result, args).then((outcome) => (outcome.kind === 'answered' ? outcome.verdict : outcome.kind))
+  const partialOf = (result: Result, args: Result = {}) =>
+    judge(result, args).then((outcome) => (outcome.kind === 'answered' ? outcome.partial : undefined))
+  /** Gives one result several times. */
+  const repeat = async (times: number, result: Result, args: Result = {}) => {
+    for (let i = 0; i < times; i++) await judge(result, args)
+  }
+  const change = (changed: Partial<ToolFacts>) => {
+    facts = { inputSchema: {}, outputSchema: undefined, fingerprint: 'b', ...changed }
+  }
+  return { clock, events, kit, layer, judge, judgeOutcome, verdictOn, partialOf, repeat, change }
+}
