@@ -1,3 +1,4 @@
+import { policies } from '../src/policies/index.ts'
 import type { Era } from './session.ts'
 
 /** What stands between the load and the upstream: nothing, the floor, or Breakwater under this config. */
@@ -48,11 +49,17 @@ function aggregate(name: string, title: string, config: GatewayConfig = {}): Sub
   return { name, title, middle: config, path: '/mcp', tool: 'upstream__echo', era: 'legacy' }
 }
 
+/** No policy at all: what those that are in force by default cost shows against it. */
+const noPolicies: GatewayConfig = {
+  policies: { defaults: Object.fromEntries(Object.keys(policies).map((name) => [name, false])) },
+}
+
 /** Every row, in the order in which a round measures them. A further variant of the gateway is a further entry. */
 export const subjects: readonly Subject[] = [
   direct,
   floor,
   oneServer('server', 'Breakwater /mcp/{server}'),
+  oneServer('bare', 'no policies /mcp/{server}', noPolicies),
   aggregate('aggregate', 'Breakwater /mcp'),
   oneServer('modern', 'modern /mcp/{server}', {}, 'modern'),
 ]

@@ -59,6 +59,12 @@ export function isFailure(outcome: Outcome): boolean {
   return resultOf(outcome) === 'rpc_error'
 }
 
+/**
+ * A deadline that left an attempt less than this, in milliseconds, says nothing about the server: else one agent in
+ * a hurry could open a breaker for everyone.
+ */
+export const LEAST_BLAMED_MS = 1_000
+
 /** Verdicts that say: it answered, and the answer was wrong. What a server declares to be partial is not. */
 const incorrect: ReadonlySet<Verdict> = new Set(['partial_silent', 'schema_invalid', 'json_invalid'])
 

@@ -7,6 +7,9 @@ export type MetaRoot = 'params' | 'result'
 /** Where a result or a list says that something is missing of it. */
 export const PARTIAL_KEY = 'dev.breakwater/partial'
 
+/** Where an agent says how long it has, and a server is told, in milliseconds. */
+export const DEADLINE_KEY = 'dev.breakwater/deadline-ms'
+
 interface Message {
   readonly text: string
   readonly value: Readonly<Record<string, unknown>>

@@ -1,12 +1,9 @@
 import { derive, type Call, type Outcome } from '../mesh/call.ts'
 import type { Clock } from '../mesh/clock.ts'
 import { replaceAt } from '../protocol/json-span.ts'
-import { withMeta } from '../protocol/meta.ts'
+import { DEADLINE_KEY, withMeta } from '../protocol/meta.ts'
 import { replyToCaller } from '../upstreams/pipe/renumber.ts'
 import type { Link } from '../upstreams/upstream.ts'
-
-/** Where a server is told how long it has, in milliseconds. */
-export const DEADLINE_KEY = 'dev.breakwater/deadline-ms'
 
 /** Counts what is sent again: an id must not come twice in one conversation. */
 let resent = 0

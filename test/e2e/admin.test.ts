@@ -57,14 +57,31 @@ test('the mesh shows which policies a call meets, and where they come from', asy
   const tools = body.find(({ server }) => server === 'local')?.tools ?? {}
   assert.deepEqual(
     tools.sleep?.map(({ layer }) => layer),
-    ['observe', 'attemptTimeout', 'transport'],
+    [
+      'observe',
+      'deadline',
+      'arguments',
+      'idempotency',
+      'retry',
+      'bulkhead',
+      'route',
+      'breaker',
+      'attemptTimeout',
+      'verdict',
+      'transport',
+    ],
   )
-  assert.deepEqual(tools.sleep?.[1], {
+  const timeoutOf = (tool: string) => tools[tool]?.find(({ layer }) => layer === 'attemptTimeout')
+  assert.deepEqual(timeoutOf('sleep'), {
     layer: 'attemptTimeout',
     config: { timeout: 7_000 },
     from: 'override 0',
   })
-  assert.deepEqual(tools.echo?.[1], { layer: 'attemptTimeout', config: { timeout: 60_000 }, from: 'default' })
+  assert.deepEqual(timeoutOf('echo'), {
+    layer: 'attemptTimeout',
+    config: { timeout: 60_000 },
+    from: 'default',
+  })
 })
 
 test('sessions are shown, but not so that anybody could speak in their name', async () => {

@@ -77,7 +77,12 @@ before(async () => {
   }, Object.keys(misdeeds))
   gateway = await Gateway.start({
     servers: { bad: { url: bad.url }, local: stdioToolbox({ maxReply: '1MiB' }) },
-    policies: { overrides: [{ match: { tool: 'silence' }, attemptTimeout: { timeout: 300 } }] },
+    policies: {
+      overrides: [
+        { match: { tool: 'silence' }, attemptTimeout: { timeout: 300 } },
+        { match: { tool: 'later' }, retry: false },
+      ],
+    },
   })
   await gateway.waitFor('up', 'bad', 'local')
   client = await RawClient.open(gateway.mcp())

@@ -1,15 +1,9 @@
 import type { Outcome } from '../../mesh/call.ts'
-import { isFailure, isIncorrect, resultOf } from '../../mesh/classify.ts'
+import { isFailure, isIncorrect, LEAST_BLAMED_MS, resultOf } from '../../mesh/classify.ts'
 import type { Millis } from '../../mesh/clock.ts'
 
 /** What an outcome says of the server; a reply that nobody checked says nothing of how correct it is. */
 export type Judgement = 'neutral' | 'failed' | 'answered' | 'correct' | 'wrong'
-
-/**
- * A deadline that left an attempt less than this, in milliseconds, says nothing about the server: else one
- * agent in a hurry could open the breaker for everyone.
- */
-const MIN_BLAMED_MS = 1_000
 
 /** Judges the outcome of an attempt that ran for `ranMs`. */
 export function judge(outcome: Outcome, ranMs: Millis): Judgement {
@@ -24,7 +18,7 @@ export function judge(outcome: Outcome, ranMs: Millis): Judgement {
     case 'failed':
       // It came, and a layer below held it back because it was wrong.
       if (outcome.error.reason === 'incorrect_result') return 'wrong'
-      if (outcome.error.reason === 'deadline_exceeded' && ranMs < MIN_BLAMED_MS) return 'neutral'
+      if (outcome.error.reason === 'deadline_exceeded' && ranMs < LEAST_BLAMED_MS) return 'neutral'
       return isFailure(outcome) ? 'failed' : 'neutral'
   }
 }

@@ -1,9 +1,6 @@
 import type { Call, InboundHeaders } from '../../mesh/call.ts'
 import type { Millis } from '../../mesh/clock.ts'
-import { metaOf } from '../../protocol/meta.ts'
-
-/** Where an agent says how long it waits, in milliseconds, if it cannot set a header. */
-const META_KEY = 'dev.breakwater/deadline-ms'
+import { DEADLINE_KEY, metaOf } from '../../protocol/meta.ts'
 
 const MILLISECONDS = /^\d{1,15}(?:\.\d{1,9})?$/
 
@@ -27,7 +24,7 @@ export function askedLimitMs({ inbound, message }: Call): Millis | undefined {
   let ms = headerMs(inbound, 'x-breakwater-deadline-ms')
   ms = Math.min(ms, headerMs(inbound, 'x-envoy-expected-rq-timeout-ms'))
   ms = Math.min(ms, grpcTimeoutMs(inbound['grpc-timeout']))
-  const said = metaOf(message.value, 'params', META_KEY)
+  const said = metaOf(message.value, 'params', DEADLINE_KEY)
   if (typeof said === 'number' && said > 0) ms = Math.min(ms, said)
   return ms === Infinity ? undefined : ms
 }

@@ -1,13 +1,10 @@
 import type { CallRecord, Outcome } from '../../mesh/call.ts'
-import { isFailure, isIncorrect } from '../../mesh/classify.ts'
+import { isFailure, isIncorrect, LEAST_BLAMED_MS } from '../../mesh/classify.ts'
 import type { Millis } from '../../mesh/clock.ts'
 import type { GatewayError } from '../../mesh/errors.ts'
 import type { Ejection } from './ejection.ts'
 import type { Replica } from './replica.ts'
 import { UsualTime } from './usual.ts'
-
-/** Who gave the server less time than this, in milliseconds, cannot blame it for having needed more. */
-const LEAST_BLAMED_MS = 1_000
 
 /** Draws the lessons of what became of the calls of one tool. */
 export class Scores {

@@ -1,8 +1,6 @@
 import type { Partial } from '../../mesh/call.ts'
 import { isObject } from '../../protocol/jsonrpc.ts'
-
-/** Where a server says that something is missing. */
-const KEY = 'dev.breakwater/partial'
+import { PARTIAL_KEY } from '../../protocol/meta.ts'
 
 const MOST_MISSING = 20
 const LONGEST_MISSING = 200
@@ -10,7 +8,7 @@ const LONGEST_REASON = 300
 
 /** What a server declares to be missing of its result, bounded; undefined when it declares nothing. */
 export function declaredPartial({ _meta }: Readonly<Record<string, unknown>>): Partial | undefined {
-  const declared = isObject(_meta) ? _meta[KEY] : undefined
+  const declared = isObject(_meta) ? _meta[PARTIAL_KEY] : undefined
   if (!isObject(declared)) return undefined
   const { reason, missing, completeness } = declared
   const named = Array.isArray(missing) ? missing.filter((item) => typeof item === 'string') : []
