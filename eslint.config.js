@@ -6,13 +6,13 @@ const layers = {
   mesh: [],
   protocol: [],
   policies: ['mesh', 'protocol', 'units'],
-  config: ['policies', 'mesh', 'units'],
+  config: ['policies', 'chaos', 'mesh', 'units'],
   chaos: ['mesh', 'protocol', 'units'],
   telemetry: ['mesh', 'protocol'],
   upstreams: ['config', 'telemetry', 'mesh', 'protocol'],
   registry: ['upstreams', 'config', 'telemetry', 'mesh', 'protocol'],
   downstream: ['registry', 'upstreams', 'telemetry', 'mesh', 'protocol'],
-  routes: ['downstream', 'registry', 'telemetry', 'config', 'policies', 'mesh', 'protocol'],
+  routes: ['downstream', 'registry', 'telemetry', 'config', 'policies', 'chaos', 'mesh', 'protocol', 'units'],
 }
 
 const clockMessage = 'Time comes from Clock and chance from Dice, so that tests and simulations own both.'

@@ -9,7 +9,10 @@ import { AggregateFront } from './downstream/aggregate-front.ts'
 import { LegacyEndpoint } from './downstream/legacy.ts'
 import { ModernEndpoint } from './downstream/modern/endpoint.ts'
 import { Sessions } from './downstream/sessions.ts'
+import type { Controller } from './chaos/controller.ts'
+import { createChaos } from './chaos-wiring.ts'
 import { compileGeneration, type GenerationParts } from './generation.ts'
+import { registerControl } from './control.ts'
 import { createKit } from './kit.ts'
 import { systemClock } from './mesh/clock.ts'
 import { DEFAULT_SET } from './mesh/compile.ts'
@@ -20,12 +23,8 @@ import type { GatewayGeneration } from './registry/generation.ts'
 import { listKinds } from './registry/kinds.ts'
 import { logState, warnOfNames } from './registry/notices.ts'
 import { Reloader, withServers, type ReloadReport } from './reload.ts'
-import { registerAdmin } from './routes/admin.ts'
-import { registerAdminMesh } from './routes/admin-mesh.ts'
-import { registerAdminServers } from './routes/admin-servers.ts'
 import { registerHealth } from './routes/health.ts'
 import { registerMcp } from './routes/mcp.ts'
-import { registerMetrics } from './routes/metrics.ts'
 import { registerPassthrough } from './routes/passthrough.ts'
 import { shutDown } from './shutdown.ts'
 import type { Log } from './telemetry/log.ts'
@@ -47,6 +46,7 @@ export interface Gateway {
   /** Base URL of the control plane. */
   readonly control: string
   readonly live: Live<GatewayGeneration>
+  readonly chaos: Controller
   reload(trigger: string): Promise<ReloadReport>
   /** Stops accepting, lets calls in flight finish, ends all sessions and children. Idempotent. */
   close(): Promise<void>
@@ -73,11 +73,14 @@ export async function startGateway({
   await dynamic.load()
 
   const kit = createKit(clock, log, metrics)
+  const { environment } = gateway
+  const chaos = createChaos({ clock, log, metrics, current: () => live.current, environment, variables: env })
   const parts: GenerationParts = {
     clock,
     log,
     metrics,
     kit,
+    chaos,
     onChanged: (server, changed) => {
       sessions.tellChanged(changed)
       modern.listening.tellChanged(changed)
@@ -103,6 +106,7 @@ export async function startGateway({
     for (const server of generation.servers.values())
       if (before.servers.get(server.name) !== server) server.start()
     for (const name of renew) void before.servers.get(name)?.close()
+    chaos.controller.apply(generation.config.chaos)
     sessions.closeOrphans()
     modern.listening.end(({ server }) => server !== undefined && !generation.servers.has(server))
     if (sameServers(before, generation)) return
@@ -143,12 +147,21 @@ export async function startGateway({
     log,
     token: gateway.controlToken,
   })
-  registerMetrics(controlPlane, { live, metrics, sessions, state: kit.state })
-  registerAdmin(controlPlane, { live, sessions, clock, reload: () => reloader.reload('admin') })
-  registerAdminMesh(controlPlane, { live, state: kit.state })
-  registerAdminServers(controlPlane, { live, dynamic, restart: (name) => reloader.refresh(new Set([name])) })
+  registerControl(controlPlane, {
+    live,
+    clock,
+    metrics,
+    sessions,
+    state: kit.state,
+    chaos: chaos.controller,
+    dynamic,
+    reloader,
+    token: gateway.controlToken,
+  })
 
+  const planes = { dataPlane, controlPlane }
   const bound = { data: await bind(dataPlane, listen), control: await bind(controlPlane, control) }
+  chaos.controller.apply(live.current.config.chaos)
   for (const server of live.current.servers.values()) server.start()
   const watch = watchFiles(
     () => reloader.files,
@@ -163,11 +176,21 @@ export async function startGateway({
   return {
     ...bound,
     live,
+    chaos: chaos.controller,
     reload: (trigger) => reloader.reload(trigger),
     close() {
       stopping = true
       watch.close()
-      return (closing ??= shutDown({ dataPlane, controlPlane, live, sessions, modern, load, clock, log }))
+      return (closing ??= shutDown({
+        ...planes,
+        live,
+        sessions,
+        modern,
+        chaos: chaos.controller,
+        load,
+        clock,
+        log,
+      }))
     },
   }
 }

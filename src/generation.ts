@@ -1,3 +1,4 @@
+import type { Chaos } from './chaos-wiring.ts'
 import { configHash } from './config/hash.ts'
 import type { Config, ServerConfig } from './config/schema/schema.ts'
 import { ownHello } from './identity.ts'
@@ -24,6 +25,7 @@ export interface GenerationParts {
   readonly metrics: Metrics
   /** Outlives all generations. */
   readonly kit: Kit
+  readonly chaos: Pick<Chaos, 'layers' | 'account'>
   readonly onChanged: (server: Server, changed: readonly ListKind[]) => void
   readonly onState: (server: Server) => void
 }
@@ -57,8 +59,9 @@ export function compileGeneration(
       kit: parts.kit,
       target: (name) => servers.get(name),
       readdress: (call, name, tool) => readdress(call, servers.get(name), tool),
-      observe: observe({ ...parts, isListed }),
+      observe: observe({ ...parts, isListed, account: parts.chaos.account }),
       attempt: observeAttempt(parts.metrics, isListed),
+      faults: parts.chaos.layers,
       transport: transportTo(servers),
     }),
     close() {
@@ -71,7 +74,15 @@ export function compileGeneration(
 
 function createServer(name: string, config: ServerConfig, hash: string, parts: GenerationParts): Server {
   const replicas = createUpstreams(name, config, { ...parts, hello: ownHello })
-  return new Server({ ...parts, name, config, hash, replicas, hello: ownHello })
+  return new Server({
+    ...parts,
+    name,
+    config,
+    hash,
+    replicas,
+    hello: ownHello,
+    faults: parts.chaos.layers.upstream,
+  })
 }
 
 /** The innermost service: a call goes to its server. */

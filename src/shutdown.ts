@@ -12,6 +12,8 @@ export interface ShutdownParts {
   readonly live: Live<GatewayGeneration>
   readonly sessions: Sessions
   readonly modern: ModernEndpoint
+  /** Faults end first: what they hold back has to be let go. */
+  readonly chaos: { close(): Promise<void> }
   readonly load: { readonly inFlight: number }
   readonly clock: Clock
   readonly log: Log
@@ -26,6 +28,7 @@ export async function shutDown(parts: ShutdownParts): Promise<void> {
   const { drain } = live.current.config.gateway
   const stopped = new Promise<void>((resolve) => dataPlane.server.close(() => resolve()))
   log.info({ inFlight: load.inFlight, drainMs: drain }, 'stopping: calls in flight may finish')
+  await parts.chaos.close()
   await drained(parts, drain)
   if (load.inFlight > 0) log.warn({ inFlight: load.inFlight }, 'the drain is over: ending calls in flight')
   modern.close()

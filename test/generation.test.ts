@@ -1,3 +1,4 @@
+import { noChaos } from './support/no-faults.ts'
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { config as schema } from '../src/config/schema/schema.ts'
@@ -19,6 +20,7 @@ function setUp() {
     clock,
     log: silent,
     metrics: createMetrics(),
+    chaos: noChaos,
     kit: testKit(clock),
     onChanged: () => undefined,
     onState: () => undefined,
@@ -27,7 +29,9 @@ function setUp() {
     servers: Readonly<Record<string, object>>,
     previous?: GatewayGeneration,
     renew?: ReadonlySet<string>,
-  ) => compileGeneration(schema.parse({ mcpServers: servers }), previous, parts, renew)
+    defaults: object = {},
+  ) =>
+    compileGeneration(schema.parse({ mcpServers: servers, policies: { defaults } }), previous, parts, renew)
   return { clock, compile }
 }
 
@@ -85,7 +89,7 @@ test('a server that comes back while its last call is under way is a new one', (
 
 test('a call to a server that is not there fails, and was not sent', async () => {
   const { compile } = setUp()
-  const { mesh } = compile({})
+  const { mesh } = compile({}, undefined, undefined, { retry: false })
   const outcome = await mesh.serviceFor('gone', 'tools/call', 't')(toolCall('t', {}, { server: 'gone' }))
   assert.equal(outcome.kind === 'failed' && outcome.error.reason, 'upstream_unavailable')
 })

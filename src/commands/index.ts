@@ -1,5 +1,6 @@
 import { parseArgs } from 'node:util'
 import { version } from '../identity.ts'
+import { chaos } from './chaos.ts'
 import { start } from './start.ts'
 import { validate } from './validate.ts'
 
@@ -7,6 +8,7 @@ const usage = `breakwater: an MCP gateway with a built-in chaos and resilience m
 
   breakwater start      runs the gateway
   breakwater validate   checks a config and says what is wrong; exit code 0 or 1
+  breakwater chaos      drives the faults of a running gateway; see breakwater chaos --help
 
   --config FILE         the config (default: config/gateway.yaml)
   --host HOST           where the data plane binds, whatever the config says  [start]
@@ -28,8 +30,15 @@ const out = {
   stderr: (line: string) => void process.stderr.write(`${line}\n`),
 }
 
+/** Commands that read their arguments themselves. */
+const others: Readonly<Record<string, (args: string[]) => Promise<number>>> = {
+  chaos: (args) => chaos(args, out, process.env, process.stdout.columns),
+}
+
 /** Runs the command that the arguments name. Resolves to the exit code. */
 export async function run(args: string[]): Promise<number> {
+  const [name = '', ...own] = args
+  if (Object.hasOwn(others, name)) return others[name]!(own)
   let parsed
   try {
     parsed = parseArgs({ args, options, allowPositionals: true })

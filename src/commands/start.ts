@@ -50,13 +50,14 @@ export async function start(options: StartOptions, out: Output): Promise<number>
     out.stderr(`breakwater: cannot start: ${(error as Error).message}`)
     return 1
   }
-  const { live, data, control } = gateway
+  const { live, data, control, chaos } = gateway
   void settled(live.current.servers.values(), systemClock, BANNER_MS).then(() => {
     // On standard output a pipe expects JSON lines and nothing else.
     const print = process.stdout.isTTY ? out.stdout : out.stderr
     print(banner(live.current, { data, control }))
   })
   process.on('SIGHUP', () => void gateway.reload('SIGHUP'))
+  process.on('SIGUSR2', () => chaos.killSwitch.kill('SIGUSR2', 'the process was signalled'))
   await new Promise<void>((resolve) => {
     process.once('SIGTERM', resolve)
     process.once('SIGINT', resolve)

@@ -11,6 +11,7 @@ import { formatPath, type Path } from './files/path.ts'
 import { rememberInterpolated } from './files/provenance.ts'
 import { brokenRules, type Finding } from './issues/rules.ts'
 import { config as schema, type Config } from './schema/schema.ts'
+import { withOwnPlan } from './files/foreign-plan.ts'
 import { readSources } from './files/sources.ts'
 
 /** A config that can be used, or all that keeps it from being used. */
@@ -42,7 +43,9 @@ export async function loadConfig(path: string, env: Env): Promise<Loaded> {
   })
   if (value === undefined) return failed(issues)
 
-  const typed = coerce(value, schema, origins)
+  const { value: own, problem } = withOwnPlan(value)
+  if (problem !== undefined) return failed([report('error', { ...problem, at: 'value' }, origins)])
+  const typed = coerce(own, schema, origins)
   // Without texts of its own zod leaves those of the schemas, and `explain` finds the rest.
   const parsed = schema.safeParse(typed, { error: () => '' })
   if (!parsed.success) {

@@ -17,7 +17,7 @@ import { exposeNotification, exposeResponse, namesServer, routeRequest } from '.
 import type { Server } from '../registry/server.ts'
 import { callTo, type Front, type Inquiry, type Welcome } from './front.ts'
 import { withPartial } from './partial.ts'
-import { respond, type Response } from './respond.ts'
+import { onWire, respond, type Response } from './respond.ts'
 
 /** What the aggregate can do, whatever servers come and go. */
 const capabilities = {
@@ -100,7 +100,8 @@ export class AggregateFront implements Front {
       if (outcome.kind !== 'answered') {
         return { ...respond(call.id, outcome, call, server.config.deliver), status: 200 }
       }
-      return { ...exposeResponse(server.name, withPartial(outcome), generation.names), status: 200 }
+      const exposed = exposeResponse(server.name, withPartial(outcome), generation.names)
+      return onWire({ ...exposed, status: 200 }, outcome)
     })
   }
 

@@ -4,6 +4,7 @@ import { asking } from '../mesh/asking.ts'
 import type { Clock } from '../mesh/clock.ts'
 import type { EventStream } from './event-stream.ts'
 import type { Response } from './respond.ts'
+import { putOnWire } from './wire.ts'
 import type { Session } from './session.ts'
 
 /** The reply to one POST: JSON, unless something has to travel before the answer; then a stream of events. */
@@ -38,6 +39,11 @@ export class PostReply {
 
   /** Ends the POST with the answers to its requests: one as it is, several of a batch in order. */
   finish(responses: readonly Response[], isBatch: boolean): void {
+    const wire = responses.find((response) => response.wire !== undefined)?.wire
+    if (wire !== undefined) {
+      if (this.#stream !== undefined) this.#session.closeStream(this.#stream)
+      return putOnWire(this.#response, wire)
+    }
     if (this.#stream !== undefined) {
       for (const { text } of responses) void this.#stream.send(text)
       this.#session.closeStream(this.#stream)

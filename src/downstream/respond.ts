@@ -1,4 +1,12 @@
-import type { CallRecord, CallResult, Message, Outcome, PolicyName, RequestId } from '../mesh/call.ts'
+import type {
+  CallRecord,
+  CallResult,
+  Message,
+  Outcome,
+  PolicyName,
+  RequestId,
+  WireReply,
+} from '../mesh/call.ts'
 import { reasons, type GatewayError } from '../mesh/errors.ts'
 import { errorText, paramsOf, resultText } from '../protocol/jsonrpc.ts'
 import { forModel, inShort } from './error-words.ts'
@@ -21,6 +29,8 @@ export interface Response {
   readonly status: number
   /** What `JSON.parse` made of `text`, where somebody has done that already. */
   readonly value?: CallResult['value']
+  /** How it is to be put on the wire, where that is not the usual way. */
+  readonly wire?: WireReply
 }
 
 /** Where a result that is an error of ours says what `data` says of a JSON-RPC error. */
@@ -36,6 +46,15 @@ export function respond(
   subject: Subject,
   delivery: Delivery = 'protocol_error',
 ): Response {
+  return onWire(written(id, outcome, subject, delivery), outcome)
+}
+
+/** The response as the outcome wants it on the wire. */
+export function onWire(response: Response, { wire }: Outcome): Response {
+  return wire === undefined ? response : { ...response, wire }
+}
+
+function written(id: RequestId, outcome: Outcome, subject: Subject, delivery: Delivery): Response {
   if (outcome.kind === 'answered') return withPartial(outcome)
   const { error } = outcome
   const by = outcome.kind === 'rejected' ? outcome.by : undefined

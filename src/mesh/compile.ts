@@ -1,4 +1,5 @@
 import type { Call, Layer, Service } from './call.ts'
+import { Chains } from './chains.ts'
 import { matcher, type Match } from './match.ts'
 import type { Effect, Kit, Policy } from './policy.ts'
 import { scopeFor, type Target } from './scope.ts'
@@ -83,18 +84,11 @@ export interface MeshParts {
   readonly observe: Layer
   /** Sees the outcome of every attempt. */
   readonly attempt: Layer
+  /** Where faults work: above all policies, where they shake the agent, and below all, where policies contain them. */
+  readonly faults: { readonly client: Layer; readonly upstream: Layer }
   /** The innermost service, which talks to an upstream. */
   readonly transport: Service
 }
-
-/** How many look-ups and chains are remembered; past it they are worked out again. */
-const REMEMBERED = 4096
-
-/** The same for tools that stand in a catalog, and so cannot be invented. */
-const REMEMBERED_TOOLS = 50_000
-
-/** Longest look-up that is remembered, in characters: agents choose methods and names, and may choose huge ones. */
-const LONGEST = 512
 
 interface Chain {
   /** Everything under `observe`. */
@@ -102,13 +96,6 @@ interface Chain {
   readonly service: Service
   readonly links: readonly ChainLink[]
   readonly effectOf: (call: Call) => Effect
-}
-
-/** What one policy set has been asked for. */
-interface Known {
-  readonly listed: Map<string, Map<string, Chain>>
-  readonly chains: Map<string, Chain>
-  readonly remembered: Map<string, Chain>
 }
 
 /** Compiles a config into services. A chain is built when it is first asked for. */
@@ -120,9 +107,7 @@ export function compileMesh(parts: MeshParts): Mesh {
     settings: settings,
   }))
   const sets = new Map<string, PolicySettings>(Object.entries({ ...config.sets, [DEFAULT_SET]: {} }))
-  const known = new Map<string, Known>(
-    [...sets.keys()].map((set) => [set, { listed: new Map(), chains: new Map(), remembered: new Map() }]),
-  )
+  const known = new Map([...sets.keys()].map((set) => [set, new Chains<Chain>()]))
 
   /** What a policy is to be built with here, and who says so. */
   function settingOf(name: LayerName, set: string, applied: readonly number[]): [unknown, string] {
@@ -137,7 +122,7 @@ export function compileMesh(parts: MeshParts): Mesh {
     const effect = applied.map((index) => overrides[index]?.effect).findLast((found) => found !== undefined)
     const scope = scopeFor({ set, server, tool, effect, target, detour })
     const links: ChainLink[] = [{ layer: 'observe' }]
-    const layers: Layer[] = []
+    const layers: Layer[] = [parts.faults.client]
     for (const name of order) {
       if (name === ATTEMPT_BEFORE) layers.push(attempt)
       const policy = policies[name]
@@ -146,6 +131,7 @@ export function compileMesh(parts: MeshParts): Mesh {
       layers.push(policy.build(settings as never, kit, scope))
       links.push({ layer: name, config: settings, from })
     }
+    layers.push(parts.faults.upstream)
     links.push({ layer: 'transport' })
     const inner = layers.reduceRight<Service>((next, layer) => layer(next), transport)
     return { inner, service: observe(inner), links, effectOf: scope.effectOf }
@@ -161,33 +147,15 @@ export function compileMesh(parts: MeshParts): Mesh {
   }
 
   function find(server: string, method: string, tool: string | undefined, set: string): Chain {
-    const asked = known.get(set)
-    if (asked === undefined) throw new Error(`there is no policy set "${set}"`)
-    const listed = tool !== undefined && target(server)?.facts(tool) !== undefined
-    return listed ? findListed(asked, set, server, method, tool) : findOther(asked, set, server, method, tool)
-  }
-
-  function findListed({ listed }: Known, set: string, server: string, method: string, tool: string): Chain {
-    let tools = listed.get(server)
-    if (tools === undefined) listed.set(server, (tools = new Map<string, Chain>()))
-    let chain = tools.get(tool)
-    if (chain !== undefined) return chain
-    chain = build(set, server, tool, appliedTo(server, method, tool))
-    remember(tools, tool, chain, REMEMBERED_TOOLS)
-    return chain
-  }
-
-  /** Agents can ask for what does not exist: such calls share a chain, and so what its policies remember. */
-  function findOther(asked: Known, set: string, server: string, method: string, tool?: string): Chain {
-    const key = `${server}\n${method.length}${tool === undefined ? ':' : '='}${method}${tool ?? ''}`
-    let chain = asked.remembered.get(key)
-    if (chain !== undefined) return chain
-    const applied = appliedTo(server, method, tool)
-    const shared = `${server}\n${applied.join()}`
-    chain = asked.chains.get(shared) ?? build(set, server, undefined, applied)
-    remember(asked.chains, shared, chain, REMEMBERED)
-    if (key.length <= LONGEST) remember(asked.remembered, key, chain, REMEMBERED)
-    return chain
+    const chains = known.get(set)
+    if (chains === undefined) throw new Error(`there is no policy set "${set}"`)
+    if (tool !== undefined && target(server)?.facts(tool) !== undefined)
+      return chains.ofListed(server, tool, () => build(set, server, tool, appliedTo(server, method, tool)))
+    return chains.ofOther(
+      { server, method, tool },
+      () => appliedTo(server, method, tool),
+      (applied) => build(set, server, undefined, applied),
+    )
   }
 
   return {
@@ -195,9 +163,4 @@ export function compileMesh(parts: MeshParts): Mesh {
     chainFor: (server, method, tool, set = DEFAULT_SET) => find(server, method, tool, set).links,
     effectOf: (call) => find(call.server, call.method, call.tool, DEFAULT_SET).effectOf(call),
   }
-}
-
-function remember(chains: Map<string, Chain>, key: string, chain: Chain, most: number): void {
-  if (chains.size >= most) chains.clear()
-  chains.set(key, chain)
 }

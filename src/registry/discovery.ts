@@ -1,5 +1,5 @@
 import type { Signal } from '../mesh/cancel.ts'
-import type { Answer, Caller, Message } from '../mesh/call.ts'
+import type { Answer, Caller, Message, Layer } from '../mesh/call.ts'
 import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError, isGatewayError, type GatewayError } from '../mesh/errors.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
@@ -15,6 +15,8 @@ export interface DiscoveryOptions {
   readonly links: Links
   /** The `initialize` params of the gateway itself. */
   readonly hello: Readonly<Record<string, unknown>>
+  /** Faults stand in the way of what it asks, too. */
+  readonly faults: Layer
   readonly clock: Clock
   /** For one whole round: handshake and lists. */
   readonly timeoutMs: Millis
@@ -60,11 +62,17 @@ export class Discovery implements Caller {
     this.id = `discovery:${options.server}`
     this.hello = options.hello
     this.#options = options
-    this.#questions = new Questions(options.server, this, options.clock)
+    this.#questions = new Questions(options.server, this, options.clock, options.faults)
   }
 
   /** Begins, or begins anew at once: a restart, or a suspicion that a call raised. */
   run(): void {
+    this.#schedule(0)
+  }
+
+  /** Fetches all lists again, now. */
+  refresh(): void {
+    for (const kind of listKinds) this.#stale.add(kind)
     this.#schedule(0)
   }
 

@@ -56,24 +56,17 @@ export class Links {
     return this.#open.get(caller)?.map(({ link }) => link) ?? []
   }
 
+  /** Whoever has a conversation. */
+  callers(): IterableIterator<Caller> {
+    return this.#open.keys()
+  }
+
   /** The caller's conversation, begun if need be. Rejects with a `GatewayError`. */
-  async of(caller: Caller, replica?: number): Promise<BoundLink> {
+  of(caller: Caller, replica?: number): Promise<BoundLink> {
     const current = this.current(caller, replica)
-    if (current !== undefined) return current
-    const under = this.#opening.get(caller) ?? new Map<number, Opening>()
-    this.#opening.set(caller, under)
-    const key = replica ?? ANY
-    let opening = under.get(key)
-    if (opening === undefined) {
-      const end = new Cancellation()
-      const bound = this.#begin(caller, end, replica).finally(() => {
-        under.delete(key)
-        if (under.size === 0) this.#opening.delete(caller)
-      })
-      opening = { end, bound }
-      under.set(key, opening)
-    }
-    return opening.bound
+    if (current !== undefined) return Promise.resolve(current)
+    if (replica === undefined) return this.#join(caller, ANY, (end) => this.#beginAnywhere(caller, end))
+    return this.#join(caller, replica, (end) => this.#begin(caller, replica, end))
   }
 
   /** Ends a caller's conversations, and the handshakes for them, so that the next call begins a new one, perhaps elsewhere. */
@@ -99,32 +92,44 @@ export class Links {
     await Promise.all([...this.#open.keys(), ...this.#opening.keys()].map((caller) => this.drop(caller)))
   }
 
-  /** Tries the replica that is wanted, or all in turn, each time from the next one on. */
-  async #begin(caller: Caller, end: Signal, wanted: number | undefined): Promise<BoundLink> {
-    const { replicas } = this.#options
-    const first = wanted ?? this.#next++
+  /** Waits for what is under way, or begins it. */
+  #join(caller: Caller, key: number, begin: (end: Signal) => Promise<BoundLink>): Promise<BoundLink> {
+    const under = this.#opening.get(caller) ?? new Map<number, Opening>()
+    this.#opening.set(caller, under)
+    const joined = under.get(key)
+    if (joined !== undefined) return joined.bound
+    const end = new Cancellation()
+    const bound = begin(end).finally(() => {
+      under.delete(key)
+      if (under.size === 0) this.#opening.delete(caller)
+    })
+    under.set(key, { end, bound })
+    return bound
+  }
+
+  /** Tries all replicas in turn, each time from the next one on. */
+  async #beginAnywhere(caller: Caller, end: Signal): Promise<BoundLink> {
+    const { length } = this.#options.replicas
     let failure: GatewayError = gatewayError('upstream_unavailable', 'the server has no replica')
-    for (let i = 0; i < (wanted === undefined ? replicas.length : 1); i++) {
-      const replica = (first + i) % replicas.length
+    for (let i = 0, first = this.#next++; i < length && !end.aborted; i++) {
       try {
-        const link = await this.#handshake(replicas[replica] as Upstream, caller, end)
-        return this.#keep(caller, { link, replica })
+        return await this.of(caller, (first + i) % length)
       } catch (error) {
         failure = error as GatewayError
       }
-      if (end.aborted) break
     }
     throw failure
   }
 
-  async #handshake(upstream: Upstream, caller: Caller, end: Signal): Promise<Link> {
-    const { clock, timeoutMs } = this.#options
+  async #begin(caller: Caller, replica: number, end: Signal): Promise<BoundLink> {
+    const { replicas, clock, timeoutMs } = this.#options
     const limit = new Cancellation()
     end.addEventListener('abort', () => limit.abort(end.reason))
     const cancel = clock.after(timeoutMs, () => {
       limit.abort(gatewayError('attempt_timeout', `the handshake took longer than ${timeoutMs} ms`))
     })
-    return upstream.open(caller, limit).finally(cancel)
+    const upstream = replicas[replica] as Upstream
+    return this.#keep(caller, { link: await upstream.open(caller, limit).finally(cancel), replica })
   }
 
   #keep(caller: Caller, bound: BoundLink): BoundLink {
@@ -138,8 +143,7 @@ export class Links {
   }
 
   #forget(caller: Caller, bound: BoundLink): void {
-    const left = this.#open.get(caller)?.filter((one) => one !== bound)
-    if (left === undefined) return
+    const left = this.#open.get(caller)?.filter((one) => one !== bound) ?? []
     if (left.length > 0) this.#open.set(caller, left)
     else this.#open.delete(caller)
   }

@@ -1,5 +1,5 @@
 import type { Signal } from '../mesh/cancel.ts'
-import { newRecord, type Call, type Caller } from '../mesh/call.ts'
+import { newRecord, type Call, type Caller, type Layer } from '../mesh/call.ts'
 import type { Clock } from '../mesh/clock.ts'
 import { gatewayError } from '../mesh/errors.ts'
 import { isObject, METHOD_NOT_FOUND, requestText } from '../protocol/jsonrpc.ts'
@@ -11,10 +11,12 @@ export class Questions {
   readonly #server: string
   readonly #caller: Caller
   readonly #clock: Clock
+  readonly #faults: Layer
   #count = 0
 
   /** `caller` hears what the server says in the course of an answer. */
-  constructor(server: string, caller: Caller, clock: Clock) {
+  constructor(server: string, caller: Caller, clock: Clock, faults: Layer) {
+    this.#faults = faults
     this.#server = server
     this.#caller = caller
     this.#clock = clock
@@ -36,7 +38,8 @@ export class Questions {
   }
 
   async #exchange(link: Link, method: string, params: Readonly<Record<string, unknown>>, signal: Signal) {
-    const outcome = await link.exchange(this.#call(method, params, signal))
+    const send = this.#faults((call) => link.exchange(call))
+    const outcome = await send(this.#call(method, params, signal))
     if (outcome.kind !== 'answered') throw outcome.error
     return outcome.result
   }

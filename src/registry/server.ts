@@ -1,4 +1,4 @@
-import type { Caller, Call, Message, Outcome } from '../mesh/call.ts'
+import type { Caller, Call, Layer, Message, Outcome } from '../mesh/call.ts'
 import type { Cancel, Clock } from '../mesh/clock.ts'
 import type { GatewayError } from '../mesh/errors.ts'
 import { glob, type Glob } from '../mesh/match.ts'
@@ -25,6 +25,8 @@ export interface ServerParts {
   readonly clock: Clock
   /** The `initialize` params of the gateway itself. */
   readonly hello: Readonly<Record<string, unknown>>
+  /** Faults below all policies: they hit what the gateway asks on its own behalf as well. */
+  readonly faults: Layer
   readonly onChanged: (server: Server, changed: readonly ListKind[]) => void
   readonly onState: (server: Server) => void
 }
@@ -66,6 +68,7 @@ export class Server {
       links: this.links,
       hello,
       clock,
+      faults: parts.faults,
       timeoutMs,
       refreshMs: config.refresh,
       probeMs: config.probe,
@@ -104,6 +107,16 @@ export class Server {
 
   start(): void {
     this.#discovery.run()
+  }
+
+  /** Has its lists fetched again soon. */
+  refresh(): void {
+    this.#discovery.refresh()
+  }
+
+  /** Signals the processes behind it; false when there are none. */
+  signal(name: NodeJS.Signals): boolean {
+    return this.#parts.replicas.map((replica) => replica.signal?.(name) === true).includes(true)
   }
 
   /** Whether agents may see and call a tool. */

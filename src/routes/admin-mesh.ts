@@ -44,7 +44,8 @@ export function registerAdminMesh(app: FastifyInstance, { live, state }: AdminMe
   app.get<OfSet>('/admin/mesh', (request, reply) => {
     const { set = DEFAULT_SET } = request.query
     const { servers, mesh, config } = live.current
-    if (set !== DEFAULT_SET && !(set in config.policies.sets)) return reply.code(404).send(unknownSet(set))
+    if (set !== DEFAULT_SET && !Object.hasOwn(config.policies.sets, set))
+      return reply.code(404).send(unknownSet(set))
     return [...servers.values()].map((server) => ({
       server: server.name,
       other: mesh.chainFor(server.name, 'tools/list', undefined, set),

@@ -13,16 +13,19 @@ export function registerMetrics(
     metrics,
     sessions,
     state,
+    chaos,
   }: {
     live: Live<GatewayGeneration>
     metrics: Metrics
     sessions: { readonly size: number }
     state: StateStore
+    chaos: { readonly engine: { readonly live: boolean } }
   },
 ): void {
   app.get('/metrics', async (_, reply) => {
     metrics.sessions.set(sessions.size)
     collectStates(metrics, state)
+    metrics.chaosArmed.set(chaos.engine.live ? 1 : 0)
     metrics.serverUp.reset()
     metrics.serverTools.reset()
     for (const server of live.current.servers.values()) {

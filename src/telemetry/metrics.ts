@@ -94,6 +94,28 @@ export function createMetrics() {
       labelNames: ['server', 'tool', 'dimension', 'state'],
       registers,
     }),
+    faultsInjected: new Counter({
+      name: 'breakwater_faults_injected_total',
+      help: 'Faults that were done to calls; those of the runtime API count as one.',
+      labelNames: ['fault', 'type'],
+      registers,
+    }),
+    faultOutcomes: new Counter({
+      name: 'breakwater_fault_outcomes_total',
+      help: 'What became of injected faults: masked, surfaced as an error or a flag, or escaped to the agent unnoticed.',
+      labelNames: ['fault', 'handled'],
+      registers,
+    }),
+    chaosArmed: new Gauge({
+      name: 'breakwater_chaos_armed',
+      help: '1 while faults are armed.',
+      registers,
+    }),
+    chaosEngineErrors: new Counter({
+      name: 'breakwater_chaos_engine_errors_total',
+      help: 'Defects of the fault engine; the calls went on unharmed.',
+      registers,
+    }),
     breakerState: new Gauge({
       name: 'breakwater_breaker_state',
       help: '1 for the state that a breaker is in; of a tool with several replicas, how many are.',

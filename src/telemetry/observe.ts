@@ -1,4 +1,4 @@
-import type { Call, Layer, Outcome } from '../mesh/call.ts'
+import type { Call, CallRecord, Layer, Outcome } from '../mesh/call.ts'
 import { resultOf } from '../mesh/classify.ts'
 import type { Clock } from '../mesh/clock.ts'
 import { gatewayError } from '../mesh/errors.ts'
@@ -11,10 +11,19 @@ export interface ObserveParts {
   readonly log: Log
   /** Whether a tool is in its server's catalog: only then does it get series of its own. */
   readonly isListed: (server: string, tool: string) => boolean
+  /** Says what became of each fault that was aimed at a call. */
+  readonly account: (call: Call, outcome: Outcome) => readonly FaultFate[]
+}
+
+/** What became of a fault. */
+export interface FaultFate {
+  readonly name: string
+  readonly type: string
+  readonly fate: string
 }
 
 /** The outermost layer: sees every outcome, and turns a defect of ours into one. */
-export function observe({ clock, metrics, log, isListed }: ObserveParts): Layer {
+export function observe({ clock, metrics, log, isListed, account }: ObserveParts): Layer {
   const inFlight = metrics.inFlight
 
   function note(call: Call, outcome: Outcome): void {
@@ -23,6 +32,7 @@ export function observe({ clock, metrics, log, isListed }: ObserveParts): Layer 
     inFlight.set(server, (inFlight.get(server) ?? 1) - 1)
     if (record.recoveries > 0) metrics.sessionRecoveries.inc({ server }, record.recoveries)
     notePolicies(metrics, call, outcome)
+    noteFaults(metrics, record, account(call, outcome))
     if (tool === undefined) metrics.requests.inc({ server, result })
     else {
       const label = isListed(server, tool) ? tool : '_other'
@@ -65,4 +75,13 @@ function notePolicies(metrics: Metrics, { server, record }: Call, outcome: Outco
   if (record.retryRefused !== undefined) metrics.retries.inc({ server, decision: record.retryRefused })
   if (record.replayed !== 'no') metrics.replays.inc({ server, how: record.replayed })
   if (record.infeasible) metrics.infeasible.inc({ server })
+}
+
+/** Faults of the runtime API have names without end: they share one. */
+const faultLabel = (name: string) => (name.startsWith('runtime-') ? '_runtime' : name)
+
+function noteFaults(metrics: Metrics, { faults }: CallRecord, fates: readonly FaultFate[]): void {
+  for (const { name, type, status } of faults ?? [])
+    if (status === 'applied') metrics.faultsInjected.inc({ fault: faultLabel(name), type })
+  for (const { name, fate } of fates) metrics.faultOutcomes.inc({ fault: faultLabel(name), handled: fate })
 }

@@ -13,6 +13,8 @@ export interface Upstream {
   open(caller: Caller, signal: Signal): Promise<Link>
   /** Ends all conversations and whatever stands behind them. Resolves when nothing is left. */
   close(): Promise<void>
+  /** Signals the processes behind it; false when there are none, undefined when there never are. */
+  signal?(name: NodeJS.Signals): boolean
   /** The family of protocol versions that the endpoint is spoken to in; undefined while nobody knows. */
   era?(): EraVerdict | undefined
 }
@@ -44,6 +46,8 @@ export interface Link {
    * nothing more is lost, as far as that goes. Idempotent.
    */
   listen(): void
+  /** Has the server take the session for unknown, as after a restart; false when there is none. */
+  loseSession?(): boolean
   /** Ends the conversation. Idempotent; never rejects. */
   close(): Promise<void>
   /** Aborted once the conversation is over, by whatever cause: its `reason` is a `GatewayError`. */

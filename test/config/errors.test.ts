@@ -29,10 +29,13 @@ policies:
 })
 
 test('a key that is like nothing is named, with all that are allowed', async (t) => {
-  assert.deepEqual(await errorsOf(t, 'chaos: {}\nmcpServers: { a: { command: x, tools: { colour: 1 } } }'), [
-    '1:1  chaos  unknown key "chaos"; allowed are $schema, gateway, mcpServers, servers, inputs, policies',
-    '2:41  mcpServers.a.tools.colour  unknown key "colour"; allowed are include, exclude',
-  ])
+  assert.deepEqual(
+    await errorsOf(t, 'weather: {}\nmcpServers: { a: { command: x, tools: { colour: 1 } } }'),
+    [
+      '1:1  weather  unknown key "weather"; allowed are $schema, gateway, mcpServers, servers, inputs, policies, chaos',
+      '2:41  mcpServers.a.tools.colour  unknown key "colour"; allowed are include, exclude',
+    ],
+  )
 })
 
 test('a key of the other kind of server is no typing error', async (t) => {

@@ -54,20 +54,25 @@ test('the reference mentions every key', async () => {
 test('the reference shows the defaults', async () => {
   const loaded = await loadConfig(`${folder}/reference.yaml`, {})
   assert.ok(loaded.ok)
-  const { gateway, policies, mcpServers } = loaded.config
+  const { gateway, policies, mcpServers, chaos } = loaded.config
   const servers = { local: { command: 'npx' }, remote: { urls: ['https://mcp.example.com/mcp'], tls: {} } }
   const defaults = schema.parse({ mcpServers: servers })
   assert.deepEqual(gateway, defaults.gateway)
   assert.deepEqual(policies.defaults, defaults.policies.defaults)
   assert.deepEqual(mcpServers, defaults.mcpServers)
+  assert.deepEqual(chaos, defaults.chaos)
 })
 
-/** The names of all keys in all objects of a schema. */
+/** The names of all keys in all objects of a schema; faults have an example of their own. */
 function keysOf(root: z.core.$ZodType): Set<string> {
   const inside = spread(root).flatMap((found): [string, z.core.$ZodType][] => {
     if (found instanceof z.ZodObject) return Object.entries(found.shape)
     if (found instanceof z.ZodRecord) return [['', found.valueType]]
     return found instanceof z.ZodArray ? [['', found.element]] : []
   })
-  return new Set(inside.flatMap(([key, value]) => [key, ...keysOf(value)]).filter((key) => key !== ''))
+  return new Set(
+    inside
+      .flatMap(([key, value]) => (key === 'faults' ? [key] : [key, ...keysOf(value)]))
+      .filter((key) => key !== ''),
+  )
 }

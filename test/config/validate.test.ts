@@ -38,12 +38,12 @@ test('validate prints warnings and still succeeds', async (t) => {
 })
 
 test('validate prints every error of a bad config and fails', async (t) => {
-  assert.deepEqual(await run(t, 'gateway: { drain: x }\nchaos: {}'), {
+  assert.deepEqual(await run(t, 'gateway: { drain: x }\nweather: {}'), {
     code: 1,
     stdout: [],
     stderr: [
       'gw.yaml:1:19  gateway.drain  expected a duration from 0ms to 10m, such as 250ms, 30s or 5m, found "x"',
-      'gw.yaml:2:1  chaos  unknown key "chaos"; allowed are $schema, gateway, mcpServers, servers, inputs, policies',
+      'gw.yaml:2:1  weather  unknown key "weather"; allowed are $schema, gateway, mcpServers, servers, inputs, policies, chaos',
       'gw.yaml is not valid: 2 errors',
     ],
   })

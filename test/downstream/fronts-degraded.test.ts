@@ -1,3 +1,4 @@
+import { noFaults } from '../support/no-faults.ts'
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { AggregateFront } from '../../src/downstream/aggregate-front.ts'
@@ -22,6 +23,7 @@ async function answers(outcome: (id: unknown) => Outcome, settings: Json = {}, p
     readdress: () => undefined,
     observe: (next) => next,
     attempt: (next) => next,
+    faults: noFaults,
     transport: ({ id }) => Promise.resolve(outcome(id)),
   })
   const fronts: [Front, string][] = [

@@ -54,7 +54,11 @@ test('a stream that the server opened is open for the client at once', async (t)
   channel.open()
   channel.open()
   assert.equal((await client.headers).headers['content-type'], 'text/event-stream')
-  assert.equal(record.firstByteAt, undefined, 'an empty stream says nothing: the call may still be sent again')
+  assert.equal(
+    record.firstByteAt,
+    undefined,
+    'an empty stream says nothing: the call may still be sent again',
+  )
   reply.finish([answer], false)
   await client.ended
   assert.deepEqual(client.data, [answer.text])

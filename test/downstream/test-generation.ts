@@ -35,6 +35,7 @@ export async function testGeneration(
     readdress: (call, name, tool) => readdress(call, servers.get(name), tool),
     observe: (next) => next,
     attempt: (next) => next,
+    faults: { client: (next) => next, upstream: (next) => next },
     transport: (call) => servers.get(call.server)!.send(call),
   })
   const names = new Names('__')

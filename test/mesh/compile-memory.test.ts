@@ -18,6 +18,7 @@ function meshOf(globs: readonly string[]) {
     kit: testKit(),
     target: () => undefined,
     readdress: () => undefined,
+    faults: { client: (next) => next, upstream: (next) => next },
     attempt: (next) => next,
     observe: (next) => next,
     transport: () => assert.fail('nothing is called'),

@@ -42,6 +42,7 @@ function recordedMesh(
       home: () => undefined,
     }),
     readdress: () => undefined,
+    faults: { client: (next) => next, upstream: (next) => next },
     attempt: noteAttempts ? noting('attempt') : (next) => next,
     observe: noting('observe'),
     transport: () => (passed.push('transport'), Promise.resolve(answer)),

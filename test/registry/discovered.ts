@@ -1,3 +1,4 @@
+import { noFaults } from '../support/no-faults.ts'
 import type { GatewayError } from '../../src/mesh/errors.ts'
 import type { Catalog } from '../../src/registry/catalog.ts'
 import { Discovery } from '../../src/registry/discovery.ts'
@@ -26,6 +27,7 @@ export function discovered(script: Script = oneTool, upstream = new ScriptedUpst
     links,
     hello: {},
     clock,
+    faults: noFaults.upstream,
     timeoutMs: TIMEOUT_MS,
     refreshMs: REFRESH_MS,
     probeMs: PROBE_MS,

@@ -1,3 +1,4 @@
+import { noFaults } from '../support/no-faults.ts'
 import { server as schema } from '../../src/config/schema/server-schema.ts'
 import type { ListKind } from '../../src/registry/kinds.ts'
 import { Server, type ServerState } from '../../src/registry/server.ts'
@@ -19,6 +20,7 @@ export function testServer(
     hash: 'hash',
     replicas,
     clock,
+    faults: noFaults.upstream,
     hello: {},
     onChanged: (_, changed) => changes.push(changed),
     onState: ({ state }) => states.push(state),

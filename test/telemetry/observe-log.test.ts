@@ -11,7 +11,13 @@ import { ManualClock } from '../support/manual-clock.ts'
 /** What is logged about a call with this outcome. */
 async function logged(outcome: Outcome, tool = 't'): Promise<Record<string, unknown>[]> {
   const { log, lines } = recordedLog()
-  const layer = observe({ clock: new ManualClock(), metrics: createMetrics(), log, isListed: () => true })
+  const layer = observe({
+    clock: new ManualClock(),
+    metrics: createMetrics(),
+    log,
+    isListed: () => true,
+    account: () => [],
+  })
   await layer(() => Promise.resolve(outcome))(toolCall(tool, { password: 'hunter2' }, { server: 's' }))
   return lines
 }

@@ -30,7 +30,7 @@ function observed(next: Service, isListed: (server: string, tool: string) => boo
     clock,
     metrics,
     lines,
-    service: observe({ clock, metrics, log, isListed })(next),
+    service: observe({ clock, metrics, log, isListed, account: () => [] })(next),
     /** The lines of the exposition that name a metric and have a value other than 0. */
     async exposed(name: string): Promise<string[]> {
       const text = await metrics.registry.metrics()

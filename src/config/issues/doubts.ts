@@ -1,10 +1,16 @@
 import { glob } from '../../mesh/match.ts'
+import { faultFindings } from './chaos-rules.ts'
 import type { Finding } from './rules.ts'
 import type { Config } from '../schema/schema.ts'
 
 /** What is allowed and yet hardly meant. */
 export function doubts(config: Config): Finding[] {
-  return [...noServers(config), ...idleOverrides(config), ...idleSettings(config)]
+  return [
+    ...noServers(config),
+    ...idleOverrides(config),
+    ...idleSettings(config),
+    ...faultFindings(config, 'warning'),
+  ]
 }
 
 function noServers({ mcpServers }: Config): Finding[] {

@@ -1,4 +1,5 @@
 import { isLoopback, parseAddress } from '../schema/address.ts'
+import { faultFindings } from './chaos-rules.ts'
 import { contradictions } from './policy-rules.ts'
 import type { Path } from '../files/path.ts'
 import type { Config } from '../schema/schema.ts'
@@ -13,7 +14,13 @@ export interface Finding {
 
 /** What no schema of one key can see; each finding makes the config unusable. */
 export function brokenRules(config: Config): Finding[] {
-  return [...planes(config), ...serverNames(config), ...sentTwice(config), ...contradictions(config)]
+  return [
+    ...planes(config),
+    ...serverNames(config),
+    ...sentTwice(config),
+    ...contradictions(config),
+    ...faultFindings(config, 'error'),
+  ]
 }
 
 function planes({ gateway }: Config): Finding[] {

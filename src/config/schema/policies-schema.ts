@@ -6,11 +6,16 @@ type Policies = typeof policies
 type Setting<Name extends keyof Policies> = z.ZodUnion<[Policies[Name]['schema'], z.ZodLiteral<false>]>
 type Settings = { [Name in keyof Policies]: z.ZodOptional<Setting<Name>> }
 
-/** A key for every registered policy, which holds its settings or `false`. */
+/** What stands under the name of each policy: its settings, or `false`. */
+const choices = Object.entries(policies).map(([name, policy]) => {
+  const { schema } = policy
+  const setting = z.union([schema, z.literal(false)])
+  return { name, policy, setting: setting.describe(schema.description ?? '').meta({ id: `Policy_${name}` }) }
+})
+
+/** A key for every registered policy. */
 function settings(inForce: boolean): Settings {
-  const shape = Object.entries(policies).map(([name, policy]) => {
-    const { schema } = policy
-    const setting = z.union([schema, z.literal(false)]).describe(schema.description ?? '')
+  const shape = choices.map(({ name, policy, setting }) => {
     const byDefault = inForce && !('optIn' in policy)
     return [name, byDefault ? setting.prefault({}) : setting.optional()]
   })

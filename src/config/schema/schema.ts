@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { chaos } from '../../chaos/plan/schema.ts'
 import { gateway } from './gateway-schema.ts'
 import { mesh } from './policies-schema.ts'
 import { server } from './server-schema.ts'
@@ -29,8 +30,9 @@ export const config = z
       .optional()
       .describe('What VS Code asks a person for. A gateway cannot: ignored.'),
     policies: mesh,
+    chaos,
   })
-  .transform(({ gateway, mcpServers, servers, policies }, context) => {
+  .transform(({ gateway, mcpServers, servers, policies, chaos }, context) => {
     if (mcpServers !== undefined && servers !== undefined) {
       context.addIssue({
         code: 'custom',
@@ -38,7 +40,7 @@ export const config = z
         path: ['servers'],
       })
     }
-    return { gateway, mcpServers: mcpServers ?? servers ?? {}, policies }
+    return { gateway, mcpServers: mcpServers ?? servers ?? {}, policies, chaos }
   })
 
 export type Config = z.output<typeof config>

@@ -3,6 +3,7 @@ import { encodeEvent } from '../../protocol/sse.ts'
 import { drained } from '../event-stream.ts'
 import { sendJson } from '../post-reply.ts'
 import type { Response } from '../respond.ts'
+import { putOnWire } from '../wire.ts'
 
 /** What may wait for a client that does not read, in bytes. */
 const MAX_BACKLOG = 1024 ** 2
@@ -41,7 +42,8 @@ export class Post {
     if (this.#streaming && !this.#response.writableEnded) this.#response.write(': keepalive\n\n')
   }
 
-  finish({ text, status }: Response): void {
+  finish({ text, status, wire }: Response): void {
+    if (wire !== undefined) return putOnWire(this.#response, wire)
     if (this.#streaming) this.#response.end(encodeEvent(text))
     else sendJson(this.#response, status, text)
   }

@@ -16,7 +16,9 @@ const cacheable = new Set([
 const RESOURCE_NOT_FOUND = -32002
 
 /** An answer as a modern client expects it, under its own id: what a legacy server leaves out is added, nothing else is touched. */
-export function modernise(method: string, id: RequestId, { text, status, value }: Response): Response {
+export function modernise(method: string, id: RequestId, response: Response): Response {
+  const { text, status, value, wire } = response
+  if (wire !== undefined) return response
   const { result, error } = value ?? (JSON.parse(text) as Record<string, unknown>)
   const top = text.indexOf('{')
   let ownId: Edit = { start: top + 1, end: top + 1, with: `"id":${JSON.stringify(id)},` }

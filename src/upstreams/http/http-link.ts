@@ -52,6 +52,13 @@ export class HttpLink implements Link {
     return this.#wire.sessionId !== undefined
   }
 
+  /** Goes on under a session id that nobody has given out: the server itself then says that it knows no such session. */
+  loseSession(): boolean {
+    if (this.#wire.sessionId === undefined) return false
+    this.#wire.adopt('lost-on-purpose', String(this.#greeting.value.protocolVersion))
+    return true
+  }
+
   get ended(): AbortSignal {
     return this.#end.signal
   }

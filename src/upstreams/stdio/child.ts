@@ -107,6 +107,10 @@ export class Child implements Pipe {
   }
 
   /** Signals the whole group; false when there is none any more. */
+  signal(name: NodeJS.Signals): boolean {
+    return this.#signal(name)
+  }
+
   #signal(signal: NodeJS.Signals | 0): boolean {
     if (!this.#hasGroup) return false
     try {

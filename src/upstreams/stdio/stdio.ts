@@ -66,6 +66,11 @@ export class StdioUpstream implements Upstream {
     await Promise.all([...this.#children].map((starting) => starting.then((child) => child.close(), noChild)))
   }
 
+  signal(name: NodeJS.Signals): boolean {
+    for (const starting of this.#children) void starting.then((child) => child.signal(name), noChild)
+    return this.#children.size > 0
+  }
+
   async #openFor(caller: Caller, signal: Signal): Promise<Link> {
     const { server, clock } = this.#options
     const terms = {

@@ -14,6 +14,8 @@ export interface GatewayParts {
   /** Keys of the block `gateway` besides the addresses. */
   readonly gateway?: Json
   readonly policies?: Json
+  /** The block `chaos`; needs an `environment` in the block `gateway` that is no production. */
+  readonly chaos?: Json
 }
 
 export interface GatewayOptions extends ProgramOptions {
@@ -134,10 +136,10 @@ export async function cleanUp(): Promise<void> {
 }
 
 /** A config as text: JSON, which is YAML as well, a key on a line. */
-export function configText({ servers, gateway, policies }: GatewayParts): string {
+export function configText({ servers, gateway, policies, chaos }: GatewayParts): string {
   const addresses = { listen: '127.0.0.1:0', control: '127.0.0.1:0' }
   return JSON.stringify(
-    { gateway: { ...addresses, ...gateway }, mcpServers: servers, policies },
+    { gateway: { ...addresses, ...gateway }, mcpServers: servers, policies, chaos },
     undefined,
     2,
   )

@@ -1,3 +1,4 @@
+import { noFaults } from '../../support/no-faults.ts'
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Outcome, Service } from '../../../src/mesh/call.ts'
@@ -40,6 +41,7 @@ function slowMesh(degraded: object | false) {
     readdress: () => undefined,
     observe: (next) => next,
     attempt: (next) => next,
+    faults: noFaults,
     transport,
   })
   const send = (call: ReturnType<typeof keyed>) => {

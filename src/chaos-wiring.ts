@@ -1,0 +1,66 @@
+import type { Accounted } from './chaos/accounting.ts'
+import { Controller } from './chaos/controller.ts'
+import { injector } from './chaos/injector.ts'
+import type { Call, Layer, Outcome } from './mesh/call.ts'
+import type { Clock } from './mesh/clock.ts'
+import type { GatewayGeneration } from './registry/generation.ts'
+import { noteChaos } from './telemetry/chaos-events.ts'
+import type { Log } from './telemetry/log.ts'
+import type { Metrics } from './telemetry/metrics.ts'
+import { worldOf } from './world.ts'
+
+/** The chaos mesh, as the rest of the gateway knows it. */
+export interface Chaos {
+  readonly controller: Controller
+  readonly layers: { readonly client: Layer; readonly upstream: Layer }
+  /** Says of each fault of a call what became of it. Once per call, at its very end. */
+  readonly account: (call: Call, outcome: Outcome) => readonly Accounted[]
+}
+
+export interface ChaosParts {
+  readonly clock: Clock
+  readonly log: Log
+  readonly metrics: Metrics
+  /** The generation in force; not asked for before there is one. */
+  readonly current: () => GatewayGeneration
+  /** As it was at boot. */
+  readonly environment: string
+  readonly variables: Readonly<Record<string, string | undefined>>
+}
+
+/** Ties the chaos mesh to the gateway. It starts disarmed. */
+export function createChaos(parts: ChaosParts): Chaos {
+  const { clock, log, metrics, current, environment, variables } = parts
+  const note = noteChaos(metrics, log)
+  const controller = new Controller({
+    clock,
+    environment,
+    variables,
+    world: worldOf(current, clock),
+    effectOf: (call) => current().mesh.effectOf(call),
+    emit(event) {
+      note(event)
+      if (changesLists.has(event.type)) for (const server of current().servers.values()) server.refresh()
+    },
+  })
+  return {
+    controller,
+    layers: {
+      client: injector('client', controller.engine),
+      upstream: injector('upstream', controller.engine),
+    },
+    account: (call, outcome) => controller.engine.account(call, outcome),
+  }
+}
+
+/** Events after which servers are asked for their lists again: faults of the registry show there, and go. */
+const changesLists: ReadonlySet<string> = new Set([
+  'armed',
+  'disarmed',
+  'killed',
+  'unkilled',
+  'plan',
+  'injected',
+  'cleared',
+  'expired',
+])

@@ -1,0 +1,27 @@
+/** What an operator will want to read about; what happens to calls is counted and journaled instead. */
+export interface ChaosEvent {
+  readonly type:
+    | 'armed'
+    | 'disarmed'
+    | 'killed'
+    | 'unkilled'
+    /** Arming was refused. */
+    | 'refused'
+    | 'renewed'
+    /** The plan was replaced while the process ran. */
+    | 'plan'
+    /** A fault of the runtime API came or went. */
+    | 'injected'
+    | 'cleared'
+    /** The time of a fault is up. */
+    | 'expired'
+    | 'engine_error'
+    /** A value that a fault made came back in a later call. */
+    | 'canary'
+    /** What an agent did was reported. */
+    | 'outcome'
+    | 'journal_error'
+  readonly by?: string
+  readonly why?: string
+  readonly detail?: Readonly<Record<string, unknown>>
+}

@@ -1,0 +1,79 @@
+import { z } from 'zod'
+import type { Call } from '../../mesh/call.ts'
+import type { Clock, Millis } from '../../mesh/clock.ts'
+import { duration } from '../../units/duration.ts'
+import type { FaultType, Shot } from '../fault.ts'
+import { NO_STATUS, speaksHttp } from './auth-parts.ts'
+import { requests } from './connection-parts.ts'
+import { errorBody, json, rawId } from './rpc-parts.ts'
+
+const schema = z.strictObject({
+  retryAfter: duration().default(1_000).describe('When to come again; told in whole seconds, rounded up.'),
+  form: z
+    .enum(['seconds', 'date', 'absent', 'absurd'])
+    .default('seconds')
+    .describe('How Retry-After says so: as seconds, as a date, not at all, or as ten years.'),
+  perSecond: z
+    .int()
+    .min(1)
+    .max(1_000_000)
+    .optional()
+    .describe('Calls a second and server that pass, of those that are hit; without it, none.'),
+})
+
+type Config = z.output<typeof schema>
+
+const TEN_YEARS_S = 315_360_000
+
+/** A server that limits its callers, or a proxy before it: it has not looked at the call. */
+const tooMany: FaultType<Config> = {
+  schema,
+  about: 'HTTP 429: too many calls.',
+  methods: requests,
+  refuses: ({ transport }) => (transport === 'stdio' ? NO_STATUS : undefined),
+  layer(config, shot) {
+    return (next) => (call) => {
+      const why = speaksHttp(call, shot) ? undefined : NO_STATUS
+      const pass =
+        why ?? (isWithin(config, call, shot) ? `within ${config.perSecond} calls a second` : undefined)
+      if (pass !== undefined) {
+        shot.notApplicable(pass)
+        return next(call)
+      }
+      const told = retryAfter(config, shot.clock)
+      shot.note({ status: 429, retryAfter: told ?? 'absent' })
+      const reply = json(errorBody(rawId(call), { code: -32000, message: 'Too many requests' }), 429)
+      const headers = told === undefined ? reply.headers : { ...reply.headers, 'retry-after': told }
+      return Promise.resolve(shot.reply(call, { ...reply, headers }))
+    }
+  },
+}
+
+function isWithin({ perSecond }: Config, { server }: Call, shot: Shot): boolean {
+  if (perSecond === undefined) return false
+  const second = Math.floor(shot.clock.now() / 1_000)
+  const window = shot.memory(server, () => ({ second, passed: 0 }))
+  if (window.second !== second) Object.assign(window, { second, passed: 0 })
+  if (window.passed >= perSecond) return false
+  window.passed++
+  return true
+}
+
+/** The value of the header Retry-After (RFC 9110, section 10.2.3); undefined for none. */
+function retryAfter({ form, retryAfter: ms }: Config, clock: Pick<Clock, 'wall'>): string | undefined {
+  switch (form) {
+    case 'seconds':
+      return String(Math.ceil(ms / 1_000))
+    case 'date':
+      return new Date(wholeSeconds(clock.wall() + ms)).toUTCString()
+    case 'absent':
+      return undefined
+    case 'absurd':
+      return String(TEN_YEARS_S)
+  }
+}
+
+const wholeSeconds = (ms: Millis): Millis => Math.ceil(ms / 1_000) * 1_000
+
+/** What can happen where calls are limited. */
+export const limitFaults = { 'limit.429': tooMany }

@@ -1,0 +1,85 @@
+import type { RequestId } from '../../mesh/call.ts'
+import type { Side } from '../fault.ts'
+import type { AgentOutcome, Fate } from '../tally.ts'
+
+/** Why a call that a fault matches was not hit. */
+export type Because =
+  | 'rate'
+  | 'schedule'
+  /** The tool is not known to be read-only. */
+  | 'write'
+  | 'max_injections'
+  | 'overflow'
+  /** The fault cannot work with the server. */
+  | 'refused'
+  | 'shadow'
+
+/** One decision about one attempt: hit or not, and all that it takes to decide it again. */
+export interface DecisionEntry {
+  readonly kind: 'decision'
+  readonly seq: number
+  /** Milliseconds since the Unix epoch. */
+  readonly at: number
+  readonly fault: string
+  readonly type: string
+  readonly side: Side
+  /** Which logical call it was. */
+  readonly callKey: string
+  /** Whether the order or the time of arrival had a say. */
+  readonly orderDependent: boolean
+  /** What the draw was keyed with. */
+  readonly drawKey: string
+  readonly u: number
+  readonly rate: number
+  readonly count: number
+  readonly sinceMs: number
+  readonly step?: { readonly per: 'slot' | 'intent'; readonly index: number } | undefined
+  readonly attempt: number
+  readonly decision: 'injected' | 'not_injected'
+  readonly because: Because | undefined
+  readonly call: {
+    readonly server: string
+    readonly method: string
+    readonly tool: string | undefined
+    readonly id: RequestId
+    readonly caller: string
+    readonly intent: string | undefined
+  }
+  /** `pending` until the attempt is over; then what the fault says that it did. */
+  status?: 'pending' | 'applied' | 'not_applicable' | 'error'
+  note?: Readonly<Record<string, unknown>>
+  /** Digests of the result that it found and of the one that it left. */
+  before?: string
+  after?: string
+  /** Why it was cut short. */
+  released?: string
+  /** What became of the attempt. */
+  outcome?: string
+  fate?: Fate
+  agent?: AgentOutcome
+}
+
+/** What became of an injected fault, known only when the whole call was over. */
+export interface FateEntry {
+  readonly kind: 'fate'
+  readonly seq: number
+  readonly at: number
+  /** The `seq` of the decision. */
+  readonly of: number
+  readonly fault: string
+  readonly fate?: Fate
+  readonly agent?: AgentOutcome
+}
+
+/** Who did what to the engine, and why. */
+export interface ControlEntry {
+  readonly kind: 'control'
+  readonly seq: number
+  readonly at: number
+  readonly type: string
+  readonly by?: string | undefined
+  readonly why?: string | undefined
+  readonly detail?: Readonly<Record<string, unknown>> | undefined
+}
+
+export type Entry = DecisionEntry | FateEntry | ControlEntry

@@ -1,0 +1,75 @@
+import { createDice } from '../../mesh/dice.ts'
+import type { RequestId } from '../../mesh/call.ts'
+import { decider } from '../decide/decide.ts'
+import type { Fault } from '../plan/common.ts'
+import type { Line } from './chain.ts'
+import type { DecisionEntry } from './entry.ts'
+
+/** The decisions among the lines of a file, with what became of them, which the file says further down. */
+export function decisionsIn(lines: readonly Line[]): readonly DecisionEntry[] {
+  const decisions: DecisionEntry[] = []
+  // Every process counts from 1: a number stands for the latest decision that has it.
+  const latest = new Map<number, DecisionEntry>()
+  for (const line of lines) {
+    if (line.kind === 'decision') {
+      const decision = { ...line }
+      decisions.push(decision)
+      latest.set(line.seq, decision)
+    } else if (line.kind === 'fate') {
+      const { fate, agent, of } = line
+      Object.assign(latest.get(of) ?? {}, fate && { fate }, agent && { agent })
+    }
+  }
+  return decisions
+}
+
+/** Decisions about one call, the oldest first: by its id, its callKey or its intent. */
+export function explain(entries: readonly DecisionEntry[], call: RequestId): readonly DecisionEntry[] {
+  const wanted = String(call)
+  return entries.filter(
+    ({ callKey, call: { id, intent } }) => String(id) === wanted || callKey === wanted || intent === wanted,
+  )
+}
+
+/** A decision that a plan would make otherwise. */
+export interface Differing {
+  readonly seq: number
+  readonly fault: string
+  readonly what: 'fault_missing' | 'draw' | 'decision'
+  readonly was: number | string
+  readonly now: number | string
+}
+
+export interface Replayed {
+  readonly decisions: number
+  readonly same: number
+  readonly differing: readonly Differing[]
+}
+
+/** Most differences that are told one by one. */
+const MAX_TOLD = 1_000
+
+/**
+ * Decides again what a journal says was decided, with the same or another plan. What limits decided (writes, counts,
+ * places) is not part of a plan's draws: of those decisions only the draw is compared.
+ */
+export function replay(
+  { seed, faults }: { readonly seed: number; readonly faults: readonly Fault[] },
+  entries: readonly DecisionEntry[],
+): Replayed {
+  const dice = createDice(seed)
+  const deciders = new Map(faults.map((fault) => [fault.name, decider(fault, dice)]))
+  const differing: Differing[] = []
+  for (const entry of entries) {
+    const { seq, fault } = entry
+    const decide = deciders.get(fault)
+    const again = decide?.(entry)
+    const drawn = entry.because === 'rate' || entry.because === 'schedule' ? entry.because : 'hit'
+    const now = again?.because ?? 'hit'
+    if (again === undefined) differing.push({ seq, fault, what: 'fault_missing', was: drawn, now: 'none' })
+    else if (again.u !== entry.u) differing.push({ seq, fault, what: 'draw', was: entry.u, now: again.u })
+    else if (now !== drawn) differing.push({ seq, fault, what: 'decision', was: drawn, now })
+  }
+  const told = differing.slice(0, MAX_TOLD)
+  return { decisions: entries.length, same: entries.length - differing.length, differing: told }
+}

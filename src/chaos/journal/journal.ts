@@ -1,0 +1,68 @@
+import type { ControlEntry, DecisionEntry, Entry } from './entry.ts'
+
+/** Most entries that are kept in memory. */
+const CAPACITY = 10_000
+
+/** Where entries go for good. */
+export interface Sink {
+  /** Takes an entry at once, and writes it down when there is time. */
+  append(entry: Entry): void
+  close(): Promise<void>
+}
+
+/** Everything that was decided and done: the latest in memory, all of it in a file where there is one. */
+export class Journal {
+  readonly #ring: Entry[] = []
+  #sink: Sink | undefined
+  #at = 0
+  #seq = 0
+
+  /** Where entries are written from now on; undefined: nowhere. */
+  set sink(sink: Sink | undefined) {
+    this.#sink = sink
+  }
+
+  nextSeq(): number {
+    return ++this.#seq
+  }
+
+  /** A decision: written at once, unless it has yet to show what becomes of it. */
+  decision(entry: DecisionEntry): DecisionEntry {
+    this.#keep(entry)
+    if (entry.status !== 'pending') this.#sink?.append(entry)
+    return entry
+  }
+
+  /** A decision that was pending is complete. */
+  finish(entry: DecisionEntry): void {
+    this.#sink?.append({ ...entry })
+  }
+
+  append(entry: Entry): void {
+    // What became of a decision stands in the decision too, as long as that is in memory.
+    if (entry.kind !== 'fate') this.#keep(entry)
+    this.#sink?.append(entry)
+  }
+
+  control(at: number, said: Omit<ControlEntry, 'kind' | 'seq' | 'at'>): void {
+    this.append({ kind: 'control', seq: this.nextSeq(), at, ...said })
+  }
+
+  /** What is in memory, the oldest first. */
+  entries(): readonly Entry[] {
+    return [...this.#ring.slice(this.#at), ...this.#ring.slice(0, this.#at)]
+  }
+
+  decisions(): readonly DecisionEntry[] {
+    return this.entries().filter((entry) => entry.kind === 'decision')
+  }
+
+  #keep(entry: Entry): void {
+    if (this.#ring.length < CAPACITY) {
+      this.#ring.push(entry)
+      return
+    }
+    this.#ring[this.#at] = entry
+    this.#at = (this.#at + 1) % CAPACITY
+  }
+}

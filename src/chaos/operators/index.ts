@@ -1,0 +1,82 @@
+import { z } from 'zod'
+import { lieTotal, dropNextCursor, truncateList } from './lists.ts'
+import { dropOptional, dropRequired, nullValue, rename } from './members.ts'
+import type { Operator, OperatorConfig } from './operator.ts'
+import { enumValue, precision, typeChange, unit } from './scalars.ts'
+import { addField, arrayToObject, nest, scalarToArray, unnest } from './shape.ts'
+import { cutJson, dropBlocks, truncateText } from './text.ts'
+import { date, staleValue } from './time.ts'
+
+/** What makes a reply another one than it should be: one line an operator. */
+export const driftOperators = {
+  rename,
+  type: typeChange,
+  null: nullValue,
+  drop_required: dropRequired,
+  drop_optional: dropOptional,
+  nest,
+  unnest,
+  enum: enumValue,
+  unit,
+  add_field: addField,
+  stale_value: staleValue,
+  date,
+  array_to_object: arrayToObject,
+  scalar_to_array: scalarToArray,
+  precision,
+} as const
+
+/** What makes a reply a part of what it should be. */
+export const partialOperators = {
+  truncate_list: truncateList,
+  truncate_text: truncateText,
+  drop_blocks: dropBlocks,
+  cut_json: cutJson,
+  drop_next_cursor: dropNextCursor,
+  lie_total: lieTotal,
+} as const
+
+export type DriftName = keyof typeof driftOperators
+export type PartialName = keyof typeof partialOperators
+export type OperatorName = DriftName | PartialName
+
+export const driftNames = Object.keys(driftOperators) as readonly DriftName[]
+export const partialNames = Object.keys(partialOperators) as readonly PartialName[]
+
+/** The settings of one drift operator; `op` says which. */
+export const driftSchema = z.discriminatedUnion('op', [
+  rename.schema,
+  typeChange.schema,
+  nullValue.schema,
+  dropRequired.schema,
+  dropOptional.schema,
+  nest.schema,
+  unnest.schema,
+  enumValue.schema,
+  unit.schema,
+  addField.schema,
+  staleValue.schema,
+  date.schema,
+  arrayToObject.schema,
+  scalarToArray.schema,
+  precision.schema,
+])
+
+/** The settings of one partial operator; `op` says which. */
+export const partialSchema = z.discriminatedUnion('op', [
+  truncateList.schema,
+  truncateText.schema,
+  dropBlocks.schema,
+  cutJson.schema,
+  dropNextCursor.schema,
+  lieTotal.schema,
+])
+
+const all: Readonly<Record<string, Operator<OperatorConfig>>> = { ...driftOperators, ...partialOperators }
+
+/** The operator of this name. Its methods take settings that its own schema has read, and no others. */
+export function operatorOf(op: string): Operator<OperatorConfig> {
+  const found = all[op]
+  if (found === undefined) throw new Error(`there is no operator ${op}`)
+  return found
+}

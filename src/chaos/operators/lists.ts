@@ -1,0 +1,61 @@
+import { z } from 'zod'
+import { operator } from './operator.ts'
+import { pointer } from './pointer.ts'
+
+export const truncateList = operator({
+  about: 'Keeps only the first elements of a list.',
+  detectable: 'semantic',
+  on: 'json',
+  schema: z.strictObject({
+    op: z.literal('truncate_list'),
+    path: pointer(),
+    keep: z.number().min(0).lt(1).default(0.5).describe('Share that stays, rounded up; at least one goes.'),
+  }),
+  fits: ({ value }) => Array.isArray(value) && value.length > 0,
+  edit({ value }, { keep }) {
+    const list = value as unknown[]
+    return { value: list.slice(0, Math.min(Math.ceil(list.length * keep), list.length - 1)) }
+  },
+})
+
+const cursor = /^(next_?)?cursor$|^next(_?page)?(_?token)?$|^page_?token$/i
+
+export const dropNextCursor = operator({
+  about: 'Leaves out the cursor to the next page, so that there seems to be none.',
+  detectable: 'semantic',
+  on: 'json',
+  schema: z.strictObject({ op: z.literal('drop_next_cursor'), path: pointer() }),
+  fits: ({ key, value, holder }) =>
+    key !== undefined &&
+    holder !== undefined &&
+    cursor.test(key) &&
+    (typeof value === 'string' || typeof value === 'number'),
+  edit: () => ({ members: [] }),
+})
+
+const total = /^(total|count)$|^(total|num)_?(count|items|results|hits)$|_?count$|^num_?found$/i
+
+export const lieTotal = operator({
+  about: 'Says that there is another number of elements than there is.',
+  detectable: 'semantic',
+  on: 'json',
+  schema: z.strictObject({
+    op: z.literal('lie_total'),
+    path: pointer(),
+    factor: z
+      .number()
+      .min(0)
+      .refine((factor) => factor !== 1, 'a factor of 1 changes nothing')
+      .default(2)
+      .describe('What the total is multiplied by, rounded; it differs by 1 at least.'),
+  }),
+  fits: ({ key, value }) =>
+    key !== undefined && total.test(key) && Number.isInteger(value) && (value as number) >= 0,
+  edit: ({ value }, { factor }) => ({ value: lie(value as number, factor) }),
+})
+
+function lie(value: number, factor: number): number {
+  const scaled = Math.round(value * factor)
+  if (scaled !== value) return scaled
+  return factor < 1 && value > 0 ? value - 1 : value + 1
+}

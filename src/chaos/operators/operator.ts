@@ -1,0 +1,48 @@
+import type { z } from 'zod'
+import type { Edit, Site } from './site.ts'
+
+/** A number in [0, 1) that depends on its purpose, and on nothing that was drawn before. */
+export type Draw = (purpose: string) => number
+
+/** `semantic`: the shape stays, so no schema shows it; the value, or how much there is, is wrong. */
+export type Detectability = 'schema_detectable' | 'semantic'
+
+/**
+ * What of a result it works on: JSON (structured content, and text that parses as JSON), such JSON or plain text, the
+ * text of JSON, or the list of content blocks.
+ */
+export type Material = 'json' | 'json_or_text' | 'json_text' | 'blocks'
+
+/** What a schema says of a place; undefined for what it does not say. */
+export interface Told {
+  readonly required: boolean | undefined
+  /** Whether it lists the values that are allowed. */
+  readonly listed: boolean | undefined
+}
+
+/** The settings that every operator has. */
+export interface OperatorConfig {
+  readonly op: string
+  readonly path?: string | undefined
+}
+
+/** One way to change a value, at a place. */
+export interface Operator<Config extends OperatorConfig> {
+  readonly schema: z.ZodType<Config, unknown>
+  readonly about: string
+  readonly detectable: Detectability
+  readonly on: Material
+  /** Whether it can change the value there. */
+  fits(site: Site, config: Config): boolean
+  /** Whether it would be picked there, by what the schema says; always, unless said otherwise. */
+  suits?(told: Told, site: Site): boolean
+  /** What takes the place of a site where it fits. */
+  edit(site: Site, config: Config): Edit
+}
+
+/** An operator of the settings that its schema reads. */
+export function operator<Schema extends z.ZodType<OperatorConfig>>(
+  parts: { readonly schema: Schema } & Omit<Operator<z.output<Schema>>, 'schema'>,
+): Operator<z.output<Schema>> & { readonly schema: Schema } {
+  return parts as Operator<z.output<Schema>> & { readonly schema: Schema }
+}

@@ -1,0 +1,75 @@
+import { z } from 'zod'
+import { operator } from './operator.ts'
+import { pointer } from './pointer.ts'
+
+const numeric = /^-?\d{1,15}(\.\d+)?$/
+
+export const typeChange = operator({
+  about: 'Number to string and back, true to "true".',
+  detectable: 'schema_detectable',
+  on: 'json',
+  schema: z.strictObject({ op: z.literal('type'), path: pointer() }),
+  fits: ({ value }) =>
+    typeof value === 'number' ||
+    typeof value === 'boolean' ||
+    (typeof value === 'string' && numeric.test(value)),
+  edit: ({ value }) => ({ value: typeof value === 'string' ? Number(value) : String(value) }),
+})
+
+/** The word in other letters, which servers that add or rename states tend to use. */
+const otherWord = (word: string): string => {
+  const upper = word.toUpperCase()
+  return upper === word ? word.toLowerCase() : upper
+}
+
+export const enumValue = operator({
+  about: 'Puts a word that is not on the list in place of one that is.',
+  detectable: 'schema_detectable',
+  on: 'json',
+  schema: z.strictObject({
+    op: z.literal('enum'),
+    path: pointer(),
+    to: z
+      .string()
+      .optional()
+      .describe('The new word. Without it: the old one in capitals, or in small letters.'),
+  }),
+  fits: ({ value }, { to }) =>
+    typeof value === 'string' &&
+    (to !== undefined ? value !== to : /^[a-z][\w-]{0,31}$/i.test(value) && /[a-z]/i.test(value)),
+  suits: ({ listed }) => listed !== false,
+  edit: ({ value }, { to }) => ({ value: to ?? otherWord(value as string) }),
+})
+
+export const unit = operator({
+  about: 'Scales a number, as if it were in another unit; what it is called stays.',
+  detectable: 'semantic',
+  on: 'json',
+  schema: z.strictObject({
+    op: z.literal('unit'),
+    path: pointer(),
+    factor: z
+      .number()
+      .refine((factor) => factor !== 1, 'a factor of 1 changes nothing')
+      .default(1000)
+      .describe('What it is multiplied by: 1000 is seconds told as milliseconds.'),
+  }),
+  fits: ({ value }, { factor }) =>
+    typeof value === 'number' && value !== 0 && Number.isFinite(value * factor),
+  edit: ({ value }, { factor }) => ({ value: (value as number) * factor }),
+})
+
+export const precision = operator({
+  about: 'Rounds a number.',
+  detectable: 'semantic',
+  on: 'json',
+  schema: z.strictObject({
+    op: z.literal('precision'),
+    path: pointer(),
+    digits: z.int().min(0).max(15).default(0).describe('Decimal places that stay.'),
+  }),
+  fits: ({ value }, { digits }) => typeof value === 'number' && rounded(value, digits) !== value,
+  edit: ({ value }, { digits }) => ({ value: rounded(value as number, digits) }),
+})
+
+const rounded = (value: number, digits: number): number => Number(value.toFixed(digits))

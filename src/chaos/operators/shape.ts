@@ -1,0 +1,70 @@
+import { z } from 'zod'
+import { isObject } from '../../protocol/jsonrpc.ts'
+import { operator } from './operator.ts'
+import { pointer } from './pointer.ts'
+
+export const nest = operator({
+  about: 'Puts a value into an object of its own.',
+  detectable: 'schema_detectable',
+  on: 'json',
+  schema: z.strictObject({
+    op: z.literal('nest'),
+    path: pointer(),
+    under: z.string().min(1).default('data').describe('The name that the value gets in the new object.'),
+  }),
+  fits: () => true,
+  edit: ({ value }, { under }) => ({ value: Object.fromEntries([[under, value]]) }),
+})
+
+export const unnest = operator({
+  about: 'Moves the members of an object up into the object that holds it, or its only one into its place.',
+  detectable: 'schema_detectable',
+  on: 'json',
+  schema: z.strictObject({ op: z.literal('unnest'), path: pointer() }),
+  fits({ value, key, holder }) {
+    if (!isObject(value)) return false
+    const names = Object.keys(value)
+    if (holder === undefined) return names.length === 1
+    return names.length > 0 && names.every((name) => name === key || !Object.hasOwn(holder, name))
+  },
+  edit({ value, holder }) {
+    const entries = Object.entries(value as object) as [string, unknown][]
+    return holder === undefined ? { value: entries[0]?.[1] } : { members: entries }
+  },
+})
+
+export const addField = operator({
+  about: 'Adds a member that nobody expects to an object.',
+  detectable: 'schema_detectable',
+  on: 'json',
+  schema: z.strictObject({
+    op: z.literal('add_field'),
+    path: pointer(),
+    name: z.string().min(1).default('_links').describe('Its name.'),
+    value: z.json().default({}).describe('Its value.'),
+  }),
+  fits: ({ value }, { name }) => isObject(value) && !Object.hasOwn(value, name),
+  edit: ({ value }, { name, value: added }) => ({
+    value: Object.fromEntries([...Object.entries(value as object), [name, added]]),
+  }),
+})
+
+export const arrayToObject = operator({
+  about: 'Turns an array into an object with the indexes as names.',
+  detectable: 'schema_detectable',
+  on: 'json',
+  schema: z.strictObject({ op: z.literal('array_to_object'), path: pointer() }),
+  fits: ({ value }) => Array.isArray(value),
+  edit: ({ value }) => ({
+    value: Object.fromEntries((value as unknown[]).map((item, i) => [String(i), item])),
+  }),
+})
+
+export const scalarToArray = operator({
+  about: 'Puts a scalar into an array.',
+  detectable: 'schema_detectable',
+  on: 'json',
+  schema: z.strictObject({ op: z.literal('scalar_to_array'), path: pointer() }),
+  fits: ({ value }) => typeof value !== 'object' && value !== undefined,
+  edit: ({ value }) => ({ value: [value] }),
+})

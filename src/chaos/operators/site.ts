@@ -1,0 +1,74 @@
+import { isObject } from '../../protocol/jsonrpc.ts'
+import { EVERY } from './pointer.ts'
+
+/** One place in a value. */
+export interface Site {
+  readonly value: unknown
+  /** Its name in the object that holds it; undefined for the whole value and for array elements. */
+  readonly key: string | undefined
+  /** The object that holds it. */
+  readonly holder: Readonly<Record<string, unknown>> | undefined
+}
+
+/** What takes a site's place: another value or, in an object, any number of members in place of this one. */
+export type Edit = { readonly value: unknown } | { readonly members: readonly (readonly [string, unknown])[] }
+
+/** Says what takes a site's place; undefined leaves it. */
+export type Editor = (site: Site) => Edit | undefined
+
+/**
+ * A copy of `root` that is edited at each place that the segments name; undefined when there is none, or nothing is
+ * to be edited there. What is not on the way there is shared with `root`, which stays as it is.
+ */
+export function edited(
+  root: unknown,
+  segments: readonly string[],
+  edit: Editor,
+): { readonly value: unknown } | undefined {
+  const done = visit({ value: root, key: undefined, holder: undefined }, segments, 0, edit)
+  return done !== undefined && 'value' in done ? done : undefined
+}
+
+function visit(site: Site, segments: readonly string[], at: number, edit: Editor): Edit | undefined {
+  const segment = segments[at]
+  if (segment === undefined) return edit(site)
+  if (Array.isArray(site.value)) return visitArray(site.value, segment, segments, at + 1, edit)
+  return isObject(site.value) ? visitObject(site.value, segment, segments, at + 1, edit) : undefined
+}
+
+function visitArray(
+  elements: readonly unknown[],
+  segment: string,
+  segments: readonly string[],
+  at: number,
+  edit: Editor,
+): Edit | undefined {
+  if (segment !== EVERY && !/^(0|[1-9]\d*)$/.test(segment)) return undefined
+  let changed = false
+  const copy = elements.map((value, index) => {
+    if (segment !== EVERY && Number(segment) !== index) return value
+    const done = visit({ value, key: undefined, holder: undefined }, segments, at, edit)
+    if (done === undefined || !('value' in done)) return value
+    changed = true
+    return done.value
+  })
+  return changed ? { value: copy } : undefined
+}
+
+function visitObject(
+  holder: Readonly<Record<string, unknown>>,
+  key: string,
+  segments: readonly string[],
+  at: number,
+  edit: Editor,
+): Edit | undefined {
+  if (!Object.hasOwn(holder, key)) return undefined
+  const done = visit({ value: holder[key], key, holder }, segments, at, edit)
+  if (done === undefined) return undefined
+  // Built from entries, which keeps the order and makes a plain member of a key like `__proto__`.
+  const entries = Object.entries(holder).flatMap((entry) => {
+    if (entry[0] !== key) return [entry]
+    return 'members' in done ? done.members : [[key, done.value] as const]
+  })
+  return { value: Object.fromEntries(entries) }
+}

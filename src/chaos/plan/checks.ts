@@ -1,0 +1,99 @@
+import { formatDuration } from '../../units/duration.ts'
+import { glob, matcher } from '../../mesh/match.ts'
+import type { FaultType, ServerKind } from '../fault.ts'
+import type { FaultRegistry } from '../faults/index.ts'
+import type { Fault } from './common.ts'
+
+/** What is wrong with a plan, and where in the block `chaos`. */
+export interface Finding {
+  /** A plan with an `error` cannot be used; a `warning` is about a part that will do nothing. */
+  readonly severity: 'error' | 'warning'
+  readonly path: readonly (string | number)[]
+  readonly message: string
+}
+
+/** A server that a plan may aim at. */
+export interface PlanTarget {
+  readonly name: string
+  readonly kind: ServerKind
+}
+
+/** The methods that a type can hit. */
+export const methodsOf = (type: FaultType<unknown> | undefined): readonly string[] =>
+  type?.methods ?? ['tools/call']
+
+/** What no single field can see, but the plan itself can. */
+export function contradictions(
+  { faults, maxTtl }: { readonly faults: readonly Fault[]; readonly maxTtl: number },
+  registry: FaultRegistry,
+): Finding[] {
+  const names = new Map<string, number>()
+  return faults.flatMap((fault, index) => {
+    const findings = faultFindings(fault, maxTtl, registry)
+    const twin = names.get(fault.name)
+    if (twin === undefined) names.set(fault.name, index)
+    else findings.push(error(['name'], `"${fault.name}" is the name of faults[${twin}] already`))
+    return at(index, findings)
+  })
+}
+
+/** The same for one fault; paths are within it. */
+export function faultFindings(fault: Fault, maxTtl: number, registry: FaultRegistry): Finding[] {
+  const findings: Finding[] = []
+  if (fault.ttl > maxTtl) {
+    const message = `expected at most chaos.maxTtl (${formatDuration(maxTtl)}), found ${formatDuration(fault.ttl)}`
+    findings.push(error(['ttl'], message))
+  }
+  const methods = methodsOf(registry[fault.type])
+  const { method, tool } = fault.match ?? {}
+  if (method !== undefined && !methods.some(glob(method))) {
+    findings.push(error(['match', 'method'], `${fault.type} can hit ${methods.join(', ')}, not "${method}"`))
+  } else if (
+    tool !== undefined &&
+    !methods.some((name) => name === 'tools/call' && glob(method ?? '*')(name))
+  ) {
+    findings.push(error(['match', 'tool'], 'never matches: only calls of the method tools/call have a tool'))
+  }
+  const length = fault.when?.burst?.meanLength
+  if (length !== undefined && fault.rate < 1 && fault.rate > length / (length + 1)) {
+    const most = (length / (length + 1)).toFixed(3)
+    const message = `bursts of mean ${length} with pauses between them allow a rate up to ${most}; found ${fault.rate}`
+    findings.push(error(['rate'], message))
+  }
+  return findings
+}
+
+/** What the servers that there are make of a plan: faults that hit none of them, or cannot work with any. */
+export function targetFindings(
+  faults: readonly Fault[],
+  servers: readonly PlanTarget[],
+  registry: FaultRegistry,
+): Finding[] {
+  return faults.flatMap((fault, index) => {
+    const holds = matcher({ server: fault.match?.server })
+    const hit = servers.filter(({ name }) => holds(name, '', undefined))
+    if (hit.length === 0) {
+      const server = fault.match?.server
+      return server === undefined
+        ? []
+        : at(index, [error(['match', 'server'], `"${server}" matches no server`)])
+    }
+    // Towards the agent it is the gateway that plays the server, whatever that is like.
+    if (fault.side === 'client') return []
+    const refusals = hit.flatMap(({ name, kind }) => {
+      const why = registry[fault.type]?.refuses?.(kind)
+      return why === undefined ? [] : [`${name}: ${why}`]
+    })
+    if (refusals.length === 0) return []
+    const message = `${fault.type} cannot work with ${refusals.join('; ')}`
+    // Where it works with some of the servers, the journal says of each call to the others that it was left out.
+    return at(index, [
+      { severity: refusals.length < hit.length ? 'warning' : 'error', path: ['type'], message },
+    ])
+  })
+}
+
+const error = (path: Finding['path'], message: string): Finding => ({ severity: 'error', path, message })
+
+const at = (index: number, findings: readonly Finding[]): Finding[] =>
+  findings.map((finding) => ({ ...finding, path: ['faults', index, ...finding.path] }))

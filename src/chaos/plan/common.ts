@@ -1,0 +1,114 @@
+import { z } from 'zod'
+import { duration } from '../../units/duration.ts'
+
+/** A glob over names. Characters that only other languages of patterns use are refused: they would match nothing. */
+const glob = z
+  .string()
+  .regex(/^[^\s{}[\]()|^$\\!]+$/, 'expected a glob, in which * is any text and ? any character')
+
+const word = z.string().regex(/^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$/, 'expected 1 to 64 of A-Z a-z 0-9 _ . -')
+
+const headerName = z
+  .string()
+  .regex(/^[a-z0-9!#$%&'*+.^_`|~-]+$/, 'expected the name of a header, in lower case')
+
+const match = z
+  .strictObject({
+    server: glob.optional().describe('Glob over server names.'),
+    tool: glob.optional().describe('Glob over tool names, as their server knows them.'),
+    method: glob.optional().describe('Glob over JSON-RPC methods, of those that the type can hit.'),
+    tenant: glob.optional().describe('Glob over tenants.'),
+    arm: glob.optional().describe('Glob over the arms of a running experiment.'),
+    header: z
+      .record(headerName, glob)
+      .optional()
+      .describe('Headers of the request, by name in lower case: each has to be there and match its glob.'),
+  })
+  .refine((set) => Object.values(set).some((held) => held !== undefined), {
+    error:
+      'matches nothing in particular: name a server, tool, method, tenant, arm or header, or leave it out',
+  })
+
+const window = z
+  .strictObject({
+    from: duration().default(0).describe('Begins so long after the fault was armed.'),
+    to: duration({ min: 1 })
+      .optional()
+      .describe('Ends so long after the fault was armed; without it, never.'),
+  })
+  .refine(({ from, to }) => to === undefined || to > from, {
+    error: 'expected later than "from"',
+    path: ['to'],
+  })
+
+const burst = z.strictObject({
+  meanLength: z.number().min(1).max(100_000).describe('How long a burst is on average, in steps.'),
+  per: z
+    .enum(['slot', 'intent'])
+    .default('slot')
+    .describe('What a step is: a slot of time, or one intent. Calls without an intent go by slots.'),
+  slot: duration({ min: 10 }).default(1_000).describe('Length of a slot of time.'),
+})
+
+const when = z.strictObject({
+  onCall: z.int().min(1).optional().describe('Only the call with this number, of those that match. From 1.'),
+  afterCalls: z.int().min(0).optional().describe('Only after so many calls that match.'),
+  everyNth: z.int().min(1).optional().describe('Only every so many calls that match.'),
+  window: window.optional().describe('Only in a span of time.'),
+  burst: burst
+    .optional()
+    .describe('In bursts, of which all calls are hit; the rate stays what it is over time.'),
+})
+
+/** What all faults have, whatever their type; `type` and `side` depend on the type. */
+export const common = {
+  name: word
+    .describe('Unique; shows up in metrics, spans and the journal, and decides the draws.')
+    .meta({ id: 'FaultName' }),
+  rate: z
+    .number()
+    .min(0)
+    .max(1)
+    .describe('Share of the calls that match, in [0, 1].')
+    .meta({ id: 'FaultRate' }),
+  match: match
+    .meta({ id: 'FaultMatch' })
+    .optional()
+    .describe('What it aims at: everything that all of these match; without it, all.'),
+  when: when
+    .meta({ id: 'FaultWhen' })
+    .optional()
+    .describe('Which of the calls that match come into question. Counts go by arrival.'),
+  maxInjections: z
+    .int()
+    .min(1)
+    .optional()
+    .describe('Most injections until it is armed anew.')
+    .meta({ id: 'FaultMaxInjections' }),
+  maxConcurrent: z
+    .int()
+    .min(1)
+    .max(10_000)
+    .default(16)
+    .describe('Most calls that it holds at a time.')
+    .meta({ id: 'FaultMaxConcurrent' }),
+  ttl: duration({ min: 1 }).describe('How long it stays armed; at most `maxTtl`.').meta({ id: 'FaultTtl' }),
+  allowWrites: z
+    .boolean()
+    .default(false)
+    .describe('Whether it may hit tools that are not known to be read-only.')
+    .meta({ id: 'FaultAllowWrites' }),
+  sticky: z
+    .boolean()
+    .default(false)
+    .describe('Whether a retry meets the same fate as the first attempt.')
+    .meta({ id: 'FaultSticky' }),
+  domain: word.optional().describe('Faults of one failure domain hit together.').meta({ id: 'FaultDomain' }),
+} as const
+
+/** A fault of a plan; the fields of its type stand beside the common ones. */
+export type Fault = z.output<z.ZodObject<typeof common>> & {
+  readonly type: string
+  readonly side: 'upstream' | 'client'
+  readonly [own: string]: unknown
+}

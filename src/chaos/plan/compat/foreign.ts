@@ -1,0 +1,82 @@
+import type { z } from 'zod'
+import { near } from '../near.ts'
+
+/** A fault as a plan of ours would say it: plain data, to be read by the schema of plans. */
+export interface FaultConfig extends Readonly<Record<string, unknown>> {
+  readonly name: string
+  readonly type: string
+  /** In [0, 1]. */
+  readonly rate: number
+}
+
+/** What the other formats do not say, and a fault needs. */
+export interface ForeignOptions {
+  /** `ttl` of each fault that names no duration of its own; as in a plan. */
+  readonly ttl: string | number
+  /** Whether faults may hit tools that are not known to be read-only; false unless given. */
+  readonly allowWrites?: boolean
+}
+
+/** Where in a plan. */
+export type Path = readonly (string | number)[]
+
+/** Something in a plan of another format that cannot be read; the message says where it stands. */
+export class ForeignPlanError extends Error {
+  readonly path: Path
+
+  constructor(path: Path, message: string) {
+    super(path.length === 0 ? message : `${written(path)}: ${message}`)
+    this.path = path
+  }
+}
+
+/** What all faults of the other formats get; neither knows a limit of calls at a time, so it is the largest. */
+export function commonOf({ ttl, allowWrites }: ForeignOptions) {
+  return { ttl, maxConcurrent: 10_000, ...(allowWrites === true ? { allowWrites } : {}) }
+}
+
+/** The type that an entry names, which has to be one of those that there are schemas for. */
+export function schemaOf<Type extends string>(
+  schemas: Readonly<Record<Type, unknown>>,
+  type: unknown,
+  path: Path,
+): Type {
+  const names = Object.keys(schemas)
+  if (typeof type === 'string' && names.includes(type)) return type as Type
+  const at = [...path, 'type']
+  if (typeof type !== 'string')
+    throw new ForeignPlanError(at, `expected the type of a fault; there are ${names.join(', ')}`)
+  throw new ForeignPlanError(
+    at,
+    `unknown type "${type.slice(0, 64)}"; ${meant(type, names)}there are ${names.join(', ')}`,
+  )
+}
+
+/** Reads fields by their schema; `what` has them, in the message about one that it does not have. */
+export function read<Schema extends z.ZodObject>(
+  schema: Schema,
+  value: unknown,
+  path: Path,
+  what: string,
+): z.output<Schema> {
+  const result = schema.safeParse(value)
+  if (result.success) return result.data
+  const issue = result.error.issues[0]!
+  const at = [...path, ...(issue.path as Path)]
+  if (issue.code !== 'unrecognized_keys') throw new ForeignPlanError(at, issue.message)
+  const allowed = Object.keys(schema.shape)
+  const [key = ''] = issue.keys
+  const hint = `${meant(key, allowed)}allowed are ${allowed.join(', ')}`
+  throw new ForeignPlanError(at, `unknown field "${key.slice(0, 64)}" of ${what}; ${hint}`)
+}
+
+function meant(word: string, names: readonly string[]): string {
+  const [name] = near(word, names)
+  return name === undefined ? '' : `did you mean ${name}? `
+}
+
+function written(path: Path): string {
+  return path
+    .map((step, at) => (typeof step === 'number' ? `[${step}]` : at === 0 ? step : `.${step}`))
+    .join('')
+}

@@ -1,0 +1,106 @@
+import { z } from 'zod'
+import { duration } from '../../units/duration.ts'
+import { size } from '../../units/size.ts'
+import type { Side } from '../fault.ts'
+import { faults as registered, type FaultRegistry } from '../faults/index.ts'
+import { contradictions } from './checks.ts'
+import { common, type Fault } from './common.ts'
+import { near } from './near.ts'
+
+const BOTH: readonly Side[] = ['upstream', 'client']
+
+/** One entry of a plan: a union over the types of `registry`, told apart by `type`. */
+export function faultSchema(registry: FaultRegistry = registered): z.ZodType<Fault> {
+  const names = Object.keys(registry)
+  const options = names.map((name) => option(name, registry))
+  const union = z.discriminatedUnion('type', options as never, {
+    error: ({ code, input }) => (code === 'invalid_union' ? unknownType(input, names) : undefined),
+  })
+  return union
+}
+
+function option(name: string, registry: FaultRegistry): z.ZodObject {
+  const { schema, about, sides = BOTH } = registry[name]!
+  if (!(schema instanceof z.ZodObject))
+    throw new Error(`fault type ${name}: its schema has to be a strictObject`)
+  const own: z.ZodObject = schema
+  const taken = Object.keys(own.shape).filter((key) => key in common || key === 'type' || key === 'side')
+  if (taken.length > 0)
+    throw new Error(`fault type ${name}: its fields ${taken.join(', ')} are those of all faults`)
+  const side = z.enum(sides as [Side, ...Side[]]).default(sides.includes('upstream') ? 'upstream' : 'client')
+  return own
+    .safeExtend({
+      type: z.literal(name).describe(about),
+      ...common,
+      side: side.describe('Below all policies (tests the gateway), or above them (tests the agent).'),
+    })
+    .describe(about)
+    .meta({ title: name })
+}
+
+function unknownType(input: unknown, names: readonly string[]): string {
+  const type = (input as { type?: unknown }).type
+  if (typeof type !== 'string') return 'missing; expected the type of the fault, such as conn.latency'
+  const alike = near(type, names)
+  const meant = alike.length > 0 ? `did you mean ${alike.join(' or ')}?` : `there are ${names.join(', ')}`
+  return `unknown type "${type.slice(0, 64)}"; ${meant}`
+}
+
+const journal = z.strictObject({
+  file: z.string().min(1).optional().describe('JSON Lines file to append to; without it, memory only.'),
+  maxSize: size()
+    .default(16 * 1024 ** 2)
+    .describe('Size past which a new file is begun.'),
+  keep: z.int().min(1).max(100).default(4).describe('Older files that are kept, as FILE.1, FILE.2 …'),
+})
+
+/** The block `chaos`, over the types of `registry`. */
+export function chaosSchema(registry: FaultRegistry = registered) {
+  return z
+    .strictObject({
+      enabled: z
+        .boolean()
+        .default(false)
+        .describe('Whether faults may be armed. A reload that sets it arms the plan.'),
+      mode: z
+        .enum(['act', 'shadow'])
+        .default('act')
+        .describe('`shadow` decides and journals without doing anything.'),
+      seed: z
+        .int()
+        .default(0)
+        .describe('Decides all draws: the same seed, plan and calls give the same faults.'),
+      persist: z
+        .boolean()
+        .default(false)
+        .describe('Whether the plan is armed again when the process starts.'),
+      maxTtl: duration({ min: 1 }).default(3_600_000).describe('Longest `ttl` of a fault.'),
+      journal: journal.prefault({}).describe('Where every decision is written down.'),
+      killFile: z.string().min(1).optional().describe('While this file exists, no fault does anything.'),
+      lease: duration({ min: 1_000 })
+        .optional()
+        .describe('A run ends when nobody has renewed it for so long; without it, only by `ttl`.'),
+      strict: z
+        .boolean()
+        .default(false)
+        .describe('Whether a call fails when the engine does. For tests; otherwise it goes on unharmed.'),
+      engineErrors: z
+        .int()
+        .min(1)
+        .default(10)
+        .describe('Errors of the engine after which it disarms itself.'),
+      faults: z.array(faultSchema(registry)).max(1_000).default([]).describe('The plan.'),
+    })
+    .superRefine((config, context) => {
+      for (const { path, message } of contradictions(config, registry)) {
+        context.addIssue({ code: 'custom', path: [...path], message })
+      }
+    })
+    .prefault({})
+    .describe('Faults, on purpose. Never in production.')
+}
+
+/** The block `chaos` of a config. */
+export const chaos = chaosSchema()
+
+export type ChaosConfig = z.output<typeof chaos>

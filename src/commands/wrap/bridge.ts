@@ -1,0 +1,136 @@
+import { Pool } from 'undici'
+import type { Clock, Millis } from '../../mesh/clock.ts'
+import { gatewayError } from '../../mesh/errors.ts'
+import { isRequestId, kindOf, paramsOf } from '../../protocol/jsonrpc.ts'
+import { HttpListener } from '../../upstreams/http/http-listener.ts'
+import { leave } from '../../upstreams/http/http-post.ts'
+import { HttpReply } from '../../upstreams/http/http-reply.ts'
+import { HttpWire } from '../../upstreams/http/http-wire.ts'
+import type { Overlong } from '../../upstreams/stdio/lines.ts'
+import { readLine, type Said } from './client-line.ts'
+import { Exchange } from './exchange.ts'
+import { modernHeaders } from './modern-headers.ts'
+
+export interface BridgeParts {
+  /** The MCP endpoint that the lines go to. */
+  readonly url: string
+  readonly clock: Clock
+  /** Longest message either way, in bytes. */
+  readonly maxMessage: number
+  /** Takes a line for the client; a promise asks to wait. */
+  readonly write: (line: string) => Promise<void> | undefined
+}
+
+/** How long the endpoint may take to let the session go, in milliseconds. */
+const LEAVE_MS: Millis = 500
+
+/** Carries the messages of a client over stdio, a line each, to an endpoint of Streamable HTTP, and back. */
+export class Bridge {
+  readonly #parts: BridgeParts
+  readonly #pool: Pool
+  readonly #wire: HttpWire
+  readonly #underWay = new Map<Exchange, HttpReply>()
+  #listener: HttpListener | undefined
+  #quiet: () => void = () => undefined
+
+  constructor(parts: BridgeParts) {
+    this.#parts = parts
+    // How long a reply may take is for the mesh to say.
+    this.#pool = new Pool(new URL(parts.url).origin, { headersTimeout: 0, bodyTimeout: 0 })
+    const { url } = parts
+    this.#wire = new HttpWire(
+      { url, headers: {}, agent: undefined },
+      { calls: this.#pool, streams: this.#pool },
+    )
+  }
+
+  /** Takes a line of the client. A promise asks it to wait, so that what has to stay in order does. */
+  take(line: string | Overlong): Promise<void> | undefined {
+    const said = readLine(line, this.#parts.maxMessage)
+    if (typeof said === 'string') return this.#parts.write(said)
+    if (said === undefined || typeof line !== 'string') return undefined
+    if (said.messages.some(({ method }) => method === 'initialize')) return this.#initialize(line, said)
+    const isModern = this.#wire.sessionId === undefined
+    const [first] = said.messages
+    if (isModern && first !== undefined && said.messages.length === 1 && this.#takesBack(first))
+      return undefined
+    const exchange = this.#post(line, said)
+    // What asks for nothing may be what those behind it build upon.
+    return exchange.ids.size > 0 ? undefined : exchange.over
+  }
+
+  /** Resolves when no request waits for its reply, or after `limitMs`. */
+  settled(limitMs: Millis): Promise<void> {
+    if (this.#underWay.size === 0) return Promise.resolve()
+    return new Promise((resolve) => {
+      const cancel = this.#parts.clock.after(limitMs, resolve)
+      this.#quiet = () => {
+        cancel()
+        resolve()
+      }
+    })
+  }
+
+  /** Gives up what is under way, and ends the session. */
+  async close(): Promise<void> {
+    for (const reply of this.#underWay.values()) reply.abort(gatewayError('cancelled', 'the client has gone'))
+    await this.#leave()
+    await this.#pool.destroy()
+  }
+
+  async #leave(): Promise<void> {
+    this.#listener?.close()
+    if (this.#wire.sessionId !== undefined) await leave(this.#wire, this.#parts.clock, LEAVE_MS)
+  }
+
+  /** Nothing else can be said before a session is open. */
+  async #initialize(line: string, said: Said): Promise<void> {
+    await this.#leave()
+    this.#wire.reset()
+    await this.#post(line, said).over
+  }
+
+  #post(line: string, { messages, ids }: Said): Exchange {
+    const exchange = new Exchange(ids, {
+      write: this.#parts.write,
+      onSession: (id, version) => this.#open(id, version),
+    })
+    const reply = new HttpReply(exchange, this.#parts.maxMessage)
+    this.#underWay.set(exchange, reply)
+    void exchange.over.then(() => {
+      this.#underWay.delete(exchange)
+      if (this.#underWay.size === 0) this.#quiet()
+    })
+    this.#wire.post(line, modernHeaders(messages[0]), reply)
+    return exchange
+  }
+
+  /**
+   * Without a session there are no notifications: over HTTP, a client of the modern era takes a request back by
+   * hanging up. True when the message needs not be sent.
+   */
+  #takesBack(message: Said['messages'][number]): boolean {
+    if (kindOf(message) !== 'notification') return false
+    const { requestId } = paramsOf(message)
+    if (message.method !== 'notifications/cancelled' || !isRequestId(requestId)) return true
+    for (const [exchange, reply] of this.#underWay) {
+      if (!exchange.ids.delete(requestId)) continue
+      reply.abort(gatewayError('cancelled', 'the client took it back'))
+    }
+    return true
+  }
+
+  /** Resolves when what the server says on its own would arrive. */
+  async #open(id: string, version: string): Promise<void> {
+    this.#wire.adopt(id, version)
+    const { clock, maxMessage: maxReply, write } = this.#parts
+    this.#listener = new HttpListener(this.#wire, {
+      clock,
+      maxReply,
+      receive: (data) => void write(data),
+      ready: () => Promise.resolve(),
+      onLost: () => this.#listener?.close(),
+    })
+    await this.#listener.opening
+  }
+}

@@ -1,0 +1,50 @@
+import type { FastifyInstance } from 'fastify'
+import type { Controller } from './chaos/controller.ts'
+import type { PlanTarget } from './chaos/plan/checks.ts'
+import type { Sessions } from './downstream/sessions.ts'
+import type { Clock } from './mesh/clock.ts'
+import type { Live } from './mesh/live.ts'
+import type { StateStore } from './mesh/policy.ts'
+import type { DynamicServers } from './registry/dynamic-servers.ts'
+import type { GatewayGeneration } from './registry/generation.ts'
+import type { Reloader } from './reload.ts'
+import { registerAdmin } from './routes/admin.ts'
+import { registerAdminChaos } from './routes/admin-chaos.ts'
+import { registerAdminMesh } from './routes/admin-mesh.ts'
+import { registerAdminServers } from './routes/admin-servers.ts'
+import { registerChaos } from './routes/chaos.ts'
+import { registerMetrics } from './routes/metrics.ts'
+import type { Metrics } from './telemetry/metrics.ts'
+
+export interface ControlParts {
+  readonly live: Live<GatewayGeneration>
+  readonly clock: Clock
+  readonly metrics: Metrics
+  readonly sessions: Sessions
+  readonly state: StateStore
+  readonly chaos: Controller
+  readonly dynamic: DynamicServers
+  readonly reloader: Reloader
+  /** Bearer token of the plane; without one faults cannot be injected over it. */
+  readonly token: string | undefined
+}
+
+/** Everything that the control plane answers. */
+export function registerControl(app: FastifyInstance, parts: ControlParts): void {
+  const { live, clock, metrics, sessions, state, chaos, dynamic, reloader, token } = parts
+  const targets = () => targetsOf(live.current)
+  registerMetrics(app, { live, metrics, sessions, state, chaos })
+  registerAdmin(app, { live, sessions, clock, reload: () => reloader.reload('admin') })
+  registerAdminMesh(app, { live, state })
+  registerAdminServers(app, { live, dynamic, restart: (name) => reloader.refresh(new Set([name])) })
+  registerAdminChaos(app, { chaos, clock, targets })
+  registerChaos(app, { chaos, token, targets })
+}
+
+/** The servers that a plan may aim at. */
+function targetsOf({ servers }: GatewayGeneration): PlanTarget[] {
+  return [...servers.values()].map(({ name, config, eras }) => ({
+    name,
+    kind: { transport: config.type, era: eras[0]?.era },
+  }))
+}

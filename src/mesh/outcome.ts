@@ -1,0 +1,66 @@
+import type { Message } from './message.ts'
+import type { GatewayError } from './errors.ts'
+
+/** A complete JSON-RPC response that carries the call's own id. */
+export interface CallResult extends Message {
+  /** HTTP status to answer with; 200 unless an upstream said otherwise. */
+  readonly status: number
+}
+
+/** How good a reply was. `unchecked` is a verdict of its own: correctness is never overstated. */
+export type Verdict =
+  | 'unchecked'
+  | 'correct'
+  /** The server said itself that something is missing. */
+  | 'partial_declared'
+  /** Something is missing, and the server did not say so. */
+  | 'partial_silent'
+  | 'schema_invalid'
+  /** Text that claims to be JSON, and is none. */
+  | 'json_invalid'
+  /** Another shape than all replies before. */
+  | 'drift'
+  | 'tool_error'
+  | 'rpc_error'
+
+/** What is missing of a reply, and why. The agent finds it under `_meta["dev.breakwater/partial"]`. */
+export interface Partial {
+  readonly source: 'declared' | 'detected' | 'fallback' | 'stale' | 'missing_servers'
+  /** In words that a model understands; holds no secret. */
+  readonly reason: string
+  /** JSON Pointers, tools or servers that are missing. */
+  readonly missing?: readonly string[]
+  /** Share of the whole that is there, in [0, 1]. */
+  readonly completeness?: number
+  /** Whether a text block says it too, for hosts that never show `_meta` to their model. */
+  readonly notice: boolean
+}
+
+/** The name of the layer that rejected a call. */
+export type PolicyName = string
+
+/** How an outcome is to be put on the agent's wire, where that is not the usual way. Only faults ask for it. */
+export interface WireReply {
+  readonly status?: number
+  readonly headers?: Readonly<Record<string, string>>
+  /** The body as it is, in place of a JSON-RPC response. */
+  readonly body?: string
+  /** Breaks off the connection. */
+  readonly end?: 'reset'
+}
+
+export type Outcome =
+  | {
+      readonly kind: 'answered'
+      readonly result: CallResult
+      readonly verdict: Verdict
+      readonly partial?: Partial
+      readonly wire?: WireReply
+    }
+  | { readonly kind: 'failed'; readonly error: GatewayError; readonly wire?: WireReply }
+  | {
+      readonly kind: 'rejected'
+      readonly error: GatewayError
+      readonly by: PolicyName
+      readonly wire?: WireReply
+    }

@@ -1,0 +1,86 @@
+import type { Millis } from './clock.ts'
+
+/** Why a failed call was not sent again. */
+export type RetryRefusal =
+  /** It may have run, and is not known to be repeatable. */
+  | 'unsafe'
+  /** A byte of it has reached the caller. */
+  | 'streaming'
+  /** It is somebody's retry already. */
+  | 'inbound_attempt'
+  /** The attempts that are configured are used up. */
+  | 'attempts'
+  /** The next try would begin after the deadline, or after the wait that the server asked for. */
+  | 'deadline'
+  | 'server_budget'
+  | 'gateway_budget'
+  | 'concurrency'
+
+/** A fault that was aimed at a call, for whoever accounts for it. */
+export interface InjectedFault {
+  readonly name: string
+  readonly type: string
+  readonly side: 'upstream' | 'client'
+  /** The try that it hit, from 1. */
+  readonly attempt: number
+  /** `shadow`: it was decided and not done. */
+  status: 'applied' | 'not_applicable' | 'shadow'
+  note?: Readonly<Record<string, unknown>>
+}
+
+/** The flat facts of one call. Layers write them, `observe` reads them once, at the end. */
+export interface CallRecord {
+  readonly startedAt: Millis
+  /** Tries at an upstream. */
+  attempts: number
+  /** Whether any byte of the request was handed to an upstream. */
+  sent: boolean
+  /** When the first message reached the caller; from then on nothing may be retried. */
+  firstByteAt: Millis | undefined
+  /** Index of the replica that the last attempt went to. */
+  replica: number | undefined
+  /** Conversations that had to be opened again for this call. */
+  recoveries: number
+  /** Times that it was sent again after a failure. */
+  retries: number
+  /** Times that it was sent a second time while the first had not come back. */
+  hedges: number
+  /** Why its last failure was not followed by a retry. */
+  retryRefused: RetryRefusal | undefined
+  /** Whether an estimate said that its deadline could not be met. */
+  infeasible: boolean
+  /** Whether its arguments broke the tool's `inputSchema`. */
+  invalidArguments: boolean
+  /** Whether its answer is that of an earlier call with the same idempotency key, which was over or still under way. */
+  replayed: 'no' | 'stored' | 'joined'
+  /** Faults that were aimed at it; undefined for none. */
+  faults: InjectedFault[] | undefined
+  /** Questions of the server that the agent has not answered yet. */
+  asking: number
+  /** When the first of them came. */
+  askingSince: Millis
+  /** How long the agent was asked before that, in milliseconds: deadlines and timeouts stand still meanwhile. */
+  askedMs: Millis
+}
+
+/** A record for a call that starts now. */
+export function newRecord(startedAt: Millis): CallRecord {
+  return {
+    startedAt,
+    attempts: 0,
+    sent: false,
+    firstByteAt: undefined,
+    replica: undefined,
+    recoveries: 0,
+    retries: 0,
+    hedges: 0,
+    retryRefused: undefined,
+    infeasible: false,
+    invalidArguments: false,
+    replayed: 'no',
+    faults: undefined,
+    asking: 0,
+    askingSince: 0,
+    askedMs: 0,
+  }
+}

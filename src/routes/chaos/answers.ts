@@ -1,0 +1,56 @@
+import type { FastifyInstance, FastifyReply } from 'fastify'
+import type { z } from 'zod'
+import type { Done } from '../../chaos/controller-parts.ts'
+import { Origins } from '../../config/files/origins.ts'
+import { explain } from '../../config/issues/explain.ts'
+
+/** What is wrong with a request, and where in it. */
+export interface Finding {
+  /** Such as `faults[0].rate`; empty when it is about the whole. */
+  readonly path: string
+  readonly message: string
+}
+
+export type Read<Value> =
+  | { readonly ok: true; readonly value: Value }
+  | { readonly ok: false; readonly error: string; readonly findings: readonly Finding[] }
+
+/** Reads a value by its schema; what is wrong with it is said as of a config: with the bound, or what was meant. */
+export function read<Schema extends z.ZodType>(
+  schema: Schema,
+  value: unknown,
+  what: string,
+): Read<z.output<Schema>> {
+  // Without texts of its own zod leaves those of the schemas, and `explain` finds the rest.
+  const parsed = schema.safeParse(value, { error: () => '' })
+  if (parsed.success) return { ok: true, value: parsed.data }
+  const issues = explain(parsed.error.issues, { schema, value, origins: new Origins() })
+  return unreadable(
+    what,
+    issues.map(({ path, message }) => ({ path, message })),
+  )
+}
+
+export const unreadable = (what: string, findings: readonly Finding[]): Read<never> & { ok: false } => ({
+  ok: false,
+  error: `${what} cannot be used`,
+  findings,
+})
+
+/** Answers 400 with all that is wrong. */
+export const malformed = (reply: FastifyReply, { error, findings }: Read<unknown> & { ok: false }) =>
+  reply.code(400).send({ error, findings })
+
+/** Answers 409 with the reason of a refusal; undefined when there was none. */
+export const refused = (reply: FastifyReply, done: Done) =>
+  done.ok ? undefined : reply.code(409).send({ error: done.why })
+
+/** Within `scope`, requests that cannot even be read are answered like all others: `{"error": …}`. */
+export function withPlainErrors(scope: FastifyInstance): void {
+  scope.setErrorHandler((error: Error & { statusCode?: number }, _, reply) => {
+    const status = error.statusCode ?? 500
+    // A defect is the business of whoever hears of all defects.
+    if (status >= 500) throw error
+    return reply.code(status).send({ error: error.message })
+  })
+}

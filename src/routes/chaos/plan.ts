@@ -1,0 +1,67 @@
+import { faults as types } from '../../chaos/faults/index.ts'
+import { targetFindings, type PlanTarget } from '../../chaos/plan/checks.ts'
+import { ForeignPlanError, fromChaosMonkey, fromMcpChaos, planFormat } from '../../chaos/plan/compat/index.ts'
+import { chaos, type ChaosConfig } from '../../chaos/plan/schema.ts'
+import { formatPath } from '../../config/files/path.ts'
+import { isObject } from '../../protocol/jsonrpc.ts'
+import { read, unreadable, type Read } from './answers.ts'
+
+/** A plan, and what it takes from the config unless it says otherwise. */
+export type Plan = Pick<ChaosConfig, 'seed' | 'mode' | 'faults'>
+
+/** Keys of a plan: all others of the block `chaos` are the config's business. */
+const keys = ['seed', 'mode', 'faults']
+
+/**
+ * Reads a plan: `{seed?, mode?, faults}`, or one of the two other formats. `config`: what holds for all that the plan
+ * leaves out, and the longest `ttl`. `targets`: the servers that there are, when they are known.
+ */
+export function readPlan(
+  body: unknown,
+  config: Pick<ChaosConfig, 'seed' | 'mode' | 'maxTtl'>,
+  targets?: readonly PlanTarget[],
+): Read<Plan> {
+  const own = inOwnWords(body, config.maxTtl)
+  if (!own.ok) return own
+  const strange = Object.keys(own.value).filter((key) => !keys.includes(key))
+  if (strange.length > 0) {
+    const message = `is no key of a plan; these are ${keys.join(', ')}`
+    return unreadable(
+      'the plan',
+      strange.map((path) => ({ path, message })),
+    )
+  }
+  if (own.value.faults === undefined) {
+    return unreadable('the plan', [{ path: 'faults', message: 'missing; expected a list of faults' }])
+  }
+  const { seed, mode, maxTtl } = config
+  const plan = read(chaos, { seed, mode, ...own.value, maxTtl }, 'the plan')
+  if (!plan.ok || targets === undefined) return plan
+  const findings = targetFindings(plan.value.faults, targets, types)
+    .filter(({ severity }) => severity === 'error')
+    .map(({ path, message }) => ({ path: formatPath(path), message }))
+  return findings.length > 0 ? unreadable('the plan', findings) : plan
+}
+
+/** A plan of another tool, as one of ours says it. What neither of them knows is `mode`: it may stand beside. */
+function inOwnWords(body: unknown, maxTtl: number): Read<Readonly<Record<string, unknown>>> {
+  const format = planFormat(body)
+  if (format === 'own') {
+    if (isObject(body)) return { ok: true, value: body }
+    const message = 'expected a plan: {"faults": [ … ]}'
+    return unreadable('the plan', [{ path: '', message }])
+  }
+  // They hit whatever they are aimed at, and stay until they are taken away.
+  const options = { ttl: maxTtl, allowWrites: true }
+  const { mode, ...rest }: Record<string, unknown> = isObject(body) ? body : {}
+  const beside = mode === undefined ? {} : { mode }
+  try {
+    if (format === 'mcp-chaos') return { ok: true, value: { ...beside, ...fromMcpChaos(rest, options) } }
+    const { seed, ...scenario } = rest
+    const faults = fromChaosMonkey(Array.isArray(body) ? body : scenario, options)
+    return { ok: true, value: { ...beside, ...(seed === undefined ? {} : { seed }), faults } }
+  } catch (error) {
+    if (!(error instanceof ForeignPlanError)) throw error
+    return unreadable('the plan', [{ path: formatPath(error.path), message: error.message }])
+  }
+}

@@ -1,0 +1,19 @@
+import { isObject } from '../../protocol/jsonrpc.ts'
+
+/**
+ * A copy for people's eyes: what a fault wants to see in the headers of a request may be a key, so the values of
+ * `match.header` are not shown.
+ */
+export function withoutSecrets(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(withoutSecrets)
+  if (!isObject(value)) return value
+  return Object.fromEntries(
+    Object.entries(value).map(([key, held]) => [key, key === 'match' ? masked(held) : withoutSecrets(held)]),
+  )
+}
+
+function masked(match: unknown): unknown {
+  if (!isObject(match) || !isObject(match.header)) return match
+  const header = Object.fromEntries(Object.keys(match.header).map((name) => [name, '[redacted]']))
+  return { ...match, header }
+}

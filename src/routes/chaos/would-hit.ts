@@ -1,0 +1,74 @@
+import type { DecisionEntry, Entry } from '../../chaos/journal/entry.ts'
+
+/** How many calls a fault decided about, of one target or of all. */
+export interface HitCounts {
+  decided: number
+  /** Calls that were hit. */
+  hit: number
+  /** Calls that shadow mode kept from being hit. */
+  wouldHit: number
+}
+
+export interface FaultHits extends HitCounts {
+  readonly fault: string
+  readonly type: string
+  /** Of those that were not hit, by the reason. */
+  readonly because: Readonly<Record<string, number>>
+  readonly targets: readonly (HitCounts & {
+    readonly server: string
+    /** The tool; of other requests the method. */
+    readonly tool: string
+  })[]
+}
+
+/** What a plan hit or would have hit over a span of time. */
+export interface WouldHit {
+  /** In milliseconds since the Unix epoch. */
+  readonly from: number
+  readonly to: number
+  /** False when entries of that time are out of memory by now. */
+  readonly complete: boolean
+  readonly faults: readonly FaultHits[]
+}
+
+type Targets = Map<string, FaultHits['targets'][number]>
+
+const none = (): HitCounts => ({ decided: 0, hit: 0, wouldHit: 0 })
+
+function count(counts: HitCounts, { because }: DecisionEntry): void {
+  counts.decided++
+  if (because === undefined) counts.hit++
+  if (because === 'shadow') counts.wouldHit++
+}
+
+/** Counts what `entries` say about the last `ms` milliseconds before `to`. */
+export function wouldHit(entries: readonly Entry[], to: number, ms: number): WouldHit {
+  const from = to - ms
+  const faults = new Map<string, FaultHits & { because: Record<string, number> }>()
+  const targets = new Map<string, Targets>()
+  for (const entry of entries) {
+    if (entry.kind !== 'decision' || entry.at < from) continue
+    const { fault, type, because, call } = entry
+    const tool = call.tool ?? call.method
+    let known = faults.get(fault)
+    if (known === undefined) faults.set(fault, (known = { fault, type, ...none(), because: {}, targets: [] }))
+    let places = targets.get(fault)
+    if (places === undefined) targets.set(fault, (places = new Map() as Targets))
+    const key = JSON.stringify([call.server, tool])
+    let place = places.get(key)
+    if (place === undefined) places.set(key, (place = { server: call.server, tool, ...none() }))
+    count(known, entry)
+    count(place, entry)
+    if (because !== undefined) known.because[because] = (known.because[because] ?? 0) + 1
+  }
+  const oldest = entries[0]
+  return {
+    from,
+    to,
+    complete: oldest === undefined || oldest.seq === 1 || oldest.at < from,
+    faults: [...faults.values()].map((known) => ({
+      ...known,
+      targets: [...(targets.get(known.fault)?.values() ?? [])],
+    })),
+  }
+}

@@ -1,0 +1,42 @@
+import type { RawReply, World } from './chaos/fault.ts'
+import type { Call, Outcome } from './mesh/call.ts'
+import type { Clock } from './mesh/clock.ts'
+import { gatewayError } from './mesh/errors.ts'
+import type { GatewayGeneration } from './registry/generation.ts'
+import { readdress } from './registry/readdress.ts'
+import { ReplyHeaders } from './upstreams/http/http-headers.ts'
+import { readReply } from './upstreams/http/http-status.ts'
+
+/** What faults can do outside of the call that they hit, to the servers of the generation in force. */
+export function worldOf(current: () => GatewayGeneration, clock: Clock): World {
+  const find = (server: string) => current().servers.get(server)
+  return {
+    kindOf(server) {
+      const found = find(server)
+      return found && { transport: found.config.type, era: found.eras[0]?.era }
+    },
+    outputSchemaOf: (server, tool) => find(server)?.facts(tool)?.outputSchema,
+    kill: (server, signal) => find(server)?.signal(signal) === true,
+    loseSession(server, caller) {
+      const links = find(server)?.links.all(caller) ?? []
+      return links.map((link) => link.loseSession?.() === true).includes(true)
+    },
+    tell(server, message) {
+      for (const caller of find(server)?.links.callers() ?? []) caller.receive(server, message)
+    },
+    refresh: (server) => find(server)?.refresh(),
+    sendTo(call, server) {
+      const other = find(server)
+      const readdressed = call.tool === undefined ? undefined : readdress(call, other, call.tool)
+      return readdressed && other?.send(readdressed)
+    },
+    read: (call, raw) => read(call, raw, clock.wall()),
+  }
+}
+
+function read(call: Call, { status, headers, body }: RawReply, wallMs: number): Outcome {
+  const raw = Object.entries(headers).flatMap(([name, value]) => [Buffer.from(name), Buffer.from(value)])
+  const reading = readReply(call.id, status, new ReplyHeaders(raw), body, { hasSession: false, wallMs })
+  if (reading !== 'lost') return reading
+  return { kind: 'failed', error: gatewayError('session_lost', 'the session is lost', { sent: true }) }
+}

@@ -1,0 +1,63 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { drawKeyOf, Identities } from '../../../src/chaos/decide/call-key.ts'
+import { derive } from '../../../src/mesh/call.ts'
+import { newCall, toolCall } from '../../support/caller.ts'
+
+const intent = (id: string, args: object, name = 'tool') =>
+  newCall({
+    method: 'tools/call',
+    params: { name, arguments: args, _meta: { 'dev.breakwater/intent': id, progressToken: Math.PI } },
+  })
+
+test('a call is known by its intent, tool, arguments and occurrence, whatever the order of keys', () => {
+  const ids = new Identities()
+  const first = ids.of(intent('i', { a: 1, b: { c: 2, d: 3 } }))
+  assert.equal(first.intent, 'i')
+  assert.equal(first.orderDependent, false)
+  const others = [intent('j', { a: 1 }), intent('i', { a: 2 }), intent('i', { a: 1 }, 'other')].map(
+    (c) => ids.of(c).key,
+  )
+  assert.equal(new Set([first.key, ...others]).size, 4)
+  const again = new Identities().of(intent('i', { b: { d: 3, c: 2 }, a: 1 }))
+  assert.equal(again.key, first.key)
+})
+
+test('the same call once more is another occurrence; another attempt is the same one', () => {
+  const ids = new Identities()
+  const call = intent('i', { a: 1 })
+  const first = ids.of(call)
+  assert.equal(ids.of(derive(call, { attempt: 2 })), first)
+  assert.notEqual(ids.of(intent('i', { a: 1 })).key, first.key)
+  assert.notEqual(drawKeyOf(first, 1, false), drawKeyOf(first, 2, false))
+  assert.equal(drawKeyOf(first, 1, true), drawKeyOf(first, 2, true))
+})
+
+test('a detour to another tool is a call of its own, though the record is the same', () => {
+  const ids = new Identities()
+  const call = toolCall('a', { x: 1 })
+  const other = derive(call, { tool: 'b' })
+  assert.notEqual(ids.of(call).key, ids.of(other).key)
+  assert.equal(ids.of(call).key, ids.of(derive(call, {})).key)
+})
+
+test('without an intent, the tenant tells calls apart', () => {
+  const keys = ['one', 'two'].map((tenant) => new Identities().of(toolCall('a', { x: 1 }, { tenant })).key)
+  assert.notEqual(keys[0], keys[1])
+})
+
+test('requests that are no tool calls are known by method and params', () => {
+  const read = (uri: string) =>
+    newCall({ method: 'resources/read', params: { uri, _meta: { progressToken: uri } } })
+  const ids = new Identities()
+  assert.notEqual(ids.of(read('a:1')).key, ids.of(read('a:2')).key)
+  assert.equal(new Identities().of(read('a:1')).key, new Identities().of(read('a:1')).key)
+})
+
+test('arguments that are too large or too deep go by arrival, labelled', () => {
+  let deep: object = {}
+  for (let depth = 0; depth < 200; depth++) deep = { deep }
+  for (const args of [deep, { text: 'x'.repeat(300_000) }]) {
+    assert.equal(new Identities().of(intent('i', args)).orderDependent, true)
+  }
+})

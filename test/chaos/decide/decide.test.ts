@@ -1,0 +1,55 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { decider, dependsOnOrder } from '../../../src/chaos/decide/decide.ts'
+import type { Fault } from '../../../src/chaos/plan/common.ts'
+import { createDice } from '../../../src/mesh/dice.ts'
+import { fault, schema } from '../rig.ts'
+
+const read = (more: object): Fault => schema.parse({ faults: [fault('a', 'test.hold', more)] }).faults[0]!
+
+/** The counts, or times in ms, at which a fault is due. */
+function due(when: object, of: 'count' | 'sinceMs', upTo: number): number[] {
+  const decide = decider(read({ when }), createDice(1))
+  return Array.from({ length: upTo }, (_, index) => index + 1).filter((at) => {
+    const facts = { drawKey: 'k', count: 1, sinceMs: 0, [of]: at }
+    return decide(facts).because === undefined
+  })
+}
+
+test('a rate of 0.02 over 100,000 decisions fires within the 99.9 % binomial interval', () => {
+  const decide = decider(read({ rate: 0.02 }), createDice(42))
+  const calls = 100_000
+  let fired = 0
+  for (let call = 0; call < calls; call++) {
+    if (decide({ drawKey: `call ${call}`, count: call + 1, sinceMs: 0 }).because === undefined) fired++
+  }
+  const sd = Math.sqrt(calls * 0.02 * 0.98)
+  assert.ok(Math.abs(fired - 2_000) < 3.29 * sd, `fired ${fired}`)
+})
+
+test('when: the nth call, after some calls, every nth call', () => {
+  assert.deepEqual(due({ onCall: 3 }, 'count', 10), [3])
+  assert.deepEqual(due({ afterCalls: 7 }, 'count', 10), [8, 9, 10])
+  assert.deepEqual(due({ everyNth: 4 }, 'count', 10), [4, 8])
+  assert.deepEqual(due({ everyNth: 3, afterCalls: 3 }, 'count', 10), [6, 9])
+})
+
+test('when: a window begins at its start and is over at its end', () => {
+  assert.deepEqual(due({ window: { from: 3, to: 6 } }, 'sinceMs', 10), [3, 4, 5])
+  assert.deepEqual(due({ window: { from: 8 } }, 'sinceMs', 10), [8, 9, 10])
+})
+
+test('draws are those of the name, or of the domain that several faults share', () => {
+  const dice = createDice(1)
+  const draw = (more: object) => decider(read(more), dice)({ drawKey: 'k', count: 1, sinceMs: 0 }).u
+  assert.equal(draw({ name: 'a' }), draw({ name: 'a', rate: 0.5, match: { tool: 'x' } }))
+  assert.notEqual(draw({ name: 'a' }), draw({ name: 'b' }))
+  assert.equal(draw({ name: 'a', domain: 'rack' }), draw({ name: 'b', domain: 'rack' }))
+  assert.notEqual(draw({ name: 'a', domain: 'rack' }), draw({ name: 'rack' }))
+})
+
+test('counts, times and domains depend on arrival, and are labelled so', () => {
+  assert.equal(dependsOnOrder(read({ when: { everyNth: 2 } })), true)
+  assert.equal(dependsOnOrder(read({ domain: 'rack' })), true)
+  assert.equal(dependsOnOrder(read({ match: { tool: 'x' } })), false)
+})

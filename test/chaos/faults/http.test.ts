@@ -1,0 +1,54 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { httpFaults } from '../../../src/chaos/faults/http.ts'
+import { toolCall } from '../../support/caller.ts'
+import { answering, testShot } from '../../support/shot.ts'
+
+const fault = httpFaults['http.status']
+const never = () => assert.fail('the server got the call')
+const stdio = { kindOf: () => ({ transport: 'stdio', era: 'legacy' }) as const }
+
+test('the gateway reads a 503 where the reply would be, and the server never gets the call', async () => {
+  const shot = testShot()
+  const outcome = await fault.layer(fault.schema.parse({}), shot)(never)(toolCall('echo'))
+  assert.deepEqual(shot.replies, [{ status: 503, headers: { 'content-type': 'text/plain' }, body: '' }])
+  assert.equal(outcome.kind === 'failed' && outcome.error.reason, 'upstream_status')
+  assert.deepEqual(shot.notes, [{ status: 503 }])
+})
+
+test("on the agent's side the status is the agent's, whatever the server is", async () => {
+  for (const world of [{}, stdio]) {
+    const shot = testShot({ side: 'client', world })
+    const config = {
+      status: 418,
+      body: '{}',
+      headers: { 'content-type': 'application/json', 'retry-after': '7' },
+    }
+    const { wire } = await fault.layer(fault.schema.parse(config), shot)(never)(toolCall('echo'))
+    assert.deepEqual(wire, config)
+  }
+})
+
+test('there is no status between the gateway and a process', async () => {
+  assert.equal(
+    fault.refuses({ transport: 'stdio', era: undefined }),
+    'stdio has no HTTP status; see rpc.error',
+  )
+  assert.equal(fault.refuses({ transport: 'http', era: undefined }), undefined)
+  const shot = testShot({ world: stdio })
+  const outcome = await fault.layer(fault.schema.parse({}), shot)(answering({}))(toolCall('echo'))
+  assert.equal(outcome.kind, 'answered')
+  assert.deepEqual(shot.inapplicable, ['stdio has no HTTP status'])
+})
+
+test('a status is one that is no success, headers cannot break out of their line or misstate the body', () => {
+  const refused = [
+    { status: 200 },
+    { status: 600 },
+    { headers: { 'X-Upper': '1' } },
+    { headers: { x: 'a\r\nset-cookie: b' } },
+    { headers: { 'content-length': '1' } },
+  ]
+  for (const config of refused)
+    assert.equal(fault.schema.safeParse(config).success, false, JSON.stringify(config))
+})

@@ -1,0 +1,59 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { limitFaults } from '../../../src/chaos/faults/limit.ts'
+import { toolCall } from '../../support/caller.ts'
+import { answering, testShot, type TestShotParts } from '../../support/shot.ts'
+
+const tooMany = limitFaults['limit.429']
+
+async function told(config: object, parts: TestShotParts = {}) {
+  const shot = testShot(parts)
+  await shot.clock.advance(250)
+  const call = toolCall('search', {}, { id: 'call 9' })
+  await tooMany.layer(tooMany.schema.parse(config), shot)(() => assert.fail('must not be sent'))(call)
+  const [reply] = shot.replies
+  assert.ok(reply)
+  return { shot, reply }
+}
+
+for (const side of ['upstream', 'client'] as const) {
+  test(`a 429 is a 429, under the id of its call, and says when to come again (${side})`, async () => {
+    const { reply, shot } = await told({}, { side })
+    assert.equal(reply.status, 429)
+    assert.equal(reply.headers['retry-after'], '1')
+    assert.equal(JSON.parse(reply.body).id, 'call 9')
+    assert.deepEqual(shot.notes, [{ status: 429, retryAfter: '1' }])
+  })
+}
+
+test('Retry-After has the form that was asked for, in whole seconds', async () => {
+  const header = async (config: object) => (await told(config)).reply.headers['retry-after']
+  assert.equal(await header({ retryAfter: '1500ms' }), '2')
+  assert.equal(await header({ retryAfter: 0 }), '0')
+  // The clock of the test stands at a quarter of a second past midnight.
+  assert.equal(await header({ retryAfter: '90s', form: 'date' }), 'Thu, 01 Jan 2026 00:01:31 GMT')
+  assert.equal(await header({ form: 'absent' }), undefined)
+  assert.ok(Number(await header({ form: 'absurd' })) > 86_400 * 365)
+})
+
+test('so many calls a second pass, for each server by itself', async () => {
+  const shot = testShot()
+  const service = tooMany.layer(tooMany.schema.parse({ perSecond: 2 }), shot)(answering({ content: [] }))
+  const send = async (server: string) => (await service(toolCall('search', {}, { server }))).kind
+  assert.deepEqual(
+    [await send('a'), await send('a'), await send('a'), await send('b')],
+    ['answered', 'answered', 'failed', 'answered'],
+  )
+  await shot.clock.advance(1_000)
+  assert.equal(await send('a'), 'answered')
+  assert.equal(shot.replies.length, 1)
+  assert.equal(shot.inapplicable[0], 'within 2 calls a second')
+})
+
+test('a server behind stdio has no status to give', async () => {
+  const kind = { transport: 'stdio', era: 'legacy' } as const
+  assert.equal(tooMany.refuses?.(kind), 'stdio has no HTTP status')
+  const shot = testShot({ world: { kindOf: () => kind } })
+  const service = tooMany.layer(tooMany.schema.parse({}), shot)(answering({ content: [] }))
+  assert.equal((await service(toolCall('search'))).kind, 'answered')
+})

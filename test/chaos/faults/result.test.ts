@@ -1,0 +1,124 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { resultIn } from '../../../src/chaos/fault.ts'
+import { resultFaults } from '../../../src/chaos/faults/result.ts'
+import type { Outcome, Service } from '../../../src/mesh/call.ts'
+import { gatewayError } from '../../../src/mesh/errors.ts'
+import { errorText } from '../../../src/protocol/jsonrpc.ts'
+import { toolCall } from '../../support/caller.ts'
+import { answering, answerOf, testShot, type TestShotParts } from '../../support/shot.ts'
+
+const good = { content: [{ type: 'text', text: '{"n":1}' }], structuredContent: { n: 1 }, _meta: { a: 1 } }
+const failing: Service = () =>
+  Promise.resolve({ kind: 'failed', error: gatewayError('upstream_disconnected', 'gone') })
+const rpcError: Service = (call) => Promise.resolve(answerOf(errorText(call.id, -32603, 'broken'), 200))
+const toolError = answering({ content: [{ type: 'text', text: 'disk full' }], isError: true })
+
+/** One firing at a call that a server answers. */
+async function fire(
+  type: keyof typeof resultFaults,
+  config: object,
+  server: Service = answering(good),
+  parts: TestShotParts = {},
+) {
+  const shot = testShot(parts)
+  const fault = resultFaults[type]
+  const outcome = await fault.layer(fault.schema.parse(config) as never, shot)(server)(toolCall('tool'))
+  return { shot, outcome, result: resultIn(outcome) }
+}
+
+const verdictOf = (outcome: Outcome) => (outcome.kind === 'answered' ? outcome.verdict : outcome.error.reason)
+
+test('is_error turns a reply into an error of the tool, and keeps what the reply says of itself', async () => {
+  const { shot, outcome, result } = await fire('result.is_error', { text: 'quota exceeded' })
+  assert.deepEqual(result, {
+    content: [{ type: 'text', text: 'quota exceeded' }],
+    _meta: { a: 1 },
+    isError: true,
+  })
+  assert.equal(verdictOf(outcome), 'tool_error')
+  assert.deepEqual(shot.notes, [{ text: 'quota exceeded' }])
+})
+
+test('error_as_success hides an error, of whatever kind, behind a success', async () => {
+  for (const [server, was] of [
+    [toolError, 'tool_error'],
+    [rpcError, 'rpc_error'],
+    [failing, 'upstream_disconnected'],
+  ] as const) {
+    const { shot, outcome, result } = await fire('result.error_as_success', {}, server)
+    assert.deepEqual(result, { content: [{ type: 'text', text: 'OK' }] })
+    assert.equal(verdictOf(outcome), 'unchecked')
+    assert.ok(shot.isChanged(outcome))
+    assert.deepEqual(shot.notes, [{ was }])
+  }
+})
+
+test('a success in place of a failure has what every result of a modern server has', async () => {
+  const world = { kindOf: () => ({ transport: 'http', era: 'modern' }) as const }
+  const { result } = await fire('result.error_as_success', { text: 'done' }, failing, { world })
+  assert.deepEqual(result, { resultType: 'complete', content: [{ type: 'text', text: 'done' }] })
+})
+
+test('error_as_success leaves good replies alone unless it is told to take them too', async () => {
+  const alone = await fire('result.error_as_success', {})
+  assert.deepEqual(alone.result, good)
+  assert.deepEqual(alone.shot.inapplicable, ['the reply is no error'])
+  const taken = await fire('result.error_as_success', { of: 'every_reply', text: 'Error: 500' })
+  assert.deepEqual(taken.result, { content: [{ type: 'text', text: 'Error: 500' }], _meta: { a: 1 } })
+})
+
+test('empty leaves no content, or one empty text', async () => {
+  const { result } = await fire('result.empty', {})
+  assert.deepEqual(result, { content: [], structuredContent: {}, _meta: { a: 1 } })
+  const text = await fire(
+    'result.empty',
+    { form: 'empty_text' },
+    answering({ content: [{ type: 'text', text: 'a' }] }),
+  )
+  assert.deepEqual(text.result, { content: [{ type: 'text', text: '' }] })
+})
+
+test('oversize lets a reply grow by as much as it says, and the gateway reads it like any reply', async () => {
+  const { shot, result } = await fire('result.oversize', { bytes: '64KiB' })
+  const [first, filler] = result?.content as { text: string }[]
+  assert.deepEqual(first, good.content[0])
+  assert.equal(filler?.text.length, 65_536)
+  assert.equal(shot.replies.length, 1)
+  assert.deepEqual(shot.notes, [{ bytes: 65_536 }])
+})
+
+test('the outcome of an oversized reply is what the reader makes of it', async () => {
+  const error = gatewayError('reply_too_large', 'too large')
+  const { outcome } = await fire('result.oversize', {}, answering(good), {
+    world: { read: () => ({ kind: 'failed', error }) },
+  })
+  assert.equal(verdictOf(outcome), 'reply_too_large')
+})
+
+test('above all policies an oversized reply goes to the agent as it is', async () => {
+  const { shot, result } = await fire('result.oversize', { bytes: 2048 }, answering(good), { side: 'client' })
+  assert.equal((result?.content as unknown[]).length, 2)
+  assert.equal(shot.replies.length, 0)
+})
+
+test('what is no result of a tool passes unharmed, and the journal says so', async () => {
+  const task = answering({ task: { taskId: '1' } })
+  const question = answering({ resultType: 'input_required', content: [] })
+  for (const type of Object.keys(resultFaults) as (keyof typeof resultFaults)[]) {
+    for (const server of type === 'result.error_as_success'
+      ? [task, question]
+      : [task, question, rpcError, failing]) {
+      const call = toolCall('tool')
+      const shot = testShot()
+      const expected = await server(call)
+      const fault = resultFaults[type]
+      const outcome = await fault.layer(
+        fault.schema.parse({}) as never,
+        shot,
+      )(() => Promise.resolve(expected))(call)
+      assert.equal(outcome, expected, type)
+      assert.deepEqual([shot.inapplicable.length, shot.notes.length, shot.replies.length], [1, 0, 0], type)
+    }
+  }
+})

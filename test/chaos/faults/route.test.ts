@@ -1,0 +1,90 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { resultIn } from '../../../src/chaos/fault.ts'
+import { registryFaults } from '../../../src/chaos/faults/registry.ts'
+import { routeFaults } from '../../../src/chaos/faults/route.ts'
+import type { Call, Outcome, Service } from '../../../src/mesh/call.ts'
+import { gatewayError } from '../../../src/mesh/errors.ts'
+import { toolCall } from '../../support/caller.ts'
+import { answering, testShot } from '../../support/shot.ts'
+
+const here = answering({ content: ['here'] })
+const there = answering({ content: ['there'] })
+
+/** A shot in a world with one other server, `mirror`. */
+function shotWith(mirror: Service = there) {
+  return testShot({ world: { sendTo: (call, server) => (server === 'mirror' ? mirror(call) : undefined) } })
+}
+
+const contentOf = (outcome: Outcome) => resultIn(outcome)?.content
+
+const { layer, schema } = routeFaults['route.wrong_backend']
+
+test('a call that goes to the wrong server gets the answer of that one, as a corrupted one', async () => {
+  const shot = shotWith()
+  const outcome = await layer(schema.parse({ server: 'mirror' }), shot)(here)(toolCall('tool'))
+  assert.deepEqual(contentOf(outcome), ['there'])
+  assert.ok(shot.isChanged(outcome))
+  assert.deepEqual(shot.notes, [{ server: 'mirror' }])
+})
+
+test('without such a server, or when it is the right one, the call goes where it should', async () => {
+  for (const server of ['nowhere', 'test']) {
+    const shot = shotWith()
+    assert.deepEqual(contentOf(await layer(schema.parse({ server }), shot)(here)(toolCall('tool'))), ['here'])
+    assert.deepEqual(shot.inapplicable, [`there is no other server ${server}`])
+  }
+})
+
+test('when the wrong server fails, the call fails', async () => {
+  const failed: Outcome = { kind: 'failed', error: gatewayError('upstream_unavailable', 'down') }
+  const shot = shotWith(() => Promise.resolve(failed))
+  assert.equal(await layer(schema.parse({ server: 'mirror' }), shot)(here)(toolCall('tool')), failed)
+})
+
+test('a call that waits for the wrong server when the fault is released goes where it should', async () => {
+  const shot = shotWith(() => new Promise(() => undefined))
+  const outcome = layer(schema.parse({ server: 'mirror' }), shot)(here)(toolCall('tool'))
+  shot.release()
+  assert.deepEqual(contentOf(await outcome), ['here'])
+})
+
+test('a call goes to the wrong server only below all policies', () => {
+  assert.deepEqual(routeFaults['route.wrong_backend'].sides, ['upstream'])
+})
+
+const moved = registryFaults['registry.moved']
+const movedLayer = (config: object, shot = shotWith()) => ({
+  shot,
+  service: moved.layer(moved.schema.parse(config), shot)(here),
+})
+
+test('a tool that has moved says where', async () => {
+  const { shot, service } = movedLayer({ tools: ['to*'], replacement: 'mirror/tool2' })
+  const outcome = await service(toolCall('tool'))
+  assert.equal(outcome.kind, 'answered')
+  const { error } = outcome.kind === 'answered' ? outcome.result.value : {}
+  assert.deepEqual(error, { code: -32602, message: 'Tool tool has moved, use mirror/tool2 instead' })
+  assert.deepEqual(contentOf(await service(toolCall('other'))), ['here'])
+  assert.equal(shot.inapplicable.length, 1)
+})
+
+test('a tool that has moved silently is answered from its new place', async () => {
+  const { shot, service } = movedLayer({ replacement: 'mirror', mode: 'silent' })
+  assert.deepEqual(contentOf(await service(toolCall('tool'))), ['there'])
+  assert.equal(shot.world.sent[0]?.call.tool, 'tool')
+})
+
+test('its new place may have another name for it', async () => {
+  const calls: Call[] = []
+  const shot = shotWith((call) => {
+    calls.push(call)
+    return there(call)
+  })
+  const { service } = movedLayer({ replacement: 'mirror/a/b', mode: 'silent' }, shot)
+  await service(toolCall('tool', { x: 1 }))
+  const [call] = calls
+  assert.equal(call?.tool, 'a/b')
+  assert.deepEqual(call?.message.value.params, { name: 'a/b', arguments: { x: 1 } })
+  assert.deepEqual(JSON.parse(call?.message.text ?? ''), call?.message.value)
+})

@@ -1,0 +1,144 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { z } from 'zod'
+import { faults as registered } from '../../../src/chaos/faults/index.ts'
+import { targetFindings } from '../../../src/chaos/plan/checks.ts'
+import { near } from '../../../src/chaos/plan/near.ts'
+import { chaosSchema } from '../../../src/chaos/plan/schema.ts'
+import { fault, registry, schema } from '../rig.ts'
+
+/** What is wrong with a plan, as `path: message`. */
+function issues(faults: readonly unknown[], more: object = {}): string[] {
+  const read = schema.safeParse({ faults, ...more })
+  return (read.error?.issues ?? []).map(({ path, message }) => `${path.join('.')}: ${message}`)
+}
+
+test('chaos is off, acts, and has no faults unless told otherwise', () => {
+  const { faults, ...rest } = schema.parse({})
+  assert.deepEqual(faults, [])
+  assert.deepEqual(rest, {
+    enabled: false,
+    mode: 'act',
+    seed: 0,
+    persist: false,
+    maxTtl: 3_600_000,
+    journal: { maxSize: 16 * 1024 ** 2, keep: 4 },
+    strict: false,
+    engineErrors: 10,
+  })
+})
+
+test('a fault has the fields of its type beside the common ones, all with their defaults', () => {
+  const [read] = schema.parse({ faults: [{ name: 'slow', type: 'test.hold', rate: 0.3, ttl: '15m' }] }).faults
+  assert.deepEqual(read, {
+    name: 'slow',
+    type: 'test.hold',
+    side: 'upstream',
+    rate: 0.3,
+    ttl: 900_000,
+    maxConcurrent: 16,
+    allowWrites: false,
+    sticky: false,
+    holdFor: 60_000,
+  })
+})
+
+test('rate and ttl have to be given, and a rate is a ratio', () => {
+  assert.match(issues([{ name: 'a', type: 'test.hold', ttl: '1m' }])[0]!, /^faults\.0\.rate: /)
+  assert.match(issues([{ name: 'a', type: 'test.hold', rate: 1 }])[0]!, /^faults\.0\.ttl: /)
+  assert.match(issues([fault('a', 'test.hold', { rate: 1.01 })])[0]!, /^faults\.0\.rate: /)
+  assert.match(issues([fault('a', 'test.hold', { rate: -0.1 })])[0]!, /^faults\.0\.rate: /)
+})
+
+test('an unknown type is refused with the names that are near to it', () => {
+  assert.deepEqual(issues([fault('a', 'test.spoilt')]), [
+    'faults.0.type: unknown type "test.spoilt"; did you mean test.spoil?',
+  ])
+  assert.match(issues([fault('a', 'zzz')])[0]!, /unknown type "zzz"; there are test\.hold, /)
+  assert.match(issues([{ name: 'a' }])[0]!, /^faults\.0\.type: missing; expected the type/)
+  assert.deepEqual(near('latency', ['conn.latency', 'http.status']), ['conn.latency'])
+})
+
+test('a field of another type is refused', () => {
+  const read = schema.safeParse({ faults: [fault('a', 'test.hold', { to: 'x' })] })
+  assert.deepEqual(read.error?.issues[0], {
+    code: 'unrecognized_keys',
+    keys: ['to'],
+    path: ['faults', 0],
+    message: 'Unrecognized key: "to"',
+  })
+})
+
+test('a match has to name something, and something that the type can hit', () => {
+  assert.match(issues([fault('a', 'test.hold', { match: {} })])[0]!, /match: matches nothing in particular/)
+  assert.deepEqual(issues([fault('a', 'test.spoil', { match: { method: 'tools/list' } })]), [
+    'faults.0.match.method: test.spoil can hit tools/call, not "tools/list"',
+  ])
+  assert.deepEqual(issues([fault('a', 'test.hold', { match: { method: 'tools/list', tool: 'x' } })]), [
+    'faults.0.match.tool: never matches: only calls of the method tools/call have a tool',
+  ])
+  assert.deepEqual(issues([fault('a', 'test.hold', { match: { method: 'tools/*', tool: 'x' } })]), [])
+})
+
+test('a side that the type does not have is refused', () => {
+  assert.match(issues([fault('a', 'test.fail', { side: 'client' })])[0]!, /^faults\.0\.side: /)
+})
+
+test('a name stands for one fault only', () => {
+  assert.deepEqual(issues([fault('a', 'test.hold'), fault('b', 'test.hold'), fault('a', 'test.fail')]), [
+    'faults.2.name: "a" is the name of faults[0] already',
+  ])
+})
+
+test('a ttl is at most the longest that the plan allows', () => {
+  assert.deepEqual(issues([fault('a', 'test.hold', { ttl: '16m' })], { maxTtl: '15m' }), [
+    'faults.0.ttl: expected at most chaos.maxTtl (15m), found 16m',
+  ])
+})
+
+test('a window ends after it begins, and a burst leaves room for its pauses', () => {
+  const window = { from: '30s', to: '30s' }
+  assert.match(
+    issues([fault('a', 'test.hold', { when: { window } })])[0]!,
+    /when\.window\.to: expected later/,
+  )
+  const when = { burst: { meanLength: 4 } }
+  assert.deepEqual(issues([fault('a', 'test.hold', { rate: 0.9, when })]), [
+    'faults.0.rate: bursts of mean 4 with pauses between them allow a rate up to 0.800; found 0.9',
+  ])
+  assert.deepEqual(issues([fault('a', 'test.hold', { rate: 0.8, when })]), [])
+})
+
+test('the servers of a config have their say: none that matches, or none that the type can work with', () => {
+  const servers = [
+    { name: 'web', kind: { transport: 'http', era: undefined } },
+    { name: 'pipe', kind: { transport: 'stdio', era: undefined } },
+  ] as const
+  const { faults } = schema.parse({
+    faults: [
+      fault('a', 'test.reply', { match: { server: 'nobody' } }),
+      fault('b', 'test.reply', { match: { server: 'pipe' } }),
+      fault('c', 'test.reply'),
+      fault('d', 'test.reply', { match: { server: 'web' } }),
+    ],
+  })
+  assert.deepEqual(targetFindings(faults, servers, registry), [
+    { severity: 'error', path: ['faults', 0, 'match', 'server'], message: '"nobody" matches no server' },
+    {
+      severity: 'error',
+      path: ['faults', 1, 'type'],
+      message: 'test.reply cannot work with pipe: there is no HTTP',
+    },
+    {
+      severity: 'warning',
+      path: ['faults', 2, 'type'],
+      message: 'test.reply cannot work with pipe: there is no HTTP',
+    },
+  ])
+})
+
+test('no type may take the name of a common field for a field of its own', () => {
+  const taken = { ...registry['test.hold']!, schema: z.strictObject({ ttl: z.int() }) }
+  assert.throws(() => chaosSchema({ taken }), /its fields ttl are those of all faults/)
+  assert.doesNotThrow(() => chaosSchema(registered))
+})

@@ -1,0 +1,160 @@
+import { z } from 'zod'
+import type { ControllerParts } from '../../src/chaos/controller-parts.ts'
+import { Controller } from '../../src/chaos/controller.ts'
+import type { ChaosEvent } from '../../src/chaos/events.ts'
+import { resultIn, type FaultType, type World } from '../../src/chaos/fault.ts'
+import type { FaultRegistry } from '../../src/chaos/faults/index.ts'
+import { injector } from '../../src/chaos/injector.ts'
+import { chaosSchema } from '../../src/chaos/plan/schema.ts'
+import type { Call, Outcome, Service } from '../../src/mesh/call.ts'
+import { gatewayError } from '../../src/mesh/errors.ts'
+import { duration } from '../../src/units/duration.ts'
+import { ManualClock } from '../support/manual-clock.ts'
+
+const hold: FaultType<{ holdFor: number }> = {
+  schema: z.strictObject({ holdFor: duration().default(60_000) }),
+  about: 'Holds a call back.',
+  methods: ['tools/call', 'tools/list'],
+  layer:
+    ({ holdFor }, shot) =>
+    (next) =>
+    (call) =>
+      shot.pause(holdFor, call).then((how) => {
+        shot.note({ how })
+        return next(call)
+      }),
+}
+
+const spoil: FaultType<{ to: string }> = {
+  schema: z.strictObject({ to: z.string().default('spoiled') }),
+  about: 'Changes a result.',
+  layer:
+    ({ to }, shot) =>
+    (next) =>
+    (call) =>
+      next(call).then((outcome) =>
+        shot.change(outcome, { ...resultIn(outcome), structuredContent: { was: to } }),
+      ),
+}
+
+const fail: FaultType<{ code: number }> = {
+  schema: z.strictObject({ code: z.int().default(-32603) }),
+  about: 'Answers with an error in place of the server.',
+  sides: ['upstream'],
+  layer: (_, shot) => () => (call) => Promise.resolve(shot.disconnect(call, 'the connection was reset')),
+}
+
+const reply: FaultType<{ status: number }> = {
+  schema: z.strictObject({ status: z.int().default(503) }),
+  about: 'Answers with a status.',
+  refuses: ({ transport }) => (transport === 'stdio' ? 'there is no HTTP' : undefined),
+  layer:
+    ({ status }, shot) =>
+    () =>
+    (call) =>
+      Promise.resolve(shot.reply(call, { status, headers: { 'retry-after': '1' }, body: 'busy' })),
+}
+
+const defect: FaultType<{ at: 'build' | 'before' | 'after' | 'reject' | 'nothing' }> = {
+  schema: z.strictObject({ at: z.enum(['build', 'before', 'after', 'reject', 'nothing']).default('before') }),
+  about: 'Breaks in a way of its own.',
+  layer({ at }) {
+    if (at === 'build') throw new Error('broken')
+    return (next) => (call) => {
+      if (at === 'before') throw new Error('broken')
+      if (at === 'nothing') return next(call).then(() => undefined as never)
+      if (at === 'reject') return Promise.reject(new Error('broken'))
+      return next(call).then(() => Promise.reject(new Error('broken')))
+    }
+  },
+}
+
+/** Simple faults, one of each sort. */
+export const registry: FaultRegistry = {
+  'test.hold': hold,
+  'test.spoil': spoil,
+  'test.fail': fail,
+  'test.reply': reply,
+  'test.defect': defect,
+}
+
+export const schema = chaosSchema(registry)
+
+export const world: World = {
+  kindOf: (server) => ({ transport: server.startsWith('pipe') ? 'stdio' : 'http', era: undefined }),
+  outputSchemaOf: () => undefined,
+  kill: () => false,
+  loseSession: () => false,
+  tell: () => undefined,
+  refresh: () => undefined,
+  sendTo: () => undefined,
+  read: (_, { status }) => ({
+    kind: 'failed',
+    error: gatewayError('upstream_status', `status ${status}`, { sent: true }),
+  }),
+}
+
+/** An answer of a server. */
+export function answer(
+  result: Readonly<Record<string, unknown>> = { structuredContent: { was: 'original' } },
+): Outcome {
+  const value = { jsonrpc: '2.0', id: 1, result }
+  return {
+    kind: 'answered',
+    result: { text: JSON.stringify(value), value, status: 200 },
+    verdict: 'unchecked',
+  }
+}
+
+/** A controller whose faults are the simple ones, and calls through both of its places. */
+export function rig(parts: Partial<ControllerParts> & { server?: Service } = {}) {
+  const clock = new ManualClock()
+  const events: ChaosEvent[] = []
+  const controller = new Controller({
+    clock,
+    world,
+    registry,
+    environment: 'test',
+    variables: {},
+    effectOf: () => 'read_only',
+    emit: (event) => void events.push(event),
+    ...parts,
+  })
+  let served = 0
+  const server: Service = (call) => {
+    served++
+    return (parts.server ?? (() => Promise.resolve(answer())))(call)
+  }
+  const upstream = injector('upstream', controller.engine)(server)
+  const send = injector('client', controller.engine)(upstream)
+  const account = (call: Call, outcome: Outcome) => controller.engine.account(call, outcome)
+  return {
+    clock,
+    events,
+    controller,
+    upstream,
+    send,
+    account,
+    get served() {
+      return served
+    },
+    /** Takes a config: at boot, then as reloads. */
+    apply: (config: unknown) => controller.apply(schema.parse(config)),
+    /** Boots with a plan, and arms it. */
+    arm(faults: readonly object[], more: object = {}) {
+      controller.apply(schema.parse({ enabled: true, faults, ...more }))
+      return controller.arm('me', 'a test')
+    },
+    tally: (name: string) => controller.status().faults.find((fault) => fault.name === name)!,
+    typesOf: () => events.map(({ type }) => type),
+  }
+}
+
+/** A fault that always hits, for an hour. */
+export const fault = (name: string, type: string, more: object = {}) => ({
+  name,
+  type,
+  rate: 1,
+  ttl: '1h',
+  ...more,
+})

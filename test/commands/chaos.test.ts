@@ -1,0 +1,175 @@
+import assert from 'node:assert/strict'
+import { createServer } from 'node:http'
+import { test, type TestContext } from 'node:test'
+import { chaos } from '../../src/commands/chaos.ts'
+import { toolCall } from '../support/caller.ts'
+import { chaosApp, failing, TOKEN } from '../routes/chaos-app.ts'
+
+/** Runs the command, and gives back what it printed. */
+async function run(args: readonly string[], env: Record<string, string> = {}, width?: number) {
+  let stdout = ''
+  let stderr = ''
+  const out = {
+    stdout: (line: string) => void (stdout += `${line}\n`),
+    stderr: (line: string) => void (stderr += `${line}\n`),
+  }
+  const code = await chaos(args, out, env, width)
+  return { code, stdout, stderr }
+}
+
+/** A gateway's control port, and the command that drives it. */
+async function listening(context: TestContext, parts: Parameters<typeof chaosApp>[0] = {}) {
+  const running = chaosApp(parts)
+  const control = await running.app.listen({ host: '127.0.0.1', port: 0 })
+  context.after(() => running.app.close())
+  const command = (...args: string[]) => run([...args, '--control', control], { BREAKWATER_TOKEN: TOKEN })
+  return { ...running, control, command }
+}
+
+test('a plan is armed, looked at and disarmed from the command line', async (context) => {
+  const { command, controller } = await listening(context, { config: { faults: [failing('a')] } })
+  const armed = await command('arm', '--by', 'me', '--why', 'a test')
+  assert.equal(armed.code, 0)
+  assert.match(armed.stdout, /^armed since \S+ by me: a test\nmode act, seed 0, environment test\n/)
+  assert.match(armed.stdout, /^NAME +ID +TYPE +TARGET +SIDE +RATE +LEFT +DECIDED +HITS/m)
+  assert.match(armed.stdout, /^a +- +rpc\.error +\*\/\* +upstream +1 +15m +0 +0/m)
+  assert.equal((await command('disarm')).stdout, 'disarmed\n')
+  assert.equal(controller.status().state, 'disarmed')
+  assert.match((await command('status')).stdout, /^disarmed since/)
+})
+
+test('killing stops everything until it is lifted', async (context) => {
+  const { command, controller } = await listening(context, { config: { faults: [failing('a')] } })
+  assert.equal((await command('kill', '--by', 'me', '--why', 'it hurts')).stdout, 'killed by me: it hurts\n')
+  assert.equal(controller.status().state, 'killed')
+  const refused = await command('arm')
+  assert.deepEqual(
+    [refused.code, refused.stderr],
+    [1, 'breakwater: refused: the kill switch is on; unkill first\n'],
+  )
+  assert.equal((await command('unkill')).code, 0)
+  assert.equal((await command('arm')).code, 0)
+})
+
+test('faults are injected and cleared one by one and all at once', async (context) => {
+  const { command, controller } = await listening(context)
+  const injected = await command('inject', 'search/q*', 'error', '--status', '500', '--duration', '30')
+  assert.deepEqual([injected.code, injected.stdout], [0, 'fault-1: error at search/q* for 30s\n'])
+  const [fault] = controller.status().faults
+  assert.deepEqual([fault?.target, fault?.config.status, fault?.remainingMs], ['search/q*', 500, 30_000])
+  assert.equal((await command('clear', 'fault-1')).stdout, 'cleared fault-1\n')
+  const gone = await command('clear', 'fault-1')
+  assert.deepEqual([gone.code, gone.stderr], [1, 'breakwater: there is no fault fault-1\n'])
+  for (let number = 0; number < 2; number++) await command('inject', '*', 'malformed')
+  assert.equal((await command('clear-all')).stdout, 'cleared 2 faults\n')
+})
+
+test('the options of an injection say what the fault is', async (context) => {
+  const { command, controller } = await listening(context)
+  const injected = async (...args: string[]) => {
+    const { code, stderr } = await command('inject', 's', ...args)
+    assert.equal(code, 0, stderr)
+    return controller.status().faults.at(-1)!.config
+  }
+  const latency = await injected('latency', '--delay', '250', '--rate', '0.5')
+  assert.deepEqual([latency.rate, latency.distribution], [0.5, { kind: 'fixed', delay: 250 }])
+  assert.equal((await injected('rate-limit', '--retry-after', '7')).retryAfter, 7_000)
+  const drift = (await injected('schema-mismatch', '--fields', 'a,b')).operators as { path: string }[]
+  assert.deepEqual(
+    drift.map(({ path }) => path),
+    ['/a', '/b'],
+  )
+  assert.equal((await injected('timeout')).hold, 1_000)
+  const own = await injected('http.status', '--status', '502', '--allow-writes')
+  assert.deepEqual([own.status, own.rate, own.allowWrites], [502, 1, true])
+  assert.equal((await injected('rpc.error', '--config', '{"code": -32001, "side": "client"}')).code, -32001)
+})
+
+test('what is wrong with a fault is printed line by line', async (context) => {
+  const { command } = await listening(context)
+  const { code, stderr } = await command('inject', 's', 'eror')
+  assert.equal(code, 1)
+  assert.match(
+    stderr,
+    /^breakwater: the fault cannot be used\n {2}.*unknown type "eror"; did you mean error\?/,
+  )
+})
+
+test('a call is explained, and what was hit is counted', async (context) => {
+  const { command, send, controller } = await listening(context, { config: { faults: [failing('a')] } })
+  controller.arm('me', 'a test')
+  await send(toolCall('t', {}, { id: 'one' }))
+  const explained = await command('explain', 'one')
+  assert.equal(explained.code, 0)
+  assert.match(explained.stdout, /^call one at \S+, key .+\n {2}a \(rpc\.error, .*: hit: the draw/)
+  assert.equal((await command('explain', 'two')).code, 1)
+  const plan = await command('plan', '--last', '5m')
+  assert.match(plan.stdout, /^the last 5m, mode act\n/)
+  assert.match(plan.stdout, /^a +rpc\.error +test +t +1 +1 +0$/m)
+})
+
+test('with --json the answer is printed as it is', async (context) => {
+  const { command, controller } = await listening(context, { config: { faults: [failing('a')] } })
+  const { stdout } = await command('status', '--json')
+  assert.deepEqual(JSON.parse(stdout), JSON.parse(JSON.stringify(controller.status())))
+})
+
+test('a table keeps to the width of the terminal', async (context) => {
+  const name = 'a-very-long-name-of-a-fault-that-nobody-would-type'
+  const { control } = await listening(context, { config: { faults: [failing(name)] } })
+  const { stdout } = await run(['status', '--control', control], {}, 100)
+  assert.ok(Math.max(...stdout.split('\n').map((line) => line.length)) <= 100)
+  assert.match(stdout, /…/)
+})
+
+test('a token that is missing or wrong is named as the reason, and one that is not set', async (context) => {
+  const { control } = await listening(context)
+  const inject = ['inject', '*', 'error', '--control', control]
+  const without = await run(inject)
+  assert.deepEqual([without.code, /--token or in BREAKWATER_TOKEN/.test(without.stderr)], [1, true])
+  const wrong = await run([...inject, '--token', 'wrong'])
+  assert.match(wrong.stderr, /does not know this token/)
+  assert.equal((await run([...inject, '--token', TOKEN])).code, 0)
+  const closed = await listening(context, { token: undefined })
+  assert.match((await closed.command('inject', '*', 'error')).stderr, /need gateway\.controlToken to be set/)
+})
+
+test('a port where nothing listens, or something else does, is told apart', async (context) => {
+  const other = createServer((_, response) => response.end('hello'))
+  await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve))
+  const control = `http://127.0.0.1:${(other.address() as { port: number }).port}`
+  const foreign = await run(['status', '--control', control])
+  assert.deepEqual([foreign.code, /does not answer as the control port/.test(foreign.stderr)], [1, true])
+  other.closeAllConnections()
+  await new Promise((resolve) => other.close(resolve))
+  context.diagnostic(control)
+  const nobody = await run(['status', '--control', control])
+  assert.equal(nobody.code, 1)
+  assert.match(
+    nobody.stderr,
+    /^breakwater: nothing listens at http:\/\/127\.0\.0\.1:\d+: is the gateway running/,
+  )
+})
+
+test('arguments that make no sense are told with the usage', async () => {
+  for (const [args, why] of [
+    [[], /which command\?/],
+    [['statsu'], /unknown command "statsu"; did you mean status\?/],
+    [['inject', 's'], /TYPE is missing/],
+    [['clear'], /ID is missing/],
+    [['status', 'now'], /unexpected argument "now"/],
+    [['status', '--rate', '1'], /--rate/],
+    [['inject', 's', 'error', '--status', 'bad'], /--status must be a number, not "bad"/],
+    [['inject', 's', 'schema-mismatch'], /needs --fields/],
+    [['inject', 's', 'error', '--config', '['], /--config must be a JSON object/],
+    [['status', '--control', 'localhost:8081'], /--control must be a URL/],
+    [['replay'], /needs --plan FILE and --journal FILE/],
+  ] as const) {
+    const { code, stderr } = await run(args)
+    assert.equal(code, 2, args.join(' '))
+    assert.match(stderr, why)
+    assert.match(stderr, /breakwater chaos status/)
+  }
+  assert.equal((await run(['--help'])).code, 0)
+  assert.equal((await run(['inject', '--help'])).code, 0)
+})

@@ -1,0 +1,126 @@
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { until } from '../support/until.ts'
+import { cleanUp, Gateway, type Json } from './support/gateway.ts'
+import { errorOf, ModernClient } from './support/modern-client.ts'
+import { RawClient } from './support/raw-client.ts'
+import { closeServers, RawServer, sendJson, type Seen } from './support/raw-server.ts'
+
+const KEY = 'dev.breakwater/deadline-ms'
+const HEADER = 'x-breakwater-deadline-ms'
+
+/** What the gateway keeps back for the way home. */
+const RESERVE_MS = 50
+
+let server: RawServer
+let gateway: Gateway
+
+before(async () => {
+  server = await RawServer.start(
+    ({ message }, response) => {
+      if (message.method !== 'tools/call') return false
+      if ((message.params as Json).name === 'hung') return true
+      const result = { content: [{ type: 'text', text: 'ok' }] }
+      sendJson(response, JSON.stringify({ jsonrpc: '2.0', id: message.id, result }))
+      return true
+    },
+    ['quick', 'hung'],
+  )
+  gateway = await Gateway.start({ servers: { raw: { url: server.url } } })
+  await gateway.waitFor('up', 'raw')
+})
+after(async () => {
+  await cleanUp()
+  closeServers()
+})
+
+const textOf = (tool: string, meta = '', id = '1') =>
+  `{ "jsonrpc":"2.0", "id":${id}, "method":"tools/call","params":{${meta}"name":"${tool}","arguments":{"x":1.0}}}`
+
+const lastCall = () => server.of('tools/call').at(-1) as Seen
+
+/** What the server was told last, in milliseconds; the bytes around it are those of the agent. */
+function told({ text, message }: Seen): number {
+  const meta = (message.params as { _meta: Json })._meta
+  assert.match(text, new RegExp(`"${KEY}": ?${String(meta[KEY])} ?[,}]`))
+  assert.ok(text.includes('"arguments":{"x":1.0}'))
+  return Number(meta[KEY])
+}
+
+function assertReduced(ms: number, from: number): void {
+  assert.ok(Number.isInteger(ms) && ms <= from - RESERVE_MS && ms > from - 2_000, `${ms} of ${from}`)
+}
+
+test('a call without a deadline reaches the server byte by byte', async () => {
+  const client = await RawClient.open(gateway.mcp('raw'))
+  for (const text of [textOf('quick'), textOf('quick', '"_meta":{ "a":1E2 },')]) {
+    await client.post(text)
+    assert.equal(lastCall().text, text)
+    assert.equal(lastCall().headers[HEADER], undefined)
+  }
+})
+
+test('the deadline of a header reaches the server in _meta, reduced by what has passed', async () => {
+  const client = await RawClient.open(gateway.mcp('raw'))
+  await client.post(textOf('quick'), { [HEADER]: '5000' })
+  assertReduced(told(lastCall()), 5_000)
+  const own = textOf('quick', '"_meta":{ "a":1E2 },')
+  await client.post(own, { 'grpc-timeout': '6S' })
+  assertReduced(told(lastCall()), 6_000)
+  assert.equal(
+    lastCall()
+      .text.replace(new RegExp(`"${KEY}":\\d+,? ?`), '')
+      .replaceAll(' ', ''),
+    own.replaceAll(' ', ''),
+  )
+})
+
+test('the deadline in _meta is reduced in place, and the earliest of all counts', async () => {
+  const client = await RawClient.open(gateway.mcp('raw'))
+  const text = textOf('quick', `"_meta":{ "a":1E2, "${KEY}": 7000 },`)
+  await client.post(text)
+  const ms = told(lastCall())
+  assertReduced(ms, 7_000)
+  assert.equal(lastCall().text, text.replace('7000', String(ms)))
+  await client.post(text, { [HEADER]: '4000' })
+  assertReduced(told(lastCall()), 4_000)
+  await client.post(text, { [HEADER]: '99999' })
+  assertReduced(told(lastCall()), 7_000)
+})
+
+test('an agent may ask for less time than the operator grants, not for more', async () => {
+  const client = await RawClient.open(gateway.mcp('raw'))
+  await client.post(textOf('quick'), { [HEADER]: '3600000' })
+  assertReduced(told(lastCall()), 60_000)
+})
+
+test('a hung call ends at its deadline, and the server is told to cancel it', async () => {
+  for (const url of [gateway.mcp('raw'), gateway.mcp()]) {
+    const client = await RawClient.open(url)
+    const id = JSON.stringify(`hung at ${url}`)
+    const startedAt = performance.now()
+    const { messages } = await client.post(textOf(url === gateway.mcp() ? 'raw__hung' : 'hung', '', id), {
+      [HEADER]: '300',
+    })
+    const tookMs = performance.now() - startedAt
+    const { code, data } = messages[0]?.error as { code: number; data: Json }
+    assert.deepEqual([code, data.reason, data.sent], [1504, 'deadline_exceeded', true])
+    assert.ok(tookMs >= 290 && tookMs < 5_000, `${tookMs} ms`)
+    await until('the server is told', () =>
+      server
+        .of('notifications/cancelled')
+        .some(({ message }) => JSON.stringify((message.params as Json).requestId) === id),
+    )
+  }
+})
+
+test('a client of the modern era has a deadline as well', async () => {
+  const client = new ModernClient(gateway.mcp('raw'))
+  const request = (name: string) => client.request('tools/call', { name, arguments: { x: 1 } })
+  await client.post(request('quick'), { [HEADER]: '5000' })
+  assertReduced(Number((lastCall().message.params as { _meta: Json })._meta[KEY]), 5_000)
+  const cancelled = server.of('notifications/cancelled').length
+  const reply = await client.post(request('hung'), { [HEADER]: '300' })
+  assert.equal(errorOf(reply).data.reason, 'deadline_exceeded')
+  await until('the server is told', () => server.of('notifications/cancelled').length > cancelled)
+})

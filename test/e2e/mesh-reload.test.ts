@@ -1,0 +1,103 @@
+import assert from 'node:assert/strict'
+import { writeFile } from 'node:fs/promises'
+import { after, before, test } from 'node:test'
+import { FlakyServer } from './support/flaky.ts'
+import { cleanUp, configText, Gateway, type GatewayParts, type Json } from './support/gateway.ts'
+import { RawClient } from './support/raw-client.ts'
+
+let server: FlakyServer
+let gateway: Gateway
+let client: RawClient
+
+const steady = { consecutive: 2, open: '1m' }
+
+interface Change {
+  readonly breaker?: Json
+  readonly attemptTimeout?: Json
+  readonly more?: Json
+}
+
+const parts = ({ breaker = steady, attemptTimeout = {}, more = {} }: Change = {}): GatewayParts => ({
+  servers: { flaky: { url: server.url }, ...more },
+  policies: { defaults: { retry: false, breaker, attemptTimeout } },
+})
+
+before(async () => {
+  server = await FlakyServer.start()
+  gateway = await Gateway.start(parts())
+  await gateway.waitFor('up', 'flaky')
+  client = await RawClient.open(gateway.mcp('flaky'))
+})
+after(cleanUp)
+
+async function reload(change: Change): Promise<void> {
+  const { body: before } = await gateway.admin('/admin/config')
+  await writeFile(gateway.file, configText(parts(change)))
+  assert.equal((await gateway.post('/admin/reload')).status, 200)
+  assert.notEqual((await gateway.admin('/admin/config')).body.hash, before.hash)
+}
+
+async function breaker(): Promise<Json | undefined> {
+  const { body } = await gateway.admin<Json[]>('/admin/breakers')
+  return body.find(({ tool }) => tool === 'read')
+}
+
+const reason = async () => ((await client.call('read')).error as { data: Json } | undefined)?.data.reason
+
+/** Two failures of the server open the breaker of its tool. */
+async function open(): Promise<void> {
+  await server.behave({ read: { failing: 1 } })
+  for (let n = 0; n < 2; n++) assert.equal(await reason(), 'upstream_status')
+  assert.equal(await reason(), 'breaker_open')
+  await server.behave({ read: {} })
+}
+
+test('a reload that changes something else leaves a breaker open, since when it was', async () => {
+  await open()
+  const opened = await breaker()
+  assert.deepEqual([opened?.state, opened?.dimension], ['open', 'consecutive'])
+  const count = await server.count('read')
+  for (const change of [{ attemptTimeout: { timeout: 10_000 } }, { more: { other: { url: server.url } } }]) {
+    await reload(change)
+    assert.equal(await reason(), 'breaker_open')
+    const { state, since, generation } = (await breaker()) ?? {}
+    assert.deepEqual([state, generation], ['open', opened?.generation])
+    assert.ok(Math.abs(Number(since) - Number(opened?.since)) < 50)
+  }
+  assert.equal(await server.count('read'), count)
+})
+
+test('a reload that changes the settings of the breaker begins it anew', async () => {
+  await reload({ breaker: { ...steady, consecutive: 3 } })
+  assert.equal(await reason(), undefined)
+  const now = await breaker()
+  assert.deepEqual([now?.state, now?.generation], ['closed', 0])
+  await reload({})
+  await open()
+})
+
+test('a breaker that an operator has opened stays so, too', async () => {
+  await gateway.post('/admin/breakers/flaky/read', { action: 'reset' })
+  assert.equal(await reason(), undefined)
+  await gateway.post('/admin/breakers/flaky/read', { action: 'open' })
+  await reload({ attemptTimeout: { timeout: 20_000 } })
+  assert.equal(await reason(), 'breaker_open')
+  assert.equal((await breaker())?.manual, true)
+})
+
+test('what belonged to a server that is gone is forgotten', async () => {
+  const more = { other: { url: server.url } }
+  await reload({ more })
+  await gateway.waitFor('up', 'other')
+  const servers = async () => {
+    const { body } = await gateway.admin<Record<string, Json[]>>('/admin/budgets')
+    return body['retry-budget']?.map((budget) => budget.server)
+  }
+  await (await RawClient.open(gateway.mcp('other'))).say('read')
+  const { body } = await gateway.admin<Json[]>('/admin/breakers')
+  assert.ok(body.some((one) => one.server === 'other'))
+  await reload({})
+  const left = await gateway.admin<Json[]>('/admin/breakers')
+  assert.deepEqual([...new Set(left.body.map((one) => one.server))], ['flaky'])
+  assert.ok(!(await servers())?.includes('other'))
+})

@@ -1,0 +1,54 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { readdress } from '../../src/registry/readdress.ts'
+import { newCall, toolCall } from '../support/caller.ts'
+import { testServer } from './test-server.ts'
+
+const serverNamed = (name: string, settings: Readonly<Record<string, unknown>> = {}) =>
+  testServer(settings, undefined, { name }).server
+
+test('the call keeps every byte but the name of the tool', () => {
+  const text = (name: string) =>
+    ` {"id": 12345678901234567890, "method":"tools/call", "params": { "arguments": {"a": 1.0, "name":"own"},` +
+    ` "name" : ${name}, "_meta": {"x": 1E2} }, "jsonrpc":"2.0"} `
+  const call = newCall({ method: 'tools/call', text: text('"from"') })
+  const moved = readdress(call, serverNamed('other'), 'to "quote"')
+  assert.equal(moved?.message.text, text('"to \\"quote\\""'))
+  assert.deepEqual(moved?.message.value, JSON.parse(text('"to \\"quote\\""')))
+  assert.deepEqual([moved?.server, moved?.tool, moved?.id], ['other', 'to "quote"', call.id])
+})
+
+test('who calls, how long it may take and what is written down of it stay', () => {
+  const deadline = { at: 500, reserveMs: 50 }
+  const call = toolCall('from', {}, { attempt: 2, deadline })
+  const moved = readdress(call, serverNamed('other'), 'to')
+  const { caller, channel, signal, record, attempt } = call
+  assert.equal(moved?.record, record)
+  assert.deepEqual(
+    [moved?.caller, moved?.channel, moved?.signal, moved?.attempt, moved?.deadline],
+    [caller, channel, signal, attempt, deadline],
+  )
+})
+
+test('the replica of one server means nothing to another', () => {
+  assert.equal(readdress(toolCall('from', {}, { replica: 3 }), serverNamed('o'), 'to')?.replica, undefined)
+})
+
+test('each server gets the headers that it may have, and no others', () => {
+  const call = {
+    ...toolCall('from', {}, { inbound: { authorization: 'for the first', 'x-team': 'blue' } }),
+    headers: { authorization: 'for the first', 'x-breakwater-attempt': '2' },
+  }
+  const headersAt = (settings: Readonly<Record<string, unknown>>) =>
+    readdress(call, serverNamed('other', settings), 'to')?.headers
+  assert.equal(headersAt({}), undefined)
+  assert.deepEqual(headersAt({ forwardHeaders: ['x-team'] }), { 'x-team': 'blue' })
+})
+
+test('there is no way to a server that does not exist, or to a tool that agents may not call', () => {
+  const call = toolCall('from')
+  assert.equal(readdress(call, undefined, 'to'), undefined)
+  const server = serverNamed('other', { tools: { exclude: ['secret_*'] } })
+  assert.equal(readdress(call, server, 'secret_to'), undefined)
+  assert.equal(readdress(call, server, 'to')?.tool, 'to')
+})

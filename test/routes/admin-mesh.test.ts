@@ -1,0 +1,176 @@
+import assert from 'node:assert/strict'
+import { test, type TestContext } from 'node:test'
+import fastify from 'fastify'
+import { config as schema } from '../../src/config/schema/schema.ts'
+import { compileMesh } from '../../src/mesh/compile.ts'
+import { Live } from '../../src/mesh/live.ts'
+import { policies } from '../../src/policies/index.ts'
+import { Names } from '../../src/registry/names.ts'
+import { registerAdminMesh } from '../../src/routes/admin-mesh.ts'
+import { failed } from '../policies/breaker/rig.ts'
+import { testServer } from '../registry/test-server.ts'
+import { newCall, toolCall } from '../support/caller.ts'
+import { testKit } from '../support/kit.ts'
+import type { Json } from '../support/memory-pipe.ts'
+import { noFaults } from '../support/no-faults.ts'
+
+const meshConfig = {
+  overrides: [{ match: { server: 's', tool: 'a' }, breaker: { consecutive: 2 } }],
+  sets: { cautious: { retry: false, breaker: { consecutive: 1 } } },
+}
+
+/** The routes over one server, whose calls all fail. */
+async function admin(t: TestContext) {
+  const { server, clock, start } = testServer()
+  await start()
+  const servers = new Map([['s', server]])
+  const config = schema.parse({ policies: meshConfig })
+  const kit = testKit(clock)
+  const mesh = compileMesh({
+    policies,
+    config: config.policies,
+    kit,
+    target: (name) => servers.get(name),
+    readdress: () => undefined,
+    observe: (next) => next,
+    attempt: (next) => next,
+    faults: noFaults,
+    transport: () => Promise.resolve(failed('upstream_refused')),
+  })
+  const generation = { config, hash: '', servers, names: new Names('__'), mesh, close: () => undefined }
+  const app = fastify()
+  registerAdminMesh(app, { live: new Live(generation, clock, 0), state: kit.state })
+  t.after(() => app.close())
+  const get = async <Body = Json>(url: string) => {
+    const { statusCode, body } = await app.inject({ url })
+    return { status: statusCode, body: JSON.parse(body) as Body }
+  }
+  const order = async <Body = Json>(path: string, payload: unknown = { action: 'open' }) => {
+    const headers = { 'content-type': 'application/json' }
+    const url = `/admin/breakers/${path}`
+    const reply = await app.inject({ method: 'POST', url, headers, payload: JSON.stringify(payload) })
+    return { status: reply.statusCode, body: JSON.parse(reply.body) as Body }
+  }
+  const call = (set?: string) =>
+    mesh.serviceFor('s', 'tools/call', 'a', set)(toolCall('a', {}, { server: 's' }))
+  const list = () =>
+    mesh.serviceFor('s', 'tools/list', undefined)(newCall({ method: 'tools/list', server: 's' }))
+  return { get, order, call, list, clock }
+}
+
+interface Chain {
+  readonly layer: string
+  readonly config?: Json
+  readonly from?: string
+}
+
+interface OfServer {
+  readonly server: string
+  readonly other: Chain[]
+  readonly tools: Record<string, Chain[]>
+}
+
+const layer = (chain: Chain[] | undefined, name: string) => chain?.find((one) => one.layer === name)
+
+test('the chain of each tool shows every setting, and who decided it', async (t) => {
+  const { get } = await admin(t)
+  const [shown] = (await get<OfServer[]>('/admin/mesh')).body
+  assert.equal(shown?.server, 's')
+  assert.deepEqual(Object.keys(shown?.tools ?? {}), ['a'])
+  const chain = shown?.tools.a
+  assert.equal(chain?.[0]?.layer, 'observe')
+  assert.equal(chain?.at(-1)?.layer, 'transport')
+  assert.equal(layer(chain, 'breaker')?.from, 'override 0')
+  assert.equal(layer(chain, 'breaker')?.config?.consecutive, 2)
+  assert.equal(layer(chain, 'retry')?.from, 'default')
+  assert.equal(layer(shown?.other, 'breaker')?.from, 'default')
+  assert.equal(layer(chain, 'degrade'), undefined, 'what nobody asked for is not in force')
+})
+
+test('a set shows what it changes, and the rest as it is', async (t) => {
+  const { get } = await admin(t)
+  const [shown] = (await get<OfServer[]>('/admin/mesh?set=cautious')).body
+  assert.equal(layer(shown?.tools.a, 'breaker')?.from, 'set cautious')
+  assert.equal(layer(shown?.tools.a, 'retry'), undefined)
+  assert.equal(layer(shown?.tools.a, 'deadline')?.from, 'default')
+})
+
+test('a set that does not exist is named, with those that do', async (t) => {
+  const { get } = await admin(t)
+  for (const set of ['nothing', '', 'toString', '__proto__', 'constructor', 'x'.repeat(1_000)]) {
+    const { status, body } = await get(`/admin/mesh?set=${set}`)
+    assert.equal(status, 404, set)
+    assert.deepEqual(body, {
+      error: `unknown policy set "${set.slice(0, 64)}"`,
+      sets: ['default', 'cautious'],
+    })
+  }
+  assert.equal((await get('/admin/mesh?set=default&set=cautious')).status, 404)
+})
+
+test('breakers are listed from their first call on, and obey orders', async (t) => {
+  const { get, order, call } = await admin(t)
+  assert.deepEqual((await get('/admin/breakers')).body, [])
+  assert.match(String((await order('s/a')).body.error), /no breaker of s\/a yet/)
+  await call()
+  const opened = await order<Json[]>('s/a')
+  assert.equal(opened.status, 200)
+  const { set, server, tool, replica, state, dimension } = opened.body[0] ?? {}
+  assert.deepEqual([set, server, tool, replica, state, dimension], ['default', 's', 'a', 0, 'open', 'manual'])
+  assert.deepEqual((await get<Json[]>('/admin/breakers')).body, opened.body)
+  assert.equal((await call()).kind, 'rejected')
+  for (const action of ['close', 'reset']) {
+    const { body } = await order<Json[]>('s/a', { action })
+    assert.equal(body[0]?.state, 'closed')
+  }
+})
+
+test('an order for one set leaves the others alone', async (t) => {
+  const { get, order, call } = await admin(t)
+  await call()
+  await call('cautious')
+  assert.equal((await order('s/a?set=cautious', { action: 'open' })).status, 200)
+  const { body } = await get<Json[]>('/admin/breakers')
+  assert.deepEqual(
+    body.map(({ set, state, manual }) => [set, state, manual]),
+    [
+      ['default', 'closed', false],
+      ['cautious', 'open', true],
+    ],
+  )
+})
+
+test('requests that are no calls of a listed tool have a breaker under a name of their own', async (t) => {
+  const { order, list } = await admin(t)
+  assert.equal((await order('s/_other')).status, 404)
+  await list()
+  assert.equal((await order('s/_other')).status, 200)
+})
+
+test('an order that makes no sense is refused', async (t) => {
+  const { order, call } = await admin(t)
+  await call()
+  for (const body of [{ action: 'explode' }, {}, null, [], { action: ['open'] }, 'open']) {
+    const { status, body: told } = await order('s/a', body)
+    assert.equal(status, 400, JSON.stringify(body))
+    assert.match(String(told.error), /open\|close\|reset/)
+  }
+  for (const path of ['s/b', 'other/a', 's/a?set=nothing', 's/_other'])
+    assert.equal((await order(path)).status, 404, path)
+})
+
+test('budgets are listed by kind, also those that nobody has used', async (t) => {
+  const { get, call } = await admin(t)
+  await call()
+  const { body } = await get<Record<string, Json[]>>('/admin/budgets')
+  assert.deepEqual(Object.keys(body), [
+    'retry-budget',
+    'bulkhead',
+    'rate-limit',
+    'rate-limit-quota',
+    'adaptive-concurrency',
+  ])
+  assert.ok(body['retry-budget']?.some(({ server, balance }) => server === 's' && Number(balance) > 0))
+  assert.ok(body.bulkhead?.some(({ server }) => server === 's'))
+  assert.deepEqual(body['adaptive-concurrency'], [])
+})

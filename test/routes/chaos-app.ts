@@ -1,0 +1,68 @@
+import Fastify, { type FastifyInstance, type InjectOptions } from 'fastify'
+import type { ControllerParts } from '../../src/chaos/controller-parts.ts'
+import { Controller } from '../../src/chaos/controller.ts'
+import { injector } from '../../src/chaos/injector.ts'
+import type { PlanTarget } from '../../src/chaos/plan/checks.ts'
+import { chaos } from '../../src/chaos/plan/schema.ts'
+import type { Call } from '../../src/mesh/call.ts'
+import { registerAdminChaos } from '../../src/routes/admin-chaos.ts'
+import { registerChaos } from '../../src/routes/chaos.ts'
+import { answer, world } from '../chaos/rig.ts'
+import { ManualClock } from '../support/manual-clock.ts'
+
+export const TOKEN = 'sixteen-letters-or-more'
+
+/** A controller of real faults behind its routes, and a server that every call reaches through it. */
+export function chaosApp(
+  more: Partial<ControllerParts> & {
+    token?: string | undefined
+    targets?: () => readonly PlanTarget[]
+    config?: object
+  } = {},
+) {
+  const clock = new ManualClock()
+  const { targets, config = {}, token = 'token' in more ? more.token : TOKEN, ...parts } = more
+  const controller = new Controller({
+    clock,
+    world,
+    environment: 'test',
+    variables: {},
+    effectOf: () => 'read_only',
+    emit: () => undefined,
+    ...parts,
+  })
+  controller.apply(chaos.parse({ enabled: true, ...config }))
+  const app: FastifyInstance = Fastify()
+  registerAdminChaos(app, { chaos: controller, clock, ...(targets && { targets }) })
+  registerChaos(app, { chaos: controller, token, ...(targets && { targets }) })
+  const way = injector('upstream', controller.engine)(() => Promise.resolve(answer()))
+
+  async function ask(method: 'GET' | 'POST' | 'PUT', url: string, body?: unknown, more: InjectOptions = {}) {
+    const payload = body === undefined ? {} : { payload: body as object }
+    const headers = { authorization: `Bearer ${TOKEN}` }
+    const response = await app.inject({ method, url, headers, ...payload, ...more })
+    return { status: response.statusCode, body: response.json(), headers: response.headers }
+  }
+
+  return {
+    app,
+    clock,
+    controller,
+    ask,
+    /** Sends a call, and says of it what the agent got. */
+    send: (call: Call) =>
+      way(call).then((outcome) => {
+        controller.engine.account(call, outcome)
+        return outcome
+      }),
+  }
+}
+
+/** A fault that is instant, and always hits. */
+export const failing = (name: string, more: object = {}) => ({
+  name,
+  type: 'rpc.error',
+  rate: 1,
+  ttl: '15m',
+  ...more,
+})

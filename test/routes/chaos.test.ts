@@ -1,0 +1,175 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { toolCall } from '../support/caller.ts'
+import { chaosApp, failing, TOKEN } from './chaos-app.ts'
+
+const error503 = { type: 'error', statusCode: 503 }
+const paths = [
+  ['GET', '/chaos/status'],
+  ['POST', '/chaos/inject'],
+  ['POST', '/chaos/clear'],
+  ['POST', '/chaos/clear-all'],
+] as const
+
+test('without a token nobody may, and with one only who knows it', async () => {
+  for (const [method, path] of paths) {
+    const closed = chaosApp({ token: undefined })
+    assert.equal((await closed.ask(method, path)).status, 403, path)
+    const open = chaosApp()
+    for (const authorization of [undefined, 'Bearer wrong', TOKEN, `Bearer ${TOKEN}x`]) {
+      const headers = authorization === undefined ? {} : { authorization }
+      const answered = await open.ask(method, path, undefined, { headers })
+      assert.deepEqual([answered.status, answered.headers['www-authenticate']], [401, 'Bearer'])
+    }
+  }
+})
+
+test('a fault is injected, told of, hits, and is cleared', async () => {
+  const { ask, send } = chaosApp()
+  const body = { target: 'test/t', config: error503, durationMs: 30_000 }
+  const injected = await ask('POST', '/chaos/inject', body)
+  assert.deepEqual([injected.status, injected.body], [200, { faultId: 'fault-1', durationMs: 30_000 }])
+  assert.equal((await send(toolCall('t'))).kind, 'failed')
+  assert.equal((await send(toolCall('other'))).kind, 'answered')
+  const { body: status } = await ask('GET', '/chaos/status')
+  assert.deepEqual(status, {
+    state: 'armed',
+    faults: [
+      { faultId: 'fault-1', target: 'test/t', type: 'error', config: error503, remainingMs: 30_000, hits: 1 },
+    ],
+  })
+  const cleared = await ask('POST', '/chaos/clear', { faultId: 'fault-1' })
+  assert.deepEqual(cleared.body, { cleared: 'fault-1' })
+  assert.equal((await send(toolCall('t'))).kind, 'answered')
+  assert.deepEqual((await ask('GET', '/chaos/status')).body.faults, [])
+  assert.equal((await ask('POST', '/chaos/clear', { faultId: 'fault-1' })).status, 404)
+})
+
+test('whoever asks in snake_case is answered in it', async () => {
+  const { ask } = chaosApp()
+  const config = { type: 'error', status_code: 500 }
+  const injected = await ask('POST', '/chaos/inject', { target: 's', config, duration_ms: 5_000 })
+  assert.deepEqual(injected.body, { fault_id: 'fault-1', duration_ms: 5_000 })
+  const { body } = await ask('GET', '/chaos/status?style=snake_case')
+  assert.deepEqual(body.faults[0], {
+    fault_id: 'fault-1',
+    target: 's',
+    type: 'error',
+    config,
+    remaining_ms: 5_000,
+    hits: 0,
+  })
+  assert.equal((await ask('POST', '/chaos/clear', { fault_id: 'fault-1' })).status, 200)
+})
+
+test('every type of mcp-chaos-monkey can be injected', async () => {
+  const { ask } = chaosApp()
+  const configs = [
+    { type: 'latency', delayMs: 5 },
+    error503,
+    { type: 'timeout', hangMs: 5 },
+    { type: 'malformed', corruptResponse: true },
+    { type: 'connection-refused' },
+    { type: 'connection-drop' },
+    { type: 'rate-limit', retryAfterSeconds: 1 },
+    { type: 'schema-mismatch', missingFields: ['a'] },
+  ]
+  for (const config of configs) {
+    const { status, body } = await ask('POST', '/chaos/inject', { target: '*', config })
+    assert.equal(status, 200, `${config.type}: ${JSON.stringify(body)}`)
+  }
+  const { body } = await ask('GET', '/chaos/status')
+  assert.deepEqual(
+    body.faults.map(({ type }: { type: string }) => type),
+    configs.map(({ type }) => type),
+  )
+})
+
+test('a fault of a plan can be injected without name and ttl, in either style', async () => {
+  const { ask, controller } = chaosApp()
+  const config = {
+    type: 'rpc.error',
+    rate: 0.5,
+    when: { on_call: 3 },
+    max_injections: 2,
+    match: { tenant: 'x' },
+  }
+  assert.equal((await ask('POST', '/chaos/inject', { target: 's*/q?', config })).status, 200)
+  const [fault] = controller.status().faults
+  assert.deepEqual(
+    [fault?.name, fault?.config.ttl, fault?.config.when, fault?.config.maxInjections, fault?.config.match],
+    ['runtime-1', 900_000, { onCall: 3 }, 2, { tenant: 'x', server: 's*', tool: 'q?' }],
+  )
+})
+
+test('tools that may write are hit by foreign faults, and by those of a plan only when told so', async () => {
+  const { ask, controller } = chaosApp()
+  const allowed = async (config: object, more: object = {}) => {
+    await ask('POST', '/chaos/inject', { target: '*', config, ...more })
+    return controller.status().faults.at(-1)?.config.allowWrites
+  }
+  const own = { type: 'rpc.error', rate: 1 }
+  assert.equal(await allowed(error503), true)
+  assert.equal(await allowed(error503, { allowWrites: false }), false)
+  assert.equal(await allowed(own), false)
+  assert.equal(await allowed(own, { allow_writes: true }), true)
+})
+
+test('a fault lasts as long as the config allows at most, and is gone by itself', async () => {
+  const { ask, clock } = chaosApp({ config: { maxTtl: '1m' } })
+  const { body } = await ask('POST', '/chaos/inject', { target: '*', config: error503 })
+  assert.equal(body.durationMs, 60_000)
+  await clock.advance(60_000)
+  assert.deepEqual((await ask('GET', '/chaos/status')).body, { state: 'disarmed', faults: [] })
+  assert.equal(clock.pending, 0)
+})
+
+test('a body that is wrong is refused with what is wrong, and uses up no name', async () => {
+  const { ask, controller } = chaosApp()
+  const findings = async (body: unknown) => {
+    const answered = await ask('POST', '/chaos/inject', body)
+    assert.equal(answered.status, 400)
+    return JSON.stringify(answered.body.findings)
+  }
+  assert.match(await findings({}), /target.*missing/)
+  assert.match(await findings({ target: '', config: error503 }), /SERVER/)
+  assert.match(await findings({ target: 's', config: error503, durationSeconds: 1 }), /unknown key/)
+  assert.match(await findings({ target: 's', config: { type: 'eror' } }), /did you mean error/)
+  assert.match(await findings({ target: 's', config: { type: 'error', statusCode: 99 } }), /statusCode/)
+  assert.match(
+    await findings({ target: 's', config: { type: 'rpc.eror', rate: 1 } }),
+    /did you mean rpc\.error/,
+  )
+  assert.match(await findings({ target: 's', config: { type: 'rpc.error' } }), /rate.*missing/)
+  assert.match(await findings({ target: 's/t', config: { type: 'registry.slow_list', rate: 1 } }), /tool/)
+  await ask('POST', '/chaos/inject', { target: 's', config: error503 })
+  assert.equal(controller.status().faults[0]?.name, 'runtime-1')
+})
+
+test('a refusal comes with its reason', async () => {
+  const refusals = [
+    [{ environment: 'production' }, /environment/],
+    [{ variables: { NODE_ENV: 'production' } }, /NODE_ENV/],
+    [{ config: { enabled: false } }, /chaos\.enabled/],
+  ] as const
+  for (const [parts, why] of refusals) {
+    const { ask } = chaosApp(parts)
+    const { status, body } = await ask('POST', '/chaos/inject', { target: '*', config: error503 })
+    assert.equal(status, 409)
+    assert.match(body.error, why)
+  }
+})
+
+test('a thousand faults are the most, and all go at once; those of the plan stay', async () => {
+  const { ask, controller } = chaosApp({ config: { faults: [failing('runtime-1')] } })
+  controller.arm('me', 'a test')
+  const inject = () => ask('POST', '/chaos/inject', { target: '*', config: error503 })
+  for (let number = 0; number < 1_000; number++) assert.equal((await inject()).status, 200)
+  const { status, body } = await inject()
+  assert.deepEqual([status, body.error], [409, 'too many faults (1000 of 1000)'])
+  assert.deepEqual((await ask('POST', '/chaos/clear-all')).body, { cleared: 'all', count: 1_000 })
+  assert.deepEqual(
+    controller.status().faults.map(({ name, armed }) => [name, armed]),
+    [['runtime-1', true]],
+  )
+})

@@ -1,0 +1,7 @@
+import type { Layer } from '../../src/mesh/call.ts'
+
+const pass: Layer = (next) => next
+
+/** A chaos mesh that does nothing, for whoever is tested without one. */
+export const noFaults = { client: pass, upstream: pass }
+export const noChaos = { layers: noFaults, account: () => [] }

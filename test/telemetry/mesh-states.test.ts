@@ -1,0 +1,79 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { StateKey } from '../../src/mesh/policy.ts'
+import { States } from '../../src/mesh/state.ts'
+import { collectStates } from '../../src/telemetry/mesh-states.ts'
+import { createMetrics } from '../../src/telemetry/metrics.ts'
+
+/** States under these keys, which show this; and what a scrape makes of them. */
+function scraped() {
+  const state = new States()
+  const metrics = createMetrics()
+  const put = (key: Partial<StateKey> & { kind: string }, snapshot: object) =>
+    state.get({ set: 'default', server: 's', ...key }, () => ({ snapshot: () => snapshot }))
+  async function scrape(name: string): Promise<string[]> {
+    collectStates(metrics, state)
+    const text = await metrics.registry.metrics()
+    return text.split('\n').filter((line) => line.startsWith(`breakwater_${name}{`))
+  }
+  return { state, put, scrape }
+}
+
+const line = (tool: string, state: string, value: number) =>
+  `breakwater_breaker_state{server="s",tool="${tool}",state="${state}"} ${value}`
+
+test('a breaker is 1 for the state that it is in and 0 for the others', async () => {
+  for (const now of ['closed', 'open', 'half_open']) {
+    const { put, scrape } = scraped()
+    put({ kind: 'breaker', tool: 't', replica: 0 }, { state: now })
+    assert.deepEqual(
+      await scrape('breaker_state'),
+      ['closed', 'open', 'half_open'].map((state) => line('t', state, state === now ? 1 : 0)),
+    )
+  }
+})
+
+test('of a tool with several replicas it says how many are in a state', async () => {
+  const { put, scrape } = scraped()
+  for (const [replica, state] of ['open', 'closed', 'open'].entries())
+    put({ kind: 'breaker', tool: 't', replica }, { state })
+  assert.deepEqual(await scrape('breaker_state'), [
+    line('t', 'closed', 1),
+    line('t', 'open', 2),
+    line('t', 'half_open', 0),
+  ])
+})
+
+test('requests that are no calls of a listed tool stand under a name of their own', async () => {
+  const { put, scrape } = scraped()
+  put({ kind: 'breaker', replica: 0 }, { state: 'open' })
+  assert.ok((await scrape('breaker_state')).includes(line('_other', 'open', 1)))
+})
+
+test('a scrape counts anew, and what is gone is gone', async () => {
+  const { state, put, scrape } = scraped()
+  put({ kind: 'breaker', tool: 't' }, { state: 'open' })
+  put({ kind: 'retry-budget' }, { balance: 3 })
+  await scrape('breaker_state')
+  assert.ok((await scrape('breaker_state')).includes(line('t', 'open', 1)))
+  state.prune(() => false)
+  assert.deepEqual(await scrape('breaker_state'), [])
+  assert.deepEqual(await scrape('retry_budget_balance'), [])
+})
+
+test('the budget of the gateway has no server, and that of each server its name', async () => {
+  const { put, scrape } = scraped()
+  put({ kind: 'retry-budget', server: '' }, { balance: 10 })
+  put({ kind: 'retry-budget' }, { balance: 2.5 })
+  assert.deepEqual(await scrape('retry_budget_balance'), [
+    'breakwater_retry_budget_balance{server=""} 10',
+    'breakwater_retry_budget_balance{server="s"} 2.5',
+  ])
+})
+
+test('other sets are not mixed into the numbers of the default one', async () => {
+  const { put, scrape } = scraped()
+  put({ kind: 'breaker', set: 'cautious', tool: 't' }, { state: 'open' })
+  put({ kind: 'retry-budget', set: 'cautious' }, { balance: 1 })
+  assert.deepEqual([...(await scrape('breaker_state')), ...(await scrape('retry_budget_balance'))], [])
+})

@@ -1,0 +1,69 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Outcome } from '../../src/mesh/call.ts'
+import { gatewayError } from '../../src/mesh/errors.ts'
+import { createMetrics } from '../../src/telemetry/metrics.ts'
+import { observeAttempt } from '../../src/telemetry/observe-attempt.ts'
+import { newCall, toolCall } from '../support/caller.ts'
+import { answered, failed, rpcError } from '../policies/breaker/rig.ts'
+
+const NAME = 'breakwater_upstream_attempts_total'
+
+/** The layer over a server that answers with these, one after the other; and its counter, line by line. */
+function observed(outcomes: readonly Outcome[]) {
+  const metrics = createMetrics()
+  const left = [...outcomes]
+  const layer = observeAttempt(metrics, (_, tool) => tool === 'known')
+  const service = layer(() => Promise.resolve(left.shift() as Outcome))
+  const exposed = async () => {
+    const text = await metrics.registry.metrics()
+    return text.split('\n').filter((line) => line.startsWith(`${NAME}{`))
+  }
+  return { service, exposed }
+}
+
+test('every attempt is counted, with what became of it and how good the reply was', async () => {
+  const expected: readonly [Outcome, string, string][] = [
+    [answered('correct'), 'returned', 'correct'],
+    [answered('unchecked'), 'returned', 'unchecked'],
+    [answered('schema_invalid'), 'returned', 'schema_invalid'],
+    [answered('tool_error'), 'returned', 'tool_error'],
+    [rpcError(-32603), 'rpc_error', 'rpc_error'],
+    [rpcError(-32602), 'caller_error', 'rpc_error'],
+    [failed('attempt_timeout'), 'timeout', ''],
+    [failed('deadline_exceeded'), 'timeout', ''],
+    [failed('upstream_disconnected'), 'transport_error', ''],
+    [failed('cancelled'), 'cancelled', ''],
+  ]
+  for (const [outcome, became, verdict] of expected) {
+    const { service, exposed } = observed([outcome])
+    assert.equal(await service(toolCall('known', {}, { server: 's' })), outcome)
+    assert.deepEqual(await exposed(), [
+      `${NAME}{server="s",tool="known",outcome="${became}",verdict="${verdict}"} 1`,
+    ])
+  }
+})
+
+test('attempts of one call count each, and those of tools that no catalog lists share a series', async () => {
+  const { service, exposed } = observed([failed(), failed(), answered(), answered()])
+  for (const tool of ['known', 'known', 'made up', 'made up too'])
+    await service(toolCall(tool, {}, { server: 's' }))
+  assert.deepEqual(await exposed(), [
+    `${NAME}{server="s",tool="known",outcome="transport_error",verdict=""} 2`,
+    `${NAME}{server="s",tool="_other",outcome="returned",verdict="unchecked"} 2`,
+  ])
+})
+
+test('requests that are no tool calls pass without being counted', async () => {
+  const outcome = answered()
+  const { service, exposed } = observed([outcome])
+  assert.equal(await service(newCall({ method: 'tools/list' })), outcome)
+  assert.deepEqual(await exposed(), [])
+})
+
+test('what a policy under it rejects is no success', async () => {
+  const error = gatewayError('concurrency_limited', 'x')
+  const { service, exposed } = observed([{ kind: 'rejected', error, by: 'x' }])
+  await service(toolCall('known', {}, { server: 's' }))
+  assert.match((await exposed())[0] ?? '', /outcome="transport_error"/)
+})
