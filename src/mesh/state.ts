@@ -9,13 +9,18 @@ interface Slot {
 /** Most states that are kept; past it, those that nobody has asked for the longest go. */
 const MAX_STATES = 50_000
 
+/** Most distinct settings whose text is shared. */
+const MAX_CONFIGS = 1_000
+
 /** What policies remember, for as long as the process lives. Bounded; one state per owner, the latest config's. */
 export class States implements StateStore {
   readonly #slots = new Map<string, Slot>()
+  /** Thousands of states have the same settings: their text is held once. */
+  readonly #configs = new Map<string, string>()
 
   get<State extends object>(key: StateKey, create: () => State): State {
     const owner = JSON.stringify([key.kind, key.set, key.server, key.tool, key.replica])
-    const config = JSON.stringify(key.config) ?? ''
+    const config = this.#intern(JSON.stringify(key.config) ?? '')
     const slot = this.#slots.get(owner)
     this.#slots.delete(owner)
     if (slot?.config === config) {
@@ -41,6 +46,14 @@ export class States implements StateStore {
       this.#slots.delete(owner)
       retire(slot)
     }
+  }
+
+  #intern(config: string): string {
+    const known = this.#configs.get(config)
+    if (known !== undefined) return known
+    if (this.#configs.size >= MAX_CONFIGS) this.#configs.clear()
+    this.#configs.set(config, config)
+    return config
   }
 
   #dropOldest(): void {

@@ -9,24 +9,28 @@ import { chaosApp, failing } from '../routes/chaos-app.ts'
 
 const plan = { seed: 5, faults: [failing('a', { rate: 0.5 }), failing('b', { when: { everyNth: 3 } })] }
 
-/** A journal that a plan and two faults of the runtime API left, and the command that reads it. */
-async function recorded(context: TestContext, more: object = {}) {
-  const folder = await mkdtemp(join(tmpdir(), 'breakwater-replay-'))
-  context.after(() => rm(folder, { recursive: true }))
-  const journal = join(folder, 'journal.jsonl')
-  const { controller, send, ask } = chaosApp({ config: { ...plan, journal: { file: journal }, ...more } })
+/** One run of a process: what the plan and a fault of the runtime API decided about forty calls, in `file`. */
+async function runOnce(file: string, probability = 0.3): Promise<void> {
+  const journal = { file, maxSize: '1KiB' }
+  const { controller, send, ask } = chaosApp({ config: { ...plan, journal } })
   controller.arm('me', 'a test')
   const calls = async (name: string) => {
     for (let number = 0; number < 20; number++) await send(toolCall(name, { number }))
   }
   await calls('t')
-  const injected = await ask('POST', '/chaos/inject', {
-    target: '*',
-    config: { type: 'error', statusCode: 500, probability: 0.3 },
-  })
+  const config = { type: 'error', statusCode: 500, probability }
+  const injected = await ask('POST', '/chaos/inject', { target: '*', config })
   await calls('u')
   await ask('POST', '/chaos/clear', { faultId: injected.body.faultId })
   await controller.close()
+}
+
+/** A journal of one run, and the command that reads it. */
+async function recorded(context: TestContext) {
+  const folder = await mkdtemp(join(tmpdir(), 'breakwater-replay-'))
+  context.after(() => rm(folder, { recursive: true }))
+  const journal = join(folder, 'journal.jsonl')
+  await runOnce(journal)
 
   async function replay(read: unknown, ...args: string[]) {
     const file = join(folder, 'plan.json')
@@ -76,14 +80,17 @@ test('a journal that somebody changed is refused, with the line', async (context
   )
 })
 
-test('a rotated journal is read file by file, the oldest first', async (context) => {
-  const { journal, replay } = await recorded(context, { journal: undefined })
-  // Without a journal there is no file to read.
-  const none = await replay(plan, '--journal', journal)
-  assert.deepEqual([none.code, /cannot read/.test(none.stderr)], [1, true])
-  const rotated = await recorded(context)
-  const twice = await rotated.replay(plan, '--journal', rotated.journal, '--journal', rotated.journal)
-  assert.match(twice.stderr, /does not go on from the file before/)
+test('a journal of several processes and files is read file by file, the oldest first', async (context) => {
+  const { journal, replay } = await recorded(context)
+  await runOnce(journal, 0.9)
+  const files = [`${journal}.1`, journal]
+  const both = await replay(plan, ...files.flatMap((file) => ['--journal', file]))
+  assert.match(both.stdout, /200 of 200 decisions come out the same/)
+  assert.equal(both.code, 0)
+  const swapped = await replay(plan, ...files.reverse().flatMap((file) => ['--journal', file]))
+  assert.match(swapped.stderr, /does not go on from the file before/)
+  const missing = await replay(plan, '--journal', `${journal}.9`)
+  assert.deepEqual([missing.code, /cannot read/.test(missing.stderr)], [1, true])
 })
 
 test('a plan is found in a YAML file, in a block of its own, in a config, and in another format', async (context) => {

@@ -134,7 +134,7 @@ test('a token that is missing or wrong is named as the reason, and one that is n
   assert.match((await closed.command('inject', '*', 'error')).stderr, /need gateway\.controlToken to be set/)
 })
 
-test('a port where nothing listens, or something else does, is told apart', async (context) => {
+test('a port where nothing listens, or something else does, is told apart', async () => {
   const other = createServer((_, response) => response.end('hello'))
   await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve))
   const control = `http://127.0.0.1:${(other.address() as { port: number }).port}`
@@ -142,7 +142,6 @@ test('a port where nothing listens, or something else does, is told apart', asyn
   assert.deepEqual([foreign.code, /does not answer as the control port/.test(foreign.stderr)], [1, true])
   other.closeAllConnections()
   await new Promise((resolve) => other.close(resolve))
-  context.diagnostic(control)
   const nobody = await run(['status', '--control', control])
   assert.equal(nobody.code, 1)
   assert.match(

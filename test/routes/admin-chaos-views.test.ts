@@ -77,7 +77,7 @@ test('a call is explained by its callKey and by its intent too', async () => {
 })
 
 test('writes, limits and shadow mode are explained as what they are', async () => {
-  const writing = chaosApp({ effectOf: () => 'unsafe', config: { faults: [failing('a')] } })
+  const writing = chaosApp({ effectOf: () => 'write', config: { faults: [failing('a')] } })
   writing.controller.arm('me', 'a test')
   await writing.send(toolCall('t', {}, { id: 'w' }))
   const { body } = await writing.ask('GET', '/admin/chaos/explain?call=w')

@@ -42,7 +42,7 @@ export interface Seen {
   readonly tookMs: number
 }
 
-type Call = (tool: string, timeoutMs: number) => Promise<{ content?: unknown }>
+type Call = (tool: string, timeoutMs: number) => Promise<{ readonly [key: string]: unknown }>
 
 /** Servers over every transport behind a gateway whose faults have a tool each. */
 export class Stage {
