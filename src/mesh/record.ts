@@ -28,6 +28,14 @@ export interface InjectedFault {
   note?: Readonly<Record<string, unknown>>
 }
 
+/** The task of an agent that a call belongs to. */
+export interface CallIntent {
+  /** As the agent named it, or its trace, or its session: unique only together with `source` and the tenant. */
+  readonly id: string
+  /** Who says so, from the surest to the vaguest. */
+  readonly source: 'meta' | 'baggage' | 'trace' | 'header' | 'session'
+}
+
 /** The flat facts of one call. Layers write them, `observe` reads them once, at the end. */
 export interface CallRecord {
   readonly startedAt: Millis
@@ -61,6 +69,22 @@ export interface CallRecord {
   askingSince: Millis
   /** How long the agent was asked before that, in milliseconds: deadlines and timeouts stand still meanwhile. */
   askedMs: Millis
+  /** Tries at an upstream that are under way. */
+  upstream: number
+  /** When the first of them began. */
+  upstreamSince: Millis
+  /** How long any try was under way before that, in milliseconds; of tries at the same time, once. */
+  upstreamMs: Millis
+  /** How long the gateway kept it waiting on purpose, in milliseconds: before retries, for a slot, for a quota. */
+  waitedMs: Millis
+  /** The arm of an experiment that it runs in; empty for none. */
+  arm: string
+  /** The task that it belongs to; undefined when nothing says so. */
+  intent: CallIntent | undefined
+  /** The trace that it is recorded in, 32 hexadecimal digits; undefined when it is not. */
+  traceId: string | undefined
+  /** What tracing notes of it until it is over; only tracing reads it. */
+  span: unknown
 }
 
 /** A record for a call that starts now. */
@@ -82,5 +106,13 @@ export function newRecord(startedAt: Millis): CallRecord {
     asking: 0,
     askingSince: 0,
     askedMs: 0,
+    upstream: 0,
+    upstreamSince: 0,
+    upstreamMs: 0,
+    waitedMs: 0,
+    arm: '',
+    intent: undefined,
+    traceId: undefined,
+    span: undefined,
   }
 }

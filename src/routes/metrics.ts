@@ -1,37 +1,60 @@
 import type { FastifyInstance } from 'fastify'
+import type { Clock } from '../mesh/clock.ts'
 import type { Live } from '../mesh/live.ts'
 import type { StateStore } from '../mesh/policy.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
-import { collectStates } from '../telemetry/mesh-states.ts'
+import { collectInFlight, collectStates } from '../telemetry/mesh-states.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
+import { Exposition } from '../telemetry/metrics/exposition.ts'
+import { formatFor } from '../telemetry/metrics/negotiate.ts'
+import { processRegistry } from '../telemetry/metrics/process.ts'
+import { contentTypes } from '../telemetry/metrics/writer.ts'
 
-/** `/metrics` for Prometheus. What is a state rather than an event is read when it is asked for. */
-export function registerMetrics(
-  app: FastifyInstance,
-  {
-    live,
-    metrics,
-    sessions,
-    state,
-    chaos,
-  }: {
-    live: Live<GatewayGeneration>
-    metrics: Metrics
-    sessions: { readonly size: number }
-    state: StateStore
-    chaos: { readonly engine: { readonly live: boolean } }
-  },
-): void {
-  app.get('/metrics', async (_, reply) => {
-    metrics.sessions.set(sessions.size)
-    collectStates(metrics, state)
-    metrics.chaosArmed.set(chaos.engine.live ? 1 : 0)
-    metrics.serverUp.reset()
-    metrics.serverTools.reset()
-    for (const server of live.current.servers.values()) {
-      metrics.serverUp.set({ server: server.name }, server.state === 'up' ? 1 : 0)
-      metrics.serverTools.set({ server: server.name }, server.entries('tools').length)
-    }
-    return reply.type(metrics.registry.contentType).send(await metrics.registry.metrics())
+export interface MetricsParts {
+  readonly live: Live<GatewayGeneration>
+  readonly clock: Clock
+  readonly metrics: Metrics
+  readonly sessions: { readonly size: number }
+  readonly intents: { readonly size: number }
+  readonly state: StateStore
+  readonly chaos: { readonly engine: { readonly live: boolean } }
+}
+
+/** `/metrics` for Prometheus, in the format that it asks for. */
+export function registerMetrics(app: FastifyInstance, parts: MetricsParts): void {
+  const { live, clock, metrics } = parts
+  const exposition = new Exposition({
+    clock,
+    registries: [metrics.registry, processRegistry()],
+    prepare: () => collect(parts),
+    // Only now, so that the last of their counts has been told.
+    written: () => forgetGone(metrics, live.current),
   })
+  app.get('/metrics', async ({ headers }, reply) => {
+    const format = formatFor(headers.accept)
+    const text = await exposition.write(format)
+    return reply.type(contentTypes[format]).header('vary', 'accept').send(text)
+  })
+}
+
+/** What is a state rather than an event is read when it is asked for. */
+function collect({ live, metrics, sessions, intents, state, chaos }: MetricsParts): void {
+  metrics.sessions.set(sessions.size)
+  metrics.intentsOpen.set(intents.size)
+  metrics.chaosArmed.set(chaos.engine.live ? 1 : 0)
+  collectInFlight(metrics)
+  collectStates(metrics, state)
+  metrics.serverUp.reset()
+  metrics.serverTools.reset()
+  for (const server of live.current.servers.values()) {
+    metrics.serverUp.set({ server: server.name }, server.state === 'up' ? 1 : 0)
+    metrics.serverTools.set({ server: server.name }, server.entries('tools').length)
+  }
+}
+
+/** Series of servers that were deregistered go, once the last of their calls is over. */
+function forgetGone(metrics: Metrics, { servers }: GatewayGeneration): void {
+  const { inFlight, tools } = metrics
+  for (const server of new Set([...inFlight.keys(), ...tools.servers]))
+    if (!servers.has(server) && (inFlight.get(server) ?? 0) === 0) metrics.forgetServer(server)
 }

@@ -1,28 +1,35 @@
-import type { StateKey, StateStore } from '../mesh/policy.ts'
+import type { StateStore } from '../mesh/policy.ts'
 import type { Metrics } from './metrics.ts'
+import { OTHER } from './metrics/label-value.ts'
 
 const breakerStates = ['closed', 'open', 'half_open'] as const
 
 /** Reads what policies remember into gauges: done at a scrape, for it changes more often than anybody looks. */
 export function collectStates(
-  { breakerState, retryBudget }: Pick<Metrics, 'breakerState' | 'retryBudget'>,
+  { breakerState, retryBudget, tools }: Pick<Metrics, 'breakerState' | 'retryBudget' | 'tools'>,
   state: StateStore,
 ): void {
   breakerState.reset()
-  for (const [key, breaker] of state.list<Showing<{ state: string }>>('breaker')) {
-    if (key.set !== 'default') continue
+  for (const [{ server, tool, set }, breaker] of state.list<Showing<{ state: string }>>('breaker')) {
+    if (set !== 'default') continue
     const now = breaker.snapshot().state
-    for (const state of breakerStates) breakerState.inc({ ...labelsOf(key), state }, now === state ? 1 : 0)
+    const label = tool === undefined ? OTHER : tools.of(server, tool, always).labels.tool
+    for (const state of breakerStates) breakerState.inc({ server, tool: label, state }, now === state ? 1 : 0)
   }
   retryBudget.reset()
   for (const [{ server, set }, budget] of state.list<Showing<{ balance: number }>>('retry-budget'))
     if (set === 'default') retryBudget.set({ server }, budget.snapshot().balance)
 }
 
+/** Reads how many requests are under way. */
+export function collectInFlight({ underWay, inFlight }: Pick<Metrics, 'underWay' | 'inFlight'>): void {
+  underWay.reset()
+  for (const [server, count] of inFlight) underWay.set({ server }, count)
+}
+
 interface Showing<Snapshot> {
   snapshot(): Snapshot
 }
 
-function labelsOf({ server, tool }: StateKey) {
-  return { server, tool: tool ?? '_other' }
-}
+/** Only tools in a catalog have state of their own. */
+const always = () => true

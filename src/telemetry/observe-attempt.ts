@@ -1,19 +1,31 @@
-import type { Layer } from '../mesh/call.ts'
+import type { CallRecord, Layer } from '../mesh/call.ts'
 import { attemptOutcomeOf } from '../mesh/classify.ts'
+import type { Clock, Millis } from '../mesh/clock.ts'
 import type { Metrics } from './metrics.ts'
+import type { IsListed } from './metrics/tool-series.ts'
 
-/** Counts every attempt at a server, with its verdict. */
-export function observeAttempt(
-  { attempts }: Pick<Metrics, 'attempts'>,
-  isListed: (server: string, tool: string) => boolean,
-): Layer {
-  return (next) => (call) =>
-    next(call).then((outcome) => {
-      const { server, tool } = call
+export interface ObserveAttemptParts {
+  readonly clock: Clock
+  readonly metrics: Pick<Metrics, 'tools'>
+  readonly isListed: IsListed
+}
+
+/** Counts every try at a server, with its verdict, and notes in the call's record how long tries were under way. */
+export function observeAttempt({ clock, metrics, isListed }: ObserveAttemptParts): Layer {
+  return (next) => (call) => {
+    const { server, tool, record } = call
+    if (record.upstream++ === 0) record.upstreamSince = clock.now()
+    return next(call).then((outcome) => {
+      if (--record.upstream === 0) record.upstreamMs += clock.now() - record.upstreamSince
       if (tool === undefined) return outcome
-      const label = isListed(server, tool) ? tool : '_other'
       const verdict = outcome.kind === 'answered' ? outcome.verdict : ''
-      attempts.inc({ server, tool: label, outcome: attemptOutcomeOf(outcome), verdict })
+      metrics.tools.of(server, tool, isListed).countAttempt(attemptOutcomeOf(outcome), verdict)
       return outcome
     })
+  }
+}
+
+/** How long tries at a server were under way until now, in milliseconds; a hedge's loser may still be. */
+export function upstreamMsOf(record: CallRecord, now: Millis): Millis {
+  return record.upstreamMs + (record.upstream > 0 ? now - record.upstreamSince : 0)
 }

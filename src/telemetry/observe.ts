@@ -2,47 +2,56 @@ import type { Call, CallRecord, Layer, Outcome } from '../mesh/call.ts'
 import { resultOf } from '../mesh/classify.ts'
 import type { Clock } from '../mesh/clock.ts'
 import { gatewayError } from '../mesh/errors.ts'
+import type { AccessLog } from './access-log.ts'
+import type { Intents } from './intents.ts'
 import type { Log } from './log.ts'
 import type { Metrics } from './metrics.ts'
+import type { IsListed } from './metrics/tool-series.ts'
+import { upstreamMsOf } from './observe-attempt.ts'
+import { noteFaults, notePolicies, type FaultFate } from './observe-policies.ts'
+
+export type { FaultFate } from './observe-policies.ts'
 
 export interface ObserveParts {
   readonly clock: Clock
   readonly metrics: Metrics
   readonly log: Log
   /** Whether a tool is in its server's catalog: only then does it get series of its own. */
-  readonly isListed: (server: string, tool: string) => boolean
+  readonly isListed: IsListed
   /** Says what became of each fault that was aimed at a call. */
   readonly account: (call: Call, outcome: Outcome) => readonly FaultFate[]
-}
-
-/** What became of a fault. */
-export interface FaultFate {
-  readonly name: string
-  readonly type: string
-  readonly fate: string
+  /** The tasks that calls belong to. */
+  readonly intents: Pick<Intents, 'begin' | 'end'>
+  readonly accessLog: AccessLog
 }
 
 /** The outermost layer: sees every outcome, and turns a defect of ours into one. */
-export function observe({ clock, metrics, log, isListed, account }: ObserveParts): Layer {
-  const inFlight = metrics.inFlight
+export function observe({ clock, metrics, log, isListed, account, intents, accessLog }: ObserveParts): Layer {
+  const { inFlight } = metrics
+  const overhead = metrics.overhead.series({})
 
   function note(call: Call, outcome: Outcome): void {
     const { server, tool, record } = call
     const result = resultOf(outcome)
+    const now = clock.now()
+    const tookMs = now - record.startedAt
+    const overheadMs = Math.max(0, tookMs - upstreamMsOf(record, now) - record.waitedMs)
     inFlight.set(server, (inFlight.get(server) ?? 1) - 1)
-    if (record.recoveries > 0) metrics.sessionRecoveries.inc({ server }, record.recoveries)
+    if (!isDelayedElsewhere(record)) overhead.observe(overheadMs / 1_000)
     notePolicies(metrics, call, outcome)
-    noteFaults(metrics, record, account(call, outcome))
+    const fates = account(call, outcome)
+    if (record.faults !== undefined) noteFaults(metrics, record.faults, fates)
     if (tool === undefined) metrics.requests.inc({ server, result })
     else {
-      const label = isListed(server, tool) ? tool : '_other'
-      if (record.invalidArguments) metrics.invalidArguments.inc({ server, tool: label })
-      metrics.toolCalls.inc({ server, tool: label, result })
-      metrics.toolCallDuration.observe({ server, tool: label }, (clock.now() - record.startedAt) / 1000)
+      const series = metrics.tools.of(server, tool, isListed)
+      if (record.invalidArguments) metrics.invalidArguments.inc(series.labels)
+      const verdict = outcome.kind === 'answered' ? outcome.verdict : ''
+      const { arm, traceId } = record
+      const wallMs = traceId === undefined ? 0 : clock.wall()
+      series.countCall(result, verdict, arm, tookMs / 1_000, traceId, wallMs)
+      intents.end(call, outcome)
     }
-    if (outcome.kind === 'answered' || result === 'cancelled') return
-    const { reason, message, sent } = outcome.error
-    log.warn({ server, method: call.method, tool, reason, sent, attempts: record.attempts }, message)
+    accessLog(call, outcome, result, tookMs, overheadMs)
   }
 
   function defect(call: Call, cause: unknown): Outcome {
@@ -52,6 +61,7 @@ export function observe({ clock, metrics, log, isListed, account }: ObserveParts
 
   return (next) => (call) => {
     inFlight.set(call.server, (inFlight.get(call.server) ?? 0) + 1)
+    if (call.tool !== undefined) intents.begin(call)
     const ended = (outcome: Outcome) => {
       note(call, outcome)
       return outcome
@@ -65,23 +75,7 @@ export function observe({ clock, metrics, log, isListed, account }: ObserveParts
   }
 }
 
-/** What policies did to a call; most calls they do nothing to. */
-function notePolicies(metrics: Metrics, { server, record }: Call, outcome: Outcome): void {
-  if (outcome.kind === 'rejected') metrics.rejections.inc({ server, reason: outcome.error.reason })
-  if (outcome.kind === 'answered' && outcome.partial !== undefined)
-    metrics.partials.inc({ server, source: outcome.partial.source })
-  if (record.retries > 0) metrics.retries.inc({ server, decision: 'sent' }, record.retries)
-  if (record.hedges > 0) metrics.retries.inc({ server, decision: 'hedged' }, record.hedges)
-  if (record.retryRefused !== undefined) metrics.retries.inc({ server, decision: record.retryRefused })
-  if (record.replayed !== 'no') metrics.replays.inc({ server, how: record.replayed })
-  if (record.infeasible) metrics.infeasible.inc({ server })
-}
-
-/** Faults of the runtime API have names without end: they share one. */
-const faultLabel = (name: string) => (name.startsWith('runtime-') ? '_runtime' : name)
-
-function noteFaults(metrics: Metrics, { faults }: CallRecord, fates: readonly FaultFate[]): void {
-  for (const { name, type, status } of faults ?? [])
-    if (status === 'applied') metrics.faultsInjected.inc({ fault: faultLabel(name), type })
-  for (const { name, fate } of fates) metrics.faultOutcomes.inc({ fault: faultLabel(name), handled: fate })
+/** Whether it waited where nobody notes how long: for the call that it joined, or for a fault above all policies. */
+function isDelayedElsewhere({ replayed, faults }: CallRecord): boolean {
+  return replayed === 'joined' || faults?.some(({ side }) => side === 'client') === true
 }

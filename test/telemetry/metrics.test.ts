@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { createMetrics } from '../../src/telemetry/metrics.ts'
+import { createMetrics, table } from '../../src/telemetry/metrics.ts'
 
 /** Every metric there is, as a scrape shows it. */
 async function described(): Promise<{ name: string; type: string; help: string }[]> {
@@ -13,7 +13,7 @@ test('names begin with ours, say their unit, and counters end as counters do', a
     assert.match(name, /^breakwater_[a-z_]+$/)
     assert.ok(help.length > 10, name)
     assert.equal(name.endsWith('_total'), type === 'counter', name)
-    assert.equal(/duration|timestamp/.test(name), name.endsWith('_seconds'), name)
+    assert.equal(/duration|timestamp|overhead/.test(name), name.endsWith('_seconds'), name)
   }
 })
 
@@ -26,11 +26,9 @@ test('two gateways in one process count each for itself', async () => {
 
 test('buckets cover what a tool call may take, from hundredths of a second to minutes', async () => {
   const { toolCallDuration, registry } = createMetrics()
-  toolCallDuration.observe({ server: 's', tool: 't' }, 0.5)
-  const bounds = [...(await registry.metrics()).matchAll(/_bucket\{le="([^"]+)"/g)].map(([, bound]) =>
-    Number(bound),
-  )
-  const finite = bounds.slice(0, -1)
+  toolCallDuration.series({ server: 's', tool: 't' }).observe(0.5)
+  const lines = (await registry.metrics()).matchAll(/^breakwater_tool_call_duration.*_bucket\{le="([^"]+)"/gm)
+  const finite = [...lines].map(([, bound]) => Number(bound)).slice(0, -1)
   assert.deepEqual(
     finite,
     finite.toSorted((a, b) => a - b),
@@ -38,10 +36,59 @@ test('buckets cover what a tool call may take, from hundredths of a second to mi
   assert.deepEqual([finite[0], finite.at(-1)], [0.01, 300])
 })
 
-test('what is under way is read at the scrape, also when it is nothing', async () => {
-  const { inFlight, registry } = createMetrics()
-  inFlight.set('s', 2)
-  assert.match(await registry.metrics(), /^breakwater_inflight\{server="s"\} 2$/m)
-  inFlight.set('s', 0)
-  assert.match(await registry.metrics(), /^breakwater_inflight\{server="s"\} 0$/m)
+test('the table says of every metric what its series are, and holds those that the registry has', async () => {
+  const lines = Object.values(table)
+  assert.deepEqual(
+    lines.map(({ name }) => name).toSorted(),
+    (await described()).map(({ name }) => name).toSorted(),
+  )
+  for (const { name, bound, labels } of lines) {
+    assert.ok(bound.length > 0, name)
+    if ((labels as readonly string[]).includes('tool')) assert.match(bound, /^tools/, name)
+  }
+})
+
+test('no two metrics have one name in OpenMetrics, where counters lose their ending', () => {
+  const names = Object.values(table).map(({ name }) => name.replace(/_total$/, ''))
+  assert.equal(new Set(names).size, names.length)
+})
+
+test('the version that runs can be read', async () => {
+  assert.match(
+    await createMetrics().registry.metrics(),
+    /^breakwater_build_info\{version="\d[^"]*",node="v\d/m,
+  )
+})
+
+test('of a server that is forgotten nothing is left, and of others everything', async () => {
+  const metrics = createMetrics()
+  for (const server of ['gone', 'here']) {
+    metrics.inFlight.set(server, 0)
+    metrics.rejections.inc({ server, reason: 'overloaded' })
+    metrics.requests.inc({ server, result: 'returned' })
+    for (const isListed of [() => true, () => false]) {
+      const series = metrics.tools.of(server, 't', isListed)
+      series.countCall('returned', 'correct', '', 1)
+      series.countAttempt('returned', 'correct')
+    }
+  }
+  metrics.tools.of('here', 'u', () => false).countCall('returned', 'correct', '', 1)
+  const before = await metrics.registry.metrics()
+  metrics.forgetServer('gone')
+  const after = await metrics.registry.metrics()
+  const without = before.split('\n').filter((line) => !line.includes('server="gone"'))
+  assert.ok(without.length < before.split('\n').length)
+  assert.deepEqual(after.split('\n'), without)
+  assert.deepEqual([...metrics.inFlight.keys()], ['here'])
+})
+
+test('a server that comes back counts from nothing', async () => {
+  const { tools, registry, forgetServer } = createMetrics()
+  const count = () => tools.of('s', 't', () => true).countCall('returned', 'correct', '', 1)
+  count()
+  count()
+  await registry.metrics()
+  forgetServer('s')
+  count()
+  assert.match(await registry.metrics(), /^breakwater_tool_calls_total\{server="s",tool="t",[^}]*\} 1$/m)
 })

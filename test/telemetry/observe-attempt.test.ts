@@ -3,8 +3,9 @@ import { test } from 'node:test'
 import type { Outcome } from '../../src/mesh/call.ts'
 import { gatewayError } from '../../src/mesh/errors.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
-import { observeAttempt } from '../../src/telemetry/observe-attempt.ts'
+import { observeAttempt, upstreamMsOf } from '../../src/telemetry/observe-attempt.ts'
 import { newCall, toolCall } from '../support/caller.ts'
+import { ManualClock } from '../support/manual-clock.ts'
 import { answered, failed, rpcError } from '../policies/breaker/rig.ts'
 
 const NAME = 'breakwater_upstream_attempts_total'
@@ -13,7 +14,8 @@ const NAME = 'breakwater_upstream_attempts_total'
 function observed(outcomes: readonly Outcome[]) {
   const metrics = createMetrics()
   const left = [...outcomes]
-  const layer = observeAttempt(metrics, (_, tool) => tool === 'known')
+  const clock = new ManualClock()
+  const layer = observeAttempt({ clock, metrics, isListed: (_, tool) => tool === 'known' })
   const service = layer(() => Promise.resolve(left.shift() as Outcome))
   const exposed = async () => {
     const text = await metrics.registry.metrics()
@@ -66,4 +68,29 @@ test('what a policy under it rejects is no success', async () => {
   const { service, exposed } = observed([{ kind: 'rejected', error, by: 'x' }])
   await service(toolCall('known', {}, { server: 's' }))
   assert.match((await exposed())[0] ?? '', /outcome="transport_error"/)
+})
+
+test('the time of tries is added up in the record, and tries at the same time count once', async () => {
+  const clock = new ManualClock()
+  const ends: (() => void)[] = []
+  const layer = observeAttempt({ clock, metrics: createMetrics(), isListed: () => true })
+  const service = layer(() => new Promise((resolve) => ends.push(() => resolve(answered()))))
+  const call = toolCall('known')
+  const first = service(call)
+  await clock.advance(100)
+  const hedge = service(call)
+  await clock.advance(50)
+  ends[0]?.()
+  await first
+  assert.equal(upstreamMsOf(call.record, clock.now()), 150)
+  await clock.advance(25)
+  assert.equal(upstreamMsOf(call.record, clock.now()), 175)
+  ends[1]?.()
+  await hedge
+  await clock.advance(1_000)
+  const retry = service(call)
+  await clock.advance(7)
+  ends[2]?.()
+  await retry
+  assert.equal(upstreamMsOf(call.record, clock.now()), 182)
 })

@@ -1,13 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Call, Outcome, Service } from '../../src/mesh/call.ts'
+import { type Call, type Outcome, type Service } from '../../src/mesh/call.ts'
 import { verdictOf } from '../../src/mesh/classify.ts'
 import { gatewayError } from '../../src/mesh/errors.ts'
-import { createMetrics } from '../../src/telemetry/metrics.ts'
-import { observe } from '../../src/telemetry/observe.ts'
 import { newCall, toolCall } from '../support/caller.ts'
-import { recordedLog } from '../support/log.ts'
-import { ManualClock } from '../support/manual-clock.ts'
+import { observed } from './observed.ts'
 
 /** A reply with this rest, judged. */
 function answered(rest: Readonly<Record<string, unknown>>): Outcome {
@@ -20,24 +17,6 @@ function answered(rest: Readonly<Record<string, unknown>>): Outcome {
 }
 
 const fine = answered({ result: {} })
-
-/** The outermost layer around a service, and what it tells. */
-function observed(next: Service, isListed: (server: string, tool: string) => boolean = () => true) {
-  const clock = new ManualClock()
-  const metrics = createMetrics()
-  const { log, lines } = recordedLog()
-  return {
-    clock,
-    metrics,
-    lines,
-    service: observe({ clock, metrics, log, isListed, account: () => [] })(next),
-    /** The lines of the exposition that name a metric and have a value other than 0. */
-    async exposed(name: string): Promise<string[]> {
-      const text = await metrics.registry.metrics()
-      return text.split('\n').filter((line) => line.startsWith(`${name}{`) && !line.endsWith(' 0'))
-    },
-  }
-}
 
 const TOOL_CALLS = 'breakwater_tool_calls_total'
 
@@ -55,7 +34,9 @@ test('a tool call is counted by what became of it', async () => {
   for (const [outcome, result] of outcomes) {
     const { service, exposed } = observed(() => Promise.resolve(outcome))
     assert.equal(await service(toolCall('t', {}, { server: 's' })), outcome)
-    assert.deepEqual(await exposed(TOOL_CALLS), [`${TOOL_CALLS}{server="s",tool="t",result="${result}"} 1`])
+    assert.deepEqual(await exposed(TOOL_CALLS), [
+      `${TOOL_CALLS}{server="s",tool="t",result="${result}",arm=""} 1`,
+    ])
   }
 })
 
@@ -67,8 +48,8 @@ test('tools that no catalog lists share one series, so that callers cannot make 
   for (const name of ['known', 'made up 1', 'made up 2', ''])
     await service(toolCall(name, {}, { server: 's' }))
   assert.deepEqual(await exposed(TOOL_CALLS), [
-    `${TOOL_CALLS}{server="s",tool="known",result="returned"} 1`,
-    `${TOOL_CALLS}{server="s",tool="_other",result="returned"} 3`,
+    `${TOOL_CALLS}{server="s",tool="known",result="returned",arm=""} 1`,
+    `${TOOL_CALLS}{server="s",tool="_other",result="returned",arm=""} 3`,
   ])
 })
 
@@ -145,4 +126,67 @@ test('a defect becomes an error of ours, which tells the caller nothing and the 
     assert.equal((await exposed(TOOL_CALLS)).length, 1)
     assert.deepEqual(await exposed('breakwater_inflight'), [])
   }
+})
+
+test('how good the reply was is counted apart, with what became of the call', async () => {
+  const { service, exposed } = observed(() => Promise.resolve(answered({ result: { isError: true } })))
+  await service(toolCall('t', {}, { server: 's' }))
+  const name = 'breakwater_tool_call_verdicts_total'
+  assert.deepEqual(await exposed(name), [
+    `${name}{server="s",tool="t",outcome="returned",verdict="tool_error",arm=""} 1`,
+  ])
+})
+
+test('a call counts for the arm that it runs in', async () => {
+  const { service, exposed } = observed((call) => {
+    call.record.arm = 'treatment'
+    return Promise.resolve(fine)
+  })
+  await service(toolCall('t', {}, { server: 's' }))
+  assert.match((await exposed(TOOL_CALLS))[0] ?? '', /arm="treatment"/)
+})
+
+test('overhead is the time that a call is neither at a server nor kept waiting', async () => {
+  const { service, clock, metrics } = observed((call) =>
+    clock.advance(500).then(() => {
+      call.record.waitedMs += 30
+      return fine
+    }),
+  )
+  const call = toolCall('t', {}, { server: 's' })
+  await clock.advance(32)
+  await service(call)
+  const text = await metrics.registry.metrics()
+  assert.match(text, /^breakwater_gateway_overhead_seconds_sum 0\.002$/m)
+})
+
+test('a call that waited for another one, or for a fault that shakes its agent, has no overhead to speak of', async () => {
+  const fault = { name: 'slow', type: 'latency', side: 'client', attempt: 1, status: 'applied' } as const
+  for (const facts of [{ replayed: 'joined' }, { faults: [fault] }] as const) {
+    const { service, metrics } = observed((call) => {
+      Object.assign(call.record, facts)
+      return Promise.resolve(fine)
+    })
+    await service(toolCall('t', {}, { server: 's' }))
+    assert.match(await metrics.registry.metrics(), /^breakwater_gateway_overhead_seconds_count 0$/m)
+  }
+})
+
+test('the trace of a call is the exemplar of its bucket', async () => {
+  const { service, metrics } = observed((call) => {
+    call.record.traceId = '0af7651916cd43dd8448eb211c80319c'
+    return Promise.resolve(fine)
+  })
+  await service(toolCall('t', {}, { server: 's' }))
+  const pointed = metrics.toolCallDuration.lines().filter(({ exemplar }) => exemplar !== undefined)
+  assert.deepEqual(
+    pointed.map(({ exemplar }) => exemplar),
+    [
+      {
+        labelSet: { trace_id: '0af7651916cd43dd8448eb211c80319c' },
+        value: 0,
+        timestamp: Date.UTC(2026, 0, 1) / 1_000,
+      },
+    ],
+  )
 })

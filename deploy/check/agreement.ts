@@ -1,0 +1,71 @@
+import {
+  committedDashboards,
+  committedRules,
+  dashboardExpressions,
+  isAlert,
+  variableQueries,
+  type Expression,
+} from './expressions.ts'
+import { knownMetrics, seriesNames, type KnownMetric } from './known-metrics.ts'
+import { parse } from './promql.ts'
+import { substitute } from './substitute.ts'
+
+/** Labels that Prometheus adds, and that of buckets. */
+const anywhere = ['job', 'instance', 'le', 'alertname', 'alertstate', 'severity']
+
+/** Metrics that nobody draws, and why. */
+const undrawn: Readonly<Record<string, string>> = {
+  breakwater_build_info: 'for joins, when somebody looks for a bad release',
+}
+
+const samples = { server: 's', tool: 't' }
+
+/** Every expression of dashboards and rules, with variables filled in. */
+export function allExpressions(): Expression[] {
+  const dashboards = committedDashboards()
+  return [
+    ...dashboardExpressions(dashboards),
+    ...variableQueries(dashboards).map(({ where, series }) => ({ where, expr: series, instant: true })),
+    ...committedRules().map((rule) => ({
+      where: isAlert(rule) ? `alert ${rule.alert}` : `rule ${rule.record}`,
+      expr: rule.expr,
+      instant: true,
+    })),
+  ].map((expression) => ({ ...expression, expr: substitute(expression.expr, samples) }))
+}
+
+/** What does not fit together between the code's metrics and those who read them, in words; empty when all does. */
+export function disagreements(): string[] {
+  const metrics = [...knownMetrics().values()]
+  const series = new Map(metrics.flatMap((metric) => seriesNames(metric).map((name) => [name, metric])))
+  const recorded = new Set(committedRules().flatMap((rule) => (isAlert(rule) ? [] : rule.record)))
+  const read = new Set<string>()
+  const problems: string[] = []
+  for (const { where, expr } of allExpressions()) {
+    const { errors, selectors, grouping } = parse(expr)
+    for (const error of errors) problems.push(`${where}: no PromQL near ${error}`)
+    const labels = new Set(anywhere)
+    let certain = true
+    for (const { metric, labels: asked } of selectors) {
+      const known = series.get(metric)
+      if (known === undefined) {
+        certain = false
+        if (!recorded.has(metric) && metric !== 'up') problems.push(`${where}: there is no metric ${metric}`)
+        continue
+      }
+      read.add(known.name)
+      for (const label of known.labels) labels.add(label)
+      for (const label of asked)
+        if (!has(known, label)) problems.push(`${where}: ${metric} has no label ${label}`)
+    }
+    if (!certain) continue
+    for (const label of grouping)
+      if (!labels.has(label)) problems.push(`${where}: nothing in it has a label ${label}`)
+  }
+  for (const { name } of metrics)
+    if (name.startsWith('breakwater_') && !read.has(name) && undrawn[name] === undefined)
+      problems.push(`${name} is in no dashboard and no rule`)
+  return problems
+}
+
+const has = ({ labels }: KnownMetric, label: string) => labels.includes(label) || anywhere.includes(label)

@@ -1,0 +1,81 @@
+import type { Dashboard } from '@grafana/grafana-foundation-sdk/dashboard'
+import {
+  committedDashboards,
+  committedRules,
+  dashboardExpressions,
+  isAlert,
+  variableQueries,
+} from './expressions.ts'
+import type { Prometheus, Sample } from './prometheus.ts'
+import { parse } from './promql.ts'
+import { silent } from './silent.ts'
+import { substitute } from './substitute.ts'
+
+/** What a viewer has chosen. */
+const chosen = { server: 'flaky', tool: '(read|typed|write)' }
+
+/** How far back panels look, in seconds: the whole run. */
+const LOOK_BACK = 30
+
+/** Asks everything that dashboards and rules ask; each has to succeed, and to find something. */
+export async function ask(prometheus: Prometheus): Promise<{ asked: number; problems: string[] }> {
+  const dashboards = committedDashboards()
+  const problems: string[] = []
+  let asked = 0
+
+  async function expect(where: string, find: () => Promise<boolean>): Promise<void> {
+    asked++
+    try {
+      const found = await find()
+      const why = silent.find(([pattern]) => pattern.test(where))?.[1]
+      if (found === (why === undefined)) return
+      problems.push(found ? `${where}: finds something, although ${why}` : `${where}: finds nothing`)
+    } catch (error) {
+      problems.push(`${where}: ${(error as Error).message}`)
+    }
+  }
+
+  for (const { where, expr, instant } of dashboardExpressions(dashboards)) {
+    const query = substitute(expr, chosen)
+    await expect(where, async () =>
+      hasNumbers(await (instant ? prometheus.instant(query) : prometheus.range(query, LOOK_BACK))),
+    )
+  }
+  for (const { where, series, label } of variableQueries(dashboards)) {
+    const query = substitute(series, chosen)
+    await expect(where, async () => (await prometheus.labelValues(label, query)).length > 0)
+  }
+  for (const rule of committedRules()) {
+    // An alert that finds nothing is what everybody hopes for; that it can find something, tests of promtool show.
+    if (isAlert(rule))
+      await expect(`alert ${rule.alert}`, async () => Boolean(await prometheus.instant(rule.expr)))
+    else await expect(`rule ${rule.record}`, async () => hasNumbers(await prometheus.instant(rule.record)))
+  }
+  for (const [text, where] of selectorsOf(dashboards))
+    await expect(`${where}: ${text}`, async () =>
+      hasNumbers(await prometheus.instant(`last_over_time(${text}[${LOOK_BACK}s])`)),
+    )
+  for (const { name, health, lastError } of await prometheus.rules())
+    if (health !== 'ok') problems.push(`rule ${name} is ${health}: ${lastError ?? 'never evaluated'}`)
+  return { asked, problems }
+}
+
+/**
+ * Each selector by itself, and who reads it first: where a query puts a zero for what is missing, a value that no
+ * label has would go unnoticed.
+ */
+function selectorsOf(dashboards: readonly Dashboard[]): Map<string, string> {
+  const selectors = new Map<string, string>()
+  const rules = committedRules().map((rule) => ({ where: isAlert(rule) ? rule.alert : rule.record, ...rule }))
+  for (const { where, expr } of [...dashboardExpressions(dashboards), ...rules])
+    for (const { text } of parse(substitute(expr, chosen)).selectors)
+      if (!selectors.has(text)) selectors.set(text, where)
+  return selectors
+}
+
+/** Whether any sample is a number: quantiles of nothing are none. */
+function hasNumbers(samples: readonly Sample[]): boolean {
+  return samples.some(({ value, values }) =>
+    (values ?? (value === undefined ? [] : [value])).some(([, number]) => number !== 'NaN'),
+  )
+}

@@ -1,0 +1,41 @@
+import { setTimeout } from 'node:timers/promises'
+import { RawClient } from '../../test/e2e/support/raw-client.ts'
+import type { World } from './world.ts'
+
+const INTENT = 'dev.breakwater/intent'
+
+/** Tasks of agents, one after the other, for so many milliseconds: each meets another way to go well or wrong. */
+export async function drive({ flaky, mcp }: World, forMs: number): Promise<number> {
+  const client = await RawClient.open(mcp)
+  const stop = performance.now() + forMs
+  await flaky.behave({
+    read: { reset: 0.1 },
+    write: { failing: 0.5, delayMs: 20 },
+    typed: { delayMs: 20, invalid: 0.1, failing: 0.1 },
+  })
+  let tasks = 0
+  while (performance.now() < stop) {
+    const intent = `task-${tasks++}`
+    await Promise.all([
+      ...['read', 'read', 'typed'].map((tool) => call(client, tool, { [INTENT]: intent })),
+      // Both want the only slot of the tool.
+      call(client, 'write', { [INTENT]: intent }),
+      call(client, 'write', { [INTENT]: intent }),
+      call(client, 'typed', { [INTENT]: intent }, { n: 'one' }),
+      // Twice the same order.
+      call(client, 'read', { 'dev.breakwater/idempotency-key': `order-${tasks >> 1}` }),
+      // The tool takes longer than that, and the gateway has seen it.
+      call(client, 'typed', { 'dev.breakwater/deadline-ms': 8 }),
+      // A mistake of the agent.
+      call(client, 'made_up', {}),
+      client.request('prompts/list'),
+    ])
+    await setTimeout(40)
+  }
+  return tasks
+}
+
+/** Calls a tool, whatever comes of it; an answer that is none is what some faults are about. */
+function call(client: RawClient, name: string, _meta: object, args: object = {}): Promise<unknown> {
+  return client.request('tools/call', { name, arguments: args, _meta }).catch(() => undefined)
+}

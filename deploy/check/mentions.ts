@@ -1,0 +1,31 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { deployFolder } from '../paths.ts'
+import { committedRules, isAlert } from './expressions.ts'
+import { knownMetrics, seriesNames } from './known-metrics.ts'
+
+const root = join(deployFolder, '..')
+
+/** Folders that people read, and the kinds of files in them. */
+const readable = ['', 'config', 'config/scenarios', 'deploy', 'deploy/prometheus', 'bench']
+
+/** A metric's name in running text; one that ends in `_` or `_…` stands for a family. */
+const mention = /(?:\w+:)?\bbreakwater_[a-z0-9_]*[a-z0-9](?::\w+)?(?![\w…*])/g
+
+/** Metrics that documentation speaks of and that do not exist, as `file: name`. */
+export function unknownMentions(): string[] {
+  const known = new Set(
+    [...knownMetrics().values()].flatMap((metric) => [metric.name, ...seriesNames(metric)]),
+  )
+  for (const rule of committedRules()) if (!isAlert(rule)) known.add(rule.record)
+  return readable.flatMap((folder) =>
+    readdirSync(join(root, folder))
+      .filter((file) => /\.(md|ya?ml)$/.test(file))
+      .flatMap((file) => {
+        const text = readFileSync(join(root, folder, file), 'utf8')
+        return [...text.matchAll(mention)]
+          .filter(([name]) => !known.has(name))
+          .map(([name]) => `${join(folder, file)}: ${name}`)
+      }),
+  )
+}

@@ -1,0 +1,137 @@
+import { spawn, spawnSync, type ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdir, writeFile } from 'node:fs/promises'
+import { createServer, type AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { setTimeout } from 'node:timers/promises'
+import { stringify } from 'yaml'
+import { deployFolder } from '../paths.ts'
+
+export const HOW_TO_INSTALL = 'deploy/check/install-prometheus.sh installs it on Debian and Ubuntu'
+
+/** Whether `prometheus` and `promtool` can be run here. */
+export function isInstalled(): boolean {
+  return ['prometheus', 'promtool'].every((name) => spawnSync(name, ['--version']).status === 0)
+}
+
+export interface Sample {
+  readonly metric: Readonly<Record<string, string>>
+  /** `[seconds, value]` of an instant, or of each step of a range. */
+  readonly value?: readonly [number, string]
+  readonly values?: readonly (readonly [number, string])[]
+}
+
+export interface RuleHealth {
+  readonly name: string
+  readonly health: 'ok' | 'unknown' | 'err'
+  readonly lastError?: string
+}
+
+/** A Prometheus of our own, that scrapes a gateway and evaluates the committed rules each second. */
+export class Prometheus {
+  readonly url: string
+  readonly #child: ChildProcess
+  #said = ''
+
+  private constructor(child: ChildProcess, url: string) {
+    this.#child = child
+    this.url = url
+    child.stderr?.on('data', (chunk: Buffer) => (this.#said += chunk.toString()))
+  }
+
+  /** Resolves when it is ready; `target` is the host and port of a control plane. */
+  static async start(target: string, folder: string): Promise<Prometheus> {
+    const file = join(folder, 'prometheus.yaml')
+    const data = join(folder, 'data')
+    await mkdir(data, { recursive: true })
+    await writeFile(
+      file,
+      stringify({
+        global: { scrape_interval: '1s', scrape_timeout: '1s', evaluation_interval: '1s' },
+        rule_files: [`${deployFolder}prometheus/rules/*.yaml`],
+        scrape_configs: [{ job_name: 'breakwater', static_configs: [{ targets: [target] }] }],
+      }),
+    )
+    const address = `127.0.0.1:${await freePort()}`
+    const child = spawn(
+      'prometheus',
+      [
+        `--config.file=${file}`,
+        `--storage.tsdb.path=${data}`,
+        `--web.listen-address=${address}`,
+        '--enable-feature=exemplar-storage',
+        '--log.level=warn',
+      ],
+      { stdio: ['ignore', 'ignore', 'pipe'] },
+    )
+    const prometheus = new Prometheus(child, `http://${address}`)
+    await prometheus.#ready()
+    return prometheus
+  }
+
+  async #ready(): Promise<void> {
+    for (let tries = 0; tries < 100; tries++) {
+      if (this.#child.exitCode !== null) throw new Error(`prometheus ended: ${this.#said}`)
+      const up = await fetch(`${this.url}/-/ready`).then(
+        ({ ok }) => ok,
+        () => false,
+      )
+      if (up) return
+      await setTimeout(100)
+    }
+    throw new Error(`prometheus is not ready after 10 s: ${this.#said}`)
+  }
+
+  /** The value of an expression now. */
+  async instant(expr: string): Promise<Sample[]> {
+    return (await this.#get<{ result: Sample[] }>('query', { query: expr })).result
+  }
+
+  /** Its values over the last seconds. */
+  async range(expr: string, seconds: number): Promise<Sample[]> {
+    const end = Date.now() / 1000
+    const window = { start: String(end - seconds), end: String(end), step: '1' }
+    return (await this.#get<{ result: Sample[] }>('query_range', { query: expr, ...window })).result
+  }
+
+  labelValues(label: string, series: string): Promise<string[]> {
+    return this.#get(`label/${label}/values`, { 'match[]': series })
+  }
+
+  async rules(): Promise<RuleHealth[]> {
+    const { groups } = await this.#get<{ groups: { rules: RuleHealth[] }[] }>('rules', {})
+    return groups.flatMap(({ rules }) => rules)
+  }
+
+  async #get<Data>(path: string, parameters: Readonly<Record<string, string>>): Promise<Data> {
+    const query = new URLSearchParams(parameters)
+    const response = await fetch(`${this.url}/api/v1/${path}?${query.toString()}`)
+    const answer = (await response.json()) as { status: string; data: Data; error?: string }
+    if (answer.status !== 'success') throw new Error(answer.error ?? `HTTP ${response.status}`)
+    return answer.data
+  }
+
+  /** Ends it, and resolves when it is gone. */
+  async stop(): Promise<void> {
+    if (this.#child.exitCode !== null || this.#child.signalCode !== null) return
+    const gone = once(this.#child, 'exit')
+    this.#child.kill('SIGTERM')
+    const late = setTimeout(5_000, undefined, { ref: false }).then(() => this.#child.kill('SIGKILL'))
+    await Promise.race([gone, late.then(() => gone)])
+  }
+
+  /** Ends it at once, for when there is no time to wait. */
+  kill(): void {
+    this.#child.kill('SIGKILL')
+  }
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer()
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  server.close()
+  await once(server, 'close')
+  return port
+}

@@ -1,0 +1,80 @@
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { writeFile } from 'node:fs/promises'
+import { FlakyServer } from '../../test/e2e/support/flaky.ts'
+import { Program } from '../../test/e2e/support/program.ts'
+import { until } from '../../test/support/until.ts'
+
+const main = fileURLToPath(new URL('../../src/main.js', import.meta.url))
+
+/** Faults of every fate: some are masked by retries, some surface, and cut texts escape. */
+const faults = [
+  { name: 'unavailable', type: 'http.status', status: 503, rate: 0.3, match: { tool: 'read' } },
+  {
+    name: 'drift',
+    type: 'result.drift',
+    operators: 'auto',
+    sync: 'both',
+    rate: 0.2,
+    match: { tool: 'typed' },
+  },
+  {
+    name: 'cut',
+    type: 'result.partial',
+    operators: [{ op: 'truncate_text', bytes: 4, keep: 'head' }],
+    declared: false,
+    rate: 0.2,
+    match: { tool: 'read' },
+  },
+].map((fault) => ({ ...fault, ttl: '10m' }))
+
+function configFor(url: string): object {
+  return {
+    gateway: { listen: '127.0.0.1:0', control: '127.0.0.1:0', environment: 'staging' },
+    mcpServers: { flaky: { url, trusted: true }, gone: { url: 'http://127.0.0.1:9/mcp' } },
+    policies: {
+      defaults: { attemptTimeout: { timeout: 200 }, retry: { base: 1, cap: 5 } },
+      overrides: [
+        {
+          match: { tool: 'write' },
+          rateLimit: { rate: '10/s', burst: 10, per: 'tool' },
+          bulkhead: { concurrent: 1, queue: 0 },
+          breaker: { consecutive: 3, open: '1s' },
+        },
+        { match: { tool: 'typed' }, retry: { budget: { ratio: 0, floor: 0 } } },
+        { match: { tool: 'read' }, degrade: { static: { text: 'unknown' } } },
+      ],
+    },
+    chaos: { enabled: true, persist: true, faults },
+    telemetry: { intents: { idle: '1s' } },
+  }
+}
+
+/** A gateway with faults in front of a server that fails by itself as well; the tests' helpers run and end them. */
+export interface World {
+  readonly flaky: FlakyServer
+  /** Endpoint of the server `flaky`. */
+  readonly mcp: string
+  readonly control: string
+}
+
+export async function startWorld(folder: string): Promise<World> {
+  const flaky = await FlakyServer.start()
+  const file = join(folder, 'gateway.yaml')
+  await writeFile(file, JSON.stringify(configFor(flaky.url)))
+  const program = new Program([main, 'start', '--config', file])
+  const { data, control } = await program.line('the gateway listens', (line) =>
+    line.includes('"listening"') ? (JSON.parse(line) as { data: string; control: string }) : undefined,
+  )
+  await until('the server is up', async () => {
+    const response = await fetch(`${control}/admin/servers/flaky`)
+    return ((await response.json()) as { state: string }).state === 'up'
+  })
+  return { flaky, mcp: `${data}/mcp/flaky`, control }
+}
+
+/** Asks the control plane to do something. */
+export async function command({ control }: World, path: string): Promise<void> {
+  const response = await fetch(control + path, { method: 'POST' })
+  if (!response.ok) throw new Error(`POST ${path}: HTTP ${response.status} ${await response.text()}`)
+}

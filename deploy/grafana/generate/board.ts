@@ -1,0 +1,103 @@
+import type { Builder } from '@grafana/grafana-foundation-sdk/cog'
+import {
+  AnnotationQueryBuilder,
+  DashboardBuilder,
+  DashboardCursorSync,
+  DashboardLinkBuilder,
+  DashboardLinkType,
+  DatasourceVariableBuilder,
+  QueryVariableBuilder,
+  RowBuilder,
+  VariableRefresh,
+  VariableSort,
+  type Dashboard,
+  type Panel,
+} from '@grafana/grafana-foundation-sdk/dashboard'
+import { source } from './query.ts'
+
+const TAG = 'breakwater'
+
+/** A headline and the panels below it. */
+export interface Row {
+  readonly title: string
+  readonly panels: readonly Builder<Panel>[]
+}
+
+/** A variable whose values are those of a label; `all` and several at once unless `one` is asked for. */
+export interface Choice {
+  readonly name: string
+  /** A PromQL series selector that has the label of this name. */
+  readonly of: string
+  readonly one?: boolean
+}
+
+export interface BoardFacts {
+  /** Also the file name, behind `breakwater-`. */
+  readonly uid: string
+  readonly title: string
+  readonly about: string
+  readonly choices?: readonly Choice[]
+  readonly rows: readonly Row[]
+}
+
+function variableOf({ name, of, one = false }: Choice): QueryVariableBuilder {
+  const variable = new QueryVariableBuilder(name)
+    .datasource(source)
+    .query({ query: `label_values(${of}, ${name})`, refId: name })
+    .refresh(VariableRefresh.OnTimeRangeChanged)
+    .sort(VariableSort.AlphabeticalAsc)
+  return one ? variable : variable.multi(true).includeAll(true).allValue('.*').current(everything)
+}
+
+const everything = { selected: true, text: 'All', value: '$__all' }
+
+/** Marks on the time axis: what somebody did to the gateway. */
+const marks = [
+  ['Faults armed or disarmed', 'red', 'changes(breakwater_chaos_armed[1m]) > 0'],
+  ['Config reloaded', 'blue', 'changes(breakwater_config_reload_timestamp_seconds[1m]) > 0'],
+] as const
+
+/** A whole dashboard, as Grafana imports it. */
+export function board({ uid, title, about, choices = [], rows }: BoardFacts): Dashboard {
+  const dashboard = new DashboardBuilder(`Breakwater / ${title}`)
+    .uid(`${TAG}-${uid}`)
+    .description(about)
+    .tags([TAG])
+    .time({ from: 'now-1h', to: 'now' })
+    .refresh('30s')
+    .timezone('browser')
+    .tooltip(DashboardCursorSync.Crosshair)
+    .link(
+      new DashboardLinkBuilder('Breakwater')
+        .type(DashboardLinkType.Dashboards)
+        .tags([TAG])
+        .asDropdown(true)
+        .includeVars(true)
+        .keepTime(true),
+    )
+    .withVariable(new DatasourceVariableBuilder('datasource').label('Prometheus').type('prometheus'))
+  for (const choice of choices) dashboard.withVariable(variableOf(choice))
+  for (const [name, color, expr] of marks)
+    dashboard.annotation(
+      new AnnotationQueryBuilder()
+        .name(name)
+        .datasource(source)
+        .enable(true)
+        .iconColor(color)
+        .expr(expr)
+        .step('1m')
+        .titleFormat(name)
+        .textFormat('{{instance}}'),
+    )
+  for (const { title, panels } of rows) {
+    dashboard.withRow(new RowBuilder(title))
+    for (const panel of panels) dashboard.withPanel(panel)
+  }
+  return withIds(dashboard.build())
+}
+
+/** Links to a panel name its id, which the builder leaves to Grafana. */
+function withIds(dashboard: Dashboard): Dashboard {
+  dashboard.panels?.forEach((panel, index) => (panel.id = index + 1))
+  return dashboard
+}

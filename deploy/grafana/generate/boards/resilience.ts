@@ -1,0 +1,134 @@
+import { board } from '../board.ts'
+import { lines, stack } from '../panels.ts'
+import { perSecond, query } from '../query.ts'
+
+const SERVER = '{server=~"$server"}'
+const REFUSED = '{server=~"$server",decision!~"sent|hedged"}'
+
+const breakers = [
+  lines({
+    title: 'Breakers that are not closed',
+    about: 'By tool. Open: calls are rejected. Half open: one of them is a probe.',
+    queries: [
+      query(
+        `sum by (server, tool, state) (breakwater_breaker_state{server=~"$server",state!="closed"})`,
+        '{{server}}/{{tool}} {{state}}',
+      ),
+    ],
+  }),
+  lines({
+    title: 'Transitions',
+    about: 'Changes of state, by what brought them about.',
+    unit: 'reqps',
+    queries: [perSecond('breakwater_breaker_transitions_total', SERVER, ['dimension', 'state'])],
+  }),
+  lines({
+    title: 'Changes of state in policies',
+    about: 'Breakers, ejected replicas, drifting shapes and the like.',
+    unit: 'reqps',
+    queries: [perSecond('breakwater_policy_events_total', SERVER, ['type'])],
+  }),
+]
+
+const retries = [
+  lines({
+    title: 'Attempts per call',
+    about:
+      'Amplification: what a call costs its server. 1 without retries; the budget keeps it below 1.2 in an outage.',
+    queries: [query(`server:breakwater_amplification:ratio_rate5m${SERVER}`, '{{server}}')],
+  }),
+  stack({
+    title: 'Retries, sent and hedged',
+    about: 'Calls that went out a second time.',
+    unit: 'reqps',
+    queries: [
+      perSecond('breakwater_retries_total', '{server=~"$server",decision=~"sent|hedged"}', [
+        'server',
+        'decision',
+      ]),
+    ],
+  }),
+  stack({
+    title: 'Retries that were refused',
+    about:
+      'Failed calls that were not sent again, by why. Budgets here mean that a storm was kept from growing.',
+    unit: 'reqps',
+    queries: [perSecond('breakwater_retries_total', REFUSED, ['server', 'decision'])],
+  }),
+  lines({
+    title: 'Retry budgets',
+    about: 'Retries that would be allowed now; without a name, those of the gateway as a whole.',
+    queries: [query('min by (server) (breakwater_retry_budget_balance)', '{{server}}')],
+  }),
+  lines({
+    title: 'Lost sessions that were opened again',
+    about: 'Calls that met a server which had forgotten them.',
+    unit: 'reqps',
+    queries: [perSecond('breakwater_session_recoveries_total', SERVER, ['server'])],
+  }),
+  lines({
+    title: 'Answers given again',
+    about: 'Calls with an idempotency key that had run before, or still ran.',
+    unit: 'reqps',
+    queries: [perSecond('breakwater_idempotent_replays_total', SERVER, ['server', 'how'])],
+  }),
+]
+
+const limits = [
+  stack({
+    title: 'Rejections',
+    about: 'Calls that a policy answered in place of a server: full bulkheads, open breakers, limits.',
+    unit: 'reqps',
+    queries: [perSecond('breakwater_rejections_total', SERVER, ['reason'])],
+  }),
+  lines({
+    title: 'Under way',
+    about: 'Requests in flight; compare with `bulkhead.concurrent`.',
+    queries: [query(`sum by (server) (breakwater_inflight${SERVER})`, '{{server}}')],
+  }),
+  stack({
+    title: 'Partial answers',
+    about: 'Results of which something is missing: declared, detected, stale, or from a fallback.',
+    unit: 'reqps',
+    queries: [perSecond('breakwater_partial_results_total', SERVER, ['source'])],
+  }),
+]
+
+const deadlines = [
+  lines({
+    title: 'Deadlines that could not be met',
+    about: 'By estimate, before the call was sent; `route.feasibility` says what is done about it.',
+    unit: 'reqps',
+    width: 12,
+    queries: [perSecond('breakwater_deadlines_infeasible_total', SERVER, ['server'])],
+  }),
+  lines({
+    title: 'Timeouts',
+    about: 'Calls that were over when their deadline was, and attempts that took too long.',
+    unit: 'reqps',
+    width: 12,
+    queries: [
+      query(
+        'sum by (server) (rate(breakwater_tool_calls_total{server=~"$server",result="timeout"}[$__rate_interval]))',
+        '{{server}} calls',
+      ),
+      query(
+        'sum by (server) (rate(breakwater_upstream_attempts_total{server=~"$server",outcome="timeout"}[$__rate_interval]))',
+        '{{server}} attempts',
+      ),
+    ],
+  }),
+]
+
+export const resilience = board({
+  uid: 'resilience',
+  title: 'Resilience',
+  about: 'What policies do: breakers, retry budgets, limits, deadlines.',
+  choices: [{ name: 'server', of: 'breakwater_server_up' }],
+  rows: [
+    { title: 'Breakers', panels: breakers },
+    { title: 'Retries', panels: retries },
+    { title: 'Limits', panels: limits },
+    { title: 'Deadlines', panels: deadlines },
+  ],
+})

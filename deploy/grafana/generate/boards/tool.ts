@@ -1,0 +1,119 @@
+import { board } from '../board.ts'
+import { lines, stack } from '../panels.ts'
+import { perSecond, quantiles, query } from '../query.ts'
+
+const TOOL = '{server=~"$server",tool=~"$tool"}'
+const SERVER = '{server=~"$server"}'
+
+const ratio = (measure: string, legend: string) =>
+  query(`server_tool:breakwater_${measure}:ratio_rate5m${TOOL}`, `{{tool}} ${legend}`)
+
+const worth = [
+  lines({
+    title: 'Attempts: availability × correctness',
+    about: 'What the tool itself is worth, before any retry.',
+    unit: 'percentunit',
+    width: 12,
+    queries: [
+      ratio('availability', 'availability'),
+      ratio('correctness', 'correctness'),
+      ratio('eta', 'effective'),
+      ratio('undecided', 'not checked'),
+    ],
+  }),
+  lines({
+    title: 'Calls: availability × correctness',
+    about: 'What agents get of it: after retries and hedges. TCSR counts what the gateway rejected as well.',
+    unit: 'percentunit',
+    width: 12,
+    queries: [
+      ratio('call_availability', 'availability'),
+      ratio('call_correctness', 'correctness'),
+      ratio('call_eta', 'effective'),
+      ratio('tcsr', 'TCSR'),
+      ratio('tcsr_undecided', 'not checked'),
+    ],
+  }),
+]
+
+const attempts = [
+  stack({
+    title: 'Outcomes of attempts',
+    about: 'Whether a reply came, and if not, why.',
+    unit: 'reqps',
+    queries: [perSecond('breakwater_upstream_attempts_total', TOOL, ['outcome'])],
+  }),
+  stack({
+    title: 'Verdicts on replies',
+    about: 'How good the replies were. `unchecked` could not be judged; `drift` has a new shape.',
+    unit: 'reqps',
+    queries: [
+      perSecond(
+        'breakwater_upstream_attempts_total',
+        '{server=~"$server",tool=~"$tool",outcome="returned"}',
+        ['verdict'],
+      ),
+    ],
+  }),
+  lines({
+    title: 'Burn rate',
+    about: 'How many times faster than allowed the error budget is spent.',
+    queries: ['1h', '6h', '3d'].map((window) =>
+      query(`server_tool:breakwater_eta_burn:rate${window}${TOOL}`, `{{tool}} ${window}`),
+    ),
+  }),
+]
+
+const calls = [
+  stack({
+    title: 'Results of calls',
+    about: 'As agents see it.',
+    unit: 'reqps',
+    queries: [perSecond('breakwater_tool_calls_total', TOOL, ['result'])],
+  }),
+  lines({
+    title: 'Duration',
+    about:
+      'From the arrival of a call to its outcome. Dots are traces: follow one from a bad minute to a bad call.',
+    unit: 's',
+    queries: quantiles('breakwater_tool_call_duration_seconds', TOOL, ['tool']),
+  }),
+  lines({
+    title: 'Arguments that break the schema',
+    about: "Calls whose arguments do not fit the tool's inputSchema: the model's mistakes, not the tool's.",
+    unit: 'reqps',
+    queries: [perSecond('breakwater_invalid_arguments_total', TOOL, ['tool'])],
+  }),
+]
+
+const guards = [
+  lines({
+    title: 'Breaker',
+    about: '1 for the state that it is in.',
+    width: 12,
+    queries: [query(`sum by (tool, state) (breakwater_breaker_state${TOOL})`, '{{tool}} {{state}}')],
+  }),
+  lines({
+    title: 'Rejections of the server',
+    about: 'Calls to any tool of the server that a policy answered in its place.',
+    unit: 'reqps',
+    width: 12,
+    queries: [perSecond('breakwater_rejections_total', SERVER, ['reason'])],
+  }),
+]
+
+export const tool = board({
+  uid: 'tool',
+  title: 'Tool',
+  about: 'One tool in depth: what it is worth, and what agents get of it.',
+  choices: [
+    { name: 'server', of: 'breakwater_tool_calls_total', one: true },
+    { name: 'tool', of: 'breakwater_tool_calls_total{server=~"$server"}' },
+  ],
+  rows: [
+    { title: 'What it is worth', panels: worth },
+    { title: 'Attempts', panels: attempts },
+    { title: 'Calls', panels: calls },
+    { title: 'Guards', panels: guards },
+  ],
+})

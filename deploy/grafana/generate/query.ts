@@ -1,0 +1,51 @@
+import { DataqueryBuilder, PromQueryFormat } from '@grafana/grafana-foundation-sdk/prometheus'
+
+/** The Prometheus that the viewer has chosen, so that a dashboard works in any Grafana. */
+export const source = { type: 'prometheus', uid: '${datasource}' } as const
+
+export interface Query {
+  readonly expr: string
+  /** How a series is called: text, with labels in `{{…}}`. */
+  readonly legend: string
+  /** Whether dots lead to traces of calls that make up the line. */
+  readonly exemplars?: boolean
+}
+
+/** A query, in short. */
+export const query = (expr: string, legend: string): Query => ({ expr, legend })
+
+/** Prometheus queries with a format that the SDK has no short word for. */
+export class Target extends DataqueryBuilder {
+  asTable(): this {
+    return this.format(PromQueryFormat.Table)
+  }
+}
+
+/** Letters by which a panel tells its queries apart. */
+export const refIdOf = (index: number) => String.fromCharCode(65 + index)
+
+/** A query as the panel's `index`th target. */
+export function target({ expr, legend, exemplars = false }: Query, index: number): Target {
+  const built = new Target().datasource(source).refId(refIdOf(index)).expr(expr).legendFormat(legend).range()
+  return exemplars ? built.exemplar(true) : built
+}
+
+const QUANTILES = [0.5, 0.95, 0.99]
+
+/** p50, p95 and p99 of a histogram; `by` are further labels to tell lines apart by. */
+export function quantiles(metric: string, matchers = '', by: readonly string[] = []): Query[] {
+  const labels = ['le', ...by].join(', ')
+  return QUANTILES.map((quantile) => ({
+    expr: `histogram_quantile(${quantile}, sum by (${labels}) (rate(${metric}_bucket${matchers}[$__rate_interval])))`,
+    legend: [`p${quantile * 100}`, ...by.map((label) => `{{${label}}}`)].join(' '),
+    exemplars: true,
+  }))
+}
+
+/** Events per second, summed up by labels. */
+export function perSecond(metric: string, matchers: string, by: readonly string[]): Query {
+  return query(
+    `sum by (${by.join(', ')}) (rate(${metric}${matchers}[$__rate_interval]))`,
+    by.map((label) => `{{${label}}}`).join(' '),
+  )
+}

@@ -1,0 +1,68 @@
+import {
+  attemptRate,
+  levels,
+  ratio,
+  recordedRate,
+  windows,
+  type Level,
+  type Share,
+  type Window,
+} from './measures.ts'
+import type { Rule, RuleGroup } from './rule.ts'
+
+const shares: readonly Share[] = ['eligible', 'returned', 'good', 'undecided', 'bad']
+
+/** Windows that are computed from the counters themselves. */
+const raw: ReadonlySet<Window> = new Set(['5m', '30m', '1h'])
+
+/** Windows of the ratios that people look at; burn rates need all windows. */
+const shown: readonly Window[] = ['5m', '30m', '1h', '24h']
+
+/** What attempts at tools were worth: availability × correctness = effective tool availability, and its burn rates. */
+export const attemptGroups: readonly RuleGroup[] = levels.map((level) => ({
+  name: `breakwater-eta-${level.name.replace('_', '-')}`,
+  rules: [
+    ...shares.map((share) => ({
+      record: recordedRate(share, level),
+      expr:
+        share === 'eligible'
+          ? attemptRate(share, level, '5m')
+          : `${attemptRate(share, level, '5m')} or 0 * ${recordedRate('eligible', level)}`,
+    })),
+    ...shown.flatMap((window) => ratios(level, window)),
+    ...windows.map((window) => burn(level, window)),
+    // Alerts leave tools alone that have too few of them.
+    {
+      record: `${level.name}:breakwater_attempts_eligible:increase1h`,
+      expr: `${attemptRate('eligible', level, '1h')} * 3600`,
+    },
+  ],
+}))
+
+/** Attempts per second over a window: long ones from the rates of 5 minutes, for they would read every sample of days. */
+function rateOf(share: Share, level: Level, window: Window): string {
+  if (window === '5m') return recordedRate(share, level)
+  return raw.has(window)
+    ? attemptRate(share, level, window)
+    : `avg_over_time(${recordedRate(share, level)}[${window}])`
+}
+
+function ratios(level: Level, window: Window): Rule[] {
+  const of = (share: Share) => rateOf(share, level, window)
+  const record = (measure: string) => `${level.name}:breakwater_${measure}:ratio_rate${window}`
+  return [
+    { record: record('availability'), expr: ratio(of('returned'), of('eligible')) },
+    { record: record('correctness'), expr: ratio(of('good'), of('returned')) },
+    { record: record('eta'), expr: ratio(of('good'), of('eligible')) },
+    { record: record('undecided'), expr: ratio(of('undecided'), of('returned')) },
+  ]
+}
+
+/** How many times faster than allowed the error budget is spent: 1 uses it up exactly within its period. */
+function burn(level: Level, window: Window): Rule {
+  const share = ratio(rateOf('bad', level, window), rateOf('eligible', level, window))
+  return {
+    record: `${level.name}:breakwater_eta_burn:rate${window}`,
+    expr: `(${share}) / (1 - scalar(breakwater:eta_objective))`,
+  }
+}

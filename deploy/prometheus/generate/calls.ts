@@ -1,0 +1,46 @@
+import { levels, ratio, type Level } from './measures.ts'
+import type { Rule, RuleGroup } from './rule.ts'
+
+const CALLS = 'breakwater_tool_call_verdicts_total'
+
+/** What a call counts as. What agents feel includes what the gateway rejected, thus TCSR does; ETA is about tools. */
+const calls = {
+  felt: 'outcome!~"caller_error|cancelled"',
+  eligible: 'outcome!~"caller_error|cancelled|rejected"',
+  returned: 'outcome="returned"',
+  good: 'outcome="returned",verdict="correct"',
+  undecided: 'outcome="returned",verdict=~"unchecked|drift"',
+} as const
+
+function ratesBy(by: string) {
+  return (share: keyof typeof calls) => `sum by (${by}) (rate(${CALLS}{${calls[share]}}[5m]))`
+}
+
+function ratiosOf({ name, by }: Level): Rule[] {
+  const of = ratesBy(by)
+  const record = (measure: string) => `${name}:breakwater_${measure}:ratio_rate5m`
+  return [
+    { record: record('call_availability'), expr: ratio(of('returned'), of('eligible')) },
+    { record: record('call_correctness'), expr: ratio(of('good'), of('returned')) },
+    { record: record('call_eta'), expr: ratio(of('good'), of('eligible')) },
+    { record: record('tcsr'), expr: ratio(of('good'), of('felt')) },
+    { record: record('tcsr_undecided'), expr: ratio(of('undecided'), of('felt')) },
+  ]
+}
+
+/** Attempts that a call costs its server; 1 where nothing is sent twice. */
+const amplification: Rule = {
+  record: 'server:breakwater_amplification:ratio_rate5m',
+  expr:
+    'sum by (server) (rate(breakwater_upstream_attempts_total[5m])) / ' +
+    '(sum by (server) (rate(breakwater_tool_calls_total{result!="rejected"}[5m])) > 0)',
+}
+
+/** The arm of an experiment; empty for calls that are in none. */
+const arm: Level = { name: 'arm', by: 'arm' }
+
+/** What agents feel: calls after retries, hedges and fallbacks. */
+export const callGroup: RuleGroup = {
+  name: 'breakwater-calls',
+  rules: [...[...levels, arm].flatMap(ratiosOf), amplification],
+}

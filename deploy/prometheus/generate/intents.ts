@@ -1,0 +1,23 @@
+import { ratio } from './measures.ts'
+import type { Rule, RuleGroup } from './rule.ts'
+
+/** How many intents met a failed call, and how many calls an intent makes. */
+function rulesOf(level: string, by: string): Rule[] {
+  const rate = (series: string) => `sum${by} (rate(breakwater_${series}[5m]))`
+  return [
+    {
+      record: `${level}:breakwater_blast_radius:ratio_rate5m`,
+      expr: ratio(rate('intents_total{outcome="failed"}'), rate('intents_total')),
+    },
+    {
+      record: `${level}:breakwater_tcaf:ratio_rate5m`,
+      expr: `${rate('intent_tool_calls_sum')} / (${rate('intent_tool_calls_count')} > 0)`,
+    },
+  ]
+}
+
+/** Tasks of agents. An agent that opens a trace for each call makes tasks of one call: `source` tells them apart. */
+export const intentGroup: RuleGroup = {
+  name: 'breakwater-intents',
+  rules: [...rulesOf('gateway', ''), ...rulesOf('arm', ' by (arm)')],
+}

@@ -1,0 +1,81 @@
+import type { Call, Outcome } from '../mesh/call.ts'
+import type { Result } from '../mesh/classify.ts'
+import type { Millis } from '../mesh/clock.ts'
+import { wentWrong } from './intents-failure.ts'
+import type { Log } from './log.ts'
+import type { AccessLogSettings } from './schema.ts'
+
+/** Writes a call that has ended into the log, if it is to be in there. */
+export type AccessLog = (
+  call: Call,
+  outcome: Outcome,
+  result: Result,
+  tookMs: Millis,
+  overheadMs: Millis,
+) => void
+
+/** Longest name of a tool in the log, in characters. */
+const MAX_NAME = 256
+
+/**
+ * One wide line for a call: the same facts as its span, never its arguments or its result. Calls that went wrong, met
+ * a fault, came back partial or took long are always logged; of the others every nth, evenly, so that a share of 0.1
+ * is one in ten. A call that its agent gave up is none that went wrong. What got no reply is a warning.
+ */
+export function createAccessLog({ sample, slow = Infinity }: AccessLogSettings, log: Log): AccessLog {
+  let seen = 0
+  let due = 0
+
+  /** Decides before the line is made: most calls are not logged, and cost nothing more. */
+  function isChosen(call: Call, outcome: Outcome, tookMs: Millis): boolean {
+    // Not added up: the error of a sum would grow with every call.
+    const dueBefore = due
+    due = Math.floor(++seen * sample)
+    const isDue = due > dueBefore
+    return isDue || tookMs >= slow || wentWrong(outcome) || isShaken(call, outcome)
+  }
+
+  return (call, outcome, result, tookMs, overheadMs) => {
+    if (!isChosen(call, outcome, tookMs)) return
+    const line = lineOf(call, outcome, result, tookMs, overheadMs)
+    if (outcome.kind === 'answered' || result === 'cancelled') log.info(line, 'call')
+    else log.warn(line, outcome.error.message)
+  }
+}
+
+function isShaken({ record }: Call, outcome: Outcome): boolean {
+  if (outcome.kind === 'answered' && outcome.partial !== undefined) return true
+  return record.faults?.some(({ status }) => status === 'applied') === true
+}
+
+function lineOf(call: Call, outcome: Outcome, result: Result, tookMs: Millis, overheadMs: Millis) {
+  const { server, method, tool, tenant, record } = call
+  const answered = outcome.kind === 'answered' ? outcome : undefined
+  const error = outcome.kind === 'answered' ? undefined : outcome.error
+  return {
+    server,
+    method,
+    tool: tool?.slice(0, MAX_NAME),
+    result,
+    verdict: answered?.verdict,
+    partial: answered?.partial?.source,
+    reason: error?.reason,
+    sent: error?.sent,
+    rejectedBy: outcome.kind === 'rejected' ? outcome.by : undefined,
+    durationMs: rounded(tookMs),
+    overheadMs: rounded(overheadMs),
+    attempts: record.attempts,
+    retries: record.retries,
+    hedges: record.hedges,
+    replica: record.replica,
+    faults: record.faults?.filter(({ status }) => status === 'applied').map(({ name }) => name),
+    tenant,
+    arm: record.arm === '' ? undefined : record.arm,
+    intent: record.intent?.id,
+    intentSource: record.intent?.source,
+    traceId: record.traceId,
+  }
+}
+
+/** Microseconds are as fine as anybody reads. */
+const rounded = (ms: Millis) => Math.round(ms * 1_000) / 1_000

@@ -1,0 +1,74 @@
+import { counter, gauge, histogram } from './spec.ts'
+
+const CALL_SECONDS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300]
+const OVERHEAD_SECONDS = [0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1]
+const CALLS_PER_INTENT = [1, 2, 3, 5, 8, 13, 21, 34, 55, 100, 200, 500]
+
+/** The part of the table that is about calls, tries and intents. */
+export const calls = {
+  toolCalls: counter(
+    'tool_calls_total',
+    'Tool calls of agents, by what became of them.',
+    ['server', 'tool', 'result', 'arm'],
+    'tools × 7 results × arms',
+  ),
+  toolCallVerdicts: counter(
+    'tool_call_verdicts_total',
+    'Tool calls of agents, by what became of them and, if a reply came, how good it was.',
+    ['server', 'tool', 'outcome', 'verdict', 'arm'],
+    'tools × 14 pairs of outcome and verdict × arms',
+  ),
+  toolCallDuration: histogram(
+    'tool_call_duration_seconds',
+    'From the arrival of a tool call to its outcome.',
+    ['server', 'tool'],
+    'tools × 17',
+    CALL_SECONDS,
+  ),
+  overhead: histogram(
+    'gateway_overhead_seconds',
+    'Time of a call in the gateway that is neither waiting nor a try at a server.',
+    [],
+    '14',
+    OVERHEAD_SECONDS,
+  ),
+  requests: counter(
+    'requests_total',
+    'Requests to servers other than tool calls, by what became of them.',
+    ['server', 'result'],
+    'servers × 7 results',
+  ),
+  attempts: counter(
+    'upstream_attempts_total',
+    'Tries of tool calls at a server, by what became of them and, if a reply came, how good it was.',
+    ['server', 'tool', 'outcome', 'verdict'],
+    'tools × 13 pairs of outcome and verdict',
+  ),
+  intents: counter(
+    'intents_total',
+    'Tasks of agents that are over, by whether any of their calls failed and by who said which calls they had.',
+    ['outcome', 'arm', 'source'],
+    '2 outcomes × arms × 5 sources',
+  ),
+  intentToolCalls: histogram(
+    'intent_tool_calls',
+    'Tool calls of one task of an agent.',
+    ['arm', 'source'],
+    'arms × 5 sources × 15',
+    CALLS_PER_INTENT,
+  ),
+  intentsUnattributed: counter(
+    'intents_unattributed_total',
+    'Tool calls of which nothing says what task they belong to.',
+    [],
+    '1',
+  ),
+  intentsEvicted: counter(
+    'intents_evicted_total',
+    'Tasks of agents that were taken to be over early, because too many were open.',
+    [],
+    '1',
+  ),
+  intentsOpen: gauge('intents_open', 'Tasks of agents that are not over.', [], '1'),
+  underWay: gauge('inflight', 'Requests to servers under way.', ['server'], 'servers'),
+} as const

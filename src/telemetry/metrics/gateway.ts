@@ -1,0 +1,35 @@
+import { counter, gauge } from './spec.ts'
+
+/** The part of the table that is about servers, sessions and the gateway itself. */
+export const gateway = {
+  sessionRecoveries: counter(
+    'session_recoveries_total',
+    'Calls for which a lost session was opened again.',
+    ['server'],
+    'servers',
+  ),
+  sessions: gauge('sessions', 'Sessions of agents that are open.', [], '1'),
+  serverUp: gauge('server_up', '1 while a server answers, else 0.', ['server'], 'servers'),
+  serverTools: gauge('server_tools', 'Tools that a server offers to agents.', ['server'], 'servers'),
+  configInfo: gauge('config_info', '1, labelled with the hash of the config in force.', ['hash'], '1'),
+  configReloadSuccess: gauge(
+    'config_reload_success',
+    '1 if the last reload took effect, 0 if the old config went on.',
+    [],
+    '1',
+  ),
+  configReloadTimestamp: gauge(
+    'config_reload_timestamp_seconds',
+    'When the config in force was loaded, in seconds since the Unix epoch.',
+    [],
+    '1',
+  ),
+  spansExported: counter('trace_spans_exported_total', 'Spans that the collector took.', [], '1'),
+  spansDropped: counter('trace_spans_dropped_total', 'Spans that were lost, by why.', ['cause'], '3 causes'),
+  buildInfo: gauge(
+    'build_info',
+    '1, labelled with the versions of the gateway and of Node.',
+    ['version', 'node'],
+    '1',
+  ),
+} as const

@@ -1,0 +1,101 @@
+import type { Spread } from './spread.ts'
+import type { Series } from './spread-series.ts'
+import type { Cell, Tally } from './tally.ts'
+
+type ToolLabel = 'server' | 'tool'
+
+/** The metrics that have series for each tool. */
+export interface PerTool {
+  readonly toolCalls: Tally<ToolLabel | 'result' | 'arm'>
+  readonly toolCallVerdicts: Tally<ToolLabel | 'outcome' | 'verdict' | 'arm'>
+  readonly toolCallDuration: Spread<ToolLabel>
+  readonly attempts: Tally<ToolLabel | 'outcome' | 'verdict'>
+  readonly invalidArguments: Tally<ToolLabel>
+  readonly breakerTransitions: Tally<ToolLabel | 'dimension' | 'state'>
+}
+
+/** Where a call is counted. */
+interface CallCells {
+  readonly calls: Cell
+  readonly verdicts: Cell
+}
+
+/** The series of one tool, kept at hand: counting a call looks up short words, and no labels. */
+export class OneTool {
+  readonly labels: { readonly server: string; readonly tool: string }
+  readonly #metrics: PerTool
+  #duration: Series | undefined
+  /** By arm, result and verdict. */
+  readonly #calls = new Map<string, Map<string, Map<string, CallCells>>>()
+  /** By outcome and verdict. */
+  readonly #attempts = new Map<string, Map<string, Cell>>()
+
+  constructor(metrics: PerTool, server: string, tool: string) {
+    this.#metrics = metrics
+    this.labels = { server, tool }
+  }
+
+  /**
+   * Counts a call; `seconds` from its arrival to its outcome. `verdict` is empty when no reply came. With `traceId`
+   * it may stand for its bucket; `wallMs` is then when it ended, in milliseconds since the Unix epoch.
+   */
+  countCall(
+    result: string,
+    verdict: string,
+    arm: string,
+    seconds: number,
+    traceId?: string,
+    wallMs?: number,
+  ): void {
+    const found = within(within(this.#calls, arm), result)
+    const cells = found.get(verdict) ?? this.#cellsOf(found, result, verdict, arm)
+    cells.calls.pending++
+    cells.verdicts.pending++
+    this.#duration ??= this.#metrics.toolCallDuration.series(this.labels)
+    this.#duration.observe(seconds, traceId, wallMs)
+  }
+
+  /** Counts a try at the server. */
+  countAttempt(outcome: string, verdict: string): void {
+    const found = within(this.#attempts, outcome)
+    let cell = found.get(verdict)
+    if (cell === undefined) {
+      cell = this.#metrics.attempts.cell({ ...this.labels, outcome, verdict })
+      found.set(verdict, cell)
+    }
+    cell.pending++
+  }
+
+  /** Removes all of it. What is counted afterwards would be lost. */
+  remove(): void {
+    for (const name of perTool) this.#metrics[name].forget(this.labels)
+  }
+
+  #cellsOf(found: Map<string, CallCells>, result: string, verdict: string, arm: string): CallCells {
+    const { toolCalls, toolCallVerdicts } = this.#metrics
+    const cells = {
+      calls: toolCalls.cell({ ...this.labels, result, arm }),
+      verdicts: toolCallVerdicts.cell({ ...this.labels, outcome: result, verdict, arm }),
+    }
+    found.set(verdict, cells)
+    return cells
+  }
+}
+
+const perTool = [
+  'toolCalls',
+  'toolCallVerdicts',
+  'toolCallDuration',
+  'attempts',
+  'invalidArguments',
+  'breakerTransitions',
+] as const
+
+function within<Value>(map: Map<string, Map<string, Value>>, key: string): Map<string, Value> {
+  let found = map.get(key)
+  if (found === undefined) {
+    found = new Map()
+    map.set(key, found)
+  }
+  return found
+}

@@ -1,0 +1,75 @@
+import { OneTool, type PerTool } from './one-tool.ts'
+import { labelValue, OTHER } from './label-value.ts'
+
+/** Whether a tool is in its server's catalog. */
+export type IsListed = (server: string, tool: string) => boolean
+
+/** After how many calls in vain it is looked again whether some tools with series are gone. */
+const SWEEP_EVERY = 256
+
+interface OneServer {
+  readonly tools: Map<string, OneTool>
+  readonly other: OneTool
+  inVain: number
+}
+
+/**
+ * The series of tools. Only a tool that its server lists gets any, and only so many of one server: all others share
+ * `_other`. Where all places are taken, those of tools that are listed no more are given away, with their counts.
+ */
+export class ToolSeries {
+  /** Most tools of a server with series of their own. */
+  limit = 500
+  readonly #metrics: PerTool
+  readonly #servers = new Map<string, OneServer>()
+
+  constructor(metrics: PerTool) {
+    this.#metrics = metrics
+  }
+
+  /** Servers that have series. */
+  get servers(): Iterable<string> {
+    return this.#servers.keys()
+  }
+
+  /** The series of a tool. Not to be kept: they may be forgotten. */
+  of(server: string, tool: string, isListed: IsListed): OneTool {
+    const known = this.#servers.get(server)
+    return known?.tools.get(tool) ?? this.#first(server, tool, known, isListed)
+  }
+
+  /** Removes what there is of a server. */
+  forget(server: string): void {
+    const known = this.#servers.get(server)
+    this.#servers.delete(server)
+    if (known === undefined) return
+    for (const series of known.tools.values()) series.remove()
+    known.other.remove()
+  }
+
+  #first(server: string, tool: string, known: OneServer | undefined, isListed: IsListed): OneTool {
+    const { tools, other } = known ?? this.#add(server)
+    if (!isListed(server, tool) || !this.#hasRoom(server, isListed)) return other
+    const series = new OneTool(this.#metrics, server, labelValue(tool))
+    tools.set(tool, series)
+    return series
+  }
+
+  #add(server: string): OneServer {
+    const added = { tools: new Map(), other: new OneTool(this.#metrics, server, OTHER), inVain: 0 }
+    this.#servers.set(server, added)
+    return added
+  }
+
+  #hasRoom(server: string, isListed: IsListed): boolean {
+    const known = this.#servers.get(server)
+    if (known === undefined || known.tools.size < this.limit) return true
+    if (known.inVain++ % SWEEP_EVERY !== 0) return false
+    for (const [tool, series] of known.tools) {
+      if (isListed(server, tool)) continue
+      series.remove()
+      known.tools.delete(tool)
+    }
+    return known.tools.size < this.limit
+  }
+}

@@ -1,0 +1,37 @@
+import type { Call, InjectedFault, Outcome } from '../mesh/call.ts'
+import type { Metrics } from './metrics.ts'
+import { labelValue } from './metrics/label-value.ts'
+
+/** What became of a fault. */
+export interface FaultFate {
+  readonly name: string
+  readonly type: string
+  readonly fate: string
+}
+
+/** Counts what policies did to a call; most calls they do nothing to. */
+export function notePolicies(metrics: Metrics, { server, record }: Call, outcome: Outcome): void {
+  if (record.recoveries > 0) metrics.sessionRecoveries.inc({ server }, record.recoveries)
+  if (outcome.kind === 'rejected') metrics.rejections.inc({ server, reason: outcome.error.reason })
+  if (outcome.kind === 'answered' && outcome.partial !== undefined)
+    metrics.partials.inc({ server, source: outcome.partial.source })
+  if (record.retries > 0) metrics.retries.inc({ server, decision: 'sent' }, record.retries)
+  if (record.hedges > 0) metrics.retries.inc({ server, decision: 'hedged' }, record.hedges)
+  if (record.retryRefused !== undefined) metrics.retries.inc({ server, decision: record.retryRefused })
+  if (record.replayed !== 'no') metrics.replays.inc({ server, how: record.replayed })
+  if (record.infeasible) metrics.infeasible.inc({ server })
+}
+
+/** Counts the faults that were done to a call, and what became of them. */
+export function noteFaults(
+  metrics: Pick<Metrics, 'faultsInjected' | 'faultOutcomes'>,
+  faults: readonly InjectedFault[],
+  fates: readonly FaultFate[],
+): void {
+  for (const { name, type, status } of faults)
+    if (status === 'applied') metrics.faultsInjected.inc({ fault: faultLabel(name), type })
+  for (const { name, fate } of fates) metrics.faultOutcomes.inc({ fault: faultLabel(name), handled: fate })
+}
+
+/** Faults of the runtime API have names without end: they share one. */
+const faultLabel = (name: string) => (name.startsWith('runtime-') ? '_runtime' : labelValue(name))

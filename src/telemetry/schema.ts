@@ -1,0 +1,54 @@
+import { z } from 'zod'
+import { duration } from '../units/duration.ts'
+
+const metrics = z
+  .strictObject({
+    maxToolsPerServer: z
+      .int()
+      .min(1)
+      .max(10_000)
+      .default(500)
+      .describe('Tools of one server that have series of their own; all others share the tool `_other`.'),
+  })
+  .prefault({})
+  .describe('What Prometheus gets under /metrics.')
+
+const intents = z
+  .strictObject({
+    idle: duration({ min: 1_000, max: 3_600_000 })
+      .default(30_000)
+      .describe("How long after its last call an agent's task is taken to be over."),
+    max: z
+      .int()
+      .min(1)
+      .max(1_000_000)
+      .default(10_000)
+      .describe('Tasks that may be open at once; one more ends the one that was quiet for the longest time.'),
+  })
+  .prefault({})
+  .describe('Tasks of agents, by which calls are counted together.')
+
+const accessLog = z
+  .strictObject({
+    sample: z
+      .number()
+      .min(0)
+      .max(1)
+      .default(0)
+      .describe(
+        'Share of calls that are logged, from 0 to 1. Errors, faults and partial results always are.',
+      ),
+    slow: duration({ min: 1 }).optional().describe('Calls that take this long are logged too.'),
+  })
+  .prefault({})
+  .describe('One line of the log for each call. Arguments and results are never in it.')
+
+/** The parts of the block `telemetry` that this folder's metrics and log read. */
+export const telemetry = z
+  .strictObject({ metrics, intents, accessLog })
+  .prefault({})
+  .describe('What the gateway tells of the calls that go through it.')
+
+export type Telemetry = z.output<typeof telemetry>
+export type IntentSettings = Telemetry['intents']
+export type AccessLogSettings = Telemetry['accessLog']

@@ -1,0 +1,131 @@
+import {
+  createTraceState,
+  ROOT_CONTEXT,
+  SpanKind,
+  trace as api,
+  TraceFlags,
+  type Context,
+  type Span,
+  type Tracer,
+} from '@opentelemetry/api'
+import type { Call, InjectedFault, Outcome } from '../../mesh/call.ts'
+import type { Clock } from '../../mesh/clock.ts'
+import { gatewayError } from '../../mesh/errors.ts'
+import { attemptAttributes, type Peer } from './attempt-attributes.ts'
+import { addPayloads, callAttributes } from './call-attributes.ts'
+import type { AttemptFacts, CallTrace } from './call-trace.ts'
+import { Epoch } from './epoch.ts'
+import { addDecisions, addFault } from './events.ts'
+import type { RandomIds } from './ids.ts'
+import type { Kept } from './keep.ts'
+import type { PreparedIds } from './prepared-ids.ts'
+import { addResult } from './result-attributes.ts'
+import { ATTRIBUTES as A } from './spans.ts'
+import { clipped } from './text.ts'
+
+export interface WriterParts {
+  readonly clock: Clock
+  readonly tracer: Tracer
+  readonly ids: RandomIds
+  readonly prepared: PreparedIds
+  readonly payloads: boolean
+  /** Whether a tool is in its server's catalog: only then may it name a span. */
+  readonly isListed: (server: string, tool: string) => boolean
+  /** How a replica is reached; undefined when that is not known. */
+  readonly peerOf: (server: string, replica: number | undefined) => Peer | undefined
+}
+
+/** What became of an attempt that was still under way when its call had ended. */
+const givenUp: Outcome = { kind: 'failed', error: gatewayError('cancelled', 'the call was over before it') }
+
+/** Makes the spans of calls that are over from their facts. */
+export class SpanWriter {
+  readonly #parts: WriterParts
+  readonly #epoch: Epoch
+
+  constructor(parts: WriterParts) {
+    this.#parts = parts
+    this.#epoch = new Epoch(parts.clock)
+  }
+
+  /** One SERVER span for the call, and a CLIENT span under it for each attempt. */
+  write(call: Call, trace: CallTrace, outcome: Outcome, kept: Kept): void {
+    const { clock, ids, payloads } = this.#parts
+    const endedAt = clock.now()
+    const spanId = ids.span()
+    this.#epoch.refresh()
+    const attributes = callAttributes(call, trace, kept)
+    const status = addResult(attributes, outcome)
+    if (outcome.kind === 'rejected') attributes[A.rejectedBy] = outcome.by
+    if (payloads) addPayloads(attributes, call, outcome)
+    const startTime = this.#epoch.at(call.record.startedAt)
+    const options = { kind: SpanKind.SERVER, attributes, startTime }
+    const span = this.#start(call, trace.traceId, spanId, options, contextOf(trace))
+    span.setStatus(status)
+    const rest = this.#writeAttempts(trace, call.record.faults, span, endedAt)
+    for (const fault of rest) addFault(span, fault, startTime)
+    const endTime = this.#epoch.at(endedAt)
+    addDecisions(span, call.record, outcome, endTime)
+    span.end(endTime)
+    trace.spanId = spanId
+  }
+
+  /** Returns the faults that hit no attempt. */
+  #writeAttempts(
+    { traceId, attempts }: CallTrace,
+    faults: readonly InjectedFault[] = [],
+    parent: Span,
+    endedAt: number,
+  ): readonly InjectedFault[] {
+    if (attempts.length === 0) return faults
+    const context = api.setSpan(ROOT_CONTEXT, parent)
+    let rest = faults
+    for (const facts of attempts) {
+      const hits = rest.filter(({ side, attempt }) => side === 'upstream' && attempt === facts.call.attempt)
+      if (hits.length > 0) rest = rest.filter((fault) => !hits.includes(fault))
+      this.#writeAttempt(traceId, facts, hits, context, endedAt)
+    }
+    return rest
+  }
+
+  #writeAttempt(
+    traceId: string,
+    facts: AttemptFacts,
+    faults: readonly InjectedFault[],
+    context: Context,
+    endedAt: number,
+  ): void {
+    const { call, spanId, outcome = givenUp } = facts
+    const attributes = attemptAttributes(facts, this.#parts.peerOf(call.server, facts.replica))
+    const status = addResult(attributes, outcome)
+    const startTime = this.#epoch.at(facts.startedAt)
+    const span = this.#start(call, traceId, spanId, { kind: SpanKind.CLIENT, attributes, startTime }, context)
+    span.setStatus(status)
+    for (const fault of faults) addFault(span, fault, startTime)
+    span.end(this.#epoch.at(facts.endedAt ?? endedAt))
+  }
+
+  #start(
+    { server, method, tool }: Call,
+    traceId: string,
+    spanId: string,
+    options: Parameters<Tracer['startSpan']>[1],
+    context: Context,
+  ): Span {
+    const { tracer, prepared, isListed } = this.#parts
+    prepared.prepare(traceId, spanId)
+    // Collectors make metrics of span names: what an agent made up must not become one.
+    const name = tool !== undefined && isListed(server, tool) ? `${method} ${tool}` : method
+    return tracer.startSpan(clipped(name), options, context)
+  }
+}
+
+/** The context in which the span of a call begins: that of its caller, if it has told. */
+function contextOf({ parent }: CallTrace): Context {
+  if (parent === undefined) return ROOT_CONTEXT
+  const { traceId, spanId, sampled, state } = parent
+  const traceFlags = sampled ? TraceFlags.SAMPLED : TraceFlags.NONE
+  const context = { traceId, spanId, traceFlags, isRemote: true }
+  const known = state === undefined ? context : { ...context, traceState: createTraceState(state) }
+  return api.setSpanContext(ROOT_CONTEXT, known)
+}

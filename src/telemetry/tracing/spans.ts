@@ -1,0 +1,65 @@
+/**
+ * Every name that spans bear. Those of MCP, GenAI, RPC and networks follow OpenTelemetry's semantic conventions, whose
+ * status is "development": they are written out, for the packages that list them move them about.
+ */
+export const ATTRIBUTES = {
+  method: 'mcp.method.name',
+  protocolVersion: 'mcp.protocol.version',
+  /** A digest of it: whoever has the id itself has the session. */
+  session: 'mcp.session.id',
+  operation: 'gen_ai.operation.name',
+  tool: 'gen_ai.tool.name',
+  arguments: 'gen_ai.tool.call.arguments',
+  result: 'gen_ai.tool.call.result',
+  requestId: 'jsonrpc.request.id',
+  statusCode: 'rpc.response.status_code',
+  errorType: 'error.type',
+  transport: 'network.transport',
+  address: 'server.address',
+  port: 'server.port',
+  server: 'breakwater.server',
+  /** Why the span was sent: `sampled`, `error`, `fault` or `partial`. */
+  kept: 'breakwater.kept',
+  outcome: 'breakwater.result',
+  verdict: 'breakwater.verdict',
+  /** Who found out that something is missing. */
+  partial: 'breakwater.partial',
+  arm: 'breakwater.arm',
+  /** How long there was, from the span's beginning to the deadline, in milliseconds. */
+  deadline: 'breakwater.deadline_ms',
+  rejectedBy: 'breakwater.rejected_by',
+  attempts: 'breakwater.attempts',
+  retries: 'breakwater.retries',
+  hedges: 'breakwater.hedges',
+  recoveries: 'breakwater.recoveries',
+  /** Names of the faults that were done to it. */
+  faults: 'breakwater.faults',
+  attempt: 'breakwater.attempt',
+  replica: 'breakwater.replica',
+  /** The call was over before this attempt. */
+  abandoned: 'breakwater.abandoned',
+} as const
+
+export const EVENTS = {
+  /** A fault that was aimed at the call. */
+  fault: 'breakwater.fault',
+  /** A policy did something to the call. */
+  policy: 'breakwater.policy',
+} as const
+
+export const EVENT_ATTRIBUTES = {
+  fault: 'breakwater.fault.name',
+  faultType: 'breakwater.fault.type',
+  faultSide: 'breakwater.fault.side',
+  faultStatus: 'breakwater.fault.status',
+  faultAttempt: 'breakwater.fault.attempt',
+  policy: 'breakwater.policy.name',
+  decision: 'breakwater.policy.decision',
+  reason: 'breakwater.policy.reason',
+} as const
+
+/** What `gen_ai.operation.name` says of a tool call. */
+export const EXECUTE_TOOL = 'execute_tool'
+
+/** What `error.type` says of a result with `isError: true`. */
+export const TOOL_ERROR = 'tool_error'

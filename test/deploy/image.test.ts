@@ -1,0 +1,90 @@
+import assert from 'node:assert/strict'
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { parse } from 'yaml'
+import { loadConfig } from '../../src/config/load.ts'
+import { deployFolder } from '../../deploy/paths.ts'
+
+interface Service {
+  readonly image?: string
+  readonly build?: { readonly context: string; readonly dockerfile: string }
+  readonly command?: readonly string[]
+  readonly volumes?: readonly string[]
+  readonly ports?: readonly string[]
+}
+
+interface Compose {
+  readonly services: Readonly<Record<string, Service>>
+  readonly volumes: Readonly<Record<string, unknown>>
+}
+
+const compose = parse(readFileSync(`${deployFolder}compose.yaml`, 'utf8')) as Compose
+const services = Object.entries(compose.services)
+
+/** Instructions of the Dockerfile, continued lines joined, and those of its last stage. */
+const instructions = readFileSync(`${deployFolder}Dockerfile`, 'utf8')
+  .replace(/\\\n\s*/g, '')
+  .split('\n')
+  .filter((line) => /^[A-Z]+ /.test(line))
+const final = instructions.slice(instructions.findLastIndex((line) => line.startsWith('FROM ')))
+const argumentOf = (name: string) =>
+  final.findLast((line) => line.startsWith(`${name} `))?.slice(name.length + 1)
+
+test('whatever compose mounts is in the checkout or a volume of its own', () => {
+  for (const [name, { volumes = [], build }] of services) {
+    for (const volume of volumes) {
+      const [from = ''] = volume.split(':')
+      const exists = from.startsWith('.') ? existsSync(join(deployFolder, from)) : from in compose.volumes
+      assert.ok(exists, `${name}: ${volume}`)
+    }
+    if (build !== undefined) assert.ok(existsSync(join(deployFolder, build.context, build.dockerfile)), name)
+  }
+})
+
+test('images of others are pinned to a version, and name no registry', () => {
+  const images = services.flatMap(([, { image }]) => image ?? [])
+  const bases = instructions.flatMap((line) => /^FROM (\S+)/.exec(line)?.[1] ?? [])
+  for (const image of [...images, ...bases])
+    assert.match(image, /^[a-z]+(\/[a-z]+)?:v?\d+\.\d+\.\d+(-slim)?$/, image)
+})
+
+test('ports are those of loopback only', () => {
+  for (const [name, { ports = [] }] of services)
+    for (const port of ports) assert.match(port, /^127\.0\.0\.1:\d+:\d+$/, name)
+})
+
+test('Prometheus keeps exemplars, loads all rules, and has the token that the control plane demands', () => {
+  const { command = [], volumes = [] } = compose.services.prometheus as Service
+  assert.ok(command.includes('--enable-feature=exemplar-storage'))
+  assert.ok(volumes.some((volume) => volume.startsWith('./prometheus/rules:/etc/prometheus/rules')))
+  const config = readFileSync(`${deployFolder}prometheus/prometheus.yaml`, 'utf8')
+  const { scrape_configs: scraped } = parse(config) as {
+    scrape_configs: { authorization: { credentials_file: string } }[]
+  }
+  assert.equal(scraped[0]?.authorization.credentials_file, '/run/secrets/control-token')
+})
+
+test('the image runs as nobody special, gets signals itself, and says whether it lives', () => {
+  assert.equal(argumentOf('USER'), 'node')
+  assert.deepEqual(JSON.parse(argumentOf('ENTRYPOINT') ?? ''), ['node', 'dist/main.js'])
+  const command = JSON.parse(argumentOf('CMD') ?? '') as string[]
+  assert.equal(command[0], 'start')
+  const health = argumentOf('HEALTHCHECK')?.replace(/^.*?CMD /, '') ?? ''
+  assert.match(
+    (JSON.parse(health) as string[]).join(' '),
+    /^node -e fetch\('http:\/\/127\.0\.0\.1:8080\/livez'\)/,
+  )
+})
+
+test('what developers need stays out of the image', () => {
+  assert.ok(instructions.some((line) => line.includes('npm prune --omit=dev')))
+  for (const line of final) assert.doesNotMatch(line, /^(COPY|ADD) (?!--from=build )/)
+})
+
+test('the config that compose mounts is one', async () => {
+  const loaded = await loadConfig(`${deployFolder}config/gateway.yaml`, {
+    CONTROL_TOKEN: 'a-token-of-24-characters',
+  })
+  assert.deepEqual(loaded.ok ? loaded.warnings : loaded.errors, [])
+})

@@ -1,0 +1,45 @@
+import assert from 'node:assert/strict'
+import { readFileSync, readdirSync } from 'node:fs'
+import { test } from 'node:test'
+import { committedDashboards, committedRules, isAlert } from '../../deploy/check/expressions.ts'
+import { HOW_TO_INSTALL, isInstalled } from '../../deploy/check/prometheus.ts'
+import { checkRules } from '../../deploy/check/promtool.ts'
+import { deployFolder } from '../../deploy/paths.ts'
+
+const rules = committedRules()
+const alerts = rules.filter(isAlert)
+const skip = isInstalled()
+  ? false
+  : `there is no promtool; ${HOW_TO_INSTALL}, then run npm run dashboards:check`
+
+test('promtool accepts the rules, and they do what their own tests expect', { skip }, () => {
+  assert.deepEqual(checkRules(), [])
+})
+
+test('each alert has a test in which it fires', () => {
+  const folder = `${deployFolder}prometheus/tests/`
+  const tests = readdirSync(folder).map((file) => readFileSync(folder + file, 'utf8'))
+  for (const { alert } of alerts) {
+    const fires = new RegExp(`ALERTS\\{alertname="${alert}",alertstate="firing"`)
+    assert.ok(
+      tests.some((text) => fires.test(text)),
+      alert,
+    )
+  }
+})
+
+test('alerts lead to dashboards that exist', () => {
+  const uids = committedDashboards().map(({ uid }) => uid)
+  for (const { alert, annotations } of alerts) {
+    assert.ok(annotations.summary !== undefined && annotations.description !== undefined, alert)
+    const { dashboard } = annotations
+    if (dashboard === undefined) continue
+    const [, uid] = /^\/d\/([\w-]+)/.exec(dashboard) ?? []
+    assert.ok(uids.includes(uid), alert)
+  }
+})
+
+test('no two rules record the same', () => {
+  const names = rules.flatMap((rule) => (isAlert(rule) ? [] : rule.record))
+  assert.equal(new Set(names).size, names.length)
+})

@@ -1,0 +1,149 @@
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { OtlpReceiver } from '../support/otlp-receiver.ts'
+import { cleanUp, Gateway, type Json } from './support/gateway.ts'
+import { ModernClient } from './support/modern-client.ts'
+import { RawClient } from './support/raw-client.ts'
+import { closeServers, RawServer, sendJson, type Seen } from './support/raw-server.ts'
+
+const TRACE = '0af7651916cd43dd8448eb211c80319c'
+const AGENT = 'b7ad6b7169203331'
+
+let server: RawServer
+let receiver: OtlpReceiver
+let gateway: Gateway
+const ends: (() => void)[] = []
+
+before(async () => {
+  receiver = await OtlpReceiver.start({ after: (end) => void ends.push(end as () => void) })
+  server = await RawServer.start(
+    ({ message }, response) => {
+      if (message.method !== 'tools/call') return false
+      const isError = (message.params as Json).name === 'broken'
+      const result = { content: [{ type: 'text', text: 'ok' }], isError }
+      sendJson(response, JSON.stringify({ jsonrpc: '2.0', id: message.id, result }))
+      return true
+    },
+    ['plain', 'refused', 'broken', 'modern'],
+  )
+  gateway = await Gateway.start(
+    {
+      servers: { raw: { url: server.url } },
+      gateway: { environment: 'test' },
+      policies: {
+        defaults: { retry: { base: 1, cap: 5 } },
+        overrides: [{ match: { server: 'raw' }, effect: 'read_only' }],
+      },
+      chaos: {
+        enabled: true,
+        persist: true,
+        faults: [
+          {
+            name: 'no-way',
+            type: 'conn.refused',
+            rate: 1,
+            ttl: '15m',
+            maxInjections: 1,
+            match: { server: 'raw', tool: 'refused' },
+          },
+        ],
+      },
+    },
+    {
+      env: {
+        OTEL_EXPORTER_OTLP_ENDPOINT: receiver.url,
+        OTEL_BSP_SCHEDULE_DELAY: '20',
+        OTEL_TRACES_SAMPLER: 'parentbased_always_off',
+      },
+    },
+  )
+  await gateway.waitFor('up', 'raw')
+})
+after(async () => {
+  await cleanUp()
+  closeServers()
+  for (const end of ends) end()
+})
+
+const textOf = (tool: string, meta: Json = {}) =>
+  JSON.stringify({
+    jsonrpc: '2.0',
+    id: 1,
+    method: 'tools/call',
+    params: { name: tool, arguments: {}, _meta: meta },
+  })
+
+const lastCall = () => server.of('tools/call').at(-1) as Seen
+const metaOf = ({ message }: Seen) => (message.params as { _meta: Json })._meta
+
+/** The spans of the calls of a tool, once there are so many. */
+async function spansOf(tool: string, count: number) {
+  const found = () => receiver.spans.filter(({ attributes }) => attributes['gen_ai.tool.name'] === tool)
+  await receiver.has(receiver.spans.length - found().length + count)
+  assert.equal(found().length, count)
+  const of = (kind: string) => found().filter((span) => span.kind === kind)
+  return { server: of('server')[0], clients: of('client') }
+}
+
+test('one call with a fault and a retry is one trace, from the agent through the gateway to the server', async () => {
+  const client = await RawClient.open(gateway.mcp('raw'))
+  await client.post(textOf('refused', { traceparent: `00-${TRACE}-${AGENT}-01`, tracestate: 'agent=1' }))
+  const spans = await spansOf('refused', 3)
+
+  assert.equal(spans.server?.name, 'tools/call refused')
+  assert.equal(spans.server?.traceId, TRACE)
+  assert.equal(spans.server?.parentSpanId, AGENT)
+  assert.equal(spans.server?.attributes['breakwater.retries'], 1)
+  assert.match(String(spans.server?.attributes['mcp.session.id']), /^[0-9a-f]{16}$/)
+
+  const [refused, second] = spans.clients
+  assert.ok(spans.clients.every((span) => span.parentSpanId === spans.server?.spanId))
+  assert.equal(refused?.attributes['error.type'], 'upstream_unavailable')
+  assert.equal(refused?.events[0]?.attributes['breakwater.fault.name'], 'no-way')
+  assert.equal(second?.status, 'unset')
+  const { hostname, port } = new URL(server.url)
+  assert.equal(second?.attributes['server.address'], hostname)
+  assert.equal(second?.attributes['server.port'], Number(port))
+  assert.equal(second?.attributes['network.transport'], 'tcp')
+
+  const traceparent = `00-${TRACE}-${second?.spanId}-01`
+  assert.deepEqual(metaOf(lastCall()), { traceparent, tracestate: 'agent=1' })
+  assert.equal(lastCall().headers.traceparent, traceparent)
+  assert.equal(lastCall().headers.tracestate, 'agent=1')
+})
+
+test('what was sampled out sends nothing when it goes well, and all of it when it does not', async () => {
+  const client = await RawClient.open(gateway.mcp('raw'))
+  await client.post(textOf('plain'))
+  assert.match(String(metaOf(lastCall()).traceparent), /^00-[0-9a-f]{32}-[0-9a-f]{16}-00$/)
+  await client.post(textOf('broken'))
+  const spans = await spansOf('broken', 2)
+  assert.equal(spans.server?.attributes['error.type'], 'tool_error')
+  assert.equal(spans.server?.attributes['breakwater.kept'], 'error')
+  await spansOf('plain', 0)
+})
+
+test('a modern call takes part in the trace of its header, and has no session', async () => {
+  const traceparent = `00-${TRACE}-${AGENT}-01`
+  const client = new ModernClient(gateway.mcp('raw'))
+  await client.post(client.request('tools/call', { name: 'modern', arguments: {} }), { traceparent })
+  const spans = await spansOf('modern', 2)
+  assert.equal(spans.server?.parentSpanId, AGENT)
+  assert.equal(spans.server?.attributes['mcp.protocol.version'], '2026-07-28')
+  assert.equal(spans.server?.attributes['mcp.session.id'], undefined)
+})
+
+test('the gateway sends its last spans before it ends, and no metrics or logs', async () => {
+  const endpoint = await OtlpReceiver.start({ after: (end) => void ends.push(end as () => void) })
+  const other = await Gateway.start(
+    { servers: { raw: { url: server.url } } },
+    { env: { OTEL_EXPORTER_OTLP_ENDPOINT: endpoint.url, OTEL_TRACES_SAMPLER: 'always_on' } },
+  )
+  await other.waitFor('up', 'raw')
+  const client = await RawClient.open(other.mcp('raw'))
+  await client.post(textOf('plain'))
+  other.program.signal('SIGTERM')
+  await other.program.ended
+  assert.equal(endpoint.spans.length, 2)
+  assert.deepEqual(endpoint.paths, ['/v1/traces'])
+})

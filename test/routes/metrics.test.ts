@@ -1,0 +1,90 @@
+import assert from 'node:assert/strict'
+import { test, type TestContext } from 'node:test'
+import fastify from 'fastify'
+import { config as schema } from '../../src/config/schema/schema.ts'
+import type { Mesh } from '../../src/mesh/compile.ts'
+import { Live } from '../../src/mesh/live.ts'
+import type { GatewayGeneration } from '../../src/registry/generation.ts'
+import { Names } from '../../src/registry/names.ts'
+import { registerMetrics } from '../../src/routes/metrics.ts'
+import { createMetrics } from '../../src/telemetry/metrics.ts'
+import { testServer } from '../registry/test-server.ts'
+import { testKit } from '../support/kit.ts'
+
+/** The route over one server. */
+async function scraped(t: TestContext) {
+  const { server, clock, start } = testServer()
+  await start()
+  const metrics = createMetrics()
+  const generation = (servers: GatewayGeneration['servers']): GatewayGeneration => ({
+    config: schema.parse({}),
+    hash: '',
+    servers,
+    names: new Names('__'),
+    mesh: {} as Mesh,
+    close: () => undefined,
+  })
+  const live = new Live(generation(new Map([['s', server]])), clock, 0)
+  const sessions = { size: 2 }
+  const { state } = testKit(clock)
+  const chaos = { engine: { live: true } }
+  const app = fastify()
+  registerMetrics(app, { live, clock, metrics, sessions, intents: { size: 3 }, state, chaos })
+  t.after(() => app.close())
+  async function scrape(accept = '*/*') {
+    await clock.advance(1_000)
+    const replying = app.inject({ url: '/metrics', headers: { accept } })
+    let isOver = false
+    void replying.then(() => (isOver = true))
+    while (!isOver) await clock.advance(0)
+    return replying
+  }
+  return { metrics, live, scrape, without: () => live.swap(generation(new Map())) }
+}
+
+test('a scrape tells the states of now, and what Node says of the process', async (t) => {
+  const { scrape } = await scraped(t)
+  const { headers, body } = await scrape()
+  assert.equal(headers['content-type'], 'text/plain; version=0.0.4; charset=utf-8')
+  for (const line of [
+    'breakwater_sessions 2',
+    'breakwater_intents_open 3',
+    'breakwater_chaos_armed 1',
+    'breakwater_server_up{server="s"} 1',
+    'breakwater_server_tools{server="s"} 1',
+  ])
+    assert.ok(body.split('\n').includes(line), line)
+  assert.match(body, /^process_resident_memory_bytes \d+/m)
+  assert.match(body, /^nodejs_eventloop_lag_p99_seconds /m)
+  assert.doesNotMatch(body, /^# TYPE \S+_total gauge$/m)
+})
+
+test('whoever asks for OpenMetrics gets it, said in the header and ended as it has to be', async (t) => {
+  const { scrape } = await scraped(t)
+  const { headers, body } = await scrape('application/openmetrics-text;version=1.0.0,text/plain;q=0.5')
+  assert.equal(headers['content-type'], 'application/openmetrics-text; version=1.0.0; charset=utf-8')
+  assert.equal(headers.vary, 'accept')
+  assert.ok(body.endsWith('# EOF\n'))
+})
+
+test('a server that is gone is told of once more when its last call is over, and then no more', async (t) => {
+  const { metrics, scrape, without } = await scraped(t)
+  const series = () => metrics.tools.of('s', 't', () => true)
+  const knows = async () => (await scrape()).body.includes('breakwater_tool_calls_total{server="s"')
+  metrics.inFlight.set('s', 1)
+  series().countCall('returned', 'correct', '', 1)
+  without()
+  assert.deepEqual([await knows(), await knows()], [true, true])
+  series().countCall('returned', 'correct', '', 1)
+  metrics.inFlight.set('s', 0)
+  assert.deepEqual([await knows(), await knows()], [true, false])
+  assert.equal(metrics.inFlight.size, 0)
+})
+
+test('a server that stays keeps its series, however quiet it is', async (t) => {
+  const { metrics, scrape } = await scraped(t)
+  metrics.inFlight.set('s', 0)
+  metrics.requests.inc({ server: 's', result: 'returned' })
+  await scrape()
+  assert.match((await scrape()).body, /^breakwater_requests_total\{server="s",result="returned"\} 1$/m)
+})

@@ -1,0 +1,63 @@
+import { once } from 'node:events'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import type { TestContext } from 'node:test'
+import { spansIn, type ReceivedSpan } from './otlp-spans.ts'
+import { until } from './until.ts'
+
+/** What a collector does with a request: takes it, answers with a status, or never answers. */
+export type Behaviour = 'takes' | 'hangs' | { readonly status: number }
+
+/** A collector of spans over OTLP http/protobuf, on a port of its own, for as long as a test runs. */
+export class OtlpReceiver {
+  readonly spans: ReceivedSpan[] = []
+  /** Paths of the requests so far. */
+  readonly paths: string[] = []
+  readonly url: string
+  behaviour: Behaviour = 'takes'
+  readonly #close: () => void
+
+  static async start(t: Pick<TestContext, 'after'>): Promise<OtlpReceiver> {
+    const server = createServer((request, response) => void receiver.#take(request, response))
+    server.listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    const { port } = server.address() as AddressInfo
+    const receiver = new OtlpReceiver(`http://127.0.0.1:${port}`, () => {
+      server.close()
+      server.closeAllConnections()
+    })
+    t.after(() => receiver.close())
+    return receiver
+  }
+
+  private constructor(url: string, close: () => void) {
+    this.url = url
+    this.#close = close
+  }
+
+  /** Refuses connections from here on. Safe to call twice. */
+  close(): void {
+    this.#close()
+  }
+
+  /** Waits until so many spans have come. */
+  async has(count: number): Promise<readonly ReceivedSpan[]> {
+    await until(`${count} spans`, () => this.spans.length >= count)
+    return this.spans
+  }
+
+  /** The spans of a kind. */
+  of(kind: ReceivedSpan['kind']): ReceivedSpan[] {
+    return this.spans.filter((span) => span.kind === kind)
+  }
+
+  async #take(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    this.paths.push(request.url ?? '')
+    const chunks: Buffer[] = []
+    for await (const chunk of request) chunks.push(chunk as Buffer)
+    if (this.behaviour === 'hangs') return
+    if (this.behaviour !== 'takes') return void response.writeHead(this.behaviour.status).end()
+    this.spans.push(...spansIn(Buffer.concat(chunks)))
+    response.writeHead(200, { 'content-type': 'application/x-protobuf' }).end()
+  }
+}

@@ -1,0 +1,143 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Call, Outcome } from '../../src/mesh/call.ts'
+import { gatewayError } from '../../src/mesh/errors.ts'
+import { toolCall, type CallParts } from '../support/caller.ts'
+import { answered, failed, rpcError } from '../policies/breaker/rig.ts'
+import { observed } from './observed.ts'
+
+interface Logged {
+  readonly accessLog?: object
+  readonly takesMs?: number
+  readonly times?: number
+  readonly tool?: string
+  readonly parts?: Partial<CallParts>
+  /** What layers note about the call. */
+  readonly note?: (record: Call['record']) => void
+}
+
+/** What is logged about calls with this outcome. */
+async function logged(outcome: Outcome, more: Logged = {}): Promise<Record<string, unknown>[]> {
+  const { accessLog = {}, takesMs = 0, times = 1, tool = 't', parts = {}, note } = more
+  const { service, lines, clock } = observed(
+    (call) => {
+      note?.(call.record)
+      return clock.advance(takesMs).then(() => outcome)
+    },
+    undefined,
+    accessLog,
+  )
+  for (let i = 0; i < times; i++) {
+    const startedAt = clock.now()
+    await service(toolCall(tool, { password: 'hunter2' }, { server: 's', startedAt, ...parts }))
+  }
+  return lines
+}
+
+test('a call that got no reply is logged as a warning, with what an operator has to know', async () => {
+  const error = gatewayError('upstream_disconnected', 'the connection broke', { sent: true })
+  const [line, ...more] = await logged({ kind: 'failed', error })
+  assert.deepEqual(more, [])
+  const { level, msg, server, method, tool, result, reason, sent, attempts } = line ?? {}
+  assert.deepEqual(
+    { level, msg, server, method, tool, result, reason, sent, attempts },
+    {
+      level: 40,
+      msg: 'the connection broke',
+      server: 's',
+      method: 'tools/call',
+      tool: 't',
+      result: 'transport_error',
+      reason: 'upstream_disconnected',
+      sent: true,
+      attempts: 0,
+    },
+  )
+})
+
+test('a rejected call says who rejected it', async () => {
+  const error = gatewayError('overloaded', 'bulkhead full (8 of 8)')
+  const [line] = await logged({ kind: 'rejected', error, by: 'bulkhead' })
+  assert.deepEqual([line?.msg, line?.rejectedBy, line?.level], ['bulkhead full (8 of 8)', 'bulkhead', 40])
+})
+
+test('whatever went wrong is logged, whoever is to blame, and nothing else unless asked for', async () => {
+  const wrong = [
+    rpcError(-32603),
+    answered('tool_error'),
+    answered('schema_invalid'),
+    failed('attempt_timeout'),
+  ]
+  for (const outcome of wrong) assert.equal((await logged(outcome)).length, 1)
+  const fine = [answered(), answered('correct'), answered('drift'), rpcError(-32602), failed('cancelled')]
+  for (const outcome of fine) assert.deepEqual(await logged(outcome), [])
+})
+
+test('calls that met a fault and results that are partial are logged', async () => {
+  const partial = { source: 'stale', reason: 'x', notice: false } as const
+  const [line] = await logged({ ...answered(), partial } as Outcome)
+  assert.equal(line?.partial, 'stale')
+  const fault = { name: 'slow', type: 'latency', side: 'upstream', attempt: 1 } as const
+  const note = (record: Call['record']) => {
+    record.faults = [
+      { ...fault, status: 'applied' },
+      { ...fault, name: 'none', status: 'shadow' },
+    ]
+  }
+  assert.deepEqual((await logged(answered(), { note }))[0]?.faults, ['slow'])
+  const shadow = (record: Call['record']) => void (record.faults = [{ ...fault, status: 'shadow' }])
+  assert.deepEqual(await logged(answered(), { note: shadow }), [])
+})
+
+test('of all other calls the configured share is logged, evenly', async () => {
+  assert.equal((await logged(answered(), { accessLog: { sample: 0.1 }, times: 100 })).length, 10)
+  assert.equal((await logged(answered(), { accessLog: { sample: 1 }, times: 7 })).length, 7)
+  assert.equal((await logged(answered(), { accessLog: { sample: 0.3 }, times: 10 })).length, 3)
+})
+
+test('slow calls are logged', async () => {
+  const accessLog = { slow: '2s' }
+  assert.equal((await logged(answered(), { accessLog, takesMs: 2_000 })).length, 1)
+  assert.equal((await logged(answered(), { accessLog, takesMs: 1_999 })).length, 0)
+})
+
+test('the line tells everything that the record knows of a call', async () => {
+  const note = (record: Call['record']) => {
+    record.attempts = 3
+    record.retries = 1
+    record.hedges = 1
+    record.replica = 2
+    record.waitedMs = 40
+    record.arm = 'control'
+    record.traceId = 'abc'
+  }
+  const parts = { tenant: 'acme', inbound: { 'x-breakwater-intent': 'tidy up' } }
+  const [line] = await logged(answered('correct'), { accessLog: { sample: 1 }, takesMs: 100, note, parts })
+  const { level, time, pid, ...facts } = line ?? {}
+  assert.deepEqual([level, typeof time, pid], [30, 'number', undefined])
+  assert.deepEqual(facts, {
+    msg: 'call',
+    server: 's',
+    method: 'tools/call',
+    tool: 't',
+    result: 'returned',
+    verdict: 'correct',
+    durationMs: 100,
+    overheadMs: 0,
+    attempts: 3,
+    retries: 1,
+    hedges: 1,
+    replica: 2,
+    tenant: 'acme',
+    arm: 'control',
+    intent: 'tidy up',
+    intentSource: 'header',
+    traceId: 'abc',
+  })
+})
+
+test('arguments are never logged, and names are cut', async () => {
+  const [line] = await logged(failed(), { tool: 'x'.repeat(10_240) })
+  assert.ok(!JSON.stringify(line).includes('hunter2'))
+  assert.equal(String(line?.tool).length, 256)
+})

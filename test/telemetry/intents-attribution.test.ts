@@ -1,0 +1,58 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { attribute } from '../../src/telemetry/intents-attribution.ts'
+import { newCall, TestCaller } from '../support/caller.ts'
+
+const TRACE = '0af7651916cd43dd8448eb211c80319c'
+const traceparent = `00-${TRACE}-b7ad6b7169203331-01`
+
+/** What a call with this `_meta` and these headers belongs to; of an agent without a session. */
+function found(meta: unknown, inbound: Record<string, string | string[]> = {}, session = false) {
+  const caller = new TestCaller({ takesInputRequired: !session })
+  const call = newCall({
+    method: 'tools/call',
+    params: { name: 't', ...(meta === undefined ? {} : { _meta: meta }) },
+    inbound,
+    caller,
+  })
+  const intent = attribute(call)
+  return intent && [intent.source, intent.id === caller.id ? 'caller' : intent.id]
+}
+
+test('every source is known', () => {
+  assert.deepEqual(found({ 'dev.breakwater/intent': 'a' }), ['meta', 'a'])
+  assert.deepEqual(found({ baggage: 'x=1, breakwater.intent=two%20words;p=1,y=2' }), ['baggage', 'two words'])
+  assert.deepEqual(found({}, { baggage: 'breakwater.intent=b' }), ['baggage', 'b'])
+  assert.deepEqual(found({ traceparent }), ['trace', TRACE])
+  assert.deepEqual(found(undefined, { 'x-breakwater-intent': 'h' }), ['header', 'h'])
+  assert.deepEqual(found(undefined, {}, true), ['session', 'caller'])
+  assert.equal(found(undefined), undefined)
+})
+
+test('the surest word wins', () => {
+  const inbound = { baggage: 'breakwater.intent=b', 'x-breakwater-intent': 'h' }
+  const all = { 'dev.breakwater/intent': 'a', traceparent }
+  assert.deepEqual(found(all, inbound, true), ['meta', 'a'])
+  assert.deepEqual(found({ traceparent }, inbound, true), ['baggage', 'b'])
+  assert.deepEqual(found({ traceparent }, { 'x-breakwater-intent': 'h' }, true), ['trace', TRACE])
+  assert.deepEqual(found({}, { 'x-breakwater-intent': 'h' }, true), ['header', 'h'])
+  assert.deepEqual(found({ baggage: 'breakwater.intent=own' }, inbound), ['baggage', 'own'])
+})
+
+test('what is no name of a task is passed over', () => {
+  for (const name of ['', 7, null, {}, ['a'], 'x'.repeat(257)])
+    assert.equal(found({ 'dev.breakwater/intent': name }), undefined)
+  for (const meta of [null, 'text', [], 7]) assert.equal(found(meta), undefined)
+  for (const baggage of [
+    'breakwater.intent',
+    'breakwater.intent=',
+    'breakwater.intent=%',
+    'other.breakwater.intent=a',
+    `${'a=b,'.repeat(3_000)}breakwater.intent=c`,
+    7,
+  ])
+    assert.equal(found({ baggage }), undefined)
+  for (const traceparent of ['', 'x', `00-${'0'.repeat(32)}-b7ad6b7169203331-01`, 7])
+    assert.equal(found({ traceparent }), undefined)
+  assert.equal(found(undefined, { 'x-breakwater-intent': ['a', 'b'] }), undefined)
+})

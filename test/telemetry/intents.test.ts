@@ -1,0 +1,162 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Outcome } from '../../src/mesh/call.ts'
+import { Intents } from '../../src/telemetry/intents.ts'
+import { createMetrics } from '../../src/telemetry/metrics.ts'
+import { answered, failed, rpcError } from '../policies/breaker/rig.ts'
+import { TestCaller, toolCall } from '../support/caller.ts'
+import { ManualClock } from '../support/manual-clock.ts'
+import { exposedBy } from './observed.ts'
+
+const modern = new TestCaller({ takesInputRequired: true })
+
+function setUp() {
+  const clock = new ManualClock()
+  const metrics = createMetrics()
+  const intents = new Intents({ clock, metrics })
+  /** A call that has begun; what is returned ends it. */
+  function begin(name: string | undefined, { tenant = 'a', arm = '' } = {}) {
+    const inbound = name === undefined ? {} : { 'x-breakwater-intent': name }
+    const call = toolCall('t', {}, { caller: modern, tenant, inbound })
+    call.record.arm = arm
+    intents.begin(call)
+    return (outcome: Outcome = answered()) => intents.end(call, outcome)
+  }
+  const one = async (name: string) => Number((await exposedBy(metrics, name))[0]?.split(' ').at(-1) ?? 0)
+  return {
+    clock,
+    intents,
+    metrics,
+    begin,
+    closed: () => exposedBy(metrics, 'breakwater_intents_total'),
+    calls: () => one('breakwater_intent_tool_calls_sum'),
+    async plain(name: string): Promise<number> {
+      const [, value] = new RegExp(`^${name} (.*)$`, 'm').exec(await metrics.registry.metrics()) ?? []
+      return Number(value)
+    },
+  }
+}
+
+const line = (outcome: string, count: number, more = 'arm="",source="header"') =>
+  `breakwater_intents_total{outcome="${outcome}",${more}} ${count}`
+
+test('a task is over when it was idle for a while, and then its calls are told', async () => {
+  const { clock, begin, closed, calls } = setUp()
+  begin('x')()
+  await clock.advance(29_999)
+  begin('x')()
+  await clock.advance(29_999)
+  assert.deepEqual(await closed(), [])
+  await clock.advance(1)
+  assert.deepEqual(await closed(), [line('ok', 1)])
+  assert.equal(await calls(), 2)
+  assert.equal(clock.pending, 0)
+})
+
+test('tasks end each at its own time', async () => {
+  const { clock, begin, intents } = setUp()
+  begin('x')()
+  await clock.advance(10_000)
+  begin('y')()
+  await clock.advance(10_000)
+  begin('x')()
+  await clock.advance(19_999)
+  assert.equal(intents.size, 2)
+  await clock.advance(1)
+  assert.equal(intents.size, 1)
+  await clock.advance(10_000)
+  assert.equal(intents.size, 0)
+  assert.equal(clock.pending, 0)
+})
+
+test('a task with a call under way is not over, however long that takes', async () => {
+  const { clock, begin, closed, intents } = setUp()
+  const end = begin('x')
+  await clock.advance(200_000)
+  assert.equal(intents.size, 1)
+  end()
+  await clock.advance(29_999)
+  assert.deepEqual(await closed(), [])
+  await clock.advance(1)
+  assert.deepEqual(await closed(), [line('ok', 1)])
+})
+
+test('one failed call makes a failed task, and only what went wrong for the agent is a failure', async () => {
+  const outcomes: [Outcome, string][] = [
+    [answered('correct'), 'ok'],
+    [answered('partial_declared'), 'ok'],
+    [rpcError(-32602), 'ok'],
+    [failed('cancelled'), 'ok'],
+    [answered('tool_error'), 'failed'],
+    [answered('schema_invalid'), 'failed'],
+    [rpcError(-32603), 'failed'],
+    [failed('upstream_disconnected'), 'failed'],
+    [
+      { kind: 'rejected', error: (failed('overloaded') as never as { error: never }).error, by: 'x' },
+      'failed',
+    ],
+  ]
+  for (const [outcome, expected] of outcomes) {
+    const { begin, closed, intents } = setUp()
+    begin('x')()
+    begin('x')(outcome)
+    begin('x')()
+    intents.closeAll()
+    assert.deepEqual(await closed(), [line(expected, 1)], JSON.stringify(outcome))
+  }
+})
+
+test('the same name is another task for another tenant', async () => {
+  const { begin, intents } = setUp()
+  begin('x', { tenant: 'a' })()
+  begin('x', { tenant: 'b' })()
+  assert.equal(intents.size, 2)
+})
+
+test('a task counts for the arm of its first call', async () => {
+  const { begin, closed, intents } = setUp()
+  begin('x', { arm: 'control' })()
+  intents.closeAll()
+  assert.deepEqual(await closed(), [line('ok', 1, 'arm="control",source="header"')])
+})
+
+test('calls of no known task are counted, and open none', async () => {
+  const { begin, intents, plain } = setUp()
+  for (let i = 0; i < 3; i++) begin(undefined)()
+  assert.equal(intents.size, 0)
+  assert.equal(await plain('breakwater_intents_unattributed_total'), 3)
+})
+
+test('where too many are open, the quietest is taken to be over, and its late calls are no new task', async () => {
+  const { clock, begin, intents, closed, plain } = setUp()
+  intents.tune({ idle: 30_000, max: 2 })
+  const late = begin('x')
+  begin('y')()
+  await clock.advance(1)
+  begin('z')()
+  assert.equal(intents.size, 2)
+  assert.deepEqual(await closed(), [line('ok', 1)])
+  assert.equal(await plain('breakwater_intents_evicted_total'), 1)
+  late(failed())
+  intents.closeAll()
+  assert.deepEqual(await closed(), [line('ok', 3)])
+})
+
+test('ten thousand tasks and more take no more room than allowed', async () => {
+  const { clock, begin, intents, calls } = setUp()
+  for (let i = 0; i < 10_500; i++) begin(`task ${i}`)()
+  assert.equal(intents.size, 10_000)
+  assert.equal(clock.pending, 1)
+  await clock.advance(30_000)
+  assert.equal(intents.size, 0)
+  assert.equal(await calls(), 10_500)
+})
+
+test('at the end all that are open are counted, and no timer is left', async () => {
+  const { clock, begin, intents, closed } = setUp()
+  begin('x')()
+  begin('y')(failed())
+  intents.closeAll()
+  assert.deepEqual(await closed(), [line('ok', 1), line('failed', 1)])
+  assert.equal(clock.pending, 0)
+})

@@ -1,0 +1,90 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { createMetrics } from '../../../src/telemetry/metrics.ts'
+import { exposedBy } from '../observed.ts'
+
+const CALLS = 'breakwater_tool_calls_total'
+
+/** Counts a call of each of these tools, and says what tools the exposition knows then, with their counts. */
+function setUp({ limit, listed = () => true }: { limit?: number; listed?: (tool: string) => boolean } = {}) {
+  const metrics = createMetrics()
+  if (limit !== undefined) metrics.tools.limit = limit
+  const isListed = (_: string, tool: string) => listed(tool)
+  return {
+    metrics,
+    count(...tools: string[]) {
+      for (const tool of tools)
+        metrics.tools.of('s', tool, isListed).countCall('returned', 'correct', '', 0.1)
+    },
+    async counted(): Promise<Record<string, number>> {
+      const lines = await exposedBy(metrics, CALLS)
+      return Object.fromEntries(
+        lines.map((line) => {
+          const [, tool = '', count] = /tool="([^"]*)".* (\d+)$/.exec(line) ?? []
+          return [tool, Number(count)]
+        }),
+      )
+    },
+  }
+}
+
+test('tools beyond the limit of a server share the series of all others', async () => {
+  const { count, counted } = setUp({ limit: 2 })
+  count('a', 'b', 'c', 'd', 'a')
+  assert.deepEqual(await counted(), { a: 2, b: 1, _other: 2 })
+})
+
+test('the limit is one of each server', async () => {
+  const { metrics, counted } = setUp({ limit: 1 })
+  for (const server of ['x', 'y'])
+    metrics.tools.of(server, `of ${server}`, () => true).countCall('returned', 'correct', '', 0.1)
+  assert.deepEqual(await counted(), { 'of x': 1, 'of y': 1 })
+})
+
+test('places of tools that are listed no more are given to new ones', async () => {
+  const catalog = new Set(['a', 'b'])
+  const { count, counted, metrics } = setUp({ limit: 2, listed: (tool) => catalog.has(tool) })
+  count('a', 'b')
+  metrics.tools.of('s', 'a', () => true).countAttempt('returned', 'correct')
+  await counted()
+  catalog.delete('a')
+  catalog.add('c')
+  count('c', 'b')
+  assert.deepEqual(await counted(), { b: 2, c: 1 })
+  assert.doesNotMatch(await metrics.registry.metrics(), /tool="a"/)
+})
+
+test('while there is room, a tool that is not listed for a moment keeps its counts', async () => {
+  const catalog = new Set(['a'])
+  const { count, counted } = setUp({ listed: (tool) => catalog.has(tool) })
+  count('a')
+  catalog.clear()
+  count('a')
+  assert.deepEqual(await counted(), { a: 2 })
+})
+
+test('ten thousand names that somebody makes up are one series', async () => {
+  const { count, counted, metrics } = setUp({ listed: () => false })
+  count(...Array.from({ length: 10_000 }, (_, index) => `made up ${index}`))
+  assert.deepEqual(await counted(), { _other: 10_000 })
+  assert.equal(metrics.toolCallDuration.size, 1)
+})
+
+test('ten thousand tools that a server lists are as many series as are allowed, and all calls are counted', async () => {
+  const { count, counted, metrics } = setUp()
+  count(...Array.from({ length: 10_000 }, (_, index) => `tool ${index}`))
+  const all = Object.values(await counted())
+  assert.equal(all.length, 501)
+  assert.equal(
+    all.reduce((sum, each) => sum + each),
+    10_000,
+  )
+  assert.deepEqual([metrics.toolCalls.size, metrics.toolCallDuration.size], [501, 501])
+})
+
+test('names with commas do not run together, though prom-client keys series by strung labels', async () => {
+  const { count, counted } = setUp()
+  const tools = ['1,verdict:x', '1', '1,verdict:y', `${'x'.repeat(10_240)}`, 'a"b', 'a\nb', 'a\\b']
+  count(...tools, ...tools)
+  assert.deepEqual(Object.values(await counted()), new Array(tools.length).fill(2))
+})

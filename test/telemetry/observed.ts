@@ -1,0 +1,49 @@
+import type { Service } from '../../src/mesh/call.ts'
+import { createAccessLog } from '../../src/telemetry/access-log.ts'
+import { Intents } from '../../src/telemetry/intents.ts'
+import { collectInFlight } from '../../src/telemetry/mesh-states.ts'
+import { createMetrics, type Metrics } from '../../src/telemetry/metrics.ts'
+import type { IsListed } from '../../src/telemetry/metrics/tool-series.ts'
+import { observe, type ObserveParts } from '../../src/telemetry/observe.ts'
+import { observeAttempt } from '../../src/telemetry/observe-attempt.ts'
+import { telemetry } from '../../src/telemetry/schema.ts'
+import { recordedLog } from '../support/log.ts'
+import { ManualClock } from '../support/manual-clock.ts'
+
+/** The lines of the exposition that begin so and have a value other than 0. */
+export async function exposedBy({ registry }: Pick<Metrics, 'registry'>, name: string): Promise<string[]> {
+  const text = await registry.metrics()
+  return text.split('\n').filter((line) => line.startsWith(`${name}{`) && !line.endsWith(' 0'))
+}
+
+/** The outermost and the innermost observing layer around a service, and what they tell. */
+export function observed(
+  next: Service,
+  isListed: IsListed = () => true,
+  accessLog: object = {},
+  account: ObserveParts['account'] = () => [],
+) {
+  const clock = new ManualClock()
+  const metrics = createMetrics()
+  const { log, lines } = recordedLog()
+  const intents = new Intents({ clock, metrics })
+  const settings = telemetry.parse({ accessLog }).accessLog
+  const parts = {
+    clock,
+    metrics,
+    log,
+    isListed,
+    account,
+    intents,
+    accessLog: createAccessLog(settings, log),
+  }
+  return {
+    ...parts,
+    lines,
+    service: observe(parts)(observeAttempt(parts)(next)),
+    exposed(name: string): Promise<string[]> {
+      collectInFlight(metrics)
+      return exposedBy(metrics, name)
+    },
+  }
+}

@@ -1,0 +1,115 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Call, Outcome } from '../../src/mesh/call.ts'
+import { gatewayError } from '../../src/mesh/errors.ts'
+import { answered, failed, rpcError } from '../policies/breaker/rig.ts'
+import { TestCaller, toolCall } from '../support/caller.ts'
+import { observed } from './observed.ts'
+
+/** What an indicator is: a numerator and a denominator, whole numbers both. */
+type Ratio = readonly [number, number]
+
+const product = ([a, b]: Ratio, [c, d]: Ratio): Ratio => [a * c, b * d]
+const equal = ([a, b]: Ratio, [c, d]: Ratio) => a * d === c * b
+
+/** A sample of the exposition: its labels, and its value. */
+interface Sample {
+  readonly labels: Readonly<Record<string, string>>
+  readonly value: number
+}
+
+function samples(text: string, name: string): Sample[] {
+  const lines = text.split('\n').filter((line) => line.startsWith(`${name}{`))
+  return lines.map((line) => ({
+    labels: Object.fromEntries(
+      [...line.matchAll(/([a-z_]+)="([^"]*)"/g)].map(([, label, value]) => [label, value]),
+    ) as Record<string, string>,
+    value: Number(line.slice(line.lastIndexOf(' '))),
+  }))
+}
+
+const count = (all: readonly Sample[], holds: (labels: Sample['labels']) => boolean) =>
+  all.filter(({ labels }) => holds(labels)).reduce((sum, { value }) => sum + value, 0)
+
+/** The indicators, as the recording rules have them, from what the counters say. */
+function indicators(text: string, name: string) {
+  const all = samples(text, name)
+  const blameless = new Set(['caller_error', 'cancelled', 'rejected'])
+  const eligible = count(all, ({ outcome }) => !blameless.has(outcome!))
+  const returned = count(all, ({ outcome }) => outcome === 'returned')
+  const good = count(all, ({ outcome, verdict }) => outcome === 'returned' && verdict === 'correct')
+  const asked = count(all, ({ outcome }) => outcome !== 'caller_error' && outcome !== 'cancelled')
+  return {
+    availability: [returned, eligible] as const,
+    correctness: [good, returned] as const,
+    eta: [good, eligible] as const,
+    success: [good, asked] as const,
+  }
+}
+
+const rejected: Outcome = { kind: 'rejected', error: gatewayError('bulkhead_full', 'full'), by: 'bulkhead' }
+
+/** Three tasks and a call of none: what each call comes to. */
+const script: readonly (readonly [task: string | undefined, outcomes: readonly Outcome[]])[] = [
+  ['first', [answered('correct'), answered('correct'), answered('schema_invalid'), rpcError(-32602)]],
+  ['second', [answered('correct'), answered('unchecked')]],
+  [
+    'third',
+    [failed('attempt_timeout'), rejected, answered('correct'), failed('cancelled'), rpcError(-32603)],
+  ],
+  [undefined, [answered('partial_silent')]],
+]
+
+async function run() {
+  const outcomes = new Map<Call['record'], Outcome>()
+  const rig = observed((call) => Promise.resolve(outcomes.get(call.record)!))
+  const caller = new TestCaller({ takesInputRequired: true })
+  for (const [task, all] of script)
+    for (const outcome of all) {
+      const inbound = task === undefined ? {} : { 'x-breakwater-intent': task }
+      const call = toolCall('t', {}, { server: 's', caller, inbound, startedAt: rig.clock.now() })
+      outcomes.set(call.record, outcome)
+      await rig.service(call)
+    }
+  await rig.clock.advance(60_000)
+  return rig.metrics.registry.metrics()
+}
+
+test('availability, correctness, ETA and success rate of calls are exactly those of the run', async () => {
+  const { availability, correctness, eta, success } = indicators(
+    await run(),
+    'breakwater_tool_call_verdicts_total',
+  )
+  assert.deepEqual([...availability], [7, 9])
+  assert.deepEqual([...correctness], [4, 7])
+  assert.deepEqual([...eta], [4, 9])
+  assert.deepEqual([...success], [4, 10])
+  assert.ok(equal(product(availability, correctness), eta))
+})
+
+test('those of attempts leave out nothing but what callers did wrong or gave up', async () => {
+  const { availability, correctness, eta } = indicators(await run(), 'breakwater_upstream_attempts_total')
+  // The layer that rejects stands under the one that counts attempts here: to it, such a call is one that failed.
+  assert.deepEqual(
+    [[...availability], [...correctness], [...eta]],
+    [
+      [7, 10],
+      [4, 7],
+      [4, 10],
+    ],
+  )
+  assert.ok(equal(product(availability, correctness), eta))
+})
+
+test('calls per task, share of tasks that were hit, and share of calls of no task are exactly those of the run', async () => {
+  const text = await run()
+  const intents = samples(text, 'breakwater_intents_total')
+  const hit = count(intents, ({ outcome }) => outcome === 'failed')
+  assert.deepEqual([hit, count(intents, () => true)], [2, 3])
+  const [calls] = samples(text, 'breakwater_intent_tool_calls_sum')
+  const [tasks] = samples(text, 'breakwater_intent_tool_calls_count')
+  assert.deepEqual([calls?.value, tasks?.value, calls?.labels.source], [11, 3, 'header'])
+  const all = count(samples(text, 'breakwater_tool_calls_total'), () => true)
+  assert.match(text, /^breakwater_intents_unattributed_total 1$/m)
+  assert.equal(all, 12)
+})

@@ -1,0 +1,178 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { gatewayError } from '../../../src/mesh/errors.ts'
+import { policies } from '../../../src/policies/index.ts'
+import { MODERN_VERSION } from '../../../src/protocol/modern.ts'
+import { answered, retrying, tracedMesh, unavailable } from './traced-mesh.ts'
+
+test('both spans say what was called, and what became of it, by the names of the conventions', async (t) => {
+  const mesh = await tracedMesh(t, {
+    settings: { ...retrying, deadline: policies.deadline.schema.parse({ total: '30s' }) },
+    peer: { transport: 'tcp', address: '10.0.0.7', port: 8443, version: '2025-06-18' },
+    upstream: ({ attempt }) => (attempt === 1 ? unavailable : answered()),
+  })
+  const inbound = { 'mcp-protocol-version': '2025-11-25', 'mcp-session-id': 'secret-session' }
+  await mesh.run('look', { id: 'call-9', inbound })
+  await mesh.spans()
+  const [server] = mesh.receiver.of('server')
+  const { 'mcp.session.id': session, ...attributes } = server?.attributes ?? {}
+  assert.equal(server?.name, 'tools/call look')
+  assert.deepEqual(attributes, {
+    'mcp.method.name': 'tools/call',
+    'mcp.protocol.version': '2025-11-25',
+    'gen_ai.operation.name': 'execute_tool',
+    'gen_ai.tool.name': 'look',
+    'jsonrpc.request.id': 'call-9',
+    'network.transport': 'tcp',
+    'breakwater.server': 'test',
+    'breakwater.kept': 'sampled',
+    'breakwater.attempts': 2,
+    'breakwater.retries': 1,
+    'breakwater.deadline_ms': 30_000,
+    'breakwater.result': 'returned',
+    'breakwater.verdict': 'unchecked',
+  })
+  assert.match(String(session), /^[0-9a-f]{16}$/)
+
+  const [failed, second] = mesh.receiver.of('client')
+  const common = {
+    'mcp.method.name': 'tools/call',
+    'mcp.protocol.version': '2025-06-18',
+    'gen_ai.operation.name': 'execute_tool',
+    'gen_ai.tool.name': 'look',
+    'jsonrpc.request.id': 'call-9',
+    'network.transport': 'tcp',
+    'server.address': '10.0.0.7',
+    'server.port': 8443,
+    'breakwater.server': 'test',
+    'breakwater.replica': 0,
+  }
+  assert.deepEqual(failed?.attributes, {
+    ...common,
+    'breakwater.attempt': 1,
+    'breakwater.deadline_ms': 30_000,
+    'breakwater.result': 'transport_error',
+    'error.type': 'upstream_unavailable',
+  })
+  assert.equal(failed?.message, 'connection refused')
+  const { 'breakwater.deadline_ms': left, ...rest } = second?.attributes ?? {}
+  assert.ok(Number(left) < 30_000)
+  assert.deepEqual(rest, {
+    ...common,
+    'breakwater.attempt': 2,
+    'breakwater.result': 'returned',
+    'breakwater.verdict': 'unchecked',
+  })
+})
+
+test('errors have the type that the conventions give them', async (t) => {
+  const rpcError = { error: { code: -32602, message: 'no' } }
+  const cases = [
+    [answered({ result: { isError: true } }, { verdict: 'tool_error' }), 'tool_error', undefined],
+    [answered(rpcError, { verdict: 'rpc_error' }), '-32602', '-32602'],
+    [answered({ error: { code: 'odd' } }, { verdict: 'rpc_error' }), 'rpc_error', undefined],
+    [answered({}, { verdict: 'schema_invalid' }), 'schema_invalid', undefined],
+    [unavailable, 'upstream_unavailable', undefined],
+  ] as const
+  for (const [outcome, type, code] of cases) {
+    const mesh = await tracedMesh(t, { upstream: () => outcome })
+    await mesh.run()
+    for (const span of await mesh.spans()) {
+      assert.equal(span.attributes['error.type'], type)
+      assert.equal(span.attributes['rpc.response.status_code'], code)
+      assert.equal(span.status, 'error')
+    }
+  }
+})
+
+test('what policies decided stands in events', async (t) => {
+  const reject = {
+    kind: 'rejected',
+    by: 'bulkhead',
+    error: gatewayError('bulkhead_full', 'full (8 of 8)'),
+  } as const
+  const mesh = await tracedMesh(t, {
+    upstream: ({ record }) => {
+      record.infeasible = true
+      record.replayed = 'joined'
+      record.retryRefused = 'unsafe'
+      return reject
+    },
+  })
+  await mesh.run()
+  await mesh.spans()
+  const [server] = mesh.receiver.of('server')
+  assert.equal(server?.attributes['breakwater.rejected_by'], 'bulkhead')
+  assert.equal(server?.attributes['error.type'], 'bulkhead_full')
+  assert.deepEqual(
+    server?.events.map(({ name, attributes }) => [name, ...Object.values(attributes)].join(' ')),
+    [
+      'breakwater.policy route infeasible',
+      'breakwater.policy idempotency replayed joined',
+      'breakwater.policy retry refused unsafe',
+      'breakwater.policy bulkhead rejected bulkhead_full',
+    ],
+  )
+})
+
+test('a modern request has no session, whatever its headers say', async (t) => {
+  const mesh = await tracedMesh(t)
+  await mesh.run('look', { inbound: { 'mcp-protocol-version': MODERN_VERSION, 'mcp-session-id': 'x' } })
+  await mesh.spans()
+  const [server] = mesh.receiver.of('server')
+  assert.equal(server?.attributes['mcp.protocol.version'], MODERN_VERSION)
+  assert.equal(server?.attributes['mcp.session.id'], undefined)
+})
+
+test('arguments and results are recorded where an operator asked for them, and only there', async (t) => {
+  for (const payloads of [false, true]) {
+    const mesh = await tracedMesh(t, {
+      config: { payloads },
+      upstream: () => answered({ result: { content: 'y'.repeat(10_000) } }),
+    })
+    await mesh.run('look', {}, { secret: 'x' })
+    await mesh.spans()
+    const attributes = mesh.receiver.of('server')[0]?.attributes ?? {}
+    assert.equal(attributes['gen_ai.tool.call.arguments'], payloads ? '{"secret":"x"}' : undefined)
+    assert.equal(String(attributes['gen_ai.tool.call.result'] ?? '').length, payloads ? 4_096 : 0)
+  }
+})
+
+test('a tool that no server has names no span, however long its name and whatever is in it', async (t) => {
+  const mesh = await tracedMesh(t)
+  const hostile = `\ud800,"\n${'x'.repeat(1_000_000)}`
+  await mesh.run('made_up')
+  await mesh.run(hostile, { method: hostile })
+  await mesh.spans()
+  const [unlisted, long] = mesh.receiver.of('server')
+  assert.equal(unlisted?.name, 'tools/call')
+  assert.equal(unlisted?.attributes['gen_ai.tool.name'], 'made_up')
+  assert.equal(long?.name.length, 256)
+  assert.equal(String(long?.attributes['mcp.method.name']).length, 256)
+})
+
+test('an attempt that outlives its call is said to be abandoned', async (t) => {
+  const hedge = policies.hedge.schema.parse({ after: 20 })
+  const mesh = await tracedMesh(t, {
+    settings: { hedge },
+    upstream: ({ attempt }) => (attempt === 1 ? new Promise(() => undefined) : answered()),
+  })
+  await mesh.run()
+  await mesh.spans()
+  const [slow, quick] = mesh.receiver
+    .of('client')
+    .sort((a, b) => Number(a.attributes['breakwater.attempt']) - Number(b.attributes['breakwater.attempt']))
+  assert.equal(slow?.attributes['breakwater.abandoned'], true)
+  assert.equal(slow?.attributes['error.type'], 'cancelled')
+  assert.equal(quick?.attributes['breakwater.abandoned'], undefined)
+  assert.equal(mesh.receiver.of('server')[0]?.attributes['breakwater.hedges'], 1)
+})
+
+test('the service is called breakwater', async (t) => {
+  const mesh = await tracedMesh(t)
+  await mesh.run()
+  const [span] = await mesh.spans()
+  assert.equal(span?.resource['service.name'], 'breakwater')
+  assert.equal(span?.resource['service.version'], '1.2.3')
+  assert.equal(span?.resource['process.command_args'], undefined)
+})

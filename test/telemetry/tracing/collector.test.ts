@@ -1,0 +1,104 @@
+import assert from 'node:assert/strict'
+import { afterEach, beforeEach, test } from 'node:test'
+import { recordedLog } from '../../support/log.ts'
+import { until } from '../../support/until.ts'
+import { tracedMesh, type MeshSetUp, type TracedMesh } from './traced-mesh.ts'
+
+/** The SDK reads these from the process's own environment. */
+const variables = { OTEL_BSP_SCHEDULE_DELAY: '10', OTEL_EXPORTER_OTLP_TIMEOUT: '300' }
+
+beforeEach(() => void Object.assign(process.env, variables))
+afterEach(() => {
+  for (const name in variables) Reflect.deleteProperty(process.env, name)
+})
+
+const QUEUE = 8
+const smallQueue: MeshSetUp = { env: { OTEL_BSP_MAX_QUEUE_SIZE: String(QUEUE) } }
+
+/** Sends calls one after the other; all of them have to be answered, and none to wait for the collector. */
+async function sendAll(mesh: TracedMesh, count: number): Promise<void> {
+  const startedAt = performance.now()
+  for (let i = 0; i < count; i++) assert.equal((await mesh.run()).outcome.kind, 'answered')
+  // Waiting for it would take 300 ms each.
+  assert.ok(performance.now() - startedAt < 1_000 + 100 * count, 'the calls waited for the collector')
+}
+
+const sum = (numbers: readonly number[]) => numbers.reduce((total, one) => total + one, 0)
+const lost = ({ dropped }: TracedMesh) => sum(dropped.map(([count]) => count))
+
+test('spans that the collector took are counted, and sent to the path of the protocol', async (t) => {
+  const mesh = await tracedMesh(t)
+  await sendAll(mesh, 3)
+  await mesh.receiver.has(6)
+  await until('they are counted', () => sum(mesh.exported) === 6)
+  assert.deepEqual(mesh.dropped, [])
+  assert.ok(mesh.receiver.paths.every((path) => path === '/v1/traces'))
+})
+
+test('a collector that is down costs no call anything: the spans are lost, and counted', async (t) => {
+  const mesh = await tracedMesh(t)
+  mesh.receiver.close()
+  await sendAll(mesh, 5)
+  await until('the spans are lost', () => lost(mesh) === 10)
+  assert.ok(mesh.dropped.every(([, cause]) => cause === 'export_failed'))
+  assert.deepEqual(mesh.exported, [])
+})
+
+test('of a collector that never answers only so many spans wait, and the others are counted at once', async (t) => {
+  const mesh = await tracedMesh(t, smallQueue)
+  mesh.receiver.behaviour = 'hangs'
+  await sendAll(mesh, 20)
+  assert.ok(mesh.dropped.filter(([, cause]) => cause === 'queue_full').length >= 40 - QUEUE)
+  await until('those that waited are lost too', () => lost(mesh) === 40)
+  mesh.receiver.behaviour = 'takes'
+  await sendAll(mesh, 2)
+  await mesh.receiver.has(4)
+})
+
+test('a collector that refuses is told of in the log, once a minute at most', async (t) => {
+  const { log, lines } = recordedLog()
+  const mesh = await tracedMesh(t, { log })
+  for (const [status, lostBefore, told] of [
+    [400, 0, 1],
+    [503, 2, 1],
+    [401, 4, 2],
+  ] as const) {
+    mesh.receiver.behaviour = { status }
+    if (told === 2) await mesh.clock.advance(60_000)
+    await sendAll(mesh, 1)
+    await until('the spans are lost', () => lost(mesh) === lostBefore + 2)
+    assert.equal(lines.length, told)
+  }
+  assert.deepEqual(
+    lines.map(({ level, spans }) => [level, spans]),
+    [
+      [40, 2],
+      [40, 4],
+    ],
+  )
+})
+
+test('the end sends what waits', async (t) => {
+  process.env.OTEL_BSP_SCHEDULE_DELAY = '60000'
+  const mesh = await tracedMesh(t)
+  await sendAll(mesh, 300)
+  await mesh.tracing.close()
+  assert.equal(mesh.receiver.spans.length, 600)
+  assert.equal(sum(mesh.exported), 600)
+})
+
+test('the end waits for a collector that hangs no longer than three seconds, and counts each span once', async (t) => {
+  const mesh = await tracedMesh(t)
+  mesh.receiver.behaviour = 'hangs'
+  await sendAll(mesh, 3)
+  let closed = false
+  const closing = mesh.tracing.close().then(() => (closed = true))
+  await mesh.clock.advance(2_999)
+  assert.equal(closed, false)
+  await mesh.clock.advance(1)
+  await closing
+  assert.deepEqual(mesh.dropped, [[6, 'shutdown']])
+  mesh.receiver.close()
+  await new Promise((resolve) => setTimeout(resolve, 20))
+  assert.deepEqual(mesh.dropped, [[6, 'shutdown']])
+})

@@ -1,0 +1,126 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { systemClock } from '../../../src/mesh/clock.ts'
+import { createTracing, untraced } from '../../../src/telemetry/tracing.ts'
+import { readSettings } from '../../../src/telemetry/tracing/settings.ts'
+import { recordedLog, silent } from '../../support/log.ts'
+import { OtlpReceiver } from '../../support/otlp-receiver.ts'
+import { tracedMesh } from './traced-mesh.ts'
+
+const config = { sample: 0.1, payloads: false }
+const there = { ...config, endpoint: 'http://collector:4318' }
+
+test('tracing is off without an endpoint, and wherever a variable says so; then nothing stands in the way', async () => {
+  const off = [
+    [{}, config],
+    [{ OTEL_EXPORTER_OTLP_ENDPOINT: ' ' }, config],
+    [{ OTEL_SDK_DISABLED: 'true' }, there],
+    [{ OTEL_TRACES_EXPORTER: 'none' }, there],
+  ] as const
+  for (const [env, given] of off) {
+    const tracing = await createTracing({
+      clock: systemClock,
+      log: silent,
+      env,
+      config: given,
+      version: '1',
+      counts: { exported: () => undefined, dropped: () => undefined },
+      isListed: () => true,
+      peerOf: () => undefined,
+    })
+    assert.equal(tracing, untraced)
+  }
+  const next = () => Promise.reject(new Error('not called'))
+  assert.equal(untraced.serverLayer(next), next)
+  assert.equal(untraced.attemptLayer(next), next)
+})
+
+test('an endpoint of the environment wins, and is left to the SDK', () => {
+  for (const name of ['OTEL_EXPORTER_OTLP_ENDPOINT', 'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT'])
+    assert.equal(readSettings({ [name]: 'http://other:4318' }, there)?.url, undefined)
+})
+
+test('an endpoint of the config gets the path of the protocol, unless it has one', () => {
+  const urlOf = (endpoint: string, env = {}) => readSettings(env, { ...config, endpoint })?.url
+  assert.equal(urlOf('http://collector:4318'), 'http://collector:4318/v1/traces')
+  assert.equal(urlOf('http://collector:4318/'), 'http://collector:4318/v1/traces')
+  assert.equal(urlOf('https://collector/otlp/v1/traces'), 'https://collector/otlp/v1/traces')
+  assert.equal(
+    urlOf('http://collector:4317', { OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc' }),
+    'http://collector:4317/',
+  )
+})
+
+test('all samplers of the specification are known', () => {
+  const cases = [
+    ['always_on', undefined, 1, false],
+    ['always_off', undefined, 0, false],
+    ['traceidratio', '0.25', 0.25, false],
+    ['parentbased_always_on', undefined, 1, true],
+    ['parentbased_always_off', undefined, 0, true],
+    ['parentbased_traceidratio', '0.5', 0.5, true],
+    ['parentbased_traceidratio', '7', 1, true],
+  ] as const
+  for (const [name, argument, rate, parentBased] of cases) {
+    const env = { OTEL_TRACES_SAMPLER: name, OTEL_TRACES_SAMPLER_ARG: argument }
+    assert.deepEqual(readSettings(env, there)?.sample, { rate, parentBased })
+  }
+  assert.deepEqual(readSettings({}, there)?.sample, { rate: 0.1, parentBased: true })
+})
+
+test('what a variable says that nobody knows is named, and passed over', async (t) => {
+  const env = {
+    OTEL_TRACES_SAMPLER: 'sometimes',
+    OTEL_TRACES_EXPORTER: 'pigeon',
+    OTEL_EXPORTER_OTLP_PROTOCOL: 'morse',
+    OTEL_BSP_MAX_QUEUE_SIZE: '-1',
+  }
+  const { log, lines } = recordedLog()
+  const mesh = await tracedMesh(t, { env, log })
+  await mesh.run()
+  assert.equal((await mesh.spans()).length, 2)
+  assert.deepEqual(lines.map(({ variable }) => variable).sort(), Object.keys(env).sort())
+})
+
+test('JSON is spoken where a variable asks for it', async (t) => {
+  const { createServer } = await import('node:http')
+  const bodies: unknown[] = []
+  const server = createServer((request, response) => {
+    let text = ''
+    request.on('data', (chunk) => (text += chunk))
+    request.on('end', () => (bodies.push(JSON.parse(text)), response.end('{}')))
+  }).listen(0, '127.0.0.1')
+  await new Promise((resolve) => server.once('listening', resolve))
+  t.after(() => server.close())
+  const { port } = server.address() as { port: number }
+  const mesh = await tracedMesh(t, {
+    env: { OTEL_EXPORTER_OTLP_PROTOCOL: 'http/json' },
+    endpoint: `http://127.0.0.1:${port}`,
+  })
+  await mesh.run()
+  await mesh.tracing.close()
+  server.closeAllConnections()
+  assert.equal(bodies.length, 1)
+})
+
+test('the SDK reads the variables of the process: endpoint, headers, service and attributes', async (t) => {
+  const receiver = await OtlpReceiver.start(t)
+  const env = {
+    OTEL_EXPORTER_OTLP_ENDPOINT: `${receiver.url}/base`,
+    OTEL_SERVICE_NAME: 'edge',
+    OTEL_RESOURCE_ATTRIBUTES: 'deployment.environment=staging',
+    OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT: '5',
+  }
+  Object.assign(process.env, env)
+  t.after(() => {
+    for (const name in env) Reflect.deleteProperty(process.env, name)
+  })
+  const mesh = await tracedMesh(t, { env })
+  await mesh.run()
+  await mesh.tracing.close()
+  const [span] = receiver.spans
+  assert.deepEqual(receiver.paths, ['/base/v1/traces'])
+  assert.equal(span?.resource['service.name'], 'edge')
+  assert.equal(span?.resource['deployment.environment'], 'staging')
+  assert.equal(span?.attributes['mcp.method.name'], 'tools')
+})

@@ -1,0 +1,144 @@
+import type { TestContext } from 'node:test'
+import type { Call, InjectedFault, Layer, Outcome } from '../../../src/mesh/call.ts'
+import { compileMesh, type PolicySettings } from '../../../src/mesh/compile.ts'
+import { gatewayError } from '../../../src/mesh/errors.ts'
+import { policies } from '../../../src/policies/index.ts'
+import type { Log } from '../../../src/telemetry/log.ts'
+import {
+  createTracing,
+  type LossCause,
+  type TracesConfig,
+  type TracingParts,
+} from '../../../src/telemetry/tracing.ts'
+import { toolCall, type CallParts } from '../../support/caller.ts'
+import { testKit } from '../../support/kit.ts'
+import { silent } from '../../support/log.ts'
+import { ManualClock } from '../../support/manual-clock.ts'
+import { OtlpReceiver } from '../../support/otlp-receiver.ts'
+
+export const answered = (value: object = { result: {} }, more: object = {}): Outcome => ({
+  kind: 'answered',
+  result: { text: JSON.stringify(value), value: { ...value }, status: 200 },
+  verdict: 'unchecked',
+  ...more,
+})
+
+export const unavailable: Outcome = {
+  kind: 'failed',
+  error: gatewayError('upstream_unavailable', 'connection refused'),
+}
+
+export interface MeshSetUp {
+  readonly config?: Partial<TracesConfig>
+  readonly env?: TracingParts['env']
+  readonly log?: Log
+  readonly settings?: PolicySettings
+  /** What the upstream does with each call; by default it answers at once. */
+  readonly upstream?: (call: Call, clock: ManualClock) => Promise<Outcome> | Outcome
+  /** The fault that hits this attempt and takes the call's place. */
+  readonly fault?: { readonly attempt: number; readonly outcome: Outcome }
+  readonly peer?: ReturnType<TracingParts['peerOf']>
+  /** In place of a collector of our own. */
+  readonly endpoint?: string
+}
+
+/** Retries soon, and nothing else. */
+export const retrying: PolicySettings = { retry: policies.retry.schema.parse({ base: 10, cap: 10 }) }
+
+/** A mesh as the gateway compiles it, with tracing on and an upstream that is scripted. */
+export async function tracedMesh(t: TestContext, setUp: MeshSetUp = {}) {
+  const { config, env = {}, log = silent, settings = {}, upstream = () => answered() } = setUp
+  const clock = new ManualClock()
+  const receiver = await OtlpReceiver.start(t)
+  const exported: number[] = []
+  const dropped: [number, LossCause][] = []
+  const tracing = await createTracing({
+    clock,
+    log,
+    env,
+    version: '1.2.3',
+    config: { endpoint: setUp.endpoint ?? receiver.url, sample: 1, payloads: false, ...config },
+    counts: {
+      exported: (count) => void exported.push(count),
+      dropped: (count, cause) => void dropped.push([count, cause]),
+    },
+    isListed: (_, tool) => tool !== 'made_up',
+    peerOf: () => setUp.peer,
+  })
+  t.after(() => tracing.close())
+  const seen: Call[] = []
+  const mesh = compileMesh({
+    policies,
+    config: { defaults: settings, overrides: [] },
+    kit: testKit(clock),
+    target: () => ({
+      replicas: 1,
+      facts: () => ({ inputSchema: {}, outputSchema: undefined, fingerprint: '' }),
+      effectOf: () => 'read_only',
+      home: () => undefined,
+    }),
+    readdress: () => undefined,
+    observe: tracing.serverLayer,
+    attempt: tracing.attemptLayer,
+    faults: { client: (next) => next, upstream: faultLayer(setUp.fault) },
+    transport: (call) => {
+      call.record.attempts++
+      call.record.replica = 0
+      seen.push(tracing.stamp(call))
+      return Promise.resolve(upstream(call, clock))
+    },
+  })
+  const send = (call: Call) => mesh.serviceFor(call.server, call.method, call.tool)(call)
+  return {
+    clock,
+    receiver,
+    tracing,
+    exported,
+    dropped,
+    /** The calls as the upstream got them. */
+    seen,
+    send,
+    /** Sends a tool call, and lets a second pass. */
+    async run(tool = 'look', parts: Partial<CallParts> = {}, args: Record<string, unknown> = {}) {
+      const call = toolCall(tool, args, { startedAt: clock.now(), ...parts })
+      const outcome = send(call)
+      // What the call waits for shows only after a turn.
+      await clock.advance(0)
+      await clock.advance(1_000)
+      return { call, outcome: await outcome }
+    },
+    /** Everything that is sent at all. */
+    async spans() {
+      await tracing.close()
+      return receiver.spans
+    },
+  }
+}
+
+export type TracedMesh = Awaited<ReturnType<typeof tracedMesh>>
+
+function faultLayer(fault: MeshSetUp['fault']): Layer {
+  if (fault === undefined) return (next) => next
+  return (next) => (call) => {
+    if (call.attempt !== fault.attempt) return next(call)
+    const { attempt } = call
+    const injected: InjectedFault = {
+      name: 'no-way',
+      type: 'connection',
+      side: 'upstream',
+      attempt,
+      status: 'applied',
+    }
+    call.record.attempts++
+    call.record.faults = [injected]
+    return Promise.resolve(fault.outcome)
+  }
+}
+
+/** The `_meta` that a server got. */
+export function metaOf(call: Call | undefined): Readonly<Record<string, unknown>> | undefined {
+  const { params } = JSON.parse(call?.message.text ?? '{}') as {
+    params?: { _meta?: Record<string, unknown> }
+  }
+  return params?._meta
+}
