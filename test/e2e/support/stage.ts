@@ -30,6 +30,14 @@ export interface Act {
   readonly on?: (lane: Lane) => boolean
 }
 
+/** Does something on every lane where an act can be, at the same time. */
+export async function everywhere(
+  { on = () => true }: Pick<Act, 'on'>,
+  task: (lane: Lane) => Promise<unknown>,
+): Promise<void> {
+  await Promise.all(lanes.filter(on).map(task))
+}
+
 /** What a client got. */
 export interface Seen {
   readonly text?: string
@@ -81,7 +89,7 @@ export class Stage {
   }
 
   /** Calls a tool through the lane's client, which waits as long as it is told to. */
-  async call({ name }: Lane, tool: string, timeoutMs = 20_000): Promise<Seen> {
+  async call({ name }: Lane, tool: string, timeoutMs = 10_000): Promise<Seen> {
     const since = performance.now()
     const took = () => performance.now() - since
     try {
