@@ -5,9 +5,11 @@ import type { Lane } from '../support/stage.ts'
 
 const on = ({ transport }: Lane) => transport === 'http'
 const story = says('the first half of the story')
-const gets = (status: number) => (got: Got) => {
+/** What the SDKs make of a status; they do not all tell which it was. */
+const gets = (words: RegExp) => (got: Got) => {
   assert.equal(got.text, '')
-  assert.match(`${String(got.code)} ${got.message}`, new RegExp(`${status}|Unauthorized|Forbidden`))
+  assert.match(String(got.message), words)
+  assert.doesNotMatch(String(got.message), /breakwater/)
 }
 const orders = (length: number) => Array.from({ length }, () => 1)
 
@@ -16,7 +18,7 @@ const scenes: readonly Scene[] = [
     title: 'auth.expired: a token that has expired is an error at once, which nobody tries again',
     tool: 'words_expired',
     type: 'auth.expired',
-    got(got) {
+    got(got: Got) {
       fails('upstream_unauthorized')(got)
       assert.equal(got.code, 1401)
     },
@@ -46,7 +48,7 @@ const scenes: readonly Scene[] = [
     tool: 'words_401',
     type: 'auth.expired',
     fault: { side: 'client' },
-    got: gets(401),
+    got: gets(/access token expired/i),
     verdicts: {},
     fates: one('surfaced'),
   },
@@ -63,7 +65,7 @@ const scenes: readonly Scene[] = [
     tool: 'words_403',
     type: 'auth.scope',
     fault: { side: 'client' },
-    got: gets(403),
+    got: gets(/scope/i),
     verdicts: {},
     fates: one('surfaced'),
   },
@@ -102,7 +104,7 @@ const scenes: readonly Scene[] = [
     type: 'limit.429',
     fault: { retryAfter: '60s', form: 'date' },
     policies: { deadline: { total: '20s' } },
-    got(got) {
+    got(got: Got) {
       fails('upstream_rate_limited')(got)
       assert.ok(Number(got.data?.retryAfterMs) > 50_000, JSON.stringify(got.data))
     },
@@ -124,7 +126,7 @@ const scenes: readonly Scene[] = [
     tool: 'words_429',
     type: 'limit.429',
     fault: { side: 'client' },
-    got: gets(429),
+    got: gets(/too many requests/i),
     verdicts: {},
     fates: one('surfaced'),
   },

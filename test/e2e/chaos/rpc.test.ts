@@ -1,9 +1,8 @@
-import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { cleanUp } from '../support/gateway.ts'
 import { assertSound, playEverywhere, type Scene } from '../support/scene.ts'
 import { closeClients } from '../support/sdk-client.ts'
-import { everywhere, Stage, type Lane } from '../support/stage.ts'
+import { Stage, type Lane } from '../support/stage.ts'
 
 const once = { maxInjections: 1 }
 const brief = { attemptTimeout: { timeout: 200 } }
@@ -162,12 +161,10 @@ const scenes: readonly Scene[] = [
   },
 ]
 
-const swap = { tool: 'swap', type: 'rpc.reorder', fault: { maxHold: '5s' } }
-
 let stage: Stage
 
 before(async () => {
-  stage = await Stage.start([...scenes, swap])
+  stage = await Stage.start(scenes)
 })
 after(async () => {
   await closeClients()
@@ -177,19 +174,5 @@ after(async () => {
 for (const scene of scenes) {
   test(`${scene.type}: ${scene.title}`, () => playEverywhere(stage, scene))
 }
-
-test('rpc.reorder: the second reply overtakes the first, and each goes to its own call', () =>
-  everywhere(swap, async (lane) => {
-    const order: string[] = []
-    const call = async () => {
-      const { text = '' } = await stage.call(lane, 'swap')
-      order.push(text)
-      return text
-    }
-    const answers = await Promise.all([call(), call()])
-    assert.deepEqual([...answers].sort(), ['swap 1', 'swap 2'], lane.name)
-    assert.deepEqual(order, ['swap 2', 'swap 1'], lane.name)
-    assert.deepEqual(await stage.fates(lane, swap), { masked: 2 })
-  }))
 
 test('the engine had no part in it', () => assertSound(stage))

@@ -134,11 +134,20 @@ function faultOf({ tool, type, fault }: Act, { name }: Lane): Json {
 }
 
 async function entryOf({ transport, era }: Lane, tools: readonly string[]): Promise<Json> {
-  if (transport === 'stdio')
-    return { command: process.execPath, args: [script, 'stdio', ...tools], era, trusted: true }
+  const entry = transport === 'stdio' ? stdioShop(tools) : { url: await httpShop(tools) }
+  return { ...entry, era, trusted: true }
+}
+
+/** The config entry of a shop with these tools that the gateway runs. */
+export const stdioShop = (tools: readonly string[]): Json => ({
+  command: process.execPath,
+  args: [script, 'stdio', ...tools],
+})
+
+/** Starts a shop with these tools behind HTTP; resolves to its URL. */
+export function httpShop(tools: readonly string[]): Promise<string> {
   const program = new Program([script, 'http', ...tools])
-  const url = await program.line('the server listens', (line) => /^listening (\S+)$/.exec(line)?.[1])
-  return { url, era, trusted: true }
+  return program.line('the shop listens', (line) => /^listening (\S+)$/.exec(line)?.[1])
 }
 
 async function callOf({ name, era }: Lane, gateway: Gateway): Promise<Call> {
