@@ -22,6 +22,8 @@ export function worldOf(current: () => GatewayGeneration, clock: Clock): World {
       return links.map((link) => link.loseSession?.() === true).includes(true)
     },
     tell(server, message) {
+      // An answer belongs to a call: outside of one there is nobody to give it to.
+      if (!('method' in message.value)) return
       for (const caller of find(server)?.links.callers() ?? []) caller.receive(server, message)
     },
     refresh: (server) => find(server)?.refresh(),
