@@ -54,12 +54,28 @@ const noPolicies: GatewayConfig = {
   policies: { defaults: Object.fromEntries(Object.keys(policies).map((name) => [name, false])) },
 }
 
+/** Faults that are armed and never meet a call: what looking for them costs. */
+const armed: GatewayConfig = {
+  chaos: {
+    enabled: true,
+    persist: true,
+    faults: Array.from({ length: 20 }, (_, index) => ({
+      name: `none-${index}`,
+      type: 'conn.refused',
+      rate: 1,
+      ttl: '1h',
+      match: { tool: `none_${index}_*` },
+    })),
+  },
+}
+
 /** Every row, in the order in which a round measures them. A further variant of the gateway is a further entry. */
 export const subjects: readonly Subject[] = [
   direct,
   floor,
   oneServer('server', 'Breakwater /mcp/{server}'),
   oneServer('bare', 'no policies /mcp/{server}', noPolicies),
+  oneServer('armed', 'armed /mcp/{server}', armed),
   aggregate('aggregate', 'Breakwater /mcp'),
   oneServer('modern', 'modern /mcp/{server}', {}, 'modern'),
 ]

@@ -2,7 +2,7 @@ import type { Accounted } from './chaos/accounting.ts'
 import { Controller } from './chaos/controller.ts'
 import { injector } from './chaos/injector.ts'
 import type { Call, Layer, Outcome } from './mesh/call.ts'
-import type { Clock } from './mesh/clock.ts'
+import { sleepOn, type Clock } from './mesh/clock.ts'
 import type { GatewayGeneration } from './registry/generation.ts'
 import { noteChaos } from './telemetry/chaos-events.ts'
 import type { Log } from './telemetry/log.ts'
@@ -33,7 +33,7 @@ export function createChaos(parts: ChaosParts): Chaos {
   const { clock, log, metrics, current, environment, variables } = parts
   const note = noteChaos(metrics, log)
   const controller = new Controller({
-    clock,
+    clock: harmless(clock, log),
     environment,
     variables,
     world: worldOf(current, clock),
@@ -51,6 +51,19 @@ export function createChaos(parts: ChaosParts): Chaos {
     },
     account: (call, outcome) => controller.engine.account(call, outcome),
   }
+}
+
+/** A clock whose tasks cannot end the process: what a fault does later has no call to fail. */
+function harmless(clock: Clock, log: Log): Clock {
+  const after: Clock['after'] = (ms, task) =>
+    clock.after(ms, () => {
+      try {
+        task()
+      } catch (cause) {
+        log.error({ err: cause }, 'chaos: a fault met a defect of ours')
+      }
+    })
+  return { now: clock.now, wall: clock.wall, after, sleep: (ms, signal) => sleepOn({ after }, ms, signal) }
 }
 
 /** Events after which servers are asked for their lists again: faults of the registry show there, and go. */

@@ -209,7 +209,10 @@ async function bind(app: FastifyInstance, { host, port }: Address): Promise<stri
 
 /** Whether there is still a server and a policy set of these names; the gateway's own state has no server. */
 function isKnown({ servers, config }: GatewayGeneration, server: string, set: string): boolean {
-  return (server === '' || servers.has(server)) && (set === DEFAULT_SET || Object.hasOwn(config.policies.sets, set))
+  return (
+    (server === '' || servers.has(server)) &&
+    (set === DEFAULT_SET || Object.hasOwn(config.policies.sets, set))
+  )
 }
 
 function sameServers(a: GatewayGeneration, b: GatewayGeneration): boolean {

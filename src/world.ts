@@ -1,7 +1,7 @@
 import type { RawReply, World } from './chaos/fault.ts'
 import type { Call, Outcome } from './mesh/call.ts'
 import type { Clock } from './mesh/clock.ts'
-import { gatewayError } from './mesh/errors.ts'
+import { gatewayError, type Reason } from './mesh/errors.ts'
 import type { GatewayGeneration } from './registry/generation.ts'
 import { readdress } from './registry/readdress.ts'
 import { ReplyHeaders } from './upstreams/http/http-headers.ts'
@@ -22,6 +22,8 @@ export function worldOf(current: () => GatewayGeneration, clock: Clock): World {
       return links.map((link) => link.loseSession?.() === true).includes(true)
     },
     tell(server, message) {
+      // An answer belongs to a call: outside of one there is nobody to give it to.
+      if (!('method' in message.value)) return
       for (const caller of find(server)?.links.callers() ?? []) caller.receive(server, message)
     },
     refresh: (server) => find(server)?.refresh(),
@@ -30,13 +32,22 @@ export function worldOf(current: () => GatewayGeneration, clock: Clock): World {
       const readdressed = call.tool === undefined ? undefined : readdress(call, other, call.tool)
       return readdressed && other?.send(readdressed)
     },
-    read: (call, raw) => read(call, raw, clock.wall()),
+    read(call, raw) {
+      const limit = find(call.server)?.config.maxReply
+      return limit !== undefined && Buffer.byteLength(raw.body) > limit
+        ? failed('reply_too_large', `the reply is larger than ${limit} bytes`)
+        : read(call, raw, clock.wall())
+    },
   }
 }
 
 function read(call: Call, { status, headers, body }: RawReply, wallMs: number): Outcome {
   const raw = Object.entries(headers).flatMap(([name, value]) => [Buffer.from(name), Buffer.from(value)])
   const reading = readReply(call.id, status, new ReplyHeaders(raw), body, { hasSession: false, wallMs })
-  if (reading !== 'lost') return reading
-  return { kind: 'failed', error: gatewayError('session_lost', 'the session is lost', { sent: true }) }
+  return reading === 'lost' ? failed('session_lost', 'the session is lost') : reading
 }
+
+const failed = (reason: Reason, message: string): Outcome => ({
+  kind: 'failed',
+  error: gatewayError(reason, message, { sent: true }),
+})

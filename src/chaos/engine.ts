@@ -97,7 +97,6 @@ export class Engine {
 
   #shotsAt(side: Side, call: Call): FiredShot[] | undefined {
     if (side === 'client') {
-      // What shows outranks what is said.
       this.#lookForCanaries(call)
       this.#hear(call)
     }
@@ -121,7 +120,7 @@ export class Engine {
     return shots
   }
 
-  /** Takes what an agent says of an earlier call; of its own, for ids are no secret and collide. */
+  /** Takes what an agent says of an earlier call of its own; what a canary showed before outranks it. */
   #hear(call: Call): void {
     const said = reportedIn(call)
     if (said !== undefined) this.accounting.report(said.call, said.outcome, call.caller.id)

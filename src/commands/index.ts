@@ -1,14 +1,21 @@
 import { parseArgs } from 'node:util'
 import { version } from '../identity.ts'
 import { chaos } from './chaos.ts'
+import { http } from './http.ts'
+import { scenario } from './scenario.ts'
 import { start } from './start.ts'
+import { stdio } from './stdio.ts'
 import { validate } from './validate.ts'
 
 const usage = `breakwater: an MCP gateway with a built-in chaos and resilience mesh
 
   breakwater start      runs the gateway
   breakwater validate   checks a config and says what is wrong; exit code 0 or 1
-  breakwater chaos      drives the faults of a running gateway; see breakwater chaos --help
+  breakwater chaos      drives the faults of a running gateway
+  breakwater scenario   runs ready-made faults against a running gateway
+  breakwater stdio      puts the mesh around one server on standard input and output
+  breakwater http       puts the mesh around one server behind HTTP
+                        the last four explain themselves with --help
 
   --config FILE         the config (default: config/gateway.yaml)
   --host HOST           where the data plane binds, whatever the config says  [start]
@@ -33,6 +40,9 @@ const out = {
 /** Commands that read their arguments themselves. */
 const others: Readonly<Record<string, (args: string[]) => Promise<number>>> = {
   chaos: (args) => chaos(args, out, process.env, process.stdout.columns),
+  scenario: (args) => scenario(args, out, process.env),
+  stdio: (args) => stdio(args, out, process.env),
+  http: (args) => http(args, out, process.env),
 }
 
 /** Runs the command that the arguments name. Resolves to the exit code. */

@@ -1,3 +1,4 @@
+import { clearInterval, setInterval } from 'node:timers'
 import { parseArgs } from 'node:util'
 import type { Env } from '../config/files/interpolate.ts'
 import { Cancellation } from '../mesh/cancel.ts'
@@ -32,6 +33,8 @@ const usage = `breakwater scenario: ready-made faults, with what to expect of th
   --token TOKEN         the control token (default: BREAKWATER_TOKEN)
 
   Exit codes: 0; 1 when it could not run; 2 when it ran and proves nothing, or the arguments make no sense.`
+
+const KEEP_ALIVE_MS = 60_000
 
 /** Exit codes: what could not run, and what ran and proves nothing. */
 const FAILED = 1
@@ -96,6 +99,8 @@ async function run(scenario: Scenario, how: RunOptions, gateway: Faults, out: Ou
   const off = onSignals(['SIGTERM', 'SIGINT', 'SIGHUP'], () => stop.abort('signal'))
   // A reader that has gone is no reason either to leave faults behind.
   process.stdout.on('error', ignore)
+  // Timers of the clock keep no process alive, and between two looks at the gateway nothing else does.
+  const alive = setInterval(ignore, KEEP_ALIVE_MS)
   try {
     return report(
       await runScenario(scenario, how, { gateway, clock: systemClock, stop, say: out.stderr }),
@@ -106,6 +111,7 @@ async function run(scenario: Scenario, how: RunOptions, gateway: Faults, out: Ou
     out.stderr(`breakwater: ${error.message}`)
     return FAILED
   } finally {
+    clearInterval(alive)
     off()
   }
 }

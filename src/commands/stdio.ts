@@ -27,7 +27,7 @@ const usage = `breakwater stdio [--plan FILE] [--strict] -- PROGRAM [ARGUMENT â€
   --strict              calls fail when the engine of the faults does
   --log-level LEVEL     trace, debug, info, warn, error or silent; on standard error (default: warn)`
 
-/** How long the program may take to start before the first message is handed to it all the same. */
+/** How long the program may take to start, as one that is downloaded first does; the first message waits for it. */
 const START_MS: Millis = 60_000
 
 /** How long calls that are under way may take when the client has said all that it wanted to. */
@@ -54,7 +54,12 @@ export async function stdio(
       strict: values.strict,
       logLevel: values['log-level'],
       // A client that starts us in place of the program has meant its variables for the program.
-      server: { command, args: rest, env: definedIn(env) },
+      server: {
+        command,
+        args: rest,
+        env: definedIn(env),
+        timeouts: { connect: START_MS, discovery: START_MS },
+      },
       // Nobody else can reach it, and the session ends with the input.
       gateway: { listen: '127.0.0.1:0', drain: 0, sessions: { max: 4, idle: '24d' } },
     },

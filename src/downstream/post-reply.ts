@@ -41,8 +41,9 @@ export class PostReply {
   finish(responses: readonly Response[], isBatch: boolean): void {
     const wire = responses.find((response) => response.wire !== undefined)?.wire
     if (wire !== undefined) {
+      putOnWire(this.#response, wire)
       if (this.#stream !== undefined) this.#session.closeStream(this.#stream)
-      return putOnWire(this.#response, wire)
+      return
     }
     if (this.#stream !== undefined) {
       for (const { text } of responses) void this.#stream.send(text)

@@ -30,7 +30,7 @@ test('a query that makes no sense is refused with the bound', async () => {
     assert.equal((await ask('GET', `/admin/chaos/journal?${query}`)).status, 400, query)
   assert.equal((await ask('GET', '/admin/chaos/explain')).status, 400)
   const { body } = await ask('GET', '/admin/chaos/plan?last=soon')
-  assert.match(body.findings[0].message, /expected a duration .* found "soon"/)
+  assert.match(String(body.findings[0].message), /expected a duration .* found "soon"/)
 })
 
 test('what a fault wants to see in a header is not shown', async () => {
@@ -52,15 +52,15 @@ test('a call that was hit and one that was not are explained in words', async ()
   const { ask, send } = armed([failing('always', { match: { tool: 't' } }), never, third])
   await send(toolCall('t', {}, { id: 'one' }))
   const { body } = await ask('GET', '/admin/chaos/explain?call=one')
-  const words = body.decisions.map((decision: { words: string }) => decision.words)
+  const words = (body.decisions as readonly { words: string }[]).map((decision) => decision.words)
   assert.match(
-    words[0],
+    words[0]!,
     /^always \(rpc\.error, upstream side\), attempt 1 at test\/t: hit: the draw 0\.\d+ is below the rate 1;/,
   )
-  assert.match(words[0], /surfaced: the agent was told$/)
-  assert.match(words[1], /^never .*: not hit: the draw 0\.\d+ is not below the rate 0$/)
+  assert.match(words[0]!, /surfaced: the agent was told$/)
+  assert.match(words[1]!, /^never .*: not hit: the draw 0\.\d+ is not below the rate 0$/)
   assert.match(
-    words[2],
+    words[2]!,
     /not hit: its schedule leaves out call 1 of those that match, 0ms after it was armed/,
   )
   assert.equal(typeof body.decisions[0].u, 'number')
@@ -71,7 +71,7 @@ test('a call is explained by its callKey and by its intent too', async () => {
   await send(toolCall('t', {}, { params: { name: 't', _meta: { 'dev.breakwater/intent': 'book it' } } }))
   const byIntent = await ask('GET', '/admin/chaos/explain?call=book%20it')
   const { callKey } = byIntent.body.decisions[0]
-  const byKey = await ask('GET', `/admin/chaos/explain?call=${encodeURIComponent(callKey)}`)
+  const byKey = await ask('GET', `/admin/chaos/explain?call=${encodeURIComponent(String(callKey))}`)
   assert.deepEqual(byKey.body.decisions, byIntent.body.decisions)
   assert.equal((await ask('GET', '/admin/chaos/explain?call=nobody')).status, 404)
 })
@@ -81,11 +81,11 @@ test('writes, limits and shadow mode are explained as what they are', async () =
   writing.controller.arm('me', 'a test')
   await writing.send(toolCall('t', {}, { id: 'w' }))
   const { body } = await writing.ask('GET', '/admin/chaos/explain?call=w')
-  assert.match(body.decisions[0].words, /not known to be read-only and allowWrites is false/)
+  assert.match(String(body.decisions[0].words), /not known to be read-only and allowWrites is false/)
   const limited = armed([failing('a', { maxInjections: 1 })], { mode: 'shadow' })
   for (const id of ['x', 'y']) await limited.send(toolCall('t', {}, { id }))
   const wordsOf = async (id: string) =>
-    (await limited.ask('GET', `/admin/chaos/explain?call=${id}`)).body.decisions[0].words
+    String((await limited.ask('GET', `/admin/chaos/explain?call=${id}`)).body.decisions[0].words)
   assert.match(await wordsOf('x'), /in shadow mode nothing is done/)
   assert.match(await wordsOf('y'), /maxInjections is used up/)
 })

@@ -80,7 +80,7 @@ test('every type of mcp-chaos-monkey can be injected', async () => {
   }
   const { body } = await ask('GET', '/chaos/status')
   assert.deepEqual(
-    body.faults.map(({ type }: { type: string }) => type),
+    (body.faults as readonly { type: string }[]).map(({ type }) => type),
     configs.map(({ type }) => type),
   )
 })
@@ -156,7 +156,7 @@ test('a refusal comes with its reason', async () => {
     const { ask } = chaosApp(parts)
     const { status, body } = await ask('POST', '/chaos/inject', { target: '*', config: error503 })
     assert.equal(status, 409)
-    assert.match(body.error, why)
+    assert.match(String(body.error), why)
   }
 })
 

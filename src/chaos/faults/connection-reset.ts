@@ -62,7 +62,8 @@ class Cut {
     this.#end = endOf(call)
     this.channel = {
       open: () => {
-        if (this.#passes(0)) channel.open()
+        // The agent's stream begins with its first message: one that has begun can hardly be broken off any more.
+        if (this.#passes(0) && shot.side === 'upstream') channel.open()
       },
       pause: (retryMs) => {
         if (this.#passes(0)) channel.pause(retryMs)
@@ -99,7 +100,9 @@ class Cut {
     this.#bytes += more
     if (this.#bytes <= this.#limit || this.#shot.released.aborted) return true
     this.#isCut = true
-    this.#end.end.abort(gatewayError('upstream_disconnected', this.#message, { sent: true }))
+    // Towards the agent it is the agent's connection that is gone: no fault of the server's, which must not pay for it.
+    const reason = this.#shot.side === 'client' ? 'cancelled' : 'upstream_disconnected'
+    this.#end.end.abort(gatewayError(reason, this.#message, { sent: true }))
     return false
   }
 }

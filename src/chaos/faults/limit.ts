@@ -5,7 +5,7 @@ import { duration } from '../../units/duration.ts'
 import type { FaultType, Shot } from '../fault.ts'
 import { NO_STATUS, speaksHttp } from './auth-parts.ts'
 import { requests } from './connection-parts.ts'
-import { errorBody, json, rawId } from './rpc-parts.ts'
+import { errorBody, json } from './rpc-parts.ts'
 
 const schema = z.strictObject({
   retryAfter: duration().default(1_000).describe('When to come again; told in whole seconds, rounded up.'),
@@ -42,7 +42,7 @@ const tooMany: FaultType<Config> = {
       }
       const told = retryAfter(config, shot.clock)
       shot.note({ status: 429, retryAfter: told ?? 'absent' })
-      const reply = json(errorBody(rawId(call), { code: -32000, message: 'Too many requests' }), 429)
+      const reply = json(errorBody('null', { code: -32000, message: 'Too many requests' }), 429)
       const headers = told === undefined ? reply.headers : { ...reply.headers, 'retry-after': told }
       return Promise.resolve(shot.reply(call, { ...reply, headers }))
     }

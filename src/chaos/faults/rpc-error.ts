@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import type { FaultType } from '../fault.ts'
 import { requests } from './connection-parts.ts'
-import { errorBody, json, rawId } from './rpc-parts.ts'
+import { errorBody, json, rawId, refusal } from './rpc-parts.ts'
 
 const schema = z.strictObject({
   code: z.int().default(-32603).describe('The JSON-RPC code.'),
@@ -19,6 +19,6 @@ export const error = {
     () =>
     (call) => {
       shot.note({ code })
-      return Promise.resolve(shot.reply(call, json(errorBody(rawId(call), { code, message, data }))))
+      return Promise.resolve(refusal(call, json(errorBody(rawId(call), { code, message, data })), shot))
     },
 } satisfies FaultType<z.output<typeof schema>>

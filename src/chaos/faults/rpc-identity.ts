@@ -4,7 +4,7 @@ import { encodeEvent } from '../../protocol/sse.ts'
 import type { FaultType } from '../fault.ts'
 import { requests } from './connection-parts.ts'
 import { orphan } from './rpc-orphan.ts'
-import { json, NO_REPLY, withId } from './rpc-parts.ts'
+import { breakable, json, unopened, withId } from './rpc-parts.ts'
 
 const schema = z.strictObject({})
 
@@ -16,15 +16,12 @@ export const wrongId = {
   about: "The server's reply carries the id of another request.",
   methods: requests,
   layer: (_, shot) => (next) => (call) =>
-    next(call).then((outcome) => {
-      if (shot.released.aborted) return outcome
-      if (outcome.kind !== 'answered') {
-        shot.notApplicable(NO_REPLY)
-        return outcome
-      }
+    next(unopened(call, shot)).then((outcome) => {
+      const result = breakable(call, outcome, shot)
+      if (result === undefined) return outcome
       const id = `${call.id}-other`
       shot.note({ id })
-      const { text, status } = outcome.result
+      const { text, status } = result
       return shot.reply(call, json(withId(text, JSON.stringify(id)), status))
     }),
 } satisfies FaultType<Config>
@@ -38,15 +35,16 @@ export const duplicate = {
   about: "The server's reply comes twice.",
   methods: requests,
   layer: (_, shot) => (next) => (call) =>
-    next(call).then((outcome) => {
-      if (shot.released.aborted) return outcome
-      if (outcome.kind !== 'answered') {
-        shot.notApplicable(NO_REPLY)
+    next(unopened(call, shot)).then((outcome) => {
+      const result = breakable(call, outcome, shot)
+      if (result === undefined) return outcome
+      if (shot.side === 'client' && call.caller.takesInputRequired) {
+        shot.notApplicable("only the edge knows the agent's own id in the modern era")
         return outcome
       }
       shot.note({ effect: shot.side === 'upstream' ? 'orphan' : 'two events' })
-      if (shot.side === 'client') return twice(outcome, outcome.result)
-      orphan(call, outcome.result, shot)
+      if (shot.side === 'client') return twice(outcome, result)
+      orphan(call, result, shot)
       return outcome
     }),
 } satisfies FaultType<Config>

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import type { FaultType, RawReply } from '../fault.ts'
 import { requests } from './connection-parts.ts'
-import { json, NO_REPLY } from './rpc-parts.ts'
+import { breakable, json, unopened } from './rpc-parts.ts'
 
 const schema = z.strictObject({
   kind: z
@@ -19,19 +19,16 @@ export const malformed = {
     ({ kind }, shot) =>
     (next) =>
     (call) =>
-      next(call).then((outcome) => {
-        if (shot.released.aborted) return outcome
-        if (outcome.kind !== 'answered') {
-          shot.notApplicable(NO_REPLY)
-          return outcome
-        }
+      next(unopened(call, shot)).then((outcome) => {
+        const result = breakable(call, outcome, shot)
+        if (result === undefined) return outcome
         const transport = shot.side === 'client' ? 'http' : shot.world.kindOf(call.server)?.transport
         if (kind === 'wrong_content_type' && transport !== 'http') {
           shot.notApplicable('only replies over HTTP have a content type')
           return outcome
         }
         shot.note({ kind })
-        return shot.reply(call, broken(kind, outcome.result.text.trim(), outcome.result.status))
+        return shot.reply(call, broken(kind, result.text.trim(), result.status))
       }),
 } satisfies FaultType<z.output<typeof schema>>
 

@@ -1,12 +1,13 @@
 import type { Call, CallResult } from '../../mesh/call.ts'
 import type { Shot } from '../fault.ts'
-import { withId } from './rpc-parts.ts'
+import { json, withId } from './rpc-parts.ts'
 
 /**
- * Lets the gateway find a reply that no call waits for. Its id is always a string: where servers answer to numbers
- * of the gateway's own, that of the caller could be another call's.
+ * A reply that no call waits for: the gateway reads it like any other, and finds that its id is none that it has
+ * asked for. Its id is always a string of its own: where servers answer to numbers of the gateway's, that of the
+ * caller could be another call's. It goes to no audience: transports throw such replies away before that.
  */
-export function orphan(call: Call, { text, value }: CallResult, { world }: Shot): void {
-  const id = String(call.id)
-  world.tell(call.server, { text: withId(text, JSON.stringify(id)), value: { ...value, id } })
+export function orphan(call: Call, { text, status }: CallResult, shot: Shot): void {
+  const read = shot.world.read(call, json(withId(text, JSON.stringify(`${call.id}-over`)), status))
+  shot.note({ discarded: read.kind === 'answered' ? 'unread' : read.error.reason })
 }

@@ -1,6 +1,6 @@
-import type { Call } from '../../mesh/call.ts'
+import { derive, type Call, type CallResult, type Outcome } from '../../mesh/call.ts'
 import { locate, splice } from '../../protocol/json-span.ts'
-import type { RawReply } from '../fault.ts'
+import type { RawReply, Shot } from '../fault.ts'
 
 /** The call's id as its sender wrote it: numbers that JavaScript would round keep all of their digits. */
 export function rawId({ id, message: { text } }: Call): string {
@@ -25,6 +25,40 @@ export function errorBody(
   error: { readonly code: number; readonly message: string; readonly data?: unknown },
 ): string {
   return `{"jsonrpc":"2.0","id":${id},"error":${JSON.stringify(error)}}`
+}
+
+/**
+ * A JSON-RPC error in place of a reply. Towards the agent it goes the usual way: only there is the agent's own id
+ * known, which may not be that of the call.
+ */
+export function refusal(call: Call, raw: RawReply, shot: Shot): Outcome {
+  const { wire: _, ...outcome } = shot.reply(call, raw)
+  return outcome
+}
+
+/**
+ * The call as it has to be sent on when its reply may be replaced: towards the agent that is possible only while
+ * nothing of it is on the wire, so a stream begins no earlier than its first message.
+ */
+export function unopened(call: Call, { side }: Shot): Call {
+  if (side === 'upstream') return call
+  const { channel } = call
+  return derive(call, {
+    channel: {
+      open: () => undefined,
+      pause: (retryMs) => channel.pause(retryMs),
+      send: (message, answer) => channel.send(message, answer),
+    },
+  })
+}
+
+/** The reply that a fault may break; undefined when it may not, and the journal is told why there was none. */
+export function breakable(call: Call, outcome: Outcome, shot: Shot): CallResult | undefined {
+  if (shot.released.aborted) return undefined
+  if (outcome.kind !== 'answered') return void shot.notApplicable(NO_REPLY)
+  if (shot.side === 'client' && call.record.firstByteAt !== undefined)
+    return void shot.notApplicable('a part of the reply is with the agent already')
+  return outcome.result
 }
 
 /** Why a fault that breaks a reply found nothing to do. */

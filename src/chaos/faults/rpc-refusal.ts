@@ -10,7 +10,7 @@ import {
 import { LATEST_LEGACY, legacyVersions } from '../../protocol/versions.ts'
 import type { FaultType, ServerKind, Shot } from '../fault.ts'
 import { requests } from './connection-parts.ts'
-import { errorBody, json, rawId } from './rpc-parts.ts'
+import { errorBody, json, rawId, refusal } from './rpc-parts.ts'
 
 const schema = z.strictObject({})
 
@@ -31,7 +31,7 @@ export const versionMismatch = {
     }
     shot.note({ era })
     const body = era === 'modern' ? modernRefusal(call) : legacyRefusal
-    return Promise.resolve(shot.reply(call, json(body, 400)))
+    return Promise.resolve(refusal(call, json(body, 400), shot))
   },
 } satisfies FaultType<Config>
 
@@ -55,7 +55,7 @@ export const headerMismatch = {
     const header = call.tool === undefined ? 'Mcp-Method' : 'Mcp-Name'
     shot.note({ header })
     const mismatch = { code: HEADER_MISMATCH, message: `Header mismatch: ${header}` }
-    return Promise.resolve(shot.reply(call, json(errorBody(rawId(call), mismatch), 400)))
+    return Promise.resolve(refusal(call, json(errorBody(rawId(call), mismatch), 400), shot))
   },
 } satisfies FaultType<Config>
 

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import type { FaultType } from '../fault.ts'
 import { requests } from './connection-parts.ts'
-import { errorBody, json, rawId } from './rpc-parts.ts'
+import { errorBody, json } from './rpc-parts.ts'
 
 const schema = z.strictObject({
   status: z
@@ -40,7 +40,7 @@ const lost: FaultType<z.output<typeof schema>> = {
         return next(call)
       }
       shot.note({ status })
-      return Promise.resolve(shot.reply(call, json(errorBody(rawId(call), words[status]), status)))
+      return Promise.resolve(shot.reply(call, json(errorBody('null', words[status]), status)))
     },
 }
 

@@ -5,7 +5,6 @@ import { encodeEvent } from '../../protocol/sse.ts'
 import { duration } from '../../units/duration.ts'
 import type { FaultType, Shot } from '../fault.ts'
 import { requests } from './connection-parts.ts'
-import { rawId } from './rpc-parts.ts'
 import { breakStream } from './stream-break.ts'
 import { onlyProgress } from './stream-progress.ts'
 import { stallStream } from './stream-stall.ts'
@@ -48,7 +47,8 @@ function garbled(call: Call, shot: Shot): Outcome {
     const message = 'an event of the stream is no JSON-RPC message'
     return { kind: 'failed', error: gatewayError('bad_reply', message, { sent: true }) }
   }
-  const half = `{"jsonrpc":"2.0","id":${rawId(call)},"result":{"content":[{"type":"te`
+  // Without an id: that of the call may not be the agent's own.
+  const half = '{"jsonrpc":"2.0","result":{"content":[{"type":"te'
   return shot.reply(call, {
     status: 200,
     headers: { 'content-type': 'text/event-stream' },

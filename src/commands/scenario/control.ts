@@ -2,6 +2,7 @@ import type { FaultStatus, Status } from '../../chaos/status.ts'
 import type { Millis } from '../../mesh/clock.ts'
 import { isObject } from '../../protocol/jsonrpc.ts'
 import type { Control, Request } from '../chaos/control.ts'
+import type { Aimed } from './aimed.ts'
 
 /** The gateway said no, or nothing at all; the message says what to do about it. */
 export class ControlError extends Error {}
@@ -19,8 +20,8 @@ export interface ChaosState extends Pick<Status, 'state' | 'mode' | 'engineError
 /** The faults of a running gateway. All of it rejects with a `ControlError`. */
 export interface Faults {
   state(): Promise<ChaosState>
-  /** Arms a fault of ours at `target` (SERVER or SERVER/TOOL, globs), for so long. Resolves to its id. */
-  inject(target: string, config: Readonly<Record<string, unknown>>, durationMs: Millis): Promise<string>
+  /** Arms a fault of ours for so long, or for as long as the gateway allows. */
+  inject(fault: Aimed, durationMs: Millis): Promise<{ readonly id: string; readonly durationMs: Millis }>
   /** Ends a fault; one that has ended already is fine. */
   clear(id: string): Promise<void>
 }
@@ -37,11 +38,11 @@ export function faultsAt(control: Control): Faults {
       if (Array.isArray(state.faults)) return state as unknown as ChaosState
       throw new ControlError('the gateway does not say which faults there are')
     },
-    async inject(target, config, durationMs) {
-      const body = { target, config, durationMs }
-      const { faultId } = await ask({ method: 'POST', path: '/chaos/inject', body })
-      if (typeof faultId === 'string') return faultId
-      throw new ControlError('the gateway gave the fault no id')
+    async inject(fault, wantedMs) {
+      const body = { ...fault, durationMs: wantedMs }
+      const { faultId, durationMs } = await ask({ method: 'POST', path: '/chaos/inject', body })
+      if (typeof faultId !== 'string') throw new ControlError('the gateway gave the fault no id')
+      return { id: faultId, durationMs: typeof durationMs === 'number' ? durationMs : wantedMs }
     },
     async clear(faultId) {
       const cleared = await control({ method: 'POST', path: '/chaos/clear', body: { faultId } })

@@ -1,16 +1,12 @@
-import { isPlainMap } from '../../config/schema/plain-map.ts'
 import type { Cancellation } from '../../mesh/cancel.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { formatDuration } from '../../units/duration.ts'
-import type { FaultCounts, Faults } from './control.ts'
+import { aimed, type Aim } from './aimed.ts'
+import { ControlError, type FaultCounts, type Faults } from './control.ts'
 import type { Scenario } from './library.ts'
 
-export interface RunOptions {
-  /** Which servers are hit: a glob. */
-  readonly server: string
+export interface RunOptions extends Aim {
   readonly durationMs: Millis
-  /** Whether all faults may hit tools that are not known to be read-only, whatever the scenario says. */
-  readonly allowWrites: boolean
 }
 
 export interface RunParts {
@@ -28,6 +24,9 @@ export interface Injected {
   readonly id: string
   readonly counts: FaultCounts | undefined
 }
+
+/** The same while its counts still change. */
+type Counting = { -readonly [Key in keyof Injected]: Injected[Key] }
 
 /** What came of a run. */
 export interface Run {
@@ -52,15 +51,20 @@ const CLEAR_TRIES = 3
 export async function runScenario(scenario: Scenario, options: RunOptions, parts: RunParts): Promise<Run> {
   const { gateway, say } = parts
   const before = await gateway.state()
-  const faults: { name: string; id: string; counts: FaultCounts | undefined }[] = []
+  const faults: Counting[] = []
   const flaws: string[] = []
   try {
     for (const written of scenario.faults) {
       if (parts.stop.aborted) break
-      const { target, config } = aimed(written, options)
-      const id = await gateway.inject(target, config, options.durationMs + MARGIN_MS)
-      faults.push({ name: String(written.name), id, counts: undefined })
-      say(`injected ${String(written.name)} (${id}) at ${target}`)
+      const name = String(written.name)
+      const fault = aimed(written, options)
+      const { id, durationMs } = await gateway.inject(fault, options.durationMs + MARGIN_MS)
+      faults.push({ name, id, counts: undefined })
+      if (durationMs < options.durationMs)
+        throw new ControlError(
+          `faults last no longer than chaos.maxTtl, which is ${formatDuration(durationMs)}`,
+        )
+      say(`injected ${name} (${id}) at ${fault.target}`)
     }
     await watch(faults, options.durationMs, flaws, parts)
   } finally {
@@ -74,19 +78,9 @@ export async function runScenario(scenario: Scenario, options: RunOptions, parts
   return { faults, flaws }
 }
 
-/** Where a fault goes, and the fault without what says so. */
-function aimed(
-  { name: _, ttl: __, ...fault }: Readonly<Record<string, unknown>>,
-  { server, allowWrites }: RunOptions,
-): { target: string; config: Record<string, unknown> } {
-  const { server: __server, ...match } = isPlainMap(fault.match) ? fault.match : {}
-  const config = { ...fault, ...(Object.keys(match).length > 0 ? { match } : { match: undefined }) }
-  return { target: server, config: allowWrites ? { ...config, allowWrites } : config }
-}
-
 /** Keeps the counts up to date until the time is up: once a fault is cleared, nobody knows them any more. */
 async function watch(
-  faults: { name: string; id: string; counts: FaultCounts | undefined }[],
+  faults: Counting[],
   durationMs: Millis,
   flaws: string[],
   { gateway, clock, stop, say }: RunParts,

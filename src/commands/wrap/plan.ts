@@ -25,7 +25,7 @@ const LONGEST = '24h'
  */
 export async function readPlan(file: string, env: Env, strict: boolean): Promise<ReadPlan> {
   const read = await readText(file)
-  if ('problem' in read) return failed([`${file}: ${read.problem}`])
+  if ('problem' in read) return failed([`${file} ${read.problem}`])
   const source = parseSource(file, read.text)
   const issues: ConfigIssue[] = source.problems.map(({ position, message }) => {
     return { severity: 'error', file, path: '', ...position, message }

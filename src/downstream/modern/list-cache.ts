@@ -65,7 +65,10 @@ export class ListCache {
     const until = this.#clock.now() + Math.min(result.ttlMs, MAX_TTL_MS)
     this.#kept.set(result.cacheScope === 'public' ? key : own, { response, until })
     if (this.#kept.size > MAX_LISTS) this.#kept.delete(this.#kept.keys().next().value as string)
-    return response
+    // A server may say ten years; nobody should believe it.
+    return result.ttlMs <= MAX_TTL_MS
+      ? response
+      : { text: replaceAt(response.text, ['result', 'ttlMs'], MAX_TTL_MS), status: response.status }
   }
 
   /** The answer with what is left of its time. */

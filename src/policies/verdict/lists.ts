@@ -13,7 +13,7 @@ const totals = ['total', 'totalCount', 'total_count', 'count']
 
 /** Names that go with pages, in a reply or in arguments: then a list shorter than its total is as it should be. */
 const paging =
-  /^(?:next|prev|cursor|after|before|has_?(?:more|next)|more|offset|limit|max|top|first|last|page|per_?page|skip|start|from|to|size|take|range|slice|n|k|num|truncated|links?|_links|pag(?:ing|ination)|meta)|(?:cursor|token|page|limit|count|size|offset|results?|items)$/i
+  /^(?:next|prev|cursor|after|before|has_?(?:more|next)|more|offset|limit|max|top|first|last|page|per_?page|skip|start|from|to|size|take|range|slice|n|k|num|truncated|links?|_links|pag(?:ing|ination)|meta)$|(?:cursor|token|page|limit|count|size|offset|results?|items)$/i
 
 const cursors = ['nextCursor', 'next_cursor', 'next', 'nextPageToken', 'next_page_token']
 

@@ -73,7 +73,9 @@ function inOwnWords(
   allowWrites: boolean | undefined,
 ): Read<Readonly<Record<string, unknown>>> {
   const leave = allowWrites === undefined ? {} : { allowWrites }
-  if (typeof config.type === 'string' && config.type.includes('.')) {
+  const { type } = config
+  // A type with a dot that there is not gets our words too: the other format has none.
+  if (typeof type === 'string' && (type.includes('.') || Object.hasOwn(types, type))) {
     const match = { ...(isObject(config.match) ? config.match : {}), ...matchOf(target) }
     const aimed = Object.keys(match).length > 0 ? { match } : {}
     return { ok: true, value: { ...config, ...aimed, ...leave } }

@@ -2,6 +2,7 @@ import type { Signal } from '../../mesh/cancel.ts'
 import type { Answer, Call, Caller, Message, Outcome } from '../../mesh/call.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import { isObject, kindOf, notificationText, readMessage, requestText } from '../../protocol/jsonrpc.ts'
+import { withoutEnvelope } from '../../protocol/envelope.ts'
 import { locate } from '../../protocol/json-span.ts'
 import { LATEST_LEGACY } from '../../protocol/versions.ts'
 import { answerTo, HttpExchange, type ExchangeOptions, type Request } from './http-exchange.ts'
@@ -123,12 +124,9 @@ export class HttpLink implements Link {
   }
 
   #run(call: Call): Promise<Reading> {
-    const { id, message, headers, signal, channel } = call
-    return HttpExchange.run(
-      this.#wire,
-      { id, text: message.text, headers, signal, channel },
-      this.#exchangeOptions,
-    )
+    const { id, message, headers, signal, channel, caller } = call
+    const text = caller.takesInputRequired ? withoutEnvelope(message.text) : message.text
+    return HttpExchange.run(this.#wire, { id, text, headers, signal, channel }, this.#exchangeOptions)
   }
 
   /** The server did not know the session, so it did not run the call: it is safe to send it again. */

@@ -104,6 +104,27 @@ test('drift that no schema can show is drawn when it is asked for', async () => 
   }
 })
 
+test('automatic drift asks the schema of the tool which members have to be there', async () => {
+  const schema = { type: 'object', properties: { id: {}, state: {}, items: {} }, required: ['id'] }
+  const asked: string[] = []
+  const outputSchemaOf = (server: string, tool: string) => {
+    asked.push(`${server}/${tool}`)
+    return schema
+  }
+  const dice = createDice(5)
+  const dropped: Record<string, Set<unknown>> = { drop_required: new Set(), drop_optional: new Set() }
+  const { layer, schema: settings } = resultFaults['result.drift']
+  for (let call = 0; call < 300; call++) {
+    const shot = testShot({ draws: (purpose) => dice(`${call}`, purpose), world: { outputSchemaOf } })
+    await layer(settings.parse({}), shot)(answering(reply))(toolCall('tool', {}, { server: 'shop' }))
+    const [{ op, path }] = shot.notes[0]?.done as [{ op: string; path: string }]
+    if (/^\/(id|state|items)$/.test(path)) dropped[op]?.add(path)
+  }
+  assert.deepEqual([...dropped.drop_required!], ['/id'])
+  assert.deepEqual([...dropped.drop_optional!].sort(), ['/items', '/state'])
+  assert.equal(asked[0], 'shop/tool')
+})
+
 test('partial leaves out part of a list, and does not say so by default', async () => {
   const config = { operators: [{ op: 'truncate_list', path: '/items', keep: 0.5 }] }
   const { result, read } = await fire('result.partial', config)

@@ -1,9 +1,12 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import type { RawReply } from '../../../src/chaos/fault.ts'
 import { duplicate, wrongId } from '../../../src/chaos/faults/rpc-identity.ts'
+import type { Call, Outcome } from '../../../src/mesh/call.ts'
+import { gatewayError } from '../../../src/mesh/errors.ts'
 import { parseJson } from '../../../src/protocol/jsonrpc.ts'
 import { SseDecoder } from '../../../src/protocol/sse.ts'
-import { toolCall } from '../../support/caller.ts'
+import { TestCaller, toolCall } from '../../support/caller.ts'
 import { answering, testShot } from '../../support/shot.ts'
 
 const answer = answering({ content: [], big: 1 })
@@ -21,21 +24,25 @@ for (const side of ['upstream', 'client'] as const) {
   })
 }
 
-test('the reply counts once, and its double reaches the gateway as what no call waits for', async () => {
-  const shot = testShot()
-  const call = toolCall('echo', {}, { id: 3, server: 'search' })
+test('the reply counts once, and its double is read as what no call waits for', async () => {
+  const bodies: string[] = []
+  const error = gatewayError('bad_reply', 'the server answered another request than ours', { sent: true })
+  const read = (_: Call, { body }: RawReply): Outcome => {
+    bodies.push(body)
+    return { kind: 'failed', error }
+  }
+  const shot = testShot({ world: { read } })
+  const call = toolCall('echo', {}, { id: 3 })
   assert.deepEqual(await duplicate.layer({}, shot)(answer)(call), await answer(call))
-  const [told] = shot.world.told
-  assert.equal(told?.server, 'search')
-  assert.deepEqual(told?.message.value, parseJson(told?.message.text ?? ''))
-  assert.deepEqual(told?.message.value.result, { content: [], big: 1 })
-  assert.deepEqual(shot.notes, [{ effect: 'orphan' }])
+  const values = bodies.map((body) => parseJson(body))
+  assert.deepEqual(values, [{ jsonrpc: '2.0', id: '3-over', result: { content: [], big: 1 } }])
+  assert.deepEqual(shot.notes, [{ effect: 'orphan' }, { discarded: 'bad_reply' }])
 })
 
-test('a double cannot be taken for the answer to a call that the gateway numbered alike', async () => {
+test('nobody is told of a double: transports throw away what no call waits for', async () => {
   const shot = testShot()
   await duplicate.layer({}, shot)(answer)(toolCall('echo', {}, { id: 3 }))
-  assert.equal(shot.world.told[0]?.message.value.id, '3')
+  assert.equal(shot.world.told.length, 0)
 })
 
 test('the agent gets both as events of one stream, and the call counts as answered', async () => {
@@ -50,4 +57,30 @@ test('the agent gets both as events of one stream, and the call counts as answer
   assert.equal(outcome.wire?.headers?.['content-type'], 'text/event-stream')
   assert.equal(outcome.kind, 'answered')
   assert.equal(shot.world.told.length, 0)
+})
+
+test('an agent of the modern era gets one: only the edge knows its id', async () => {
+  const shot = testShot({ side: 'client' })
+  const call = toolCall('echo', {}, { caller: new TestCaller({ takesInputRequired: true }) })
+  assert.deepEqual(await duplicate.layer({}, shot)(answer)(call), await answer(call))
+  assert.equal(shot.inapplicable.length, 1)
+})
+
+test('the stream to the agent begins no earlier than its first message, and a reply behind one stays whole', async () => {
+  for (const fault of [duplicate, wrongId]) {
+    const shot = testShot({ side: 'client' })
+    const opened: string[] = []
+    const channel = { open: () => void opened.push('open'), pause: () => undefined, send: () => undefined }
+    const call = toolCall('echo', {}, { channel })
+    const outcome = await fault.layer(
+      {},
+      shot,
+    )((sent) => {
+      sent.channel.open()
+      call.record.firstByteAt = 1
+      return answer(sent)
+    })(call)
+    assert.deepEqual([opened, outcome], [[], await answer(call)])
+    assert.equal(shot.inapplicable.length, 1)
+  }
 })

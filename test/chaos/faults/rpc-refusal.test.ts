@@ -78,8 +78,9 @@ test("on the agent's side it is the agent's era that counts", async () => {
   ] as const) {
     const shot = testShot({ side: 'client', world: kind('stdio', 'legacy') })
     const { wire } = await versionMismatch.layer({}, shot)(never)(toolCall('echo', {}, { caller }))
-    assert.equal(wire?.status, 400)
-    assert.equal((parseJson(wire.body ?? '') as { error: { code: number } }).error.code, code)
+    assert.equal(wire, undefined, 'the edge writes it, under the id that the agent knows')
+    assert.equal(shot.replies[0]?.status, 400)
+    assert.equal((parseJson(shot.replies[0].body) as { error: { code: number } }).error.code, code)
   }
   const shot = testShot({ side: 'client', world: kind('stdio', 'legacy') })
   await headerMismatch.layer({}, shot)(never)(toolCall('echo', {}, { caller: modern }))

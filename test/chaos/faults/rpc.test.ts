@@ -25,9 +25,9 @@ test('a JSON-RPC error is an answer of the server to this very call', async () =
 test('code, message and data are those of the plan', async () => {
   const shot = testShot({ side: 'client' })
   const config = { code: -32000, message: 'injected', data: { hint: [1] } }
-  const { wire } = await error.layer(error.schema.parse(config), shot)()(toolCall('echo', {}, { id: 'a"b' }))
-  assert.equal(wire?.status, 200)
-  assert.deepEqual(parseJson(wire?.body ?? ''), { jsonrpc: '2.0', id: 'a"b', error: config })
+  const outcome = await error.layer(error.schema.parse(config), shot)()(toolCall('echo', {}, { id: 'a"b' }))
+  assert.deepEqual(parseJson(shot.replies[0]?.body ?? ''), { jsonrpc: '2.0', id: 'a"b', error: config })
+  assert.equal(outcome.wire, undefined, 'the edge writes it, under the id that the agent knows')
 })
 
 test('an id comes back digit by digit, even one that no double can hold', async () => {

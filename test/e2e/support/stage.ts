@@ -30,6 +30,14 @@ export interface Act {
   readonly on?: (lane: Lane) => boolean
 }
 
+/** Does something on every lane where an act can be, at the same time. */
+export async function everywhere(
+  { on = () => true }: Act,
+  task: (lane: Lane) => Promise<unknown>,
+): Promise<void> {
+  await Promise.all(lanes.filter(on).map(task))
+}
+
 /** What a client got. */
 export interface Seen {
   readonly text?: string
@@ -55,7 +63,7 @@ export class Stage {
 
   /** `retries` and waits are short, and no budget ends them. */
   static async start(acts: readonly Act[]): Promise<Stage> {
-    const tools = [...new Set(acts.map(({ tool }) => tool)), 'plain']
+    const tools = ['plain', ...acts.map(({ tool }) => tool)]
     const budget = { floor: 1_000, leastConcurrent: 1_000 }
     const gateway = await Gateway.start({
       gateway: { environment: 'test' },
@@ -81,7 +89,7 @@ export class Stage {
   }
 
   /** Calls a tool through the lane's client, which waits as long as it is told to. */
-  async call({ name }: Lane, tool: string, timeoutMs = 20_000): Promise<Seen> {
+  async call({ name }: Lane, tool: string, timeoutMs = 10_000): Promise<Seen> {
     const since = performance.now()
     const took = () => performance.now() - since
     try {
@@ -107,6 +115,13 @@ export class Stage {
   /** What became of the injections of a fault. */
   fates({ name }: Lane, { tool }: Act): Promise<Record<string, number>> {
     return this.sums('breakwater_fault_outcomes_total', 'handled', `fault="${tool}.${name}"`)
+  }
+
+  /** How many calls a fault holds now. */
+  async held({ name }: Lane, { tool }: Act): Promise<number> {
+    type Status = { faults: { name: string; concurrent: number }[] }
+    const { body } = await this.gateway.admin<Status>('/admin/chaos')
+    return body.faults.find((fault) => fault.name === `${tool}.${name}`)?.concurrent ?? 0
   }
 
   /** Sums of the series of a metric that `labels` fits, by one more label of theirs. */

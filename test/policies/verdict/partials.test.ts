@@ -125,6 +125,12 @@ test('a list shorter than the total beside it is partial', async () => {
   }
 })
 
+test('members whose names only begin like those of a page do not excuse a short list', async () => {
+  const { verdictOn } = setUp()
+  const reply = { total: 12, items: rows(3), name: 'a', note: 'b', kind: 'c', topic: 'd' }
+  assert.equal(await verdictOn(structured(reply)), 'partial_silent')
+})
+
 test('a page is no partial result: by its names, by its arguments, or by its length', async () => {
   const { verdictOn } = setUp()
   const short = { total: 12, items: rows(3) }

@@ -1,0 +1,74 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { faults as types } from '../../src/chaos/faults/index.ts'
+import { targetFindings } from '../../src/chaos/plan/checks.ts'
+import { chaos } from '../../src/chaos/plan/schema.ts'
+import { readScenario, scenarioNames, SERVER_PLACEHOLDER } from '../../src/commands/scenario/library.ts'
+import { policies } from '../../src/policies/index.ts'
+import { readRuntimeFault } from '../../src/routes/chaos/runtime-fault.ts'
+import { aimed } from '../../src/commands/scenario/aimed.ts'
+
+const names = await scenarioNames('config/scenarios')
+
+/** A fault as a plan would have it, aimed at servers. */
+function planned(fault: Readonly<Record<string, unknown>>, server: string) {
+  const match = fault.match as Readonly<Record<string, unknown>>
+  assert.equal(match.server, SERVER_PLACEHOLDER, 'every fault can be aimed')
+  return { ...fault, match: { ...match, server } }
+}
+
+test('the library has what it promises', () => {
+  assert.deepEqual(names, [
+    'cascading',
+    'flapping-server',
+    'hang',
+    'head-of-line',
+    'rate-limited',
+    'retry-storm',
+    'schema-drift',
+    'servers-down',
+    'slow-long-tail',
+    'token-expired',
+    'truncated-logs',
+    'upstream-503',
+  ])
+})
+
+for (const name of names) {
+  test(`${name}: its faults can be part of a plan, and of servers behind HTTP hit all`, async () => {
+    const read = await readScenario(name, 'config/scenarios')
+    assert.ok(read.ok, read.ok ? '' : read.problems.join('\n'))
+    const { scenario } = read
+    assert.equal(scenario.name, name)
+    const parsed = chaos.safeParse({ faults: scenario.faults.map((fault) => planned(fault, 'search*')) })
+    assert.ok(parsed.success, parsed.error?.message)
+    const targets = [{ name: 'search-1', kind: { transport: 'http', era: undefined } }] as const
+    assert.deepEqual(targetFindings(parsed.data.faults, targets, types), [])
+  })
+
+  test(`${name}: the runtime API takes its faults, for longer than it runs`, async () => {
+    const read = await readScenario(name, 'config/scenarios')
+    assert.ok(read.ok)
+    for (const fault of read.scenario.faults) {
+      const { target, config } = aimed(fault, { server: 'search*', allowWrites: false })
+      const body = { target, config, durationMs: 60_000 }
+      const taken = readRuntimeFault(JSON.parse(JSON.stringify(body)), {
+        name: 'runtime-1',
+        maxTtl: 3_600_000,
+        targets: undefined,
+      })
+      assert.ok(taken.ok, taken.ok ? '' : JSON.stringify(taken.findings))
+      assert.equal(taken.value.fault.match?.server, 'search*')
+      assert.equal(taken.value.fault.type, fault.type)
+    }
+    const longest = Math.max(...read.scenario.faults.map(({ ttl }) => Number.parseInt(String(ttl)) * 60_000))
+    assert.ok(read.scenario.duration < longest)
+  })
+
+  test(`${name}: what to expect names a policy that there is`, async () => {
+    const read = await readScenario(name, 'config/scenarios')
+    assert.ok(read.ok)
+    const named = read.scenario.expect.flatMap((sentence) => /^(\w+)[:,]/.exec(sentence)?.[1] ?? [])
+    assert.ok(named.some((word) => word in policies))
+  })
+}

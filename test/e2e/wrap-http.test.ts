@@ -1,0 +1,66 @@
+import assert from 'node:assert/strict'
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { after, afterEach, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { cleanUp, newFolder } from './support/gateway.ts'
+import { Program } from './support/program.ts'
+import { closeClients, connect, textOf } from './support/sdk-client.ts'
+import { HttpToolbox } from './support/toolbox.ts'
+
+const main = fileURLToPath(new URL('../../src/main.js', import.meta.url))
+
+async function wrap(plan: unknown, ...args: readonly string[]) {
+  const file = join(await newFolder(), 'plan.yaml')
+  await writeFile(file, JSON.stringify(plan))
+  const { url } = await HttpToolbox.start()
+  const program = new Program([main, 'http', '--upstream', url, '--port', '0', '--plan', file, ...args])
+  const endpoint = await program.line('its endpoint', (line) => /^http\S+\/mcp\/wrapped$/.exec(line)?.[0])
+  return { program, endpoint }
+}
+
+const always = { rate: 1, ttl: '5m', allowWrites: true }
+
+afterEach(closeClients)
+after(cleanUp)
+
+test('a wrapped endpoint works under its own names and, with a prefix, on /mcp', async () => {
+  const { endpoint } = await wrap({ seed: 1, faults: [] })
+  const own = await connect(endpoint)
+  assert.equal(textOf(await own.callTool({ name: 'echo', arguments: { text: 'hi' } })), 'hi')
+  const all = await connect(endpoint.replace('/wrapped', ''))
+  assert.equal(textOf(await all.callTool({ name: 'wrapped__echo', arguments: { text: 'hi' } })), 'hi')
+})
+
+test('faults of HTTP hit a wrapped endpoint, and the mesh around it tells them as its own errors', async () => {
+  const { endpoint } = await wrap({
+    chaos: {
+      faults: [{ ...always, name: 'down', type: 'http.status', status: 503, match: { tool: 'echo' } }],
+    },
+  })
+  const client = await connect(endpoint)
+  await assert.rejects(client.callTool({ name: 'echo', arguments: { text: 'hi' } }), /503/)
+  assert.match(textOf(await client.callTool({ name: 'pid', arguments: {} })), /^\d+$/)
+})
+
+test('SIGTERM ends it with 0, and it says what its faults did', async () => {
+  const plan = [{ ...always, name: 'gone', type: 'rpc.error', match: { tool: 'echo' } }]
+  const { program, endpoint } = await wrap(plan, '--strict')
+  const client = await connect(endpoint)
+  await assert.rejects(client.callTool({ name: 'echo', arguments: { text: 'hi' } }))
+  program.signal('SIGTERM')
+  assert.deepEqual(await program.ended, { code: 0, signal: null })
+  assert.match(program.lines.join('\n'), /gone .*injected 1, masked 0, surfaced 1, escaped 0/)
+})
+
+test('it asks for an endpoint, and for a port that is one', async () => {
+  for (const [args, why] of [
+    [[], /--upstream is missing/],
+    [['--upstream', 'http://127.0.0.1:1/mcp', '--port', '70000'], /--port must be/],
+    [['--upstream', 'ftp://x'], /url: expected an http/],
+  ] as const) {
+    const program = new Program([main, 'http', ...args])
+    assert.notEqual((await program.ended).code, 0)
+    assert.match(program.lines.join('\n'), why)
+  }
+})
