@@ -14,12 +14,14 @@ import { registerAdminMesh } from './routes/admin-mesh.ts'
 import { registerAdminServers } from './routes/admin-servers.ts'
 import { registerChaos } from './routes/chaos.ts'
 import { registerMetrics } from './routes/metrics.ts'
+import type { Intents } from './telemetry/intents.ts'
 import type { Metrics } from './telemetry/metrics.ts'
 
 export interface ControlParts {
   readonly live: Live<GatewayGeneration>
   readonly clock: Clock
   readonly metrics: Metrics
+  readonly intents: Intents
   readonly sessions: Sessions
   readonly state: StateStore
   readonly chaos: Controller
@@ -31,9 +33,9 @@ export interface ControlParts {
 
 /** Everything that the control plane answers. */
 export function registerControl(app: FastifyInstance, parts: ControlParts): void {
-  const { live, clock, metrics, sessions, state, chaos, dynamic, reloader, token } = parts
+  const { live, clock, metrics, intents, sessions, state, chaos, dynamic, reloader, token } = parts
   const targets = () => targetsOf(live.current)
-  registerMetrics(app, { live, metrics, sessions, state, chaos })
+  registerMetrics(app, { live, clock, metrics, sessions, intents, state, chaos })
   registerAdmin(app, { live, sessions, clock, reload: () => reloader.reload('admin') })
   registerAdminMesh(app, { live, state })
   registerAdminServers(app, { live, dynamic, restart: (name) => reloader.refresh(new Set([name])) })

@@ -26,8 +26,10 @@ import { Reloader, withServers, type ReloadReport } from './reload.ts'
 import { registerHealth } from './routes/health.ts'
 import { registerMcp } from './routes/mcp.ts'
 import { registerPassthrough } from './routes/passthrough.ts'
+import { createSpans } from './spans.ts'
 import { shutDown } from './shutdown.ts'
 import type { Log } from './telemetry/log.ts'
+import { Intents } from './telemetry/intents.ts'
 import { createMetrics } from './telemetry/metrics.ts'
 
 export interface GatewayOptions {
@@ -75,7 +77,18 @@ export async function startGateway({
   const kit = createKit(clock, log, metrics)
   const { environment } = gateway
   const chaos = createChaos({ clock, log, metrics, current: () => live.current, environment, variables: env })
+  const current = () => live.current
+  const { traces } = file.telemetry
+  const tracing = await createSpans({ clock, log, metrics, env, config: traces, current })
+  const intents = new Intents({ clock, metrics })
+  const tune = ({ telemetry }: Config) => {
+    metrics.tools.limit = telemetry.metrics.maxToolsPerServer
+    intents.tune(telemetry.intents)
+  }
+  tune(file)
   const parts: GenerationParts = {
+    intents,
+    tracing,
     clock,
     log,
     metrics,
@@ -107,6 +120,7 @@ export async function startGateway({
       if (before.servers.get(server.name) !== server) server.start()
     for (const name of renew) void before.servers.get(name)?.close()
     chaos.controller.apply(generation.config.chaos)
+    tune(generation.config)
     sessions.closeOrphans()
     modern.listening.end(({ server }) => server !== undefined && !generation.servers.has(server))
     if (sameServers(before, generation)) return
@@ -151,6 +165,7 @@ export async function startGateway({
     live,
     clock,
     metrics,
+    intents,
     sessions,
     state: kit.state,
     chaos: chaos.controller,
@@ -182,6 +197,8 @@ export async function startGateway({
       stopping = true
       watch.close()
       return (closing ??= shutDown({
+        tracing,
+        intents,
         ...planes,
         live,
         sessions,

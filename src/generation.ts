@@ -13,10 +13,13 @@ import type { GatewayGeneration } from './registry/generation.ts'
 import type { ListKind } from './registry/kinds.ts'
 import { Names } from './registry/names.ts'
 import { Server } from './registry/server.ts'
+import { createAccessLog } from './telemetry/access-log.ts'
+import type { Intents } from './telemetry/intents.ts'
 import type { Log } from './telemetry/log.ts'
 import type { Metrics } from './telemetry/metrics.ts'
 import { observe } from './telemetry/observe.ts'
 import { observeAttempt } from './telemetry/observe-attempt.ts'
+import type { Tracing } from './telemetry/tracing.ts'
 import { createUpstreams } from './upstreams/create.ts'
 
 export interface GenerationParts {
@@ -25,6 +28,8 @@ export interface GenerationParts {
   readonly metrics: Metrics
   /** Outlives all generations. */
   readonly kit: Kit
+  readonly intents: Intents
+  readonly tracing: Tracing
   readonly chaos: Pick<Chaos, 'layers' | 'account'>
   readonly onChanged: (server: Server, changed: readonly ListKind[]) => void
   readonly onState: (server: Server) => void
@@ -48,6 +53,10 @@ export function compileGeneration(
     servers.set(name, old?.hash === hash ? old : createServer(name, entry, hash, parts))
   }
   const isListed = (server: string, tool: string) => servers.get(server)?.facts(tool) !== undefined
+  const accessLog = createAccessLog(config.telemetry.accessLog, parts.log)
+  const seen = observe({ ...parts, isListed, accessLog, account: parts.chaos.account })
+  const attemptSeen = observeAttempt({ ...parts, isListed })
+  const { serverLayer, attemptLayer } = parts.tracing
   const generation: GatewayGeneration = {
     config,
     hash: configHash(config),
@@ -59,8 +68,8 @@ export function compileGeneration(
       kit: parts.kit,
       target: (name) => servers.get(name),
       readdress: (call, name, tool) => readdress(call, servers.get(name), tool),
-      observe: observe({ ...parts, isListed, account: parts.chaos.account }),
-      attempt: observeAttempt(parts.metrics, isListed),
+      observe: (next) => seen(serverLayer(next)),
+      attempt: (next) => attemptSeen(attemptLayer(next)),
       faults: parts.chaos.layers,
       transport: transportTo(servers),
     }),

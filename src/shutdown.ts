@@ -14,6 +14,10 @@ export interface ShutdownParts {
   readonly modern: ModernEndpoint
   /** Faults end first: what they hold back has to be let go. */
   readonly chaos: { close(): Promise<void> }
+  /** Spans that are left are sent, as far as the collector takes them. */
+  readonly tracing: { close(): Promise<void> }
+  /** Tasks of agents end with the process. */
+  readonly intents: { closeAll(): void }
   readonly load: { readonly inFlight: number }
   readonly clock: Clock
   readonly log: Log
@@ -35,7 +39,8 @@ export async function shutDown(parts: ShutdownParts): Promise<void> {
   await sessions.closeAll()
   await Promise.all([...live.current.servers.values()].map((server) => server.close()))
   await Promise.all([dataPlane.close(), controlPlane.close()])
-  await stopped
+  parts.intents.closeAll()
+  await Promise.all([stopped, parts.tracing.close()])
   log.info('stopped')
 }
 

@@ -6,6 +6,8 @@ import { compileGeneration } from '../src/generation.ts'
 import { Live } from '../src/mesh/live.ts'
 import type { GatewayGeneration } from '../src/registry/generation.ts'
 import type { Server } from '../src/registry/server.ts'
+import { Intents } from '../src/telemetry/intents.ts'
+import { untraced } from '../src/telemetry/tracing.ts'
 import { createMetrics } from '../src/telemetry/metrics.ts'
 import { toolCall } from './support/caller.ts'
 import { testKit } from './support/kit.ts'
@@ -16,11 +18,14 @@ const url = 'http://127.0.0.1:1/mcp'
 
 function setUp() {
   const clock = new ManualClock()
+  const metrics = createMetrics()
   const parts = {
     clock,
     log: silent,
-    metrics: createMetrics(),
+    metrics,
     chaos: noChaos,
+    intents: new Intents({ clock, metrics }),
+    tracing: untraced,
     kit: testKit(clock),
     onChanged: () => undefined,
     onState: () => undefined,

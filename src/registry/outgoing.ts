@@ -2,6 +2,7 @@ import { derive, type Call, type Outcome } from '../mesh/call.ts'
 import type { Clock } from '../mesh/clock.ts'
 import { replaceAt } from '../protocol/json-span.ts'
 import { DEADLINE_KEY, withMeta } from '../protocol/meta.ts'
+import { stamped } from '../telemetry/tracing/stamp.ts'
 import { replyToCaller } from '../upstreams/pipe/renumber.ts'
 import type { Link } from '../upstreams/upstream.ts'
 
@@ -10,8 +11,9 @@ let resent = 0
 
 /** Sends a call as its server has to see it: with the time that is left, and under an id that is new. */
 export function exchangeOver(link: Link, call: Call, clock: Clock): Promise<Outcome> {
-  if (call.attempt === 1 && call.deadline?.reserveMs === undefined) return link.exchange(call)
-  const outgoing = withNewId(withTimeLeft(call, clock))
+  const traced = stamped(call)
+  if (call.attempt === 1 && call.deadline?.reserveMs === undefined) return link.exchange(traced)
+  const outgoing = withNewId(withTimeLeft(traced, clock))
   const exchanged = link.exchange(outgoing)
   if (outgoing.id === call.id) return exchanged
   return exchanged.then((outcome) =>

@@ -43,12 +43,39 @@ const accessLog = z
   .prefault({})
   .describe('One line of the log for each call. Arguments and results are never in it.')
 
-/** The parts of the block `telemetry` that this folder's metrics and log read. */
+const traces = z
+  .strictObject({
+    endpoint: z
+      .string()
+      .regex(/^https?:\/\/[^\s/]/, 'expected an http:// or https:// URL')
+      .refine((url) => URL.canParse(url), 'expected an http:// or https:// URL')
+      .optional()
+      .describe(
+        'Where spans go, by OTLP: the base URL of a collector. `OTEL_EXPORTER_OTLP_ENDPOINT` wins. Without either there are no spans.',
+      ),
+    sample: z
+      .number()
+      .min(0)
+      .max(1)
+      .default(0.1)
+      .describe(
+        'Share of calls that are traced, from 0 to 1. Errors, faults and partial results always are.',
+      ),
+    payloads: z
+      .boolean()
+      .default(false)
+      .describe('Whether arguments and results of tool calls are attributes of their spans.'),
+  })
+  .prefault({})
+  .describe('OpenTelemetry spans. Fixed at boot: a reload cannot change it.')
+
+/** The block `telemetry`. */
 export const telemetry = z
-  .strictObject({ metrics, intents, accessLog })
+  .strictObject({ metrics, intents, accessLog, traces })
   .prefault({})
   .describe('What the gateway tells of the calls that go through it.')
 
 export type Telemetry = z.output<typeof telemetry>
 export type IntentSettings = Telemetry['intents']
 export type AccessLogSettings = Telemetry['accessLog']
+export type TraceSettings = Telemetry['traces']

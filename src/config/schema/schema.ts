@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { chaos } from '../../chaos/plan/schema.ts'
+import { telemetry } from '../../telemetry/schema.ts'
 import { gateway } from './gateway-schema.ts'
 import { mesh } from './policies-schema.ts'
 import { server } from './server-schema.ts'
@@ -31,8 +32,9 @@ export const config = z
       .describe('What VS Code asks a person for. A gateway cannot: ignored.'),
     policies: mesh,
     chaos,
+    telemetry,
   })
-  .transform(({ gateway, mcpServers, servers, policies, chaos }, context) => {
+  .transform(({ gateway, mcpServers, servers, policies, chaos, telemetry }, context) => {
     if (mcpServers !== undefined && servers !== undefined) {
       context.addIssue({
         code: 'custom',
@@ -40,7 +42,7 @@ export const config = z
         path: ['servers'],
       })
     }
-    return { gateway, mcpServers: mcpServers ?? servers ?? {}, policies, chaos }
+    return { gateway, mcpServers: mcpServers ?? servers ?? {}, policies, chaos, telemetry }
   })
 
 export type Config = z.output<typeof config>

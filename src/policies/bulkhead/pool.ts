@@ -69,12 +69,16 @@ export class Pool {
       return this.#start(call, tool, tenant, next)
     if (call.signal.aborted) return Promise.resolve(leftWaiting(call))
     if (!this.#makeRoom(tool, tenant)) return Promise.resolve(full(this, tool))
+    const since = this.#clock.now()
     return waitIn(this.#lanes, this.#expiries, {
       call,
       order: this.#arrivals++,
       tool,
       tenant,
-      start: () => this.#start(call, tool, tenant, next),
+      start: () => {
+        call.record.waitedMs += this.#clock.now() - since
+        return this.#start(call, tool, tenant, next)
+      },
       full: () => full(this, tool),
       waitedInVain: () => waitedInVain(this, tool),
     })

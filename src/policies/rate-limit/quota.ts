@@ -73,6 +73,7 @@ export class Quota {
   }
 
   #wait(call: Call, next: Service): Promise<Outcome> {
+    const since = this.#clock.now()
     return new Promise((resolve) => {
       const leave = () => {
         this.#line.delete(go)
@@ -87,6 +88,7 @@ export class Quota {
       const aborted = () => end(givenUp(call, CANCELLED))
       const go = () => {
         leave()
+        call.record.waitedMs += this.#clock.now() - since
         resolve(new Promise((settle) => settle(next(call))))
       }
       const expiry = this.#expiries.add(() => end(waitedInVain(this, this.#leastWait(this.#clock.now()))))

@@ -46,8 +46,12 @@ export class Retries {
     record.retryRefused = this.#refusal(outcome, waitMs)
     if (record.retryRefused !== undefined) return this.#told(outcome)
     if (outcome.kind === 'answered' && outcome.verdict !== 'rpc_error') this.#wrong = outcome
+    const since = kit.clock.now()
     return kit.clock.sleep(waitMs, signal).then(
-      () => this.#again(outcome),
+      () => {
+        record.waitedMs += kit.clock.now() - since
+        return this.#again(outcome)
+      },
       (reason: unknown) => {
         budgets.release()
         return this.#abandoned(reason)
