@@ -25,6 +25,7 @@ export function registerMetrics(app: FastifyInstance, parts: MetricsParts): void
   const { live, clock, metrics } = parts
   const exposition = new Exposition({
     clock,
+    maxAgeMs: () => live.current.config.telemetry.metrics.maxAge,
     registries: [metrics.registry, processRegistry()],
     prepare: () => collect(parts),
     // Only now, so that the last of their counts has been told.

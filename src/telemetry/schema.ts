@@ -9,6 +9,11 @@ const metrics = z
       .max(10_000)
       .default(500)
       .describe('Tools of one server that have series of their own; all others share the tool `_other`.'),
+    maxAge: duration({ max: 60_000 })
+      .default(1_000)
+      .describe(
+        'How long what was written is given out again: whoever scrapes harder gets the same. 0: never.',
+      ),
   })
   .prefault({})
   .describe('What Prometheus gets under /metrics.')

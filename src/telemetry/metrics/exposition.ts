@@ -3,9 +3,6 @@ import type { Clock, Millis } from '../../mesh/clock.ts'
 import { Spread } from './spread.ts'
 import { linesOf, type Family, type Format } from './writer.ts'
 
-/** How long a text is given out again, in milliseconds: whoever scrapes harder gets the same. */
-const FRESH_MS = 1_000
-
 /** After how many lines others get a turn: so many take a millisecond or two. */
 const LINES_PER_TURN = 1_000
 
@@ -17,13 +14,15 @@ interface Written {
 export interface ExpositionParts {
   readonly registries: readonly Registry[]
   readonly clock: Clock
+  /** How long a text is given out again, in milliseconds: whoever scrapes harder gets the same. */
+  readonly maxAgeMs: () => Millis
   /** Reads into gauges what is a state rather than an event. Called before every writing. */
   readonly prepare: () => void
   /** Called when a writing is over. */
   readonly written?: () => void
 }
 
-/** Writes metrics down for Prometheus: at most once a second in each format, in many turns of the event loop. */
+/** Writes metrics down for Prometheus: not more often in each format than it has to, in many turns of the event loop. */
 export class Exposition {
   readonly #parts: ExpositionParts
   readonly #latest: Partial<Record<Format, Written>> = {}
@@ -32,11 +31,11 @@ export class Exposition {
     this.#parts = parts
   }
 
-  /** The text as of now, or of up to a second ago. */
+  /** The text as of now, or of up to `maxAgeMs` ago. */
   write(format: Format): Promise<string> {
     const now = this.#parts.clock.now()
     const latest = this.#latest[format]
-    if (latest !== undefined && now - latest.at < FRESH_MS) return latest.text
+    if (latest !== undefined && now - latest.at < this.#parts.maxAgeMs()) return latest.text
     const text = this.#write(format)
     this.#latest[format] = { at: now, text }
     text.catch(() => delete this.#latest[format])

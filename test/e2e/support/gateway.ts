@@ -139,7 +139,13 @@ export async function cleanUp(): Promise<void> {
 export function configText({ servers, gateway, policies, chaos }: GatewayParts): string {
   const addresses = { listen: '127.0.0.1:0', control: '127.0.0.1:0' }
   return JSON.stringify(
-    { gateway: { ...addresses, ...gateway }, mcpServers: servers, policies, chaos },
+    {
+      gateway: { ...addresses, ...gateway },
+      mcpServers: servers,
+      policies,
+      chaos,
+      telemetry: { metrics: { maxAge: 0 } },
+    },
     undefined,
     2,
   )

@@ -9,6 +9,7 @@ function setUp() {
   const metrics = createMetrics()
   const told: string[] = []
   const exposition = new Exposition({
+    maxAgeMs: () => 1_000,
     clock,
     registries: [metrics.registry],
     prepare: () => told.push('prepare'),
@@ -49,6 +50,7 @@ test('what could not be read is read again for the next one who asks', async () 
   const { clock, metrics } = setUp()
   let works = false
   const exposition = new Exposition({
+    maxAgeMs: () => 1_000,
     clock,
     registries: [metrics.registry],
     prepare() {
@@ -82,6 +84,7 @@ test('others get their turn while five hundred tools are written', async () => {
     after: { value: (ms: number, task: () => void) => (turns++, clock.after(ms, task)) },
   }) as ManualClock
   const exposition = new Exposition({
+    maxAgeMs: () => 1_000,
     clock: counting,
     registries: [metrics.registry],
     prepare: () => undefined,
