@@ -10,6 +10,9 @@ const schema = z.strictObject({
   maxHold: duration({ min: 1 }).default(1_000).describe('How long a reply waits at most to be overtaken.'),
 })
 
+/** By how much a reply is overtaken, in milliseconds: replies go over sockets of their own, and are read in any order. */
+const AHEAD_MS = 25
+
 /** The reply of a server that waits for another to overtake it. */
 interface Line {
   letGo: (() => void) | undefined
@@ -38,8 +41,7 @@ export const reorder = {
         if (letGo === undefined) return stand(line, maxHold, call, shot).then((held) => held ?? outcome)
         line.letGo = undefined
         shot.note({ effect: 'overtakes' })
-        // In a turn of its own: this reply has to be gone before.
-        shot.clock.after(0, letGo)
+        shot.clock.after(AHEAD_MS, letGo)
         return outcome
       }),
 } satisfies FaultType<z.output<typeof schema>>

@@ -28,10 +28,10 @@ for (const side of ['upstream', 'client'] as const) {
     const { shot, done, send } = setUp({ side })
     for (const id of ['a', 'b', 'c', 'd']) {
       await send(id)
-      await shot.clock.advance(10)
+      await shot.clock.advance(30)
     }
     assert.deepEqual(done, ['b answered', 'a answered', 'd answered', 'c answered'])
-    assert.deepEqual(shot.notes.slice(0, 2), [{ effect: 'overtakes' }, { effect: 'overtaken', heldMs: 10 }])
+    assert.deepEqual(shot.notes.slice(0, 2), [{ effect: 'overtakes' }, { effect: 'overtaken', heldMs: 55 }])
     assert.equal(shot.clock.pending, 0)
   })
 }
