@@ -4,7 +4,7 @@ import { telemetry } from '../../src/telemetry/schema.ts'
 
 test('without a word about it there are metrics and intents, and only what went wrong is logged', () => {
   const { metrics, intents, accessLog } = telemetry.parse(undefined)
-  assert.deepEqual(metrics, { maxToolsPerServer: 500 })
+  assert.deepEqual(metrics, { maxToolsPerServer: 500, maxAge: 1_000 })
   assert.deepEqual(intents, { idle: 30_000, max: 10_000 })
   assert.deepEqual(accessLog, { sample: 0 })
 })
