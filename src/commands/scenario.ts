@@ -80,6 +80,8 @@ export async function scenario(args: readonly string[], out: Output, env: Env): 
 }
 
 async function list(out: Output): Promise<number> {
+  // Whoever reads may have read enough, as `head` does.
+  process.stdout.on('error', ignore)
   const names = await scenarioNames()
   const width = Math.max(0, ...names.map((name) => name.length))
   let broken = 0
