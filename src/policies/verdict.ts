@@ -16,8 +16,7 @@ const schema = z
       .default('report')
       .describe(
         'Replies that break their outputSchema, and text that claims to be JSON: not looked for, counted, or ' +
-          'turned into errors. What is turned into an error counts as a failure of the server: for its breaker ' +
-          'it is an outage, and no longer an incorrect answer.',
+          'turned into errors, which the breaker still counts as wrong answers.',
       ),
     shapes: z
       .boolean()
