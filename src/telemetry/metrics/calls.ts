@@ -69,6 +69,18 @@ export const calls = {
     [],
     '1',
   ),
+  intentOutcomes: counter(
+    'intent_outcomes_total',
+    'Tasks of agents by how they ended, as was reported, and by whether any of their calls failed.',
+    ['outcome', 'calls', 'arm', 'source'],
+    '2 outcomes × 2 × arms × 5 sources',
+  ),
+  intentOutcomesUnlinked: counter(
+    'intent_outcomes_unlinked_total',
+    'Reports of how a task ended that count for none: unknown, ambiguous or contradicted.',
+    ['reason'],
+    '3 reasons',
+  ),
   intentsOpen: gauge('intents_open', 'Tasks of agents that are not over.', [], '1'),
   underWay: gauge('inflight', 'Requests to servers under way.', ['server'], 'servers'),
 } as const
