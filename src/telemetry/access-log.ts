@@ -1,7 +1,7 @@
 import type { Call, Outcome } from '../mesh/call.ts'
 import type { Result } from '../mesh/classify.ts'
 import type { Millis } from '../mesh/clock.ts'
-import { wentWrong } from './intents-failure.ts'
+import { wentWrong } from './intents/went-wrong.ts'
 import type { Log } from './log.ts'
 import type { AccessLogSettings } from './schema.ts'
 

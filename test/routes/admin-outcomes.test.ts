@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { registerAdminOutcomes } from '../../src/routes/admin-outcomes.ts'
 import { failed } from '../policies/breaker/rig.ts'
 import { toolCall } from '../support/caller.ts'
-import { intentsRig } from '../telemetry/intents-rig.ts'
+import { intentsRig } from '../telemetry/intents/rig.ts'
 import { chaosApp, failing } from './chaos-app.ts'
 
 /** The route, over a fault that hits every call, and over tasks. */

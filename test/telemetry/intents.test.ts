@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Outcome } from '../../src/mesh/call.ts'
 import { answered, failed, rpcError } from '../policies/breaker/rig.ts'
-import { intentsRig } from './intents-rig.ts'
+import { intentsRig } from './intents/rig.ts'
 import { exposedBy } from './observed.ts'
 
 function setUp() {

@@ -1,6 +1,6 @@
-import type { Millis } from '../mesh/clock.ts'
-import type { CallIntent } from '../mesh/record.ts'
-import type { KnownIntent } from './intents-intent.ts'
+import type { Millis } from '../../mesh/clock.ts'
+import type { CallIntent } from '../../mesh/record.ts'
+import type { KnownIntent } from './intent.ts'
 
 /** What picks a task out of those that are known; what is not said is not looked at. */
 export interface IntentQuery {

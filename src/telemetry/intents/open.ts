@@ -1,5 +1,5 @@
-import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
-import type { KnownIntent } from './intents-intent.ts'
+import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
+import type { KnownIntent } from './intent.ts'
 
 export interface OpenIntentsParts {
   readonly clock: Clock

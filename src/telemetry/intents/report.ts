@@ -1,5 +1,5 @@
-import { callsOf, failedOf, type IntentOutcome, type KnownIntent } from './intents-intent.ts'
-import type { IntentQuery } from './intents-known.ts'
+import { callsOf, failedOf, type IntentOutcome, type KnownIntent } from './intent.ts'
+import type { IntentQuery } from './known.ts'
 
 /** Somebody says how a task ended. */
 export interface IntentReport extends IntentQuery {

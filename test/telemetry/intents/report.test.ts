@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { IntentReport, ReportAnswer } from '../../src/telemetry/intents-report.ts'
-import { failed } from '../policies/breaker/rig.ts'
-import { intentsRig } from './intents-rig.ts'
+import type { IntentReport, ReportAnswer } from '../../../src/telemetry/intents/report.ts'
+import { failed } from '../../policies/breaker/rig.ts'
+import { intentsRig } from './rig.ts'
 
 function setUp(settings: { idle?: number; max?: number; remember?: number } = {}) {
   const { intents, exposed, ...rig } = intentsRig()

@@ -1,10 +1,10 @@
-import type { Outcome } from '../../src/mesh/call.ts'
-import { Intents } from '../../src/telemetry/intents.ts'
-import { createMetrics } from '../../src/telemetry/metrics.ts'
-import { answered } from '../policies/breaker/rig.ts'
-import { TestCaller, toolCall } from '../support/caller.ts'
-import { ManualClock } from '../support/manual-clock.ts'
-import { exposedBy } from './observed.ts'
+import type { Outcome } from '../../../src/mesh/call.ts'
+import { Intents } from '../../../src/telemetry/intents.ts'
+import { createMetrics } from '../../../src/telemetry/metrics.ts'
+import { answered } from '../../policies/breaker/rig.ts'
+import { TestCaller, toolCall } from '../../support/caller.ts'
+import { ManualClock } from '../../support/manual-clock.ts'
+import { exposedBy } from '../observed.ts'
 
 const modern = new TestCaller({ takesInputRequired: true })
 

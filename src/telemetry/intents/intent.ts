@@ -1,5 +1,5 @@
-import type { Millis } from '../mesh/clock.ts'
-import type { CallIntent } from '../mesh/record.ts'
+import type { Millis } from '../../mesh/clock.ts'
+import type { CallIntent } from '../../mesh/record.ts'
 
 /** How a task ended, as whoever gave it says. */
 export type IntentOutcome = 'succeeded' | 'failed'
