@@ -8,7 +8,19 @@ import { systemClock } from '../src/mesh/clock.ts'
 import { script } from './middle.ts'
 import type { Stall } from './scrape-probe.ts'
 
-/** A gateway of its own process, with a probe in it. */
+/** What a gateway is started with. */
+export interface ProbedParts {
+  /** Origin of the upstream. */
+  readonly upstream: string
+  /** Folder for its config. */
+  readonly scratch: string
+  /** Flags for its node. */
+  readonly flags: readonly string[]
+  /** Hears of it if it ends before it is asked to. */
+  readonly lost: (error: Error) => void
+}
+
+/** A gateway in a process of its own, with a probe in it. */
 export interface Probed {
   readonly pid: number
   /** Origin of the data plane. */
@@ -23,13 +35,8 @@ export interface Probed {
 const READY_EVERY_MS = 50
 const { signal } = new AbortController()
 
-/** Starts the gateway before `upstream`, silent, for most of its calls will fail; `lost` hears if it ends too early. */
-export async function startProbed(
-  upstream: string,
-  scratch: string,
-  flags: readonly string[],
-  lost: (error: Error) => void,
-): Promise<Probed> {
+/** Starts a gateway, and waits until it serves. It logs nothing: most of the calls that fill its metrics fail. */
+export async function startProbed({ upstream, scratch, flags, lost }: ProbedParts): Promise<Probed> {
   const [data, control] = [await freeAddress(), await freeAddress()]
   const file = join(scratch, 'gateway.json')
   const config = {
@@ -38,13 +45,16 @@ export async function startProbed(
     telemetry: { metrics: { maxAge: 0 } },
   }
   writeFileSync(file, JSON.stringify(config))
-  const args = ['start', '--config', file, '--log-level', 'silent']
   const probe = ['--import', pathToFileURL(script('./scrape-probe.js')).href]
-  const child = spawn(process.execPath, [...flags, ...probe, script('../src/main.js'), ...args], {
-    stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
+  const command = [script('../src/main.js'), 'start', '--config', file, '--log-level', 'silent']
+  const child = spawn(process.execPath, [...flags, ...probe, ...command], {
+    stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
   })
-  const early = () => lost(new Error('the gateway ended'))
-  child.once('exit', early)
+  // What it greets with also goes there: worth reading only once something went wrong.
+  let said = ''
+  child.stderr!.on('data', (chunk: Buffer) => (said = (said + String(chunk)).slice(-4_000)))
+  const early = () => lost(new Error(`the gateway ended\n${said}`))
+  child.once('close', early)
   process.once('exit', () => child.kill('SIGKILL'))
   while (!(await isReady(data))) await systemClock.sleep(READY_EVERY_MS, signal)
   return {
@@ -57,14 +67,14 @@ export async function startProbed(
       return maxMs
     },
     async end() {
-      child.off('exit', early)
+      child.off('close', early)
       child.kill('SIGTERM')
-      await once(child, 'exit')
+      await once(child, 'close')
     },
   }
 }
 
-/** Whether it has discovered its upstream; before it listens, nothing answers. */
+/** Whether it has discovered its upstream; before it listens, nobody answers. */
 function isReady(data: string): Promise<boolean> {
   return fetch(`http://${data}/readyz`).then(
     ({ ok }) => ok,
@@ -72,7 +82,7 @@ function isReady(data: string): Promise<boolean> {
   )
 }
 
-/** One that was free a moment ago: a silent gateway does not say where it listens. */
+/** One that was free a moment ago: a gateway that logs nothing does not say where it listens. */
 async function freeAddress(): Promise<string> {
   const server = createServer().listen(0, '127.0.0.1')
   await once(server, 'listening')

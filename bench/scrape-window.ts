@@ -1,5 +1,6 @@
 import { Pool } from 'undici'
 import { systemClock } from '../src/mesh/clock.ts'
+import { cpuMicros } from './cpu.ts'
 import { exchange } from './exchange.ts'
 import type { Probed } from './scrape-gateway.ts'
 
@@ -12,6 +13,8 @@ export interface Seen {
   readonly body: string
   /** From the request to the last byte. */
   readonly tookMs: number
+  /** CPU time of the gateway, all threads. */
+  readonly cpuMs: number
   /** The longest time in which the gateway's event loop did not turn. */
   readonly stallMs: number
 }
@@ -39,11 +42,13 @@ export class Scraper {
   async window(kind: Kind): Promise<Seen> {
     await systemClock.sleep(PAUSE_MS, signal)
     await this.#gateway.stallMs()
+    const cpuBefore = cpuMicros(this.#gateway.pid)
     const startedAt = systemClock.now()
     const body = kind === 'nothing' ? await nothing() : await this.#scrape(accepts[kind])
     const tookMs = systemClock.now() - startedAt
     await systemClock.sleep(PAUSE_MS, signal)
-    return { body, tookMs, stallMs: await this.#gateway.stallMs() }
+    const cpuMs = (cpuMicros(this.#gateway.pid) - cpuBefore) / 1_000
+    return { body, tookMs, cpuMs, stallMs: await this.#gateway.stallMs() }
   }
 
   async #scrape(accept: string): Promise<string> {

@@ -1,7 +1,7 @@
 /** Measures what a scrape of 500 tools takes, and for how long it holds up everybody else; see README.md. */
-import { mkdtempSync, rmSync } from 'node:fs'
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
+import { mkdtempSync, rmSync } from 'node:fs'
 import { cpus, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
@@ -11,8 +11,8 @@ import { cpuMicros } from './cpu.ts'
 import { script } from './middle.ts'
 import { startProbed } from './scrape-gateway.ts'
 import type { Order } from './scrape-load.ts'
-import { table, type Part } from './scrape-report.ts'
-import { results, TOOLS, toolNames } from './scrape-tools.ts'
+import { firstLine, table, type Part } from './scrape-report.ts'
+import { results, toolNames } from './scrape-tools.ts'
 import { kinds, Scraper, type Kind, type Seen } from './scrape-window.ts'
 
 /** A run that hangs is a failed run. */
@@ -21,14 +21,21 @@ const LIMIT_MS = 180_000
 /** Scrapes before those that count. */
 const WARM_UP = 10
 
+/** How long there are calls before it is measured: breakers that the filling opened close again. */
+const SETTLE_MS = 2_000
+
 process.once('uncaughtException', fail)
 const { values } = parseArgs({
   options: {
     scrapes: { type: 'string', default: '60' },
-    'per-second': { type: 'string', default: '1000' },
-    profile: { type: 'string' },
+    calls: { type: 'string', default: '1000' },
+    'cpu-prof': { type: 'string' },
   },
 })
+const [scrapes, perSecond] = [Number(values.scrapes), Number(values.calls)]
+if (!(scrapes >= 1 && scrapes <= 200)) throw new Error('--scrapes: expected a number from 1 to 200')
+if (!(perSecond >= 1 && perSecond <= 10_000)) throw new Error('--calls: expected a number from 1 to 10000')
+
 const scratch = mkdtempSync(join(tmpdir(), 'breakwater-scrape-'))
 process.once('exit', () => rmSync(scratch, { recursive: true, force: true }))
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.once(signal, () => process.exit(1))
@@ -36,33 +43,33 @@ systemClock.after(LIMIT_MS, () => fail(new Error(`not done after ${LIMIT_MS / 1_
 
 const children = new Children(fail)
 const upstream = await children.listening([script('./scrape-upstream.js')])
-const profiling = values.profile === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${values.profile}`]
-const gateway = await startProbed(upstream.origin, scratch, profiling, fail)
+const flags = values['cpu-prof'] === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${values['cpu-prof']}`]
+const gateway = await startProbed({ upstream: upstream.origin, scratch, flags, lost: fail })
 const load = children.fork(script('./scrape-load.js'))
 const scraper = new Scraper(gateway)
 
 await tell(load, { fill: gateway.data })
-for (let i = 0; i < WARM_UP; i++) await scraper.window(i % 2 === 0 ? 'text' : 'openmetrics')
-check(await scraper.window('text'))
+const first = await scraper.window('text')
+for (let scrape = 0; scrape < WARM_UP; scrape++) check(await scraper.window(kinds[1 + (scrape % 2)]!))
 const idle = await measure('idle')
-await tell(load, { perSecond: Number(values['per-second']) })
-await systemClock.sleep(2_000, new AbortController().signal)
-const loaded = await measure('calls')
+await tell(load, { perSecond })
+await systemClock.sleep(SETTLE_MS, new AbortController().signal)
+const loaded = await measure(`${perSecond} calls/s`)
 await gateway.end()
 await children.end()
 
-print(
-  `${process.version} on ${cpus().length} × ${cpus()[0]?.model ?? 'unknown'}; ${TOOLS} tools, ${values.scrapes} scrapes of each kind\n`,
-)
+print(`${process.version} on ${cpus().length} × ${cpus()[0]?.model ?? 'unknown'};`)
+print(`${toolNames.length} tools, ${scrapes} scrapes of each kind\n`)
 print(table([idle, loaded]))
+print(`\n${firstLine(first)}`)
 
 /** Asks for each kind in turn, as often as was said. */
 async function measure(title: string): Promise<Part> {
   const seen: Record<Kind, Seen[]> = { nothing: [], text: [], openmetrics: [] }
   const startedAt = systemClock.now()
   const cpuBefore = cpuMicros(gateway.pid)
-  for (let round = 0; round < Number(values.scrapes); round++)
-    for (const what of kinds) seen[what].push(await scraper.window(what))
+  for (let round = 0; round < scrapes; round++)
+    for (const kind of kinds) seen[kind].push(await scraper.window(kind))
   const busy = (cpuMicros(gateway.pid) - cpuBefore) / 1_000 / (systemClock.now() - startedAt)
   return { title, busy, seen }
 }
@@ -70,9 +77,9 @@ async function measure(title: string): Promise<Part> {
 /** A scrape in which anything is missing would be too cheap. */
 function check({ body }: Seen): void {
   for (const result of results) {
-    const found =
-      body.match(new RegExp(`^breakwater_tool_calls_total\\{.*result="${result}"`, 'gm'))?.length ?? 0
-    if (found < toolNames.length) throw new Error(`series of ${found} tools for ${result}`)
+    const lines = new RegExp(`^breakwater_tool_calls_total\\{.*result="${result}"`, 'gm')
+    const found = body.match(lines)?.length ?? 0
+    if (found < toolNames.length) throw new Error(`${result}: series of ${found} tools only`)
   }
 }
 

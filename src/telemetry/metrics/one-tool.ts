@@ -1,6 +1,7 @@
+import type { Cell } from './cells.ts'
 import type { Spread } from './spread.ts'
 import type { Series } from './spread-series.ts'
-import type { Cell, Tally } from './tally.ts'
+import type { Tally } from './tally.ts'
 
 type ToolLabel = 'server' | 'tool'
 
@@ -49,8 +50,8 @@ export class OneTool {
   ): void {
     const found = within(within(this.#calls, arm), result)
     const cells = found.get(verdict) ?? this.#cellsOf(found, result, verdict, arm)
-    cells.calls.pending++
-    cells.verdicts.pending++
+    cells.calls.value++
+    cells.verdicts.value++
     this.#duration ??= this.#metrics.toolCallDuration.series(this.labels)
     this.#duration.observe(seconds, traceId, wallMs)
   }
@@ -63,12 +64,7 @@ export class OneTool {
       cell = this.#metrics.attempts.cell({ ...this.labels, outcome, verdict })
       found.set(verdict, cell)
     }
-    cell.pending++
-  }
-
-  /** Removes all of it. What is counted afterwards would be lost. */
-  remove(): void {
-    for (const name of perTool) this.#metrics[name].forget(this.labels)
+    cell.value++
   }
 
   #cellsOf(found: Map<string, CallCells>, result: string, verdict: string, arm: string): CallCells {
@@ -81,15 +77,6 @@ export class OneTool {
     return cells
   }
 }
-
-const perTool = [
-  'toolCalls',
-  'toolCallVerdicts',
-  'toolCallDuration',
-  'attempts',
-  'invalidArguments',
-  'breakerTransitions',
-] as const
 
 function within<Value>(map: Map<string, Map<string, Value>>, key: string): Map<string, Value> {
   let found = map.get(key)
