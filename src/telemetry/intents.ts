@@ -125,6 +125,8 @@ export class Intents {
     intent.isOpen = false
     this.#known.end(intent, this.#parts.clock.now())
     intents.inc({ outcome: failed > 0 ? 'failed' : 'ok', arm, source })
+    // At 0 from the beginning: to Prometheus the first of a series that is new has not happened.
+    intents.cell({ outcome: failed > 0 ? 'ok' : 'failed', arm, source })
     intentToolCalls.series({ arm, source }).observe(calls)
     if (outcome !== undefined) this.#link(intent, outcome)
   }

@@ -42,7 +42,7 @@ export const calls = {
     'upstream_attempts_total',
     'Tries of tool calls at a server, by what became of them and, if a reply came, how good it was.',
     ['server', 'tool', 'outcome', 'verdict'],
-    'tools × 13 pairs of outcome and verdict',
+    'tools × 13 pairs of outcome and verdict, of which 7 begin at 0',
   ),
   intents: counter(
     'intents_total',

@@ -21,6 +21,20 @@ interface CallCells {
   readonly verdicts: Cell
 }
 
+/**
+ * What alerts and ratios read of attempts. To Prometheus a series that is born with its first failure has never failed:
+ * an increase takes two readings. So these begin at 0, with the first attempt of their tool.
+ */
+const BORN_TOGETHER = [
+  ['returned', 'correct'],
+  ['returned', 'schema_invalid'],
+  ['returned', 'partial_silent'],
+  ['returned', 'tool_error'],
+  ['rpc_error', 'rpc_error'],
+  ['timeout', ''],
+  ['transport_error', ''],
+] as const
+
 /** The series of one tool, kept at hand: counting a call looks up short words, and no labels. */
 export class OneTool {
   readonly labels: { readonly server: string; readonly tool: string }
@@ -58,13 +72,19 @@ export class OneTool {
 
   /** Counts a try at the server. */
   countAttempt(outcome: string, verdict: string): void {
-    const found = within(this.#attempts, outcome)
-    let cell = found.get(verdict)
-    if (cell === undefined) {
-      cell = this.#metrics.attempts.cell({ ...this.labels, outcome, verdict })
-      found.set(verdict, cell)
-    }
+    const cell = this.#attempts.get(outcome)?.get(verdict) ?? this.#attemptsOf(outcome, verdict)
     cell.value++
+  }
+
+  #attemptsOf(outcome: string, verdict: string): Cell {
+    if (this.#attempts.size === 0) for (const [end, quality] of BORN_TOGETHER) this.#addAttempts(end, quality)
+    return this.#attempts.get(outcome)?.get(verdict) ?? this.#addAttempts(outcome, verdict)
+  }
+
+  #addAttempts(outcome: string, verdict: string): Cell {
+    const cell = this.#metrics.attempts.cell({ ...this.labels, outcome, verdict })
+    within(this.#attempts, outcome).set(verdict, cell)
+    return cell
   }
 
   #cellsOf(found: Map<string, CallCells>, result: string, verdict: string, arm: string): CallCells {
