@@ -68,6 +68,9 @@ export interface Shot {
   memory<State extends object>(key: string, create: () => State): State
 }
 
+/** Why a fault that is over does nothing to a reply that comes later. */
+export const ENDED = 'it had ended when the reply came'
+
 /** A kind of fault: one entry in the registry. */
 export interface FaultType<Config> {
   /** Its own fields; those that all faults share are not its business. */

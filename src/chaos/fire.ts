@@ -40,6 +40,11 @@ export function fire(
       const service = layer(inner)
       return (hit) => {
         shot.reached = true
+        // A fault further out may have held the call for longer than this one was in force.
+        if (shot.released.aborted) {
+          shot.notApplicable('it had ended when the call came to it')
+          return inner(hit)
+        }
         return service(hit).then((outcome) => {
           end(shot, outcome)
           return outcome

@@ -2,16 +2,15 @@ import type { Call, InjectedFault, Outcome } from '../mesh/call.ts'
 import { verdictOf } from '../mesh/classify.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError } from '../mesh/errors.ts'
-import { replaceAt } from '../protocol/json-span.ts'
-import { resultText } from '../protocol/jsonrpc.ts'
 import type { ArmedFault } from './armed-fault.ts'
 import type { Canaries } from './canaries.ts'
 import type { Corruptions } from './corruptions.ts'
 import { digest } from './decide/canonical.ts'
 import { pause, type Paused } from './pause.ts'
-import type { RawReply, Shot, Side, World } from './fault.ts'
+import { ENDED, type RawReply, type Shot, type Side, type World } from './fault.ts'
 import type { DecisionEntry } from './journal/entry.ts'
 import type { Release } from './release.ts'
+import { withResult } from './with-result.ts'
 
 /** What all shots share. */
 export interface ShotParts {
@@ -84,21 +83,17 @@ export class FiredShot implements Shot {
   }
 
   change(outcome: Outcome, result: unknown): Outcome {
+    if (outcome.kind !== 'answered') return outcome
     // Whatever is stopped by now has to stay without effect.
-    if (outcome.kind !== 'answered' || this.released.aborted) return outcome
-    const { text, value, status } = outcome.result
-    const changed =
-      'result' in value
-        ? { text: replaceAt(text, ['result'], result), value: { ...value, result }, status }
-        : {
-            text: resultText(value.id as string | number, JSON.stringify(result)),
-            value: { jsonrpc: '2.0', id: value.id, result },
-            status,
-          }
-    this.entry.before ??= digest(text)
+    if (this.released.aborted) {
+      this.notApplicable(ENDED)
+      return outcome
+    }
+    const changed = withResult(outcome.result, result)
+    this.entry.before ??= digest(outcome.result.text)
     this.entry.after = digest(changed.text)
     this.#parts.corruptions.mark(this, changed, outcome.result)
-    this.#parts.canaries.plant(this.entry, value.result, result)
+    this.#parts.canaries.plant(this.entry, outcome.result.value.result, result)
     return { ...outcome, result: changed, verdict: verdictOf(changed.value) }
   }
 

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import type { Call, Outcome } from '../../mesh/call.ts'
 import { parseJson, resultText } from '../../protocol/jsonrpc.ts'
-import { resultIn, type FaultType, type Shot } from '../fault.ts'
+import { ENDED, resultIn, type FaultType, type Shot } from '../fault.ts'
 import { changing, textResult } from './result-change.ts'
 
 const isErrorSchema = z.strictObject({
@@ -40,8 +40,8 @@ export const errorAsSuccess: FaultType<z.output<typeof errorAsSuccessSchema>> = 
       next(call).then((outcome) => {
         const was = errorIn(outcome)
         if (was === undefined) return ofGood(() => Promise.resolve(outcome))(call)
-        if (call.signal.aborted) {
-          shot.notApplicable('the call was aborted')
+        if (shot.released.aborted || call.signal.aborted) {
+          shot.notApplicable(shot.released.aborted ? ENDED : 'the call was aborted')
           return outcome
         }
         shot.note({ was })

@@ -1,6 +1,6 @@
 import { derive, type Call, type CallResult, type Outcome } from '../../mesh/call.ts'
 import { locate, splice } from '../../protocol/json-span.ts'
-import type { RawReply, Shot } from '../fault.ts'
+import { ENDED, type RawReply, type Shot } from '../fault.ts'
 
 /** The call's id as its sender wrote it: numbers that JavaScript would round keep all of their digits. */
 export function rawId({ id, message: { text } }: Call): string {
@@ -54,7 +54,7 @@ export function unopened(call: Call, { side }: Shot): Call {
 
 /** The reply that a fault may break; undefined when it may not, and the journal is told why there was none. */
 export function breakable(call: Call, outcome: Outcome, shot: Shot): CallResult | undefined {
-  if (shot.released.aborted) return undefined
+  if (shot.released.aborted) return void shot.notApplicable(ENDED)
   if (outcome.kind !== 'answered') return void shot.notApplicable(NO_REPLY)
   if (shot.side === 'client' && call.record.firstByteAt !== undefined)
     return void shot.notApplicable('a part of the reply is with the agent already')
