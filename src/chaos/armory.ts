@@ -37,6 +37,13 @@ export class Armory {
     return this.#held.size
   }
 
+  /** Calls that they hold now; one that several of them hold counts for each. */
+  get held(): number {
+    let held = 0
+    for (const { armed } of this.#held.values()) held += armed.concurrent
+    return held
+  }
+
   /** In the order in which they nest: the plan's, then the runtime API's as they came. */
   list(): ArmedFault[] {
     const armed = [...this.#held.values()].map((held) => held.armed)

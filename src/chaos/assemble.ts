@@ -34,7 +34,7 @@ export function assemble(parts: ControllerParts, control: Control): Assembly {
   const { clock, registry = registered, armOf = () => undefined, emit } = parts
   const { config, refusal, onEnd } = control
   const journal = new Journal()
-  const kill = new KillSwitch()
+  const kill = new KillSwitch(() => clock.now())
   const announcer = new Announcer(clock, journal, emit)
   const onError = (errors: number) => {
     if (errors >= config().engineErrors) onEnd('engine', `it failed ${errors} times`)

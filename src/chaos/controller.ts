@@ -140,8 +140,9 @@ export class Controller {
   }
 
   #killed(): void {
-    const { by, why } = this.killSwitch.killed ?? { by: 'unknown', why: 'unknown' }
+    const { by, why, tookMs } = this.killSwitch.killed ?? { by: 'unknown', why: 'unknown' }
+    const { held } = this.#run.armory
     this.#run.stop('killed')
-    this.#announcer.turned('killed', by, why)
+    this.#announcer.turned('killed', by, why, { held, tookMs })
   }
 }

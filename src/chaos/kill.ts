@@ -1,9 +1,12 @@
+import type { Millis } from '../mesh/clock.ts'
 import { Release } from './release.ts'
 
 /** Who threw the switch, and why. */
 export interface Killed {
   readonly by: string
   readonly why: string
+  /** How long it took until no fault held a call any more. */
+  readonly tookMs: Millis
 }
 
 /**
@@ -13,9 +16,15 @@ export interface Killed {
 export class KillSwitch {
   /** A plain field, read for every call while faults are armed. */
   on = false
+  readonly #now: () => Millis
+  readonly #told: (() => void)[] = []
   #release = new Release()
   #killed: Killed | undefined
-  readonly #told: (() => void)[] = []
+
+  /** `now`: the monotonic clock. */
+  constructor(now: () => Millis) {
+    this.#now = now
+  }
 
   /** Aborts when the switch is thrown; another one after it was lifted. */
   get signal(): Release {
@@ -26,11 +35,13 @@ export class KillSwitch {
     return this.#killed
   }
 
+  /** Throws it. When this returns, no fault is in effect any more; the calls that were held go on from here. */
   kill(by: string, why: string): void {
     if (this.on) return
+    const since = this.#now()
     this.on = true
-    this.#killed = { by, why }
     this.#release.abort('killed')
+    this.#killed = { by, why, tookMs: this.#now() - since }
     for (const tell of this.#told) {
       try {
         tell()
