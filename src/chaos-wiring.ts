@@ -1,5 +1,5 @@
-import type { Accounted } from './chaos/accounting.ts'
-import { Controller } from './chaos/controller.ts'
+import type { Accounted } from './chaos/accounting/accounting.ts'
+import { Controller } from './chaos/control/controller.ts'
 import { injector } from './chaos/injector.ts'
 import type { Call, Layer, Outcome } from './mesh/call.ts'
 import { sleepOn, type Clock } from './mesh/clock.ts'

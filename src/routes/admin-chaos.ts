@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
-import type { Controller } from '../chaos/controller.ts'
+import type { Controller } from '../chaos/control/controller.ts'
 import type { PlanTarget } from '../chaos/plan/checks.ts'
 import type { Clock } from '../mesh/clock.ts'
 import { malformed, read, withPlainErrors } from './chaos/answers.ts'

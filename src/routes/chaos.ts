@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import { z } from 'zod'
-import type { Controller } from '../chaos/controller.ts'
+import type { Controller } from '../chaos/control/controller.ts'
 import type { PlanTarget } from '../chaos/plan/checks.ts'
 import { malformed, read, refused, withPlainErrors } from './chaos/answers.ts'
 import { readRuntimeFault, type Asked } from './chaos/runtime-fault.ts'

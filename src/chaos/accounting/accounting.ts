@@ -1,10 +1,10 @@
-import type { Call, InjectedFault, Outcome } from '../mesh/call.ts'
-import { verdictOf } from '../mesh/classify.ts'
-import type { Clock } from '../mesh/clock.ts'
+import type { Call, InjectedFault, Outcome } from '../../mesh/call.ts'
+import { verdictOf } from '../../mesh/classify.ts'
+import type { Clock } from '../../mesh/clock.ts'
+import type { FiredShot } from '../firing/shot.ts'
+import type { DecisionEntry } from '../journal/entry.ts'
+import type { Journal } from '../journal/journal.ts'
 import type { Corruptions } from './corruptions.ts'
-import type { DecisionEntry } from './journal/entry.ts'
-import type { Journal } from './journal/journal.ts'
-import type { FiredShot } from './shot.ts'
 import type { AgentOutcome, Fate } from './tally.ts'
 
 export interface AccountingParts {

@@ -1,7 +1,7 @@
-import type { Call } from '../mesh/call.ts'
-import { paramsOf } from '../protocol/jsonrpc.ts'
-import { Recent } from './decide/recent.ts'
-import type { DecisionEntry } from './journal/entry.ts'
+import type { Call } from '../../mesh/call.ts'
+import { paramsOf } from '../../protocol/jsonrpc.ts'
+import { Recent } from '../decide/recent.ts'
+import type { DecisionEntry } from '../journal/entry.ts'
 
 /** Most values that are watched for; the oldest are forgotten first. */
 const MAX_CANARIES = 10_000

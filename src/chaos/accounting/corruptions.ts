@@ -1,4 +1,4 @@
-import type { CallResult, Outcome } from '../mesh/call.ts'
+import type { CallResult, Outcome } from '../../mesh/call.ts'
 
 /**
  * Which results were changed, and by whom. By identity, so that nothing of it shows on the wire; by that of the

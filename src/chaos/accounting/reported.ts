@@ -1,6 +1,6 @@
-import type { Call, RequestId } from '../mesh/call.ts'
-import { isObject } from '../protocol/jsonrpc.ts'
-import { metaOf } from '../protocol/meta.ts'
+import type { Call, RequestId } from '../../mesh/call.ts'
+import { isObject } from '../../protocol/jsonrpc.ts'
+import { metaOf } from '../../protocol/meta.ts'
 import type { AgentOutcome } from './tally.ts'
 
 /** Where an agent says on a later call what it did with what it got of an earlier one: `{call, outcome}`. */

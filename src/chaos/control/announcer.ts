@@ -1,9 +1,9 @@
 import { isDeepStrictEqual } from 'node:util'
-import type { Clock } from '../mesh/clock.ts'
-import type { ChaosEvent } from './events.ts'
-import type { Journal } from './journal/journal.ts'
-import { diffPlans } from './plan/diff.ts'
-import type { ChaosConfig } from './plan/schema.ts'
+import type { Clock } from '../../mesh/clock.ts'
+import type { ChaosEvent } from '../events.ts'
+import type { Journal } from '../journal/journal.ts'
+import { diffPlans } from '../plan/diff.ts'
+import type { ChaosConfig } from '../plan/schema.ts'
 
 /** Tells what happens to the engine: in the journal, and to whoever listens. Never throws. */
 export class Announcer {

@@ -1,11 +1,11 @@
-import type { Call } from '../mesh/call.ts'
-import type { Cancel, Clock } from '../mesh/clock.ts'
-import type { Dice } from '../mesh/dice.ts'
-import { ArmedFault } from './armed-fault.ts'
-import type { FaultRegistry } from './faults/index.ts'
-import type { KillSwitch } from './kill.ts'
-import type { Fault } from './plan/common.ts'
-import type { ReleaseReason } from './release.ts'
+import type { Call } from '../../mesh/call.ts'
+import type { Cancel, Clock } from '../../mesh/clock.ts'
+import type { Dice } from '../../mesh/dice.ts'
+import type { FaultRegistry } from '../faults/index.ts'
+import { ArmedFault } from '../firing/armed-fault.ts'
+import type { KillSwitch } from '../kill/kill-switch.ts'
+import type { ReleaseReason } from '../kill/release.ts'
+import type { Fault } from '../plan/common.ts'
 
 export interface ArmoryParts {
   readonly clock: Clock

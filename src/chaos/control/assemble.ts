@@ -1,14 +1,14 @@
-import { createDice } from '../mesh/dice.ts'
+import { createDice } from '../../mesh/dice.ts'
+import { faults as registered } from '../faults/index.ts'
+import { Engine } from '../firing/engine.ts'
+import { Journal } from '../journal/journal.ts'
+import { KillSwitch } from '../kill/kill-switch.ts'
+import type { ChaosConfig } from '../plan/schema.ts'
 import { Announcer } from './announcer.ts'
 import { Attachments } from './attachments.ts'
 import type { ControllerParts } from './controller-parts.ts'
-import { Engine } from './engine.ts'
-import { faults as registered } from './faults/index.ts'
-import { Journal } from './journal/journal.ts'
-import { KillSwitch } from './kill.ts'
-import type { ChaosConfig } from './plan/schema.ts'
 import { Run } from './run.ts'
-import { RuntimeFaults } from './runtime.ts'
+import { RuntimeFaults } from './runtime-faults.ts'
 
 /** What the parts ask of whoever controls them, and tell them. */
 export interface Control {

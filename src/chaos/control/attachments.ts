@@ -1,10 +1,10 @@
 import { isDeepStrictEqual } from 'node:util'
-import type { Cancel, Clock } from '../mesh/clock.ts'
-import { JournalFile } from './journal/file.ts'
-import type { Journal } from './journal/journal.ts'
-import { watchKillFile } from './kill-file.ts'
-import type { KillSwitch } from './kill.ts'
-import type { ChaosConfig } from './plan/schema.ts'
+import type { Cancel, Clock } from '../../mesh/clock.ts'
+import { JournalFile } from '../journal/file.ts'
+import type { Journal } from '../journal/journal.ts'
+import { watchKillFile } from '../kill/kill-file.ts'
+import type { KillSwitch } from '../kill/kill-switch.ts'
+import type { ChaosConfig } from '../plan/schema.ts'
 
 export interface AttachmentParts {
   readonly clock: Clock

@@ -1,9 +1,9 @@
-import type { Call } from '../mesh/call.ts'
-import type { Clock } from '../mesh/clock.ts'
-import type { Effect } from '../mesh/policy.ts'
-import type { ChaosEvent } from './events.ts'
-import type { World } from './fault.ts'
-import type { FaultRegistry } from './faults/index.ts'
+import type { Call } from '../../mesh/call.ts'
+import type { Clock } from '../../mesh/clock.ts'
+import type { Effect } from '../../mesh/policy.ts'
+import type { ChaosEvent } from '../events.ts'
+import type { World } from '../fault.ts'
+import type { FaultRegistry } from '../faults/index.ts'
 import type { Locks } from './guard.ts'
 
 /** What the chaos mesh needs of the gateway around it. */

@@ -1,4 +1,4 @@
-import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
+import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
 
 /** Ends what nobody renews. */
 export class Lease {

@@ -1,9 +1,9 @@
-import type { Dice } from '../mesh/dice.ts'
+import type { Dice } from '../../mesh/dice.ts'
+import type { FaultRegistry } from '../faults/index.ts'
+import { faultFindings } from '../plan/checks.ts'
+import type { Fault } from '../plan/common.ts'
 import type { Armory } from './armory.ts'
 import { DONE, type Done } from './controller-parts.ts'
-import type { FaultRegistry } from './faults/index.ts'
-import { faultFindings } from './plan/checks.ts'
-import type { Fault } from './plan/common.ts'
 
 /** Most faults of the runtime API at a time. */
 export const MAX_RUNTIME_FAULTS = 1_000

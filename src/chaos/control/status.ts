@@ -1,8 +1,8 @@
-import type { ArmedFault } from './armed-fault.ts'
-import type { Fault } from './plan/common.ts'
-import type { ChaosConfig } from './plan/schema.ts'
+import { newTally, type Tally } from '../accounting/tally.ts'
+import type { ArmedFault } from '../firing/armed-fault.ts'
+import type { Fault } from '../plan/common.ts'
+import type { ChaosConfig } from '../plan/schema.ts'
 import type { Run } from './run.ts'
-import { newTally, type Tally } from './tally.ts'
 
 export type State = 'disarmed' | 'armed' | 'killed'
 

@@ -1,12 +1,13 @@
 import { z } from 'zod'
 import { duration } from '../../units/duration.ts'
 import type { FaultType } from '../fault.ts'
-import { coldStart } from './cold-start.ts'
-import { refuse, requests } from './connection-parts.ts'
-import { fanout } from './fanout.ts'
-import { headOfLine } from './head-of-line.ts'
-import { pool } from './pool.ts'
-import { storm } from './storm.ts'
+import { coldStart } from './composite/cold-start.ts'
+import { fanout } from './composite/fanout.ts'
+import { headOfLine } from './composite/head-of-line.ts'
+import { pool } from './composite/pool.ts'
+import { storm } from './composite/storm.ts'
+import { refuse } from './shared/refuse.ts'
+import { requests } from './shared/requests.ts'
 
 const schema = z.strictObject({
   down: duration({ min: 1 }).default(10_000).describe('How long an outage lasts, where `up` parts them.'),

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import type { FaultType } from '../fault.ts'
-import { requests } from './connection-parts.ts'
+import { requests } from './shared/requests.ts'
 
 const headerName = z
   .string()

@@ -1,7 +1,7 @@
-import type { Call, Layer, Outcome, Service } from '../mesh/call.ts'
-import { resultOf } from '../mesh/classify.ts'
+import type { Call, Layer, Outcome, Service } from '../../mesh/call.ts'
+import { resultOf } from '../../mesh/classify.ts'
+import type { Journal } from '../journal/journal.ts'
 import { guarded } from './guarded.ts'
-import type { Journal } from './journal/journal.ts'
 import type { FiredShot } from './shot.ts'
 
 export interface FireParts {

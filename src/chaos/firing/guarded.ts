@@ -1,4 +1,4 @@
-import type { Layer, Outcome } from '../mesh/call.ts'
+import type { Layer, Outcome } from '../../mesh/call.ts'
 
 /**
  * Puts a fault's layer around the rest of the way such that a defect of the layer cannot break the call: then the

@@ -1,5 +1,5 @@
-import type { Signal } from '../mesh/cancel.ts'
-import type { Clock, Millis } from '../mesh/clock.ts'
+import type { Signal } from '../../mesh/cancel.ts'
+import type { Clock, Millis } from '../../mesh/clock.ts'
 
 /** How a pause ended. */
 export type Paused = 'over' | 'released' | 'aborted'

@@ -1,6 +1,6 @@
-import type { CallResult } from '../mesh/call.ts'
-import { replaceAt } from '../protocol/json-span.ts'
-import { resultText } from '../protocol/jsonrpc.ts'
+import type { CallResult } from '../../mesh/call.ts'
+import { replaceAt } from '../../protocol/json-span.ts'
+import { resultText } from '../../protocol/jsonrpc.ts'
 
 /** A reply with another result. Of a response, all else stays as its author wrote it; an error becomes a response. */
 export function withResult({ text, value, status }: CallResult, result: unknown): CallResult {

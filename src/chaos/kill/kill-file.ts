@@ -1,6 +1,6 @@
 import { access } from 'node:fs/promises'
-import type { Cancel, Clock } from '../mesh/clock.ts'
-import type { KillSwitch } from './kill.ts'
+import type { Cancel, Clock } from '../../mesh/clock.ts'
+import type { KillSwitch } from './kill-switch.ts'
 
 /** How often the file is looked for, in milliseconds: short enough for a person who waits. */
 const LOOK_EVERY_MS = 50

@@ -1,4 +1,4 @@
-import type { Millis } from '../mesh/clock.ts'
+import type { Millis } from '../../mesh/clock.ts'
 import { Release } from './release.ts'
 
 /** Who threw the switch, and why. */

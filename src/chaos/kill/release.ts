@@ -1,4 +1,4 @@
-import type { Signal } from '../mesh/cancel.ts'
+import type { Signal } from '../../mesh/cancel.ts'
 
 /** Why held calls were let go. */
 export type ReleaseReason = 'killed' | 'disarmed' | 'ended' | 'shadow'

@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
-import type { Controller } from '../../chaos/controller.ts'
+import type { Controller } from '../../chaos/control/controller.ts'
 import { explain } from '../../chaos/journal/explain.ts'
 import type { Clock } from '../../mesh/clock.ts'
 import { duration } from '../../units/duration.ts'

@@ -1,10 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Call, Outcome } from '../../src/mesh/call.ts'
-import { derive } from '../../src/mesh/call.ts'
-import { withMeta } from '../../src/protocol/meta.ts'
-import { toolCall } from '../support/caller.ts'
-import { answer, fault, rig } from './rig.ts'
+import { type Call, type Outcome, derive } from '../../../src/mesh/call.ts'
+import { withMeta } from '../../../src/protocol/meta.ts'
+import { toolCall } from '../../support/caller.ts'
+import { answer, fault, rig } from '../rig.ts'
 
 /** The fate of each fault of a call whose outcome reaches the agent as `final` makes it. */
 async function fates(faults: readonly object[], final: (outcome: Outcome) => Outcome = (outcome) => outcome) {

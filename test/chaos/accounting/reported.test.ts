@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Caller } from '../../src/mesh/call.ts'
-import { TestCaller, toolCall } from '../support/caller.ts'
-import { fault, rig } from './rig.ts'
+import type { Caller } from '../../../src/mesh/call.ts'
+import { TestCaller, toolCall } from '../../support/caller.ts'
+import { fault, rig } from '../rig.ts'
 
 const INTENT = 'dev.breakwater/intent'
 const OUTCOME = 'dev.breakwater/outcome'

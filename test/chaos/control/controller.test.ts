@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { toolCall } from '../support/caller.ts'
-import { fault, rig } from './rig.ts'
+import { toolCall } from '../../support/caller.ts'
+import { fault, rig } from '../rig.ts'
 
 const plan = (faults: readonly object[], more: object = {}) => ({ enabled: true, faults, ...more })
 

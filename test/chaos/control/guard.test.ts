@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { fault, rig } from './rig.ts'
+import { fault, rig } from '../rig.ts'
 
 const refused = (parts: Parameters<typeof rig>[0], more: object = {}) => {
   const { arm, controller } = rig(parts)

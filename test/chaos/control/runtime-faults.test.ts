@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Fault } from '../../src/chaos/plan/common.ts'
-import { toolCall } from '../support/caller.ts'
-import { answer, fault, rig, schema } from './rig.ts'
+import type { Fault } from '../../../src/chaos/plan/common.ts'
+import { toolCall } from '../../support/caller.ts'
+import { answer, fault, rig, schema } from '../rig.ts'
 
 const read = (name: string, more: object = {}): Fault =>
   schema.parse({ faults: [fault(name, 'test.spoil', more)] }).faults[0]!

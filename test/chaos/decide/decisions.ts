@@ -1,9 +1,9 @@
 import { setImmediate } from 'node:timers/promises'
-import { derive, type Call, type Service } from '../../src/mesh/call.ts'
-import { injector } from '../../src/chaos/injector.ts'
-import { newCall } from '../support/caller.ts'
-import { pick, seeded } from '../support/random.ts'
-import { answer, fault, rig } from './rig.ts'
+import { injector } from '../../../src/chaos/injector.ts'
+import { derive, type Call, type Service } from '../../../src/mesh/call.ts'
+import { newCall } from '../../support/caller.ts'
+import { pick, seeded } from '../../support/random.ts'
+import { answer, fault, rig } from '../rig.ts'
 
 /** How the same work is done: none of it may make a difference. */
 export interface Manner {

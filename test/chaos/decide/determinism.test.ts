@@ -3,8 +3,8 @@ import { execFile } from 'node:child_process'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
+import { fault } from '../rig.ts'
 import { decisions } from './decisions.ts'
-import { fault } from './rig.ts'
 
 const expected = await decisions()
 const injected = expected.filter((decision) => decision.includes('"injected"'))

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { toolCall } from '../support/caller.ts'
-import { answer, fault, rig } from './rig.ts'
+import { toolCall } from '../../support/caller.ts'
+import { answer, fault, rig } from '../rig.ts'
 
 test('a fault that breaks, at whatever moment, leaves the call as it was, sent once', async () => {
   for (const at of ['build', 'before', 'after', 'reject', 'nothing']) {

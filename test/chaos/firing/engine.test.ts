@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Outcome } from '../../src/mesh/call.ts'
-import { Cancellation } from '../../src/mesh/cancel.ts'
-import { gatewayError } from '../../src/mesh/errors.ts'
-import { toolCall } from '../support/caller.ts'
-import { answer, fault, rig } from './rig.ts'
+import type { Outcome } from '../../../src/mesh/call.ts'
+import { Cancellation } from '../../../src/mesh/cancel.ts'
+import { gatewayError } from '../../../src/mesh/errors.ts'
+import { toolCall } from '../../support/caller.ts'
+import { answer, fault, rig } from '../rig.ts'
 
 const resultOf = (outcome: Outcome) =>
   outcome.kind === 'answered' ? outcome.result.value.result : outcome.error

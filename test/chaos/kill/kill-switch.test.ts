@@ -3,12 +3,12 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { watchKillFile } from '../../src/chaos/kill-file.ts'
-import { KillSwitch } from '../../src/chaos/kill.ts'
-import { systemClock } from '../../src/mesh/clock.ts'
-import { toolCall } from '../support/caller.ts'
-import { until } from '../support/until.ts'
-import { answer, fault, rig } from './rig.ts'
+import { watchKillFile } from '../../../src/chaos/kill/kill-file.ts'
+import { KillSwitch } from '../../../src/chaos/kill/kill-switch.ts'
+import { systemClock } from '../../../src/mesh/clock.ts'
+import { toolCall } from '../../support/caller.ts'
+import { until } from '../../support/until.ts'
+import { answer, fault, rig } from '../rig.ts'
 
 test('a kill lets go of a thousand held calls at once, unharmed', async () => {
   const { arm, send, clock, controller, tally } = rig()

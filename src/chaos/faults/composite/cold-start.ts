@@ -1,9 +1,10 @@
 import { z } from 'zod'
-import type { Call, Outcome, Service } from '../../mesh/call.ts'
-import type { Millis } from '../../mesh/clock.ts'
-import { duration } from '../../units/duration.ts'
-import type { FaultType, Shot } from '../fault.ts'
-import { givenUp, requests } from './connection-parts.ts'
+import type { Call, Outcome, Service } from '../../../mesh/call.ts'
+import type { Millis } from '../../../mesh/clock.ts'
+import { duration } from '../../../units/duration.ts'
+import type { FaultType, Shot } from '../../fault.ts'
+import { givenUp } from '../shared/given-up.ts'
+import { requests } from '../shared/requests.ts'
 
 const schema = z.strictObject({
   delay: duration({ min: 1 }).default(3_000).describe('How long a server takes to start.'),

@@ -1,12 +1,12 @@
 import { z } from 'zod'
-import { derive, type Call, type Channel, type Outcome, type Service } from '../../mesh/call.ts'
-import type { Signal } from '../../mesh/cancel.ts'
-import { gatewayError } from '../../mesh/errors.ts'
-import { errorText, METHOD_NOT_FOUND } from '../../protocol/jsonrpc.ts'
-import { replaceAt } from '../../protocol/json-span.ts'
-import type { FaultType, Shot } from '../fault.ts'
-import { firstOf } from './composite-wait.ts'
-import { endOf, givenUp } from './connection-parts.ts'
+import { derive, type Call, type Channel, type Outcome, type Service } from '../../../mesh/call.ts'
+import type { Signal } from '../../../mesh/cancel.ts'
+import { gatewayError } from '../../../mesh/errors.ts'
+import { replaceAt } from '../../../protocol/json-span.ts'
+import { errorText, METHOD_NOT_FOUND } from '../../../protocol/jsonrpc.ts'
+import type { FaultType, Shot } from '../../fault.ts'
+import { firstOf } from '../shared/first-of.ts'
+import { endOf, givenUp } from '../shared/given-up.ts'
 
 const schema = z
   .strictObject({

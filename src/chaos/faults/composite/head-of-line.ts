@@ -1,10 +1,11 @@
 import { z } from 'zod'
-import type { Call, Outcome, Service } from '../../mesh/call.ts'
-import type { Millis } from '../../mesh/clock.ts'
-import { duration } from '../../units/duration.ts'
-import type { FaultType, Shot } from '../fault.ts'
-import { firstOf } from './composite-wait.ts'
-import { givenUp, requests } from './connection-parts.ts'
+import type { Call, Outcome, Service } from '../../../mesh/call.ts'
+import type { Millis } from '../../../mesh/clock.ts'
+import { duration } from '../../../units/duration.ts'
+import type { FaultType, Shot } from '../../fault.ts'
+import { firstOf } from '../shared/first-of.ts'
+import { givenUp } from '../shared/given-up.ts'
+import { requests } from '../shared/requests.ts'
 
 /** The calls to one server, one behind the other. */
 interface Lane {

@@ -1,9 +1,10 @@
 import { z } from 'zod'
-import { derive, type Call, type Outcome, type Service } from '../../mesh/call.ts'
-import type { Millis } from '../../mesh/clock.ts'
-import { duration } from '../../units/duration.ts'
-import type { FaultType, Shot } from '../fault.ts'
-import { endOf, givenUp, requests } from './connection-parts.ts'
+import { derive, type Call, type Outcome, type Service } from '../../../mesh/call.ts'
+import type { Millis } from '../../../mesh/clock.ts'
+import { duration } from '../../../units/duration.ts'
+import type { FaultType, Shot } from '../../fault.ts'
+import { endOf, givenUp } from '../shared/given-up.ts'
+import { requests } from '../shared/requests.ts'
 
 const schema = z.strictObject({
   slots: z.int().min(1).max(10_000).default(1).describe('Calls a server that get through at a time.'),

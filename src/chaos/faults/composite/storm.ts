@@ -1,7 +1,8 @@
 import { z } from 'zod'
-import type { FaultType } from '../fault.ts'
-import { speaksHttp } from './auth-parts.ts'
-import { refuse, requests } from './connection-parts.ts'
+import type { FaultType } from '../../fault.ts'
+import { speaksHttp } from '../shared/http.ts'
+import { refuse } from '../shared/refuse.ts'
+import { requests } from '../shared/requests.ts'
 
 const schema = z.strictObject({
   failures: z

@@ -1,11 +1,11 @@
 import { z } from 'zod'
-import { derive, type Layer } from '../../mesh/call.ts'
-import type { Millis } from '../../mesh/clock.ts'
-import { duration } from '../../units/duration.ts'
-import type { FaultType, Shot } from '../fault.ts'
-import { bytes, sizeOf } from './connection-bytes.ts'
-import { requests } from './connection-parts.ts'
-import { SlowWay } from './connection-way.ts'
+import { derive, type Layer } from '../../../mesh/call.ts'
+import type { Millis } from '../../../mesh/clock.ts'
+import { duration } from '../../../units/duration.ts'
+import type { FaultType, Shot } from '../../fault.ts'
+import { requests } from '../shared/requests.ts'
+import { bytes, sizeOf } from './bytes.ts'
+import { SlowWay } from './slow-way.ts'
 
 const bandwidthSchema = z.strictObject({
   kibPerSecond: z

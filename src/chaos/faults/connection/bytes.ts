@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { formatQuantity, parseQuantity, quantities, quantityPattern } from '../../units/quantity.ts'
+import { formatQuantity, parseQuantity, quantities, quantityPattern } from '../../../units/quantity.ts'
 
 const units = { B: 1, KiB: 1024, MiB: 1024 ** 2 }
 

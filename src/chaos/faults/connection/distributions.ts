@@ -1,6 +1,6 @@
 import { z } from 'zod'
-import type { Millis } from '../mesh/clock.ts'
-import { duration } from '../units/duration.ts'
+import type { Millis } from '../../../mesh/clock.ts'
+import { duration } from '../../../units/duration.ts'
 import { normalQuantile } from './normal-quantile.ts'
 
 /** Longest delay where a distribution has no end of its own and no `cap` was given. */

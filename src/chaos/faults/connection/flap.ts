@@ -1,7 +1,8 @@
 import { z } from 'zod'
-import { duration } from '../../units/duration.ts'
-import type { FaultType } from '../fault.ts'
-import { refuse, requests } from './connection-parts.ts'
+import { duration } from '../../../units/duration.ts'
+import type { FaultType } from '../../fault.ts'
+import { refuse } from '../shared/refuse.ts'
+import { requests } from '../shared/requests.ts'
 
 const schema = z.strictObject({
   up: duration({ min: 1 }).default(30_000).describe('How long calls go through, the first time and again.'),

@@ -1,9 +1,9 @@
 import { z } from 'zod'
-import { derive } from '../../mesh/call.ts'
-import { duration } from '../../units/duration.ts'
-import type { FaultType } from '../fault.ts'
-import { requests } from './connection-parts.ts'
-import { SlowWay } from './connection-way.ts'
+import { derive } from '../../../mesh/call.ts'
+import { duration } from '../../../units/duration.ts'
+import type { FaultType } from '../../fault.ts'
+import { requests } from '../shared/requests.ts'
+import { SlowWay } from './slow-way.ts'
 
 const schema = z.strictObject({
   hold: duration({ min: 1 }).default(60_000).describe('How long nothing comes back; then everything does.'),

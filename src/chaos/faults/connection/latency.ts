@@ -1,7 +1,8 @@
 import { z } from 'zod'
-import { sample, schema as distribution } from '../distributions.ts'
-import type { FaultType } from '../fault.ts'
-import { givenUp, requests } from './connection-parts.ts'
+import type { FaultType } from '../../fault.ts'
+import { givenUp } from '../shared/given-up.ts'
+import { requests } from '../shared/requests.ts'
+import { sample, schema as distribution } from './distributions.ts'
 
 const schema = z.strictObject({ distribution })
 

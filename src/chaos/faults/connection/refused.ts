@@ -1,6 +1,7 @@
 import { z } from 'zod'
-import type { FaultType } from '../fault.ts'
-import { refuse, requests } from './connection-parts.ts'
+import type { FaultType } from '../../fault.ts'
+import { refuse } from '../shared/refuse.ts'
+import { requests } from '../shared/requests.ts'
 
 const schema = z.strictObject({})
 

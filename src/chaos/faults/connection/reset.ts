@@ -1,9 +1,10 @@
 import { z } from 'zod'
-import { derive, type Call, type Channel, type Outcome } from '../../mesh/call.ts'
-import { gatewayError } from '../../mesh/errors.ts'
-import type { FaultType, Shot } from '../fault.ts'
-import { bytes, sizeOf } from './connection-bytes.ts'
-import { endOf, requests } from './connection-parts.ts'
+import { derive, type Call, type Channel, type Outcome } from '../../../mesh/call.ts'
+import { gatewayError } from '../../../mesh/errors.ts'
+import type { FaultType, Shot } from '../../fault.ts'
+import { endOf } from '../shared/given-up.ts'
+import { requests } from '../shared/requests.ts'
+import { bytes, sizeOf } from './bytes.ts'
 
 const schema = z.strictObject({
   at: z

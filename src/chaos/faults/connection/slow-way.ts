@@ -1,6 +1,6 @@
-import type { Call, Channel, Outcome } from '../../mesh/call.ts'
-import { givenUp, orGivenUp } from './connection-parts.ts'
-import { sizeOf } from './connection-bytes.ts'
+import type { Call, Channel, Outcome } from '../../../mesh/call.ts'
+import { givenUp, orGivenUp } from '../shared/given-up.ts'
+import { sizeOf } from './bytes.ts'
 
 /** How a wait was over; that of `Shot.pause`. */
 type Waited = 'over' | 'released' | 'aborted'

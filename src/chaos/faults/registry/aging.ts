@@ -1,6 +1,6 @@
-import { isObject } from '../../protocol/jsonrpc.ts'
-import { otherName } from '../operators/members.ts'
-import type { Entry } from './registry-parts.ts'
+import { isObject } from '../../../protocol/jsonrpc.ts'
+import { otherName } from '../../operators/members.ts'
+import type { Entry } from './parts.ts'
 
 const kinds = ['inputSchema', 'outputSchema'] as const
 

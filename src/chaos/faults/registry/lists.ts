@@ -1,9 +1,9 @@
 import { z } from 'zod'
-import type { Call } from '../../mesh/call.ts'
-import { gatewayError, isGatewayError } from '../../mesh/errors.ts'
-import { duration } from '../../units/duration.ts'
-import type { FaultType } from '../fault.ts'
-import { changingPage, listMethods, nameOf } from './registry-parts.ts'
+import type { Call } from '../../../mesh/call.ts'
+import { gatewayError, isGatewayError } from '../../../mesh/errors.ts'
+import { duration } from '../../../units/duration.ts'
+import type { FaultType } from '../../fault.ts'
+import { changingPage, listMethods, nameOf } from './parts.ts'
 
 const none = z.strictObject({})
 type None = z.output<typeof none>

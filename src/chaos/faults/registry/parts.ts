@@ -1,8 +1,9 @@
 import { z } from 'zod'
-import type { Call, Layer, Outcome } from '../../mesh/call.ts'
-import { glob, type Glob } from '../../mesh/match.ts'
-import { errorText, INVALID_PARAMS, isObject } from '../../protocol/jsonrpc.ts'
-import { resultIn, type Shot } from '../fault.ts'
+import type { Call, Layer, Outcome } from '../../../mesh/call.ts'
+import { glob, type Glob } from '../../../mesh/match.ts'
+import { errorText, INVALID_PARAMS, isObject } from '../../../protocol/jsonrpc.ts'
+import { resultIn, type Shot } from '../../fault.ts'
+import { json } from '../shared/http.ts'
 
 /** Where each list has its entries. */
 const entriesKeys: Readonly<Record<string, string>> = {
@@ -88,10 +89,7 @@ export function refusing(shot: Shot, isOne: Glob, message: (tool: string) => str
       return next(call)
     }
     shot.note({ tool: call.tool, code: INVALID_PARAMS })
-    const body = errorText(call.id, INVALID_PARAMS, message(call.tool))
-    return Promise.resolve(
-      shot.reply(call, { status: 200, headers: { 'content-type': 'application/json' }, body }),
-    )
+    return Promise.resolve(shot.reply(call, json(errorText(call.id, INVALID_PARAMS, message(call.tool)))))
   }
 }
 

@@ -1,11 +1,11 @@
 import { z } from 'zod'
-import type { Call } from '../../mesh/call.ts'
-import type { Millis } from '../../mesh/clock.ts'
-import { paramsOf } from '../../protocol/jsonrpc.ts'
-import { duration } from '../../units/duration.ts'
-import type { FaultType, Shot } from '../fault.ts'
-import { aging } from './registry-aging.ts'
-import { anyOf, changingPage, listMethods, nameOf, toolNames, type Page } from './registry-parts.ts'
+import type { Call } from '../../../mesh/call.ts'
+import type { Millis } from '../../../mesh/clock.ts'
+import { paramsOf } from '../../../protocol/jsonrpc.ts'
+import { duration } from '../../../units/duration.ts'
+import type { FaultType, Shot } from '../../fault.ts'
+import { aging } from './aging.ts'
+import { anyOf, changingPage, listMethods, nameOf, toolNames, type Page } from './parts.ts'
 
 /** A page as it was once. */
 interface Old {

@@ -1,8 +1,9 @@
 import { z } from 'zod'
-import { derive, type Call } from '../../mesh/call.ts'
-import { replaceAt } from '../../protocol/json-span.ts'
-import { paramsOf } from '../../protocol/jsonrpc.ts'
-import type { FaultType } from '../fault.ts'
+import { derive, type Call } from '../../../mesh/call.ts'
+import { replaceAt } from '../../../protocol/json-span.ts'
+import { paramsOf } from '../../../protocol/jsonrpc.ts'
+import type { FaultType } from '../../fault.ts'
+import { sending } from '../route/sending.ts'
 import {
   anyOf,
   changingPage,
@@ -12,8 +13,7 @@ import {
   toolMethods,
   toolNames,
   unknownTool,
-} from './registry-parts.ts'
-import { sending } from './route-sending.ts'
+} from './parts.ts'
 
 const missingSchema = z.strictObject({
   tools: toolNames().describe('Globs over the names of the tools that are gone, as their server knows them.'),

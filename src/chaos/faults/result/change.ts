@@ -1,6 +1,6 @@
-import type { Call, Layer } from '../../mesh/call.ts'
-import { isObject } from '../../protocol/jsonrpc.ts'
-import { resultIn, type Shot } from '../fault.ts'
+import type { Call, Layer } from '../../../mesh/call.ts'
+import { isObject } from '../../../protocol/jsonrpc.ts'
+import { resultIn, type Shot } from '../../fault.ts'
 
 export type ToolResult = Readonly<Record<string, unknown>>
 

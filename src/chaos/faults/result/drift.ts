@@ -1,18 +1,18 @@
 import { z } from 'zod'
-import type { Call } from '../../mesh/call.ts'
-import { PARTIAL_KEY } from '../../protocol/meta.ts'
-import { isObject } from '../../protocol/jsonrpc.ts'
-import type { FaultType, Shot } from '../fault.ts'
+import type { Call } from '../../../mesh/call.ts'
+import { isObject } from '../../../protocol/jsonrpc.ts'
+import { PARTIAL_KEY } from '../../../protocol/meta.ts'
+import type { FaultType, Shot } from '../../fault.ts'
 import {
   driftNames,
   driftSchema,
   partialNames,
   partialSchema,
   type OperatorName,
-} from '../operators/index.ts'
-import type { OperatorConfig } from '../operators/operator.ts'
-import { changing, type Change, type ToolResult } from './result-change.ts'
-import { chosen, mutated, type Choosing, type Done, type Sync } from './result-mutate.ts'
+} from '../../operators/index.ts'
+import type { OperatorConfig } from '../../operators/operator.ts'
+import { changing, type Change, type ToolResult } from './change.ts'
+import { chosen, mutated, type Choosing, type Done, type Sync } from './mutate.ts'
 
 /** Which operators: listed ones, or one that is drawn of those named. */
 interface Plan extends Choosing {

@@ -1,11 +1,11 @@
 import { z } from 'zod'
-import type { Call } from '../../mesh/call.ts'
-import type { Millis } from '../../mesh/clock.ts'
-import { paramsOf } from '../../protocol/jsonrpc.ts'
-import { duration } from '../../units/duration.ts'
-import { canonical, joined } from '../decide/canonical.ts'
-import type { FaultType, Shot } from '../fault.ts'
-import { changing, type ToolResult } from './result-change.ts'
+import type { Call } from '../../../mesh/call.ts'
+import type { Millis } from '../../../mesh/clock.ts'
+import { paramsOf } from '../../../protocol/jsonrpc.ts'
+import { duration } from '../../../units/duration.ts'
+import { canonical, joined } from '../../decide/canonical.ts'
+import type { FaultType, Shot } from '../../fault.ts'
+import { changing, type ToolResult } from './change.ts'
 
 /** Most replies that one fault remembers; the oldest are forgotten first. */
 const MOST = 256

@@ -1,8 +1,8 @@
 import { z } from 'zod'
-import type { Call, Outcome } from '../../mesh/call.ts'
-import { parseJson, resultText } from '../../protocol/jsonrpc.ts'
-import { ENDED, resultIn, type FaultType, type Shot } from '../fault.ts'
-import { changing, textResult } from './result-change.ts'
+import type { Call, Outcome } from '../../../mesh/call.ts'
+import { parseJson, resultText } from '../../../protocol/jsonrpc.ts'
+import { ENDED, resultIn, type FaultType, type Shot } from '../../fault.ts'
+import { changing, textResult } from './change.ts'
 
 const isErrorSchema = z.strictObject({
   text: z.string().min(1).default('The request could not be completed.').describe('What the error says.'),

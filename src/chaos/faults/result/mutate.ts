@@ -1,8 +1,8 @@
-import { parseJson } from '../../protocol/jsonrpc.ts'
-import { apply, choose, pathFor, type Materials } from '../operators/apply.ts'
-import { operatorOf, type OperatorName } from '../operators/index.ts'
-import type { Detectability, Draw, Material, OperatorConfig } from '../operators/operator.ts'
-import { blocksOf, textOf, type ToolResult } from './result-change.ts'
+import { parseJson } from '../../../protocol/jsonrpc.ts'
+import { apply, choose, pathFor, type Materials } from '../../operators/apply.ts'
+import { operatorOf, type OperatorName } from '../../operators/index.ts'
+import type { Detectability, Draw, Material, OperatorConfig } from '../../operators/operator.ts'
+import { blocksOf, textOf, type ToolResult } from './change.ts'
 
 /** Which of the two forms of a result is changed: its text, its structured content, or both alike. */
 export type Sync = 'both' | 'structured_only' | 'text_only'

@@ -1,5 +1,5 @@
-import type { Call, Layer, Outcome } from '../../mesh/call.ts'
-import { resultIn, type Shot } from '../fault.ts'
+import type { Call, Layer, Outcome } from '../../../mesh/call.ts'
+import { resultIn, type Shot } from '../../fault.ts'
 
 /** A layer that has another server answer; its answer counts as corrupted. */
 export function sending(shot: Shot, server: string, readdress: (call: Call) => Call): Layer {

@@ -1,7 +1,8 @@
 import { z } from 'zod'
-import type { FaultType } from '../fault.ts'
-import { requests } from './connection-parts.ts'
-import { errorBody, json, rawId, refusal } from './rpc-parts.ts'
+import type { FaultType } from '../../fault.ts'
+import { errorBody, json } from '../shared/http.ts'
+import { requests } from '../shared/requests.ts'
+import { rawId, refusal } from './parts.ts'
 
 const schema = z.strictObject({
   code: z.int().default(-32603).describe('The JSON-RPC code.'),

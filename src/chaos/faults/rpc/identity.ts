@@ -1,10 +1,11 @@
 import { z } from 'zod'
-import type { CallResult, Outcome } from '../../mesh/call.ts'
-import { encodeEvent } from '../../protocol/sse.ts'
-import type { FaultType } from '../fault.ts'
-import { requests } from './connection-parts.ts'
-import { orphan } from './rpc-orphan.ts'
-import { breakable, json, unopened, withId } from './rpc-parts.ts'
+import type { CallResult, Outcome } from '../../../mesh/call.ts'
+import { encodeEvent } from '../../../protocol/sse.ts'
+import type { FaultType } from '../../fault.ts'
+import { json } from '../shared/http.ts'
+import { requests } from '../shared/requests.ts'
+import { orphan } from './orphan.ts'
+import { breakable, unopened, withId } from './parts.ts'
 
 const schema = z.strictObject({})
 

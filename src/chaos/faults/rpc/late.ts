@@ -1,11 +1,12 @@
 import { z } from 'zod'
-import type { Call, CallResult } from '../../mesh/call.ts'
-import type { Millis } from '../../mesh/clock.ts'
-import { duration } from '../../units/duration.ts'
-import type { FaultType, Shot } from '../fault.ts'
-import { givenUp, requests } from './connection-parts.ts'
-import { orphan } from './rpc-orphan.ts'
-import { NO_REPLY } from './rpc-parts.ts'
+import type { Call, CallResult } from '../../../mesh/call.ts'
+import type { Millis } from '../../../mesh/clock.ts'
+import { duration } from '../../../units/duration.ts'
+import type { FaultType, Shot } from '../../fault.ts'
+import { givenUp } from '../shared/given-up.ts'
+import { requests } from '../shared/requests.ts'
+import { orphan } from './orphan.ts'
+import { NO_REPLY } from './parts.ts'
 
 const schema = z.strictObject({
   delay: duration({ min: 1 }).default(5_000).describe('How long after the server gave it the reply arrives.'),

@@ -1,7 +1,8 @@
 import { z } from 'zod'
-import type { FaultType, RawReply } from '../fault.ts'
-import { requests } from './connection-parts.ts'
-import { breakable, json, unopened } from './rpc-parts.ts'
+import type { FaultType, RawReply } from '../../fault.ts'
+import { json } from '../shared/http.ts'
+import { requests } from '../shared/requests.ts'
+import { breakable, unopened } from './parts.ts'
 
 const schema = z.strictObject({
   kind: z

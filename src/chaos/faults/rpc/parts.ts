@@ -1,6 +1,6 @@
-import { derive, type Call, type CallResult, type Outcome } from '../../mesh/call.ts'
-import { locate, splice } from '../../protocol/json-span.ts'
-import { ENDED, type RawReply, type Shot } from '../fault.ts'
+import { derive, type Call, type CallResult, type Outcome } from '../../../mesh/call.ts'
+import { locate, splice } from '../../../protocol/json-span.ts'
+import { ENDED, type RawReply, type Shot } from '../../fault.ts'
 
 /** The call's id as its sender wrote it: numbers that JavaScript would round keep all of their digits. */
 export function rawId({ id, message: { text } }: Call): string {
@@ -12,19 +12,6 @@ export function rawId({ id, message: { text } }: Call): string {
 export function withId(text: string, id: string): string {
   const span = locate(text, ['id'])
   return span === undefined ? text : splice(text, [{ ...span, with: id }])
-}
-
-/** A reply in JSON, with HTTP status 200 unless told otherwise. */
-export function json(body: string, status = 200): RawReply {
-  return { status, headers: { 'content-type': 'application/json' }, body }
-}
-
-/** The text of an error response; `id` is JSON text. */
-export function errorBody(
-  id: string,
-  error: { readonly code: number; readonly message: string; readonly data?: unknown },
-): string {
-  return `{"jsonrpc":"2.0","id":${id},"error":${JSON.stringify(error)}}`
 }
 
 /**

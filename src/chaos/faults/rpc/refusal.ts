@@ -1,16 +1,17 @@
 import { z } from 'zod'
-import type { Call } from '../../mesh/call.ts'
-import { paramsOf } from '../../protocol/jsonrpc.ts'
+import type { Call } from '../../../mesh/call.ts'
+import { paramsOf } from '../../../protocol/jsonrpc.ts'
 import {
   HEADER_MISMATCH,
   MODERN_VERSION,
   PROTOCOL_VERSION_KEY,
   UNSUPPORTED_VERSION,
-} from '../../protocol/modern.ts'
-import { LATEST_LEGACY, legacyVersions } from '../../protocol/versions.ts'
-import type { FaultType, ServerKind, Shot } from '../fault.ts'
-import { requests } from './connection-parts.ts'
-import { errorBody, json, rawId, refusal } from './rpc-parts.ts'
+} from '../../../protocol/modern.ts'
+import { LATEST_LEGACY, legacyVersions } from '../../../protocol/versions.ts'
+import type { FaultType, ServerKind, Shot } from '../../fault.ts'
+import { errorBody, json } from '../shared/http.ts'
+import { requests } from '../shared/requests.ts'
+import { rawId, refusal } from './parts.ts'
 
 const schema = z.strictObject({})
 

@@ -1,10 +1,11 @@
 import { z } from 'zod'
-import { derive, type Call } from '../../mesh/call.ts'
-import type { Millis } from '../../mesh/clock.ts'
-import { duration } from '../../units/duration.ts'
-import type { FaultType, Shot } from '../fault.ts'
-import { endOf, givenUp, requests } from './connection-parts.ts'
-import { NO_REPLY } from './rpc-parts.ts'
+import { derive, type Call } from '../../../mesh/call.ts'
+import type { Millis } from '../../../mesh/clock.ts'
+import { duration } from '../../../units/duration.ts'
+import type { FaultType, Shot } from '../../fault.ts'
+import { endOf, givenUp } from '../shared/given-up.ts'
+import { requests } from '../shared/requests.ts'
+import { NO_REPLY } from './parts.ts'
 
 const schema = z.strictObject({
   maxHold: duration({ min: 1 }).default(1_000).describe('How long a reply waits at most to be overtaken.'),

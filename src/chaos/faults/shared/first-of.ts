@@ -1,4 +1,4 @@
-import type { Signal } from '../../mesh/cancel.ts'
+import type { Signal } from '../../../mesh/cancel.ts'
 
 /** Resolves as soon as the promise has settled or a signal has aborted. Which of them did, the caller can see. */
 export function firstOf(settled: Promise<unknown>, ...signals: readonly Signal[]): Promise<void> {

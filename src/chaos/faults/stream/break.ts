@@ -1,8 +1,8 @@
-import { derive, type Call, type Channel, type Outcome, type Service } from '../../mesh/call.ts'
-import type { Millis } from '../../mesh/clock.ts'
-import { gatewayError } from '../../mesh/errors.ts'
-import type { Shot } from '../fault.ts'
-import { endOf } from './connection-parts.ts'
+import { derive, type Call, type Channel, type Outcome, type Service } from '../../../mesh/call.ts'
+import type { Millis } from '../../../mesh/clock.ts'
+import { gatewayError } from '../../../mesh/errors.ts'
+import type { Shot } from '../../fault.ts'
+import { endOf } from '../shared/given-up.ts'
 
 /**
  * Ends the stream of a reply with `end()` once `afterEvents` messages have passed, after `after` milliseconds, or in

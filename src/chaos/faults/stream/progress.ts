@@ -1,10 +1,10 @@
-import { derive, type Call, type Channel, type Outcome, type Service } from '../../mesh/call.ts'
-import type { Millis } from '../../mesh/clock.ts'
-import { notificationText } from '../../protocol/jsonrpc.ts'
-import { metaOf } from '../../protocol/meta.ts'
-import type { Shot } from '../fault.ts'
-import { firstOf } from './composite-wait.ts'
-import { endOf, givenUp } from './connection-parts.ts'
+import { derive, type Call, type Channel, type Outcome, type Service } from '../../../mesh/call.ts'
+import type { Millis } from '../../../mesh/clock.ts'
+import { notificationText } from '../../../protocol/jsonrpc.ts'
+import { metaOf } from '../../../protocol/meta.ts'
+import type { Shot } from '../../fault.ts'
+import { firstOf } from '../shared/first-of.ts'
+import { endOf, givenUp } from '../shared/given-up.ts'
 
 const PROGRESS = 'notifications/progress'
 

@@ -1,8 +1,8 @@
-import { derive, type Call, type Channel, type Outcome, type Service } from '../../mesh/call.ts'
-import type { Millis } from '../../mesh/clock.ts'
-import type { Shot } from '../fault.ts'
-import { firstOf } from './composite-wait.ts'
-import { givenUp } from './connection-parts.ts'
+import { derive, type Call, type Channel, type Outcome, type Service } from '../../../mesh/call.ts'
+import type { Millis } from '../../../mesh/clock.ts'
+import type { Shot } from '../../fault.ts'
+import { firstOf } from '../shared/first-of.ts'
+import { givenUp } from '../shared/given-up.ts'
 
 /**
  * Holds everything of a reply back for `stallMs` once `afterEvents` messages have passed: messages and the answer,

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { coldStart } from '../../../src/chaos/faults/cold-start.ts'
-import type { Service } from '../../../src/mesh/call.ts'
-import { Cancellation } from '../../../src/mesh/cancel.ts'
-import { gatewayError } from '../../../src/mesh/errors.ts'
-import { toolCall } from '../../support/caller.ts'
-import { answering, testShot } from '../../support/shot.ts'
+import { coldStart } from '../../../../src/chaos/faults/composite/cold-start.ts'
+import type { Service } from '../../../../src/mesh/call.ts'
+import { Cancellation } from '../../../../src/mesh/cancel.ts'
+import { gatewayError } from '../../../../src/mesh/errors.ts'
+import { toolCall } from '../../../support/caller.ts'
+import { answering, testShot } from '../../../support/shot.ts'
 
 function setUp(config: object = {}, answerMs = 0) {
   const shot = testShot()

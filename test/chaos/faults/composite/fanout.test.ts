@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { fanout } from '../../../src/chaos/faults/fanout.ts'
-import { faultSchema } from '../../../src/chaos/plan/schema.ts'
-import type { Call, Outcome, Service } from '../../../src/mesh/call.ts'
-import { Cancellation } from '../../../src/mesh/cancel.ts'
-import { gatewayError, type GatewayError } from '../../../src/mesh/errors.ts'
-import { notificationText, parseJson, requestText } from '../../../src/protocol/jsonrpc.ts'
-import { TestChannel, toolCall } from '../../support/caller.ts'
-import { answering, testShot } from '../../support/shot.ts'
+import { fanout } from '../../../../src/chaos/faults/composite/fanout.ts'
+import { faultSchema } from '../../../../src/chaos/plan/schema.ts'
+import type { Call, Outcome, Service } from '../../../../src/mesh/call.ts'
+import { Cancellation } from '../../../../src/mesh/cancel.ts'
+import { gatewayError, type GatewayError } from '../../../../src/mesh/errors.ts'
+import { notificationText, parseJson, requestText } from '../../../../src/protocol/jsonrpc.ts'
+import { TestChannel, toolCall } from '../../../support/caller.ts'
+import { answering, testShot } from '../../../support/shot.ts'
 
 const message = (text: string) => ({ text, value: parseJson(text) as Record<string, unknown> })
 

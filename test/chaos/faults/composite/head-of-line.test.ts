@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { headOfLine } from '../../../src/chaos/faults/head-of-line.ts'
-import type { Service } from '../../../src/mesh/call.ts'
-import { Cancellation } from '../../../src/mesh/cancel.ts'
-import { gatewayError } from '../../../src/mesh/errors.ts'
-import { toolCall } from '../../support/caller.ts'
-import { answering, testShot } from '../../support/shot.ts'
+import { headOfLine } from '../../../../src/chaos/faults/composite/head-of-line.ts'
+import type { Service } from '../../../../src/mesh/call.ts'
+import { Cancellation } from '../../../../src/mesh/cancel.ts'
+import { gatewayError } from '../../../../src/mesh/errors.ts'
+import { toolCall } from '../../../support/caller.ts'
+import { answering, testShot } from '../../../support/shot.ts'
 
 /** Calls in the order of their names, to a server that takes 100 ms for each. */
 function setUp(config: object = {}) {

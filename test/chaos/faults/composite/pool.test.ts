@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { pool } from '../../../src/chaos/faults/pool.ts'
-import type { Outcome, Service } from '../../../src/mesh/call.ts'
-import { Cancellation } from '../../../src/mesh/cancel.ts'
-import { gatewayError, type GatewayError } from '../../../src/mesh/errors.ts'
-import { toolCall } from '../../support/caller.ts'
-import { answering, testShot } from '../../support/shot.ts'
+import { pool } from '../../../../src/chaos/faults/composite/pool.ts'
+import type { Outcome, Service } from '../../../../src/mesh/call.ts'
+import { Cancellation } from '../../../../src/mesh/cancel.ts'
+import { gatewayError, type GatewayError } from '../../../../src/mesh/errors.ts'
+import { toolCall } from '../../../support/caller.ts'
+import { answering, testShot } from '../../../support/shot.ts'
 
 /** A server that takes so long for each call. */
 function setUp(config: object, answerMs: number) {

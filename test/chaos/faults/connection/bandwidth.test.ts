@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { bandwidth, slowDrip } from '../../../src/chaos/faults/bandwidth.ts'
-import type { Layer, Outcome } from '../../../src/mesh/call.ts'
-import { Cancellation } from '../../../src/mesh/cancel.ts'
-import { gatewayError } from '../../../src/mesh/errors.ts'
-import { notificationText } from '../../../src/protocol/jsonrpc.ts'
-import { TestChannel, toolCall } from '../../support/caller.ts'
-import { answerOf, testShot, type TestShot, type TestShotParts } from '../../support/shot.ts'
+import { bandwidth, slowDrip } from '../../../../src/chaos/faults/connection/bandwidth.ts'
+import type { Layer, Outcome } from '../../../../src/mesh/call.ts'
+import { Cancellation } from '../../../../src/mesh/cancel.ts'
+import { gatewayError } from '../../../../src/mesh/errors.ts'
+import { notificationText } from '../../../../src/protocol/jsonrpc.ts'
+import { TestChannel, toolCall } from '../../../support/caller.ts'
+import { answerOf, testShot, type TestShot, type TestShotParts } from '../../../support/shot.ts'
 
 /** A JSON text of exactly so many bytes, not all of them ASCII. */
 function padded(size: number, make: (pad: string) => string): string {

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { sample, schema, type Distribution } from '../../src/chaos/distributions.ts'
-import { normalQuantile } from '../../src/chaos/normal-quantile.ts'
-import { createDice } from '../../src/mesh/dice.ts'
+import { sample, schema, type Distribution } from '../../../../src/chaos/faults/connection/distributions.ts'
+import { normalQuantile } from '../../../../src/chaos/faults/connection/normal-quantile.ts'
+import { createDice } from '../../../../src/mesh/dice.ts'
 
 const DRAWS = 100_000
 

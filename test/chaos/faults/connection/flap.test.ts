@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { flap } from '../../../src/chaos/faults/flap.ts'
-import { toolCall } from '../../support/caller.ts'
-import { answering, testShot, type TestShotParts } from '../../support/shot.ts'
+import { flap } from '../../../../src/chaos/faults/connection/flap.ts'
+import { toolCall } from '../../../support/caller.ts'
+import { answering, testShot, type TestShotParts } from '../../../support/shot.ts'
 
 function setUp(config: unknown = {}, parts?: TestShotParts) {
   const shot = testShot(parts)

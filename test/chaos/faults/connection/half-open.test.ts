@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { halfOpen } from '../../../src/chaos/faults/connection-half-open.ts'
-import type { Outcome } from '../../../src/mesh/call.ts'
-import { Cancellation } from '../../../src/mesh/cancel.ts'
-import { gatewayError } from '../../../src/mesh/errors.ts'
-import { notificationText } from '../../../src/protocol/jsonrpc.ts'
-import { TestChannel, toolCall } from '../../support/caller.ts'
-import { answering, testShot, type TestShotParts } from '../../support/shot.ts'
+import { halfOpen } from '../../../../src/chaos/faults/connection/half-open.ts'
+import type { Outcome } from '../../../../src/mesh/call.ts'
+import { Cancellation } from '../../../../src/mesh/cancel.ts'
+import { gatewayError } from '../../../../src/mesh/errors.ts'
+import { notificationText } from '../../../../src/protocol/jsonrpc.ts'
+import { TestChannel, toolCall } from '../../../support/caller.ts'
+import { answering, testShot, type TestShotParts } from '../../../support/shot.ts'
 
 const texts = [1, 2].map((progress) =>
   notificationText('notifications/progress', { progressToken: 1, progress }),

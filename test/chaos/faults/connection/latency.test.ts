@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { latency } from '../../../src/chaos/faults/latency.ts'
-import type { Outcome } from '../../../src/mesh/call.ts'
-import { Cancellation } from '../../../src/mesh/cancel.ts'
-import { gatewayError } from '../../../src/mesh/errors.ts'
-import { toolCall } from '../../support/caller.ts'
-import { answering, testShot, type TestShotParts } from '../../support/shot.ts'
+import { latency } from '../../../../src/chaos/faults/connection/latency.ts'
+import type { Outcome } from '../../../../src/mesh/call.ts'
+import { Cancellation } from '../../../../src/mesh/cancel.ts'
+import { gatewayError } from '../../../../src/mesh/errors.ts'
+import { toolCall } from '../../../support/caller.ts'
+import { answering, testShot, type TestShotParts } from '../../../support/shot.ts'
 
 const answer = answering({ content: [] })
 

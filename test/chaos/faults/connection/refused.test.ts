@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { connectionFaults } from '../../../src/chaos/faults/connection.ts'
-import { refused } from '../../../src/chaos/faults/connection-refused.ts'
-import { toolCall } from '../../support/caller.ts'
-import { testShot } from '../../support/shot.ts'
+import { connectionFaults } from '../../../../src/chaos/faults/connection.ts'
+import { refused } from '../../../../src/chaos/faults/connection/refused.ts'
+import { toolCall } from '../../../support/caller.ts'
+import { testShot } from '../../../support/shot.ts'
 
 test('a refused connection fails as a real one does, and the server never gets the call', async () => {
   const shot = testShot()

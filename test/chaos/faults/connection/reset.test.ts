@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { reset } from '../../../src/chaos/faults/connection-reset.ts'
-import type { Call, Outcome } from '../../../src/mesh/call.ts'
-import { Cancellation } from '../../../src/mesh/cancel.ts'
-import { gatewayError, type GatewayError } from '../../../src/mesh/errors.ts'
-import { notificationText } from '../../../src/protocol/jsonrpc.ts'
-import { TestChannel, toolCall } from '../../support/caller.ts'
-import { answering, testShot, type TestShotParts } from '../../support/shot.ts'
+import { reset } from '../../../../src/chaos/faults/connection/reset.ts'
+import type { Call, Outcome } from '../../../../src/mesh/call.ts'
+import { Cancellation } from '../../../../src/mesh/cancel.ts'
+import { gatewayError, type GatewayError } from '../../../../src/mesh/errors.ts'
+import { notificationText } from '../../../../src/protocol/jsonrpc.ts'
+import { TestChannel, toolCall } from '../../../support/caller.ts'
+import { answering, testShot, type TestShotParts } from '../../../support/shot.ts'
 
 const text = notificationText('notifications/message', { level: 'info', data: 'working' })
 const message = { text, value: JSON.parse(text) as Record<string, unknown> }

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { registryFaults } from '../../../src/chaos/faults/registry.ts'
-import { toolCall } from '../../support/caller.ts'
-import { answering, testShot } from '../../support/shot.ts'
+import { registryFaults } from '../../../../src/chaos/faults/registry.ts'
+import { toolCall } from '../../../support/caller.ts'
+import { answering, testShot } from '../../../support/shot.ts'
 
 /** A storm fault, to fire at servers. */
 function stormy(config: object) {

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { resultIn } from '../../../src/chaos/fault.ts'
-import { resultFaults } from '../../../src/chaos/faults/result.ts'
-import { createDice } from '../../../src/mesh/dice.ts'
-import { parseJson } from '../../../src/protocol/jsonrpc.ts'
-import { toolCall } from '../../support/caller.ts'
-import { answering, testShot, type Draws } from '../../support/shot.ts'
+import { resultIn } from '../../../../src/chaos/fault.ts'
+import { resultFaults } from '../../../../src/chaos/faults/result.ts'
+import { createDice } from '../../../../src/mesh/dice.ts'
+import { parseJson } from '../../../../src/protocol/jsonrpc.ts'
+import { toolCall } from '../../../support/caller.ts'
+import { answering, testShot, type Draws } from '../../../support/shot.ts'
 
 const order = { id: 7, state: 'open', items: [{ n: 1 }, { n: 2 }, { n: 3 }] }
 const text = (value: unknown) => ({

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { resultIn } from '../../../src/chaos/fault.ts'
-import { resultFaults } from '../../../src/chaos/faults/result.ts'
-import { toolCall } from '../../support/caller.ts'
-import { answering, testShot } from '../../support/shot.ts'
+import { resultIn } from '../../../../src/chaos/fault.ts'
+import { resultFaults } from '../../../../src/chaos/faults/result.ts'
+import { toolCall } from '../../../support/caller.ts'
+import { answering, testShot } from '../../../support/shot.ts'
 
 /** Fires at one call after the other; gives what the agent reads. */
 function firing(type: 'result.stale' | 'result.wrong_entity', config: object = {}) {

@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { RawReply } from '../../../src/chaos/fault.ts'
-import { duplicate, wrongId } from '../../../src/chaos/faults/rpc-identity.ts'
-import type { Call, Outcome } from '../../../src/mesh/call.ts'
-import { gatewayError } from '../../../src/mesh/errors.ts'
-import { parseJson } from '../../../src/protocol/jsonrpc.ts'
-import { SseDecoder } from '../../../src/protocol/sse.ts'
-import { TestCaller, toolCall } from '../../support/caller.ts'
-import { answering, testShot } from '../../support/shot.ts'
+import type { RawReply } from '../../../../src/chaos/fault.ts'
+import { duplicate, wrongId } from '../../../../src/chaos/faults/rpc/identity.ts'
+import type { Call, Outcome } from '../../../../src/mesh/call.ts'
+import { gatewayError } from '../../../../src/mesh/errors.ts'
+import { parseJson } from '../../../../src/protocol/jsonrpc.ts'
+import { SseDecoder } from '../../../../src/protocol/sse.ts'
+import { TestCaller, toolCall } from '../../../support/caller.ts'
+import { answering, testShot } from '../../../support/shot.ts'
 
 const answer = answering({ content: [], big: 1 })
 

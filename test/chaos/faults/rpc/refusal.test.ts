@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { headerMismatch, versionMismatch } from '../../../src/chaos/faults/rpc-refusal.ts'
-import type { ServerKind } from '../../../src/chaos/fault.ts'
-import { parseJson } from '../../../src/protocol/jsonrpc.ts'
-import { newCall, TestCaller, toolCall } from '../../support/caller.ts'
-import { answering, testShot, type TestShot } from '../../support/shot.ts'
+import type { ServerKind } from '../../../../src/chaos/fault.ts'
+import { headerMismatch, versionMismatch } from '../../../../src/chaos/faults/rpc/refusal.ts'
+import { parseJson } from '../../../../src/protocol/jsonrpc.ts'
+import { newCall, TestCaller, toolCall } from '../../../support/caller.ts'
+import { answering, testShot, type TestShot } from '../../../support/shot.ts'
 
 const never = () => assert.fail('the server got the call')
 const answer = answering({ content: [] })

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { reorder } from '../../../src/chaos/faults/rpc-reorder.ts'
-import { Cancellation } from '../../../src/mesh/cancel.ts'
-import { gatewayError } from '../../../src/mesh/errors.ts'
-import { toolCall } from '../../support/caller.ts'
-import { answering, testShot, type TestShotParts } from '../../support/shot.ts'
+import { reorder } from '../../../../src/chaos/faults/rpc/reorder.ts'
+import { Cancellation } from '../../../../src/mesh/cancel.ts'
+import { gatewayError } from '../../../../src/mesh/errors.ts'
+import { toolCall } from '../../../support/caller.ts'
+import { answering, testShot, type TestShotParts } from '../../../support/shot.ts'
 
 const answer = answering({ content: [] })
 

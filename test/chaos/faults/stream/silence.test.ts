@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { streamFaults } from '../../../src/chaos/faults/stream.ts'
-import type { Message, Outcome, Service } from '../../../src/mesh/call.ts'
-import { Cancellation } from '../../../src/mesh/cancel.ts'
-import { gatewayError, type GatewayError } from '../../../src/mesh/errors.ts'
-import { notificationText, parseJson } from '../../../src/protocol/jsonrpc.ts'
-import { newCall, TestChannel } from '../../support/caller.ts'
-import { answering, testShot, type TestShot } from '../../support/shot.ts'
+import { streamFaults } from '../../../../src/chaos/faults/stream.ts'
+import type { Message, Outcome, Service } from '../../../../src/mesh/call.ts'
+import { Cancellation } from '../../../../src/mesh/cancel.ts'
+import { gatewayError, type GatewayError } from '../../../../src/mesh/errors.ts'
+import { notificationText, parseJson } from '../../../../src/protocol/jsonrpc.ts'
+import { newCall, TestChannel } from '../../../support/caller.ts'
+import { answering, testShot, type TestShot } from '../../../support/shot.ts'
 
 const stall = streamFaults['sse.stall']
 const endless = streamFaults['sse.progress_forever']

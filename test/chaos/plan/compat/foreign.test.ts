@@ -5,7 +5,7 @@ import {
   fromChaosMonkey,
   fromMcpChaos,
   planFormat,
-} from '../../../src/chaos/plan/compat/index.ts'
+} from '../../../../src/chaos/plan/compat/index.ts'
 
 const options = { ttl: '15m' }
 

@@ -2,21 +2,21 @@ import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { connectionFaults } from '../../../src/chaos/faults/connection.ts'
-import { httpFaults } from '../../../src/chaos/faults/http.ts'
-import type { FaultRegistry } from '../../../src/chaos/faults/index.ts'
-import { limitFaults } from '../../../src/chaos/faults/limit.ts'
-import { registryFaults } from '../../../src/chaos/faults/registry.ts'
-import { resultFaults } from '../../../src/chaos/faults/result.ts'
-import { rpcFaults } from '../../../src/chaos/faults/rpc.ts'
-import { streamFaults } from '../../../src/chaos/faults/stream.ts'
-import { chaosMonkeyTypes } from '../../../src/chaos/plan/compat/chaos-monkey-types.ts'
-import { fromChaosMonkey, fromMcpChaos, planFormat } from '../../../src/chaos/plan/compat/index.ts'
-import { mcpChaosTypes } from '../../../src/chaos/plan/compat/mcp-chaos-types.ts'
-import { chaosSchema } from '../../../src/chaos/plan/schema.ts'
+import { connectionFaults } from '../../../../src/chaos/faults/connection.ts'
+import { httpFaults } from '../../../../src/chaos/faults/http.ts'
+import type { FaultRegistry } from '../../../../src/chaos/faults/index.ts'
+import { limitFaults } from '../../../../src/chaos/faults/limit.ts'
+import { registryFaults } from '../../../../src/chaos/faults/registry.ts'
+import { resultFaults } from '../../../../src/chaos/faults/result.ts'
+import { rpcFaults } from '../../../../src/chaos/faults/rpc.ts'
+import { streamFaults } from '../../../../src/chaos/faults/stream.ts'
+import { chaosMonkeyTypes } from '../../../../src/chaos/plan/compat/chaos-monkey-types.ts'
+import { fromChaosMonkey, fromMcpChaos, planFormat } from '../../../../src/chaos/plan/compat/index.ts'
+import { mcpChaosTypes } from '../../../../src/chaos/plan/compat/mcp-chaos-types.ts'
+import { chaosSchema } from '../../../../src/chaos/plan/schema.ts'
 
 /** From the checkout: the compiler copies no JSON. */
-const folder = join(process.cwd(), 'test/chaos/compat/golden')
+const folder = join(process.cwd(), 'test/chaos/plan/compat/golden')
 
 /** The families that the other formats can mean. */
 const families: FaultRegistry = {

@@ -1,19 +1,6 @@
-import type { Call, Outcome } from '../../mesh/call.ts'
-import { Cancellation } from '../../mesh/cancel.ts'
-import { gatewayError, isGatewayError } from '../../mesh/errors.ts'
-import type { Shot } from '../fault.ts'
-
-/** All requests that travel to a server on an agent's behalf: a connection does not know a tool call from a list. */
-export const requests: readonly string[] = [
-  'tools/call',
-  'tools/list',
-  'prompts/list',
-  'prompts/get',
-  'resources/list',
-  'resources/templates/list',
-  'resources/read',
-  'completion/complete',
-]
+import type { Call, Outcome } from '../../../mesh/call.ts'
+import { Cancellation } from '../../../mesh/cancel.ts'
+import { gatewayError, isGatewayError } from '../../../mesh/errors.ts'
 
 /** What becomes of a call whose signal has aborted. */
 export function givenUp({ signal, record }: Call): Outcome {
@@ -40,12 +27,4 @@ export function endOf({ signal }: Call): { readonly end: Cancellation; readonly 
   if (signal.aborted) follow()
   else signal.addEventListener('abort', follow, { once: true })
   return { end, leave: () => signal.removeEventListener('abort', follow) }
-}
-
-/** What a call gets while there is no server to connect to: nothing of it was sent. */
-export function refuse(call: Call, shot: Shot): Outcome {
-  const isProcess = shot.world.kindOf(call.server)?.transport === 'stdio'
-  const message = isProcess ? 'cannot start the server (EAGAIN)' : 'cannot connect (ECONNREFUSED)'
-  if (shot.side === 'client') return shot.disconnect(call, message)
-  return { kind: 'failed', error: gatewayError('upstream_unavailable', message) }
 }
