@@ -4,6 +4,7 @@ import type { ChaosEvent } from '../events.ts'
 import type { Journal } from '../journal/journal.ts'
 import { diffPlans } from '../plan/diff.ts'
 import type { ChaosConfig } from '../plan/schema.ts'
+import { withoutSecrets } from '../plan/without-secrets.ts'
 
 /** Tells what happens to the engine: in the journal, and to whoever listens. Never throws. */
 export class Announcer {
@@ -20,8 +21,9 @@ export class Announcer {
     this.last = { since: clock.wall(), by: 'boot', why: 'the process started' }
   }
 
-  tell(event: ChaosEvent): void {
+  tell(said: ChaosEvent): void {
     try {
+      const event = withoutSecrets(said)
       this.#journal.control(this.#clock.wall(), event)
       this.#emit(event)
     } catch {

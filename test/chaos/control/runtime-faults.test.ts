@@ -64,3 +64,16 @@ test('no fault of the runtime API lives longer than the plan allows', () => {
   controller.runtime.inject(read('a'), 'api', 999_999)
   assert.equal(controller.status().faults[0]?.remainingMs, 60_000)
 })
+
+test('what it wants to see in a header may be a key, which neither the journal nor the log gets', () => {
+  const { apply, controller, events } = rig()
+  apply({ enabled: true })
+  const match = { header: { authorization: 'Bearer?s3cret' } }
+  assert.equal(controller.runtime.inject(read('keyed', { match }), 'api').ok, true)
+  const told = [...controller.journal.entries(), ...events]
+  assert.equal(told.length, 2)
+  for (const entry of told) {
+    assert.match(JSON.stringify(entry), /"header":{"authorization":"\[redacted\]"}/)
+    assert.doesNotMatch(JSON.stringify(entry), /s3cret/)
+  }
+})
