@@ -1,5 +1,4 @@
-import type { Call, CallResult, Layer, Message, Outcome } from '../mesh/call.ts'
-import type { Caller } from '../mesh/call.ts'
+import type { Call, Caller, Layer, Message, Outcome } from '../mesh/call.ts'
 import type { Signal } from '../mesh/cancel.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import type { Schema } from '../mesh/policy.ts'
@@ -96,6 +95,3 @@ export function resultIn(outcome: Outcome): Readonly<Record<string, unknown>> | 
   const { result } = outcome.result.value as { result?: unknown }
   return typeof result === 'object' && result !== null ? (result as Record<string, unknown>) : undefined
 }
-
-/** Results that a fault has changed: by identity, so that nothing of it shows on the wire. */
-export type Corrupted = WeakSet<CallResult['value']>

@@ -1,6 +1,6 @@
 import { isObject } from '../../../protocol/jsonrpc.ts'
 import { otherName } from '../../operators/members.ts'
-import type { Entry } from './parts.ts'
+import type { Entry } from './pages.ts'
 
 const kinds = ['inputSchema', 'outputSchema'] as const
 

@@ -1,9 +1,8 @@
 import { z } from 'zod'
-import type { Call } from '../../../mesh/call.ts'
-import { gatewayError, isGatewayError } from '../../../mesh/errors.ts'
 import { duration } from '../../../units/duration.ts'
 import type { FaultType } from '../../fault.ts'
-import { changingPage, listMethods, nameOf } from './parts.ts'
+import { givenUp } from '../shared/given-up.ts'
+import { changingPage, listMethods, nameOf } from './pages.ts'
 
 const none = z.strictObject({})
 type None = z.output<typeof none>
@@ -21,15 +20,9 @@ export const slowList: FaultType<z.output<typeof slowSchema>> = {
     (next) =>
     (call) => {
       shot.note({ delayMs: delay })
-      return shot.pause(delay, call).then((how) => {
-        if (how !== 'aborted') return next(call)
-        return { kind: 'failed', error: reasonOf(call) }
-      })
+      return shot.pause(delay, call).then((how) => (how === 'aborted' ? givenUp(call) : next(call)))
     },
 }
-
-const reasonOf = ({ signal: { reason } }: Call) =>
-  isGatewayError(reason) ? reason : gatewayError('cancelled', 'the call was cancelled')
 
 export const dropCursor: FaultType<None> = {
   schema: none,

@@ -5,7 +5,8 @@ import { paramsOf } from '../../../protocol/jsonrpc.ts'
 import { duration } from '../../../units/duration.ts'
 import type { FaultType, Shot } from '../../fault.ts'
 import { aging } from './aging.ts'
-import { anyOf, changingPage, listMethods, nameOf, toolNames, type Page } from './parts.ts'
+import { anyOf, toolNames } from './named-tools.ts'
+import { changingPage, listMethods, nameOf, type Page } from './pages.ts'
 
 /** A page as it was once. */
 interface Old {

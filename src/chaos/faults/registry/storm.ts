@@ -3,7 +3,7 @@ import type { Message } from '../../../mesh/call.ts'
 import { notificationText, parseJson } from '../../../protocol/jsonrpc.ts'
 import { duration } from '../../../units/duration.ts'
 import type { FaultType, Shot } from '../../fault.ts'
-import { toolMethods } from './parts.ts'
+import { toolMethods } from './named-tools.ts'
 
 /** Timers are no finer than this: what falls due meanwhile is told at once. */
 const FINEST_MS = 10

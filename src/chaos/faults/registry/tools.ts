@@ -4,16 +4,8 @@ import { replaceAt } from '../../../protocol/json-span.ts'
 import { paramsOf } from '../../../protocol/jsonrpc.ts'
 import type { FaultType } from '../../fault.ts'
 import { sending } from '../route/sending.ts'
-import {
-  anyOf,
-  changingPage,
-  listOrCall,
-  nameOf,
-  refusing,
-  toolMethods,
-  toolNames,
-  unknownTool,
-} from './parts.ts'
+import { anyOf, listOrCall, refusing, toolMethods, toolNames, unknownTool } from './named-tools.ts'
+import { changingPage, nameOf } from './pages.ts'
 
 const missingSchema = z.strictObject({
   tools: toolNames().describe('Globs over the names of the tools that are gone, as their server knows them.'),

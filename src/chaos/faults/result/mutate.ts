@@ -56,7 +56,7 @@ export function mutated(
   schema?: unknown,
 ): { readonly result: ToolResult; readonly done: Done } | undefined {
   const parts = partsOf(result, sync, operatorOf(config.op).on)
-  const path = firstOf(parts, ({ value }) => pathFor(config, value, draw, schema))
+  const path = firstFound(parts, ({ value }) => pathFor(config, value, draw, schema))
   if (path === undefined) return undefined
   let changed = result
   const names: string[] = []
@@ -109,7 +109,7 @@ function withPart(result: ToolResult, { name, block, raw }: Part, value: unknown
 /** How a JSON text is indented. */
 const indentOf = (text: string): string | undefined => /^[[{]\r?\n([ \t]+)/.exec(text)?.[1]
 
-function firstOf<Item, Found>(
+function firstFound<Item, Found>(
   items: readonly Item[],
   find: (item: Item) => Found | undefined,
 ): Found | undefined {

@@ -1,8 +1,8 @@
 import { z } from 'zod'
 import type { FaultType } from '../../fault.ts'
 import { driftNames, driftSchema, type DriftName } from '../../operators/index.ts'
+import { changeBy, schemaOf } from './by-operators.ts'
 import { blocksOf, changing, textOf, type Change } from './change.ts'
-import { changeBy, schemaOf } from './drift.ts'
 
 /** Another value of the same shape is harder to notice: these come first. */
 const values: readonly DriftName[] = ['stale_value', 'unit', 'precision', 'enum']

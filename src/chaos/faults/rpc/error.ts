@@ -2,7 +2,7 @@ import { z } from 'zod'
 import type { FaultType } from '../../fault.ts'
 import { errorBody, json } from '../shared/http.ts'
 import { requests } from '../shared/requests.ts'
-import { rawId, refusal } from './parts.ts'
+import { rawId, refusal } from './replies.ts'
 
 const schema = z.strictObject({
   code: z.int().default(-32603).describe('The JSON-RPC code.'),

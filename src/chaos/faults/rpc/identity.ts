@@ -5,7 +5,7 @@ import type { FaultType } from '../../fault.ts'
 import { json } from '../shared/http.ts'
 import { requests } from '../shared/requests.ts'
 import { orphan } from './orphan.ts'
-import { breakable, unopened, withId } from './parts.ts'
+import { breakable, unopened, withId } from './replies.ts'
 
 const schema = z.strictObject({})
 

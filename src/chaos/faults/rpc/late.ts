@@ -6,7 +6,7 @@ import type { FaultType, Shot } from '../../fault.ts'
 import { givenUp } from '../shared/given-up.ts'
 import { requests } from '../shared/requests.ts'
 import { orphan } from './orphan.ts'
-import { NO_REPLY } from './parts.ts'
+import { NO_REPLY } from './replies.ts'
 
 const schema = z.strictObject({
   delay: duration({ min: 1 }).default(5_000).describe('How long after the server gave it the reply arrives.'),

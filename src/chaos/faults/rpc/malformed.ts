@@ -2,7 +2,7 @@ import { z } from 'zod'
 import type { FaultType, RawReply } from '../../fault.ts'
 import { json } from '../shared/http.ts'
 import { requests } from '../shared/requests.ts'
-import { breakable, unopened } from './parts.ts'
+import { breakable, unopened } from './replies.ts'
 
 const schema = z.strictObject({
   kind: z

@@ -1,7 +1,7 @@
 import type { Call, CallResult } from '../../../mesh/call.ts'
 import type { Shot } from '../../fault.ts'
 import { json } from '../shared/http.ts'
-import { withId } from './parts.ts'
+import { withId } from './replies.ts'
 
 /**
  * A reply that no call waits for: the gateway reads it like any other, and finds that its id is none that it has

@@ -11,7 +11,7 @@ import { LATEST_LEGACY, legacyVersions } from '../../../protocol/versions.ts'
 import type { FaultType, ServerKind, Shot } from '../../fault.ts'
 import { errorBody, json } from '../shared/http.ts'
 import { requests } from '../shared/requests.ts'
-import { rawId, refusal } from './parts.ts'
+import { rawId, refusal } from './replies.ts'
 
 const schema = z.strictObject({})
 

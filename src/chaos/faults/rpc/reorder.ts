@@ -5,7 +5,7 @@ import { duration } from '../../../units/duration.ts'
 import type { FaultType, Shot } from '../../fault.ts'
 import { endOf, givenUp } from '../shared/given-up.ts'
 import { requests } from '../shared/requests.ts'
-import { NO_REPLY } from './parts.ts'
+import { NO_REPLY } from './replies.ts'
 
 const schema = z.strictObject({
   maxHold: duration({ min: 1 }).default(1_000).describe('How long a reply waits at most to be overtaken.'),
