@@ -16,6 +16,8 @@ export interface Surroundings {
   readonly children: Children
   /** Origin of the upstream. */
   readonly upstream: string
+  /** Origin of a collector of spans. */
+  readonly collector: string
   /** Folder for files of this run. */
   readonly scratch: string
   /** Flags for the node of the subject of that name. */
@@ -29,7 +31,7 @@ const READY_EVERY_MS = 50
 export async function startMiddle({ name, middle }: Subject, around: Surroundings): Promise<Endpoint> {
   const { children, upstream } = around
   if (middle === 'nothing') return { origin: upstream, pid: undefined }
-  if (middle !== 'floor') return startGateway(name, middle, around)
+  if (middle !== 'floor') return startGateway(name, middle(around.collector), around)
   return children.listening([...around.flags(name), script('./floor.js'), '--upstream', upstream])
 }
 

@@ -8,6 +8,8 @@ export interface Options {
   readonly subjects: readonly Subject[]
   readonly workloadName: string
   readonly workload: Workload
+  /** Name of the subject that the others are compared with. */
+  readonly base: string
   /** Measured windows of every subject. */
   readonly rounds: number
   /** Sessions, each with one call under way at a time. */
@@ -25,6 +27,7 @@ export function readOptions(args: readonly string[]): Options {
     options: {
       workload: { type: 'string', default: 'small' },
       only: { type: 'string', multiple: true },
+      base: { type: 'string', default: 'floor' },
       rounds: { type: 'string' },
       callers: { type: 'string', default: '32' },
       json: { type: 'string' },
@@ -35,7 +38,8 @@ export function readOptions(args: readonly string[]): Options {
   const workload = workloads[values.workload]
   if (workload === undefined) throw new Error(`--workload: expected ${Object.keys(workloads).join(', ')}`)
   return {
-    subjects: [...new Set(values.only?.map(subjectNamed) ?? subjects)],
+    subjects: [...new Set(values.only?.map((name) => subjectNamed('--only', name)) ?? subjects)],
+    base: subjectNamed('--base', values.base).name,
     workloadName: values.workload,
     workload,
     rounds: count('--rounds', values.rounds ?? (values.quick ? '5' : '40'), 200),
@@ -45,10 +49,10 @@ export function readOptions(args: readonly string[]): Options {
   }
 }
 
-function subjectNamed(name: string): Subject {
+function subjectNamed(option: string, name: string): Subject {
   const subject = subjects.find((subject) => subject.name === name)
   if (subject !== undefined) return subject
-  throw new Error(`--only: expected ${subjects.map(({ name }) => name).join(', ')}`)
+  throw new Error(`${option}: expected ${subjects.map(({ name }) => name).join(', ')}`)
 }
 
 function count(option: string, text: string, max: number): number {

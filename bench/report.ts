@@ -12,13 +12,14 @@ export interface Summary {
   readonly p99Ms: Spread
   readonly cpuMicrosPerCall?: Spread
   readonly busy?: Spread
-  /** CPU per call over the floor's of the same round. */
-  readonly timesFloor?: Spread
+  /** CPU per call over the base's of the same round. */
+  readonly timesBase?: Spread
   readonly rounds: readonly Figures[]
 }
 
-export function summarise(rows: readonly Row[]): Summary[] {
-  const floor = rows.find(({ subject }) => subject.middle === 'floor')?.rounds
+/** `base` is the name of the row that the others are compared with; without that row they are not. */
+export function summarise(rows: readonly Row[], base: string): Summary[] {
+  const compared = rows.find(({ subject }) => subject.name === base)?.rounds
   return rows.map(({ subject: { name, title }, rounds }) => {
     const over = (read: (figures: Figures) => number) => spread(rounds.map(read))
     const summary = {
@@ -31,29 +32,28 @@ export function summarise(rows: readonly Row[]): Summary[] {
     const cpu = rounds.map((figures) => figures.cpuMicrosPerCall ?? NaN)
     if (cpu.some(Number.isNaN)) return { ...summary, rounds }
     const cost = { cpuMicrosPerCall: spread(cpu), busy: over((figures) => figures.busy ?? NaN) }
-    if (floor === undefined) return { ...summary, ...cost, rounds }
-    const ratios = cpu.map((micros, round) => micros / (floor[round]?.cpuMicrosPerCall ?? NaN))
-    return { ...summary, ...cost, timesFloor: spread(ratios), rounds }
+    if (compared === undefined) return { ...summary, ...cost, rounds }
+    const ratios = cpu.map((micros, round) => micros / (compared[round]?.cpuMicrosPerCall ?? NaN))
+    return { ...summary, ...cost, timesBase: spread(ratios), rounds }
   })
 }
 
-const HEAD = ['', 'calls/s', 'p50 ms', 'p99 ms', 'CPU µs/call', '', '× floor', '', 'busy']
-
 /** The table for people: medians over the rounds, and in brackets the quartiles. */
-export function table(summaries: readonly Summary[]): string {
+export function table(summaries: readonly Summary[], base: string): string {
+  const head = ['', 'calls/s', 'p50 ms', 'p99 ms', 'CPU µs/call', '', `× ${base}`, '', 'busy']
   const lines = [
-    HEAD,
+    head,
     ...summaries.map((row) => [
       row.title,
       row.callsPerSecond.median.toFixed(0),
       row.p50Ms.median.toFixed(2),
       row.p99Ms.median.toFixed(2),
       ...withRange(row.cpuMicrosPerCall, 1),
-      ...withRange(row.timesFloor, 2),
+      ...withRange(row.timesBase, 2),
       row.busy === undefined ? '–' : `${(row.busy.median * 100).toFixed(0)} %`,
     ]),
   ]
-  const widths = HEAD.map((_, column) => Math.max(...lines.map((line) => line[column]?.length ?? 0)))
+  const widths = head.map((_, column) => Math.max(...lines.map((line) => line[column]?.length ?? 0)))
   const pad = (cell: string, column: number) =>
     column === 0 ? cell.padEnd(widths[column] ?? 0) : cell.padStart(widths[column] ?? 0)
   return lines.map((line) => line.map(pad).join('  ')).join('\n')

@@ -25,9 +25,11 @@ const children = new Children(fail)
 const load = children.fork(script('./load.js'))
 const { reply, fill, calls } = options.workload
 const upstream = await children.listening([script('./upstream.js'), '--reply', reply, '--fill', String(fill)])
+const collector = await children.listening([script('./collector.js')])
 const around = {
   children,
   upstream: upstream.origin,
+  collector: collector.origin,
   scratch,
   flags: (name: string) => (options.profile ? profiling(scratch, name) : []),
 }
@@ -40,12 +42,13 @@ const since = profilerNow()
 await measureRounds(load, rows, options)
 await children.end()
 
-const summaries = summarise(rows)
+const { base } = options
+const summaries = summarise(rows, base)
 const machine = { node: process.version, cpus: cpus().length, cpu: cpus()[0]?.model ?? 'unknown' }
 const rounds = rows[0]?.rounds.length ?? 0
 print(`${machine.node} on ${machine.cpus} × ${machine.cpu}; workload ${options.workloadName}:`)
 print(`${rounds} rounds of ${calls} calls by ${options.callers} callers, every payload checked\n`)
-print(table(summaries))
+print(table(summaries, base))
 if (options.json !== undefined) {
   const figures = { ...machine, workload: options.workloadName, callers: options.callers, calls, summaries }
   writeFileSync(options.json, JSON.stringify(figures, undefined, 2))

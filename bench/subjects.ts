@@ -1,8 +1,8 @@
 import { policies } from '../src/policies/index.ts'
 import type { Era } from './session.ts'
 
-/** What stands between the load and the upstream: nothing, the floor, or Breakwater under this config. */
-export type Middle = 'nothing' | 'floor' | GatewayConfig
+/** What stands between the load and the upstream: nothing, the floor, or Breakwater under the config that it makes. */
+export type Middle = 'nothing' | 'floor' | ((collector: string) => GatewayConfig)
 
 /** Blocks of a config file, laid over one that has nothing but the upstream in it. */
 export type GatewayConfig = Readonly<Record<string, unknown>>
@@ -40,13 +40,19 @@ const floor: Subject = {
 }
 
 /** One server's own endpoint: names pass as they are. */
-function oneServer(name: string, title: string, config: GatewayConfig = {}, era: Era = 'legacy'): Subject {
-  return { name, title, middle: config, path: '/mcp/upstream', tool: 'echo', era }
+function oneServer(
+  name: string,
+  title: string,
+  config: GatewayConfig | ((collector: string) => GatewayConfig) = {},
+  era: Era = 'legacy',
+): Subject {
+  const middle = typeof config === 'function' ? config : () => config
+  return { name, title, middle, path: '/mcp/upstream', tool: 'echo', era }
 }
 
 /** The endpoint of all servers: names carry their server. */
-function aggregate(name: string, title: string, config: GatewayConfig = {}): Subject {
-  return { name, title, middle: config, path: '/mcp', tool: 'upstream__echo', era: 'legacy' }
+function aggregate(name: string, title: string): Subject {
+  return { name, title, middle: () => ({}), path: '/mcp', tool: 'upstream__echo', era: 'legacy' }
 }
 
 /** No policy at all: what those that are in force by default cost shows against it. */
@@ -54,10 +60,10 @@ const noPolicies: GatewayConfig = {
   policies: { defaults: Object.fromEntries(Object.keys(policies).map((name) => [name, false])) },
 }
 
-/** Faults that are armed and never meet a call: what looking for them costs. */
-const armed: GatewayConfig = {
+/** Faults that never meet a call: what looking for them costs while they are armed, and what their being there else. */
+const chaos = (enabled: boolean): GatewayConfig => ({
   chaos: {
-    enabled: true,
+    enabled,
     persist: true,
     faults: Array.from({ length: 20 }, (_, index) => ({
       name: `none-${index}`,
@@ -67,7 +73,12 @@ const armed: GatewayConfig = {
       match: { tool: `none_${index}_*` },
     })),
   },
-}
+})
+
+/** Metrics are always there; on top of them, of every tenth call the spans and a line in the log. */
+const traced = (collector: string): GatewayConfig => ({
+  telemetry: { traces: { endpoint: collector, sample: 0.1 }, accessLog: { sample: 0.1 } },
+})
 
 /** Every row, in the order in which a round measures them. A further variant of the gateway is a further entry. */
 export const subjects: readonly Subject[] = [
@@ -75,7 +86,9 @@ export const subjects: readonly Subject[] = [
   floor,
   oneServer('server', 'Breakwater /mcp/{server}'),
   oneServer('bare', 'no policies /mcp/{server}', noPolicies),
-  oneServer('armed', 'armed /mcp/{server}', armed),
+  oneServer('disarmed', 'disarmed /mcp/{server}', chaos(false)),
+  oneServer('armed', 'armed /mcp/{server}', chaos(true)),
+  oneServer('traced', 'traced /mcp/{server}', traced),
   aggregate('aggregate', 'Breakwater /mcp'),
   oneServer('modern', 'modern /mcp/{server}', {}, 'modern'),
 ]

@@ -65,7 +65,7 @@ export function createChaos(parts: ChaosParts): Chaos {
 function counted(ask: Service, metrics: Metrics): Service {
   return (call) =>
     ask(call).then((outcome) => {
-      if (call.record.faults !== undefined) noteFaults(metrics, call.record.faults, [])
+      noteFaults(metrics, call.record)
       return outcome
     })
 }

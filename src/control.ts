@@ -11,6 +11,7 @@ import type { Reloader } from './reload.ts'
 import { registerAdmin } from './routes/admin.ts'
 import { registerAdminChaos } from './routes/admin-chaos.ts'
 import { registerAdminMesh } from './routes/admin-mesh.ts'
+import { registerAdminOutcomes } from './routes/admin-outcomes.ts'
 import { registerAdminServers } from './routes/admin-servers.ts'
 import { registerChaos } from './routes/chaos.ts'
 import { registerMetrics } from './routes/metrics.ts'
@@ -40,6 +41,7 @@ export function registerControl(app: FastifyInstance, parts: ControlParts): void
   registerAdminMesh(app, { live, state })
   registerAdminServers(app, { live, dynamic, restart: (name) => reloader.refresh(new Set([name])) })
   registerAdminChaos(app, { chaos, clock, targets })
+  registerAdminOutcomes(app, { clock, chaos, intents })
   registerChaos(app, { chaos, token, targets })
 }
 

@@ -20,6 +20,7 @@ import { Live } from './mesh/live.ts'
 import { createControlPlane, createDataPlane } from './planes.ts'
 import { DynamicServers } from './registry/dynamic-servers.ts'
 import type { GatewayGeneration } from './registry/generation.ts'
+import { warnOfIdleGlobs } from './registry/idle-globs.ts'
 import { listKinds } from './registry/kinds.ts'
 import { logState, warnOfNames } from './registry/notices.ts'
 import { Reloader, withServers, type ReloadReport } from './reload.ts'
@@ -112,8 +113,7 @@ export async function startGateway({
   /** Boot-time keys keep their first value, whatever the file says now. */
   function apply(next: Config, renew: ReadonlySet<string>): void {
     const before = live.current
-    const kept = { ...next, gateway: keepBootKeys(gateway, next.gateway) }
-    const generation = compileGeneration(kept, before, parts, renew)
+    const generation = compileGeneration(keepBootKeys(file, next), before, parts, renew)
     live.swap(generation)
     kit.state.prune(({ server, set }) => isKnown(generation, server, set))
     for (const server of generation.servers.values())
@@ -121,11 +121,20 @@ export async function startGateway({
     for (const name of renew) void before.servers.get(name)?.close()
     chaos.controller.apply(generation.config.chaos)
     tune(generation.config)
+    lookOver(generation)
     sessions.closeOrphans()
     modern.listening.end(({ server }) => server !== undefined && !generation.servers.has(server))
     if (sameServers(before, generation)) return
     sessions.tellChanged(listKinds)
     modern.listening.tellChanged(listKinds)
+  }
+
+  /** Says what is odd about a config in view of the tools that there are, once they are known. */
+  function lookOver(generation: GatewayGeneration): void {
+    const settled = [...generation.servers.values()].map((server) => server.settled)
+    void Promise.all(settled).then(() => {
+      if (live.current === generation) warnOfIdleGlobs(log, generation)
+    })
   }
 
   const reloader: Reloader = new Reloader(file, files, {
@@ -178,6 +187,7 @@ export async function startGateway({
   const bound = { data: await bind(dataPlane, listen), control: await bind(controlPlane, control) }
   chaos.controller.apply(live.current.config.chaos)
   for (const server of live.current.servers.values()) server.start()
+  lookOver(live.current)
   const watch = watchFiles(
     () => reloader.files,
     () => void reloader.reload('file'),

@@ -56,7 +56,7 @@ export function compileGeneration(
   const accessLog = createAccessLog(config.telemetry.accessLog, parts.log)
   const seen = observe({ ...parts, isListed, accessLog, account: parts.chaos.account })
   const attemptSeen = observeAttempt({ ...parts, isListed })
-  const { serverLayer, attemptLayer } = parts.tracing
+  const { attemptLayer } = parts.tracing
   const generation: GatewayGeneration = {
     config,
     hash: configHash(config),
@@ -68,7 +68,7 @@ export function compileGeneration(
       kit: parts.kit,
       target: (name) => servers.get(name),
       readdress: (call, name, tool) => readdress(call, servers.get(name), tool),
-      observe: (next) => seen(serverLayer(next)),
+      observe: seen,
       attempt: (next) => attemptSeen(attemptLayer(next)),
       faults: parts.chaos.layers,
       transport: transportTo(servers),

@@ -1,4 +1,5 @@
 import { version } from './identity.ts'
+import type { Call } from './mesh/call.ts'
 import type { Clock } from './mesh/clock.ts'
 import type { GatewayGeneration } from './registry/generation.ts'
 import type { Log } from './telemetry/log.ts'
@@ -30,15 +31,20 @@ export function createSpans({ clock, log, metrics, env, config, current }: Spans
       dropped: (count, cause) => metrics.spansDropped.inc({ cause }, count),
     },
     isListed: (server, tool) => current().servers.get(server)?.facts(tool) !== undefined,
-    peerOf: (server, replica) => peerOf(current(), server, replica),
+    peerOf: (call, replica) => peerOf(current(), call, replica),
   })
 }
 
-/** How a replica is reached. */
-function peerOf({ servers }: GatewayGeneration, name: string, replica = 0): Peer | undefined {
-  const config = servers.get(name)?.config
-  if (config === undefined) return undefined
-  if (config.type === 'stdio') return { transport: 'pipe' }
+/** How a replica is reached, and in which version its caller's conversation with it goes on. */
+function peerOf({ servers }: GatewayGeneration, call: Call, replica = 0): Peer | undefined {
+  const server = servers.get(call.server)
+  if (server === undefined) return undefined
+  const { config, links } = server
+  const said = links.current(call.caller, replica)?.link.greeting.value.protocolVersion
+  const version = typeof said === 'string' ? said : undefined
+  if (config.type === 'stdio') return { transport: 'pipe', version }
   const { hostname, port, protocol } = new URL(config.urls[replica] ?? config.urls[0] ?? '')
-  return { transport: 'tcp', address: hostname, port: Number(port || (protocol === 'https:' ? 443 : 80)) }
+  const known = Number(port || (protocol === 'https:' ? 443 : 80))
+  // URLs write IPv6 addresses in brackets; conventions do not.
+  return { transport: 'tcp', address: hostname.replace(/^\[(.*)\]$/, '$1'), port: known, version }
 }

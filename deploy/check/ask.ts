@@ -6,7 +6,7 @@ import {
   isAlert,
   variableQueries,
 } from './expressions.ts'
-import type { Prometheus, Sample } from './prometheus.ts'
+import type { PrometheusApi, Sample } from './prometheus-api.ts'
 import { parse } from './promql.ts'
 import { silent } from './silent.ts'
 import { substitute } from './substitute.ts'
@@ -18,7 +18,7 @@ const chosen = { server: 'flaky', tool: '(read|typed|write)' }
 const LOOK_BACK = 30
 
 /** Asks everything that dashboards and rules ask; each has to succeed, and to find something. */
-export async function ask(prometheus: Prometheus): Promise<{ asked: number; problems: string[] }> {
+export async function ask(prometheus: PrometheusApi): Promise<{ asked: number; problems: string[] }> {
   const dashboards = committedDashboards()
   const problems: string[] = []
   let asked = 0

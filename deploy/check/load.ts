@@ -5,7 +5,7 @@ import type { World } from './world.ts'
 const INTENT = 'dev.breakwater/intent'
 
 /** Tasks of agents, one after the other, for so many milliseconds: each meets another way to go well or wrong. */
-export async function drive({ flaky, mcp }: World, forMs: number): Promise<number> {
+export async function drive({ flaky, mcp, control }: World, forMs: number): Promise<number> {
   const client = await RawClient.open(mcp)
   const stop = performance.now() + forMs
   await flaky.behave({
@@ -30,6 +30,7 @@ export async function drive({ flaky, mcp }: World, forMs: number): Promise<numbe
       call(client, 'made_up', {}),
       client.request('prompts/list'),
     ])
+    await report(control, intent, tasks)
     await setTimeout(40)
   }
   return tasks
@@ -38,4 +39,16 @@ export async function drive({ flaky, mcp }: World, forMs: number): Promise<numbe
 /** Calls a tool, whatever comes of it; an answer that is none is what some faults are about. */
 function call(client: RawClient, name: string, _meta: object, args: object = {}): Promise<unknown> {
   return client.request('tools/call', { name, arguments: args, _meta }).catch(() => undefined)
+}
+
+/** Every other task is said to have failed; the one without a name is unknown. */
+async function report(control: string, intent: string, tasks: number): Promise<void> {
+  await fetch(`${control}/admin/outcomes`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify([
+      { intent, outcome: tasks % 2 === 0 ? 'succeeded' : 'failed' },
+      { intent: 'made up', outcome: 'failed' },
+    ]),
+  })
 }

@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { stringify } from 'yaml'
 import { deployFolder } from '../paths.ts'
+import { PrometheusApi } from './prometheus-api.ts'
 
 export const HOW_TO_INSTALL = 'deploy/check/install-prometheus.sh installs it on Debian and Ubuntu'
 
@@ -14,28 +15,17 @@ export function isInstalled(): boolean {
   return ['prometheus', 'promtool'].every((name) => spawnSync(name, ['--version']).status === 0)
 }
 
-export interface Sample {
-  readonly metric: Readonly<Record<string, string>>
-  /** `[seconds, value]` of an instant, or of each step of a range. */
-  readonly value?: readonly [number, string]
-  readonly values?: readonly (readonly [number, string])[]
-}
-
-export interface RuleHealth {
-  readonly name: string
-  readonly health: 'ok' | 'unknown' | 'err'
-  readonly lastError?: string
-}
+/** Time between two scrapes, and between two evaluations of rules, in seconds. */
+export const INTERVAL_S = 1
 
 /** A Prometheus of our own, that scrapes a gateway and evaluates the committed rules each second. */
-export class Prometheus {
-  readonly url: string
+export class Prometheus extends PrometheusApi {
   readonly #child: ChildProcess
   #said = ''
 
   private constructor(child: ChildProcess, url: string) {
+    super(url)
     this.#child = child
-    this.url = url
     child.stderr?.on('data', (chunk: Buffer) => (this.#said += chunk.toString()))
   }
 
@@ -43,11 +33,12 @@ export class Prometheus {
   static async start(target: string, folder: string): Promise<Prometheus> {
     const file = join(folder, 'prometheus.yaml')
     const data = join(folder, 'data')
+    const interval = `${INTERVAL_S}s`
     await mkdir(data, { recursive: true })
     await writeFile(
       file,
       stringify({
-        global: { scrape_interval: '1s', scrape_timeout: '1s', evaluation_interval: '1s' },
+        global: { scrape_interval: interval, scrape_timeout: interval, evaluation_interval: interval },
         rule_files: [`${deployFolder}prometheus/rules/*.yaml`],
         scrape_configs: [{ job_name: 'breakwater', static_configs: [{ targets: [target] }] }],
       }),
@@ -80,35 +71,6 @@ export class Prometheus {
       await setTimeout(100)
     }
     throw new Error(`prometheus is not ready after 10 s: ${this.#said}`)
-  }
-
-  /** The value of an expression now. */
-  async instant(expr: string): Promise<Sample[]> {
-    return (await this.#get<{ result: Sample[] }>('query', { query: expr })).result
-  }
-
-  /** Its values over the last seconds. */
-  async range(expr: string, seconds: number): Promise<Sample[]> {
-    const end = Date.now() / 1000
-    const window = { start: String(end - seconds), end: String(end), step: '1' }
-    return (await this.#get<{ result: Sample[] }>('query_range', { query: expr, ...window })).result
-  }
-
-  labelValues(label: string, series: string): Promise<string[]> {
-    return this.#get(`label/${label}/values`, { 'match[]': series })
-  }
-
-  async rules(): Promise<RuleHealth[]> {
-    const { groups } = await this.#get<{ groups: { rules: RuleHealth[] }[] }>('rules', {})
-    return groups.flatMap(({ rules }) => rules)
-  }
-
-  async #get<Data>(path: string, parameters: Readonly<Record<string, string>>): Promise<Data> {
-    const query = new URLSearchParams(parameters)
-    const response = await fetch(`${this.url}/api/v1/${path}?${query.toString()}`)
-    const answer = (await response.json()) as { status: string; data: Data; error?: string }
-    if (answer.status !== 'success') throw new Error(answer.error ?? `HTTP ${response.status}`)
-    return answer.data
   }
 
   /** Ends it, and resolves when it is gone. */

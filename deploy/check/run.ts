@@ -2,31 +2,15 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { cleanUp } from '../../test/e2e/support/gateway.ts'
+import { closeServers } from '../../test/e2e/support/raw-server.ts'
 import { disagreements } from './agreement.ts'
-import { ask } from './ask.ts'
-import { drive } from './load.ts'
+import { live } from './live.ts'
 import { unknownMentions } from './mentions.ts'
-import { HOW_TO_INSTALL, isInstalled, Prometheus } from './prometheus.ts'
+import { HOW_TO_INSTALL, isInstalled, type Prometheus } from './prometheus.ts'
 import { checkRules } from './promtool.ts'
-import { command, startWorld } from './world.ts'
+import { playAndCompare } from './scripted.ts'
 
-const LIMIT_MS = 85_000
-const LOAD_MS = 14_000
-const AFTER_MS = 4_000
-
-/** Everything that is wrong with dashboards and rules when they meet a real gateway and a real Prometheus. */
-async function live(folder: string, started: (prometheus: Prometheus) => void): Promise<string[]> {
-  const world = await startWorld(folder)
-  const prometheus = await Prometheus.start(new URL(world.control).host, folder)
-  started(prometheus)
-  const tasks = await drive(world, LOAD_MS)
-  await command(world, '/admin/reload')
-  await command(world, '/admin/chaos/disarm')
-  await drive(world, AFTER_MS)
-  const { asked, problems } = await ask(prometheus)
-  console.log(`${tasks} tasks of agents; ${asked} queries and rules asked of a real Prometheus`)
-  return problems
-}
+const LIMIT_MS = 110_000
 
 async function check(): Promise<string[]> {
   const problems = [...disagreements(), ...unknownMentions()]
@@ -36,13 +20,20 @@ async function check(): Promise<string[]> {
   }
   problems.push(...checkRules())
   const folder = await mkdtemp(join(tmpdir(), 'breakwater-dashboards-'))
-  let prometheus: Prometheus | undefined
-  process.once('exit', () => prometheus?.kill())
+  const running: Prometheus[] = []
+  const started = (prometheus: Prometheus) => void running.push(prometheus)
+  process.once('exit', () => running.forEach((prometheus) => prometheus.kill()))
   try {
-    problems.push(...(await live(folder, (started) => (prometheus = started))))
+    // A Prometheus each: some rules are about all servers of all gateways.
+    const found = await Promise.all([
+      live(join(folder, 'live'), started),
+      playAndCompare(join(folder, 'scripted'), started),
+    ])
+    problems.push(...found.flat())
   } finally {
-    await prometheus?.stop()
+    await Promise.all(running.map((prometheus) => prometheus.stop()))
     await cleanUp()
+    closeServers()
     await rm(folder, { recursive: true, force: true })
   }
   return problems

@@ -1,11 +1,5 @@
-import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
-import { writeFile } from 'node:fs/promises'
 import { FlakyServer } from '../../test/e2e/support/flaky.ts'
-import { Program } from '../../test/e2e/support/program.ts'
-import { until } from '../../test/support/until.ts'
-
-const main = fileURLToPath(new URL('../../src/main.js', import.meta.url))
+import { startGateway, type Config } from './gateway.ts'
 
 /** Faults of every fate: some are masked by retries, some surface, and cut texts escape. */
 const faults = [
@@ -28,9 +22,9 @@ const faults = [
   },
 ].map((fault) => ({ ...fault, ttl: '10m' }))
 
-function configFor(url: string): object {
+function configFor(url: string): Config {
   return {
-    gateway: { listen: '127.0.0.1:0', control: '127.0.0.1:0', environment: 'staging' },
+    gateway: { environment: 'staging' },
     mcpServers: { flaky: { url, trusted: true }, gone: { url: 'http://127.0.0.1:9/mcp' } },
     policies: {
       defaults: { attemptTimeout: { timeout: 200 }, retry: { base: 1, cap: 5 } },
@@ -58,18 +52,11 @@ export interface World {
   readonly control: string
 }
 
-export async function startWorld(folder: string): Promise<World> {
+/** `collector`: base URL of where its spans go. */
+export async function startWorld(folder: string, collector: string): Promise<World> {
   const flaky = await FlakyServer.start()
-  const file = join(folder, 'gateway.yaml')
-  await writeFile(file, JSON.stringify(configFor(flaky.url)))
-  const program = new Program([main, 'start', '--config', file])
-  const { data, control } = await program.line('the gateway listens', (line) =>
-    line.includes('"listening"') ? (JSON.parse(line) as { data: string; control: string }) : undefined,
-  )
-  await until('the server is up', async () => {
-    const response = await fetch(`${control}/admin/servers/flaky`)
-    return ((await response.json()) as { state: string }).state === 'up'
-  })
+  const env = { OTEL_EXPORTER_OTLP_ENDPOINT: collector, OTEL_BSP_SCHEDULE_DELAY: '200' }
+  const { data, control } = await startGateway(folder, configFor(flaky.url), 'flaky', { env })
   return { flaky, mcp: `${data}/mcp/flaky`, control }
 }
 

@@ -22,6 +22,9 @@ export interface Output {
 /** How long the banner waits for servers to be discovered, in milliseconds. */
 const BANNER_MS = 10_000
 
+/** How long the process may go on when all is closed, in milliseconds. */
+const LINGER_MS = 500
+
 const levels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']
 
 /** `breakwater start`: runs until SIGTERM or SIGINT. Resolves to the exit code. */
@@ -66,6 +69,8 @@ export async function start(options: StartOptions, out: Output): Promise<number>
   process.once('SIGTERM', hurry)
   process.once('SIGINT', hurry)
   await gateway.close()
+  // An exporter of spans cannot be told to give up on a collector that does not answer.
+  systemClock.after(LINGER_MS, () => process.exit(0))
   return 0
 }
 

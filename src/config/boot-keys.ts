@@ -2,35 +2,61 @@ import { isDeepStrictEqual } from 'node:util'
 import { isPlainMap } from './schema/plain-map.ts'
 import type { Config, GatewayConfig } from './schema/schema.ts'
 
-/** Keys of `gateway` that a reload changes; all others are fixed when the process starts. */
+/** Blocks that are fixed when the process starts. */
+const bootBlocks = ['gateway', 'telemetry.traces']
+
+/** Keys within them that a reload changes all the same. */
 const liveKeys = [
-  'listTimeout',
-  'ready',
-  'drain',
-  'allowedHosts',
-  'allowedOrigins',
-  'maxInFlight',
-] as const satisfies readonly (keyof GatewayConfig)[]
+  'gateway.listTimeout',
+  'gateway.ready',
+  'gateway.drain',
+  'gateway.allowedHosts',
+  'gateway.allowedOrigins',
+  'gateway.maxInFlight',
+] as const satisfies readonly `gateway.${keyof GatewayConfig}`[]
+
+/** The way to a value within nested maps. */
+type Path = readonly string[]
 
 /** The keys whose change takes a restart, such as `gateway.sessions.max`, of those that differ. */
-export function bootChanges(old: Config, next: Config): string[] {
-  return differing(old.gateway, next.gateway)
-    .filter((key) => !(liveKeys as readonly string[]).includes(key))
-    .map((key) => `gateway.${key}`)
+export function bootChanges(boot: Config, next: Config): string[] {
+  return changedAtBoot(boot, next).map((path) => path.join('.'))
 }
 
-/** What is in force after a reload: the live keys of `next`, the others as they were at boot. */
-export function keepBootKeys(boot: GatewayConfig, next: GatewayConfig): GatewayConfig {
-  return { ...boot, ...Object.fromEntries(liveKeys.map((key) => [key, next[key]])) }
+/** What is in force after a reload: `next`, with all that is fixed as it was at boot. */
+export function keepBootKeys(boot: Config, next: Config): Config {
+  return changedAtBoot(boot, next).reduce((config, path) => replaced(config, path, valueAt(boot, path)), next)
+}
+
+function changedAtBoot(boot: Config, next: Config): Path[] {
+  return differing(boot, next).filter((path) => isWithin(path, bootBlocks) && !isWithin(path, liveKeys))
+}
+
+function isWithin(path: Path, places: readonly string[]): boolean {
+  return places.some((place) => place.split('.').every((key, index) => path[index] === key))
 }
 
 /** Keys within two maps whose values differ, as paths. */
-function differing(a: object, b: object): string[] {
+function differing(a: object, b: object): Path[] {
   const before = new Map<string, unknown>(Object.entries(a))
   const after = new Map<string, unknown>(Object.entries(b))
   return [...new Set([...before.keys(), ...after.keys()])].flatMap((key) => {
     const [from, to] = [before.get(key), after.get(key)]
-    if (isPlainMap(from) && isPlainMap(to)) return differing(from, to).map((inner) => `${key}.${inner}`)
-    return isDeepStrictEqual(from, to) ? [] : [key]
+    if (isPlainMap(from) && isPlainMap(to)) return differing(from, to).map((inner) => [key, ...inner])
+    return isDeepStrictEqual(from, to) ? [] : [[key]]
   })
+}
+
+function valueAt(map: object, [key, ...inner]: Path): unknown {
+  const value: unknown = Object.entries(map).find(([name]) => name === key)?.[1]
+  return inner.length > 0 && isPlainMap(value) ? valueAt(value, inner) : value
+}
+
+/** The map with another value in one place; undefined takes it out. */
+function replaced<T extends object>(map: T, [key = '', ...inner]: Path, value: unknown): T {
+  const copy = { ...map } as Record<string, unknown>
+  const there = copy[key]
+  copy[key] = inner.length > 0 && isPlainMap(there) ? replaced(there, inner, value) : value
+  if (copy[key] === undefined) Reflect.deleteProperty(copy, key)
+  return copy as T
 }

@@ -6,7 +6,13 @@ import type { CallRecord } from './record.ts'
 
 export type { Message } from './message.ts'
 export type { CallResult, Outcome, Partial, PolicyName, Verdict, WireReply } from './outcome.ts'
-export { newRecord, type CallRecord, type InjectedFault, type RetryRefusal } from './record.ts'
+export {
+  newRecord,
+  type CallRecord,
+  type FaultFate,
+  type InjectedFault,
+  type RetryRefusal,
+} from './record.ts'
 
 /** A JSON-RPC request id, as its sender chose it. */
 export type RequestId = string | number

@@ -1,4 +1,6 @@
 import type { Millis } from './clock.ts'
+import type { Reason } from './errors.ts'
+import type { Outcome } from './outcome.ts'
 
 /** Why a failed call was not sent again. */
 export type RetryRefusal =
@@ -28,6 +30,14 @@ export interface InjectedFault {
   note?: Readonly<Record<string, unknown>>
 }
 
+/** What became of a fault, by what the agent got. */
+export interface FaultFate {
+  readonly name: string
+  readonly type: string
+  /** The agent got a good answer in spite of it, was told that something is wrong, or took a wrong answer for a good one. */
+  readonly fate: 'masked' | 'surfaced' | 'escaped'
+}
+
 /** The task of an agent that a call belongs to. */
 export interface CallIntent {
   /** As the agent named it, or its trace, or its session: unique only together with `source` and the tenant. */
@@ -55,6 +65,8 @@ export interface CallRecord {
   hedges: number
   /** Why its last failure was not followed by a retry. */
   retryRefused: RetryRefusal | undefined
+  /** Why tries of it were rejected that are not what its caller is told: undefined for none. */
+  overruled: Reason[] | undefined
   /** Whether an estimate said that its deadline could not be met. */
   infeasible: boolean
   /** Whether its arguments broke the tool's `inputSchema`. */
@@ -63,6 +75,11 @@ export interface CallRecord {
   replayed: 'no' | 'stored' | 'joined'
   /** Faults that were aimed at it; undefined for none. */
   faults: InjectedFault[] | undefined
+  /**
+   * What became of those that were applied, and of those of earlier calls that its answer still shows; known when it
+   * is over, and undefined for none.
+   */
+  fates: readonly FaultFate[] | undefined
   /** Questions of the server that the agent has not answered yet. */
   asking: number
   /** When the first of them came. */
@@ -87,6 +104,11 @@ export interface CallRecord {
   span: unknown
 }
 
+/** Notes a rejection in place of which another outcome is told: it took place, and is counted. */
+export function noteOverruled(record: CallRecord, outcome: Outcome): void {
+  if (outcome.kind === 'rejected') (record.overruled ??= []).push(outcome.error.reason)
+}
+
 /** A record for a call that starts now. */
 export function newRecord(startedAt: Millis): CallRecord {
   return {
@@ -99,10 +121,12 @@ export function newRecord(startedAt: Millis): CallRecord {
     retries: 0,
     hedges: 0,
     retryRefused: undefined,
+    overruled: undefined,
     infeasible: false,
     invalidArguments: false,
     replayed: 'no',
     faults: undefined,
+    fates: undefined,
     asking: 0,
     askingSince: 0,
     askedMs: 0,

@@ -1,6 +1,7 @@
 import { z } from 'zod'
-import type { Layer } from '../mesh/call.ts'
+import type { Layer, Outcome } from '../mesh/call.ts'
 import type { Policy } from '../mesh/policy.ts'
+import { noteOverruled } from '../mesh/record.ts'
 import { duration } from '../units/duration.ts'
 import { size } from '../units/size.ts'
 import { failureOf, isGone } from './degrade/failure.ts'
@@ -87,10 +88,15 @@ export const degrade: Policy<z.output<typeof schema>> & { schema: typeof schema;
           stale?.keep(call, outcome)
           return outcome
         }
-        const atOnce = () => stale?.find(call, failure) ?? last?.(call, failure) ?? outcome
+        const atHand = () => stale?.find(call, failure) ?? last?.(call, failure)
+        const instead = (other: Outcome | undefined): Outcome => {
+          if (other === undefined) return outcome
+          noteOverruled(call.record, outcome)
+          return other
+        }
         // What is at hand may come at the very end of the deadline; another server's answer may not.
-        if (detour === undefined || call.signal.aborted) return atOnce()
-        return detour(call, failure).then((other) => other ?? (isGone(call) ? outcome : atOnce()))
+        if (detour === undefined || call.signal.aborted) return instead(atHand())
+        return detour(call, failure).then((other) => instead(other ?? (isGone(call) ? undefined : atHand())))
       })
     }
   },

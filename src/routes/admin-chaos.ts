@@ -20,11 +20,6 @@ const putQuery = z.strictObject({
   by: z.string().min(1).max(128).default(SOMEBODY).describe('Who does it.'),
 })
 
-const outcomeBody = z.strictObject({
-  call: z.union([z.string().min(1).max(1_024), z.number()]).describe('Id of the call, as the agent sent it.'),
-  outcome: z.enum(['safe', 'silent', 'unknown']).describe('What the agent did with what it got.'),
-})
-
 /** The chaos mesh, for operators: its state, its plan, its switches, what it decided. */
 export function registerAdminChaos(app: FastifyInstance, { chaos, clock, targets }: AdminChaosParts): void {
   // Each in a scope of its own: what one does to reading bodies or telling errors is nothing to the others.
@@ -50,13 +45,6 @@ export function registerAdminChaos(app: FastifyInstance, { chaos, clock, targets
       const { seed, mode, faults } = plan.value
       chaos.apply({ ...chaos.config, seed, mode, faults }, query.value.by)
       return reply.send(withoutSecrets(chaos.status()))
-    })
-
-    scope.post('/admin/outcomes', (request, reply) => {
-      const body = read(outcomeBody, request.body ?? {}, 'the body')
-      if (!body.ok) return malformed(reply, body)
-      const { call, outcome } = body.value
-      return reply.send({ call, outcome, faults: chaos.engine.accounting.report(call, outcome) })
     })
   })
 }

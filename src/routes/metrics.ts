@@ -8,7 +8,7 @@ import type { Metrics } from '../telemetry/metrics.ts'
 import { Exposition } from '../telemetry/metrics/exposition.ts'
 import { formatFor } from '../telemetry/metrics/negotiate.ts'
 import { processRegistry } from '../telemetry/metrics/process.ts'
-import { contentTypes } from '../telemetry/metrics/writer.ts'
+import { contentTypes } from '../telemetry/metrics/format.ts'
 
 export interface MetricsParts {
   readonly live: Live<GatewayGeneration>

@@ -1,7 +1,7 @@
 import type { Call, Outcome } from '../mesh/call.ts'
 import type { Result } from '../mesh/classify.ts'
 import type { Millis } from '../mesh/clock.ts'
-import { wentWrong } from './intents-failure.ts'
+import { wentWrong } from './intents/went-wrong.ts'
 import type { Log } from './log.ts'
 import type { AccessLogSettings } from './schema.ts'
 
@@ -45,6 +45,7 @@ export function createAccessLog({ sample, slow = Infinity }: AccessLogSettings, 
 
 function isShaken({ record }: Call, outcome: Outcome): boolean {
   if (outcome.kind === 'answered' && outcome.partial !== undefined) return true
+  if (record.fates !== undefined) return true
   return record.faults?.some(({ status }) => status === 'applied') === true
 }
 
@@ -69,6 +70,7 @@ function lineOf(call: Call, outcome: Outcome, result: Result, tookMs: Millis, ov
     hedges: record.hedges,
     replica: record.replica,
     faults: record.faults?.filter(({ status }) => status === 'applied').map(({ name }) => name),
+    fates: record.fates?.map(({ name, fate }) => `${name} ${fate}`),
     tenant,
     arm: record.arm === '' ? undefined : record.arm,
     intent: record.intent?.id,

@@ -1,44 +1,46 @@
 import type { Call, Outcome } from '../mesh/call.ts'
-import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
+import type { Clock } from '../mesh/clock.ts'
 import type { CallIntent } from '../mesh/record.ts'
-import { attribute } from './intents-attribution.ts'
+import { attribute } from './intents/attribution.ts'
+import { wentWrong } from './intents/went-wrong.ts'
+import { failedOf, keyOf, newIntent, type IntentOutcome, type KnownIntent } from './intents/intent.ts'
+import { KnownIntents } from './intents/known.ts'
+import { OpenIntents } from './intents/open.ts'
+import { factsOf, objection, type IntentReport, type ReportAnswer } from './intents/report.ts'
 import type { Metrics } from './metrics.ts'
-import { wentWrong } from './intents-failure.ts'
+import type { IntentSettings } from './schema.ts'
 
 export interface IntentsParts {
   readonly clock: Clock
   readonly metrics: Pick<
     Metrics,
-    'intents' | 'intentToolCalls' | 'intentsUnattributed' | 'intentsEvicted' | 'intentsOpen'
+    | 'intents'
+    | 'intentToolCalls'
+    | 'intentsUnattributed'
+    | 'intentsEvicted'
+    | 'intentOutcomes'
+    | 'intentOutcomesUnlinked'
   >
 }
 
-interface OpenIntent extends CallIntent {
-  readonly key: string
-  /** Where it is counted: that of its first call. */
-  readonly arm: string
-  calls: number
-  /** Calls that are not over: as long as there are any, the task is not. */
-  underWay: number
-  failed: boolean
-  lastAt: Millis
-  isOpen: boolean
-}
-
 /**
- * The tasks of agents that are not over. One is over when none of its calls is under way and none has ended for a
- * while; then it is counted, with the number of its tool calls (TCAF) and whether any of them failed (blast radius).
+ * The tasks of agents. One is over when none of its calls is under way and none has ended for a while, or somebody has
+ * said how it ended; then it is counted, with the number of its tool calls (TCAF) and whether any of them failed (blast
+ * radius). What is said later is linked to that as long as the task is remembered.
  */
 export class Intents {
   readonly #parts: IntentsParts
-  /** The one that was quiet for the longest time comes first. */
-  readonly #open = new Map<string, OpenIntent>()
-  #idleMs: Millis = 30_000
-  #max = 10_000
-  #cancel: Cancel | undefined
+  readonly #open: OpenIntents
+  readonly #known = new KnownIntents()
 
   constructor(parts: IntentsParts) {
     this.#parts = parts
+    const over = (intent: KnownIntent) => this.#count(intent)
+    const evicted = (intent: KnownIntent) => {
+      parts.metrics.intentsEvicted.inc()
+      over(intent)
+    }
+    this.#open = new OpenIntents({ clock: parts.clock, over, evicted })
   }
 
   /** How many are open. */
@@ -47,9 +49,9 @@ export class Intents {
   }
 
   /** Settings for all that is closed from here on. */
-  tune({ idle, max }: { readonly idle: Millis; readonly max: number }): void {
-    this.#idleMs = idle
-    this.#max = max
+  tune(settings: IntentSettings): void {
+    this.#open.tune(settings)
+    this.#known.tune(settings)
   }
 
   /** A tool call begins: its record is told which task it belongs to. */
@@ -68,68 +70,71 @@ export class Intents {
 
   /** A tool call that began here has ended. */
   end({ record }: Call, outcome: Outcome): void {
-    const intent = record.intent as OpenIntent | undefined
+    const intent = record.intent as KnownIntent | undefined
     if (intent === undefined) return
-    intent.failed ||= wentWrong(outcome)
-    if (--intent.underWay === 0 && intent.isOpen) this.#touch(intent)
+    if (wentWrong(outcome)) intent.failed++
+    if (--intent.underWay > 0 || !intent.isOpen) return
+    if (intent.outcome === undefined) this.#open.touch(intent)
+    else this.#close(intent)
+  }
+
+  /**
+   * Somebody says how a task ended: the first to say so counts, once. It is over now, or as soon as those of its calls
+   * are that are under way.
+   */
+  report(said: IntentReport): ReportAnswer {
+    const found = this.#known.find(said, this.#parts.clock.now())
+    const refused = objection(said, found)
+    if (refused !== undefined) {
+      this.#parts.metrics.intentOutcomesUnlinked.inc({ reason: refused.reason })
+      return refused
+    }
+    const intent = found[0]!
+    const repeated = intent.outcome !== undefined
+    intent.outcome = said.outcome
+    if (!repeated && !intent.isOpen) this.#link(intent, said.outcome)
+    else if (intent.isOpen && intent.underWay === 0) this.#close(intent)
+    return { linked: true, repeated, task: factsOf(intent) }
   }
 
   /** Counts all that are open as if they were over: for the end of the process. */
   closeAll(): void {
-    this.#cancel?.()
-    this.#cancel = undefined
-    for (const intent of this.#open.values()) this.#close(intent)
+    this.#open.clear()
   }
 
-  #find({ tenant, record }: Call, { id, source }: CallIntent): OpenIntent {
-    const key = `${source} ${tenant}\n${id}`
+  #find({ tenant, record }: Call, { id, source }: CallIntent): KnownIntent {
+    const key = keyOf(source, tenant, id)
     const known = this.#open.get(key)
     if (known !== undefined) return known
-    if (this.#open.size >= this.#max) this.#evict()
-    const { arm } = record
-    const lastAt = this.#parts.clock.now()
-    const opened = { id, source, key, arm, calls: 0, underWay: 0, failed: false, lastAt, isOpen: true }
-    this.#touch(opened)
+    const earlier = this.#known.get(id, key, this.#parts.clock.now())
+    const opened = newIntent({ id, source, tenant, arm: record.arm }, earlier)
+    this.#known.add(opened)
+    this.#open.add(opened)
     return opened
   }
 
-  /** It goes to the end of the line. While calls of it are under way, its place does not matter. */
-  #touch(intent: OpenIntent): void {
-    intent.lastAt = this.#parts.clock.now()
-    this.#open.delete(intent.key)
-    this.#open.set(intent.key, intent)
-    this.#cancel ??= this.#parts.clock.after(this.#idleMs, this.#sweep)
+  #close(intent: KnownIntent): void {
+    this.#open.remove(intent)
+    this.#count(intent)
   }
 
-  readonly #sweep = (): void => {
-    const now = this.#parts.clock.now()
-    this.#cancel = undefined
-    for (const intent of this.#open.values()) {
-      const leftMs = Math.ceil(intent.lastAt + this.#idleMs - now)
-      if (leftMs > 0) {
-        this.#cancel = this.#parts.clock.after(leftMs, this.#sweep)
-        return
-      }
-      if (intent.underWay > 0) this.#touch(intent)
-      else this.#close(intent)
-    }
-  }
-
-  /** Makes room. One with calls under way is only taken if it is its turn: it was quiet before they began. */
-  #evict(): void {
-    for (const oldest of this.#open.values()) {
-      this.#parts.metrics.intentsEvicted.inc()
-      this.#close(oldest)
-      return
-    }
-  }
-
-  #close(intent: OpenIntent): void {
+  /** It is open no more. */
+  #count(intent: KnownIntent): void {
     const { intents, intentToolCalls } = this.#parts.metrics
-    const { key, arm, source, failed, calls } = intent
+    const { arm, source, failed, calls, outcome } = intent
     intent.isOpen = false
-    this.#open.delete(key)
-    intents.inc({ outcome: failed ? 'failed' : 'ok', arm, source })
+    this.#known.end(intent, this.#parts.clock.now())
+    intents.inc({ outcome: failed > 0 ? 'failed' : 'ok', arm, source })
+    // At 0 from the beginning: to Prometheus the first of a series that is new has not happened.
+    intents.cell({ outcome: failed > 0 ? 'ok' : 'failed', arm, source })
     intentToolCalls.series({ arm, source }).observe(calls)
+    if (outcome !== undefined) this.#link(intent, outcome)
+  }
+
+  /** How it ended, and whether calls of it failed: once for a task. */
+  #link(intent: KnownIntent, outcome: IntentOutcome): void {
+    const { arm, source } = intent
+    const calls = failedOf(intent) > 0 ? 'failed' : 'ok'
+    this.#parts.metrics.intentOutcomes.inc({ outcome, calls, arm, source })
   }
 }

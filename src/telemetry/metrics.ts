@@ -37,7 +37,8 @@ export function createMetrics(): Metrics {
       inFlight.delete(server)
       tools.forget(server)
       for (const metric of Object.values(made))
-        if (metric instanceof Tally && metric.has('server')) metric.forget({ server })
+        if (metric instanceof Tally && metric.has('server'))
+          metric.forget((labels) => labels.server === server)
     },
   }
 }

@@ -1,18 +1,15 @@
-import type { Call, InjectedFault, Outcome } from '../mesh/call.ts'
+import type { Call, CallRecord, Outcome } from '../mesh/call.ts'
 import type { Metrics } from './metrics.ts'
 import { labelValue } from './metrics/label-value.ts'
 
-/** What became of a fault. */
-export interface FaultFate {
-  readonly name: string
-  readonly type: string
-  readonly fate: string
-}
+/** Not a new one for each call. */
+const NONE: readonly never[] = []
 
 /** Counts what policies did to a call; most calls they do nothing to. */
 export function notePolicies(metrics: Metrics, { server, record }: Call, outcome: Outcome): void {
   if (record.recoveries > 0) metrics.sessionRecoveries.inc({ server }, record.recoveries)
   if (outcome.kind === 'rejected') metrics.rejections.inc({ server, reason: outcome.error.reason })
+  for (const reason of record.overruled ?? NONE) metrics.rejections.inc({ server, reason })
   if (outcome.kind === 'answered' && outcome.partial !== undefined)
     metrics.partials.inc({ server, source: outcome.partial.source })
   if (record.retries > 0) metrics.retries.inc({ server, decision: 'sent' }, record.retries)
@@ -25,12 +22,13 @@ export function notePolicies(metrics: Metrics, { server, record }: Call, outcome
 /** Counts the faults that were done to a call, and what became of them. */
 export function noteFaults(
   metrics: Pick<Metrics, 'faultsInjected' | 'faultOutcomes'>,
-  faults: readonly InjectedFault[],
-  fates: readonly FaultFate[],
+  { faults, fates }: CallRecord,
 ): void {
-  for (const { name, type, status } of faults)
-    if (status === 'applied') metrics.faultsInjected.inc({ fault: faultLabel(name), type })
-  for (const { name, fate } of fates) metrics.faultOutcomes.inc({ fault: faultLabel(name), handled: fate })
+  if (faults !== undefined)
+    for (const { name, type, status } of faults)
+      if (status === 'applied') metrics.faultsInjected.inc({ fault: faultLabel(name), type })
+  if (fates !== undefined)
+    for (const { name, fate } of fates) metrics.faultOutcomes.inc({ fault: faultLabel(name), handled: fate })
 }
 
 /** Faults of the runtime API have names without end: they share one. */

@@ -1,4 +1,4 @@
-import type { Call, CallRecord, Layer, Outcome } from '../mesh/call.ts'
+import type { Call, CallRecord, FaultFate, Layer, Outcome } from '../mesh/call.ts'
 import { resultOf } from '../mesh/classify.ts'
 import type { Clock } from '../mesh/clock.ts'
 import { gatewayError } from '../mesh/errors.ts'
@@ -8,9 +8,8 @@ import type { Log } from './log.ts'
 import type { Metrics } from './metrics.ts'
 import type { IsListed } from './metrics/tool-series.ts'
 import { upstreamMsOf } from './observe-attempt.ts'
-import { noteFaults, notePolicies, type FaultFate } from './observe-policies.ts'
-
-export type { FaultFate } from './observe-policies.ts'
+import { noteFaults, notePolicies } from './observe-policies.ts'
+import type { Tracing } from './tracing.ts'
 
 export interface ObserveParts {
   readonly clock: Clock
@@ -18,20 +17,29 @@ export interface ObserveParts {
   readonly log: Log
   /** Whether a tool is in its server's catalog: only then does it get series of its own. */
   readonly isListed: IsListed
-  /** Says what became of each fault that was aimed at a call. */
+  /** Says what became of each fault that was aimed at a call. Asked once per call, at its very end. */
   readonly account: (call: Call, outcome: Outcome) => readonly FaultFate[]
   /** The tasks that calls belong to. */
   readonly intents: Pick<Intents, 'begin' | 'end'>
+  readonly tracing: Pick<Tracing, 'begin' | 'end'>
   readonly accessLog: AccessLog
 }
 
-/** The outermost layer: sees every outcome, and turns a defect of ours into one. */
-export function observe({ clock, metrics, log, isListed, account, intents, accessLog }: ObserveParts): Layer {
+/**
+ * The outermost layer: sees every outcome, and turns a defect of ours into one. Spans, metrics and the access log are
+ * told of a call in this order, from the same record: first what became of its faults is written there, then in which
+ * trace it is found.
+ */
+export function observe(parts: ObserveParts): Layer {
+  const { clock, metrics, log, isListed, account, intents, tracing, accessLog } = parts
   const { inFlight } = metrics
   const overhead = metrics.overhead.series({})
 
   function note(call: Call, outcome: Outcome): void {
     const { server, tool, record } = call
+    const fates = account(call, outcome)
+    if (fates.length > 0) record.fates = fates
+    tracing.end(call, outcome)
     const result = resultOf(outcome)
     const now = clock.now()
     const tookMs = now - record.startedAt
@@ -39,8 +47,7 @@ export function observe({ clock, metrics, log, isListed, account, intents, acces
     inFlight.set(server, (inFlight.get(server) ?? 1) - 1)
     if (!isDelayedElsewhere(record)) overhead.observe(overheadMs / 1_000)
     notePolicies(metrics, call, outcome)
-    const fates = account(call, outcome)
-    if (record.faults !== undefined) noteFaults(metrics, record.faults, fates)
+    noteFaults(metrics, record)
     if (tool === undefined) metrics.requests.inc({ server, result })
     else {
       const series = metrics.tools.of(server, tool, isListed)
@@ -62,6 +69,7 @@ export function observe({ clock, metrics, log, isListed, account, intents, acces
   return (next) => (call) => {
     inFlight.set(call.server, (inFlight.get(call.server) ?? 0) + 1)
     if (call.tool !== undefined) intents.begin(call)
+    tracing.begin(call)
     const ended = (outcome: Outcome) => {
       note(call, outcome)
       return outcome

@@ -28,7 +28,12 @@ const intents = z
       .min(1)
       .max(1_000_000)
       .default(10_000)
-      .describe('Tasks that may be open at once; one more ends the one that was quiet for the longest time.'),
+      .describe(
+        'Tasks that may be open at once; one more ends the one that was quiet for the longest time. As many that are over are remembered.',
+      ),
+    remember: duration({ max: 86_400_000 })
+      .default(600_000)
+      .describe('How long a task that is over is remembered, for reports of how it ended. 0: not at all.'),
   })
   .prefault({})
   .describe('Tasks of agents, by which calls are counted together.')

@@ -1,4 +1,4 @@
-import type { Call, Layer } from '../mesh/call.ts'
+import type { Call, Layer, Outcome } from '../mesh/call.ts'
 import type { Clock } from '../mesh/clock.ts'
 import type { Log } from './log.ts'
 import type { Peer } from './tracing/attempt-attributes.ts'
@@ -14,15 +14,15 @@ export type { TracesConfig } from './tracing/settings.ts'
 export interface Tracing {
   /** Whether an endpoint is configured. */
   readonly enabled: boolean
+  /** A request of an agent begins: it is to become a SERVER span. */
+  begin(call: Call): void
   /**
-   * Makes a SERVER span of each request of an agent. To stand right below what else observes whole calls: when
-   * that sees an outcome, `record.traceId` is set if and only if the trace is recorded.
+   * It is over, and its record complete: its spans are made of that, if they are kept. From then on `record.traceId`
+   * is set if and only if the trace is recorded. Once for each `begin`; never throws.
    */
-  readonly serverLayer: Layer
+  end(call: Call, outcome: Outcome): void
   /** Makes a CLIENT span of each attempt, and gives it the header `traceparent`. */
   readonly attemptLayer: Layer
-  /** The call with `traceparent` in `params._meta`; the same call when it is not traced. To be sent right away. */
-  stamp(call: Call): Call
   /** Sends what waits, for 3 seconds at most. Idempotent, never rejects. */
   close(): Promise<void>
 }
@@ -38,24 +38,25 @@ export interface TracingParts {
   readonly version: string
   /** Whether a tool is in its server's catalog: only then may it name a span. */
   readonly isListed: (server: string, tool: string) => boolean
-  /** How a replica is reached; undefined when that is not known. */
-  readonly peerOf: (server: string, replica: number | undefined) => Peer | undefined
+  /** How the replica that a call went to is reached; undefined when that is not known. */
+  readonly peerOf: (call: Call, replica: number | undefined) => Peer | undefined
 }
 
-const pass: Layer = (next) => next
+const nothing = (): void => undefined
 
 /** No tracing, at no cost. */
 export const untraced: Tracing = {
   enabled: false,
-  serverLayer: pass,
-  attemptLayer: pass,
-  stamp: (call) => call,
+  begin: nothing,
+  end: nothing,
+  attemptLayer: (next) => next,
   close: () => Promise.resolve(),
 }
 
 /**
  * Tracing as environment and config say. Without an endpoint it is off, and the OpenTelemetry SDK is not even loaded.
- * Which variables count, and what wins: see `readSettings`.
+ * Which variables count, and what wins: see `readSettings`. Settings that the exporter does not take are told in the
+ * log, and tracing is off: no call is worth less for it.
  */
 export async function createTracing(parts: TracingParts): Promise<Tracing> {
   const settings = readSettings(parts.env, parts.config)
@@ -63,5 +64,15 @@ export async function createTracing(parts: TracingParts): Promise<Tracing> {
   for (const variable of settings.ignored)
     parts.log.warn({ variable, value: parts.env[variable] }, 'a variable holds something unknown: ignored')
   const { startTracing } = await import('./tracing/traced.ts')
-  return startTracing(settings, parts)
+  try {
+    return await startTracing(settings, parts)
+  } catch (error) {
+    // Its message may hold what is wrong, such as a header with a token in it.
+    const { name } = error as Error
+    parts.log.error(
+      { error: name, protocol: settings.protocol },
+      'no spans: the exporter does not take its settings',
+    )
+    return untraced
+  }
 }

@@ -1,41 +1,70 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { bootChanges } from '../../src/config/boot-keys.ts'
+import { bootChanges, keepBootKeys } from '../../src/config/boot-keys.ts'
 import { config } from '../../src/config/schema/schema.ts'
 
-const changes = (from: object, to: object) =>
-  bootChanges(config.parse({ gateway: from }), config.parse({ gateway: to }))
+const changes = (from: object, to: object) => bootChanges(config.parse(from), config.parse(to))
+const kept = (from: object, to: object) => keepBootKeys(config.parse(from), config.parse(to))
 
-test('keys that are fixed at boot are named when they change', () => {
-  const to = {
+const fixed = {
+  gateway: {
     listen: '127.0.0.1:9',
     sessions: { max: 5 },
     stateDir: '/s',
     environment: 'staging',
     separator: '--',
-  }
-  assert.deepEqual(changes({}, to).sort(), [
-    'gateway.environment',
-    'gateway.listen',
-    'gateway.separator',
-    'gateway.sessions.max',
-    'gateway.stateDir',
-  ])
-  assert.deepEqual(changes({ stateDir: '/s' }, {}), ['gateway.stateDir'])
-})
+  },
+  telemetry: { traces: { endpoint: 'http://collector:4318', sample: 0.5, payloads: true } },
+}
 
-test('keys that follow a reload are not', () => {
-  const to = {
+const live = {
+  gateway: {
     maxInFlight: 5,
     drain: '1s',
     ready: 'all',
     listTimeout: '1s',
     allowedHosts: ['h'],
     allowedOrigins: ['http://h'],
-  }
-  assert.deepEqual(changes({}, to), [])
+  },
+  telemetry: { metrics: { maxAge: 0 }, intents: { idle: '5s' }, accessLog: { sample: 0.5 } },
+  mcpServers: { a: { url: 'http://127.0.0.1:1' } },
+  policies: { defaults: { retry: { attempts: 1 } } },
+}
+
+test('keys that are fixed at boot are named when they change', () => {
+  assert.deepEqual(changes({}, fixed).sort(), [
+    'gateway.environment',
+    'gateway.listen',
+    'gateway.separator',
+    'gateway.sessions.max',
+    'gateway.stateDir',
+    'telemetry.traces.endpoint',
+    'telemetry.traces.payloads',
+    'telemetry.traces.sample',
+  ])
+  assert.deepEqual(changes({ gateway: { stateDir: '/s' } }, {}), ['gateway.stateDir'])
+})
+
+test('keys that follow a reload are not', () => {
+  assert.deepEqual(changes({}, live), [])
 })
 
 test('a config that says the same in other words changes nothing', () => {
-  assert.deepEqual(changes({ maxBody: '4MiB', sessions: { idle: '30m' } }, {}), [])
+  assert.deepEqual(changes({ gateway: { maxBody: '4MiB', sessions: { idle: '30m' } } }, {}), [])
+})
+
+test('a reload brings all that it may into force, and leaves what is fixed as it was', () => {
+  const both = {
+    ...live,
+    gateway: { ...live.gateway, ...fixed.gateway },
+    telemetry: { ...live.telemetry, ...fixed.telemetry },
+  }
+  assert.deepEqual(kept({}, both), config.parse(live))
+  assert.deepEqual(kept(fixed, {}), config.parse(fixed))
+})
+
+test('what is in force is another config than either file, neither of which is changed', () => {
+  const [boot, next] = [config.parse({}), config.parse(fixed)]
+  keepBootKeys(boot, next)
+  assert.deepEqual([boot, next], [config.parse({}), config.parse(fixed)])
 })

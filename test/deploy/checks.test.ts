@@ -1,6 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { parse } from '../../deploy/check/promql.ts'
+import { mismatches } from '../../deploy/check/scripted/compare.ts'
+import { measures } from '../../deploy/check/scripted/measures.ts'
+import { plainOf } from '../../deploy/check/scripted/plain.ts'
 import { substitute } from '../../deploy/check/substitute.ts'
 
 test('an expression is taken apart into metrics, their labels, and what it groups by', () => {
@@ -26,4 +29,58 @@ test('variables are filled in as Grafana does, and one that nobody defined is an
     'rate(x{server=~"a"}[15s])',
   )
   assert.throws(() => substitute('x{tool="$tol"}', { tool: 'a' }), /\$tol/)
+})
+
+test('without rates, an expression over rules is one over what counters have grown by', () => {
+  const rules = new Map([
+    ['a:breakwater_part:rate5m', 'sum by (a) (rate(part{b!~"c|d"}[5m]))'],
+    ['a:breakwater_ratio:rate5m', 'a:breakwater_part:rate5m / (rate(whole[5m]) > 0)'],
+  ])
+  assert.equal(
+    plainOf('a:breakwater_ratio:rate5m', rules, 12.5),
+    '((sum by (a) ((part{b!~"c|d"} - part{b!~"c|d"} @ 12.5))) / ((whole - whole @ 12.5) > 0))',
+  )
+  assert.throws(() => plainOf('a:breakwater_other:rate5m', rules, 1), /no rule a:breakwater_other:rate5m/)
+})
+
+test('the scripted run comes to what was counted by hand', () => {
+  const expected = (expr: string) =>
+    Object.fromEntries(measures.find((one) => one.expr === expr)?.expected ?? [])
+  assert.deepEqual(expected('server_tool:breakwater_eta:ratio_rate5m'), {
+    'scripted/price': [6, 7],
+    'scripted/stock': [3, 7],
+    'scripted/note': [0, 3],
+    'scripted/audit': [0, 3],
+    'scripted/slow': [0, 1],
+  })
+  assert.deepEqual(expected('server_tool:breakwater_call_eta:ratio_rate5m')['scripted/stock'], [3, 4])
+  assert.deepEqual(expected('server:breakwater_availability:ratio_rate5m'), { 'scripted/': [15, 21] })
+  assert.deepEqual(expected('server:breakwater_correctness:ratio_rate5m'), { 'scripted/': [9, 15] })
+  assert.deepEqual(expected('server:breakwater_tcsr:ratio_rate5m'), { 'scripted/': [9, 19] })
+  assert.deepEqual(expected('server:breakwater_amplification:ratio_rate5m'), { 'scripted/': [24, 21] })
+  assert.deepEqual(expected('gateway:breakwater_tcaf:ratio_rate5m'), { '/': [20, 8] })
+  assert.deepEqual(expected('gateway:breakwater_blast_radius:ratio_rate5m'), { '/': [5, 8] })
+  assert.equal(
+    expected('server_tool:breakwater_correctness:ratio_rate5m')['scripted/slow'],
+    undefined,
+    'of no reply at all, no share is correct',
+  )
+})
+
+test('a ratio that is missing, of nothing, or a hair off is told', () => {
+  const expected = new Map([['a', [2, 3] as const]])
+  const told = (found: readonly (readonly [string, number])[], tolerance = 0) =>
+    mismatches('x', expected, new Map(found), tolerance)
+  assert.deepEqual(told([['a', 4 / 6]]), [])
+  assert.match(told([]).join(), /nothing for a, not 2\/3/)
+  assert.match(told([['a', NaN]]).join(), /NaN for a/)
+  assert.match(told([['a', 2 / 3 + 1e-15]]).join(), /for a, not 2\/3/)
+  assert.deepEqual(told([['a', 2 / 3 + 1e-15]], 1e-9), [])
+  assert.match(
+    told([
+      ['a', 2 / 3],
+      ['b', 1],
+    ]).join(),
+    /finds 1 for b/,
+  )
 })

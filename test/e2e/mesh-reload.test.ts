@@ -3,6 +3,7 @@ import { writeFile } from 'node:fs/promises'
 import { after, before, test } from 'node:test'
 import { FlakyServer } from './support/flaky.ts'
 import { cleanUp, configText, Gateway, type GatewayParts, type Json } from './support/gateway.ts'
+import { until } from '../support/until.ts'
 import { RawClient } from './support/raw-client.ts'
 
 let server: FlakyServer
@@ -100,4 +101,13 @@ test('what belonged to a server that is gone is forgotten', async () => {
   const left = await gateway.admin<Json[]>('/admin/breakers')
   assert.deepEqual([...new Set(left.body.map((one) => one.server))], ['flaky'])
   assert.ok(!(await servers())?.includes('other'))
+})
+
+test('an override whose tool nobody has is a warning in the log, once it is known what there is', async () => {
+  const policies = { overrides: [{ match: { tool: 'raed' }, attemptTimeout: { timeout: 1_000 } }] }
+  await writeFile(gateway.file, configText({ ...parts(), policies }))
+  assert.equal((await gateway.post('/admin/reload')).status, 200)
+  await until('the warning', () => gateway.log.some(({ msg }) => msg === '"raed" matches no tool'))
+  const warning = gateway.log.find(({ msg }) => msg === '"raed" matches no tool')
+  assert.deepEqual([warning?.path, warning?.servers], ['policies.overrides[0].match.tool', ['flaky']])
 })

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
+import { OtlpReceiver } from '../support/otlp-receiver.ts'
 import { isAlive } from '../support/processes.ts'
 import { until } from '../support/until.ts'
 import { descendantsOf } from './support/family.ts'
@@ -80,4 +81,19 @@ test('a second SIGTERM ends the gateway at once, and its processes with it', asy
   assert.notEqual(code, 0)
   await allGone(family)
   assert.ok((await call) instanceof Error)
+})
+
+test('a collector that does not answer holds nobody up, however long its exporter would wait', async (t) => {
+  const receiver = await OtlpReceiver.start(t)
+  receiver.behaviour = 'hangs'
+  const remote = await HttpToolbox.start()
+  const env = { OTEL_EXPORTER_OTLP_ENDPOINT: receiver.url, OTEL_EXPORTER_OTLP_TIMEOUT: '600000' }
+  const gateway = await Gateway.start({ servers: { remote: { url: remote.url } } }, { env })
+  await gateway.waitFor('up', 'remote')
+  const client = await RawClient.open(gateway.mcp('remote'))
+  // A failure is always traced.
+  await client.request('tools/call', { name: 'nobody' }).catch(() => undefined)
+  gateway.program.signal('SIGTERM')
+  assert.deepEqual(await gateway.program.ended, { code: 0, signal: null })
+  assert.equal(receiver.paths.length > 0, true, 'nothing was ever sent')
 })

@@ -1,9 +1,12 @@
 import assert from 'node:assert/strict'
+import { readFile, writeFile } from 'node:fs/promises'
 import { after, before, test } from 'node:test'
 import { OtlpReceiver } from '../support/otlp-receiver.ts'
+import { until } from '../support/until.ts'
 import { cleanUp, Gateway, type Json } from './support/gateway.ts'
 import { ModernClient } from './support/modern-client.ts'
 import { RawClient } from './support/raw-client.ts'
+import { stdioToolbox } from './support/toolbox.ts'
 import { closeServers, RawServer, sendJson, type Seen } from './support/raw-server.ts'
 
 const TRACE = '0af7651916cd43dd8448eb211c80319c'
@@ -28,7 +31,7 @@ before(async () => {
   )
   gateway = await Gateway.start(
     {
-      servers: { raw: { url: server.url } },
+      servers: { raw: { url: server.url }, local: stdioToolbox() },
       gateway: { environment: 'test' },
       policies: {
         defaults: { retry: { base: 1, cap: 5 } },
@@ -57,7 +60,7 @@ before(async () => {
       },
     },
   )
-  await gateway.waitFor('up', 'raw')
+  await gateway.waitFor('up', 'raw', 'local')
 })
 after(async () => {
   await cleanUp()
@@ -100,16 +103,23 @@ test('one call with a fault and a retry is one trace, from the agent through the
   assert.ok(spans.clients.every((span) => span.parentSpanId === spans.server?.spanId))
   assert.equal(refused?.attributes['error.type'], 'upstream_unavailable')
   assert.equal(refused?.events[0]?.attributes['breakwater.fault.name'], 'no-way')
+  assert.equal(refused?.events[0]?.attributes['breakwater.fault.fate'], 'masked')
   assert.equal(second?.status, 'unset')
   const { hostname, port } = new URL(server.url)
   assert.equal(second?.attributes['server.address'], hostname)
   assert.equal(second?.attributes['server.port'], Number(port))
   assert.equal(second?.attributes['network.transport'], 'tcp')
+  assert.equal(second?.attributes['mcp.protocol.version'], '2025-11-25')
 
   const traceparent = `00-${TRACE}-${second?.spanId}-01`
   assert.deepEqual(metaOf(lastCall()), { traceparent, tracestate: 'agent=1' })
   assert.equal(lastCall().headers.traceparent, traceparent)
   assert.equal(lastCall().headers.tracestate, 'agent=1')
+
+  await until('the call is logged', () => gateway.log.some(({ tool }) => tool === 'refused'))
+  const line = gateway.log.find(({ tool }) => tool === 'refused')
+  assert.deepEqual([line?.traceId, line?.faults, line?.fates], [TRACE, ['no-way'], ['no-way masked']])
+  assert.equal(await gateway.metric('breakwater_fault_outcomes_total', 'handled="masked"'), 1)
 })
 
 test('what was sampled out sends nothing when it goes well, and all of it when it does not', async () => {
@@ -133,17 +143,27 @@ test('a modern call takes part in the trace of its header, and has no session', 
   assert.equal(spans.server?.attributes['mcp.session.id'], undefined)
 })
 
-test('the gateway sends its last spans before it ends, and no metrics or logs', async () => {
-  const endpoint = await OtlpReceiver.start({ after: (end) => void ends.push(end as () => void) })
-  const other = await Gateway.start(
-    { servers: { raw: { url: server.url } } },
-    { env: { OTEL_EXPORTER_OTLP_ENDPOINT: endpoint.url, OTEL_TRACES_SAMPLER: 'always_on' } },
-  )
-  await other.waitFor('up', 'raw')
-  const client = await RawClient.open(other.mcp('raw'))
-  await client.post(textOf('plain'))
-  other.program.signal('SIGTERM')
-  await other.program.ended
-  assert.equal(endpoint.spans.length, 2)
-  assert.deepEqual(endpoint.paths, ['/v1/traces'])
+test('a server that is a process of the gateway is reached through a pipe', async () => {
+  const client = await RawClient.open(gateway.mcp('local'))
+  await client.post(textOf('pid', { traceparent: `00-${TRACE}-${AGENT}-01` }))
+  const { clients } = await spansOf('pid', 2)
+  assert.equal(clients[0]?.attributes['network.transport'], 'pipe')
+  assert.equal(clients[0]?.attributes['server.address'], undefined)
+  assert.equal(clients[0]?.attributes['mcp.protocol.version'], '2025-11-25')
+})
+
+test('where spans go is fixed at boot: a reload says so, and they go on to where they went', async () => {
+  const config = JSON.parse(await readFile(gateway.file, 'utf8')) as { telemetry: Json }
+  const traces = { endpoint: 'http://127.0.0.1:1', sample: 1 }
+  const telemetry = { ...config.telemetry, traces }
+  await writeFile(gateway.file, JSON.stringify({ ...config, telemetry }))
+  const { body } = await gateway.post('/admin/reload')
+  const needsRestart = (body.needsRestart as string[]).toSorted()
+  assert.deepEqual(needsRestart, ['telemetry.traces.endpoint', 'telemetry.traces.sample'])
+  const inForce = await gateway.admin<{ config: { telemetry: { traces: Json } } }>('/admin/config')
+  assert.equal(inForce.body.config.telemetry.traces.endpoint, undefined)
+  assert.equal(inForce.body.config.telemetry.traces.sample, 0.1)
+  const client = await RawClient.open(gateway.mcp('raw'))
+  await client.post(textOf('broken'))
+  await spansOf('broken', 4)
 })

@@ -36,6 +36,13 @@ test('what failed or was rejected is answered in another way, flagged with the r
   }
 })
 
+test('a rejection that another answer stands in for is noted in the record', async () => {
+  const { service } = setUp(text)
+  const call = toolCall('tool')
+  await service(call)
+  assert.deepEqual(call.record.overruled, ['breaker_open'])
+})
+
 test("long words of a server's error are cut", async () => {
   const { service } = setUp(text, { script: (call) => rpcError(call, 1, 'x'.repeat(10_000)) })
   const { partial } = read(await service(toolCall('tool')))

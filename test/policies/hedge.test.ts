@@ -101,6 +101,14 @@ test('when one try fails the other is waited for', async () => {
   }
 })
 
+test('a hedge that our own limits reject is noted in the record', async () => {
+  const { clock, send } = hedged([400, 150], { outcomes: [answer, rejected] })
+  const call = toolCall('tool')
+  send(call)
+  await clock.advance(400)
+  assert.deepEqual(call.record.overruled, ['bulkhead_full'])
+})
+
 test('when both fail, the failure of the first is told', async () => {
   const first = failed('bad_reply')
   const { clock, send, told } = hedged([300, 10], { outcomes: [first, failed('upstream_status')] })

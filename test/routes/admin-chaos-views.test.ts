@@ -106,14 +106,3 @@ test('what shadow mode would have hit is counted by fault and target over a span
   ])
   assert.deepEqual([b.hit, b.wouldHit, b.because], [0, 0, { rate: 2 }])
 })
-
-test('what an agent did is counted for the faults of its call', async () => {
-  const { ask, send, controller } = armed([failing('a')])
-  await send(toolCall('t', {}, { id: 'seven' }))
-  const { body } = await ask('POST', '/admin/outcomes', { call: 'seven', outcome: 'safe' })
-  assert.deepEqual(body, { call: 'seven', outcome: 'safe', faults: 1 })
-  assert.equal(controller.status().faults[0]?.safe, 1)
-  assert.equal((await ask('POST', '/admin/outcomes', { call: 'other', outcome: 'safe' })).body.faults, 0)
-  const wrong = await ask('POST', '/admin/outcomes', { call: 'seven', outcome: 'save' })
-  assert.deepEqual([wrong.status, wrong.body.findings[0].path], [400, 'outcome'])
-})

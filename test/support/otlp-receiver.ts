@@ -1,11 +1,11 @@
 import { once } from 'node:events'
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { TestContext } from 'node:test'
 import { spansIn, type ReceivedSpan } from './otlp-spans.ts'
 import { until } from './until.ts'
 
-/** What a collector does with a request: takes it, answers with a status, or never answers. */
+/** What a collector does with a request: takes it, answers with a status and what it was sent, or never answers. */
 export type Behaviour = 'takes' | 'hangs' | { readonly status: number }
 
 /** A collector of spans over OTLP http/protobuf, on a port of its own, for as long as a test runs. */
@@ -13,6 +13,8 @@ export class OtlpReceiver {
   readonly spans: ReceivedSpan[] = []
   /** Paths of the requests so far. */
   readonly paths: string[] = []
+  /** Their headers. */
+  readonly headers: IncomingHttpHeaders[] = []
   readonly url: string
   behaviour: Behaviour = 'takes'
   readonly #close: () => void
@@ -53,10 +55,14 @@ export class OtlpReceiver {
 
   async #take(request: IncomingMessage, response: ServerResponse): Promise<void> {
     this.paths.push(request.url ?? '')
+    this.headers.push(request.headers)
     const chunks: Buffer[] = []
     for await (const chunk of request) chunks.push(chunk as Buffer)
     if (this.behaviour === 'hangs') return
-    if (this.behaviour !== 'takes') return void response.writeHead(this.behaviour.status).end()
+    if (this.behaviour !== 'takes') {
+      response.writeHead(this.behaviour.status).end(JSON.stringify(request.headers))
+      return
+    }
     this.spans.push(...spansIn(Buffer.concat(chunks)))
     response.writeHead(200, { 'content-type': 'application/x-protobuf' }).end()
   }

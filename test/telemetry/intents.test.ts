@@ -1,33 +1,15 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Outcome } from '../../src/mesh/call.ts'
-import { Intents } from '../../src/telemetry/intents.ts'
-import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { answered, failed, rpcError } from '../policies/breaker/rig.ts'
-import { TestCaller, toolCall } from '../support/caller.ts'
-import { ManualClock } from '../support/manual-clock.ts'
+import { intentsRig } from './intents/rig.ts'
 import { exposedBy } from './observed.ts'
 
-const modern = new TestCaller({ takesInputRequired: true })
-
 function setUp() {
-  const clock = new ManualClock()
-  const metrics = createMetrics()
-  const intents = new Intents({ clock, metrics })
-  /** A call that has begun; what is returned ends it. */
-  function begin(name: string | undefined, { tenant = 'a', arm = '' } = {}) {
-    const inbound = name === undefined ? {} : { 'x-breakwater-intent': name }
-    const call = toolCall('t', {}, { caller: modern, tenant, inbound })
-    call.record.arm = arm
-    intents.begin(call)
-    return (outcome: Outcome = answered()) => intents.end(call, outcome)
-  }
+  const { metrics, ...rig } = intentsRig()
   const one = async (name: string) => Number((await exposedBy(metrics, name))[0]?.split(' ').at(-1) ?? 0)
   return {
-    clock,
-    intents,
-    metrics,
-    begin,
+    ...rig,
     closed: () => exposedBy(metrics, 'breakwater_intents_total'),
     calls: () => one('breakwater_intent_tool_calls_sum'),
     async plain(name: string): Promise<number> {
@@ -129,7 +111,7 @@ test('calls of no known task are counted, and open none', async () => {
 
 test('where too many are open, the quietest is taken to be over, and its late calls are no new task', async () => {
   const { clock, begin, intents, closed, plain } = setUp()
-  intents.tune({ idle: 30_000, max: 2 })
+  intents.tune({ idle: 30_000, max: 2, remember: 0 })
   const late = begin('x')
   begin('y')()
   await clock.advance(1)

@@ -17,11 +17,12 @@ function observed(outcomes: readonly Outcome[]) {
   const clock = new ManualClock()
   const layer = observeAttempt({ clock, metrics, isListed: (_, tool) => tool === 'known' })
   const service = layer(() => Promise.resolve(left.shift() as Outcome))
-  const exposed = async () => {
+  const all = async () => {
     const text = await metrics.registry.metrics()
     return text.split('\n').filter((line) => line.startsWith(`${NAME}{`))
   }
-  return { service, exposed }
+  const exposed = async () => (await all()).filter((line) => !line.endsWith(' 0'))
+  return { service, all, exposed }
 }
 
 test('every attempt is counted, with what became of it and how good the reply was', async () => {
@@ -54,6 +55,18 @@ test('attempts of one call count each, and those of tools that no catalog lists 
     `${NAME}{server="s",tool="known",outcome="transport_error",verdict=""} 2`,
     `${NAME}{server="s",tool="_other",outcome="returned",verdict="unchecked"} 2`,
   ])
+})
+
+test('failures of a tool are at 0 before there is any, or to Prometheus the first would not have happened', async () => {
+  const { service, all } = observed([answered('correct'), failed()])
+  await service(toolCall('known', {}, { server: 's' }))
+  const before = await all()
+  await service(toolCall('known', {}, { server: 's' }))
+  const changed = (await all()).filter((line) => !before.includes(line))
+  const failures = `${NAME}{server="s",tool="known",outcome="transport_error",verdict=""}`
+  assert.deepEqual(changed, [`${failures} 1`])
+  assert.ok(before.includes(`${failures} 0`))
+  assert.equal(before.length, 7)
 })
 
 test('requests that are no tool calls pass without being counted', async () => {

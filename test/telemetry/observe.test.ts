@@ -105,6 +105,19 @@ test('sessions that had to be opened again are counted', async () => {
   assert.deepEqual(await exposed(name), [`${name}{server="s"} 2`])
 })
 
+test('rejections that the caller is not told of are counted like those that it is', async () => {
+  const rig = observed((call) => {
+    call.record.overruled = ['breaker_open', 'rate_limited']
+    return Promise.resolve({ kind: 'rejected', error: gatewayError('bulkhead_full', 'full'), by: 'bulkhead' })
+  })
+  await rig.service(toolCall('t', {}, { server: 's' }))
+  assert.deepEqual(await rig.exposed('breakwater_rejections_total'), [
+    'breakwater_rejections_total{server="s",reason="bulkhead_full"} 1',
+    'breakwater_rejections_total{server="s",reason="breaker_open"} 1',
+    'breakwater_rejections_total{server="s",reason="rate_limited"} 1',
+  ])
+})
+
 test('a defect becomes an error of ours, which tells the caller nothing and the log everything', async () => {
   const defects: Service[] = [
     () => Promise.reject(new Error('secret at /home/x')),

@@ -7,6 +7,7 @@ import type { IsListed } from '../../src/telemetry/metrics/tool-series.ts'
 import { observe, type ObserveParts } from '../../src/telemetry/observe.ts'
 import { observeAttempt } from '../../src/telemetry/observe-attempt.ts'
 import { telemetry } from '../../src/telemetry/schema.ts'
+import { untraced, type Tracing } from '../../src/telemetry/tracing.ts'
 import { recordedLog } from '../support/log.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 
@@ -22,6 +23,7 @@ export function observed(
   isListed: IsListed = () => true,
   accessLog: object = {},
   account: ObserveParts['account'] = () => [],
+  tracing: Pick<Tracing, 'begin' | 'end'> = untraced,
 ) {
   const clock = new ManualClock()
   const metrics = createMetrics()
@@ -35,6 +37,7 @@ export function observed(
     isListed,
     account,
     intents,
+    tracing,
     accessLog: createAccessLog(settings, log),
   }
   return {

@@ -16,8 +16,24 @@ function rulesOf(level: string, by: string): Rule[] {
   ]
 }
 
+/** Share of tasks that were reported as failed. */
+function failureOf(level: string, by: string): Rule {
+  const rate = (matcher: string) => `sum${by} (rate(breakwater_intent_outcomes_total${matcher}[5m]))`
+  return {
+    record: `${level}:breakwater_intent_failure:ratio_rate5m`,
+    expr: ratio(rate('{outcome="failed"}'), rate('')),
+  }
+}
+
 /** Tasks of agents. An agent that opens a trace for each call makes tasks of one call: `source` tells them apart. */
 export const intentGroup: RuleGroup = {
   name: 'breakwater-intents',
-  rules: [...rulesOf('gateway', ''), ...rulesOf('arm', ' by (arm)')],
+  rules: [
+    ...rulesOf('gateway', ''),
+    ...rulesOf('arm', ' by (arm)'),
+    failureOf('gateway', ''),
+    failureOf('arm', ' by (arm)'),
+    // Of tasks that met a failed call, and of those that met none and failed for reasons of their own.
+    failureOf('calls', ' by (calls)'),
+  ],
 }

@@ -1,5 +1,6 @@
 import { derive, type Call, type CallRecord, type Outcome } from '../../mesh/call.ts'
 import type { Scope } from '../../mesh/policy.ts'
+import { noteOverruled } from '../../mesh/record.ts'
 import { paramsOf } from '../../protocol/jsonrpc.ts'
 import { isFinal } from '../state/final-result.ts'
 
@@ -34,6 +35,7 @@ export function toFallback(
     const asked = detour.service(server === call.server ? asAnother(detour.call) : detour.call)
     asked.then(ended, ended)
     return asked.then((outcome) => {
+      noteOverruled(record, outcome)
       if (outcome.kind !== 'answered' || !isUsable(outcome)) return undefined
       const reason = `answered by ${name} because ${failure}${alsoPartial(outcome)}`
       return { ...outcome, partial: { source: 'fallback', reason, notice } }

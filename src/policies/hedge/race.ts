@@ -3,6 +3,7 @@ import { Cancellation } from '../../mesh/cancel.ts'
 import { isFailure } from '../../mesh/classify.ts'
 import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError } from '../../mesh/errors.ts'
+import { noteOverruled } from '../../mesh/record.ts'
 import type { RetryBudgets } from '../retry/budgets.ts'
 import { isInboundRetry, nextTry, withSent } from '../retry/next-try.ts'
 import { SharedChannel } from './shared-channel.ts'
@@ -106,11 +107,12 @@ export class Race {
     if (this.#over) return
     if (outcome.kind === 'answered' && !isFailure(outcome)) {
       this.#channel.leaveTo(runner)
-      this.#finish()
+      this.#finish(outcome)
       this.#resolve(outcome)
     } else if (this.#runners.every((other) => other.outcome !== undefined)) {
-      this.#finish()
-      this.#resolve(this.#standing(outcome))
+      const standing = this.#standing(outcome)
+      this.#finish(standing)
+      this.#resolve(standing)
     }
   }
 
@@ -127,11 +129,12 @@ export class Race {
     this.#reject(cause)
   }
 
-  #finish(): void {
+  #finish(told?: Outcome): void {
     this.#over = true
     this.#cancelTimer?.()
     this.#call.signal.removeEventListener('abort', this.#follow)
     for (const { signal, outcome } of this.#runners)
       if (outcome === undefined) signal.abort(gatewayError('cancelled', 'the other try was faster'))
+      else if (outcome !== told) noteOverruled(this.#call.record, outcome)
   }
 }

@@ -2,6 +2,7 @@ import type { Call, Outcome, RetryRefusal, Service } from '../../mesh/call.ts'
 import { isFailure, wasNeverDelivered } from '../../mesh/classify.ts'
 import { gatewayError, isGatewayError } from '../../mesh/errors.ts'
 import type { Kit, Scope } from '../../mesh/policy.ts'
+import { noteOverruled } from '../../mesh/record.ts'
 import { fits, waitBefore, type Backoff } from './backoff.ts'
 import type { RetryBudgets } from './budgets.ts'
 import { nextTry, withSent } from './next-try.ts'
@@ -78,7 +79,10 @@ export class Retries {
       .finally(release)
       .then((outcome) => {
         // A limit of ours says nothing of the call, which was sent before: what stands is how that ended.
-        if (outcome.kind === 'rejected') return this.#told(before)
+        if (outcome.kind === 'rejected') {
+          noteOverruled(record, outcome)
+          return this.#told(before)
+        }
         record.retries++
         return this.after(outcome)
       })

@@ -42,7 +42,7 @@ export const calls = {
     'upstream_attempts_total',
     'Tries of tool calls at a server, by what became of them and, if a reply came, how good it was.',
     ['server', 'tool', 'outcome', 'verdict'],
-    'tools × 13 pairs of outcome and verdict',
+    'tools × 13 pairs of outcome and verdict, of which 7 begin at 0',
   ),
   intents: counter(
     'intents_total',
@@ -68,6 +68,18 @@ export const calls = {
     'Tasks of agents that were taken to be over early, because too many were open.',
     [],
     '1',
+  ),
+  intentOutcomes: counter(
+    'intent_outcomes_total',
+    'Tasks of agents by how they ended, as was reported, and by whether any of their calls failed.',
+    ['outcome', 'calls', 'arm', 'source'],
+    '2 outcomes × 2 × arms × 5 sources',
+  ),
+  intentOutcomesUnlinked: counter(
+    'intent_outcomes_unlinked_total',
+    'Reports of how a task ended that count for none: unknown, ambiguous or contradicted.',
+    ['reason'],
+    '3 reasons',
   ),
   intentsOpen: gauge('intents_open', 'Tasks of agents that are not over.', [], '1'),
   underWay: gauge('inflight', 'Requests to servers under way.', ['server'], 'servers'),

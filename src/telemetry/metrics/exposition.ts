@@ -1,14 +1,21 @@
 import type { Registry } from 'prom-client'
 import type { Clock, Millis } from '../../mesh/clock.ts'
-import { Spread } from './spread.ts'
-import { linesOf, type Family, type Format } from './writer.ts'
+import type { Format } from './format.ts'
+import { Page } from './page.ts'
+import { familiesOf } from './writer.ts'
 
-/** After how many lines others get a turn: so many take a millisecond or two. */
-const LINES_PER_TURN = 1_000
+/** After how long others get a turn. What cannot be divided, such as sending, comes on top. */
+const TURN_MS = 4
+
+/** How much is written between two looks at the clock, in characters: a fraction of a millisecond. */
+const CHUNK = 32_768
+
+/** What a text may be longer than the last one before it has to be moved, in bytes. */
+const ROOM = 8 * CHUNK
 
 interface Written {
   readonly at: Millis
-  readonly text: Promise<string>
+  readonly text: Promise<Buffer>
 }
 
 export interface ExpositionParts {
@@ -26,13 +33,15 @@ export interface ExpositionParts {
 export class Exposition {
   readonly #parts: ExpositionParts
   readonly #latest: Partial<Record<Format, Written>> = {}
+  /** About as many bytes as the last time. */
+  #expected = ROOM
 
   constructor(parts: ExpositionParts) {
     this.#parts = parts
   }
 
-  /** The text as of now, or of up to `maxAgeMs` ago. */
-  write(format: Format): Promise<string> {
+  /** The text, in UTF-8, as of now, or of up to `maxAgeMs` ago. */
+  write(format: Format): Promise<Buffer> {
     const now = this.#parts.clock.now()
     const latest = this.#latest[format]
     if (latest !== undefined && now - latest.at < this.#parts.maxAgeMs()) return latest.text
@@ -42,28 +51,27 @@ export class Exposition {
     return text
   }
 
-  async #write(format: Format): Promise<string> {
+  async #write(format: Format): Promise<Buffer> {
     const { registries, clock, prepare, written } = this.#parts
+    let since = clock.now()
     prepare()
-    const lines: string[] = []
-    let due = LINES_PER_TURN
+    const page = new Page(this.#expected)
+    let chunk = ''
     for (const registry of registries)
-      for (const { name } of registry.getMetricsAsArray()) {
-        for (const line of linesOf(await familyOf(registry, name), format)) {
-          lines.push(line)
-          if (lines.length < due) continue
-          due = lines.length + LINES_PER_TURN
+      for await (const lines of familiesOf(registry, format))
+        for (const line of lines) {
+          chunk += line
+          if (chunk.length < CHUNK) continue
+          page.add(chunk)
+          chunk = ''
+          if (clock.now() - since < TURN_MS) continue
           await new Promise<void>((resolve) => clock.after(0, resolve))
+          since = clock.now()
         }
-      }
-    if (format === 'openmetrics') lines.push('# EOF\n')
+    if (format === 'openmetrics') chunk += '# EOF\n'
+    page.add(chunk)
     written?.()
-    return lines.join('')
+    this.#expected = page.bytes.length + ROOM
+    return page.bytes
   }
-}
-
-async function familyOf(registry: Registry, name: string): Promise<Family> {
-  const metric: unknown = registry.getSingleMetric(name)
-  if (!(metric instanceof Spread)) return (metric as { get(): Promise<Family> }).get()
-  return { name, help: metric.help, type: metric.type, values: metric.lines() }
 }

@@ -4,7 +4,7 @@ import { counter, gauge } from './spec.ts'
 export const mesh = {
   rejections: counter(
     'rejections_total',
-    'Calls that a policy answered in place of a server, by why.',
+    'Calls, and retries and hedges of them, that a policy kept from their server, by why.',
     ['server', 'reason'],
     'servers × reasons of policies',
   ),

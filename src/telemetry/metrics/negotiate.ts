@@ -1,4 +1,4 @@
-import type { Format } from './writer.ts'
+import type { Format } from './format.ts'
 
 /** One range of an `Accept` header, and its parameters. */
 const RANGE = /^\s*([^;\s]+)\s*(?:;(.*))?$/

@@ -1,6 +1,7 @@
+import type { Cell } from './cells.ts'
 import type { Spread } from './spread.ts'
 import type { Series } from './spread-series.ts'
-import type { Cell, Tally } from './tally.ts'
+import type { Tally } from './tally.ts'
 
 type ToolLabel = 'server' | 'tool'
 
@@ -19,6 +20,20 @@ interface CallCells {
   readonly calls: Cell
   readonly verdicts: Cell
 }
+
+/**
+ * What alerts and ratios read of attempts. To Prometheus a series that is born with its first failure has never failed:
+ * an increase takes two readings. So these begin at 0, with the first attempt of their tool.
+ */
+const BORN_TOGETHER = [
+  ['returned', 'correct'],
+  ['returned', 'schema_invalid'],
+  ['returned', 'partial_silent'],
+  ['returned', 'tool_error'],
+  ['rpc_error', 'rpc_error'],
+  ['timeout', ''],
+  ['transport_error', ''],
+] as const
 
 /** The series of one tool, kept at hand: counting a call looks up short words, and no labels. */
 export class OneTool {
@@ -49,26 +64,27 @@ export class OneTool {
   ): void {
     const found = within(within(this.#calls, arm), result)
     const cells = found.get(verdict) ?? this.#cellsOf(found, result, verdict, arm)
-    cells.calls.pending++
-    cells.verdicts.pending++
+    cells.calls.value++
+    cells.verdicts.value++
     this.#duration ??= this.#metrics.toolCallDuration.series(this.labels)
     this.#duration.observe(seconds, traceId, wallMs)
   }
 
   /** Counts a try at the server. */
   countAttempt(outcome: string, verdict: string): void {
-    const found = within(this.#attempts, outcome)
-    let cell = found.get(verdict)
-    if (cell === undefined) {
-      cell = this.#metrics.attempts.cell({ ...this.labels, outcome, verdict })
-      found.set(verdict, cell)
-    }
-    cell.pending++
+    const cell = this.#attempts.get(outcome)?.get(verdict) ?? this.#attemptsOf(outcome, verdict)
+    cell.value++
   }
 
-  /** Removes all of it. What is counted afterwards would be lost. */
-  remove(): void {
-    for (const name of perTool) this.#metrics[name].forget(this.labels)
+  #attemptsOf(outcome: string, verdict: string): Cell {
+    if (this.#attempts.size === 0) for (const [end, quality] of BORN_TOGETHER) this.#addAttempts(end, quality)
+    return this.#attempts.get(outcome)?.get(verdict) ?? this.#addAttempts(outcome, verdict)
+  }
+
+  #addAttempts(outcome: string, verdict: string): Cell {
+    const cell = this.#metrics.attempts.cell({ ...this.labels, outcome, verdict })
+    within(this.#attempts, outcome).set(verdict, cell)
+    return cell
   }
 
   #cellsOf(found: Map<string, CallCells>, result: string, verdict: string, arm: string): CallCells {
@@ -81,15 +97,6 @@ export class OneTool {
     return cells
   }
 }
-
-const perTool = [
-  'toolCalls',
-  'toolCallVerdicts',
-  'toolCallDuration',
-  'attempts',
-  'invalidArguments',
-  'breakerTransitions',
-] as const
 
 function within<Value>(map: Map<string, Map<string, Value>>, key: string): Map<string, Value> {
   let found = map.get(key)

@@ -1,4 +1,5 @@
-import { Gauge, type Registry } from 'prom-client'
+import type { Registry } from 'prom-client'
+import { Level } from './level.ts'
 import { Spread } from './spread.ts'
 import { Tally } from './tally.ts'
 
@@ -22,7 +23,7 @@ export type MetricsOf<Table extends Readonly<Record<string, Spec>>> = {
     ? Type extends 'counter'
       ? Tally<Label>
       : Type extends 'gauge'
-        ? Gauge<Label>
+        ? Level<Label>
         : Spread<Label>
     : never
 }
@@ -57,7 +58,7 @@ function create({ type, name, help, labels, buckets }: Spec, registry: Registry)
     case 'counter':
       return new Tally(common)
     case 'gauge':
-      return new Gauge(common)
+      return new Level(common)
     case 'histogram':
       return new Spread({ ...common, buckets })
   }

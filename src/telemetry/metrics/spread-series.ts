@@ -1,43 +1,27 @@
-/** A trace in which one of the observations of a bucket can be looked at. */
-export interface Exemplar {
-  readonly labelSet: Readonly<Record<string, string>>
-  readonly value: number
-  /** Seconds since the Unix epoch. */
-  readonly timestamp: number
-}
+import { headOf, numeral, pointer, type Exemplar, type Labels } from './format.ts'
 
-/** One line of an exposition. Its label objects are always the same ones, so that a writer may keep their text. */
+/** One of the lines that each histogram of a metric has. */
 export interface Line {
   readonly metricName: string
   /** The bucket's bound, if it is a bucket's. */
   readonly bound: Readonly<Record<string, string | number>>
-  readonly labels: Readonly<Record<string, string>>
-  readonly value: number
-  readonly exemplar: Exemplar | undefined
 }
-
-/** What the lines of a histogram are called. */
-export interface LineNames {
-  readonly bucket: string
-  readonly sum: string
-  readonly count: string
-}
-
-const NONE: Line['bound'] = {}
 
 /** OpenMetrics: names and values of an exemplar's labels have so many characters together at most. */
 const MAX_EXEMPLAR = 128
 
 /** One histogram: observing is a search among the buckets, and three additions. */
 export class Series {
-  readonly labels: Readonly<Record<string, string>>
+  readonly labels: Labels
   readonly #buckets: readonly number[]
   /** By bucket, the last one for what is above all bounds; not cumulative. */
   readonly #counts: number[]
   readonly #exemplars: (Exemplar | undefined)[]
   #sum = 0
+  /** What its lines begin with; made when they are written first. */
+  #heads: readonly string[] | undefined
 
-  constructor(labels: Readonly<Record<string, string>>, buckets: readonly number[]) {
+  constructor(labels: Labels, buckets: readonly number[]) {
     this.labels = { ...labels }
     this.#buckets = buckets
     this.#counts = new Array<number>(buckets.length + 1).fill(0)
@@ -55,17 +39,32 @@ export class Series {
     this.#exemplars[index] = { labelSet: { trace_id: traceId }, value, timestamp: wallMs / 1_000 }
   }
 
-  /** Appends its lines; `bounds` are the labels of the buckets. */
-  addTo(lines: Line[], { bucket, sum, count }: LineNames, bounds: readonly Line['bound'][]): void {
-    const { labels } = this
+  /** The values of its lines: of each bucket with those below it, the sum, and how many there were. */
+  values(): number[] {
+    const values: number[] = []
     let total = 0
-    for (let index = 0; index < bounds.length; index++) {
-      total += this.#counts[index]!
-      const exemplar = this.#exemplars[index]
-      lines.push({ metricName: bucket, bound: bounds[index]!, labels, value: total, exemplar })
+    for (const count of this.#counts) values.push((total += count))
+    values.push(this.#sum, total)
+    return values
+  }
+
+  /** The latest trace of the bucket of that line, if it is a bucket's. */
+  exemplar(line: number): Exemplar | undefined {
+    return this.#exemplars[line]
+  }
+
+  /** Its lines, all of one moment. */
+  written(lines: readonly Line[], withExemplars: boolean): string {
+    const heads = (this.#heads ??= lines.map(({ metricName, bound }) =>
+      headOf(metricName, { ...bound, ...this.labels }),
+    ))
+    const values = this.values()
+    let text = ''
+    for (let line = 0; line < heads.length; line++) {
+      const exemplar = withExemplars ? this.#exemplars[line] : undefined
+      text += `${heads[line]}${numeral(values[line]!)}${exemplar === undefined ? '' : pointer(exemplar)}\n`
     }
-    lines.push({ metricName: sum, bound: NONE, labels, value: this.#sum, exemplar: undefined })
-    lines.push({ metricName: count, bound: NONE, labels, value: total, exemplar: undefined })
+    return text
   }
 
   reset(): void {

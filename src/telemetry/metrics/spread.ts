@@ -1,5 +1,6 @@
 import type { Metric, Registry } from 'prom-client'
-import { Series, type Line, type LineNames } from './spread-series.ts'
+import type { Format, Labels } from './format.ts'
+import { Series, type Line } from './spread-series.ts'
 
 export interface SpreadOptions<Label extends string> {
   readonly name: string
@@ -11,8 +12,8 @@ export interface SpreadOptions<Label extends string> {
 }
 
 /**
- * A histogram for hot paths. prom-client's hashes and checks the labels at every observation, twice if it has an
- * exemplar, and has no way to be told of many at once, as its counter has: so the counts are kept here, and a
+ * A histogram for hot paths and for thousands of series. prom-client's hashes and checks the labels at every
+ * observation, twice if it has an exemplar, and can only be read as a whole: so the counts are kept here, and a
  * registry of prom-client reads them like those of a metric of its own.
  */
 export class Spread<Label extends string> {
@@ -22,8 +23,7 @@ export class Spread<Label extends string> {
   readonly aggregator = 'sum'
   readonly #names: readonly Label[]
   readonly #buckets: readonly number[]
-  readonly #lineNames: LineNames
-  readonly #bounds: readonly Line['bound'][]
+  readonly #frame: readonly Line[]
   readonly #series = new Map<string, Series>()
 
   constructor({ name, help, labelNames, buckets, registers }: SpreadOptions<Label>) {
@@ -31,8 +31,11 @@ export class Spread<Label extends string> {
     this.help = help
     this.#names = labelNames
     this.#buckets = buckets
-    this.#lineNames = { bucket: `${name}_bucket`, sum: `${name}_sum`, count: `${name}_count` }
-    this.#bounds = [...buckets, '+Inf'].map((le) => ({ le }))
+    this.#frame = [
+      ...[...buckets, '+Inf'].map((le) => ({ metricName: `${name}_bucket`, bound: { le } })),
+      { metricName: `${name}_sum`, bound: {} },
+      { metricName: `${name}_count`, bound: {} },
+    ]
     for (const registry of registers) registry.registerMetric(this as unknown as Metric)
     if (labelNames.length === 0) this.series({} as Record<Label, string>)
   }
@@ -53,28 +56,33 @@ export class Spread<Label extends string> {
     return made
   }
 
-  /** Removes the histograms whose labels include these. */
-  forget(some: Readonly<Partial<Record<Label, string>>>): void {
-    const wanted = Object.entries(some)
-    for (const [key, { labels }] of this.#series)
-      if (wanted.every(([name, value]) => labels[name] === value)) this.#series.delete(key)
+  /** Removes these histograms: one look at each. */
+  forget(isGone: (labels: Labels) => boolean): void {
+    for (const [key, { labels }] of this.#series) if (isGone(labels)) this.#series.delete(key)
   }
 
-  /** What there is, as of now. */
-  lines(): Line[] {
-    const lines: Line[] = []
-    for (const series of this.#series.values()) series.addTo(lines, this.#lineNames, this.#bounds)
-    return lines
+  /** The lines of one histogram after the other, each as of when they are asked for; exemplars in OpenMetrics only. */
+  *written(format: Format): Generator<string> {
+    for (const series of this.#series.values()) yield series.written(this.#frame, format === 'openmetrics')
+  }
+
+  /** All its lines as of now. */
+  lines() {
+    return [...this.#series.values()].flatMap((series) => {
+      const values = series.values()
+      return this.#frame.map(({ metricName, bound }, line) => ({
+        metricName,
+        labels: { ...bound, ...series.labels },
+        value: values[line]!,
+        exemplar: series.exemplar(line),
+      }))
+    })
   }
 
   /** The same, for a registry of prom-client. */
   get() {
     const { name, help, type, aggregator } = this
-    const values = this.lines().map(({ bound, labels, ...line }) => ({
-      ...line,
-      labels: { ...bound, ...labels },
-    }))
-    return Promise.resolve({ name, help, type, aggregator, values })
+    return Promise.resolve({ name, help, type, aggregator, values: this.lines() })
   }
 
   /** For a registry: forgets all that was observed. */

@@ -1,3 +1,4 @@
+import type { Labels } from './format.ts'
 import { OneTool, type PerTool } from './one-tool.ts'
 import { labelValue, OTHER } from './label-value.ts'
 
@@ -40,11 +41,7 @@ export class ToolSeries {
 
   /** Removes what there is of a server. */
   forget(server: string): void {
-    const known = this.#servers.get(server)
-    this.#servers.delete(server)
-    if (known === undefined) return
-    for (const series of known.tools.values()) series.remove()
-    known.other.remove()
+    if (this.#servers.delete(server)) this.#remove((labels) => labels.server === server)
   }
 
   #first(server: string, tool: string, known: OneServer | undefined, isListed: IsListed): OneTool {
@@ -65,11 +62,27 @@ export class ToolSeries {
     const known = this.#servers.get(server)
     if (known === undefined || known.tools.size < this.limit) return true
     if (known.inVain++ % SWEEP_EVERY !== 0) return false
-    for (const [tool, series] of known.tools) {
+    const gone = new Set<string>()
+    for (const [tool, { labels }] of known.tools) {
       if (isListed(server, tool)) continue
-      series.remove()
+      gone.add(labels.tool)
       known.tools.delete(tool)
     }
+    if (gone.size > 0) this.#remove((labels) => labels.server === server && gone.has(labels.tool!))
     return known.tools.size < this.limit
   }
+
+  /** All at once: each metric looks at all its series. What is counted afterwards in a series that is gone is lost. */
+  #remove(isGone: (labels: Labels) => boolean): void {
+    for (const name of perTool) this.#metrics[name].forget(isGone)
+  }
 }
+
+const perTool = [
+  'toolCalls',
+  'toolCallVerdicts',
+  'toolCallDuration',
+  'attempts',
+  'invalidArguments',
+  'breakerTransitions',
+] as const

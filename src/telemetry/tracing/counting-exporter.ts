@@ -2,6 +2,7 @@ import { core, type tracing } from '@opentelemetry/sdk-node'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import type { Log } from '../log.ts'
 import type { SpanCounts } from './counts.ts'
+import { clipped } from './text.ts'
 
 /** How often failures are told at most, in milliseconds: a collector that is down fails every few seconds. */
 const SILENCE_MS = 60_000
@@ -56,7 +57,10 @@ export class CountingExporter implements tracing.SpanExporter {
     const now = clock.now()
     if (now < this.#quietUntil) return
     this.#quietUntil = now + SILENCE_MS
-    log.warn({ err: error, spans: this.#lost }, 'spans were lost: the collector did not take them')
+    const { message, code } = (error ?? {}) as { message?: string; code?: string | number }
+    // No more of it: the body of a reply, which is in there as well, may repeat the headers that we have sent.
+    const line = { error: clipped(message ?? ''), code, spans: this.#lost }
+    log.warn(line, 'spans were lost: the collector did not take them')
     this.#lost = 0
   }
 }

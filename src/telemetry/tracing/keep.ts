@@ -12,10 +12,15 @@ const partial: ReadonlySet<Verdict> = new Set(['partial_declared', 'partial_sile
 export function whyKept(trace: CallTrace, record: CallRecord, outcome: Outcome): Kept | undefined {
   if (trace.sampled) return 'sampled'
   if (outcome.kind !== 'answered') return 'error'
-  if (record.faults?.some(({ status }) => status === 'applied') === true) return 'fault'
+  if (record.fates !== undefined || isHit(record)) return 'fault'
   if (outcome.partial !== undefined || partial.has(outcome.verdict)) return 'partial'
   if (!fine.has(outcome.verdict)) return 'error'
   return trace.attempts.some((attempt) => wentWrong(attempt.outcome)) ? 'error' : undefined
+}
+
+/** Whether a fault was done to it; one that was only decided changed nothing. */
+function isHit({ faults }: CallRecord): boolean {
+  return faults?.some(({ status }) => status === 'applied') === true
 }
 
 /** Whether an attempt went wrong of its own: one that was given up for a faster one did not. */

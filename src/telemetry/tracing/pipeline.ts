@@ -1,11 +1,11 @@
 import { trace, type Tracer } from '@opentelemetry/api'
-import { NodeSDK, resources, tracing } from '@opentelemetry/sdk-node'
+import { NodeSDK, resources, tracing, type NodeSDKConfiguration } from '@opentelemetry/sdk-node'
 import type { Clock } from '../../mesh/clock.ts'
 import type { Log } from '../log.ts'
 import { BoundedProcessor } from './bounded-processor.ts'
 import { CountingExporter } from './counting-exporter.ts'
 import type { SpanCounts } from './counts.ts'
-import { tellDiagnostics } from './diagnostics.ts'
+import { keepingLog, tellDiagnostics } from './diagnostics.ts'
 import { createExporter } from './exporters.ts'
 import { PreparedIds } from './prepared-ids.ts'
 import type { TracingSettings, Variables } from './settings.ts'
@@ -33,6 +33,7 @@ export interface Pipeline {
 /** Starts the SDK for spans only: metrics are prom-client's, and nothing is instrumented behind our back. */
 export async function startPipeline(settings: TracingSettings, parts: PipelineParts): Promise<Pipeline> {
   const { clock, version, env } = parts
+  tellDiagnostics(parts.log, env.OTEL_LOG_LEVEL)
   const counts = untilGivenUp(parts.counts)
   const settled = (count: number) => bounded.settled(count)
   const exporter = new CountingExporter(await createExporter(settings), { ...parts, counts, settled })
@@ -40,7 +41,7 @@ export async function startPipeline(settings: TracingSettings, parts: PipelinePa
   const bounded = new BoundedProcessor(batches, settings.queue, counts)
   const prepared = new PreparedIds()
   const own = resources.resourceFromAttributes({ 'service.name': 'breakwater', 'service.version': version })
-  const sdk = new NodeSDK({
+  const options: Partial<NodeSDKConfiguration> = {
     resource: resources.defaultResource().merge(own),
     ...(env.OTEL_NODE_RESOURCE_DETECTORS
       ? {}
@@ -53,8 +54,8 @@ export async function startPipeline(settings: TracingSettings, parts: PipelinePa
     instrumentations: [],
     contextManager: stillContext,
     textMapPropagator: null,
-  })
-  tellDiagnostics(parts.log, env.OTEL_LOG_LEVEL)
+  }
+  const sdk = keepingLog(() => new NodeSDK(options))
   // The SDK registers a provider for the whole process and shows it nowhere else; ours serves us alone.
   trace.disable()
   sdk.start()

@@ -19,7 +19,7 @@ export type Protocol = 'http/protobuf' | 'http/json' | 'grpc'
 
 export interface TracingSettings {
   readonly protocol: Protocol
-  /** Undefined: the exporter reads it from the environment itself. */
+  /** Undefined: the exporter reads it from the environment itself. One that is no URL is for it to refuse. */
   readonly url: string | undefined
   readonly sample: SampleRule
   /** Most spans that wait to be sent or for the collector to take them. */
@@ -46,21 +46,25 @@ export function readSettings(env: Variables, config: TracesConfig): TracingSetti
   const exporter = get('OTEL_TRACES_EXPORTER') ?? 'otlp'
   if (exporter === 'none') return undefined
 
-  const protocolName = get('OTEL_EXPORTER_OTLP_TRACES_PROTOCOL') ?? get('OTEL_EXPORTER_OTLP_PROTOCOL')
+  const own = 'OTEL_EXPORTER_OTLP_TRACES_PROTOCOL'
+  const protocolVariable = get(own) === undefined ? 'OTEL_EXPORTER_OTLP_PROTOCOL' : own
+  const protocolName = get(protocolVariable)
   const protocol = protocols.find((known) => known === protocolName)
   const sampler = get('OTEL_TRACES_SAMPLER')
-  const sample = sampler === undefined ? undefined : readSampler(sampler, get('OTEL_TRACES_SAMPLER_ARG'))
+  const argument = get('OTEL_TRACES_SAMPLER_ARG')
+  const sample = sampler === undefined ? undefined : readSampler(sampler, argument)
   const queue = Number(get('OTEL_BSP_MAX_QUEUE_SIZE') ?? QUEUE)
   const isQueue = Number.isInteger(queue) && queue > 0
   const ignored = [
     exporter !== 'otlp' && 'OTEL_TRACES_EXPORTER',
-    protocolName !== undefined && protocol === undefined && 'OTEL_EXPORTER_OTLP_PROTOCOL',
+    protocolName !== undefined && protocol === undefined && protocolVariable,
     sampler !== undefined && sample === undefined && 'OTEL_TRACES_SAMPLER',
+    sampler?.endsWith('traceidratio') === true && !isRate(argument) && 'OTEL_TRACES_SAMPLER_ARG',
     !isQueue && 'OTEL_BSP_MAX_QUEUE_SIZE',
   ]
   return {
     protocol: protocol ?? 'http/protobuf',
-    url: named === undefined ? withPath(config.endpoint ?? '', protocol) : undefined,
+    url: named === undefined ? withPath(config.endpoint ?? '', protocol) : odd(named),
     sample: sample ?? { rate: config.sample, parentBased: true },
     queue: isQueue ? queue : QUEUE,
     ignored: ignored.filter((name) => name !== false),
@@ -75,13 +79,22 @@ function readSampler(name: string, argument: string | undefined): SampleRule | u
       return { rate: 1, parentBased }
     case 'always_off':
       return { rate: 0, parentBased }
-    case 'traceidratio': {
-      const rate = Number(argument ?? 1)
-      return { rate: rate >= 0 && rate <= 1 ? rate : 1, parentBased }
-    }
+    case 'traceidratio':
+      return { rate: isRate(argument) ? Number(argument ?? 1) : 1, parentBased }
     default:
       return undefined
   }
+}
+
+/** Whether it is a ratio in [0, 1], which it need not be there to be. */
+function isRate(argument = '1'): boolean {
+  const rate = Number(argument)
+  return rate >= 0 && rate <= 1
+}
+
+/** Read by itself, the exporter would pass over what is no URL, and send all spans to its default. */
+function odd(named: string): string | undefined {
+  return URL.canParse(named) ? undefined : named
 }
 
 function withPath(endpoint: string, protocol: Protocol | undefined): string {

@@ -8,14 +8,15 @@ import {
   type Span,
   type Tracer,
 } from '@opentelemetry/api'
-import type { Call, InjectedFault, Outcome } from '../../mesh/call.ts'
-import type { Clock } from '../../mesh/clock.ts'
+import type { Call, CallRecord, Outcome } from '../../mesh/call.ts'
+import type { Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError } from '../../mesh/errors.ts'
 import { attemptAttributes, type Peer } from './attempt-attributes.ts'
 import { addPayloads, callAttributes } from './call-attributes.ts'
 import type { AttemptFacts, CallTrace } from './call-trace.ts'
+import { addDecisions } from './decisions.ts'
 import { Epoch } from './epoch.ts'
-import { addDecisions, addFault } from './events.ts'
+import { FaultEvents } from './fault-events.ts'
 import type { RandomIds } from './ids.ts'
 import type { Kept } from './keep.ts'
 import type { PreparedIds } from './prepared-ids.ts'
@@ -31,8 +32,8 @@ export interface WriterParts {
   readonly payloads: boolean
   /** Whether a tool is in its server's catalog: only then may it name a span. */
   readonly isListed: (server: string, tool: string) => boolean
-  /** How a replica is reached; undefined when that is not known. */
-  readonly peerOf: (server: string, replica: number | undefined) => Peer | undefined
+  /** How the replica that a call went to is reached; undefined when that is not known. */
+  readonly peerOf: (call: Call, replica: number | undefined) => Peer | undefined
 }
 
 /** What became of an attempt that was still under way when its call had ended. */
@@ -62,47 +63,34 @@ export class SpanWriter {
     const options = { kind: SpanKind.SERVER, attributes, startTime }
     const span = this.#start(call, trace.traceId, spanId, options, contextOf(trace))
     span.setStatus(status)
-    const rest = this.#writeAttempts(trace, call.record.faults, span, endedAt)
-    for (const fault of rest) addFault(span, fault, startTime)
+    const faults = isShaken(call.record) ? new FaultEvents(call.record) : undefined
+    if (trace.attempts.length > 0) {
+      const context = api.setSpan(ROOT_CONTEXT, span)
+      for (const attempt of trace.attempts)
+        this.#writeAttempt(attempt, faults, trace.traceId, context, endedAt)
+    }
+    faults?.addToCall(span, startTime)
     const endTime = this.#epoch.at(endedAt)
     addDecisions(span, call.record, outcome, endTime)
     span.end(endTime)
     trace.spanId = spanId
   }
 
-  /** Returns the faults that hit no attempt. */
-  #writeAttempts(
-    { traceId, attempts }: CallTrace,
-    faults: readonly InjectedFault[] = [],
-    parent: Span,
-    endedAt: number,
-  ): readonly InjectedFault[] {
-    if (attempts.length === 0) return faults
-    const context = api.setSpan(ROOT_CONTEXT, parent)
-    let rest = faults
-    for (const facts of attempts) {
-      const hits = rest.filter(({ side, attempt }) => side === 'upstream' && attempt === facts.call.attempt)
-      if (hits.length > 0) rest = rest.filter((fault) => !hits.includes(fault))
-      this.#writeAttempt(traceId, facts, hits, context, endedAt)
-    }
-    return rest
-  }
-
   #writeAttempt(
-    traceId: string,
     facts: AttemptFacts,
-    faults: readonly InjectedFault[],
+    faults: FaultEvents | undefined,
+    traceId: string,
     context: Context,
-    endedAt: number,
+    callEndedAt: Millis,
   ): void {
     const { call, spanId, outcome = givenUp } = facts
-    const attributes = attemptAttributes(facts, this.#parts.peerOf(call.server, facts.replica))
+    const attributes = attemptAttributes(facts, this.#parts.peerOf(call, facts.replica))
     const status = addResult(attributes, outcome)
     const startTime = this.#epoch.at(facts.startedAt)
     const span = this.#start(call, traceId, spanId, { kind: SpanKind.CLIENT, attributes, startTime }, context)
     span.setStatus(status)
-    for (const fault of faults) addFault(span, fault, startTime)
-    span.end(this.#epoch.at(facts.endedAt ?? endedAt))
+    faults?.addToAttempt(span, call.attempt, startTime)
+    span.end(this.#epoch.at(facts.endedAt ?? callEndedAt))
   }
 
   #start(
@@ -119,6 +107,9 @@ export class SpanWriter {
     return tracer.startSpan(clipped(name), options, context)
   }
 }
+
+/** Whether there is anything to tell of faults. */
+const isShaken = ({ faults, fates }: CallRecord) => faults !== undefined || fates !== undefined
 
 /** The context in which the span of a call begins: that of its caller, if it has told. */
 function contextOf({ parent }: CallTrace): Context {

@@ -41,7 +41,7 @@ export const ATTRIBUTES = {
 } as const
 
 export const EVENTS = {
-  /** A fault that was aimed at the call. */
+  /** A fault that was aimed at the call, or that made what is its answer. */
   fault: 'breakwater.fault',
   /** A policy did something to the call. */
   policy: 'breakwater.policy',
@@ -53,6 +53,9 @@ export const EVENT_ATTRIBUTES = {
   faultSide: 'breakwater.fault.side',
   faultStatus: 'breakwater.fault.status',
   faultAttempt: 'breakwater.fault.attempt',
+  /** `masked`, `surfaced` or `escaped`: what the agent got in the end. */
+  faultFate: 'breakwater.fault.fate',
+  /** Missing where what it decided is all that is known. */
   policy: 'breakwater.policy.name',
   decision: 'breakwater.policy.decision',
   reason: 'breakwater.policy.reason',

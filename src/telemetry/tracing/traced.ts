@@ -1,14 +1,14 @@
 import type { Call, Outcome } from '../../mesh/call.ts'
 import type { TracingParts, Tracing } from '../tracing.ts'
+import { attemptLayer } from './attempts.ts'
 import type { CallTrace } from './call-trace.ts'
+import { beginTrace, endTrace } from './calls.ts'
 import { createHead } from './head.ts'
 import { RandomIds } from './ids.ts'
 import { whyKept } from './keep.ts'
-import { attemptLayer, serverLayer } from './layers.ts'
 import { startPipeline } from './pipeline.ts'
 import type { TracingSettings } from './settings.ts'
 import { SpanWriter } from './span-writer.ts'
-import { stamped } from './stamp.ts'
 
 /** How long the last spans are waited for, in milliseconds. */
 const GOODBYE_MS = 3_000
@@ -34,13 +34,13 @@ export async function startTracing(settings: TracingSettings, parts: TracingPart
     }
   }
 
-  const layerParts = { clock, ids, head: createHead(settings.sample), over }
+  const callsParts = { ids, head: createHead(settings.sample) }
   let closing: Promise<void> | undefined
   return {
     enabled: true,
-    serverLayer: serverLayer(layerParts),
-    attemptLayer: attemptLayer(layerParts),
-    stamp: stamped,
+    begin: (call) => beginTrace(callsParts, call),
+    end: (call, outcome) => endTrace(call, outcome, over),
+    attemptLayer: attemptLayer({ clock, ids }),
     close: () => (closing ??= pipeline.close(GOODBYE_MS)),
   }
 }

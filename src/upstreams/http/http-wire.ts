@@ -80,8 +80,13 @@ export class HttpWire {
   }
 
   #withAgent(headers: string[], own?: Readonly<Record<string, string>>): string[] {
-    if (own === undefined && this.#agent === undefined) return headers
-    return [...headers, ...Object.entries({ ...this.#agent, ...own }).flat()]
+    const agent = this.#agent
+    if (own === undefined && agent === undefined) return headers
+    // By hand: done for every traced call, and spreads and entries cost ten times as much.
+    const all = headers.slice()
+    for (const name in agent) if (own === undefined || !Object.hasOwn(own, name)) all.push(name, agent[name]!)
+    for (const name in own) all.push(name, own[name]!)
+    return all
   }
 }
 

@@ -67,6 +67,15 @@ test('what is no good answer either is not given: the first failure stands', asy
   }
 })
 
+test('when the other tool is rejected as well, both rejections are noted in the record', async () => {
+  const { detour } = otherTools({ 'test/backup': () => Promise.resolve(rejected) })
+  const settings = { fallback: { tool: 'backup' }, static: { text: 'sorry' } }
+  const { service } = setUp(settings, { scope: { detour } })
+  const call = toolCall('tool')
+  await service(call)
+  assert.deepEqual(call.record.overruled, ['breaker_open', 'breaker_open'])
+})
+
 test('where there is no such server or tool, the first failure stands', async () => {
   const { service } = setUp({ fallback: { tool: 'backup', server: 'gone' } })
   assert.equal(await service(toolCall('tool')), rejected)

@@ -23,9 +23,9 @@ test('text and OpenMetrics say the same, each in its own words, however often th
   metrics.requests.inc({ server: 's', result: 'returned' })
   metrics.tools.of('s', 't', () => true).countCall('returned', 'correct', '', 0.04, 'abc', 5_000)
   for (let turn = 0; turn < 3; turn++) {
-    const text = await exposition.write('text')
+    const text = String(await exposition.write('text'))
     assert.equal(text, await metrics.registry.metrics().then((theirs) => theirs.replaceAll('\n\n', '\n')))
-    const open = await exposition.write('openmetrics')
+    const open = String(await exposition.write('openmetrics'))
     assert.match(open, /^# TYPE breakwater_requests counter\nbreakwater_requests_total\{[^}]*\} 1$/m)
     assert.match(open, /_bucket\{le="0\.05",server="s",tool="t"\} 1 # \{trace_id="abc"\} 0\.04 5$/m)
     assert.ok(open.endsWith('\n# EOF\n'))
@@ -43,7 +43,7 @@ test('within a second everybody gets the same text, and nothing is read again', 
   assert.equal(await exposition.write('text'), all[0])
   assert.deepEqual(told, ['prepare', 'written'])
   await clock.advance(1)
-  assert.match(await exposition.write('text'), /^breakwater_sessions 7$/m)
+  assert.match(String(await exposition.write('text')), /^breakwater_sessions 7$/m)
 })
 
 test('what could not be read is read again for the next one who asks', async () => {
@@ -59,7 +59,7 @@ test('what could not be read is read again for the next one who asks', async () 
   })
   await assert.rejects(exposition.write('text'), /not yet/)
   works = true
-  assert.match(await exposition.write('text'), /^breakwater_sessions 0$/m)
+  assert.match(String(await exposition.write('text')), /^breakwater_sessions 0$/m)
 })
 
 test('hostile names make neither lines nor labels of their own', async () => {
@@ -67,33 +67,9 @@ test('hostile names make neither lines nor labels of their own', async () => {
   const tools = ['a"} 1\nforged_total{x="', 'b\\', 'c\n# EOF', 'd,e="f"']
   for (const tool of tools) metrics.tools.of('s', tool, () => true).countCall('returned', 'correct', '', 1)
   metrics.configInfo.set({ hash: 'q"\\\n' }, 1)
-  const open = await exposition.write('openmetrics')
+  const open = String(await exposition.write('openmetrics'))
   const sample = /^[a-z_]+(\{([a-z_]+="([^"\\\n]|\\["\\n])*",?)*\})? [-+0-9.eInf]+$/
   for (const line of open.split('\n').slice(0, -2))
     assert.match(line, line.startsWith('#') ? /^# (HELP|TYPE) / : sample)
   assert.equal([...open.matchAll(/^breakwater_tool_calls_total/gm)].length, tools.length)
-})
-
-test('others get their turn while five hundred tools are written', async () => {
-  const { clock, metrics } = setUp()
-  for (let tool = 0; tool < 500; tool++)
-    metrics.tools.of('s', `tool ${tool}`, () => true).countCall('returned', 'correct', '', 1)
-  let turns = 0
-  const counting = Object.create(clock, {
-    now: { value: () => clock.now() },
-    after: { value: (ms: number, task: () => void) => (turns++, clock.after(ms, task)) },
-  }) as ManualClock
-  const exposition = new Exposition({
-    maxAgeMs: () => 1_000,
-    clock: counting,
-    registries: [metrics.registry],
-    prepare: () => undefined,
-  })
-  const writing = exposition.write('text')
-  let isOver = false
-  void writing.then(() => (isOver = true))
-  while (!isOver) await clock.advance(0)
-  assert.equal((await writing).match(/^breakwater_tool_call_duration_seconds_bucket/gm)?.length, 500 * 15)
-  assert.ok(turns >= 9, `${turns} turns`)
-  assert.equal(clock.pending, 0)
 })

@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { createMetrics } from '../../../src/telemetry/metrics.ts'
+import type { PerTool } from '../../../src/telemetry/metrics/one-tool.ts'
+import { ToolSeries } from '../../../src/telemetry/metrics/tool-series.ts'
 import { exposedBy } from '../observed.ts'
 
 const CALLS = 'breakwater_tool_calls_total'
@@ -54,6 +56,14 @@ test('places of tools that are listed no more are given to new ones', async () =
   assert.doesNotMatch(await metrics.registry.metrics(), /tool="a"/)
 })
 
+test('a tool of the same name keeps its counts at another server, which lists it', async () => {
+  const { metrics, counted } = setUp({ limit: 1 })
+  for (const server of ['x', 'y'])
+    metrics.tools.of(server, 'a', () => true).countCall('returned', 'correct', '', 0.1)
+  metrics.tools.of('y', 'b', (_, tool) => tool === 'b').countCall('returned', 'correct', '', 0.1)
+  assert.deepEqual(await counted(), { a: 1, b: 1 })
+})
+
 test('while there is room, a tool that is not listed for a moment keeps its counts', async () => {
   const catalog = new Set(['a'])
   const { count, counted } = setUp({ listed: (tool) => catalog.has(tool) })
@@ -87,4 +97,23 @@ test('names with commas do not run together, though prom-client keys series by s
   const tools = ['1,verdict:x', '1', '1,verdict:y', `${'x'.repeat(10_240)}`, 'a"b', 'a\nb', 'a\\b']
   count(...tools, ...tools)
   assert.deepEqual(Object.values(await counted()), new Array(tools.length).fill(2))
+})
+
+test('however many tools go, each metric is asked to forget once', () => {
+  const metrics = createMetrics()
+  const asked: string[] = []
+  const watched = Object.fromEntries(
+    Object.entries(metrics)
+      .filter(([, metric]) => metric instanceof Object && 'forget' in metric)
+      .map(([name, metric]) => [name, Object.assign(metric, { forget: () => void asked.push(name) })]),
+  ) as unknown as PerTool
+  const catalog = new Set(Array.from({ length: 500 }, (_, index) => `tool ${index}`))
+  const tools = new ToolSeries(watched)
+  for (const tool of catalog) tools.of('s', tool, () => true)
+  tools.of('s', 'one more', (_, tool) => !catalog.has(tool))
+  assert.equal(new Set(asked).size, asked.length)
+  asked.length = 0
+  tools.forget('s')
+  assert.ok(asked.length > 0)
+  assert.equal(new Set(asked).size, asked.length)
 })

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { gatewayError } from '../../../src/mesh/errors.ts'
 import { policies } from '../../../src/policies/index.ts'
 import { MODERN_VERSION } from '../../../src/protocol/modern.ts'
 import { answered, retrying, tracedMesh, unavailable } from './traced-mesh.ts'
@@ -83,36 +82,6 @@ test('errors have the type that the conventions give them', async (t) => {
       assert.equal(span.status, 'error')
     }
   }
-})
-
-test('what policies decided stands in events', async (t) => {
-  const reject = {
-    kind: 'rejected',
-    by: 'bulkhead',
-    error: gatewayError('bulkhead_full', 'full (8 of 8)'),
-  } as const
-  const mesh = await tracedMesh(t, {
-    upstream: ({ record }) => {
-      record.infeasible = true
-      record.replayed = 'joined'
-      record.retryRefused = 'unsafe'
-      return reject
-    },
-  })
-  await mesh.run()
-  await mesh.spans()
-  const [server] = mesh.receiver.of('server')
-  assert.equal(server?.attributes['breakwater.rejected_by'], 'bulkhead')
-  assert.equal(server?.attributes['error.type'], 'bulkhead_full')
-  assert.deepEqual(
-    server?.events.map(({ name, attributes }) => [name, ...Object.values(attributes)].join(' ')),
-    [
-      'breakwater.policy route infeasible',
-      'breakwater.policy idempotency replayed joined',
-      'breakwater.policy retry refused unsafe',
-      'breakwater.policy bulkhead rejected bulkhead_full',
-    ],
-  )
 })
 
 test('a modern request has no session, whatever its headers say', async (t) => {

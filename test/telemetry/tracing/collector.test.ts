@@ -78,6 +78,27 @@ test('a collector that refuses is told of in the log, once a minute at most', as
   )
 })
 
+test('a collector that repeats what it was sent gets none of it into the log', async (t) => {
+  Object.assign(process.env, {
+    OTEL_EXPORTER_OTLP_HEADERS: 'authorization=Bearer%20hush',
+    OTEL_LOG_LEVEL: 'all',
+  })
+  t.after(() => {
+    Reflect.deleteProperty(process.env, 'OTEL_EXPORTER_OTLP_HEADERS')
+    Reflect.deleteProperty(process.env, 'OTEL_LOG_LEVEL')
+  })
+  const { log, lines } = recordedLog()
+  const mesh = await tracedMesh(t, { log, env: { OTEL_LOG_LEVEL: 'all' } })
+  mesh.receiver.behaviour = { status: 401 }
+  await sendAll(mesh, 1)
+  await until('the spans are lost', () => lost(mesh) === 2)
+  await until('the SDK tells it too', () => lines.some(({ level }) => level === 50))
+  assert.equal(mesh.receiver.headers[0]?.authorization, 'Bearer hush')
+  assert.ok(!JSON.stringify(lines).includes('hush'))
+  const told = lines.find(({ spans }) => spans === 2)
+  assert.deepEqual([told?.level, told?.error, told?.code], [40, 'Unauthorized', 401])
+})
+
 test('the end sends what waits', async (t) => {
   process.env.OTEL_BSP_SCHEDULE_DELAY = '60000'
   const mesh = await tracedMesh(t)

@@ -4,7 +4,6 @@ import { systemClock } from '../../../src/mesh/clock.ts'
 import { createTracing, untraced } from '../../../src/telemetry/tracing.ts'
 import { readSettings } from '../../../src/telemetry/tracing/settings.ts'
 import { recordedLog, silent } from '../../support/log.ts'
-import { OtlpReceiver } from '../../support/otlp-receiver.ts'
 import { tracedMesh } from './traced-mesh.ts'
 
 const config = { sample: 0.1, payloads: false }
@@ -31,7 +30,6 @@ test('tracing is off without an endpoint, and wherever a variable says so; then 
     assert.equal(tracing, untraced)
   }
   const next = () => Promise.reject(new Error('not called'))
-  assert.equal(untraced.serverLayer(next), next)
   assert.equal(untraced.attemptLayer(next), next)
 })
 
@@ -72,7 +70,7 @@ test('what a variable says that nobody knows is named, and passed over', async (
   const env = {
     OTEL_TRACES_SAMPLER: 'sometimes',
     OTEL_TRACES_EXPORTER: 'pigeon',
-    OTEL_EXPORTER_OTLP_PROTOCOL: 'morse',
+    OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: 'morse',
     OTEL_BSP_MAX_QUEUE_SIZE: '-1',
   }
   const { log, lines } = recordedLog()
@@ -80,6 +78,12 @@ test('what a variable says that nobody knows is named, and passed over', async (
   await mesh.run()
   assert.equal((await mesh.spans()).length, 2)
   assert.deepEqual(lines.map(({ variable }) => variable).sort(), Object.keys(env).sort())
+})
+
+test('a share that is none is named', () => {
+  const env = { OTEL_TRACES_SAMPLER: 'traceidratio', OTEL_TRACES_SAMPLER_ARG: 'a tenth' }
+  assert.deepEqual(readSettings(env, there)?.ignored, ['OTEL_TRACES_SAMPLER_ARG'])
+  assert.deepEqual(readSettings({ OTEL_TRACES_SAMPLER: 'traceidratio' }, there)?.ignored, [])
 })
 
 test('JSON is spoken where a variable asks for it', async (t) => {
@@ -101,26 +105,4 @@ test('JSON is spoken where a variable asks for it', async (t) => {
   await mesh.tracing.close()
   server.closeAllConnections()
   assert.equal(bodies.length, 1)
-})
-
-test('the SDK reads the variables of the process: endpoint, headers, service and attributes', async (t) => {
-  const receiver = await OtlpReceiver.start(t)
-  const env = {
-    OTEL_EXPORTER_OTLP_ENDPOINT: `${receiver.url}/base`,
-    OTEL_SERVICE_NAME: 'edge',
-    OTEL_RESOURCE_ATTRIBUTES: 'deployment.environment=staging',
-    OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT: '5',
-  }
-  Object.assign(process.env, env)
-  t.after(() => {
-    for (const name in env) Reflect.deleteProperty(process.env, name)
-  })
-  const mesh = await tracedMesh(t, { env })
-  await mesh.run()
-  await mesh.tracing.close()
-  const [span] = receiver.spans
-  assert.deepEqual(receiver.paths, ['/base/v1/traces'])
-  assert.equal(span?.resource['service.name'], 'edge')
-  assert.equal(span?.resource['deployment.environment'], 'staging')
-  assert.equal(span?.attributes['mcp.method.name'], 'tools')
 })

@@ -1,20 +1,25 @@
 import type { TestContext } from 'node:test'
-import type { Call, InjectedFault, Layer, Outcome } from '../../../src/mesh/call.ts'
+import type { Call, Outcome } from '../../../src/mesh/call.ts'
 import { compileMesh, type PolicySettings } from '../../../src/mesh/compile.ts'
 import { gatewayError } from '../../../src/mesh/errors.ts'
 import { policies } from '../../../src/policies/index.ts'
+import { Intents } from '../../../src/telemetry/intents.ts'
 import type { Log } from '../../../src/telemetry/log.ts'
+import { createMetrics } from '../../../src/telemetry/metrics.ts'
+import { observe, type ObserveParts } from '../../../src/telemetry/observe.ts'
 import {
   createTracing,
   type LossCause,
   type TracesConfig,
   type TracingParts,
 } from '../../../src/telemetry/tracing.ts'
+import { stamped } from '../../../src/telemetry/tracing/stamp.ts'
 import { toolCall, type CallParts } from '../../support/caller.ts'
 import { testKit } from '../../support/kit.ts'
 import { silent } from '../../support/log.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 import { OtlpReceiver } from '../../support/otlp-receiver.ts'
+import { faultLayer, type OneFault } from './one-fault.ts'
 
 export const answered = (value: object = { result: {} }, more: object = {}): Outcome => ({
   kind: 'answered',
@@ -35,8 +40,9 @@ export interface MeshSetUp {
   readonly settings?: PolicySettings
   /** What the upstream does with each call; by default it answers at once. */
   readonly upstream?: (call: Call, clock: ManualClock) => Promise<Outcome> | Outcome
-  /** The fault that hits this attempt and takes the call's place. */
-  readonly fault?: { readonly attempt: number; readonly outcome: Outcome }
+  readonly fault?: OneFault
+  /** What became of the faults of a call. */
+  readonly account?: ObserveParts['account']
   readonly peer?: ReturnType<TracingParts['peerOf']>
   /** In place of a collector of our own. */
   readonly endpoint?: string
@@ -47,11 +53,19 @@ export const retrying: PolicySettings = { retry: policies.retry.schema.parse({ b
 
 /** A mesh as the gateway compiles it, with tracing on and an upstream that is scripted. */
 export async function tracedMesh(t: TestContext, setUp: MeshSetUp = {}) {
-  const { config, env = {}, log = silent, settings = {}, upstream = () => answered() } = setUp
+  const {
+    config,
+    env = {},
+    log = silent,
+    settings = {},
+    upstream = () => answered(),
+    account = () => [],
+  } = setUp
   const clock = new ManualClock()
   const receiver = await OtlpReceiver.start(t)
   const exported: number[] = []
   const dropped: [number, LossCause][] = []
+  const isListed = (_: string, tool: string) => tool !== 'made_up'
   const tracing = await createTracing({
     clock,
     log,
@@ -62,11 +76,13 @@ export async function tracedMesh(t: TestContext, setUp: MeshSetUp = {}) {
       exported: (count) => void exported.push(count),
       dropped: (count, cause) => void dropped.push([count, cause]),
     },
-    isListed: (_, tool) => tool !== 'made_up',
+    isListed,
     peerOf: () => setUp.peer,
   })
   t.after(() => tracing.close())
   const seen: Call[] = []
+  const accessLog = () => undefined
+  const watching = { clock, metrics: createMetrics(), log: silent, isListed, account, tracing, accessLog }
   const mesh = compileMesh({
     policies,
     config: { defaults: settings, overrides: [] },
@@ -78,13 +94,16 @@ export async function tracedMesh(t: TestContext, setUp: MeshSetUp = {}) {
       home: () => undefined,
     }),
     readdress: () => undefined,
-    observe: tracing.serverLayer,
+    observe: observe({ ...watching, intents: new Intents(watching) }),
     attempt: tracing.attemptLayer,
-    faults: { client: (next) => next, upstream: faultLayer(setUp.fault) },
+    faults: {
+      client: (next) => next,
+      upstream: setUp.fault === undefined ? (next) => next : faultLayer(setUp.fault),
+    },
     transport: (call) => {
       call.record.attempts++
       call.record.replica = 0
-      seen.push(tracing.stamp(call))
+      seen.push(stamped(call))
       return Promise.resolve(upstream(call, clock))
     },
   })
@@ -116,24 +135,6 @@ export async function tracedMesh(t: TestContext, setUp: MeshSetUp = {}) {
 }
 
 export type TracedMesh = Awaited<ReturnType<typeof tracedMesh>>
-
-function faultLayer(fault: MeshSetUp['fault']): Layer {
-  if (fault === undefined) return (next) => next
-  return (next) => (call) => {
-    if (call.attempt !== fault.attempt) return next(call)
-    const { attempt } = call
-    const injected: InjectedFault = {
-      name: 'no-way',
-      type: 'connection',
-      side: 'upstream',
-      attempt,
-      status: 'applied',
-    }
-    call.record.attempts++
-    call.record.faults = [injected]
-    return Promise.resolve(fault.outcome)
-  }
-}
 
 /** The `_meta` that a server got. */
 export function metaOf(call: Call | undefined): Readonly<Record<string, unknown>> | undefined {

@@ -133,16 +133,16 @@ test('one request to all servers is one trace', async (t) => {
   )
 })
 
-test('a defect below is told, and passed on', async (t) => {
+test('a defect of the gateway is told', async (t) => {
   const mesh = await tracedMesh(t, {
     upstream: () => {
       throw new Error('a defect')
     },
   })
-  const { call } = await mesh.run().catch(() => ({ call: undefined }))
-  assert.equal(call, undefined)
+  await mesh.run()
   await mesh.spans()
   assert.equal(mesh.receiver.of('server')[0]?.attributes['error.type'], 'internal')
+  assert.equal(mesh.receiver.of('client')[0]?.attributes['error.type'], 'internal')
 })
 
 test('a record that somebody keeps holds no results', async (t) => {

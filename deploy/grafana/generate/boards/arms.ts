@@ -41,19 +41,29 @@ const worth = [
     title: 'Calls that succeeded',
     about: 'TCSR: share of calls with a result that was checked and found right, over all servers.',
     unit: 'percentunit',
+    width: 6,
     queries: [query('arm:breakwater_tcsr:ratio_rate5m', '{{arm}}')],
   }),
   lines({
     title: 'Effective availability',
     about: 'Of calls that were not rejected, over all servers.',
     unit: 'percentunit',
+    width: 6,
     queries: [query('arm:breakwater_call_eta:ratio_rate5m', '{{arm}}')],
   }),
   lines({
     title: 'Blast radius',
     about: 'Share of tasks that met at least one call that failed.',
     unit: 'percentunit',
+    width: 6,
     queries: [query('arm:breakwater_blast_radius:ratio_rate5m', '{{arm}}')],
+  }),
+  lines({
+    title: 'Tasks that succeeded',
+    about: 'Share of tasks of which somebody reported how they ended (POST /admin/outcomes).',
+    unit: 'percentunit',
+    width: 6,
+    queries: [query('1 - arm:breakwater_intent_failure:ratio_rate5m', '{{arm}}')],
   }),
 ]
 

@@ -1,7 +1,7 @@
-import type { Call } from '../mesh/call.ts'
-import type { CallIntent } from '../mesh/record.ts'
-import { isObject, paramsOf } from '../protocol/jsonrpc.ts'
-import { readParent } from './tracing/parent.ts'
+import type { Call } from '../../mesh/call.ts'
+import type { CallIntent } from '../../mesh/record.ts'
+import { isObject, paramsOf } from '../../protocol/jsonrpc.ts'
+import { readParent } from '../tracing/parent.ts'
 
 /** Where an agent says which of its tasks a call belongs to. */
 export const INTENT_KEY = 'dev.breakwater/intent'
@@ -11,7 +11,7 @@ export const INTENT_HEADER = 'x-breakwater-intent'
 export const INTENT_BAGGAGE = 'breakwater.intent'
 
 /** Longest name of a task, in characters: what is longer is none. */
-const MAX = 256
+export const LONGEST_INTENT = 256
 
 /** W3C Baggage: the most that anyone has to pass on. */
 const MAX_BAGGAGE = 8_192
@@ -37,7 +37,7 @@ export function attribute(call: Pick<Call, 'message' | 'inbound' | 'caller'>): C
 }
 
 function nameIn(value: unknown): string | undefined {
-  return typeof value === 'string' && value !== '' && value.length <= MAX ? value : undefined
+  return typeof value === 'string' && value !== '' && value.length <= LONGEST_INTENT ? value : undefined
 }
 
 /** `key=value;property,key=value`, the values percent-encoded (W3C Baggage). */

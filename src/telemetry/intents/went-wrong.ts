@@ -1,5 +1,5 @@
-import type { Outcome } from '../mesh/call.ts'
-import { isIncorrect, resultOf } from '../mesh/classify.ts'
+import type { Outcome } from '../../mesh/call.ts'
+import { isIncorrect, resultOf } from '../../mesh/classify.ts'
 
 /**
  * Whether a call went wrong as its agent sees it, whoever is to blame: no reply, an error, a wrong reply, or a tool

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { attribute } from '../../src/telemetry/intents-attribution.ts'
-import { newCall, TestCaller } from '../support/caller.ts'
+import { attribute } from '../../../src/telemetry/intents/attribution.ts'
+import { newCall, TestCaller } from '../../support/caller.ts'
 
 const TRACE = '0af7651916cd43dd8448eb211c80319c'
 const traceparent = `00-${TRACE}-b7ad6b7169203331-01`

@@ -1,23 +1,12 @@
 import type { Attributes, HrTime, Span } from '@opentelemetry/api'
-import type { CallRecord, InjectedFault, Outcome } from '../../mesh/call.ts'
+import type { CallRecord, Outcome } from '../../mesh/call.ts'
 import { EVENT_ATTRIBUTES as A, EVENTS } from './spans.ts'
-
-/** Adds a fault to the span that it was aimed at. */
-export function addFault(span: Span, { name, type, side, status, attempt }: InjectedFault, at: HrTime): void {
-  const attributes: Attributes = {
-    [A.fault]: name,
-    [A.faultType]: type,
-    [A.faultSide]: side,
-    [A.faultStatus]: status,
-    [A.faultAttempt]: attempt,
-  }
-  span.addEvent(EVENTS.fault, attributes, at)
-}
 
 /** Adds what policies did to a call, in words of their own. */
 export function addDecisions(span: Span, record: CallRecord, outcome: Outcome, at: HrTime): void {
-  const add = (policy: string, decision: string, reason?: string) => {
-    const attributes: Attributes = { [A.policy]: policy, [A.decision]: decision }
+  const add = (policy: string | undefined, decision: string, reason?: string) => {
+    const attributes: Attributes = { [A.decision]: decision }
+    if (policy !== undefined) attributes[A.policy] = policy
     if (reason !== undefined) attributes[A.reason] = reason
     span.addEvent(EVENTS.policy, attributes, at)
   }
@@ -25,6 +14,10 @@ export function addDecisions(span: Span, record: CallRecord, outcome: Outcome, a
   if (record.infeasible) add('route', 'infeasible')
   if (record.replayed !== 'no') add('idempotency', 'replayed', record.replayed)
   if (record.hedges > 0) add('hedge', 'sent')
+  if (record.retries > 0) add('retry', 'sent')
   if (record.retryRefused !== undefined) add('retry', 'refused', record.retryRefused)
+  for (const reason of record.overruled ?? []) add(undefined, 'rejected', reason)
+  const source = outcome.kind === 'answered' ? outcome.partial?.source : undefined
+  if (source === 'fallback' || source === 'stale') add('degrade', 'served', source)
   if (outcome.kind === 'rejected') add(outcome.by, 'rejected', outcome.error.reason)
 }

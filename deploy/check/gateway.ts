@@ -1,0 +1,41 @@
+import { mkdir, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { Program, type ProgramOptions } from '../../test/e2e/support/program.ts'
+import { until } from '../../test/support/until.ts'
+
+const main = fileURLToPath(new URL('../../src/main.js', import.meta.url))
+
+/** Base URLs of a gateway that runs. */
+export interface Addresses {
+  readonly data: string
+  readonly control: string
+}
+
+/** Blocks of a config; addresses are not among them. */
+export interface Config {
+  readonly gateway?: object
+  readonly [block: string]: unknown
+}
+
+/** Starts a gateway whose config lies in `folder`, and waits until `server` is up. The tests' helpers end it. */
+export async function startGateway(
+  folder: string,
+  config: Config,
+  server: string,
+  options: ProgramOptions = {},
+): Promise<Addresses> {
+  await mkdir(folder, { recursive: true })
+  const file = join(folder, 'gateway.yaml')
+  const gateway = { listen: '127.0.0.1:0', control: '127.0.0.1:0', ...config.gateway }
+  await writeFile(file, JSON.stringify({ ...config, gateway }))
+  const program = new Program([main, 'start', '--config', file], options)
+  const addresses = await program.line('the gateway listens', (line) =>
+    line.includes('"listening"') ? (JSON.parse(line) as Addresses) : undefined,
+  )
+  await until(`${server} is up`, async () => {
+    const response = await fetch(`${addresses.control}/admin/servers/${server}`)
+    return ((await response.json()) as { state: string }).state === 'up'
+  })
+  return addresses
+}

@@ -1,0 +1,31 @@
+import { OtlpReceiver } from '../../test/support/otlp-receiver.ts'
+import { ask } from './ask.ts'
+import { astray } from './exemplars.ts'
+import { drive } from './load.ts'
+import { Prometheus } from './prometheus.ts'
+import { command, startWorld } from './world.ts'
+
+const LOAD_MS = 14_000
+const AFTER_MS = 4_000
+
+/** Whose exemplars are followed, over the whole run. */
+const traced = { server: 'flaky', tools: ['read', 'typed', 'write'], seconds: 60 }
+
+/** Everything that is wrong with dashboards and rules when they meet a real gateway and a real Prometheus. */
+export async function live(folder: string, started: (prometheus: Prometheus) => void): Promise<string[]> {
+  const receiver = await OtlpReceiver.start({ after: () => undefined })
+  try {
+    const world = await startWorld(folder, receiver.url)
+    const prometheus = await Prometheus.start(new URL(world.control).host, folder)
+    started(prometheus)
+    const tasks = await drive(world, LOAD_MS)
+    await command(world, '/admin/reload')
+    await command(world, '/admin/chaos/disarm')
+    await drive(world, AFTER_MS)
+    const { asked, problems } = await ask(prometheus)
+    console.log(`${tasks} tasks of agents; ${asked} queries and rules asked of a real Prometheus`)
+    return [...problems, ...(await astray(prometheus, receiver, traced))]
+  } finally {
+    receiver.close()
+  }
+}

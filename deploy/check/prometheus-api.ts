@@ -1,0 +1,85 @@
+import { until } from '../../test/support/until.ts'
+
+export interface Sample {
+  readonly metric: Readonly<Record<string, string>>
+  /** `[seconds, value]` of an instant, or of each step of a range. */
+  readonly value?: readonly [number, string]
+  readonly values?: readonly (readonly [number, string])[]
+}
+
+export interface RuleHealth {
+  readonly name: string
+  readonly health: 'ok' | 'unknown' | 'err'
+  readonly lastError?: string
+  /** When it was evaluated last, as RFC 3339 has it. */
+  readonly lastEvaluation: string
+}
+
+/** What a Prometheus can be asked. Times are in seconds since the Unix epoch. */
+export class PrometheusApi {
+  readonly url: string
+
+  constructor(url: string) {
+    this.url = url
+  }
+
+  /** The value of an expression now. */
+  async instant(expr: string): Promise<Sample[]> {
+    return (await this.#get<{ result: Sample[] }>('query', { query: expr })).result
+  }
+
+  /** Its values over the last seconds. */
+  async range(expr: string, seconds: number): Promise<Sample[]> {
+    const parameters = { query: expr, ...lately(seconds), step: '1' }
+    return (await this.#get<{ result: Sample[] }>('query_range', parameters)).result
+  }
+
+  labelValues(label: string, series: string): Promise<string[]> {
+    return this.#get(`label/${label}/values`, { 'match[]': series })
+  }
+
+  /** Labels of the exemplars that some series got in the last seconds. */
+  async exemplars(series: string, seconds: number): Promise<Sample['metric'][]> {
+    type Found = { exemplars: { labels: Sample['metric'] }[] }
+    const found = await this.#get<Found[]>('query_exemplars', { query: series, ...lately(seconds) })
+    return found.flatMap(({ exemplars }) => exemplars.map(({ labels }) => labels))
+  }
+
+  async rules(): Promise<RuleHealth[]> {
+    const { groups } = await this.#get<{ groups: { rules: RuleHealth[] }[] }>('rules', {})
+    return groups.flatMap(({ rules }) => rules)
+  }
+
+  /** Resolves when a scrape has begun after a time, with when that was. */
+  async scrapedAfter(time: number): Promise<number> {
+    let scraped = 0
+    await until('Prometheus scrapes the gateway', async () => {
+      const [sample] = await this.instant('timestamp(up == 1)')
+      scraped = Number(sample?.value?.[1] ?? 0)
+      return scraped > time
+    })
+    return scraped
+  }
+
+  /** Resolves when every rule has seen a scrape that began after a time; `intervalS`: between evaluations. */
+  async evaluatedAfter(time: number, intervalS: number): Promise<void> {
+    // An evaluation sees things as they were up to one interval before it takes place.
+    const due = (await this.scrapedAfter(time)) + intervalS
+    await until('all rules are evaluated', async () =>
+      (await this.rules()).every(({ lastEvaluation }) => Date.parse(lastEvaluation) / 1_000 > due),
+    )
+  }
+
+  async #get<Data>(path: string, parameters: Readonly<Record<string, string>>): Promise<Data> {
+    const query = new URLSearchParams(parameters)
+    const response = await fetch(`${this.url}/api/v1/${path}?${query.toString()}`)
+    const answer = (await response.json()) as { status: string; data: Data; error?: string }
+    if (answer.status !== 'success') throw new Error(answer.error ?? `HTTP ${response.status}`)
+    return answer.data
+  }
+}
+
+function lately(seconds: number) {
+  const end = Date.now() / 1_000
+  return { start: String(end - seconds), end: String(end) }
+}

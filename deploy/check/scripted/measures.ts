@@ -1,0 +1,93 @@
+import { count, tasks, tools, type Share } from './counts.ts'
+import { SERVER } from './stage.ts'
+
+/** A ratio of whole numbers. */
+type Ratio = readonly [part: number, whole: number]
+
+/** An expression over the recording rules, and what its samples have to be by the script, by their labels (`keyOf`). */
+export interface Measure {
+  readonly expr: string
+  readonly expected: ReadonlyMap<string, Ratio>
+}
+
+type Shares = readonly [measure: string, part: Share, whole: Share]
+
+const ofAttempts: readonly Shares[] = [
+  ['availability', 'returned', 'eligible'],
+  ['correctness', 'good', 'returned'],
+  ['eta', 'good', 'eligible'],
+  ['undecided', 'undecided', 'returned'],
+]
+
+const ofCalls: readonly Shares[] = [
+  ['call_availability', 'returned', 'eligible'],
+  ['call_correctness', 'good', 'returned'],
+  ['call_eta', 'good', 'eligible'],
+  ['tcsr', 'good', 'felt'],
+  ['tcsr_undecided', 'undecided', 'felt'],
+]
+
+/** Longer windows are averages of what the rules recorded over time, thus also of what they saw amid a pass. */
+const windows = ['5m', '30m', '1h']
+
+/** The labels of a sample, strung together. Prometheus leaves out those that are empty. */
+export const keyOf = ({ server = '', tool = '' }: { readonly server?: string; readonly tool?: string }) =>
+  `${server}/${tool}`
+
+const levels = {
+  server_tool: tools.map((tool) => ({ key: keyOf({ server: SERVER, tool }), tool })),
+  server: [{ key: keyOf({ server: SERVER }), tool: undefined }],
+  arm: [{ key: keyOf({}), tool: undefined }],
+} as const
+
+/** Of nothing there is no ratio, and no sample. */
+function ratios(
+  of: 'attempts' | 'calls',
+  level: keyof typeof levels,
+  part: Share,
+  whole: Share,
+): Measure['expected'] {
+  const all = levels[level].map(({ key, tool }): [string, Ratio] => [
+    key,
+    [count(of, part, tool), count(of, whole, tool)],
+  ])
+  return new Map(all.filter(([, [, whole]]) => whole > 0))
+}
+
+const single = (part: number, whole: number, key = keyOf({})): Measure['expected'] =>
+  new Map([[key, [part, whole]]])
+
+/** Everything that is compared. */
+export const measures: readonly Measure[] = [
+  ...(['server_tool', 'server'] as const).flatMap((level) => [
+    ...windows.flatMap((window) =>
+      ofAttempts.map(([measure, part, whole]) => ({
+        expr: `${level}:breakwater_${measure}:ratio_rate${window}`,
+        expected: ratios('attempts', level, part, whole),
+      })),
+    ),
+    // What a burn rate is made of.
+    {
+      expr: `${level}:breakwater_attempts_bad:rate5m / ${level}:breakwater_attempts_eligible:rate5m`,
+      expected: ratios('attempts', level, 'bad', 'eligible'),
+    },
+  ]),
+  ...(['server_tool', 'server', 'arm'] as const).flatMap((level) =>
+    ofCalls.map(([measure, part, whole]) => ({
+      expr: `${level}:breakwater_${measure}:ratio_rate5m`,
+      expected: ratios('calls', level, part, whole),
+    })),
+  ),
+  {
+    expr: 'server:breakwater_amplification:ratio_rate5m',
+    expected: single(count('attempts', 'all'), count('calls', 'sent'), keyOf({ server: SERVER })),
+  },
+  ...['gateway', 'arm'].flatMap((level) => [
+    { expr: `${level}:breakwater_tcaf:ratio_rate5m`, expected: single(tasks.calls, tasks.all) },
+    { expr: `${level}:breakwater_blast_radius:ratio_rate5m`, expected: single(tasks.hurt, tasks.all) },
+  ]),
+  {
+    expr: 'sum(rate(breakwater_intents_unattributed_total[5m])) / sum(rate(breakwater_tool_calls_total[5m]))',
+    expected: single(count('calls', 'all') - tasks.calls, count('calls', 'all')),
+  },
+]

@@ -1,0 +1,73 @@
+/** What can become of a try at a tool, or of a call without any: whether a reply came, and whether that hurts the task. */
+export const fates = {
+  correct: { returned: true, hurts: false },
+  unchecked: { returned: true, hurts: false },
+  partial_declared: { returned: true, hurts: false },
+  schema_invalid: { returned: true, hurts: true },
+  tool_error: { returned: true, hurts: true },
+  rpc_error: { returned: false, hurts: true },
+  caller_error: { returned: false, hurts: false },
+  transport_error: { returned: false, hurts: true },
+  timeout: { returned: false, hurts: true },
+  cancelled: { returned: false, hurts: false },
+  rejected: { returned: false, hurts: true },
+} as const
+
+export type Fate = keyof typeof fates
+
+export type Tool = 'price' | 'stock' | 'note' | 'audit' | 'slow'
+
+export interface ScriptedCall {
+  readonly tool: Tool
+  /** What becomes of each try, the last one's fate being the call's; none where the gateway rejects it. */
+  readonly tries: readonly Exclude<Fate, 'rejected'>[]
+}
+
+export interface Task {
+  /** How the agent says that calls belong together; `nowhere`: it does not. */
+  readonly named: 'header' | 'baggage' | 'nowhere'
+  /** One after the other. */
+  readonly calls: readonly ScriptedCall[]
+}
+
+const call = (tool: Tool, ...tries: ScriptedCall['tries']): ScriptedCall => ({ tool, tries })
+
+/** Tasks of agents, which are at work at the same time. What they come to is computed from here, and nowhere else. */
+export const script: readonly Task[] = [
+  {
+    named: 'header',
+    calls: [
+      call('price', 'correct'),
+      // A retry masks it: the attempt failed, the call did not.
+      call('stock', 'transport_error', 'correct'),
+      call('note', 'unchecked'),
+    ],
+  },
+  {
+    named: 'header',
+    calls: [
+      call('price', 'correct'),
+      call('price', 'correct'),
+      call('price', 'schema_invalid'),
+      call('price', 'caller_error'),
+    ],
+  },
+  // Two tools that never have a correct result: one whose replies are wrong, and one that never replies.
+  {
+    named: 'baggage',
+    calls: [call('audit', 'schema_invalid'), call('audit', 'tool_error'), call('audit', 'partial_declared')],
+  },
+  { named: 'header', calls: [call('slow', 'timeout'), call('price', 'correct')] },
+  { named: 'baggage', calls: [call('price'), call('price', 'correct')] },
+  { named: 'baggage', calls: [call('note', 'cancelled'), call('note', 'unchecked')] },
+  { named: 'header', calls: [call('price', 'caller_error')] },
+  {
+    named: 'header',
+    calls: [
+      call('stock', 'transport_error', 'rpc_error'),
+      call('stock', 'correct'),
+      call('note', 'rpc_error'),
+    ],
+  },
+  { named: 'nowhere', calls: [call('price', 'correct'), call('stock', 'rpc_error', 'correct')] },
+]

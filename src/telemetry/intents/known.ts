@@ -1,0 +1,99 @@
+import type { Millis } from '../../mesh/clock.ts'
+import type { CallIntent } from '../../mesh/record.ts'
+import type { KnownIntent } from './intent.ts'
+
+/** What picks a task out of those that are known; what is not said is not looked at. */
+export interface IntentQuery {
+  readonly intent: string
+  readonly tenant?: string | undefined
+  readonly source?: CallIntent['source'] | undefined
+}
+
+/** All tasks that somebody may yet say something about: those that are open, and for a while those that are over. */
+export class KnownIntents {
+  /** By name; where several share one, by key as well. */
+  readonly #named = new Map<string, KnownIntent | Map<string, KnownIntent>>()
+  /** Those that are over are linked as they ended: taking the oldest out of a map costs ever more. */
+  #oldest: KnownIntent | undefined
+  #latest: KnownIntent | undefined
+  #over = 0
+  #rememberMs: Millis = 600_000
+  #max = 10_000
+
+  /** How many are known, open ones included. */
+  get size(): number {
+    let size = 0
+    for (const alike of this.#named.values()) size += alike instanceof Map ? alike.size : 1
+    return size
+  }
+
+  /** From now on, at most `max` that are over are remembered, each for `remember` milliseconds; 0: not at all. */
+  tune({ remember, max }: { readonly remember: Millis; readonly max: number }): void {
+    this.#rememberMs = remember
+    this.#max = max
+  }
+
+  /** The one that has this key, if it is known. */
+  get(id: string, key: string, now: Millis): KnownIntent | undefined {
+    this.#purge(now)
+    const alike = this.#named.get(id)
+    if (alike instanceof Map) return alike.get(key)
+    return alike?.key === key ? alike : undefined
+  }
+
+  /** One opens, in place of the one that has its key. */
+  add(intent: KnownIntent): void {
+    const { id, key } = intent
+    const alike = this.#named.get(id)
+    if (alike instanceof Map) alike.set(key, intent)
+    else if (alike === undefined || alike.key === key) this.#named.set(id, intent)
+    else {
+      const both = [alike, intent].map((one) => [one.key, one] as const)
+      this.#named.set(id, new Map(both))
+    }
+  }
+
+  /** One is over. */
+  end(intent: KnownIntent, now: Millis): void {
+    intent.lastAt = now
+    if (this.#latest === undefined) this.#oldest = intent
+    else this.#latest.next = intent
+    this.#latest = intent
+    this.#over++
+    this.#purge(now)
+  }
+
+  /** Those that the query fits: more than one where several sources or tenants use the same name. */
+  find({ intent: id, tenant, source }: IntentQuery, now: Millis): KnownIntent[] {
+    this.#purge(now)
+    const alike = this.#named.get(id)
+    if (alike === undefined) return []
+    return [...(alike instanceof Map ? alike.values() : [alike])].filter(
+      (known) =>
+        (tenant === undefined || known.tenant === tenant) &&
+        (source === undefined || known.source === source),
+    )
+  }
+
+  #purge(now: Millis): void {
+    for (let intent = this.#oldest; intent !== undefined; intent = this.#oldest) {
+      if (this.#over <= this.#max && intent.lastAt + this.#rememberMs > now) return
+      this.#oldest = intent.next
+      if (this.#oldest === undefined) this.#latest = undefined
+      intent.next = undefined
+      this.#over--
+      this.#forget(intent)
+    }
+  }
+
+  /** Unless another one has taken its place. */
+  #forget(intent: KnownIntent): void {
+    const { id, key } = intent
+    const alike = this.#named.get(id)
+    if (alike === intent) this.#named.delete(id)
+    else if (alike instanceof Map && alike.get(key) === intent) {
+      alike.delete(key)
+      if (alike.size === 0) this.#named.delete(id)
+    }
+  }
+}

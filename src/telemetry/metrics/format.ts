@@ -1,0 +1,50 @@
+import { Registry } from 'prom-client'
+
+export type Format = 'text' | 'openmetrics'
+
+/** The content type of each format. */
+export const contentTypes: Readonly<Record<Format, string>> = {
+  text: Registry.PROMETHEUS_CONTENT_TYPE,
+  openmetrics: Registry.OPENMETRICS_CONTENT_TYPE,
+}
+
+export type Labels = Readonly<Record<string, string>>
+
+/** A trace in which one of the observations of a bucket can be looked at. */
+export interface Exemplar {
+  readonly labelSet: Labels
+  readonly value: number
+  /** Seconds since the Unix epoch. */
+  readonly timestamp: number
+}
+
+/** What a metric's lines begin with. A family of counters is called as its samples are without `_total` in OpenMetrics. */
+export function introOf(name: string, help: string, type: string, format: Format): string {
+  const family = format === 'openmetrics' && type === 'counter' ? name.replace(/_total$/, '') : name
+  return `# HELP ${family} ${escaped(help)}\n# TYPE ${family} ${type}\n`
+}
+
+/** A line up to its value. */
+export function headOf(name: string, labels: Readonly<Record<string, string | number | undefined>>): string {
+  const text = pairs(labels)
+  // Joined, V8 holds it in one piece: copying one out of the pieces that `+` leaves behind takes three times as long.
+  return text === '' ? `${name} ` : [name, '{', text, '} '].join('')
+}
+
+/** The end of a line that has an exemplar. */
+export const pointer = ({ labelSet, value, timestamp }: Exemplar) =>
+  ` # {${pairs(labelSet)}} ${numeral(value)} ${timestamp}`
+
+export function numeral(value: number): string {
+  if (value === Infinity) return '+Inf'
+  return value === -Infinity ? '-Inf' : String(value)
+}
+
+function pairs(labels: Readonly<Record<string, string | number | undefined>>): string {
+  let text = ''
+  for (const name in labels) text += `${text === '' ? '' : ','}${name}="${quoted(String(labels[name]))}"`
+  return text
+}
+
+const escaped = (text: string) => text.replaceAll('\\', '\\\\').replaceAll('\n', '\\n')
+const quoted = (text: string) => (/["\\\n]/.test(text) ? escaped(text).replaceAll('"', '\\"') : text)

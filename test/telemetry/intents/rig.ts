@@ -1,0 +1,28 @@
+import type { Outcome } from '../../../src/mesh/call.ts'
+import { Intents } from '../../../src/telemetry/intents.ts'
+import { createMetrics } from '../../../src/telemetry/metrics.ts'
+import { answered } from '../../policies/breaker/rig.ts'
+import { TestCaller, toolCall } from '../../support/caller.ts'
+import { ManualClock } from '../../support/manual-clock.ts'
+import { exposedBy } from '../observed.ts'
+
+const modern = new TestCaller({ takesInputRequired: true })
+
+/** The tasks of agents on virtual time, and what is counted of them. */
+export function intentsRig() {
+  const clock = new ManualClock()
+  const metrics = createMetrics()
+  const intents = new Intents({ clock, metrics })
+
+  /** A call that has begun; what is returned ends it. The task is named in a header, or else in `_meta`. */
+  function begin(name: string | undefined, { tenant = 'a', arm = '', inMeta = false } = {}) {
+    const inbound = name === undefined || inMeta ? {} : { 'x-breakwater-intent': name }
+    const _meta = inMeta ? { 'dev.breakwater/intent': name } : {}
+    const call = toolCall('t', {}, { caller: modern, tenant, inbound, params: { name: 't', _meta } })
+    call.record.arm = arm
+    intents.begin(call)
+    return (outcome: Outcome = answered()) => intents.end(call, outcome)
+  }
+
+  return { clock, metrics, intents, begin, exposed: (name: string) => exposedBy(metrics, name) }
+}

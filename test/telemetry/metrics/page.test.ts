@@ -1,0 +1,12 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { Page } from '../../../src/telemetry/metrics/page.ts'
+
+test('what is added stands there in UTF-8, however far it is from what was expected', () => {
+  const texts = ['', 'plain ', 'größe ', '検索 ', '🔍 ', 'x'.repeat(5_000), '検'.repeat(5_000)]
+  for (const expected of [0, 7, 100_000]) {
+    const page = new Page(expected)
+    for (const text of texts) page.add(text)
+    assert.equal(page.bytes.toString(), texts.join(''))
+  }
+})

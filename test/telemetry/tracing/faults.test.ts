@@ -1,0 +1,72 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { CallRecord, InjectedFault } from '../../../src/mesh/call.ts'
+import type { ReceivedEvent } from '../../support/otlp-spans.ts'
+import { answered, retrying, tracedMesh, unavailable, type MeshSetUp } from './traced-mesh.ts'
+
+type Fates = CallRecord['fates'] & {}
+
+const fault = (name: string, more: Partial<InjectedFault> = {}): InjectedFault => ({
+  name,
+  type: 'test',
+  side: 'upstream',
+  attempt: 1,
+  status: 'applied',
+  ...more,
+})
+
+const fate = (name: string, came: Fates[number]['fate']): Fates[number] => ({
+  name,
+  type: 'test',
+  fate: came,
+})
+
+const inWords = ({ attributes }: ReceivedEvent) =>
+  ['breakwater.fault.name', 'breakwater.fault.fate'].map((name) => String(attributes[name])).join(' ')
+
+/** The faults that the spans of a call with two tries tell of, and what became of them. */
+async function told(
+  t: Parameters<typeof tracedMesh>[0],
+  faults: InjectedFault[] | undefined,
+  fates: Fates,
+  more: MeshSetUp = {},
+) {
+  const mesh = await tracedMesh(t, {
+    settings: retrying,
+    upstream: ({ attempt, record }) => {
+      record.faults = faults
+      return attempt === 1 ? unavailable : answered()
+    },
+    account: () => fates,
+    ...more,
+  })
+  await mesh.run()
+  await mesh.spans()
+  const eventsOf = (kind: 'server' | 'client') =>
+    mesh.receiver
+      .of(kind)
+      .map(({ events }) => events.filter(({ name }) => name === 'breakwater.fault').map(inWords))
+  return { server: eventsOf('server')[0], clients: eventsOf('client'), mesh }
+}
+
+test('a fault says what became of it, on the span of what it hit', async (t) => {
+  const faults = [fault('slow'), fault('odd', { side: 'client' }), fault('dry', { status: 'shadow' })]
+  const { server, clients } = await told(t, faults, [fate('slow', 'masked'), fate('odd', 'surfaced')])
+  assert.deepEqual(clients, [['slow masked', 'dry undefined'], []])
+  assert.deepEqual(server, ['odd surfaced'])
+})
+
+test('of a fault that hit two tries the answer shows what the last one did', async (t) => {
+  const faults = [fault('lie'), fault('lie', { attempt: 2 })]
+  const { clients } = await told(t, faults, [fate('lie', 'escaped'), fate('lie', 'masked')])
+  assert.deepEqual(clients, [['lie masked'], ['lie escaped']])
+})
+
+test('an answer that a fault of an earlier call has spoilt says so, and is always sent', async (t) => {
+  const { server, clients, mesh } = await told(t, undefined, [fate('lie', 'escaped')], {
+    config: { sample: 0 },
+    upstream: () => answered(),
+  })
+  assert.deepEqual([server, clients], [['lie escaped'], [[]]])
+  assert.equal(mesh.receiver.of('server')[0]?.attributes['breakwater.kept'], 'fault')
+})

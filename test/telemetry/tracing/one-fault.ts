@@ -1,0 +1,25 @@
+import type { InjectedFault, Layer, Outcome } from '../../../src/mesh/call.ts'
+
+/** A fault that hits one attempt, and takes the call's place. */
+export interface OneFault {
+  readonly attempt: number
+  readonly outcome: Outcome
+}
+
+/** The layer in which it is done. */
+export function faultLayer(fault: OneFault): Layer {
+  return (next) => (call) => {
+    if (call.attempt !== fault.attempt) return next(call)
+    const { attempt } = call
+    const injected: InjectedFault = {
+      name: 'no-way',
+      type: 'connection',
+      side: 'upstream',
+      attempt,
+      status: 'applied',
+    }
+    call.record.attempts++
+    call.record.faults = [injected]
+    return Promise.resolve(fault.outcome)
+  }
+}
