@@ -90,7 +90,7 @@ function createServer(name: string, config: ServerConfig, hash: string, parts: G
     hash,
     replicas,
     hello: ownHello,
-    faults: parts.chaos.layers.upstream,
+    faults: parts.chaos.layers.discovery,
   })
 }
 
