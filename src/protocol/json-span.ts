@@ -1,3 +1,5 @@
+import { skipComma, skipSpace, skipString, skipValue } from './json-scan.ts'
+
 /**
  * Finds and replaces values inside a JSON text without re-serialising it, so that everything else
  * (unknown fields, number precision, key order, white space) stays as its author wrote it.
@@ -11,9 +13,6 @@ export interface Span {
 }
 
 export type Path = readonly (string | number)[]
-
-const QUOTE = 0x22
-const BACKSLASH = 0x5c
 
 /** The span of the value at `path`. Of duplicate keys the last counts, as for `JSON.parse`. */
 export function locate(text: string, path: Path): Span | undefined {
@@ -109,49 +108,4 @@ export function prependMember(object: string, key: string, value: string): strin
   const at = skipSpace(object, 0) + 1
   const comma = object[skipSpace(object, at)] === '}' ? '' : ','
   return `${object.slice(0, at)}${JSON.stringify(key)}:${value}${comma}${object.slice(at)}`
-}
-
-function skipSpace(text: string, at: number): number {
-  for (;;) {
-    const unit = text.charCodeAt(at)
-    if (unit !== 0x20 && unit !== 0x0a && unit !== 0x0d && unit !== 0x09) return at
-    at++
-  }
-}
-
-function skipComma(text: string, at: number): number {
-  at = skipSpace(text, at)
-  return text[at] === ',' ? skipSpace(text, at + 1) : at
-}
-
-/** `at` stands on the opening quote; returns the place behind the closing one. */
-function skipString(text: string, at: number): number {
-  for (;;) {
-    at = text.indexOf('"', at + 1)
-    let slashes = 0
-    while (text.charCodeAt(at - 1 - slashes) === BACKSLASH) slashes++
-    if (slashes % 2 === 0) return at + 1
-  }
-}
-
-function skipValue(text: string, at: number): number {
-  const opening = text[at]
-  if (opening === '"') return skipString(text, at)
-  if (opening === '{' || opening === '[') return skipNested(text, at)
-  while (at < text.length && !',]} \n\r\t'.includes(text[at] as string)) at++
-  return at
-}
-
-function skipNested(text: string, at: number): number {
-  let depth = 0
-  for (;;) {
-    const unit = text.charCodeAt(at)
-    if (unit === QUOTE) {
-      at = skipString(text, at)
-      continue
-    }
-    if (unit === 0x7b || unit === 0x5b) depth++
-    else if ((unit === 0x7d || unit === 0x5d) && --depth === 0) return at + 1
-    at++
-  }
 }
