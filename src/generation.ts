@@ -55,8 +55,6 @@ export function compileGeneration(
   const isListed = (server: string, tool: string) => servers.get(server)?.facts(tool) !== undefined
   const accessLog = createAccessLog(config.telemetry.accessLog, parts.log)
   const seen = observe({ ...parts, isListed, accessLog, account: parts.chaos.account })
-  const attemptSeen = observeAttempt({ ...parts, isListed })
-  const { attemptLayer } = parts.tracing
   const generation: GatewayGeneration = {
     config,
     hash: configHash(config),
@@ -69,7 +67,7 @@ export function compileGeneration(
       target: (name) => servers.get(name),
       readdress: (call, name, tool) => readdress(call, servers.get(name), tool),
       observe: seen,
-      attempt: (next) => attemptSeen(attemptLayer(next)),
+      attempt: observeAttempt({ ...parts, isListed }),
       faults: parts.chaos.layers,
       transport: transportTo(servers),
     }),

@@ -17,9 +17,10 @@ export type Path = readonly (string | number)[]
 /** The span of the value at `path`. Of duplicate keys the last counts, as for `JSON.parse`. */
 export function locate(text: string, path: Path): Span | undefined {
   let at = skipSpace(text, 0)
+  let found: Span | undefined
   for (const step of path) {
     const opening = text[at]
-    let found: Span | undefined
+    found = undefined
     if (typeof step === 'string' && opening === '{') found = findMember(text, at, step)
     else if (typeof step === 'number' && opening === '[') {
       let index = 0
@@ -28,7 +29,7 @@ export function locate(text: string, path: Path): Span | undefined {
     if (found === undefined) return undefined
     at = found.start
   }
-  return { start: at, end: skipValue(text, at) }
+  return found ?? { start: at, end: skipValue(text, at) }
 }
 
 /** The last member of that name; without the objects and slices that walking over `members` makes of each. */
@@ -48,8 +49,9 @@ function findMember(text: string, at: number, name: string): Span | undefined {
 /** Whether the string from `start` to `end`, quotes included, says `name`, perhaps with escapes. */
 function isKey(text: string, start: number, end: number, name: string): boolean {
   if (end - start === name.length + 2 && text.startsWith(name, start + 1)) return true
-  const quoted = text.slice(start, end)
-  return quoted.includes('\\') && JSON.parse(quoted) === name
+  for (let at = start + 1; at < end - 1; at++)
+    if (text[at] === '\\') return JSON.parse(text.slice(start, end)) === name
+  return false
 }
 
 /** The members of the object that opens at `at`. */
