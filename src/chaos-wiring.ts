@@ -1,7 +1,6 @@
-import type { Accounted } from './chaos/accounting/accounting.ts'
 import { Controller } from './chaos/control/controller.ts'
 import { injector } from './chaos/injector.ts'
-import type { Call, Layer, Outcome, Service } from './mesh/call.ts'
+import type { Call, FaultFate, Layer, Outcome, Service } from './mesh/call.ts'
 import { sleepOn, type Clock } from './mesh/clock.ts'
 import type { GatewayGeneration } from './registry/generation.ts'
 import { noteChaos } from './telemetry/chaos-events.ts'
@@ -20,7 +19,7 @@ export interface Chaos {
     readonly discovery: Layer
   }
   /** Says of each fault of a call what became of it. Once per call, at its very end. */
-  readonly account: (call: Call, outcome: Outcome) => readonly Accounted[]
+  readonly account: (call: Call, outcome: Outcome) => readonly FaultFate[]
 }
 
 export interface ChaosParts {

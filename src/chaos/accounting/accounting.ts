@@ -1,4 +1,4 @@
-import type { Call, InjectedFault, Outcome } from '../../mesh/call.ts'
+import type { Call, FaultFate, InjectedFault, Outcome } from '../../mesh/call.ts'
 import { verdictOf } from '../../mesh/classify.ts'
 import type { Clock } from '../../mesh/clock.ts'
 import type { FiredShot } from '../firing/shot.ts'
@@ -13,14 +13,7 @@ export interface AccountingParts {
   readonly corruptions: Corruptions<FiredShot>
 }
 
-/** What became of one injected fault. */
-export interface Accounted {
-  readonly name: string
-  readonly type: string
-  readonly fate: Fate
-}
-
-const NOTHING: readonly Accounted[] = []
+const NOTHING: readonly FaultFate[] = []
 
 /** Follows injected faults to what the agent saw of them, and to what it did next. */
 export class Accounting {
@@ -40,7 +33,7 @@ export class Accounting {
    * Says of every fault of a call what became of it, by the outcome that the agent gets. To be called once per call,
    * at its very end. A corrupted reply that was kept and served again counts for the call that got it.
    */
-  account({ record }: Call, outcome: Outcome): readonly Accounted[] {
+  account({ record }: Call, outcome: Outcome): readonly FaultFate[] {
     const culprits = this.#parts.corruptions.of(outcome)
     if (record.faults === undefined && culprits === undefined) return NOTHING
     const warned = isWarned(outcome)
@@ -54,7 +47,7 @@ export class Accounting {
       shot.armed.tally[fate]++
       shot.entry.fate = fate
       this.#write(shot.entry, { fate })
-      return { name: shot.fault, type: shot.injected.type, fate }
+      return { fault: shot.injected, fate }
     })
   }
 
@@ -63,12 +56,12 @@ export class Accounting {
    * `callerId` names one. Returns how many injected faults that is about; a fault whose outcome is known keeps it.
    */
   report(callId: string | number, agent: AgentOutcome, callerId?: string): number {
-    const entries = this.#parts.journal.decisions().filter(({ call, decision }) => {
-      if (decision !== 'injected' || (call.id !== callId && call.intent !== callId)) return false
+    const entries = this.#parts.journal.injected(({ call }) => {
+      if (call.id !== callId && call.intent !== callId) return false
       // The journal keeps the beginnings of their ids only.
       return callerId?.startsWith(call.caller) !== false
     })
-    const latest = entries.at(-1)?.callKey
+    const latest = entries[0]?.callKey
     return entries.filter((entry) => entry.callKey === latest && this.#note(entry, agent)).length
   }
 

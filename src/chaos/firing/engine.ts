@@ -1,8 +1,8 @@
-import type { Call, Outcome, Service } from '../../mesh/call.ts'
+import type { Call, FaultFate, Outcome, Service } from '../../mesh/call.ts'
 import type { Clock } from '../../mesh/clock.ts'
 import { gatewayError } from '../../mesh/errors.ts'
 import type { Effect } from '../../mesh/policy.ts'
-import { Accounting, type Accounted } from '../accounting/accounting.ts'
+import { Accounting } from '../accounting/accounting.ts'
 import { Canaries } from '../accounting/canaries.ts'
 import { Corruptions } from '../accounting/corruptions.ts'
 import { reportedIn } from '../accounting/reported.ts'
@@ -86,7 +86,7 @@ export class Engine {
    * Says what became of each fault of a call, by the outcome that the agent gets. To be called once per call, at its
    * very end; never throws.
    */
-  account(call: Call, outcome: Outcome): readonly Accounted[] {
+  account(call: Call, outcome: Outcome): readonly FaultFate[] {
     try {
       return this.accounting.account(call, outcome)
     } catch (cause) {
