@@ -1,4 +1,4 @@
-import type { Outcome, Verdict } from './call.ts'
+import type { CallRecord, Outcome, Verdict } from './call.ts'
 import type { Reason } from './errors.ts'
 
 /** What became of a call, as metrics and breakers name it. */
@@ -13,6 +13,15 @@ export function verdictOf(response: Readonly<Record<string, unknown>>): Verdict 
   if ('error' in response) return 'rpc_error'
   const result = response.result as { isError?: unknown } | undefined
   return result?.isError === true ? 'tool_error' : 'unchecked'
+}
+
+/** What is known of a call besides its outcome that bears on whose fault that was. */
+type Known = Pick<CallRecord, 'invalidArguments'>
+
+/** What became of a call: an error that a tool tells of arguments which break its schema is its caller's. */
+export function resultOfCall(outcome: Outcome, { invalidArguments }: Known): Result {
+  const isTold = outcome.kind === 'answered' && outcome.verdict === 'tool_error'
+  return invalidArguments && isTold ? 'caller_error' : resultOf(outcome)
 }
 
 /** The one truth about what an outcome was. */
@@ -39,8 +48,8 @@ export function resultOf(outcome: Outcome): Result {
 }
 
 /** What became of one attempt: a breaker's rejection is none, and whoever stands below it rejects nothing. */
-export function attemptOutcomeOf(outcome: Outcome): Exclude<Result, 'rejected'> {
-  const result = resultOf(outcome)
+export function attemptOutcomeOf(outcome: Outcome, known: Known): Exclude<Result, 'rejected'> {
+  const result = resultOfCall(outcome, known)
   return result === 'rejected' ? 'transport_error' : result
 }
 

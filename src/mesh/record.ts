@@ -17,6 +17,8 @@ export type RetryRefusal =
   | 'server_budget'
   | 'gateway_budget'
   | 'concurrency'
+  /** It was, and a limit of ours rejected that try. */
+  | 'limited'
 
 /** A fault that was aimed at a call, for whoever accounts for it. */
 export interface InjectedFault {

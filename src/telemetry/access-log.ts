@@ -19,7 +19,7 @@ const LONGEST = 256
 
 /**
  * One wide line for a call, found by its message, "call": what became of it and why, as its span has it, never its
- * arguments or its result. Calls that went wrong, met a fault, came back partial or took long are always logged; of the
+ * arguments or its result. Calls that went wrong, whoever is to blame, met a fault, came back partial or took long are always logged; of the
  * others every nth, evenly, so that a share of 0.1 is one in ten. A call that its agent gave up is none that went wrong.
  * What got no reply is a warning.
  */
@@ -28,16 +28,17 @@ export function createAccessLog({ sample, slow = Infinity }: AccessLogSettings, 
   let due = 0
 
   /** Decides before the line is made: most calls are not logged, and cost nothing more. */
-  function isChosen(call: Call, outcome: Outcome, tookMs: Millis): boolean {
+  function isChosen(call: Call, outcome: Outcome, result: Result, tookMs: Millis): boolean {
     // Not added up: the error of a sum would grow with every call.
     const dueBefore = due
     due = Math.floor(++seen * sample)
     const isDue = due > dueBefore
-    return isDue || tookMs >= slow || wentWrong(outcome) || isShaken(call, outcome)
+    const isWrong = result === 'caller_error' || wentWrong(outcome, call.record)
+    return isDue || tookMs >= slow || isWrong || isShaken(call, outcome)
   }
 
   return (call, outcome, result, tookMs, overheadMs) => {
-    if (!isChosen(call, outcome, tookMs)) return
+    if (!isChosen(call, outcome, result, tookMs)) return
     const line = lineOf(call, outcome, result, tookMs, overheadMs)
     if (outcome.kind === 'answered' || result === 'cancelled') log.info(line, 'call')
     else log.warn(line, 'call')

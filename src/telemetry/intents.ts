@@ -72,7 +72,7 @@ export class Intents {
   end({ record }: Call, outcome: Outcome): void {
     const intent = record.intent as KnownIntent | undefined
     if (intent === undefined) return
-    if (wentWrong(outcome)) intent.failed++
+    if (wentWrong(outcome, record)) intent.failed++
     if (--intent.underWay > 0 || !intent.isOpen) return
     if (intent.outcome === undefined) this.#open.touch(intent)
     else this.#close(intent)

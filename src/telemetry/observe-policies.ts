@@ -1,6 +1,9 @@
-import type { Call, CallRecord, Outcome } from '../mesh/call.ts'
+import type { Call, CallRecord, FaultFate, Outcome } from '../mesh/call.ts'
 import type { Metrics } from './metrics.ts'
 import { labelValue } from './metrics/label-value.ts'
+
+/** Whatever may become of a fault. */
+const FATES: readonly FaultFate['fate'][] = ['masked', 'surfaced', 'escaped']
 
 /** Not a new one for each call. */
 const NONE: readonly never[] = []
@@ -27,9 +30,13 @@ export function noteFaults(
   if (faults !== undefined)
     for (const { name, type, status } of faults)
       if (status === 'applied') metrics.faultsInjected.inc({ fault: faultLabel(name), type })
-  if (fates !== undefined)
-    for (const { fault, fate } of fates)
-      metrics.faultOutcomes.inc({ fault: faultLabel(fault.name), handled: fate })
+  if (fates === undefined) return
+  for (const { fault, fate } of fates) {
+    const label = faultLabel(fault.name)
+    // At 0 from the first on: to Prometheus a series that is born with an escape has seen none.
+    for (const handled of FATES) metrics.faultOutcomes.cell({ fault: label, handled })
+    metrics.faultOutcomes.inc({ fault: label, handled: fate })
+  }
 }
 
 /** Faults of the runtime API have names without end: they share one. */

@@ -1,5 +1,5 @@
 import type { Call, CallRecord, FaultFate, Layer, Outcome } from '../mesh/call.ts'
-import { resultOf } from '../mesh/classify.ts'
+import { resultOfCall } from '../mesh/classify.ts'
 import type { Clock } from '../mesh/clock.ts'
 import { gatewayError } from '../mesh/errors.ts'
 import type { AccessLog } from './access-log.ts'
@@ -40,7 +40,7 @@ export function observe(parts: ObserveParts): Layer {
     const fates = account(call, outcome)
     if (fates.length > 0) record.fates = fates
     tracing.end(call, outcome)
-    const result = resultOf(outcome)
+    const result = resultOfCall(outcome, record)
     const now = clock.now()
     const tookMs = now - record.startedAt
     const overheadMs = Math.max(0, tookMs - upstreamMsOf(record, now) - record.waitedMs)

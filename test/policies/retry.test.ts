@@ -58,7 +58,7 @@ test('when a retry is rejected by our own limits, the failure before it is told'
   const { outcome, record } = await run([first, rejected])
   assert.equal(outcome, first)
   assert.equal(record.retries, 0)
-  assert.deepEqual(record.overruled, ['bulkhead_full'])
+  assert.deepEqual([record.overruled, record.retryRefused], [['bulkhead_full'], 'limited'])
 })
 
 test('an error of a tool, and a question to the agent, are answers', async () => {

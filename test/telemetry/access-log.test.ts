@@ -65,12 +65,13 @@ test('a rejected call says who rejected it', async () => {
 test('whatever went wrong is logged, whoever is to blame, and nothing else unless asked for', async () => {
   const wrong = [
     rpcError(-32603),
+    rpcError(-32602),
     answered('tool_error'),
     answered('schema_invalid'),
     failed('attempt_timeout'),
   ]
   for (const outcome of wrong) assert.equal((await logged(outcome)).length, 1)
-  const fine = [answered(), answered('correct'), answered('drift'), rpcError(-32602), failed('cancelled')]
+  const fine = [answered(), answered('correct'), answered('drift'), failed('cancelled')]
   for (const outcome of fine) assert.deepEqual(await logged(outcome), [])
 })
 

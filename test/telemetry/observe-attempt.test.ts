@@ -49,6 +49,19 @@ test('every attempt is counted, with what became of it and how good the reply wa
   }
 })
 
+test("an error of the tool about arguments that break its schema is its caller's", async () => {
+  const { service, exposed } = observed([answered('tool_error'), answered('schema_invalid')])
+  for (let n = 0; n < 2; n++) {
+    const call = toolCall('known', {}, { server: 's' })
+    call.record.invalidArguments = true
+    await service(call)
+  }
+  assert.deepEqual(await exposed(), [
+    `${NAME}{server="s",tool="known",outcome="returned",verdict="schema_invalid"} 1`,
+    `${NAME}{server="s",tool="known",outcome="caller_error",verdict="tool_error"} 1`,
+  ])
+})
+
 test('attempts of one call count each, and those of tools that no catalog lists share a series', async () => {
   const { service, exposed } = observed([failed(), failed(), answered(), answered()])
   for (const tool of ['known', 'known', 'made up', 'made up too'])

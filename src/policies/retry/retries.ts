@@ -81,6 +81,7 @@ export class Retries {
         // A limit of ours says nothing of the call, which was sent before: what stands is how that ended.
         if (outcome.kind === 'rejected') {
           noteOverruled(record, outcome)
+          record.retryRefused = 'limited'
           return this.#told(before)
         }
         record.retries++

@@ -16,7 +16,7 @@ export const calls = {
     'tool_call_verdicts_total',
     'Tool calls of agents, by what became of them and, if a reply came, how good it was.',
     ['server', 'tool', 'outcome', 'verdict', 'arm'],
-    'tools × 14 pairs of outcome and verdict × arms',
+    'tools × 15 pairs of outcome and verdict × arms',
   ),
   toolCallDuration: histogram(
     'tool_call_duration_seconds',
@@ -42,7 +42,7 @@ export const calls = {
     'upstream_attempts_total',
     'Tries of tool calls at a server, by what became of them and, if a reply came, how good it was.',
     ['server', 'tool', 'outcome', 'verdict'],
-    'tools × 13 pairs of outcome and verdict, of which 7 begin at 0',
+    'tools × 14 pairs of outcome and verdict, of which 7 begin at 0',
   ),
   intents: counter(
     'intents_total',

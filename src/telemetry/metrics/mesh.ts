@@ -12,7 +12,7 @@ export const mesh = {
     'retries_total',
     'Failed calls, by whether they were sent again (`sent`) or why not, and calls that were hedged.',
     ['server', 'decision'],
-    'servers × 10 decisions',
+    'servers × 11 decisions',
   ),
   replays: counter(
     'idempotent_replays_total',
@@ -52,13 +52,13 @@ export const mesh = {
   ),
   breakerState: gauge(
     'breaker_state',
-    '1 for the state that a breaker is in; of a tool with several replicas, how many are.',
+    '1 for the state that a breaker of the default policies is in; of a tool with several replicas, how many are.',
     ['server', 'tool', 'state'],
     'tools × 3 states',
   ),
   retryBudget: gauge(
     'retry_budget_balance',
-    'Retries that the budget of a server would allow now; without a server, that of the gateway.',
+    'Retries that the budget of a server would allow now, by the default policies; without a server, that of the gateway.',
     ['server'],
     'servers + 1',
   ),

@@ -1,13 +1,13 @@
 import { SpanStatusCode, type Attributes, type SpanStatus } from '@opentelemetry/api'
-import type { Outcome } from '../../mesh/call.ts'
-import { resultOf } from '../../mesh/classify.ts'
+import type { Call, Outcome } from '../../mesh/call.ts'
+import { resultOfCall } from '../../mesh/classify.ts'
 import { isObject } from '../../protocol/jsonrpc.ts'
 import { ATTRIBUTES as A, TOOL_ERROR } from './spans.ts'
 import { clipped } from './text.ts'
 
-/** Adds what became of a call or of an attempt; returns the status that this gives its span. */
-export function addResult(attributes: Attributes, outcome: Outcome): SpanStatus {
-  attributes[A.outcome] = resultOf(outcome)
+/** Adds what became of a call or of an attempt of it; returns the status that this gives its span. */
+export function addResult(attributes: Attributes, { record }: Call, outcome: Outcome): SpanStatus {
+  attributes[A.outcome] = resultOfCall(outcome, record)
   if (outcome.kind !== 'answered') {
     const { reason, message } = outcome.error
     attributes[A.errorType] = reason

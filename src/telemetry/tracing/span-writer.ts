@@ -56,7 +56,7 @@ export class SpanWriter {
     const spanId = ids.span()
     this.#epoch.refresh()
     const attributes = callAttributes(call, trace, kept)
-    const status = addResult(attributes, outcome)
+    const status = addResult(attributes, call, outcome)
     if (outcome.kind === 'rejected') attributes[A.rejectedBy] = outcome.by
     if (payloads) addPayloads(attributes, call, outcome)
     const startTime = this.#epoch.at(call.record.startedAt)
@@ -85,7 +85,7 @@ export class SpanWriter {
   ): void {
     const { call, spanId, outcome = givenUp } = facts
     const attributes = attemptAttributes(facts, this.#parts.peerOf(call, facts.replica))
-    const status = addResult(attributes, outcome)
+    const status = addResult(attributes, call, outcome)
     const startTime = this.#epoch.at(facts.startedAt)
     const span = this.#start(call, traceId, spanId, { kind: SpanKind.CLIENT, attributes, startTime }, context)
     span.setStatus(status)
