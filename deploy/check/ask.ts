@@ -12,7 +12,7 @@ import { silent } from './silent.ts'
 import { substitute } from './substitute.ts'
 
 /** What a viewer has chosen. */
-const chosen = { server: 'flaky', tool: '(read|typed|write)' }
+const chosen = { server: 'flaky', tool: '(read|typed|write)', job: 'breakwater', instance: '.*' }
 
 /** How far back panels look, in seconds: the whole run. */
 const LOOK_BACK = 30

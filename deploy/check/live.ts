@@ -22,6 +22,8 @@ export async function live(folder: string, started: (prometheus: Prometheus) => 
     await command(world, '/admin/reload')
     await command(world, '/admin/chaos/disarm')
     await drive(world, AFTER_MS)
+    await command(world, '/admin/chaos/arm')
+    await drive(world, AFTER_MS)
     const { asked, problems } = await ask(prometheus)
     console.log(`${tasks} tasks of agents; ${asked} queries and rules asked of a real Prometheus`)
     return [...problems, ...(await astray(prometheus, receiver, traced))]

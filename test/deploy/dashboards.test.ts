@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { readFileSync, readdirSync } from 'node:fs'
 import { test } from 'node:test'
 import { disagreements } from '../../deploy/check/agreement.ts'
-import { committedDashboards } from '../../deploy/check/expressions.ts'
+import { committedDashboards, dashboardExpressions } from '../../deploy/check/expressions.ts'
 import { unknownMentions } from '../../deploy/check/mentions.ts'
 import { artifacts } from '../../deploy/artifacts.ts'
 import { deployFolder } from '../../deploy/paths.ts'
@@ -38,4 +38,43 @@ test('panels say what they mean, have ids of their own, and lie within the width
       assert.ok(gridPos !== undefined && gridPos.x + gridPos.w <= 24, `${uid}: ${title}`)
     }
   }
+})
+
+test('numbers are coloured by rules of their own, not by the one that Grafana has for all', () => {
+  for (const { uid, panels = [] } of committedDashboards())
+    for (const panel of panels) {
+      if (panel.type !== 'stat') continue
+      const { fieldConfig, title } = panel as {
+        fieldConfig?: { defaults: { thresholds?: object } }
+        title?: string
+      }
+      assert.ok(fieldConfig?.defaults.thresholds !== undefined, `${uid}: ${title}`)
+    }
+})
+
+test('windows of what is shown as a rate fit the step of the graph, whatever the range', () => {
+  for (const { where, expr } of dashboardExpressions(committedDashboards()))
+    for (const [, window] of expr.matchAll(/(?:changes|increase|irate|delta)\([^[]*\[([^\]]+)\]/g))
+      assert.match(window ?? '', /^\$__(rate_interval|range)$/, where)
+})
+
+test('latency leads to traces, by one query of each panel', () => {
+  const panels = committedDashboards().flatMap(({ panels = [] }) => panels)
+  const dotted = panels.flatMap((panel) => {
+    const { title = '', targets = [] } = panel as { title?: string; targets?: { exemplar?: boolean }[] }
+    const count = targets.filter(({ exemplar }) => exemplar).length
+    return count > 0 ? [[title, count]] : []
+  })
+  assert.deepEqual(dotted, [
+    ['Duration', 1],
+    ['Duration', 1],
+  ])
+})
+
+test('links between dashboards lead to ones that exist', () => {
+  const dashboards = committedDashboards()
+  const uids = dashboards.map(({ uid }) => uid)
+  const links = [...JSON.stringify(dashboards).matchAll(/"\/d\/([\w-]+)\?/g)].map(([, uid]) => uid)
+  assert.ok(links.length > 0)
+  for (const uid of links) assert.ok(uids.includes(uid), uid)
 })

@@ -82,6 +82,16 @@ test('what developers need stays out of the image', () => {
   for (const line of final) assert.doesNotMatch(line, /^(COPY|ADD) (?!--from=build )/)
 })
 
+test('what is copied into the image is let through to its build', () => {
+  const ignored = readFileSync(`${deployFolder}Dockerfile.dockerignore`, 'utf8')
+  const passed = ignored.split('\n').flatMap((line) => /^!(.+)$/.exec(line)?.[1] ?? [])
+  const copied = instructions
+    .filter((line) => /^COPY (?!--from)/.test(line))
+    .flatMap((line) => line.split(' ').slice(1, -1))
+  assert.deepEqual(passed.toSorted(), copied.toSorted())
+  assert.ok(copied.includes('config/scenarios'), 'the command scenario reads its library there')
+})
+
 test('the config that compose mounts is one', async () => {
   const loaded = await loadConfig(`${deployFolder}config/gateway.yaml`, {
     CONTROL_TOKEN: 'a-token-of-24-characters',

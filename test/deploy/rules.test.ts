@@ -28,15 +28,17 @@ test('each alert has a test in which it fires', () => {
   }
 })
 
-test('alerts lead to dashboards that exist', () => {
+test('alerts say what it is about, and lead to dashboards and paragraphs that exist', () => {
   const uids = committedDashboards().map(({ uid }) => uid)
+  const runbook = readFileSync(`${deployFolder}RUNBOOK.md`, 'utf8')
+  const told = [...runbook.matchAll(/^## (\w+)$/gm)].map(([, title]) => title)
   for (const { alert, annotations } of alerts) {
     assert.ok(annotations.summary !== undefined && annotations.description !== undefined, alert)
-    const { dashboard } = annotations
-    if (dashboard === undefined) continue
-    const [, uid] = /^\/d\/([\w-]+)/.exec(dashboard) ?? []
+    const [, uid] = /^\/d\/([\w-]+)/.exec(annotations.dashboard ?? '') ?? []
     assert.ok(uids.includes(uid), alert)
+    assert.equal(annotations.runbook, `deploy/RUNBOOK.md#${alert.toLowerCase()}`)
   }
+  assert.deepEqual(told.toSorted(), alerts.map(({ alert }) => alert).toSorted())
 })
 
 test('no two rules record the same', () => {

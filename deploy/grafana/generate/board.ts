@@ -51,10 +51,14 @@ function variableOf({ name, of, one = false }: Choice): QueryVariableBuilder {
 
 const everything = { selected: true, text: 'All', value: '$__all' }
 
+/** Whether a gauge has changed. The window reaches back to the sample before it: in a shorter one changes get lost. */
+const changed = (gauge: string) => `changes(${gauge}[$__rate_interval]) > 0`
+
 /** Marks on the time axis: what somebody did to the gateway. */
 const marks = [
-  ['Faults armed or disarmed', 'red', 'changes(breakwater_chaos_armed[1m]) > 0'],
-  ['Config reloaded', 'blue', 'changes(breakwater_config_reload_timestamp_seconds[1m]) > 0'],
+  ['Faults armed', 'red', `breakwater_chaos_armed == 1 and ${changed('breakwater_chaos_armed')}`],
+  ['Faults disarmed', 'green', `breakwater_chaos_armed == 0 and ${changed('breakwater_chaos_armed')}`],
+  ['Config reloaded', 'blue', changed('breakwater_config_reload_timestamp_seconds')],
 ] as const
 
 /** A whole dashboard, as Grafana imports it. */

@@ -12,6 +12,7 @@ import {
   VizLegendOptionsBuilder,
   VizTooltipOptionsBuilder,
 } from '@grafana/grafana-foundation-sdk/common'
+import { neutral, thresholds, type Steps } from './colours.ts'
 import { refIdOf, source, target, type Query } from './query.ts'
 
 /** What every panel says; `width` is in columns of 24. */
@@ -64,8 +65,15 @@ export function stack(facts: PanelFacts): LinesBuilder {
     .stacking(new StackingConfigBuilder().mode(StackingMode.Normal).group('A'))
 }
 
-/** One number for each series of the query, as it is now. */
-export function stat({ title, about, queries, unit = 'short', width = 4 }: PanelFacts): StatBuilder {
+/** One number for each series of the query, as it is now; colours only where they mean something. */
+export function stat({
+  title,
+  about,
+  queries,
+  unit = 'short',
+  width = 4,
+  steps = neutral,
+}: PanelFacts & { readonly steps?: Steps }): StatBuilder {
   return new StatBuilder()
     .title(title)
     .description(about)
@@ -74,6 +82,7 @@ export function stat({ title, about, queries, unit = 'short', width = 4 }: Panel
     .span(width)
     .height(4)
     .noValue('no data')
+    .thresholds(thresholds(steps))
     .reduceOptions(new ReduceDataOptionsBuilder().calcs(['lastNotNull']))
     .targets(queries.map((query, index) => target(query, index).instant()))
 }

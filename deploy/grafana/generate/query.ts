@@ -32,13 +32,17 @@ export function target({ expr, legend, exemplars = false }: Query, index: number
 
 const QUANTILES = [0.5, 0.95, 0.99]
 
+/** The same, with dots that lead to traces: on one line, for each of them would bring the same dots. */
+export function traced(queries: readonly Query[]): Query[] {
+  return queries.map((query, index) => ({ ...query, exemplars: index === queries.length - 1 }))
+}
+
 /** p50, p95 and p99 of a histogram; `by` are further labels to tell lines apart by. */
 export function quantiles(metric: string, matchers = '', by: readonly string[] = []): Query[] {
   const labels = ['le', ...by].join(', ')
   return QUANTILES.map((quantile) => ({
     expr: `histogram_quantile(${quantile}, sum by (${labels}) (rate(${metric}_bucket${matchers}[$__rate_interval])))`,
     legend: [`p${quantile * 100}`, ...by.map((label) => `{{${label}}}`)].join(' '),
-    exemplars: true,
   }))
 }
 

@@ -1,4 +1,5 @@
 import { board } from '../board.ts'
+import { none, words } from '../colours.ts'
 import { lines, stack, stat } from '../panels.ts'
 import { perSecond, query } from '../query.ts'
 
@@ -10,9 +11,9 @@ const share = (handled: string) =>
 const state = [
   stat({
     title: 'Armed',
-    about: '1 while faults can strike.',
+    about: 'Whether faults can strike, at any gateway.',
     queries: [query('max(breakwater_chaos_armed)', 'armed')],
-  }),
+  }).mappings(words(['disarmed', 'text'], ['armed', 'red'])),
   stat({
     title: 'Masked',
     about: 'Faults that agents noticed nothing of, because a policy made up for them.',
@@ -29,11 +30,13 @@ const state = [
     title: 'Escaped',
     about: 'Faults that reached the agent as an answer that looked right. This is the number to bring to 0.',
     unit: 'percentunit',
+    steps: none,
     queries: [query(share('escaped'), 'escaped')],
   }),
   stat({
     title: 'Defects of the fault engine',
     about: 'Anything but 0 is a bug of Breakwater; the calls went on unharmed.',
+    steps: none,
     queries: [query('sum(increase(breakwater_chaos_engine_errors_total[$__range]))', 'errors')],
   }),
 ]
@@ -95,7 +98,7 @@ export const chaos = board({
   uid: 'chaos',
   title: 'Chaos',
   about:
-    'Faults on purpose: what was done, and whether anybody noticed. Marks show who armed and disarmed them.',
+    'Faults on purpose: what was done, and whether anybody noticed. Marks show when they were armed and disarmed.',
   rows: [
     { title: 'Now', panels: state },
     { title: 'Faults', panels: faults },

@@ -1,6 +1,7 @@
 import { board } from '../board.ts'
+import { dashed, pages, thresholds } from '../colours.ts'
 import { lines, stack } from '../panels.ts'
-import { perSecond, quantiles, query } from '../query.ts'
+import { perSecond, quantiles, query, traced } from '../query.ts'
 
 const TOOL = '{server=~"$server",tool=~"$tool"}'
 const SERVER = '{server=~"$server"}'
@@ -57,11 +58,14 @@ const attempts = [
   }),
   lines({
     title: 'Burn rate',
-    about: 'How many times faster than allowed the error budget is spent.',
+    about:
+      'How many times faster than allowed the error budget is spent. Pages at 14.4 for an hour, 6 for six hours.',
     queries: ['1h', '6h', '3d'].map((window) =>
       query(`server_tool:breakwater_eta_burn:rate${window}${TOOL}`, `{{tool}} ${window}`),
     ),
-  }),
+  })
+    .thresholds(thresholds(pages))
+    .thresholdsStyle(dashed),
 ]
 
 const calls = [
@@ -76,7 +80,7 @@ const calls = [
     about:
       'From the arrival of a call to its outcome. Dots are traces: follow one from a bad minute to a bad call.',
     unit: 's',
-    queries: quantiles('breakwater_tool_call_duration_seconds', TOOL, ['tool']),
+    queries: traced(quantiles('breakwater_tool_call_duration_seconds', TOOL, ['tool'])),
   }),
   lines({
     title: 'Arguments that break the schema',

@@ -1,0 +1,2 @@
+/** The gateways that are chosen. */
+export const ME = '{job="$job",instance=~"$instance"}'

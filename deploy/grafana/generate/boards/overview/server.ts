@@ -1,0 +1,2 @@
+/** The servers that are chosen. */
+export const SERVER = '{server=~"$server"}'
