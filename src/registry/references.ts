@@ -2,6 +2,7 @@ import type { Message } from '../mesh/call.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
 import { locate, splice, type Edit, type Path } from '../protocol/json-span.ts'
 import { locateAll } from '../protocol/locate-all.ts'
+import { withEntry } from '../protocol/with-entry.ts'
 import type { Names, Resolved } from './names.ts'
 
 /** How a reference is written: as `{server}{separator}{name}`, or as a URI. */
@@ -136,7 +137,8 @@ function* block(item: unknown, path: Path): Generator<Place> {
 
 /** The value with another one at `path`; the rest is shared with the original. */
 function replaced(value: unknown, [step, ...rest]: Path, by: unknown): unknown {
-  return step === undefined || !isObject(value) ? by : { ...value, [step]: replaced(value[step], rest, by) }
+  if (step === undefined || !isObject(value)) return by
+  return withEntry(value, String(step), replaced(value[step], rest, by))
 }
 
 function at(value: unknown, path: Path): unknown {

@@ -4,6 +4,7 @@ import type { Clock } from '../../mesh/clock.ts'
 import type { Live } from '../../mesh/live.ts'
 import { isObject, paramsOf, requestText } from '../../protocol/jsonrpc.ts'
 import { replaceAt } from '../../protocol/json-span.ts'
+import { withEntry } from '../../protocol/with-entry.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
 import type { Inquiry } from '../front.ts'
 import type { Visit } from '../legacy.ts'
@@ -93,7 +94,8 @@ function renamed({ text, value }: Message, id: string): Message {
   const params = paramsOf(value)
   const meta = params._meta
   const named = replaceAt(text, ['id'], id)
-  if (!isObject(meta) || meta.progressToken === undefined) return { text: named, value: { ...value, id } }
+  if (!isObject(meta) || meta.progressToken === undefined)
+    return { text: named, value: withEntry(value, 'id', id) }
   return {
     text: replaceAt(named, ['params', '_meta', 'progressToken'], id),
     value: { ...value, id, params: { ...params, _meta: { ...meta, progressToken: id } } },

@@ -1,6 +1,7 @@
 import type { Call, CallResult, Message } from '../../mesh/call.ts'
 import { isObject, isRequestId, paramsOf } from '../../protocol/jsonrpc.ts'
 import { locate, splice, type Edit, type Path } from '../../protocol/json-span.ts'
+import { withEntry } from '../../protocol/with-entry.ts'
 
 const ID: Path = ['id']
 const ASKED_TOKEN: Path = ['params', '_meta', 'progressToken']
@@ -27,7 +28,7 @@ export function toServer({ message: { text, value } }: Call, id: number): string
 /** The server's reply as the caller gets it. */
 export function replyToCaller(call: Call, { text, value }: Message): CallResult {
   const id = rawAt(call.message.text, ID)
-  return { text: withRawId(text, id), value: { ...value, id: call.id }, status: 200 }
+  return { text: withRawId(text, id), value: withEntry(value, 'id', call.id), status: 200 }
 }
 
 /** The server's progress as the caller gets it; undefined for a caller that asked for none. */
