@@ -39,7 +39,7 @@ test('a process that crashed is not started before its pause is over', async () 
 test('a process that never got through its handshake counts as crashed, and says for how long', async () => {
   const { restarts: owners } = restarts()
   const owner = {}
-  const open = () => Promise.reject(died as unknown as Error)
+  const open = () => Promise.reject(died)
   await assert.rejects(owners.open(owner, open), { ...died, retryAfterMs: 1_000 })
   await assert.rejects(owners.open(owner, open), { reason: 'upstream_unavailable' })
 })
