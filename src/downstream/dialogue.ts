@@ -5,11 +5,11 @@ import { gatewayError } from '../mesh/errors.ts'
 import type { Live } from '../mesh/live.ts'
 import { errorText, INVALID_REQUEST, kindOf, paramsOf, resultText } from '../protocol/jsonrpc.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
-import type { Visit } from './legacy.ts'
 import { PostReply } from './post-reply.ts'
 import { gatewayErrorText, type Response } from './respond.ts'
 import type { Session } from './session.ts'
 import type { Sessions } from './sessions.ts'
+import type { Visit } from './visit.ts'
 
 /** What the client of a session says, message by message, and what it gets back. */
 export class Dialogue {

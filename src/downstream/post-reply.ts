@@ -42,12 +42,12 @@ export class PostReply {
     const wire = responses.find((response) => response.wire !== undefined)?.wire
     if (wire !== undefined) {
       putOnWire(this.#response, wire)
-      if (this.#stream !== undefined) this.#session.closeStream(this.#stream)
+      if (this.#stream !== undefined) this.#session.streams.close(this.#stream)
       return
     }
     if (this.#stream !== undefined) {
       for (const { text } of responses) void this.#stream.send(text)
-      this.#session.closeStream(this.#stream)
+      this.#session.streams.close(this.#stream)
       return
     }
     const [first] = responses
@@ -56,7 +56,7 @@ export class PostReply {
   }
 
   #open(): EventStream {
-    return (this.#stream ??= this.#session.openStream(this.#response))
+    return (this.#stream ??= this.#session.streams.open(this.#response))
   }
 }
 

@@ -1,14 +1,15 @@
 import type { ServerResponse } from 'node:http'
 import type { Answer, Caller, Message, RequestId } from '../mesh/call.ts'
 import type { Cancellation } from '../mesh/cancel.ts'
-import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
+import type { Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../mesh/errors.ts'
 import { errorText } from '../protocol/jsonrpc.ts'
 import type { LegacyVersion } from '../protocol/versions.ts'
 import { Asked } from './asked.ts'
-import { EventStream, readEventId } from './event-stream.ts'
+import { Coalescing } from './coalescing.ts'
 import type { Front } from './front.ts'
-import { ReplayLog, type ReplayLimits } from './replay.ts'
+import type { ReplayLimits } from './replay.ts'
+import { SessionStreams } from './session-streams.ts'
 
 export interface SessionParts {
   /** The `Mcp-Session-Id`. */
@@ -25,12 +26,6 @@ export interface SessionParts {
   readonly inbound: (server: string, message: Message) => Message | undefined
 }
 
-/** The stream for what belongs to no call. */
-const STANDALONE = 0
-
-/** Equal `list_changed` notifications within this time become one, in milliseconds. */
-const COALESCE_MS: Millis = 250
-
 /** A client of the legacy era between its `initialize` and its end. */
 export class Session implements Caller {
   readonly id: string
@@ -42,12 +37,9 @@ export class Session implements Caller {
   /** Calls under way, by the client's ids. */
   readonly inFlight = new Map<RequestId, Cancellation>()
   readonly asked = new Asked()
+  readonly streams: SessionStreams
   readonly #parts: SessionParts
-  readonly #log: ReplayLog
-  readonly #standalone: EventStream
-  readonly #streams = new Map<number, EventStream>()
-  readonly #coalescing = new Map<string, { cancel: Cancel; again: string | undefined }>()
-  #streamCount = STANDALONE
+  readonly #changes: Coalescing
   #lastUsed: Millis
   #listening = false
 
@@ -58,8 +50,8 @@ export class Session implements Caller {
     this.headers = parts.headers
     this.version = parts.version
     this.#parts = parts
-    this.#log = new ReplayLog(parts.replay)
-    this.#standalone = new EventStream(STANDALONE, this.#log)
+    this.streams = new SessionStreams(parts.replay, this.primes)
+    this.#changes = new Coalescing(parts.clock, (text) => this.tell(text))
     this.#lastUsed = parts.clock.now()
   }
 
@@ -74,56 +66,36 @@ export class Session implements Caller {
 
   /** How long nothing has happened, in milliseconds; 0 while a call or a stream is open. */
   get idleMs(): Millis {
-    return this.inFlight.size > 0 || this.#standalone.attached ? 0 : this.#parts.clock.now() - this.#lastUsed
+    return this.inFlight.size > 0 || this.streams.standalone.attached
+      ? 0
+      : this.#parts.clock.now() - this.#lastUsed
   }
 
   touch(): void {
     this.#lastUsed = this.#parts.clock.now()
   }
 
-  /** A stream for one POST, from its first message on. */
-  openStream(response: ServerResponse): EventStream {
-    const stream = new EventStream(++this.#streamCount, this.#log)
-    this.#streams.set(stream.number, stream)
-    stream.attach(response, { priming: this.primes })
-    return stream
-  }
-
-  closeStream(stream: EventStream): void {
-    stream.end()
-    this.#streams.delete(stream.number)
-  }
-
   /** The client listens: for everything outside of calls, or to a stream that it lost. False for an id that is none of ours. */
   listen(response: ServerResponse, lastEventId: string | undefined): boolean {
-    const place =
-      lastEventId === undefined ? { stream: STANDALONE, sequence: undefined } : readEventId(lastEventId)
-    if (place === undefined || place.stream > this.#streamCount) return false
-    const options = { after: place.sequence, priming: this.primes }
-    if (place.stream === STANDALONE) {
+    const stream = this.streams.attach(response, lastEventId)
+    if (stream === this.streams.standalone) {
       this.#listening = true
-      this.#standalone.attach(response, options)
       response.once('close', () => this.touch())
-    } else {
-      const live = this.#streams.get(place.stream)
-      const stream = live ?? new EventStream(place.stream, this.#log)
-      stream.attach(response, options)
-      if (live === undefined) stream.end()
     }
-    return true
+    return stream !== undefined
   }
 
   receive(server: string, message: Message, answer?: Answer): void {
     const text = this.textFor(server, message, answer)
     if (text === undefined) return
     const method = message.value.method as string
-    if (method.endsWith('/list_changed')) this.#coalesce(method, text)
-    else this.#standalone.tell(text)
+    if (method.endsWith('/list_changed')) this.#changes.tell(method, text)
+    else this.tell(text)
   }
 
   /** Tells the client something that came from no server. */
   tell(text: string): void {
-    this.#standalone.tell(text)
+    this.streams.standalone.tell(text)
   }
 
   /** A server's message as the client shall read it, if it shall; a request is kept until it is answered. */
@@ -140,25 +112,8 @@ export class Session implements Caller {
   /** Ends everything that is under way. */
   close(error: GatewayError = gatewayError('cancelled', 'the session ended')): void {
     for (const call of this.inFlight.values()) call.abort(error)
-    for (const { cancel } of this.#coalescing.values()) cancel()
-    for (const stream of this.#streams.values()) stream.end()
-    this.#standalone.end()
-  }
-
-  /** The first of a burst goes out at once, the last when the burst is over. */
-  #coalesce(method: string, text: string): void {
-    const running = this.#coalescing.get(method)
-    if (running !== undefined) {
-      running.again = text
-      return
-    }
-    this.#standalone.tell(text)
-    const cancel = this.#parts.clock.after(COALESCE_MS, () => {
-      const again = this.#coalescing.get(method)?.again
-      this.#coalescing.delete(method)
-      if (again !== undefined) this.#coalesce(method, again)
-    })
-    this.#coalescing.set(method, { cancel, again: undefined })
+    this.#changes.end()
+    this.streams.endAll()
   }
 }
 

@@ -1,58 +1,15 @@
 import type { Call, Layer, Service } from './call.ts'
 import { Chains } from './chains.ts'
-import { matcher, type Match } from './match.ts'
+import { ATTEMPT_BEFORE, order, type LayerName } from './order.ts'
 import type { Effect, Kit, Policy } from './policy.ts'
 import { scopeFor, type Target } from './scope.ts'
-
-/**
- * The order of policies, outermost first: the one place where it is written. The deadline covers all
- * attempts; what one key has started is joined before anything is tried again; backoff holds no bulkhead slot;
- * nothing inside the breaker can reject; the breaker sees each attempt with its verdict. A name without a
- * registered policy is skipped.
- */
-export const order = [
-  'deadline',
-  'arguments',
-  'degrade',
-  'idempotency',
-  'retry',
-  'hedge',
-  'rateLimit',
-  'bulkhead',
-  'adaptiveConcurrency',
-  'route',
-  'breaker',
-  'attemptTimeout',
-  'verdict',
-] as const
-
-export type LayerName = (typeof order)[number]
-
-/** Who wants to see each attempt with its verdict stands here: what a breaker rejects is no attempt. */
-const ATTEMPT_BEFORE: LayerName = 'attemptTimeout'
+import { Settings, type Applied, type MeshConfig } from './settings.ts'
 
 /** The policy set that needs no name. */
 export const DEFAULT_SET = 'default'
 
 /** The policies there are, by their name in the config. */
 export type PolicyRegistry = Readonly<Partial<Record<LayerName, Pick<Policy<never>, 'build'>>>>
-
-/** Settings by policy name; `false` switches a policy off. */
-export type PolicySettings = Readonly<Partial<Record<LayerName, unknown>>>
-
-export interface Override extends PolicySettings {
-  readonly match: Match
-  /** What running a tool again does, by the operator's word. */
-  readonly effect?: Effect | undefined
-}
-
-export interface MeshConfig {
-  readonly defaults: PolicySettings
-  /** Later entries win, policy by policy. */
-  readonly overrides: readonly Override[]
-  /** Named alternatives: what a set says of a policy wins over defaults and overrides. */
-  readonly sets?: Readonly<Record<string, PolicySettings>>
-}
 
 /** One line of a chain, as the admin API prints it. */
 export interface ChainLink {
@@ -101,35 +58,22 @@ interface Chain {
 /** Compiles a config into services. A chain is built when it is first asked for. */
 export function compileMesh(parts: MeshParts): Mesh {
   const { policies, config, kit, target, observe, attempt, transport } = parts
-  const overrides = config.overrides.map(({ match, effect, ...settings }) => ({
-    holds: matcher(match),
-    effect,
-    settings: settings,
-  }))
-  const sets = new Map<string, PolicySettings>(Object.entries({ ...config.sets, [DEFAULT_SET]: {} }))
-  const known = new Map([...sets.keys()].map((set) => [set, new Chains<Chain>()]))
+  const settings = new Settings(config)
+  const sets = [DEFAULT_SET, ...Object.keys(config.sets ?? {})]
+  const known = new Map(sets.map((set) => [set, new Chains<Chain>()]))
 
-  /** What a policy is to be built with here, and who says so. */
-  function settingOf(name: LayerName, set: string, applied: readonly number[]): [unknown, string] {
-    const alternative = sets.get(set) ?? {}
-    if (name in alternative) return [alternative[name], `set ${set}`]
-    const decisive = applied.findLast((index) => name in (overrides[index]?.settings ?? {}))
-    if (decisive === undefined) return [config.defaults[name], 'default']
-    return [overrides[decisive]?.settings[name], `override ${decisive}`]
-  }
-
-  function build(set: string, server: string, tool: string | undefined, applied: readonly number[]): Chain {
-    const effect = applied.map((index) => overrides[index]?.effect).findLast((found) => found !== undefined)
+  function build(set: string, server: string, tool: string | undefined, applied: Applied): Chain {
+    const effect = settings.effectOf(applied)
     const scope = scopeFor({ set, server, tool, effect, target, detour })
     const links: ChainLink[] = [{ layer: 'observe' }]
     const layers: Layer[] = [parts.faults.client]
     for (const name of order) {
       if (name === ATTEMPT_BEFORE) layers.push(attempt)
       const policy = policies[name]
-      const [settings, from] = settingOf(name, set, applied)
-      if (policy === undefined || settings === undefined || settings === false) continue
-      layers.push(policy.build(settings as never, kit, scope))
-      links.push({ layer: name, config: settings, from })
+      const [chosen, from] = settings.of(name, set, applied)
+      if (policy === undefined || chosen === undefined || chosen === false) continue
+      layers.push(policy.build(chosen as never, kit, scope))
+      links.push({ layer: name, config: chosen, from })
     }
     layers.push(parts.faults.upstream)
     links.push({ layer: 'transport' })
@@ -142,18 +86,16 @@ export function compileMesh(parts: MeshParts): Mesh {
     return readdressed && { call: readdressed, service: find(server, call.method, tool, set).inner }
   }
 
-  function appliedTo(server: string, method: string, tool: string | undefined): number[] {
-    return overrides.flatMap(({ holds }, index) => (holds(server, method, tool) ? [index] : []))
-  }
-
   function find(server: string, method: string, tool: string | undefined, set: string): Chain {
     const chains = known.get(set)
     if (chains === undefined) throw new Error(`there is no policy set "${set}"`)
     if (tool !== undefined && target(server)?.facts(tool) !== undefined)
-      return chains.ofListed(server, tool, () => build(set, server, tool, appliedTo(server, method, tool)))
+      return chains.ofListed(server, tool, () =>
+        build(set, server, tool, settings.appliedTo(server, method, tool)),
+      )
     return chains.ofOther(
       { server, method, tool },
-      () => appliedTo(server, method, tool),
+      () => settings.appliedTo(server, method, tool),
       (applied) => build(set, server, undefined, applied),
     )
   }

@@ -48,16 +48,6 @@ test('changes of different lists are told each for itself, and other messages al
   assert.equal((await told(5)).length, 5)
 })
 
-test('a burst that never ends is told now and then', async (t) => {
-  const { session, clock, told } = await listening(t)
-  for (let n = 0; n < 100; n++) {
-    session.receive('s', changed(n))
-    await clock.advance(10)
-  }
-  await clock.advance(250)
-  assert.equal((await told(5)).length, 5)
-})
-
 test('a question reaches the client under an id of ours, and a client that owes too much is not asked', async (t) => {
   const { session, told } = await listening(t)
   const refusals: string[] = []

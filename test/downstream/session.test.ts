@@ -26,7 +26,7 @@ test('a client that resumes goes on where it was, on the stream that it lost', a
   const hold = await holdResponses(t)
   const { session } = testSession()
   const post = await hold()
-  const stream = session.openStream(post.response)
+  const stream = session.streams.open(post.response)
   session.tell('not of this stream')
   void stream.send('a')
   void stream.send('b')
@@ -37,7 +37,7 @@ test('a client that resumes goes on where it was, on the stream that it lost', a
   const resumed = await hold()
   assert.equal(session.listen(resumed.response, '1-1'), true)
   void stream.send('d')
-  session.closeStream(stream)
+  session.streams.close(stream)
   await resumed.client.ended
   assert.deepEqual(resumed.client.data, ['b', 'c', 'd'])
   assert.equal(session.listening, false)
@@ -47,9 +47,9 @@ test('a stream that is over is repeated as far as it is kept, and ends', async (
   const hold = await holdResponses(t)
   const { session } = testSession()
   const post = await hold()
-  const stream = session.openStream(post.response)
+  const stream = session.streams.open(post.response)
   void stream.send('answer')
-  session.closeStream(stream)
+  session.streams.close(stream)
   await post.client.ended
   const resumed = await hold()
   assert.equal(session.listen(resumed.response, '1-0'), true)
@@ -109,7 +109,7 @@ test('the end of a session ends its calls and streams', async (t) => {
   session.inFlight.set(1, call)
   const [listening, posting] = [await hold(), await hold()]
   session.listen(listening.response, undefined)
-  session.openStream(posting.response)
+  session.streams.open(posting.response)
   session.receive('s', message({ method: 'notifications/tools/list_changed' }))
   const error = gatewayError('shutting_down', 'x')
   session.close(error)

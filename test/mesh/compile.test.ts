@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Call, Outcome, Service } from '../../src/mesh/call.ts'
-import { compileMesh, order, type LayerName, type MeshConfig } from '../../src/mesh/compile.ts'
+import { compileMesh } from '../../src/mesh/compile.ts'
+import { order, type LayerName } from '../../src/mesh/order.ts'
+import type { MeshConfig } from '../../src/mesh/settings.ts'
 import { toolCall } from '../support/caller.ts'
 import { testKit } from '../support/kit.ts'
 

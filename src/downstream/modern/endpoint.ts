@@ -8,22 +8,22 @@ import {
   kindOf,
   METHOD_NOT_FOUND,
   paramsOf,
-  resultText,
 } from '../../protocol/jsonrpc.ts'
-import { SERVER_INFO_KEY } from '../../protocol/modern.ts'
 import { LATEST_LEGACY } from '../../protocol/versions.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
-import type { Server } from '../../registry/server.ts'
-import type { Visit } from '../legacy.ts'
 import { sendJson } from '../post-reply.ts'
+import { refusal, refuse } from '../refusal.ts'
 import { gatewayErrorText } from '../respond.ts'
-import { readEnvelope, refusal, supportedVersions, type Envelope, type Refusal } from './envelope.ts'
+import type { Visit } from '../visit.ts'
+import { discover } from './discover.ts'
+import { readEnvelope, type Envelope } from './envelope.ts'
 import { Exchange } from './exchange.ts'
 import { Listening } from './listening.ts'
 import { Parking } from './parking.ts'
 import { CallerPool, type PooledCaller } from './pool.ts'
 import { Post } from './post.ts'
 import { Relay } from './relay.ts'
+import { shownHeaders } from './shown-headers.ts'
 import { readFilter, Subscription } from './subscriptions.ts'
 
 /** Methods that this era did away with. */
@@ -68,7 +68,7 @@ export class ModernEndpoint {
     if (gone.has(method))
       return refuse(visit, refusal(404, id, METHOD_NOT_FOUND, `Method not found: ${method}`))
     const caller = this.#callerOf(visit, envelope)
-    if (method === 'server/discover') return this.#discover(visit, envelope, caller)
+    if (method === 'server/discover') return discover(visit, id, caller, this.#live.current)
     if (method === 'subscriptions/listen') return this.#listen(visit, envelope, caller, message)
     return this.#request(visit, envelope, caller, message)
   }
@@ -80,29 +80,8 @@ export class ModernEndpoint {
   }
 
   /** Clients share conversations with servers only if servers could not tell them apart. */
-  #callerOf({ front, headers }: Visit, { clientInfo, capabilities }: Envelope): PooledCaller {
-    const { servers } = this.#live.current
-    const agent: Record<string, string> = {}
-    if (front.server === undefined) for (const server of servers.values()) addShown(agent, server, headers)
-    else addShown(agent, servers.get(front.server), headers)
-    return this.#pool.of(clientInfo, capabilities, agent)
-  }
-
-  async #discover({ front, response }: Visit, { id }: Envelope, caller: PooledCaller): Promise<void> {
-    const welcome = await front.welcome(this.#live.current, caller, LATEST_LEGACY)
-    if ('error' in welcome)
-      return sendJson(response, 200, gatewayErrorText(id, welcome.error, { server: front.server }))
-    const { capabilities, instructions, serverInfo } = JSON.parse(welcome.text) as Record<string, unknown>
-    const result = {
-      resultType: 'complete',
-      supportedVersions,
-      capabilities: modernCapabilities(capabilities),
-      ...(instructions === undefined ? {} : { instructions }),
-      ttlMs: 0,
-      cacheScope: 'private',
-      _meta: { [SERVER_INFO_KEY]: serverInfo },
-    }
-    sendJson(response, 200, resultText(id, JSON.stringify(result)))
+  #callerOf(visit: Visit, { clientInfo, capabilities }: Envelope): PooledCaller {
+    return this.#pool.of(clientInfo, capabilities, shownHeaders(visit, this.#live.current.servers))
   }
 
   async #listen(visit: Visit, { id }: Envelope, caller: PooledCaller, { value }: Message): Promise<void> {
@@ -159,28 +138,4 @@ export class ModernEndpoint {
     const turn = { id, progressToken, post: new Post(response, () => exchange.abandon(turn)) }
     exchange.begin(turn)
   }
-}
-
-/** Adds the headers of an agent that a server gets to see. */
-function addShown(
-  agent: Record<string, string>,
-  server: Server | undefined,
-  headers: Visit['headers'],
-): void {
-  if (server === undefined || server.config.type === 'stdio') return
-  for (const name in server.config.forwardHeaders) {
-    const value = headers[name]
-    if (typeof value === 'string') agent[name] = value
-  }
-}
-
-function refuse({ response }: Visit, { status, text }: Refusal): undefined {
-  sendJson(response, status, text)
-}
-
-/** Tasks of the legacy era are not those of this one. */
-function modernCapabilities(capabilities: unknown): unknown {
-  if (!isObject(capabilities)) return {}
-  const { tasks: _, ...rest } = capabilities
-  return rest
 }

@@ -1,7 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import type { Message, RequestId } from '../../mesh/call.ts'
 import {
-  errorText,
   INVALID_PARAMS,
   INVALID_REQUEST,
   isObject,
@@ -20,6 +19,7 @@ import {
   UNSUPPORTED_VERSION,
 } from '../../protocol/modern.ts'
 import { legacyVersions } from '../../protocol/versions.ts'
+import { refusal, type Refusal } from '../refusal.ts'
 
 /** What a modern request says of its sender, in place of a session. */
 export interface Envelope {
@@ -29,12 +29,6 @@ export interface Envelope {
   readonly capabilities: Readonly<Record<string, unknown>>
   /** Undefined when the client wants no log messages. */
   readonly logLevel: string | undefined
-}
-
-/** A refusal: an HTTP status, and the text of a JSON-RPC error. */
-export interface Refusal {
-  readonly status: number
-  readonly text: string
 }
 
 /** Versions that this gateway answers to, newest first. */
@@ -91,16 +85,6 @@ export function readEnvelope(headers: IncomingHttpHeaders, { value }: Message): 
     capabilities: known[CLIENT_CAPABILITIES_KEY] as Record<string, unknown>,
     logLevel: typeof level === 'string' ? level : undefined,
   }
-}
-
-export function refusal(
-  status: number,
-  id: RequestId | null,
-  code: number,
-  message: string,
-  data?: unknown,
-): Refusal {
-  return { status, text: errorText(id, code, message, data) }
 }
 
 function whatIsMissing(meta: unknown): object | undefined {

@@ -1,14 +1,14 @@
 import type { Signal } from '../../mesh/cancel.ts'
-import type { Answer, Channel, Message, Outcome } from '../../mesh/call.ts'
+import type { Channel, Outcome } from '../../mesh/call.ts'
 import type { Cancel, Clock } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import { kindOf, notificationText, readMessage, type RequestId } from '../../protocol/jsonrpc.ts'
 import type { SseEvent } from '../../protocol/sse.ts'
 import type { ReplyHeaders } from './http-headers.ts'
+import { answerTo, postAway } from './http-post.ts'
 import { HttpReply, type ReplySink } from './http-reply.ts'
 import { answered, isVersionError, readReply, type Reading } from './http-status.ts'
 import type { HttpWire } from './http-wire.ts'
-import { rawAt, withRawId } from '../pipe/renumber.ts'
 
 /** One request, as far as the wire needs to know it. A `Call` gives all of it. */
 export interface Request {
@@ -92,8 +92,8 @@ export class HttpExchange implements ReplySink {
     const error = this.abandon(this.#request.signal.reason as GatewayError)
     if (!error.sent || this.#options.stateless === true) return
     const params = { requestId: this.#request.id, reason: error.message }
-    const nobody = new HttpReply(ignoreReply, this.#options.maxReply)
-    this.#wire.post(notificationText('notifications/cancelled', params), this.#request.headers, nobody)
+    const text = notificationText('notifications/cancelled', params)
+    postAway(this.#wire, text, this.#request.headers).catch(ignore)
   }
 
   opened(headers: ReplyHeaders): void {
@@ -189,16 +189,5 @@ export class HttpExchange implements ReplySink {
   }
 }
 
-/** The way back for the answer to a request of the server: under the id that the server gave it. */
-export function answerTo(request: Message, post: (text: string) => Promise<void>): Answer {
-  return (text) => post(withRawId(text, rawAt(request.text, ['id'])))
-}
-
-/** For requests whose reply nobody waits for. */
-const ignoreReply: ReplySink = {
-  opened: () => undefined,
-  event: () => undefined,
-  body: () => undefined,
-  ended: () => undefined,
-  failed: () => undefined,
-}
+/** The server may have ended as well: nothing is left to be told to it. */
+function ignore(): void {}

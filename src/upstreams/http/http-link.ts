@@ -1,17 +1,15 @@
 import type { Signal } from '../../mesh/cancel.ts'
 import type { Answer, Call, Caller, Message, Outcome } from '../../mesh/call.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
-import { isObject, kindOf, notificationText, readMessage, requestText } from '../../protocol/jsonrpc.ts'
+import { kindOf, readMessage } from '../../protocol/jsonrpc.ts'
 import { withoutEnvelope } from '../../protocol/envelope.ts'
-import { locate } from '../../protocol/json-span.ts'
-import { LATEST_LEGACY } from '../../protocol/versions.ts'
-import { answerTo, HttpExchange, type ExchangeOptions, type Request } from './http-exchange.ts'
+import { HttpExchange, type ExchangeOptions } from './http-exchange.ts'
 import { HttpListener } from './http-listener.ts'
 import type { HttpOptions } from './http.ts'
-import { leave, postAway } from './http-post.ts'
+import { answerTo, leave, postAway } from './http-post.ts'
+import { HttpSession } from './http-session.ts'
 import type { Reading } from './http-status.ts'
 import type { HttpWire } from './http-wire.ts'
-import { SessionState } from './session-state.ts'
 import type { Link } from '../upstream.ts'
 
 /** How long the goodbye to a server may take, in milliseconds. */
@@ -26,26 +24,32 @@ export class HttpLink implements Link {
   readonly #wire: HttpWire
   readonly #caller: Caller
   readonly #exchangeOptions: ExchangeOptions
+  readonly #session: HttpSession
   readonly #underWay = new Set<HttpExchange>()
-  readonly #state = new SessionState()
   readonly #end = new AbortController()
-  #greeting: Message = { text: '{}', value: {} }
-  /** Counts the sessions that were opened; a loss is told of one of them. */
-  #epoch = 0
-  #stale = false
-  #reopening: Promise<void> | undefined
   #listener: HttpListener | undefined
 
   constructor(options: HttpOptions, wire: HttpWire, caller: Caller) {
     this.#options = options
     const { clock, maxReply, onVersionError } = options
-    this.#exchangeOptions = { clock, maxReply, underWay: this.#underWay, post: this.#post, onVersionError }
+    this.#exchangeOptions = { clock, maxReply, underWay: this.#underWay, post: this.post, onVersionError }
     this.#wire = wire
     this.#caller = caller
+    this.#session = new HttpSession({
+      wire,
+      hello: caller.hello,
+      exchange: this.#exchangeOptions,
+      channel: {
+        open: () => undefined,
+        pause: () => undefined,
+        send: (message, answer) => this.#pass(message, answer),
+      },
+      onReopened: () => this.#listener?.restart(),
+    })
   }
 
   get greeting(): Message {
-    return this.#greeting
+    return this.#session.greeting
   }
 
   /** A server that names no session keeps none. */
@@ -56,7 +60,7 @@ export class HttpLink implements Link {
   /** Goes on under a session id that nobody has given out: the server itself then says that it knows no such session. */
   loseSession(): boolean {
     if (this.#wire.sessionId === undefined) return false
-    this.#wire.adopt('lost-on-purpose', String(this.#greeting.value.protocolVersion))
+    this.#wire.adopt('lost-on-purpose', String(this.greeting.value.protocolVersion))
     return true
   }
 
@@ -65,20 +69,8 @@ export class HttpLink implements Link {
   }
 
   /** The handshake. Rejects with a `GatewayError`. */
-  async initialize(signal: Signal): Promise<void> {
-    this.#wire.reset()
-    let sessionId: string | undefined
-    const request = this.#ownRequest('initialize', this.#caller.hello, signal)
-    const reading = await HttpExchange.run(this.#wire, request, {
-      ...this.#exchangeOptions,
-      onHeaders: (headers) => {
-        sessionId = headers.get('mcp-session-id')
-      },
-    })
-    this.#greeting = greetingOf(reading)
-    const version = this.#greeting.value.protocolVersion
-    this.#wire.adopt(sessionId, typeof version === 'string' ? version : LATEST_LEGACY)
-    await this.post(notificationText('notifications/initialized'))
+  initialize(signal: Signal): Promise<void> {
+    return this.#session.open(signal)
   }
 
   exchange(call: Call): Promise<Outcome> {
@@ -91,36 +83,15 @@ export class HttpLink implements Link {
     if (this.ended.aborted)
       return Promise.resolve({ kind: 'failed', error: this.ended.reason as GatewayError })
     call.record.sent = true
-    this.#state.note(call)
-    if (this.#stale) return this.#recover(call)
-    const epoch = this.#epoch
+    const session = this.#session
+    session.state.note(call)
+    if (session.lost) return this.#recover(call)
+    const { epoch } = session
     return this.#run(call).then((reading) => {
       if (reading !== 'lost') return reading
-      if (epoch === this.#epoch) this.#stale = true
+      session.lose(epoch)
       return this.#recover(call)
     })
-  }
-
-  post(text: string): Promise<void> {
-    if (this.ended.aborted) return Promise.reject(this.ended.reason)
-    return postAway(this.#wire, text)
-  }
-
-  listen(): void {
-    this.#listener ??= new HttpListener(this.#wire, {
-      clock: this.#options.clock,
-      maxReply: this.#options.maxReply,
-      receive: (data) => this.#receive(data),
-      ready: () => this.#reopen(),
-      onLost: () => (this.#stale = true),
-    })
-  }
-
-  async close(): Promise<void> {
-    if (this.ended.aborted) return
-    this.#over(gatewayError('cancelled', 'the conversation was closed'))
-    if (this.#wire.sessionId === undefined) return
-    await leave(this.#wire, this.#options.clock, GOODBYE_MS)
   }
 
   #run(call: Call): Promise<Reading> {
@@ -133,7 +104,7 @@ export class HttpLink implements Link {
   async #recover(call: Call): Promise<Outcome> {
     if (this.#options.sessionRecovery === 'surface') return lostForGood('the server forgot the session')
     try {
-      await this.#reopen()
+      await this.#session.reopen(this.ended)
     } catch (error) {
       return { kind: 'failed', error: error as GatewayError }
     }
@@ -143,34 +114,17 @@ export class HttpLink implements Link {
     return reading === 'lost' ? lostForGood('the server forgot a session that it had just opened') : reading
   }
 
-  /** Opens a lost session again, once for all who lost it. Rejects with a `GatewayError`. */
-  #reopen(): Promise<void> {
-    if (!this.#stale) return Promise.resolve()
-    this.#reopening ??= this.#initializeAgain().finally(() => (this.#reopening = undefined))
-    return this.#reopening
-  }
+  readonly post = (text: string): Promise<void> =>
+    this.ended.aborted ? Promise.reject(this.ended.reason) : postAway(this.#wire, text)
 
-  async #initializeAgain(): Promise<void> {
-    const signal = this.#end.signal
-    await this.initialize(signal)
-    for (const { method, params } of this.#state.requests()) {
-      await HttpExchange.run(this.#wire, this.#ownRequest(method, params, signal), this.#exchangeOptions)
-    }
-    this.#stale = false
-    this.#epoch++
-    this.#listener?.restart()
-  }
-
-  readonly #post = (text: string) => this.post(text)
-
-  #ownRequest(method: string, params: unknown, signal: Signal): Request {
-    const id = `breakwater:${method}`
-    const channel = {
-      open: () => undefined,
-      pause: () => undefined,
-      send: (message: Message, answer?: Answer) => this.#pass(message, answer),
-    }
-    return { id, text: requestText(id, method, params), headers: undefined, signal, channel }
+  listen(): void {
+    this.#listener ??= new HttpListener(this.#wire, {
+      clock: this.#options.clock,
+      maxReply: this.#options.maxReply,
+      receive: (data) => this.#receive(data),
+      ready: () => this.#session.reopen(this.ended),
+      onLost: () => this.#session.lose(),
+    })
   }
 
   #receive(data: string): void {
@@ -178,11 +132,18 @@ export class HttpLink implements Link {
     if (message === undefined) return
     const kind = kindOf(message.value)
     if (kind !== 'response')
-      this.#pass(message, kind === 'request' ? answerTo(message, this.#post) : undefined)
+      this.#pass(message, kind === 'request' ? answerTo(message, this.post) : undefined)
   }
 
   #pass(message: Message, answer: Answer | undefined): undefined {
     this.#caller.receive(this.#options.server, message, answer)
+  }
+
+  async close(): Promise<void> {
+    if (this.ended.aborted) return
+    this.#over(gatewayError('cancelled', 'the conversation was closed'))
+    if (this.#wire.sessionId === undefined) return
+    await leave(this.#wire, this.#options.clock, GOODBYE_MS)
   }
 
   #over(error: GatewayError): void {
@@ -194,16 +155,4 @@ export class HttpLink implements Link {
 
 function lostForGood(message: string): Outcome {
   return { kind: 'failed', error: gatewayError('session_lost', message) }
-}
-
-/** The `initialize` result of an outcome; throws its `GatewayError` when there is none. */
-function greetingOf(reading: Reading): Message {
-  if (reading === 'lost') throw gatewayError('session_lost', 'the server forgot the session')
-  if (reading.kind !== 'answered') throw reading.error
-  const { error, result } = reading.result.value
-  if (isObject(error))
-    throw gatewayError('upstream_refused', `initialize failed: ${String(error.message).slice(0, 200)}`)
-  const span = locate(reading.result.text, ['result'])
-  if (!isObject(result) || span === undefined) throw gatewayError('bad_reply', 'initialize has no result')
-  return { text: reading.result.text.slice(span.start, span.end), value: result }
 }

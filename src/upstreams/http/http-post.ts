@@ -1,7 +1,9 @@
+import type { Answer, Message } from '../../mesh/call.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import { HttpReply, type ReplySink } from './http-reply.ts'
 import type { HttpWire } from './http-wire.ts'
+import { rawAt, withRawId } from '../pipe/renumber.ts'
 
 /** What an acknowledgement may hold; nobody reads it. */
 const ACK_LIMIT = 64 * 1024
@@ -17,15 +19,27 @@ function status(done: (status: number) => void, failed: (error: GatewayError) =>
   }
 }
 
-/** Posts a message that has no reply. Resolves once the server took it; rejects with a `GatewayError`. */
-export function postAway(wire: HttpWire, text: string): Promise<void> {
+/**
+ * Posts a message that has no reply; `own` are headers of the agent that go with it. Resolves once the server took
+ * it; rejects with a `GatewayError`.
+ */
+export function postAway(
+  wire: HttpWire,
+  text: string,
+  own?: Readonly<Record<string, string>>,
+): Promise<void> {
   return new Promise((resolve, reject) => {
     const done = (code: number) => {
       if (code < 300) resolve()
       else reject(gatewayError('upstream_refused', `the server answered HTTP ${code}`, { sent: true }))
     }
-    wire.post(text, undefined, new HttpReply(status(done, reject), ACK_LIMIT))
+    wire.post(text, own, new HttpReply(status(done, reject), ACK_LIMIT))
   })
+}
+
+/** The way back for the answer to a request of the server: under the id that the server gave it. */
+export function answerTo(request: Message, post: (text: string) => Promise<void>): Answer {
+  return (text) => post(withRawId(text, rawAt(request.text, ['id'])))
 }
 
 /** Ends the session at the server, as far as it goes within `limitMs`. Never rejects. */

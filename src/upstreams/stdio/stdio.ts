@@ -2,18 +2,16 @@ import type { Signal } from '../../mesh/cancel.ts'
 import type { StdioServerConfig } from '../../config/schema/server-schema.ts'
 import type { Caller } from '../../mesh/call.ts'
 import type { Clock } from '../../mesh/clock.ts'
-import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import type { Log } from '../../telemetry/log.ts'
 import { soloAudience } from '../shared/audience.ts'
-import { Child } from './child.ts'
+import { Children } from './children.ts'
 import { abortError, whenAborted } from '../failure.ts'
 import { openError } from '../pipe/handshake.ts'
-import { launch } from './launch.ts'
 import { MessageLink } from '../pipe/message-link.ts'
 import { modernSeat } from '../modern/modern-seat.ts'
 import type { Connect } from '../pipe/pipe.ts'
 import { PipeVerdict } from '../pipe/pipe-verdict.ts'
-import { RestartGate } from './restart-gate.ts'
+import { Restarts } from './restarts.ts'
 import { SharedLink } from '../shared/shared-link.ts'
 import { SingleFlight } from '../pipe/single-flight.ts'
 import { ToolFacts } from '../modern/tool-facts.ts'
@@ -34,18 +32,20 @@ export class StdioUpstream implements Upstream {
   readonly #options: StdioOptions
   readonly #log: Log
   readonly #links = new Set<MessageLink | SharedLink>()
-  readonly #children = new Set<Promise<Child>>()
-  /** Whose process may be started when. A caller's own is forgotten with the caller. */
-  readonly #gates = new WeakMap<object, RestartGate>()
+  readonly #children: Children
+  readonly #restarts: Restarts
   readonly #tools = new ToolFacts()
   readonly #verdict: PipeVerdict
   #shared: SingleFlight<SharedLink> | undefined
-  #closed = false
 
   constructor(options: StdioOptions) {
+    const { server, config, clock } = options
+    const log = options.log.child({ server })
     this.#options = options
-    this.#log = options.log.child({ server: options.server })
-    this.#verdict = new PipeVerdict(options.config.era, options.clock)
+    this.#log = log
+    this.#children = new Children(config, { maxReply: config.maxReply, clock, log })
+    this.#restarts = new Restarts(clock, log)
+    this.#verdict = new PipeVerdict(config.era, clock)
   }
 
   era(): EraVerdict | undefined {
@@ -54,21 +54,21 @@ export class StdioUpstream implements Upstream {
 
   async open(caller: Caller, signal: Signal): Promise<Link> {
     if (signal.aborted) throw abortError(signal)
-    if (this.#closed) throw gatewayError('shutting_down', 'the server is being stopped')
+    this.#children.assertOpen()
     return this.#options.config.sharing === 'shared'
       ? this.#join(caller, signal)
       : this.#openFor(caller, signal)
   }
 
-  async close(): Promise<void> {
-    this.#closed = true
+  close(): Promise<void> {
+    const closing = this.#children.close()
+    // While their processes still run: the end of a conversation that was closed is no crash.
     for (const link of this.#links) void link.close()
-    await Promise.all([...this.#children].map((starting) => starting.then((child) => child.close(), noChild)))
+    return closing
   }
 
   signal(name: NodeJS.Signals): boolean {
-    for (const starting of this.#children) void starting.then((child) => child.signal(name), noChild)
-    return this.#children.size > 0
+    return this.#children.signal(name)
   }
 
   async #openFor(caller: Caller, signal: Signal): Promise<Link> {
@@ -109,57 +109,13 @@ export class StdioUpstream implements Upstream {
     }, forget)
   }
 
-  /** Starts a process unless the one before it has just crashed; `owner` is who it is for. */
   async #start<Held extends MessageLink | SharedLink>(
     owner: object,
     open: (connect: Connect, era: Era | 'auto') => Promise<Held>,
   ): Promise<Held> {
-    const gate = this.#gateOf(owner)
-    const retryAfterMs = Math.ceil(gate.waitMs)
-    if (retryAfterMs > 0) {
-      const message = `the server's process ended and is not started again before ${retryAfterMs} ms have passed`
-      throw gatewayError('upstream_unavailable', message, { retryAfterMs })
-    }
-    gate.started()
-    try {
-      const link = await this.#verdict.open(this.#connect, open)
-      this.#links.add(link)
-      whenAborted(link.ended, (error) => {
-        this.#links.delete(link)
-        if (error.reason !== 'cancelled') this.#crashed(gate, error)
-      })
-      return link
-    } catch (error) {
-      throw this.#crashed(gate, error as GatewayError)
-    }
-  }
-
-  #crashed(gate: RestartGate, error: GatewayError): GatewayError {
-    gate.crashed()
-    const retryAfterMs = Math.ceil(gate.waitMs)
-    this.#log.warn({ reason: error.reason, retryAfterMs }, error.message)
-    return { ...error, retryAfterMs }
-  }
-
-  #gateOf(owner: object): RestartGate {
-    const gate = this.#gates.get(owner) ?? new RestartGate(this.#options.clock)
-    this.#gates.set(owner, gate)
-    return gate
-  }
-
-  readonly #connect: Connect = async (events) => {
-    // The first process of an opening may have ended because everything does.
-    if (this.#closed) throw gatewayError('shutting_down', 'the server is being stopped')
-    const { config, clock } = this.#options
-    const { maxReply } = config
-    const starting = launch(config).then(
-      (child) => new Child(child, { maxReply, events, clock, log: this.#log }),
-    )
-    this.#children.add(starting)
-    const forget = () => this.#children.delete(starting)
-    starting.then((child) => child.gone).then(forget, forget)
-    return starting
+    const link = await this.#restarts.open(owner, () => this.#verdict.open(this.#children.start, open))
+    this.#links.add(link)
+    whenAborted(link.ended, () => this.#links.delete(link))
+    return link
   }
 }
-
-function noChild(): void {}

@@ -1,6 +1,7 @@
 import type { TestContext } from 'node:test'
 import type { Call, Outcome } from '../../../src/mesh/call.ts'
-import { compileMesh, type PolicySettings } from '../../../src/mesh/compile.ts'
+import { compileMesh } from '../../../src/mesh/compile.ts'
+import type { PolicySettings } from '../../../src/mesh/settings.ts'
 import { gatewayError } from '../../../src/mesh/errors.ts'
 import { policies } from '../../../src/policies/index.ts'
 import { Intents } from '../../../src/telemetry/intents.ts'

@@ -1,0 +1,41 @@
+import type { Message } from '../mesh/call.ts'
+import { gatewayError } from '../mesh/errors.ts'
+import type { Live } from '../mesh/live.ts'
+import { INVALID_REQUEST, isRequestId, paramsOf, resultText } from '../protocol/jsonrpc.ts'
+import { negotiate } from '../protocol/versions.ts'
+import type { GatewayGeneration } from '../registry/generation.ts'
+import { sendJson } from './post-reply.ts'
+import { refusal, refuse } from './refusal.ts'
+import { gatewayErrorText } from './respond.ts'
+import type { Sessions } from './sessions.ts'
+import type { Visit } from './visit.ts'
+
+/** Takes the `initialize` of a client: a session begins, unless there is no room or its server does not answer. */
+export async function initialize(
+  visit: Visit,
+  message: Message,
+  sessions: Sessions,
+  live: Live<GatewayGeneration>,
+): Promise<void> {
+  const { front, headers, response } = visit
+  const { id } = message.value
+  if (!isRequestId(id)) {
+    return refuse(visit, refusal(400, null, INVALID_REQUEST, 'Invalid Request: initialize needs an id'))
+  }
+  if (sessions.full) {
+    const { max } = sessions.limits
+    const error = gatewayError('overloaded', `too many sessions (${max} of ${max})`)
+    return sendJson(response, 503, gatewayErrorText(id, error, {}), { 'retry-after': '5' })
+  }
+  const said = paramsOf(message.value)
+  const version = negotiate(said.protocolVersion)
+  const hello = { ...said, protocolVersion: version }
+  const session = sessions.draft({ front, headers, hello, version })
+  const welcome = await front.welcome(live.current, session, version)
+  if ('error' in welcome) {
+    await sessions.close(session)
+    return sendJson(response, 200, gatewayErrorText(id, welcome.error, { server: front.server }))
+  }
+  sessions.add(session)
+  sendJson(response, 200, resultText(id, welcome.text), { 'mcp-session-id': session.id })
+}

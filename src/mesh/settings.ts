@@ -1,0 +1,57 @@
+import { matcher, type Match, type Matcher } from './match.ts'
+import type { LayerName } from './order.ts'
+import type { Effect } from './policy.ts'
+
+/** Settings by policy name; `false` switches a policy off. */
+export type PolicySettings = Readonly<Partial<Record<LayerName, unknown>>>
+
+export interface Override extends PolicySettings {
+  readonly match: Match
+  /** What running a tool again does, by the operator's word. */
+  readonly effect?: Effect | undefined
+}
+
+export interface MeshConfig {
+  readonly defaults: PolicySettings
+  /** Later entries win, policy by policy. */
+  readonly overrides: readonly Override[]
+  /** Named alternatives: what a set says of a policy wins over defaults and overrides. */
+  readonly sets?: Readonly<Record<string, PolicySettings>>
+}
+
+/** Overrides that apply to some calls, by their numbers in the config, from 0. */
+export type Applied = readonly number[]
+
+/** Which of a config's settings are in force where. */
+export class Settings {
+  readonly #defaults: PolicySettings
+  readonly #overrides: readonly Override[]
+  readonly #holds: readonly Matcher[]
+  readonly #sets: ReadonlyMap<string, PolicySettings>
+
+  constructor({ defaults, overrides, sets = {} }: MeshConfig) {
+    this.#defaults = defaults
+    this.#overrides = overrides
+    this.#holds = overrides.map(({ match }) => matcher(match))
+    this.#sets = new Map(Object.entries(sets))
+  }
+
+  appliedTo(server: string, method: string, tool: string | undefined): Applied {
+    return this.#holds.flatMap((holds, index) => (holds(server, method, tool) ? [index] : []))
+  }
+
+  /** The operator's word on what running a tool again does. */
+  effectOf(applied: Applied): Effect | undefined {
+    const decisive = applied.findLast((index) => this.#overrides[index]?.effect !== undefined)
+    return decisive === undefined ? undefined : this.#overrides[decisive]?.effect
+  }
+
+  /** What a policy is to be built with, and who says so: `default`, `override 0` or `set cautious`. */
+  of(name: LayerName, set: string, applied: Applied): [settings: unknown, from: string] {
+    const alternative = this.#sets.get(set) ?? {}
+    if (name in alternative) return [alternative[name], `set ${set}`]
+    const decisive = applied.findLast((index) => name in (this.#overrides[index] ?? {}))
+    if (decisive === undefined) return [this.#defaults[name], 'default']
+    return [this.#overrides[decisive]?.[name], `override ${decisive}`]
+  }
+}

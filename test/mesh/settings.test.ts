@@ -1,0 +1,34 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { Settings } from '../../src/mesh/settings.ts'
+
+const settings = new Settings({
+  defaults: { retry: 'plain', breaker: 'plain' },
+  overrides: [
+    { match: { server: 'search' }, retry: 'of search', effect: 'write' },
+    { match: { tool: 'query_*' }, retry: false, effect: 'read_only' },
+    { match: { method: 'prompts/*' }, breaker: 'of prompts' },
+  ],
+  sets: { cautious: { retry: 'cautious' } },
+})
+
+test('overrides apply by server, method and tool, in the order of the config', () => {
+  assert.deepEqual(settings.appliedTo('search', 'tools/call', 'query_all'), [0, 1])
+  assert.deepEqual(settings.appliedTo('other', 'tools/call', 'query_all'), [1])
+  assert.deepEqual(settings.appliedTo('search', 'prompts/get', undefined), [0, 2])
+  assert.deepEqual(settings.appliedTo('other', 'ping', undefined), [])
+})
+
+test('a set wins over overrides, the last override over the others, and all of them over the defaults', () => {
+  assert.deepEqual(settings.of('retry', 'cautious', [0, 1]), ['cautious', 'set cautious'])
+  assert.deepEqual(settings.of('retry', 'default', [0, 1]), [false, 'override 1'])
+  assert.deepEqual(settings.of('retry', 'default', [0]), ['of search', 'override 0'])
+  assert.deepEqual(settings.of('breaker', 'cautious', [0, 1]), ['plain', 'default'])
+  assert.deepEqual(settings.of('hedge', 'default', []), [undefined, 'default'])
+})
+
+test('of the overrides that say what a tool does, the last one decides', () => {
+  assert.equal(settings.effectOf([0, 1, 2]), 'read_only')
+  assert.equal(settings.effectOf([0, 2]), 'write')
+  assert.equal(settings.effectOf([2]), undefined)
+})

@@ -1,0 +1,63 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { gatewayError } from '../../src/mesh/errors.ts'
+import { Restarts } from '../../src/upstreams/stdio/restarts.ts'
+import { recordedLog } from '../support/log.ts'
+import { ManualClock } from '../support/manual-clock.ts'
+
+const died = gatewayError('upstream_disconnected', "the server's process exited with code 1")
+
+function restarts() {
+  const clock = new ManualClock()
+  const { log, lines } = recordedLog()
+  return { clock, lines, restarts: new Restarts(clock, log) }
+}
+
+/** A process that runs until the test ends its conversation. */
+const running = () => {
+  const end = new AbortController()
+  return { ended: end.signal, end }
+}
+
+test('a process that crashed is not started before its pause is over', async () => {
+  const { clock, lines, restarts: owners } = restarts()
+  const owner = {}
+  const { end } = await owners.open(owner, () => Promise.resolve(running()))
+  end.abort(died)
+  let starts = 0
+  const again = () => owners.open(owner, () => Promise.resolve({ ...running(), number: ++starts }))
+  await assert.rejects(again(), { reason: 'upstream_unavailable', sent: false, retryAfterMs: 1_000 })
+  assert.equal(starts, 0)
+  await clock.advance(1_000)
+  assert.equal((await again()).number, 1)
+  assert.deepEqual(
+    lines.map(({ reason, retryAfterMs }) => ({ reason, retryAfterMs })),
+    [{ reason: 'upstream_disconnected', retryAfterMs: 1_000 }],
+  )
+})
+
+test('a process that never got through its handshake counts as crashed, and says for how long', async () => {
+  const { restarts: owners } = restarts()
+  const owner = {}
+  const open = () => Promise.reject(died)
+  await assert.rejects(owners.open(owner, open), { ...died, retryAfterMs: 1_000 })
+  await assert.rejects(owners.open(owner, open), { reason: 'upstream_unavailable' })
+})
+
+test('the crash of one process is no business of the others', async () => {
+  const { restarts: owners } = restarts()
+  const { end } = await owners.open({}, () => Promise.resolve(running()))
+  end.abort(died)
+  const other = running()
+  assert.equal(await owners.open({}, () => Promise.resolve(other)), other)
+})
+
+test('a conversation that was closed on purpose is no crash', async () => {
+  const { lines, restarts: owners } = restarts()
+  const owner = {}
+  const { end } = await owners.open(owner, () => Promise.resolve(running()))
+  end.abort(gatewayError('cancelled', 'the conversation was closed'))
+  const next = running()
+  assert.equal(await owners.open(owner, () => Promise.resolve(next)), next)
+  assert.deepEqual(lines, [])
+})
