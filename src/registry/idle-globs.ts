@@ -1,12 +1,12 @@
 import { glob } from '../mesh/match.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { GatewayGeneration } from './generation.ts'
-import type { Server } from './server.ts'
+import type { KnownServer } from './known-server.ts'
 
 /** What is read of a generation. */
 export interface Listed {
   readonly config: { readonly policies: Pick<GatewayGeneration['config']['policies'], 'overrides'> }
-  readonly servers: ReadonlyMap<string, Pick<Server, 'name' | 'state' | 'entries'>>
+  readonly servers: ReadonlyMap<string, Pick<KnownServer, 'name' | 'state' | 'entries'>>
 }
 
 /**
