@@ -1,3 +1,4 @@
+import type { Live } from '../mesh/live.ts'
 import { glob } from '../mesh/match.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { GatewayGeneration } from './generation.ts'
@@ -7,6 +8,15 @@ import type { KnownServer } from './known-server.ts'
 export interface Listed {
   readonly config: { readonly policies: Pick<GatewayGeneration['config']['policies'], 'overrides'> }
   readonly servers: ReadonlyMap<string, Pick<KnownServer, 'name' | 'state' | 'entries'>>
+}
+
+/** Warns of them once every server of the generation in force has been asked, if it is in force still. */
+export function lookForIdleGlobs(log: Log, live: Live<GatewayGeneration>): void {
+  const generation = live.current
+  const settled = [...generation.servers.values()].map((server) => server.settled)
+  void Promise.all(settled).then(() => {
+    if (live.current === generation) warnOfIdleGlobs(log, generation)
+  })
 }
 
 /**
