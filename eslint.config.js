@@ -40,7 +40,7 @@ function boundary(folder) {
         {
           patterns: [
             {
-              group: others.flatMap((name) => [`../${name}/*`, `../../${name}/*`]),
+              group: others.flatMap((name) => [1, 2, 3].map((up) => `${'../'.repeat(up)}${name}/*`)),
               message: `src/${folder} may import from: ${layers[folder].join(', ') || 'itself only'}.`,
             },
             ...(folder === 'mesh'

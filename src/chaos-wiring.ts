@@ -1,20 +1,25 @@
-import type { Accounted } from './chaos/accounting.ts'
-import { Controller } from './chaos/controller.ts'
+import { Controller } from './chaos/control/controller.ts'
 import { injector } from './chaos/injector.ts'
-import type { Call, Layer, Outcome } from './mesh/call.ts'
+import type { Call, FaultFate, Layer, Outcome, Service } from './mesh/call.ts'
 import { sleepOn, type Clock } from './mesh/clock.ts'
 import type { GatewayGeneration } from './registry/generation.ts'
 import { noteChaos } from './telemetry/chaos-events.ts'
 import type { Log } from './telemetry/log.ts'
 import type { Metrics } from './telemetry/metrics.ts'
+import { noteFaults } from './telemetry/observe-policies.ts'
 import { worldOf } from './world.ts'
 
 /** The chaos mesh, as the rest of the gateway knows it. */
 export interface Chaos {
   readonly controller: Controller
-  readonly layers: { readonly client: Layer; readonly upstream: Layer }
+  readonly layers: {
+    readonly client: Layer
+    readonly upstream: Layer
+    /** As `upstream`, for what the gateway asks servers by itself: nobody else counts the faults of that. */
+    readonly discovery: Layer
+  }
   /** Says of each fault of a call what became of it. Once per call, at its very end. */
-  readonly account: (call: Call, outcome: Outcome) => readonly Accounted[]
+  readonly account: (call: Call, outcome: Outcome) => readonly FaultFate[]
 }
 
 export interface ChaosParts {
@@ -43,14 +48,25 @@ export function createChaos(parts: ChaosParts): Chaos {
       if (changesLists.has(event.type)) for (const server of current().servers.values()) server.refresh()
     },
   })
+  const upstream = injector('upstream', controller.engine)
   return {
     controller,
     layers: {
       client: injector('client', controller.engine),
-      upstream: injector('upstream', controller.engine),
+      upstream,
+      discovery: (next) => counted(upstream(next), metrics),
     },
     account: (call, outcome) => controller.engine.account(call, outcome),
   }
+}
+
+/** Counts the faults of questions that are no agent's: there is nobody whose lot they could be. */
+function counted(ask: Service, metrics: Metrics): Service {
+  return (call) =>
+    ask(call).then((outcome) => {
+      noteFaults(metrics, call.record)
+      return outcome
+    })
 }
 
 /** A clock whose tasks cannot end the process: what a fault does later has no call to fail. */

@@ -1,5 +1,5 @@
 import type { FastifyInstance } from 'fastify'
-import type { Controller } from './chaos/controller.ts'
+import type { Controller } from './chaos/control/controller.ts'
 import type { PlanTarget } from './chaos/plan/checks.ts'
 import type { Sessions } from './downstream/sessions.ts'
 import type { Clock } from './mesh/clock.ts'

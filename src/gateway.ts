@@ -1,6 +1,6 @@
 import { createAgents } from './agents.ts'
 import { changeOver } from './changeover.ts'
-import type { Controller } from './chaos/controller.ts'
+import type { Controller } from './chaos/control/controller.ts'
 import { createChaos } from './chaos-wiring.ts'
 import { keepBootKeys } from './config/boot-keys.ts'
 import { loadConfig } from './config/load.ts'

@@ -53,8 +53,6 @@ export function compileGeneration(
   const isListed = (server: string, tool: string) => servers.get(server)?.facts(tool) !== undefined
   const accessLog = createAccessLog(config.telemetry.accessLog, parts.log)
   const seen = observe({ ...parts, isListed, accessLog, account: parts.chaos.account })
-  const attemptSeen = observeAttempt({ ...parts, isListed })
-  const { attemptLayer } = parts.tracing
   const generation: GatewayGeneration = {
     config,
     hash: configHash(config),
@@ -67,7 +65,7 @@ export function compileGeneration(
       target: (name) => servers.get(name),
       readdress: (call, name, tool) => readdress(call, servers.get(name), tool),
       observe: seen,
-      attempt: (next) => attemptSeen(attemptLayer(next)),
+      attempt: observeAttempt({ ...parts, isListed }),
       faults: parts.chaos.layers,
       transport: transportTo(servers),
     }),
@@ -88,7 +86,7 @@ function createServer(name: string, config: ServerConfig, hash: string, parts: G
     hash,
     replicas,
     hello: ownHello,
-    faults: parts.chaos.layers.upstream,
+    faults: parts.chaos.layers.discovery,
   })
 }
 

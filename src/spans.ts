@@ -1,3 +1,4 @@
+import type { ServerConfig } from './config/schema/schema.ts'
 import { version } from './identity.ts'
 import type { Call } from './mesh/call.ts'
 import type { Clock } from './mesh/clock.ts'
@@ -40,11 +41,27 @@ function peerOf({ servers }: GatewayGeneration, call: Call, replica = 0): Peer |
   const server = servers.get(call.server)
   if (server === undefined) return undefined
   const { config, links } = server
+  const address = addressOf(config, replica)
   const said = links.current(call.caller, replica)?.link.greeting.value.protocolVersion
   const version = typeof said === 'string' ? said : undefined
-  if (config.type === 'stdio') return { transport: 'pipe', version }
+  return version === undefined ? address : { ...address, version }
+}
+
+/** By config: to read a URL costs as much as all else that a span says. */
+const addresses = new WeakMap<ServerConfig, Map<number, Peer>>()
+
+function addressOf(config: ServerConfig, replica: number): Peer {
+  const known = addresses.get(config) ?? new Map<number, Peer>()
+  const found = known.get(replica) ?? readAddress(config, replica)
+  known.set(replica, found)
+  addresses.set(config, known)
+  return found
+}
+
+function readAddress(config: ServerConfig, replica: number): Peer {
+  if (config.type === 'stdio') return { transport: 'pipe' }
   const { hostname, port, protocol } = new URL(config.urls[replica] ?? config.urls[0] ?? '')
   const known = Number(port || (protocol === 'https:' ? 443 : 80))
   // URLs write IPv6 addresses in brackets; conventions do not.
-  return { transport: 'tcp', address: hostname.replace(/^\[(.*)\]$/, '$1'), port: known, version }
+  return { transport: 'tcp', address: hostname.replace(/^\[(.*)\]$/, '$1'), port: known }
 }

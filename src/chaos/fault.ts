@@ -1,5 +1,4 @@
-import type { Call, CallResult, Layer, Message, Outcome } from '../mesh/call.ts'
-import type { Caller } from '../mesh/call.ts'
+import type { Call, Caller, Layer, Message, Outcome } from '../mesh/call.ts'
 import type { Signal } from '../mesh/cancel.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import type { Schema } from '../mesh/policy.ts'
@@ -68,6 +67,9 @@ export interface Shot {
   memory<State extends object>(key: string, create: () => State): State
 }
 
+/** Why a fault that is over does nothing to a reply that comes later. */
+export const ENDED = 'it had ended when the reply came'
+
 /** A kind of fault: one entry in the registry. */
 export interface FaultType<Config> {
   /** Its own fields; those that all faults share are not its business. */
@@ -93,6 +95,3 @@ export function resultIn(outcome: Outcome): Readonly<Record<string, unknown>> | 
   const { result } = outcome.result.value as { result?: unknown }
   return typeof result === 'object' && result !== null ? (result as Record<string, unknown>) : undefined
 }
-
-/** Results that a fault has changed: by identity, so that nothing of it shows on the wire. */
-export type Corrupted = WeakSet<CallResult['value']>

@@ -32,8 +32,8 @@ export interface InjectedFault {
 
 /** What became of a fault, by what the agent got. */
 export interface FaultFate {
-  readonly name: string
-  readonly type: string
+  /** As the record of the call that it hit has it. */
+  readonly fault: InjectedFault
   /** The agent got a good answer in spite of it, was told that something is wrong, or took a wrong answer for a good one. */
   readonly fate: 'masked' | 'surfaced' | 'escaped'
 }

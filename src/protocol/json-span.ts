@@ -1,3 +1,5 @@
+import { skipComma, skipSpace, skipString, skipValue } from './json-scan.ts'
+
 /**
  * Finds and replaces values inside a JSON text without re-serialising it, so that everything else
  * (unknown fields, number precision, key order, white space) stays as its author wrote it.
@@ -12,15 +14,13 @@ export interface Span {
 
 export type Path = readonly (string | number)[]
 
-const QUOTE = 0x22
-const BACKSLASH = 0x5c
-
 /** The span of the value at `path`. Of duplicate keys the last counts, as for `JSON.parse`. */
 export function locate(text: string, path: Path): Span | undefined {
   let at = skipSpace(text, 0)
+  let found: Span | undefined
   for (const step of path) {
     const opening = text[at]
-    let found: Span | undefined
+    found = undefined
     if (typeof step === 'string' && opening === '{') found = findMember(text, at, step)
     else if (typeof step === 'number' && opening === '[') {
       let index = 0
@@ -29,7 +29,7 @@ export function locate(text: string, path: Path): Span | undefined {
     if (found === undefined) return undefined
     at = found.start
   }
-  return { start: at, end: skipValue(text, at) }
+  return found ?? { start: at, end: skipValue(text, at) }
 }
 
 /** The last member of that name; without the objects and slices that walking over `members` makes of each. */
@@ -49,8 +49,9 @@ function findMember(text: string, at: number, name: string): Span | undefined {
 /** Whether the string from `start` to `end`, quotes included, says `name`, perhaps with escapes. */
 function isKey(text: string, start: number, end: number, name: string): boolean {
   if (end - start === name.length + 2 && text.startsWith(name, start + 1)) return true
-  const quoted = text.slice(start, end)
-  return quoted.includes('\\') && JSON.parse(quoted) === name
+  for (let at = start + 1; at < end - 1; at++)
+    if (text[at] === '\\') return JSON.parse(text.slice(start, end)) === name
+  return false
 }
 
 /** The members of the object that opens at `at`. */
@@ -109,49 +110,4 @@ export function prependMember(object: string, key: string, value: string): strin
   const at = skipSpace(object, 0) + 1
   const comma = object[skipSpace(object, at)] === '}' ? '' : ','
   return `${object.slice(0, at)}${JSON.stringify(key)}:${value}${comma}${object.slice(at)}`
-}
-
-function skipSpace(text: string, at: number): number {
-  for (;;) {
-    const unit = text.charCodeAt(at)
-    if (unit !== 0x20 && unit !== 0x0a && unit !== 0x0d && unit !== 0x09) return at
-    at++
-  }
-}
-
-function skipComma(text: string, at: number): number {
-  at = skipSpace(text, at)
-  return text[at] === ',' ? skipSpace(text, at + 1) : at
-}
-
-/** `at` stands on the opening quote; returns the place behind the closing one. */
-function skipString(text: string, at: number): number {
-  for (;;) {
-    at = text.indexOf('"', at + 1)
-    let slashes = 0
-    while (text.charCodeAt(at - 1 - slashes) === BACKSLASH) slashes++
-    if (slashes % 2 === 0) return at + 1
-  }
-}
-
-function skipValue(text: string, at: number): number {
-  const opening = text[at]
-  if (opening === '"') return skipString(text, at)
-  if (opening === '{' || opening === '[') return skipNested(text, at)
-  while (at < text.length && !',]} \n\r\t'.includes(text[at] as string)) at++
-  return at
-}
-
-function skipNested(text: string, at: number): number {
-  let depth = 0
-  for (;;) {
-    const unit = text.charCodeAt(at)
-    if (unit === QUOTE) {
-      at = skipString(text, at)
-      continue
-    }
-    if (unit === 0x7b || unit === 0x5b) depth++
-    else if ((unit === 0x7d || unit === 0x5d) && --depth === 0) return at + 1
-    at++
-  }
 }

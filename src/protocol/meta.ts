@@ -1,5 +1,6 @@
 import { isObject } from './jsonrpc.ts'
 import { locate, prependMember } from './json-span.ts'
+import { withEntry } from './with-entry.ts'
 
 /** Where a message keeps its `_meta`: requests in `params`, responses in `result`. */
 export type MetaRoot = 'params' | 'result'
@@ -31,7 +32,7 @@ export function withMeta({ text, value }: Message, root: MetaRoot, key: string, 
   const meta = isObject(holder._meta) ? holder._meta : {}
   return {
     text: patched(text, [root, '_meta', key], JSON.stringify(entry)),
-    value: { ...value, [root]: { ...holder, _meta: { ...meta, [key]: entry } } },
+    value: withEntry(value, root, withEntry(holder, '_meta', withEntry(meta, key, entry))),
   }
 }
 

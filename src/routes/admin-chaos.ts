@@ -1,11 +1,11 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
-import type { Controller } from '../chaos/controller.ts'
+import type { Controller } from '../chaos/control/controller.ts'
 import type { PlanTarget } from '../chaos/plan/checks.ts'
+import { withoutSecrets } from '../chaos/plan/without-secrets.ts'
 import type { Clock } from '../mesh/clock.ts'
 import { malformed, read, withPlainErrors } from './chaos/answers.ts'
 import { readPlan } from './chaos/plan.ts'
-import { withoutSecrets } from './chaos/secrets.ts'
 import { registerStarts, registerStops, SOMEBODY } from './chaos/switches.ts'
 import { registerViews } from './chaos/views.ts'
 

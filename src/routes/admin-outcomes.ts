@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
-import type { Controller } from '../chaos/controller.ts'
+import type { Controller } from '../chaos/control/controller.ts'
 import type { Clock } from '../mesh/clock.ts'
 import { LONGEST_INTENT } from '../telemetry/intents/attribution.ts'
 import type { Intents } from '../telemetry/intents.ts'

@@ -1,10 +1,10 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import { z } from 'zod'
-import type { Controller } from '../chaos/controller.ts'
+import type { Controller } from '../chaos/control/controller.ts'
 import type { PlanTarget } from '../chaos/plan/checks.ts'
+import { withoutSecrets } from '../chaos/plan/without-secrets.ts'
 import { malformed, read, refused, withPlainErrors } from './chaos/answers.ts'
 import { readRuntimeFault, type Asked } from './chaos/runtime-fault.ts'
-import { withoutSecrets } from './chaos/secrets.ts'
 import { restyled, styleOf, type Style } from './chaos/style.ts'
 import { hasToken } from './guard.ts'
 

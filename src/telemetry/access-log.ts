@@ -14,13 +14,14 @@ export type AccessLog = (
   overheadMs: Millis,
 ) => void
 
-/** Longest name of a tool in the log, in characters. */
-const MAX_NAME = 256
+/** Longest text of an agent's in the log, in characters. */
+const LONGEST = 256
 
 /**
- * One wide line for a call: the same facts as its span, never its arguments or its result. Calls that went wrong, met
- * a fault, came back partial or took long are always logged; of the others every nth, evenly, so that a share of 0.1
- * is one in ten. A call that its agent gave up is none that went wrong. What got no reply is a warning.
+ * One wide line for a call, found by its message, "call": what became of it and why, as its span has it, never its
+ * arguments or its result. Calls that went wrong, met a fault, came back partial or took long are always logged; of the
+ * others every nth, evenly, so that a share of 0.1 is one in ten. A call that its agent gave up is none that went wrong.
+ * What got no reply is a warning.
  */
 export function createAccessLog({ sample, slow = Infinity }: AccessLogSettings, log: Log): AccessLog {
   let seen = 0
@@ -39,7 +40,7 @@ export function createAccessLog({ sample, slow = Infinity }: AccessLogSettings, 
     if (!isChosen(call, outcome, tookMs)) return
     const line = lineOf(call, outcome, result, tookMs, overheadMs)
     if (outcome.kind === 'answered' || result === 'cancelled') log.info(line, 'call')
-    else log.warn(line, outcome.error.message)
+    else log.warn(line, 'call')
   }
 }
 
@@ -50,27 +51,36 @@ function isShaken({ record }: Call, outcome: Outcome): boolean {
 }
 
 function lineOf(call: Call, outcome: Outcome, result: Result, tookMs: Millis, overheadMs: Millis) {
-  const { server, method, tool, tenant, record } = call
+  const { server, method, tool, id, tenant, record } = call
   const answered = outcome.kind === 'answered' ? outcome : undefined
   const error = outcome.kind === 'answered' ? undefined : outcome.error
   return {
     server,
-    method,
-    tool: tool?.slice(0, MAX_NAME),
+    method: clipped(method),
+    tool: tool === undefined ? undefined : clipped(tool),
+    requestId: typeof id === 'string' ? clipped(id) : id,
     result,
     verdict: answered?.verdict,
     partial: answered?.partial?.source,
     reason: error?.reason,
+    error: error?.message,
     sent: error?.sent,
     rejectedBy: outcome.kind === 'rejected' ? outcome.by : undefined,
     durationMs: rounded(tookMs),
     overheadMs: rounded(overheadMs),
+    waitedMs: rounded(record.waitedMs),
     attempts: record.attempts,
     retries: record.retries,
     hedges: record.hedges,
+    retryRefused: record.retryRefused,
+    overruled: record.overruled,
+    recoveries: record.recoveries || undefined,
+    replayed: record.replayed === 'no' ? undefined : record.replayed,
+    infeasible: record.infeasible || undefined,
+    invalidArguments: record.invalidArguments || undefined,
     replica: record.replica,
     faults: record.faults?.filter(({ status }) => status === 'applied').map(({ name }) => name),
-    fates: record.fates?.map(({ name, fate }) => `${name} ${fate}`),
+    fates: record.fates?.map(({ fault, fate }) => `${fault.name} ${fate}`),
     tenant,
     arm: record.arm === '' ? undefined : record.arm,
     intent: record.intent?.id,
@@ -78,6 +88,8 @@ function lineOf(call: Call, outcome: Outcome, result: Result, tookMs: Millis, ov
     traceId: record.traceId,
   }
 }
+
+const clipped = (text: string) => text.slice(0, LONGEST)
 
 /** Microseconds are as fine as anybody reads. */
 const rounded = (ms: Millis) => Math.round(ms * 1_000) / 1_000

@@ -1,27 +1,50 @@
-import type { CallRecord, Layer } from '../mesh/call.ts'
+import type { Call, CallRecord, Layer, Outcome } from '../mesh/call.ts'
 import { attemptOutcomeOf } from '../mesh/classify.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import type { Metrics } from './metrics.ts'
 import type { IsListed } from './metrics/tool-series.ts'
+import type { Tracing } from './tracing.ts'
+import { brokenOff } from './tracing/call-trace.ts'
 
 export interface ObserveAttemptParts {
   readonly clock: Clock
   readonly metrics: Pick<Metrics, 'tools'>
   readonly isListed: IsListed
+  readonly tracing: Pick<Tracing, 'beginAttempt' | 'endAttempt'>
 }
 
-/** Counts every try at a server, with its verdict, and notes in the call's record how long tries were under way. */
-export function observeAttempt({ clock, metrics, isListed }: ObserveAttemptParts): Layer {
+/**
+ * Counts every try at a server, with its verdict, tells tracing of it, and notes in the call's record how long tries
+ * were under way.
+ */
+export function observeAttempt({ clock, metrics, isListed, tracing }: ObserveAttemptParts): Layer {
+  function over(outgoing: Call, outcome: Outcome): void {
+    const { record } = outgoing
+    tracing.endAttempt(outgoing, outcome)
+    if (--record.upstream === 0) record.upstreamMs += clock.now() - record.upstreamSince
+  }
+
   return (next) => (call) => {
     const { server, tool, record } = call
     if (record.upstream++ === 0) record.upstreamSince = clock.now()
-    return next(call).then((outcome) => {
-      if (--record.upstream === 0) record.upstreamMs += clock.now() - record.upstreamSince
+    const outgoing = tracing.beginAttempt(call)
+    const ended = (outcome: Outcome) => {
+      over(outgoing, outcome)
       if (tool === undefined) return outcome
       const verdict = outcome.kind === 'answered' ? outcome.verdict : ''
       metrics.tools.of(server, tool, isListed).countAttempt(attemptOutcomeOf(outcome), verdict)
       return outcome
-    })
+    }
+    // A defect of ours says nothing about the tool.
+    const broke = (cause: unknown): never => {
+      over(outgoing, brokenOff)
+      throw cause
+    }
+    try {
+      return next(outgoing).then(ended, broke)
+    } catch (cause) {
+      return broke(cause)
+    }
   }
 }
 

@@ -28,7 +28,8 @@ export function noteFaults(
     for (const { name, type, status } of faults)
       if (status === 'applied') metrics.faultsInjected.inc({ fault: faultLabel(name), type })
   if (fates !== undefined)
-    for (const { name, fate } of fates) metrics.faultOutcomes.inc({ fault: faultLabel(name), handled: fate })
+    for (const { fault, fate } of fates)
+      metrics.faultOutcomes.inc({ fault: faultLabel(fault.name), handled: fate })
 }
 
 /** Faults of the runtime API have names without end: they share one. */

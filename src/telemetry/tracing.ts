@@ -1,4 +1,4 @@
-import type { Call, Layer, Outcome } from '../mesh/call.ts'
+import type { Call, Outcome } from '../mesh/call.ts'
 import type { Clock } from '../mesh/clock.ts'
 import type { Log } from './log.ts'
 import type { Peer } from './tracing/attempt-attributes.ts'
@@ -21,8 +21,10 @@ export interface Tracing {
    * is set if and only if the trace is recorded. Once for each `begin`; never throws.
    */
   end(call: Call, outcome: Outcome): void
-  /** Makes a CLIENT span of each attempt, and gives it the header `traceparent`. */
-  readonly attemptLayer: Layer
+  /** A try of it begins, which is to become a CLIENT span: returns it as its server is to get it, with `traceparent`. */
+  beginAttempt(call: Call): Call
+  /** The try that `beginAttempt` returned is over. Never throws. */
+  endAttempt(call: Call, outcome: Outcome): void
   /** Sends what waits, for 3 seconds at most. Idempotent, never rejects. */
   close(): Promise<void>
 }
@@ -49,7 +51,8 @@ export const untraced: Tracing = {
   enabled: false,
   begin: nothing,
   end: nothing,
-  attemptLayer: (next) => next,
+  beginAttempt: (call) => call,
+  endAttempt: nothing,
   close: () => Promise.resolve(),
 }
 

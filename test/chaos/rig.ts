@@ -1,6 +1,6 @@
 import { z } from 'zod'
-import type { ControllerParts } from '../../src/chaos/controller-parts.ts'
-import { Controller } from '../../src/chaos/controller.ts'
+import type { ControllerParts } from '../../src/chaos/control/controller-parts.ts'
+import { Controller } from '../../src/chaos/control/controller.ts'
 import type { ChaosEvent } from '../../src/chaos/events.ts'
 import { resultIn, type FaultType, type World } from '../../src/chaos/fault.ts'
 import type { FaultRegistry } from '../../src/chaos/faults/index.ts'

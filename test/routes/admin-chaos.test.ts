@@ -101,7 +101,7 @@ test('after a kill nothing can be armed until it is lifted, and lifting arms not
   const { ask, controller } = chaosApp({ config: { faults: [failing('a')] } })
   controller.arm('me', 'a test')
   const killed = await ask('POST', '/admin/chaos/kill', { by: 'me', why: 'it hurts' })
-  assert.deepEqual(killed.body, { state: 'killed', by: 'me', why: 'it hurts' })
+  assert.deepEqual(killed.body, { state: 'killed', by: 'me', why: 'it hurts', tookMs: 0 })
   assert.equal(controller.status().state, 'killed')
   assert.equal((await ask('POST', '/admin/chaos/arm')).status, 409)
   assert.equal((await ask('POST', '/admin/chaos/unkill')).body.state, 'disarmed')

@@ -1,6 +1,6 @@
 import Fastify, { type FastifyInstance, type InjectOptions } from 'fastify'
-import type { ControllerParts } from '../../src/chaos/controller-parts.ts'
-import { Controller } from '../../src/chaos/controller.ts'
+import type { ControllerParts } from '../../src/chaos/control/controller-parts.ts'
+import { Controller } from '../../src/chaos/control/controller.ts'
 import { injector } from '../../src/chaos/injector.ts'
 import type { PlanTarget } from '../../src/chaos/plan/checks.ts'
 import { chaos } from '../../src/chaos/plan/schema.ts'

@@ -3,5 +3,5 @@ import type { Layer } from '../../src/mesh/call.ts'
 const pass: Layer = (next) => next
 
 /** A chaos mesh that does nothing, for whoever is tested without one. */
-export const noFaults = { client: pass, upstream: pass }
+export const noFaults = { client: pass, upstream: pass, discovery: pass }
 export const noChaos = { layers: noFaults, account: () => [] }

@@ -38,12 +38,13 @@ test('a call that got no reply is logged as a warning, with what an operator has
   const error = gatewayError('upstream_disconnected', 'the connection broke', { sent: true })
   const [line, ...more] = await logged({ kind: 'failed', error })
   assert.deepEqual(more, [])
-  const { level, msg, server, method, tool, result, reason, sent, attempts } = line ?? {}
+  const { level, msg, server, method, tool, result, reason, error: said, sent, attempts } = line ?? {}
   assert.deepEqual(
-    { level, msg, server, method, tool, result, reason, sent, attempts },
+    { level, msg, server, method, tool, result, reason, said, sent, attempts },
     {
       level: 40,
-      msg: 'the connection broke',
+      msg: 'call',
+      said: 'the connection broke',
       server: 's',
       method: 'tools/call',
       tool: 't',
@@ -58,7 +59,7 @@ test('a call that got no reply is logged as a warning, with what an operator has
 test('a rejected call says who rejected it', async () => {
   const error = gatewayError('overloaded', 'bulkhead full (8 of 8)')
   const [line] = await logged({ kind: 'rejected', error, by: 'bulkhead' })
-  assert.deepEqual([line?.msg, line?.rejectedBy, line?.level], ['bulkhead full (8 of 8)', 'bulkhead', 40])
+  assert.deepEqual([line?.error, line?.rejectedBy, line?.level], ['bulkhead full (8 of 8)', 'bulkhead', 40])
 })
 
 test('whatever went wrong is logged, whoever is to blame, and nothing else unless asked for', async () => {
@@ -106,6 +107,12 @@ test('the line tells everything that the record knows of a call', async () => {
     record.attempts = 3
     record.retries = 1
     record.hedges = 1
+    record.retryRefused = 'server_budget'
+    record.overruled = ['rate_limited']
+    record.recoveries = 1
+    record.replayed = 'joined'
+    record.infeasible = true
+    record.invalidArguments = true
     record.replica = 2
     record.waitedMs = 40
     record.arm = 'control'
@@ -113,8 +120,9 @@ test('the line tells everything that the record knows of a call', async () => {
   }
   const parts = { tenant: 'acme', inbound: { 'x-breakwater-intent': 'tidy up' } }
   const [line] = await logged(answered('correct'), { accessLog: { sample: 1 }, takesMs: 100, note, parts })
-  const { level, time, pid, ...facts } = line ?? {}
+  const { level, time, pid, requestId, ...facts } = line ?? {}
   assert.deepEqual([level, typeof time, pid], [30, 'number', undefined])
+  assert.match(String(requestId), /^call-\d+$/)
   assert.deepEqual(facts, {
     msg: 'call',
     server: 's',
@@ -124,9 +132,16 @@ test('the line tells everything that the record knows of a call', async () => {
     verdict: 'correct',
     durationMs: 100,
     overheadMs: 0,
+    waitedMs: 40,
     attempts: 3,
     retries: 1,
     hedges: 1,
+    retryRefused: 'server_budget',
+    overruled: ['rate_limited'],
+    recoveries: 1,
+    replayed: 'joined',
+    infeasible: true,
+    invalidArguments: true,
     replica: 2,
     tenant: 'acme',
     arm: 'control',

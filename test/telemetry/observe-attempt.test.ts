@@ -3,6 +3,7 @@ import { test } from 'node:test'
 import type { Outcome } from '../../src/mesh/call.ts'
 import { gatewayError } from '../../src/mesh/errors.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
+import { untraced } from '../../src/telemetry/tracing.ts'
 import { observeAttempt, upstreamMsOf } from '../../src/telemetry/observe-attempt.ts'
 import { newCall, toolCall } from '../support/caller.ts'
 import { ManualClock } from '../support/manual-clock.ts'
@@ -15,7 +16,8 @@ function observed(outcomes: readonly Outcome[]) {
   const metrics = createMetrics()
   const left = [...outcomes]
   const clock = new ManualClock()
-  const layer = observeAttempt({ clock, metrics, isListed: (_, tool) => tool === 'known' })
+  const isListed = (_: string, tool: string) => tool === 'known'
+  const layer = observeAttempt({ clock, metrics, isListed, tracing: untraced })
   const service = layer(() => Promise.resolve(left.shift() as Outcome))
   const all = async () => {
     const text = await metrics.registry.metrics()
@@ -86,7 +88,12 @@ test('what a policy under it rejects is no success', async () => {
 test('the time of tries is added up in the record, and tries at the same time count once', async () => {
   const clock = new ManualClock()
   const ends: (() => void)[] = []
-  const layer = observeAttempt({ clock, metrics: createMetrics(), isListed: () => true })
+  const layer = observeAttempt({
+    clock,
+    metrics: createMetrics(),
+    isListed: () => true,
+    tracing: untraced,
+  })
   const service = layer(() => new Promise((resolve) => ends.push(() => resolve(answered()))))
   const call = toolCall('known')
   const first = service(call)

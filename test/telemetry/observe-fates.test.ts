@@ -1,11 +1,18 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Call, CallRecord, Outcome } from '../../src/mesh/call.ts'
+import type { Call, CallRecord, InjectedFault, Outcome } from '../../src/mesh/call.ts'
 import { toolCall } from '../support/caller.ts'
 import { answered } from '../policies/breaker/rig.ts'
 import { observed } from './observed.ts'
 
-const fates = [{ name: 'lie', type: 'result.empty', fate: 'escaped' }] as const
+const fault: InjectedFault = {
+  name: 'lie',
+  type: 'result.empty',
+  side: 'upstream',
+  attempt: 1,
+  status: 'applied',
+}
+const fates = [{ fault, fate: 'escaped' }] as const
 
 /** A call that is over, and what was told of it in which order. */
 async function run(account: (call: Call, outcome: Outcome) => NonNullable<CallRecord['fates']>) {

@@ -23,7 +23,7 @@ export function observed(
   isListed: IsListed = () => true,
   accessLog: object = {},
   account: ObserveParts['account'] = () => [],
-  tracing: Pick<Tracing, 'begin' | 'end'> = untraced,
+  tracing: Partial<Tracing> = {},
 ) {
   const clock = new ManualClock()
   const metrics = createMetrics()
@@ -37,7 +37,7 @@ export function observed(
     isListed,
     account,
     intents,
-    tracing,
+    tracing: { ...untraced, ...tracing },
     accessLog: createAccessLog(settings, log),
   }
   return {

@@ -1,6 +1,6 @@
 import type { Call } from '../../mesh/call.ts'
-import type { ArmedFault } from '../armed-fault.ts'
 import type { Side } from '../fault.ts'
+import type { ArmedFault } from '../firing/armed-fault.ts'
 
 /** Most kinds of calls that are remembered; past it they are worked out again. */
 const REMEMBERED = 4096

@@ -2,8 +2,8 @@ import { z } from 'zod'
 import type { Call, Outcome, Service } from '../../mesh/call.ts'
 import { duration } from '../../units/duration.ts'
 import type { FaultType, ServerKind, Shot } from '../fault.ts'
-import { NO_STATUS, speaksHttp } from './auth-parts.ts'
-import { requests } from './connection-parts.ts'
+import { NO_STATUS, speaksHttp } from './shared/http.ts'
+import { requests } from './shared/requests.ts'
 
 const refuses = ({ transport }: ServerKind) => (transport === 'stdio' ? NO_STATUS : undefined)
 

@@ -1,9 +1,9 @@
-import { bandwidth, slowDrip } from './bandwidth.ts'
-import { halfOpen } from './connection-half-open.ts'
-import { refused } from './connection-refused.ts'
-import { reset } from './connection-reset.ts'
-import { flap } from './flap.ts'
-import { latency } from './latency.ts'
+import { bandwidth, slowDrip } from './connection/bandwidth.ts'
+import { flap } from './connection/flap.ts'
+import { halfOpen } from './connection/half-open.ts'
+import { latency } from './connection/latency.ts'
+import { refused } from './connection/refused.ts'
+import { reset } from './connection/reset.ts'
 
 /** Faults of the way between the gateway and a server, or an agent and the gateway. */
 export const connectionFaults = {

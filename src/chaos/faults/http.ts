@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import type { FaultType } from '../fault.ts'
-import { requests } from './connection-parts.ts'
+import { NO_STATUS, speaksHttp } from './shared/http.ts'
+import { requests } from './shared/requests.ts'
 
 const headerName = z
   .string()
@@ -28,11 +29,10 @@ const status = {
   schema,
   about: 'An HTTP status in place of a reply.',
   methods: requests,
-  refuses: ({ transport }) => (transport === 'stdio' ? 'stdio has no HTTP status; see rpc.error' : undefined),
+  refuses: ({ transport }) => (transport === 'stdio' ? `${NO_STATUS}; see rpc.error` : undefined),
   layer: (config, shot) => (next) => (call) => {
-    // The gateway speaks HTTP to the agent, whatever it speaks to the server.
-    if (shot.side === 'upstream' && shot.world.kindOf(call.server)?.transport === 'stdio') {
-      shot.notApplicable('stdio has no HTTP status')
+    if (!speaksHttp(call, shot)) {
+      shot.notApplicable(NO_STATUS)
       return next(call)
     }
     shot.note({ status: config.status })

@@ -3,9 +3,8 @@ import type { Call } from '../../mesh/call.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { duration } from '../../units/duration.ts'
 import type { FaultType, Shot } from '../fault.ts'
-import { NO_STATUS, speaksHttp } from './auth-parts.ts'
-import { requests } from './connection-parts.ts'
-import { errorBody, json } from './rpc-parts.ts'
+import { NO_STATUS, speaksHttp, errorBody, json } from './shared/http.ts'
+import { requests } from './shared/requests.ts'
 
 const schema = z.strictObject({
   retryAfter: duration().default(1_000).describe('When to come again; told in whole seconds, rounded up.'),

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { gatewayError } from '../../mesh/errors.ts'
 import { duration } from '../../units/duration.ts'
 import type { FaultType } from '../fault.ts'
-import { requests } from './connection-parts.ts'
+import { requests } from './shared/requests.ts'
 
 const schema = z.strictObject({
   signal: z

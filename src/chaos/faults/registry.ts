@@ -1,7 +1,7 @@
-import { badTtl, dropCursor, dupName, invalidCursor, slowList } from './registry-lists.ts'
-import { staleList, staleSchema } from './registry-stale.ts'
-import { listChangedStorm } from './registry-storm.ts'
-import { ghostTool, moved, toolMissing } from './registry-tools.ts'
+import { badTtl, dropCursor, dupName, invalidCursor, slowList } from './registry/lists.ts'
+import { staleList, staleSchema } from './registry/stale.ts'
+import { listChangedStorm } from './registry/storm.ts'
+import { ghostTool, moved, toolMissing } from './registry/tools.ts'
 
 /** What a server's lists can be besides right. */
 export const registryFaults = {

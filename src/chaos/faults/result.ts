@@ -2,11 +2,13 @@ import { z } from 'zod'
 import type { Call, Outcome } from '../../mesh/call.ts'
 import { size } from '../../units/size.ts'
 import type { FaultType, Shot } from '../fault.ts'
-import { blocksOf, changing, textResult } from './result-change.ts'
-import { drift, partial } from './result-drift.ts'
-import { stale, wrongEntity } from './result-earlier.ts'
-import { errorAsSuccess, isError } from './result-error.ts'
-import { splitBrain } from './result-split.ts'
+import { blocksOf, changing, textResult } from './result/change.ts'
+import { drift } from './result/drift.ts'
+import { stale, wrongEntity } from './result/earlier.ts'
+import { errorAsSuccess, isError } from './result/error.ts'
+import { partial } from './result/partial.ts'
+import { splitBrain } from './result/split.ts'
+import { json } from './shared/http.ts'
 
 const emptySchema = z.strictObject({
   form: z
@@ -54,7 +56,7 @@ const oversize: FaultType<z.output<typeof oversizeSchema>> = {
 function reread(shot: Shot, call: Call, outcome: Outcome): Outcome {
   if (outcome.kind !== 'answered') return outcome
   const { text, status } = outcome.result
-  return shot.reply(call, { status, headers: { 'content-type': 'application/json' }, body: text })
+  return shot.reply(call, json(text, status))
 }
 
 /** What a reply can be besides right. */

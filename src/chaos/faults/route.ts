@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import type { FaultType } from '../fault.ts'
-import { sending } from './route-sending.ts'
+import { sending } from './route/sending.ts'
 
 const schema = z.strictObject({
   server: z.string().min(1).describe('The server that gets the call, under the same name of the tool.'),

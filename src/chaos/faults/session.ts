@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import type { FaultType } from '../fault.ts'
-import { requests } from './connection-parts.ts'
-import { errorBody, json } from './rpc-parts.ts'
+import { errorBody, json } from './shared/http.ts'
+import { requests } from './shared/requests.ts'
 
 const schema = z.strictObject({
   status: z

@@ -4,10 +4,10 @@ import { gatewayError } from '../../mesh/errors.ts'
 import { encodeEvent } from '../../protocol/sse.ts'
 import { duration } from '../../units/duration.ts'
 import type { FaultType, Shot } from '../fault.ts'
-import { requests } from './connection-parts.ts'
-import { breakStream } from './stream-break.ts'
-import { onlyProgress } from './stream-progress.ts'
-import { stallStream } from './stream-stall.ts'
+import { requests } from './shared/requests.ts'
+import { breakStream } from './stream/break.ts'
+import { onlyProgress } from './stream/progress.ts'
+import { stallStream } from './stream/stall.ts'
 
 const afterEvents = z
   .int()

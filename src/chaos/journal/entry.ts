@@ -1,6 +1,6 @@
 import type { RequestId } from '../../mesh/call.ts'
+import type { AgentOutcome, Fate } from '../accounting/tally.ts'
 import type { Side } from '../fault.ts'
-import type { AgentOutcome, Fate } from '../tally.ts'
 
 /** Why a call that a fault matches was not hit. */
 export type Because =

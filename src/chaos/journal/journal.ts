@@ -57,6 +57,17 @@ export class Journal {
     return this.entries().filter((entry) => entry.kind === 'decision')
   }
 
+  /** Faults that were injected and of which this holds, the latest first. Copies nothing: agents may ask with every call. */
+  injected(holds: (entry: DecisionEntry) => boolean): DecisionEntry[] {
+    const found: DecisionEntry[] = []
+    const { length } = this.#ring
+    for (let back = 1; back <= length; back++) {
+      const entry = this.#ring[(this.#at + length - back) % length]
+      if (entry?.kind === 'decision' && entry.decision === 'injected' && holds(entry)) found.push(entry)
+    }
+    return found
+  }
+
   #keep(entry: Entry): void {
     if (this.#ring.length < CAPACITY) {
       this.#ring.push(entry)

@@ -44,33 +44,19 @@ export const driftNames = Object.keys(driftOperators) as readonly DriftName[]
 export const partialNames = Object.keys(partialOperators) as readonly PartialName[]
 
 /** The settings of one drift operator; `op` says which. */
-export const driftSchema = z.discriminatedUnion('op', [
-  rename.schema,
-  typeChange.schema,
-  nullValue.schema,
-  dropRequired.schema,
-  dropOptional.schema,
-  nest.schema,
-  unnest.schema,
-  enumValue.schema,
-  unit.schema,
-  addField.schema,
-  staleValue.schema,
-  date.schema,
-  arrayToObject.schema,
-  scalarToArray.schema,
-  precision.schema,
-])
+export const driftSchema = settingsOf(driftOperators)
 
 /** The settings of one partial operator; `op` says which. */
-export const partialSchema = z.discriminatedUnion('op', [
-  truncateList.schema,
-  truncateText.schema,
-  dropBlocks.schema,
-  cutJson.schema,
-  dropNextCursor.schema,
-  lieTotal.schema,
-])
+export const partialSchema = settingsOf(partialOperators)
+
+/** What reads the settings of any of these operators. */
+function settingsOf<Operators extends Readonly<Record<string, { readonly schema: z.ZodObject }>>>(
+  operators: Operators,
+) {
+  const schemas = Object.values(operators).map(({ schema }) => schema)
+  type Settings = Operators[keyof Operators]['schema']
+  return z.discriminatedUnion('op', schemas as [Settings, ...Settings[]])
+}
 
 const all: Readonly<Record<string, Operator<OperatorConfig>>> = { ...driftOperators, ...partialOperators }
 

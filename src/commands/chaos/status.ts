@@ -1,4 +1,4 @@
-import type { Status } from '../../chaos/status.ts'
+import type { Status } from '../../chaos/control/status.ts'
 import { formatDuration } from '../../units/duration.ts'
 import { ask, type Command, type Given, textOf } from './command.ts'
 import { table } from './table.ts'

@@ -1,4 +1,4 @@
-import type { FaultStatus, Status } from '../../chaos/status.ts'
+import type { FaultStatus, Status } from '../../chaos/control/status.ts'
 import type { Millis } from '../../mesh/clock.ts'
 import { isObject } from '../../protocol/jsonrpc.ts'
 import type { Control, Request } from '../chaos/control.ts'

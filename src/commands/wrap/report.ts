@@ -1,4 +1,4 @@
-import type { FaultStatus, Status } from '../../chaos/status.ts'
+import type { FaultStatus, Status } from '../../chaos/control/status.ts'
 import type { Output } from '../start.ts'
 
 /** Counts of a fault that say what it did, and what became of it. */

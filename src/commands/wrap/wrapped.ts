@@ -1,4 +1,4 @@
-import { environmentLock } from '../../chaos/guard.ts'
+import { environmentLock } from '../../chaos/control/guard.ts'
 import type { ChaosConfig } from '../../chaos/plan/schema.ts'
 import type { Env } from '../../config/files/interpolate.ts'
 import { doubts } from '../../config/issues/doubts.ts'

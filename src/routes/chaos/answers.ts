@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import type { z } from 'zod'
-import type { Done } from '../../chaos/controller-parts.ts'
+import type { Done } from '../../chaos/control/controller-parts.ts'
 import { Origins } from '../../config/files/origins.ts'
 import { explain } from '../../config/issues/explain.ts'
 

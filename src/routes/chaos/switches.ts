@@ -1,10 +1,10 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
-import type { Done } from '../../chaos/controller-parts.ts'
-import type { Controller } from '../../chaos/controller.ts'
+import type { Done } from '../../chaos/control/controller-parts.ts'
+import type { Controller } from '../../chaos/control/controller.ts'
+import { withoutSecrets } from '../../chaos/plan/without-secrets.ts'
 import { isObject, parseJson } from '../../protocol/jsonrpc.ts'
 import { malformed, read, refused, withPlainErrors } from './answers.ts'
-import { withoutSecrets } from './secrets.ts'
 
 /** Who does it, when a request does not say. */
 export const SOMEBODY = 'admin API'

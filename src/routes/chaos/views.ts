@@ -1,11 +1,10 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
-import type { Controller } from '../../chaos/controller.ts'
+import type { Controller } from '../../chaos/control/controller.ts'
 import { explain } from '../../chaos/journal/explain.ts'
 import type { Clock } from '../../mesh/clock.ts'
 import { duration } from '../../units/duration.ts'
 import { malformed, read, withPlainErrors } from './answers.ts'
-import { withoutSecrets } from './secrets.ts'
 import { inWords } from './words.ts'
 import { wouldHit } from './would-hit.ts'
 
@@ -41,7 +40,7 @@ export function registerViews(scope: FastifyInstance, chaos: Controller, clock: 
     const later = since === undefined ? kept : kept.filter(({ seq }) => seq > since)
     const entries = since === undefined ? later.slice(-limit) : later.slice(0, limit)
     return reply.send({
-      entries: withoutSecrets(entries),
+      entries,
       /** What to ask for next with `since`. */
       next: entries.at(-1)?.seq ?? since ?? 0,
       /** Whether there are entries after these. */

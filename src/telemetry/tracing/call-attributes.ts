@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import type { Attributes } from '@opentelemetry/api'
-import type { Call, Outcome } from '../../mesh/call.ts'
+import type { Call, Caller, Outcome } from '../../mesh/call.ts'
 import { isObject, paramsOf } from '../../protocol/jsonrpc.ts'
 import { MODERN_VERSION, PROTOCOL_VERSION_KEY } from '../../protocol/modern.ts'
 import type { CallTrace } from './call-trace.ts'
@@ -31,7 +31,8 @@ export function callAttributes(call: Call, trace: CallTrace, kept: Kept): Attrib
   const version = versionOf(call)
   if (version !== undefined) attributes[A.protocolVersion] = clipped(version)
   const session = inbound['mcp-session-id']
-  if (version !== MODERN_VERSION && typeof session === 'string') attributes[A.session] = digest(session)
+  if (version !== MODERN_VERSION && typeof session === 'string')
+    attributes[A.session] = digestOf(call.caller, session)
   if (record.arm !== '') attributes[A.arm] = record.arm
   if (record.retries > 0) attributes[A.retries] = record.retries
   if (record.hedges > 0) attributes[A.hedges] = record.hedges
@@ -61,7 +62,13 @@ function versionOf({ message, inbound, caller }: Call): string | undefined {
   return typeof version === 'string' ? version : undefined
 }
 
-/** Tells sessions apart, and opens none. */
-function digest(session: string): string {
-  return createHash('sha256').update(session).digest('hex').slice(0, 16)
+const digests = new WeakMap<Caller, string>()
+
+/** Tells sessions apart, and opens none. Made once: a caller has one session. */
+function digestOf(caller: Caller, session: string): string {
+  const known = digests.get(caller)
+  if (known !== undefined) return known
+  const digest = createHash('sha256').update(session).digest('hex').slice(0, 16)
+  digests.set(caller, digest)
+  return digest
 }

@@ -2,6 +2,7 @@ import { derive, type Call, type Message } from '../../mesh/call.ts'
 import { isObject } from '../../protocol/jsonrpc.ts'
 import { locate } from '../../protocol/json-span.ts'
 import { withMeta } from '../../protocol/meta.ts'
+import { withEntry } from '../../protocol/with-entry.ts'
 import { CallTrace } from './call-trace.ts'
 
 /** What a server is told of the trace that it takes part in, as W3C Trace Context writes it. */
@@ -42,13 +43,14 @@ export function stamped(call: Call): Call {
 function withTraceparent(message: Message, traceparent: string): Message {
   const { text, value } = message
   const { params } = value
-  const span = isObject(params) && !('_meta' in params) ? locate(text, ['params']) : undefined
-  if (span === undefined) return withMeta(message, 'params', 'traceparent', traceparent)
+  const isPlain = isObject(params) && !('_meta' in params)
+  const span = isPlain ? locate(text, ['params']) : undefined
+  if (!isPlain || span === undefined) return withMeta(message, 'params', 'traceparent', traceparent)
   const inside = span.start + 1
-  const comma = isEmpty(params as object) ? '' : ','
+  const comma = isEmpty(params) ? '' : ','
   return {
     text: `${text.slice(0, inside)}"_meta":{"traceparent":"${traceparent}"}${comma}${text.slice(inside)}`,
-    value: { ...value, params: { ...(params as object), _meta: { traceparent } } },
+    value: withEntry(value, 'params', withEntry(params, '_meta', { traceparent })),
   }
 }
 

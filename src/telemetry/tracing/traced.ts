@@ -1,6 +1,6 @@
 import type { Call, Outcome } from '../../mesh/call.ts'
 import type { TracingParts, Tracing } from '../tracing.ts'
-import { attemptLayer } from './attempts.ts'
+import { beginAttempt, endAttempt } from './attempts.ts'
 import type { CallTrace } from './call-trace.ts'
 import { beginTrace, endTrace } from './calls.ts'
 import { createHead } from './head.ts'
@@ -34,13 +34,15 @@ export async function startTracing(settings: TracingSettings, parts: TracingPart
     }
   }
 
+  const attemptsParts = { clock, ids }
   const callsParts = { ids, head: createHead(settings.sample) }
   let closing: Promise<void> | undefined
   return {
     enabled: true,
     begin: (call) => beginTrace(callsParts, call),
     end: (call, outcome) => endTrace(call, outcome, over),
-    attemptLayer: attemptLayer({ clock, ids }),
+    beginAttempt: (call) => beginAttempt(attemptsParts, call),
+    endAttempt: (call, outcome) => endAttempt(attemptsParts, call, outcome),
     close: () => (closing ??= pipeline.close(GOODBYE_MS)),
   }
 }

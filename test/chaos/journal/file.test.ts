@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict'
+import { existsSync, readFileSync } from 'node:fs'
 import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
+import { setImmediate } from 'node:timers/promises'
 import { verifyFile, verifyText } from '../../../src/chaos/journal/chain.ts'
 import type { ControlEntry } from '../../../src/chaos/journal/entry.ts'
 import { decisionsIn } from '../../../src/chaos/journal/explain.ts'
@@ -67,6 +69,25 @@ test('no line can be changed, taken out, put in or moved unnoticed', async (t) =
   assert.deepEqual(check([one, two]), { ok: false, line: 1, why: 'the beginning of the file is missing' })
   assert.deepEqual(check([header, 'nonsense']), { ok: false, line: 2, why: 'is no line of a journal' })
   assert.equal(check([header, one, two, three, forged]).ok, false)
+})
+
+test('many entries are written in batches, and others get a turn between them', async (t) => {
+  const { path, open } = await setUp(t)
+  const file = open()
+  for (let seq = 1; seq <= 1_700; seq++) file.append(entry(seq))
+  let written = 0
+  let most = 0
+  let over = false
+  void file.flush().then(() => (over = true))
+  while (!over) {
+    await setImmediate()
+    const lines = existsSync(path) ? readFileSync(path, 'utf8').split('\n').length - 1 : 0
+    most = Math.max(most, lines - written)
+    written = lines
+  }
+  const verified = await verifyFile(path)
+  assert.equal(verified.ok && seqs(verified.lines).length, 1_700)
+  assert.ok(most <= 501, `${most} lines at a time`)
 })
 
 test('past its size a new file is begun, the chain goes on in it, and the oldest are dropped', async (t) => {

@@ -104,3 +104,15 @@ test('a journal is replayed: the same plan decides the same, another one says wh
   assert.ok(differing.some(({ what, was, now }) => what === 'decision' && was === 'rate' && now === 'hit'))
   assert.ok(differing.some(({ what, fault }) => what === 'fault_missing' && fault === 'bursts'))
 })
+
+test('injected faults are found by what they hit, the latest first, also when memory has come round', async () => {
+  const { arm, send, controller } = rig()
+  arm([fault('a', 'test.spoil', { match: { tool: 't*' } })])
+  for (const tool of ['t1', 'other', 't2']) await send(toolCall(tool))
+  const found = () =>
+    controller.journal.injected(({ call }) => call.tool !== 't0').map(({ call }) => call.tool)
+  assert.deepEqual(found(), ['t2', 't1'])
+  for (let n = 0; n < 10_000 - 2; n++) controller.journal.control(0, { type: 'armed', by: 'test' })
+  await send(toolCall('t3'))
+  assert.deepEqual(found(), ['t3', 't2'])
+})

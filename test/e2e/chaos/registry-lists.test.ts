@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { fileURLToPath } from 'node:url'
 import { after, before, test } from 'node:test'
+import { until } from '../../support/until.ts'
 import { closeListings, Listings, namesOf } from '../support/listings.ts'
 import { ModernClient } from '../support/modern-client.ts'
 import { Program } from '../support/program.ts'
@@ -101,6 +102,18 @@ test('registry.list_changed_storm: hundreds of notifications make a handful of f
   assert.ok(fetched < 50, `${fetched} times`)
   for (const { told } of [...listings.own('storm'), ...listings.all])
     assert.ok(told.length < 50, `${told.length} times`)
+})
+
+test('what discovery meets of a fault is counted with what agents meet of it', async () => {
+  const { gateway } = listings
+  for (const fault of ['stale', 'short', 'twins', 'ttl']) {
+    await until(`all that ${fault} did is counted`, async () => {
+      const { body } = await gateway.admin<{ faults: { name: string; hits: number }[] }>('/admin/chaos')
+      const hits = body.faults.find(({ name }) => name === fault)?.hits
+      assert.ok(hits !== undefined && hits > 0)
+      return (await gateway.metric('breakwater_faults_injected_total', `fault="${fault}"`)) === hits
+    })
+  }
 })
 
 test('the kill switch brings all lists back', async () => {

@@ -15,12 +15,6 @@ const fault = (name: string, more: Partial<InjectedFault> = {}): InjectedFault =
   ...more,
 })
 
-const fate = (name: string, came: Fates[number]['fate']): Fates[number] => ({
-  name,
-  type: 'test',
-  fate: came,
-})
-
 const inWords = ({ attributes }: ReceivedEvent) =>
   ['breakwater.fault.name', 'breakwater.fault.fate'].map((name) => String(attributes[name])).join(' ')
 
@@ -50,20 +44,38 @@ async function told(
 }
 
 test('a fault says what became of it, on the span of what it hit', async (t) => {
-  const faults = [fault('slow'), fault('odd', { side: 'client' }), fault('dry', { status: 'shadow' })]
-  const { server, clients } = await told(t, faults, [fate('slow', 'masked'), fate('odd', 'surfaced')])
+  const [slow, odd, dry] = [
+    fault('slow'),
+    fault('odd', { side: 'client' }),
+    fault('dry', { status: 'shadow' }),
+  ]
+  const { server, clients } = await told(
+    t,
+    [slow, odd, dry],
+    [
+      { fault: slow, fate: 'masked' },
+      { fault: odd, fate: 'surfaced' },
+    ],
+  )
   assert.deepEqual(clients, [['slow masked', 'dry undefined'], []])
   assert.deepEqual(server, ['odd surfaced'])
 })
 
-test('of a fault that hit two tries the answer shows what the last one did', async (t) => {
-  const faults = [fault('lie'), fault('lie', { attempt: 2 })]
-  const { clients } = await told(t, faults, [fate('lie', 'escaped'), fate('lie', 'masked')])
+test('of a fault that hit two tries, each has a fate of its own', async (t) => {
+  const [first, second] = [fault('lie'), fault('lie', { attempt: 2 })]
+  const { clients } = await told(
+    t,
+    [first, second],
+    [
+      { fault: second, fate: 'escaped' },
+      { fault: first, fate: 'masked' },
+    ],
+  )
   assert.deepEqual(clients, [['lie masked'], ['lie escaped']])
 })
 
 test('an answer that a fault of an earlier call has spoilt says so, and is always sent', async (t) => {
-  const { server, clients, mesh } = await told(t, undefined, [fate('lie', 'escaped')], {
+  const { server, clients, mesh } = await told(t, undefined, [{ fault: fault('lie'), fate: 'escaped' }], {
     config: { sample: 0 },
     upstream: () => answered(),
   })

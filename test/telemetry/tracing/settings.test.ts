@@ -3,6 +3,7 @@ import { test } from 'node:test'
 import { systemClock } from '../../../src/mesh/clock.ts'
 import { createTracing, untraced } from '../../../src/telemetry/tracing.ts'
 import { readSettings } from '../../../src/telemetry/tracing/settings.ts'
+import { toolCall } from '../../support/caller.ts'
 import { recordedLog, silent } from '../../support/log.ts'
 import { tracedMesh } from './traced-mesh.ts'
 
@@ -29,8 +30,8 @@ test('tracing is off without an endpoint, and wherever a variable says so; then 
     })
     assert.equal(tracing, untraced)
   }
-  const next = () => Promise.reject(new Error('not called'))
-  assert.equal(untraced.attemptLayer(next), next)
+  const call = toolCall('tool')
+  assert.equal(untraced.beginAttempt(call), call)
 })
 
 test('an endpoint of the environment wins, and is left to the SDK', () => {

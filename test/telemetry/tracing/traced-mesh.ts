@@ -7,6 +7,7 @@ import { Intents } from '../../../src/telemetry/intents.ts'
 import type { Log } from '../../../src/telemetry/log.ts'
 import { createMetrics } from '../../../src/telemetry/metrics.ts'
 import { observe, type ObserveParts } from '../../../src/telemetry/observe.ts'
+import { observeAttempt } from '../../../src/telemetry/observe-attempt.ts'
 import {
   createTracing,
   type LossCause,
@@ -95,7 +96,7 @@ export async function tracedMesh(t: TestContext, setUp: MeshSetUp = {}) {
     }),
     readdress: () => undefined,
     observe: observe({ ...watching, intents: new Intents(watching) }),
-    attempt: tracing.attemptLayer,
+    attempt: observeAttempt(watching),
     faults: {
       client: (next) => next,
       upstream: setUp.fault === undefined ? (next) => next : faultLayer(setUp.fault),

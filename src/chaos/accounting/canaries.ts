@@ -1,0 +1,59 @@
+import type { Call } from '../../mesh/call.ts'
+import { paramsOf } from '../../protocol/jsonrpc.ts'
+import { Recent } from '../decide/recent.ts'
+import type { DecisionEntry } from '../journal/entry.ts'
+
+/** Most values that are watched for; the oldest are forgotten first. */
+const MAX_CANARIES = 10_000
+
+/** Most values of one result that are taken, and most of one call that are looked at. */
+const MAX_LEAVES = 1_000
+
+/** Shorter values could be anybody's. */
+const SHORTEST = 6
+
+/** Longest text that is taken apart into words, in characters. */
+const MAX_TEXT = 4_096
+
+/**
+ * Values that only a fault can have brought into the world: the ones that it made and the server never said. When
+ * one turns up in the arguments of a later call, the agent has believed it. The values are the mutation's own, so
+ * that no marker tells the agent.
+ */
+export class Canaries {
+  readonly #planted = new Recent<DecisionEntry>(MAX_CANARIES)
+
+  /** Takes note of the values in `changed` that `original` does not have. */
+  plant(entry: DecisionEntry, original: unknown, changed: unknown): void {
+    const said = new Set(leaves(original))
+    for (const leaf of leaves(changed)) if (!said.has(leaf)) this.#planted.set(leaf, entry)
+  }
+
+  /** The decisions whose values a call's arguments hold. */
+  in({ message }: Call): DecisionEntry[] {
+    if (this.#planted.size === 0) return []
+    const found = leaves(paramsOf(message.value).arguments).map((leaf) => this.#planted.get(leaf))
+    return [...new Set(found)].filter((entry) => entry !== undefined)
+  }
+}
+
+/** Distinctive strings and numbers within a value, as text; long texts also word by word. */
+function leaves(value: unknown): string[] {
+  const found: string[] = []
+  const open: unknown[] = [value]
+  // Not recursive: results are as deep as their authors like.
+  while (open.length > 0 && found.length < MAX_LEAVES) {
+    const next = open.pop()
+    if (typeof next === 'object' && next !== null) {
+      for (const held of Object.values(next)) open.push(held)
+    } else if (typeof next === 'string' || typeof next === 'number') {
+      const text = String(next)
+      if (text.length >= SHORTEST) found.push(text)
+      if (text.length <= MAX_TEXT) found.push(...words(text))
+    }
+  }
+  return found
+}
+
+const words = (text: string): string[] =>
+  text.split(/[^\p{L}\p{N}_.+-]+/u).filter((word) => word.length >= SHORTEST && word !== text)

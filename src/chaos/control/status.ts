@@ -1,0 +1,99 @@
+import { newTally, type Tally } from '../accounting/tally.ts'
+import type { ArmedFault } from '../firing/armed-fault.ts'
+import type { Fault } from '../plan/common.ts'
+import type { ChaosConfig } from '../plan/schema.ts'
+import type { Run } from './run.ts'
+
+export type State = 'disarmed' | 'armed' | 'killed'
+
+/** One fault, as the admin API shows it. */
+export interface FaultStatus extends Tally {
+  readonly name: string
+  /** Of a fault that the runtime API made. */
+  readonly id: string | undefined
+  readonly type: string
+  readonly side: string
+  /** `server/tool`, as globs. */
+  readonly target: string
+  readonly rate: number
+  readonly armed: boolean
+  /** Until its time is up; 0 when it is not armed. */
+  readonly remainingMs: number
+  /** Calls that it holds now. */
+  readonly concurrent: number
+  readonly config: Fault
+}
+
+export interface Status {
+  readonly state: State
+  /** When it came into this state, in milliseconds since the Unix epoch. */
+  readonly since: number
+  readonly by: string
+  readonly why: string
+  readonly environment: string | undefined
+  /** Why it could not be armed now; undefined when it could. */
+  readonly refusal: string | undefined
+  readonly enabled: boolean
+  readonly mode: 'act' | 'shadow'
+  readonly seed: number
+  readonly faults: readonly FaultStatus[]
+  readonly engineErrors: number
+  readonly killed: boolean
+  /** Until the run ends unless it is renewed; undefined when it needs no renewal. */
+  readonly leaseRemainingMs: number | undefined
+}
+
+export interface StatusParts {
+  readonly config: ChaosConfig
+  readonly last: Pick<Status, 'since' | 'by' | 'why'>
+  readonly environment: string | undefined
+  readonly refusal: string | undefined
+  readonly killed: boolean
+  readonly run: Run
+  readonly engineErrors: number
+  /** On the monotonic clock. */
+  readonly now: number
+}
+
+/** A snapshot: the faults of the plan, armed or not, and the armed ones of the runtime API. */
+export function statusOf(parts: StatusParts): Status {
+  const { config, last, killed, run, now, environment, refusal, engineErrors } = parts
+  const armed = run.armory.list()
+  const present = new Set(armed)
+  const planned = config.faults.map((fault) => {
+    const latest = run.latest(fault.name)
+    return faultStatus(fault, latest, latest !== undefined && present.has(latest), now)
+  })
+  const others = armed.filter(({ id }) => id !== undefined)
+  return {
+    state: killed ? 'killed' : armed.length > 0 ? 'armed' : 'disarmed',
+    ...last,
+    environment,
+    refusal,
+    enabled: config.enabled,
+    mode: config.mode,
+    seed: config.seed,
+    faults: [...planned, ...others.map((other) => faultStatus(other.fault, other, true, now))],
+    engineErrors,
+    killed,
+    leaseRemainingMs: run.lease.remainingMs,
+  }
+}
+
+/** What is to be said of a fault. `run`: its present or its last one. */
+function faultStatus(fault: Fault, run: ArmedFault | undefined, armed: boolean, now: number): FaultStatus {
+  const { name, type, side, rate, match } = fault
+  return {
+    name,
+    id: run?.id,
+    type,
+    side,
+    target: `${match?.server ?? '*'}/${match?.tool ?? '*'}`,
+    rate,
+    armed,
+    remainingMs: armed && run !== undefined ? Math.max(0, run.endsAt - now) : 0,
+    concurrent: run?.concurrent ?? 0,
+    config: fault,
+    ...(run?.tally ?? newTally()),
+  }
+}

@@ -1,0 +1,55 @@
+/**
+ * How far the parts of a JSON text reach: each function takes a place in the text and returns the one behind. None looks
+ * at what it passes more closely than it must, so all of them expect a text that `JSON.parse` accepts.
+ */
+
+const QUOTE = 0x22
+const BACKSLASH = 0x5c
+
+/** Over white space, if there is any. */
+export function skipSpace(text: string, at: number): number {
+  for (;;) {
+    const unit = text.charCodeAt(at)
+    if (unit !== 0x20 && unit !== 0x0a && unit !== 0x0d && unit !== 0x09) return at
+    at++
+  }
+}
+
+/** From behind a member or element to the next one, or to the bracket that closes them. */
+export function skipComma(text: string, at: number): number {
+  at = skipSpace(text, at)
+  return text[at] === ',' ? skipSpace(text, at + 1) : at
+}
+
+/** Over a string; `at` stands on its opening quote. */
+export function skipString(text: string, at: number): number {
+  for (;;) {
+    at = text.indexOf('"', at + 1)
+    let slashes = 0
+    while (text.charCodeAt(at - 1 - slashes) === BACKSLASH) slashes++
+    if (slashes % 2 === 0) return at + 1
+  }
+}
+
+/** Over a value of any kind; `at` stands on its first character. */
+export function skipValue(text: string, at: number): number {
+  const opening = text[at]
+  if (opening === '"') return skipString(text, at)
+  if (opening === '{' || opening === '[') return skipNested(text, at)
+  while (at < text.length && !',]} \n\r\t'.includes(text[at] as string)) at++
+  return at
+}
+
+function skipNested(text: string, at: number): number {
+  let depth = 0
+  for (;;) {
+    const unit = text.charCodeAt(at)
+    if (unit === QUOTE) {
+      at = skipString(text, at)
+      continue
+    }
+    if (unit === 0x7b || unit === 0x5b) depth++
+    else if ((unit === 0x7d || unit === 0x5d) && --depth === 0) return at + 1
+    at++
+  }
+}

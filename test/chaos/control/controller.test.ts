@@ -1,0 +1,138 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { toolCall } from '../../support/caller.ts'
+import { fault, rig } from '../rig.ts'
+
+const plan = (faults: readonly object[], more: object = {}) => ({ enabled: true, faults, ...more })
+
+test('nothing resumes armed when the process starts, unless the plan says so', () => {
+  for (const persist of [false, true]) {
+    const { apply, controller } = rig()
+    apply(plan([fault('a', 'test.spoil')], { persist }))
+    assert.equal(controller.status().state, persist ? 'armed' : 'disarmed')
+  }
+})
+
+test('a reload that sets the flag arms the plan, one that takes it away disarms it', () => {
+  const { apply, controller, typesOf } = rig()
+  apply({ enabled: false, faults: [fault('a', 'test.spoil')] })
+  apply(plan([fault('a', 'test.spoil')]))
+  assert.equal(controller.status().state, 'armed')
+  assert.equal(controller.status().by, 'config')
+  apply({ enabled: false, faults: [fault('a', 'test.spoil')] })
+  assert.equal(controller.status().state, 'disarmed')
+  assert.deepEqual(typesOf(), ['plan', 'armed', 'plan', 'disarmed'])
+})
+
+test('what an operator disarmed stays so when the plan changes', () => {
+  const { arm, apply, controller } = rig()
+  arm([fault('a', 'test.spoil')])
+  controller.disarm('me', 'enough')
+  apply(plan([fault('b', 'test.spoil')]))
+  assert.equal(controller.status().state, 'disarmed')
+})
+
+test('a reload keeps unchanged faults armed, with their counters and their time', async () => {
+  const { arm, apply, send, clock, tally, events } = rig()
+  arm([fault('same', 'test.spoil'), fault('other', 'test.spoil'), fault('gone', 'test.hold', { rate: 0 })])
+  await send(toolCall('t'))
+  await clock.advance(60_000)
+  apply(
+    plan([
+      fault('new', 'test.spoil'),
+      fault('same', 'test.spoil'),
+      fault('other', 'test.spoil', { to: 'x' }),
+    ]),
+  )
+  assert.equal(tally('same').hits, 1)
+  assert.equal(tally('same').remainingMs, 3_540_000)
+  assert.equal(tally('other').hits, 0)
+  assert.equal(tally('other').remainingMs, 3_600_000)
+  assert.equal(tally('new').armed, true)
+  assert.deepEqual(events.find(({ type }) => type === 'plan')?.detail, {
+    added: ['new'],
+    removed: ['gone'],
+    changed: ['other'],
+    kept: ['same'],
+    enabled: true,
+    mode: 'act',
+    seed: 0,
+  })
+  const outcome = await send(toolCall('t'))
+  const was = outcome.kind === 'answered' && outcome.result.value.result
+  assert.deepEqual(was, { structuredContent: { was: 'spoiled' } }, 'the new one is the outermost')
+})
+
+test('a reload that removes a fault lets go of the calls that it holds', async () => {
+  const { arm, apply, send } = rig()
+  arm([fault('a', 'test.hold'), fault('b', 'test.spoil')])
+  const held = send(toolCall('t'))
+  apply(plan([fault('b', 'test.spoil')]))
+  assert.equal((await held).kind, 'answered')
+})
+
+test('a fault ends when its time is up, and lets go; with the last one the run ends', async () => {
+  const { arm, send, clock, controller, typesOf } = rig()
+  arm([fault('short', 'test.hold', { ttl: '1s' }), fault('long', 'test.spoil', { ttl: '2s' })])
+  const held = send(toolCall('t'))
+  await clock.advance(1_000)
+  assert.equal((await held).kind, 'answered')
+  assert.equal(controller.status().state, 'armed')
+  await clock.advance(1_000)
+  assert.equal(controller.status().state, 'disarmed')
+  assert.deepEqual(typesOf(), ['armed', 'expired', 'expired', 'disarmed'])
+  assert.equal(clock.pending, 0)
+  controller.arm('me', 'again')
+  assert.equal(controller.status().faults.filter(({ armed }) => armed).length, 2)
+})
+
+test('a run ends when nobody renews its lease', async () => {
+  const { arm, clock, controller } = rig()
+  arm([fault('a', 'test.spoil')], { lease: '10s' })
+  await clock.advance(9_000)
+  assert.equal(controller.status().leaseRemainingMs, 1_000)
+  controller.renew('me')
+  await clock.advance(9_999)
+  assert.equal(controller.status().state, 'armed')
+  await clock.advance(1)
+  assert.equal(controller.status().state, 'disarmed')
+  assert.equal(controller.status().by, 'lease')
+  assert.deepEqual(controller.renew('me'), { ok: false, why: 'nothing is armed' })
+})
+
+test('disarming takes effect on calls in flight, and leaves no timer', async () => {
+  const { arm, send, clock, controller } = rig()
+  arm([fault('a', 'test.hold')], { lease: '10s' })
+  const held = send(toolCall('t'))
+  controller.disarm('me', 'enough')
+  assert.equal((await held).kind, 'answered')
+  assert.equal(controller.journal.decisions()[0]?.released, 'disarmed')
+  assert.equal(clock.pending, 0)
+})
+
+test('turning to shadow lets go of what is held, and keeps the plan armed', async () => {
+  const { arm, apply, send, controller, tally } = rig()
+  arm([fault('a', 'test.hold')])
+  const held = send(toolCall('t'))
+  apply(plan([fault('a', 'test.hold')], { mode: 'shadow' }))
+  await held
+  assert.equal(controller.status().state, 'armed')
+  await send(toolCall('t'))
+  assert.deepEqual([tally('a').hits, tally('a').shadowed], [1, 1])
+})
+
+test('another seed is another run', async () => {
+  const { arm, apply, send, tally } = rig()
+  arm([fault('a', 'test.spoil')])
+  await send(toolCall('t'))
+  apply(plan([fault('a', 'test.spoil')], { seed: 2 }))
+  assert.equal(tally('a').hits, 0)
+})
+
+test('a status is plain JSON', () => {
+  const { arm, controller } = rig()
+  arm([fault('a', 'test.spoil', { match: { tool: 'x*' } })])
+  const status = controller.status()
+  assert.equal(status.faults[0]?.target, '*/x*')
+  assert.deepEqual(JSON.parse(JSON.stringify(status)).faults[0].config.match, { tool: 'x*' })
+})

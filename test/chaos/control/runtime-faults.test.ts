@@ -1,0 +1,79 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Fault } from '../../../src/chaos/plan/common.ts'
+import { toolCall } from '../../support/caller.ts'
+import { answer, fault, rig, schema } from '../rig.ts'
+
+const read = (name: string, more: object = {}): Fault =>
+  schema.parse({ faults: [fault(name, 'test.spoil', more)] }).faults[0]!
+
+test('a fault comes by the runtime API and goes when its time is up; the plan stays disarmed', async () => {
+  const { apply, controller, send, clock } = rig()
+  apply({ enabled: true, faults: [fault('planned', 'test.hold')] })
+  const injected = controller.runtime.inject(read('quick'), 'api', 5_000)
+  assert.deepEqual(injected, { ok: true, id: 'fault-1' })
+  const call = toolCall('t')
+  await send(call)
+  assert.deepEqual(
+    call.record.faults?.map(({ name }) => name),
+    ['quick'],
+  )
+  const [planned, quick] = controller.status().faults
+  assert.deepEqual(
+    [planned?.armed, quick?.armed, quick?.id, quick?.remainingMs],
+    [false, true, 'fault-1', 5_000],
+  )
+  await clock.advance(5_000)
+  assert.deepEqual(await send(toolCall('t')), answer())
+  assert.deepEqual(controller.runtime.list(), [])
+  assert.equal(controller.status().state, 'disarmed')
+})
+
+test('a fault is cleared by its id, all of them at once, and the plan is left alone', () => {
+  const { arm, controller } = rig()
+  arm([fault('planned', 'test.spoil')])
+  const [a] = ['a', 'b', 'c'].map((name) => controller.runtime.inject(read(name), 'api'))
+  assert.deepEqual(controller.runtime.clear(a?.ok ? a.id : '', 'api'), { ok: true })
+  assert.deepEqual(controller.runtime.clear('fault-9', 'api'), {
+    ok: false,
+    why: 'there is no fault fault-9',
+  })
+  assert.equal(controller.runtime.clearAll('api'), 2)
+  assert.deepEqual(
+    controller.status().faults.map(({ name, armed }) => [name, armed]),
+    [['planned', true]],
+  )
+})
+
+test('a thousand and first fault is refused, and so is a name that is taken', () => {
+  const { arm, controller } = rig()
+  arm([fault('planned', 'test.spoil')])
+  const refusal = (name: string) => {
+    const done = controller.runtime.inject(read(name), 'api')
+    return done.ok ? undefined : done.why
+  }
+  assert.equal(refusal('planned'), 'there is a fault "planned" already')
+  for (let number = 0; number < 1_000; number++) assert.equal(refusal(`f${number}`), undefined)
+  assert.equal(refusal('f7'), 'there is a fault "f7" already')
+  assert.equal(refusal('one-more'), 'too many faults (1000 of 1000)')
+})
+
+test('no fault of the runtime API lives longer than the plan allows', () => {
+  const { apply, controller } = rig()
+  apply({ enabled: true, maxTtl: '1m' })
+  controller.runtime.inject(read('a'), 'api', 999_999)
+  assert.equal(controller.status().faults[0]?.remainingMs, 60_000)
+})
+
+test('what it wants to see in a header may be a key, which neither the journal nor the log gets', () => {
+  const { apply, controller, events } = rig()
+  apply({ enabled: true })
+  const match = { header: { authorization: 'Bearer?s3cret' } }
+  assert.equal(controller.runtime.inject(read('keyed', { match }), 'api').ok, true)
+  const told = [...controller.journal.entries(), ...events]
+  assert.equal(told.length, 2)
+  for (const entry of told) {
+    assert.match(JSON.stringify(entry), /"header":{"authorization":"\[redacted\]"}/)
+    assert.doesNotMatch(JSON.stringify(entry), /s3cret/)
+  }
+})

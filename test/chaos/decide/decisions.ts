@@ -1,0 +1,83 @@
+import { setImmediate } from 'node:timers/promises'
+import { injector } from '../../../src/chaos/injector.ts'
+import { derive, type Call, type Service } from '../../../src/mesh/call.ts'
+import { newCall } from '../../support/caller.ts'
+import { pick, seeded } from '../../support/random.ts'
+import { answer, fault, rig } from '../rig.ts'
+
+/** How the same work is done: none of it may make a difference. */
+export interface Manner {
+  /** Seed of the order in which the calls come. */
+  readonly order?: number
+  /** Calls at a time. */
+  readonly concurrency?: number
+  /** Faults that have nothing to do with the others. */
+  readonly unrelated?: readonly object[]
+}
+
+const plan = [
+  fault('drifting', 'test.spoil', { rate: 0.3, maxConcurrent: 10_000 }),
+  fault('failing', 'test.fail', { rate: 0.4, match: { tool: 'q*' }, maxConcurrent: 10_000 }),
+  fault('lasting', 'test.fail', { rate: 0.2, sticky: true, maxConcurrent: 10_000 }),
+  fault('seen', 'test.spoil', { rate: 0.1, side: 'client', maxConcurrent: 10_000 }),
+]
+
+/** Three hundred calls of sixty tasks; some of them are equal, and only differ in how often they came. */
+function work(): Call[] {
+  const random = seeded(1)
+  return Array.from({ length: 300 }, (_, index) => {
+    const intent = random() < 0.8 ? { 'dev.breakwater/intent': `task ${index % 60}` } : {}
+    const params = {
+      name: pick(random, ['query', 'quote', 'list']),
+      arguments: { n: index % 7 },
+      _meta: intent,
+    }
+    return newCall({
+      method: 'tools/call',
+      params,
+      server: pick(random, ['a', 'b']),
+      tenant: pick(random, ['t', 'u']),
+    })
+  })
+}
+
+function shuffled<T>(items: readonly T[], seed: number): T[] {
+  const random = seeded(seed)
+  const keyed = items.map((item) => [random(), item] as const)
+  return keyed.sort(([a], [b]) => a - b).map(([, item]) => item)
+}
+
+/** Every decision about the work, as text, sorted. Failed attempts are tried again twice. */
+export async function decisions({ order = 0, concurrency = 1, unrelated = [] }: Manner = {}): Promise<
+  string[]
+> {
+  const random = seeded(order + 1)
+  const set = rig({
+    server: async () => {
+      for (let turns = Math.floor(random() * 4); turns > 0; turns--) await setImmediate()
+      return answer()
+    },
+  })
+  set.arm([...unrelated, ...plan], { seed: 42 })
+  const retrying: Service = (call) =>
+    set.upstream(call).then(async (outcome) => {
+      for (let attempt = 2; outcome.kind === 'failed' && attempt <= 3; attempt++) {
+        outcome = await set.upstream(derive(call, { attempt }))
+      }
+      return outcome
+    })
+  const send = injector('client', set.controller.engine)(retrying)
+  const waiting = order === 0 ? work() : shuffled(work(), order)
+  const agents = Array.from({ length: concurrency }, async () => {
+    for (let call = waiting.shift(); call !== undefined; call = waiting.shift()) await send(call)
+  })
+  await Promise.all(agents)
+  const planned = new Set(plan.map(({ name }) => name))
+  return set.controller.journal
+    .decisions()
+    .filter((entry) => planned.has(entry.fault))
+    .map(({ fault, drawKey, attempt, u, decision, after }) =>
+      JSON.stringify([fault, drawKey, attempt, u, decision, after]),
+    )
+    .sort()
+}

@@ -1,0 +1,155 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Outcome } from '../../../src/mesh/call.ts'
+import { Cancellation } from '../../../src/mesh/cancel.ts'
+import { gatewayError } from '../../../src/mesh/errors.ts'
+import { toolCall } from '../../support/caller.ts'
+import { answer, fault, rig } from '../rig.ts'
+
+const resultOf = (outcome: Outcome) =>
+  outcome.kind === 'answered' ? outcome.result.value.result : outcome.error
+
+test('while nothing is armed, calls pass untouched', async () => {
+  const { send, apply } = rig()
+  apply({ enabled: true, faults: [fault('a', 'test.spoil')] })
+  const call = toolCall('t')
+  assert.deepEqual(await send(call), answer())
+  assert.equal(call.record.faults, undefined)
+})
+
+test('an armed fault hits what it aims at, and nothing else', async () => {
+  const { send, arm } = rig()
+  arm([
+    fault('a', 'test.spoil', {
+      match: { server: 'test', tool: 'q*', tenant: 't1', header: { 'x-chaos': 'yes' } },
+    }),
+  ])
+  const hit = { tenant: 't1', inbound: { 'x-chaos': 'yes' } }
+  const isHit = (call: Parameters<typeof send>[0]) => send(call).then(() => call.record.faults !== undefined)
+  assert.equal(await isHit(toolCall('query', {}, hit)), true)
+  assert.equal(await isHit(toolCall('other', {}, hit)), false)
+  assert.equal(await isHit(toolCall('query', {}, { ...hit, server: 'another' })), false)
+  assert.equal(await isHit(toolCall('query', {}, { ...hit, tenant: 't2' })), false)
+  assert.equal(await isHit(toolCall('query', {}, { ...hit, inbound: {} })), false)
+})
+
+test('all faults that match are evaluated, and nest in the order of the plan', async () => {
+  const { send, arm } = rig()
+  arm([
+    fault('never', 'test.spoil', { rate: 0 }),
+    fault('outer', 'test.spoil', { to: 'outer' }),
+    fault('inner', 'test.spoil', { to: 'inner' }),
+  ])
+  const call = toolCall('t')
+  assert.deepEqual(resultOf(await send(call)), { structuredContent: { was: 'outer' } })
+  assert.deepEqual(
+    call.record.faults?.map(({ name, status }) => [name, status]),
+    [
+      ['outer', 'applied'],
+      ['inner', 'applied'],
+    ],
+  )
+})
+
+test('a fault whose layer is never reached gives its place back and is not counted as a hit', async () => {
+  const { send, arm, tally } = rig()
+  arm([fault('outer', 'test.fail'), fault('inner', 'test.hold', { maxConcurrent: 1 })])
+  for (let round = 0; round < 3; round++) assert.equal((await send(toolCall('t'))).kind, 'failed')
+  const { hits, notApplicable, concurrent, overflow } = tally('inner')
+  assert.deepEqual(
+    { hits, notApplicable, concurrent, overflow },
+    { hits: 0, notApplicable: 3, concurrent: 0, overflow: 0 },
+  )
+})
+
+test('a changed result keeps every other byte of the reply, and is marked nowhere', async () => {
+  const text = '{"jsonrpc":"2.0","id":1, "extra":1e400,"result":{"structuredContent":{"was":"original"}}}'
+  const outcome: Outcome = {
+    kind: 'answered',
+    result: { text, value: JSON.parse(text) as Record<string, unknown>, status: 200 },
+    verdict: 'unchecked',
+  }
+  const { send, arm } = rig({ server: () => Promise.resolve(outcome) })
+  arm([fault('a', 'test.spoil')])
+  const changed = await send(toolCall('t'))
+  assert.equal(changed.kind === 'answered' && changed.result.text, text.replace('original', 'spoiled'))
+})
+
+test('a fault at the client puts its reply on the wire, one upstream only where the gateway reads it', async () => {
+  for (const side of ['client', 'upstream'] as const) {
+    const { send, arm } = rig()
+    arm([fault('a', 'test.reply', { side })])
+    const { kind, wire } = await send(toolCall('t'))
+    assert.equal(kind, 'failed')
+    const expected = { status: 503, headers: { 'retry-after': '1' }, body: 'busy' }
+    assert.deepEqual(wire, side === 'client' ? expected : undefined)
+  }
+})
+
+test('tools that are not known to be read-only need leave', async () => {
+  const { send, arm, controller } = rig({ effectOf: () => 'unknown' })
+  arm([fault('a', 'test.spoil'), fault('b', 'test.spoil', { allowWrites: true, match: { tool: 'u' } })])
+  await send(toolCall('t'))
+  await send(toolCall('u'))
+  const decided = controller.journal.decisions().map((entry) => [entry.fault, entry.call.tool, entry.because])
+  assert.deepEqual(decided, [
+    ['a', 't', 'write'],
+    ['a', 'u', 'write'],
+    ['b', 'u', undefined],
+  ])
+})
+
+test('a fault leaves out servers that it cannot work with', async () => {
+  const { send, arm, controller } = rig()
+  arm([fault('a', 'test.reply')])
+  assert.equal((await send(toolCall('t', {}, { server: 'pipe' }))).kind, 'answered')
+  assert.equal(controller.journal.decisions()[0]?.because, 'refused')
+})
+
+test('a fault stops at its most injections', async () => {
+  const { send, arm, tally } = rig()
+  arm([fault('a', 'test.spoil', { maxInjections: 2 })])
+  for (let round = 0; round < 5; round++) await send(toolCall('t'))
+  assert.equal(tally('a').hits, 2)
+  assert.equal(tally('a').decided, 5)
+})
+
+test('past its most concurrent calls a fault lets calls by, and counts them', async () => {
+  const { send, arm, tally, clock } = rig()
+  arm([fault('a', 'test.hold', { maxConcurrent: 2 })])
+  const calls = [1, 2, 3].map((x) => send(toolCall('t', { x })))
+  assert.deepEqual(await calls[2], answer())
+  assert.equal(tally('a').concurrent, 2)
+  assert.equal(tally('a').overflow, 1)
+  await clock.advance(60_000)
+  await Promise.all(calls)
+  assert.equal(tally('a').concurrent, 0)
+})
+
+test('a client that leaves frees the place of its call', async () => {
+  const { send, arm, tally, clock } = rig()
+  arm([fault('a', 'test.hold')])
+  const signal = new Cancellation()
+  const outcome = send(toolCall('t', {}, { signal }))
+  assert.equal(tally('a').concurrent, 1)
+  signal.abort(gatewayError('cancelled', 'gone'))
+  assert.equal(tally('a').concurrent, 0)
+  await outcome
+  assert.equal(tally('a').concurrent, 0)
+  assert.equal(clock.pending, 1, 'only the ttl is left')
+})
+
+test('shadow mode decides, counts and journals, and does nothing', async () => {
+  const { send, arm, tally, controller } = rig()
+  arm([fault('a', 'test.spoil', { maxInjections: 1 })], { mode: 'shadow' })
+  const call = toolCall('t')
+  assert.deepEqual(await send(call), answer())
+  await send(toolCall('t'))
+  assert.equal(call.record.faults?.[0]?.status, 'shadow')
+  assert.equal(tally('a').shadowed, 1)
+  assert.equal(tally('a').hits, 0)
+  assert.deepEqual(
+    controller.journal.decisions().map(({ because }) => because),
+    ['shadow', 'max_injections'],
+  )
+})

@@ -1,0 +1,91 @@
+import assert from 'node:assert/strict'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { watchKillFile } from '../../../src/chaos/kill/kill-file.ts'
+import { KillSwitch } from '../../../src/chaos/kill/kill-switch.ts'
+import { systemClock } from '../../../src/mesh/clock.ts'
+import { toolCall } from '../../support/caller.ts'
+import { until } from '../../support/until.ts'
+import { answer, fault, rig } from '../rig.ts'
+
+test('a kill lets go of a thousand held calls at once, unharmed', async () => {
+  const { arm, send, clock, controller, tally } = rig()
+  arm([fault('a', 'test.hold', { maxConcurrent: 1_000 }), fault('b', 'test.spoil')])
+  const held = Array.from({ length: 1_000 }, (_, x) => send(toolCall('t', { x })))
+  assert.equal(tally('a').concurrent, 1_000)
+  const timers = clock.pending
+  controller.kill('me', 'enough')
+  // Not a microtask later: a pause that is let go takes its timer back.
+  assert.equal(clock.pending, 0)
+  assert.ok(timers >= 1_000)
+  const outcomes = await Promise.all(held)
+  assert.equal(clock.now(), 0)
+  assert.ok(outcomes.every((outcome) => outcome.kind === 'answered'))
+  assert.deepEqual(outcomes[0], answer(), 'what was to be spoiled later is not')
+  assert.equal(tally('a').concurrent, 0)
+  assert.equal(controller.journal.decisions()[0]?.released, 'killed')
+})
+
+test('while it is on, nothing is armed or hit; lifting it arms nothing', async () => {
+  const { arm, send, controller, typesOf } = rig()
+  arm([fault('a', 'test.spoil')])
+  controller.kill('me', 'enough')
+  assert.equal(controller.status().state, 'killed')
+  assert.equal(controller.status().why, 'enough')
+  assert.deepEqual(await send(toolCall('t')), answer())
+  assert.deepEqual(controller.arm('me', 'again'), {
+    ok: false,
+    why: 'refused: the kill switch is on; unkill first',
+  })
+  controller.unkill('me', 'it was a drill')
+  assert.equal(controller.status().state, 'disarmed')
+  assert.equal(controller.arm('me', 'again').ok, true)
+  assert.deepEqual(typesOf(), ['armed', 'killed', 'refused', 'unkilled', 'armed'])
+})
+
+test('the switch alone stops everything, though the engine were broken', async () => {
+  const { arm, send, controller } = rig({
+    emit: ({ type }) => {
+      if (type === 'killed') throw new Error('broken')
+    },
+  })
+  arm([fault('a', 'test.hold'), fault('b', 'test.spoil')])
+  const held = send(toolCall('t'))
+  controller.engine.arm = () => {
+    throw new Error('broken')
+  }
+  controller.killSwitch.kill('signal', 'SIGUSR2')
+  assert.deepEqual(await held, answer())
+  assert.deepEqual(await send(toolCall('t')), answer())
+})
+
+test('a listener that throws keeps no other from being let go', () => {
+  const kill = new KillSwitch(() => 0)
+  let told = 0
+  kill.signal.addEventListener('abort', () => {
+    throw new Error('broken')
+  })
+  kill.signal.addEventListener('abort', () => told++)
+  kill.kill('me', 'enough')
+  assert.equal(told, 1)
+})
+
+test('a file throws the switch, and again for as long as it is there', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'kill-'))
+  const path = join(folder, 'stop')
+  const kill = new KillSwitch(() => 0)
+  const close = watchKillFile(path, kill, systemClock)
+  try {
+    assert.equal(kill.on, false)
+    await writeFile(path, '')
+    await until('the switch is thrown', () => kill.on)
+    assert.deepEqual(kill.killed, { by: 'file', why: `${path} exists`, tookMs: 0 })
+    kill.lift()
+    await until('the switch is thrown', () => kill.on)
+  } finally {
+    close()
+    await rm(folder, { recursive: true })
+  }
+})
