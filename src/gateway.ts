@@ -1,36 +1,29 @@
-import type { AddressInfo } from 'node:net'
-import type { FastifyInstance } from 'fastify'
-import { isLoopback, parseAddress, type Address } from './config/schema/address.ts'
-import { keepBootKeys } from './config/boot-keys.ts'
-import { loadConfig } from './config/load.ts'
-import type { Config } from './config/schema/schema.ts'
-import { watchFiles } from './config/watch/watch.ts'
-import { AggregateFront } from './downstream/aggregate-front.ts'
-import { LegacyEndpoint } from './downstream/legacy.ts'
-import { ModernEndpoint } from './downstream/modern/endpoint.ts'
-import { Sessions } from './downstream/sessions.ts'
+import { createAgents } from './agents.ts'
+import { changeOver } from './changeover.ts'
 import type { Controller } from './chaos/control/controller.ts'
 import { createChaos } from './chaos-wiring.ts'
-import { compileGeneration, type GenerationParts } from './generation.ts'
+import { keepBootKeys } from './config/boot-keys.ts'
+import { loadConfig } from './config/load.ts'
+import { isLoopback } from './config/schema/address.ts'
+import type { Config } from './config/schema/schema.ts'
+import { watchFiles } from './config/watch/watch.ts'
 import { registerControl } from './control.ts'
+import { registerData } from './data.ts'
+import { compileGeneration, type GenerationParts } from './generation.ts'
 import { createKit } from './kit.ts'
+import { addressOf, listenAt } from './listen.ts'
 import { systemClock } from './mesh/clock.ts'
-import { DEFAULT_SET } from './mesh/compile.ts'
 import { Live } from './mesh/live.ts'
 import { createControlPlane, createDataPlane } from './planes.ts'
 import { DynamicServers } from './registry/dynamic-servers.ts'
 import type { GatewayGeneration } from './registry/generation.ts'
-import { warnOfIdleGlobs } from './registry/idle-globs.ts'
-import { listKinds } from './registry/kinds.ts'
+import { lookForIdleGlobs } from './registry/idle-globs.ts'
 import { logState, warnOfNames } from './registry/notices.ts'
 import { Reloader, withServers, type ReloadReport } from './reload.ts'
-import { registerHealth } from './routes/health.ts'
-import { registerMcp } from './routes/mcp.ts'
-import { registerPassthrough } from './routes/passthrough.ts'
-import { createSpans } from './spans.ts'
 import { shutDown } from './shutdown.ts'
-import type { Log } from './telemetry/log.ts'
+import { createSpans } from './spans.ts'
 import { Intents } from './telemetry/intents.ts'
+import type { Log } from './telemetry/log.ts'
 import { createMetrics } from './telemetry/metrics.ts'
 
 export interface GatewayOptions {
@@ -56,17 +49,14 @@ export interface Gateway {
 }
 
 /** Puts all parts together, and listens. Rejects when an address cannot be bound. */
-export async function startGateway({
-  config: file,
-  path,
-  files,
-  env,
-  log,
-}: GatewayOptions): Promise<Gateway> {
+export async function startGateway(options: GatewayOptions): Promise<Gateway> {
+  const { config: file, path, files, env, log } = options
   const clock = systemClock
-  const metrics = createMetrics()
   const { gateway } = file
+  const { environment, maxBody, controlToken: token } = gateway
+  const current = () => live.current
 
+  // Servers that were added at run time.
   const dynamic: DynamicServers = new DynamicServers({
     stateDir: gateway.stateDir,
     separator: gateway.separator,
@@ -75,176 +65,89 @@ export async function startGateway({
   })
   await dynamic.load()
 
+  // What outlives all generations.
+  const metrics = createMetrics()
   const kit = createKit(clock, log, metrics)
-  const { environment } = gateway
-  const chaos = createChaos({ clock, log, metrics, current: () => live.current, environment, variables: env })
-  const current = () => live.current
-  const { traces } = file.telemetry
-  const tracing = await createSpans({ clock, log, metrics, env, config: traces, current })
+  const chaos = createChaos({ clock, log, metrics, current, environment, variables: env })
+  const { controller } = chaos
+  const tracing = await createSpans({ clock, log, metrics, env, config: file.telemetry.traces, current })
   const intents = new Intents({ clock, metrics })
+  const common = { clock, log, metrics, tracing, intents }
   const tune = ({ telemetry }: Config) => {
     metrics.tools.limit = telemetry.metrics.maxToolsPerServer
     intents.tune(telemetry.intents)
   }
   tune(file)
+
+  // The generation in force, and the agents that it serves.
   const parts: GenerationParts = {
-    intents,
-    tracing,
-    clock,
-    log,
-    metrics,
+    ...common,
     kit,
     chaos,
-    onChanged: (server, changed) => {
-      sessions.tellChanged(changed)
-      modern.listening.tellChanged(changed)
+    onChanged(server, changed) {
+      agents.tellChanged(changed)
       if (changed.includes('tools')) warnOfNames(log, live.current.names, server)
     },
     onState: (server) => logState(log, server),
   }
-  const config = withServers(file, dynamic.entries)
-  const live = new Live(compileGeneration(config, undefined, parts), clock, gateway.drain)
-  const sessions = new Sessions(live, clock, gateway.sessions)
-  const legacy = new LegacyEndpoint(live, sessions, clock)
-  const modern = new ModernEndpoint(live, clock)
-  const load = { inFlight: 0 }
-  let stopping = false
+  const first = compileGeneration(withServers(file, dynamic.entries), undefined, parts)
+  const live = new Live(first, clock, gateway.drain)
+  const agents = createAgents(live, clock, gateway.sessions)
 
-  /** Boot-time keys keep their first value, whatever the file says now. */
-  function apply(next: Config, renew: ReadonlySet<string>): void {
-    const before = live.current
-    const generation = compileGeneration(keepBootKeys(file, next), before, parts, renew)
-    live.swap(generation)
-    kit.state.prune(({ server, set }) => isKnown(generation, server, set))
-    for (const server of generation.servers.values())
-      if (before.servers.get(server.name) !== server) server.start()
-    for (const name of renew) void before.servers.get(name)?.close()
-    chaos.controller.apply(generation.config.chaos)
-    tune(generation.config)
-    lookOver(generation)
-    sessions.closeOrphans()
-    modern.listening.end(({ server }) => server !== undefined && !generation.servers.has(server))
-    if (sameServers(before, generation)) return
-    sessions.tellChanged(listKinds)
-    modern.listening.tellChanged(listKinds)
+  // The way of the next config into force.
+  const follow = (config: Config) => {
+    controller.apply(config.chaos)
+    tune(config)
   }
-
-  /** Says what is odd about a config in view of the tools that there are, once they are known. */
-  function lookOver(generation: GatewayGeneration): void {
-    const settled = [...generation.servers.values()].map((server) => server.settled)
-    void Promise.all(settled).then(() => {
-      if (live.current === generation) warnOfIdleGlobs(log, generation)
-    })
-  }
-
+  const inForce = { live, parts, state: kit.state, agents, follow }
   const reloader: Reloader = new Reloader(file, files, {
+    ...common,
     load: () => loadConfig(path, env),
-    apply,
+    apply: (config, renew) => changeOver(keepBootKeys(file, config), renew, inForce),
     added: () => dynamic.entries,
-    clock,
-    log,
-    metrics,
   })
 
-  const listen = addressOf(gateway.listen)
+  // The two planes.
+  const load = { inFlight: 0 }
+  let closing: Promise<void> | undefined
+  const data = addressOf(gateway.listen)
+  const allowed = () => live.current.config.gateway
+  const dataPlane = createDataPlane({ host: data.host, maxBody, log, allowed })
+  await registerData(dataPlane, { ...common, live, agents, load, isStopping: () => closing !== undefined })
   const control = addressOf(gateway.control)
-  const dataPlane = createDataPlane({
-    host: listen.host,
-    maxBody: gateway.maxBody,
-    log,
-    allowed: () => ({
-      hosts: live.current.config.gateway.allowedHosts,
-      origins: live.current.config.gateway.allowedOrigins,
-    }),
-  })
-  await dataPlane.register(async (app) => registerPassthrough(app, live))
-  await dataPlane.register((app, _, done) => {
-    registerMcp(app, { live, aggregate: new AggregateFront(clock), legacy, modern, log, load })
-    done()
-  })
-  registerHealth(dataPlane, { live, isStopping: () => stopping })
-
-  const controlPlane = createControlPlane({
-    host: control.host,
-    maxBody: gateway.maxBody,
-    log,
-    token: gateway.controlToken,
-  })
+  const controlPlane = createControlPlane({ host: control.host, maxBody, log, token })
   registerControl(controlPlane, {
+    ...common,
     live,
-    clock,
-    metrics,
-    intents,
-    sessions,
+    sessions: agents.sessions,
     state: kit.state,
-    chaos: chaos.controller,
+    chaos: controller,
     dynamic,
     reloader,
-    token: gateway.controlToken,
+    token,
   })
+  const bound = { data: await listenAt(data, dataPlane), control: await listenAt(control, controlPlane) }
 
-  const planes = { dataPlane, controlPlane }
-  const bound = { data: await bind(dataPlane, listen), control: await bind(controlPlane, control) }
-  chaos.controller.apply(live.current.config.chaos)
+  // From here on, it runs.
+  controller.apply(live.current.config.chaos)
   for (const server of live.current.servers.values()) server.start()
-  lookOver(live.current)
-  const watch = watchFiles(
-    () => reloader.files,
-    () => void reloader.reload('file'),
-    { clock },
-  )
+  lookForIdleGlobs(log, live)
+  const reload = (trigger: string) => reloader.reload(trigger)
+  const changed = () => void reload('file')
+  const watch = watchFiles(() => reloader.files, changed, { clock })
   log.info(bound, 'listening')
-  if (!isLoopback(listen.host))
+  if (!isLoopback(data.host))
     log.warn({ listen: gateway.listen }, 'agents of other machines can reach this gateway')
 
-  let closing: Promise<void> | undefined
+  const ends = { ...common, dataPlane, controlPlane, live, agents, chaos: controller, load }
   return {
     ...bound,
     live,
-    chaos: chaos.controller,
-    reload: (trigger) => reloader.reload(trigger),
+    chaos: controller,
+    reload,
     close() {
-      stopping = true
       watch.close()
-      return (closing ??= shutDown({
-        tracing,
-        intents,
-        ...planes,
-        live,
-        sessions,
-        modern,
-        chaos: chaos.controller,
-        load,
-        clock,
-        log,
-      }))
+      return (closing ??= shutDown(ends))
     },
   }
-}
-
-function addressOf(text: string): Address {
-  const address = parseAddress(text)
-  if (address === undefined) throw new Error(`not an address: ${text}`)
-  return address
-}
-
-async function bind(app: FastifyInstance, { host, port }: Address): Promise<string> {
-  await app.listen({ host, port })
-  const { address, family, port: bound } = app.server.address() as AddressInfo
-  return `http://${family === 'IPv6' ? `[${address}]` : address}:${bound}`
-}
-
-/** Whether there is still a server and a policy set of these names; the gateway's own state has no server. */
-function isKnown({ servers, config }: GatewayGeneration, server: string, set: string): boolean {
-  return (
-    (server === '' || servers.has(server)) &&
-    (set === DEFAULT_SET || Object.hasOwn(config.policies.sets, set))
-  )
-}
-
-function sameServers(a: GatewayGeneration, b: GatewayGeneration): boolean {
-  return (
-    a.servers.size === b.servers.size &&
-    [...a.servers.values()].every((server) => b.servers.get(server.name) === server)
-  )
 }

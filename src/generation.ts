@@ -10,7 +10,7 @@ import type { Kit } from './mesh/policy.ts'
 import { policies } from './policies/index.ts'
 import { readdress } from './registry/readdress.ts'
 import type { GatewayGeneration } from './registry/generation.ts'
-import type { ListKind } from './registry/kinds.ts'
+import type { KnownServerParts } from './registry/known-server.ts'
 import { Names } from './registry/names.ts'
 import { Server } from './registry/server.ts'
 import { createAccessLog } from './telemetry/access-log.ts'
@@ -22,7 +22,7 @@ import { observeAttempt } from './telemetry/observe-attempt.ts'
 import type { Tracing } from './telemetry/tracing.ts'
 import { createUpstreams } from './upstreams/create.ts'
 
-export interface GenerationParts {
+export interface GenerationParts extends Pick<KnownServerParts, 'onChanged' | 'onState'> {
   readonly clock: Clock
   readonly log: Log
   readonly metrics: Metrics
@@ -31,8 +31,6 @@ export interface GenerationParts {
   readonly intents: Intents
   readonly tracing: Tracing
   readonly chaos: Pick<Chaos, 'layers' | 'account'>
-  readonly onChanged: (server: Server, changed: readonly ListKind[]) => void
-  readonly onState: (server: Server) => void
 }
 
 /**

@@ -1,4 +1,5 @@
 import Fastify, { type FastifyInstance, type FastifyRequest } from 'fastify'
+import type { GatewayConfig } from './config/schema/schema.ts'
 import { errorText, INVALID_REQUEST, PARSE_ERROR } from './protocol/jsonrpc.ts'
 import { allowsHost, allowsOrigin, hasToken, hostGuard, isCrossOrigin } from './routes/guard.ts'
 import type { Log } from './telemetry/log.ts'
@@ -42,18 +43,18 @@ function createPlane({ maxBody, log }: PlaneParts): FastifyInstance {
 
 /** The plane that agents reach. Whom it lets in may change with a reload. */
 export function createDataPlane(
-  parts: PlaneParts & { readonly allowed: () => { hosts: readonly string[]; origins: readonly string[] } },
+  parts: PlaneParts & { readonly allowed: () => Pick<GatewayConfig, 'allowedHosts' | 'allowedOrigins'> },
 ): FastifyInstance {
   const app = createPlane(parts)
   let names: readonly string[] | undefined
   let isAllowed = hostGuard(parts.host, [])
   app.addHook('onRequest', (request, reply, done) => {
-    const { hosts, origins } = parts.allowed()
-    if (hosts !== names) isAllowed = hostGuard(parts.host, (names = hosts))
+    const { allowedHosts, allowedOrigins } = parts.allowed()
+    if (allowedHosts !== names) isAllowed = hostGuard(parts.host, (names = allowedHosts))
     const { host, origin } = request.headers
     const refused = !isAllowed(host)
       ? 'Host not allowed; see gateway.allowedHosts'
-      : !allowsOrigin(origin, origins)
+      : !allowsOrigin(origin, allowedOrigins)
         ? 'Origin not allowed; see gateway.allowedOrigins'
         : undefined
     if (refused === undefined) return done()

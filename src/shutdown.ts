@@ -1,6 +1,5 @@
 import type { FastifyInstance } from 'fastify'
-import type { ModernEndpoint } from './downstream/modern/endpoint.ts'
-import type { Sessions } from './downstream/sessions.ts'
+import type { Agents } from './agents.ts'
 import type { Clock, Millis } from './mesh/clock.ts'
 import type { Live } from './mesh/live.ts'
 import type { GatewayGeneration } from './registry/generation.ts'
@@ -10,8 +9,7 @@ export interface ShutdownParts {
   readonly dataPlane: FastifyInstance
   readonly controlPlane: FastifyInstance
   readonly live: Live<GatewayGeneration>
-  readonly sessions: Sessions
-  readonly modern: ModernEndpoint
+  readonly agents: Agents
   /** Faults end first: what they hold back has to be let go. */
   readonly chaos: { close(): Promise<void> }
   /** Spans that are left are sent, as far as the collector takes them. */
@@ -28,15 +26,14 @@ const LOOK_MS: Millis = 50
 
 /** Ends a gateway in the order that hurts least: no new connections, calls in flight, sessions, children, the rest. */
 export async function shutDown(parts: ShutdownParts): Promise<void> {
-  const { dataPlane, controlPlane, live, sessions, modern, load, log } = parts
+  const { dataPlane, controlPlane, live, agents, load, log } = parts
   const { drain } = live.current.config.gateway
   const stopped = new Promise<void>((resolve) => dataPlane.server.close(() => resolve()))
   log.info({ inFlight: load.inFlight, drainMs: drain }, 'stopping: calls in flight may finish')
   await parts.chaos.close()
   await drained(parts, drain)
   if (load.inFlight > 0) log.warn({ inFlight: load.inFlight }, 'the drain is over: ending calls in flight')
-  modern.close()
-  await sessions.closeAll()
+  await agents.close()
   await Promise.all([...live.current.servers.values()].map((server) => server.close()))
   await Promise.all([dataPlane.close(), controlPlane.close()])
   parts.intents.closeAll()

@@ -1,5 +1,5 @@
 import type { GatewayGeneration } from '../registry/generation.ts'
-import type { Server } from '../registry/server.ts'
+import type { KnownServer } from '../registry/known-server.ts'
 
 export interface Addresses {
   /** Base URL of the data plane. */
@@ -31,7 +31,7 @@ export function banner({ servers }: GatewayGeneration, { data, control }: Addres
   ].join('\n')
 }
 
-function describe(server: Server): string {
+function describe(server: KnownServer): string {
   switch (server.state) {
     case 'up': {
       const count = server.entries('tools').length

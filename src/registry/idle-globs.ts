@@ -1,12 +1,22 @@
+import type { Live } from '../mesh/live.ts'
 import { glob } from '../mesh/match.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { GatewayGeneration } from './generation.ts'
-import type { Server } from './server.ts'
+import type { KnownServer } from './known-server.ts'
 
 /** What is read of a generation. */
 export interface Listed {
   readonly config: { readonly policies: Pick<GatewayGeneration['config']['policies'], 'overrides'> }
-  readonly servers: ReadonlyMap<string, Pick<Server, 'name' | 'state' | 'entries'>>
+  readonly servers: ReadonlyMap<string, Pick<KnownServer, 'name' | 'state' | 'entries'>>
+}
+
+/** Warns of them once every server of the generation in force has been asked, if it is in force still. */
+export function lookForIdleGlobs(log: Log, live: Live<GatewayGeneration>): void {
+  const generation = live.current
+  const settled = [...generation.servers.values()].map((server) => server.settled)
+  void Promise.all(settled).then(() => {
+    if (live.current === generation) warnOfIdleGlobs(log, generation)
+  })
 }
 
 /**

@@ -8,7 +8,7 @@ import { legacyTool } from '../protocol/output-schema.ts'
 import type { Entry } from './catalog.ts'
 import { kinds, type ListKind } from './kinds.ts'
 import type { Names } from './names.ts'
-import type { Server } from './server.ts'
+import type { KnownServer } from './known-server.ts'
 
 /** Entries on one page of an aggregated list. */
 const PAGE = 500
@@ -20,7 +20,7 @@ interface Position {
 }
 
 /** Waits until every server has been asked once, but no longer than `limitMs`. */
-export function settled(servers: Iterable<Server>, clock: Clock, limitMs: Millis): Promise<void> {
+export function settled(servers: Iterable<KnownServer>, clock: Clock, limitMs: Millis): Promise<void> {
   return new Promise((resolve) => {
     const cancel = clock.after(limitMs, resolve)
     void Promise.all([...servers].map((server) => server.settled)).then(() => {
@@ -39,7 +39,7 @@ export function settled(servers: Iterable<Server>, clock: Clock, limitMs: Millis
 export function listPage(
   kind: ListKind,
   cursor: string | undefined,
-  servers: ReadonlyMap<string, Server>,
+  servers: ReadonlyMap<string, KnownServer>,
   names: Names,
   { legacy = false }: { legacy?: boolean } = {},
 ): string | undefined {
@@ -101,7 +101,7 @@ function edit(text: string, path: readonly string[], value: string): Edit {
 }
 
 /** Says which servers a list lacks, or of which it shows the last-known entries. */
-function missing(kind: ListKind, servers: readonly Server[]): Omit<Partial, 'notice'> | undefined {
+function missing(kind: ListKind, servers: readonly KnownServer[]): Omit<Partial, 'notice'> | undefined {
   const down = servers.filter((server) => server.state !== 'up')
   if (down.length === 0) return undefined
   const lacking = down.filter((server) => server.entries(kind).length === 0).map((server) => server.name)

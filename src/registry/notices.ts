@@ -1,9 +1,9 @@
 import type { Log } from '../telemetry/log.ts'
 import { doubtAbout, type Names } from './names.ts'
-import type { Server } from './server.ts'
+import type { KnownServer } from './known-server.ts'
 
 /** Tells operators about tools whose names some clients will not take. */
-export function warnOfNames(log: Log, names: Names, server: Server): void {
+export function warnOfNames(log: Log, names: Names, server: KnownServer): void {
   for (const { key } of server.entries('tools')) {
     const name = names.expose(server.name, key)
     const doubt = doubtAbout(name)
@@ -13,7 +13,7 @@ export function warnOfNames(log: Log, names: Names, server: Server): void {
 }
 
 /** Tells operators that a server came or went. */
-export function logState(log: Log, { name, state, error }: Server): void {
+export function logState(log: Log, { name, state, error }: KnownServer): void {
   if (state === 'up') log.info({ server: name }, 'server is up')
   else
     log.warn(

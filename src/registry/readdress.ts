@@ -2,10 +2,10 @@ import { derive, type Call } from '../mesh/call.ts'
 import { paramsOf } from '../protocol/jsonrpc.ts'
 import { replaceAt } from '../protocol/json-span.ts'
 import { forwarded } from '../upstreams/forwarded.ts'
-import type { Server } from './server.ts'
+import type { KnownServer } from './known-server.ts'
 
 /** A tool call as another tool has to get it: under its name, with the headers that its server may have. */
-export function readdress(call: Call, server: Server | undefined, tool: string): Call | undefined {
+export function readdress(call: Call, server: KnownServer | undefined, tool: string): Call | undefined {
   if (server === undefined || !server.allows(tool)) return undefined
   const { text, value } = call.message
   const message = {

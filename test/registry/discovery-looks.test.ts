@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { gatewayError } from '../../src/mesh/errors.ts'
-import { discovered, oneTool } from './discovered.ts'
+import { allLists, discovered, oneTool } from './discovered.ts'
 
 const unavailable = gatewayError('upstream_unavailable', 'cannot connect')
 
@@ -55,6 +55,15 @@ test('a restart does not wait for the pause to end', async () => {
   discovery.run()
   await clock.advance(0)
   assert.equal(upstream.attempts, attempts + 1)
+})
+
+test('whoever asks for it has all lists fetched again at once', async () => {
+  const { start, clock, discovery, asked } = discovered()
+  await start()
+  asked()
+  discovery.refresh()
+  await clock.advance(0)
+  assert.deepEqual(asked(), allLists)
 })
 
 test('a server that was removed is asked nothing any more, and nobody is told', async () => {

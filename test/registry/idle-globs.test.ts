@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import type { Match } from '../../src/mesh/match.ts'
 import type { Entry } from '../../src/registry/catalog.ts'
 import { warnOfIdleGlobs } from '../../src/registry/idle-globs.ts'
-import type { ServerState } from '../../src/registry/server.ts'
+import type { ServerState } from '../../src/registry/known-server.ts'
 import { recordedLog } from '../support/log.ts'
 
 function server(name: string, state: ServerState, ...tools: string[]) {

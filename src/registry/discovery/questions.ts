@@ -1,10 +1,10 @@
-import type { Signal } from '../mesh/cancel.ts'
-import { newRecord, type Call, type Caller, type Layer } from '../mesh/call.ts'
-import type { Clock } from '../mesh/clock.ts'
-import { gatewayError } from '../mesh/errors.ts'
-import { isObject, METHOD_NOT_FOUND, requestText } from '../protocol/jsonrpc.ts'
-import type { Link } from '../upstreams/upstream.ts'
-import type { Ask } from './catalog.ts'
+import type { Signal } from '../../mesh/cancel.ts'
+import { newRecord, type Call, type Caller, type Layer } from '../../mesh/call.ts'
+import type { Clock } from '../../mesh/clock.ts'
+import { gatewayError } from '../../mesh/errors.ts'
+import { isObject, METHOD_NOT_FOUND, requestText } from '../../protocol/jsonrpc.ts'
+import type { Link } from '../../upstreams/upstream.ts'
+import type { Ask } from '../catalog.ts'
 
 /** What the gateway asks a server on its own behalf, under ids of its own. */
 export class Questions {

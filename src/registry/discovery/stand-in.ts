@@ -1,5 +1,5 @@
-import type { Message } from '../mesh/call.ts'
-import { errorText, METHOD_NOT_FOUND, resultText } from '../protocol/jsonrpc.ts'
+import type { Message } from '../../mesh/call.ts'
+import { errorText, METHOD_NOT_FOUND, resultText } from '../../protocol/jsonrpc.ts'
 
 /** The answer to a server that asks something where there is no agent to ask, under any id. */
 export function standIn({ value: { method } }: Message): string {

@@ -1,9 +1,12 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { Cancellation } from '../../src/mesh/cancel.ts'
 import { gatewayError, type Reason } from '../../src/mesh/errors.ts'
 import { TestCaller, toolCall } from '../support/caller.ts'
 import { ScriptedUpstream } from '../support/scripted-upstream.ts'
 import { testServer } from './test-server.ts'
+
+const unavailable = gatewayError('upstream_unavailable', 'cannot connect')
 
 /** A server whose calls fail for this reason while it is set. */
 function failing(count: number) {
@@ -15,6 +18,41 @@ function failing(count: number) {
   })
   return { state, replicas, ...testServer({}, replicas) }
 }
+
+test("a call takes its caller's conversation, and begins one if need be", async () => {
+  const { server, upstream } = testServer()
+  const caller = new TestCaller()
+  const call = toolCall('a', {}, { caller })
+  const outcome = await server.send(call)
+  assert.equal(outcome.kind, 'answered')
+  assert.equal(upstream.attempts, 1)
+  assert.deepEqual([call.record.attempts, call.record.replica], [1, 0])
+  await server.send(toolCall('a', {}, { caller }))
+  assert.equal(upstream.attempts, 1)
+})
+
+test('a call that cannot reach the server fails, was not sent, and makes discovery look', async () => {
+  const { server, upstream, clock, start, states } = testServer()
+  await start()
+  upstream.refusal = unavailable
+  await clock.advance(1_000)
+  upstream.link.end(unavailable)
+  upstream.link.asked.length = 0
+  const outcome = await server.send(toolCall('a'))
+  assert.deepEqual(outcome, { kind: 'failed', error: unavailable })
+  await clock.advance(0)
+  assert.deepEqual(states, ['up', 'down'])
+})
+
+test('a caller that gives up does not wait for a handshake', async () => {
+  const { server, upstream } = testServer()
+  upstream.gate = new Promise(() => {})
+  const signal = new Cancellation()
+  const sent = server.send({ ...toolCall('a'), signal })
+  const reason = gatewayError('cancelled', 'not needed')
+  signal.abort(reason)
+  assert.deepEqual(await sent, { kind: 'failed', error: reason })
+})
 
 test('a caller stays with its replica as long as that answers', async () => {
   const { server, replicas } = failing(3)

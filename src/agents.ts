@@ -1,0 +1,44 @@
+import { LegacyEndpoint } from './downstream/legacy.ts'
+import { ModernEndpoint } from './downstream/modern/endpoint.ts'
+import { Sessions, type SessionLimits } from './downstream/sessions.ts'
+import type { Clock } from './mesh/clock.ts'
+import type { Live } from './mesh/live.ts'
+import type { GatewayGeneration } from './registry/generation.ts'
+import type { ListKind } from './registry/kinds.ts'
+
+/** The agents of both eras, as the rest of the gateway knows them. */
+export interface Agents {
+  readonly sessions: Sessions
+  readonly legacy: LegacyEndpoint
+  readonly modern: ModernEndpoint
+  /** Tells those that look onto all servers that lists changed. */
+  tellChanged(lists: readonly ListKind[]): void
+  /** Ends what looks onto a server that is no more. */
+  endOrphans(): void
+  /** Ends all sessions and streams. */
+  close(): Promise<void>
+}
+
+/** Ties the ways in which agents speak to the gateway. */
+export function createAgents(live: Live<GatewayGeneration>, clock: Clock, limits: SessionLimits): Agents {
+  const sessions = new Sessions(live, clock, limits)
+  const modern = new ModernEndpoint(live, clock)
+  return {
+    sessions,
+    legacy: new LegacyEndpoint(live, sessions, clock),
+    modern,
+    tellChanged(lists) {
+      sessions.tellChanged(lists)
+      modern.listening.tellChanged(lists)
+    },
+    endOrphans() {
+      sessions.closeOrphans()
+      const { servers } = live.current
+      modern.listening.end(({ server }) => server !== undefined && !servers.has(server))
+    },
+    close() {
+      modern.close()
+      return sessions.closeAll()
+    },
+  }
+}

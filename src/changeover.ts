@@ -1,0 +1,52 @@
+import type { Agents } from './agents.ts'
+import type { Config } from './config/schema/schema.ts'
+import { compileGeneration, type GenerationParts } from './generation.ts'
+import { DEFAULT_SET } from './mesh/compile.ts'
+import type { Live } from './mesh/live.ts'
+import type { States } from './mesh/state.ts'
+import type { GatewayGeneration } from './registry/generation.ts'
+import { lookForIdleGlobs } from './registry/idle-globs.ts'
+import { listKinds } from './registry/kinds.ts'
+
+export interface ChangeoverParts {
+  readonly live: Live<GatewayGeneration>
+  /** What generations are made of. */
+  readonly parts: GenerationParts
+  readonly state: States
+  readonly agents: Agents
+  /** Has what outlives generations go by the config that is in force now. */
+  readonly follow: (config: Config) => void
+}
+
+/** Puts a config into force, with the servers in `renew` made anew. Throws, and changes nothing, when it does not compile. */
+export function changeOver(
+  config: Config,
+  renew: ReadonlySet<string>,
+  { live, parts, state, agents, follow }: ChangeoverParts,
+): void {
+  const before = live.current
+  const after = compileGeneration(config, before, parts, renew)
+  live.swap(after)
+  state.prune(({ server, set }) => isKnown(after, server, set))
+  for (const server of after.servers.values()) if (before.servers.get(server.name) !== server) server.start()
+  for (const name of renew) void before.servers.get(name)?.close()
+  follow(config)
+  lookForIdleGlobs(parts.log, live)
+  agents.endOrphans()
+  if (!sameServers(before, after)) agents.tellChanged(listKinds)
+}
+
+/** Whether there is still a server and a policy set of these names; the gateway's own state has no server. */
+function isKnown({ servers, config }: GatewayGeneration, server: string, set: string): boolean {
+  return (
+    (server === '' || servers.has(server)) &&
+    (set === DEFAULT_SET || Object.hasOwn(config.policies.sets, set))
+  )
+}
+
+function sameServers(a: GatewayGeneration, b: GatewayGeneration): boolean {
+  return (
+    a.servers.size === b.servers.size &&
+    [...a.servers.values()].every((server) => b.servers.get(server.name) === server)
+  )
+}

@@ -1,0 +1,73 @@
+import type { Message } from '../../mesh/call.ts'
+import type { Clock, Millis } from '../../mesh/clock.ts'
+import { isGatewayError } from '../../mesh/errors.ts'
+import { isObject } from '../../protocol/jsonrpc.ts'
+import { emptyCatalog, fetchList, type Ask, type Catalog, type Entry } from '../catalog.ts'
+import { kinds, listKinds, type ListKind } from '../kinds.ts'
+
+/** The lists of one server as they were fetched last, and which of them have to be fetched anew. */
+export class Lists {
+  readonly #clock: Clock
+  readonly #refreshMs: Millis
+  readonly #stale = new Set<ListKind>()
+  /** When all of them are stale, whatever was fetched since they were the last time. */
+  #staleAt: Millis = 0
+  #catalog = emptyCatalog
+
+  /** `refreshMs`: how long they are believed to be true when nobody says otherwise. */
+  constructor(clock: Clock, refreshMs: Millis) {
+    this.#clock = clock
+    this.#refreshMs = refreshMs
+  }
+
+  get catalog(): Catalog {
+    return this.#catalog
+  }
+
+  get fresh(): boolean {
+    return this.#stale.size === 0 && this.#clock.now() < this.#staleAt
+  }
+
+  /** All of them may have changed. */
+  doubt(): void {
+    this.#staleAt = 0
+  }
+
+  /** Takes notice of what the server tells; whether it was that a list changed. */
+  hear({ value: { method } }: Message): boolean {
+    const changed = listKinds.filter((kind) => kinds[kind].changed === method)
+    for (const kind of changed) this.#stale.add(kind)
+    return changed.length > 0
+  }
+
+  /** Fetches the stale ones that a server with this `greeting` offers. Rejects with a `GatewayError`. */
+  async fetch({ value: { capabilities } }: Message, ask: Ask): Promise<void> {
+    const stale = this.#takeStale()
+    const offered = (kind: ListKind) => isObject(capabilities) && kinds[kind].capability in capabilities
+    const lists: Record<ListKind, readonly Entry[]> = { ...this.#catalog.lists }
+    await Promise.all(
+      stale.map(async (kind) => {
+        lists[kind] = offered(kind) ? await fetchList(kind, ask).catch(this.#lastKnown(kind)) : []
+      }),
+    )
+    this.#catalog = { fetchedAt: this.#clock.wall(), lists }
+  }
+
+  #takeStale(): readonly ListKind[] {
+    const now = this.#clock.now()
+    const all = now >= this.#staleAt
+    if (all) this.#staleAt = now + this.#refreshMs
+    const stale = all ? listKinds : [...this.#stale]
+    this.#stale.clear()
+    return stale
+  }
+
+  /** A server whose tools work is up, whatever it says about its other lists: of those it keeps the last-known. */
+  #lastKnown(kind: ListKind): (cause: unknown) => readonly Entry[] {
+    return (cause) => {
+      if (kind !== 'tools' && isGatewayError(cause) && cause.reason === 'bad_reply')
+        return this.#catalog.lists[kind]
+      throw cause
+    }
+  }
+}

@@ -1,0 +1,129 @@
+import type { ServerConfig } from '../config/schema/schema.ts'
+import type { Message } from '../mesh/call.ts'
+import type { Cancel, Clock } from '../mesh/clock.ts'
+import type { GatewayError } from '../mesh/errors.ts'
+import { glob, type Glob } from '../mesh/match.ts'
+import type { Effect, ToolFacts } from '../mesh/policy.ts'
+import { changedKinds, emptyCatalog, type Catalog, type Entry } from './catalog.ts'
+import type { ListKind } from './kinds.ts'
+import { knownTools, type KnownTool } from './known-tools.ts'
+
+/** `starting` until the first round of discovery has ended, one way or the other. */
+export type ServerState = 'starting' | 'up' | 'down'
+
+export interface KnownServerParts {
+  readonly name: string
+  readonly config: ServerConfig
+  readonly clock: Clock
+  readonly onChanged: (server: KnownServer, changed: readonly ListKind[]) => void
+  readonly onState: (server: KnownServer) => void
+}
+
+/** What is known of a server: whether it is up, and what it offers. */
+export class KnownServer {
+  readonly name: string
+  readonly config: ServerConfig
+  /** Whether agents may see and call a tool. */
+  readonly allows: Glob
+  readonly #parts: KnownServerParts
+  #state: ServerState = 'starting'
+  #since: number
+  #error: GatewayError | undefined
+  #catalog: Catalog = emptyCatalog
+  #tools: ReadonlyMap<string, KnownTool> = new Map()
+  #greeting: Message | undefined
+  #cancelGrace: Cancel | undefined
+  #settle: () => void = () => undefined
+  /** Resolves when the first round of discovery has ended. */
+  readonly settled = new Promise<void>((resolve) => (this.#settle = resolve))
+
+  constructor(parts: KnownServerParts) {
+    this.name = parts.name
+    this.config = parts.config
+    this.allows = filter(parts.config.tools)
+    this.#parts = parts
+    this.#since = parts.clock.wall()
+  }
+
+  get state(): ServerState {
+    return this.#state
+  }
+
+  /** When the state began, in milliseconds since the Unix epoch. */
+  get since(): number {
+    return this.#since
+  }
+
+  /** Why the server is down. */
+  get error(): GatewayError | undefined {
+    return this.#error
+  }
+
+  get catalog(): Catalog {
+    return this.#catalog
+  }
+
+  /** The server's `initialize` result, as the gateway got it last. */
+  get greeting(): Message | undefined {
+    return this.#greeting
+  }
+
+  /** What agents may see of a list. */
+  entries(kind: ListKind): readonly Entry[] {
+    const all = this.#catalog.lists[kind]
+    return kind === 'tools' ? all.filter((entry) => this.allows(entry.key)) : all
+  }
+
+  /** What the catalog says of a tool. */
+  facts(tool: string): ToolFacts | undefined {
+    return this.#tools.get(tool)
+  }
+
+  /** What the server says itself of a tool's effect: believed only if the server is trusted. */
+  effectOf(tool: string): Effect {
+    return this.config.trusted ? (this.#tools.get(tool)?.annotated ?? 'unknown') : 'unknown'
+  }
+
+  /** It answered, with this catalog. */
+  protected cameUp(catalog: Catalog, greeting: Message): void {
+    this.endGrace()
+    this.#greeting = greeting
+    this.#error = undefined
+    this.#enter('up')
+    this.#replace(catalog)
+  }
+
+  /** It did not answer. What it offered stays known for the time of grace. */
+  protected wentDown(error: GatewayError): void {
+    this.#error = error
+    this.#enter('down')
+    this.#cancelGrace ??= this.#parts.clock.after(this.config.grace, () => this.#replace(emptyCatalog))
+  }
+
+  /** What is known stays so, for as long as nobody says otherwise. */
+  protected endGrace(): void {
+    this.#cancelGrace?.()
+    this.#cancelGrace = undefined
+  }
+
+  #enter(state: ServerState): void {
+    this.#settle()
+    if (state === this.#state) return
+    this.#state = state
+    this.#since = this.#parts.clock.wall()
+    this.#parts.onState(this)
+  }
+
+  #replace(catalog: Catalog): void {
+    const changed = changedKinds(this.#catalog, catalog)
+    this.#catalog = catalog
+    this.#tools = knownTools(catalog, this.#tools)
+    if (changed.length > 0) this.#parts.onChanged(this, changed)
+  }
+}
+
+function filter({ include, exclude }: ServerConfig['tools']): Glob {
+  const included = include.map(glob)
+  const excluded = exclude.map(glob)
+  return (tool) => included.some((match) => match(tool)) && !excluded.some((match) => match(tool))
+}

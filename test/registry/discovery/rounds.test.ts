@@ -1,0 +1,73 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { Rounds } from '../../../src/registry/discovery/rounds.ts'
+import { ManualClock } from '../../support/manual-clock.ts'
+
+const PAUSE_MS = 1_000
+
+/** Rounds that take `lastsMs` each, and when they began. */
+function setUp({ lastsMs = 0 } = {}) {
+  const clock = new ManualClock()
+  const from = clock.now()
+  const began: number[] = []
+  const rounds = new Rounds(clock, async () => {
+    began.push(clock.now() - from)
+    if (lastsMs > 0) await new Promise<void>((resolve) => clock.after(lastsMs, resolve))
+    return PAUSE_MS
+  })
+  return { clock, rounds, began }
+}
+
+test('a round that has ended is followed by another one after the pause that it asked for', async () => {
+  const { clock, rounds, began } = setUp()
+  rounds.within(0)
+  await clock.advance(2 * PAUSE_MS)
+  assert.deepEqual(began, [0, 1_000, 2_000])
+})
+
+test('of several wishes the soonest counts, and makes one round', async () => {
+  const { clock, rounds, began } = setUp()
+  for (const delayMs of [500, 200, 300]) rounds.within(delayMs)
+  await clock.advance(600)
+  assert.deepEqual(began, [200])
+  assert.equal(clock.pending, 1)
+})
+
+test('a wish that falls into a round waits for its end, and for nothing else', async () => {
+  const { clock, rounds, began } = setUp({ lastsMs: 300 })
+  rounds.within(0)
+  await clock.advance(100)
+  assert.equal(rounds.running, true)
+  for (let wish = 0; wish < 3; wish++) {
+    rounds.within(0)
+    await clock.advance(10)
+  }
+  await clock.advance(400)
+  assert.deepEqual(began, [0, 300])
+})
+
+test('a wish that is forgotten, in a round or before it, comes to nothing', async () => {
+  const { clock, rounds, began } = setUp({ lastsMs: 300 })
+  rounds.within(0)
+  await clock.advance(100)
+  rounds.within(0)
+  await clock.advance(10)
+  rounds.within(50)
+  rounds.forget()
+  await clock.advance(300 + PAUSE_MS - 111)
+  assert.deepEqual(began, [0])
+  await clock.advance(1)
+  assert.deepEqual(began, [0, 1_300])
+})
+
+test('when they are stopped, the round that is under way is the last', async () => {
+  const { clock, rounds, began } = setUp({ lastsMs: 300 })
+  rounds.within(0)
+  await clock.advance(100)
+  rounds.within(500)
+  rounds.stop()
+  rounds.within(0)
+  await clock.advance(10_000)
+  assert.deepEqual(began, [0])
+  assert.equal(clock.pending, 0)
+})
