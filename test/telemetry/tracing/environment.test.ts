@@ -58,6 +58,15 @@ test('batches are as large as a variable says', async (t) => {
   assert.equal(mesh.receiver.paths.length, 2)
 })
 
+test('without a variable batches are small, for calls wait while they are written', async (t) => {
+  const mesh = await meshIn(t, {})
+  for (let i = 0; i < 65; i++) await mesh.run()
+  await mesh.receiver.has(128)
+  assert.equal(mesh.receiver.paths.length, 1)
+  await mesh.spans()
+  assert.deepEqual([mesh.receiver.paths.length, mesh.receiver.spans.length], [2, 130])
+})
+
 test('a collector that is slow is waited for as long as a variable says', async (t) => {
   const mesh = await meshIn(t, { OTEL_EXPORTER_OTLP_TRACES_TIMEOUT: '50', OTEL_BSP_SCHEDULE_DELAY: '10' })
   mesh.receiver.behaviour = 'hangs'
