@@ -1,4 +1,5 @@
 import { FlakyServer } from '../../test/e2e/support/flaky.ts'
+import { stdioToolbox } from '../../test/e2e/support/toolbox.ts'
 import { startGateway, type Config } from './gateway.ts'
 
 /** Faults of every fate: some are masked by retries, some surface, and cut texts escape. */
@@ -25,7 +26,11 @@ const faults = [
 function configFor(url: string): Config {
   return {
     gateway: { environment: 'staging' },
-    mcpServers: { flaky: { url, trusted: true }, gone: { url: 'http://127.0.0.1:9/mcp' } },
+    mcpServers: {
+      flaky: { url, trusted: true },
+      local: stdioToolbox(),
+      gone: { url: 'http://127.0.0.1:9/mcp' },
+    },
     policies: {
       defaults: { attemptTimeout: { timeout: 200 }, retry: { base: 1, cap: 5 } },
       overrides: [

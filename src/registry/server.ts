@@ -77,6 +77,12 @@ export class Server extends KnownServer {
     this.#discovery.refresh()
   }
 
+  /** How many processes stand behind it; undefined when there never are any. */
+  get processes(): number | undefined {
+    const counts = this.#replicas.flatMap((replica) => replica.processes?.() ?? [])
+    return counts.length === 0 ? undefined : counts.reduce((sum, count) => sum + count)
+  }
+
   /** Signals the processes behind it; false when there are none. */
   signal(name: NodeJS.Signals): boolean {
     return this.#replicas.map((replica) => replica.signal?.(name) === true).includes(true)

@@ -47,9 +47,11 @@ function collect({ live, metrics, sessions, intents, state, chaos }: MetricsPart
   collectStates(metrics, state)
   metrics.serverUp.reset()
   metrics.serverTools.reset()
+  metrics.serverProcesses.reset()
   for (const server of live.current.servers.values()) {
     metrics.serverUp.set({ server: server.name }, server.state === 'up' ? 1 : 0)
     metrics.serverTools.set({ server: server.name }, server.entries('tools').length)
+    if (server.processes !== undefined) metrics.serverProcesses.set({ server: server.name }, server.processes)
   }
 }
 

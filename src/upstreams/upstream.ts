@@ -13,6 +13,8 @@ export interface Upstream {
   open(caller: Caller, signal: Signal): Promise<Link>
   /** Ends all conversations and whatever stands behind them. Resolves when nothing is left. */
   close(): Promise<void>
+  /** How many processes stand behind it, with those that are being started; undefined when there never are any. */
+  processes?(): number
   /** Signals the processes behind it; false when there are none, undefined when there never are. */
   signal?(name: NodeJS.Signals): boolean
   /** The family of protocol versions that the endpoint is spoken to in; undefined while nobody knows. */

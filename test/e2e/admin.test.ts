@@ -135,3 +135,9 @@ test('the planes do not serve what is for the other', async () => {
   assert.equal((await fetch(`${gateway.data}/metrics`)).status, 404)
   assert.equal((await fetch(`${gateway.control}/mcp`, { method: 'POST' })).status, 404)
 })
+
+test('the processes of a stdio server are counted, and those of a server behind a URL are not ours', async () => {
+  const processes = (server: string) => gateway.metric('breakwater_server_processes', `server="${server}"`)
+  assert.equal(await processes('local'), 1)
+  assert.equal(await processes('remote'), undefined)
+})

@@ -11,6 +11,12 @@ export const gateway = {
   sessions: gauge('sessions', 'Sessions of agents that are open.', [], '1'),
   serverUp: gauge('server_up', '1 while a server answers, else 0.', ['server'], 'servers'),
   serverTools: gauge('server_tools', 'Tools that a server offers to agents.', ['server'], 'servers'),
+  serverProcesses: gauge(
+    'server_processes',
+    'Processes of a stdio server, with those that are being started.',
+    ['server'],
+    'stdio servers',
+  ),
   configInfo: gauge('config_info', '1, labelled with the hash of the config in force.', ['hash'], '1'),
   configReloadSuccess: gauge(
     'config_reload_success',

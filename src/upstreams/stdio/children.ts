@@ -29,6 +29,11 @@ export class Children {
     return starting
   }
 
+  /** How many there are, with those that are being started. */
+  get size(): number {
+    return this.#starting.size
+  }
+
   /** Signals all of them; false when there are none. */
   signal(name: NodeJS.Signals): boolean {
     for (const starting of this.#starting) void starting.then((child) => child.signal(name), noChild)

@@ -67,6 +67,10 @@ export class StdioUpstream implements Upstream {
     return closing
   }
 
+  processes(): number {
+    return this.#children.size
+  }
+
   signal(name: NodeJS.Signals): boolean {
     return this.#children.signal(name)
   }

@@ -12,6 +12,11 @@ const servers = [
     queries: [query(`min by (server) (breakwater_server_up${ME})`, '{{server}}')],
   }),
   lines({
+    title: 'Processes of servers',
+    about: 'Of stdio servers. With one for each session, as many as there are sessions; more are a leak.',
+    queries: [query(`sum by (server) (breakwater_server_processes${ME})`, '{{server}}')],
+  }),
+  lines({
     title: 'Other requests',
     about: 'Lists, prompts, resources, completion, by what became of them.',
     unit: 'reqps',
