@@ -120,7 +120,7 @@ test('hol.block: a bulkhead keeps the queue short', () =>
     assert.deepEqual([answers(seen), rejected.length], [2, 3], `${lane.name} ${JSON.stringify(seen)}`)
     assert.deepEqual(await stage.fates(lane, limited), { masked: 2 })
     const labels = `server="${lane.name}"`
-    const rejections = await stage.sums('breakwater_rejections_total', 'reason', labels)
+    const rejections = await stage.gateway.sums('breakwater_rejections_total', 'reason', labels)
     assert.equal(rejections.bulkhead_full, 3)
   }))
 

@@ -119,6 +119,6 @@ test('no breaker opened over it, and nothing is held', async () => {
     const { body } = await stage.gateway.admin<{ faults: { concurrent: number }[] }>('/admin/chaos')
     return body.faults.every(({ concurrent }) => concurrent === 0)
   })
-  assert.deepEqual(await stage.sums('breakwater_breaker_transitions_total', 'state', ''), {})
+  assert.deepEqual(await stage.gateway.sums('breakwater_breaker_transitions_total', 'state', ''), {})
   await assertSound(stage)
 })

@@ -111,7 +111,7 @@ test('conn.flap: a breaker opens when the server goes, tries it now and then, an
     await until('calls get through again', call)
     assert.deepEqual([...reasons].sort(), ['breaker_open', 'upstream_unavailable', undefined])
     const labels = `server="${lane.name}",tool="flap"`
-    const states = await stage.sums('breakwater_breaker_transitions_total', 'state', labels)
+    const states = await stage.gateway.sums('breakwater_breaker_transitions_total', 'state', labels)
     for (const state of ['open', 'half_open', 'closed']) assert.ok((states[state] ?? 0) > 0, state)
     const { surfaced = 0, ...others } = await stage.fates(lane, flap)
     assert.ok(surfaced >= 2)

@@ -155,6 +155,6 @@ test('rpc.duplicate: both replies are on the wire, as events of one stream', () 
   }))
 
 test('no breaker opened over it', async () => {
-  assert.deepEqual(await stage.sums('breakwater_breaker_transitions_total', 'state', ''), {})
+  assert.deepEqual(await stage.gateway.sums('breakwater_breaker_transitions_total', 'state', ''), {})
   await assertSound(stage)
 })

@@ -92,6 +92,19 @@ export class Gateway {
     return line === undefined ? undefined : Number(line.split(' ').at(-1))
   }
 
+  /** Sums of the series of a metric that `labels` fits, by one more label of theirs; without what has not happened. */
+  async sums(metric: string, by: string, labels: string): Promise<Record<string, number>> {
+    const text = await (await fetch(`${this.control}/metrics`)).text()
+    const sums: Record<string, number> = {}
+    for (const row of text.split('\n')) {
+      const value = Number(row.split(' ').at(-1))
+      if (!row.startsWith(`${metric}{`) || !row.includes(labels) || value === 0) continue
+      const key = new RegExp(`${by}="([^"]*)"`).exec(row)?.[1] ?? ''
+      sums[key] = (sums[key] ?? 0) + value
+    }
+    return sums
+  }
+
   /** What the registry knows of a server; undefined when there is none of that name. */
   async server(name: string): Promise<Json | undefined> {
     const { status, body } = await this.admin(`/admin/servers/${name}`)

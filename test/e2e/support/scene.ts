@@ -38,7 +38,7 @@ export async function play(stage: Stage, scene: Scene, lane: Lane): Promise<Seen
   assert.ok(seen.tookMs >= takesMs - EARLY_MS, said)
   assert.deepEqual(await stage.attempts(lane, tool), scene.attempts, said)
   assert.deepEqual(await stage.fates(lane, scene), scene.fates, said)
-  const injected = await stage.sums(
+  const injected = await stage.gateway.sums(
     'breakwater_faults_injected_total',
     'type',
     `fault="${tool}.${lane.name}"`,

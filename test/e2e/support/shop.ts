@@ -89,7 +89,7 @@ export class Shop {
   /** How good the replies of a tool were, as the gateway has counted them; without that to its first call, if typed. */
   async verdicts({ name }: Lane, tool: string): Promise<Json> {
     const labels = `server="${name}",tool="${tool}"`
-    const { unchecked = 0, ...rest } = await this.#sums(
+    const { unchecked = 0, ...rest } = await this.gateway.sums(
       'breakwater_upstream_attempts_total',
       'verdict',
       labels,
@@ -100,7 +100,7 @@ export class Shop {
 
   /** What became of the injections of a fault. */
   fates({ name }: Lane, tool: string): Promise<Json> {
-    return this.#sums('breakwater_fault_outcomes_total', 'handled', `fault="${tool}.${name}"`)
+    return this.gateway.sums('breakwater_fault_outcomes_total', 'handled', `fault="${tool}.${name}"`)
   }
 
   /** Replies are checked as soon as the schema of their tool was read, which the first of them brings about, in turn. */
@@ -110,18 +110,6 @@ export class Shop {
       await this.call(lane, 'typed_plain')
       return (await this.verdicts(lane, 'typed_plain')).correct !== undefined
     })
-  }
-
-  /** Sums of the series of a metric that `labels` fits, by one more label of theirs. */
-  async #sums(metric: string, by: string, labels: string): Promise<Record<string, number>> {
-    const text = await (await fetch(`${this.gateway.control}/metrics`)).text()
-    const sums: Record<string, number> = {}
-    for (const row of text.split('\n')) {
-      if (!row.startsWith(`${metric}{`) || !row.includes(labels)) continue
-      const key = new RegExp(`${by}="([^"]*)"`).exec(row)?.[1] ?? ''
-      sums[key] = (sums[key] ?? 0) + Number(row.split(' ').at(-1))
-    }
-    return sums
   }
 }
 

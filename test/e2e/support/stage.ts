@@ -109,12 +109,16 @@ export class Stage {
 
   /** What became of the attempts at a tool, as the gateway has counted them. */
   attempts({ name }: Lane, tool: string): Promise<Record<string, number>> {
-    return this.sums('breakwater_upstream_attempts_total', 'outcome', `server="${name}",tool="${tool}"`)
+    return this.gateway.sums(
+      'breakwater_upstream_attempts_total',
+      'outcome',
+      `server="${name}",tool="${tool}"`,
+    )
   }
 
   /** What became of the injections of a fault. */
   fates({ name }: Lane, { tool }: Act): Promise<Record<string, number>> {
-    return this.sums('breakwater_fault_outcomes_total', 'handled', `fault="${tool}.${name}"`)
+    return this.gateway.sums('breakwater_fault_outcomes_total', 'handled', `fault="${tool}.${name}"`)
   }
 
   /** How many calls a fault holds now. */
@@ -122,18 +126,6 @@ export class Stage {
     type Status = { faults: { name: string; concurrent: number }[] }
     const { body } = await this.gateway.admin<Status>('/admin/chaos')
     return body.faults.find((fault) => fault.name === `${tool}.${name}`)?.concurrent ?? 0
-  }
-
-  /** Sums of the series of a metric that `labels` fits, by one more label of theirs. */
-  async sums(metric: string, by: string, labels: string): Promise<Record<string, number>> {
-    const text = await (await fetch(`${this.gateway.control}/metrics`)).text()
-    const sums: Record<string, number> = {}
-    for (const row of text.split('\n')) {
-      if (!row.startsWith(`${metric}{`) || !row.includes(labels)) continue
-      const key = new RegExp(`${by}="([^"]*)"`).exec(row)?.[1] ?? ''
-      sums[key] = (sums[key] ?? 0) + Number(row.split(' ').at(-1))
-    }
-    return sums
   }
 }
 
