@@ -3,6 +3,7 @@ import type { Result } from '../mesh/classify.ts'
 import type { Millis } from '../mesh/clock.ts'
 import { wentWrong } from './intents/went-wrong.ts'
 import type { Log } from './log.ts'
+import { keptSpanOf } from './tracing/call-trace.ts'
 import type { AccessLogSettings } from './schema.ts'
 
 /** Writes a call that has ended into the log, if it is to be in there. */
@@ -87,6 +88,7 @@ function lineOf(call: Call, outcome: Outcome, result: Result, tookMs: Millis, ov
     intent: record.intent?.id,
     intentSource: record.intent?.source,
     traceId: record.traceId,
+    spanId: keptSpanOf(record)?.spanId,
   }
 }
 

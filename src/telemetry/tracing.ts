@@ -6,7 +6,6 @@ import type { SpanCounts } from './tracing/counts.ts'
 import { readSettings, type TracesConfig, type Variables } from './tracing/settings.ts'
 
 export type { Peer } from './tracing/attempt-attributes.ts'
-export { keptSpanOf } from './tracing/call-trace.ts'
 export type { LossCause, SpanCounts } from './tracing/counts.ts'
 export type { TracesConfig } from './tracing/settings.ts'
 

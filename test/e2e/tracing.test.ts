@@ -119,6 +119,7 @@ test('one call with a fault and a retry is one trace, from the agent through the
   await until('the call is logged', () => gateway.log.some(({ tool }) => tool === 'refused'))
   const line = gateway.log.find(({ tool }) => tool === 'refused')
   assert.deepEqual([line?.traceId, line?.faults, line?.fates], [TRACE, ['no-way'], ['no-way masked']])
+  assert.equal(line?.spanId, spans.server?.spanId)
   assert.equal(await gateway.metric('breakwater_fault_outcomes_total', 'handled="masked"'), 1)
 })
 
