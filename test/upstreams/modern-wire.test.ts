@@ -258,6 +258,26 @@ test('a subscription is kept as one stream, and another one takes its place when
   await until('the second stream is closed', () => streams[1]?.response.destroyed === true)
 })
 
+test('what is wanted while a subscription is being opened is there when the answer says so', async (t) => {
+  const opened: { readonly filter: unknown; readonly acknowledge: () => void }[] = []
+  const { url } = await modernServer(t, ({ body }, response) => {
+    const filter = body.params?.notifications as Record<string, unknown>
+    const method = 'notifications/subscriptions/acknowledged'
+    const say = events(response)
+    const acknowledge = () => say({ jsonrpc: '2.0', method, params: { notifications: filter } })
+    if (opened.push({ filter, acknowledge }) > 1) acknowledge()
+  })
+  const caller = new TestCaller()
+  const link = await modernUpstream(t, url).open(caller, never)
+  link.listen()
+  await until('the first is asked for', () => opened.length === 1)
+  const subscribed = link.exchange(newCall({ method: 'resources/subscribe', params: { uri: 'a' }, caller }))
+  opened[0]?.acknowledge()
+  await subscribed
+  assert.deepEqual(opened[1]?.filter, { toolsListChanged: true, resourceSubscriptions: ['a'] })
+  await link.close()
+})
+
 test('a subscription that breaks is asked for again, with a doubling pause while it fails', async (t) => {
   const clock = new ManualClock()
   let works = true

@@ -97,6 +97,7 @@ export class ModernListener {
   }
 
   #connect(): void {
+    this.#cancelNext = undefined
     const notifications = this.#wanted()
     this.#next?.close()
     this.#next = undefined
@@ -122,7 +123,8 @@ export class ModernListener {
     this.#current = subscription
     this.#next = undefined
     this.#retryMs = FIRST_RETRY_MS
-    this.#waiting?.settle()
+    // Who waits for something that is wanted since waits for the next one.
+    if (this.#cancelNext === undefined) this.#waiting?.settle()
   }
 
   #over(subscription: Subscription, again: boolean): void {
