@@ -30,10 +30,7 @@ export interface Pipeline {
   close(limitMs: number): Promise<void>
 }
 
-/**
- * Spans that are sent at once: a quarter of what OpenTelemetry has, for calls wait while they are written, which takes
- * some 30 µs each.
- */
+/** Spans that are sent at once: a quarter of what OpenTelemetry has, for calls wait while they are written. */
 const BATCH = 128
 
 /** Starts the SDK for spans only: metrics are prom-client's, and nothing is instrumented behind our back. */
