@@ -44,7 +44,7 @@ export function worldOf(current: () => GatewayGeneration, clock: Clock): World {
 function read(call: Call, { status, headers, body }: RawReply, wallMs: number): Outcome {
   const raw = Object.entries(headers).flatMap(([name, value]) => [Buffer.from(name), Buffer.from(value)])
   const reading = readReply(call.id, status, new ReplyHeaders(raw), body, { hasSession: false, wallMs })
-  return reading === 'lost' ? failed('session_lost', 'the session is lost') : reading
+  return reading.kind === 'suspected_loss' ? reading.otherwise : reading
 }
 
 const failed = (reason: Reason, message: string): Outcome => ({

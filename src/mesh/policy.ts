@@ -1,5 +1,5 @@
 import type { Call, Caller, Layer, Service } from './call.ts'
-import type { Clock } from './clock.ts'
+import type { Clock, Millis } from './clock.ts'
 import type { Dice } from './dice.ts'
 
 /** Reads a policy's settings. zod types are such schemas; the kernel needs to know no more of them. */
@@ -75,6 +75,15 @@ export interface Scope {
   effectOf(call: Call): Effect
   /** The replica that holds state for a caller, and thus has to get all its calls; undefined: any may. */
   home(caller: Caller): number | undefined
+  /** How many callers each replica holds state for; undefined for a server that holds none. */
+  homes(): readonly number[] | undefined
+  /** Gives a caller's state at a replica up: its next call begins a new session, at a replica that is chosen then. */
+  leave(caller: Caller, replica: number): void
+  /**
+   * When a replica that could not be reached was last found to be reachable again, on the monotonic clock; negative
+   * infinity when it never was in doubt.
+   */
+  readonly backAt: (replica: number) => Millis
   /** The way to another tool, with the same arguments; undefined when there is no such server. */
   detour(call: Call, server: string, tool: string): Detour | undefined
 }

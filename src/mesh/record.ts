@@ -59,6 +59,8 @@ export interface CallRecord {
   firstByteAt: Millis | undefined
   /** Index of the replica that the last attempt went to. */
   replica: number | undefined
+  /** Index of the replica at which its last attempt found no answer; undefined when that ended otherwise. */
+  failedReplica: number | undefined
   /** Conversations that had to be opened again for this call. */
   recoveries: number
   /** Times that it was sent again after a failure. */
@@ -119,6 +121,7 @@ export function newRecord(startedAt: Millis): CallRecord {
     sent: false,
     firstByteAt: undefined,
     replica: undefined,
+    failedReplica: undefined,
     recoveries: 0,
     retries: 0,
     hedges: 0,

@@ -1,4 +1,5 @@
 import type { Call, Caller } from './call.ts'
+import type { Millis } from './clock.ts'
 import type { Detour, Effect, Scope, ToolFacts } from './policy.ts'
 
 /** What the registry knows of one server. */
@@ -8,6 +9,9 @@ export interface Target {
   /** What the server says of a tool's effect, as far as it is trusted. */
   effectOf(tool: string): Effect
   home(caller: Caller): number | undefined
+  readonly homes: readonly number[] | undefined
+  leave(caller: Caller, replica: number): void
+  backAt(replica: number): Millis
 }
 
 export interface ScopeParts {
@@ -54,6 +58,9 @@ export function scopeFor({ set, server, tool, effect, target, detour }: ScopePar
       return effect ?? target(server)?.effectOf(call.tool) ?? 'unknown'
     },
     home: (caller) => target(server)?.home(caller),
+    homes: () => target(server)?.homes,
+    leave: (caller, replica) => target(server)?.leave(caller, replica),
+    backAt: (replica) => target(server)?.backAt(replica) ?? -Infinity,
     detour: (call, to, other) => detour(set, call, to, other),
   }
 }

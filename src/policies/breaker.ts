@@ -13,7 +13,7 @@ export const BREAKER = 'breaker'
  */
 export const breaker: Policy<z.output<typeof breakerSchema>> & { schema: typeof breakerSchema } = {
   schema: breakerSchema,
-  build(config, kit, { set, server, tool, replicas }): Layer {
+  build(config, kit, { set, server, tool, replicas, backAt }): Layer {
     const breakers = new Array<Breaker | undefined>(replicas)
     function breakerOf(replica: number): Breaker {
       const key = { kind: BREAKER, set, server, tool, replica, config }
@@ -21,7 +21,7 @@ export const breaker: Policy<z.output<typeof breakerSchema>> & { schema: typeof 
     }
     return (next) => (call) => {
       const replica = call.replica ?? 0
-      return (breakers[replica] ??= breakerOf(replica)).run(call, next)
+      return (breakers[replica] ??= breakerOf(replica)).run(call, next, backAt)
     }
   },
 }

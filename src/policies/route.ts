@@ -73,7 +73,7 @@ export const route: Policy<z.output<typeof schema>> & { schema: typeof schema } 
       scores,
       feasibility,
       clock,
-      home: config.affinity === 'auto' ? (caller) => scope.home(caller) : undefined,
+      homes: config.affinity === 'auto' ? scope : undefined,
     })
   },
 }

@@ -1,6 +1,7 @@
 import type { Answer, Caller, Message, Layer } from '../mesh/call.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError, isGatewayError, type GatewayError } from '../mesh/errors.ts'
+import { orAborted } from '../upstreams/failure.ts'
 import type { Link } from '../upstreams/upstream.ts'
 import type { Catalog } from './catalog.ts'
 import { Lists } from './discovery/lists.ts'
@@ -99,7 +100,7 @@ export class Discovery implements Caller {
       )
     })
     try {
-      const { link } = await links.of(this)
+      const { link } = await orAborted(links.of(this), limit.signal)
       this.#watch(link)
       if (this.#lists.fresh) await this.#questions.ping(link, limit.signal)
       else await this.#lists.fetch(link.greeting, this.#questions.over(link, limit.signal))

@@ -2,12 +2,17 @@ import type { Caller } from '../mesh/call.ts'
 import { Cancellation, type Signal } from '../mesh/cancel.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../mesh/errors.ts'
+import { orAborted } from '../upstreams/failure.ts'
 import type { Link, Upstream } from '../upstreams/upstream.ts'
 
 /** A caller's conversation, and the replica that it is held with. */
 export interface BoundLink {
   readonly link: Link
   readonly replica: number
+  /** Calls under way over it. */
+  calls: number
+  /** Whether it is closed when the last of them has ended, and takes no new ones. */
+  retired: boolean
 }
 
 export interface LinksOptions {
@@ -34,10 +39,15 @@ export class Links {
   readonly #options: LinksOptions
   readonly #open = new Map<Caller, BoundLink[]>()
   readonly #opening = new Map<Caller, Map<number, Opening>>()
+  /** How many callers have a conversation with each replica that keeps something of it. */
+  readonly #kept: number[]
+  /** Whether any conversation was of the kind of which the server keeps something. */
+  #keepsState = false
   #next = 0
 
   constructor(options: LinksOptions) {
     this.#options = options
+    this.#kept = options.replicas.map(() => 0)
   }
 
   /** How many callers have a conversation. */
@@ -80,12 +90,40 @@ export class Links {
     await Promise.all([...ending].map(({ link }) => link.close()))
   }
 
-  /** Ends one conversation of a caller; another one that took its place by now stays. */
-  async dropLink(caller: Caller, link: Link): Promise<void> {
-    const bound = this.#open.get(caller)?.find((one) => one.link === link)
-    if (bound === undefined) return
+  /**
+   * The replica that a caller's calls have to go to, because it may remember something of the caller, or will when the
+   * handshake that is under way is done; undefined: any will do.
+   */
+  home(caller: Caller): number | undefined {
+    const bound = this.#open.get(caller)?.[0]
+    if (bound !== undefined) return bound.link.keepsState ? bound.replica : undefined
+    if (!this.#keepsState) return undefined
+    for (const replica of this.#opening.get(caller)?.keys() ?? []) if (replica !== ANY) return replica
+    return undefined
+  }
+
+  /** How many callers are at home at each replica; undefined for a server that keeps nothing of them. */
+  get homes(): readonly number[] | undefined {
+    return this.#keepsState ? this.#kept : undefined
+  }
+
+  /** Takes a conversation from its caller, whose next call begins a new one; calls that are under way over it end in order. */
+  retire(caller: Caller, bound: BoundLink): void {
     this.#forget(caller, bound)
-    await link.close()
+    if (bound.retired) return
+    bound.retired = true
+    if (bound.calls === 0) void bound.link.close()
+  }
+
+  /** A call that went over a conversation has ended. */
+  left(bound: BoundLink): void {
+    if (--bound.calls === 0 && bound.retired) void bound.link.close()
+  }
+
+  /** Takes a caller's conversation with a replica from it, as `retire` does. */
+  leave(caller: Caller, replica: number): void {
+    const bound = this.current(caller, replica)
+    if (bound !== undefined) this.retire(caller, bound)
   }
 
   async closeAll(): Promise<void> {
@@ -107,13 +145,20 @@ export class Links {
     return bound
   }
 
-  /** Tries all replicas in turn, each time from the next one on. */
+  /** Tries all replicas in turn, each time from the next one on. All of them together take no longer than one may. */
   async #beginAnywhere(caller: Caller, end: Signal): Promise<BoundLink> {
-    const { length } = this.#options.replicas
+    const { replicas, clock, timeoutMs } = this.#options
+    const { length } = replicas
+    const until = clock.now() + timeoutMs
     let failure: GatewayError = gatewayError('upstream_unavailable', 'the server has no replica')
     for (let i = 0, first = this.#next++; i < length && !end.aborted; i++) {
+      const replica = (first + i) % length
+      const shareMs = Math.max(1, (until - clock.now()) / (length - i))
       try {
-        return await this.of(caller, (first + i) % length)
+        return (
+          this.current(caller, replica) ??
+          (await this.#join(caller, replica, (ended) => this.#begin(caller, replica, ended, shareMs)))
+        )
       } catch (error) {
         failure = error as GatewayError
       }
@@ -121,24 +166,44 @@ export class Links {
     throw failure
   }
 
-  async #begin(caller: Caller, replica: number, end: Signal): Promise<BoundLink> {
+  async #begin(
+    caller: Caller,
+    replica: number,
+    end: Signal,
+    limitMs = this.#options.timeoutMs,
+  ): Promise<BoundLink> {
     const { replicas, clock, timeoutMs } = this.#options
     const limit = new Cancellation()
     end.addEventListener('abort', () => limit.abort(end.reason))
-    const cancel = clock.after(timeoutMs, () => {
+    const cancel = clock.after(limitMs, () => {
       limit.abort(gatewayError('attempt_timeout', `the handshake took longer than ${timeoutMs} ms`))
     })
-    const upstream = replicas[replica] as Upstream
-    return this.#keep(caller, { link: await upstream.open(caller, limit).finally(cancel), replica })
+    const opening = (replicas[replica] as Upstream).open(caller, limit)
+    try {
+      const link = await orAborted(opening, limit)
+      return this.#keep(caller, { link, replica, calls: 0, retired: false })
+    } catch (error) {
+      // One that comes too late is nobody's.
+      if (limit.aborted) opening.then((link) => link.close(), ignore)
+      throw error
+    } finally {
+      cancel()
+    }
   }
 
   #keep(caller: Caller, bound: BoundLink): BoundLink {
-    if (bound.link.ended.aborted) throw bound.link.ended.reason
+    const { link, replica } = bound
+    if (link.ended.aborted) throw link.ended.reason
     const current = this.#open.get(caller)
     if (current === undefined) this.#open.set(caller, [bound])
     else current.push(bound)
-    if (caller.listening) bound.link.listen()
-    bound.link.ended.addEventListener('abort', () => this.#forget(caller, bound), { once: true })
+    if (link.keepsState) {
+      this.#keepsState = true
+      this.#kept[replica] = (this.#kept[replica] ?? 0) + 1
+      link.ended.addEventListener('abort', () => this.#kept[replica]!--, { once: true })
+    }
+    if (caller.listening) link.listen()
+    link.ended.addEventListener('abort', () => this.#forget(caller, bound), { once: true })
     return bound
   }
 
@@ -148,3 +213,5 @@ export class Links {
     else this.#open.delete(caller)
   }
 }
+
+function ignore(): void {}

@@ -1,8 +1,7 @@
-import type { Call, Caller, Outcome, Service } from '../mesh/call.ts'
+import type { Call, Outcome, Service } from '../mesh/call.ts'
 import type { Clock } from '../mesh/clock.ts'
-import type { GatewayError } from '../mesh/errors.ts'
-import { orAborted } from '../upstreams/failure.ts'
-import type { Link } from '../upstreams/upstream.ts'
+import type { GatewayError, Reason } from '../mesh/errors.ts'
+import { abortError, failure, orAborted } from '../upstreams/failure.ts'
 import type { BoundLink, Links } from './links.ts'
 import { exchangeOver } from './outgoing.ts'
 
@@ -11,19 +10,36 @@ export interface SendingParts {
   readonly clock: Clock
   /** How many replicas there are to go to. */
   readonly replicas: number
-  /** A call could not reach the server. */
-  readonly suspect: () => void
+  /** A call got no answer of a replica, for a reason that is the replica's; undefined: it was to go to any. */
+  readonly suspect: (replica: number | undefined, reason: Reason) => void
 }
+
+/** Ends of a call after which a replica may be in trouble. */
+const suspicious: ReadonlySet<Reason> = new Set([
+  'attempt_timeout',
+  'upstream_disconnected',
+  'upstream_status',
+  'upstream_unavailable',
+])
 
 /** A call's way to its server: over its caller's conversation, which is begun if need be. */
 export function sendOver({ links, clock, replicas, suspect }: SendingParts): Service {
-  function exchange({ link, replica }: BoundLink, call: Call): Promise<Outcome> {
-    call.record.attempts++
-    call.record.replica = replica
-    return exchangeOver(link, call, clock).then((outcome) => {
-      if (outcome.kind === 'failed') look(call.caller, link, outcome.error)
-      return outcome
-    })
+  function exchange(bound: BoundLink, call: Call): Promise<Outcome> {
+    const { record } = call
+    record.attempts++
+    record.replica = bound.replica
+    bound.calls++
+    return exchangeOver(bound.link, call, clock).then(
+      (outcome) => {
+        links.left(bound)
+        if (outcome.kind === 'failed') look(call, bound, outcome.error)
+        return outcome
+      },
+      (defect: unknown) => {
+        links.left(bound)
+        throw defect
+      },
+    )
   }
 
   async function sendFirst(call: Call): Promise<Outcome> {
@@ -31,18 +47,22 @@ export function sendOver({ links, clock, replicas, suspect }: SendingParts): Ser
     try {
       opened = await orAborted(links.of(call.caller, call.replica), call.signal)
     } catch (error) {
-      suspect()
-      return { kind: 'failed', error: error as GatewayError }
+      if (call.signal.aborted) return failure(call, abortError(call.signal))
+      suspect(call.replica ?? (replicas === 1 ? 0 : undefined), (error as GatewayError).reason)
+      // Whatever became of the handshake: the call itself was not sent.
+      return { kind: 'failed', error: { ...(error as GatewayError), sent: false } }
     }
     return exchange(opened, call)
   }
 
-  /** A failure may say more than that one call failed. */
-  function look(caller: Caller, link: Link, { reason }: GatewayError): void {
-    if (reason === 'session_lost') void links.dropLink(caller, link)
-    if (reason !== 'upstream_unavailable' && reason !== 'upstream_disconnected') return
-    suspect()
-    if (replicas > 1) void links.dropLink(caller, link)
+  /**
+   * A failure may say more than that one call failed. The calls that are under way over the same conversation have
+   * connections of their own, and end as they may.
+   */
+  function look({ caller }: Call, bound: BoundLink, { reason }: GatewayError): void {
+    const isGone = reason === 'upstream_unavailable' && replicas > 1
+    if (isGone || reason === 'session_lost') links.retire(caller, bound)
+    if (suspicious.has(reason)) suspect(bound.replica, reason)
   }
 
   return (call) => {

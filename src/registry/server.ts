@@ -3,6 +3,7 @@ import type { EraVerdict, Upstream } from '../upstreams/upstream.ts'
 import { Discovery } from './discovery.ts'
 import { KnownServer, type KnownServerParts } from './known-server.ts'
 import { Links } from './links.ts'
+import { Reachability } from './reachability.ts'
 import { sendOver } from './sending.ts'
 
 export interface ServerParts extends KnownServerParts {
@@ -23,6 +24,7 @@ export class Server extends KnownServer {
   readonly send: Service
   readonly #replicas: readonly Upstream[]
   readonly #discovery: Discovery
+  readonly #reachability: Reachability
   #holders = 0
   #closing: Promise<void> | undefined
 
@@ -45,11 +47,16 @@ export class Server extends KnownServer {
       onUp: (catalog, greeting) => this.cameUp(catalog, greeting),
       onDown: (error) => this.wentDown(error),
     })
+    this.#reachability = new Reachability({ replicas, clock, onBack: () => this.#discovery.run() })
     this.send = sendOver({
       links: this.links,
       clock,
       replicas: replicas.length,
-      suspect: () => this.#discovery.suspect(),
+      suspect: (replica, reason) => {
+        if (replica !== undefined) this.#reachability.suspect(replica, reason === 'upstream_unavailable')
+        // Answers are signs of life, whatever they say, and one slow tool is no outage.
+        if (reason === 'upstream_unavailable' || reason === 'upstream_disconnected') this.#discovery.suspect()
+      },
     })
   }
 
@@ -64,8 +71,22 @@ export class Server extends KnownServer {
 
   /** The replica that may remember something of a caller. */
   home(caller: Caller): number | undefined {
-    const bound = this.links.current(caller)
-    return bound?.link.keepsState === true ? bound.replica : undefined
+    return this.links.home(caller)
+  }
+
+  /** How many callers are at home at each replica; undefined for a server that keeps nothing of them. */
+  get homes(): readonly number[] | undefined {
+    return this.links.homes
+  }
+
+  /** Takes a caller's conversation with a replica from it: its next call begins another one, perhaps elsewhere. */
+  leave(caller: Caller, replica: number): void {
+    this.links.leave(caller, replica)
+  }
+
+  /** When a replica that could not be reached was last found to be reachable again, on the monotonic clock. */
+  backAt(replica: number): number {
+    return this.#reachability.backAt(replica)
   }
 
   start(): void {
@@ -105,6 +126,7 @@ export class Server extends KnownServer {
 
   async #close(): Promise<void> {
     this.#discovery.stop()
+    this.#reachability.stop()
     this.endGrace()
     await this.links.closeAll()
     await Promise.all(this.#replicas.map((replica) => replica.close()))

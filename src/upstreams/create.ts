@@ -4,6 +4,7 @@ import type { Clock } from '../mesh/clock.ts'
 import type { Log } from '../telemetry/log.ts'
 import { EraUpstream } from './era.ts'
 import { HttpUpstream } from './http/http.ts'
+import { SessionStates } from './http/session-state.ts'
 import { ModernHttpUpstream, type ModernHttpOptions } from './modern/modern-http.ts'
 import { SseUpstream } from './sse/sse.ts'
 import { StdioUpstream } from './stdio/stdio.ts'
@@ -24,7 +25,10 @@ export function createUpstreams(server: string, config: ServerConfig, parts: Ups
       return [new StdioUpstream({ server, config, ...parts })]
     case 'http': {
       const tools = new ToolFacts()
-      return config.urls.map((url) => httpUpstream({ ...config, ...parts, server, url, tools }, config.era))
+      const states = new SessionStates()
+      return config.urls.map((url) =>
+        httpUpstream({ ...config, ...parts, server, url, tools, states }, config.era),
+      )
     }
     case 'sse':
       return config.urls.map((url) => new SseUpstream({ server, config, url, ...parts }))

@@ -59,6 +59,11 @@ export class EraUpstream implements Upstream {
     return this.#verdict
   }
 
+  /** Both ways lead to the same endpoint. */
+  probe(signal: Signal): Promise<boolean> {
+    return this.#legacy.probe?.(signal) ?? Promise.resolve(false)
+  }
+
   async open(caller: Caller, signal: Signal): Promise<Link> {
     const verdict = this.#verdict
     if (verdict === undefined || this.#options.clock.now() >= this.#until) return this.#probe(caller, signal)
@@ -66,7 +71,7 @@ export class EraUpstream implements Upstream {
       return await this.#openAs(verdict.era, caller, signal)
     } catch (error) {
       if (verdict.decidedBy === 'config' || !isOtherEra(error as GatewayError)) throw error
-      this.#doubt()
+      // It may have changed, or be in trouble: conversations that go on are none of that.
       return this.#probe(caller, signal)
     }
   }

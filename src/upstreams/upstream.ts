@@ -17,6 +17,11 @@ export interface Upstream {
   processes?(): number
   /** Signals the processes behind it; false when there are none, undefined when there never are. */
   signal?(name: NodeJS.Signals): boolean
+  /**
+   * Whether the endpoint takes requests, whatever it answers to one that means nothing; undefined when there is nothing
+   * to be asked. Leaves nothing behind at the server. Never rejects.
+   */
+  probe?(signal: Signal): Promise<boolean>
   /** The family of protocol versions that the endpoint is spoken to in; undefined while nobody knows. */
   era?(): EraVerdict | undefined
 }

@@ -1,6 +1,7 @@
 import { httpServer } from '../../src/config/schema/server-schema.ts'
 import { systemClock } from '../../src/mesh/clock.ts'
 import { HttpUpstream } from '../../src/upstreams/http/http.ts'
+import { SessionStates } from '../../src/upstreams/http/session-state.ts'
 import { startFixture } from '../support/fixture.ts'
 import { contract } from './contract.ts'
 import { MAX_REPLY } from './subject.ts'
@@ -8,6 +9,12 @@ import { MAX_REPLY } from './subject.ts'
 contract('http', async (fixture) => {
   const { url, stop } = await startFixture(fixture, 'http')
   const config = httpServer.parse({ urls: [url], maxReply: MAX_REPLY })
-  const upstream = new HttpUpstream({ ...config, server: 'test', url, clock: systemClock })
+  const upstream = new HttpUpstream({
+    ...config,
+    server: 'test',
+    url,
+    clock: systemClock,
+    states: new SessionStates(),
+  })
   return { upstream, stop }
 })

@@ -6,6 +6,7 @@ import { order, type LayerName } from '../../src/mesh/order.ts'
 import type { MeshConfig } from '../../src/mesh/settings.ts'
 import { toolCall } from '../support/caller.ts'
 import { testKit } from '../support/kit.ts'
+import { testTarget } from '../support/target.ts'
 
 const answer: Outcome = {
   kind: 'answered',
@@ -37,12 +38,7 @@ function recordedMesh(
     policies,
     config: { defaults: {}, overrides: [], ...config },
     kit: testKit(),
-    target: () => ({
-      replicas: 1,
-      facts: (tool) => (listed.includes(tool) ? facts : undefined),
-      effectOf: () => 'unknown',
-      home: () => undefined,
-    }),
+    target: () => testTarget({ facts: (tool) => (listed.includes(tool) ? facts : undefined) }),
     readdress: () => undefined,
     faults: { client: (next) => next, upstream: (next) => next },
     attempt: noteAttempts ? noting('attempt') : (next) => next,

@@ -3,6 +3,7 @@ import { test } from 'node:test'
 import type { Effect } from '../../src/mesh/policy.ts'
 import { scopeFor } from '../../src/mesh/scope.ts'
 import { newCall, TestCaller, toolCall } from '../support/caller.ts'
+import { testTarget } from '../support/target.ts'
 
 const facts = { inputSchema: {}, outputSchema: {}, fingerprint: '1' }
 
@@ -13,7 +14,9 @@ function scope(effect: Effect | undefined, said: Effect = 'unknown', tool: strin
     tool,
     effect,
     target: (name) =>
-      name === 's' ? { replicas: 3, facts: () => facts, effectOf: () => said, home: () => 2 } : undefined,
+      name === 's'
+        ? testTarget({ replicas: 3, facts: () => facts, effectOf: () => said, home: () => 2 })
+        : undefined,
     detour: () => undefined,
   })
 }

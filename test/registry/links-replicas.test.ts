@@ -100,13 +100,14 @@ test('dropping a caller ends its conversations with all replicas, and the handsh
 
 test('one conversation can be ended alone, once, and not the one that took its place', async () => {
   const { links, replicas, caller } = setUp()
-  const { link } = await links.of(caller, 0)
+  const first = await links.of(caller, 0)
   const other = await links.of(caller, 1)
-  await Promise.all([links.dropLink(caller, link), links.dropLink(caller, link)])
+  links.retire(caller, first)
+  links.retire(caller, first)
   assert.equal(replicas[0]!.links[0]?.closes, 1)
   assert.deepEqual(links.all(caller), [other.link])
   const next = await links.of(caller, 0)
-  await links.dropLink(caller, link)
+  links.retire(caller, first)
   assert.equal(links.current(caller, 0), next)
   assert.equal(next.link.ended.aborted, false)
 })
@@ -114,7 +115,19 @@ test('one conversation can be ended alone, once, and not the one that took its p
 test('nothing is dropped for a caller without a conversation', async () => {
   const { links, caller } = setUp()
   const { link } = await links.of(new TestCaller(), 0)
-  await links.dropLink(caller, link)
+  links.leave(caller, 0)
   await links.drop(caller)
   assert.equal(link.ended.aborted, false)
+})
+
+test('a conversation that is retired takes no new calls, and ends with the last that is under way', async () => {
+  const { links, caller } = setUp()
+  const bound = await links.of(caller, 0)
+  bound.calls = 2
+  links.retire(caller, bound)
+  assert.equal(links.current(caller), undefined)
+  links.left(bound)
+  assert.equal(bound.link.ended.aborted, false)
+  links.left(bound)
+  assert.equal(bound.link.ended.aborted, true)
 })

@@ -27,6 +27,9 @@ export function testScope({
     facts: () => undefined,
     effectOf: () => effect,
     home: () => undefined,
+    homes: () => undefined,
+    leave: () => undefined,
+    backAt: () => -Infinity,
     detour: () => undefined,
     ...more,
   }

@@ -7,6 +7,7 @@ import { text as readText } from 'node:stream/consumers'
 import { httpServer } from '../../src/config/schema/server-schema.ts'
 import type { Clock } from '../../src/mesh/clock.ts'
 import { systemClock } from '../../src/mesh/clock.ts'
+import { SessionStates } from '../../src/upstreams/http/session-state.ts'
 import { ModernHttpUpstream } from '../../src/upstreams/modern/modern-http.ts'
 import { ToolFacts } from '../../src/upstreams/modern/tool-facts.ts'
 import { capableHello } from './caller.ts'
@@ -14,7 +15,8 @@ import { capableHello } from './caller.ts'
 /** What the wire options of an upstream at `url` are, with the config's own defaults. */
 export function httpOptions(url: string, clock: Clock = systemClock) {
   const config = httpServer.parse({ type: 'http', url })
-  return { ...config, server: 'test', url, clock, hello: capableHello, tools: new ToolFacts() }
+  const known = { tools: new ToolFacts(), states: new SessionStates() }
+  return { ...config, server: 'test', url, clock, hello: capableHello, ...known }
 }
 
 /** An upstream that speaks the modern era to `url` for as long as a test runs. */

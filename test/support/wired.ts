@@ -23,7 +23,7 @@ export async function wireTo(
     await Promise.all([calls.destroy(), streams.destroy()])
     stop()
   })
-  return { wire: new HttpWire({ url, headers: {}, agent: undefined }, { calls, streams }), stop }
+  return { wire: HttpWire.to({ url, headers: {}, agent: undefined }, { calls, streams }), stop }
 }
 
 /** The headers that make a reply an event stream. */

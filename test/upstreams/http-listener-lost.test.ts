@@ -16,17 +16,18 @@ async function setUp(t: TestContext) {
     response.writeHead(200, eventStream)
     response.write('id: 7\ndata: hello\n\n')
   })
-  wire.adopt(known.session, '2025-11-25')
+  let listened = wire.inSession(known.session, '2025-11-25')
   const clock = new ManualClock()
   let stale = false
   const received: string[] = []
   const reopen = () => {
     stale = false
-    wire.adopt(known.session, '2025-11-25')
+    listened = wire.inSession(known.session, '2025-11-25')
     listener.restart()
   }
-  const listener: HttpListener = new HttpListener(wire, {
+  const listener: HttpListener = new HttpListener({
     clock,
+    wire: () => listened,
     maxReply: 1_000_000,
     receive: (data) => received.push(data),
     // A handshake takes some turns.
@@ -35,7 +36,7 @@ async function setUp(t: TestContext) {
       await Promise.resolve()
       reopen()
     },
-    onLost: () => (stale = true),
+    isLost: () => Promise.resolve((stale = true)),
   })
   t.after(() => listener.close())
   return {

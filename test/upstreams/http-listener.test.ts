@@ -17,16 +17,20 @@ async function setUp(t: TestContext, answer: (get: Get, index: number) => void, 
   const { wire } = await wireTo(t, (request, response) =>
     answer({ request, response }, gets.push({ request, response }) - 1),
   )
-  if (session) wire.adopt('session-1', '2025-11-25')
+  const listened = session ? wire.inSession('session-1', '2025-11-25') : wire
   const clock = new ManualClock()
   const received: string[] = []
-  const hooks = { ready: () => Promise.resolve(), lost: 0 }
-  const listener = new HttpListener(wire, {
+  const hooks = { ready: () => Promise.resolve(), asked: 0, lost: true }
+  const listener = new HttpListener({
     clock,
     maxReply: 1_000_000,
+    wire: () => listened,
     receive: (data) => received.push(data),
     ready: () => hooks.ready(),
-    onLost: () => hooks.lost++,
+    isLost: () => {
+      hooks.asked++
+      return Promise.resolve(hooks.lost)
+    },
   })
   t.after(() => listener.close())
   return {
@@ -129,7 +133,7 @@ test('a server without such a stream is not asked again', async (t) => {
     await asked(1)
     await until('it knows', () => listener.opening === undefined)
     await clock.advance(1_000_000)
-    assert.deepEqual([gets.length, hooks.lost, clock.pending], [1, 0, 0], `${status}`)
+    assert.deepEqual([gets.length, hooks.asked, clock.pending], [1, 0, 0], `${status}`)
   }
 })
 

@@ -1,50 +1,81 @@
 import assert from 'node:assert/strict'
+import type { ServerResponse } from 'node:http'
 import { test, type TestContext } from 'node:test'
-import { postAway } from '../../src/upstreams/http/http-post.ts'
+import { Cancellation } from '../../src/mesh/cancel.ts'
+import { gatewayError } from '../../src/mesh/errors.ts'
 import { HttpSession } from '../../src/upstreams/http/http-session.ts'
+import { SessionState } from '../../src/upstreams/http/session-state.ts'
 import { capableHello, newCall, TestChannel } from '../support/caller.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import type { Json } from '../support/memory-pipe.ts'
+import { until } from '../support/until.ts'
 import { wireTo } from '../support/wired.ts'
 
 const greeting = { protocolVersion: '2025-06-18', capabilities: {}, serverInfo: { name: 's', version: '1' } }
 
-/** A session at a server that answers `initialize` with this, and what the server got: `method @session-id`. */
+interface Asked {
+  readonly id: unknown
+  readonly method: string
+  readonly session: string | undefined
+  readonly response: ServerResponse
+}
+
+/** Answers a request; false leaves it to the server as usual. */
+type Play = (asked: Asked) => boolean
+
+/** A session at a server that knows the sessions which it has opened, and what the server got: `method @session-id`. */
 async function session(t: TestContext, reply: Json = { result: greeting }) {
   const got: string[] = []
+  const known = new Set<string>()
   let opened = 0
+  const server: { play: Play } = { play: () => false }
   const { wire } = await wireTo(t, (request, response) => {
     let body = ''
     request.on('data', (chunk: Buffer) => (body += chunk.toString()))
     request.on('end', () => {
-      const { id, method } = JSON.parse(body) as Json
-      got.push(`${String(method)} @${String(request.headers['mcp-session-id'])}`)
+      const named = request.headers['mcp-session-id'] as string | undefined
+      if (request.method === 'DELETE') {
+        got.push(`DELETE @${named}`)
+        known.delete(String(named))
+        return void response.writeHead(204).end()
+      }
+      const { id, method } = JSON.parse(body) as { id?: unknown; method: string }
+      got.push(`${method} @${named}`)
+      if (server.play({ id, method, session: named, response })) return
+      if (named !== undefined && !known.has(named)) return void response.writeHead(404).end()
       if (id === undefined) return void response.writeHead(202).end()
-      const started = method === 'initialize' ? { 'mcp-session-id': `session-${++opened}` } : {}
+      if (method === 'initialize') known.add(`session-${++opened}`)
+      const started = method === 'initialize' ? { 'mcp-session-id': `session-${opened}` } : {}
       response.writeHead(200, { 'content-type': 'application/json', ...started })
       response.end(
         JSON.stringify({ jsonrpc: '2.0', id, ...(method === 'initialize' ? reply : { result: {} }) }),
       )
     })
   })
-  const reopened: number[] = []
-  const post = (text: string) => postAway(wire, text)
-  const held: HttpSession = new HttpSession({
+  const clock = new ManualClock()
+  const state = new SessionState()
+  const farewells: Promise<void>[] = []
+  let reopened = 0
+  const held = new HttpSession({
     wire,
     hello: capableHello,
-    exchange: { clock: new ManualClock(), maxReply: 100_000, underWay: new Set(), post },
+    state,
+    exchange: { clock, maxReply: 100_000, ackMs: 5_000, underWay: new Set() },
+    handshakeMs: 10_000,
     channel: new TestChannel(),
-    onReopened: () => reopened.push(held.epoch),
+    onReopened: () => reopened++,
+    onFarewell: (farewell) => farewells.push(farewell),
   })
-  return { held, wire, got, reopened, signal: new AbortController().signal }
+  const signal = new AbortController().signal
+  return { held, got, known, state, server, clock, farewells, signal, reopened: () => reopened }
 }
 
 test('a handshake tells what the server said, and later requests name the session', async (t) => {
-  const { held, wire, got, signal } = await session(t)
+  const { held, got, signal } = await session(t)
   await held.open(signal)
   assert.deepEqual(held.greeting.value, greeting)
   assert.equal(held.greeting.text, JSON.stringify(greeting))
-  assert.equal(wire.sessionId, 'session-1')
+  assert.equal(held.wire.sessionId, 'session-1')
   assert.deepEqual(got, ['initialize @undefined', 'notifications/initialized @session-1'])
 })
 
@@ -58,44 +89,135 @@ test('a server that refuses, or says nothing of use, leaves no greeting', async 
 })
 
 test('a lost session is opened once for all who lost it, and told what the old one knew', async (t) => {
-  const { held, wire, got, reopened, signal } = await session(t)
+  const { held, got, known, state, reopened, signal } = await session(t)
   await held.open(signal)
-  held.state.note(newCall({ method: 'resources/subscribe', params: { uri: 'file:///a' } }))
-  held.lose()
-  assert.equal(held.lost, true)
+  state.note(newCall({ method: 'resources/subscribe', params: { uri: 'file:///a' } }))
+  const { wire } = held
+  known.clear()
   got.length = 0
-  await Promise.all([held.reopen(signal), held.reopen(signal), held.reopen(signal)])
+  assert.deepEqual(await Promise.all([held.fateOf(wire), held.fateOf(wire)]), ['forgotten', 'forgotten'])
+  assert.equal(held.lost, true)
+  await Promise.all([held.reopen(), held.reopen(), held.reopen()])
   assert.equal(held.lost, false)
-  assert.equal(wire.sessionId, 'session-2')
+  assert.equal(held.wire.sessionId, 'session-2')
   assert.deepEqual(got, [
+    'ping @session-1',
     'initialize @undefined',
     'notifications/initialized @session-2',
     'resources/subscribe @session-2',
+    'ping @session-2',
   ])
-  assert.deepEqual(reopened, [1])
+  assert.equal(reopened(), 1)
 })
 
 test('who hears late of a loss does not lose the session that was opened since', async (t) => {
-  const { held, got, signal } = await session(t)
+  const { held, got, known, signal } = await session(t)
   await held.open(signal)
-  const { epoch } = held
-  held.lose(epoch)
-  await held.reopen(signal)
-  held.lose(epoch)
-  assert.equal(held.lost, false)
+  const { wire } = held
+  known.clear()
+  await held.fateOf(wire)
+  await held.reopen()
   got.length = 0
-  await held.reopen(signal)
+  assert.equal(await held.fateOf(wire), 'forgotten')
+  assert.equal(held.lost, false)
+  await held.reopen()
   assert.deepEqual(got, [])
 })
 
-test('a session that could not be opened again is still lost, and tried once more', async (t) => {
-  const { held, reopened, signal } = await session(t)
+test('a session that answers a ping is not lost, whatever another reply looked like', async (t) => {
+  const { held, signal } = await session(t)
   await held.open(signal)
-  held.lose()
-  const over = new AbortController()
-  over.abort({ reason: 'cancelled', message: 'x', sent: false })
-  await assert.rejects(held.reopen(over.signal), { reason: 'cancelled' })
+  assert.equal(await held.fateOf(held.wire), 'known')
+  assert.equal(held.lost, false)
+})
+
+test('a server that refuses the ping of a new session too has proven nothing', async (t) => {
+  const { held, server, signal } = await session(t)
+  await held.open(signal)
+  const { wire } = held
+  server.play = ({ method, response }) => {
+    if (method === 'ping') response.writeHead(404).end()
+    return method === 'ping'
+  }
+  assert.equal(await held.fateOf(wire), 'forgotten')
+  await held.reopen()
+  assert.equal(await held.fateOf(wire), 'unclear')
+})
+
+test('a server that does not say whether it knows a session leaves that open, and the session in use', async (t) => {
+  const { held, server, clock, signal } = await session(t)
+  await held.open(signal)
+  server.play = ({ response }) => {
+    response.destroy()
+    return true
+  }
+  assert.equal(await held.fateOf(held.wire), 'unclear')
+  let asked = false
+  server.play = () => (asked = true)
+  const hanging = held.fateOf(held.wire)
+  await until('the server was asked', () => asked)
+  await clock.advance(5_000)
+  assert.equal(await hanging, 'unclear')
+  assert.equal(held.lost, false)
+})
+
+test('a session that could not be opened again is still lost, and tried once more', async (t) => {
+  const { held, known, server, reopened, signal } = await session(t)
+  await held.open(signal)
+  known.clear()
+  await held.fateOf(held.wire)
+  server.play = ({ response }) => {
+    response.destroy()
+    return true
+  }
+  await assert.rejects(held.reopen(), { reason: 'upstream_disconnected' })
   assert.equal(held.lost, true)
-  await held.reopen(signal)
-  assert.deepEqual(reopened, [1])
+  server.play = () => false
+  await held.reopen()
+  assert.equal(reopened(), 1)
+})
+
+test('a handshake that hangs is given up, whoever waits for it', async (t) => {
+  const { held, known, server, clock, signal } = await session(t)
+  await held.open(signal)
+  known.clear()
+  await held.fateOf(held.wire)
+  let asked = false
+  server.play = () => (asked = true)
+  const hanging = assert.rejects(held.reopen(), { reason: 'attempt_timeout' })
+  await until('the server was asked', () => asked)
+  await clock.advance(10_000)
+  await hanging
+})
+
+test('a server that never acknowledges the end of the handshake is not waited for', async (t) => {
+  const { held, server, clock, signal } = await session(t)
+  let told = false
+  server.play = ({ method }) => (told ||= method === 'notifications/initialized')
+  const opening = held.open(signal)
+  await until('the server was told', () => told)
+  await clock.advance(1_000)
+  await opening
+  assert.equal(held.wire.sessionId, 'session-1')
+})
+
+test('who gives up a handshake leaves no session behind', async (t) => {
+  const { held, got, server, farewells } = await session(t)
+  const signal = new Cancellation()
+  let answer: (() => void) | undefined
+  server.play = ({ id, method, response }) => {
+    if (method !== 'initialize') return false
+    answer = () => {
+      response.writeHead(200, { 'content-type': 'application/json', 'mcp-session-id': 'late' })
+      response.end(JSON.stringify({ jsonrpc: '2.0', id, result: greeting }))
+    }
+    return true
+  }
+  const opening = assert.rejects(held.open(signal), { reason: 'cancelled' })
+  await until('the server was asked', () => answer !== undefined)
+  signal.abort(gatewayError('cancelled', 'not needed'))
+  await opening
+  answer?.()
+  await Promise.all(farewells)
+  assert.deepEqual(got, ['initialize @undefined', 'DELETE @late'])
 })

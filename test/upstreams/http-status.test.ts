@@ -23,7 +23,7 @@ function read(
   }: { hasSession?: boolean; id?: string | number; named?: Record<string, string> } = {},
 ) {
   const reading = readReply(id, status, headers(named), text, { hasSession, wallMs: WALL })
-  if (reading === 'lost') return { reading }
+  if (reading.kind === 'suspected_loss') return { suspected: true }
   if (reading.kind === 'answered')
     return { text: reading.result.text, status: reading.result.status, value: reading.result.value }
   return { error: reading.kind === 'failed' ? reading.error : undefined }
@@ -64,17 +64,23 @@ test('a JSON-RPC error passes with its HTTP status, under our id when it has non
   assert.equal(read(200, `{"jsonrpc":"2.0","id":null,${error}}`).error?.reason, 'bad_reply')
 })
 
-test('a 404 means a lost session when there was one, and so does a 400 that speaks of it', () => {
+test('a 404 may mean a lost session when there was one, and so may a 400 that speaks of it', () => {
   const complaint = (message: string) =>
     `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"${message}"}}`
   for (const [status, text] of [
     [404, ''],
     [404, complaint('Session not found')],
     [400, complaint('Invalid session ID')],
+    [400, complaint('Bad Request: Server not initialized')],
+    // Only the server can tell whether it means ours.
+    [400, complaint('booking session 42 is full')],
   ] as const) {
-    assert.deepEqual(read(status, text, { hasSession: true }), { reading: 'lost' })
-    assert.notDeepEqual(read(status, text), { reading: 'lost' })
+    assert.deepEqual(read(status, text, { hasSession: true }), { suspected: true })
+    assert.notDeepEqual(read(status, text), { suspected: true })
   }
+  // Who answers our very request, and does not speak of sessions, has read it.
+  const answer = '{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no such order"}}'
+  assert.equal(read(404, answer, { hasSession: true }).status, 404)
   assert.equal(read(400, complaint('Bad input'), { hasSession: true }).status, 400)
   assert.equal(read(400, 'no such session', { hasSession: true }).error?.reason, 'upstream_refused')
   assert.equal(read(404, '<h1>Not Found</h1>').error?.reason, 'upstream_refused')

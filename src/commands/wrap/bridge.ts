@@ -28,7 +28,9 @@ const LEAVE_MS: Millis = 500
 export class Bridge {
   readonly #parts: BridgeParts
   readonly #pool: Pool
-  readonly #wire: HttpWire
+  /** The wire of no session. */
+  readonly #bare: HttpWire
+  #wire: HttpWire
   readonly #underWay = new Map<Exchange, HttpReply>()
   #listener: HttpListener | undefined
   #quiet: () => void = () => undefined
@@ -38,10 +40,9 @@ export class Bridge {
     // How long a reply may take is for the mesh to say.
     this.#pool = new Pool(new URL(parts.url).origin, { headersTimeout: 0, bodyTimeout: 0 })
     const { url } = parts
-    this.#wire = new HttpWire(
-      { url, headers: {}, agent: undefined },
-      { calls: this.#pool, streams: this.#pool },
-    )
+    const pools = { calls: this.#pool, streams: this.#pool }
+    this.#bare = HttpWire.to({ url, headers: {}, agent: undefined }, pools)
+    this.#wire = this.#bare
   }
 
   /** Takes a line of the client. A promise asks it to wait, so that what has to stay in order does. */
@@ -86,7 +87,7 @@ export class Bridge {
   /** Nothing else can be said before a session is open. */
   async #initialize(line: string, said: Said): Promise<void> {
     await this.#leave()
-    this.#wire.reset()
+    this.#wire = this.#bare
     await this.#post(line, said).over
   }
 
@@ -122,14 +123,17 @@ export class Bridge {
 
   /** Resolves when what the server says on its own would arrive. */
   async #open(id: string, version: string): Promise<void> {
-    this.#wire.adopt(id, version)
+    const wire = this.#bare.inSession(id, version)
+    this.#wire = wire
     const { clock, maxMessage: maxReply, write } = this.#parts
-    this.#listener = new HttpListener(this.#wire, {
+    this.#listener = new HttpListener({
       clock,
       maxReply,
+      wire: () => wire,
       receive: (data) => void write(data),
       ready: () => Promise.resolve(),
-      onLost: () => this.#listener?.close(),
+      // The client finds out with its next message: there is nothing more to listen to.
+      isLost: () => Promise.resolve(false),
     })
     await this.#listener.opening
   }

@@ -1,9 +1,10 @@
 import { askedMs } from '../../mesh/asking.ts'
 import type { Call, CallRecord, Outcome, Service } from '../../mesh/call.ts'
+import { wasNeverDelivered } from '../../mesh/classify.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import type { Kit } from '../../mesh/policy.ts'
 import { refusedOpen, refusedProbing, type BreakerOwner, type BreakerSnapshot } from './facts.ts'
-import { judge } from './judge.ts'
+import { judge, type Judgement } from './judge.ts'
 import { Machine } from './machine.ts'
 import type { BreakerConfig } from './schema.ts'
 import { Tally } from './tally.ts'
@@ -11,6 +12,15 @@ import type { Probe, Trial } from './trial.ts'
 
 /** What can be asked of a breaker by hand. */
 export type BreakerOrder = 'open' | 'close' | 'reset'
+
+/**
+ * How often in a row it believes that its server is back before a call has succeeded: one that takes connections and
+ * fails every call would otherwise never be left in peace.
+ */
+const MOST_EARLY = 3
+
+/** When a replica was last found to be reachable again, on the monotonic clock. */
+type BackAt = (replica: number) => Millis
 
 /**
  * One breaker: exact windows say when to open, opossum holds the state. Time is looked at when a call comes, so
@@ -22,6 +32,10 @@ export class Breaker {
   readonly #owner: BreakerOwner
   readonly #tally: Tally
   readonly #machine: Machine
+  /** Whether the failure that was counted last was that the server could not be reached. */
+  #unreached = false
+  /** Times that it believed that its server is back since a call has succeeded. */
+  #early = 0
 
   constructor(config: BreakerConfig, kit: Pick<Kit, 'clock' | 'dice' | 'emit'>, owner: BreakerOwner) {
     this.#config = config
@@ -32,9 +46,9 @@ export class Breaker {
   }
 
   /** Passes a call on, or rejects it. */
-  run(call: Call, next: Service): Promise<Outcome> {
+  run(call: Call, next: Service, backAt: BackAt): Promise<Outcome> {
     const machine = this.#machine
-    if (machine.state !== 'closed') return this.#guard(call, next)
+    if (machine.state !== 'closed') return this.#guard(call, next, backAt)
     const { record } = call
     const { generation } = machine
     const startedAt = this.#clock.now()
@@ -44,7 +58,9 @@ export class Breaker {
       if (generation !== machine.generation) return outcome
       const now = this.#clock.now()
       const ranMs = ran(record, startedAt, askedBefore, now)
-      const trip = this.#tally.add(judge(outcome, ranMs), ranMs, now)
+      const judgement = judge(outcome, ranMs)
+      this.#note(judgement, outcome)
+      const trip = this.#tally.add(judgement, ranMs, now)
       if (trip !== undefined) machine.open(trip)
       return outcome
     })
@@ -80,17 +96,36 @@ export class Breaker {
   }
 
   /** The way of a call that finds it open or half-open. */
-  #guard(call: Call, next: Service): Promise<Outcome> {
+  #guard(call: Call, next: Service, backAt: BackAt): Promise<Outcome> {
     const machine = this.#machine
     const waitMs = machine.waitMs(this.#clock.now())
-    if (machine.state === 'open' && waitMs > 0)
-      return Promise.resolve(refusedOpen(this.#owner, machine.trip, waitMs))
+    if (machine.state === 'open' && waitMs > 0) {
+      if (!this.#isBack(backAt)) return Promise.resolve(refusedOpen(this.#owner, machine.trip, waitMs))
+      this.#early++
+      if (this.#unreached) {
+        // All that was against the server was that it could not be reached: nothing is left to be tried.
+        machine.recover('reachable again')
+        return this.run(call, next, backAt)
+      }
+    }
     if (machine.state === 'open') machine.halfOpen()
     const { trial } = machine
     const probe = trial?.begin(call.record)
     if (trial === undefined || probe === undefined)
       return Promise.resolve(refusedProbing(this.#owner, machine.trip, this.#config.probeTimeout))
     return this.#try(call, next, trial, probe)
+  }
+
+  /** Whether the server came back since the breaker opened, before the time that was chosen without knowing. */
+  #isBack(backAt: BackAt): boolean {
+    const { manual, since } = this.#machine
+    return !manual && this.#early < MOST_EARLY && backAt(this.#owner.replica) >= since
+  }
+
+  #note(judgement: Judgement, outcome: Outcome): void {
+    if (judgement === 'neutral') return
+    this.#unreached = judgement === 'failed' && wasNeverDelivered(outcome)
+    if (judgement !== 'failed') this.#early = 0
   }
 
   #try(call: Call, next: Service, trial: Trial, probe: Probe): Promise<Outcome> {
@@ -100,6 +135,7 @@ export class Breaker {
     return next(call).then((outcome) => {
       const ranMs = ran(record, startedAt, askedBefore, this.#clock.now())
       const judgement = judge(outcome, ranMs)
+      this.#note(judgement, outcome)
       const fault = this.#tally.faultOf(judgement, ranMs)
       if (judgement === 'neutral') trial.neutral(probe)
       else if (fault === undefined) trial.passed(probe)

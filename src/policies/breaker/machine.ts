@@ -72,7 +72,16 @@ export class Machine {
   close(anew: boolean): void {
     if (anew) this.#backoff.reset()
     this.manual = false
-    this.trip = { dimension: 'manual', why: anew ? 'reset by hand' : 'closed by hand' }
+    this.#close({ dimension: 'manual', why: anew ? 'reset by hand' : 'closed by hand' })
+  }
+
+  /** Closes it because what opened it is over, as `why` says. */
+  recover(why: string): void {
+    this.#close({ dimension: 'probe', why })
+  }
+
+  #close(trip: Trip): void {
+    this.trip = trip
     if (this.#circuit !== undefined) return this.#circuit.close()
     this.generation++
     this.#onClosed()

@@ -1,5 +1,6 @@
 import { askedMs } from '../../mesh/asking.ts'
 import { derive, type Call, type Layer, type Outcome, type Service } from '../../mesh/call.ts'
+import { wasNeverDelivered } from '../../mesh/classify.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import type { Scope } from '../../mesh/policy.ts'
 import type { Chooser } from './chooser.ts'
@@ -13,26 +14,38 @@ export interface AmongParts {
   readonly scores: Scores
   readonly feasibility: Feasibility
   readonly clock: Clock
-  /** The replica that holds a caller's state; undefined: any will do. */
-  readonly home: Scope['home'] | undefined
+  /** Who is at home where; undefined: any replica will do for anybody. */
+  readonly homes: Pick<Scope, 'home' | 'homes' | 'leave'> | undefined
 }
 
 const NONE: readonly number[] = []
 
 /** The way to a server with several replicas. */
-export function toOneAmong({ replicas, chooser, scores, feasibility, clock, home }: AmongParts): Layer {
-  /** The replica that the call has to go to, if it can be used. */
+export function toOneAmong({ replicas, chooser, scores, feasibility, clock, homes }: AmongParts): Layer {
+  /** The replica that the call has to go to, if it can be used. A caller whose home cannot be used moves for good. */
   function boundTo(call: Call, now: Millis): Replica | undefined {
     if (call.replica !== undefined) return replicas[call.replica]
-    const at = home?.(call.caller)
+    const at = homes?.home(call.caller)
     const replica = at === undefined ? undefined : replicas[at]
-    return replica?.load.isEjected(now) === true ? undefined : replica
+    if (replica === undefined) return undefined
+    if (replica.load.isEjected(now) || chooser.isSuspect(replica, now)) {
+      homes?.leave(call.caller, replica.index)
+      return undefined
+    }
+    // Who has just had no answer there tries another one, and comes back with the next call.
+    return call.attempt > 1 && call.record.failedReplica === at ? undefined : replica
+  }
+
+  /** The replica for a call that may go to any. */
+  function choose(call: Call, tried: readonly number[], now: Millis): Replica | undefined {
+    const counts = call.attempt === 1 ? homes?.homes() : undefined
+    return counts === undefined ? chooser.choose(call, tried, now) : chooser.place(call, tried, counts, now)
   }
 
   function route(next: Service, call: Call): Promise<Outcome> {
     const now = clock.now()
     const bound = boundTo(call, now)
-    let to = (bound ?? chooser.choose(call, NONE, now)) as Replica
+    let to = (bound ?? choose(call, NONE, now)) as Replica
     const leftMs = feasibility.leftMs(call, now)
     if (leftMs !== undefined && !feasibility.fits(to, leftMs, now)) {
       const better = bound === undefined ? chooser.chooseFitting(feasibility, leftMs, now) : undefined
@@ -64,15 +77,16 @@ export function toOneAmong({ replicas, chooser, scores, feasibility, clock, home
       (outcome) => {
         const now = clock.now()
         load.inFlight--
-        if (outcome.kind !== 'rejected' || outcome.by !== 'breaker') {
-          scores.note(to, record, outcome, now - begun - (askedMs(record, now) - askedBefore), now)
-          return outcome
-        }
-        record.replica = before
+        const isRejected = outcome.kind === 'rejected' && outcome.by === 'breaker'
+        if (isRejected) record.replica = before
+        else scores.note(to, record, outcome, now - begun - (askedMs(record, now) - askedBefore), now)
+        record.failedReplica = outcome.kind === 'failed' ? index : undefined
+        // What did not get to one replica may go to another: neither its breaker nor its closed port has run anything.
+        if (!isRejected && !isUnreached(outcome)) return outcome
         if (call.replica !== undefined || call.signal.aborted) return outcome
-        const closed = [...tried, index]
-        const other = chooser.choose(call, closed, now)
-        return other === undefined ? outcome : send(next, call, other, closed, now)
+        const avoided = [...tried, index]
+        const other = choose(call, avoided, now)
+        return other === undefined ? outcome : send(next, call, other, avoided, now)
       },
       (defect: unknown) => {
         load.inFlight--
@@ -82,4 +96,11 @@ export function toOneAmong({ replicas, chooser, scores, feasibility, clock, home
   }
 
   return (next) => (call) => route(next, call)
+}
+
+/** Whether a call found nobody to be sent to. */
+function isUnreached(outcome: Outcome): boolean {
+  return (
+    wasNeverDelivered(outcome) && outcome.kind === 'failed' && outcome.error.reason === 'upstream_unavailable'
+  )
 }

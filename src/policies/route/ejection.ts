@@ -45,6 +45,8 @@ export class Ejection {
     if (load.isEjected(now)) return
     load.failures++
     if (load.failures < this.#rule.consecutive || this.#out(now) >= this.#most) return
+    // Where all fail, none is an outlier: they come back together, and none may be left out then.
+    if (!this.#replicas.some((other) => other.load.failures === 0 && !other.load.isEjected(now))) return
     load.ejections++
     const forMs = Math.min(LONGEST_MS, this.#rule.base * load.ejections)
     load.ejectedUntil = now + forMs

@@ -1,7 +1,7 @@
 import type { Signal } from '../../mesh/cancel.ts'
 import type { Channel, Outcome } from '../../mesh/call.ts'
-import type { Cancel, Clock } from '../../mesh/clock.ts'
-import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
+import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
+import { gatewayError, type GatewayError, type Reason } from '../../mesh/errors.ts'
 import { kindOf, notificationText, readMessage, type RequestId } from '../../protocol/jsonrpc.ts'
 import type { SseEvent } from '../../protocol/sse.ts'
 import type { ReplyHeaders } from './http-headers.ts'
@@ -17,15 +17,17 @@ export interface Request {
   readonly headers: Readonly<Record<string, string>> | undefined
   readonly signal: Signal
   readonly channel: Channel
+  /** Noted in it: that the request was handed to a socket, and thus may run. */
+  readonly record?: { sent: boolean }
 }
 
 export interface ExchangeOptions {
   readonly clock: Clock
   readonly maxReply: number
+  /** How long the server may take to acknowledge a message that has no reply, in milliseconds. */
+  readonly ackMs: Millis
   /** The exchanges under way: each is in it until it has ended. */
   readonly underWay: Set<HttpExchange>
-  /** Sends a message that has no reply. */
-  readonly post: (text: string) => Promise<void>
   /** Told once, with the headers of the reply. */
   readonly onHeaders?: (headers: ReplyHeaders) => void
   /**
@@ -40,6 +42,13 @@ export interface ExchangeOptions {
 /** Before a broken stream is resumed, unless the server named a time; in milliseconds. */
 const RESUME_MS = 1_000
 
+/**
+ * No server gets asked again sooner, whatever time it names, and none more often than that: the pause doubles each
+ * time that nothing new has come. In milliseconds.
+ */
+const LEAST_RESUME_MS = 100
+const MOST_RESUME_MS = 30_000
+
 /** How long a server may keep a stream open behind its answer, in milliseconds. */
 const LINGER_MS = 1_000
 
@@ -53,7 +62,9 @@ export class HttpExchange implements ReplySink {
   #settled = false
   #streaming = false
   #lastEventId: string | undefined
-  #retryMs = RESUME_MS
+  #retryMs: Millis = RESUME_MS
+  /** The pause before the next resumption, as long as nothing comes. */
+  #pauseMs: Millis | undefined
   #cancelTimer: Cancel | undefined
 
   static run(wire: HttpWire, request: Request, options: ExchangeOptions): Promise<Reading> {
@@ -90,10 +101,20 @@ export class HttpExchange implements ReplySink {
 
   readonly #cancel = (): void => {
     const error = this.abandon(this.#request.signal.reason as GatewayError)
-    if (!error.sent || this.#options.stateless === true) return
-    const params = { requestId: this.#request.id, reason: error.message }
-    const text = notificationText('notifications/cancelled', params)
-    postAway(this.#wire, text, this.#request.headers).catch(ignore)
+    if (error.sent) this.#tellCancelled(error)
+  }
+
+  /** Nobody waits for the answer any more: the server may stop to work on it. */
+  #tellCancelled(error: GatewayError): void {
+    const { clock, ackMs: limitMs, stateless } = this.#options
+    if (stateless === true) return
+    const { id, headers } = this.#request
+    const text = notificationText('notifications/cancelled', { requestId: id, reason: error.message })
+    postAway(this.#wire, text, { clock, limitMs, headers }).catch(ignore)
+  }
+
+  started(): void {
+    if (this.#request.record !== undefined) this.#request.record.sent = true
   }
 
   opened(headers: ReplyHeaders): void {
@@ -104,8 +125,10 @@ export class HttpExchange implements ReplySink {
 
   event(event: SseEvent): Promise<void> | undefined {
     if (event.id !== undefined) this.#lastEventId = event.id
-    if (event.retryMs !== undefined) this.#retryMs = event.retryMs
+    if (event.retryMs !== undefined)
+      this.#retryMs = Math.max(LEAST_RESUME_MS, Math.min(event.retryMs, MOST_RESUME_MS))
     if (this.#settled || event.data === '') return undefined
+    this.#pauseMs = undefined
     const message = readMessage(event.data)
     if (message === undefined) {
       this.#fail(gatewayError('bad_reply', 'an event of the stream is no JSON-RPC message', { sent: true }))
@@ -117,10 +140,19 @@ export class HttpExchange implements ReplySink {
         return undefined
       case 'request':
         if (this.#options.stateless === true) return undefined
-        return this.#request.channel.send(message, answerTo(message, this.#options.post))
+        return this.#request.channel.send(
+          message,
+          answerTo(message, (text) => this.#post(text)),
+        )
       default:
         return this.#request.channel.send(message)
     }
+  }
+
+  /** In the session that the request was sent in. */
+  #post(text: string): Promise<void> {
+    const { clock, ackMs: limitMs } = this.#options
+    return postAway(this.#wire, text, { clock, limitMs })
   }
 
   body(status: number, headers: ReplyHeaders, text: string): void {
@@ -138,8 +170,7 @@ export class HttpExchange implements ReplySink {
     this.#cancelTimer?.()
     if (this.#settled) return
     if (!this.#resumes) return this.#broken()
-    this.#request.channel.pause(this.#retryMs)
-    this.#resume()
+    this.#request.channel.pause(this.#resume())
   }
 
   /** Whether a stream that breaks can be asked for again. */
@@ -147,18 +178,24 @@ export class HttpExchange implements ReplySink {
     return this.#lastEventId !== undefined && this.#options.stateless !== true
   }
 
-  #resume(): void {
-    this.#cancelTimer = this.#options.clock.after(this.#retryMs, () => {
+  /** Asks for the rest after a pause; returns how long that is, in milliseconds. */
+  #resume(): Millis {
+    const pauseMs = this.#pauseMs ?? this.#retryMs
+    this.#pauseMs = Math.min(pauseMs * 2, MOST_RESUME_MS)
+    this.#cancelTimer = this.#options.clock.after(pauseMs, () => {
       this.#reply = new HttpReply(this, this.#options.maxReply)
       this.#wire.listen(this.#lastEventId, this.#reply)
     })
+    return pauseMs
   }
 
   failed(error: GatewayError): void {
     this.#cancelTimer?.()
     if (this.#settled) return
-    if (this.#streaming && this.#resumes && error.reason === 'upstream_disconnected') this.#resume()
-    else this.#finish({ kind: 'failed', error: { ...error, sent: error.sent || this.#streaming } })
+    if (this.#streaming && this.#resumes && error.reason === 'upstream_disconnected')
+      return void this.#resume()
+    this.#finish({ kind: 'failed', error: { ...error, sent: error.sent || this.#streaming } })
+    if (error.sent && gaveUp.has(error.reason)) this.#tellCancelled(error)
   }
 
   #answered(outcome: Outcome): void {
@@ -188,6 +225,9 @@ export class HttpExchange implements ReplySink {
     this.#settle(reading)
   }
 }
+
+/** Ends by which we, and not the server, ended the reply: it does not know that nobody waits any more. */
+const gaveUp: ReadonlySet<Reason> = new Set(['attempt_timeout', 'reply_too_large'])
 
 /** The server may have ended as well: nothing is left to be told to it. */
 function ignore(): void {}

@@ -4,47 +4,63 @@ import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import { kindOf, readMessage } from '../../protocol/jsonrpc.ts'
 import { withoutEnvelope } from '../../protocol/envelope.ts'
 import { HttpExchange, type ExchangeOptions } from './http-exchange.ts'
+import { failure, orAborted } from '../failure.ts'
 import { HttpListener } from './http-listener.ts'
 import type { HttpOptions } from './http.ts'
 import { answerTo, leave, postAway } from './http-post.ts'
-import { HttpSession } from './http-session.ts'
+import { HttpSession, type SessionFate } from './http-session.ts'
 import type { Reading } from './http-status.ts'
+import type { SessionState } from './session-state.ts'
 import type { HttpWire } from './http-wire.ts'
 import type { Link } from '../upstream.ts'
 
 /** How long the goodbye to a server may take, in milliseconds. */
 const GOODBYE_MS = 1_000
 
+/** How often one call may be sent again because its session was lost before it ran. */
+const MOST_RECOVERIES = 3
+
 /**
  * A caller's conversation with one endpoint over Streamable HTTP. Request ids and progress tokens are the
- * caller's own, so bytes pass unchanged. When the server forgot the session, it is opened again, once.
+ * caller's own, so bytes pass unchanged. When the server forgot the session, it is opened again, and the calls that
+ * certainly did not run are sent again.
  */
 export class HttpLink implements Link {
   readonly #options: HttpOptions
-  readonly #wire: HttpWire
   readonly #caller: Caller
   readonly #exchangeOptions: ExchangeOptions
   readonly #session: HttpSession
+  readonly #state: SessionState
   readonly #underWay = new Set<HttpExchange>()
   readonly #end = new AbortController()
   #listener: HttpListener | undefined
 
-  constructor(options: HttpOptions, wire: HttpWire, caller: Caller) {
+  /** `onFarewell` is told of sessions that were opened in vain, and are being ended. */
+  constructor(
+    options: HttpOptions,
+    wire: HttpWire,
+    caller: Caller,
+    onFarewell: (farewell: Promise<void>) => void,
+  ) {
     this.#options = options
-    const { clock, maxReply, onVersionError } = options
-    this.#exchangeOptions = { clock, maxReply, underWay: this.#underWay, post: this.post, onVersionError }
-    this.#wire = wire
+    const { clock, maxReply, onVersionError, timeouts, states } = options
+    const { discovery: ackMs } = timeouts
+    this.#exchangeOptions = { clock, maxReply, ackMs, underWay: this.#underWay, onVersionError }
     this.#caller = caller
+    this.#state = states.of(caller)
     this.#session = new HttpSession({
       wire,
       hello: caller.hello,
+      state: this.#state,
       exchange: this.#exchangeOptions,
+      handshakeMs: timeouts.discovery,
       channel: {
         open: () => undefined,
         pause: () => undefined,
         send: (message, answer) => this.#pass(message, answer),
       },
       onReopened: () => this.#listener?.restart(),
+      onFarewell,
     })
   }
 
@@ -54,13 +70,12 @@ export class HttpLink implements Link {
 
   /** A server that names no session keeps none. */
   get keepsState(): boolean {
-    return this.#wire.sessionId !== undefined
+    return this.#session.wire.sessionId !== undefined
   }
 
-  /** Goes on under a session id that nobody has given out: the server itself then says that it knows no such session. */
   loseSession(): boolean {
-    if (this.#wire.sessionId === undefined) return false
-    this.#wire.adopt('lost-on-purpose', String(this.greeting.value.protocolVersion))
+    if (!this.keepsState) return false
+    this.#session.forge('lost-on-purpose')
     return true
   }
 
@@ -76,54 +91,93 @@ export class HttpLink implements Link {
   exchange(call: Call): Promise<Outcome> {
     // A call may make the server ask something at once, and not as a part of the call.
     const opening = this.#listener?.opening
-    return opening === undefined ? this.#exchange(call) : opening.then(() => this.#exchange(call))
+    return opening === undefined ? this.#exchange(call) : this.#exchangeAfter(opening, call)
+  }
+
+  async #exchangeAfter(opening: Promise<void>, call: Call): Promise<Outcome> {
+    const error = await endBefore(opening, call)
+    return error === undefined ? this.#exchange(call) : { kind: 'failed', error }
   }
 
   #exchange(call: Call): Promise<Outcome> {
     if (this.ended.aborted)
       return Promise.resolve({ kind: 'failed', error: this.ended.reason as GatewayError })
-    call.record.sent = true
     const session = this.#session
-    session.state.note(call)
-    if (session.lost) return this.#recover(call)
-    const { epoch } = session
-    return this.#run(call).then((reading) => {
-      if (reading !== 'lost') return reading
-      session.lose(epoch)
-      return this.#recover(call)
-    })
+    this.#state.note(call)
+    if (session.lost) return this.#sendAgain(call, 1)
+    const { wire } = session
+    return this.#run(call, wire).then((reading) =>
+      reading.kind === 'suspected_loss' ? this.#settle(call, wire, reading.otherwise, 0) : reading,
+    )
   }
 
-  #run(call: Call): Promise<Reading> {
-    const { id, message, headers, signal, channel, caller } = call
+  #run(call: Call, wire: HttpWire): Promise<Reading> {
+    const { id, message, headers, signal, channel, caller, record } = call
     const text = caller.takesInputRequired ? withoutEnvelope(message.text) : message.text
-    return HttpExchange.run(this.#wire, { id, text, headers, signal, channel }, this.#exchangeOptions)
+    return HttpExchange.run(wire, { id, text, headers, signal, channel, record }, this.#exchangeOptions)
   }
 
-  /** The server did not know the session, so it did not run the call: it is safe to send it again. */
-  async #recover(call: Call): Promise<Outcome> {
-    if (this.#options.sessionRecovery === 'surface') return lostForGood('the server forgot the session')
+  /**
+   * What becomes of a call whose reply looks as if the server had forgotten the session of `wire`. Only when the server
+   * says so of that session, and not of the new one, the call certainly did not run, and is sent again, whatever it
+   * does. In all other cases `otherwise` is what the reply means.
+   */
+  async #settle(call: Call, wire: HttpWire, otherwise: Outcome, recoveries: number): Promise<Outcome> {
+    const session = this.#session
+    let fate: SessionFate
     try {
-      await this.#session.reopen(this.ended)
+      fate = await orAborted(session.fateOf(wire), call.signal)
     } catch (error) {
-      return { kind: 'failed', error: error as GatewayError }
+      return failure(call, error as GatewayError)
     }
-    await this.#listener?.opening
-    call.record.recoveries++
-    const reading = await this.#run(call)
-    return reading === 'lost' ? lostForGood('the server forgot a session that it had just opened') : reading
+    if (fate === 'known') return otherwise
+    if (this.#isSurfaced && fate === 'forgotten') return forgotten()
+    if (fate === 'unclear' || recoveries === MOST_RECOVERIES) return unclear()
+    return this.#sendAgain(call, recoveries + 1, wire)
   }
 
-  readonly post = (text: string): Promise<void> =>
-    this.ended.aborted ? Promise.reject(this.ended.reason) : postAway(this.#wire, text)
+  /** Sends a call in a session that is opened for it; `before`: the lost one in which it was sent, if it was. */
+  async #sendAgain(call: Call, recoveries: number, before?: HttpWire): Promise<Outcome> {
+    const session = this.#session
+    if (this.#isSurfaced) return forgotten()
+    try {
+      await orAborted(session.reopen(), call.signal)
+      if (before !== undefined && (await session.fateOf(before)) === 'unclear') return unclear()
+    } catch (error) {
+      return { kind: 'failed', error: { ...(error as GatewayError), sent: before !== undefined } }
+    }
+    const opening = this.#listener?.opening
+    const ended = opening && (await endBefore(opening, call))
+    if (ended !== undefined) return { kind: 'failed', error: ended }
+    call.record.recoveries++
+    const { wire } = session
+    const reading = await this.#run(call, wire)
+    return reading.kind === 'suspected_loss'
+      ? this.#settle(call, wire, reading.otherwise, recoveries)
+      : reading
+  }
+
+  /** Whether a lost session is its caller's to know of. */
+  get #isSurfaced(): boolean {
+    return this.#options.sessionRecovery === 'surface'
+  }
+
+  readonly post = (text: string): Promise<void> => {
+    if (this.ended.aborted) return Promise.reject(this.ended.reason)
+    const { clock, ackMs: limitMs } = this.#exchangeOptions
+    return postAway(this.#session.wire, text, { clock, limitMs })
+  }
 
   listen(): void {
-    this.#listener ??= new HttpListener(this.#wire, {
+    const session = this.#session
+    this.#listener ??= new HttpListener({
       clock: this.#options.clock,
       maxReply: this.#options.maxReply,
+      wire: () => session.wire,
       receive: (data) => this.#receive(data),
-      ready: () => this.#session.reopen(this.ended),
-      onLost: () => this.#session.lose(),
+      ready: () => session.reopen(),
+      isLost: (wire) =>
+        this.#isSurfaced ? Promise.resolve(false) : session.fateOf(wire).then((fate) => fate !== 'known'),
     })
   }
 
@@ -142,8 +196,8 @@ export class HttpLink implements Link {
   async close(): Promise<void> {
     if (this.ended.aborted) return
     this.#over(gatewayError('cancelled', 'the conversation was closed'))
-    if (this.#wire.sessionId === undefined) return
-    await leave(this.#wire, this.#options.clock, GOODBYE_MS)
+    const { wire } = this.#session
+    if (wire.sessionId !== undefined) await leave(wire, this.#options.clock, GOODBYE_MS)
   }
 
   #over(error: GatewayError): void {
@@ -153,6 +207,20 @@ export class HttpLink implements Link {
   }
 }
 
-function lostForGood(message: string): Outcome {
-  return { kind: 'failed', error: gatewayError('session_lost', message) }
+/** Waits for `event`, for as long as the call is wanted: then why it is not. */
+function endBefore(event: Promise<void>, call: Call): Promise<GatewayError | undefined> {
+  return orAborted(event, call.signal).then(
+    () => undefined,
+    (error: unknown) => error as GatewayError,
+  )
+}
+
+function forgotten(): Outcome {
+  return { kind: 'failed', error: gatewayError('session_lost', 'the server forgot the session') }
+}
+
+/** The end of a call that may have run, in a session that may be lost. */
+function unclear(): Outcome {
+  const message = 'the server may have forgotten the session, and does not say whether'
+  return { kind: 'failed', error: gatewayError('upstream_disconnected', message, { sent: true }) }
 }

@@ -3,18 +3,20 @@ import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import type { SseEvent } from '../../protocol/sse.ts'
 import type { ReplyHeaders } from './http-headers.ts'
 import { HttpReply, type ReplySink } from './http-reply.ts'
-import { forgot } from './http-status.ts'
+import { looksForgotten } from './http-status.ts'
 import type { HttpWire } from './http-wire.ts'
 
 export interface ListenerOptions {
   readonly clock: Clock
   readonly maxReply: number
+  /** The wire of the session to listen to; another one when it was opened again. */
+  readonly wire: () => HttpWire
   /** Takes the data of each event. */
   readonly receive: (data: string) => void
   /** Resolves once there is a session to listen to. */
   readonly ready: () => Promise<void>
-  /** Told when the server forgot the session; `ready` then opens a new one. */
-  readonly onLost: () => void
+  /** Whether the server may have forgotten the session of `wire`; `ready` then opens a new one. Never rejects. */
+  readonly isLost: (wire: HttpWire) => Promise<boolean>
 }
 
 /** The first and the longest pause before a stream that broke is asked for again, in milliseconds. */
@@ -29,8 +31,9 @@ export const PATIENCE_MS = 1_000
 
 /** Holds the session's own event stream open: reconnects with a doubling pause, and resumes where it broke off. */
 export class HttpListener implements ReplySink {
-  readonly #wire: HttpWire
   readonly #options: ListenerOptions
+  /** That of the stream that was asked for last. */
+  #wire: HttpWire
   #reply: HttpReply | undefined
   #retryMs: Millis = FIRST_RETRY_MS
   #lastEventId: string | undefined
@@ -41,9 +44,9 @@ export class HttpListener implements ReplySink {
   #opening: Promise<void> | undefined
   #settle: () => void = () => undefined
 
-  constructor(wire: HttpWire, options: ListenerOptions) {
-    this.#wire = wire
+  constructor(options: ListenerOptions) {
     this.#options = options
+    this.#wire = options.wire()
     this.#connect()
   }
 
@@ -85,12 +88,15 @@ export class HttpListener implements ReplySink {
     return undefined
   }
 
-  /** Not a stream: the session may be lost; 405 says that there is none; the rest may pass. */
+  /** Not a stream: the session may be lost, or the server may be in trouble; all else says that there is none. */
   body(status: number, _: ReplyHeaders, text: string): void {
     this.#settle()
-    const lost = this.#wire.sessionId !== undefined && forgot(status, text)
-    if (lost) this.#options.onLost()
-    if (lost || status >= 500 || status === 429) this.ended()
+    if (status >= 500 || status === 429) return this.ended()
+    const wire = this.#wire
+    if (wire.sessionId === undefined || !looksForgotten(status, text)) return
+    void this.#options.isLost(wire).then((lost) => {
+      if (lost && wire === this.#wire) this.ended()
+    })
   }
 
   ended(): void {
@@ -135,6 +141,7 @@ export class HttpListener implements ReplySink {
   #listen(): void {
     if (this.#closed) return
     this.#reply = new HttpReply(this, this.#options.maxReply)
+    this.#wire = this.#options.wire()
     this.#wire.listen(this.#lastEventId, this.#reply)
   }
 }

@@ -1,6 +1,9 @@
 import type { Answer, Message } from '../../mesh/call.ts'
+import type { Signal } from '../../mesh/cancel.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
+import { requestText } from '../../protocol/jsonrpc.ts'
+import { abortError } from '../failure.ts'
 import { HttpReply, type ReplySink } from './http-reply.ts'
 import type { HttpWire } from './http-wire.ts'
 import { rawAt, withRawId } from '../pipe/renumber.ts'
@@ -19,21 +22,68 @@ function status(done: (status: number) => void, failed: (error: GatewayError) =>
   }
 }
 
+export interface PostOptions {
+  readonly clock: Clock
+  /** How long the server may take to acknowledge it, in milliseconds. */
+  readonly limitMs: Millis
+  /** Headers of the agent that go with it. */
+  readonly headers?: Readonly<Record<string, string>> | undefined
+  /** Takes it back. */
+  readonly signal?: Signal | undefined
+}
+
 /**
- * Posts a message that has no reply; `own` are headers of the agent that go with it. Resolves once the server took
- * it; rejects with a `GatewayError`.
+ * Posts a message that has no reply. Resolves once the server took it; rejects with a `GatewayError`, also when that
+ * takes longer than `limitMs`.
  */
 export function postAway(
   wire: HttpWire,
   text: string,
-  own?: Readonly<Record<string, string>>,
+  { clock, limitMs, headers, signal }: PostOptions,
 ): Promise<void> {
   return new Promise((resolve, reject) => {
+    const aborted = () => reply.abort(abortError(signal as Signal))
+    const settled = () => {
+      cancel()
+      signal?.removeEventListener('abort', aborted)
+    }
     const done = (code: number) => {
+      settled()
       if (code < 300) resolve()
       else reject(gatewayError('upstream_refused', `the server answered HTTP ${code}`, { sent: true }))
     }
-    wire.post(text, own, new HttpReply(status(done, reject), ACK_LIMIT))
+    const failed = (error: GatewayError) => {
+      settled()
+      reject(error)
+    }
+    const reply = new HttpReply(status(done, failed), ACK_LIMIT)
+    const cancel = clock.after(limitMs, () => {
+      const message = `the server did not take a message within ${limitMs} ms`
+      reply.abort(gatewayError('attempt_timeout', message, { sent: true }))
+    })
+    if (signal?.aborted) aborted()
+    else signal?.addEventListener('abort', aborted)
+    wire.post(text, headers, reply)
+  })
+}
+
+/**
+ * Whether a server takes requests: asks by a ping outside of any session, which it may refuse as it likes. Only a server
+ * that says itself that it is in trouble (5xx), or no server at all, is not there.
+ */
+export function isThere(wire: HttpWire, signal: Signal): Promise<boolean> {
+  return new Promise((resolve) => {
+    const done = (code: number) => {
+      signal.removeEventListener('abort', aborted)
+      resolve(code < 500)
+    }
+    const reply = new HttpReply(
+      status(done, () => done(503)),
+      ACK_LIMIT,
+    )
+    const aborted = () => reply.abort(abortError(signal))
+    signal.addEventListener('abort', aborted)
+    wire.post(requestText('breakwater:ping', 'ping'), undefined, reply)
   })
 }
 

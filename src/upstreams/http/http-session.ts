@@ -1,37 +1,67 @@
 import type { Channel, Message } from '../../mesh/call.ts'
-import type { Signal } from '../../mesh/cancel.ts'
-import { gatewayError } from '../../mesh/errors.ts'
+import { Cancellation, type Signal } from '../../mesh/cancel.ts'
+import type { Millis } from '../../mesh/clock.ts'
+import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import { isObject, notificationText, requestText } from '../../protocol/jsonrpc.ts'
 import { locate } from '../../protocol/json-span.ts'
 import { LATEST_LEGACY } from '../../protocol/versions.ts'
+import { orAborted } from '../failure.ts'
 import { HttpExchange, type ExchangeOptions } from './http-exchange.ts'
+import type { ReplyHeaders } from './http-headers.ts'
+import { leave, postAway } from './http-post.ts'
 import type { Reading } from './http-status.ts'
 import type { HttpWire } from './http-wire.ts'
-import { SessionState } from './session-state.ts'
+import type { SessionState } from './session-state.ts'
 
 export interface HttpSessionParts {
+  /** The wire of no session. */
   readonly wire: HttpWire
   /** The `initialize` params. */
   readonly hello: Readonly<Record<string, unknown>>
+  /** What the server was asked to keep in mind. */
+  readonly state: SessionState
   readonly exchange: ExchangeOptions
+  /** How long a whole handshake may take, whoever waits for it. */
+  readonly handshakeMs: Millis
   /** Takes what the server sends while it answers requests of ours. */
   readonly channel: Channel
   /** Told when a lost session was opened again. */
   readonly onReopened: () => void
+  /** Told of a session that the server may have opened for nobody: resolves when the server was told so. */
+  readonly onFarewell: (farewell: Promise<void>) => void
 }
 
-/** A session at a server: opened by the handshake, and opened again once the server has forgotten it. */
+/** Whether the server knows a session; `unclear` when it could not be asked, or does not tell sessions apart. */
+export type SessionFate = 'known' | 'forgotten' | 'unclear'
+
+/** How long the acknowledgement of `notifications/initialized` is waited for: servers exist that give none. */
+const INITIALIZED_MS: Millis = 1_000
+
+/** How long the server may take to say whether it knows a session, in milliseconds. */
+const PING_MS: Millis = 5_000
+
+/** How long an answer to `initialize` that nobody waits for any more is still listened to, for the session to end. */
+const LATE_MS: Millis = 1_000
+
+/**
+ * A session at a server: opened by the handshake, and opened again once the server has forgotten it. Each session has a
+ * wire of its own, by which calls know in which session they were sent.
+ */
 export class HttpSession {
-  /** What the server was asked to keep in mind. */
-  readonly state = new SessionState()
   readonly #parts: HttpSessionParts
+  #wire: HttpWire
   #greeting: Message = { text: '{}', value: {} }
-  #epoch = 0
   #lost = false
+  #requests = 0
   #reopening: Promise<void> | undefined
+  /** Under way: whether the server still knows the session of now. */
+  #asking: Promise<SessionFate> | undefined
+  /** Sessions in whose place a new one was opened although the server does not tell known ones from unknown. */
+  readonly #unclear = new WeakSet<HttpWire>()
 
   constructor(parts: HttpSessionParts) {
     this.#parts = parts
+    this.#wire = parts.wire
   }
 
   /** The `initialize` result. */
@@ -39,70 +69,149 @@ export class HttpSession {
     return this.#greeting
   }
 
-  /** Counts the sessions that were opened: a loss is told of one of them. */
-  get epoch(): number {
-    return this.#epoch
+  /** The wire of the session of now. */
+  get wire(): HttpWire {
+    return this.#wire
   }
 
-  /** Whether the server has forgotten the session. */
+  /** Whether the server is known to have forgotten the session: nothing is sent before it is opened again. */
   get lost(): boolean {
     return this.#lost
   }
 
-  /** The server does not know the session of `epoch`; one that was opened since is not meant. */
-  lose(epoch = this.#epoch): void {
-    if (epoch === this.#epoch) this.#lost = true
+  /** Goes on under a session id that nobody has given out: the server itself then says that it knows no such session. */
+  forge(sessionId: string): void {
+    this.#wire = this.#wire.inSession(sessionId, versionOf(this.#greeting))
   }
 
-  /** The handshake. Rejects with a `GatewayError`. */
+  /** The handshake, and all that the caller has asked the server to keep in mind. Rejects with a `GatewayError`. */
   async open(signal: Signal): Promise<void> {
-    const { wire, hello, exchange } = this.#parts
-    wire.reset()
-    let sessionId: string | undefined
-    const reading = await this.#request('initialize', hello, signal, {
-      ...exchange,
-      onHeaders: (headers) => {
-        sessionId = headers.get('mcp-session-id')
-      },
-    })
-    this.#greeting = greetingOf(reading)
-    const version = this.#greeting.value.protocolVersion
-    wire.adopt(sessionId, typeof version === 'string' ? version : LATEST_LEGACY)
-    await exchange.post(notificationText('notifications/initialized'))
+    const { exchange, state, onFarewell } = this.#parts
+    const { clock, ackMs: limitMs } = exchange
+    const { greeting, wire } = await this.#initialize(signal)
+    const initialized = notificationText('notifications/initialized')
+    try {
+      const taken = postAway(wire, initialized, { clock, limitMs, signal })
+      await orAborted(Promise.race([taken, clock.sleep(INITIALIZED_MS, signal)]), signal)
+      for (const { method, params } of state.requests()) await this.#request(wire, method, params, signal)
+    } catch (error) {
+      if (wire.sessionId !== undefined) onFarewell(leave(wire, clock, LATE_MS))
+      throw error
+    }
+    this.#greeting = greeting
+    this.#wire = wire
+  }
+
+  /**
+   * Whether the server still knows the session of `used`, over which it has sent a reply that looks as if it did not.
+   * Asked by a ping, once for all who want to know at once. Never rejects.
+   */
+  fateOf(used: HttpWire): Promise<SessionFate> {
+    if (used !== this.#wire) return Promise.resolve(this.#unclear.has(used) ? 'unclear' : 'forgotten')
+    if (this.#lost) return Promise.resolve('forgotten')
+    this.#asking ??= this.#ping(used)
+      .then((fate) => {
+        if (fate === 'forgotten' && used === this.#wire) this.#lost = true
+        return fate
+      })
+      .finally(() => (this.#asking = undefined))
+    return this.#asking
   }
 
   /** Opens a lost session again, once for all who lost it. Rejects with a `GatewayError`. */
-  reopen(signal: Signal): Promise<void> {
+  reopen(): Promise<void> {
     if (!this.#lost) return Promise.resolve()
-    this.#reopening ??= this.#openAgain(signal).finally(() => (this.#reopening = undefined))
+    this.#reopening ??= this.#openAgain().finally(() => (this.#reopening = undefined))
     return this.#reopening
   }
 
-  async #openAgain(signal: Signal): Promise<void> {
-    await this.open(signal)
-    for (const { method, params } of this.state.requests())
-      await this.#request(method, params, signal, this.#parts.exchange)
+  async #openAgain(): Promise<void> {
+    const { handshakeMs, exchange, onReopened } = this.#parts
+    const lost = this.#wire
+    const limit = new Cancellation()
+    const cancel = exchange.clock.after(handshakeMs, () => limit.abort(tookTooLong(handshakeMs)))
+    try {
+      await this.open(limit)
+      // A server that refuses this ping too does not tell sessions apart by it: nothing was proven by the other.
+      if ((await this.#ping(this.#wire)) !== 'known') this.#unclear.add(lost)
+    } finally {
+      cancel()
+    }
     this.#lost = false
-    this.#epoch++
-    this.#parts.onReopened()
+    onReopened()
   }
 
-  #request(method: string, params: unknown, signal: Signal, options: ExchangeOptions): Promise<Reading> {
-    const { wire, channel } = this.#parts
-    const id = `breakwater:${method}`
-    const text = requestText(id, method, params)
-    return HttpExchange.run(wire, { id, text, headers: undefined, signal, channel }, options)
+  /** Opens a session; who gives up does not leave one behind at the server. */
+  async #initialize(signal: Signal): Promise<Opened> {
+    const { wire, hello, exchange, onFarewell } = this.#parts
+    const end = new Cancellation()
+    let sessionId: string | undefined
+    const onHeaders = (headers: ReplyHeaders) => (sessionId = headers.get('mcp-session-id'))
+    const answer = this.#request(wire, 'initialize', hello, end, { ...exchange, onHeaders }).then(
+      (reading) => {
+        const greeting = greetingOf(reading)
+        return { greeting, wire: wire.inSession(sessionId, versionOf(greeting)) }
+      },
+    )
+    try {
+      return await orAborted(answer, signal)
+    } catch (error) {
+      if (!signal.aborted) throw error
+      const cancel = exchange.clock.after(LATE_MS, () => end.abort(signal.reason))
+      const farewell = answer.finally(cancel).then((opened) => {
+        const { sessionId: late } = opened.wire
+        return late === undefined ? undefined : leave(opened.wire, exchange.clock, LATE_MS)
+      })
+      onFarewell(farewell.catch(ignore))
+      throw error
+    }
   }
+
+  async #ping(wire: HttpWire): Promise<SessionFate> {
+    const limit = new Cancellation()
+    const cancel = this.#parts.exchange.clock.after(PING_MS, () => limit.abort(tookTooLong(PING_MS)))
+    const reading = await this.#request(wire, 'ping', undefined, limit).finally(cancel)
+    if (reading.kind === 'suspected_loss') return 'forgotten'
+    return reading.kind === 'answered' ? 'known' : 'unclear'
+  }
+
+  #request(
+    wire: HttpWire,
+    method: string,
+    params: unknown,
+    signal: Signal,
+    options = this.#parts.exchange,
+  ): Promise<Reading> {
+    const id = `breakwater-${++this.#requests}:${method}`
+    const request = { id, text: requestText(id, method, params), headers: undefined, signal }
+    return HttpExchange.run(wire, { ...request, channel: this.#parts.channel }, options)
+  }
+}
+
+interface Opened {
+  readonly greeting: Message
+  readonly wire: HttpWire
 }
 
 /** The `initialize` result of an outcome; throws its `GatewayError` when there is none. */
 function greetingOf(reading: Reading): Message {
-  if (reading === 'lost') throw gatewayError('session_lost', 'the server forgot the session')
-  if (reading.kind !== 'answered') throw reading.error
-  const { error, result } = reading.result.value
+  const outcome = reading.kind === 'suspected_loss' ? reading.otherwise : reading
+  if (outcome.kind !== 'answered') throw outcome.error
+  const { error, result } = outcome.result.value
   if (isObject(error))
     throw gatewayError('upstream_refused', `initialize failed: ${String(error.message).slice(0, 200)}`)
-  const span = locate(reading.result.text, ['result'])
+  const span = locate(outcome.result.text, ['result'])
   if (!isObject(result) || span === undefined) throw gatewayError('bad_reply', 'initialize has no result')
-  return { text: reading.result.text.slice(span.start, span.end), value: result }
+  return { text: outcome.result.text.slice(span.start, span.end), value: result }
 }
+
+function versionOf({ value: { protocolVersion } }: Message): string {
+  return typeof protocolVersion === 'string' ? protocolVersion : LATEST_LEGACY
+}
+
+function tookTooLong(ms: Millis): GatewayError {
+  return gatewayError('attempt_timeout', `the server did not answer the gateway within ${ms} ms`)
+}
+
+/** Nobody waits for a session that was opened in vain. */
+function ignore(): void {}

@@ -7,14 +7,24 @@ import { MODERN_VERSION, UNSUPPORTED_VERSION } from '../../protocol/modern.ts'
 import { isLegacyVersion } from '../../protocol/versions.ts'
 import type { ReplyHeaders } from './http-headers.ts'
 
-/** What a reply that is no event stream means; `lost` says that the server forgot the session. */
-export type Reading = Outcome | 'lost'
+/**
+ * A reply that the server would also give if it had forgotten the session. Such replies come from tools and proxies too,
+ * after the call has run, so nothing follows from one alone.
+ */
+export interface SuspectedLoss {
+  readonly kind: 'suspected_loss'
+  /** What the reply means if the session is still known. */
+  readonly otherwise: Outcome
+}
+
+/** What a reply that is no event stream means. */
+export type Reading = Outcome | SuspectedLoss
 
 const sent = true
 
 /**
  * Reads a complete HTTP reply to the request `id`. `hasSession` tells whether the request named a
- * session: only then can a 404, or a 400 that speaks of sessions (a common bug), mean a lost one.
+ * session: only then may the reply mean that it is lost.
  */
 export function readReply(
   id: RequestId,
@@ -23,7 +33,18 @@ export function readReply(
   text: string,
   { hasSession, wallMs }: { hasSession: boolean; wallMs: number },
 ): Reading {
-  if (hasSession && forgot(status, text)) return 'lost'
+  const otherwise = outcomeOf(id, status, headers, text, wallMs)
+  if (!hasSession || !looksForgotten(status, text, id)) return otherwise
+  return { kind: 'suspected_loss', otherwise }
+}
+
+function outcomeOf(
+  id: RequestId,
+  status: number,
+  headers: ReplyHeaders,
+  text: string,
+  wallMs: number,
+): Outcome {
   if (status === 401 || status === 403) {
     return failed(
       gatewayError('upstream_unauthorized', `the server refused our credentials (HTTP ${status})`, { sent }),
@@ -74,16 +95,26 @@ function failed(error: ReturnType<typeof gatewayError>): Outcome {
   return { kind: 'failed', error }
 }
 
-/** Whether a reply to a request that named a session says that there is no such session. */
-export function forgot(status: number, text: string): boolean {
-  if (status !== 400) return status === 404
-  const error = readMessage(text)?.value.error as { message?: unknown } | undefined
-  return typeof error?.message === 'string' && /session/i.test(error.message)
+/** Words by which servers of many makes say that they know no such session, or none at all. */
+const ofSessions = /session|not initialized/i
+
+/**
+ * Whether a reply to a request that named a session is one that a server gives which has forgotten it: the
+ * specification's 404, or a 400 that speaks of sessions (a common bug). A 404 that answers our very request by its id,
+ * and does not speak of sessions, was given by somebody who has read the request.
+ */
+export function looksForgotten(status: number, text: string, id?: RequestId): boolean {
+  if (status !== 404 && status !== 400) return false
+  const value = readMessage(text)?.value
+  const error = value?.error as { message?: unknown } | undefined
+  const speaksOfSessions = typeof error?.message === 'string' && ofSessions.test(error.message)
+  if (status === 400) return speaksOfSessions
+  return speaksOfSessions || value?.id !== id || id === undefined
 }
 
 /** Whether a reply says that the server does not speak the version which the gateway chose for it. */
 export function isVersionError(reading: Reading): boolean {
-  if (reading === 'lost' || reading.kind !== 'answered') return false
+  if (reading.kind !== 'answered') return false
   const { error } = reading.result.value
   if (!isObject(error) || error.code !== UNSUPPORTED_VERSION) return false
   const requested = isObject(error.data) ? error.data.requested : undefined

@@ -1,4 +1,3 @@
-import type { Pool } from 'undici'
 import type { Pools } from './http-pools.ts'
 import type { HttpReply } from './http-reply.ts'
 
@@ -9,78 +8,77 @@ export interface WireOptions {
   readonly agent: Readonly<Record<string, string>> | undefined
 }
 
+/** What all sessions of one conversation share. */
+interface Endpoint extends Pools {
+  readonly path: string
+  readonly configured: readonly string[]
+  readonly agent: Readonly<Record<string, string>> | undefined
+}
+
 /**
- * The HTTP requests of one conversation, with the headers that each of them needs. Knows the session,
- * and nothing of what is said in it.
+ * The HTTP requests of one session, with the headers that each of them needs. Immutable: whoever has sent something over
+ * it can tell later in which session that was, whatever has been opened since.
  */
 export class HttpWire {
-  readonly #path: string
-  readonly #calls: Pool
-  readonly #streams: Pool
-  readonly #configured: readonly string[]
-  readonly #agent: Readonly<Record<string, string>> | undefined
-  #sessionId: string | undefined
-  #common: readonly string[]
-  #post: string[]
+  /** Undefined before `initialize`, and for servers that keep no session. */
+  readonly sessionId: string | undefined
+  readonly #endpoint: Endpoint
+  readonly #common: readonly string[]
+  readonly #post: string[]
 
-  /** `calls` serves requests that end, `streams` those that stay open. */
-  constructor({ url, headers, agent }: WireOptions, { calls, streams }: Pools) {
+  /** The wire of no session. `calls` serves requests that end, `streams` those that stay open. */
+  static to({ url, headers, agent }: WireOptions, { calls, streams }: Pools): HttpWire {
     const { pathname, search, username, password } = new URL(url)
-    this.#path = pathname + search
-    this.#calls = calls
-    this.#streams = streams
-    this.#configured = [...Object.entries(headers).flat(), ...basicAuth(username, password)]
-    this.#agent = agent
-    this.#common = this.#configured
-    this.#post = postHeaders(this.#common)
+    const configured = [...Object.entries(headers).flat(), ...basicAuth(username, password)]
+    const endpoint = { path: pathname + search, calls, streams, configured, agent }
+    return new HttpWire(endpoint, undefined, configured)
   }
 
-  get sessionId(): string | undefined {
-    return this.#sessionId
+  private constructor(endpoint: Endpoint, sessionId: string | undefined, common: readonly string[]) {
+    this.#endpoint = endpoint
+    this.sessionId = sessionId
+    this.#common = common
+    this.#post = postHeaders(common)
   }
 
-  /** From here on every request names this session and protocol version. */
-  adopt(sessionId: string | undefined, version: string): void {
-    this.#sessionId = sessionId
+  /** The wire to the same endpoint whose requests name this session, if any, and this protocol version. */
+  inSession(sessionId: string | undefined, version: string): HttpWire {
     const session = sessionId === undefined ? [] : ['mcp-session-id', sessionId]
-    this.#common = ['mcp-protocol-version', version, ...session, ...this.#configured]
-    this.#post = postHeaders(this.#common)
-  }
-
-  /** Forgets the session, as before `initialize`. */
-  reset(): void {
-    this.#sessionId = undefined
-    this.#common = this.#configured
-    this.#post = postHeaders(this.#common)
+    const common = ['mcp-protocol-version', version, ...session, ...this.#endpoint.configured]
+    return new HttpWire(this.#endpoint, sessionId, common)
   }
 
   /** Posts one message; `own` are headers of the agent that came with it. */
   post(body: string, own: Readonly<Record<string, string>> | undefined, reply: HttpReply): void {
     const headers = this.#withAgent(this.#post, own)
-    this.#calls.dispatch({ method: 'POST', path: this.#path, headers, body }, reply)
+    const { calls, path } = this.#endpoint
+    calls.dispatch({ method: 'POST', path, headers, body }, reply)
   }
 
   /** Posts a message whose reply is a stream that stays open. */
   subscribe(body: string, own: Readonly<Record<string, string>>, reply: HttpReply): void {
     const headers = this.#withAgent(this.#post, own)
-    this.#streams.dispatch({ method: 'POST', path: this.#path, headers, body }, reply)
+    const { streams, path } = this.#endpoint
+    streams.dispatch({ method: 'POST', path, headers, body }, reply)
   }
 
   /** Opens the event stream of the session, or resumes one behind `lastEventId`. */
   listen(lastEventId: string | undefined, reply: HttpReply): void {
     const resume = lastEventId === undefined ? [] : ['last-event-id', lastEventId]
     const headers = this.#withAgent(['accept', 'text/event-stream', ...resume, ...this.#common])
-    this.#streams.dispatch({ method: 'GET', path: this.#path, headers }, reply)
+    const { streams, path } = this.#endpoint
+    streams.dispatch({ method: 'GET', path, headers }, reply)
   }
 
   /** Ends the session at the server. */
   leave(reply: HttpReply): void {
     const headers = this.#withAgent([...this.#common])
-    this.#calls.dispatch({ method: 'DELETE', path: this.#path, headers }, reply)
+    const { calls, path } = this.#endpoint
+    calls.dispatch({ method: 'DELETE', path, headers }, reply)
   }
 
   #withAgent(headers: string[], own?: Readonly<Record<string, string>>): string[] {
-    const agent = this.#agent
+    const { agent } = this.#endpoint
     if (own === undefined && agent === undefined) return headers
     // By hand: done for every traced call, and spreads and entries cost ten times as much.
     const all = headers.slice()

@@ -3,8 +3,10 @@ import type { Caller } from '../../mesh/call.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { forwarded } from '../forwarded.ts'
 import { HttpLink } from './http-link.ts'
+import { isThere } from './http-post.ts'
 import { HttpWire } from './http-wire.ts'
 import { closePools, openPools, type Pools } from './http-pools.ts'
+import type { SessionStates } from './session-state.ts'
 import type { TlsOptions } from './tls.ts'
 import type { Link, Upstream } from '../upstream.ts'
 
@@ -19,12 +21,15 @@ export interface HttpOptions {
   readonly forwardHeaders: Readonly<Record<string, string>>
   /** Sockets for calls; streams that stay open have sockets of their own and take none of these. */
   readonly connections: number
-  readonly timeouts: { readonly connect: Millis; readonly idle: Millis }
+  /** `discovery` bounds a handshake, and how long a message without a reply may take to be acknowledged. */
+  readonly timeouts: { readonly connect: Millis; readonly idle: Millis; readonly discovery: Millis }
   /** Largest message of the server, in bytes. */
   readonly maxReply: number
   /** What follows when the server forgot a session: a new one, or an error. */
   readonly sessionRecovery: 'transparent' | 'surface'
   readonly tls?: TlsOptions | undefined
+  /** What callers asked the server to keep in mind: goes with them from one replica to another. */
+  readonly states: SessionStates
   readonly clock: Clock
   /** Told when the server does not speak the version of the protocol that it is spoken to in. */
   readonly onVersionError?: (() => void) | undefined
@@ -35,6 +40,8 @@ export class HttpUpstream implements Upstream {
   readonly #options: HttpOptions
   readonly #pools: Pools
   readonly #links = new Set<Link>()
+  /** Sessions that were opened in vain and are being ended. */
+  readonly #farewells = new Set<Promise<void>>()
 
   constructor(options: HttpOptions) {
     this.#options = options
@@ -44,16 +51,27 @@ export class HttpUpstream implements Upstream {
   async open(caller: Caller, signal: Signal): Promise<Link> {
     const { url, headers, forwardHeaders } = this.#options
     const agent = forwarded(forwardHeaders, caller.headers)
-    const wire = new HttpWire({ url, headers, agent }, this.#pools)
-    const link = new HttpLink(this.#options, wire, caller)
+    const wire = HttpWire.to({ url, headers, agent }, this.#pools)
+    const link = new HttpLink(this.#options, wire, caller, this.#seeOff)
     await link.initialize(signal)
     this.#links.add(link)
     link.ended.addEventListener('abort', () => this.#links.delete(link), { once: true })
     return link
   }
 
+  probe(signal: Signal): Promise<boolean> {
+    const { url, headers } = this.#options
+    return isThere(HttpWire.to({ url, headers, agent: undefined }, this.#pools), signal)
+  }
+
   async close(): Promise<void> {
     await Promise.all([...this.#links].map((link) => link.close()))
+    await Promise.all(this.#farewells)
     await closePools(this.#pools)
+  }
+
+  readonly #seeOff = (farewell: Promise<void>): void => {
+    this.#farewells.add(farewell)
+    void farewell.finally(() => this.#farewells.delete(farewell))
   }
 }

@@ -1,4 +1,4 @@
-import type { Call } from '../../mesh/call.ts'
+import type { Call, Caller } from '../../mesh/call.ts'
 import { paramsOf } from '../../protocol/jsonrpc.ts'
 
 /** Most subscriptions that are remembered for a session; past it the oldest is forgotten. */
@@ -35,5 +35,16 @@ export class SessionState {
   *requests(): Generator<{ method: string; params: Record<string, unknown> }> {
     if (this.#level !== undefined) yield { method: 'logging/setLevel', params: { level: this.#level } }
     for (const uri of this.#subscriptions) yield { method: 'resources/subscribe', params: { uri } }
+  }
+}
+
+/** The state of each caller, for as long as the caller is there. */
+export class SessionStates {
+  readonly #states = new WeakMap<Caller, SessionState>()
+
+  of(caller: Caller): SessionState {
+    let state = this.#states.get(caller)
+    if (state === undefined) this.#states.set(caller, (state = new SessionState()))
+    return state
   }
 }

@@ -10,15 +10,14 @@ import type { ToolFacts } from './tool-facts.ts'
 
 /** Each request of the modern era as an HTTP request of its own. */
 export function httpWay(wire: HttpWire, options: ModernHttpOptions): ModernWay {
-  const { clock, maxReply, onVersionError, tools } = options
+  const { clock, maxReply, onVersionError, timeouts, tools } = options
   const underWay = new Set<HttpExchange>()
-  const post = () => Promise.resolve()
-  const exchangeOptions = { clock, maxReply, underWay, post, stateless: true, onVersionError }
+  const ackMs = timeouts.discovery
+  const exchangeOptions = { clock, maxReply, ackMs, underWay, stateless: true, onVersionError }
   return {
     send(call, text, id) {
       const { signal, channel, record } = call
-      record.sent = true
-      const request = { id, text, headers: headersOf(call, tools), signal, channel }
+      const request = { id, text, headers: headersOf(call, tools), signal, channel, record }
       // Without a session none can be lost.
       return HttpExchange.run(wire, request, exchangeOptions) as Promise<Outcome>
     },

@@ -1,5 +1,5 @@
 import type { Signal } from '../../mesh/cancel.ts'
-import type { Caller, Message } from '../../mesh/call.ts'
+import type { Caller, Message, Outcome } from '../../mesh/call.ts'
 import { gatewayError } from '../../mesh/errors.ts'
 import { requestText } from '../../protocol/jsonrpc.ts'
 import { Discover } from './discover.ts'
@@ -37,7 +37,7 @@ export class ModernHttpUpstream implements ModernUpstream {
     this.#options = options
     this.#pools = openPools(options)
     const { url, headers } = options
-    this.#wire = new HttpWire({ url, headers, agent: undefined }, this.#pools)
+    this.#wire = HttpWire.to({ url, headers, agent: undefined }, this.#pools)
     this.#discover = new Discover((signal) => this.#ask(signal), options.clock)
   }
 
@@ -49,7 +49,7 @@ export class ModernHttpUpstream implements ModernUpstream {
     })
     const { server, clock, url, headers, forwardHeaders, tools } = this.#options
     const agent = forwarded(forwardHeaders, caller.headers)
-    const wire = new HttpWire({ url, headers, agent }, this.#pools)
+    const wire = HttpWire.to({ url, headers, agent }, this.#pools)
     const way = httpWay(wire, this.#options)
     const terms = { server, clock, way, discover: this.#discover, tools }
     const link = new ModernLink(terms, caller, greeting)
@@ -69,7 +69,7 @@ export class ModernHttpUpstream implements ModernUpstream {
   }
 
   async #ask(signal: Signal): Promise<Message> {
-    const { clock, maxReply, hello } = this.#options
+    const { clock, maxReply, hello, timeouts } = this.#options
     const method = 'server/discover'
     const id = `breakwater:${method}`
     const text = withMeta(requestText(id, method, {}), metaOf(hello))
@@ -78,14 +78,14 @@ export class ModernHttpUpstream implements ModernUpstream {
     const options = {
       clock,
       maxReply,
-      post: () => Promise.resolve(),
+      ackMs: timeouts.discovery,
       stateless: true,
       underWay: new Set<HttpExchange>(),
     }
     const reading = await HttpExchange.run(this.#wire, request, options)
-    if (reading === 'lost')
-      throw gatewayError('bad_reply', 'the server forgot a session that there never was')
-    if (reading.kind !== 'answered') throw reading.error
-    return reading.result
+    // Without a session none can be lost.
+    const outcome = reading as Outcome
+    if (outcome.kind !== 'answered') throw outcome.error
+    return outcome.result
   }
 }

@@ -2,7 +2,7 @@ import type { Signal } from '../../mesh/cancel.ts'
 import type { Call, Caller, Message, Outcome } from '../../mesh/call.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import { kindOf, notificationText, readMessage } from '../../protocol/jsonrpc.ts'
-import { abortError, failure } from '../failure.ts'
+import { abortError, failure, orAborted } from '../failure.ts'
 import type { Discover } from '../modern/discover.ts'
 import { openError } from './handshake.ts'
 import { Inbox } from './inbox.ts'
@@ -16,6 +16,9 @@ import type { Era, Link } from '../upstream.ts'
 
 /** How many notifications may wait until the server reads them; calls are limited elsewhere. */
 const MAX_UNREAD = 1_024
+
+/** How long a server may take to take `notifications/initialized`, in milliseconds: some never acknowledge it. */
+const INITIALIZED_MS = 1_000
 
 /** Notifications that only the gateway itself may send: the handshake is its own, and so are request ids. */
 const ours: ReadonlySet<unknown> = new Set(['notifications/initialized', 'notifications/cancelled'])
@@ -56,7 +59,10 @@ export class MessageLink implements Link {
 
   async #greet(signal: Signal): Promise<void> {
     this.#greeted = await greet((call) => this.exchange(call), this.#terms, signal)
-    if (this.discover === undefined) await this.#send(notificationText('notifications/initialized'))
+    if (this.discover === undefined) {
+      const taken = this.#send(notificationText('notifications/initialized'))
+      await orAborted(Promise.race([taken, this.#terms.clock.sleep(INITIALIZED_MS, signal)]), signal)
+    }
     if (this.ended.aborted) throw this.ended.reason
   }
 

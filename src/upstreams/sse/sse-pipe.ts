@@ -1,8 +1,9 @@
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
+import { requestText } from '../../protocol/jsonrpc.ts'
 import type { SseEvent } from '../../protocol/sse.ts'
 import type { ReplyHeaders } from '../http/http-headers.ts'
 import { HttpReply, type ReplySink } from '../http/http-reply.ts'
-import { readReply } from '../http/http-status.ts'
+import { looksForgotten, readReply } from '../http/http-status.ts'
 import type { HttpWire } from '../http/http-wire.ts'
 import type { Pipe, PipeEvents, Posting } from '../pipe/pipe.ts'
 import { postMessage } from './sse-post.ts'
@@ -71,7 +72,8 @@ export class SsePipe implements Pipe, ReplySink {
 
   /** The server answered the request for its event stream with something else. */
   body(status: number, headers: ReplyHeaders, text: string): void {
-    this.failed(this.#refused(status, headers, text))
+    const reading = readReply('', status, headers, text, { hasSession: false, wallMs: this.#parts.wall() })
+    this.failed(reading.kind === 'failed' ? reading.error : badStatus(status))
   }
 
   ended(): void {
@@ -107,16 +109,38 @@ export class SsePipe implements Pipe, ReplySink {
     return turn
   }
 
-  readonly #refused = (status: number, headers: ReplyHeaders, text: string): GatewayError => {
+  /**
+   * How a message ended that was not taken. The conversation lives as long as its event stream: a reply that looks as if
+   * it were lost ends it only if a ping gets the same.
+   */
+  readonly #refused = async (status: number, headers: ReplyHeaders, text: string): Promise<GatewayError> => {
     const context = { hasSession: this.#posts !== undefined, wallMs: this.#parts.wall() }
     const reading = readReply('', status, headers, text, context)
-    if (reading !== 'lost') return reading.kind === 'failed' ? reading.error : badStatus(status)
+    const outcome = reading.kind === 'suspected_loss' ? reading.otherwise : reading
+    const error = outcome.kind === 'failed' ? outcome.error : badStatus(status)
+    if (reading.kind !== 'suspected_loss' || !(await this.#isForgotten())) return error
     const lost = gatewayError('upstream_disconnected', `the server forgot the conversation (HTTP ${status})`)
     this.abort(lost)
     return lost
   }
+
+  /** Asks by a message that nobody waits for the answer of: whether it is refused is all that matters. */
+  #isForgotten(): Promise<boolean> {
+    const ping = requestText('breakwater:ping', 'ping')
+    return new Promise((resolve) => {
+      const refused = (status: number, _: ReplyHeaders, text: string) => {
+        resolve(looksForgotten(status, text))
+        return badStatus(status)
+      }
+      if (this.#posts === undefined) return resolve(false)
+      postMessage(this.#posts, ping, {}, refused).then(
+        () => resolve(false),
+        () => resolve(false),
+      )
+    })
+  }
 }
 
 function badStatus(status: number): GatewayError {
-  return gatewayError('upstream_refused', `the server refused the request (HTTP ${status})`)
+  return gatewayError('upstream_refused', `the server refused the request (HTTP ${status})`, { sent: true })
 }

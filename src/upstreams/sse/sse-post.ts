@@ -10,7 +10,11 @@ import type { Posting } from '../pipe/pipe.ts'
 const ACK_LIMIT = 64 * 1024
 
 /** How an acknowledgement ended, when it says that the message was not taken. */
-export type Refused = (status: number, headers: ReplyHeaders, text: string) => GatewayError
+export type Refused = (
+  status: number,
+  headers: ReplyHeaders,
+  text: string,
+) => GatewayError | Promise<GatewayError>
 
 /** Posts one message whose answer comes over the event stream. Rejects with a `GatewayError`. */
 export function postMessage(wire: HttpWire, text: string, posting: Posting, refused: Refused): Promise<void> {
@@ -24,7 +28,10 @@ export function postMessage(wire: HttpWire, text: string, posting: Posting, refu
       },
       opened: () => resolve(),
       event: () => undefined,
-      body: (status, head, body) => (status < 300 ? resolve() : reject(refused(status, head, body))),
+      body(status, head, body) {
+        if (status < 300) resolve()
+        else void Promise.resolve(refused(status, head, body)).then(reject)
+      },
       ended: () => undefined,
       failed: reject,
     }

@@ -102,6 +102,6 @@ export class SseUpstream implements Upstream {
     const { headers, forwardHeaders } = config
     const agent = forwarded(forwardHeaders, caller.headers)
     const wire = { url: target.href, headers, agent }
-    return new HttpWire(wire, { calls: this.#posts, streams: this.#streams })
+    return HttpWire.to(wire, { calls: this.#posts, streams: this.#streams })
   }
 }

@@ -1,7 +1,8 @@
-import type { Signal } from '../../mesh/cancel.ts'
+import { Cancellation, type Signal } from '../../mesh/cancel.ts'
 import type { StdioServerConfig } from '../../config/schema/server-schema.ts'
 import type { Caller } from '../../mesh/call.ts'
-import type { Clock } from '../../mesh/clock.ts'
+import type { Clock, Millis } from '../../mesh/clock.ts'
+import { gatewayError } from '../../mesh/errors.ts'
 import type { Log } from '../../telemetry/log.ts'
 import { soloAudience } from '../shared/audience.ts'
 import { Children } from './children.ts'
@@ -16,6 +17,9 @@ import { SharedLink } from '../shared/shared-link.ts'
 import { SingleFlight } from '../pipe/single-flight.ts'
 import { ToolFacts } from '../modern/tool-facts.ts'
 import type { Era, EraVerdict, Link, Upstream } from '../upstream.ts'
+
+/** After so long a start is given up for all who wait for it: there may always be somebody. In milliseconds. */
+const LONGEST_START_MS: Millis = 120_000
 
 export interface StdioOptions {
   /** The server's name in the registry. */
@@ -105,9 +109,15 @@ export class StdioUpstream implements Upstream {
     const terms = { server, hello, clock, log: this.#log, tools: this.#tools }
     const forget = () => (this.#shared = undefined)
     return new SingleFlight(async (signal) => {
+      const limit = new Cancellation()
+      whenAborted(signal, (error) => limit.abort(error))
+      const cancel = clock.after(LONGEST_START_MS, () => {
+        const message = `the start of the process took longer than ${LONGEST_START_MS} ms`
+        limit.abort(gatewayError('attempt_timeout', message))
+      })
       const link = await this.#start(this, (connect, era) =>
-        SharedLink.open(connect, { ...terms, era }, signal),
-      )
+        SharedLink.open(connect, { ...terms, era }, limit),
+      ).finally(cancel)
       whenAborted(link.ended, forget)
       return link
     }, forget)

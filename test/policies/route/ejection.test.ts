@@ -107,11 +107,50 @@ test('a caller stays with the replica that holds its state', async () => {
   assert.deepEqual(rig.counts(), [11, 0])
 })
 
-test('it leaves home when that is ejected, or its breaker open', async () => {
-  const ejected = setUp([down(), up()], {}, { home: () => 0 })
-  for (let i = 0; i < 5; i++) await ejected.run()
-  assert.equal((await ejected.run()).kind, 'answered')
-  assert.deepEqual(ejected.counts(), [5, 1])
+test('it leaves home when that fails again while others do not, and for good', async () => {
+  const left: number[] = []
+  const leave = (_: unknown, replica: number) => void left.push(replica)
+  const failing = setUp([down(), up()], {}, { home: () => (left.length > 0 ? undefined : 0), leave })
+  for (let i = 0; i < 2; i++) assert.equal((await failing.run()).kind, 'failed')
+  for (let i = 0; i < 4; i++) assert.equal((await failing.run()).kind, 'answered')
+  assert.deepEqual(failing.counts(), [2, 4])
+  assert.deepEqual(left, [0])
+})
+
+test('nobody leaves home where all replicas fail: it may be the first to come back', async () => {
+  const left: number[] = []
+  const leave = (_: unknown, replica: number) => void left.push(replica)
+  const rig = setUp([down(), down()], {}, { home: () => 0, leave })
+  await hit(rig, 1, 1)
+  for (let i = 0; i < 10; i++) await rig.run()
+  assert.deepEqual(left, [])
+  assert.equal(rig.events.length, 0)
+})
+
+test('a try that finds no answer at home is followed by one elsewhere', async () => {
+  const rig = setUp([down(), up()], {}, { home: () => 0 })
+  const { call, done } = rig.send()
+  await rig.clock.advance(100)
+  assert.equal((await done).kind, 'failed')
+  const again = rig.service({ ...call, attempt: 2 })
+  await rig.clock.advance(100)
+  assert.equal((await again).kind, 'answered')
+  assert.deepEqual(rig.counts(), [1, 1])
+  await rig.run()
+  assert.deepEqual(rig.counts(), [2, 1])
+})
+
+test('callers without a home get one where the fewest are', async () => {
+  const homes = [3, 0, 1]
+  const rig = setUp([up(), up(), up()], {}, { homes: () => homes })
+  await rig.run()
+  assert.deepEqual(rig.counts(), [0, 1, 0])
+  homes[1] = 5
+  await rig.run()
+  assert.deepEqual(rig.counts(), [0, 1, 1])
+})
+
+test('it leaves home for a call whose breaker there is open', async () => {
   const broken = setUp([{ ms: 0, outcome: open }, up()], {}, { home: () => 0 })
   assert.equal((await broken.run()).kind, 'answered')
   assert.deepEqual(broken.counts(), [1, 1])

@@ -18,6 +18,7 @@ import {
 import { stamped } from '../../../src/telemetry/tracing/stamp.ts'
 import { toolCall, type CallParts } from '../../support/caller.ts'
 import { testKit } from '../../support/kit.ts'
+import { testTarget } from '../../support/target.ts'
 import { silent } from '../../support/log.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 import { OtlpReceiver } from '../../support/otlp-receiver.ts'
@@ -89,12 +90,11 @@ export async function tracedMesh(t: TestContext, setUp: MeshSetUp = {}) {
     policies,
     config: { defaults: settings, overrides: [] },
     kit: testKit(clock),
-    target: () => ({
-      replicas: 1,
-      facts: () => ({ inputSchema: {}, outputSchema: undefined, fingerprint: '' }),
-      effectOf: () => 'read_only',
-      home: () => undefined,
-    }),
+    target: () =>
+      testTarget({
+        facts: () => ({ inputSchema: {}, outputSchema: undefined, fingerprint: '' }),
+        effectOf: () => 'read_only',
+      }),
     readdress: () => undefined,
     observe: observe({ ...watching, intents: new Intents(watching) }),
     attempt: observeAttempt(watching),

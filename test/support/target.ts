@@ -1,0 +1,15 @@
+import type { Target } from '../../src/mesh/scope.ts'
+
+/** What is known of a server with one replica that keeps nothing of its callers. */
+export function testTarget(known: Partial<Target> = {}): Target {
+  return {
+    replicas: 1,
+    facts: () => undefined,
+    effectOf: () => 'unknown',
+    home: () => undefined,
+    homes: undefined,
+    leave: () => undefined,
+    backAt: () => -Infinity,
+    ...known,
+  }
+}
