@@ -1,6 +1,5 @@
 import { askedMs } from '../../mesh/asking.ts'
 import type { Call, CallRecord, Outcome, Service } from '../../mesh/call.ts'
-import { wasNeverDelivered } from '../../mesh/classify.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import type { Kit } from '../../mesh/policy.ts'
 import { refusedOpen, refusedProbing, type BreakerOwner, type BreakerSnapshot } from './facts.ts'
@@ -32,8 +31,8 @@ export class Breaker {
   readonly #owner: BreakerOwner
   readonly #tally: Tally
   readonly #machine: Machine
-  /** Whether the failure that was counted last was that the server could not be reached. */
-  #unreached = false
+  /** Whether the failure that was counted last was one of the connection, as when the server is down. */
+  #wasOutage = false
   /** Times that it believed that its server is back since a call has succeeded. */
   #early = 0
 
@@ -102,8 +101,8 @@ export class Breaker {
     if (machine.state === 'open' && waitMs > 0) {
       if (!this.#isBack(backAt)) return Promise.resolve(refusedOpen(this.#owner, machine.trip, waitMs))
       this.#early++
-      if (this.#unreached) {
-        // All that was against the server was that it could not be reached: nothing is left to be tried.
+      if (this.#wasOutage) {
+        // All that was against the server was that it was down: nothing is left to be tried.
         machine.recover('reachable again')
         return this.run(call, next, backAt)
       }
@@ -124,7 +123,7 @@ export class Breaker {
 
   #note(judgement: Judgement, outcome: Outcome): void {
     if (judgement === 'neutral') return
-    this.#unreached = judgement === 'failed' && wasNeverDelivered(outcome)
+    this.#wasOutage = judgement === 'failed' && isOutage(outcome)
     if (judgement !== 'failed') this.#early = 0
   }
 
@@ -143,6 +142,13 @@ export class Breaker {
       return outcome
     })
   }
+}
+
+/** Whether a call ended as calls do when there is nobody at the other end. */
+function isOutage(outcome: Outcome): boolean {
+  if (outcome.kind !== 'failed') return false
+  const { reason } = outcome.error
+  return reason === 'upstream_unavailable' || reason === 'upstream_disconnected'
 }
 
 /** How long an attempt ran, in milliseconds, without the time for which the agent was asked. */
