@@ -13,5 +13,5 @@ export interface GatewayKit extends Kit {
 
 /** What policies may touch, for as long as the process lives. */
 export function createKit(clock: Clock, log: Log, metrics: Metrics): GatewayKit {
-  return { clock, dice: createDice(0), state: new States(), emit: noteEvents(metrics, log) }
+  return { clock, dice: createDice(0), state: new States(clock), emit: noteEvents(metrics, log) }
 }

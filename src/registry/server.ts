@@ -1,5 +1,6 @@
 import type { Caller, Layer, Service } from '../mesh/call.ts'
 import type { EraVerdict, Upstream } from '../upstreams/upstream.ts'
+import { endpointsOf } from './connection.ts'
 import { Discovery } from './discovery.ts'
 import { KnownServer, type KnownServerParts } from './known-server.ts'
 import { Links } from './links.ts'
@@ -18,6 +19,8 @@ export interface ServerParts extends KnownServerParts {
 /** An entry of the registry while it lives: what is known of it, its replicas, and the conversations with them. */
 export class Server extends KnownServer {
   readonly hash: string
+  /** The identity of each replica's endpoint. */
+  readonly endpoints: readonly string[]
   readonly links: Links
   /** Sends a call over its caller's conversation, which is begun if need be. */
   readonly send: Service
@@ -31,6 +34,7 @@ export class Server extends KnownServer {
     const { name, config, hash, replicas, clock, hello, faults } = parts
     const { discovery: timeoutMs } = config.timeouts
     this.hash = hash
+    this.endpoints = endpointsOf(config)
     this.links = new Links({ replicas, clock, timeoutMs })
     this.#replicas = replicas
     this.#discovery = new Discovery({
@@ -51,10 +55,6 @@ export class Server extends KnownServer {
       replicas: replicas.length,
       suspect: () => this.#discovery.suspect(),
     })
-  }
-
-  get replicas(): number {
-    return this.#replicas.length
   }
 
   /** The era that each replica is spoken to in; undefined for one that nobody has asked yet, or that needs no asking. */

@@ -38,7 +38,7 @@ function recordedMesh(
     config: { defaults: {}, overrides: [], ...config },
     kit: testKit(),
     target: () => ({
-      replicas: 1,
+      endpoints: [`endpoint`],
       facts: (tool) => (listed.includes(tool) ? facts : undefined),
       effectOf: () => 'unknown',
       home: () => undefined,

@@ -13,7 +13,9 @@ function scope(effect: Effect | undefined, said: Effect = 'unknown', tool: strin
     tool,
     effect,
     target: (name) =>
-      name === 's' ? { replicas: 3, facts: () => facts, effectOf: () => said, home: () => 2 } : undefined,
+      name === 's'
+        ? { endpoints: ['a', 'b', 'c'], facts: () => facts, effectOf: () => said, home: () => 2 }
+        : undefined,
     detour: () => undefined,
   })
 }

@@ -19,16 +19,17 @@ export type BreakerOrder = 'open' | 'close' | 'reset'
 export class Breaker {
   readonly #config: BreakerConfig
   readonly #clock: Clock
-  readonly #owner: BreakerOwner
+  /** Changes places with its endpoint. */
+  readonly #owner: { -readonly [Key in keyof BreakerOwner]: BreakerOwner[Key] }
   readonly #tally: Tally
   readonly #machine: Machine
 
   constructor(config: BreakerConfig, kit: Pick<Kit, 'clock' | 'dice' | 'emit'>, owner: BreakerOwner) {
     this.#config = config
     this.#clock = kit.clock
-    this.#owner = owner
+    this.#owner = { ...owner }
     this.#tally = new Tally(config)
-    this.#machine = new Machine(config, kit, owner, () => this.#tally.reset())
+    this.#machine = new Machine(config, kit, this.#owner, () => this.#tally.reset())
   }
 
   /** Passes a call on, or rejects it. */
@@ -57,6 +58,11 @@ export class Breaker {
   force(order: BreakerOrder): void {
     if (order === 'open') this.#machine.hold()
     else this.#machine.close(order === 'reset')
+  }
+
+  /** Its endpoint is that of another replica now. */
+  moved(replica: number): void {
+    this.#owner.replica = replica
   }
 
   snapshot(): BreakerSnapshot {

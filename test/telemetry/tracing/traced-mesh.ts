@@ -90,7 +90,7 @@ export async function tracedMesh(t: TestContext, setUp: MeshSetUp = {}) {
     config: { defaults: settings, overrides: [] },
     kit: testKit(clock),
     target: () => ({
-      replicas: 1,
+      endpoints: [`endpoint`],
       facts: () => ({ inputSchema: {}, outputSchema: undefined, fingerprint: '' }),
       effectOf: () => 'read_only',
       home: () => undefined,
