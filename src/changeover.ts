@@ -29,7 +29,11 @@ export function changeOver(
   const after = compileGeneration(config, before, parts, renew)
   live.swap(after)
   state.settle((key) => placed(after, key))
-  for (const server of after.servers.values()) if (before.servers.get(server.name) !== server) server.start()
+  for (const server of before.servers.values()) if (after.servers.get(server.name) !== server) server.retire()
+  for (const [name, server] of after.servers) {
+    if (before.servers.get(name) !== server) server.start()
+    else server.reconfigure(config.mcpServers[name] ?? server.config)
+  }
   for (const name of renew) void before.servers.get(name)?.close()
   follow(config)
   lookForIdleGlobs(parts.log, live)
