@@ -45,7 +45,7 @@ export class Breaker {
       if (generation !== machine.generation) return outcome
       const now = this.#clock.now()
       const ranMs = ran(record, startedAt, askedBefore, now)
-      const trip = this.#tally.add(judge(outcome, ranMs), ranMs, now)
+      const trip = this.#tally.add(judge(outcome, call, ranMs), ranMs, now)
       if (trip !== undefined) machine.open(trip)
       return outcome
     })
@@ -105,11 +105,11 @@ export class Breaker {
     const askedBefore = askedMs(record, startedAt)
     return next(call).then((outcome) => {
       const ranMs = ran(record, startedAt, askedBefore, this.#clock.now())
-      const judgement = judge(outcome, ranMs)
+      const judgement = judge(outcome, call, ranMs)
       const fault = this.#tally.faultOf(judgement, ranMs)
-      if (judgement === 'neutral') trial.neutral(probe)
-      else if (fault === undefined) trial.passed(probe)
-      else trial.failed(probe, fault)
+      if (fault !== undefined) trial.failed(probe, fault)
+      else if (judgement === 'neutral' || judgement === 'unawaited') trial.neutral(probe)
+      else trial.passed(probe)
       return outcome
     })
   }

@@ -65,7 +65,7 @@ export function toOneAmong({ replicas, chooser, scores, feasibility, clock, home
         const now = clock.now()
         load.inFlight--
         if (outcome.kind !== 'rejected' || outcome.by !== 'breaker') {
-          scores.note(to, record, outcome, now - begun - (askedMs(record, now) - askedBefore), now)
+          scores.note(to, call, outcome, now - begun - (askedMs(record, now) - askedBefore), now)
           return outcome
         }
         record.replica = before
