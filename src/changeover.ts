@@ -3,6 +3,7 @@ import type { Config } from './config/schema/schema.ts'
 import { compileGeneration, type GenerationParts } from './generation.ts'
 import { DEFAULT_SET } from './mesh/compile.ts'
 import type { Live } from './mesh/live.ts'
+import type { StateKey } from './mesh/policy.ts'
 import type { States } from './mesh/state.ts'
 import type { GatewayGeneration } from './registry/generation.ts'
 import { lookForIdleGlobs } from './registry/idle-globs.ts'
@@ -27,8 +28,12 @@ export function changeOver(
   const before = live.current
   const after = compileGeneration(config, before, parts, renew)
   live.swap(after)
-  state.prune(({ server, set }) => isKnown(after, server, set))
-  for (const server of after.servers.values()) if (before.servers.get(server.name) !== server) server.start()
+  state.settle((key) => placed(after, key))
+  for (const server of before.servers.values()) if (after.servers.get(server.name) !== server) server.retire()
+  for (const [name, server] of after.servers) {
+    if (before.servers.get(name) !== server) server.start()
+    else server.reconfigure(config.mcpServers[name] ?? server.config)
+  }
   for (const name of renew) void before.servers.get(name)?.close()
   follow(config)
   lookForIdleGlobs(parts.log, live)
@@ -36,12 +41,16 @@ export function changeOver(
   if (!sameServers(before, after)) agents.tellChanged(listKinds)
 }
 
-/** Whether there is still a server and a policy set of these names; the gateway's own state has no server. */
-function isKnown({ servers, config }: GatewayGeneration, server: string, set: string): boolean {
-  return (
-    (server === '' || servers.has(server)) &&
-    (set === DEFAULT_SET || Object.hasOwn(config.policies.sets, set))
-  )
+/** A key of state with the replica that its endpoint is now; undefined when what it belongs to is there no more. */
+function placed({ servers, config }: GatewayGeneration, key: StateKey): StateKey | undefined {
+  if (key.set !== DEFAULT_SET && !Object.hasOwn(config.policies.sets, key.set)) return undefined
+  // The gateway's own state has no server, and a server's no endpoint.
+  if (key.server === '') return key
+  const server = servers.get(key.server)
+  if (server === undefined || key.endpoint === undefined) return server && key
+  const replica = server.endpoints.indexOf(key.endpoint)
+  if (replica === -1) return undefined
+  return replica === key.replica ? key : { ...key, replica }
 }
 
 function sameServers(a: GatewayGeneration, b: GatewayGeneration): boolean {

@@ -91,7 +91,9 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     onState: (server) => logState(log, server),
   }
   const first = compileGeneration(withServers(file, dynamic.entries), undefined, parts)
-  const live = new Live(first, clock, gateway.drain)
+  const live = new Live(first, clock, (calls) =>
+    log.warn({ calls }, 'calls of an older config never ended: ending what was kept for them'),
+  )
   const agents = createAgents(live, clock, gateway.sessions)
 
   // The way of the next config into force.

@@ -3,11 +3,13 @@ import { configHash } from './config/hash.ts'
 import type { Config, ServerConfig } from './config/schema/schema.ts'
 import { ownHello } from './identity.ts'
 import type { Call, Outcome, Service } from './mesh/call.ts'
-import type { Clock } from './mesh/clock.ts'
+import { MOST_ASKED_MS } from './mesh/asking.ts'
+import type { Clock, Millis } from './mesh/clock.ts'
 import { compileMesh } from './mesh/compile.ts'
 import { gatewayError } from './mesh/errors.ts'
 import type { Kit } from './mesh/policy.ts'
 import { policies } from './policies/index.ts'
+import { connectionOf } from './registry/connection.ts'
 import { readdress } from './registry/readdress.ts'
 import type { GatewayGeneration } from './registry/generation.ts'
 import type { KnownServerParts } from './registry/known-server.ts'
@@ -34,8 +36,9 @@ export interface GenerationParts extends Pick<KnownServerParts, 'onChanged' | 'o
 }
 
 /**
- * Compiles a config. Servers whose own config is the same are taken over from `previous`, with their
- * processes, connections and sessions; those in `renew` are made anew all the same.
+ * Compiles a config, and changes nothing. Servers whose connections are the same are taken over from `previous`, with
+ * their processes, sessions and all that is known of them; they follow their new entry once it is in force. Those in
+ * `renew` are made anew all the same.
  */
 export function compileGeneration(
   config: Config,
@@ -46,9 +49,9 @@ export function compileGeneration(
   const servers = new Map<string, Server>()
   for (const [name, entry] of Object.entries(config.mcpServers)) {
     if (entry.disabled) continue
-    const hash = configHash(entry)
+    const connection = connectionOf(entry)
     const old = renew.has(name) ? undefined : previous?.servers.get(name)
-    servers.set(name, old?.hash === hash ? old : createServer(name, entry, hash, parts))
+    servers.set(name, old?.connection === connection ? old : createServer(name, entry, connection, parts))
   }
   const isListed = (server: string, tool: string) => servers.get(server)?.facts(tool) !== undefined
   const accessLog = createAccessLog(config.telemetry.accessLog, parts.log)
@@ -69,6 +72,7 @@ export function compileGeneration(
       faults: parts.chaos.layers,
       transport: transportTo(servers),
     }),
+    patienceMs: patienceOf(config.policies),
     close() {
       for (const server of servers.values()) server.release()
     },
@@ -77,17 +81,35 @@ export function compileGeneration(
   return generation
 }
 
-function createServer(name: string, config: ServerConfig, hash: string, parts: GenerationParts): Server {
+function createServer(
+  name: string,
+  config: ServerConfig,
+  connection: string,
+  parts: GenerationParts,
+): Server {
   const replicas = createUpstreams(name, config, { ...parts, hello: ownHello })
   return new Server({
     ...parts,
     name,
     config,
-    hash,
+    connection,
     replicas,
     hello: ownHello,
     faults: parts.chaos.layers.discovery,
   })
+}
+
+/** Least time that calls of an older config are given to end, in milliseconds. */
+const LEAST_PATIENCE_MS = 15 * 60_000
+
+/** What no timer exceeds, in milliseconds. */
+const LONGEST_MS = 2 ** 31 - 1
+
+/** How long a call may take by the deadlines of a config, with the time for which its agent may be asked, in milliseconds. */
+function patienceOf({ defaults, overrides, sets }: Config['policies']): Millis {
+  const deadlines = [defaults, ...overrides, ...Object.values(sets)].map(({ deadline }) => deadline)
+  const totals = deadlines.map((deadline) => (deadline ? deadline.total : 0))
+  return Math.min(LONGEST_MS, Math.max(LEAST_PATIENCE_MS, Math.max(...totals) + MOST_ASKED_MS))
 }
 
 /** The innermost service: a call goes to its server. */

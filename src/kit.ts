@@ -1,3 +1,4 @@
+import { randomInt } from 'node:crypto'
 import type { Clock } from './mesh/clock.ts'
 import { createDice } from './mesh/dice.ts'
 import type { Kit } from './mesh/policy.ts'
@@ -11,7 +12,19 @@ export interface GatewayKit extends Kit {
   readonly state: States
 }
 
-/** What policies may touch, for as long as the process lives. */
-export function createKit(clock: Clock, log: Log, metrics: Metrics): GatewayKit {
-  return { clock, dice: createDice(0), state: new States(), emit: noteEvents(metrics, log) }
+/** How many seeds dice tell apart. */
+const SEEDS = 2 ** 32
+
+/**
+ * What policies may touch, for as long as the process lives. `seed`: of their dice, a whole number from 0 to 2^32 − 1.
+ * Each process has one of its own, or gateways before the same servers would wait, and come back, in step. Faults on
+ * purpose draw by the seed of their plan.
+ */
+export function createKit(
+  clock: Clock,
+  log: Log,
+  metrics: Metrics,
+  seed: number = randomInt(SEEDS),
+): GatewayKit {
+  return { clock, dice: createDice(seed), state: new States(clock), emit: noteEvents(metrics, log) }
 }

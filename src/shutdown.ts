@@ -34,7 +34,9 @@ export async function shutDown(parts: ShutdownParts): Promise<void> {
   await drained(parts, drain)
   if (load.inFlight > 0) log.warn({ inFlight: load.inFlight }, 'the drain is over: ending calls in flight')
   await agents.close()
-  await Promise.all([...live.current.servers.values()].map((server) => server.close()))
+  // Those of older configs, too, whose last calls have not ended.
+  const servers = new Set(live.open.flatMap((generation) => [...generation.servers.values()]))
+  await Promise.all([...servers].map((server) => server.close()))
   await Promise.all([dataPlane.close(), controlPlane.close()])
   parts.intents.closeAll()
   await Promise.all([stopped, parts.tracing.close()])

@@ -51,10 +51,14 @@ function closes(server: Server | undefined): () => number {
   return () => count
 }
 
-test('a server whose own config is the same is taken over, and any other is made anew', () => {
+test('a server whose connections are the same is taken over, and any other is made anew', () => {
   const { compile } = setUp()
   const first = compile({ a: { url }, b: { url }, c: { url } })
-  const second = compile({ c: { url }, b: { url, probe: '5s' }, a: { url } }, first, new Set(['c']))
+  const second = compile(
+    { c: { url }, b: { url, connections: 5 }, a: { url, probe: '5s' } },
+    first,
+    new Set(['c']),
+  )
   assert.equal(second.servers.get('a'), first.servers.get('a'))
   assert.notEqual(second.servers.get('b'), first.servers.get('b'))
   assert.notEqual(second.servers.get('c'), first.servers.get('c'))
@@ -68,7 +72,7 @@ test('a server that is switched off is not there', () => {
 
 test('a server that was removed ends with the last generation that used it', () => {
   const { clock, compile } = setUp()
-  const live = new Live(compile({ a: { url }, b: { url } }), clock, 10_000)
+  const live = new Live(compile({ a: { url }, b: { url } }), clock)
   const [a, b] = [closes(live.current.servers.get('a')), closes(live.current.servers.get('b'))]
   const call = live.enter()
   live.swap(compile({ a: { url }, b: { url } }, live.current))
@@ -80,7 +84,7 @@ test('a server that was removed ends with the last generation that used it', () 
 
 test('a server that comes back while its last call is under way is a new one', () => {
   const { clock, compile } = setUp()
-  const live = new Live(compile({ a: { url } }), clock, 10_000)
+  const live = new Live(compile({ a: { url } }), clock)
   const old = live.current.servers.get('a')
   const closed = closes(old)
   const call = live.enter()
@@ -97,4 +101,22 @@ test('a call to a server that is not there fails, and was not sent', async () =>
   const { mesh } = compile({}, undefined, undefined, { retry: false })
   const outcome = await mesh.serviceFor('gone', 'tools/call', 't')(toolCall('t', {}, { server: 'gone' }))
   assert.equal(outcome.kind === 'failed' && outcome.error.reason, 'upstream_unavailable')
+})
+
+test('a config that is compiled changes nothing of the servers that it takes over', () => {
+  const { compile } = setUp()
+  const first = compile({ a: { url } })
+  const second = compile({ a: { url, tools: { exclude: ['x'] }, deliver: 'tool_result' } }, first)
+  const a = second.servers.get('a')
+  assert.equal(a, first.servers.get('a'))
+  assert.deepEqual([a?.allows('x'), a?.config.deliver], [true, 'protocol_error'])
+})
+
+test('calls of an older config may take as long as their deadline, and a quarter of an hour at least', () => {
+  const { compile } = setUp()
+  const patienceOf = (defaults: object) => compile({ a: { url } }, undefined, undefined, defaults).patienceMs
+  assert.equal(patienceOf({}), 900_000)
+  assert.equal(patienceOf({ deadline: false }), 900_000)
+  assert.equal(patienceOf({ deadline: { total: '1h' } }), 4_200_000)
+  assert.equal(patienceOf({ deadline: { total: '24d' } }), 24 * 86_400_000 + 600_000)
 })

@@ -16,7 +16,7 @@ export function asking(record: CallRecord, clock: Pick<Clock, 'now'>, answer: An
 }
 
 /** Longest time that the questions of one call may hold its deadline back, in milliseconds: agents forget to answer. */
-const MOST_ASKED_MS = 600_000
+export const MOST_ASKED_MS = 600_000
 
 /** How long the agent has been asked in the course of a call so far, in milliseconds. */
 export function askedMs(record: CallRecord, now: Millis): Millis {

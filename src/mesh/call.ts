@@ -26,6 +26,8 @@ export interface Deadline {
   readonly at: Millis
   /** Kept back for the way home when the server is told how long it has, in ms; undefined when it is not told. */
   readonly reserveMs: Millis | undefined
+  /** Whether it is earlier than the operator's own, because the caller asked for that. */
+  readonly askedFor: boolean
 }
 
 /** Sends the caller's answer to a server's request back to that server; the text carries any id. */

@@ -1,5 +1,6 @@
-import type { CallRecord, Outcome, Verdict } from './call.ts'
-import type { Reason } from './errors.ts'
+import type { CallRecord, CallResult, Deadline, Outcome, Verdict } from './call.ts'
+import type { Millis } from './clock.ts'
+import type { GatewayError } from './errors.ts'
 
 /** What became of a call, as metrics and breakers name it. */
 export type Result =
@@ -27,11 +28,9 @@ export function resultOfCall(outcome: Outcome, { invalidArguments }: Known): Res
 /** The one truth about what an outcome was. */
 export function resultOf(outcome: Outcome): Result {
   switch (outcome.kind) {
-    case 'answered': {
+    case 'answered':
       if (outcome.verdict !== 'rpc_error') return 'returned'
-      const error = outcome.result.value.error as { code?: unknown } | undefined
-      return typeof error?.code === 'number' && callerErrors.has(error.code) ? 'caller_error' : 'rpc_error'
-    }
+      return blamesCaller(outcome.result) || isRefusal(outcome.result.status) ? 'caller_error' : 'rpc_error'
     case 'rejected':
       return 'rejected'
     case 'failed':
@@ -47,32 +46,32 @@ export function resultOf(outcome: Outcome): Result {
   }
 }
 
+/** Whether an error says by its JSON-RPC code that the caller was wrong. */
+function blamesCaller({ value }: CallResult): boolean {
+  const error = value.error as { code?: unknown } | undefined
+  return typeof error?.code === 'number' && callerErrors.has(error.code)
+}
+
+/** HTTP 4xx is about one request; but for a server that took too long (408), or limits the rate (429). */
+function isRefusal(status: number): boolean {
+  return status >= 400 && status < 500 && status !== 408 && status !== 429
+}
+
 /** What became of one attempt: a breaker's rejection is none, and whoever stands below it rejects nothing. */
 export function attemptOutcomeOf(outcome: Outcome, known: Known): Exclude<Result, 'rejected'> {
   const result = resultOfCall(outcome, known)
   return result === 'rejected' ? 'transport_error' : result
 }
 
-/** Ends of a call that say nothing about how well its server is. A rate limit is kept by those who obey it. */
-const blameless: ReadonlySet<Reason> = new Set([
-  'cancelled',
-  'internal',
-  'overloaded',
-  'shutting_down',
-  'upstream_rate_limited',
-])
-
-/** Whether an outcome counts against the server that gave it; `isError: true` is an answer, not an outage. */
-export function isFailure(outcome: Outcome): boolean {
-  if (outcome.kind === 'failed') return !blameless.has(outcome.error.reason)
-  return resultOf(outcome) === 'rpc_error'
-}
-
 /**
- * A deadline that left an attempt less than this, in milliseconds, says nothing about the server: else one agent in
- * a hurry could open a breaker for everyone.
+ * Whether a call that was sent came to nothing, and another try or another answer may be of use: there is no answer, or
+ * it is an error whose code does not blame the caller. `isError: true` is an answer like any other. Whose fault it was,
+ * `lessonOf` says: a server that refuses one request may take it the next time.
  */
-export const LEAST_BLAMED_MS = 1_000
+export function isFailure(outcome: Outcome): boolean {
+  if (outcome.kind !== 'answered') return outcome.kind === 'failed'
+  return outcome.verdict === 'rpc_error' && !blamesCaller(outcome.result)
+}
 
 /** Verdicts that say: it answered, and the answer was wrong. What a server declares to be partial is not. */
 const incorrect: ReadonlySet<Verdict> = new Set(['partial_silent', 'schema_invalid', 'json_invalid'])
@@ -80,6 +79,80 @@ const incorrect: ReadonlySet<Verdict> = new Set(['partial_silent', 'schema_inval
 /** Whether a reply came and was wrong; a server that is fast and wrong is no better than one that fails. */
 export function isIncorrect(outcome: Outcome): boolean {
   return outcome.kind === 'answered' && incorrect.has(outcome.verdict)
+}
+
+/**
+ * What the end of an attempt says of its server, for whoever judges servers by it.
+ *
+ * - `good`: it answered.
+ * - `outage`: it failed.
+ * - `wrong`: it answered, and the answer was wrong.
+ * - `refused`: it turned this request down, which says nothing of the requests of others: for what it asked, for its
+ *   credentials or session, or for the rate.
+ * - `caller_error`: the caller was wrong, and may have been the cause of whatever happened.
+ * - `impatience`: the caller did not want to wait as long as the operator would have: it may be slow, or not.
+ * - `nothing`: the caller left, or the gateway ended it.
+ */
+export type Lesson = 'good' | 'outage' | 'wrong' | 'refused' | 'caller_error' | 'impatience' | 'nothing'
+
+/**
+ * A deadline that left an attempt less than this, in milliseconds, says nothing about the server, whoever set it: the
+ * call may have waited elsewhere until then.
+ */
+const LEAST_BLAMED_MS = 1_000
+
+/** The one place that decides whom the end of an attempt is to be laid to; it ran for `ranMs`, in milliseconds. */
+export function lessonOf(
+  outcome: Exclude<Outcome, { kind: 'rejected' }>,
+  { deadline, record }: { readonly deadline: Deadline | undefined; readonly record: Known },
+  ranMs: Millis,
+): Lesson {
+  const lesson =
+    outcome.kind === 'answered' ? lessonOfAnswer(outcome) : lessonOfFailure(outcome.error, deadline, ranMs)
+  const isBad = lesson === 'outage' || lesson === 'wrong'
+  return isBad && record.invalidArguments && !isConnectionLost(outcome) ? 'caller_error' : lesson
+}
+
+function lessonOfAnswer(outcome: Outcome & { kind: 'answered' }): Lesson {
+  if (isIncorrect(outcome)) return 'wrong'
+  switch (resultOf(outcome)) {
+    case 'rpc_error':
+      return 'outage'
+    case 'caller_error':
+      return isRefusal(outcome.result.status) ? 'refused' : 'caller_error'
+    default:
+      return 'good'
+  }
+}
+
+function lessonOfFailure({ reason }: GatewayError, deadline: Deadline | undefined, ranMs: Millis): Lesson {
+  switch (reason) {
+    case 'incorrect_result':
+      // It came, and a layer below held it back because it was wrong.
+      return 'wrong'
+    case 'deadline_exceeded':
+      if (deadline?.askedFor === true) return 'impatience'
+      return ranMs < LEAST_BLAMED_MS ? 'nothing' : 'outage'
+    case 'upstream_refused':
+    case 'upstream_unauthorized':
+    case 'upstream_rate_limited':
+    case 'session_lost':
+    case 'overloaded':
+      return 'refused'
+    case 'cancelled':
+    case 'internal':
+    case 'shutting_down':
+      return 'nothing'
+    default:
+      return 'outage'
+  }
+}
+
+/** Arguments can make a server fail in many ways, but none can make it unreachable. */
+function isConnectionLost(outcome: Outcome): boolean {
+  if (outcome.kind !== 'failed') return false
+  const { reason } = outcome.error
+  return reason === 'upstream_unavailable' || reason === 'upstream_disconnected'
 }
 
 /** Whether the server never got the call, so that sending it again cannot make it run twice. */

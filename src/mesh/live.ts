@@ -2,6 +2,11 @@ import type { Cancel, Clock, Millis } from './clock.ts'
 
 /** One immutable build of everything that a config decides. */
 export interface Generation {
+  /**
+   * How long its calls may go on after another generation has taken its place, in milliseconds: longer than any of their
+   * deadlines, up to 24 days.
+   */
+  readonly patienceMs: Millis
   /** Lets go of what only this generation used. Called once, when its last call has ended. */
   close(): void
 }
@@ -15,27 +20,35 @@ export interface Lease<G extends Generation> {
 interface Slot<G extends Generation> {
   readonly generation: G
   users: number
-  retired: boolean
-  cancelDrain: Cancel | undefined
+  /** Set once it is retired: takes the end of its patience back. */
+  cancelPatience: Cancel | undefined
 }
 
 /**
- * The generation that is in force. A reload is one assignment: calls in flight finish on the generation
- * that they started on, which is closed when the last has ended, or `drainMs` after the swap.
+ * The generation that is in force. A reload is one assignment: calls in flight finish on the generation that they
+ * started on, which is closed when the last has ended. Calls have deadlines of their own; the patience of a generation
+ * is there for a call that never ends, so that nothing is retained for ever.
  */
 export class Live<G extends Generation> {
   readonly #clock: Clock
-  readonly #drainMs: Millis
+  readonly #onOverdue: (calls: number) => void
+  readonly #retired = new Set<Slot<G>>()
   #slot: Slot<G>
 
-  constructor(first: G, clock: Clock, drainMs: Millis) {
+  /** `onOverdue`: told of how many calls a generation loses that was closed because its patience was over. */
+  constructor(first: G, clock: Clock, onOverdue: (calls: number) => void = ignore) {
     this.#clock = clock
-    this.#drainMs = drainMs
-    this.#slot = { generation: first, users: 0, retired: false, cancelDrain: undefined }
+    this.#onOverdue = onOverdue
+    this.#slot = { generation: first, users: 0, cancelPatience: undefined }
   }
 
   get current(): G {
     return this.#slot.generation
+  }
+
+  /** All that are not closed: the current one, then those whose last calls are under way, the oldest first. */
+  get open(): readonly G[] {
+    return [this.current, ...[...this.#retired].map(({ generation }) => generation)]
   }
 
   /** Holds the current generation open. `release` it exactly once per lease. */
@@ -47,20 +60,29 @@ export class Live<G extends Generation> {
 
   swap(next: G): void {
     const old = this.#slot
-    this.#slot = { generation: next, users: 0, retired: false, cancelDrain: undefined }
-    old.retired = true
+    this.#slot = { generation: next, users: 0, cancelPatience: undefined }
     if (old.users === 0) return old.generation.close()
-    old.cancelDrain = this.#clock.after(this.#drainMs, () => {
+    this.#retired.add(old)
+    old.cancelPatience = this.#clock.after(old.generation.patienceMs, () => {
+      const { users } = old
       old.users = 0
-      old.generation.close()
+      this.#onOverdue(users)
+      this.#close(old)
     })
   }
 
   #leave(slot: Slot<G>): void {
     if (slot.users === 0) return
     slot.users--
-    if (slot.users > 0 || !slot.retired) return
-    slot.cancelDrain?.()
+    if (slot.users > 0 || !this.#retired.has(slot)) return
+    slot.cancelPatience?.()
+    this.#close(slot)
+  }
+
+  #close(slot: Slot<G>): void {
+    this.#retired.delete(slot)
     slot.generation.close()
   }
 }
+
+function ignore(): void {}

@@ -15,13 +15,18 @@ export interface MeshEvent {
   readonly detail?: Readonly<Record<string, unknown>>
 }
 
-/** Whose state it is. State whose key is the same in every part is the same state, in every generation. */
+/**
+ * Whose state it is. State whose key is the same in every part but `replica` is the same state, in every generation.
+ */
 export interface StateKey {
   /** What kind of state: the name of the policy that keeps it, as a rule. */
   readonly kind: string
   readonly set: string
   readonly server: string
   readonly tool?: string | undefined
+  /** Which endpoint of the server, wherever it stands in the config; see `Scope.endpoints`. */
+  readonly endpoint?: string | undefined
+  /** Where that endpoint stands in the config now, from 0: for people, and no part of what makes the state the same. */
   readonly replica?: number | undefined
   /** The settings that made it: others begin anew. */
   readonly config?: unknown
@@ -29,9 +34,12 @@ export interface StateKey {
 
 /** State that outlives a generation. */
 export interface StateStore {
-  /** The state under a key, created at the first asking. One with `close()` is told when nobody new will find it. */
+  /**
+   * The state under a key, created at the first asking. One with `close()` is told when nobody new will find it, and one
+   * with `moved(replica)` when its endpoint stands elsewhere in the config.
+   */
   get<State extends object>(key: StateKey, create: () => State): State
-  /** All states of a kind, the most recently made last. */
+  /** All states of a kind whose owner is there, the most recently used last. */
   list<State extends object>(kind: string): readonly (readonly [StateKey, State])[]
 }
 
@@ -69,6 +77,11 @@ export interface Scope {
   readonly tool: string | undefined
   /** How many replicas the server has, at least 1. */
   readonly replicas: number
+  /**
+   * For each replica the identity of its endpoint: a digest of all that decides what is reached there. What is remembered
+   * of a replica is remembered under it, so that it follows the endpoint when replicas come, go or change places.
+   */
+  readonly endpoints: readonly string[]
   /** What is known of the tool now; undefined when it is in no catalog. */
   facts(): ToolFacts | undefined
   /** What running the call again would do, by the operator's word, a trusted server's, or its method. */

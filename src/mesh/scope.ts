@@ -4,7 +4,8 @@ import type { Detour, Effect, Scope, ToolFacts } from './policy.ts'
 
 /** What the registry knows of one server. */
 export interface Target {
-  readonly replicas: number
+  /** The identity of each replica's endpoint; at least one. */
+  readonly endpoints: readonly string[]
   facts(tool: string): ToolFacts | undefined
   /** What the server says of a tool's effect, as far as it is trusted. */
   effectOf(tool: string): Effect
@@ -45,13 +46,18 @@ const effects: Readonly<Record<string, Effect>> = {
   'resources/unsubscribe': 'idempotent',
 }
 
+/** Stands for the endpoint of a server that is not there. */
+const nowhere: readonly string[] = ['']
+
 /** A scope over what the registry knows. */
 export function scopeFor({ set, server, tool, effect, target, detour }: ScopeParts): Scope {
+  const endpoints = target(server)?.endpoints ?? nowhere
   return {
     set,
     server,
     tool,
-    replicas: target(server)?.replicas ?? 1,
+    replicas: endpoints.length,
+    endpoints,
     facts: () => (tool === undefined ? undefined : target(server)?.facts(tool)),
     effectOf(call) {
       if (call.tool === undefined) return effects[call.method] ?? 'unknown'

@@ -1,37 +1,62 @@
+import type { Clock, Millis } from './clock.ts'
 import type { StateKey, StateStore } from './policy.ts'
 
 interface Slot {
-  readonly key: StateKey
+  /** With the place where its endpoint stands now. */
+  key: StateKey
   readonly config: string
   readonly state: object
+  /** Since when its owner is gone, on the monotonic clock; undefined while it is there. */
+  goneAt: Millis | undefined
 }
 
 /** Most states that are kept; past it, those that nobody has asked for the longest go. */
 const MAX_STATES = 50_000
 
+/** Most states of owners that are gone, among them; past it, those that went first are forgotten. */
+const MAX_GONE = 10_000
+
+/** How long a state outlives its owner, in milliseconds: long enough for a config that was wrong to be put right. */
+const GONE_MS = 15 * 60_000
+
 /** Most distinct settings whose text is shared. */
 const MAX_CONFIGS = 1_000
 
-/** What policies remember, for as long as the process lives. Bounded; one state per owner, the latest config's. */
+/**
+ * What policies remember, for as long as the process lives. Bounded; one state per owner, the latest config's. What
+ * belongs to a server, endpoint or set that has left the config is kept for a quarter of an hour: if its owner comes
+ * back, it goes on from there.
+ */
 export class States implements StateStore {
+  readonly #clock: Pick<Clock, 'now' | 'after'>
   readonly #slots = new Map<string, Slot>()
+  /** Those without an owner, the first to go first. */
+  readonly #gone = new Map<string, Slot>()
   /** Thousands of states have the same settings: their text is held once. */
   readonly #configs = new Map<string, string>()
+  #placed: (key: StateKey) => StateKey | undefined = (key) => key
+  #sweeping = false
+
+  constructor(clock: Pick<Clock, 'now' | 'after'>) {
+    this.#clock = clock
+  }
 
   get<State extends object>(key: StateKey, create: () => State): State {
-    const owner = JSON.stringify([key.kind, key.set, key.server, key.tool, key.replica])
+    const owner = JSON.stringify([key.kind, key.set, key.server, key.tool, key.endpoint])
     const config = this.#intern(JSON.stringify(key.config) ?? '')
-    const slot = this.#slots.get(owner)
-    this.#slots.delete(owner)
+    const slots = this.#gone.has(owner) ? this.#gone : this.#slots
+    const slot = slots.get(owner)
     if (slot?.config === config) {
-      this.#slots.set(owner, slot)
+      // Asking brings no owner back: calls in flight ask for what has left the config, too.
+      if (slots === this.#slots) {
+        slots.delete(owner)
+        slots.set(owner, slot)
+      }
       return slot.state as State
     }
+    slots.delete(owner)
     if (slot !== undefined) retire(slot)
-    const state = create()
-    this.#slots.set(owner, { key, config, state })
-    if (this.#slots.size > MAX_STATES) this.#dropOldest()
-    return state
+    return this.#add(owner, key, config, create())
   }
 
   list<State extends object>(kind: string): readonly (readonly [StateKey, State])[] {
@@ -39,13 +64,68 @@ export class States implements StateStore {
     return slots.map(({ key, state }) => [key, state as State])
   }
 
-  /** Forgets what belongs to servers or sets that are gone. */
-  prune(stays: (key: StateKey) => boolean): void {
-    for (const [owner, slot] of this.#slots) {
-      if (stays(slot.key)) continue
-      this.#slots.delete(owner)
-      retire(slot)
+  /**
+   * A new config is in force. `placed` gives a key as it is from now on, with the index that its endpoint has there, or
+   * undefined when its server, endpoint or set is in that config no more.
+   */
+  settle(placed: (key: StateKey) => StateKey | undefined): void {
+    this.#placed = placed
+    const back = [...this.#gone]
+    for (const [owner, slot] of this.#slots) if (!this.#place(slot)) this.#leave(owner, slot)
+    for (const [owner, slot] of back) {
+      if (!this.#place(slot)) continue
+      this.#gone.delete(owner)
+      slot.goneAt = undefined
+      this.#slots.set(owner, slot)
     }
+    this.#bound()
+  }
+
+  #add<State extends object>(owner: string, key: StateKey, config: string, state: State): State {
+    const slot: Slot = { key, config, state, goneAt: undefined }
+    if (this.#place(slot)) this.#slots.set(owner, slot)
+    else this.#leave(owner, slot)
+    this.#bound()
+    return state
+  }
+
+  /** Notes where the owner stands; false when it is gone. */
+  #place(slot: Slot): boolean {
+    const now = this.#placed(slot.key)
+    if (now === undefined) return false
+    const { replica } = slot.key
+    slot.key = now
+    if (now.replica !== undefined && now.replica !== replica) tellMoved(slot.state, now.replica)
+    return true
+  }
+
+  #leave(owner: string, slot: Slot): void {
+    this.#slots.delete(owner)
+    slot.goneAt = this.#clock.now()
+    this.#gone.set(owner, slot)
+    this.#sweepLater(GONE_MS)
+  }
+
+  /** One timer for all that is gone: it fires when the time of the first is over. */
+  #sweepLater(ms: Millis): void {
+    if (this.#sweeping) return
+    this.#sweeping = true
+    this.#clock.after(ms, () => {
+      this.#sweeping = false
+      const now = this.#clock.now()
+      for (const [owner, slot] of this.#gone) {
+        const leftMs = (slot.goneAt ?? now) + GONE_MS - now
+        if (leftMs > 0) return this.#sweepLater(leftMs)
+        this.#gone.delete(owner)
+        retire(slot)
+      }
+    })
+  }
+
+  #bound(): void {
+    while (this.#gone.size > MAX_GONE) dropFirst(this.#gone)
+    while (this.#slots.size + this.#gone.size > MAX_STATES)
+      dropFirst(this.#gone.size > 0 ? this.#gone : this.#slots)
   }
 
   #intern(config: string): string {
@@ -55,16 +135,21 @@ export class States implements StateStore {
     this.#configs.set(config, config)
     return config
   }
+}
 
-  #dropOldest(): void {
-    for (const [owner, slot] of this.#slots) {
-      this.#slots.delete(owner)
-      return retire(slot)
-    }
+function dropFirst(slots: Map<string, Slot>): void {
+  for (const [owner, slot] of slots) {
+    slots.delete(owner)
+    return retire(slot)
   }
 }
 
 /** Calls in flight may still use it: it may let go only of what they do not need. */
 function retire({ state }: Slot): void {
   if ('close' in state && typeof state.close === 'function') (state as { close(): void }).close()
+}
+
+function tellMoved(state: object, replica: number): void {
+  if ('moved' in state && typeof state.moved === 'function')
+    (state as { moved(replica: number): void }).moved(replica)
 }

@@ -2,22 +2,28 @@ import type { z } from 'zod'
 import type { Layer } from '../mesh/call.ts'
 import type { Policy } from '../mesh/policy.ts'
 import { Breaker } from './breaker/breaker.ts'
+import { holdsOf } from './breaker/holds.ts'
 import { breakerSchema } from './breaker/schema.ts'
 
 /** Kind under which breakers are kept: the admin API finds them by it. */
 export const BREAKER = 'breaker'
 
 /**
- * Stops calling what fails or answers wrongly, and tries it again later. A breaker for each replica of a tool;
- * a call that names none goes to the first.
+ * Stops calling what fails or answers wrongly, and tries it again later. A breaker for each endpoint of a tool;
+ * a call that names no replica goes to the first.
  */
 export const breaker: Policy<z.output<typeof breakerSchema>> & { schema: typeof breakerSchema } = {
   schema: breakerSchema,
-  build(config, kit, { set, server, tool, replicas, backAt }): Layer {
-    const breakers = new Array<Breaker | undefined>(replicas)
+  build(config, kit, { set, server, tool, endpoints, backAt }): Layer {
+    const breakers = new Array<Breaker | undefined>(endpoints.length)
+    const holds = holdsOf(kit.state, set, server)
     function breakerOf(replica: number): Breaker {
-      const key = { kind: BREAKER, set, server, tool, replica, config }
-      return kit.state.get(key, () => new Breaker(config, kit, key))
+      const owner = { set, server, tool, endpoint: endpoints[replica] ?? '', replica }
+      return kit.state.get({ kind: BREAKER, ...owner, config }, () => {
+        const made = new Breaker(config, kit, owner)
+        if (holds.has(tool)) made.force('open')
+        return made
+      })
     }
     return (next) => (call) => {
       const replica = call.replica ?? 0

@@ -33,12 +33,12 @@ export const deadline: Policy<z.output<typeof schema>> & { schema: typeof schema
   build({ total, reserve, forward }, { clock }): Layer {
     const limit = new TimeLimit(clock, total)
 
-    /** `afterMs`: when it ends, from now; `ms`: from when it came. */
+    /** `afterMs`: when it ends, from now; `ms`: from when it came; `told`: whether its server is told. */
     function run(call: Call, next: Service, ms: number, afterMs: number, told: boolean): Promise<Outcome> {
       const { record } = call
       const reserveMs = told ? Math.min(reserve, ms / 2) : undefined
       return limit.run(call, next, afterMs, () => exceeded(ms, record.sent), {
-        deadline: { at: record.startedAt + ms, reserveMs },
+        deadline: { at: record.startedAt + ms, reserveMs, askedFor: ms < total },
       })
     }
 
@@ -47,7 +47,7 @@ export const deadline: Policy<z.output<typeof schema>> & { schema: typeof schema
       const own = clock.now() + total
       if (at <= own) return next(call)
       return limit.run(call, next, total, () => exceeded(total, call.record.sent), {
-        deadline: { at: own, reserveMs },
+        deadline: { at: own, reserveMs, askedFor: false },
       })
     }
 

@@ -18,7 +18,7 @@ export interface DiscoveryOptions {
   /** Faults stand in the way of what it asks, too. */
   readonly faults: Layer
   readonly clock: Clock
-  /** For one whole round: handshake and lists. */
+  /** For one whole round: handshake and lists. Read at each, as the times below: they may change. */
   readonly timeoutMs: Millis
   /** Between two rounds while the server is up. */
   readonly refreshMs: Millis
@@ -56,12 +56,12 @@ export class Discovery implements Caller {
   #retryMs: Millis = FIRST_RETRY_MS
 
   constructor(options: DiscoveryOptions) {
-    const { server, hello, clock, faults, refreshMs } = options
+    const { server, hello, clock, faults } = options
     this.id = `discovery:${server}`
     this.hello = hello
     this.#options = options
     this.#questions = new Questions(server, this, clock, faults)
-    this.#lists = new Lists(clock, refreshMs)
+    this.#lists = new Lists(clock, () => options.refreshMs)
     this.#rounds = new Rounds(clock, () => this.#round())
   }
 

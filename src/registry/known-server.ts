@@ -1,6 +1,6 @@
 import type { ServerConfig } from '../config/schema/schema.ts'
 import type { Message } from '../mesh/call.ts'
-import type { Cancel, Clock } from '../mesh/clock.ts'
+import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
 import type { GatewayError } from '../mesh/errors.ts'
 import { glob, type Glob } from '../mesh/match.ts'
 import type { Effect, ToolFacts } from '../mesh/policy.ts'
@@ -22,16 +22,17 @@ export interface KnownServerParts {
 /** What is known of a server: whether it is up, and what it offers. */
 export class KnownServer {
   readonly name: string
-  readonly config: ServerConfig
-  /** Whether agents may see and call a tool. */
-  readonly allows: Glob
   readonly #parts: KnownServerParts
+  #config: ServerConfig
+  #allows: Glob
   #state: ServerState = 'starting'
   #since: number
   #error: GatewayError | undefined
   #catalog: Catalog = emptyCatalog
   #tools: ReadonlyMap<string, KnownTool> = new Map()
   #greeting: Message | undefined
+  /** When the time of grace began, on the monotonic clock. */
+  #graceSince: Millis = 0
   #cancelGrace: Cancel | undefined
   #settle: () => void = () => undefined
   /** Resolves when the first round of discovery has ended. */
@@ -39,10 +40,20 @@ export class KnownServer {
 
   constructor(parts: KnownServerParts) {
     this.name = parts.name
-    this.config = parts.config
-    this.allows = filter(parts.config.tools)
+    this.#config = parts.config
+    this.#allows = filter(parts.config.tools)
     this.#parts = parts
     this.#since = parts.clock.wall()
+  }
+
+  /** Its entry in the config that is in force. */
+  get config(): ServerConfig {
+    return this.#config
+  }
+
+  /** Whether agents may see and call a tool. */
+  get allows(): Glob {
+    return this.#allows
   }
 
   get state(): ServerState {
@@ -97,13 +108,35 @@ export class KnownServer {
   protected wentDown(error: GatewayError): void {
     this.#error = error
     this.#enter('down')
-    this.#cancelGrace ??= this.#parts.clock.after(this.config.grace, () => this.#replace(emptyCatalog))
+    if (this.#cancelGrace !== undefined) return
+    this.#graceSince = this.#parts.clock.now()
+    this.#waitForGrace()
+  }
+
+  /** Goes by another entry from now on. */
+  protected follow(config: ServerConfig): void {
+    this.#config = config
+    this.#allows = filter(config.tools)
+    if (this.#cancelGrace === undefined) return
+    this.#cancelGrace()
+    this.#waitForGrace()
+  }
+
+  /** Tells that lists have changed. */
+  protected tellChanged(changed: readonly ListKind[]): void {
+    this.#parts.onChanged(this, changed)
   }
 
   /** What is known stays so, for as long as nobody says otherwise. */
   protected endGrace(): void {
     this.#cancelGrace?.()
     this.#cancelGrace = undefined
+  }
+
+  #waitForGrace(): void {
+    const { clock } = this.#parts
+    const leftMs = Math.max(0, this.#graceSince + this.#config.grace - clock.now())
+    this.#cancelGrace = clock.after(leftMs, () => this.#replace(emptyCatalog))
   }
 
   #enter(state: ServerState): void {
@@ -118,7 +151,7 @@ export class KnownServer {
     const changed = changedKinds(this.#catalog, catalog)
     this.#catalog = catalog
     this.#tools = knownTools(catalog, this.#tools)
-    if (changed.length > 0) this.#parts.onChanged(this, changed)
+    if (changed.length > 0) this.tellChanged(changed)
   }
 }
 

@@ -1,14 +1,18 @@
+import type { ServerConfig } from '../config/schema/schema.ts'
 import type { Caller, Layer, Service } from '../mesh/call.ts'
+import { notificationText } from '../protocol/jsonrpc.ts'
 import type { EraVerdict, Upstream } from '../upstreams/upstream.ts'
+import { endpointsOf } from './connection.ts'
 import { Discovery } from './discovery.ts'
+import { kinds } from './kinds.ts'
 import { KnownServer, type KnownServerParts } from './known-server.ts'
 import { Links } from './links.ts'
 import { Reachability } from './reachability.ts'
 import { sendOver } from './sending.ts'
 
 export interface ServerParts extends KnownServerParts {
-  /** Hash of the config: as long as it is the same, a reload keeps this very server. */
-  readonly hash: string
+  /** Names the connections: as long as it is the same, a reload keeps this very server. See `connectionOf`. */
+  readonly connection: string
   readonly replicas: readonly Upstream[]
   /** The `initialize` params of the gateway itself. */
   readonly hello: Readonly<Record<string, unknown>>
@@ -18,7 +22,9 @@ export interface ServerParts extends KnownServerParts {
 
 /** An entry of the registry while it lives: what is known of it, its replicas, and the conversations with them. */
 export class Server extends KnownServer {
-  readonly hash: string
+  readonly connection: string
+  /** The identity of each replica's endpoint. */
+  readonly endpoints: readonly string[]
   readonly links: Links
   /** Sends a call over its caller's conversation, which is begun if need be. */
   readonly send: Service
@@ -30,10 +36,18 @@ export class Server extends KnownServer {
 
   constructor(parts: ServerParts) {
     super(parts)
-    const { name, config, hash, replicas, clock, hello, faults } = parts
-    const { discovery: timeoutMs } = config.timeouts
-    this.hash = hash
-    this.links = new Links({ replicas, clock, timeoutMs })
+    const { name, config, connection, replicas, clock, hello, faults } = parts
+    // Durations are read when they are needed: the config may change meanwhile.
+    const current = () => this.config
+    this.connection = connection
+    this.endpoints = endpointsOf(config)
+    this.links = new Links({
+      replicas,
+      clock,
+      get timeoutMs() {
+        return current().timeouts.discovery
+      },
+    })
     this.#replicas = replicas
     this.#discovery = new Discovery({
       server: name,
@@ -41,9 +55,15 @@ export class Server extends KnownServer {
       hello,
       clock,
       faults,
-      timeoutMs,
-      refreshMs: config.refresh,
-      probeMs: config.probe,
+      get timeoutMs() {
+        return current().timeouts.discovery
+      },
+      get refreshMs() {
+        return current().refresh
+      },
+      get probeMs() {
+        return current().probe
+      },
       onUp: (catalog, greeting) => this.cameUp(catalog, greeting),
       onDown: (error) => this.wentDown(error),
     })
@@ -58,10 +78,6 @@ export class Server extends KnownServer {
         if (reason === 'upstream_unavailable' || reason === 'upstream_disconnected') this.#discovery.suspect()
       },
     })
-  }
-
-  get replicas(): number {
-    return this.#replicas.length
   }
 
   /** The era that each replica is spoken to in; undefined for one that nobody has asked yet, or that needs no asking. */
@@ -91,6 +107,34 @@ export class Server extends KnownServer {
 
   start(): void {
     this.#discovery.run()
+  }
+
+  /**
+   * Goes by another entry from now on, one with the same connections: they stay, and so does what is known. Agents are
+   * told if they may see other tools.
+   */
+  reconfigure(entry: ServerConfig): void {
+    const { probe, refresh, timeouts } = this.config
+    const before = this.entries('tools')
+    this.follow(entry)
+    // What it was waiting for may be due by the new times.
+    const isTimed =
+      probe !== entry.probe || refresh !== entry.refresh || timeouts.discovery !== entry.timeouts.discovery
+    if (isTimed) this.#discovery.run()
+    const after = this.entries('tools')
+    if (before.length === after.length && before.every((tool, index) => tool === after[index])) return
+    this.tellChanged(['tools'])
+    const method = kinds.tools.changed
+    const message = { text: notificationText(method), value: { jsonrpc: '2.0', method } }
+    // Whoever looks onto this server alone hears of changes from nobody else.
+    for (const caller of this.links.callers())
+      if (caller !== this.#discovery) caller.receive(this.name, message)
+  }
+
+  /** It is in the config no more, or not as it is: nobody needs to know of it but the calls that are under way. */
+  retire(): void {
+    this.#discovery.stop()
+    this.endGrace()
   }
 
   /** Has its lists fetched again soon. */
@@ -125,9 +169,8 @@ export class Server extends KnownServer {
   }
 
   async #close(): Promise<void> {
-    this.#discovery.stop()
+    this.retire()
     this.#reachability.stop()
-    this.endGrace()
     await this.links.closeAll()
     await Promise.all(this.#replicas.map((replica) => replica.close()))
   }

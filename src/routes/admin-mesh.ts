@@ -3,6 +3,7 @@ import { DEFAULT_SET } from '../mesh/compile.ts'
 import type { Live } from '../mesh/live.ts'
 import type { StateKey, StateStore } from '../mesh/policy.ts'
 import type { Breaker, BreakerOrder } from '../policies/breaker/breaker.ts'
+import { forceAll, holdsOf } from '../policies/breaker/holds.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 
 export interface AdminMeshParts {
@@ -70,7 +71,9 @@ export function registerAdminMesh(app: FastifyInstance, { live, state }: AdminMe
       const error = `no breaker of ${server.slice(0, 64)}/${tool.slice(0, 128)} yet: it begins with the first call`
       return reply.code(404).send({ error })
     }
-    for (const [, breaker] of breakers) breaker.force(action)
+    const one = tool === OTHER ? undefined : tool
+    const owned = breakers.map(([, breaker]) => breaker)
+    forceAll(holdsOf(state, set, server), one, owned, action)
     return reply.send(breakers.map(shown))
   })
 

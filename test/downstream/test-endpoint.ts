@@ -35,7 +35,7 @@ export async function testEndpoint(
       this.closed = true
     },
   }
-  const live = new Live(generation as unknown as GatewayGeneration, clock, 1_000)
+  const live = new Live(generation as unknown as GatewayGeneration, clock)
   const defaults = { max: 10, idle: 60_000, maxInFlight: 10, replayEvents: 100, replayBytes: 100_000 }
   const sessions = new Sessions(live, clock, { ...defaults, ...limits })
   const endpoint = new LegacyEndpoint(live, sessions, clock)

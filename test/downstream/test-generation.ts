@@ -39,7 +39,15 @@ export async function testGeneration(
     transport: (call) => servers.get(call.server)!.send(call),
   })
   const names = new Names('__')
-  const generation = { config: schema.parse({}), hash: '', servers, names, mesh, close: () => undefined }
+  const generation = {
+    config: schema.parse({}),
+    hash: '',
+    servers,
+    names,
+    mesh,
+    patienceMs: 1_000,
+    close: () => undefined,
+  }
   return { generation, clock }
 }
 

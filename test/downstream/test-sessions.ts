@@ -19,7 +19,7 @@ export function testSessions(max = 3) {
       servers: new Map(servers.map((each) => [each.name, each])),
       close: () => undefined,
     }) as unknown as GatewayGeneration
-  const live = new Live(generation(server), clock, 1_000)
+  const live = new Live(generation(server), clock)
   const limits = { max, idle: IDLE_MS, maxInFlight: 10, replayEvents: 100, replayBytes: 10_000 }
   const sessions = new Sessions(live, clock, limits)
   const draft = (front: string | undefined) =>

@@ -1,15 +1,22 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Outcome } from '../../src/mesh/call.ts'
-import { isFailure, resultOf, verdictOf, type Result } from '../../src/mesh/classify.ts'
+import {
+  isFailure,
+  lessonOf,
+  resultOf,
+  verdictOf,
+  type Lesson,
+  type Result,
+} from '../../src/mesh/classify.ts'
 import { gatewayError, reasons, type Reason } from '../../src/mesh/errors.ts'
 
 /** A server's reply, judged. */
-function answered(reply: Readonly<Record<string, unknown>>): Outcome {
+function answered(reply: Readonly<Record<string, unknown>>, status = 200): Outcome {
   const value = { jsonrpc: '2.0', id: 1, ...reply }
   return {
     kind: 'answered',
-    result: { text: JSON.stringify(value), value, status: 200 },
+    result: { text: JSON.stringify(value), value, status },
     verdict: verdictOf(value),
   }
 }
@@ -59,18 +66,78 @@ test('a failed call is a timeout, a cancellation or a matter of the transport', 
   }
 })
 
+test('a call without an answer came to nothing, whoever is to blame', () => {
+  for (const reason of Object.keys(reasons) as Reason[]) assert.equal(isFailure(failed(reason)), true, reason)
+})
+
+/** What the end of an attempt says of its server. */
+function lesson(
+  outcome: Outcome,
+  { invalidArguments = false, askedFor = false, ranMs = 60_000 } = {},
+): Lesson {
+  assert.notEqual(outcome.kind, 'rejected')
+  const deadline = { at: 0, reserveMs: undefined, askedFor }
+  return lessonOf(outcome as never, { deadline, record: { invalidArguments } }, ranMs)
+}
+
+const lessons: Partial<Record<Reason, Lesson>> = {
+  upstream_refused: 'refused',
+  upstream_unauthorized: 'refused',
+  upstream_rate_limited: 'refused',
+  session_lost: 'refused',
+  overloaded: 'refused',
+  incorrect_result: 'wrong',
+  cancelled: 'nothing',
+  internal: 'nothing',
+  shutting_down: 'nothing',
+}
+
 test('a server is blamed for what it did, not for what callers and the gateway did', () => {
-  for (const reason of [
-    'attempt_timeout',
-    'upstream_disconnected',
-    'upstream_unavailable',
-    'bad_reply',
-  ] as const) {
-    assert.equal(isFailure(failed(reason)), true, reason)
+  for (const reason of Object.keys(reasons) as Reason[])
+    assert.equal(lesson(failed(reason)), lessons[reason] ?? 'outage', reason)
+  assert.equal(lesson(answered({ result: { isError: true } })), 'good')
+  assert.equal(lesson(answered({ error: { code: -32603 } })), 'outage')
+  assert.equal(lesson(answered({ error: { code: -32602 } })), 'caller_error')
+})
+
+test('an error that came with HTTP 4xx is its caller’s, but for 408 and 429', () => {
+  for (const status of [400, 401, 403, 404, 409, 413, 422, 499]) {
+    const outcome = answered({ error: { code: -32000, message: 'x' } }, status)
+    assert.deepEqual([resultOf(outcome), lesson(outcome)], ['caller_error', 'refused'], `${status}`)
+    assert.equal(isFailure(outcome), true, 'it may be taken the next time')
   }
-  for (const reason of ['cancelled', 'upstream_rate_limited', 'shutting_down', 'internal'] as const) {
-    assert.equal(isFailure(failed(reason)), false, reason)
+  for (const status of [200, 408, 429, 500, 503]) {
+    const outcome = answered({ error: { code: -32000, message: 'x' } }, status)
+    assert.deepEqual([resultOf(outcome), lesson(outcome)], ['rpc_error', 'outage'], `${status}`)
+    assert.equal(isFailure(outcome), true, `${status}`)
   }
+})
+
+test('whatever arguments that break the schema have led to is their caller’s doing, but for a lost connection', () => {
+  const wrong = { ...answered({ result: {} }), verdict: 'schema_invalid' } as Outcome
+  for (const outcome of [
+    wrong,
+    answered({ error: { code: -32603 } }),
+    failed('upstream_status'),
+    failed('attempt_timeout'),
+    failed('bad_reply'),
+    failed('deadline_exceeded'),
+  ])
+    assert.equal(lesson(outcome, { invalidArguments: true }), 'caller_error')
+  for (const reason of ['upstream_unavailable', 'upstream_disconnected'] as const)
+    assert.equal(lesson(failed(reason), { invalidArguments: true }), 'outage')
+  assert.equal(lesson(answered({ result: {} }), { invalidArguments: true }), 'good')
+})
+
+test('a deadline that the caller asked for says that it was impatient, however long it waited', () => {
+  for (const ranMs of [1, 1_000, 60_000])
+    assert.equal(lesson(failed('deadline_exceeded'), { askedFor: true, ranMs }), 'impatience')
+  assert.equal(lesson(failed('attempt_timeout'), { askedFor: true }), 'outage')
+})
+
+test('a deadline of the operator’s blames a server that had a second or more', () => {
+  assert.equal(lesson(failed('deadline_exceeded'), { ranMs: 999 }), 'nothing')
+  assert.equal(lesson(failed('deadline_exceeded'), { ranMs: 1_000 }), 'outage')
 })
 
 test('a call that was rejected never reached the server, so it is no failure of it', () => {

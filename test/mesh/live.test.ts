@@ -3,8 +3,11 @@ import { test } from 'node:test'
 import { Live } from '../../src/mesh/live.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 
+const PATIENCE_MS = 900_000
+
 /** A generation that counts how often it was closed. */
 class Counted {
+  readonly patienceMs = PATIENCE_MS
   closed = 0
 
   close(): void {
@@ -12,12 +15,12 @@ class Counted {
   }
 }
 
-const DRAIN_MS = 10_000
-
 function setUp() {
   const clock = new ManualClock()
   const [first, second, third] = [new Counted(), new Counted(), new Counted()]
-  return { clock, first, second, third, live: new Live<Counted>(first, clock, DRAIN_MS) }
+  const overdue: number[] = []
+  const live = new Live<Counted>(first, clock, (calls) => overdue.push(calls))
+  return { clock, first, second, third, overdue, live }
 }
 
 test('a swap is in force at once, and closes an old generation that nobody uses', () => {
@@ -40,18 +43,22 @@ test('a call in flight finishes on its generation, which closes after the last o
   calls[1]?.release()
   assert.equal(first.closed, 1)
   assert.equal(clock.pending, 0)
-  await clock.advance(DRAIN_MS * 2)
+  await clock.advance(PATIENCE_MS * 2)
   assert.equal(first.closed, 1)
 })
 
-test('a call that takes longer than the drain loses its generation, which is closed once', async () => {
-  const { clock, live, first, second } = setUp()
-  const calls = [live.enter(), live.enter()]
+test('a generation is not closed as long as a call of it is under way, for a quarter of an hour', async () => {
+  const { clock, live, first, second, overdue } = setUp()
+  const calls = [live.enter(), live.enter(), live.enter()]
   live.swap(second)
-  await clock.advance(DRAIN_MS - 1)
+  calls[0]?.release()
+  await clock.advance(PATIENCE_MS - 1)
   assert.equal(first.closed, 0)
+  assert.deepEqual(live.open, [second, first])
   await clock.advance(1)
   assert.equal(first.closed, 1)
+  assert.deepEqual(overdue, [2])
+  assert.deepEqual(live.open, [second])
   for (const call of calls) call.release()
   assert.equal(first.closed, 1)
 })
@@ -62,20 +69,20 @@ test('the generation in force stays open, however often it is entered and left',
   const [one, two] = [live.enter(), live.enter()]
   one.release()
   two.release()
-  await clock.advance(DRAIN_MS * 2)
+  await clock.advance(PATIENCE_MS * 2)
   assert.equal(first.closed, 0)
 })
 
-test('generations that drain at the same time do not mix up their calls', async () => {
+test('generations whose last calls are under way at the same time do not mix up their calls', async () => {
   const { clock, live, first, second, third } = setUp()
   const old = live.enter()
   live.swap(second)
-  await clock.advance(DRAIN_MS / 2)
+  await clock.advance(PATIENCE_MS / 2)
   const newer = live.enter()
   live.swap(third)
   newer.release()
   assert.deepEqual([first.closed, second.closed, third.closed], [0, 1, 0])
-  await clock.advance(DRAIN_MS / 2)
+  await clock.advance(PATIENCE_MS / 2)
   assert.deepEqual([first.closed, second.closed, third.closed], [1, 1, 0])
   old.release()
   assert.deepEqual([first.closed, second.closed, third.closed], [1, 1, 0])

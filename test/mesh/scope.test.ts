@@ -15,7 +15,12 @@ function scope(effect: Effect | undefined, said: Effect = 'unknown', tool: strin
     effect,
     target: (name) =>
       name === 's'
-        ? testTarget({ replicas: 3, facts: () => facts, effectOf: () => said, home: () => 2 })
+        ? testTarget({
+            endpoints: ['a', 'b', 'c'],
+            facts: () => facts,
+            effectOf: () => said,
+            home: () => 2,
+          })
         : undefined,
     detour: () => undefined,
   })

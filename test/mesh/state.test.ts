@@ -2,54 +2,142 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { StateKey } from '../../src/mesh/policy.ts'
 import { States } from '../../src/mesh/state.ts'
+import { ManualClock } from '../support/manual-clock.ts'
 
 const key: StateKey = {
   kind: 'breaker',
   set: 'default',
   server: 's',
   tool: 't',
+  endpoint: 'a',
   replica: 0,
   config: { ratio: 1 },
 }
 
+const KEPT_MS = 15 * 60_000
+
+/** A state that notes what it is told. */
+class Told {
+  closed = 0
+  readonly places: number[] = []
+
+  close(): void {
+    this.closed++
+  }
+
+  moved(replica: number): void {
+    this.places.push(replica)
+  }
+}
+
+function setUp() {
+  const clock = new ManualClock()
+  return { clock, states: new States(clock) }
+}
+
+const shown = (states: States) => states.list('breaker').map(([{ replica }, state]) => [replica, state])
+
 test('the same owner with the same settings finds the same state', () => {
-  const states = new States()
+  const { states } = setUp()
   const first = states.get(key, () => ({}))
   assert.equal(
     states.get({ ...key, config: { ratio: 1 } }, () => ({})),
     first,
   )
-  for (const other of [{ kind: 'retry' }, { set: 'b' }, { server: 'b' }, { tool: 'b' }, { replica: 1 }])
+  for (const other of [{ kind: 'retry' }, { set: 'b' }, { server: 'b' }, { tool: 'b' }, { endpoint: 'b' }])
     assert.notEqual(
       states.get({ ...key, ...other }, () => ({})),
       first,
     )
 })
 
-test('other settings begin anew, and the state before them is closed', () => {
-  const states = new States()
-  let closed = 0
-  states.get(key, () => ({ close: () => closed++ }))
-  const second = states.get({ ...key, config: { ratio: 2 } }, () => ({}))
-  assert.equal(closed, 1)
-  assert.deepEqual(
-    states.list('breaker').map(([, state]) => state),
-    [second],
+test('where an endpoint stands in the config is no part of whose state it is', () => {
+  const { states } = setUp()
+  const first = states.get(key, () => ({}))
+  assert.equal(
+    states.get({ ...key, replica: 1 }, () => ({})),
+    first,
   )
 })
 
-test('what belongs to a server that is gone is forgotten and closed', () => {
-  const states = new States()
-  let closed = 0
-  states.get({ ...key, server: 'gone' }, () => ({ close: () => closed++ }))
+test('other settings begin anew, and the state before them is closed', () => {
+  const { states } = setUp()
+  const first = states.get(key, () => new Told())
+  const second = states.get({ ...key, config: { ratio: 2 } }, () => ({}))
+  assert.equal(first.closed, 1)
+  assert.deepEqual(shown(states), [[0, second]])
+})
+
+test('a state follows its endpoint to another place, is told of it, and is shown there', () => {
+  const { states } = setUp()
+  const state = states.get({ ...key, replica: 1 }, () => new Told())
+  states.settle((one) => ({ ...one, replica: 0 }))
+  states.settle((one) => ({ ...one, replica: 0 }))
+  assert.deepEqual(state.places, [0])
+  assert.deepEqual(shown(states), [[0, state]])
+  // A call that began before that still asks by the place of that time.
+  states.get({ ...key, replica: 1 }, () => new Told())
+  assert.deepEqual(shown(states), [[0, state]])
+})
+
+test('what belongs to a server that is gone is not shown, and is closed a quarter of an hour later', async () => {
+  const { clock, states } = setUp()
+  const gone = states.get({ ...key, server: 'gone' }, () => new Told())
   const stays = states.get(key, () => ({}))
-  states.prune(({ server }) => server !== 'gone')
-  assert.equal(closed, 1)
-  assert.deepEqual(states.list('breaker'), [[key, stays]])
+  states.settle((one) => (one.server === 'gone' ? undefined : one))
+  assert.deepEqual(shown(states), [[0, stays]])
+  await clock.advance(KEPT_MS - 1)
+  assert.equal(gone.closed, 0)
+  await clock.advance(1)
+  assert.equal(gone.closed, 1)
+  assert.equal(clock.pending, 0)
+  const anew = states.get({ ...key, server: 'gone' }, () => new Told())
+  assert.notEqual(anew, gone)
+})
+
+test('an owner that comes back in time finds its state, with its time to go begun anew', async () => {
+  const { clock, states } = setUp()
+  const state = states.get(key, () => new Told())
+  for (let time = 0; time < 3; time++) {
+    states.settle(() => undefined)
+    assert.deepEqual(shown(states), [])
+    await clock.advance(KEPT_MS - 1)
+    states.settle((one) => ({ ...one, replica: 2 }))
+    assert.deepEqual(shown(states), [[2, state]])
+  }
+  assert.equal(
+    states.get({ ...key, replica: 2 }, () => new Told()),
+    state,
+  )
+  assert.deepEqual([state.closed, state.places], [0, [2]])
+  await clock.advance(KEPT_MS)
+  assert.equal(state.closed, 0)
+})
+
+test('a call that is under way brings nothing back that has left the config', () => {
+  const { states } = setUp()
+  const state = states.get(key, () => ({}))
+  states.settle(() => undefined)
+  assert.equal(
+    states.get(key, () => ({})),
+    state,
+  )
+  states.get({ ...key, tool: 'first asked for now' }, () => ({}))
+  assert.deepEqual(shown(states), [])
+})
+
+test('other settings of what is gone begin anew, too', () => {
+  const { states } = setUp()
+  const state = states.get(key, () => new Told())
+  states.settle(() => undefined)
+  states.settle((one) => one)
+  const anew = states.get({ ...key, config: { ratio: 0.7 } }, () => new Told())
+  assert.equal(state.closed, 1)
+  assert.deepEqual(shown(states), [[0, anew]])
 })
 
 test('there is a bound, past which the state that nobody asked for the longest goes', () => {
-  const states = new States()
+  const { states } = setUp()
   const first = states.get({ ...key, tool: 'first' }, () => ({}))
   const second = states.get({ ...key, tool: 'second' }, () => ({}))
   for (let n = 0; n < 49_998; n++) states.get({ ...key, tool: `${n}` }, () => ({}))
@@ -67,4 +155,13 @@ test('there is a bound, past which the state that nobody asked for the longest g
     states.get({ ...key, tool: 'second' }, () => ({})),
     second,
   )
+})
+
+test('of what is gone ten thousand states are kept, and those that went first are forgotten first', () => {
+  const { states } = setUp()
+  const told = Array.from({ length: 10_001 }, (_, n) =>
+    states.get({ ...key, tool: `${n}` }, () => new Told()),
+  )
+  states.settle(() => undefined)
+  assert.deepEqual([told[0]?.closed, told[1]?.closed, told.at(-1)?.closed], [1, 0, 0])
 })

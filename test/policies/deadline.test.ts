@@ -54,7 +54,7 @@ test('what the agent asks for ends the call, and counts from its arrival', async
   const { clock, send, sent, outcomes } = setUp({}, 5_000)
   await clock.advance(40)
   send(toolCall('slow', {}, { startedAt: 10, inbound: { 'x-breakwater-deadline-ms': '100' } }))
-  assert.deepEqual(sent[0]?.deadline, { at: 110, reserveMs: 50 })
+  assert.deepEqual(sent[0]?.deadline, { at: 110, reserveMs: 50, askedFor: true })
   await clock.advance(69)
   assert.equal(outcomes.length, 0)
   await clock.advance(1)
@@ -107,6 +107,16 @@ test('each way to name a deadline counts', () => {
   assert.ok(Math.abs((deadlineOf(withHeader('grpc-timeout', '5000000n'))?.at ?? 0) - 5) < 1e-9)
 })
 
+test('a deadline is the caller’s own only if it is earlier than that of the operator', () => {
+  for (const [ms, askedFor] of [
+    [4_999, true],
+    [5_000, false],
+    [60_000, false],
+  ] as const)
+    assert.equal(deadlineOf(inMeta(ms), { total: '5s' })?.askedFor, askedFor)
+  assert.equal(deadlineOf(toolCall('x'))?.askedFor, false)
+})
+
 test('the smallest deadline wins, whichever it is', () => {
   const names = ['x-breakwater-deadline-ms', 'x-envoy-expected-rq-timeout-ms', 'grpc-timeout', 'meta']
   for (const smallest of names) {
@@ -127,7 +137,7 @@ test('an agent cannot ask for more than the config allows', () => {
 })
 
 test('what is malformed or not positive is ignored', () => {
-  const usual = { at: 60_000, reserveMs: undefined }
+  const usual = { at: 60_000, reserveMs: undefined, askedFor: false }
   for (const value of ['', 'soon', '-5', '0', '1e3', 'Infinity', '0x10', ' 5', '9'.repeat(400)])
     assert.deepEqual(deadlineOf(withHeader('x-breakwater-deadline-ms', value)), usual, value)
   for (const value of ['5', 'S', '5s', '-5S', '0m', '1.5S', '123456789m', '5 S'])
@@ -165,12 +175,12 @@ test('the time in which the agent is asked does not count', async () => {
 test('on a detour the deadline of the call stands, unless the other tool has to be quicker', async () => {
   const { clock, send, sent } = setUp({ total: '5s' }, 10_000)
   await clock.advance(8_000)
-  const sooner = { at: 9_000, reserveMs: 50 }
+  const sooner = { at: 9_000, reserveMs: 50, askedFor: true }
   const call = toolCall('x', {}, { startedAt: 0, deadline: sooner })
   send(call)
   assert.equal(sent[0], call)
   send(toolCall('x', {}, { startedAt: 0, deadline: { at: 60_000, reserveMs: 50 } }))
-  assert.deepEqual(sent[1]?.deadline, { at: 13_000, reserveMs: 50 })
+  assert.deepEqual(sent[1]?.deadline, { at: 13_000, reserveMs: 50, askedFor: false })
 })
 
 test('a minute, of which 50 ms are kept back, unless told otherwise', () => {

@@ -96,7 +96,7 @@ test('the HTTP status, the verdict and what else an outcome says survive the cha
 test('a further try with a deadline has both, and a failure comes back as it is', async () => {
   const { link, clock, send, sent } = linkTo()
   link.end()
-  const call = derive(toolCall('t'), { attempt: 2, deadline: { at: 300, reserveMs: 100 } })
+  const call = derive(toolCall('t'), { attempt: 2, deadline: { at: 300, reserveMs: 100, askedFor: true } })
   assert.deepEqual(await send(call), { kind: 'failed', error: link.ended.reason })
   assert.match(sent().message.text, new RegExp(`"${KEY}":200`))
   assert.match(String(sent().id), /^call-\d+~\d+$/)

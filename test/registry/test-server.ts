@@ -18,7 +18,7 @@ export function testServer(
   const server = new Server({
     name,
     config: schema.parse({ url: 'http://127.0.0.1/mcp', ...settings }),
-    hash: 'hash',
+    connection: 'connection',
     replicas,
     clock,
     faults: noFaults.upstream,

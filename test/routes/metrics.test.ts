@@ -19,12 +19,13 @@ async function scraped(t: TestContext) {
   const generation = (servers: GatewayGeneration['servers']): GatewayGeneration => ({
     config: schema.parse({}),
     hash: '',
+    patienceMs: 0,
     servers,
     names: new Names('__'),
     mesh: {} as Mesh,
     close: () => undefined,
   })
-  const live = new Live(generation(new Map([['s', server]])), clock, 0)
+  const live = new Live(generation(new Map([['s', server]])), clock)
   const sessions = { size: 2 }
   const { state } = testKit(clock)
   const chaos = { engine: { live: true } }

@@ -5,6 +5,7 @@ import {
   type Call,
   type Caller,
   type Channel,
+  type Deadline,
   type Message,
 } from '../../src/mesh/call.ts'
 import { paramsOf, resultText } from '../../src/protocol/jsonrpc.ts'
@@ -124,7 +125,8 @@ export interface CallParts {
   readonly signal?: Signal
   readonly inbound?: Call['inbound']
   readonly tenant?: string
-  readonly deadline?: Call['deadline']
+  /** Set by the operator unless it says otherwise. */
+  readonly deadline?: Pick<Deadline, 'at' | 'reserveMs'> & Partial<Deadline>
   readonly attempt?: number
   readonly replica?: number
   /** When the call came, on the test's clock. */
@@ -152,7 +154,7 @@ export function newCall(parts: CallParts): Call {
     caller: parts.caller ?? new TestCaller(),
     channel: parts.channel ?? new TestChannel(),
     signal,
-    deadline: parts.deadline,
+    deadline: parts.deadline && { askedFor: false, ...parts.deadline },
     attempt: parts.attempt ?? 1,
     replica: parts.replica,
     record: newRecord(parts.startedAt ?? 0),

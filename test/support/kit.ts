@@ -9,7 +9,7 @@ export function testKit(clock: Clock = new ManualClock(), events: MeshEvent[] = 
   return {
     clock,
     dice: createDice(1),
-    state: new States(),
+    state: new States(clock),
     emit: (event) => void events.push(event),
   }
 }
@@ -17,13 +17,15 @@ export function testKit(clock: Clock = new ManualClock(), events: MeshEvent[] = 
 /** A scope for the tool `tool` of the server `test`, with one replica; `effect` is that of all calls. */
 export function testScope({
   effect = 'read_only',
+  replicas = 1,
   ...more
 }: Partial<Scope> & { effect?: Effect } = {}): Scope {
   return {
     set: 'default',
     server: 'test',
     tool: 'tool',
-    replicas: 1,
+    replicas,
+    endpoints: Array.from({ length: replicas }, (_, index) => `endpoint ${index}`),
     facts: () => undefined,
     effectOf: () => effect,
     home: () => undefined,

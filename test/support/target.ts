@@ -3,7 +3,7 @@ import type { Target } from '../../src/mesh/scope.ts'
 /** What is known of a server with one replica that keeps nothing of its callers. */
 export function testTarget(known: Partial<Target> = {}): Target {
   return {
-    replicas: 1,
+    endpoints: ['endpoint'],
     facts: () => undefined,
     effectOf: () => 'unknown',
     home: () => undefined,

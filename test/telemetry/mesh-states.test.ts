@@ -4,10 +4,11 @@ import type { StateKey } from '../../src/mesh/policy.ts'
 import { States } from '../../src/mesh/state.ts'
 import { collectStates } from '../../src/telemetry/mesh-states.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
+import { ManualClock } from '../support/manual-clock.ts'
 
 /** States under these keys, which show this; and what a scrape makes of them. */
 function scraped() {
-  const state = new States()
+  const state = new States(new ManualClock())
   const metrics = createMetrics()
   const put = (key: Partial<StateKey> & { kind: string }, snapshot: object) =>
     state.get({ set: 'default', server: 's', ...key }, () => ({ snapshot: () => snapshot }))
@@ -36,7 +37,7 @@ test('a breaker is 1 for the state that it is in and 0 for the others', async ()
 test('of a tool with several replicas it says how many are in a state', async () => {
   const { put, scrape } = scraped()
   for (const [replica, state] of ['open', 'closed', 'open'].entries())
-    put({ kind: 'breaker', tool: 't', replica }, { state })
+    put({ kind: 'breaker', tool: 't', endpoint: `${replica}`, replica }, { state })
   assert.deepEqual(await scrape('breaker_state'), [
     line('t', 'closed', 1),
     line('t', 'open', 2),
@@ -56,7 +57,7 @@ test('a scrape counts anew, and what is gone is gone', async () => {
   put({ kind: 'retry-budget' }, { balance: 3 })
   await scrape('breaker_state')
   assert.ok((await scrape('breaker_state')).includes(line('t', 'open', 1)))
-  state.prune(() => false)
+  state.settle(() => undefined)
   assert.deepEqual(await scrape('breaker_state'), [])
   assert.deepEqual(await scrape('retry_budget_balance'), [])
 })

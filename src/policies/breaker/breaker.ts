@@ -28,7 +28,8 @@ type BackAt = (replica: number) => Millis
 export class Breaker {
   readonly #config: BreakerConfig
   readonly #clock: Clock
-  readonly #owner: BreakerOwner
+  /** Changes places with its endpoint. */
+  readonly #owner: { -readonly [Key in keyof BreakerOwner]: BreakerOwner[Key] }
   readonly #tally: Tally
   readonly #machine: Machine
   /** Whether the failure that was counted last was one of the connection, as when the server is down. */
@@ -39,9 +40,9 @@ export class Breaker {
   constructor(config: BreakerConfig, kit: Pick<Kit, 'clock' | 'dice' | 'emit'>, owner: BreakerOwner) {
     this.#config = config
     this.#clock = kit.clock
-    this.#owner = owner
+    this.#owner = { ...owner }
     this.#tally = new Tally(config)
-    this.#machine = new Machine(config, kit, owner, () => this.#tally.reset())
+    this.#machine = new Machine(config, kit, this.#owner, () => this.#tally.reset())
   }
 
   /** Passes a call on, or rejects it. */
@@ -57,7 +58,7 @@ export class Breaker {
       if (generation !== machine.generation) return outcome
       const now = this.#clock.now()
       const ranMs = ran(record, startedAt, askedBefore, now)
-      const judgement = judge(outcome, ranMs)
+      const judgement = judge(outcome, call, ranMs)
       this.#note(judgement, outcome)
       const trip = this.#tally.add(judgement, ranMs, now)
       if (trip !== undefined) machine.open(trip)
@@ -72,6 +73,11 @@ export class Breaker {
   force(order: BreakerOrder): void {
     if (order === 'open') this.#machine.hold()
     else this.#machine.close(order === 'reset')
+  }
+
+  /** Its endpoint is that of another replica now. */
+  moved(replica: number): void {
+    this.#owner.replica = replica
   }
 
   snapshot(): BreakerSnapshot {
@@ -122,7 +128,7 @@ export class Breaker {
   }
 
   #note(judgement: Judgement, outcome: Outcome): void {
-    if (judgement === 'neutral') return
+    if (judgement === 'neutral' || judgement === 'unawaited') return
     this.#wasOutage = judgement === 'failed' && isOutage(outcome)
     if (judgement !== 'failed') this.#early = 0
   }
@@ -133,12 +139,12 @@ export class Breaker {
     const askedBefore = askedMs(record, startedAt)
     return next(call).then((outcome) => {
       const ranMs = ran(record, startedAt, askedBefore, this.#clock.now())
-      const judgement = judge(outcome, ranMs)
+      const judgement = judge(outcome, call, ranMs)
       this.#note(judgement, outcome)
       const fault = this.#tally.faultOf(judgement, ranMs)
-      if (judgement === 'neutral') trial.neutral(probe)
-      else if (fault === undefined) trial.passed(probe)
-      else trial.failed(probe, fault)
+      if (fault !== undefined) trial.failed(probe, fault)
+      else if (judgement === 'neutral' || judgement === 'unawaited') trial.neutral(probe)
+      else trial.passed(probe)
       return outcome
     })
   }

@@ -11,7 +11,9 @@ export interface BreakerOwner {
   readonly server: string
   /** Undefined for all requests of the server that are no calls of a listed tool. */
   readonly tool: string | undefined
-  /** Index of the replica. */
+  /** The endpoint that it is for. */
+  readonly endpoint: string
+  /** Index of the replica that is there now. */
   readonly replica: number
 }
 

@@ -136,4 +136,4 @@ export class Machine {
 }
 
 /** The arms of an experiment draw alike, so the set is no part of it. */
-const keyOf = ({ server, tool = '', replica }: BreakerOwner) => `${server}/${tool}/${replica}`
+const keyOf = ({ server, tool = '', endpoint }: BreakerOwner) => `${server}/${tool}/${endpoint}`

@@ -40,6 +40,7 @@ export class Tally {
 
   /** What one call shows that would count against the server; undefined when there is nothing. */
   faultOf(judgement: Judgement, ranMs: Millis): string | undefined {
+    if (judgement === 'neutral') return undefined
     if (judgement === 'failed') return 'a probe failed'
     if (judgement === 'wrong' && this.#config.correctness !== false) return 'a probe got a wrong reply'
     return this.#isSlow(ranMs) ? 'a probe was slow' : undefined
@@ -48,6 +49,12 @@ export class Tally {
   /** Counts a call that is over. Returns why to open, if there is a reason. */
   add(judgement: Judgement, ranMs: Millis, now: Millis): Trip | undefined {
     if (judgement === 'neutral') return undefined
+    if (judgement === 'unawaited') {
+      // How long it would have taken is not known: it counts if it was slow by then, and for nothing else.
+      if (!this.#isSlow(ranMs)) return undefined
+      this.#slow?.add(true, now)
+      return this.#trip(now)
+    }
     const failed = judgement === 'failed'
     this.consecutive = failed ? this.consecutive + 1 : 0
     this.#availability.add(failed, now)

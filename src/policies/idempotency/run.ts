@@ -30,7 +30,7 @@ export function runDetached(
   over: (outcome: Outcome) => void,
 ): Promise<Outcome> {
   const { record } = call
-  const deadline = { at: clock.now() + limitMs, reserveMs: call.deadline?.reserveMs }
+  const deadline = { at: clock.now() + limitMs, reserveMs: call.deadline?.reserveMs, askedFor: false }
   const detached = derive(call, { signal: never, channel, deadline })
   const tooLong = () =>
     gatewayError('deadline_exceeded', `no answer within ${limitMs} ms, the limit of calls with a key`, {

@@ -79,7 +79,7 @@ export function toOneAmong({ replicas, chooser, scores, feasibility, clock, home
         load.inFlight--
         const isRejected = outcome.kind === 'rejected' && outcome.by === 'breaker'
         if (isRejected) record.replica = before
-        else scores.note(to, record, outcome, now - begun - (askedMs(record, now) - askedBefore), now)
+        else scores.note(to, call, outcome, now - begun - (askedMs(record, now) - askedBefore), now)
         record.failedReplica = outcome.kind === 'failed' ? index : undefined
         // What did not get to one replica may go to another: neither its breaker nor its closed port has run anything.
         if (!isRejected && !isUnreached(outcome)) return outcome

@@ -78,6 +78,9 @@ export class ReplicaLoad {
 }
 
 /** The load of a replica, shared by all tools of its server. */
-export function loadOf({ state }: Kit, { set, server }: Scope, replica: number): ReplicaLoad {
-  return state.get({ kind: 'load', set, server, replica }, () => new ReplicaLoad())
+export function loadOf({ state }: Kit, { set, server, endpoints }: Scope, replica: number): ReplicaLoad {
+  return state.get(
+    { kind: 'load', set, server, endpoint: endpoints[replica], replica },
+    () => new ReplicaLoad(),
+  )
 }

@@ -24,7 +24,7 @@ export function toSingle(replica: Replica, scores: Scores, feasibility: Feasibil
       (outcome) => {
         const now = clock.now()
         load.inFlight--
-        scores.note(replica, record, outcome, now - begun - (askedMs(record, now) - askedBefore), now)
+        scores.note(replica, call, outcome, now - begun - (askedMs(record, now) - askedBefore), now)
         return outcome
       },
       (defect: unknown) => {

@@ -90,6 +90,8 @@ export class LatencyEstimate {
 }
 
 /** The estimate for a tool on one replica, shared by all policies; requests other than tool calls share one. */
-export function estimateOf({ state }: Kit, { set, server, tool }: Scope, replica: number): LatencyEstimate {
-  return state.get({ kind: 'estimate', set, server, tool, replica }, () => new LatencyEstimate())
+export function estimateOf({ state }: Kit, scope: Scope, replica: number): LatencyEstimate {
+  const { set, server, tool, endpoints } = scope
+  const key = { kind: 'estimate', set, server, tool, endpoint: endpoints[replica], replica }
+  return state.get(key, () => new LatencyEstimate())
 }

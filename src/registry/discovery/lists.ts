@@ -8,14 +8,14 @@ import { kinds, listKinds, type ListKind } from '../kinds.ts'
 /** The lists of one server as they were fetched last, and which of them have to be fetched anew. */
 export class Lists {
   readonly #clock: Clock
-  readonly #refreshMs: Millis
+  readonly #refreshMs: () => Millis
   readonly #stale = new Set<ListKind>()
-  /** When all of them are stale, whatever was fetched since they were the last time. */
-  #staleAt: Millis = 0
+  /** When all of them were fetched last, on the monotonic clock; or when that was begun. */
+  #fetchedAt: Millis = -Infinity
   #catalog = emptyCatalog
 
   /** `refreshMs`: how long they are believed to be true when nobody says otherwise. */
-  constructor(clock: Clock, refreshMs: Millis) {
+  constructor(clock: Clock, refreshMs: () => Millis) {
     this.#clock = clock
     this.#refreshMs = refreshMs
   }
@@ -25,12 +25,12 @@ export class Lists {
   }
 
   get fresh(): boolean {
-    return this.#stale.size === 0 && this.#clock.now() < this.#staleAt
+    return this.#stale.size === 0 && !this.#isOld(this.#clock.now())
   }
 
   /** All of them may have changed. */
   doubt(): void {
-    this.#staleAt = 0
+    this.#fetchedAt = -Infinity
   }
 
   /** Takes notice of what the server tells; whether it was that a list changed. */
@@ -55,11 +55,15 @@ export class Lists {
 
   #takeStale(): readonly ListKind[] {
     const now = this.#clock.now()
-    const all = now >= this.#staleAt
-    if (all) this.#staleAt = now + this.#refreshMs
+    const all = this.#isOld(now)
+    if (all) this.#fetchedAt = now
     const stale = all ? listKinds : [...this.#stale]
     this.#stale.clear()
     return stale
+  }
+
+  #isOld(now: Millis): boolean {
+    return now >= this.#fetchedAt + this.#refreshMs()
   }
 
   /** A server whose tools work is up, whatever it says about its other lists: of those it keeps the last-known. */

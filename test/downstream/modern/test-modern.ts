@@ -60,7 +60,7 @@ const capabilities = { tools: { listChanged: true }, resources: { listChanged: t
 export async function testModern(t: TestContext, answer: Answer = () => '{}') {
   const clock = new ManualClock()
   const generation = { servers: new Map(), close: () => undefined }
-  const live = new Live(generation as unknown as GatewayGeneration, clock, 1_000)
+  const live = new Live(generation as unknown as GatewayGeneration, clock)
   const endpoint = new ModernEndpoint(live, clock)
   const inquiries: Inquiry[] = []
   let welcome: Promise<Welcome> = Promise.resolve({

@@ -26,13 +26,13 @@ const scenes: readonly Scene[] = [
     fates: one('surfaced'),
   },
   {
-    title: 'auth.expired: a server that takes no token serves nobody, so the breaker opens',
+    title: 'auth.expired: whoever is refused may have been refused alone, so no breaker opens',
     tool: 'words_breaker',
     type: 'auth.expired',
     orders: orders(6),
-    got: fails('breaker_open'),
-    verdicts: { '': 5 },
-    fates: { surfaced: 5 },
+    got: fails('upstream_unauthorized'),
+    verdicts: { '': 6 },
+    fates: { surfaced: 6 },
   },
   {
     title: 'auth.expired: until then it holds',

@@ -135,7 +135,7 @@ const scenes: readonly Scene[] = [
     fault: once,
     on: ({ name }) => name === 'http-legacy',
     runs: 1,
-    attempts: { rpc_error: 1, returned: 1 },
+    attempts: { caller_error: 1, returned: 1 },
     fates: { masked: 1 },
   },
   {

@@ -6,10 +6,19 @@ import { answered, bad, failed, good, rpcError, setUp, times } from './rig.ts'
 
 const rejected: Outcome = { kind: 'rejected', error: gatewayError('bulkhead_full', 'full'), by: 'bulkhead' }
 
+function withStatus(status: number, outcome: Outcome): Outcome {
+  return outcome.kind === 'answered' ? { ...outcome, result: { ...outcome.result, status } } : outcome
+}
+
 const neutral: Record<string, Outcome> = {
   'a rejection': rejected,
   'a cancellation': failed('cancelled'),
   '429': failed('upstream_rate_limited'),
+  'another refusal by HTTP status': failed('upstream_refused'),
+  'refused credentials': failed('upstream_unauthorized'),
+  'a lost session': failed('session_lost'),
+  'an error with HTTP 404': withStatus(404, rpcError(-32000)),
+  'an error with HTTP 413': withStatus(413, rpcError(-32603)),
   'the gateway being overloaded': failed('overloaded'),
   'the gateway shutting down': failed('shutting_down'),
   'invalid arguments (-32602)': rpcError(-32602),
@@ -57,6 +66,7 @@ for (const [name, outcome] of Object.entries(successes)) {
 
 const failures: Record<string, Outcome> = {
   'an internal error of the server (-32603)': rpcError(-32603),
+  'an error with HTTP 408': withStatus(408, rpcError(-32000)),
   'a timeout': failed('attempt_timeout'),
   'a lost connection': failed('upstream_disconnected'),
   'a reply that is none': failed('bad_reply'),
@@ -94,4 +104,67 @@ test('a wrong reply that was held back on the way is a wrong reply, and no outag
   await sendAll(times(9, failed('incorrect_result')))
   assert.equal(snapshot().availability.bad, 0)
   assert.equal(snapshot().correctness.bad, 9)
+})
+
+test('what came of arguments that break the schema counts neither for nor against the server', async () => {
+  const { clock, send, sendAll, snapshot, state } = setUp()
+  await sendAll(times(4, bad))
+  for (const outcome of [bad, rpcError(-32603), failed('attempt_timeout'), answered('schema_invalid')])
+    for (let n = 0; n < 10; n++) await send(outcome, 0, true)
+  const { availability, correctness } = snapshot()
+  assert.deepEqual([availability.bad, availability.good, correctness.bad], [4, 0, 0])
+  await send(failed('upstream_disconnected'), 0, true)
+  assert.equal(state(), 'open')
+  await clock.advance(5_000)
+  await send(rpcError(-32603), 0, true)
+  assert.equal(state(), 'half_open')
+  await send(good, 0, true)
+  assert.equal(state(), 'closed')
+})
+
+const impatient = { deadline: { at: 2_000, reserveMs: undefined, askedFor: true } }
+
+test('callers who ask for a short deadline open no breaker, however many and however late they leave', async () => {
+  const { clock, hold, snapshot } = setUp()
+  for (let n = 0; n < 50; n++) {
+    const held = hold(impatient)
+    await clock.advance(2_000)
+    await held?.finish(failed('deadline_exceeded'))
+  }
+  const { state, consecutive, availability } = snapshot()
+  assert.deepEqual([state, consecutive, availability.bad + availability.good], ['closed', 0, 0])
+})
+
+test('they do count where slow calls count, if they waited for longer than a call may take', async () => {
+  for (const [ms, state] of [
+    [2_000, 'closed'],
+    [2_001, 'open'],
+  ] as const) {
+    const rig = setUp({ minimum: 5, slow: { over: 2_000, ratio: 0.5 } })
+    for (let n = 0; n < 5; n++) {
+      const held = rig.hold(impatient)
+      await rig.clock.advance(ms)
+      await held?.finish(failed('deadline_exceeded'))
+    }
+    const { availability, dimension, slow } = rig.snapshot()
+    assert.equal(rig.state(), state)
+    assert.deepEqual([availability.bad, slow?.good], [0, 0])
+    if (state === 'open') assert.equal(dimension, 'slow')
+  }
+})
+
+test('a probe whose caller did not wait gives its slot back, and fails if it was slow by then', async () => {
+  for (const [settings, state] of [
+    [{}, 'half_open'],
+    [{ slow: { over: '3s' } }, 'half_open'],
+    [{ slow: { over: '1s' } }, 'open'],
+  ] as const) {
+    const { clock, hold, sendAll, snapshot } = setUp(settings)
+    await sendAll(times(5, bad))
+    await clock.advance(5_000)
+    const held = hold(impatient)
+    await clock.advance(2_000)
+    await held?.finish(failed('deadline_exceeded'))
+    assert.equal(snapshot().state, state)
+  }
 })

@@ -3,7 +3,7 @@ import { gatewayError, type Reason } from '../../../src/mesh/errors.ts'
 import type { MeshEvent, Scope } from '../../../src/mesh/policy.ts'
 import { breaker } from '../../../src/policies/breaker.ts'
 import type { Breaker } from '../../../src/policies/breaker/breaker.ts'
-import { toolCall } from '../../support/caller.ts'
+import { toolCall, type CallParts } from '../../support/caller.ts'
 import { testKit, testScope } from '../../support/kit.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 
@@ -43,15 +43,17 @@ export function setUp(settings: object = {}, scope: Partial<Scope> = {}) {
   const service = layer(() => new Promise((resolve) => got.push(resolve)))
 
   /** Sends a call, which the server answers at once, if it gets it. */
-  function send(outcome: Outcome, replica?: number): Promise<Outcome> {
-    const result = service(toolCall('tool', {}, replica === undefined ? {} : { replica }))
+  function send(outcome: Outcome, replica?: number, invalidArguments = false): Promise<Outcome> {
+    const call = toolCall('tool', {}, replica === undefined ? {} : { replica })
+    call.record.invalidArguments = invalidArguments
+    const result = service(call)
     got.pop()?.(outcome)
     return result
   }
 
   /** Sends a call, and leaves it to the test to answer it; undefined when the server did not get it. */
-  function hold(): Held | undefined {
-    const call = toolCall('tool')
+  function hold(parts: Partial<CallParts> = {}): Held | undefined {
+    const call = toolCall('tool', {}, parts)
     const result = service(call)
     const answer = got.pop()
     return (

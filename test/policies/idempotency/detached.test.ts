@@ -65,7 +65,7 @@ test('who joins after giving up does not wait at all', async () => {
 test("neither the first caller's deadline nor anything but the limit ends the run", async () => {
   const { clock, server, send, snapshot } = setUp({ settings: { limit: '2m' } })
   const first = send(keyed('k', { deadline: { at: 1_000, reserveMs: 50 } }))
-  assert.deepEqual(server.calls[0]?.deadline, { at: 120_000, reserveMs: 50 })
+  assert.deepEqual(server.calls[0]?.deadline, { at: 120_000, reserveMs: 50, askedFor: false })
   await clock.advance(119_999)
   assert.equal(first.outcome, undefined)
   await clock.advance(1)

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { gatewayError } from '../../../src/mesh/errors.ts'
+import { estimateOf } from '../../../src/policies/state/estimate.ts'
 import { down, failure, open, setUp, up } from './rig.ts'
 
 /** Sends `count` calls to one replica, one after the other. */
@@ -169,10 +170,50 @@ test('an ejected replica is better than none', async () => {
 })
 
 test('a failure that is nobody’s fault takes nobody out', async () => {
-  for (const reason of ['cancelled', 'overloaded', 'internal'] as const) {
+  for (const reason of [
+    'cancelled',
+    'overloaded',
+    'internal',
+    'upstream_refused',
+    'upstream_unauthorized',
+    'session_lost',
+  ] as const) {
     const outcome = { kind: 'failed', error: gatewayError(reason, 'scripted') } as const
     const rig = setUp([{ ms: 1, outcome }, up()])
     await hit(rig, 0, 10)
     assert.equal(rig.events.length, 0, reason)
   }
+})
+
+test('a caller who asked for little time takes no replica out, and what it waited for is learnt', async () => {
+  const rig = setUp([{ ms: 2_000, outcome: failure('deadline_exceeded') }, up()])
+  const deadline = { at: 2_000, reserveMs: undefined, askedFor: true }
+  for (let n = 0; n < 20; n++) await rig.run({ replica: 0, deadline })
+  assert.equal(rig.events.length, 0)
+  const now = rig.clock.now()
+  assert.ok((rig.loads()[0]?.snapshot(now).cost ?? 0) > 0)
+  assert.ok((estimateOf(rig.kit, rig.scope, 0).chanceWithin(1_000, now) ?? 1) < 0.1)
+})
+
+test('what one caller asked wrongly neither takes a replica out nor brings one back', async () => {
+  const replicas = [down(), up()]
+  const rig = setUp(replicas)
+  await hit(rig, 0, 4)
+  const value = { error: { code: -32602, message: 'no' } }
+  const result = { text: '{}', value, status: 200 }
+  replicas[0] = { ms: 1, outcome: { kind: 'answered', result, verdict: 'rpc_error' } }
+  await hit(rig, 0, 10)
+  assert.equal(rig.events.length, 0)
+  replicas[0] = down()
+  await hit(rig, 0, 1)
+  assert.equal(rig.events.length, 1)
+})
+
+test('a replica that turns requests down at once draws no more calls for it', async () => {
+  const rig = setUp([{ ms: 1, outcome: failure('upstream_refused') }, up(50)])
+  await rig.stream(2_000, 20)
+  const from = rig.sent.length
+  await rig.stream(5_000, 20)
+  const [refusing = 0, well = 0] = rig.counts(from)
+  assert.ok(well > 0.8 * (refusing + well), `${refusing} of ${refusing + well} calls went to it`)
 })
