@@ -1,5 +1,6 @@
 import type { Clock } from './mesh/clock.ts'
 import { createDice } from './mesh/dice.ts'
+import type { DurableStore } from './mesh/durable.ts'
 import type { Kit } from './mesh/policy.ts'
 import { States } from './mesh/state.ts'
 import type { Log } from './telemetry/log.ts'
@@ -12,6 +13,11 @@ export interface GatewayKit extends Kit {
 }
 
 /** What policies may touch, for as long as the process lives. */
-export function createKit(clock: Clock, log: Log, metrics: Metrics): GatewayKit {
-  return { clock, dice: createDice(0), state: new States(), emit: noteEvents(metrics, log) }
+export function createKit(
+  clock: Clock,
+  log: Log,
+  metrics: Metrics,
+  durable: DurableStore | undefined,
+): GatewayKit {
+  return { clock, dice: createDice(0), state: new States(), durable, emit: noteEvents(metrics, log) }
 }
