@@ -10,6 +10,7 @@ import { watchFiles } from './config/watch/watch.ts'
 import { registerControl } from './control.ts'
 import { registerData } from './data.ts'
 import { compileGeneration, type GenerationParts } from './generation.ts'
+import { openDurable } from './durable-store.ts'
 import { createKit } from './kit.ts'
 import { addressOf, listenAt } from './listen.ts'
 import { systemClock } from './mesh/clock.ts'
@@ -67,7 +68,8 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
 
   // What outlives all generations.
   const metrics = createMetrics()
-  const kit = createKit(clock, log, metrics)
+  const durable = await openDurable({ stateDir: gateway.stateDir, clock, log })
+  const kit = createKit(clock, log, metrics, durable)
   const chaos = createChaos({ clock, log, metrics, current, environment, variables: env })
   const { controller } = chaos
   const tracing = await createSpans({ clock, log, metrics, env, config: file.telemetry.traces, current })
@@ -141,7 +143,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   if (!isLoopback(data.host))
     log.warn({ listen: gateway.listen }, 'agents of other machines can reach this gateway')
 
-  const ends = { ...common, dataPlane, controlPlane, live, agents, chaos: controller, load }
+  const ends = { ...common, durable, dataPlane, controlPlane, live, agents, chaos: controller, load }
   return {
     ...bound,
     live,

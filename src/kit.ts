@@ -1,6 +1,7 @@
 import { randomInt } from 'node:crypto'
 import type { Clock } from './mesh/clock.ts'
 import { createDice } from './mesh/dice.ts'
+import type { DurableStore } from './mesh/durable.ts'
 import type { Kit } from './mesh/policy.ts'
 import { States } from './mesh/state.ts'
 import type { Log } from './telemetry/log.ts'
@@ -24,7 +25,9 @@ export function createKit(
   clock: Clock,
   log: Log,
   metrics: Metrics,
+  durable: DurableStore | undefined,
   seed: number = randomInt(SEEDS),
 ): GatewayKit {
-  return { clock, dice: createDice(seed), state: new States(clock), emit: noteEvents(metrics, log) }
+  const emit = noteEvents(metrics, log)
+  return { clock, dice: createDice(seed), state: new States(clock), durable, emit }
 }

@@ -14,6 +14,8 @@ export interface ShutdownParts {
   readonly chaos: { close(): Promise<void> }
   /** Spans that are left are sent, as far as the collector takes them. */
   readonly tracing: { close(): Promise<void> }
+  /** Told last of the ends of calls; undefined where nothing outlives the process. */
+  readonly durable: { close(): Promise<void> } | undefined
   /** Tasks of agents end with the process. */
   readonly intents: { closeAll(): void }
   readonly load: { readonly inFlight: number }
@@ -39,7 +41,7 @@ export async function shutDown(parts: ShutdownParts): Promise<void> {
   await Promise.all([...servers].map((server) => server.close()))
   await Promise.all([dataPlane.close(), controlPlane.close()])
   parts.intents.closeAll()
-  await Promise.all([stopped, parts.tracing.close()])
+  await Promise.all([stopped, parts.tracing.close(), parts.durable?.close()])
   log.info('stopped')
 }
 

@@ -4,7 +4,7 @@ import type { GatewayError } from '../mesh/errors.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import type { Server } from '../registry/server.ts'
 import { isObject, paramsOf } from '../protocol/jsonrpc.ts'
-import { forwarded } from '../upstreams/forwarded.ts'
+import { forwardedWith } from '../upstreams/forwarded.ts'
 import type { Response } from './respond.ts'
 
 /** One request of an agent, before anybody knows which server it is for. */
@@ -77,8 +77,8 @@ function tenantOf({ headers, caller }: Inquiry): string {
 
 function headersFor(
   names: Readonly<Record<string, string>>,
-  { headers, mirrored }: Inquiry,
+  { headers, mirrored, caller }: Inquiry,
 ): Call['headers'] {
-  const agent = forwarded(names, headers)
+  const agent = forwardedWith(names, headers, caller)
   return mirrored === undefined ? agent : { ...agent, ...mirrored }
 }

@@ -1,6 +1,7 @@
 import type { Call, Caller, Layer, Service } from './call.ts'
 import type { Clock, Millis } from './clock.ts'
 import type { Dice } from './dice.ts'
+import type { DurableStore } from './durable.ts'
 
 /** Reads a policy's settings. zod types are such schemas; the kernel needs to know no more of them. */
 export interface Schema<Config> {
@@ -48,6 +49,8 @@ export interface Kit {
   readonly clock: Clock
   readonly dice: Dice
   readonly state: StateStore
+  /** For what has to outlive the process; undefined when there is nowhere to put it. */
+  readonly durable?: DurableStore | undefined
   emit(event: MeshEvent): void
 }
 

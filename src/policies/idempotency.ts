@@ -5,7 +5,7 @@ import type { Policy } from '../mesh/policy.ts'
 import { TimeLimit } from '../mesh/time-limit.ts'
 import { duration } from '../units/duration.ts'
 import { size } from '../units/size.ts'
-import { keep, replay } from './idempotency/kept.ts'
+import { isRepeatable, keep, replay } from './idempotency/kept.ts'
 import { isInvalid, keyOf } from './idempotency/key.ts'
 import { LeavingChannel } from './idempotency/leaving-channel.ts'
 import { runDetached } from './idempotency/run.ts'
@@ -18,7 +18,13 @@ const schema = z
       .enum(['explicit', 'auto'])
       .default('explicit')
       .describe(
-        'Which tool calls have a key: those that name one in `_meta["dev.breakwater/idempotency-key"]`, or with `auto` also all others that are not read-only, by their arguments and forwarded headers.',
+        'Which tool calls have a key: those that name one in `_meta["dev.breakwater/idempotency-key"]`, or with `auto` also all others that are not read-only: within `scope`, the same tool with the same arguments is the same call. Protocol versions before and from 2026-07-28, and calls that run as tasks, have answers of other shapes, and keys of their own.',
+      ),
+    scope: z
+      .enum(['caller', 'tenant', 'server'])
+      .default('tenant')
+      .describe(
+        "Among whose calls a key is one and the same. `tenant`: those of one tenant (the header `x-breakwater-tenant`, or the client's name), so that a client which comes back in a new session does not run a write twice. `caller`: those of one session; clients without sessions (protocol 2026-07-28) that say the same of themselves count as one. `server`: those of everybody who may call the server: whoever knows a key, or with `auto` sends the same arguments, gets the answer. In all of them agents whose forwarded headers differ are kept apart, so a header that is new with each request must not be forwarded. Agents that share a scope should choose keys that nobody guesses, such as UUIDs.",
       ),
     window: duration({ min: 1_000 })
       .default(600_000)
@@ -31,28 +37,36 @@ const schema = z
       .min(1)
       .max(1_000_000)
       .default(10_000)
-      .describe('Most keys that are remembered of one server; the oldest that are over go first.'),
+      .describe(
+        'Most keys that are remembered of one server, on disk as well; the oldest that are over go first.',
+      ),
     maxSize: size()
       .default(16 * 1024 ** 2)
-      .describe('Most bytes of answers that are kept for one server; one of more than 1MiB is never kept.'),
+      .describe(
+        'Most bytes of answers that are kept for one server, on disk as well; one of more than 1MiB is never kept.',
+      ),
   })
-  .describe('Runs a tool call once per idempotency key, however often it is sent.')
+  .describe(
+    'Runs a tool call once per idempotency key, however often it is sent. Keys outlive reloads; with `gateway.stateDir` also the process, even if it is killed: a call that was under way then, and that must not run twice, is not run again but told to may have run. Records are handed to the operating system before a call is sent, not forced to the disk, so a loss of power can lose the last ones; a full or broken disk stops no call, only its record.',
+  )
 
 /**
  * The first call with a key runs, apart from its caller: the usual reason for a second one is that the first was
  * given up too early. Who comes while it runs waits for the same outcome; who comes later gets it again.
- * What was not run, or may be run twice, leaves no trace.
+ * What was not run, or may be run twice, leaves no trace. Where records outlive the process, a call that must not run
+ * twice is noted before it is sent, so that a later process knows that it may have run.
  */
 export const idempotency: Policy<z.output<typeof schema>> & { schema: typeof schema } = {
   schema,
-  build(config, { clock, state }, scope): Layer {
+  build(config, { clock, state, durable }, scope): Layer {
     const { set, server } = scope
-    const runs = state.get({ kind: 'idempotency', set, server }, () => new Runs(clock))
+    const owner = { kind: 'idempotency', set, server }
+    const runs = state.get(owner, () => new Runs(clock, durable?.of(owner)))
     const limit = new TimeLimit(clock, config.limit)
     return (next) => {
       return (call) => {
         if (call.tool === undefined) return next(call)
-        const key = keyOf(call, config.key, scope)
+        const key = keyOf(call, config, scope)
         if (key === undefined) return next(call)
         if (isInvalid(key)) return rejected('invalid_arguments', key.problem)
         const known = runs.find(key.id)
@@ -63,21 +77,25 @@ export const idempotency: Policy<z.output<typeof schema>> & { schema: typeof sch
       }
 
       function first(call: Call, id: string, fingerprint: string): Promise<Outcome> {
-        const { most, maxSize, window } = config
-        const { record } = call
+        const { limit: limitMs, most, maxSize, window } = config
         if (call.signal.aborted) return next(call)
         if (!runs.makeRoom(most)) {
           const message = `too many calls with an idempotency key under way (${most} of ${most})`
           return rejected('idempotency_full', message)
         }
         const channel = new LeavingChannel(call.channel)
-        const outcome = runDetached({ call, next, channel, limit, limitMs: config.limit, clock }, (ended) => {
-          const kept = keep(ended, scope.effectOf(call), maxSize)
-          if (kept === undefined) runs.forget(id)
-          else runs.finish(id, { fingerprint, kept, expiresAt: clock.now() + window }, maxSize)
-        })
-        runs.begin(id, { fingerprint, record, outcome })
-        return whileThere(call, outcome, record, () => channel.leave())
+        const run = () =>
+          runDetached({ call, next, channel, limit, limitMs, clock }, (ended) => {
+            const kept = keep(ended, scope.effectOf(call), maxSize)
+            if (kept === undefined) runs.forget(id)
+            else runs.finish(id, fingerprint, kept, window, maxSize)
+          })
+        const noted = isRepeatable(scope.effectOf(call))
+          ? undefined
+          : runs.announce(id, fingerprint, limitMs + window)
+        const outcome = noted === undefined ? run() : noted.then(run)
+        runs.begin(id, { fingerprint, outcome })
+        return whileThere(call, outcome, () => channel.leave())
       }
     }
   },

@@ -1,7 +1,7 @@
 import { derive, type Call } from '../mesh/call.ts'
 import { paramsOf } from '../protocol/jsonrpc.ts'
 import { replaceAt } from '../protocol/json-span.ts'
-import { forwarded } from '../upstreams/forwarded.ts'
+import { forwardedWith } from '../upstreams/forwarded.ts'
 import type { KnownServer } from './known-server.ts'
 
 /** A tool call as another tool has to get it: under its name, with the headers that its server may have. */
@@ -13,6 +13,7 @@ export function readdress(call: Call, server: KnownServer | undefined, tool: str
     value: { ...value, params: { ...paramsOf(value), name: tool } },
   }
   const { config } = server
-  const headers = config.type === 'stdio' ? undefined : forwarded(config.forwardHeaders, call.inbound)
+  const headers =
+    config.type === 'stdio' ? undefined : forwardedWith(config.forwardHeaders, call.inbound, call.caller)
   return derive(call, { server: server.name, tool, message, headers, replica: undefined })
 }

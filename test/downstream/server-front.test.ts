@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { ServerFront } from '../../src/downstream/server-front.ts'
 import { gatewayError } from '../../src/mesh/errors.ts'
+import { TestCaller } from '../support/caller.ts'
 import type { Json } from '../support/memory-pipe.ts'
 import { greeting, ScriptedUpstream } from '../support/scripted-upstream.ts'
 import { inquiry, read, testGeneration } from './test-generation.ts'
@@ -97,4 +98,21 @@ test('headers are passed on as far as the config says, under the names that it s
   const { request } = inquiry('ping', {}, { headers })
   await front.request(generation, request)
   assert.deepEqual(upstream.link.calls[0]?.headers, { 'x-tenant': 'blue' })
+})
+
+test('headers that came with the handshake go with every call, and count as headers of the call', async () => {
+  const upstream = new ScriptedUpstream()
+  const { front, generation } = await setUp(upstream, { forwardHeaders: ['x-user', 'x-team'] })
+  const caller = Object.assign(new TestCaller(), {
+    headers: { 'x-user': 'alice', 'x-team': 'blue', host: 'h' },
+  })
+  for (const headers of [{}, { 'x-team': 'red' }])
+    await front.request(generation, { ...inquiry('ping', {}, { headers }).request, caller })
+  assert.deepEqual(
+    upstream.link.calls.map((call) => call.headers),
+    [
+      { 'x-user': 'alice', 'x-team': 'blue' },
+      { 'x-user': 'alice', 'x-team': 'red' },
+    ],
+  )
 })

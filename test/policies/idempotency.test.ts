@@ -178,12 +178,20 @@ test('a defect in the run is told to who waits, and not run again', async () => 
 test('the defaults, and what is refused', () => {
   assert.deepEqual(idempotency.schema.parse({}), {
     key: 'explicit',
+    scope: 'tenant',
     window: 600_000,
     limit: 300_000,
     most: 10_000,
     maxSize: 16 * 1024 ** 2,
   })
-  for (const bad of [{ key: 'always' }, { window: 0 }, { limit: 0 }, { most: 0 }, { other: 1 }]) {
+  for (const bad of [
+    { key: 'always' },
+    { scope: 'session' },
+    { window: 0 },
+    { limit: 0 },
+    { most: 0 },
+    { other: 1 },
+  ]) {
     assert.equal(idempotency.schema.safeParse(bad).success, false, JSON.stringify(bad))
   }
 })

@@ -43,6 +43,13 @@ test('each server gets the headers that it may have, and no others', () => {
     readdress(call, serverNamed('other', settings), 'to')?.headers
   assert.equal(headersAt({}), undefined)
   assert.deepEqual(headersAt({ forwardHeaders: ['x-team'] }), { 'x-team': 'blue' })
+  const caller = { ...call.caller, headers: { 'x-team': 'red', 'x-user': 'alice' } }
+  const moved = readdress(
+    { ...call, caller },
+    serverNamed('o', { forwardHeaders: ['x-team', 'x-user'] }),
+    'to',
+  )
+  assert.deepEqual(moved?.headers, { 'x-team': 'blue', 'x-user': 'alice' })
 })
 
 test('there is no way to a server that does not exist, or to a tool that agents may not call', () => {

@@ -1,15 +1,21 @@
 import type { Clock } from '../../src/mesh/clock.ts'
 import { createDice } from '../../src/mesh/dice.ts'
+import type { DurableStore } from '../../src/mesh/durable.ts'
 import type { Effect, Kit, MeshEvent, Scope } from '../../src/mesh/policy.ts'
 import { States } from '../../src/mesh/state.ts'
 import { ManualClock } from './manual-clock.ts'
 
 /** What policies may touch; events go to `events`. */
-export function testKit(clock: Clock = new ManualClock(), events: MeshEvent[] = []): Kit {
+export function testKit(
+  clock: Clock = new ManualClock(),
+  events: MeshEvent[] = [],
+  durable?: DurableStore,
+): Kit {
   return {
     clock,
     dice: createDice(1),
     state: new States(clock),
+    durable,
     emit: (event) => void events.push(event),
   }
 }

@@ -52,7 +52,9 @@ export const gateway = z
       .string()
       .min(1)
       .optional()
-      .describe('Folder for state that outlives the process, such as servers added through the admin API.'),
+      .describe(
+        'Folder for state that outlives the process: servers added through the admin API (`servers.json`), and what became of calls with an idempotency key (`records`, a LevelDB that holds answers of servers as they are, in a folder that only its owner may enter). For one gateway at a time: a second one runs without `records`, and warns.',
+      ),
     separator: z
       .string()
       .regex(/^[A-Za-z0-9_.-]{1,8}$/, 'expected 1 to 8 of A-Z a-z 0-9 _ . -')

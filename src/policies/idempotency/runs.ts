@@ -1,26 +1,23 @@
-import type { CallRecord, Outcome } from '../../mesh/call.ts'
+import type { Outcome } from '../../mesh/call.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
-import type { Kept } from './kept.ts'
+import type { DurableRecords } from '../../mesh/durable.ts'
+import { interrupted, readStored, type Kept, type Stored } from './kept.ts'
 
 /** A call that was started under a key. */
 export interface Run {
   readonly fingerprint: string
-  /** That of the call which started it. */
-  readonly record: CallRecord
   readonly outcome: Promise<Outcome>
 }
 
 /** A call that is over. */
-export interface Ended {
-  readonly fingerprint: string
-  readonly kept: Kept
+export interface Ended extends Stored {
   /** When it is forgotten. */
   readonly expiresAt: Millis
 }
 
 /**
  * The calls of one server that have a key: those that run, which are never forgotten, and those that are over,
- * in the order in which they ended.
+ * in the order in which they ended. What is known of them outlives the process where there are `records` for it.
  */
 export class Runs {
   readonly #clock: Clock
@@ -29,9 +26,17 @@ export class Runs {
   #oldestFirst = this.#over.entries()
   #bytes = 0
   #evicted = 0
+  #records: DurableRecords | undefined
 
-  constructor(clock: Clock) {
+  constructor(clock: Clock, records?: DurableRecords) {
     this.#clock = clock
+    this.#records = records
+    const offset = clock.now() - clock.wall()
+    for (const { id, value, expiresAt } of records?.take() ?? []) {
+      const stored = readStored(value)
+      if (stored === undefined) records?.delete(id)
+      else this.#add(id, { ...stored, expiresAt: expiresAt + offset })
+    }
   }
 
   find(id: string): Run | Ended | undefined {
@@ -49,21 +54,38 @@ export class Runs {
     return this.#underWay.size < most
   }
 
+  /**
+   * Notes for a later process that a call may have run, for `ms` at most. The call must not be sent before that has
+   * resolved; undefined when there is nothing to wait for.
+   */
+  announce(id: string, fingerprint: string, ms: Millis): Promise<void> | undefined {
+    return this.#records?.put(id, { fingerprint, kept: interrupted }, this.#clock.wall() + ms)
+  }
+
   begin(id: string, run: Run): void {
     this.#underWay.set(id, run)
   }
 
-  /** The call is over; `maxSize` is how many bytes of answers may be kept. */
-  finish(id: string, ended: Ended, maxSize: number): void {
+  /** The call is over, and is remembered for `ms`; `maxSize` is how many bytes of answers may be kept. */
+  finish(id: string, fingerprint: string, kept: Kept, ms: Millis, maxSize: number): void {
     this.#underWay.delete(id)
-    this.#over.set(id, ended)
-    this.#bytes += bytesOf(ended)
+    this.#add(id, { fingerprint, kept, expiresAt: this.#clock.now() + ms })
+    // Who asks for it is not kept waiting: should it get lost, the call is still known to have run.
+    void this.#records?.put(id, { fingerprint, kept }, this.#clock.wall() + ms)
     while (this.#bytes > maxSize) this.#evictOldest()
   }
 
   /** The call is over, and may run again. */
   forget(id: string): void {
     this.#underWay.delete(id)
+    this.#records?.delete(id)
+  }
+
+  /** Nobody new will find this: a later process has to know no more than this one. */
+  close(): void {
+    for (const id of this.#over.keys()) this.#records?.delete(id)
+    for (const id of this.#underWay.keys()) this.#records?.delete(id)
+    this.#records = undefined
   }
 
   /** For the admin API: how many calls run, how many answers are kept, their size, and how many had to go early. */
@@ -74,6 +96,11 @@ export class Runs {
       bytes: this.#bytes,
       evicted: this.#evicted,
     }
+  }
+
+  #add(id: string, ended: Ended): void {
+    this.#over.set(id, ended)
+    this.#bytes += bytesOf(ended)
   }
 
   /** One walk for all of them: each new one would have to pass by what others have dropped at the front. */
@@ -92,6 +119,7 @@ export class Runs {
   #drop(id: string, run: Ended): void {
     this.#over.delete(id)
     this.#bytes -= bytesOf(run)
+    this.#records?.delete(id)
   }
 }
 

@@ -26,13 +26,34 @@ export function argumentsOf({ message: { text, value } }: Call): string {
   return span === undefined ? canonical : text.slice(span.start, span.end)
 }
 
+/** Who counts as one and the same, from narrow to wide: one caller, one tenant, or all callers of a server. */
+export type Sharing = 'caller' | 'tenant' | 'server'
+
 /**
- * On whose behalf its server runs a call: the tenant, and the headers of the agent that the server gets.
- * The protocol's own repeat what the message says.
+ * On whose behalf its server runs a call, as far as `sharing` tells callers apart. Headers of the agent that the
+ * server gets always do: by them it may tell principals apart, and none may get the answer of another. The protocol's
+ * own repeat what the message says.
  */
-export function identityOf({ headers = {}, tenant }: Call): string {
+export function identityOf(call: Call, sharing: Sharing = 'tenant'): string {
+  const { headers = {}, tenant } = call
   const own = Object.entries(headers).filter(([name]) => !name.startsWith('mcp-'))
-  return JSON.stringify([tenant, ...own.sort(([a], [b]) => (a < b ? -1 : 1))])
+  const named = own.sort(([a], [b]) => (a < b ? -1 : 1))
+  switch (sharing) {
+    case 'caller':
+      return JSON.stringify([callerOf(call), tenant, ...named])
+    case 'tenant':
+      return JSON.stringify([tenant, ...named])
+    case 'server':
+      return JSON.stringify(named)
+  }
+}
+
+/**
+ * What stays the same of a caller. Without a session that is what its clients say of themselves and the headers that
+ * servers may see: the id counts only in this process, and for as long as the caller is in use.
+ */
+function callerOf({ caller: { id, hello, headers, takesInputRequired } }: Call): unknown {
+  return takesInputRequired ? [hello, headers] : id
 }
 
 function write(value: unknown, depth: number, reading: { exact: boolean }): string {

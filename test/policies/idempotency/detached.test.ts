@@ -52,6 +52,24 @@ test('who has joined and goes ends only its own waiting', async () => {
   assert.ok(read(first))
 })
 
+test('who goes while the call still waits for its turn is told that it may run: it does', async () => {
+  const { clock, server, send } = setUp()
+  const [first, second] = [leaving('k'), leaving('k')]
+  const sent = [send(first.call), send(second.call)]
+  server.calls[0]!.record.sent = false
+  first.leave('deadline_exceeded')
+  second.leave()
+  await clock.advance(0)
+  assert.deepEqual(
+    sent.map((one) => [errorOf(one)?.reason, errorOf(one)?.sent]),
+    [
+      ['deadline_exceeded', true],
+      ['cancelled', true],
+    ],
+  )
+  assert.equal(server.calls[0]?.signal.aborted, false)
+})
+
 test('who joins after giving up does not wait at all', async () => {
   const { clock, send } = setUp()
   send(keyed('k'))

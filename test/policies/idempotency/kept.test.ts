@@ -4,8 +4,18 @@ import { gatewayError, type Reason } from '../../../src/mesh/errors.ts'
 import { toolCall } from '../../support/caller.ts'
 import { answerTo, errorOf, keyed, read, setUp } from './keyed.ts'
 
+/** A status such as 404 or 400 may be what the tool has made of the call: only some of them come before it runs. */
+const mayHaveRun: readonly Reason[] = [
+  'upstream_disconnected',
+  'upstream_refused',
+  'upstream_status',
+  'attempt_timeout',
+  'bad_reply',
+  'internal',
+]
+
 test('a call that failed and may have run is not run again: the failure is told once more', async () => {
-  for (const reason of ['upstream_disconnected', 'attempt_timeout', 'bad_reply', 'internal'] as const) {
+  for (const reason of mayHaveRun) {
     const { clock, server, send } = setUp({ effect: 'unknown' })
     send(keyed('k'))
     server.fail(0, reason, true)
@@ -22,24 +32,29 @@ test('a call that failed and may have run is not run again: the failure is told 
   }
 })
 
-test('a call whose conversation was ended is told as lost, not as cancelled, to who asks for it again', async () => {
-  const { clock, server, send } = setUp()
-  send(keyed('k'))
-  server.fail(0, 'cancelled', true)
-  await clock.advance(0)
-  const again = send(keyed('k'))
-  await clock.advance(0)
-  assert.equal(server.calls.length, 1)
-  assert.equal(errorOf(again)?.reason, 'upstream_disconnected')
+test('a call whose conversation has ended is told as lost to all others: they have not cancelled, and have sessions', async () => {
+  for (const reason of ['cancelled', 'session_lost'] as const) {
+    const { clock, server, send } = setUp()
+    const first = send(keyed('k'))
+    const joined = send(keyed('k'))
+    server.fail(0, reason, true)
+    await clock.advance(0)
+    const again = send(keyed('k'))
+    await clock.advance(0)
+    assert.equal(server.calls.length, 1)
+    assert.equal(errorOf(first)?.reason, reason)
+    for (const other of [joined, again])
+      assert.deepEqual([errorOf(other)?.reason, errorOf(other)?.sent], ['upstream_disconnected', true])
+  }
 })
 
 test('a call that was never sent, or that its server refused to run, runs when it comes again', async () => {
   const ends: [Reason, boolean][] = [
     ['upstream_unavailable', false],
     ['cancelled', false],
-    ['session_lost', true],
+    ['session_lost', false],
+    ['upstream_refused', false],
     ['upstream_rate_limited', true],
-    ['upstream_refused', true],
     ['upstream_unauthorized', true],
   ]
   for (const [reason, sent] of ends) {
@@ -79,18 +94,21 @@ test('a failed call that does no harm when it runs twice may do so', async () =>
   }
 })
 
-test("a server's error is an answer: it is kept", async () => {
-  const { clock, server, send } = setUp()
-  send(keyed('k'))
-  const text = '{"jsonrpc":"2.0","id":0,"error":{"code":-32603,"message":"x"}}'
-  const value = JSON.parse(text) as Record<string, unknown>
-  server.end(0, { kind: 'answered', result: { text, value, status: 500 }, verdict: 'rpc_error' })
-  await clock.advance(0)
-  const again = send(keyed('k', { id: 9 }))
-  await clock.advance(0)
-  assert.ok(again.outcome?.kind === 'answered')
-  assert.equal(again.outcome.result.text, text.replace('"id":0', '"id":9'))
-  assert.equal(again.outcome.result.status, 500)
+test("a server's error is an answer, whatever the HTTP status that it came with: it is kept", async () => {
+  for (const status of [200, 400, 404, 500, 503]) {
+    const { clock, server, send } = setUp()
+    send(keyed('k'))
+    const text = '{"jsonrpc":"2.0","id":0,"error":{"code":-32603,"message":"x"}}'
+    const value = JSON.parse(text) as Record<string, unknown>
+    server.end(0, { kind: 'answered', result: { text, value, status }, verdict: 'rpc_error' })
+    await clock.advance(0)
+    const again = send(keyed('k', { id: 9 }))
+    await clock.advance(0)
+    assert.equal(server.calls.length, 1)
+    assert.ok(again.outcome?.kind === 'answered')
+    assert.equal(again.outcome.result.text, text.replace('"id":0', '"id":9'))
+    assert.equal(again.outcome.result.status, status)
+  }
 })
 
 test('of an answer that is too large to keep it is known that it came, so that the call does not run again', async () => {

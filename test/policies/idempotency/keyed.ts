@@ -50,13 +50,14 @@ interface Options {
   readonly effect?: Effect
   readonly kit?: Kit
   readonly tool?: string
+  readonly server?: string
 }
 
 export function setUp({ settings = {}, effect = 'write', ...more }: Options = {}) {
   const clock = (more.kit?.clock ?? new ManualClock()) as ManualClock
   const kit = more.kit ?? testKit(clock)
   const server = new HeldServer()
-  const scope = testScope({ effect, tool: more.tool ?? 'tool' })
+  const scope = testScope({ effect, tool: more.tool ?? 'tool', server: more.server ?? 'test' })
   const service = idempotency.build(idempotency.schema.parse(settings), kit, scope)(server.service)
   /** Sends a call; what has become of it stands under `outcome` as soon as that is known. */
   const send = (call: Call) => {

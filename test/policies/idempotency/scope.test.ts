@@ -1,0 +1,85 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Call } from '../../../src/mesh/call.ts'
+import { TestCaller, toolCall } from '../../support/caller.ts'
+import { keyed, setUp } from './keyed.ts'
+
+type Scope = 'caller' | 'tenant' | 'server'
+
+/** A client, as far as calls of it differ from those of others. */
+interface Client {
+  readonly caller?: TestCaller
+  readonly tenant?: string
+  readonly headers?: Call['headers']
+}
+
+const session = new TestCaller()
+
+/** The same call by one client and by another, with keys of their own or of the gateway's making: how often it runs. */
+async function runsOf(
+  settings: { key?: 'auto'; scope?: Scope },
+  one: Client,
+  other: Client,
+): Promise<number> {
+  const { clock, server, send } = setUp({ settings })
+  for (const { headers, ...parts } of [one, other]) {
+    const call = settings.key === 'auto' ? toolCall('tool', { a: 1 }, parts) : keyed('k', parts)
+    send({ ...call, headers })
+    await clock.advance(0)
+  }
+  return server.calls.length
+}
+
+/** How often the call runs in each scope, with a key that is named and with one of the gateway's making. */
+async function inEachScope(one: Client, other: Client): Promise<Record<Scope, number>> {
+  const runs = { caller: 0, tenant: 0, server: 0 }
+  for (const scope of ['caller', 'tenant', 'server'] as const) {
+    runs[scope] = await runsOf({ scope }, one, other)
+    assert.equal(await runsOf({ scope, key: 'auto' }, one, other), runs[scope], scope)
+  }
+  return runs
+}
+
+test('one session is the same caller, tenant and server', async () => {
+  assert.deepEqual(await inEachScope({ caller: session }, { caller: session }), {
+    caller: 1,
+    tenant: 1,
+    server: 1,
+  })
+})
+
+test('another session of a tenant is another caller, and by default shares its keys', async () => {
+  const [one, other] = [{ caller: session }, { caller: new TestCaller() }]
+  assert.deepEqual(await inEachScope(one, other), { caller: 2, tenant: 1, server: 1 })
+  assert.equal(await runsOf({}, one, other), 1)
+})
+
+test('other tenants share keys only where the whole server does', async () => {
+  const [one, other] = [{ tenant: 'a' }, { tenant: 'b' }]
+  assert.deepEqual(await inEachScope(one, other), { caller: 2, tenant: 2, server: 1 })
+  assert.equal(await runsOf({}, one, other), 2)
+})
+
+test('agents whose credentials the server gets are kept apart in every scope', async () => {
+  const alice = { caller: session, headers: { authorization: 'alice' } }
+  const bob = { caller: session, headers: { authorization: 'bob' } }
+  assert.deepEqual(await inEachScope(alice, bob), { caller: 2, tenant: 2, server: 2 })
+  assert.deepEqual(await inEachScope(alice, { caller: session }), { caller: 2, tenant: 2, server: 2 })
+  assert.deepEqual(await inEachScope(alice, alice), { caller: 1, tenant: 1, server: 1 })
+})
+
+test('clients without sessions are one caller as long as they say the same of themselves', async () => {
+  const modern = (name: string, user?: string) =>
+    Object.assign(new TestCaller({ takesInputRequired: true, hello: { clientInfo: { name } } }), {
+      headers: user === undefined ? {} : { 'x-user': user },
+    })
+  const [one, alike] = [{ caller: modern('a') }, { caller: modern('a') }]
+  assert.notEqual(one.caller.id, alike.caller.id)
+  assert.deepEqual(await inEachScope(one, alike), { caller: 1, tenant: 1, server: 1 })
+  assert.deepEqual(await inEachScope(one, { caller: modern('b') }), { caller: 2, tenant: 1, server: 1 })
+  assert.deepEqual(await inEachScope(one, { caller: modern('a', 'bob') }), {
+    caller: 2,
+    tenant: 1,
+    server: 1,
+  })
+})

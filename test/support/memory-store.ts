@@ -1,0 +1,36 @@
+import type { Millis } from '../../src/mesh/clock.ts'
+import type { DurableRecord, DurableRecords, DurableStore } from '../../src/mesh/durable.ts'
+
+/** A store that outlives test kits: what was put is there, as JSON, for whoever takes it. */
+export class MemoryStore implements DurableStore {
+  readonly records = new Map<string, { readonly json: string; readonly expiresAt: Millis }>()
+  #held: Promise<void> | undefined
+  #release: () => void = () => undefined
+
+  of(owner: Parameters<DurableStore['of']>[0]): DurableRecords {
+    const prefix = `${owner.kind} ${owner.set} ${owner.server} `
+    return {
+      take: () =>
+        [...this.records].flatMap(([key, { json, expiresAt }]): DurableRecord[] =>
+          key.startsWith(prefix)
+            ? [{ id: key.slice(prefix.length), value: JSON.parse(json) as unknown, expiresAt }]
+            : [],
+        ),
+      put: (id, value, expiresAt) => {
+        this.records.set(prefix + id, { json: JSON.stringify(value), expiresAt })
+        return this.#held ?? Promise.resolve()
+      },
+      delete: (id) => void this.records.delete(prefix + id),
+    }
+  }
+
+  /** From here on whatever is put takes until `release`. */
+  hold(): void {
+    this.#held = new Promise((resolve) => (this.#release = resolve))
+  }
+
+  release(): void {
+    this.#held = undefined
+    this.#release()
+  }
+}
