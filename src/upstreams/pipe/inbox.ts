@@ -74,7 +74,7 @@ export class Inbox implements PipeEvents {
 
   #answered(entry: Entry, message: Message): void {
     const result = replyToCaller(entry.call, message)
-    this.#calls.settle(entry, { kind: 'answered', result, verdict: verdictOf(result.value) })
+    this.#calls.answer(entry, { kind: 'answered', result, verdict: verdictOf(result.value) })
   }
 
   #request(message: Message): Promise<void> | undefined {
