@@ -10,6 +10,7 @@ import { watchFiles } from './config/watch/watch.ts'
 import { registerControl } from './control.ts'
 import { registerData } from './data.ts'
 import { compileGeneration, type GenerationParts } from './generation.ts'
+import { createGuards } from './guards.ts'
 import { createKit } from './kit.ts'
 import { addressOf, listenAt } from './listen.ts'
 import { systemClock } from './mesh/clock.ts'
@@ -92,7 +93,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   }
   const first = compileGeneration(withServers(file, dynamic.entries), undefined, parts)
   const live = new Live(first, clock, gateway.drain)
-  const agents = createAgents(live, clock, gateway.sessions)
+  const agents = createAgents(live, clock, gateway.sessions, createGuards(gateway, { clock, metrics }))
 
   // The way of the next config into force.
   const follow = (config: Config) => {

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { after, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
@@ -101,3 +102,50 @@ test('clients of the modern era that share a process of their own kind do not ho
   assert.ok(Math.max(...took) < PATIENCE_MS, `up to ${Math.max(...took)} ms`)
   stuck.close()
 })
+
+const probe = fileURLToPath(new URL('../fixtures/heap-probe.js', import.meta.url))
+
+/** What a gateway that was started with the probe holds once all garbage is collected, in bytes. */
+async function held({ program: { child, pid } }: Gateway): Promise<{ inUse: number; resident: number }> {
+  child.send('measure')
+  const [bytes] = (await once(child, 'message')) as [Record<'heapUsed' | 'external' | 'arrayBuffers', number>]
+  return {
+    inUse: bytes.heapUsed + Math.max(bytes.external, bytes.arrayBuffers),
+    resident: residentBytes(pid),
+  }
+}
+
+for (const [title, sessions] of [
+  ['forty sessions', 40],
+  ['one session', 1],
+] as const) {
+  test(`forty replies of 10 MB that ${title} never read are not held, and others are served`, async (t) => {
+    const gateway = await Gateway.start(
+      { servers: { shared: server('legacy') } },
+      { nodeArgs: ['--expose-gc', '--import', probe], stdio: ['ignore', 'pipe', 'pipe', 'ipc'] },
+    )
+    await gateway.waitFor('up', 'shared')
+    const url = gateway.mcp('shared')
+    const clients = await Promise.all(Array.from({ length: sessions }, () => RawClient.open(url)))
+    const other = await RawClient.open(url)
+    await other.say('large', { bytes: 10 * MIB })
+    const before = await held(gateway)
+    const deaf = []
+    for (let n = 0; n < 40; n++) {
+      const { headers } = clients[n % sessions] as RawClient
+      const params = { name: 'large', arguments: { bytes: 10 * MIB } }
+      deaf.push(await postDeaf(url, headers, { jsonrpc: '2.0', id: n, method: 'tools/call', params }))
+      assert.equal(await other.say('echo'), 'here')
+    }
+    const closed = async () => (await gateway.metric('breakwater_unread_closed_total')) ?? 0
+    await until('most of them were closed', async () => (await closed()) >= 30)
+    const during = await held(gateway)
+    const [inUse, resident] = [during.inUse - before.inUse, during.resident - before.resident]
+    t.diagnostic(`${Math.round(inUse / MIB)} MiB more in use, ${Math.round(resident / MIB)} MiB resident`)
+    assert.ok(inUse < 100 * MIB, `${Math.round(inUse / MIB)} MiB more in use`)
+    assert.ok(resident < 300 * MIB, `${Math.round(resident / MIB)} MiB more resident`)
+    // Who reads gets all of it, beside those who do not.
+    assert.equal((await other.say('large', { bytes: 10 * MIB })).length, 10 * MIB)
+    for (const client of deaf) client.close()
+  })
+}
