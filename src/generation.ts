@@ -51,7 +51,7 @@ export function compileGeneration(
     servers.set(name, old?.hash === hash ? old : createServer(name, entry, hash, parts))
   }
   const isListed = (server: string, tool: string) => servers.get(server)?.facts(tool) !== undefined
-  const accessLog = createAccessLog(config.telemetry.accessLog, parts.log)
+  const accessLog = createAccessLog(config.telemetry.accessLog, parts)
   const seen = observe({ ...parts, isListed, accessLog, account: parts.chaos.account })
   const generation: GatewayGeneration = {
     config,

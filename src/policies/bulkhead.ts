@@ -21,7 +21,7 @@ const schema = z
       .max(10_000)
       .optional()
       .describe(
-        'How many of them may be calls of one tool; requests that are for no listed tool count as one tool. Default: as many as are still free, so that a tool alone stops at half, and however many hang, the next one finds room.',
+        'How many of them may be calls of one tool; requests that are for no listed tool count as one tool. Default: as many as are still free, so that a tool alone stops at half, a second one at half of the rest, and a third one still finds room.',
       ),
     queue: z
       .int()

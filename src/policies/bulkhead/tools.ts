@@ -15,8 +15,8 @@ export interface ToolSlots {
  * by the tool itself. By the dynamic threshold algorithm with α = 1
  * (A. K. Choudhury and E. L. Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches", IEEE/ACM
  * Transactions on Networking 6(2), 1998): one more as long as it has less than what is free. A tool that is alone
- * stops at half; a second one at half of what the first has left, and so on, so that however many hang, the next
- * one finds something. What would be a fixed share for each of them is not lost while few are busy.
+ * stops at half, a second one at half of what the first has left, and so on: of 64, six tools that hang leave a
+ * seventh one something. A fixed share for each would be lost while few are busy.
  */
 export function threshold(size: number, used: number, own: number): number {
   return Math.ceil((size - (used - own)) / 2)

@@ -6,7 +6,7 @@ import { isObject, kindOf, parseJson, paramsOf, resultText } from '../../protoco
 import { SUBSCRIPTION_ID_KEY } from '../../protocol/modern.ts'
 import { failure } from '../failure.ts'
 import type { Entry, InFlight } from './in-flight.ts'
-import { LogThrottle } from '../stdio/log-throttle.ts'
+import { LogThrottle } from '../../telemetry/log-throttle.ts'
 import type { PipeEvents } from './pipe.ts'
 import { progressToCaller, replyToCaller } from './renumber.ts'
 import type { ServerRequests } from './server-requests.ts'

@@ -18,7 +18,7 @@ test('a tool that hangs takes half of the slots and of the queue, and the others
   assert.deepEqual(stage.started.slice(6), ['quick 2', 'quick 3'])
 })
 
-test('however many tools hang, the next one finds a slot and a place to wait', async () => {
+test('of several tools that hang, each leaves the next one slots and places to wait', async () => {
   const stage = new Stage({ concurrent: 16, queue: 16 })
   for (const tool of ['a', 'b', 'c']) for (let i = 0; i < 40; i++) stage.send(`${tool} ${i}`, { tool })
   const runs = () => stage.pools()[0]?.tools.map(({ tool, running, waiting }) => [tool, running, waiting])
