@@ -1,4 +1,5 @@
 import { LegacyEndpoint } from './downstream/legacy.ts'
+import type { Guards } from './downstream/guards.ts'
 import { ModernEndpoint } from './downstream/modern/endpoint.ts'
 import { Sessions, type SessionLimits } from './downstream/sessions.ts'
 import type { Clock } from './mesh/clock.ts'
@@ -20,9 +21,14 @@ export interface Agents {
 }
 
 /** Ties the ways in which agents speak to the gateway. */
-export function createAgents(live: Live<GatewayGeneration>, clock: Clock, limits: SessionLimits): Agents {
-  const sessions = new Sessions(live, clock, limits)
-  const modern = new ModernEndpoint(live, clock)
+export function createAgents(
+  live: Live<GatewayGeneration>,
+  clock: Clock,
+  limits: SessionLimits,
+  guards: Guards,
+): Agents {
+  const sessions = new Sessions(live, clock, limits, guards)
+  const modern = new ModernEndpoint(live, clock, guards)
   return {
     sessions,
     legacy: new LegacyEndpoint(live, sessions, clock),

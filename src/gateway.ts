@@ -11,6 +11,7 @@ import { registerControl } from './control.ts'
 import { registerData } from './data.ts'
 import { compileGeneration, type GenerationParts } from './generation.ts'
 import { openDurable } from './durable-store.ts'
+import { createGuards } from './guards.ts'
 import { createKit } from './kit.ts'
 import { addressOf, listenAt } from './listen.ts'
 import { systemClock } from './mesh/clock.ts'
@@ -96,7 +97,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const live = new Live(first, clock, (calls) =>
     log.warn({ calls }, 'calls of an older config never ended: ending what was kept for them'),
   )
-  const agents = createAgents(live, clock, gateway.sessions)
+  const agents = createAgents(live, clock, gateway.sessions, createGuards(gateway, { clock, metrics }))
 
   // The way of the next config into force.
   const follow = (config: Config) => {

@@ -54,7 +54,7 @@ export function compileGeneration(
     servers.set(name, old?.connection === connection ? old : createServer(name, entry, connection, parts))
   }
   const isListed = (server: string, tool: string) => servers.get(server)?.facts(tool) !== undefined
-  const accessLog = createAccessLog(config.telemetry.accessLog, parts.log)
+  const accessLog = createAccessLog(config.telemetry.accessLog, parts)
   const seen = observe({ ...parts, isListed, accessLog, account: parts.chaos.account })
   const generation: GatewayGeneration = {
     config,

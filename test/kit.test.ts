@@ -10,7 +10,7 @@ const config = { open: 5_000, maxOpen: 60_000, jitter: 0.2 }
 
 /** How long the breakers of a process stay open, time after time. */
 function openTimes(seed?: number): readonly number[] {
-  const { dice } = createKit(new ManualClock(), silent, createMetrics(), seed)
+  const { dice } = createKit(new ManualClock(), silent, createMetrics(), undefined, seed)
   const backoff = new Backoff(config, dice)
   return Array.from({ length: 8 }, () => backoff.next('search/query/endpoint'))
 }

@@ -1,6 +1,7 @@
 import type { ServerResponse } from 'node:http'
 import { encodeEvent } from '../protocol/sse.ts'
 import type { ReplayLog } from './replay.ts'
+import { forWire } from './unread-replies.ts'
 
 /** Reads an event id of ours: the stream, and the event's place in it. */
 export function readEventId(id: string): { stream: number; sequence: number } | undefined {
@@ -18,15 +19,17 @@ const MAX_BACKLOG = 1024 ** 2
 export class EventStream {
   readonly number: number
   readonly #log: ReplayLog
+  readonly #unread: (response: ServerResponse) => void
   #sequence = 0
   #delivered = 0
   #response: ServerResponse | undefined
   #draining: Promise<void> | undefined
 
-  /** `number` is unique within the session. */
-  constructor(number: number, log: ReplayLog) {
+  /** `number` is unique within the session; `unread` is told of a connection that did not take all at once. */
+  constructor(number: number, log: ReplayLog, unread: (response: ServerResponse) => void) {
     this.number = number
     this.#log = log
+    this.#unread = unread
   }
 
   get attached(): boolean {
@@ -61,6 +64,7 @@ export class EventStream {
       response.write(encodeEvent(event.data, `${this.number}-${event.sequence}`))
     }
     this.#delivered = this.#sequence
+    if (response.writableNeedDrain) this.#unread(response)
   }
 
   /** Sends one message. A promise asks to wait until the connection can take more. */
@@ -70,9 +74,9 @@ export class EventStream {
     const response = this.#response
     if (response === undefined) return undefined
     this.#delivered = sequence
-    return response.write(encodeEvent(data, `${this.number}-${sequence}`))
-      ? undefined
-      : this.#drained(response)
+    if (response.write(forWire(encodeEvent(data, `${this.number}-${sequence}`)))) return undefined
+    this.#unread(response)
+    return this.#drained(response)
   }
 
   /** Sends one message on behalf of somebody who cannot wait: a client that does not read is sent away, and may resume. */

@@ -6,6 +6,7 @@ import type { EventStream } from './event-stream.ts'
 import type { Response } from './respond.ts'
 import { putOnWire } from './wire.ts'
 import type { Session } from './session.ts'
+import { forWire } from './unread-replies.ts'
 
 /** The reply to one POST: JSON, unless something has to travel before the answer; then a stream of events. */
 export class PostReply {
@@ -53,6 +54,7 @@ export class PostReply {
     const [first] = responses
     if (isBatch) sendJson(this.#response, 200, `[${responses.map(({ text }) => text).join()}]`)
     else if (first !== undefined) sendJson(this.#response, first.status, first.text)
+    this.#session.wrote(this.#response)
   }
 
   #open(): EventStream {
@@ -73,5 +75,5 @@ export function sendJson(
     'content-length': Buffer.byteLength(text),
     ...headers,
   })
-  response.end(text)
+  response.end(forWire(text))
 }

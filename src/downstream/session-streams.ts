@@ -10,19 +10,24 @@ export class SessionStreams {
   readonly standalone: EventStream
   readonly #log: ReplayLog
   readonly #priming: boolean
+  readonly #unread: (response: ServerResponse) => void
   readonly #open = new Map<number, EventStream>()
   #count = STANDALONE
 
-  /** `priming` gives clients an id to resume from before the first event of a stream. */
-  constructor(limits: ReplayLimits, priming: boolean) {
+  /**
+   * `priming` gives clients an id to resume from before the first event of a stream; `unread` is told of connections
+   * that did not take all at once.
+   */
+  constructor(limits: ReplayLimits, priming: boolean, unread: (response: ServerResponse) => void) {
     this.#log = new ReplayLog(limits)
     this.#priming = priming
-    this.standalone = new EventStream(STANDALONE, this.#log)
+    this.#unread = unread
+    this.standalone = this.#stream(STANDALONE)
   }
 
   /** A stream for one POST, from its first message on. */
   open(response: ServerResponse): EventStream {
-    const stream = new EventStream(++this.#count, this.#log)
+    const stream = this.#stream(++this.#count)
     this.#open.set(stream.number, stream)
     stream.attach(response, { priming: this.#priming })
     return stream
@@ -42,7 +47,7 @@ export class SessionStreams {
       lastEventId === undefined ? { stream: STANDALONE, sequence: undefined } : readEventId(lastEventId)
     if (place === undefined || place.stream > this.#count) return undefined
     const live = place.stream === STANDALONE ? this.standalone : this.#open.get(place.stream)
-    const stream = live ?? new EventStream(place.stream, this.#log)
+    const stream = live ?? this.#stream(place.stream)
     stream.attach(response, { after: place.sequence, priming: this.#priming })
     // What is over is repeated as far as it is kept.
     if (live === undefined) stream.end()
@@ -52,5 +57,9 @@ export class SessionStreams {
   endAll(): void {
     for (const stream of this.#open.values()) stream.end()
     this.standalone.end()
+  }
+
+  #stream(number: number): EventStream {
+    return new EventStream(number, this.#log, this.#unread)
   }
 }

@@ -10,6 +10,7 @@ import { Coalescing } from './coalescing.ts'
 import type { Front } from './front.ts'
 import type { ReplayLimits } from './replay.ts'
 import { SessionStreams } from './session-streams.ts'
+import type { UnreadReplies } from './unread-replies.ts'
 
 export interface SessionParts {
   /** The `Mcp-Session-Id`. */
@@ -22,6 +23,7 @@ export interface SessionParts {
   readonly version: LegacyVersion
   readonly clock: Clock
   readonly replay: ReplayLimits
+  readonly unread: UnreadReplies
   /** Puts a server's message into the words of the front; undefined drops it. */
   readonly inbound: (server: string, message: Message) => Message | undefined
 }
@@ -50,7 +52,7 @@ export class Session implements Caller {
     this.headers = parts.headers
     this.version = parts.version
     this.#parts = parts
-    this.streams = new SessionStreams(parts.replay, this.primes)
+    this.streams = new SessionStreams(parts.replay, this.primes, (response) => this.wrote(response))
     this.#changes = new Coalescing(parts.clock, (text) => this.tell(text))
     this.#lastUsed = parts.clock.now()
   }
@@ -73,6 +75,11 @@ export class Session implements Caller {
 
   touch(): void {
     this.#lastUsed = this.#parts.clock.now()
+  }
+
+  /** Something was written to the client that may be too much for its connection. */
+  wrote(response: ServerResponse): void {
+    this.#parts.unread.wrote(response, this)
   }
 
   /** The client listens: for everything outside of calls, or to a stream that it lost. False for an id that is none of ours. */

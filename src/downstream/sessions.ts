@@ -5,8 +5,10 @@ import type { Live } from '../mesh/live.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import type { ListKind } from '../registry/kinds.ts'
 import { kinds } from '../registry/kinds.ts'
+import type { Guards } from './guards.ts'
 import { notificationText } from '../protocol/jsonrpc.ts'
 import { Session, type SessionParts } from './session.ts'
+import type { UnreadReplies } from './unread-replies.ts'
 
 export interface SessionLimits {
   /** Sessions open at once. */
@@ -30,6 +32,7 @@ export class Sessions {
   readonly limits: SessionLimits
   readonly #live: Live<GatewayGeneration>
   readonly #clock: Clock
+  readonly #unread: UnreadReplies
   readonly #byId = new Map<string, Session>()
   /** Sessions that nobody finds yet: their `initialize` is under way. */
   readonly #drafts = new Set<Session>()
@@ -39,8 +42,14 @@ export class Sessions {
   #cancelSweep: Cancel
   #cancelTell: Cancel | undefined
 
-  constructor(live: Live<GatewayGeneration>, clock: Clock, limits: SessionLimits) {
+  constructor(
+    live: Live<GatewayGeneration>,
+    clock: Clock,
+    limits: SessionLimits,
+    { unread }: Pick<Guards, 'unread'>,
+  ) {
     this.limits = limits
+    this.#unread = unread
     this.#live = live
     this.#clock = clock
     this.#cancelSweep = this.#sweepLater()
@@ -68,6 +77,7 @@ export class Sessions {
       ...parts,
       id: randomUUID(),
       clock: this.#clock,
+      unread: this.#unread,
       replay: { events: this.limits.replayEvents, bytes: this.limits.replayBytes },
       inbound: (server, message) => parts.front.inbound(this.#live.current, server, message),
     })

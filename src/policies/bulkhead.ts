@@ -21,7 +21,7 @@ const schema = z
       .max(10_000)
       .optional()
       .describe(
-        'How many of them may be calls of one tool; requests that are for no listed tool count as one tool. Default: half of `concurrent`, so that one tool that hangs leaves room for the others.',
+        'How many of them may be calls of one tool; requests that are for no listed tool count as one tool. Default: as many as are still free, so that a tool alone stops at half, a second one at half of the rest, and a third one still finds room.',
       ),
     queue: z
       .int()
@@ -53,7 +53,7 @@ export const bulkhead: Policy<z.output<typeof schema>> & { schema: typeof schema
   build({ perTool, ...settings }, { clock, state }, { set, server, tool }): Layer {
     const pools = state.get({ kind: 'bulkhead', set, server }, () => new Kept<Pool>())
     const pool = pools.get(settings, () => new Pool(server, settings, clock))
-    const slots = pool.tool(tool, perTool ?? Math.max(1, Math.floor(settings.concurrent / 2)))
+    const slots = pool.tool(tool, perTool)
     return (next) => (call) => pool.run(call, slots, next)
   },
 }

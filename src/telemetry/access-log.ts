@@ -1,8 +1,9 @@
 import type { Call, Outcome } from '../mesh/call.ts'
 import type { Result } from '../mesh/classify.ts'
-import type { Millis } from '../mesh/clock.ts'
+import type { Clock, Millis } from '../mesh/clock.ts'
 import { wentWrong } from './intents/went-wrong.ts'
 import type { Log } from './log.ts'
+import { LogThrottle } from './log-throttle.ts'
 import { keptSpanOf } from './tracing/call-trace.ts'
 import type { AccessLogSettings } from './schema.ts'
 
@@ -15,6 +16,13 @@ export type AccessLog = (
   overheadMs: Millis,
 ) => void
 
+/** How many rejected calls a second are logged of one server and for one reason. */
+const REJECTED_PER_SECOND = 10
+
+/** Most servers and reasons that are told apart for that; all others count as one. */
+const MAX_THROTTLES = 1_000
+const OTHERS = ''
+
 /** Longest text of an agent's in the log, in characters. */
 const LONGEST = 256
 
@@ -22,11 +30,25 @@ const LONGEST = 256
  * One wide line for a call, found by its message, "call": what became of it and why, as its span has it, never its
  * arguments or its result. Calls that went wrong, whoever is to blame, met a fault, came back partial or took long are always logged; of the
  * others every nth, evenly, so that a share of 0.1 is one in ten. A call that its agent gave up is none that went wrong.
- * What got no reply is a warning.
+ * What got no reply is a warning. Rejections cost a caller nothing, so that there may be any number of them: of those
+ * of one server and for one reason, ten a second are logged, and `leftOut` tells how many were not before.
  */
-export function createAccessLog({ sample, slow = Infinity }: AccessLogSettings, log: Log): AccessLog {
+export function createAccessLog(
+  { sample, slow = Infinity }: AccessLogSettings,
+  { log, clock }: { readonly log: Log; readonly clock: Clock },
+): AccessLog {
   let seen = 0
   let due = 0
+  const throttles = new Map<string, LogThrottle>()
+
+  function throttleFor(key: string): LogThrottle {
+    let throttle = throttles.get(key)
+    if (throttle !== undefined) return throttle
+    if (throttles.size >= MAX_THROTTLES && key !== OTHERS) return throttleFor(OTHERS)
+    throttle = new LogThrottle(clock, REJECTED_PER_SECOND)
+    throttles.set(key, throttle)
+    return throttle
+  }
 
   /** Decides before the line is made: most calls are not logged, and cost nothing more. */
   function isChosen(call: Call, outcome: Outcome, result: Result, tookMs: Millis): boolean {
@@ -40,6 +62,13 @@ export function createAccessLog({ sample, slow = Infinity }: AccessLogSettings, 
 
   return (call, outcome, result, tookMs, overheadMs) => {
     if (!isChosen(call, outcome, result, tookMs)) return
+    if (outcome.kind === 'rejected') {
+      throttleFor(`${call.server} ${outcome.error.reason}`).admit((leftOut) => {
+        const line = lineOf(call, outcome, result, tookMs, overheadMs)
+        log.warn(leftOut === 0 ? line : { ...line, leftOut }, 'call')
+      })
+      return
+    }
     const line = lineOf(call, outcome, result, tookMs, overheadMs)
     if (outcome.kind === 'answered' || result === 'cancelled') log.info(line, 'call')
     else log.warn(line, 'call')

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict'
 import { newCall, TestChannel } from '../support/caller.ts'
 import { until } from '../support/until.ts'
-import { resultOf, returned, promising, talk, type MakeSubject } from './subject.ts'
+import { resultOf, returned, promising, talk, type MakeSubject, type Traits } from './subject.ts'
 
 const assistant = '{"role":"assistant","model":"m","content":{"type":"text","text":"!"}}'
 
 /** What travels besides requests and their replies. */
-export function messages(kind: string, make: MakeSubject): void {
+export function messages(kind: string, make: MakeSubject, { shared = false }: Traits): void {
   const it = promising(kind)
 
   it("progress comes in order, under the caller's token, before the reply", async (t) => {
@@ -107,7 +107,7 @@ export function messages(kind: string, make: MakeSubject): void {
     })
   })
 
-  it('a slow channel holds the server back', async (t) => {
+  it(shared ? 'a slow channel costs its call' : 'a slow channel holds the server back', async (t) => {
     const [count, bytes] = [400, 256 * 1024]
     const [slow, fast] = [await talk(t, make, 'raw'), await talk(t, make, 'raw')]
     const [held, free] = [new TestChannel(), new TestChannel()]
@@ -120,6 +120,10 @@ export function messages(kind: string, make: MakeSubject): void {
       length > 0 && length < count / 4,
       `${length} of ${count} came through a channel that takes none`,
     )
+    if (shared) {
+      const outcome = await flood
+      return assert.equal(outcome.kind === 'failed' && outcome.error.reason, 'overloaded')
+    }
     held.release()
     resultOf(await flood)
     assert.equal(held.received.length, count)

@@ -16,6 +16,12 @@ export interface Subject {
 
 export type MakeSubject = (fixture: Fixture) => Promise<Subject>
 
+/** What is different about a kind of upstream. */
+export interface Traits {
+  /** Callers share a conversation, so that none of them may hold it up. */
+  readonly shared?: boolean
+}
+
 /** A promise that is not kept within this time is broken, in milliseconds. */
 const LIMIT_MS = 30_000
 

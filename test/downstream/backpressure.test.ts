@@ -6,7 +6,7 @@ import { ReplayLog } from '../../src/downstream/replay.ts'
 import { holdResponses } from '../support/held-responses.ts'
 import { until } from '../support/until.ts'
 
-const newStream = () => new EventStream(1, new ReplayLog({ events: 10, bytes: 10 }))
+const newStream = () => new EventStream(1, new ReplayLog({ events: 10, bytes: 10 }), () => undefined)
 
 const CHUNK = 'x'.repeat(256 * 1024)
 

@@ -6,7 +6,7 @@ import { holdResponses } from '../support/held-responses.ts'
 import { until } from '../support/until.ts'
 
 const newStream = (number = 3, log = new ReplayLog({ events: 100, bytes: 10_000 })) =>
-  new EventStream(number, log)
+  new EventStream(number, log, () => undefined)
 
 test('what is sent arrives as events, each with an id', async (t) => {
   const hold = await holdResponses(t)

@@ -7,6 +7,7 @@ import { Sessions, type SessionLimits } from '../../src/downstream/sessions.ts'
 import type { Message } from '../../src/mesh/call.ts'
 import { Live } from '../../src/mesh/live.ts'
 import type { GatewayGeneration } from '../../src/registry/generation.ts'
+import { testGuards } from './test-guards.ts'
 import { holdResponses } from '../support/held-responses.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import type { Json } from '../support/memory-pipe.ts'
@@ -37,7 +38,7 @@ export async function testEndpoint(
   }
   const live = new Live(generation as unknown as GatewayGeneration, clock)
   const defaults = { max: 10, idle: 60_000, maxInFlight: 10, replayEvents: 100, replayBytes: 100_000 }
-  const sessions = new Sessions(live, clock, { ...defaults, ...limits })
+  const sessions = new Sessions(live, clock, { ...defaults, ...limits }, testGuards(clock))
   const endpoint = new LegacyEndpoint(live, sessions, clock)
   const notified: Message[] = []
   const front: Front = {

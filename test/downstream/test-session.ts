@@ -1,6 +1,7 @@
 import type { Front } from '../../src/downstream/front.ts'
 import { Session, type SessionParts } from '../../src/downstream/session.ts'
 import type { Message } from '../../src/mesh/call.ts'
+import { testGuards } from './test-guards.ts'
 import { capableHello } from '../support/caller.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import type { Json } from '../support/memory-pipe.ts'
@@ -28,6 +29,7 @@ export function testSession(parts: Partial<SessionParts> = {}) {
     version: '2025-11-25',
     clock,
     replay: { events: 100, bytes: 100_000 },
+    unread: testGuards(clock).unread,
     inbound: (_, message) => message,
     ...parts,
   })

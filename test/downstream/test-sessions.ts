@@ -6,6 +6,7 @@ import type { Server } from '../../src/registry/server.ts'
 import { capableHello } from '../support/caller.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import { testServer } from '../registry/test-server.ts'
+import { testGuards } from './test-guards.ts'
 import { idleFront } from './test-session.ts'
 
 export const IDLE_MS = 60_000
@@ -21,7 +22,7 @@ export function testSessions(max = 3) {
     }) as unknown as GatewayGeneration
   const live = new Live(generation(server), clock)
   const limits = { max, idle: IDLE_MS, maxInFlight: 10, replayEvents: 100, replayBytes: 10_000 }
-  const sessions = new Sessions(live, clock, limits)
+  const sessions = new Sessions(live, clock, limits, testGuards(clock))
   const draft = (front: string | undefined) =>
     sessions.draft({ front: idleFront(front), hello: capableHello, headers: {}, version: '2025-11-25' })
   return {

@@ -125,7 +125,7 @@ test('nobody waits longer than maxWait, and nothing is left of who did', async (
   await stage.end('a')
   assert.deepEqual(stage.started, ['a'])
   assert.deepEqual(stage.pools(), [
-    { concurrent: 1, running: 0, queue: 1, waiting: 0, tenants: 0, holdMs: 50, tools: [] },
+    { concurrent: 1, running: 0, queue: 1, waiting: 0, tenants: 0, holdMs: 500, tools: [] },
   ])
 })
 
@@ -138,12 +138,34 @@ test('who is rejected hears when to come back, from how long slots are held', as
   await stage.end('unknown')
   stage.send('a')
   stage.send('later')
-  assert.equal((await stage.rejected('later')).retryAfterMs, 200)
-  await stage.clock.advance(10_000_000)
+  assert.equal((await stage.rejected('later')).retryAfterMs, 2_000)
+  await stage.clock.advance(100)
   await stage.end('a')
   stage.send('b')
+  stage.send('less')
+  assert.equal((await stage.rejected('less')).retryAfterMs, 1_810)
+  await stage.clock.advance(10_000_000)
+  await stage.end('b')
+  stage.send('c')
   stage.send('last')
-  assert.equal((await stage.rejected('last')).retryAfterMs, 5_000)
+  assert.equal((await stage.rejected('last')).retryAfterMs, 30_000)
+})
+
+test('calls that hang count for what they have held their slots so far', async () => {
+  const stage = new Stage({ concurrent: 4, perTool: 2, queue: 0 })
+  stage.send('quick')
+  await stage.clock.advance(10)
+  await stage.end('quick')
+  stage.send('hung 1')
+  await stage.clock.advance(4_000)
+  stage.send('hung 2')
+  await stage.clock.advance(2_000)
+  stage.send('refused')
+  // They are 6 and 2 seconds old, 4 on average, and one of two ends within half of that.
+  assert.equal((await stage.rejected('refused')).retryAfterMs, 2_000)
+  await stage.end('hung 1')
+  await stage.end('hung 2')
+  assert.equal(stage.pools()[0]?.running, 0)
 })
 
 test('the defaults leave half of the slots to other tools, and contradictions are refused', () => {

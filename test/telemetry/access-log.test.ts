@@ -62,6 +62,29 @@ test('a rejected call says who rejected it', async () => {
   assert.deepEqual([line?.error, line?.rejectedBy, line?.level], ['bulkhead full (8 of 8)', 'bulkhead', 40])
 })
 
+test('of rejected calls ten a second are logged by server and reason, and the next one counts the others', async () => {
+  const rejected = (reason: 'breaker_open' | 'bulkhead_full'): Outcome => ({
+    kind: 'rejected',
+    error: gatewayError(reason, 'no'),
+    by: 'p',
+  })
+  let outcome = rejected('breaker_open')
+  const { service, lines, clock } = observed(() => Promise.resolve(outcome), undefined, { sample: 1 })
+  const send = async (times: number, server: string) => {
+    for (let i = 0; i < times; i++) await service(toolCall('t', {}, { server, startedAt: clock.now() }))
+    return lines.splice(0).map(({ leftOut }) => leftOut)
+  }
+  assert.equal((await send(500, 'a')).length, 10)
+  assert.equal((await send(500, 'b')).length, 10)
+  outcome = rejected('bulkhead_full')
+  assert.equal((await send(500, 'a')).length, 10)
+  await clock.advance(1_000)
+  outcome = rejected('breaker_open')
+  assert.deepEqual(await send(2, 'a'), [490, undefined])
+  outcome = answered('tool_error')
+  assert.equal((await send(500, 'a')).length, 500)
+})
+
 test('whatever went wrong is logged, whoever is to blame, and nothing else unless asked for', async () => {
   const wrong = [
     rpcError(-32603),

@@ -38,7 +38,7 @@ export function observed(
     account,
     intents,
     tracing: { ...untraced, ...tracing },
-    accessLog: createAccessLog(settings, log),
+    accessLog: createAccessLog(settings, { log, clock }),
   }
   return {
     ...parts,

@@ -32,6 +32,23 @@ const sessions = z
   .prefault({})
   .describe('Sessions of agents that speak a protocol with sessions.')
 
+const unread = z
+  .strictObject({
+    total: size()
+      .default(64 * 1024 ** 2)
+      .describe('What waits for all clients together.'),
+    perClient: size()
+      .default(16 * 1024 ** 2)
+      .describe('What waits for one client, over all its connections.'),
+    stalled: duration({ min: 1_000 })
+      .default(30_000)
+      .describe('A connection that takes nothing for so long, while something waits for it, is closed.'),
+  })
+  .prefault({})
+  .describe(
+    'Replies that clients have not read yet. Over a limit, the connections that have taken nothing for the longest are closed.',
+  )
+
 /** The block `gateway`. */
 export const gateway = z
   .strictObject({
@@ -83,6 +100,7 @@ export const gateway = z
       .default('any')
       .describe('Which servers must be up for /readyz: none of them, one, or all.'),
     sessions,
+    unread,
   })
   .prefault({})
   .describe('The gateway itself.')

@@ -11,6 +11,7 @@ import {
 } from '../../protocol/jsonrpc.ts'
 import { LATEST_LEGACY } from '../../protocol/versions.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
+import type { Guards } from '../guards.ts'
 import { sendJson } from '../post-reply.ts'
 import { refusal, refuse } from '../refusal.ts'
 import { gatewayErrorText } from '../respond.ts'
@@ -45,9 +46,11 @@ export class ModernEndpoint {
   readonly #pool: CallerPool
   readonly #parking: Parking
   readonly #relay: Relay
+  readonly #guards: Guards
 
-  constructor(live: Live<GatewayGeneration>, clock: Clock) {
+  constructor(live: Live<GatewayGeneration>, clock: Clock, guards: Guards) {
     this.#live = live
+    this.#guards = guards
     this.#parking = new Parking(clock)
     this.#relay = new Relay(live, clock)
     this.listening = new Listening(live, clock)
@@ -99,7 +102,7 @@ export class ModernEndpoint {
       return refuse(visit, refusal(200, id, -32603, `Subscription limit reached (${MAX_LISTENING})`))
     }
     let remove = () => {}
-    const post = new Post(response, () => remove())
+    const post = new Post(response, { client: caller, unread: this.#guards.unread, onGone: () => remove() })
     const subscription = new Subscription(id, filter, post)
     subscription.acknowledge()
     if (subscription.isEmpty) return subscription.end()
@@ -135,7 +138,9 @@ export class ModernEndpoint {
   }
 
   #wait({ response }: Visit, exchange: Exchange, { id }: Envelope, progressToken: unknown): void {
-    const turn = { id, progressToken, post: new Post(response, () => exchange.abandon(turn)) }
+    const onGone = () => exchange.abandon(turn)
+    const post = new Post(response, { client: exchange.caller, unread: this.#guards.unread, onGone })
+    const turn = { id, progressToken, post }
     exchange.begin(turn)
   }
 }

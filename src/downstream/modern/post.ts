@@ -3,10 +3,19 @@ import { encodeEvent } from '../../protocol/sse.ts'
 import { drained } from '../event-stream.ts'
 import { sendJson } from '../post-reply.ts'
 import type { Response } from '../respond.ts'
+import { forWire, type UnreadReplies } from '../unread-replies.ts'
 import { putOnWire } from '../wire.ts'
 
 /** What may wait for a client that does not read, in bytes. */
 const MAX_BACKLOG = 1024 ** 2
+
+export interface PostParts {
+  /** Who posts, as far as clients are told apart. */
+  readonly client: object
+  readonly unread: UnreadReplies
+  /** Told when the client leaves before its answer: that cancels. */
+  readonly onGone: () => void
+}
 
 /**
  * One POST of a modern client: answered as JSON, or as a stream of events when something has to travel before
@@ -14,13 +23,14 @@ const MAX_BACKLOG = 1024 ** 2
  */
 export class Post {
   readonly #response: ServerResponse
+  readonly #parts: PostParts
   #streaming = false
 
-  /** `onGone` is told when the client leaves before its answer: that cancels. */
-  constructor(response: ServerResponse, onGone: () => void) {
+  constructor(response: ServerResponse, parts: PostParts) {
     this.#response = response
+    this.#parts = parts
     response.on('close', () => {
-      if (!response.writableFinished) onGone()
+      if (!response.writableFinished) parts.onGone()
     })
   }
 
@@ -28,7 +38,9 @@ export class Post {
   send(text: string): Promise<void> | undefined {
     if (this.#response.destroyed || this.#response.writableEnded) return undefined
     if (!this.#streaming) this.#stream()
-    return this.#response.write(encodeEvent(text)) ? undefined : drained(this.#response)
+    if (this.#response.write(forWire(encodeEvent(text)))) return undefined
+    this.#wrote()
+    return drained(this.#response)
   }
 
   /** Sends one message on behalf of somebody who cannot wait: a client that does not read is sent away. */
@@ -44,8 +56,14 @@ export class Post {
 
   finish({ text, status, wire }: Response): void {
     if (wire !== undefined) return putOnWire(this.#response, wire)
-    if (this.#streaming) this.#response.end(encodeEvent(text))
+    if (this.#streaming) this.#response.end(forWire(encodeEvent(text)))
     else sendJson(this.#response, status, text)
+    this.#wrote()
+  }
+
+  #wrote(): void {
+    const { unread, client } = this.#parts
+    unread.wrote(this.#response, client)
   }
 
   #stream(): void {

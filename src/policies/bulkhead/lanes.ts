@@ -22,11 +22,14 @@ export interface Lane {
 /** All waiting calls of a pool. */
 export class Lanes {
   readonly #tenants: Tenants
+  readonly #hasSlot: (tool: ToolSlots) => boolean
   readonly #lanes = new Set<Lane>()
   #size = 0
 
-  constructor(tenants: Tenants) {
+  /** `hasSlot`: whether a tool may start one more call now. */
+  constructor(tenants: Tenants, hasSlot: (tool: ToolSlots) => boolean) {
     this.#tenants = tenants
+    this.#hasSlot = hasSlot
   }
 
   get size(): number {
@@ -67,7 +70,7 @@ export class Lanes {
     let fair: Waiter | undefined
     let any: Waiter | undefined
     for (const { tool, tenant, queue } of this.#lanes) {
-      if (tool.running >= tool.limit) continue
+      if (!this.#hasSlot(tool)) continue
       const first = queue.first!
       if (any === undefined || isBefore(first, any)) any = first
       if (tenant.running < share && (fair === undefined || isBefore(first, fair))) fair = first

@@ -2,9 +2,10 @@ import type { Call, Outcome, Service } from '../../mesh/call.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { ExpiryQueue } from '../../mesh/expiry.ts'
 import { full, waitedInVain } from './ends.ts'
+import { Holds } from './holds.ts'
 import { Lanes } from './lanes.ts'
 import { Tenants, type Tenant } from './tenants.ts'
-import { Tools, type ToolSlots } from './tools.ts'
+import { threshold, Tools, type ToolSlots } from './tools.ts'
 import { leftWaiting, waitIn } from './wait.ts'
 
 export interface PoolSettings {
@@ -18,9 +19,6 @@ export interface PoolSettings {
   readonly tenantShare: number
 }
 
-/** Weight of the newest call in the mean time for which a slot is held. */
-const NEWEST = 0.1
-
 /**
  * The slots of one server. A call needs one of the server's and one of its tool's: it gets both at once, or waits
  * for both without holding either. No slot is free as long as somebody waits who could use it.
@@ -31,11 +29,10 @@ export class Pool {
   readonly #clock: Clock
   readonly #tools = new Tools()
   readonly #tenants = new Tenants()
-  readonly #lanes = new Lanes(this.#tenants)
+  readonly #lanes = new Lanes(this.#tenants, (tool) => this.#hasSlot(tool))
   readonly #expiries: ExpiryQueue
-  #running = 0
+  readonly #holds = new Holds()
   #arrivals = 0
-  #holdMs: Millis = 0
 
   constructor(server: string, settings: PoolSettings, clock: Clock) {
     this.server = server
@@ -45,28 +42,43 @@ export class Pool {
   }
 
   get running(): number {
-    return this.#running
+    return this.#holds.running
   }
 
   get waiting(): number {
     return this.#lanes.size
   }
 
-  /** For how long a slot is held, on average, in milliseconds. */
-  get holdMs(): Millis {
-    return this.#holdMs
+  /** What one tool has of the pool, or all requests that are for no listed one. `perTool`: how many slots at most. */
+  tool(tool: string | undefined, perTool: number | undefined): ToolSlots {
+    return this.#tools.get(tool, perTool)
   }
 
-  /** The limit of one tool, or of all requests that are for no listed one. */
-  tool(tool: string | undefined, limit: number): ToolSlots {
+  /** How many slots a tool may hold as things are. */
+  limitOf({ perTool, holds }: ToolSlots): number {
+    return perTool ?? threshold(this.settings.concurrent, this.running, holds.running)
+  }
+
+  /** How many calls of a tool may wait as things are: of the queue it gets what it gets of the slots. */
+  placesOf({ perTool, waiting }: ToolSlots): number {
     const { queue, concurrent } = this.settings
-    return this.#tools.get(tool, limit, Math.ceil(queue * Math.min(1, limit / concurrent)))
+    if (perTool !== undefined) return Math.ceil(queue * Math.min(1, perTool / concurrent))
+    // With a single slot, half of it is all of it.
+    if (concurrent === 1) return queue - (this.waiting - waiting)
+    return threshold(queue, this.waiting, waiting)
+  }
+
+  /** When all who wait will have been served, in milliseconds, at the pace at which slots are given back. */
+  retryAfterMs(tool: ToolSlots): Millis {
+    const now = this.#clock.now()
+    const ofServer = this.#holds.estimateMs(now) * ((this.waiting + 1) / this.settings.concurrent)
+    const ofTool = tool.holds.estimateMs(now) * ((tool.waiting + 1) / Math.max(1, this.limitOf(tool)))
+    return Math.max(ofServer, ofTool)
   }
 
   run(call: Call, tool: ToolSlots, next: Service): Promise<Outcome> {
     const tenant = this.#tenants.of(call.tenant)
-    if (this.#running < this.settings.concurrent && tool.running < tool.limit)
-      return this.#start(call, tool, tenant, next)
+    if (this.#hasSlot(tool)) return this.#start(call, tool, tenant, next)
     if (call.signal.aborted) return Promise.resolve(leftWaiting(call))
     if (!this.#makeRoom(tool, tenant)) return Promise.resolve(full(this, tool))
     const since = this.#clock.now()
@@ -86,19 +98,22 @@ export class Pool {
 
   snapshot() {
     const { concurrent, queue } = this.settings
-    const tools = this.#tools
-      .active()
-      .map(({ tool, limit, running, waiting }) => ({ tool, limit, running, waiting }))
+    const tools = this.#tools.active().map((slots) => ({
+      tool: slots.tool,
+      limit: this.limitOf(slots),
+      running: slots.holds.running,
+      waiting: slots.waiting,
+    }))
     const { running, waiting } = this
-    const holdMs = Math.round(this.#holdMs)
+    const holdMs = Math.round(this.#holds.estimateMs(this.#clock.now()))
     return { concurrent, running, queue, waiting, tenants: this.#tenants.active, holdMs, tools }
   }
 
   #start(call: Call, tool: ToolSlots, tenant: Tenant, next: Service): Promise<Outcome> {
-    this.#running++
-    tool.running++
-    this.#tenants.started(tenant)
     const startedAt = this.#clock.now()
+    this.#holds.started(startedAt)
+    tool.holds.started(startedAt)
+    this.#tenants.started(tenant)
     const broke = (cause: unknown): never => {
       this.#free(tool, tenant, startedAt)
       throw cause
@@ -114,17 +129,22 @@ export class Pool {
   }
 
   #free(tool: ToolSlots, tenant: Tenant, startedAt: Millis): void {
-    this.#running--
-    tool.running--
-    this.#holdMs += (this.#clock.now() - startedAt - this.#holdMs) * NEWEST
+    const now = this.#clock.now()
+    this.#holds.ended(startedAt, now)
+    tool.holds.ended(startedAt, now)
     // Whoever gives the slot back still counts as its holder: with few slots, tenants take turns.
     if (this.#lanes.size > 0) this.#admit()
     this.#tenants.ended(tenant)
   }
 
+  #hasSlot(tool: ToolSlots): boolean {
+    return this.running < this.settings.concurrent && tool.holds.running < this.limitOf(tool)
+  }
+
+  /** With a slot given back, limits have risen for all tools; with each that is taken, they fall again. */
   #admit(): void {
     const { concurrent, tenantShare } = this.settings
-    while (this.#running < concurrent) {
+    while (this.running < concurrent) {
       const share = Math.max(1, Math.floor(concurrent * Math.min(tenantShare, 1 / this.#tenants.active)))
       const waiter = this.#lanes.next(share)
       if (waiter === undefined) return
@@ -134,7 +154,7 @@ export class Pool {
 
   /** Whether one more may wait; a tenant that has more waiting than others gives way to them. */
   #makeRoom(tool: ToolSlots, tenant: Tenant): boolean {
-    const crowded = tool.waiting >= tool.places
+    const crowded = tool.waiting >= this.placesOf(tool)
     if (!crowded && this.#lanes.size < this.settings.queue) return true
     const crowder = this.#lanes.crowder(tenant, crowded ? tool : undefined)
     crowder?.displace()

@@ -1,12 +1,25 @@
-/** The slots that one tool may hold at most, and how many it holds. */
+import { Holds } from './holds.ts'
+
+/** The slots of one tool, and who waits for them. */
 export interface ToolSlots {
   /** Undefined: all requests that are for no listed tool. */
   readonly tool: string | undefined
-  readonly limit: number
-  /** How many calls of it may wait: the same share of the queue as of the slots, so that it cannot fill it alone. */
-  readonly places: number
-  running: number
+  /** How many slots it may hold at most, whatever is free; undefined: what `limitOf` grants it. */
+  readonly perTool: number | undefined
+  readonly holds: Holds
   waiting: number
+}
+
+/**
+ * How much one tool may take now of something that all share, which has `size`, of which `used` is taken, `own` of that
+ * by the tool itself. By the dynamic threshold algorithm with α = 1
+ * (A. K. Choudhury and E. L. Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches", IEEE/ACM
+ * Transactions on Networking 6(2), 1998): one more as long as it has less than what is free. A tool that is alone
+ * stops at half, a second one at half of what the first has left, and so on: of 64, six tools that hang leave a
+ * seventh one something. A fixed share for each would be lost while few are busy.
+ */
+export function threshold(size: number, used: number, own: number): number {
+  return Math.ceil((size - (used - own)) / 2)
 }
 
 /**
@@ -17,12 +30,12 @@ export class Tools {
   readonly #known = new Map<string, WeakRef<ToolSlots>>()
   #sweepAt = 64
 
-  get(tool: string | undefined, limit: number, places: number): ToolSlots {
-    const key = `${limit}${tool === undefined ? ':' : '='}${tool ?? ''}`
+  get(tool: string | undefined, perTool: number | undefined): ToolSlots {
+    const key = `${perTool ?? ''}${tool === undefined ? ':' : '='}${tool ?? ''}`
     const known = this.#known.get(key)?.deref()
     if (known !== undefined) return known
     if (this.#known.size >= this.#sweepAt) this.#sweep()
-    const slots: ToolSlots = { tool, limit, places, running: 0, waiting: 0 }
+    const slots: ToolSlots = { tool, perTool, holds: new Holds(), waiting: 0 }
     this.#known.set(key, new WeakRef(slots))
     return slots
   }
@@ -30,7 +43,9 @@ export class Tools {
   /** Those that run or wait now. */
   active(): ToolSlots[] {
     const all = [...this.#known.values()].map((reference) => reference.deref())
-    return all.filter((slots) => slots !== undefined && slots.running + slots.waiting > 0) as ToolSlots[]
+    return all.filter(
+      (slots) => slots !== undefined && slots.holds.running + slots.waiting > 0,
+    ) as ToolSlots[]
   }
 
   #sweep(): void {

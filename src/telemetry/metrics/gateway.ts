@@ -9,6 +9,12 @@ export const gateway = {
     'servers',
   ),
   sessions: gauge('sessions', 'Sessions of agents that are open.', [], '1'),
+  unreadClosed: counter(
+    'unread_closed_total',
+    'Connections of clients that were closed because they did not read, by what was exceeded.',
+    ['cause'],
+    '3 causes',
+  ),
   serverUp: gauge('server_up', '1 while a server answers, else 0.', ['server'], 'servers'),
   serverTools: gauge('server_tools', 'Tools that a server offers to agents.', ['server'], 'servers'),
   serverProcesses: gauge(

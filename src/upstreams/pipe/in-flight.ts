@@ -1,4 +1,5 @@
 import type { Answer, Call, Caller, Message, Outcome } from '../../mesh/call.ts'
+import { Backlog } from './backlog.ts'
 
 /** Takes one message of a server; `answer` is given when it is a request. */
 export type Deliver = (message: Message, answer?: Answer) => Promise<void> | undefined
@@ -14,6 +15,17 @@ export interface Entry {
   written: boolean
   /** Ends the wait for a slow channel. */
   release: (() => void) | undefined
+  /** What waits for a slow channel where nobody else may; undefined until there was any. */
+  backlog: Backlog | undefined
+}
+
+export interface InFlightParts {
+  /** The server's name in the registry. */
+  readonly server: string
+  /** Whether callers share the conversation. Then none of them may hold it up: what is too much for one waits apart. */
+  readonly shared: boolean
+  /** Told of a call whose caller reads so slowly that no more may wait for it. */
+  readonly overflow: (entry: Entry) => void
 }
 
 /** Requests in whose course a server has nothing to ask or to tell, so that nothing is put down to them. */
@@ -33,12 +45,14 @@ const quiet = new Set([
 
 /** The calls of one conversation that wait for their answers, oldest first. */
 export class InFlight {
-  readonly #server: string
+  readonly #parts: InFlightParts
   readonly #entries = new Map<number, Entry>()
+  /** Those whose answer waits until their caller has got what came before it. */
+  readonly #answered = new Set<Entry>()
   #lastId = 0
 
-  constructor(server: string) {
-    this.#server = server
+  constructor(parts: InFlightParts) {
+    this.#parts = parts
   }
 
   get size(): number {
@@ -49,7 +63,15 @@ export class InFlight {
   add(call: Call, resolve: (outcome: Outcome) => void, abort: (entry: Entry) => void): Entry {
     const id = ++this.#lastId
     const onAbort = () => abort(entry)
-    const entry: Entry = { id, call, resolve, onAbort, written: false, release: undefined }
+    const entry: Entry = {
+      id,
+      call,
+      resolve,
+      onAbort,
+      written: false,
+      release: undefined,
+      backlog: undefined,
+    }
     this.#entries.set(id, entry)
     call.signal.addEventListener('abort', onAbort)
     return entry
@@ -60,10 +82,25 @@ export class InFlight {
     return typeof id === 'number' ? this.#entries.get(id) : undefined
   }
 
+  /** The server has answered. The answer overtakes nothing that came before it. */
+  answer(entry: Entry, outcome: Outcome): void {
+    const { backlog } = entry
+    if (backlog === undefined || backlog.isEmpty) return this.settle(entry, outcome)
+    this.#entries.delete(entry.id)
+    this.#answered.add(entry)
+    backlog.whenEmpty(() => this.settle(entry, outcome))
+  }
+
+  /** Whether the server is done with a call that is not settled yet. */
+  isAnswered(entry: Entry): boolean {
+    return this.#answered.has(entry)
+  }
+
   settle(entry: Entry, outcome: Outcome): void {
-    if (!this.#entries.delete(entry.id)) return
+    if (!this.#entries.delete(entry.id) && !this.#answered.delete(entry)) return
     entry.call.signal.removeEventListener('abort', entry.onAbort)
     entry.release?.()
+    entry.backlog?.drop()
     entry.resolve(outcome)
   }
 
@@ -92,19 +129,30 @@ export class InFlight {
     const latest = this.#latest(caller)
     return (message, answer) => {
       if (latest !== undefined && this.#entries.has(latest.id)) return this.through(latest, message, answer)
-      caller.receive(this.#server, message, answer)
+      caller.receive(this.#parts.server, message, answer)
       return undefined
     }
   }
 
-  /** Sends through a call's channel. Waits for a slow one, but for no longer than the call is in flight. */
+  /**
+   * Sends through a call's channel. Waits for a slow one where the conversation is its caller's alone, but for no
+   * longer than the call is in flight; otherwise never.
+   */
   through(entry: Entry, message: Message, answer?: Answer): Promise<void> | undefined {
-    const sent = entry.call.channel.send(message, answer)
+    const { call, backlog } = entry
+    if (backlog?.isFull === true) return void backlog.add(message, answer)
+    const sent = call.channel.send(message, answer)
     if (sent === undefined) return undefined
+    // A caller of the modern era may stand for several clients.
+    if (this.#parts.shared || call.caller.takesInputRequired) return void this.#backlogOf(entry).wait(sent)
     return new Promise((resolve) => {
       entry.release = resolve
       sent.then(resolve, resolve)
     })
+  }
+
+  #backlogOf(entry: Entry): Backlog {
+    return (entry.backlog ??= new Backlog(entry.call.channel, () => this.#parts.overflow(entry)))
   }
 
   #latest(caller: Caller): Entry | undefined {

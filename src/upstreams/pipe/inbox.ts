@@ -6,7 +6,7 @@ import { isObject, kindOf, parseJson, paramsOf, resultText } from '../../protoco
 import { SUBSCRIPTION_ID_KEY } from '../../protocol/modern.ts'
 import { failure } from '../failure.ts'
 import type { Entry, InFlight } from './in-flight.ts'
-import { LogThrottle } from '../stdio/log-throttle.ts'
+import { LogThrottle } from '../../telemetry/log-throttle.ts'
 import type { PipeEvents } from './pipe.ts'
 import { progressToCaller, replyToCaller } from './renumber.ts'
 import type { ServerRequests } from './server-requests.ts'
@@ -74,7 +74,7 @@ export class Inbox implements PipeEvents {
 
   #answered(entry: Entry, message: Message): void {
     const result = replyToCaller(entry.call, message)
-    this.#calls.settle(entry, { kind: 'answered', result, verdict: verdictOf(result.value) })
+    this.#calls.answer(entry, { kind: 'answered', result, verdict: verdictOf(result.value) })
   }
 
   #request(message: Message): Promise<void> | undefined {

@@ -4,6 +4,7 @@ import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import { kindOf, notificationText, readMessage } from '../../protocol/jsonrpc.ts'
 import { abortError, failure, orAborted } from '../failure.ts'
 import type { Discover } from '../modern/discover.ts'
+import { MAX_BACKLOG_BYTES, MAX_BACKLOG_MESSAGES } from './backlog.ts'
 import { openError } from './handshake.ts'
 import { Inbox } from './inbox.ts'
 import { InFlight, type Entry } from './in-flight.ts'
@@ -25,6 +26,13 @@ const ours: ReadonlySet<unknown> = new Set(['notifications/initialized', 'notifi
 
 /** Requests that a server is not told the end of: before the first answer it may not understand it. */
 const greetings: ReadonlySet<string> = new Set(['initialize', 'server/discover'])
+
+/** The end of a call whose caller does not read, where others are not to wait for that. */
+const readsTooSlowly = gatewayError(
+  'overloaded',
+  `the client reads too slowly what the server sends before the answer (more than ${MAX_BACKLOG_BYTES} bytes or ${MAX_BACKLOG_MESSAGES} messages wait for it)`,
+  { sent: true },
+)
 
 /** A conversation over a pipe of JSON texts. Requests travel under ids and progress tokens of our own. */
 export class MessageLink implements Link {
@@ -54,7 +62,9 @@ export class MessageLink implements Link {
 
   private constructor(terms: Terms) {
     this.#terms = terms
-    this.#calls = new InFlight(terms.server)
+    const { server, shared = false } = terms
+    const overflow = (entry: Entry) => this.#giveUp(entry, readsTooSlowly)
+    this.#calls = new InFlight({ server, shared, overflow })
   }
 
   async #greet(signal: Signal): Promise<void> {
@@ -134,8 +144,9 @@ export class MessageLink implements Link {
 
   /** The answer of the call no longer matters to anybody, and the server is told so. */
   #giveUp(entry: Entry, error: GatewayError): void {
+    const isDone = this.#calls.isAnswered(entry)
     this.#calls.settle(entry, failure(entry.call, error))
-    if (!entry.written || greetings.has(entry.call.method)) return
+    if (isDone || !entry.written || greetings.has(entry.call.method)) return
     const params = { requestId: entry.id, reason: error.message }
     this.#send(notificationText('notifications/cancelled', params)).catch((cause: GatewayError) => {
       this.#terms.log.debug({ reason: cause.reason }, 'could not tell the server of a cancellation')

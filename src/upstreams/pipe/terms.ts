@@ -10,6 +10,8 @@ export interface Terms {
   /** The `initialize` params that the server is told. */
   readonly hello: Readonly<Record<string, unknown>>
   readonly audience: Audience
+  /** Whether callers share the conversation; false unless given. */
+  readonly shared?: boolean
   /** What the server speaks, `legacy` unless given; `auto` finds out. */
   readonly era?: Era | 'auto'
   readonly clock: Clock

@@ -16,7 +16,7 @@ import type { Era, Link } from '../upstream.ts'
  */
 const capabilities = { sampling: {}, elicitation: { form: {}, url: {} } }
 
-export type SharedTerms = Omit<Terms, 'audience'> & SeatTerms
+export type SharedTerms = Omit<Terms, 'audience' | 'shared'> & SeatTerms
 
 /** One conversation that many callers take part in, and that outlives each of them. */
 export class SharedLink {
@@ -29,7 +29,7 @@ export class SharedLink {
   static async open(connect: Connect, terms: SharedTerms, signal: Signal): Promise<SharedLink> {
     const audience = new SharedAudience(terms.server)
     const hello = { ...terms.hello, capabilities }
-    const link = await MessageLink.open(connect, { ...terms, hello, audience }, signal)
+    const link = await MessageLink.open(connect, { ...terms, hello, audience, shared: true }, signal)
     return new SharedLink(link, terms, audience)
   }
 

@@ -2,13 +2,24 @@ import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import { Post } from '../../../src/downstream/modern/post.ts'
 import { holdResponses } from '../../support/held-responses.ts'
+import { ManualClock } from '../../support/manual-clock.ts'
+import { testGuards } from '../test-guards.ts'
 import { until } from '../../support/until.ts'
 
 async function post(t: TestContext, { reads = true } = {}) {
   const hold = await holdResponses(t)
   const { response, client } = await hold({ reads })
   const seen = { gone: 0 }
-  return { client, response, seen, post: new Post(response, () => seen.gone++) }
+  return {
+    client,
+    response,
+    seen,
+    post: new Post(response, {
+      client: {},
+      unread: testGuards(new ManualClock()).unread,
+      onGone: () => seen.gone++,
+    }),
+  }
 }
 
 test('an answer that nothing travels ahead of is JSON', async (t) => {

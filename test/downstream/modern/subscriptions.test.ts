@@ -4,6 +4,8 @@ import { Post } from '../../../src/downstream/modern/post.ts'
 import { readFilter, Subscription, type Filter } from '../../../src/downstream/modern/subscriptions.ts'
 import { SUBSCRIPTION_ID_KEY } from '../../../src/protocol/modern.ts'
 import { holdResponses } from '../../support/held-responses.ts'
+import { ManualClock } from '../../support/manual-clock.ts'
+import { testGuards } from '../test-guards.ts'
 import { message, reply } from './test-modern.ts'
 
 const all = {
@@ -21,7 +23,11 @@ const nothing: Filter = {
 
 async function subscription(t: TestContext, filter: Partial<Filter>, id: string | number = 'listen:0') {
   const { response, client } = await (await holdResponses(t))()
-  const post = new Post(response, () => undefined)
+  const post = new Post(response, {
+    client: {},
+    unread: testGuards(new ManualClock()).unread,
+    onGone: () => undefined,
+  })
   return { client, subscription: new Subscription(id, { ...nothing, ...filter }, post) }
 }
 

@@ -13,6 +13,7 @@ import {
   PROTOCOL_VERSION_KEY,
 } from '../../../src/protocol/modern.ts'
 import type { GatewayGeneration } from '../../../src/registry/generation.ts'
+import { testGuards } from '../test-guards.ts'
 import { holdResponses, type HeldClient } from '../../support/held-responses.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 import type { Json } from '../../support/memory-pipe.ts'
@@ -61,7 +62,7 @@ export async function testModern(t: TestContext, answer: Answer = () => '{}') {
   const clock = new ManualClock()
   const generation = { servers: new Map(), close: () => undefined }
   const live = new Live(generation as unknown as GatewayGeneration, clock)
-  const endpoint = new ModernEndpoint(live, clock)
+  const endpoint = new ModernEndpoint(live, clock, testGuards(clock))
   const inquiries: Inquiry[] = []
   let welcome: Promise<Welcome> = Promise.resolve({
     text: JSON.stringify({

@@ -2,19 +2,82 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { bulkhead } from '../../../src/policies/bulkhead.ts'
 import { newCall } from '../../support/caller.ts'
+import { seeded } from '../../support/random.ts'
 import { testScope } from '../../support/kit.ts'
 import { Stage } from './stage.ts'
 
 test('a tool that hangs takes half of the slots and of the queue, and the others go on', async () => {
-  const stage = new Stage({ concurrent: 4, queue: 4 })
-  for (let i = 0; i < 5; i++) stage.send(`hung ${i}`, { tool: 'hung' })
-  const { message } = await stage.rejected('hung 4')
-  assert.equal(message, 'bulkhead full for hung of search (2 of 2 running, 2 of 2 waiting)')
+  const stage = new Stage({ concurrent: 8, queue: 8 })
+  for (let i = 0; i < 9; i++) stage.send(`hung ${i}`, { tool: 'hung' })
+  const { message } = await stage.rejected('hung 8')
+  assert.equal(message, 'bulkhead full for hung of search (4 of 4 running, 4 of 4 waiting)')
   for (let i = 0; i < 4; i++) stage.send(`quick ${i}`, { tool: 'quick' })
-  assert.deepEqual(stage.started, ['hung 0', 'hung 1', 'quick 0', 'quick 1'])
+  assert.deepEqual(stage.started.slice(4), ['quick 0', 'quick 1'])
   await stage.end('quick 0')
   await stage.end('quick 1')
-  assert.deepEqual(stage.started.slice(4), ['quick 2', 'quick 3'])
+  assert.deepEqual(stage.started.slice(6), ['quick 2', 'quick 3'])
+})
+
+test('of several tools that hang, each leaves the next one slots and places to wait', async () => {
+  const stage = new Stage({ concurrent: 16, queue: 16 })
+  for (const tool of ['a', 'b', 'c']) for (let i = 0; i < 40; i++) stage.send(`${tool} ${i}`, { tool })
+  const runs = () => stage.pools()[0]?.tools.map(({ tool, running, waiting }) => [tool, running, waiting])
+  assert.deepEqual(runs(), [
+    ['a', 8, 8],
+    ['b', 4, 4],
+    ['c', 2, 2],
+  ])
+  for (let i = 0; i < 10; i++) {
+    stage.send(`quick ${i}`, { tool: 'quick' })
+    await stage.end(`quick ${i}`)
+  }
+  assert.equal(stage.started.filter((id) => String(id).startsWith('quick')).length, 10)
+  assert.deepEqual(runs(), [
+    ['a', 8, 8],
+    ['b', 4, 4],
+    ['c', 2, 2],
+  ])
+})
+
+test('what one tool gives back, those who wait for another get', async () => {
+  const stage = new Stage({ concurrent: 8, queue: 8 })
+  for (let i = 0; i < 6; i++) stage.send(`a ${i}`, { tool: 'a' })
+  for (let i = 0; i < 3; i++) stage.send(`b ${i}`, { tool: 'b' })
+  assert.deepEqual(stage.started, ['a 0', 'a 1', 'a 2', 'a 3', 'b 0', 'b 1'])
+  await stage.end('b 0')
+  await stage.end('b 1')
+  assert.deepEqual(stage.started.slice(6), ['b 2'])
+  for (let i = 0; i < 4; i++) await stage.end(`a ${i}`)
+  assert.deepEqual(stage.started.slice(7), ['a 4', 'a 5'])
+  assert.equal(stage.pools()[0]?.waiting, 0)
+})
+
+test('no slot stays free while somebody waits who may use it, and no tool gets more than is free', async () => {
+  const random = seeded(7)
+  const [concurrent, tools] = [9, ['a', 'b', 'c', 'd', 'e']]
+  const stage = new Stage({ concurrent, queue: 12 })
+  const running = new Map<string, string>()
+  let sent = 0
+  for (let step = 0; step < 3_000; step++) {
+    const ids = [...running.keys()]
+    const ended = ids[Math.floor(random() * ids.length)]
+    if (random() < 0.5 && ended !== undefined) {
+      running.delete(ended)
+      await stage.end(ended)
+    } else {
+      const tool = tools[Math.floor(random() * random() * tools.length)] as string
+      stage.send(`${tool} ${sent++}`, { tool })
+    }
+    for (const id of stage.started.splice(0)) running.set(String(id), String(id).split(' ')[0] as string)
+    const [pool] = stage.pools()
+    const free = concurrent - running.size
+    assert.equal(pool?.running, running.size)
+    for (const { tool, running: own, waiting } of pool.tools)
+      assert.ok(
+        waiting === 0 || free === 0 || own >= free,
+        `${tool}: ${own} run, ${waiting} wait, ${free} are free`,
+      )
+  }
 })
 
 test('a call that waits for its tool holds no slot of the server', async () => {

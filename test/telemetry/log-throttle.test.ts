@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { LogThrottle } from '../../src/upstreams/stdio/log-throttle.ts'
+import { LogThrottle } from '../../src/telemetry/log-throttle.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 
 test('so many lines a second are written, and the next one tells how many were not', async () => {

@@ -1,8 +1,8 @@
-import type { Clock, Millis } from '../../mesh/clock.ts'
+import type { Clock, Millis } from '../mesh/clock.ts'
 
 const WINDOW_MS = 1_000
 
-/** Keeps a server that babbles from filling the log: so many lines a second, the rest is counted. */
+/** Keeps what comes without end from filling the log: so many lines a second, the rest is counted. */
 export class LogThrottle {
   readonly #clock: Clock
   readonly #perSecond: number

@@ -1,0 +1,17 @@
+import type { Config } from './config/schema/schema.ts'
+import type { Guards } from './downstream/guards.ts'
+import { UnreadReplies } from './downstream/unread-replies.ts'
+import type { Clock } from './mesh/clock.ts'
+import type { Metrics } from './telemetry/metrics.ts'
+
+export interface GuardsParts {
+  readonly clock: Clock
+  readonly metrics: Metrics
+}
+
+/** Makes what keeps one agent from taking what is for all. It outlives generations. */
+export function createGuards({ unread }: Config['gateway'], { clock, metrics }: GuardsParts): Guards {
+  return {
+    unread: new UnreadReplies(clock, unread, (cause) => metrics.unreadClosed.inc({ cause })),
+  }
+}

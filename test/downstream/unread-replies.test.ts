@@ -1,0 +1,127 @@
+import assert from 'node:assert/strict'
+import { test, type TestContext } from 'node:test'
+import { sendJson } from '../../src/downstream/post-reply.ts'
+import { UnreadReplies, type UnreadCause } from '../../src/downstream/unread-replies.ts'
+import { holdResponses, type Held } from '../support/held-responses.ts'
+import { ManualClock } from '../support/manual-clock.ts'
+import { until } from '../support/until.ts'
+
+const MIB = 1024 ** 2
+
+/** More than all buffers of a connection take. */
+const REPLY = 24 * MIB
+
+const limits = { total: 100 * MIB, perClient: 60 * MIB, stalled: 30_000 }
+
+async function setUp(t: TestContext, more: Partial<typeof limits> = {}) {
+  const clock = new ManualClock()
+  const closed: UnreadCause[] = []
+  const unread = new UnreadReplies(clock, { ...limits, ...more }, (cause) => closed.push(cause))
+  const hold = await holdResponses(t)
+  /** A client that is sent a large reply. */
+  const send = async (client: object = {}, { reads = false, bytes = REPLY } = {}) => {
+    const held = await hold({ reads })
+    sendJson(held.response, 200, JSON.stringify('x'.repeat(bytes)))
+    unread.wrote(held.response, client)
+    return held
+  }
+  return { clock, closed, unread, send }
+}
+
+const isClosed = ({ response }: Held) => response.destroyed
+
+test('a reply that fits into its connection is nothing to look after', async (t) => {
+  const { clock, unread, send } = await setUp(t)
+  const held = await send({}, { bytes: 1_000 })
+  assert.deepEqual([unread.bytes, clock.pending], [0, 0])
+  assert.equal(isClosed(held), false)
+})
+
+test('a reply that is read is forgotten, and nothing more is looked at', async (t) => {
+  const { clock, closed, unread, send } = await setUp(t)
+  const held = await send({}, { reads: true })
+  assert.ok(unread.bytes > 0)
+  await held.client.ended
+  assert.equal(held.client.text.length, REPLY + 2)
+  await until('it is all written', () => held.response.writableFinished)
+  await clock.advance(1_000)
+  assert.deepEqual([unread.bytes, clock.pending, closed], [0, 0, []])
+})
+
+test('a connection that takes nothing for as long as it may is closed', async (t) => {
+  const { clock, closed, unread, send } = await setUp(t)
+  const held = await send()
+  await clock.advance(29_000)
+  assert.equal(isClosed(held), false)
+  await clock.advance(2_000)
+  assert.equal(isClosed(held), true)
+  assert.deepEqual([closed, unread.bytes, clock.pending], [['stalled'], 0, 0])
+})
+
+test('one that takes a little now and then is not', async (t) => {
+  const { clock, closed, send } = await setUp(t)
+  const held = await send({}, { bytes: 2 * REPLY })
+  const incoming = await held.client.headers
+  let got = 0
+  incoming.on('data', (chunk: Buffer) => (got += chunk.length)).pause()
+  for (let round = 0; round < 4; round++) {
+    await clock.advance(20_000)
+    const before = got
+    incoming.resume()
+    await until('it has taken some', () => got > before + 8 * MIB)
+    incoming.pause()
+    await clock.advance(1_000)
+  }
+  assert.deepEqual([isClosed(held), closed], [false, []])
+})
+
+test('over the limit of all, those that have taken nothing for the longest are closed, not the newest', async (t) => {
+  const { clock, closed, unread, send } = await setUp(t)
+  const held: Held[] = []
+  for (let n = 0; n < 8; n++) {
+    held.push(await send())
+    await clock.advance(100)
+    assert.ok(unread.bytes <= limits.total, `${unread.bytes} bytes wait`)
+  }
+  const open = held.map((each) => !isClosed(each))
+  assert.equal(open[7], true)
+  assert.deepEqual(
+    open,
+    [...open].sort((a, b) => Number(a) - Number(b)),
+  )
+  assert.deepEqual([...new Set(closed)], ['total'])
+})
+
+test('who reads is not closed for others who do not', async (t) => {
+  const { clock, send } = await setUp(t)
+  const reading = await send({}, { reads: true, bytes: 2 * REPLY })
+  for (let n = 0; n < 6; n++) {
+    await send()
+    await clock.advance(10)
+    await until('some was read', () => reading.client.text.length > n * MIB)
+  }
+  await reading.client.ended
+  assert.equal(reading.client.text.length, 2 * REPLY + 2)
+})
+
+test('over its own limit, it is the connections of that client that are closed', async (t) => {
+  const { clock, closed, send } = await setUp(t)
+  const [one, other] = [{ name: 'one' }, { name: 'other' }]
+  const bystander = await send(other)
+  const held: Held[] = []
+  for (let n = 0; n < 4; n++) {
+    held.push(await send(one))
+    await clock.advance(100)
+  }
+  assert.equal(isClosed(bystander), false)
+  assert.equal(isClosed(held[3] as Held), false)
+  assert.ok(isClosed(held[0] as Held))
+  assert.deepEqual([...new Set(closed)], ['per_client'])
+})
+
+test('a single reply may be larger than every limit: its client may read it', async (t) => {
+  const { closed, send } = await setUp(t, { total: MIB, perClient: MIB })
+  const held = await send({}, { reads: true })
+  await held.client.ended
+  assert.deepEqual([held.client.text.length, closed], [REPLY + 2, []])
+})

@@ -1,0 +1,59 @@
+import { connect, type Socket } from 'node:net'
+import type { Json } from './gateway.ts'
+
+/** Posts a message over a connection of its own, and reads nothing of the reply. */
+export function postDeaf(
+  url: string,
+  headers: Readonly<Record<string, string>>,
+  body: Json,
+): Promise<DeafClient> {
+  const { hostname, port, pathname } = new URL(url)
+  const text = JSON.stringify(body)
+  const all = {
+    host: `${hostname}:${port}`,
+    'content-type': 'application/json',
+    accept: 'application/json, text/event-stream',
+    ...headers,
+    'content-length': String(Buffer.byteLength(text)),
+  }
+  const lines = Object.entries(all).map(([name, value]) => `${name}: ${value}\r\n`)
+  return new Promise((resolve, reject) => {
+    const socket = connect(Number(port), hostname)
+    socket.pause()
+    socket.once('error', reject)
+    socket.write(`POST ${pathname} HTTP/1.1\r\n${lines.join('')}\r\n${text}`, () => {
+      socket.off('error', reject)
+      resolve(new DeafClient(socket))
+    })
+  })
+}
+
+/** A client that takes nothing, until it is told to. */
+export class DeafClient {
+  readonly #socket: Socket
+  #text = ''
+  isClosed = false
+
+  constructor(socket: Socket) {
+    this.#socket = socket
+    socket.on('error', () => undefined)
+    socket.once('close', () => (this.isClosed = true))
+  }
+
+  /** Reads all there is, to the end of the connection or until it has come to `end`. */
+  async read(end: string): Promise<string> {
+    await new Promise<void>((resolve) => {
+      this.#socket.once('close', () => resolve())
+      this.#socket.on('data', (chunk: Buffer) => {
+        this.#text += chunk.toString('latin1')
+        if (this.#text.includes(end)) resolve()
+      })
+      this.#socket.resume()
+    })
+    return this.#text
+  }
+
+  close(): void {
+    this.#socket.destroy()
+  }
+}
