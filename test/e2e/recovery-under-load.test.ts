@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { setTimeout } from 'node:timers/promises'
-import { agentOf, type CallTool, type Told } from './counting/call.ts'
+import { Agent, talliesOf, type Told } from './support/agent.ts'
 import { CountingServer, type Era } from './support/counting.ts'
 import { cleanUp, Gateway } from './support/gateway.ts'
 
@@ -51,19 +51,8 @@ function serverOf(name: string): CountingServer {
 /** An agent that knows nothing but `write` of one server, whatever endpoint it uses. */
 async function writerOf(name: string, agent: Era, route: string): Promise<(token: string) => Promise<Told>> {
   const isAll = route === 'all'
-  const call: CallTool = await agentOf(agent, gateway.mcp(isAll ? undefined : name))
-  return (token) => call(isAll ? `${name}__write` : 'write', { token })
-}
-
-/** What ended calls, and how often. */
-function talliesOf(told: readonly Told[]): Record<string, number> {
-  const tallies: Record<string, number> = {}
-  for (const end of told) {
-    const word =
-      end.kind === 'error' ? end.reason : end.kind === 'nothing' ? end.why.replace(/ \{.*$/s, '') : end.kind
-    tallies[word] = (tallies[word] ?? 0) + 1
-  }
-  return tallies
+  const client = await Agent.open(agent, gateway.mcp(isAll ? undefined : name))
+  return (token) => client.call(isAll ? `${name}__write` : 'write', { token })
 }
 
 for (const way of ways)

@@ -1,9 +1,9 @@
 import { setTimeout } from 'node:timers/promises'
 import { type Mode, modes } from '../../fixtures/counting/modes.ts'
 import { until } from '../../support/until.ts'
+import { Agent, type Told } from '../support/agent.ts'
 import { CountingProcess, CountingServer, type Era } from '../support/counting.ts'
 import { Gateway, type Json } from '../support/gateway.ts'
-import { agentOf, type CallTool, type Told } from './call.ts'
 
 /** A way of calls: an agent of one era, the gateway, one server or two replicas of one. */
 export interface Route {
@@ -71,7 +71,7 @@ export async function runRoute(server: Era, route: Route): Promise<Cell[]> {
           next.subject,
           route,
           server,
-          await agentOf(route.agent, gateway.mcp(next.mode.name)),
+          await Agent.open(route.agent, gateway.mcp(next.mode.name)),
         ),
       )
   }
@@ -104,11 +104,11 @@ async function runCell(
   subject: Subject,
   { transport }: Route,
   server: Era,
-  call: CallTool,
+  agent: Agent,
 ): Promise<() => Promise<Cell>> {
   const tellings: Telling[] = []
   const tell = async (part: string, tool: string, args: { token: string; mode?: string }, key?: string) => {
-    const told = await call(tool, args, key === undefined ? {} : { key })
+    const told = await agent.call(tool, args, key === undefined ? {} : { key })
     tellings.push({ part, token: args.token, told })
     return told
   }
