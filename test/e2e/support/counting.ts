@@ -59,6 +59,11 @@ export class CountingServer {
     const body = JSON.stringify(points)
     await fetch(`${this.#control}/endpoint/${endpoint}/hang`, { method: 'POST', body })
   }
+
+  /** From here on a handshake takes so long, in milliseconds. */
+  async slow(endpoint: number, ms: number): Promise<void> {
+    await fetch(`${this.#control}/endpoint/${endpoint}/slow`, { method: 'POST', body: String(ms) })
+  }
 }
 
 interface Listening {
