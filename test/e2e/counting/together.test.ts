@@ -1,0 +1,97 @@
+import assert from 'node:assert/strict'
+import { after, test } from 'node:test'
+import { setTimeout } from 'node:timers/promises'
+import { Agent, talliesOf } from '../support/agent.ts'
+import { CountingServer } from '../support/counting.ts'
+import { cleanUp, Gateway } from '../support/gateway.ts'
+
+after(cleanUp)
+
+const AT_ONCE = 10
+/** How long the writes take that are under way when something happens, in milliseconds. */
+const SLOW_MS = 800
+
+const ways = (['legacy', 'modern'] as const).flatMap((agent) =>
+  [1, 2].map((replicas) => ({ agent, replicas })),
+)
+
+async function stage(agentEra: 'legacy' | 'modern', replicas: number) {
+  const server = await CountingServer.start('legacy', replicas)
+  const gateway = await Gateway.start({
+    servers: { counted: { urls: server.urls, era: 'legacy', trusted: true } },
+    policies: { defaults: { hedge: { after: 100 } } },
+  })
+  await gateway.waitFor('up', 'counted')
+  const agent = await Agent.open(agentEra, gateway.mcp('counted'))
+  assert.equal((await agent.call('write', { token: 'first' })).kind, 'result')
+  const write = (kind: string, more: object = {}) =>
+    Promise.all(
+      Array.from({ length: AT_ONCE }, (_, nth) => agent.call('write', { token: `${kind}-${nth}`, ...more })),
+    )
+  /** How often writes of a kind have run: the runs, and how many of them ran so often. */
+  const runsOf = async (kind: string) => {
+    const runs = await server.runs()
+    const counts: Record<string, number> = {}
+    for (let nth = 0; nth < AT_ONCE; nth++) {
+      const times = runs[`${kind}-${nth}`] ?? 0
+      counts[times] = (counts[times] ?? 0) + 1
+    }
+    return counts
+  }
+  /** Handshakes for agents so far. */
+  const opened = async () =>
+    (await server.stats())
+      .flatMap(({ initialized }) => Object.entries(initialized))
+      .reduce((sum, [client, count]) => sum + (client === 'breakwater' ? 0 : count), 0)
+  return { server, agent, write, runsOf, opened }
+}
+
+for (const { agent: era, replicas } of ways) {
+  const where = `${era} agent, ${replicas === 1 ? 'one server' : `${replicas} replicas`}`
+
+  test(`writes under way when the server forgets their session end well, and run once as those behind them (${where})`, async () => {
+    const { server, write, runsOf, opened } = await stage(era, replicas)
+    const before = await opened()
+    const underWay = write('early', { ms: SLOW_MS })
+    await setTimeout(SLOW_MS / 4)
+    for (let replica = 0; replica < replicas; replica++) await server.tell(replica, 'forget')
+    const [early, late] = await Promise.all([underWay, write('late')])
+    assert.deepEqual(
+      {
+        early: talliesOf(early),
+        late: talliesOf(late),
+        ran: [await runsOf('early'), await runsOf('late')],
+        // A session that is shared moves on to any of the replicas.
+        opened: Math.ceil(((await opened()) - before) / (era === 'modern' ? replicas : 1)),
+      },
+      {
+        early: { result: AT_ONCE },
+        late: { result: AT_ONCE },
+        ran: [{ 1: AT_ONCE }, { 1: AT_ONCE }],
+        opened: 1,
+      },
+    )
+  })
+
+  for (const mode of ['booking_full_400', 'status_404_after', 'status_404_own_error'])
+    test(`writes whose replies look like a lost session run once, and hurt nobody ("${mode}", ${where})`, async () => {
+      const { server, agent, write } = await stage(era, replicas)
+      const underWay = write('slow', { ms: SLOW_MS })
+      await setTimeout(SLOW_MS / 4)
+      const odd = await write('odd', { mode })
+      const slow = await underWay
+      const last = await agent.call('write', { token: 'last' })
+      const runs = await server.runs()
+      const times = (token: string) => runs[token] ?? 0
+      const wrong = odd.flatMap((told, nth) => {
+        const ran = times(`odd-${nth}`)
+        const isHonest = told.kind === 'error' ? told.sent === true || ran === 0 : told.kind !== 'nothing'
+        return ran <= 1 && isHonest ? [] : [{ ran, told }]
+      })
+      const slowRuns = slow.map((_, nth) => times(`slow-${nth}`))
+      assert.deepEqual(
+        { slow: talliesOf(slow), slowRuns, wrong, last: last.kind },
+        { slow: { result: AT_ONCE }, slowRuns: Array(AT_ONCE).fill(1), wrong: [], last: 'result' },
+      )
+    })
+}

@@ -1,0 +1,76 @@
+import assert from 'node:assert/strict'
+import { after, test } from 'node:test'
+import { setTimeout } from 'node:timers/promises'
+import { Agent, talliesOf, type Told } from './support/agent.ts'
+import { CountingServer } from './support/counting.ts'
+import { cleanUp, Gateway } from './support/gateway.ts'
+
+after(cleanUp)
+
+const CYCLES = 10
+const HALF_MS = 1_000
+const AGENTS = 5
+/** Each agent starts a call so often, in milliseconds, unless the one before is not over. */
+const EVERY_MS = 10
+/** What starts so shortly before the server goes may be cut off by that, in milliseconds. */
+const CUT_OFF_MS = 50
+
+interface Call {
+  readonly startedAt: number
+  readonly told: Told
+}
+
+test('calls to a server that is up every other second succeed while it is', async (t) => {
+  const server = await CountingServer.start('legacy', 2)
+  const entry = (index: number) => ({ url: server.urls[index], era: 'legacy', trusted: true })
+  const gateway = await Gateway.start({
+    servers: { guarded: entry(0), bare: entry(1) },
+    policies: { overrides: [{ match: { server: 'bare' }, breaker: false }] },
+  })
+  await gateway.waitFor('up', 'guarded', 'bare')
+  let stopped = false
+  const call = async (name: string, calls: Call[]) => {
+    const agent = await Agent.open('legacy', gateway.mcp(name))
+    for (let nth = 0; !stopped; nth++) {
+      const startedAt = performance.now()
+      const pause = setTimeout(EVERY_MS)
+      const told = await agent.call('write', { token: `${nth}` })
+      calls.push({ startedAt, told })
+      await pause
+    }
+  }
+  const results = { guarded: [] as Call[], bare: [] as Call[] }
+  const loops = Object.entries(results).flatMap(([name, calls]) =>
+    Array.from({ length: AGENTS }, () => call(name, calls)),
+  )
+  await setTimeout(300)
+  const ups: { from: number; to: number }[] = []
+  const both = async (action: 'up' | 'down' | 'forget') => {
+    await Promise.all([server.tell(0, action), server.tell(1, action)])
+  }
+  for (let cycle = 0; cycle < CYCLES; cycle++) {
+    await both('down')
+    await both('forget')
+    await setTimeout(HALF_MS)
+    await both('up')
+    const from = performance.now()
+    await setTimeout(HALF_MS)
+    ups.push({ from, to: performance.now() - CUT_OFF_MS })
+  }
+  stopped = true
+  await Promise.all(loops)
+  const ratio = (calls: readonly Call[]) => {
+    const inUp = calls.filter(({ startedAt }) =>
+      ups.some(({ from, to }) => startedAt >= from && startedAt <= to),
+    )
+    const tallies = talliesOf(inUp.map(({ told }) => told))
+    t.diagnostic(`${tallies.result ?? 0} of ${inUp.length} while it is up: ${JSON.stringify(tallies)}`)
+    return (tallies.result ?? 0) / inUp.length
+  }
+  const guarded = ratio(results.guarded)
+  const bare = ratio(results.bare)
+  const report = `${guarded.toFixed(3)} with a breaker, ${bare.toFixed(3)} without one`
+  t.diagnostic(report)
+  assert.ok(bare >= 0.8, report)
+  assert.ok(guarded >= 0.8, report)
+})
