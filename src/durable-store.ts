@@ -253,8 +253,9 @@ class LevelStore implements ClosableStore {
 
   /** Notes what the next batch has to write; false when too much waits for that already. */
   #change(key: string, text: string | undefined, bytes: number): boolean {
-    const isFull = this.#changes.size >= MAX_UNWRITTEN || this.#changedBytes + bytes > MAX_UNWRITTEN_BYTES
-    if (isFull && !this.#changes.has(key)) return false
+    const isTooMany = this.#changes.size >= MAX_UNWRITTEN && !this.#changes.has(key)
+    const isTooLarge = text !== undefined && this.#changedBytes + bytes > MAX_UNWRITTEN_BYTES
+    if (isTooMany || isTooLarge) return false
     this.#changes.set(key, text)
     this.#changedBytes += bytes
     return true

@@ -155,6 +155,23 @@ test('a write that fails keeps nobody waiting, is logged once, and is made good 
   assert.deepEqual(values.sort(), ['"new"', '2', '3'])
 })
 
+test('what a disk does not take is held for no more than 16 MiB; what is deleted meanwhile does not come back', async (t) => {
+  const { open, clock, folder } = await setUp(t)
+  const store = (await open())!
+  const { batch } = ClassicLevel.prototype
+  t.after(() => (ClassicLevel.prototype.batch = batch))
+  ClassicLevel.prototype.batch = (() => Promise.reject(new Error('full'))) as unknown as typeof batch
+  const large = 'x'.repeat(1024 ** 2)
+  for (let n = 0; n < 40; n++) await store.of(owner).put(`k${n}`, large, FAR)
+  store.of(owner).delete('k0')
+  ClassicLevel.prototype.batch = batch
+  await clock.advance(5_000)
+  await store.close()
+  const keys = Object.keys(await entriesIn(folder)).map((key) => key.split('\n')[1])
+  assert.deepEqual(keys.length, 14)
+  assert.ok(!keys.includes('k0'))
+})
+
 test('a disk that takes forever keeps nobody waiting for longer than a second, nor the end of the process', async (t) => {
   const { open, clock } = await setUp(t)
   const store = (await open())!
