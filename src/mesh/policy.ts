@@ -93,6 +93,8 @@ export interface Scope {
   home(caller: Caller): number | undefined
   /** How many callers each replica holds state for; undefined for a server that holds none. */
   homes(): readonly number[] | undefined
+  /** Whether callers may get another session in place of theirs, without a word. */
+  mayMove(): boolean
   /** Gives a caller's state at a replica up: its next call begins a new session, at a replica that is chosen then. */
   leave(caller: Caller, replica: number): void
   /**

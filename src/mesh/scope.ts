@@ -11,6 +11,7 @@ export interface Target {
   effectOf(tool: string): Effect
   home(caller: Caller): number | undefined
   readonly homes: readonly number[] | undefined
+  readonly mayMove: boolean
   leave(caller: Caller, replica: number): void
   backAt(replica: number): Millis
 }
@@ -65,6 +66,7 @@ export function scopeFor({ set, server, tool, effect, target, detour }: ScopePar
     },
     home: (caller) => target(server)?.home(caller),
     homes: () => target(server)?.homes,
+    mayMove: () => target(server)?.mayMove ?? true,
     leave: (caller, replica) => target(server)?.leave(caller, replica),
     backAt: (replica) => target(server)?.backAt(replica) ?? -Infinity,
     detour: (call, to, other) => detour(set, call, to, other),

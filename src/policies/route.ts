@@ -6,6 +6,7 @@ import { toOneAmong } from './route/among.ts'
 import { Chooser } from './route/chooser.ts'
 import { Ejection } from './route/ejection.ts'
 import { Feasibility } from './route/feasibility.ts'
+import { Homes } from './route/homes.ts'
 import { replicasOf } from './route/replica.ts'
 import { Scores } from './route/scores.ts'
 import { toSingle } from './route/single.ts'
@@ -67,13 +68,8 @@ export const route: Policy<z.output<typeof schema>> & { schema: typeof schema } 
     const feasibility = new Feasibility(config)
     const [only] = replicas
     if (only !== undefined && replicas.length === 1) return toSingle(only, scores, feasibility, clock)
-    return toOneAmong({
-      replicas,
-      chooser: new Chooser(replicas, dice),
-      scores,
-      feasibility,
-      clock,
-      homes: config.affinity === 'auto' ? scope : undefined,
-    })
+    const chooser = new Chooser(replicas, dice)
+    const homes = config.affinity === 'auto' ? new Homes(replicas, chooser, scope, kit) : undefined
+    return toOneAmong({ replicas, chooser, scores, feasibility, clock, homes })
   },
 }

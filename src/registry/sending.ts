@@ -10,6 +10,8 @@ export interface SendingParts {
   readonly clock: Clock
   /** How many replicas there are to go to. */
   readonly replicas: number
+  /** Whether callers may get another session in place of theirs, without a word. */
+  readonly mayMove: () => boolean
   /** A call got no answer of a replica, for a reason that is the replica's; undefined: it was to go to any. */
   readonly suspect: (replica: number | undefined, reason: Reason) => void
 }
@@ -23,7 +25,7 @@ const suspicious: ReadonlySet<Reason> = new Set([
 ])
 
 /** A call's way to its server: over its caller's conversation, which is begun if need be. */
-export function sendOver({ links, clock, replicas, suspect }: SendingParts): Service {
+export function sendOver({ links, clock, replicas, mayMove, suspect }: SendingParts): Service {
   function exchange(bound: BoundLink, call: Call): Promise<Outcome> {
     const { record } = call
     record.attempts++
@@ -60,7 +62,7 @@ export function sendOver({ links, clock, replicas, suspect }: SendingParts): Ser
    * connections of their own, and end as they may.
    */
   function look({ caller }: Call, bound: BoundLink, { reason }: GatewayError): void {
-    const isGone = reason === 'upstream_unavailable' && replicas > 1
+    const isGone = reason === 'upstream_unavailable' && replicas > 1 && mayMove()
     if (isGone || reason === 'session_lost') links.retire(caller, bound)
     if (suspicious.has(reason)) suspect(bound.replica, reason)
   }

@@ -72,6 +72,7 @@ export class Server extends KnownServer {
       links: this.links,
       clock,
       replicas: replicas.length,
+      mayMove: () => this.mayMove,
       suspect: (replica, reason) => {
         if (replica !== undefined) this.#reachability.suspect(replica, reason === 'upstream_unavailable')
         // Answers are signs of life, whatever they say, and one slow tool is no outage.
@@ -93,6 +94,11 @@ export class Server extends KnownServer {
   /** How many callers are at home at each replica; undefined for a server that keeps nothing of them. */
   get homes(): readonly number[] | undefined {
     return this.links.homes
+  }
+
+  /** Whether callers may get another session in place of theirs, without a word. */
+  get mayMove(): boolean {
+    return this.config.type !== 'http' || this.config.sessionRecovery === 'transparent'
   }
 
   /** Takes a caller's conversation with a replica from it: its next call begins another one, perhaps elsewhere. */

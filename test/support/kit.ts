@@ -36,6 +36,7 @@ export function testScope({
     effectOf: () => effect,
     home: () => undefined,
     homes: () => undefined,
+    mayMove: () => true,
     leave: () => undefined,
     backAt: () => -Infinity,
     detour: () => undefined,

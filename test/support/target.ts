@@ -8,6 +8,7 @@ export function testTarget(known: Partial<Target> = {}): Target {
     effectOf: () => 'unknown',
     home: () => undefined,
     homes: undefined,
+    mayMove: true,
     leave: () => undefined,
     backAt: () => -Infinity,
     ...known,

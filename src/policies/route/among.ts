@@ -2,9 +2,9 @@ import { askedMs } from '../../mesh/asking.ts'
 import { derive, type Call, type Layer, type Outcome, type Service } from '../../mesh/call.ts'
 import { wasNeverDelivered } from '../../mesh/classify.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
-import type { Scope } from '../../mesh/policy.ts'
 import type { Chooser } from './chooser.ts'
 import type { Feasibility } from './feasibility.ts'
+import type { Homes } from './homes.ts'
 import type { Replica } from './replica.ts'
 import type { Scores } from './scores.ts'
 
@@ -15,31 +15,21 @@ export interface AmongParts {
   readonly feasibility: Feasibility
   readonly clock: Clock
   /** Who is at home where; undefined: any replica will do for anybody. */
-  readonly homes: Pick<Scope, 'home' | 'homes' | 'leave'> | undefined
+  readonly homes: Homes | undefined
 }
 
 const NONE: readonly number[] = []
 
 /** The way to a server with several replicas. */
 export function toOneAmong({ replicas, chooser, scores, feasibility, clock, homes }: AmongParts): Layer {
-  /** The replica that the call has to go to, if it can be used. A caller whose home cannot be used moves for good. */
+  /** The replica that the call has to go to, if there is one. */
   function boundTo(call: Call, now: Millis): Replica | undefined {
-    if (call.replica !== undefined) return replicas[call.replica]
-    const at = homes?.home(call.caller)
-    const replica = at === undefined ? undefined : replicas[at]
-    if (replica === undefined) return undefined
-    if (replica.load.isEjected(now) || chooser.isSuspect(replica, now)) {
-      homes?.leave(call.caller, replica.index)
-      return undefined
-    }
-    // Who has just had no answer there tries another one, and comes back with the next call.
-    return call.attempt > 1 && call.record.failedReplica === at ? undefined : replica
+    return call.replica === undefined ? homes?.of(call, now) : replicas[call.replica]
   }
 
   /** The replica for a call that may go to any. */
   function choose(call: Call, tried: readonly number[], now: Millis): Replica | undefined {
-    const counts = call.attempt === 1 ? homes?.homes() : undefined
-    return counts === undefined ? chooser.choose(call, tried, now) : chooser.place(call, tried, counts, now)
+    return homes?.place(call, tried, now) ?? chooser.choose(call, tried, now)
   }
 
   function route(next: Service, call: Call): Promise<Outcome> {
@@ -83,7 +73,8 @@ export function toOneAmong({ replicas, chooser, scores, feasibility, clock, home
         record.failedReplica = outcome.kind === 'failed' ? index : undefined
         // What did not get to one replica may go to another: neither its breaker nor its closed port has run anything.
         if (!isRejected && !isUnreached(outcome)) return outcome
-        if (call.replica !== undefined || call.signal.aborted) return outcome
+        const mayVisit = call.replica === undefined && homes?.mayVisit(call) !== false
+        if (!mayVisit || call.signal.aborted) return outcome
         const avoided = [...tried, index]
         const other = choose(call, avoided, now)
         return other === undefined ? outcome : send(next, call, other, avoided, now)

@@ -4,9 +4,6 @@ import type { Dice } from '../../mesh/dice.ts'
 import type { Feasibility } from './feasibility.ts'
 import type { Replica } from './replica.ts'
 
-/** Failures in a row after which nobody stays at home at a replica, if there is one without any. */
-const SUSPICIOUS = 2
-
 /**
  * Chooses replicas: of two at random the better one (Mitzenmacher, "The power of two choices"), which is nearly as
  * good as the best of all, and does not send everybody to the same one.
@@ -39,33 +36,20 @@ export class Chooser {
     return a.load.rating(now) <= b.load.rating(now) ? a : b
   }
 
-  /**
-   * Where a caller is to be at home from now on: it will stay there, so what counts is not who is fastest at this moment,
-   * but who has the fewest; `counts` has how many each replica has. A replica that cannot be reached is found out by the
-   * handshake, before anything was sent.
-   */
-  place(call: Call, tried: readonly number[], counts: readonly number[], now: Millis): Replica | undefined {
+  /** The best of those that `choose` chooses from. */
+  best(
+    call: Call,
+    tried: readonly number[],
+    now: Millis,
+    isBetter: (a: Replica, b: Replica) => boolean,
+  ): Replica | undefined {
     this.#fill(call, tried, now)
     let best: Replica | undefined
     for (let i = 0; i < this.#size; i++) {
       const replica = this.#pool[i] as Replica
-      if (best === undefined || this.#isBetterHome(replica, best, counts, now)) best = replica
+      if (best === undefined || isBetter(replica, best)) best = replica
     }
     return best
-  }
-
-  /** Whether a replica has failed several times in a row while another one has not. */
-  isSuspect(replica: Replica, now: Millis): boolean {
-    if (replica.load.failures < SUSPICIOUS) return false
-    return this.#replicas.some(({ load }) => load.failures === 0 && !load.isEjected(now))
-  }
-
-  #isBetterHome(a: Replica, b: Replica, counts: readonly number[], now: Millis): boolean {
-    const [suspectA, suspectB] = [this.isSuspect(a, now), this.isSuspect(b, now)]
-    if (suspectA !== suspectB) return suspectB
-    const [hereA, hereB] = [counts[a.index] ?? 0, counts[b.index] ?? 0]
-    // With equal numbers it is the faster one; calls that come at once have all of them equal for a moment.
-    return hereA === hereB ? a.load.rating(now) < b.load.rating(now) : hereA < hereB
   }
 
   /** The best of those in question at the last choice that will probably answer in time. */

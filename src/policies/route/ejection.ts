@@ -42,6 +42,7 @@ export class Ejection {
   }
 
   failed({ index, load }: Replica, now: Millis): void {
+    load.failedAt = now
     if (load.isEjected(now)) return
     load.failures++
     if (load.failures < this.#rule.consecutive || this.#out(now) >= this.#most) return

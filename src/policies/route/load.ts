@@ -35,6 +35,8 @@ export class ReplicaLoad {
   inFlight = 0
   /** Failures in a row. */
   failures = 0
+  /** When it failed last, on the monotonic clock. */
+  failedAt: Millis = -Infinity
   /** Times that it was ejected since it last succeeded. */
   ejections = 0
   /** Until when no call goes to it, on the monotonic clock. */

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { gatewayError } from '../../../src/mesh/errors.ts'
 import { estimateOf } from '../../../src/policies/state/estimate.ts'
+import { TestCaller } from '../../support/caller.ts'
 import { down, failure, open, setUp, up } from './rig.ts'
 
 /** Sends `count` calls to one replica, one after the other. */
@@ -216,4 +217,49 @@ test('a replica that turns requests down at once draws no more calls for it', as
   await rig.stream(5_000, 20)
   const [refusing = 0, well = 0] = rig.counts(from)
   assert.ok(well > 0.8 * (refusing + well), `${refusing} of ${refusing + well} calls went to it`)
+})
+
+test('who was placed while replicas were out of reach is placed once more when they are back', async () => {
+  let home = 0
+  const homes = [4, 0]
+  const left: number[] = []
+  let backAt = -Infinity
+  const rig = setUp(
+    [up(), up()],
+    {},
+    {
+      home: () => (left.length > 0 ? undefined : home),
+      homes: () => homes,
+      leave: (_, replica) => void left.push(replica),
+      backAt: (replica) => (replica === 1 ? backAt : -Infinity),
+    },
+  )
+  const caller = new TestCaller()
+  // Placed while the other one fails.
+  const load = rig.loads()[1]!
+  load.failures = 3
+  load.failedAt = rig.clock.now()
+  home = undefined as unknown as number
+  await rig.run({ caller })
+  assert.deepEqual(rig.counts(), [1, 0])
+  home = 0
+  await rig.run({ caller })
+  assert.deepEqual([rig.counts(), left], [[2, 0], []])
+  await rig.clock.advance(100)
+  backAt = rig.clock.now()
+  await rig.run({ caller: new TestCaller() })
+  assert.deepEqual(left, [], 'who has been there before stays')
+  await rig.run({ caller })
+  assert.deepEqual([rig.counts(), left], [[3, 1], [0]])
+})
+
+test('nobody is moved without a word where the loss of a session is the caller’s to know', async () => {
+  const left: number[] = []
+  const rig = setUp(
+    [down(), up()],
+    {},
+    { home: () => 0, mayMove: () => false, leave: (_, replica) => void left.push(replica) },
+  )
+  for (let i = 0; i < 10; i++) await rig.run()
+  assert.deepEqual([rig.counts(), left], [[10, 0], []])
 })
