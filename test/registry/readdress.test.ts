@@ -19,7 +19,7 @@ test('the call keeps every byte but the name of the tool', () => {
 })
 
 test('who calls, how long it may take and what is written down of it stay', () => {
-  const deadline = { at: 500, reserveMs: 50 }
+  const deadline = { at: 500, reserveMs: 50, askedFor: true }
   const call = toolCall('from', {}, { attempt: 2, deadline })
   const moved = readdress(call, serverNamed('other'), 'to')
   const { caller, channel, signal, record, attempt } = call

@@ -37,7 +37,15 @@ async function admin(t: TestContext) {
     faults: noFaults,
     transport: () => Promise.resolve(failed('upstream_refused')),
   })
-  const generation = { config, hash: '', servers, names: new Names('__'), mesh, patienceMs: 0, close: () => undefined }
+  const generation = {
+    config,
+    hash: '',
+    servers,
+    names: new Names('__'),
+    mesh,
+    patienceMs: 0,
+    close: () => undefined,
+  }
   const app = fastify()
   registerAdminMesh(app, { live: new Live(generation, clock), state: kit.state })
   t.after(() => app.close())
