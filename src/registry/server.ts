@@ -141,6 +141,7 @@ export class Server extends KnownServer {
   retire(): void {
     this.#discovery.stop()
     this.endGrace()
+    void this.links.drop(this.#discovery)
   }
 
   /** Has its lists fetched again soon. */

@@ -86,7 +86,7 @@ test('a breaker that an operator has opened stays so, too', async () => {
   assert.equal((await breaker())?.manual, true)
 })
 
-test('what belonged to a server that is gone is forgotten', async () => {
+test('what belongs to a server that is gone is not shown', async () => {
   const more = { other: { url: server.url } }
   await reload({ more })
   await gateway.waitFor('up', 'other')

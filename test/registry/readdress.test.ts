@@ -19,7 +19,7 @@ test('the call keeps every byte but the name of the tool', () => {
 })
 
 test('who calls, how long it may take and what is written down of it stay', () => {
-  const deadline = { at: 500, reserveMs: 50, askedFor: false }
+  const deadline = { at: 500, reserveMs: 50, askedFor: true }
   const call = toolCall('from', {}, { attempt: 2, deadline })
   const moved = readdress(call, serverNamed('other'), 'to')
   const { caller, channel, signal, record, attempt } = call
@@ -43,13 +43,6 @@ test('each server gets the headers that it may have, and no others', () => {
     readdress(call, serverNamed('other', settings), 'to')?.headers
   assert.equal(headersAt({}), undefined)
   assert.deepEqual(headersAt({ forwardHeaders: ['x-team'] }), { 'x-team': 'blue' })
-  const caller = { ...call.caller, headers: { 'x-team': 'red', 'x-user': 'alice' } }
-  const moved = readdress(
-    { ...call, caller },
-    serverNamed('o', { forwardHeaders: ['x-team', 'x-user'] }),
-    'to',
-  )
-  assert.deepEqual(moved?.headers, { 'x-team': 'blue', 'x-user': 'alice' })
 })
 
 test('there is no way to a server that does not exist, or to a tool that agents may not call', () => {

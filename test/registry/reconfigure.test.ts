@@ -103,9 +103,13 @@ test('a server that has left the config tells nothing any more, and serves the c
   server.retire()
   states.length = 0
   upstream.refusal = gatewayError('upstream_unavailable', 'cannot connect')
-  upstream.links[0]?.end()
   await clock.advance(600_000)
   assert.deepEqual([states, changes], [[], []])
+  assert.deepEqual(
+    upstream.links.map(({ ended }) => ended.aborted),
+    [true, false],
+    'its own conversation is over',
+  )
   assert.equal((await server.send(toolCall('read', {}, { caller }))).kind, 'answered')
   assert.equal(clock.pending, 0)
 })

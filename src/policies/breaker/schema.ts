@@ -7,7 +7,9 @@ const minimum = (what: string) => z.number().int().min(1).max(1_000_000).default
 
 const slow = z
   .strictObject({
-    over: duration({ min: 1 }).describe('A call that took longer than this was slow.'),
+    over: duration({ min: 1 }).describe(
+      'A call that took longer than this was slow; so was one that its caller gave up after that.',
+    ),
     ratio: ratio('Share of slow calls in the window, above 0 and at most 1, at which it opens.'),
   })
   .describe('Opens on slow calls too.')

@@ -1,0 +1,131 @@
+import assert from 'node:assert/strict'
+import { writeFile } from 'node:fs/promises'
+import { after, before, beforeEach, test } from 'node:test'
+import { FlakyServer } from './support/flaky.ts'
+import { cleanUp, configText, Gateway, type Json } from './support/gateway.ts'
+import { RawClient } from './support/raw-client.ts'
+
+const steady = { consecutive: 5, open: '1m' }
+const CALLERS = 10
+
+let servers: [FlakyServer, FlakyServer, FlakyServer]
+let gateway: Gateway
+
+before(async () => {
+  servers = await Promise.all([FlakyServer.start(), FlakyServer.start(), FlakyServer.start()])
+  gateway = await Gateway.start({ servers: {} })
+})
+beforeEach(() => Promise.all(servers.map((server) => server.behave({ read: {} }))))
+after(cleanUp)
+
+/**
+ * Puts a config into force, and waits for its server, if it has one. Other headers make other endpoints: what one test
+ * has done to a server is not known to the next.
+ */
+async function configure(urls: readonly string[], breaker: Json = steady, headers: Json = {}): Promise<void> {
+  const entries = urls.length === 0 ? {} : { flaky: { urls, headers, trusted: true } }
+  const policies = { defaults: { retry: false, breaker } }
+  await writeFile(gateway.file, configText({ servers: entries, policies }))
+  assert.equal((await gateway.post('/admin/reload')).status, 200)
+  if (urls.length > 0) await gateway.waitFor('up', 'flaky')
+}
+
+/** What became of calls of several callers: the reasons of those that failed. */
+async function calls(count: number): Promise<unknown[]> {
+  const clients = await Promise.all(
+    Array.from({ length: CALLERS }, () => RawClient.open(gateway.mcp('flaky'))),
+  )
+  const failed: unknown[] = []
+  const agent = async (client: RawClient) => {
+    for (let n = 0; n < count / CALLERS; n++) {
+      const { error } = await client.call('read')
+      if (error !== undefined) failed.push((error as { data: Json }).data.reason)
+    }
+  }
+  await Promise.all(clients.map(agent))
+  return failed
+}
+
+async function breakers(): Promise<[replica: unknown, state: unknown][]> {
+  const { body } = await gateway.admin<Json[]>('/admin/breakers')
+  return body.filter(({ tool }) => tool === 'read').map(({ replica, state }) => [replica, state])
+}
+
+test('a server whose URL was repaired is used at once', async () => {
+  const [broken, repaired] = servers
+  await broken.behave({ read: { failing: 1 } })
+  await configure([broken.url])
+  assert.ok((await calls(20)).includes('breaker_open'))
+  await configure([repaired.url])
+  assert.deepEqual(await calls(20), [])
+})
+
+test('a server whose credentials were repaired is used at once, by the same URL', async () => {
+  const [server] = servers
+  await server.behave({ read: { failing: 1 } })
+  await configure([server.url], steady, { 'x-key': 'old' })
+  assert.ok((await calls(20)).includes('breaker_open'))
+  await server.behave({ read: {} })
+  assert.ok((await calls(20)).includes('breaker_open'))
+  await configure([server.url], steady, { 'x-key': 'new' })
+  assert.deepEqual(await calls(20), [])
+})
+
+test('a good replica that moves to the place of a bad one keeps its share, and is shown at its new place', async () => {
+  const [bad, good, fresh] = servers
+  await bad.behave({ read: { failing: 1 } })
+  await configure([bad.url, good.url], steady, { 'x-key': 'moving' })
+  assert.ok((await calls(100)).length > 0)
+  await configure([good.url, fresh.url], steady, { 'x-key': 'moving' })
+  assert.deepEqual(await breakers(), [[0, 'closed']])
+  const before = await Promise.all([good.count('read'), fresh.count('read')])
+  assert.deepEqual(await calls(300), [])
+  const after = await Promise.all([good.count('read'), fresh.count('read')])
+  const [toGood, toFresh] = [after[0] - before[0], after[1] - before[1]]
+  assert.ok(toGood > 60 && toFresh > 60, `${toGood} and ${toFresh} of 300 calls`)
+})
+
+test('a bad replica that moves to another place is known to be bad there', async () => {
+  const [bad, good] = servers
+  await bad.behave({ read: { failing: 1 } })
+  await configure([bad.url, good.url], steady, { 'x-key': 'still bad' })
+  assert.ok((await calls(100)).length > 0)
+  await configure([good.url, bad.url], steady, { 'x-key': 'still bad' })
+  assert.ok((await breakers()).some(([replica, state]) => replica === 1 && state !== 'closed'))
+  const before = await bad.count('read')
+  assert.deepEqual(await calls(100), [])
+  assert.equal(await bad.count('read'), before)
+})
+
+test('a server that is removed and added again goes on where it was, and another of its name begins anew', async () => {
+  const [server, other] = servers
+  await server.behave({ read: { failing: 1 } })
+  await configure([server.url])
+  await calls(20)
+  await configure([])
+  assert.deepEqual(await breakers(), [])
+  await server.behave({ read: {} })
+  await configure([other.url])
+  assert.deepEqual(await calls(20), [])
+  await configure([server.url])
+  assert.deepEqual(await breakers(), [[0, 'open']])
+  assert.deepEqual(new Set(await calls(20)), new Set(['breaker_open']))
+})
+
+test('what an operator holds open stays so when its settings or its URL change, until it is closed', async () => {
+  const [server, other] = servers
+  await configure([other.url])
+  await calls(10)
+  const order = (action: string) => gateway.post('/admin/breakers/flaky/read', { action })
+  await order('open')
+  await configure([other.url], { ...steady, consecutive: 3 })
+  assert.equal((await calls(10)).length, 10)
+  await configure([server.url, other.url], { ...steady, consecutive: 4 })
+  assert.equal((await calls(10)).length, 10)
+  const client = await RawClient.open(gateway.mcp('flaky'))
+  assert.equal(await client.say('write'), 'written 1', 'other tools are not held')
+  await order('close')
+  assert.deepEqual(await calls(10), [])
+  await configure([server.url, other.url], steady)
+  assert.deepEqual(await calls(10), [])
+})
