@@ -93,11 +93,13 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   }
   const first = compileGeneration(withServers(file, dynamic.entries), undefined, parts)
   const live = new Live(first, clock, gateway.drain)
-  const agents = createAgents(live, clock, gateway.sessions, createGuards(gateway, { clock, metrics }))
+  const guards = createGuards(gateway, { clock, metrics })
+  const agents = createAgents(live, clock, gateway.sessions, guards)
 
   // The way of the next config into force.
   const follow = (config: Config) => {
     controller.apply(config.chaos)
+    guards.limits.tune(config.gateway.limits)
     tune(config)
   }
   const inForce = { live, parts, state: kit.state, agents, follow }
