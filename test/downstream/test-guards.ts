@@ -8,7 +8,7 @@ const MIB = 1024 ** 2
 
 /** Guards with the defaults of a gateway, and with these rates. */
 export function testGuards(clock: Clock, rates: RequestRates = {}): Guards {
-  const unread = { total: 64 * MIB, perClient: 16 * MIB, stalled: 30_000 }
+  const unread = { total: 64 * MIB, perSession: 16 * MIB, stalled: 30_000 }
   return {
     limits: new RequestLimits(clock, rates, () => undefined),
     tenancies: new Tenancies(),

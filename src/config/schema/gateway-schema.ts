@@ -61,9 +61,9 @@ const unread = z
     total: size()
       .default(64 * 1024 ** 2)
       .describe('What waits for all clients together.'),
-    perClient: size()
+    perSession: size()
       .default(16 * 1024 ** 2)
-      .describe('What waits for one client, over all its connections.'),
+      .describe('What waits for one session, over all its connections.'),
     stalled: duration({ min: 1_000 })
       .default(30_000)
       .describe('A connection that takes nothing for so long, while something waits for it, is closed.'),

@@ -116,7 +116,7 @@ export class ModernEndpoint {
       return refuse(visit, refusal(200, id, -32603, `Subscription limit reached (${MAX_LISTENING})`))
     }
     let remove = () => {}
-    const post = new Post(response, { client: caller, unread: this.#guards.unread, onGone: () => remove() })
+    const post = new Post(response, { unread: this.#guards.unread, onGone: () => remove() })
     const subscription = new Subscription(id, filter, post)
     subscription.acknowledge()
     if (subscription.isEmpty) return subscription.end()
@@ -153,7 +153,7 @@ export class ModernEndpoint {
 
   #wait({ response }: Visit, exchange: Exchange, { id }: Envelope, progressToken: unknown): void {
     const onGone = () => exchange.abandon(turn)
-    const post = new Post(response, { client: exchange.caller, unread: this.#guards.unread, onGone })
+    const post = new Post(response, { unread: this.#guards.unread, onGone })
     const turn = { id, progressToken, post }
     exchange.begin(turn)
   }
