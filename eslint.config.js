@@ -11,7 +11,7 @@ const layers = {
   telemetry: ['mesh', 'protocol', 'units'],
   upstreams: ['config', 'telemetry', 'mesh', 'protocol'],
   registry: ['upstreams', 'config', 'telemetry', 'mesh', 'protocol'],
-  downstream: ['registry', 'upstreams', 'telemetry', 'mesh', 'protocol'],
+  downstream: ['registry', 'upstreams', 'telemetry', 'policies', 'mesh', 'protocol'],
   routes: ['downstream', 'registry', 'telemetry', 'config', 'policies', 'chaos', 'mesh', 'protocol', 'units'],
 }
 

@@ -31,7 +31,7 @@ export function createAgents(
   const modern = new ModernEndpoint(live, clock, guards)
   return {
     sessions,
-    legacy: new LegacyEndpoint(live, sessions, clock),
+    legacy: new LegacyEndpoint(live, sessions, clock, guards),
     modern,
     tellChanged(lists) {
       sessions.tellChanged(lists)

@@ -97,11 +97,13 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const live = new Live(first, clock, (calls) =>
     log.warn({ calls }, 'calls of an older config never ended: ending what was kept for them'),
   )
-  const agents = createAgents(live, clock, gateway.sessions, createGuards(gateway, { clock, metrics }))
+  const guards = createGuards(gateway, { clock, metrics })
+  const agents = createAgents(live, clock, gateway.sessions, guards)
 
   // The way of the next config into force.
   const follow = (config: Config) => {
     controller.apply(config.chaos)
+    guards.limits.tune(config.gateway.limits)
     tune(config)
   }
   const inForce = { live, parts, state: kit.state, agents, follow }

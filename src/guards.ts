@@ -1,5 +1,7 @@
 import type { Config } from './config/schema/schema.ts'
 import type { Guards } from './downstream/guards.ts'
+import { RequestLimits } from './downstream/request-limits.ts'
+import { Tenancies } from './downstream/tenancy.ts'
 import { UnreadReplies } from './downstream/unread-replies.ts'
 import type { Clock } from './mesh/clock.ts'
 import type { Metrics } from './telemetry/metrics.ts'
@@ -10,8 +12,10 @@ export interface GuardsParts {
 }
 
 /** Makes what keeps one agent from taking what is for all. It outlives generations. */
-export function createGuards({ unread }: Config['gateway'], { clock, metrics }: GuardsParts): Guards {
+export function createGuards({ limits, unread }: Config['gateway'], { clock, metrics }: GuardsParts): Guards {
   return {
+    limits: new RequestLimits(clock, limits, (limit) => metrics.requestsRefused.inc({ limit })),
+    tenancies: new Tenancies(),
     unread: new UnreadReplies(clock, unread, (cause) => metrics.unreadClosed.inc({ cause })),
   }
 }

@@ -13,6 +13,7 @@ const liveKeys = [
   'gateway.allowedHosts',
   'gateway.allowedOrigins',
   'gateway.maxInFlight',
+  'gateway.limits',
 ] as const satisfies readonly `gateway.${keyof GatewayConfig}`[]
 
 /** The way to a value within nested maps. */

@@ -5,6 +5,7 @@ import { gatewayError } from '../mesh/errors.ts'
 import type { Live } from '../mesh/live.ts'
 import { errorText, INVALID_REQUEST, kindOf, paramsOf, resultText } from '../protocol/jsonrpc.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
+import type { Guards } from './guards.ts'
 import { PostReply } from './post-reply.ts'
 import { gatewayErrorText, type Response } from './respond.ts'
 import type { Session } from './session.ts'
@@ -16,11 +17,13 @@ export class Dialogue {
   readonly #live: Live<GatewayGeneration>
   readonly #sessions: Sessions
   readonly #clock: Clock
+  readonly #guards: Guards
 
-  constructor(live: Live<GatewayGeneration>, sessions: Sessions, clock: Clock) {
+  constructor(live: Live<GatewayGeneration>, sessions: Sessions, clock: Clock, guards: Guards) {
     this.#live = live
     this.#sessions = sessions
     this.#clock = clock
+    this.#guards = guards
   }
 
   /** Takes the messages of one POST: a single one, or a batch. */
@@ -70,15 +73,20 @@ export class Dialogue {
 
   #request(visit: Visit, session: Session, message: Message, reply: PostReply): Promise<Response> {
     const id = message.value.id as RequestId
-    const refusal = this.#refusal(session, message, id)
+    const { headers, front } = visit
+    const now = this.#clock.now()
+    const { limits, tenancies } = this.#guards
+    const tenancy = tenancies.of(headers, session.hello.clientInfo, now, session.tenants)
+    const tooFast = limits.refusal(session.id, tenancy.countsAs)
+    const refusal =
+      tooFast === undefined ? this.#refusal(session, message, id) : gatewayErrorText(id, tooFast, {})
     if (refusal !== undefined) return Promise.resolve({ text: refusal, status: 200 })
     const signal = new Cancellation()
     const lease = this.#live.enter()
-    const record = newRecord(this.#clock.now())
-    const { headers, front } = visit
+    const record = newRecord(now)
     session.inFlight.set(id, signal)
     const channelFor = (server: string) => reply.channelFor(server, record)
-    const inquiry = { id, message, headers, caller: session, channelFor, signal, record }
+    const inquiry = { id, message, headers, caller: session, tenancy, channelFor, signal, record }
     const done = () => {
       session.inFlight.delete(id)
       lease.release()

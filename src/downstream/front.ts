@@ -3,9 +3,10 @@ import type { Call, Caller, CallRecord, Channel, Message, RequestId } from '../m
 import type { GatewayError } from '../mesh/errors.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import type { Server } from '../registry/server.ts'
-import { isObject, paramsOf } from '../protocol/jsonrpc.ts'
+import { paramsOf } from '../protocol/jsonrpc.ts'
 import { forwardedWith } from '../upstreams/forwarded.ts'
 import type { Response } from './respond.ts'
+import type { Tenancy } from './tenancy.ts'
 
 /** One request of an agent, before anybody knows which server it is for. */
 export interface Inquiry {
@@ -16,6 +17,7 @@ export interface Inquiry {
   /** Headers of the protocol's own that go with the request to its server, whatever `forwardHeaders` says. */
   readonly mirrored?: Readonly<Record<string, string>>
   readonly caller: Caller
+  readonly tenancy: Tenancy
   /** The way back for what a server sends before its answer. */
   readonly channelFor: (server: string) => Channel
   readonly signal: Signal
@@ -53,7 +55,8 @@ export function callTo(server: Server, message: Message, inquiry: Inquiry): Call
     headers: config.type === 'stdio' ? undefined : headersFor(config.forwardHeaders, inquiry),
     inbound: inquiry.headers,
     caller: inquiry.caller,
-    tenant: tenantOf(inquiry),
+    tenant: inquiry.tenancy.tenant,
+    countsAs: inquiry.tenancy.countsAs,
     channel: inquiry.channelFor(server.name),
     signal: inquiry.signal,
     deadline: undefined,
@@ -61,18 +64,6 @@ export function callTo(server: Server, message: Message, inquiry: Inquiry): Call
     replica: undefined,
     record: inquiry.record,
   }
-}
-
-/** Longest name of a tenant that is told apart, in characters. */
-const TENANT = 64
-
-/** On whose behalf a request comes: who a header names, or else the client by the name that it gives itself. */
-function tenantOf({ headers, caller }: Inquiry): string {
-  const named = headers['x-breakwater-tenant']
-  if (typeof named === 'string' && named !== '') return named.slice(0, TENANT)
-  const { clientInfo } = caller.hello
-  const name = isObject(clientInfo) ? clientInfo.name : undefined
-  return typeof name === 'string' ? name.slice(0, TENANT) : ''
 }
 
 function headersFor(

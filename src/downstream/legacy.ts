@@ -1,12 +1,14 @@
-import type { RequestId } from '../mesh/call.ts'
+import type { Message, RequestId } from '../mesh/call.ts'
 import type { Clock } from '../mesh/clock.ts'
 import type { Live } from '../mesh/live.ts'
-import { INVALID_REQUEST, isObject, isRequestId, readMessages } from '../protocol/jsonrpc.ts'
+import { INVALID_REQUEST, isObject, isRequestId, paramsOf, readMessages } from '../protocol/jsonrpc.ts'
 import { allowsBatches } from '../protocol/versions.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import { Dialogue } from './dialogue.ts'
+import type { Guards } from './guards.ts'
 import { initialize } from './initialize.ts'
 import { refusal, refuse } from './refusal.ts'
+import { gatewayErrorText } from './respond.ts'
 import { sessionOf } from './session-headers.ts'
 import type { Sessions } from './sessions.ts'
 import type { Visit } from './visit.ts'
@@ -15,18 +17,22 @@ import type { Visit } from './visit.ts'
 export class LegacyEndpoint {
   readonly #live: Live<GatewayGeneration>
   readonly #sessions: Sessions
+  readonly #clock: Clock
+  readonly #guards: Guards
   readonly #dialogue: Dialogue
 
-  constructor(live: Live<GatewayGeneration>, sessions: Sessions, clock: Clock) {
+  constructor(live: Live<GatewayGeneration>, sessions: Sessions, clock: Clock, guards: Guards) {
     this.#live = live
     this.#sessions = sessions
-    this.#dialogue = new Dialogue(live, sessions, clock)
+    this.#clock = clock
+    this.#guards = guards
+    this.#dialogue = new Dialogue(live, sessions, clock, guards)
   }
 
   /** Takes a POST with its body, as text and parsed. Undefined when it was answered at once. */
   post(visit: Visit, body: string, value: unknown): Promise<void> | undefined {
     if (isObject(value) && value.method === 'initialize')
-      return initialize(visit, { text: body, value }, this.#sessions, this.#live)
+      return this.#initialize(visit, { text: body, value })
     const session = sessionOf(visit, this.#sessions)
     if ('status' in session) return refuse(visit, session)
     session.touch()
@@ -39,6 +45,16 @@ export class LegacyEndpoint {
     if (messages !== undefined) return this.#dialogue.take(visit, session, messages, isBatch)
     const why = 'Invalid Request: not JSON-RPC 2.0, or too large a batch'
     return refuse(visit, refusal(400, idOf(value), INVALID_REQUEST, why))
+  }
+
+  /** A session does not exist yet, so it counts for its tenant only. */
+  #initialize(visit: Visit, message: Message): Promise<void> | undefined {
+    const { limits, tenancies } = this.#guards
+    const { clientInfo } = paramsOf(message.value)
+    const { countsAs } = tenancies.of(visit.headers, clientInfo, this.#clock.now())
+    const tooFast = limits.refusal(undefined, countsAs)
+    if (tooFast === undefined) return initialize(visit, message, this.#sessions, this.#live)
+    return refuse(visit, { status: 200, text: gatewayErrorText(idOf(message.value), tooFast, {}) })
   }
 
   /** Takes a GET: the client listens. */

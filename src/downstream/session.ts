@@ -10,6 +10,7 @@ import { Coalescing } from './coalescing.ts'
 import type { Front } from './front.ts'
 import type { ReplayLimits } from './replay.ts'
 import { SessionStreams } from './session-streams.ts'
+import { SessionTenants } from './tenancy.ts'
 import type { UnreadReplies } from './unread-replies.ts'
 
 export interface SessionParts {
@@ -40,6 +41,7 @@ export class Session implements Caller {
   readonly inFlight = new Map<RequestId, Cancellation>()
   readonly asked = new Asked()
   readonly streams: SessionStreams
+  readonly tenants: SessionTenants
   readonly #parts: SessionParts
   readonly #changes: Coalescing
   #lastUsed: Millis
@@ -52,6 +54,7 @@ export class Session implements Caller {
     this.headers = parts.headers
     this.version = parts.version
     this.#parts = parts
+    this.tenants = new SessionTenants(parts.id)
     this.streams = new SessionStreams(parts.replay, this.primes, (response) => this.wrote(response))
     this.#changes = new Coalescing(parts.clock, (text) => this.tell(text))
     this.#lastUsed = parts.clock.now()

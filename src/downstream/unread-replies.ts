@@ -5,14 +5,14 @@ import type { Clock, Millis } from '../mesh/clock.ts'
 export interface UnreadLimits {
   /** What may wait unread for all clients together, in bytes. */
   readonly total: number
-  /** What may wait unread for one client, over all its connections, in bytes. */
-  readonly perClient: number
+  /** What may wait unread for one session, over all its connections, in bytes. */
+  readonly perSession: number
   /** How long a connection for which something waits may take nothing at all, in milliseconds. */
   readonly stalled: Millis
 }
 
-/** Why a connection was closed: it took nothing for too long, or too much waited for its client, or for all of them. */
-export type UnreadCause = 'stalled' | 'per_client' | 'total'
+/** Why a connection was closed: it took nothing for too long, or too much waited for its session, or for all clients. */
+export type UnreadCause = 'stalled' | 'per_session' | 'total'
 
 /** How often connections that do not take everything are looked at, in milliseconds. */
 const LOOK_MS: Millis = 1_000
@@ -67,7 +67,10 @@ export class UnreadReplies {
     return this.#total
   }
 
-  /** Notes that something was written to a client: to be called after each write that may be large. */
+  /**
+   * Notes that something was written, after each write that may be large. `client` is the session that it is for, or
+   * the response itself where there is none.
+   */
   wrote(response: ServerResponse, client: object): void {
     const { writableLength, socket } = response
     if (writableLength === 0 || socket === null || socket.destroyed) return
@@ -79,8 +82,8 @@ export class UnreadReplies {
     }
     this.#count(unread, writableLength)
     this.#lookLater()
-    const { total, perClient } = this.#limits
-    if (this.#total > total || this.#of(client) > perClient) this.#makeRoom(unread)
+    const { total, perSession } = this.#limits
+    if (this.#total > total || this.#of(client) > perSession) this.#makeRoom(unread)
   }
 
   #of(client: object): number {
@@ -110,15 +113,15 @@ export class UnreadReplies {
   /** Closes what has taken nothing for the longest, but not the newest, until both limits are kept with some room. */
   #makeRoom(newest: Unread): void {
     this.#look()
-    const { total, perClient } = this.#limits
+    const { total, perSession } = this.#limits
     const { client } = newest
-    const least = { total: this.#total > total ? LOW * total : total, client: perClient }
-    if (this.#of(client) > perClient) least.client = LOW * perClient
+    const least = { total: this.#total > total ? LOW * total : total, client: perSession }
+    if (this.#of(client) > perSession) least.client = LOW * perSession
     const idlest = [...this.#open].sort(([, a], [, b]) => a.progressAt - b.progressAt)
     for (const [socket, unread] of idlest) {
       if (unread === newest) continue
       if (unread.client === client && this.#of(client) > least.client)
-        this.#close(socket, unread, 'per_client')
+        this.#close(socket, unread, 'per_session')
       else if (this.#total > least.total) this.#close(socket, unread, 'total')
     }
   }

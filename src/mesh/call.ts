@@ -86,8 +86,10 @@ export interface Call {
   /** All headers of the agent's request: for policies to read, never for servers. */
   readonly inbound: InboundHeaders
   readonly caller: Caller
-  /** On whose behalf: fairness is among tenants. At most 64 characters. */
+  /** On whose behalf, as its caller says. At most 64 characters. */
   readonly tenant: string
+  /** Whom it counts as where tenants share: anybody may call itself what it likes, so this need not be its tenant. */
+  readonly countsAs: string
   readonly channel: Channel
   /** Aborts the call; its `reason` is the `GatewayError` to report. */
   readonly signal: Signal
@@ -107,7 +109,9 @@ export type Layer = (next: Service) => Service
 
 /** What a layer may change of a call that it passes on. */
 export type CallChanges = {
-  -readonly [Key in Exclude<keyof Call, 'caller' | 'record' | 'inbound' | 'tenant' | 'method'>]?: Call[Key]
+  -readonly [
+    Key in Exclude<keyof Call, 'caller' | 'record' | 'inbound' | 'tenant' | 'countsAs' | 'method'>
+  ]?: Call[Key]
 }
 
 /** The same call with changes. One literal, so that every call keeps one hidden class. */
@@ -122,6 +126,7 @@ export function derive(call: Call, changes: CallChanges): Call {
     inbound: call.inbound,
     caller: call.caller,
     tenant: call.tenant,
+    countsAs: call.countsAs,
     channel: changes.channel ?? call.channel,
     signal: changes.signal ?? call.signal,
     deadline: changes.deadline ?? call.deadline,

@@ -3,7 +3,7 @@ import type { Layer } from '../mesh/call.ts'
 import { DEFAULT_SET } from '../mesh/compile.ts'
 import { gatewayError } from '../mesh/errors.ts'
 import type { Kit, Policy, Scope } from '../mesh/policy.ts'
-import { SharedLimit, TenantLimit, type Limit } from './rate-limit/limit.ts'
+import { SharedLimit, KeyedLimit, type Limit } from './rate-limit/limit.ts'
 import { Quota, type QuotaSettings } from './rate-limit/quota.ts'
 import { formatRate, perSecond } from './rate-limit/rate.ts'
 import { schema } from './rate-limit/schema.ts'
@@ -29,7 +29,7 @@ function limitFor(config: Config, rate: Rate, { clock, state }: Kit, { set, serv
   if (per === 'tool' && tool !== undefined)
     return state.get({ kind: 'rate-limit', set, server, tool, config: settings }, create)
   const limits = state.get({ kind: 'rate-limit', set, server }, () => new Kept<Limit>())
-  return limits.get({ per, ...settings }, per === 'tenant' ? () => new TenantLimit(settings, clock) : create)
+  return limits.get({ per, ...settings }, per === 'tenant' ? () => new KeyedLimit(settings, clock) : create)
 }
 
 /** A contract knows nothing of policy sets: all of them draw on one quota. */
@@ -52,7 +52,7 @@ export const rateLimit: Policy<Config> & { schema: typeof schema } = {
     return (next) => {
       const passed = within(next)
       return (call) => {
-        const waitMs = limit.take(call.tenant)
+        const waitMs = limit.take(call.countsAs)
         if (waitMs === 0) return passed(call)
         const error = gatewayError('rate_limited', message, { retryAfterMs: Math.ceil(waitMs) })
         return Promise.resolve({ kind: 'rejected', error, by: 'rateLimit' })

@@ -30,6 +30,7 @@ export function ownCall(
     headers: undefined,
     inbound: {},
     tenant: '',
+    countsAs: '',
     caller: nobody,
     channel: nowhere,
     signal,

@@ -3,6 +3,7 @@ import type { TestContext } from 'node:test'
 import type { Front, Inquiry } from '../../src/downstream/front.ts'
 import { LegacyEndpoint } from '../../src/downstream/legacy.ts'
 import type { Response } from '../../src/downstream/respond.ts'
+import type { RequestRates } from '../../src/downstream/request-limits.ts'
 import { Sessions, type SessionLimits } from '../../src/downstream/sessions.ts'
 import type { Message } from '../../src/mesh/call.ts'
 import { Live } from '../../src/mesh/live.ts'
@@ -27,6 +28,7 @@ export async function testEndpoint(
   t: TestContext,
   answer: Answer = () => '{}',
   limits: Partial<SessionLimits> = {},
+  rates: RequestRates = {},
 ) {
   const clock = new ManualClock()
   const generation = {
@@ -38,8 +40,9 @@ export async function testEndpoint(
   }
   const live = new Live(generation as unknown as GatewayGeneration, clock)
   const defaults = { max: 10, idle: 60_000, maxInFlight: 10, replayEvents: 100, replayBytes: 100_000 }
-  const sessions = new Sessions(live, clock, { ...defaults, ...limits }, testGuards(clock))
-  const endpoint = new LegacyEndpoint(live, sessions, clock)
+  const guards = testGuards(clock, rates)
+  const sessions = new Sessions(live, clock, { ...defaults, ...limits }, guards)
+  const endpoint = new LegacyEndpoint(live, sessions, clock, guards)
   const notified: Message[] = []
   const front: Front = {
     server: undefined,

@@ -64,6 +64,7 @@ export function inquiry(method: string, params: Json = {}, more: Partial<Inquiry
     message,
     headers: {},
     caller,
+    tenancy: { tenant: 'test', countsAs: 'test' },
     channelFor: () => channel,
     signal,
     record,

@@ -1,11 +1,17 @@
 import type { Guards } from '../../src/downstream/guards.ts'
+import { RequestLimits, type RequestRates } from '../../src/downstream/request-limits.ts'
+import { Tenancies } from '../../src/downstream/tenancy.ts'
 import { UnreadReplies } from '../../src/downstream/unread-replies.ts'
 import type { Clock } from '../../src/mesh/clock.ts'
 
 const MIB = 1024 ** 2
 
-/** Guards with the defaults of a gateway. */
-export function testGuards(clock: Clock): Guards {
-  const limits = { total: 64 * MIB, perClient: 16 * MIB, stalled: 30_000 }
-  return { unread: new UnreadReplies(clock, limits, () => undefined) }
+/** Guards with the defaults of a gateway, and with these rates. */
+export function testGuards(clock: Clock, rates: RequestRates = {}): Guards {
+  const unread = { total: 64 * MIB, perSession: 16 * MIB, stalled: 30_000 }
+  return {
+    limits: new RequestLimits(clock, rates, () => undefined),
+    tenancies: new Tenancies(),
+    unread: new UnreadReplies(clock, unread, () => undefined),
+  }
 }

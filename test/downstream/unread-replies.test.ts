@@ -11,7 +11,7 @@ const MIB = 1024 ** 2
 /** More than all buffers of a connection take. */
 const REPLY = 24 * MIB
 
-const limits = { total: 100 * MIB, perClient: 60 * MIB, stalled: 30_000 }
+const limits = { total: 100 * MIB, perSession: 60 * MIB, stalled: 30_000 }
 
 async function setUp(t: TestContext, more: Partial<typeof limits> = {}) {
   const clock = new ManualClock()
@@ -116,11 +116,11 @@ test('over its own limit, it is the connections of that client that are closed',
   assert.equal(isClosed(bystander), false)
   assert.equal(isClosed(held[3] as Held), false)
   assert.ok(isClosed(held[0] as Held))
-  assert.deepEqual([...new Set(closed)], ['per_client'])
+  assert.deepEqual([...new Set(closed)], ['per_session'])
 })
 
 test('a single reply may be larger than every limit: its client may read it', async (t) => {
-  const { closed, send } = await setUp(t, { total: MIB, perClient: MIB })
+  const { closed, send } = await setUp(t, { total: MIB, perSession: MIB })
   const held = await send({}, { reads: true })
   await held.client.ended
   assert.deepEqual([held.client.text.length, closed], [REPLY + 2, []])

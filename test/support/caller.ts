@@ -151,6 +151,7 @@ export function newCall(parts: CallParts): Call {
     headers: undefined,
     inbound: parts.inbound ?? {},
     tenant: parts.tenant ?? 'test',
+    countsAs: parts.tenant ?? 'test',
     caller: parts.caller ?? new TestCaller(),
     channel: parts.channel ?? new TestChannel(),
     signal,

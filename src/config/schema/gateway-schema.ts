@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { duration } from '../../units/duration.ts'
 import { size } from '../../units/size.ts'
+import { rate } from '../../policies/rate-limit/rate.ts'
 import { address } from './address.ts'
 import { secrets } from '../secrets/secrets.ts'
 
@@ -32,14 +33,37 @@ const sessions = z
   .prefault({})
   .describe('Sessions of agents that speak a protocol with sessions.')
 
+const requestRate = z.strictObject({
+  rate: rate().describe('Requests in the long run: 100/s, 60/m, 1000/h, or a number of requests per second.'),
+  burst: count(1_000_000)
+    .optional()
+    .describe(
+      'How many requests may come at once after a pause. Default: the requests of one second, at least 1.',
+    ),
+})
+
+const limits = z
+  .strictObject({
+    perSession: requestRate.optional().describe('For each session. Default: no limit.'),
+    perTenant: requestRate
+      .optional()
+      .describe(
+        'For each tenant (the header x-breakwater-tenant, or else the name of the client); all names that are new count as one. Default: no limit.',
+      ),
+  })
+  .prefault({})
+  .describe(
+    'How fast requests of agents may come, whatever they are for. Those that come faster are refused before anything else is done for them.',
+  )
+
 const unread = z
   .strictObject({
     total: size()
       .default(64 * 1024 ** 2)
       .describe('What waits for all clients together.'),
-    perClient: size()
+    perSession: size()
       .default(16 * 1024 ** 2)
-      .describe('What waits for one client, over all its connections.'),
+      .describe('What waits for one session, over all its connections.'),
     stalled: duration({ min: 1_000 })
       .default(30_000)
       .describe('A connection that takes nothing for so long, while something waits for it, is closed.'),
@@ -100,6 +124,7 @@ export const gateway = z
       .default('any')
       .describe('Which servers must be up for /readyz: none of them, one, or all.'),
     sessions,
+    limits,
     unread,
   })
   .prefault({})

@@ -15,6 +15,7 @@ import type { Guards } from '../guards.ts'
 import { sendJson } from '../post-reply.ts'
 import { refusal, refuse } from '../refusal.ts'
 import { gatewayErrorText } from '../respond.ts'
+import type { Tenancy } from '../tenancy.ts'
 import type { Visit } from '../visit.ts'
 import { discover } from './discover.ts'
 import { readEnvelope, type Envelope } from './envelope.ts'
@@ -39,10 +40,17 @@ const gone = new Set([
 /** Most `subscriptions/listen` streams at once. */
 const MAX_LISTENING = 10_000
 
+/** Who sent a request, as far as clients are told apart. */
+interface Sender {
+  readonly caller: PooledCaller
+  readonly tenancy: Tenancy
+}
+
 /** The 2026 era towards agents: every request speaks for itself, nothing is remembered between two of them. */
 export class ModernEndpoint {
   readonly listening: Listening
   readonly #live: Live<GatewayGeneration>
+  readonly #clock: Clock
   readonly #pool: CallerPool
   readonly #parking: Parking
   readonly #relay: Relay
@@ -50,6 +58,7 @@ export class ModernEndpoint {
 
   constructor(live: Live<GatewayGeneration>, clock: Clock, guards: Guards) {
     this.#live = live
+    this.#clock = clock
     this.#guards = guards
     this.#parking = new Parking(clock)
     this.#relay = new Relay(live, clock)
@@ -70,10 +79,14 @@ export class ModernEndpoint {
     const { id, method } = envelope
     if (gone.has(method))
       return refuse(visit, refusal(404, id, METHOD_NOT_FOUND, `Method not found: ${method}`))
+    const { limits, tenancies } = this.#guards
+    const tenancy = tenancies.of(visit.headers, envelope.clientInfo, this.#clock.now())
+    const tooFast = limits.refusal(undefined, tenancy.countsAs)
+    if (tooFast !== undefined) return refuse(visit, { status: 200, text: gatewayErrorText(id, tooFast, {}) })
     const caller = this.#callerOf(visit, envelope)
     if (method === 'server/discover') return discover(visit, id, caller, this.#live.current)
-    if (method === 'subscriptions/listen') return this.#listen(visit, envelope, caller, message)
-    return this.#request(visit, envelope, caller, message)
+    if (method === 'subscriptions/listen') return this.#listen(visit, envelope, { caller, tenancy }, message)
+    return this.#request(visit, envelope, { caller, tenancy }, message)
   }
 
   close(): void {
@@ -87,7 +100,8 @@ export class ModernEndpoint {
     return this.#pool.of(clientInfo, capabilities, shownHeaders(visit, this.#live.current.servers))
   }
 
-  async #listen(visit: Visit, { id }: Envelope, caller: PooledCaller, { value }: Message): Promise<void> {
+  async #listen(visit: Visit, { id }: Envelope, sender: Sender, { value }: Message): Promise<void> {
+    const { caller, tenancy } = sender
     const { front, response } = visit
     const welcome = await front.welcome(this.#live.current, caller, LATEST_LEGACY)
     if ('error' in welcome)
@@ -102,17 +116,17 @@ export class ModernEndpoint {
       return refuse(visit, refusal(200, id, -32603, `Subscription limit reached (${MAX_LISTENING})`))
     }
     let remove = () => {}
-    const post = new Post(response, { client: caller, unread: this.#guards.unread, onGone: () => remove() })
+    const post = new Post(response, { unread: this.#guards.unread, onGone: () => remove() })
     const subscription = new Subscription(id, filter, post)
     subscription.acknowledge()
     if (subscription.isEmpty) return subscription.end()
-    remove = this.listening.add(front, caller, subscription)
+    remove = this.listening.add({ front, caller, tenancy, subscription })
   }
 
   #request(
     visit: Visit,
     envelope: Envelope,
-    caller: PooledCaller,
+    { caller, tenancy }: Sender,
     message: Message,
   ): Promise<void> | undefined {
     const { id, method } = envelope
@@ -134,12 +148,12 @@ export class ModernEndpoint {
     }
     const exchange = new Exchange(envelope, caller, target, this.#parking)
     this.#wait(visit, exchange, envelope, progressToken)
-    return this.#relay.run(visit, exchange, message)
+    return this.#relay.run(visit, exchange, tenancy, message)
   }
 
   #wait({ response }: Visit, exchange: Exchange, { id }: Envelope, progressToken: unknown): void {
     const onGone = () => exchange.abandon(turn)
-    const post = new Post(response, { client: exchange.caller, unread: this.#guards.unread, onGone })
+    const post = new Post(response, { unread: this.#guards.unread, onGone })
     const turn = { id, progressToken, post }
     exchange.begin(turn)
   }

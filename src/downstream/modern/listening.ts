@@ -6,16 +6,22 @@ import { notificationText, requestText } from '../../protocol/jsonrpc.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
 import { kinds, type ListKind } from '../../registry/kinds.ts'
 import type { Front } from '../front.ts'
+import type { Tenancy } from '../tenancy.ts'
 import type { PooledCaller } from './pool.ts'
 import type { Subscription } from './subscriptions.ts'
 
 /** Between two signs of life on a silent stream, in milliseconds; clients give up after some minutes of silence. */
 const KEEP_ALIVE_MS: Millis = 15_000
 
-interface Listener {
+/** Who listens, and to what. */
+export interface Subscriber {
   readonly front: Front
   readonly caller: PooledCaller
+  readonly tenancy: Tenancy
   readonly subscription: Subscription
+}
+
+interface Listener extends Subscriber {
   readonly receive: (server: string, message: Message) => void
 }
 
@@ -35,14 +41,15 @@ export class Listening {
     return this.#open.size
   }
 
-  /** Begins to pass on what `subscription` asks for. Returns how to end it. */
-  add(front: Front, caller: PooledCaller, subscription: Subscription): () => void {
+  /** Begins to pass on what a subscription asks for. Returns how to end it. */
+  add(subscriber: Subscriber): () => void {
+    const { front, caller, subscription } = subscriber
     const receive = (server: string, message: Message) => {
       if (front.server !== undefined && front.server !== server) return
       const inbound = front.inbound(this.#live.current, server, message)
       if (inbound !== undefined) subscription.tell(inbound)
     }
-    const listener = { front, caller, subscription, receive }
+    const listener = { ...subscriber, receive }
     this.#open.add(listener)
     caller.listeners.add(receive)
     for (const server of this.#live.current.servers.values())
@@ -90,7 +97,7 @@ export class Listening {
 
   /** Servers of the legacy era are asked for each resource by a request of its own. */
   #resources(
-    { front, caller, subscription }: Listener,
+    { front, caller, tenancy, subscription }: Listener,
     method: string,
     which: (uri: string) => boolean,
   ): void {
@@ -102,7 +109,8 @@ export class Listening {
       const message = { text: requestText(id, method, params), value: { jsonrpc: '2.0', id, method, params } }
       const channelFor = () => ({ open: () => undefined, pause: () => undefined, send: () => undefined })
       const record = newRecord(this.#clock.now())
-      const inquiry = { id, message, headers: {}, caller, channelFor, signal: new Cancellation(), record }
+      const signal = new Cancellation()
+      const inquiry = { id, message, headers: {}, caller, tenancy, channelFor, signal, record }
       const lease = this.#live.enter()
       void front.request(lease.generation, inquiry).finally(() => lease.release())
     }

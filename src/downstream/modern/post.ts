@@ -10,8 +10,6 @@ import { putOnWire } from '../wire.ts'
 const MAX_BACKLOG = 1024 ** 2
 
 export interface PostParts {
-  /** Who posts, as far as clients are told apart. */
-  readonly client: object
   readonly unread: UnreadReplies
   /** Told when the client leaves before its answer: that cancels. */
   readonly onGone: () => void
@@ -62,8 +60,8 @@ export class Post {
   }
 
   #wrote(): void {
-    const { unread, client } = this.#parts
-    unread.wrote(this.#response, client)
+    // Nothing tells which replies are one client's: each stands for itself.
+    this.#parts.unread.wrote(this.#response, this.#response)
   }
 
   #stream(): void {

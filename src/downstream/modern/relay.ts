@@ -8,6 +8,7 @@ import { withEntry } from '../../protocol/with-entry.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
 import type { Inquiry } from '../front.ts'
 import type { Response } from '../respond.ts'
+import type { Tenancy } from '../tenancy.ts'
 import type { Visit } from '../visit.ts'
 import { mirroredHeaders } from './envelope.ts'
 import type { Exchange } from './exchange.ts'
@@ -28,7 +29,7 @@ export class Relay {
   }
 
   /** Sends the request on under ids of ours: the conversation with the server is not this client's alone. */
-  run({ front, headers }: Visit, exchange: Exchange, message: Message): Promise<void> {
+  run({ front, headers }: Visit, exchange: Exchange, tenancy: Tenancy, message: Message): Promise<void> {
     const { caller, signal } = exchange
     const { logLevel } = exchange.envelope
     const id = caller.mintId()
@@ -41,6 +42,7 @@ export class Relay {
       message: renamed(message, id),
       headers,
       caller,
+      tenancy,
       channelFor: () => exchange.channel(record, this.#clock),
       signal,
       record,

@@ -77,7 +77,7 @@ export class Pool {
   }
 
   run(call: Call, tool: ToolSlots, next: Service): Promise<Outcome> {
-    const tenant = this.#tenants.of(call.tenant)
+    const tenant = this.#tenants.of(call.countsAs)
     if (this.#hasSlot(tool)) return this.#start(call, tool, tenant, next)
     if (call.signal.aborted) return Promise.resolve(leftWaiting(call))
     if (!this.#makeRoom(tool, tenant)) return Promise.resolve(full(this, tool))

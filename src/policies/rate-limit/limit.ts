@@ -2,10 +2,10 @@ import type { Clock, Millis } from '../../mesh/clock.ts'
 import { TokenBucket, type Rate } from '../state/token-bucket.ts'
 import { formatRate } from './rate.ts'
 
-/** A rate limit for all calls that share it, or for each of their tenants. */
+/** A rate limit for all calls that share it, or for each of their callers by what tells them apart. */
 export interface Limit {
   /** Takes a token: 0. Or tells after how many milliseconds there is one. */
-  take(tenant: string): Millis
+  take(key: string): Millis
   snapshot(): unknown
 }
 
@@ -14,8 +14,8 @@ export interface LimitSettings {
   readonly burst: number
 }
 
-/** How many tenants are remembered. One that comes back after being forgotten has its burst again. */
-const MOST_TENANTS = 10_000
+/** How many keys are remembered. One that comes back after being forgotten has its burst again. */
+const MOST_KEYS = 10_000
 
 /** One bucket for everybody. */
 export class SharedLimit implements Limit {
@@ -39,8 +39,8 @@ export class SharedLimit implements Limit {
   }
 }
 
-/** A bucket for each tenant; past `MOST_TENANTS`, the one that has called least recently is forgotten. */
-export class TenantLimit implements Limit {
+/** A bucket for each key; past `MOST_KEYS`, the one that has called least recently is forgotten. */
+export class KeyedLimit implements Limit {
   readonly #settings: LimitSettings
   readonly #clock: Clock
   readonly #buckets = new Map<string, TokenBucket>()
@@ -50,14 +50,14 @@ export class TenantLimit implements Limit {
     this.#clock = clock
   }
 
-  take(tenant: string): Millis {
+  take(key: string): Millis {
     const { rate, burst } = this.#settings
-    let bucket = this.#buckets.get(tenant)
+    let bucket = this.#buckets.get(key)
     if (bucket === undefined) {
       bucket = new TokenBucket(rate, burst)
-      if (this.#buckets.size >= MOST_TENANTS) this.#forgetOne()
-    } else this.#buckets.delete(tenant)
-    this.#buckets.set(tenant, bucket)
+      if (this.#buckets.size >= MOST_KEYS) this.#forgetOne()
+    } else this.#buckets.delete(key)
+    this.#buckets.set(key, bucket)
     return bucket.take(this.#clock.now())
   }
 
@@ -67,8 +67,8 @@ export class TenantLimit implements Limit {
   }
 
   #forgetOne(): void {
-    for (const [tenant] of this.#buckets) {
-      this.#buckets.delete(tenant)
+    for (const [key] of this.#buckets) {
+      this.#buckets.delete(key)
       return
     }
   }

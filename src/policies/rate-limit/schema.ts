@@ -34,7 +34,7 @@ export const schema = z
       .enum(['server', 'tool', 'tenant'])
       .default('server')
       .describe(
-        'Whether all calls of a server share the rate, or each of its tools or each tenant has its own.',
+        'Whether all calls of a server share the rate, or each of its tools or each tenant has its own; all names of tenants that are new count as one.',
       ),
     quota: quota.optional().describe('Default: none.'),
   })

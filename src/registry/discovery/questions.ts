@@ -56,6 +56,7 @@ export class Questions {
       headers: undefined,
       inbound: {},
       tenant: '',
+      countsAs: '',
       caller,
       channel: {
         open: () => undefined,

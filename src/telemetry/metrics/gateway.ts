@@ -9,6 +9,12 @@ export const gateway = {
     'servers',
   ),
   sessions: gauge('sessions', 'Sessions of agents that are open.', [], '1'),
+  requestsRefused: counter(
+    'requests_refused_total',
+    'Requests of agents that came faster than `gateway.limits` allows, by the limit.',
+    ['limit'],
+    '2 limits',
+  ),
   unreadClosed: counter(
     'unread_closed_total',
     'Connections of clients that were closed because they did not read, by what was exceeded.',

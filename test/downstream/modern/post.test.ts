@@ -15,7 +15,6 @@ async function post(t: TestContext, { reads = true } = {}) {
     response,
     seen,
     post: new Post(response, {
-      client: {},
       unread: testGuards(new ManualClock()).unread,
       onGone: () => seen.gone++,
     }),

@@ -24,7 +24,6 @@ const nothing: Filter = {
 async function subscription(t: TestContext, filter: Partial<Filter>, id: string | number = 'listen:0') {
   const { response, client } = await (await holdResponses(t))()
   const post = new Post(response, {
-    client: {},
     unread: testGuards(new ManualClock()).unread,
     onGone: () => undefined,
   })

@@ -2,6 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http'
 import type { TestContext } from 'node:test'
 import type { Front, Inquiry, Welcome } from '../../../src/downstream/front.ts'
 import { ModernEndpoint } from '../../../src/downstream/modern/endpoint.ts'
+import type { RequestRates } from '../../../src/downstream/request-limits.ts'
 import type { Response } from '../../../src/downstream/respond.ts'
 import type { Message } from '../../../src/mesh/call.ts'
 import { Live } from '../../../src/mesh/live.ts'
@@ -58,11 +59,11 @@ export function result(inquiry: Inquiry, text: string): Response {
 const capabilities = { tools: { listChanged: true }, resources: { listChanged: true, subscribe: true } }
 
 /** The modern endpoint over a front that a test plays, spoken to over real connections. */
-export async function testModern(t: TestContext, answer: Answer = () => '{}') {
+export async function testModern(t: TestContext, answer: Answer = () => '{}', rates: RequestRates = {}) {
   const clock = new ManualClock()
   const generation = { servers: new Map(), close: () => undefined }
   const live = new Live(generation as unknown as GatewayGeneration, clock)
-  const endpoint = new ModernEndpoint(live, clock, testGuards(clock))
+  const endpoint = new ModernEndpoint(live, clock, testGuards(clock, rates))
   const inquiries: Inquiry[] = []
   let welcome: Promise<Welcome> = Promise.resolve({
     text: JSON.stringify({

@@ -44,6 +44,25 @@ const servers = [
   }),
 ]
 
+const agents = [
+  lines({
+    title: 'Requests that came too fast',
+    about:
+      'Refused by `gateway.limits`, by the limit. No call is made of them: they are counted nowhere else.',
+    unit: 'reqps',
+    width: 12,
+    queries: [perSecond('breakwater_requests_refused_total', ME, ['limit'])],
+  }),
+  lines({
+    title: 'Clients that do not read',
+    about:
+      'Connections closed for what waited for their clients, by which bound of `gateway.unread` was exceeded.',
+    unit: 'cps',
+    width: 12,
+    queries: [perSecond('breakwater_unread_closed_total', ME, ['cause'])],
+  }),
+]
+
 const traces = [
   lines({
     title: 'Spans that arrived',
@@ -74,6 +93,7 @@ export const gateway = board({
     { title: 'Now', panels: now },
     { title: 'Cost', panels: cost },
     { title: 'Servers and intents', panels: servers },
+    { title: 'Agents', panels: agents },
     { title: 'Traces', panels: traces },
   ],
 })

@@ -1,0 +1,118 @@
+import type { InboundHeaders } from '../mesh/call.ts'
+import type { Millis } from '../mesh/clock.ts'
+import { isObject } from '../protocol/jsonrpc.ts'
+
+/** On whose behalf a request comes. */
+export interface Tenancy {
+  /** As the request says itself; at most 64 characters, empty when it does not. */
+  readonly tenant: string
+  /** Whom it counts as where tenants share: itself, unless there is reason to doubt that it is one. */
+  readonly countsAs: string
+}
+
+/** Longest name of a tenant that is told apart, in characters. */
+const LONGEST = 64
+
+/** Between the first and the second sight of a name that makes it a tenant of its own, in milliseconds. */
+const SETTLED_MS: Millis = 1_000
+
+/** Most names that are remembered, of each kind; those that have not been used for the longest are forgotten. */
+const MAX_NAMES = 10_000
+
+/** Most tenants that one session may have at a time, and for how long one of them counts after its last request, in milliseconds. */
+const MAX_OF_SESSION = 8
+const IDLE_MS: Millis = 60_000
+
+/** What all names count as that are new. Longer than any name, so that nobody can bear it. */
+const NEWCOMERS = 'newcomers'.padEnd(LONGEST + 1, '.')
+
+/** Who a header names, or else the client by the name that it gives itself. */
+function tenantOf(headers: InboundHeaders, clientInfo: unknown): string {
+  const named = headers['x-breakwater-tenant']
+  if (typeof named === 'string' && named !== '') return named.slice(0, LONGEST)
+  const name = isObject(clientInfo) ? clientInfo.name : undefined
+  return typeof name === 'string' ? name.slice(0, LONGEST) : ''
+}
+
+interface Known {
+  usedAt: Millis
+}
+
+/**
+ * Whom requests count as. Names are for anybody to choose: with a new one for each call, a client would have a share
+ * of its own each time. So a name is a newcomer until it is seen a second time after a second, and all newcomers
+ * count as one. They cannot push out those who have settled either.
+ */
+export class Tenancies {
+  readonly #settled = new Map<string, Known>()
+  /** When each was seen first. */
+  readonly #newcomers = new Map<string, Millis>()
+
+  /** `clientInfo` is what the client says of itself; `own` counts the tenants of its session, if it has one. */
+  of(headers: InboundHeaders, clientInfo: unknown, now: Millis, own?: SessionTenants): Tenancy {
+    const tenant = tenantOf(headers, clientInfo)
+    if (tenant === '') return { tenant, countsAs: tenant }
+    const countsAs = own === undefined || own.admits(tenant, now) ? this.#identity(tenant, now) : own.others
+    return { tenant, countsAs }
+  }
+
+  #identity(name: string, now: Millis): string {
+    const known = this.#settled.get(name)
+    if (known === undefined) return this.#isSettling(name, now) ? name : NEWCOMERS
+    // Moved to the end: the map's order is that of use, as precisely as it needs to be.
+    if (now - known.usedAt >= SETTLED_MS) {
+      this.#settled.delete(name)
+      this.#settled.set(name, known)
+      known.usedAt = now
+    }
+    return name
+  }
+
+  /** Notes a newcomer, and tells whether it is none any more. */
+  #isSettling(name: string, now: Millis): boolean {
+    const firstAt = this.#newcomers.get(name)
+    if (firstAt === undefined) {
+      makeRoom(this.#newcomers)
+      this.#newcomers.set(name, now)
+      return false
+    }
+    if (now - firstAt < SETTLED_MS) return false
+    this.#newcomers.delete(name)
+    makeRoom(this.#settled)
+    this.#settled.set(name, { usedAt: now })
+    return true
+  }
+}
+
+/** The tenants of one session. Most have one; beyond a few at a time, all others count as one. */
+export class SessionTenants {
+  /** Whom those count as that are too many. */
+  readonly others: string
+  /** When each was seen last. */
+  readonly #names = new Map<string, Millis>()
+
+  /** `session` is unique. */
+  constructor(session: string) {
+    this.others = `others of session ${session}`.padEnd(LONGEST + 1, '.')
+  }
+
+  /** Whether a tenant is one of those that this session may have. */
+  admits(name: string, now: Millis): boolean {
+    if (!this.#names.has(name) && this.#names.size >= MAX_OF_SESSION && !this.#dropIdle(now)) return false
+    this.#names.set(name, now)
+    return true
+  }
+
+  #dropIdle(now: Millis): boolean {
+    for (const [name, usedAt] of this.#names) if (now - usedAt >= IDLE_MS) this.#names.delete(name)
+    return this.#names.size < MAX_OF_SESSION
+  }
+}
+
+function makeRoom(names: Map<string, unknown>): void {
+  if (names.size < MAX_NAMES) return
+  for (const [oldest] of names) {
+    names.delete(oldest)
+    return
+  }
+}
