@@ -19,6 +19,8 @@ interface Case {
   readonly when: 'used' | 'fresh' | 'lost' | 'boot'
   /** Asks for the list of tools in place of every second call. */
   readonly lists: boolean
+  /** How the calls fail besides: a reply that makes the gateway ask whether the session is still there. */
+  readonly mode?: string
 }
 
 const of = (era: Era, when: Case['when'], ...points: string[]): Case[] =>
@@ -30,7 +32,8 @@ const of = (era: Era, when: Case['when'], ...points: string[]): Case[] =>
 const cases: readonly Case[] = [
   ...of('legacy', 'used', 'accept', 'tools/call', 'body', 'sse', 'tools/list'),
   ...of('legacy', 'fresh', 'accept', 'initialize', 'notifications/initialized', 'GET'),
-  ...of('legacy', 'lost', 'accept', 'initialize', 'notifications/initialized', 'GET'),
+  ...of('legacy', 'lost', 'accept', 'initialize', 'notifications/initialized', 'GET', 'ping'),
+  ...of('legacy', 'used', 'ping').map((one) => ({ ...one, mode: 'status_404_after' })),
   ...of('legacy', 'boot', 'accept', 'initialize', 'notifications/initialized', 'GET', 'tools/list'),
   ...of('modern', 'used', 'accept', 'tools/call', 'body', 'sse'),
   ...of('modern', 'fresh', 'accept', 'server/discover'),
@@ -174,7 +177,7 @@ async function callAll(callers: readonly Caller[]): Promise<Ended[]> {
       const told =
         one.lists && Math.floor(nth / callers.length) % 2 === 1
           ? await agent.ask('tools/list', {}, options)
-          : await agent.call(`${prefix}write`, { token: `call-${nth}` }, options)
+          : await agent.call(`${prefix}write`, { token: `call-${nth}`, mode: one.mode }, options)
       const what = `${one.name}, ${agent.era} agent`
       calls.push({ what, startedAt, endedAt: performance.now(), deadlineMs, told })
     }

@@ -7,8 +7,8 @@ import { cleanUp, Gateway, type Json } from './support/gateway.ts'
 after(cleanUp)
 
 /** How long the calls take that nothing happens to, and when it happens to the one, in milliseconds. */
-const SLOW_MS = 1_500
-const BREAKS_MS = 300
+const SLOW_MS = 1_000
+const BREAKS_MS = 250
 
 const eras = ['legacy', 'modern'] as const
 const breaks = ['reset_after', 'close_after', 'reset_in_body', 'sse_cut']

@@ -62,18 +62,18 @@ export async function runRoute(server: Era, route: Route): Promise<Cell[]> {
   })
   await gateway.waitFor('up', ...names)
   const finish: (() => Promise<Cell>)[] = []
-  const queue = modes.map((mode, index) => ({ mode, subject: subjects[index] as Subject }))
+  const queue = modes.map((mode, index) => ({ mode, index, subject: subjects[index] as Subject }))
   const worker = async () => {
-    for (let next = queue.shift(); next !== undefined; next = queue.shift())
+    for (let next = queue.shift(); next !== undefined; next = queue.shift()) {
+      const { mode, subject } = next
+      // Every mode comes by either endpoint, that of its server and that of all, whatever it comes over.
+      const shift = Number(route.transport === 'replicas') + Number(route.agent === 'modern')
+      const isAll = (next.index + shift) % 2 === 1
+      const agent = await Agent.open(route.agent, gateway.mcp(isAll ? undefined : mode.name))
       finish.push(
-        await runCell(
-          next.mode,
-          next.subject,
-          route,
-          server,
-          await Agent.open(route.agent, gateway.mcp(next.mode.name)),
-        ),
+        await runCell(mode, subject, route, server, { agent, prefix: isAll ? `${mode.name}__` : '' }),
       )
+    }
   }
   await Promise.all(Array.from({ length: AT_ONCE }, worker))
   await setTimeout(SETTLED_MS)
@@ -104,11 +104,11 @@ async function runCell(
   subject: Subject,
   { transport }: Route,
   server: Era,
-  agent: Agent,
+  { agent, prefix }: { agent: Agent; prefix: string },
 ): Promise<() => Promise<Cell>> {
   const tellings: Telling[] = []
   const tell = async (part: string, tool: string, args: { token: string; mode?: string }, key?: string) => {
-    const told = await agent.call(tool, args, key === undefined ? {} : { key })
+    const told = await agent.call(prefix + tool, args, key === undefined ? {} : { key })
     tellings.push({ part, token: args.token, told })
     return told
   }

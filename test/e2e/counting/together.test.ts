@@ -94,4 +94,17 @@ for (const { agent: era, replicas } of ways) {
         { slow: { result: AT_ONCE }, slowRuns: Array(AT_ONCE).fill(1), wrong: [], last: 'result' },
       )
     })
+
+  test(`a server that forgets every session is not opened in a loop (${where})`, async () => {
+    const { agent, write, runsOf, opened } = await stage(era, replicas)
+    const before = await opened()
+    const told = [...(await write('once', { mode: 'session_lost_always' }))]
+    for (let nth = 0; nth < AT_ONCE; nth++)
+      told.push(await agent.call('write', { token: `again-${nth}`, mode: 'session_lost_always' }))
+    const openings = (await opened()) - before
+    assert.deepEqual(await runsOf('once'), { 0: AT_ONCE })
+    assert.ok(openings <= 2 * told.length, `${openings} sessions for ${told.length} calls`)
+    // Only its own agent is told that its session is gone, and only if that cannot be helped.
+    assert.equal(talliesOf(told).result ?? 0, 0)
+  })
 }
