@@ -10,6 +10,7 @@ import {
   resultText,
   type RequestId,
 } from '../protocol/jsonrpc.ts'
+import { askedLimitMs } from '../policies/deadline/asked.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import { kindOfList, type ListKind } from '../registry/kinds.ts'
 import { listPage, settled } from '../registry/listing.ts'
@@ -28,6 +29,9 @@ const capabilities = {
   logging: {},
   tasks: { cancel: {}, requests: { tools: { call: {} } } },
 }
+
+/** Kept back of an agent's deadline for the way home, in milliseconds; at most half of it. */
+const RESERVE_MS = 50
 
 /** Longest instructions of one server that are passed on, in characters. */
 const INSTRUCTIONS = 4_000
@@ -72,14 +76,15 @@ export class AggregateFront implements Front {
     return exposeNotification(server, message, names)
   }
 
-  async #list(
-    generation: GatewayGeneration,
-    kind: ListKind,
-    { id, message, caller }: Inquiry,
-  ): Promise<Response> {
+  async #list(generation: GatewayGeneration, kind: ListKind, inquiry: Inquiry): Promise<Response> {
+    const { id, message, caller, headers, signal, record } = inquiry
     const { cursor } = paramsOf(message.value)
     const { servers, names, config } = generation
-    await settled(servers.values(), this.#clock, config.gateway.listTimeout)
+    // Who is in a hurry gets what is known by then, with the names of the servers that are missing.
+    const askedMs = askedLimitMs({ inbound: headers, message }) ?? Infinity
+    const leftMs = record.startedAt + askedMs - this.#clock.now() - Math.min(RESERVE_MS, askedMs / 2)
+    const limitMs = Math.max(0, Math.min(config.gateway.listTimeout, leftMs))
+    await settled(servers.values(), this.#clock, limitMs, signal)
     const isCursor = cursor === undefined || typeof cursor === 'string'
     const legacy = !caller.takesInputRequired
     const page = isCursor ? listPage(kind, cursor, servers, names, { legacy }) : undefined

@@ -1,4 +1,5 @@
 import type { Partial } from '../mesh/call.ts'
+import type { Signal } from '../mesh/cancel.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
 import { locate, splice, type Edit } from '../protocol/json-span.ts'
@@ -19,14 +20,23 @@ interface Position {
   readonly index: number
 }
 
-/** Waits until every server has been asked once, but no longer than `limitMs`. */
-export function settled(servers: Iterable<KnownServer>, clock: Clock, limitMs: Millis): Promise<void> {
+/** Waits until every server has been asked once, but no longer than `limitMs`, nor for who has given up. */
+export function settled(
+  servers: Iterable<KnownServer>,
+  clock: Clock,
+  limitMs: Millis,
+  signal?: Signal,
+): Promise<void> {
   return new Promise((resolve) => {
-    const cancel = clock.after(limitMs, resolve)
-    void Promise.all([...servers].map((server) => server.settled)).then(() => {
+    const done = () => {
       cancel()
+      signal?.removeEventListener('abort', done)
       resolve()
-    })
+    }
+    const cancel = clock.after(limitMs, done)
+    if (signal?.aborted) return done()
+    signal?.addEventListener('abort', done)
+    void Promise.all([...servers].map((server) => server.settled)).then(done)
   })
 }
 

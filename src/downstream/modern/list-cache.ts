@@ -35,11 +35,15 @@ export class ListCache {
     this.#clock = clock
   }
 
-  /** The list behind `key` as `caller` may see it; from `fetch` when none is kept. Ids are the fetcher's. */
-  get(key: string, caller: string, fetch: () => Promise<Response>): Promise<Response> {
+  /**
+   * The list behind `key` as `caller` may see it; from `fetch` when none is kept. Ids are the fetcher's. Who `hurries`
+   * fetches for itself: its deadline must not be that of others, nor theirs be its own.
+   */
+  get(key: string, caller: string, fetch: () => Promise<Response>, hurries = false): Promise<Response> {
     const own = `${caller}\n${key}`
     const kept = this.#find(own) ?? this.#find(key)
     if (kept !== undefined) return Promise.resolve(this.#aged(kept))
+    if (hurries) return fetch().then((response) => this.#keep(key, own, response))
     let fetching = this.#fetching.get(own)
     if (fetching === undefined) {
       fetching = fetch()

@@ -2,6 +2,7 @@ import { newRecord, type Message } from '../../mesh/call.ts'
 import { Cancellation } from '../../mesh/cancel.ts'
 import type { Clock } from '../../mesh/clock.ts'
 import type { Live } from '../../mesh/live.ts'
+import { askedLimitMs } from '../../policies/deadline/asked.ts'
 import { isObject, paramsOf, requestText } from '../../protocol/jsonrpc.ts'
 import { replaceAt } from '../../protocol/json-span.ts'
 import { withEntry } from '../../protocol/with-entry.ts'
@@ -74,8 +75,9 @@ export class Relay {
     const method = value.method as string
     if (!isList(method)) return front.request(generation, inquiry)
     const key = JSON.stringify([generation.hash, front.server, method, paramsOf(value).cursor])
-    const shared = { ...inquiry, signal: new Cancellation() }
-    return this.#lists.get(key, inquiry.caller.id, () => front.request(generation, shared))
+    const hurries = askedLimitMs({ inbound: inquiry.headers, message: inquiry.message }) !== undefined
+    const asked = hurries ? inquiry : { ...inquiry, signal: new Cancellation() }
+    return this.#lists.get(key, inquiry.caller.id, () => front.request(generation, asked), hurries)
   }
 
   /** A legacy server has one log level per conversation: the most verbose that anybody asked for. */

@@ -20,7 +20,7 @@ const GRPC_UNITS_MS: Readonly<Record<string, number>> = {
  * How long the agent is going to wait, in milliseconds from the call's arrival: the smallest of what it says in
  * its headers and in `_meta`. What is malformed or not positive is as good as not said; undefined when nothing is.
  */
-export function askedLimitMs({ inbound, message }: Call): Millis | undefined {
+export function askedLimitMs({ inbound, message }: Pick<Call, 'inbound' | 'message'>): Millis | undefined {
   let ms = headerMs(inbound, 'x-breakwater-deadline-ms')
   ms = Math.min(ms, headerMs(inbound, 'x-envoy-expected-rq-timeout-ms'))
   ms = Math.min(ms, grpcTimeoutMs(inbound['grpc-timeout']))

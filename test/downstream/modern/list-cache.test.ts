@@ -72,3 +72,14 @@ test('neither questions nor lists without a time nor errors are kept', async () 
     assert.equal(fetched(), 2, JSON.stringify(result))
   }
 })
+
+test('who is in a hurry waits for nobody else’s fetch, and finds what is kept', async () => {
+  const clock = new ManualClock()
+  const cache = new ListCache(clock)
+  const slow = cache.get('k', 'a', () => new Promise(() => {}))
+  const own = { text: '{"id":1,"result":{"tools":[],"ttlMs":1000}}', status: 200 }
+  assert.equal(await cache.get('k', 'a', () => Promise.resolve(own), true), own)
+  const kept = await cache.get('k', 'a', () => assert.fail('it is kept'), true)
+  assert.equal(kept.status, 200)
+  void slow
+})
