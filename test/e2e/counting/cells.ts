@@ -147,10 +147,8 @@ async function runCell(
   return async () => {
     const runs = await subject.runs()
     const times = (token: string) => runs[token] ?? 0
-    const hasToAnswer =
-      mode.answered === 'always' ||
-      (transport !== 'stdio' &&
-        (mode.answered === 'http' || (mode.answered === 'legacy_http' && server === 'legacy')))
+    const hasSessions = transport !== 'stdio' && server === 'legacy'
+    const hasToAnswer = mode.answered === 'always' || (mode.answered === 'legacy_http' && hasSessions)
     if (hasToAnswer && (write.kind === 'error' || write.kind === 'nothing'))
       broken.push(`write: not answered (${wordOf(write)})`)
     return {
