@@ -3,6 +3,7 @@ import { Cancellation, type Signal } from '../mesh/cancel.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../mesh/errors.ts'
 import { orAborted } from '../upstreams/failure.ts'
+import { PATIENCE_MS, SharedAttempts } from '../upstreams/shared-attempts.ts'
 import type { Link, Upstream } from '../upstreams/upstream.ts'
 
 /** A caller's conversation, and the replica that it is held with. */
@@ -22,12 +23,6 @@ export interface LinksOptions {
   readonly timeoutMs: Millis
 }
 
-/** A handshake under way. */
-interface Opening {
-  readonly bound: Promise<BoundLink>
-  readonly end: Cancellation
-}
-
 /** Stands for "any replica" among the handshakes under way. */
 const ANY = -1
 
@@ -38,7 +33,8 @@ const ANY = -1
 export class Links {
   readonly #options: LinksOptions
   readonly #open = new Map<Caller, BoundLink[]>()
-  readonly #opening = new Map<Caller, Map<number, Opening>>()
+  /** Handshakes under way, by the replica that they are for. */
+  readonly #opening = new Map<Caller, Map<number, SharedAttempts<BoundLink>>>()
   /** How many callers have a conversation with each replica that keeps something of it. */
   readonly #kept: number[]
   /** Whether any conversation was of the kind of which the server keeps something. */
@@ -75,19 +71,19 @@ export class Links {
   of(caller: Caller, replica?: number): Promise<BoundLink> {
     const current = this.current(caller, replica)
     if (current !== undefined) return Promise.resolve(current)
-    if (replica === undefined) return this.#join(caller, ANY, (end) => this.#beginAnywhere(caller, end))
+    if (replica === undefined)
+      return this.#join(caller, ANY, (end) => this.#beginAnywhere(caller, end), Infinity)
     return this.#join(caller, replica, (end) => this.#begin(caller, replica, end))
   }
 
   /** Ends a caller's conversations, and the handshakes for them, so that the next call begins a new one, perhaps elsewhere. */
   async drop(caller: Caller): Promise<void> {
     const opening = [...(this.#opening.get(caller)?.values() ?? [])]
-    for (const { end } of opening)
-      end.abort(gatewayError('cancelled', 'the conversation is not needed any more'))
-    const begun = await Promise.all(opening.map(({ bound }) => bound.catch(() => undefined)))
-    const ending = new Set([...(this.#open.get(caller) ?? []), ...begun.filter((one) => one !== undefined)])
+    const unwanted = gatewayError('cancelled', 'the conversation is not needed any more')
+    await Promise.all(opening.map((attempts) => attempts.abort(unwanted)))
+    const ending = this.#open.get(caller) ?? []
     this.#open.delete(caller)
-    await Promise.all([...ending].map(({ link }) => link.close()))
+    await Promise.all(ending.map(({ link }) => link.close()))
   }
 
   /**
@@ -131,18 +127,27 @@ export class Links {
   }
 
   /** Waits for what is under way, or begins it. */
-  #join(caller: Caller, key: number, begin: (end: Signal) => Promise<BoundLink>): Promise<BoundLink> {
-    const under = this.#opening.get(caller) ?? new Map<number, Opening>()
+  #join(
+    caller: Caller,
+    key: number,
+    begin: (end: Signal) => Promise<BoundLink>,
+    patienceMs = this.#patienceFor(key),
+  ): Promise<BoundLink> {
+    const under = this.#opening.get(caller) ?? new Map<number, SharedAttempts<BoundLink>>()
     this.#opening.set(caller, under)
-    const joined = under.get(key)
-    if (joined !== undefined) return joined.bound
-    const end = new Cancellation()
-    const bound = begin(end).finally(() => {
+    const known = under.get(key)
+    if (known !== undefined) return known.join()
+    const attempts = new SharedAttempts(this.#options.clock, begin, patienceMs)
+    under.set(key, attempts)
+    return attempts.join().finally(() => {
       under.delete(key)
       if (under.size === 0) this.#opening.delete(caller)
     })
-    under.set(key, { end, bound })
-    return bound
+  }
+
+  /** A second handshake costs a server that is reached over a network little; a process would be started twice. */
+  #patienceFor(replica: number): Millis {
+    return this.#options.replicas[replica]?.probe === undefined ? Infinity : PATIENCE_MS
   }
 
   /** Tries all replicas in turn, each time from the next one on. All of them together take no longer than one may. */
@@ -194,6 +199,12 @@ export class Links {
   #keep(caller: Caller, bound: BoundLink): BoundLink {
     const { link, replica } = bound
     if (link.ended.aborted) throw link.ended.reason
+    const other = this.current(caller, replica)
+    if (other !== undefined) {
+      // Another attempt was faster.
+      void link.close()
+      return other
+    }
     const current = this.#open.get(caller)
     if (current === undefined) this.#open.set(caller, [bound])
     else current.push(bound)

@@ -1,5 +1,6 @@
-import type { Signal } from '../mesh/cancel.ts'
+import { Cancellation, type Signal } from '../mesh/cancel.ts'
 import type { Call, Outcome } from '../mesh/call.ts'
+import type { Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError, isGatewayError, type GatewayError } from '../mesh/errors.ts'
 
 /** The outcome of a call that got no reply. Whether it was sent is for its record to say. */
@@ -21,6 +22,26 @@ export function orAborted<T>(promise: Promise<T>, signal: Signal): Promise<T> {
     if (signal.aborted) return aborted()
     signal.addEventListener('abort', aborted, { once: true })
     promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', aborted))
+  })
+}
+
+/** What a task comes to under a signal that aborts when `signal` does, or after `ms`: a wait has a bound, whoever waits. */
+export function within<T>(
+  ms: Millis,
+  clock: Pick<Clock, 'after'>,
+  signal: Signal,
+  task: (limit: Signal) => Promise<T>,
+): Promise<T> {
+  const limit = new Cancellation()
+  const aborted = () => limit.abort(signal.reason)
+  if (signal.aborted) aborted()
+  else signal.addEventListener('abort', aborted)
+  const cancel = clock.after(ms, () => {
+    limit.abort(gatewayError('attempt_timeout', `the server did not answer the gateway within ${ms} ms`))
+  })
+  return task(limit).finally(() => {
+    cancel()
+    signal.removeEventListener('abort', aborted)
   })
 }
 

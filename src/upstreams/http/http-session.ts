@@ -1,11 +1,12 @@
 import type { Channel, Message } from '../../mesh/call.ts'
 import { Cancellation, type Signal } from '../../mesh/cancel.ts'
 import type { Millis } from '../../mesh/clock.ts'
-import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
+import { gatewayError } from '../../mesh/errors.ts'
 import { isObject, notificationText, requestText } from '../../protocol/jsonrpc.ts'
 import { locate } from '../../protocol/json-span.ts'
 import { LATEST_LEGACY } from '../../protocol/versions.ts'
-import { orAborted } from '../failure.ts'
+import { orAborted, within } from '../failure.ts'
+import { SharedAttempts } from '../shared-attempts.ts'
 import { HttpExchange, type ExchangeOptions } from './http-exchange.ts'
 import type { ReplyHeaders } from './http-headers.ts'
 import { leave, postAway } from './http-post.ts'
@@ -53,15 +54,18 @@ export class HttpSession {
   #greeting: Message = { text: '{}', value: {} }
   #lost = false
   #requests = 0
-  #reopening: Promise<void> | undefined
-  /** Under way: whether the server still knows the session of now. */
-  #asking: Promise<SessionFate> | undefined
+  readonly #reopening: SharedAttempts<void>
+  /** Whether the server still knows the session of now. */
+  readonly #asking: SharedAttempts<'known' | 'forgotten'>
   /** Sessions in whose place a new one was opened although the server does not tell known ones from unknown. */
   readonly #unclear = new WeakSet<HttpWire>()
 
   constructor(parts: HttpSessionParts) {
+    const { clock } = parts.exchange
     this.#parts = parts
     this.#wire = parts.wire
+    this.#reopening = new SharedAttempts(clock, (end) => this.#openAgain(end))
+    this.#asking = new SharedAttempts(clock, (end) => this.#ask(end))
   }
 
   /** The `initialize` result. */
@@ -86,6 +90,15 @@ export class HttpSession {
 
   /** The handshake, and all that the caller has asked the server to keep in mind. Rejects with a `GatewayError`. */
   async open(signal: Signal): Promise<void> {
+    this.#adopt(await this.#handshake(signal))
+  }
+
+  #adopt({ greeting, wire }: Opened): void {
+    this.#greeting = greeting
+    this.#wire = wire
+  }
+
+  async #handshake(signal: Signal): Promise<Opened> {
     const { exchange, state, onFarewell } = this.#parts
     const { clock, ackMs: limitMs } = exchange
     const { greeting, wire } = await this.#initialize(signal)
@@ -98,8 +111,7 @@ export class HttpSession {
       if (wire.sessionId !== undefined) onFarewell(leave(wire, clock, LATE_MS))
       throw error
     }
-    this.#greeting = greeting
-    this.#wire = wire
+    return { greeting, wire }
   }
 
   /**
@@ -109,36 +121,36 @@ export class HttpSession {
   fateOf(used: HttpWire): Promise<SessionFate> {
     if (used !== this.#wire) return Promise.resolve(this.#unclear.has(used) ? 'unclear' : 'forgotten')
     if (this.#lost) return Promise.resolve('forgotten')
-    this.#asking ??= this.#ping(used)
-      .then((fate) => {
-        if (fate === 'forgotten' && used === this.#wire) this.#lost = true
-        return fate
-      })
-      .finally(() => (this.#asking = undefined))
-    return this.#asking
+    return this.#asking.join().catch(unclear)
   }
 
   /** Opens a lost session again, once for all who lost it. Rejects with a `GatewayError`. */
   reopen(): Promise<void> {
-    if (!this.#lost) return Promise.resolve()
-    this.#reopening ??= this.#openAgain().finally(() => (this.#reopening = undefined))
-    return this.#reopening
+    return this.#lost ? this.#reopening.join() : Promise.resolve()
   }
 
-  async #openAgain(): Promise<void> {
-    const { handshakeMs, exchange, onReopened } = this.#parts
+  async #openAgain(end: Signal): Promise<void> {
+    const { handshakeMs, exchange, onReopened, onFarewell } = this.#parts
     const lost = this.#wire
-    const limit = new Cancellation()
-    const cancel = exchange.clock.after(handshakeMs, () => limit.abort(tookTooLong(handshakeMs)))
-    try {
-      await this.open(limit)
+    const opened = await within(handshakeMs, exchange.clock, end, async (limit) => {
+      const opened = await this.#handshake(limit)
       // A server that refuses this ping too does not tell sessions apart by it: nothing was proven by the other.
-      if ((await this.#ping(this.#wire)) !== 'known') this.#unclear.add(lost)
-    } finally {
-      cancel()
-    }
+      if ((await this.#ping(opened.wire, limit).catch(unclear)) !== 'known') this.#unclear.add(lost)
+      return opened
+    })
+    // Another attempt was faster.
+    if (!this.#lost) return void onFarewell(leave(opened.wire, exchange.clock, LATE_MS))
+    this.#adopt(opened)
     this.#lost = false
     onReopened()
+  }
+
+  /** Asks about the session of now. Rejects when there is no telling. */
+  async #ask(end: Signal): Promise<'known' | 'forgotten'> {
+    const asked = this.#wire
+    const fate = await within(PING_MS, this.#parts.exchange.clock, end, (limit) => this.#ping(asked, limit))
+    if (fate === 'forgotten' && asked === this.#wire) this.#lost = true
+    return fate
   }
 
   /** Opens a session; who gives up does not leave one behind at the server. */
@@ -167,12 +179,12 @@ export class HttpSession {
     }
   }
 
-  async #ping(wire: HttpWire): Promise<SessionFate> {
-    const limit = new Cancellation()
-    const cancel = this.#parts.exchange.clock.after(PING_MS, () => limit.abort(tookTooLong(PING_MS)))
-    const reading = await this.#request(wire, 'ping', undefined, limit).finally(cancel)
+  /** Rejects when the server does not say. */
+  async #ping(wire: HttpWire, signal: Signal): Promise<'known' | 'forgotten'> {
+    const reading = await this.#request(wire, 'ping', undefined, signal)
     if (reading.kind === 'suspected_loss') return 'forgotten'
-    return reading.kind === 'answered' ? 'known' : 'unclear'
+    if (reading.kind === 'answered') return 'known'
+    throw reading.error
   }
 
   #request(
@@ -209,9 +221,7 @@ function versionOf({ value: { protocolVersion } }: Message): string {
   return typeof protocolVersion === 'string' ? protocolVersion : LATEST_LEGACY
 }
 
-function tookTooLong(ms: Millis): GatewayError {
-  return gatewayError('attempt_timeout', `the server did not answer the gateway within ${ms} ms`)
-}
+const unclear = (): 'unclear' => 'unclear'
 
 /** Nobody waits for a session that was opened in vain. */
 function ignore(): void {}

@@ -6,11 +6,15 @@ import { isObject } from '../../protocol/jsonrpc.ts'
 import { locate, members } from '../../protocol/json-span.ts'
 import { MODERN_VERSION, SERVER_INFO_KEY } from '../../protocol/modern.ts'
 import { rawAt } from '../pipe/renumber.ts'
-import { SingleFlight } from '../pipe/single-flight.ts'
+import { orAborted, within } from '../failure.ts'
+import { SharedAttempts } from '../shared-attempts.ts'
 
 /** Shortest and longest time for which one answer serves, in milliseconds. */
 const MIN_MS: Millis = 30_000
 const MAX_MS: Millis = 3_600_000
+
+/** How long the server may take to answer, whoever waits for it, in milliseconds. */
+const ANSWER_MS: Millis = 10_000
 
 /** Asks a server what it is; resolves to its response. Rejects with a `GatewayError`. */
 export type AskDiscover = (signal: Signal) => Promise<Message>
@@ -19,12 +23,14 @@ export type AskDiscover = (signal: Signal) => Promise<Message>
 export class Discover {
   readonly #ask: AskDiscover
   readonly #clock: Clock
+  readonly #attempts: SharedAttempts<Message>
   #known: { readonly greeting: Message; readonly until: Millis } | undefined
-  #flight: SingleFlight<Message> | undefined
 
-  constructor(ask: AskDiscover, clock: Clock) {
+  /** `patienceMs`: after how long it is asked once more beside a question without an answer; Infinity: never. */
+  constructor(ask: AskDiscover, clock: Clock, patienceMs?: Millis) {
     this.#ask = ask
     this.#clock = clock
+    this.#attempts = new SharedAttempts(clock, (end) => this.#fetch(end), patienceMs)
   }
 
   /**
@@ -34,9 +40,7 @@ export class Discover {
   greeting(signal: Signal): Promise<Message> {
     if (this.#known !== undefined && this.#clock.now() < this.#known.until)
       return Promise.resolve(this.#known.greeting)
-    const landed = () => (this.#flight = undefined)
-    this.#flight ??= new SingleFlight((abandoned) => this.#fetch(abandoned).finally(landed), landed)
-    return this.#flight.join(signal)
+    return orAborted(this.#attempts.join(), signal)
   }
 
   /** The server is asked anew next time. */
@@ -50,8 +54,8 @@ export class Discover {
     return this.greeting(signal)
   }
 
-  async #fetch(signal: Signal): Promise<Message> {
-    const response = await this.#ask(signal)
+  async #fetch(end: Signal): Promise<Message> {
+    const response = await within(ANSWER_MS, this.#clock, end, this.#ask)
     const greeting = greetingOf(response)
     const { ttlMs } = response.value.result as { ttlMs?: unknown }
     const ms = typeof ttlMs === 'number' ? Math.min(Math.max(ttlMs, MIN_MS), MAX_MS) : MIN_MS

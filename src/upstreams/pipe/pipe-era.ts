@@ -59,7 +59,7 @@ class Probe {
     this.#terms = terms
     this.#signal = signal
     signal.addEventListener('abort', this.#aborted)
-    const discover = new Discover((asking) => ask(exchange, terms, asking), terms.clock)
+    const discover = new Discover((asking) => ask(exchange, terms, asking), terms.clock, Infinity)
     this.greeted = discover.greeting(this.#over.signal).then((greeting) => ({ greeting, discover }))
     this.greeted.then(
       (greeted) => (this.known = greeted),

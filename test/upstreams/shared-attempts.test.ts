@@ -1,0 +1,102 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Signal } from '../../src/mesh/cancel.ts'
+import { gatewayError, type GatewayError } from '../../src/mesh/errors.ts'
+import { SharedAttempts } from '../../src/upstreams/shared-attempts.ts'
+import { ManualClock } from '../support/manual-clock.ts'
+
+interface Attempt {
+  readonly end: Signal
+  succeed(value: string): void
+  fail(error: GatewayError): void
+}
+
+/** A task whose attempts a test ends. */
+function setUp() {
+  const clock = new ManualClock()
+  const begun: Attempt[] = []
+  const attempts = new SharedAttempts(
+    clock,
+    (end) =>
+      new Promise<string>((resolve, reject) => {
+        begun.push({ end, succeed: resolve, fail: reject })
+        end.addEventListener('abort', () => reject(end.reason as GatewayError))
+      }),
+  )
+  return { clock, begun, attempts }
+}
+
+const failure = gatewayError('upstream_refused', 'no')
+
+test('all who come at once share one attempt', async () => {
+  const { begun, attempts } = setUp()
+  const joined = [attempts.join(), attempts.join(), attempts.join()]
+  assert.equal(begun.length, 1)
+  begun[0]?.succeed('done')
+  assert.deepEqual(await Promise.all(joined), ['done', 'done', 'done'])
+  void attempts.join()
+  assert.equal(begun.length, 2)
+})
+
+test('beside one that takes long another is begun, and whatever succeeds counts for all', async () => {
+  const { clock, begun, attempts } = setUp()
+  const first = attempts.join()
+  await clock.advance(999)
+  const second = attempts.join()
+  assert.equal(begun.length, 1)
+  await clock.advance(1)
+  assert.equal(begun.length, 2)
+  begun[1]?.succeed('done')
+  assert.deepEqual(await Promise.all([first, second]), ['done', 'done'])
+  assert.equal(begun[0]?.end.aborted, true)
+  assert.equal(clock.pending, 0)
+})
+
+test('one attempt is all where that has to be enough', async () => {
+  const clock = new ManualClock()
+  let begun = 0
+  const attempts = new SharedAttempts(clock, () => new Promise(() => begun++), Infinity)
+  void attempts.join()
+  await clock.advance(100_000)
+  void attempts.join()
+  assert.equal(begun, 1)
+})
+
+test('it fails when the last attempt has failed', async () => {
+  const { clock, begun, attempts } = setUp()
+  const joined = attempts.join()
+  await clock.advance(1_000)
+  const again = attempts.join()
+  begun[0]?.fail(gatewayError('attempt_timeout', 'too long'))
+  begun[1]?.fail(failure)
+  await assert.rejects(joined, failure)
+  await assert.rejects(again, failure)
+})
+
+test('there are three attempts at a time at most, and the oldest gives way', async () => {
+  const { clock, begun, attempts } = setUp()
+  const joined = [attempts.join()]
+  await clock.advance(60_000)
+  assert.equal(begun.length, 3, 'nobody new has come')
+  joined.push(attempts.join(), attempts.join())
+  await clock.advance(0)
+  assert.deepEqual(
+    begun.map(({ end }) => end.aborted),
+    [true, false, false, false],
+  )
+  begun[3]?.succeed('done')
+  assert.deepEqual(await Promise.all(joined), ['done', 'done', 'done'])
+})
+
+test('to give it up ends all attempts', async () => {
+  const { clock, begun, attempts } = setUp()
+  const joined = assert.rejects(attempts.join(), failure)
+  await clock.advance(1_000)
+  const again = assert.rejects(attempts.join(), failure)
+  await attempts.abort(failure)
+  await Promise.all([joined, again])
+  assert.deepEqual(
+    begun.map(({ end }) => end.aborted),
+    [true, true],
+  )
+})
