@@ -55,13 +55,18 @@ export function onWire(response: Response, { wire }: Outcome): Response {
 }
 
 function written(id: RequestId, outcome: Outcome, subject: Subject, delivery: Delivery): Response {
-  if (outcome.kind === 'answered') return withPartial(outcome)
+  if (outcome.kind === 'answered') return notLost(withPartial(outcome))
   const { error } = outcome
   const by = outcome.kind === 'rejected' ? outcome.by : undefined
   const isLost = error.reason === 'session_lost'
   if (delivery === 'tool_result' && !isLost && takesToolResult(subject))
     return { text: toolResultText(id, error, subject, by), status: 200 }
   return { text: gatewayErrorText(id, error, subject, by), status: isLost ? 404 : 200 }
+}
+
+/** HTTP 404 tells a client that its session is over, which only we can know: a server speaks of what it has not found. */
+function notLost(result: CallResult): Response {
+  return result.status === 404 ? { ...result, status: 200 } : result
 }
 
 /** The text of an error of ours: what happened, whether the call may have run, and when to try again. */

@@ -139,10 +139,14 @@ export class Links {
     if (known !== undefined) return known.join()
     const attempts = new SharedAttempts(this.#options.clock, begin, patienceMs)
     under.set(key, attempts)
-    return attempts.join().finally(() => {
+    const over = () => {
       under.delete(key)
       if (under.size === 0) this.#opening.delete(caller)
-    })
+    }
+    // All wait for the same promise, so that calls go out in the order in which they came.
+    const outcome = attempts.join()
+    outcome.then(over, over)
+    return outcome
   }
 
   /** A second handshake costs a server that is reached over a network little; a process would be started twice. */

@@ -20,7 +20,7 @@ function setUp() {
     (end) =>
       new Promise<string>((resolve, reject) => {
         begun.push({ end, succeed: resolve, fail: reject })
-        end.addEventListener('abort', () => reject(end.reason as GatewayError))
+        end.addEventListener('abort', () => reject(end.reason))
       }),
   )
   return { clock, begun, attempts }

@@ -31,8 +31,6 @@ export function ruleAgainst(call: Call, outcome: Outcome, scope: Scope): RetryRe
 
 function isSafe(call: Call, outcome: Outcome, scope: Scope): boolean {
   if (wasNeverDelivered(outcome)) return true
-  // HTTP 429 refuses a request before it is looked at: the server has it, and did not run it.
-  if (outcome.kind === 'failed' && outcome.error.reason === 'upstream_rate_limited') return true
   const effect = scope.effectOf(call)
   return effect === 'read_only' || effect === 'idempotent'
 }

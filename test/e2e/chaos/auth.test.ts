@@ -70,14 +70,17 @@ const scenes: readonly Scene[] = [
     fates: one('surfaced'),
   },
   {
-    title: 'limit.429: a call that the server did not look at is sent again, even if it writes',
+    title: 'limit.429: a write is not sent again, as only the server knows whether it ran',
     tool: 'words_limited',
     type: 'limit.429',
     fault: { form: 'absent', maxInjections: 1, allowWrites: true },
     policies: { effect: 'write' },
-    got: story,
-    verdicts: { '': 1, unchecked: 1 },
-    fates: one('masked'),
+    got(got: Got) {
+      fails('upstream_rate_limited')(got)
+      assert.equal(got.data?.sent, true)
+    },
+    verdicts: one(''),
+    fates: one('surfaced'),
   },
   {
     title: 'limit.429: an absurd time to come again is not believed',
