@@ -253,7 +253,8 @@ class LevelStore implements ClosableStore {
 
   /** Notes what the next batch has to write; false when too much waits for that already. */
   #change(key: string, text: string | undefined, bytes: number): boolean {
-    const isTooMany = this.#changes.size >= MAX_UNWRITTEN && !this.#changes.has(key)
+    // To delete what is there takes no more room than it had.
+    const isTooMany = text !== undefined && this.#changes.size >= MAX_UNWRITTEN && !this.#changes.has(key)
     const isTooLarge = text !== undefined && this.#changedBytes + bytes > MAX_UNWRITTEN_BYTES
     if (isTooMany || isTooLarge) return false
     this.#changes.set(key, text)

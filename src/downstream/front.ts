@@ -1,5 +1,6 @@
 import type { Signal } from '../mesh/cancel.ts'
 import type { Call, Caller, CallRecord, Channel, Message, RequestId } from '../mesh/call.ts'
+import type { Millis } from '../mesh/clock.ts'
 import type { GatewayError } from '../mesh/errors.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import type { Server } from '../registry/server.ts'
@@ -34,7 +35,8 @@ export type Welcome = { readonly text: string } | { readonly error: GatewayError
 export interface Front {
   /** The server that is shown as it is; undefined when all are shown. */
   readonly server: string | undefined
-  welcome(generation: GatewayGeneration, caller: Caller, version: string): Promise<Welcome>
+  /** The `initialize` result for an agent that waits `limitMs` for it at most; undefined: as long as it takes. */
+  welcome(generation: GatewayGeneration, caller: Caller, version: string, limitMs?: Millis): Promise<Welcome>
   request(generation: GatewayGeneration, inquiry: Inquiry): Promise<Response>
   /** A notification of the agent that concerns its servers. */
   notify(generation: GatewayGeneration, caller: Caller, message: Message): void

@@ -1,6 +1,7 @@
 import type { Message } from '../mesh/call.ts'
 import { gatewayError } from '../mesh/errors.ts'
 import type { Live } from '../mesh/live.ts'
+import { askedLimitMs } from '../policies/deadline/asked.ts'
 import { INVALID_REQUEST, isRequestId, paramsOf, resultText } from '../protocol/jsonrpc.ts'
 import { negotiate } from '../protocol/versions.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
@@ -30,8 +31,9 @@ export async function initialize(
   const said = paramsOf(message.value)
   const version = negotiate(said.protocolVersion)
   const hello = { ...said, protocolVersion: version }
+  const limitMs = askedLimitMs({ inbound: headers, message })
   const session = sessions.draft({ front, headers, hello, version })
-  const welcome = await front.welcome(live.current, session, version)
+  const welcome = await front.welcome(live.current, session, version, limitMs)
   if ('error' in welcome) {
     await sessions.close(session)
     return sendJson(response, 200, gatewayErrorText(id, welcome.error, { server: front.server }))

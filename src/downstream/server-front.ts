@@ -1,4 +1,5 @@
 import type { Caller, Message } from '../mesh/call.ts'
+import type { Millis } from '../mesh/clock.ts'
 import type { GatewayError } from '../mesh/errors.ts'
 import { errorText, INVALID_PARAMS, isObject } from '../protocol/jsonrpc.ts'
 import { elements, locate, replaceAt } from '../protocol/json-span.ts'
@@ -15,9 +16,14 @@ export class ServerFront implements Front {
     this.server = server
   }
 
-  async welcome(generation: GatewayGeneration, caller: Caller, version: string): Promise<Welcome> {
+  async welcome(
+    generation: GatewayGeneration,
+    caller: Caller,
+    version: string,
+    limitMs?: Millis,
+  ): Promise<Welcome> {
     try {
-      const { link } = await this.#find(generation).links.of(caller)
+      const { link } = await this.#find(generation).converse(caller, limitMs)
       const { text, value } = link.greeting
       const newer = typeof value.protocolVersion === 'string' && value.protocolVersion > version
       return { text: newer ? replaceAt(text, ['protocolVersion'], version) : text }

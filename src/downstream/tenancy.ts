@@ -41,7 +41,7 @@ interface Known {
 /**
  * Whom requests count as. Names are for anybody to choose: with a new one for each call, a client would have a share
  * of its own each time. So a name is a newcomer until it is seen a second time after a second, and all newcomers
- * count as one. They cannot push out those who have settled either.
+ * count as one. A name that was seen once puts out none that has settled.
  */
 export class Tenancies {
   readonly #settled = new Map<string, Known>()

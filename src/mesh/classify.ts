@@ -66,7 +66,7 @@ export function attemptOutcomeOf(outcome: Outcome, known: Known): Exclude<Result
 /**
  * Whether a call that was sent came to nothing, and another try or another answer may be of use: there is no answer, or
  * it is an error whose code does not blame the caller. `isError: true` is an answer like any other. Whose fault it was,
- * `lessonOf` says: a server that refuses one request may take it the next time.
+ * `attributionOf` says: a server that refuses one request may take it the next time.
  */
 export function isFailure(outcome: Outcome): boolean {
   if (outcome.kind !== 'answered') return outcome.kind === 'failed'
@@ -90,10 +90,11 @@ export function isIncorrect(outcome: Outcome): boolean {
  * - `refused`: it turned this request down, which says nothing of the requests of others: for what it asked, for its
  *   credentials or session, or for the rate.
  * - `caller_error`: the caller was wrong, and may have been the cause of whatever happened.
- * - `impatience`: the caller did not want to wait as long as the operator would have: it may be slow, or not.
+ * - `caller_timeout`: the caller did not want to wait as long as the operator would have: it may be slow, or not.
  * - `nothing`: the caller left, or the gateway ended it.
  */
-export type Lesson = 'good' | 'outage' | 'wrong' | 'refused' | 'caller_error' | 'impatience' | 'nothing'
+export type Attribution =
+  'good' | 'outage' | 'wrong' | 'refused' | 'caller_error' | 'caller_timeout' | 'nothing'
 
 /**
  * A deadline that left an attempt less than this, in milliseconds, says nothing about the server, whoever set it: the
@@ -102,18 +103,20 @@ export type Lesson = 'good' | 'outage' | 'wrong' | 'refused' | 'caller_error' | 
 const LEAST_BLAMED_MS = 1_000
 
 /** The one place that decides whom the end of an attempt is to be laid to; it ran for `ranMs`, in milliseconds. */
-export function lessonOf(
+export function attributionOf(
   outcome: Exclude<Outcome, { kind: 'rejected' }>,
   { deadline, record }: { readonly deadline: Deadline | undefined; readonly record: Known },
   ranMs: Millis,
-): Lesson {
+): Attribution {
   const lesson =
-    outcome.kind === 'answered' ? lessonOfAnswer(outcome) : lessonOfFailure(outcome.error, deadline, ranMs)
+    outcome.kind === 'answered'
+      ? attributionOfAnswer(outcome)
+      : attributionOfFailure(outcome.error, deadline, ranMs)
   const isBad = lesson === 'outage' || lesson === 'wrong'
   return isBad && record.invalidArguments && !isConnectionLost(outcome) ? 'caller_error' : lesson
 }
 
-function lessonOfAnswer(outcome: Outcome & { kind: 'answered' }): Lesson {
+function attributionOfAnswer(outcome: Outcome & { kind: 'answered' }): Attribution {
   if (isIncorrect(outcome)) return 'wrong'
   switch (resultOf(outcome)) {
     case 'rpc_error':
@@ -125,13 +128,17 @@ function lessonOfAnswer(outcome: Outcome & { kind: 'answered' }): Lesson {
   }
 }
 
-function lessonOfFailure({ reason }: GatewayError, deadline: Deadline | undefined, ranMs: Millis): Lesson {
+function attributionOfFailure(
+  { reason }: GatewayError,
+  deadline: Deadline | undefined,
+  ranMs: Millis,
+): Attribution {
   switch (reason) {
     case 'incorrect_result':
       // It came, and a layer below held it back because it was wrong.
       return 'wrong'
     case 'deadline_exceeded':
-      if (deadline?.askedFor === true) return 'impatience'
+      if (deadline?.askedFor === true) return 'caller_timeout'
       return ranMs < LEAST_BLAMED_MS ? 'nothing' : 'outage'
     case 'upstream_refused':
     case 'upstream_unauthorized':

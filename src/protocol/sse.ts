@@ -1,10 +1,12 @@
+import { Chunks } from './chunks.ts'
+
 /** Server-sent events, as the WHATWG HTML standard (section 9.2) frames them. */
 
 export interface SseEvent {
   /** `message` unless the stream named another type. */
   readonly type: string
   readonly data: string
-  /** The last event id that the stream set, on this event or before. */
+  /** The last event id that the stream set, on this event or before; undefined if none can be resumed behind. */
   readonly id: string | undefined
   /** A reconnection time that came with this event, in milliseconds; 0 … 2^31−1, which is the longest of all timers. */
   readonly retryMs: number | undefined
@@ -16,6 +18,9 @@ export class SseOverflow extends Error {
     super(`an event is larger than ${limit} bytes`)
   }
 }
+
+/** Longest id of an event behind which a stream can be resumed, in characters. */
+const LONGEST_ID = 2_048
 
 const MAX_RETRY_MS = 2 ** 31 - 1
 
@@ -29,8 +34,8 @@ const CR = 0x0d
 export class SseDecoder {
   readonly #emit: (event: SseEvent) => void
   readonly #limit: number
-  #partial: Buffer[] = []
-  #partialBytes = 0
+  /** A line that has begun. */
+  readonly #partial = new Chunks()
   #skipLf = false
   #started = false
   #data: string[] = []
@@ -53,7 +58,7 @@ export class SseDecoder {
     for (;;) {
       const end = lineEnd(chunk, at)
       if (end === -1) break
-      const bytes = this.#partialBytes + end - at
+      const bytes = this.#partial.length + end - at
       this.#line(this.#takeLine(chunk.subarray(at, end)), bytes)
       at = end + 1
       if (chunk[end] !== CR) continue
@@ -64,17 +69,16 @@ export class SseDecoder {
   }
 
   #keep(rest: Buffer): void {
-    this.#partialBytes += rest.length
-    if (this.#partialBytes + this.#dataBytes > this.#limit) throw new SseOverflow(this.#limit)
-    this.#partial.push(rest)
+    if (this.#partial.length + rest.length + this.#dataBytes > this.#limit) throw new SseOverflow(this.#limit)
+    this.#partial.add(rest)
   }
 
   #takeLine(tail: Buffer): string {
-    let line = tail.toString('utf8')
-    if (this.#partial.length > 0) {
-      line = Buffer.concat([...this.#partial, tail]).toString('utf8')
-      this.#partial = []
-      this.#partialBytes = 0
+    let line: string
+    if (this.#partial.length === 0) line = tail.toString('utf8')
+    else {
+      this.#partial.add(tail)
+      line = this.#partial.take()
     }
     if (this.#started) return line
     this.#started = true
@@ -98,7 +102,7 @@ export class SseDecoder {
         this.#type = value
         break
       case 'id':
-        if (!value.includes('\0')) this.#id = value
+        if (!value.includes('\0')) this.#id = isResumable(value) ? value : undefined
         break
       case 'retry':
         if (/^\d+$/.test(value)) this.#retryMs = Math.min(Number(value), MAX_RETRY_MS)
@@ -124,6 +128,12 @@ export class SseDecoder {
     this.#touched = false
     this.#emit(event)
   }
+}
+
+/** Whether an id can be sent back as `Last-Event-ID`: servers refuse long headers, and HTTP itself control characters. */
+function isResumable(id: string): boolean {
+  // eslint-disable-next-line no-control-regex -- the ones that RFC 9110, section 5.5, keeps out of field values
+  return id.length <= LONGEST_ID && !/[\x00-\x08\x0a-\x1f\x7f]/.test(id)
 }
 
 function lineEnd(chunk: Buffer, from: number): number {

@@ -2,7 +2,7 @@ import type { Caller } from '../mesh/call.ts'
 import { Cancellation, type Signal } from '../mesh/cancel.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../mesh/errors.ts'
-import { orAborted } from '../upstreams/failure.ts'
+import { abortError, orAborted } from '../upstreams/failure.ts'
 import { PATIENCE_MS, SharedAttempts } from '../upstreams/shared-attempts.ts'
 import type { Link, Upstream } from '../upstreams/upstream.ts'
 
@@ -78,9 +78,8 @@ export class Links {
 
   /** Ends a caller's conversations, and the handshakes for them, so that the next call begins a new one, perhaps elsewhere. */
   async drop(caller: Caller): Promise<void> {
-    const opening = [...(this.#opening.get(caller)?.values() ?? [])]
     const unwanted = gatewayError('cancelled', 'the conversation is not needed any more')
-    await Promise.all(opening.map((attempts) => attempts.abort(unwanted)))
+    for (const attempts of [...(this.#opening.get(caller)?.values() ?? [])]) attempts.abort(unwanted)
     const ending = this.#open.get(caller) ?? []
     this.#open.delete(caller)
     await Promise.all(ending.map(({ link }) => link.close()))
@@ -135,15 +134,13 @@ export class Links {
   ): Promise<BoundLink> {
     const under = this.#opening.get(caller) ?? new Map<number, SharedAttempts<BoundLink>>()
     this.#opening.set(caller, under)
-    const known = under.get(key)
-    if (known !== undefined) return known.join()
-    const attempts = new SharedAttempts(this.#options.clock, begin, patienceMs)
+    const attempts = under.get(key) ?? new SharedAttempts(this.#options.clock, begin, patienceMs)
     under.set(key, attempts)
     const over = () => {
+      if (attempts.underWay) return
       under.delete(key)
       if (under.size === 0) this.#opening.delete(caller)
     }
-    // All wait for the same promise, so that calls go out in the order in which they came.
     const outcome = attempts.join()
     outcome.then(over, over)
     return outcome
@@ -154,7 +151,7 @@ export class Links {
     return this.#options.replicas[replica]?.probe === undefined ? Infinity : PATIENCE_MS
   }
 
-  /** Tries all replicas in turn, each time from the next one on. All of them together take no longer than one may. */
+  /** Tries all replicas in turn, each time from the next one on; each gets an equal part of the time that is left. */
   async #beginAnywhere(caller: Caller, end: Signal): Promise<BoundLink> {
     const { replicas, clock, timeoutMs } = this.#options
     const { length } = replicas
@@ -181,15 +178,16 @@ export class Links {
     end: Signal,
     limitMs = this.#options.timeoutMs,
   ): Promise<BoundLink> {
-    const { replicas, clock, timeoutMs } = this.#options
+    const { replicas, clock } = this.#options
     const limit = new Cancellation()
     end.addEventListener('abort', () => limit.abort(end.reason))
     const cancel = clock.after(limitMs, () => {
-      limit.abort(gatewayError('attempt_timeout', `the handshake took longer than ${timeoutMs} ms`))
+      limit.abort(gatewayError('attempt_timeout', `the handshake took longer than ${Math.round(limitMs)} ms`))
     })
     const opening = (replicas[replica] as Upstream).open(caller, limit)
     try {
       const link = await orAborted(opening, limit)
+      if (limit.aborted) throw abortError(limit)
       return this.#keep(caller, { link, replica, calls: 0, retired: false })
     } catch (error) {
       // One that comes too late is nobody's.

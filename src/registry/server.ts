@@ -1,14 +1,21 @@
 import type { ServerConfig } from '../config/schema/schema.ts'
 import type { Caller, Layer, Service } from '../mesh/call.ts'
+import { Cancellation } from '../mesh/cancel.ts'
+import type { Clock, Millis } from '../mesh/clock.ts'
+import { gatewayError } from '../mesh/errors.ts'
 import { notificationText } from '../protocol/jsonrpc.ts'
+import { orAborted } from '../upstreams/failure.ts'
 import type { EraVerdict, Upstream } from '../upstreams/upstream.ts'
 import { endpointsOf } from './connection.ts'
 import { Discovery } from './discovery.ts'
 import { kinds } from './kinds.ts'
 import { KnownServer, type KnownServerParts } from './known-server.ts'
-import { Links } from './links.ts'
+import { type BoundLink, Links } from './links.ts'
 import { Reachability } from './reachability.ts'
 import { sendOver } from './sending.ts'
+
+/** Longest time that a timer can be set to, in milliseconds. */
+const LONGEST_MS: Millis = 2 ** 31 - 1
 
 export interface ServerParts extends KnownServerParts {
   /** Names the connections: as long as it is the same, a reload keeps this very server. See `connectionOf`. */
@@ -29,6 +36,7 @@ export class Server extends KnownServer {
   /** Sends a call over its caller's conversation, which is begun if need be. */
   readonly send: Service
   readonly #replicas: readonly Upstream[]
+  readonly #clock: Clock
   readonly #discovery: Discovery
   readonly #reachability: Reachability
   #holders = 0
@@ -48,6 +56,7 @@ export class Server extends KnownServer {
         return current().timeouts.discovery
       },
     })
+    this.#clock = clock
     this.#replicas = replicas
     this.#discovery = new Discovery({
       server: name,
@@ -84,6 +93,20 @@ export class Server extends KnownServer {
   /** The era that each replica is spoken to in; undefined for one that nobody has asked yet, or that needs no asking. */
   get eras(): readonly (EraVerdict | undefined)[] {
     return this.#replicas.map((replica) => replica.era?.())
+  }
+
+  /**
+   * A caller's conversation, begun if need be; the caller waits `limitMs` for it at most, undefined for as long as it takes.
+   * Rejects with a `GatewayError`.
+   */
+  async converse(caller: Caller, limitMs?: Millis): Promise<BoundLink> {
+    const opening = this.links.of(caller)
+    if (limitMs === undefined) return opening
+    const limit = new Cancellation()
+    const cancel = this.#clock.after(Math.min(limitMs, LONGEST_MS), () => {
+      limit.abort(gatewayError('deadline_exceeded', `the server did not greet within ${limitMs} ms`))
+    })
+    return orAborted(opening, limit).finally(cancel)
   }
 
   /** The replica that may remember something of a caller. */

@@ -19,13 +19,13 @@ export function abortError(signal: Signal): GatewayError {
 export function orAborted<T>(promise: Promise<T>, signal: Signal): Promise<T> {
   return new Promise((resolve, reject) => {
     const aborted = () => reject(abortError(signal))
-    if (signal.aborted) return aborted()
-    signal.addEventListener('abort', aborted, { once: true })
+    if (signal.aborted) aborted()
+    else signal.addEventListener('abort', aborted, { once: true })
     promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', aborted))
   })
 }
 
-/** What a task comes to under a signal that aborts when `signal` does, or after `ms`: a wait has a bound, whoever waits. */
+/** What a task comes to under a signal that aborts when `signal` does, or after `ms`. */
 export function within<T>(
   ms: Millis,
   clock: Pick<Clock, 'after'>,

@@ -2,38 +2,46 @@ import { Cancellation, type Signal } from '../mesh/cancel.ts'
 import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../mesh/errors.ts'
 
-/** For how long the first attempt is enough, in milliseconds; twice as long each of the next. */
+/** Time until a second attempt begins beside the first, in milliseconds; the later ones follow at twice this interval. */
 export const PATIENCE_MS: Millis = 1_000
 
-/** Most attempts at a time: past it the oldest is given up. More are begun only when somebody new comes. */
+/** Most attempts at a time. More than so many are begun in all only while somebody new comes. */
 const MOST = 3
 
 const replaced = gatewayError('cancelled', 'a later attempt has taken its place')
 
-/** What many wait for, as long as it is under way. */
-interface Wait<T> {
-  readonly outcome: Promise<T>
+interface Attempt {
+  readonly end: Cancellation
+  readonly begunAt: Millis
+}
+
+interface Waiter<T> {
+  readonly since: Millis
   readonly resolve: (value: T) => void
   readonly reject: (cause: unknown) => void
-  /** The attempts, oldest first. */
-  readonly attempts: Set<Cancellation>
-  begun: number
-  latestAt: Millis
-  /** Whether somebody has come since the latest. */
-  isWanted: boolean
-  cancelNext: Cancel | undefined
 }
 
 /**
  * One task for all who want it done at the same time. As a rule that is one attempt. When it takes long, another is begun
- * beside it: the first may hang for as long as it is allowed to, while the server has come to its senses. The first to
- * succeed counts for all, and ends the others; when all have failed, so has the task.
+ * beside it: the first may hang for as long as it is allowed to, while the server may have recovered. The first to
+ * succeed counts for all, and ends the others.
+ *
+ * The oldest attempt always keeps all of its time, since a server may just be slow; what gives way is the one after it. When
+ * the oldest fails, so it does for all who came before it began, and when the last one fails, for everybody: nobody waits
+ * longer than two attempts take.
  */
 export class SharedAttempts<T> {
   readonly #clock: Clock
   readonly #begin: (end: Signal) => Promise<T>
   readonly #patienceMs: Millis
-  #wait: Wait<T> | undefined
+  /** Oldest first. */
+  #attempts: Attempt[] = []
+  #waiters: Waiter<T>[] = []
+  /** Attempts since the last time that nobody waited. */
+  #begun = 0
+  /** Whether somebody has come since the latest attempt. */
+  #isWanted = false
+  #cancelNext: Cancel | undefined
 
   /**
    * `begin` makes an attempt, which ends by itself, and soon once `end` aborts. `patienceMs`: Infinity for a task of which
@@ -45,83 +53,84 @@ export class SharedAttempts<T> {
     this.#patienceMs = patienceMs
   }
 
-  /** What is under way, or begins. Rejects as the last attempt does. */
-  join(): Promise<T> {
-    const wait = (this.#wait ??= newWait<T>())
-    if (wait.begun === 0) this.#attempt(wait)
-    else wait.isWanted = true
-    this.#schedule(wait)
-    return wait.outcome
+  /** Whether anybody waits. */
+  get underWay(): boolean {
+    return this.#waiters.length > 0
   }
 
-  /** Gives up what is under way; resolves when nothing is. */
-  async abort(reason: GatewayError): Promise<void> {
-    const wait = this.#wait
-    if (wait === undefined) return
-    for (const end of wait.attempts) end.abort(reason)
-    await wait.outcome.then(ignore, ignore)
+  /** What is under way, or begins. Rejects as an attempt did. */
+  join(): Promise<T> {
+    const since = this.#clock.now()
+    const outcome = new Promise<T>((resolve, reject) => this.#waiters.push({ since, resolve, reject }))
+    if (this.#attempts.length === 0) this.#attempt()
+    else this.#isWanted = true
+    this.#schedule()
+    return outcome
+  }
+
+  /** Gives up what is under way, which rejects with `reason`. */
+  abort(reason: GatewayError): void {
+    const waiters = this.#waiters
+    this.#end(reason)
+    for (const { reject } of waiters) reject(reason)
   }
 
   /** Begins another attempt in time, if anybody is there for whom to. */
-  #schedule(wait: Wait<T>): void {
-    const isDue = wait.begun < MOST || wait.isWanted
-    if (!isDue || wait.cancelNext !== undefined || this.#patienceMs === Infinity) return
-    const pauseMs = wait.begun === 1 ? this.#patienceMs : 2 * this.#patienceMs
-    const leftMs = Math.max(0, wait.latestAt + pauseMs - this.#clock.now())
-    wait.cancelNext = this.#clock.after(leftMs, () => {
-      wait.cancelNext = undefined
-      this.#attempt(wait)
-      this.#schedule(wait)
+  #schedule(): void {
+    const isDue = this.#begun < MOST || this.#isWanted
+    if (!isDue || this.#cancelNext !== undefined || this.#patienceMs === Infinity) return
+    const pauseMs = this.#begun === 1 ? this.#patienceMs : 2 * this.#patienceMs
+    const latestAt = this.#attempts.at(-1)?.begunAt ?? -Infinity
+    this.#cancelNext = this.#clock.after(Math.max(0, latestAt + pauseMs - this.#clock.now()), () => {
+      this.#cancelNext = undefined
+      this.#attempt()
+      this.#schedule()
     })
   }
 
-  #attempt(wait: Wait<T>): void {
-    const end = new Cancellation()
-    wait.begun++
-    wait.isWanted = false
-    wait.latestAt = this.#clock.now()
-    wait.attempts.add(end)
-    this.#begin(end).then(
-      (value) => {
-        wait.attempts.delete(end)
-        this.#over(wait)
-        wait.resolve(value)
-        for (const other of wait.attempts) other.abort(replaced)
-      },
-      (cause: unknown) => {
-        wait.attempts.delete(end)
-        if (wait.attempts.size > 0) return
-        this.#over(wait)
-        wait.reject(cause)
-      },
+  #attempt(): void {
+    const attempt = { end: new Cancellation(), begunAt: this.#clock.now() }
+    this.#attempts.push(attempt)
+    this.#begun++
+    this.#isWanted = false
+    this.#begin(attempt.end).then(
+      (value) => this.#succeeded(attempt, value),
+      (cause: unknown) => this.#failed(attempt, cause),
     )
-    const [oldest] = wait.attempts
-    if (wait.attempts.size > MOST) oldest?.abort(replaced)
+    if (this.#attempts.length > MOST) for (const { end } of this.#attempts.splice(1, 1)) end.abort(replaced)
   }
 
-  #over(wait: Wait<T>): void {
-    wait.cancelNext?.()
-    if (this.#wait === wait) this.#wait = undefined
+  #succeeded(attempt: Attempt, value: T): void {
+    // One that had to give way, and succeeded all the same.
+    if (!this.#attempts.includes(attempt)) return
+    const waiters = this.#waiters
+    this.#attempts.splice(this.#attempts.indexOf(attempt), 1)
+    this.#end(replaced)
+    for (const { resolve } of waiters) resolve(value)
+  }
+
+  #failed(attempt: Attempt, cause: unknown): void {
+    const at = this.#attempts.indexOf(attempt)
+    if (at === -1) return
+    this.#attempts.splice(at, 1)
+    const isLast = this.#attempts.length === 0
+    if (at > 0) return
+    const isFor = ({ since }: Waiter<T>) => isLast || since <= attempt.begunAt
+    const told = this.#waiters.filter(isFor)
+    this.#waiters = this.#waiters.filter((waiter) => !isFor(waiter))
+    if (this.#waiters.length === 0) this.#end(replaced)
+    for (const { reject } of told) reject(cause)
+  }
+
+  /** Nobody waits any more: what comes next begins anew. */
+  #end(reason: GatewayError): void {
+    const attempts = this.#attempts
+    this.#attempts = []
+    this.#waiters = []
+    this.#begun = 0
+    this.#isWanted = false
+    this.#cancelNext?.()
+    this.#cancelNext = undefined
+    for (const { end } of attempts) end.abort(reason)
   }
 }
-
-function newWait<T>(): Wait<T> {
-  let resolve: (value: T) => void = ignore
-  let reject: (cause: unknown) => void = ignore
-  const outcome = new Promise<T>((onValue, onCause) => {
-    resolve = onValue
-    reject = onCause
-  })
-  return {
-    outcome,
-    resolve,
-    reject,
-    attempts: new Set(),
-    begun: 0,
-    latestAt: -Infinity,
-    isWanted: false,
-    cancelNext: undefined,
-  }
-}
-
-function ignore(): void {}

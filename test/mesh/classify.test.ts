@@ -3,10 +3,10 @@ import { test } from 'node:test'
 import type { Outcome } from '../../src/mesh/call.ts'
 import {
   isFailure,
-  lessonOf,
+  attributionOf,
   resultOf,
   verdictOf,
-  type Lesson,
+  type Attribution,
   type Result,
 } from '../../src/mesh/classify.ts'
 import { gatewayError, reasons, type Reason } from '../../src/mesh/errors.ts'
@@ -74,13 +74,13 @@ test('a call without an answer came to nothing, whoever is to blame', () => {
 function lesson(
   outcome: Outcome,
   { invalidArguments = false, askedFor = false, ranMs = 60_000 } = {},
-): Lesson {
+): Attribution {
   assert.notEqual(outcome.kind, 'rejected')
   const deadline = { at: 0, reserveMs: undefined, askedFor }
-  return lessonOf(outcome as never, { deadline, record: { invalidArguments } }, ranMs)
+  return attributionOf(outcome as never, { deadline, record: { invalidArguments } }, ranMs)
 }
 
-const lessons: Partial<Record<Reason, Lesson>> = {
+const lessons: Partial<Record<Reason, Attribution>> = {
   upstream_refused: 'refused',
   upstream_unauthorized: 'refused',
   upstream_rate_limited: 'refused',
@@ -131,7 +131,7 @@ test('whatever arguments that break the schema have led to is their caller’s d
 
 test('a deadline that the caller asked for says that it was impatient, however long it waited', () => {
   for (const ranMs of [1, 1_000, 60_000])
-    assert.equal(lesson(failed('deadline_exceeded'), { askedFor: true, ranMs }), 'impatience')
+    assert.equal(lesson(failed('deadline_exceeded'), { askedFor: true, ranMs }), 'caller_timeout')
   assert.equal(lesson(failed('attempt_timeout'), { askedFor: true }), 'outage')
 })
 

@@ -137,3 +137,15 @@ test('a failure that comes late does not end the conversation that was begun sin
   assert.deepEqual([replicas[0]!.links[0]?.closes, replicas[1]!.link.closes], [1, 0])
   assert.equal(server.links.current(caller)?.link, replicas[1]!.link)
 })
+
+test('an agent waits for a greeting no longer than it has said that it does', async () => {
+  const { server, upstream, clock } = testServer()
+  upstream.gate = new Promise(() => {})
+  const caller = new TestCaller()
+  const refused = assert.rejects(server.converse(caller, 500), { reason: 'deadline_exceeded' })
+  await clock.advance(500)
+  await refused
+  await server.links.drop(caller)
+  upstream.gate = undefined
+  assert.equal((await server.converse(caller, 1e300)).replica, 0)
+})

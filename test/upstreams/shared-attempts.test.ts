@@ -67,13 +67,36 @@ test('it fails when the last attempt has failed', async () => {
   const joined = attempts.join()
   await clock.advance(1_000)
   const again = attempts.join()
-  begun[0]?.fail(gatewayError('attempt_timeout', 'too long'))
-  begun[1]?.fail(failure)
+  begun[1]?.fail(gatewayError('attempt_timeout', 'too long'))
+  begun[0]?.fail(failure)
   await assert.rejects(joined, failure)
   await assert.rejects(again, failure)
+  assert.equal(clock.pending, 0)
 })
 
-test('there are three attempts at a time at most, and the oldest gives way', async () => {
+test('when the oldest attempt fails, whoever came before it began waits no longer', async () => {
+  const { clock, begun, attempts } = setUp()
+  const joined = attempts.join()
+  await clock.advance(1_000)
+  const later = attempts.join()
+  begun[0]?.fail(failure)
+  await assert.rejects(joined, failure)
+  assert.equal(begun[1]?.end.aborted, false)
+  begun[1]?.succeed('done')
+  assert.equal(await later, 'done')
+})
+
+test('an attempt that nobody waits for any more is given up', async () => {
+  const { clock, begun, attempts } = setUp()
+  const joined = attempts.join()
+  await clock.advance(1_000)
+  begun[0]?.fail(failure)
+  await assert.rejects(joined, failure)
+  assert.equal(begun[1]?.end.aborted, true)
+  assert.equal(attempts.underWay, false)
+})
+
+test('there are three attempts at a time at most, and the oldest keeps all of its time', async () => {
   const { clock, begun, attempts } = setUp()
   const joined = [attempts.join()]
   await clock.advance(60_000)
@@ -82,10 +105,14 @@ test('there are three attempts at a time at most, and the oldest gives way', asy
   await clock.advance(0)
   assert.deepEqual(
     begun.map(({ end }) => end.aborted),
-    [true, false, false, false],
+    [false, true, false, false],
   )
-  begun[3]?.succeed('done')
+  begun[0]?.succeed('done')
   assert.deepEqual(await Promise.all(joined), ['done', 'done', 'done'])
+  assert.deepEqual(
+    begun.map(({ end }) => end.aborted),
+    [false, true, true, true],
+  )
 })
 
 test('to give it up ends all attempts', async () => {
@@ -93,7 +120,7 @@ test('to give it up ends all attempts', async () => {
   const joined = assert.rejects(attempts.join(), failure)
   await clock.advance(1_000)
   const again = assert.rejects(attempts.join(), failure)
-  await attempts.abort(failure)
+  attempts.abort(failure)
   await Promise.all([joined, again])
   assert.deepEqual(
     begun.map(({ end }) => end.aborted),

@@ -1,4 +1,5 @@
-import type { RequestId } from '../../mesh/call.ts'
+import type { Message, RequestId } from '../../mesh/call.ts'
+import { askedLimitMs } from '../../policies/deadline/asked.ts'
 import { isObject, resultText } from '../../protocol/jsonrpc.ts'
 import { SERVER_INFO_KEY } from '../../protocol/modern.ts'
 import { LATEST_LEGACY } from '../../protocol/versions.ts'
@@ -11,12 +12,14 @@ import type { PooledCaller } from './pool.ts'
 
 /** Takes a `server/discover`: what a client of the legacy era gets to know by `initialize`, in the words of this one. */
 export async function discover(
-  { front, response }: Visit,
+  { front, headers, response }: Visit,
   id: RequestId,
+  message: Message,
   caller: PooledCaller,
   generation: GatewayGeneration,
 ): Promise<void> {
-  const welcome = await front.welcome(generation, caller, LATEST_LEGACY)
+  const limitMs = askedLimitMs({ inbound: headers, message })
+  const welcome = await front.welcome(generation, caller, LATEST_LEGACY, limitMs)
   const text =
     'error' in welcome
       ? gatewayErrorText(id, welcome.error, { server: front.server })

@@ -1,6 +1,7 @@
 import type { Message } from '../../mesh/call.ts'
 import type { Clock } from '../../mesh/clock.ts'
 import type { Live } from '../../mesh/live.ts'
+import { askedLimitMs } from '../../policies/deadline/asked.ts'
 import {
   INVALID_PARAMS,
   INVALID_REQUEST,
@@ -84,7 +85,7 @@ export class ModernEndpoint {
     const tooFast = limits.refusal(undefined, tenancy.countsAs)
     if (tooFast !== undefined) return refuse(visit, { status: 200, text: gatewayErrorText(id, tooFast, {}) })
     const caller = this.#callerOf(visit, envelope)
-    if (method === 'server/discover') return discover(visit, id, caller, this.#live.current)
+    if (method === 'server/discover') return discover(visit, id, message, caller, this.#live.current)
     if (method === 'subscriptions/listen') return this.#listen(visit, envelope, { caller, tenancy }, message)
     return this.#request(visit, envelope, { caller, tenancy }, message)
   }
@@ -100,16 +101,20 @@ export class ModernEndpoint {
     return this.#pool.of(clientInfo, capabilities, shownHeaders(visit, this.#live.current.servers))
   }
 
-  async #listen(visit: Visit, { id }: Envelope, sender: Sender, { value }: Message): Promise<void> {
+  async #listen(visit: Visit, { id }: Envelope, sender: Sender, message: Message): Promise<void> {
     const { caller, tenancy } = sender
-    const { front, response } = visit
-    const welcome = await front.welcome(this.#live.current, caller, LATEST_LEGACY)
+    const { front, headers, response } = visit
+    const limitMs = askedLimitMs({ inbound: headers, message })
+    const welcome = await front.welcome(this.#live.current, caller, LATEST_LEGACY, limitMs)
     if ('error' in welcome)
       return sendJson(response, 200, gatewayErrorText(id, welcome.error, { server: front.server }))
     // A client that has left already would never be heard to leave.
     if (response.destroyed) return
     const { capabilities } = JSON.parse(welcome.text) as { capabilities?: unknown }
-    const filter = readFilter(paramsOf(value).notifications, isObject(capabilities) ? capabilities : {})
+    const filter = readFilter(
+      paramsOf(message.value).notifications,
+      isObject(capabilities) ? capabilities : {},
+    )
     if (filter === undefined)
       return refuse(visit, refusal(200, id, INVALID_PARAMS, 'Invalid notifications filter'))
     if (this.listening.size >= MAX_LISTENING) {

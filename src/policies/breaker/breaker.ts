@@ -128,7 +128,7 @@ export class Breaker {
   }
 
   #note(judgement: Judgement, outcome: Outcome): void {
-    if (judgement === 'neutral' || judgement === 'unawaited') return
+    if (judgement === 'neutral' || judgement === 'caller_timeout') return
     this.#wasOutage = judgement === 'failed' && isOutage(outcome)
     if (judgement !== 'failed') this.#early = 0
   }
@@ -143,7 +143,7 @@ export class Breaker {
       this.#note(judgement, outcome)
       const fault = this.#tally.faultOf(judgement, ranMs)
       if (fault !== undefined) trial.failed(probe, fault)
-      else if (judgement === 'neutral' || judgement === 'unawaited') trial.neutral(probe)
+      else if (judgement === 'neutral' || judgement === 'caller_timeout') trial.neutral(probe)
       else trial.passed(probe)
       return outcome
     })

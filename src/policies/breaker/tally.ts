@@ -49,7 +49,7 @@ export class Tally {
   /** Counts a call that is over. Returns why to open, if there is a reason. */
   add(judgement: Judgement, ranMs: Millis, now: Millis): Trip | undefined {
     if (judgement === 'neutral') return undefined
-    if (judgement === 'unawaited') {
+    if (judgement === 'caller_timeout') {
       // How long it would have taken is not known: it counts if it was slow by then, and for nothing else.
       if (!this.#isSlow(ranMs)) return undefined
       this.#slow?.add(true, now)

@@ -34,17 +34,9 @@ export class Ejection {
     this.#emit = (event) => kit.emit(event)
   }
 
-  succeeded({ load }: Replica, now: Millis): void {
-    // An answer to a call from before its ejection proves nothing.
-    if (load.failures === 0 || load.isEjected(now)) return
-    load.failures = 0
-    load.ejections = 0
-  }
-
+  /** A replica had an outage. */
   failed({ index, load }: Replica, now: Millis): void {
-    load.failedAt = now
     if (load.isEjected(now)) return
-    load.failures++
     if (load.failures < this.#rule.consecutive || this.#out(now) >= this.#most) return
     // Where all fail, none is an outlier: they come back together, and none may be left out then.
     if (!this.#replicas.some((other) => other.load.failures === 0 && !other.load.isEjected(now))) return

@@ -67,6 +67,19 @@ export class ReplicaLoad {
     this.#cost.add(Math.min(MOST, Math.max(slowness, FAILED, this.#cost.last ?? 0)), now)
   }
 
+  /** It is in order. An answer to a call from before its ejection proves nothing. */
+  succeeded(now: Millis): void {
+    if (this.failures === 0 || this.isEjected(now)) return
+    this.failures = 0
+    this.ejections = 0
+  }
+
+  /** It had an outage. */
+  broke(now: Millis): void {
+    this.failedAt = now
+    if (!this.isEjected(now)) this.failures++
+  }
+
   /** A call was given up after `slowness` times of what is usual: it would have taken longer. */
   givenUp(slowness: number, now: Millis): void {
     this.#cost.addAtLeast(Math.min(MOST, slowness), now)

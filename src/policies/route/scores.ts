@@ -1,5 +1,5 @@
 import type { Call, Outcome } from '../../mesh/call.ts'
-import { lessonOf } from '../../mesh/classify.ts'
+import { attributionOf } from '../../mesh/classify.ts'
 import type { Millis } from '../../mesh/clock.ts'
 import type { GatewayError } from '../../mesh/errors.ts'
 import type { Ejection } from './ejection.ts'
@@ -22,13 +22,14 @@ export class Scores {
     else if (call.record.sent && wasGivenUp(outcome.error)) replica.estimate.recordCensored(ms, now)
     const { load } = replica
     const slowness = this.#usual.slownessOf(ms)
-    switch (lessonOf(outcome, call, ms)) {
+    switch (attributionOf(outcome, call, ms)) {
       case 'good':
         this.#usual.add(ms)
         load.answered(slowness, now)
-        return this.#ejection?.succeeded(replica, now)
+        return load.succeeded(now)
       case 'outage':
         load.failed(slowness, now)
+        load.broke(now)
         return this.#ejection?.failed(replica, now)
       case 'wrong':
       case 'refused':
@@ -37,7 +38,7 @@ export class Scores {
       case 'caller_error':
         if (outcome.kind === 'answered') load.answered(slowness, now)
         return
-      case 'impatience':
+      case 'caller_timeout':
       case 'nothing':
         return load.givenUp(slowness, now)
     }

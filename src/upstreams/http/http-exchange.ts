@@ -124,7 +124,7 @@ export class HttpExchange implements ReplySink {
   }
 
   event(event: SseEvent): Promise<void> | undefined {
-    if (event.id !== undefined) this.#lastEventId = event.id
+    this.#lastEventId = event.id
     if (event.retryMs !== undefined)
       this.#retryMs = Math.max(LEAST_RESUME_MS, Math.min(event.retryMs, MOST_RESUME_MS))
     if (this.#settled || event.data === '') return undefined

@@ -9,7 +9,6 @@ import { HttpListener } from './http-listener.ts'
 import type { HttpOptions } from './http.ts'
 import { answerTo, leave, postAway } from './http-post.ts'
 import { HttpSession, type SessionFate } from './http-session.ts'
-import type { Reading } from './http-status.ts'
 import type { SessionState } from './session-state.ts'
 import type { HttpWire } from './http-wire.ts'
 import type { Link } from '../upstream.ts'
@@ -17,8 +16,11 @@ import type { Link } from '../upstream.ts'
 /** How long the goodbye to a server may take, in milliseconds. */
 const GOODBYE_MS = 1_000
 
-/** How often one call may be sent again because its session was lost before it ran. */
-const MOST_RECOVERIES = 3
+/**
+ * How often one call may be sent again because its session was lost. Once: a session that was just opened for it, and is
+ * lost again, may well have been lost by the call itself, which then has run.
+ */
+const MOST_RECOVERIES = 1
 
 /**
  * A caller's conversation with one endpoint over Streamable HTTP. Request ids and progress tokens are the
@@ -33,6 +35,9 @@ export class HttpLink implements Link {
   readonly #state: SessionState
   readonly #underWay = new Set<HttpExchange>()
   readonly #end = new AbortController()
+  /** Calls sent, and in each session the last one of them that was answered: until then the session was there. */
+  #sent = 0
+  readonly #answered = new WeakMap<HttpWire, number>()
   #listener: HttpListener | undefined
 
   /** `onFarewell` is told of sessions that were opened in vain, and are being ended. */
@@ -105,24 +110,34 @@ export class HttpLink implements Link {
     const session = this.#session
     this.#state.note(call)
     if (session.lost) return this.#sendAgain(call, 1)
-    const { wire } = session
-    return this.#run(call, wire).then((reading) =>
-      reading.kind === 'suspected_loss' ? this.#settle(call, wire, reading.otherwise, 0) : reading,
-    )
+    return this.#send(call, 0)
   }
 
-  #run(call: Call, wire: HttpWire): Promise<Reading> {
+  #send(call: Call, recoveries: number): Promise<Outcome> {
+    const { wire } = this.#session
+    const nth = ++this.#sent
     const { id, message, headers, signal, channel, caller, record } = call
     const text = caller.takesInputRequired ? withoutEnvelope(message.text) : message.text
-    return HttpExchange.run(wire, { id, text, headers, signal, channel, record }, this.#exchangeOptions)
+    const request = { id, text, headers, signal, channel, record }
+    return HttpExchange.run(wire, request, this.#exchangeOptions).then((reading) => {
+      if (reading.kind === 'suspected_loss')
+        return this.#settle(call, { wire, nth }, reading.otherwise, recoveries)
+      if (reading.kind === 'answered' && nth > (this.#answered.get(wire) ?? 0)) this.#answered.set(wire, nth)
+      return reading
+    })
   }
 
   /**
-   * What becomes of a call whose reply looks as if the server had forgotten the session of `wire`. Only when the server
-   * says so of that session, and not of the new one, the call certainly did not run, and is sent again, whatever it
-   * does. In all other cases `otherwise` is what the reply means.
+   * What becomes of a call whose reply looks as if the server had forgotten the session in which it was sent. Only when the
+   * server says so of that session, and not of the new one, and has answered nothing in it that was sent later, the call
+   * certainly did not run, and is sent again, whatever it does. In all other cases `otherwise` is what the reply means.
    */
-  async #settle(call: Call, wire: HttpWire, otherwise: Outcome, recoveries: number): Promise<Outcome> {
+  async #settle(
+    call: Call,
+    { wire, nth }: Sending,
+    otherwise: Outcome,
+    recoveries: number,
+  ): Promise<Outcome> {
     const session = this.#session
     let fate: SessionFate
     try {
@@ -131,9 +146,9 @@ export class HttpLink implements Link {
       return failure(call, error as GatewayError)
     }
     if (fate === 'known') return otherwise
-    if (this.#isSurfaced && fate === 'forgotten') return forgotten()
-    if (fate === 'unclear' || recoveries === MOST_RECOVERIES) return unclear()
-    return this.#sendAgain(call, recoveries + 1, wire)
+    if (fate === 'unclear' || nth < (this.#answered.get(wire) ?? 0)) return unclear()
+    if (this.#isSurfaced) return forgotten()
+    return recoveries === MOST_RECOVERIES ? unclear() : this.#sendAgain(call, recoveries + 1, wire)
   }
 
   /** Sends a call in a session that is opened for it; `before`: the lost one in which it was sent, if it was. */
@@ -143,6 +158,7 @@ export class HttpLink implements Link {
     try {
       await orAborted(session.reopen(), call.signal)
       if (before !== undefined && (await session.fateOf(before)) === 'unclear') return unclear()
+      if (this.ended.aborted) throw this.ended.reason
     } catch (error) {
       return { kind: 'failed', error: { ...(error as GatewayError), sent: before !== undefined } }
     }
@@ -150,11 +166,7 @@ export class HttpLink implements Link {
     const ended = opening && (await endBefore(opening, call))
     if (ended !== undefined) return { kind: 'failed', error: ended }
     call.record.recoveries++
-    const { wire } = session
-    const reading = await this.#run(call, wire)
-    return reading.kind === 'suspected_loss'
-      ? this.#settle(call, wire, reading.otherwise, recoveries)
-      : reading
+    return this.#send(call, recoveries)
   }
 
   /** Whether a lost session is its caller's to know of. */
@@ -202,9 +214,16 @@ export class HttpLink implements Link {
 
   #over(error: GatewayError): void {
     this.#listener?.close()
+    this.#session.close(error)
     this.#end.abort(error)
     for (const exchange of this.#underWay) exchange.abandon(error)
   }
+}
+
+/** In which session a call was sent, and its number in the order of sending. */
+interface Sending {
+  readonly wire: HttpWire
+  readonly nth: number
 }
 
 /** Waits for `event`, for as long as the call is wanted: then why it is not. */

@@ -81,7 +81,7 @@ export class HttpListener implements ReplySink {
   }
 
   event(event: SseEvent): undefined {
-    if (event.id !== undefined) this.#lastEventId = event.id
+    this.#lastEventId = event.id
     if (event.retryMs !== undefined)
       this.#retryMs = Math.max(LEAST_RETRY_MS, Math.min(event.retryMs, LAST_RETRY_MS))
     if (event.data !== '' && !this.#closed) this.#options.receive(event.data)

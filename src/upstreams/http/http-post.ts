@@ -4,22 +4,29 @@ import type { Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import { requestText } from '../../protocol/jsonrpc.ts'
 import { abortError } from '../failure.ts'
-import { HttpReply, type ReplySink } from './http-reply.ts'
+import { HttpReply } from './http-reply.ts'
 import type { HttpWire } from './http-wire.ts'
 import { rawAt, withRawId } from '../pipe/renumber.ts'
 
 /** What an acknowledgement may hold; nobody reads it. */
 const ACK_LIMIT = 64 * 1024
 
-/** A sink that only wants to know how the request ended. */
-function status(done: (status: number) => void, failed: (error: GatewayError) => void): ReplySink {
-  return {
-    opened: () => done(200),
-    event: () => undefined,
-    body: done,
-    ended: () => undefined,
-    failed,
-  }
+/** A reply of which only the status matters. A stream of events is not listened to. */
+function statusOnly(done: (status: number) => void, failed: (error: GatewayError) => void): HttpReply {
+  const reply = new HttpReply(
+    {
+      opened() {
+        done(200)
+        reply.abort(gatewayError('cancelled', 'the status was all that was wanted'))
+      },
+      event: () => undefined,
+      body: done,
+      ended: () => undefined,
+      failed,
+    },
+    ACK_LIMIT,
+  )
+  return reply
 }
 
 export interface PostOptions {
@@ -42,7 +49,12 @@ export function postAway(
   { clock, limitMs, headers, signal }: PostOptions,
 ): Promise<void> {
   return new Promise((resolve, reject) => {
-    const aborted = () => reply.abort(abortError(signal as Signal))
+    // Whoever waits is told at once: a request that still waits for a socket ends only when it gets one.
+    const giveUp = (error: GatewayError) => {
+      failed(error)
+      reply.abort(error)
+    }
+    const aborted = () => giveUp(abortError(signal as Signal))
     const settled = () => {
       cancel()
       signal?.removeEventListener('abort', aborted)
@@ -56,13 +68,13 @@ export function postAway(
       settled()
       reject(error)
     }
-    const reply = new HttpReply(status(done, failed), ACK_LIMIT)
+    const reply = statusOnly(done, failed)
     const cancel = clock.after(limitMs, () => {
       const message = `the server did not take a message within ${limitMs} ms`
-      reply.abort(gatewayError('attempt_timeout', message, { sent: true }))
+      giveUp(gatewayError('attempt_timeout', message, { sent: true }))
     })
-    if (signal?.aborted) aborted()
-    else signal?.addEventListener('abort', aborted)
+    if (signal?.aborted) return aborted()
+    signal?.addEventListener('abort', aborted)
     wire.post(text, headers, reply)
   })
 }
@@ -77,13 +89,14 @@ export function isThere(wire: HttpWire, signal: Signal): Promise<boolean> {
       signal.removeEventListener('abort', aborted)
       resolve(code < 500)
     }
-    const reply = new HttpReply(
-      status(done, () => done(503)),
-      ACK_LIMIT,
-    )
-    const aborted = () => reply.abort(abortError(signal))
+    const reply = statusOnly(done, () => done(503))
+    const aborted = () => {
+      done(503)
+      reply.abort(abortError(signal))
+    }
     signal.addEventListener('abort', aborted)
-    wire.post(requestText('breakwater:ping', 'ping'), undefined, reply)
+    // Not over the sockets for calls: when all of them are busy the server is there.
+    wire.subscribe(requestText('breakwater:ping', 'ping'), {}, reply)
   })
 }
 
@@ -95,20 +108,15 @@ export function answerTo(request: Message, post: (text: string) => Promise<void>
 /** Ends the session at the server, as far as it goes within `limitMs`. Never rejects. */
 export function leave(wire: HttpWire, clock: Clock, limitMs: Millis): Promise<void> {
   return new Promise((resolve) => {
-    const reply = new HttpReply(
-      status(
-        () => settle(),
-        () => settle(),
-      ),
-      ACK_LIMIT,
-    )
-    const cancel = clock.after(limitMs, () =>
-      reply.abort(gatewayError('cancelled', 'the goodbye took too long')),
-    )
     const settle = () => {
       cancel()
       resolve()
     }
+    const reply = statusOnly(settle, settle)
+    const cancel = clock.after(limitMs, () => {
+      settle()
+      reply.abort(gatewayError('cancelled', 'the server took too long to end the session'))
+    })
     wire.leave(reply)
   })
 }

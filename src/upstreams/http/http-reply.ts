@@ -1,5 +1,6 @@
 import type { Dispatcher } from 'undici'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
+import { Chunks } from '../../protocol/chunks.ts'
 import { SseDecoder, SseOverflow, type SseEvent } from '../../protocol/sse.ts'
 import { ReplyHeaders } from './http-headers.ts'
 
@@ -35,8 +36,7 @@ export class HttpReply implements Dispatcher.DispatchHandler {
   #status = 0
   #headers = noHeaders
   #decoder: SseDecoder | undefined
-  #chunks: Buffer[] = []
-  #bytes = 0
+  readonly #body = new Chunks()
   #waiting = 0
   #resume: () => void = () => undefined
 
@@ -75,18 +75,16 @@ export class HttpReply implements Dispatcher.DispatchHandler {
 
   onData(chunk: Buffer): boolean {
     if (this.#decoder !== undefined) return this.#feed(this.#decoder, chunk)
-    this.#bytes += chunk.length
-    if (this.#status >= 400 && this.#bytes > ERROR_BODY_LIMIT) return true
-    if (this.#bytes > this.#limit) this.abort(tooLarge(`a reply is larger than ${this.#limit} bytes`))
-    else this.#chunks.push(chunk)
+    const bytes = this.#body.length + chunk.length
+    if (this.#status >= 400 && bytes > ERROR_BODY_LIMIT) return true
+    if (bytes > this.#limit) this.abort(tooLarge(`a reply is larger than ${this.#limit} bytes`))
+    else this.#body.add(chunk)
     return true
   }
 
   onComplete(): void {
     if (this.#decoder !== undefined) return this.#sink.ended()
-    const [first] = this.#chunks
-    const whole = this.#chunks.length === 1 && first !== undefined ? first : Buffer.concat(this.#chunks)
-    this.#sink.body(this.#status, this.#headers, whole.toString('utf8'))
+    this.#sink.body(this.#status, this.#headers, this.#body.take())
   }
 
   onError(cause: Error): void {
@@ -137,7 +135,9 @@ const neverConnected = new Set([
 
 function transportError(cause: Error & { code?: string }, sent: boolean): GatewayError {
   const code = cause.code ?? cause.name
-  if (neverConnected.has(code)) return gatewayError('upstream_unavailable', `cannot connect (${code})`)
+  // A connection that was there can still find its host out of reach.
+  if (!sent && neverConnected.has(code))
+    return gatewayError('upstream_unavailable', `cannot connect (${code})`)
   if (code === 'UND_ERR_HEADERS_TIMEOUT' || code === 'UND_ERR_BODY_TIMEOUT') {
     return gatewayError('attempt_timeout', 'the server fell silent', { sent })
   }

@@ -1,7 +1,7 @@
 import type { Channel, Message } from '../../mesh/call.ts'
 import { Cancellation, type Signal } from '../../mesh/cancel.ts'
 import type { Millis } from '../../mesh/clock.ts'
-import { gatewayError } from '../../mesh/errors.ts'
+import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import { isObject, notificationText, requestText } from '../../protocol/jsonrpc.ts'
 import { locate } from '../../protocol/json-span.ts'
 import { LATEST_LEGACY } from '../../protocol/versions.ts'
@@ -57,7 +57,7 @@ export class HttpSession {
   readonly #reopening: SharedAttempts<void>
   /** Whether the server still knows the session of now. */
   readonly #asking: SharedAttempts<'known' | 'forgotten'>
-  /** Sessions in whose place a new one was opened although the server does not tell known ones from unknown. */
+  /** Sessions that were replaced although they may still have been known to the server. */
   readonly #unclear = new WeakSet<HttpWire>()
 
   constructor(parts: HttpSessionParts) {
@@ -85,6 +85,8 @@ export class HttpSession {
 
   /** Goes on under a session id that nobody has given out: the server itself then says that it knows no such session. */
   forge(sessionId: string): void {
+    // Calls that are under way in the real one may run to their end.
+    this.#unclear.add(this.#wire)
     this.#wire = this.#wire.inSession(sessionId, versionOf(this.#greeting))
   }
 
@@ -124,6 +126,12 @@ export class HttpSession {
     return this.#asking.join().catch(unclear)
   }
 
+  /** Ends what is under way for the sake of the session. */
+  close(reason: GatewayError): void {
+    this.#reopening.abort(reason)
+    this.#asking.abort(reason)
+  }
+
   /** Opens a lost session again, once for all who lost it. Rejects with a `GatewayError`. */
   reopen(): Promise<void> {
     return this.#lost ? this.#reopening.join() : Promise.resolve()
@@ -132,14 +140,14 @@ export class HttpSession {
   async #openAgain(end: Signal): Promise<void> {
     const { handshakeMs, exchange, onReopened, onFarewell } = this.#parts
     const lost = this.#wire
-    const opened = await within(handshakeMs, exchange.clock, end, async (limit) => {
+    const { opened, fate } = await within(handshakeMs, exchange.clock, end, async (limit) => {
       const opened = await this.#handshake(limit)
-      // A server that refuses this ping too does not tell sessions apart by it: nothing was proven by the other.
-      if ((await this.#ping(opened.wire, limit).catch(unclear)) !== 'known') this.#unclear.add(lost)
-      return opened
+      return { opened, fate: await this.#ping(opened.wire, limit).catch(unclear) }
     })
-    // Another attempt was faster.
-    if (!this.#lost) return void onFarewell(leave(opened.wire, exchange.clock, LATE_MS))
+    // Another attempt was faster, or nobody wants it any more.
+    if (!this.#lost || end.aborted) return void onFarewell(leave(opened.wire, exchange.clock, LATE_MS))
+    // A server that refuses a ping in a new session too does not tell sessions apart by it: nothing was proven by the other.
+    if (fate !== 'known') this.#unclear.add(lost)
     this.#adopt(opened)
     this.#lost = false
     onReopened()

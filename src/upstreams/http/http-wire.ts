@@ -64,7 +64,9 @@ export class HttpWire {
 
   /** Opens the event stream of the session, or resumes one behind `lastEventId`. */
   listen(lastEventId: string | undefined, reply: HttpReply): void {
-    const resume = lastEventId === undefined ? [] : ['last-event-id', lastEventId]
+    // In UTF-8 (WHATWG HTML, section 9.2.3), of which HTTP sees the single bytes.
+    const resume =
+      lastEventId === undefined ? [] : ['last-event-id', Buffer.from(lastEventId, 'utf8').toString('latin1')]
     const headers = this.#withAgent(['accept', 'text/event-stream', ...resume, ...this.#common])
     const { streams, path } = this.#endpoint
     streams.dispatch({ method: 'GET', path, headers }, reply)

@@ -1,7 +1,7 @@
 import type { Signal } from '../../mesh/cancel.ts'
 import type { Message } from '../../mesh/call.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
-import { gatewayError } from '../../mesh/errors.ts'
+import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import { isObject } from '../../protocol/jsonrpc.ts'
 import { locate, members } from '../../protocol/json-span.ts'
 import { MODERN_VERSION, SERVER_INFO_KEY } from '../../protocol/modern.ts'
@@ -13,24 +13,28 @@ import { SharedAttempts } from '../shared-attempts.ts'
 const MIN_MS: Millis = 30_000
 const MAX_MS: Millis = 3_600_000
 
-/** How long the server may take to answer, whoever waits for it, in milliseconds. */
-const ANSWER_MS: Millis = 10_000
-
 /** Asks a server what it is; resolves to its response. Rejects with a `GatewayError`. */
 export type AskDiscover = (signal: Signal) => Promise<Message>
+
+export interface DiscoverOptions {
+  readonly clock: Clock
+  /** How long the server may take to answer, whoever waits for it, in milliseconds. */
+  readonly answerMs: Millis
+  /** After how long it is asked once more beside a question without an answer, in milliseconds; Infinity: never. */
+  readonly patienceMs?: Millis
+}
 
 /** What a server of the modern era says of itself, asked at most once for all who want to know it at once. */
 export class Discover {
   readonly #ask: AskDiscover
-  readonly #clock: Clock
+  readonly #options: DiscoverOptions
   readonly #attempts: SharedAttempts<Message>
   #known: { readonly greeting: Message; readonly until: Millis } | undefined
 
-  /** `patienceMs`: after how long it is asked once more beside a question without an answer; Infinity: never. */
-  constructor(ask: AskDiscover, clock: Clock, patienceMs?: Millis) {
+  constructor(ask: AskDiscover, options: DiscoverOptions) {
     this.#ask = ask
-    this.#clock = clock
-    this.#attempts = new SharedAttempts(clock, (end) => this.#fetch(end), patienceMs)
+    this.#options = options
+    this.#attempts = new SharedAttempts(options.clock, (end) => this.#fetch(end), options.patienceMs)
   }
 
   /**
@@ -38,7 +42,7 @@ export class Discover {
    * `GatewayError`: `upstream_refused` or `bad_reply` when the server does not speak this era.
    */
   greeting(signal: Signal): Promise<Message> {
-    if (this.#known !== undefined && this.#clock.now() < this.#known.until)
+    if (this.#known !== undefined && this.#options.clock.now() < this.#known.until)
       return Promise.resolve(this.#known.greeting)
     return orAborted(this.#attempts.join(), signal)
   }
@@ -48,6 +52,11 @@ export class Discover {
     this.#known = undefined
   }
 
+  /** Takes back a question that is under way: whoever waits for its answer gets `reason`. */
+  abort(reason: GatewayError): void {
+    this.#attempts.abort(reason)
+  }
+
   /** Asks the server now, whatever is remembered. Rejects as `greeting` does. */
   renew(signal: Signal): Promise<Message> {
     this.forget()
@@ -55,11 +64,12 @@ export class Discover {
   }
 
   async #fetch(end: Signal): Promise<Message> {
-    const response = await within(ANSWER_MS, this.#clock, end, this.#ask)
+    const { clock, answerMs } = this.#options
+    const response = await within(answerMs, clock, end, this.#ask)
     const greeting = greetingOf(response)
     const { ttlMs } = response.value.result as { ttlMs?: unknown }
     const ms = typeof ttlMs === 'number' ? Math.min(Math.max(ttlMs, MIN_MS), MAX_MS) : MIN_MS
-    this.#known = { greeting, until: this.#clock.now() + ms }
+    this.#known = { greeting, until: clock.now() + ms }
     return greeting
   }
 }

@@ -38,7 +38,10 @@ export class ModernHttpUpstream implements ModernUpstream {
     this.#pools = openPools(options)
     const { url, headers } = options
     this.#wire = HttpWire.to({ url, headers, agent: undefined }, this.#pools)
-    this.#discover = new Discover((signal) => this.#ask(signal), options.clock)
+    this.#discover = new Discover((signal) => this.#ask(signal), {
+      clock: options.clock,
+      answerMs: options.timeouts.discovery,
+    })
   }
 
   async open(caller: Caller, signal: Signal): Promise<Link> {

@@ -1,7 +1,7 @@
 import type { Signal } from '../../mesh/cancel.ts'
 import type { Call, Message, Outcome } from '../../mesh/call.ts'
 import type { Millis } from '../../mesh/clock.ts'
-import type { GatewayError } from '../../mesh/errors.ts'
+import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import { Discover } from '../modern/discover.ts'
 import { isOtherEra } from '../era.ts'
 import { handshake } from './handshake.ts'
@@ -11,6 +11,9 @@ import type { Terms } from './terms.ts'
 
 /** A server that says nothing for so long does not know the question, in milliseconds. */
 const SILENCE_MS: Millis = 2_000
+
+/** How long an answer may take where nobody who waits for it gives up earlier, in milliseconds: a process may be starting. */
+const LONGEST_ANSWER_MS: Millis = 120_000
 
 /** What a server said of itself. */
 export interface Greeted {
@@ -52,6 +55,7 @@ class Probe {
   known: Greeted | undefined
   readonly #terms: Terms
   readonly #signal: Signal
+  readonly #discover: Discover
   readonly #over = new AbortController()
   readonly #aborted = () => this.#over.abort(this.#signal.reason)
 
@@ -59,7 +63,10 @@ class Probe {
     this.#terms = terms
     this.#signal = signal
     signal.addEventListener('abort', this.#aborted)
-    const discover = new Discover((asking) => ask(exchange, terms, asking), terms.clock, Infinity)
+    const { clock } = terms
+    const options = { clock, answerMs: LONGEST_ANSWER_MS, patienceMs: Infinity }
+    this.#discover = new Discover((asking) => ask(exchange, terms, asking), options)
+    const discover = this.#discover
     this.greeted = discover.greeting(this.#over.signal).then((greeting) => ({ greeting, discover }))
     this.greeted.then(
       (greeted) => (this.known = greeted),
@@ -80,7 +87,9 @@ class Probe {
   /** No answer is waited for any more. */
   end(): void {
     this.#signal.removeEventListener('abort', this.#aborted)
-    this.#over.abort()
+    const over = gatewayError('cancelled', 'the question is not needed any more')
+    this.#over.abort(over)
+    this.#discover.abort(over)
   }
 }
 

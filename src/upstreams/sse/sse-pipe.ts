@@ -1,12 +1,19 @@
+import type { Signal } from '../../mesh/cancel.ts'
+import type { Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import { requestText } from '../../protocol/jsonrpc.ts'
 import type { SseEvent } from '../../protocol/sse.ts'
+import { orAborted, within } from '../failure.ts'
 import type { ReplyHeaders } from '../http/http-headers.ts'
 import { HttpReply, type ReplySink } from '../http/http-reply.ts'
 import { looksForgotten, readReply } from '../http/http-status.ts'
 import type { HttpWire } from '../http/http-wire.ts'
 import type { Pipe, PipeEvents, Posting } from '../pipe/pipe.ts'
+import { SharedAttempts } from '../shared-attempts.ts'
 import { postMessage } from './sse-post.ts'
+
+/** How long the server may take to take a ping, in milliseconds. */
+const PING_MS: Millis = 5_000
 
 export interface SsePipeParts {
   /** For the event stream. */
@@ -16,7 +23,7 @@ export interface SsePipeParts {
   readonly events: PipeEvents
   /** Largest event, in bytes. */
   readonly maxReply: number
-  readonly wall: () => number
+  readonly clock: Clock
 }
 
 /** An event stream that messages come from, and the endpoint that it names, where messages are posted to. */
@@ -30,12 +37,15 @@ export class SsePipe implements Pipe, ReplySink {
   #posts: HttpWire | undefined
   #over: GatewayError | undefined
   #turn: Promise<void> | undefined
+  /** Whether the server has forgotten the conversation. */
+  readonly #asking: SharedAttempts<boolean>
   #opened: () => void = () => undefined
   #failed: (error: GatewayError) => void = () => undefined
   #closed: () => void = () => undefined
 
   constructor(parts: SsePipeParts) {
     this.#parts = parts
+    this.#asking = new SharedAttempts(parts.clock, (end) => this.#ask(end), Infinity)
     this.ready = new Promise((resolve, reject) => {
       this.#opened = resolve
       this.#failed = reject
@@ -72,7 +82,10 @@ export class SsePipe implements Pipe, ReplySink {
 
   /** The server answered the request for its event stream with something else. */
   body(status: number, headers: ReplyHeaders, text: string): void {
-    const reading = readReply('', status, headers, text, { hasSession: false, wallMs: this.#parts.wall() })
+    const reading = readReply('', status, headers, text, {
+      hasSession: false,
+      wallMs: this.#parts.clock.wall(),
+    })
     this.failed(reading.kind === 'failed' ? reading.error : badStatus(status))
   }
 
@@ -114,29 +127,33 @@ export class SsePipe implements Pipe, ReplySink {
    * it were lost ends it only if a ping gets the same.
    */
   readonly #refused = async (status: number, headers: ReplyHeaders, text: string): Promise<GatewayError> => {
-    const context = { hasSession: this.#posts !== undefined, wallMs: this.#parts.wall() }
+    const context = { hasSession: this.#posts !== undefined, wallMs: this.#parts.clock.wall() }
     const reading = readReply('', status, headers, text, context)
     const outcome = reading.kind === 'suspected_loss' ? reading.otherwise : reading
     const error = outcome.kind === 'failed' ? outcome.error : badStatus(status)
-    if (reading.kind !== 'suspected_loss' || !(await this.#isForgotten())) return error
+    if (reading.kind !== 'suspected_loss' || !(await this.#asking.join().catch(() => false))) return error
     const lost = gatewayError('upstream_disconnected', `the server forgot the conversation (HTTP ${status})`)
     this.abort(lost)
     return lost
   }
 
-  /** Asks by a message that nobody waits for the answer of: whether it is refused is all that matters. */
-  #isForgotten(): Promise<boolean> {
+  /**
+   * Asks by a message that nobody waits for the answer of: whether it is refused is all that matters. One that gets no
+   * answer proves nothing.
+   */
+  #ask(end: Signal): Promise<boolean> {
     const ping = requestText('breakwater:ping', 'ping')
-    return new Promise((resolve) => {
-      const refused = (status: number, _: ReplyHeaders, text: string) => {
-        resolve(looksForgotten(status, text))
-        return badStatus(status)
-      }
-      if (this.#posts === undefined) return resolve(false)
-      postMessage(this.#posts, ping, {}, refused).then(
-        () => resolve(false),
-        () => resolve(false),
-      )
+    return within(PING_MS, this.#parts.clock, end, (signal) => {
+      const asked = new Promise<boolean>((resolve) => {
+        const refused = (status: number, _: ReplyHeaders, text: string) => {
+          resolve(looksForgotten(status, text))
+          return badStatus(status)
+        }
+        const taken = () => resolve(false)
+        if (this.#posts === undefined) taken()
+        else postMessage(this.#posts, ping, { signal }, refused).then(taken, taken)
+      })
+      return orAborted(asked, signal)
     })
   }
 }

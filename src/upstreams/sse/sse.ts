@@ -80,7 +80,7 @@ export class SseUpstream implements Upstream {
         wireTo,
         events,
         maxReply: config.maxReply,
-        wall: clock.wall,
+        clock,
       })
       try {
         await orAborted(pipe.ready, signal)

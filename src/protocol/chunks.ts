@@ -1,0 +1,39 @@
+/** From which size on a chunk is kept as it came, in bytes. */
+const LARGE = 4_096
+
+/**
+ * Bytes that come in chunks. Small ones are joined with their neighbours, like the digits of a binary counter: whoever sends
+ * one byte at a time costs a few copies of it, and not an object for each, with the socket's whole buffer behind it.
+ */
+export class Chunks {
+  /** How many bytes they are. */
+  length = 0
+  #chunks: Buffer[] = []
+
+  add(chunk: Buffer): void {
+    const chunks = this.#chunks
+    this.length += chunk.length
+    let last = chunk
+    while (last.length < LARGE) {
+      const before = chunks.at(-1)
+      if (before === undefined || before.length > last.length) break
+      chunks.pop()
+      // Not out of a pool, of which a small piece would keep the whole.
+      const joined = Buffer.allocUnsafeSlow(before.length + last.length)
+      before.copy(joined)
+      last.copy(joined, before.length)
+      last = joined
+    }
+    chunks.push(last)
+  }
+
+  /** All of them as text, once: they are gone then. */
+  take(): string {
+    const chunks = this.#chunks
+    const [first] = chunks
+    const text = (chunks.length === 1 && first !== undefined ? first : Buffer.concat(chunks)).toString('utf8')
+    this.#chunks = []
+    this.length = 0
+    return text
+  }
+}
