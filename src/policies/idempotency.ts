@@ -38,7 +38,7 @@ const schema = z
       .max(1_000_000)
       .default(10_000)
       .describe(
-        'Most keys that are remembered of one server, on disk as well; the oldest that are over go first.',
+        'Most keys that are remembered of one server, those of running calls included; the oldest that are over go first, and when all are running, calls with new keys are refused. On disk 100,000 of all servers, and 128MiB.',
       ),
     maxSize: size()
       .default(16 * 1024 ** 2)

@@ -132,7 +132,6 @@ export class SseDecoder {
 
 /** Whether an id can be sent back as `Last-Event-ID`: servers refuse long headers, and HTTP itself control characters. */
 function isResumable(id: string): boolean {
-  // eslint-disable-next-line no-control-regex -- the ones that RFC 9110, section 5.5, keeps out of field values
   return id.length <= LONGEST_ID && !/[\x00-\x08\x0a-\x1f\x7f]/.test(id)
 }
 

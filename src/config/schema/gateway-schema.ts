@@ -44,7 +44,11 @@ const requestRate = z.strictObject({
 
 const limits = z
   .strictObject({
-    perSession: requestRate.optional().describe('For each session. Default: no limit.'),
+    perSession: requestRate
+      .optional()
+      .describe(
+        'For each session; clients without sessions, and `initialize`, count for `perTenant` alone. What is too much gets the JSON-RPC error `rate_limited`. Default: no limit.',
+      ),
     perTenant: requestRate
       .optional()
       .describe(

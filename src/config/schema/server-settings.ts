@@ -19,7 +19,11 @@ export const serverSettings = {
   timeouts: z
     .strictObject({
       connect: duration({ min: 1 }).default(5_000).describe('TCP and TLS, or the start of a process.'),
-      discovery: duration({ min: 1 }).default(10_000).describe('Handshake and lists together.'),
+      discovery: duration({ min: 1 })
+        .default(10_000)
+        .describe(
+          'Bounds discovery (handshake and lists together), each handshake for a caller, and the acknowledgement of a notification.',
+        ),
       idle: duration({ min: 1 }).default(300_000).describe('Longest silence between two chunks of a reply.'),
     })
     .prefault({})

@@ -37,7 +37,7 @@ export const breakerSchema = z
     open: duration({ min: 1 })
       .default(5_000)
       .describe(
-        'How long it stays open the first time; it doubles with each opening that no recovery follows.',
+        'How long it stays open the first time; it doubles with each opening that no recovery follows. It ends early when a server that could not be reached can be reached again, at most 3 times before a call succeeds.',
       ),
     maxOpen: duration({ min: 1 })
       .default(60_000)

@@ -167,12 +167,12 @@ export class HttpSession {
     const end = new Cancellation()
     let sessionId: string | undefined
     const onHeaders = (headers: ReplyHeaders) => (sessionId = headers.get('mcp-session-id'))
-    const answer = this.#request(wire, 'initialize', hello, end, { ...exchange, onHeaders }).then(
-      (reading) => {
-        const greeting = greetingOf(reading)
-        return { greeting, wire: wire.inSession(sessionId, versionOf(greeting)) }
-      },
-    )
+    // Not among what ends with the conversation: only the answer tells which session there is to end.
+    const options = { ...exchange, onHeaders, underWay: new Set<HttpExchange>() }
+    const answer = this.#request(wire, 'initialize', hello, end, options).then((reading) => {
+      const greeting = greetingOf(reading)
+      return { greeting, wire: wire.inSession(sessionId, versionOf(greeting)) }
+    })
     try {
       return await orAborted(answer, signal)
     } catch (error) {
