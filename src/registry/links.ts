@@ -71,9 +71,10 @@ export class Links {
   of(caller: Caller, replica?: number): Promise<BoundLink> {
     const current = this.current(caller, replica)
     if (current !== undefined) return Promise.resolve(current)
-    if (replica === undefined)
-      return this.#join(caller, ANY, (end) => this.#beginAnywhere(caller, end), Infinity)
-    return this.#join(caller, replica, (end) => this.#begin(caller, replica, end))
+    const only = this.#options.replicas.length === 1 ? 0 : undefined
+    const at = replica ?? only
+    if (at === undefined) return this.#join(caller, ANY, (end) => this.#beginAnywhere(caller, end), Infinity)
+    return this.#join(caller, at, (end) => this.#begin(caller, at, end))
   }
 
   /** Ends a caller's conversations, and the handshakes for them, so that the next call begins a new one, perhaps elsewhere. */

@@ -35,7 +35,7 @@ export class ReplicaLoad {
   inFlight = 0
   /** Failures in a row. */
   failures = 0
-  /** When it failed last, on the monotonic clock. */
+  /** When the latest of the calls that failed was sent, on the monotonic clock. */
   failedAt: Millis = -Infinity
   /** Times that it was ejected since it last succeeded. */
   ejections = 0
@@ -74,9 +74,9 @@ export class ReplicaLoad {
     this.ejections = 0
   }
 
-  /** It had an outage. */
-  broke(now: Millis): void {
-    this.failedAt = now
+  /** It had an outage, as a call shows that took `ms`: what has happened to it since that began, the call cannot tell. */
+  broke(ms: Millis, now: Millis): void {
+    this.failedAt = Math.max(this.failedAt, now - ms)
     if (!this.isEjected(now)) this.failures++
   }
 

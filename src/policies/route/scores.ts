@@ -29,7 +29,7 @@ export class Scores {
         return load.succeeded(now)
       case 'outage':
         load.failed(slowness, now)
-        load.broke(now)
+        load.broke(ms, now)
         return this.#ejection?.failed(replica, now)
       case 'wrong':
       case 'refused':
