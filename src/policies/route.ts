@@ -70,6 +70,6 @@ export const route: Policy<z.output<typeof schema>> & { schema: typeof schema } 
     if (only !== undefined && replicas.length === 1) return toSingle(only, scores, feasibility, clock)
     const chooser = new Chooser(replicas, dice)
     const homes = config.affinity === 'auto' ? new Homes(replicas, chooser, scope, kit) : undefined
-    return toOneAmong({ replicas, chooser, scores, feasibility, clock, homes })
+    return toOneAmong({ replicas, chooser, scores, feasibility, clock, homes, backAt: scope.backAt })
   },
 }

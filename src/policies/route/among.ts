@@ -2,6 +2,7 @@ import { askedMs } from '../../mesh/asking.ts'
 import { derive, type Call, type Layer, type Outcome, type Service } from '../../mesh/call.ts'
 import { wasNeverDelivered } from '../../mesh/classify.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
+import type { Scope } from '../../mesh/policy.ts'
 import type { Chooser } from './chooser.ts'
 import type { Feasibility } from './feasibility.ts'
 import type { Homes } from './homes.ts'
@@ -16,12 +17,21 @@ export interface AmongParts {
   readonly clock: Clock
   /** Who is at home where; undefined: any replica will do for anybody. */
   readonly homes: Homes | undefined
+  readonly backAt: Scope['backAt']
 }
 
 const NONE: readonly number[] = []
 
 /** The way to a server with several replicas. */
-export function toOneAmong({ replicas, chooser, scores, feasibility, clock, homes }: AmongParts): Layer {
+export function toOneAmong({
+  replicas,
+  chooser,
+  scores,
+  feasibility,
+  clock,
+  homes,
+  backAt,
+}: AmongParts): Layer {
   /** The replica that the call has to go to, if there is one. */
   function boundTo(call: Call, now: Millis): Replica | undefined {
     return call.replica === undefined ? homes?.of(call, now) : replicas[call.replica]
@@ -34,6 +44,7 @@ export function toOneAmong({ replicas, chooser, scores, feasibility, clock, home
 
   function route(next: Service, call: Call): Promise<Outcome> {
     const now = clock.now()
+    for (const { load, index } of replicas) if (load.isEjected(now)) load.readmit(backAt(index))
     const bound = boundTo(call, now)
     let to = (bound ?? choose(call, NONE, now)) as Replica
     const leftMs = feasibility.leftMs(call, now)

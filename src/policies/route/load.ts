@@ -14,6 +14,9 @@ const FAILED = 10
 /** What a replica of which nothing is known costs while its first calls are under way. */
 const UNPROVEN = 1e6
 
+/** After so many ejections without a success in between, one lasts as long as it was to last. */
+const MOST_READMITTED = 3
+
 /** What the admin API shows of a replica. */
 export interface LoadSnapshot {
   readonly inFlight: number
@@ -78,6 +81,11 @@ export class ReplicaLoad {
   broke(ms: Millis, now: Millis): void {
     this.failedAt = Math.max(this.failedAt, now - ms)
     if (!this.isEjected(now)) this.failures++
+  }
+
+  /** It was found to be reachable again at `backAt`: that ends an ejection, unless it has often been no use. */
+  readmit(backAt: Millis): void {
+    if (backAt > this.failedAt && this.ejections <= MOST_READMITTED) this.ejectedUntil = -Infinity
   }
 
   /** A call was given up after `slowness` times of what is usual: it would have taken longer. */

@@ -29,6 +29,23 @@ test('five failures in a row take a replica out for half a minute, and somebody 
   assert.deepEqual(rig.counts(from), [0, 290])
 })
 
+test('a replica that can be reached again is taken back before its time, but not again and again', async () => {
+  let back = -Infinity
+  const rig = setUp([down(), up()], {}, { backAt: (replica) => (replica === 0 ? back : -Infinity) })
+  await hit(rig, 0, 5)
+  const isOut = () => rig.loads()[0]?.isEjected(rig.clock.now())
+  assert.equal(isOut(), true)
+  for (let round = 1; round <= 4; round++) {
+    await rig.clock.advance(1_000)
+    back = rig.clock.now()
+    await rig.run({ replica: 1 })
+    assert.equal(isOut(), round === 4, `after ${round} ejections`)
+    await rig.clock.advance(1_000)
+    await hit(rig, 0, 1)
+    assert.equal(isOut(), true)
+  }
+})
+
 test('a success in between begins the count anew', async () => {
   const replicas = [down(), up()]
   const rig = setUp(replicas)
