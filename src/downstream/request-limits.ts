@@ -18,7 +18,9 @@ export interface RequestRates {
   readonly perTenant?: RequestRate | undefined
 }
 
-export type RequestLimitName = 'per_session' | 'per_tenant'
+export const requestLimitNames = ['per_session', 'per_tenant'] as const
+
+export type RequestLimitName = (typeof requestLimitNames)[number]
 
 interface Limited {
   readonly limit: KeyedLimit

@@ -12,7 +12,9 @@ export interface UnreadLimits {
 }
 
 /** Why a connection was closed: it took nothing for too long, or too much waited for its session, or for all clients. */
-export type UnreadCause = 'stalled' | 'per_session' | 'total'
+export const unreadCauses = ['stalled', 'per_session', 'total'] as const
+
+export type UnreadCause = (typeof unreadCauses)[number]
 
 /** How often connections that do not take everything are looked at, in milliseconds. */
 const LOOK_MS: Millis = 1_000

@@ -1,8 +1,8 @@
 import type { Config } from './config/schema/schema.ts'
 import type { Guards } from './downstream/guards.ts'
-import { RequestLimits } from './downstream/request-limits.ts'
+import { requestLimitNames, RequestLimits } from './downstream/request-limits.ts'
 import { Tenancies } from './downstream/tenancy.ts'
-import { UnreadReplies } from './downstream/unread-replies.ts'
+import { unreadCauses, UnreadReplies } from './downstream/unread-replies.ts'
 import type { Clock } from './mesh/clock.ts'
 import type { Metrics } from './telemetry/metrics.ts'
 
@@ -13,6 +13,9 @@ export interface GuardsParts {
 
 /** Makes what keeps one agent from taking what is for all. It outlives generations. */
 export function createGuards({ limits, unread }: Config['gateway'], { clock, metrics }: GuardsParts): Guards {
+  // `rate` does not see the first event of a series that begins with it.
+  for (const limit of requestLimitNames) metrics.requestsRefused.cell({ limit })
+  for (const cause of unreadCauses) metrics.unreadClosed.cell({ cause })
   return {
     limits: new RequestLimits(clock, limits, (limit) => metrics.requestsRefused.inc({ limit })),
     tenancies: new Tenancies(),
