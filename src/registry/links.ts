@@ -10,6 +10,8 @@ import type { Link, Upstream } from '../upstreams/upstream.ts'
 export interface BoundLink {
   readonly link: Link
   readonly replica: number
+  /** Whether the replica kept something of the caller when the conversation began. */
+  readonly keepsState: boolean
   /** Calls under way over it. */
   calls: number
   /** Whether it is closed when the last of them has ended, and takes no new ones. */
@@ -35,15 +37,15 @@ export class Links {
   readonly #open = new Map<Caller, BoundLink[]>()
   /** Handshakes under way, by the replica that they are for. */
   readonly #opening = new Map<Caller, Map<number, SharedAttempts<BoundLink>>>()
-  /** How many callers have a conversation with each replica that keeps something of it. */
-  readonly #kept: number[]
+  /** How many callers are at home at each replica. One that has conversations with several is so where its first is. */
+  readonly #atHome: number[]
   /** Whether any conversation was of the kind of which the server keeps something. */
   #keepsState = false
   #next = 0
 
   constructor(options: LinksOptions) {
     this.#options = options
-    this.#kept = options.replicas.map(() => 0)
+    this.#atHome = options.replicas.map(() => 0)
   }
 
   /** How many callers have a conversation. */
@@ -82,7 +84,7 @@ export class Links {
     const unwanted = gatewayError('cancelled', 'the conversation is not needed any more')
     for (const attempts of [...(this.#opening.get(caller)?.values() ?? [])]) attempts.abort(unwanted)
     const ending = this.#open.get(caller) ?? []
-    this.#open.delete(caller)
+    this.#set(caller, [])
     await Promise.all(ending.map(({ link }) => link.close()))
   }
 
@@ -100,7 +102,7 @@ export class Links {
 
   /** How many callers are at home at each replica; undefined for a server that keeps nothing of them. */
   get homes(): readonly number[] | undefined {
-    return this.#keepsState ? this.#kept : undefined
+    return this.#keepsState ? this.#atHome : undefined
   }
 
   /** Takes a conversation from its caller, whose next call begins a new one; calls that are under way over it end in order. */
@@ -189,7 +191,8 @@ export class Links {
     try {
       const link = await orAborted(opening, limit)
       if (limit.aborted) throw abortError(limit)
-      return this.#keep(caller, { link, replica, calls: 0, retired: false })
+      const { keepsState } = link
+      return this.#keep(caller, { link, replica, keepsState, calls: 0, retired: false })
     } catch (error) {
       // One that comes too late is nobody's.
       if (limit.aborted) opening.then((link) => link.close(), ignore)
@@ -208,23 +211,32 @@ export class Links {
       void link.close()
       return other
     }
-    const current = this.#open.get(caller)
-    if (current === undefined) this.#open.set(caller, [bound])
-    else current.push(bound)
-    if (link.keepsState) {
-      this.#keepsState = true
-      this.#kept[replica] = (this.#kept[replica] ?? 0) + 1
-      link.ended.addEventListener('abort', () => this.#kept[replica]!--, { once: true })
-    }
+    this.#set(caller, [...(this.#open.get(caller) ?? []), bound])
+    if (link.keepsState) this.#keepsState = true
     if (caller.listening) link.listen()
     link.ended.addEventListener('abort', () => this.#forget(caller, bound), { once: true })
     return bound
   }
 
   #forget(caller: Caller, bound: BoundLink): void {
-    const left = this.#open.get(caller)?.filter((one) => one !== bound) ?? []
-    if (left.length > 0) this.#open.set(caller, left)
+    const open = this.#open.get(caller)
+    if (open?.includes(bound) === true)
+      this.#set(
+        caller,
+        open.filter((one) => one !== bound),
+      )
+  }
+
+  /** Notes the conversations of a caller, and with them where it is at home. */
+  #set(caller: Caller, bound: BoundLink[]): void {
+    this.#count(this.#open.get(caller)?.[0], -1)
+    this.#count(bound[0], 1)
+    if (bound.length > 0) this.#open.set(caller, bound)
     else this.#open.delete(caller)
+  }
+
+  #count(home: BoundLink | undefined, by: number): void {
+    if (home?.keepsState === true) this.#atHome[home.replica] = (this.#atHome[home.replica] ?? 0) + by
   }
 }
 

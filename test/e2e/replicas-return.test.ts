@@ -57,7 +57,6 @@ for (const era of ['legacy', 'modern'] as const)
     await Promise.all(loops)
     const report = `before ${first.counts.join('/')}, after ${counts.join('/')}; ${JSON.stringify(talliesOf(watched))}`
     t.diagnostic(report)
-    // Even shares are not promised: replicas of a busy machine differ, and the faster ones get more. Each has to get some.
-    for (const share of shares) assert.ok(share >= 0.05, report)
+    for (const share of shares) assert.ok(share >= 0.15 && share <= 0.6, report)
     assert.ok((talliesOf(watched).result ?? 0) >= 0.95 * watched.length, report)
   })
