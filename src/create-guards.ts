@@ -22,6 +22,7 @@ export function createGuards(
   { clock, metrics, log }: GuardsParts,
 ): Guards {
   // `rate` does not see the first event of a series that begins with it.
+  metrics.replayDropped.cell()
   for (const limit of requestLimitNames) metrics.requestsRefused.cell({ limit })
   for (const cause of unreadCauses) metrics.unreadClosed.cell({ cause })
   return {

@@ -125,6 +125,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const dataPlane = createDataPlane({ host: data.host, log, allowed })
   dataPlane.server.maxConnections = gateway.limits.connections
   dataPlane.server.on('drop', () => metrics.connectionsRefused.inc())
+  metrics.connectionsRefused.cell()
   for (const cause of bodyRefusals) metrics.bodiesRefused.cell({ cause })
   const bodies = new Bodies(clock, maxBody, gateway.limits.bodies, (cause) =>
     metrics.bodiesRefused.inc({ cause }),
