@@ -1,6 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import type { Controller } from './chaos/control/controller.ts'
 import type { PlanTarget } from './chaos/plan/checks.ts'
+import type { Guards } from './downstream/guards.ts'
 import type { Sessions } from './downstream/sessions.ts'
 import type { Clock } from './mesh/clock.ts'
 import type { Live } from './mesh/live.ts'
@@ -15,6 +16,7 @@ import { registerAdminOutcomes } from './routes/admin-outcomes.ts'
 import { registerAdminServers } from './routes/admin-servers.ts'
 import { registerChaos } from './routes/chaos.ts'
 import { registerMetrics } from './routes/metrics.ts'
+import type { Bodies } from './routes/bodies.ts'
 import type { Intents } from './telemetry/intents.ts'
 import type { Metrics } from './telemetry/metrics.ts'
 
@@ -24,6 +26,9 @@ export interface ControlParts {
   readonly metrics: Metrics
   readonly intents: Intents
   readonly sessions: Sessions
+  readonly guards: Guards
+  /** Those of the data plane. */
+  readonly bodies: Bodies
   readonly state: StateStore
   readonly chaos: Controller
   readonly dynamic: DynamicServers
@@ -34,9 +39,10 @@ export interface ControlParts {
 
 /** Everything that the control plane answers. */
 export function registerControl(app: FastifyInstance, parts: ControlParts): void {
-  const { live, clock, metrics, intents, sessions, state, chaos, dynamic, reloader, token } = parts
+  const { live, clock, metrics, intents, sessions, guards, bodies, state, chaos, dynamic, reloader, token } =
+    parts
   const targets = () => targetsOf(live.current)
-  registerMetrics(app, { live, clock, metrics, sessions, intents, state, chaos })
+  registerMetrics(app, { live, clock, metrics, sessions, guards, bodies, intents, state, chaos })
   registerAdmin(app, { live, sessions, clock, reload: () => reloader.reload('admin') })
   registerAdminMesh(app, { live, state })
   registerAdminServers(app, { live, dynamic, restart: (name) => reloader.refresh(new Set([name])) })

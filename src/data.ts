@@ -4,6 +4,7 @@ import { AggregateFront } from './downstream/aggregate-front.ts'
 import type { Clock } from './mesh/clock.ts'
 import type { Live } from './mesh/live.ts'
 import type { GatewayGeneration } from './registry/generation.ts'
+import type { Bodies } from './routes/bodies.ts'
 import { registerHealth } from './routes/health.ts'
 import { registerMcp } from './routes/mcp.ts'
 import { registerPassthrough } from './routes/passthrough.ts'
@@ -14,6 +15,8 @@ export interface DataParts {
   readonly agents: Agents
   readonly clock: Clock
   readonly log: Log
+  /** Reads request bodies. */
+  readonly bodies: Bodies
   /** Calls that are under way; the drain waits for it to fall to 0. */
   readonly load: { inFlight: number }
   /** True from the first sign of the end on. */
@@ -22,11 +25,12 @@ export interface DataParts {
 
 /** Everything that the data plane answers; each part reads bodies in its own way. */
 export async function registerData(app: FastifyInstance, parts: DataParts): Promise<void> {
-  const { live, agents, clock, log, load, isStopping } = parts
+  const { live, agents, clock, log, bodies, load, isStopping } = parts
   const { legacy, modern } = agents
   await app.register(async (scope) => registerPassthrough(scope, live))
   await app.register((scope, _, done) => {
-    registerMcp(scope, { live, aggregate: new AggregateFront(clock), legacy, modern, log, load })
+    const aggregate = new AggregateFront(clock)
+    registerMcp(scope, { live, aggregate, legacy, modern, log, bodies, load })
     done()
   })
   registerHealth(app, { live, isStopping })

@@ -22,6 +22,7 @@ import type { GatewayGeneration } from './registry/generation.ts'
 import { lookForIdleGlobs } from './registry/idle-globs.ts'
 import { logState, warnOfNames } from './registry/notices.ts'
 import { Reloader, withServers, type ReloadReport } from './reload.ts'
+import { Bodies, bodyRefusals } from './routes/bodies.ts'
 import { shutDown } from './shutdown.ts'
 import { createSpans } from './spans.ts'
 import { Intents } from './telemetry/intents.ts'
@@ -97,13 +98,15 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const live = new Live(first, clock, (calls) =>
     log.warn({ calls }, 'calls of an older config never ended: ending what was kept for them'),
   )
-  const guards = createGuards(gateway, { clock, metrics })
+  const guards = createGuards(gateway, { clock, metrics, log })
   const agents = createAgents(live, clock, gateway.sessions, guards)
 
   // The way of the next config into force.
   const follow = (config: Config) => {
     controller.apply(config.chaos)
     guards.limits.tune(config.gateway.limits)
+    bodies.tune(config.gateway.limits.bodies)
+    dataPlane.server.maxConnections = config.gateway.limits.connections
     tune(config)
   }
   const inForce = { live, parts, state: kit.state, agents, follow }
@@ -119,14 +122,32 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   let closing: Promise<void> | undefined
   const data = addressOf(gateway.listen)
   const allowed = () => live.current.config.gateway
-  const dataPlane = createDataPlane({ host: data.host, maxBody, log, allowed })
-  await registerData(dataPlane, { ...common, live, agents, load, isStopping: () => closing !== undefined })
+  const dataPlane = createDataPlane({ host: data.host, log, allowed })
+  dataPlane.server.maxConnections = gateway.limits.connections
+  dataPlane.server.on('drop', () => metrics.connectionsRefused.inc())
+  metrics.connectionsRefused.cell()
+  for (const cause of bodyRefusals) metrics.bodiesRefused.cell({ cause })
+  const bodies = new Bodies(clock, maxBody, gateway.limits.bodies, (cause) =>
+    metrics.bodiesRefused.inc({ cause }),
+  )
+  await registerData(dataPlane, {
+    ...common,
+    live,
+    agents,
+    bodies,
+    load,
+    isStopping: () => closing !== undefined,
+  })
   const control = addressOf(gateway.control)
-  const controlPlane = createControlPlane({ host: control.host, maxBody, log, token })
+  // Operators are not kept out by what agents send.
+  const ownBodies = new Bodies(clock, maxBody, gateway.limits.bodies, () => undefined)
+  const controlPlane = createControlPlane({ host: control.host, bodies: ownBodies, log, token })
   registerControl(controlPlane, {
     ...common,
     live,
     sessions: agents.sessions,
+    guards,
+    bodies,
     state: kit.state,
     chaos: controller,
     dynamic,

@@ -77,8 +77,22 @@ export function compileGeneration(
       for (const server of servers.values()) server.release()
     },
   }
+  compileChains(generation)
   for (const server of servers.values()) server.retain()
   return generation
+}
+
+/** Most tools whose chains are built before a config is in force; those of others are when they are called first. */
+const MOST_CHAINS = 5_000
+
+/** What is wrong with a chain keeps a config from being put into force, instead of the calls that need it. */
+function compileChains({ servers, mesh }: GatewayGeneration): void {
+  let count = 0
+  for (const server of servers.values())
+    for (const { key } of server.entries('tools')) {
+      if (++count > MOST_CHAINS) return
+      mesh.serviceFor(server.name, 'tools/call', key)
+    }
 }
 
 function createServer(

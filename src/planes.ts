@@ -1,30 +1,43 @@
 import Fastify, { type FastifyInstance, type FastifyRequest } from 'fastify'
 import type { GatewayConfig } from './config/schema/schema.ts'
 import { errorText, INVALID_REQUEST, PARSE_ERROR } from './protocol/jsonrpc.ts'
+import { BodyRefusal, type Bodies } from './routes/bodies.ts'
 import { allowsHost, allowsOrigin, hasToken, hostGuard, isCrossOrigin } from './routes/guard.ts'
 import type { Log } from './telemetry/log.ts'
 
 export interface PlaneParts {
   /** Host that the plane binds, without its port. */
   readonly host: string
-  /** Largest request body, in bytes. */
-  readonly maxBody: number
   readonly log: Log
 }
 
 /** Above the idle time of clients' pools, so that they and not we close a connection; in milliseconds. */
 const KEEP_ALIVE_MS = 75_000
 
-function createPlane({ maxBody, log }: PlaneParts): FastifyInstance {
+/** How long the head of a request may take, also of one that has not begun, in milliseconds. */
+const HEADERS_MS = 60_000
+
+/** How long a request may take to come that is read elsewhere than by `Bodies`, in milliseconds. */
+const REQUEST_MS = 300_000
+
+function createPlane({ log }: PlaneParts): FastifyInstance {
   const app = Fastify({
     logger: false,
-    bodyLimit: maxBody,
     keepAliveTimeout: KEEP_ALIVE_MS,
     forceCloseConnections: true,
     routerOptions: { maxParamLength: 128, ignoreTrailingSlash: true },
   })
-  app.server.headersTimeout = 60_000
+  app.server.headersTimeout = HEADERS_MS
+  app.server.requestTimeout = REQUEST_MS
+  // Each part reads bodies in its own way; those for which there is no route are not read at all.
+  app.removeAllContentTypeParsers()
   app.setErrorHandler((error: Error & { statusCode?: number }, _, reply) => {
+    if (error instanceof BodyRefusal)
+      return void reply
+        .code(error.statusCode)
+        .headers(error.headers)
+        .type('application/json')
+        .send(error.text)
     const status = error.statusCode ?? 500
     if (status >= 500) log.error({ err: error }, 'a request met a defect of the gateway')
     const message = status >= 500 ? 'internal error' : error.message
@@ -68,9 +81,20 @@ export function createDataPlane(
 
 /** The plane that operators reach: no browser page of another origin, and a token when one is set. */
 export function createControlPlane(
-  parts: PlaneParts & { readonly token: string | undefined },
+  parts: PlaneParts & {
+    readonly token: string | undefined
+    /** Reads request bodies. */
+    readonly bodies: Bodies
+  },
 ): FastifyInstance {
   const app = createPlane(parts)
+  const json = app.getDefaultJsonParser('error', 'error')
+  app.addContentTypeParser('application/json', (request, payload, done) => {
+    parts.bodies.read(request, payload, (error, text = '') => {
+      if (error === null) void json(request, text, done)
+      else done(error, undefined)
+    })
+  })
   const refusal = (request: FastifyRequest): [number, string] | undefined => {
     const { headers } = request
     if (isCrossOrigin(headers) || !allowsHost(headers.host, parts.host, []))

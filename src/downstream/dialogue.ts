@@ -3,7 +3,15 @@ import { Cancellation } from '../mesh/cancel.ts'
 import type { Clock } from '../mesh/clock.ts'
 import { gatewayError } from '../mesh/errors.ts'
 import type { Live } from '../mesh/live.ts'
-import { errorText, INVALID_REQUEST, kindOf, paramsOf, resultText } from '../protocol/jsonrpc.ts'
+import {
+  errorText,
+  INVALID_PARAMS,
+  INVALID_REQUEST,
+  kindOf,
+  paramsOf,
+  resultText,
+} from '../protocol/jsonrpc.ts'
+import { paramsFault } from '../protocol/params-check.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import type { Guards } from './guards.ts'
 import { PostReply } from './post-reply.ts'
@@ -87,20 +95,19 @@ export class Dialogue {
     session.inFlight.set(id, signal)
     const channelFor = (server: string) => reply.channelFor(server, record)
     const inquiry = { id, message, headers, caller: session, tenancy, channelFor, signal, record }
-    const done = () => {
+    const done = (response: Response) => {
       session.inFlight.delete(id)
+      session.asked.end(record)
       lease.release()
+      return response
     }
-    return front.request(lease.generation, inquiry).then(
-      (response) => {
-        done()
-        return response
-      },
-      (cause: unknown) => {
-        done()
-        throw cause
-      },
-    )
+    // A defect of ours has an answer, too: other requests of the same POST may go on.
+    const broke = (cause: unknown) => done({ text: this.#guards.defect(id, cause), status: 200 })
+    try {
+      return front.request(lease.generation, inquiry).then(done, broke)
+    } catch (cause) {
+      return Promise.resolve(broke(cause))
+    }
   }
 
   /** The answer to a request that goes no further. */
@@ -109,6 +116,8 @@ export class Dialogue {
     if (session.inFlight.has(id)) {
       return errorText(id, INVALID_REQUEST, 'Invalid Request: a request with this id is still running')
     }
+    const fault = paramsFault(value.method as string, paramsOf(value))
+    if (fault !== undefined) return errorText(id, INVALID_PARAMS, fault)
     const { maxInFlight } = this.#sessions.limits
     if (session.inFlight.size < maxInFlight) return undefined
     const error = gatewayError(

@@ -51,7 +51,8 @@ export function callTo(server: Server, message: Message, inquiry: Inquiry): Call
   return {
     server: server.name,
     method,
-    tool: method === 'tools/call' ? String(paramsOf(message.value).name) : undefined,
+    // A string: the edge lets no other name through.
+    tool: method === 'tools/call' ? (paramsOf(message.value).name as string) : undefined,
     id: inquiry.id,
     message,
     headers: config.type === 'stdio' ? undefined : headersFor(config.forwardHeaders, inquiry),

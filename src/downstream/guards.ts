@@ -1,3 +1,5 @@
+import type { RequestId } from '../mesh/call.ts'
+import type { ReplayBudget } from './replay.ts'
 import type { RequestLimits } from './request-limits.ts'
 import type { Tenancies } from './tenancy.ts'
 import type { UnreadReplies } from './unread-replies.ts'
@@ -8,6 +10,10 @@ export interface Guards {
   readonly limits: RequestLimits
   /** Whom requests count as. */
   readonly tenancies: Tenancies
+  /** Told of a request that met a defect of the gateway; gives the text of the error that answers it. */
+  readonly defect: (id: RequestId, cause: unknown) => string
   /** Replies that wait for clients which do not read them. */
   readonly unread: UnreadReplies
+  /** What is kept of events for clients that come back, of all sessions together. */
+  readonly replay: ReplayBudget
 }

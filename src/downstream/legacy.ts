@@ -1,11 +1,20 @@
-import type { Message, RequestId } from '../mesh/call.ts'
+import type { Message } from '../mesh/call.ts'
 import type { Clock } from '../mesh/clock.ts'
 import type { Live } from '../mesh/live.ts'
-import { INVALID_REQUEST, isObject, isRequestId, paramsOf, readMessages } from '../protocol/jsonrpc.ts'
+import {
+  idOf,
+  INVALID_PARAMS,
+  INVALID_REQUEST,
+  isObject,
+  paramsOf,
+  readMessages,
+} from '../protocol/jsonrpc.ts'
+import { paramsFault } from '../protocol/params-check.ts'
 import { allowsBatches } from '../protocol/versions.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import { Dialogue } from './dialogue.ts'
 import type { Guards } from './guards.ts'
+import { tooMuchToSay } from './hello.ts'
 import { initialize } from './initialize.ts'
 import { refusal, refuse } from './refusal.ts'
 import { gatewayErrorText } from './respond.ts'
@@ -50,7 +59,10 @@ export class LegacyEndpoint {
   /** A session does not exist yet, so it counts for its tenant only. */
   #initialize(visit: Visit, message: Message): Promise<void> | undefined {
     const { limits, tenancies } = this.#guards
-    const { clientInfo } = paramsOf(message.value)
+    const params = paramsOf(message.value)
+    const fault = paramsFault('initialize', params) ?? tooMuchToSay(message.text, ['params'])
+    if (fault !== undefined) return refuse(visit, refusal(200, idOf(message.value), INVALID_PARAMS, fault))
+    const { clientInfo } = params
     const { countsAs } = tenancies.of(visit.headers, clientInfo, this.#clock.now())
     const tooFast = limits.refusal(undefined, countsAs)
     if (tooFast === undefined) return initialize(visit, message, this.#sessions, this.#live)
@@ -77,8 +89,4 @@ export class LegacyEndpoint {
     await this.#sessions.close(session)
     visit.response.writeHead(204).end()
   }
-}
-
-function idOf(value: unknown): RequestId | null {
-  return isObject(value) && isRequestId(value.id) ? value.id : null
 }

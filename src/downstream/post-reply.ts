@@ -30,7 +30,7 @@ export class PostReply {
       },
       send: (message: Message, answer?: Answer) => {
         const back = answer && asking(record, this.#clock, answer)
-        const text = this.#session.textFor(server, message, back)
+        const text = this.#session.textFor(server, message, back, record)
         if (text === undefined) return undefined
         record.firstByteAt ??= this.#clock.now()
         return this.#open().send(text)

@@ -10,27 +10,139 @@ export interface ReplayLimits {
   readonly bytes: number
 }
 
+/** An event that is kept; one that is not any more has no log. */
+interface Kept extends LoggedEvent {
+  readonly bytes: number
+  data: string
+  log: ReplayLog | undefined
+}
+
+/** First in, first out. What is taken out in front leaves a gap, which is closed when it is half of all. */
+class Queue {
+  #items: (Kept | undefined)[] = []
+  #head = 0
+
+  get size(): number {
+    return this.#items.length - this.#head
+  }
+
+  get first(): Kept | undefined {
+    return this.#items[this.#head]
+  }
+
+  push(item: Kept): void {
+    this.#items.push(item)
+  }
+
+  shift(): Kept | undefined {
+    const { first } = this
+    if (first === undefined) return undefined
+    this.#items[this.#head++] = undefined
+    if (this.#head * 2 > this.#items.length) {
+      this.#items = this.#items.slice(this.#head)
+      this.#head = 0
+    }
+    return first
+  }
+
+  /** Only those for which `which` is true stay. */
+  keep(which: (item: Kept) => boolean): void {
+    this.#items = this.all().filter(which)
+    this.#head = 0
+  }
+
+  all(): Kept[] {
+    return this.#items.slice(this.#head) as Kept[]
+  }
+}
+
+/** What the logs of all sessions keep together. Bounded; the oldest events go first, whosever they are. */
+export class ReplayBudget {
+  /** Most bytes of all logs. */
+  readonly limit: number
+  readonly #dropped: () => void
+  readonly #queue = new Queue()
+  /** Events of the queue that their logs have dropped by themselves. */
+  #gone = 0
+  #bytes = 0
+
+  /** `dropped` is told of each event that has to go because of this limit. */
+  constructor(limit: number, dropped: () => void) {
+    this.limit = limit
+    this.#dropped = dropped
+  }
+
+  get bytes(): number {
+    return this.#bytes
+  }
+
+  add(event: Kept): void {
+    this.#queue.push(event)
+    this.#bytes += event.bytes
+    while (this.#bytes > this.limit) {
+      const { first } = this.#queue
+      if (first === undefined) return
+      if (first.log === undefined) {
+        this.#queue.shift()
+        this.#gone--
+      } else {
+        // Logs and queue have the same order: it is the oldest of its log, too.
+        first.log.dropOldest()
+        this.#dropped()
+      }
+    }
+  }
+
+  /** An event is kept no more. */
+  forget({ bytes }: Kept): void {
+    this.#bytes -= bytes
+    this.#gone++
+    if (this.#gone * 2 <= this.#queue.size) return
+    this.#queue.keep(({ log }) => log !== undefined)
+    this.#gone = 0
+  }
+}
+
 /** The last events of a session, over all its streams: what a client may ask for again. Bounded; the oldest go first. */
 export class ReplayLog {
   readonly limits: ReplayLimits
-  #events: (LoggedEvent & { readonly bytes: number })[] = []
+  readonly #budget: ReplayBudget
+  readonly #events = new Queue()
   #bytes = 0
+  #isClosed = false
 
-  constructor(limits: ReplayLimits) {
+  constructor(limits: ReplayLimits, budget: ReplayBudget) {
     this.limits = limits
+    this.#budget = budget
   }
 
-  add(event: LoggedEvent): void {
-    const bytes = Buffer.byteLength(event.data)
-    this.#events.push({ ...event, bytes })
+  add({ stream, sequence, data }: LoggedEvent): void {
+    if (this.#isClosed) return
+    const bytes = Buffer.byteLength(data)
+    const event: Kept = { stream, sequence, data, bytes, log: this }
+    this.#events.push(event)
     this.#bytes += bytes
-    while (this.#events.length > this.limits.events || this.#bytes > this.limits.bytes) {
-      this.#bytes -= this.#events.shift()?.bytes ?? 0
-    }
+    this.#budget.add(event)
+    while (this.#events.size > this.limits.events || this.#bytes > this.limits.bytes) this.dropOldest()
+  }
+
+  dropOldest(): void {
+    const event = this.#events.shift()
+    if (event === undefined) return
+    this.#bytes -= event.bytes
+    event.log = undefined
+    event.data = ''
+    this.#budget.forget(event)
   }
 
   /** The events of one stream behind `sequence`, oldest first. */
   after(stream: number, sequence: number): LoggedEvent[] {
-    return this.#events.filter((event) => event.stream === stream && event.sequence > sequence)
+    return this.#events.all().filter((event) => event.stream === stream && event.sequence > sequence)
+  }
+
+  /** Nobody will ask for anything again. */
+  close(): void {
+    this.#isClosed = true
+    while (this.#events.size > 0) this.dropOldest()
   }
 }

@@ -69,7 +69,9 @@ export class ServerFront implements Front {
 function onlyAllowed(server: Server, response: Response, value: Message['value']): Response {
   const tools = isObject(value.result) ? value.result.tools : undefined
   if (!Array.isArray(tools)) return response
-  const allowed = tools.map((tool: unknown) => isObject(tool) && server.allows(String(tool.name)))
+  const allowed = tools.map(
+    (tool: unknown) => isObject(tool) && typeof tool.name === 'string' && server.allows(tool.name),
+  )
   const span = locate(response.text, ['result', 'tools'])
   if (span === undefined || allowed.every(Boolean)) return response
   const kept = [...elements(response.text, span.start)]

@@ -12,7 +12,7 @@ const UNKNOWN_SESSION = -32001
 export function sessionOf({ front, headers }: Visit, sessions: Sessions): Session | Refusal {
   const { 'mcp-session-id': id, 'mcp-protocol-version': version = ASSUMED_VERSION } = headers
   if (!isLegacyVersion(version)) {
-    const named = String(version).slice(0, 40)
+    const named = typeof version === 'string' ? version.slice(0, 40) : 'given twice'
     return refusal(400, null, BAD_SESSION, `Bad Request: unsupported protocol version ${named}`)
   }
   if (typeof id !== 'string') {

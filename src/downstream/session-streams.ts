@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http'
 import { EventStream, readEventId } from './event-stream.ts'
-import { ReplayLog, type ReplayLimits } from './replay.ts'
+import { ReplayLog, type ReplayBudget, type ReplayLimits } from './replay.ts'
 
 /** The number of the stream for what belongs to no call. */
 const STANDALONE = 0
@@ -18,8 +18,13 @@ export class SessionStreams {
    * `priming` gives clients an id to resume from before the first event of a stream; `unread` is told of connections
    * that did not take all at once.
    */
-  constructor(limits: ReplayLimits, priming: boolean, unread: (response: ServerResponse) => void) {
-    this.#log = new ReplayLog(limits)
+  constructor(
+    limits: ReplayLimits,
+    budget: ReplayBudget,
+    priming: boolean,
+    unread: (response: ServerResponse) => void,
+  ) {
+    this.#log = new ReplayLog(limits, budget)
     this.#priming = priming
     this.#unread = unread
     this.standalone = this.#stream(STANDALONE)
@@ -54,9 +59,11 @@ export class SessionStreams {
     return stream
   }
 
+  /** Ends all streams for good: nobody comes back to them. */
   endAll(): void {
     for (const stream of this.#open.values()) stream.end()
     this.standalone.end()
+    this.#log.close()
   }
 
   #stream(number: number): EventStream {

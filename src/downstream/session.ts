@@ -1,5 +1,5 @@
 import type { ServerResponse } from 'node:http'
-import type { Answer, Caller, Message, RequestId } from '../mesh/call.ts'
+import type { Answer, Caller, CallRecord, Message, RequestId } from '../mesh/call.ts'
 import type { Cancellation } from '../mesh/cancel.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../mesh/errors.ts'
@@ -8,7 +8,7 @@ import type { LegacyVersion } from '../protocol/versions.ts'
 import { Asked } from './asked.ts'
 import { Coalescing } from './coalescing.ts'
 import type { Front } from './front.ts'
-import type { ReplayLimits } from './replay.ts'
+import type { ReplayBudget, ReplayLimits } from './replay.ts'
 import { SessionStreams } from './session-streams.ts'
 import { SessionTenants } from './tenancy.ts'
 import type { UnreadReplies } from './unread-replies.ts'
@@ -25,6 +25,7 @@ export interface SessionParts {
   readonly clock: Clock
   readonly replay: ReplayLimits
   readonly unread: UnreadReplies
+  readonly replayBudget: ReplayBudget
   /** Puts a server's message into the words of the front; undefined drops it. */
   readonly inbound: (server: string, message: Message) => Message | undefined
 }
@@ -55,7 +56,9 @@ export class Session implements Caller {
     this.version = parts.version
     this.#parts = parts
     this.tenants = new SessionTenants(parts.id)
-    this.streams = new SessionStreams(parts.replay, this.primes, (response) => this.wrote(response))
+    this.streams = new SessionStreams(parts.replay, parts.replayBudget, this.primes, (response) =>
+      this.wrote(response),
+    )
     this.#changes = new Coalescing(parts.clock, (text) => this.tell(text))
     this.#lastUsed = parts.clock.now()
   }
@@ -108,12 +111,20 @@ export class Session implements Caller {
     this.streams.standalone.tell(text)
   }
 
-  /** A server's message as the client shall read it, if it shall; a request is kept until it is answered. */
-  textFor(server: string, message: Message, answer: Answer | undefined): string | undefined {
+  /**
+   * A server's message as the client shall read it, if it shall; a request is kept until it is answered, or until the
+   * call has ended in the course of which it came.
+   */
+  textFor(
+    server: string,
+    message: Message,
+    answer: Answer | undefined,
+    call?: CallRecord,
+  ): string | undefined {
     if (message.value.method === 'notifications/cancelled') return this.asked.withdraw(server, message)
     const inbound = this.#parts.inbound(server, message)
     if (answer === undefined || inbound === undefined) return inbound?.text
-    const text = this.asked.ask(server, inbound, answer)
+    const text = this.asked.ask(server, inbound, answer, call)
     if (text === undefined)
       void answer(errorText(null, -32603, 'the client owes too many answers')).catch(ignore)
     return text

@@ -7,6 +7,7 @@ import type { ListKind } from '../registry/kinds.ts'
 import { kinds } from '../registry/kinds.ts'
 import type { Guards } from './guards.ts'
 import { notificationText } from '../protocol/jsonrpc.ts'
+import type { ReplayBudget } from './replay.ts'
 import { Session, type SessionParts } from './session.ts'
 import type { UnreadReplies } from './unread-replies.ts'
 
@@ -33,6 +34,7 @@ export class Sessions {
   readonly #live: Live<GatewayGeneration>
   readonly #clock: Clock
   readonly #unread: UnreadReplies
+  readonly #replay: ReplayBudget
   readonly #byId = new Map<string, Session>()
   /** Sessions that nobody finds yet: their `initialize` is under way. */
   readonly #drafts = new Set<Session>()
@@ -46,10 +48,11 @@ export class Sessions {
     live: Live<GatewayGeneration>,
     clock: Clock,
     limits: SessionLimits,
-    { unread }: Pick<Guards, 'unread'>,
+    { unread, replay }: Pick<Guards, 'unread' | 'replay'>,
   ) {
     this.limits = limits
     this.#unread = unread
+    this.#replay = replay
     this.#live = live
     this.#clock = clock
     this.#cancelSweep = this.#sweepLater()
@@ -78,6 +81,7 @@ export class Sessions {
       id: randomUUID(),
       clock: this.#clock,
       unread: this.#unread,
+      replayBudget: this.#replay,
       replay: { events: this.limits.replayEvents, bytes: this.limits.replayBytes },
       inbound: (server, message) => parts.front.inbound(this.#live.current, server, message),
     })

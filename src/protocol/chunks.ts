@@ -29,11 +29,15 @@ export class Chunks {
 
   /** All of them as text, once: they are gone then. */
   take(): string {
+    return this.takeBytes().toString('utf8')
+  }
+
+  /** All of them in one, once: they are gone then. */
+  takeBytes(): Buffer {
     const chunks = this.#chunks
     const [first] = chunks
-    const text = (chunks.length === 1 && first !== undefined ? first : Buffer.concat(chunks)).toString('utf8')
     this.#chunks = []
     this.length = 0
-    return text
+    return chunks.length === 1 && first !== undefined ? first : Buffer.concat(chunks)
   }
 }

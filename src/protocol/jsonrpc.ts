@@ -56,6 +56,11 @@ export function isRequestId(value: unknown): value is RequestId {
   return typeof value === 'string' || (typeof value === 'number' && Number.isFinite(value))
 }
 
+/** The id of what may be a request; null when it has none that could be read. */
+export function idOf(value: unknown): RequestId | null {
+  return isObject(value) && isRequestId(value.id) ? value.id : null
+}
+
 /** What a value is in JSON-RPC 2.0; undefined when it is none of it. */
 export function kindOf(value: Readonly<Record<string, unknown>>): Kind | undefined {
   if (value.jsonrpc !== '2.0') return undefined
@@ -70,6 +75,14 @@ export function kindOf(value: Readonly<Record<string, unknown>>): Kind | undefin
   return isRequestId(value.id) || (isError && (value.id === null || value.id === undefined))
     ? 'response'
     : undefined
+}
+
+/** Longest part of a peer's own words that an error of ours repeats, in characters. */
+const EXCERPT = 200
+
+/** What the error of a peer says, in short; its message may be anything, or nothing. */
+export function wordsOf({ message }: Readonly<Record<string, unknown>>): string {
+  return typeof message === 'string' ? message.slice(0, EXCERPT) : 'it does not say why'
 }
 
 /** The `params` of a request or notification; an empty object when it has none. */

@@ -3,6 +3,7 @@ import { redact } from '../config/secrets/redact.ts'
 import type { Sessions } from '../downstream/sessions.ts'
 import type { Clock } from '../mesh/clock.ts'
 import type { Live } from '../mesh/live.ts'
+import { isObject } from '../protocol/jsonrpc.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import type { ReloadReport } from '../reload.ts'
 
@@ -11,6 +12,20 @@ export interface AdminParts {
   readonly sessions: Sessions
   readonly clock: Clock
   readonly reload: () => Promise<ReloadReport>
+}
+
+/** Longest word of a client on itself that is shown, in characters. */
+const LONGEST = 200
+
+/** Of what a client says of itself, what tells it from others: the rest may be anything, and there may be much of it. */
+function shown(clientInfo: unknown): Record<string, string> | undefined {
+  if (!isObject(clientInfo)) return undefined
+  const words: Record<string, string> = {}
+  for (const key of ['name', 'title', 'version']) {
+    const word = clientInfo[key]
+    if (typeof word === 'string') words[key] = word.slice(0, LONGEST)
+  }
+  return words
 }
 
 /** What an operator asks about the gateway as a whole. */
@@ -30,7 +45,7 @@ export function registerAdmin(app: FastifyInstance, { live, sessions, clock, rel
       id: `${session.id.slice(0, 8)}…`,
       endpoint: session.front.server === undefined ? '/mcp' : `/mcp/${session.front.server}`,
       version: session.version,
-      client: session.hello.clientInfo,
+      client: shown(session.hello.clientInfo),
       inFlight: session.inFlight.size,
       listening: session.listening,
       idleMs: Math.round(session.idleMs),

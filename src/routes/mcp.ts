@@ -4,14 +4,17 @@ import type { LegacyEndpoint } from '../downstream/legacy.ts'
 import type { ModernEndpoint } from '../downstream/modern/endpoint.ts'
 import { isModern } from '../downstream/modern/envelope.ts'
 import { sendJson } from '../downstream/post-reply.ts'
+import { refusal, refuse } from '../downstream/refusal.ts'
 import { gatewayErrorText } from '../downstream/respond.ts'
 import { ServerFront } from '../downstream/server-front.ts'
 import type { Visit } from '../downstream/visit.ts'
 import { gatewayError } from '../mesh/errors.ts'
 import type { Live } from '../mesh/live.ts'
-import { errorText, INVALID_REQUEST, PARSE_ERROR, parseJson } from '../protocol/jsonrpc.ts'
+import { readJson } from '../protocol/json-check.ts'
+import { errorText, idOf, INVALID_REQUEST } from '../protocol/jsonrpc.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import type { Log } from '../telemetry/log.ts'
+import type { Bodies } from './bodies.ts'
 
 export interface McpRoutesParts {
   readonly live: Live<GatewayGeneration>
@@ -19,6 +22,8 @@ export interface McpRoutesParts {
   readonly legacy: LegacyEndpoint
   readonly modern: ModernEndpoint
   readonly log: Log
+  /** Reads request bodies. */
+  readonly bodies: Bodies
   /** Calls that are under way; the drain waits for it to fall to 0. */
   readonly load: { inFlight: number }
 }
@@ -30,10 +35,9 @@ interface ServerParams {
 /** `/mcp` and `/mcp/{server}`: POST, GET and DELETE of the MCP endpoints. */
 export function registerMcp(
   app: FastifyInstance,
-  { live, aggregate, legacy, modern, log, load }: McpRoutesParts,
+  { live, aggregate, legacy, modern, log, bodies, load }: McpRoutesParts,
 ): void {
-  app.removeAllContentTypeParsers()
-  app.addContentTypeParser('application/json', { parseAs: 'string' }, (_, body, done) => done(null, body))
+  app.addContentTypeParser('application/json', bodies.read)
 
   /** The front that a path names; otherwise the refusal is sent, and undefined returned. */
   function frontOf(request: FastifyRequest, reply: FastifyReply): Front | undefined {
@@ -57,9 +61,28 @@ export function registerMcp(
     return { front, headers: request.headers, response: reply.raw }
   }
 
+  /** Whatever went wrong, the client is answered: by an error, or where its answer has begun already by the end of that. */
   function defect({ response }: Visit, cause: unknown): void {
     log.error({ err: cause }, 'a request met a defect of the gateway')
-    sendJson(response, 500, gatewayErrorText(null, gatewayError('internal', 'internal error'), {}))
+    if (response.headersSent) response.end()
+    else sendJson(response, 500, gatewayErrorText(null, gatewayError('internal', 'internal error'), {}))
+  }
+
+  /** Everything that is done for a request whose reply is ours to write goes through here. */
+  function guarded(visit: Visit, take: () => Promise<void> | undefined | void): void {
+    let ending: Promise<void> | undefined | void
+    try {
+      ending = take()
+    } catch (cause) {
+      return defect(visit, cause)
+    }
+    if (ending === undefined) return
+    load.inFlight++
+    const done = () => void load.inFlight--
+    ending.then(done, (cause: unknown) => {
+      done()
+      defect(visit, cause)
+    })
   }
 
   /** Before the body is read: a gateway that is full spends nothing on what it cannot serve. */
@@ -76,37 +99,27 @@ export function registerMcp(
       .send(gatewayErrorText(null, error, {}))
   }
 
-  function post(visit: Visit, body: string): void {
-    const value = parseJson(body)
-    if (value === undefined) {
-      return sendJson(visit.response, 400, errorText(null, PARSE_ERROR, 'Parse error: the body is not JSON'))
-    }
-    const ending = isModern(visit.headers, value)
-      ? modern.post(visit, body, value)
-      : legacy.post(visit, body, value)
-    if (ending === undefined) return
-    load.inFlight++
-    const done = () => void load.inFlight--
-    ending.then(done, (cause: unknown) => {
-      done()
-      defect(visit, cause)
-    })
+  function post(visit: Visit, body: string): Promise<void> | undefined {
+    const read = readJson(body)
+    if (!read.ok) return refuse(visit, refusal(400, idOf(read.value), read.code, read.message))
+    const { value } = read
+    return isModern(visit.headers, value) ? modern.post(visit, body, value) : legacy.post(visit, body, value)
   }
 
   for (const url of ['/mcp', '/mcp/:server']) {
     app.post(url, { onRequest: shed }, (request, reply) => {
       const visit = accepts(request, reply) ? visitOf(request, reply) : undefined
-      if (visit !== undefined) post(visit, request.body as string)
+      if (visit !== undefined) guarded(visit, () => post(visit, request.body as string))
     })
     app.get(url, (request, reply) => {
       if (isModern(request.headers, undefined)) return onlyPost(reply)
       const visit = acceptsEvents(request, reply) ? visitOf(request, reply) : undefined
-      if (visit !== undefined) legacy.listen(visit)
+      if (visit !== undefined) guarded(visit, () => legacy.listen(visit))
     })
     app.delete(url, (request, reply) => {
       if (isModern(request.headers, undefined)) return onlyPost(reply)
       const visit = visitOf(request, reply)
-      if (visit !== undefined) legacy.leave(visit).catch((cause) => defect(visit, cause))
+      if (visit !== undefined) guarded(visit, () => legacy.leave(visit))
     })
   }
 }

@@ -1,4 +1,5 @@
 import type { FastifyInstance } from 'fastify'
+import type { Guards } from '../downstream/guards.ts'
 import type { Clock } from '../mesh/clock.ts'
 import type { Live } from '../mesh/live.ts'
 import type { StateStore } from '../mesh/policy.ts'
@@ -15,6 +16,9 @@ export interface MetricsParts {
   readonly clock: Clock
   readonly metrics: Metrics
   readonly sessions: { readonly size: number }
+  /** What is kept, or on its way, on behalf of agents. */
+  readonly guards: Pick<Guards, 'unread' | 'replay'>
+  readonly bodies: { readonly count: number; readonly bytes: number }
   readonly intents: { readonly size: number }
   readonly state: StateStore
   readonly chaos: { readonly engine: { readonly live: boolean } }
@@ -39,8 +43,13 @@ export function registerMetrics(app: FastifyInstance, parts: MetricsParts): void
 }
 
 /** What is a state rather than an event is read when it is asked for. */
-function collect({ live, metrics, sessions, intents, state, chaos }: MetricsParts): void {
+function collect(parts: MetricsParts): void {
+  const { live, metrics, sessions, guards, bodies, intents, state, chaos } = parts
   metrics.sessions.set(sessions.size)
+  metrics.unreadBytes.set(guards.unread.bytes)
+  metrics.replayBytes.set(guards.replay.bytes)
+  metrics.bodies.set(bodies.count)
+  metrics.bodyBytes.set(bodies.bytes)
   metrics.intentsOpen.set(intents.size)
   metrics.chaosArmed.set(chaos.engine.live ? 1 : 0)
   collectInFlight(metrics)

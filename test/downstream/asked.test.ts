@@ -14,14 +14,13 @@ function setUp() {
     asked,
     answers,
     /** A server asks under its own id, given as JSON text; the result is what the agent gets to see. */
-    ask(server: string, id: string, params = '{}') {
+    ask(server: string, id: string, params = '{}', call?: object) {
       const name = `${server}#${++asks}`
       const request = read(
         `{"jsonrpc":"2.0","x":1.0,"id":${id},"method":"sampling/createMessage","params":${params}}`,
       )
-      const text = asked.ask(server, request, (answer) =>
-        Promise.resolve(void answers.push(`${name} ${answer}`)),
-      )
+      const answer = (text: string) => Promise.resolve(void answers.push(`${name} ${text}`))
+      const text = asked.ask(server, request, answer, call)
       return { text: text ?? '', id: text === undefined ? undefined : String(read(text).value.id) }
     },
   }
@@ -113,4 +112,35 @@ test('an agent that answers nothing is asked no more after a thousand questions'
   assert.equal(ask('a', '1000').id, undefined)
   await asked.answer(read(`{"jsonrpc":"2.0","id":"${questions[5]?.id}","result":{}}`))
   assert.notEqual(ask('a', '1001').id, undefined)
+})
+
+test('what was asked in the course of a call ends with it, and only that', async () => {
+  const { asked, answers, ask } = setUp()
+  const [call, other] = [{}, {}]
+  const ids = [
+    ask('a', '1', '{}', call),
+    ask('a', '2', '{}', call),
+    ask('a', '3', '{}', other),
+    ask('a', '4'),
+  ]
+  const answer = ({ id }: { id: string | undefined }) =>
+    asked.answer(read(`{"jsonrpc":"2.0","id":"${id}","result":{}}`))
+  assert.equal(await answer(ids[0]!), true)
+  asked.end(call)
+  assert.equal(asked.size, 2)
+  assert.equal(await answer(ids[1]!), false)
+  assert.deepEqual([await answer(ids[2]!), await answer(ids[3]!)], [true, true])
+  assert.equal(answers.length, 3)
+  asked.end(other)
+  assert.equal(asked.size, 0)
+})
+
+test('an agent that answers nothing can be asked again, call after call', () => {
+  const { asked, ask } = setUp()
+  for (let round = 0; round < 5; round++) {
+    const call = {}
+    for (let n = 0; n < 1_000; n++) assert.notEqual(ask('a', `${n}`, '{}', call).id, undefined)
+    assert.equal(ask('a', '1000', '{}', call).id, undefined)
+    asked.end(call)
+  }
 })

@@ -2,11 +2,18 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
 import { EventStream } from '../../src/downstream/event-stream.ts'
+import { ManualClock } from '../support/manual-clock.ts'
+import { testGuards } from './test-guards.ts'
 import { ReplayLog } from '../../src/downstream/replay.ts'
 import { holdResponses } from '../support/held-responses.ts'
 import { until } from '../support/until.ts'
 
-const newStream = () => new EventStream(1, new ReplayLog({ events: 10, bytes: 10 }), () => undefined)
+const newStream = () =>
+  new EventStream(
+    1,
+    new ReplayLog({ events: 10, bytes: 10 }, testGuards(new ManualClock()).replay),
+    () => undefined,
+  )
 
 const CHUNK = 'x'.repeat(256 * 1024)
 

@@ -147,13 +147,21 @@ test('a session that a server lost for good ends with the 404 that tells of it',
   assert.equal(sessions.size, 0)
 })
 
-test('a defect of a front leaves nothing in flight', async (t) => {
-  const { post, begin, sessions, live, generation } = await testEndpoint(t, () =>
-    Promise.reject(new Error('defect')),
-  )
-  const session = await begin()
-  await assert.rejects(post(request(1), session), { message: 'defect' })
-  assert.equal(sessions.find(session['mcp-session-id'])?.inFlight.size, 0)
-  live.swap({ ...live.current, close: () => undefined })
-  assert.equal(generation.closed, true)
-})
+for (const [how, defect] of [
+  ['fails', () => Promise.reject(new Error('defect'))],
+  [
+    'throws',
+    () => {
+      throw new Error('defect')
+    },
+  ],
+] as const)
+  test(`a front that ${how} is answered for, and leaves nothing in flight`, async (t) => {
+    const { post, begin, sessions, live, generation } = await testEndpoint(t, defect)
+    const session = await begin()
+    const { json } = await post(request(1), session)
+    assert.deepEqual(json, { jsonrpc: '2.0', id: 1, error: { code: 1500, message: 'internal error' } })
+    assert.equal(sessions.find(session['mcp-session-id'])?.inFlight.size, 0)
+    live.swap({ ...live.current, close: () => undefined })
+    assert.equal(generation.closed, true)
+  })

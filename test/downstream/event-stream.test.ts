@@ -1,12 +1,16 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { EventStream, readEventId } from '../../src/downstream/event-stream.ts'
+import { ManualClock } from '../support/manual-clock.ts'
+import { testGuards } from './test-guards.ts'
 import { ReplayLog } from '../../src/downstream/replay.ts'
 import { holdResponses } from '../support/held-responses.ts'
 import { until } from '../support/until.ts'
 
-const newStream = (number = 3, log = new ReplayLog({ events: 100, bytes: 10_000 })) =>
-  new EventStream(number, log, () => undefined)
+const newStream = (
+  number = 3,
+  log = new ReplayLog({ events: 100, bytes: 10_000 }, testGuards(new ManualClock()).replay),
+) => new EventStream(number, log, () => undefined)
 
 test('what is sent arrives as events, each with an id', async (t) => {
   const hold = await holdResponses(t)
@@ -73,7 +77,7 @@ test('a primed client that leaves before the messages that waited has missed non
 
 test('a client that comes back gets what it has not seen, and only of this stream', async (t) => {
   const hold = await holdResponses(t)
-  const log = new ReplayLog({ events: 100, bytes: 10_000 })
+  const log = new ReplayLog({ events: 100, bytes: 10_000 }, testGuards(new ManualClock()).replay)
   const [stream, other] = [newStream(3, log), newStream(4, log)]
   const first = await hold()
   stream.attach(first.response, { priming: false })

@@ -1,7 +1,9 @@
 import type { Guards } from '../../src/downstream/guards.ts'
+import { ReplayBudget } from '../../src/downstream/replay.ts'
 import { RequestLimits, type RequestRates } from '../../src/downstream/request-limits.ts'
 import { Tenancies } from '../../src/downstream/tenancy.ts'
 import { UnreadReplies } from '../../src/downstream/unread-replies.ts'
+import { errorText } from '../../src/protocol/jsonrpc.ts'
 import type { Clock } from '../../src/mesh/clock.ts'
 
 const MIB = 1024 ** 2
@@ -10,6 +12,8 @@ const MIB = 1024 ** 2
 export function testGuards(clock: Clock, rates: RequestRates = {}): Guards {
   const unread = { total: 64 * MIB, perSession: 16 * MIB, stalled: 30_000 }
   return {
+    defect: (id) => errorText(id, 1500, 'internal error'),
+    replay: new ReplayBudget(64 * MIB, () => undefined),
     limits: new RequestLimits(clock, rates, () => undefined),
     tenancies: new Tenancies(),
     unread: new UnreadReplies(clock, unread, () => undefined),

@@ -30,6 +30,7 @@ export function testSession(parts: Partial<SessionParts> = {}) {
     clock,
     replay: { events: 100, bytes: 100_000 },
     unread: testGuards(clock).unread,
+    replayBudget: testGuards(clock).replay,
     inbound: (_, message) => message,
     ...parts,
   })

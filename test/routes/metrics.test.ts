@@ -9,6 +9,7 @@ import { Names } from '../../src/registry/names.ts'
 import { registerMetrics } from '../../src/routes/metrics.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { testServer } from '../registry/test-server.ts'
+import { testGuards } from '../downstream/test-guards.ts'
 import { testKit } from '../support/kit.ts'
 
 /** The route over one server. */
@@ -30,7 +31,10 @@ async function scraped(t: TestContext) {
   const { state } = testKit(clock)
   const chaos = { engine: { live: true } }
   const app = fastify()
-  registerMetrics(app, { live, clock, metrics, sessions, intents: { size: 3 }, state, chaos })
+  const guards = testGuards(clock)
+  const bodies = { count: 0, bytes: 0 }
+  const intents = { size: 3 }
+  registerMetrics(app, { live, clock, metrics, sessions, guards, bodies, intents, state, chaos })
   t.after(() => app.close())
   async function scrape(accept = '*/*') {
     await clock.advance(1_000)

@@ -29,6 +29,9 @@ const sessions = z
     replayBytes: size()
       .default(1024 ** 2)
       .describe('Bytes of such events kept per session.'),
+    replayTotal: size()
+      .default(64 * 1024 ** 2)
+      .describe('Bytes of such events kept for all sessions together; the oldest go first.'),
   })
   .prefault({})
   .describe('Sessions of agents that speak a protocol with sessions.')
@@ -42,6 +45,26 @@ const requestRate = z.strictObject({
     ),
 })
 
+const bodies = z
+  .strictObject({
+    total: size()
+      .default(64 * 1024 ** 2)
+      .describe('What may have come of all of them together; never less than `maxBody`.'),
+    perAddress: size()
+      .default(32 * 1024 ** 2)
+      .describe('The same for one address of clients.'),
+    count: count(100_000).default(4_000).describe('How many may be on their way at once.'),
+    countPerAddress: count(100_000).default(2_000).describe('The same for one address of clients.'),
+    stalled: duration({ min: 1_000 })
+      .default(10_000)
+      .describe('A body of which nothing comes for so long is not waited for.'),
+    whole: duration({ min: 1_000 }).default(60_000).describe('How long a body may take as a whole.'),
+  })
+  .prefault({})
+  .describe(
+    'Bodies of requests that are on their way. Beyond these limits they are refused: HTTP 503, or 408 for those that take too long.',
+  )
+
 const limits = z
   .strictObject({
     perSession: requestRate
@@ -54,10 +77,14 @@ const limits = z
       .describe(
         'For each tenant (the header x-breakwater-tenant, or else the name of the client); all names that are new count as one. Default: no limit.',
       ),
+    connections: count(1_000_000)
+      .default(20_000)
+      .describe('Connections of agents open at once; further ones are closed at once.'),
+    bodies,
   })
   .prefault({})
   .describe(
-    'How fast requests of agents may come, whatever they are for. Those that come faster are refused before anything else is done for them.',
+    'How fast requests of agents may come, whatever they are for, and how much at once. What is too much is refused before anything else is done for it.',
   )
 
 const unread = z

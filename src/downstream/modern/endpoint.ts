@@ -10,9 +10,12 @@ import {
   METHOD_NOT_FOUND,
   paramsOf,
 } from '../../protocol/jsonrpc.ts'
+import { CLIENT_CAPABILITIES_KEY, CLIENT_INFO_KEY } from '../../protocol/modern.ts'
+import { paramsFault } from '../../protocol/params-check.ts'
 import { LATEST_LEGACY } from '../../protocol/versions.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
 import type { Guards } from '../guards.ts'
+import { tooMuchToSay } from '../hello.ts'
 import { sendJson } from '../post-reply.ts'
 import { refusal, refuse } from '../refusal.ts'
 import { gatewayErrorText } from '../respond.ts'
@@ -62,7 +65,7 @@ export class ModernEndpoint {
     this.#clock = clock
     this.#guards = guards
     this.#parking = new Parking(clock)
-    this.#relay = new Relay(live, clock)
+    this.#relay = new Relay(live, clock, guards)
     this.listening = new Listening(live, clock)
     this.#pool = new CallerPool(clock, (caller) => {
       for (const server of live.current.servers.values()) void server.links.drop(caller)
@@ -80,6 +83,10 @@ export class ModernEndpoint {
     const { id, method } = envelope
     if (gone.has(method))
       return refuse(visit, refusal(404, id, METHOD_NOT_FOUND, `Method not found: ${method}`))
+    const fault =
+      paramsFault(method, paramsOf(value)) ??
+      tooMuchToSay(text, ['params', '_meta', CLIENT_INFO_KEY], ['params', '_meta', CLIENT_CAPABILITIES_KEY])
+    if (fault !== undefined) return refuse(visit, refusal(200, id, INVALID_PARAMS, fault))
     const { limits, tenancies } = this.#guards
     const tenancy = tenancies.of(visit.headers, envelope.clientInfo, this.#clock.now())
     const tooFast = limits.refusal(undefined, tenancy.countsAs)
@@ -136,7 +143,8 @@ export class ModernEndpoint {
   ): Promise<void> | undefined {
     const { id, method } = envelope
     const { _meta: meta, name, uri, requestState, inputResponses } = paramsOf(message.value)
-    const target = `${visit.front.server ?? ''} ${method} ${String(name ?? uri)}`
+    // Both are strings by now, where they are given.
+    const target = `${visit.front.server ?? ''} ${method} ${(name ?? uri ?? '') as string}`
     const progressToken = isObject(meta) ? meta.progressToken : undefined
     if (this.#parking.isOurs(requestState)) {
       const parked = this.#parking.take(

@@ -4,7 +4,9 @@ const levels = ['debug', 'info', 'notice', 'warning', 'error', 'critical', 'aler
 /** Whether a client that asked for `wanted` gets messages of `level`; one that asked for nothing gets none. */
 export function admits(wanted: string | undefined, level: unknown): boolean {
   return (
-    wanted !== undefined && levels.includes(wanted) && levels.indexOf(String(level)) >= levels.indexOf(wanted)
+    wanted !== undefined &&
+    levels.includes(wanted) &&
+    levels.indexOf(level as string) >= levels.indexOf(wanted)
   )
 }
 

@@ -8,6 +8,7 @@ import { replaceAt } from '../../protocol/json-span.ts'
 import { withEntry } from '../../protocol/with-entry.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
 import type { Inquiry } from '../front.ts'
+import type { Guards } from '../guards.ts'
 import type { Response } from '../respond.ts'
 import type { Tenancy } from '../tenancy.ts'
 import type { Visit } from '../visit.ts'
@@ -22,8 +23,10 @@ export class Relay {
   readonly #live: Live<GatewayGeneration>
   readonly #clock: Clock
   readonly #lists: ListCache
+  readonly #guards: Pick<Guards, 'defect'>
 
-  constructor(live: Live<GatewayGeneration>, clock: Clock) {
+  constructor(live: Live<GatewayGeneration>, clock: Clock, guards: Pick<Guards, 'defect'>) {
+    this.#guards = guards
     this.#live = live
     this.#clock = clock
     this.#lists = new ListCache(clock)
@@ -35,9 +38,9 @@ export class Relay {
     const { logLevel } = exchange.envelope
     const id = caller.mintId()
     const record = newRecord(this.#clock.now())
+    const mirrored = mirroredHeaders(headers)
     const lease = this.#live.enter()
     caller.calls++
-    const mirrored = mirroredHeaders(headers)
     const plain: Inquiry = {
       id,
       message: renamed(message, id),
@@ -49,24 +52,23 @@ export class Relay {
       record,
     }
     const inquiry = mirrored === undefined ? plain : { ...plain, mirrored }
-    const answer =
-      logLevel === undefined
-        ? this.#ask(lease.generation, front, inquiry)
-        : this.#raiseLevel(inquiry, front, logLevel).then(() => this.#ask(lease.generation, front, inquiry))
-    const done = () => {
+    const done = (response: Response) => {
       caller.calls--
       lease.release()
+      exchange.end(response)
     }
-    return answer.then(
-      (response) => {
-        done()
-        exchange.end(response)
-      },
-      (cause: unknown) => {
-        done()
-        throw cause
-      },
-    )
+    // A defect of ours has an answer, too, also where the call is parked.
+    const broke = (cause: unknown) => done({ text: this.#guards.defect(id, cause), status: 200 })
+    try {
+      const answer =
+        logLevel === undefined
+          ? this.#ask(lease.generation, front, inquiry)
+          : this.#raiseLevel(inquiry, front, logLevel).then(() => this.#ask(lease.generation, front, inquiry))
+      return answer.then(done, broke)
+    } catch (cause) {
+      broke(cause)
+      return Promise.resolve()
+    }
   }
 
   /** Lists are asked for once for all who may share them, so none of these can cancel it for the others. */

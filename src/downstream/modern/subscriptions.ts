@@ -75,7 +75,7 @@ export class Subscription {
     const wanted =
       key === undefined
         ? method === 'notifications/resources/updated' &&
-          this.filter.resourceSubscriptions.includes(String(params.uri))
+          this.filter.resourceSubscriptions.includes(params.uri as string)
         : this.filter[key]
     if (wanted) this.#post.tell(this.#stamped(method, params))
   }

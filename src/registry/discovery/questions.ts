@@ -2,7 +2,7 @@ import type { Signal } from '../../mesh/cancel.ts'
 import { newRecord, type Call, type Caller, type Layer } from '../../mesh/call.ts'
 import type { Clock } from '../../mesh/clock.ts'
 import { gatewayError } from '../../mesh/errors.ts'
-import { isObject, METHOD_NOT_FOUND, requestText } from '../../protocol/jsonrpc.ts'
+import { isObject, METHOD_NOT_FOUND, requestText, wordsOf } from '../../protocol/jsonrpc.ts'
 import type { Link } from '../../upstreams/upstream.ts'
 import type { Ask } from '../catalog.ts'
 
@@ -27,8 +27,7 @@ export class Questions {
     return async (method, params) => {
       const { text, value } = await this.#exchange(link, method, params, signal)
       if (!isObject(value.error) || value.error.code === METHOD_NOT_FOUND) return { text, value }
-      const words = String(value.error.message).slice(0, 200)
-      throw gatewayError('bad_reply', `${method} failed: ${words}`, { sent: true })
+      throw gatewayError('bad_reply', `${method} failed: ${wordsOf(value.error)}`, { sent: true })
     }
   }
 

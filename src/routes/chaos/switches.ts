@@ -17,6 +17,9 @@ const attribution = z
   })
   .prefault({})
 
+/** Most that is read of why somebody stops it, in bytes. */
+const MOST_WORDS = 16 * 1024
+
 type Turn = (chaos: Controller, by: string, why: string) => Done
 
 const turns: Readonly<Record<string, Turn>> = {
@@ -54,7 +57,9 @@ export function registerStops(scope: FastifyInstance, chaos: Controller): void {
     return withoutSecrets(chaos.status())
   }
   scope.removeAllContentTypeParsers()
-  scope.addContentTypeParser('*', { parseAs: 'string' }, (_, body, done) => done(null, String(body)))
+  scope.addContentTypeParser('*', { parseAs: 'string', bodyLimit: MOST_WORDS }, (_, body, done) =>
+    done(null, String(body)),
+  )
   for (const [path, stop] of [
     ['/admin/chaos/kill', kill],
     ['/admin/chaos/disarm', disarm],

@@ -21,6 +21,28 @@ export const gateway = {
     ['cause'],
     '3 causes',
   ),
+  unreadBytes: gauge('unread_bytes', 'What waits for clients that have not read it yet, in bytes.', [], '1'),
+  replayBytes: gauge('replay_bytes', 'Events that are kept for clients that come back, in bytes.', [], '1'),
+  replayDropped: counter(
+    'replay_dropped_total',
+    'Events that were dropped before their time because all sessions together kept too many.',
+    [],
+    '1',
+  ),
+  bodies: gauge('request_bodies', 'Bodies of requests that are on their way.', [], '1'),
+  bodyBytes: gauge('request_body_bytes', 'What has come of such bodies, in bytes.', [], '1'),
+  bodiesRefused: counter(
+    'request_bodies_refused_total',
+    'Bodies of requests that were not read to their end, by what was exceeded.',
+    ['cause'],
+    '3 causes',
+  ),
+  connectionsRefused: counter(
+    'connections_refused_total',
+    'Connections of agents that were closed at once because there were too many.',
+    [],
+    '1',
+  ),
   serverUp: gauge('server_up', '1 while a server answers, else 0.', ['server'], 'servers'),
   serverTools: gauge('server_tools', 'Tools that a server offers to agents.', ['server'], 'servers'),
   serverProcesses: gauge(

@@ -2,7 +2,7 @@ import type { Signal } from '../../mesh/cancel.ts'
 import type { Message } from '../../mesh/call.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
-import { isObject } from '../../protocol/jsonrpc.ts'
+import { isObject, wordsOf } from '../../protocol/jsonrpc.ts'
 import { locate, members } from '../../protocol/json-span.ts'
 import { MODERN_VERSION, SERVER_INFO_KEY } from '../../protocol/modern.ts'
 import { rawAt } from '../pipe/renumber.ts'
@@ -81,7 +81,7 @@ const discoverOnly = new Set(['supportedVersions', 'resultType', 'ttlMs', 'cache
 function greetingOf({ text, value }: Message): Message {
   const { result, error } = value
   if (isObject(error)) {
-    throw gatewayError('upstream_refused', `server/discover failed: ${String(error.message).slice(0, 200)}`)
+    throw gatewayError('upstream_refused', `server/discover failed: ${wordsOf(error)}`)
   }
   const span = locate(text, ['result'])
   if (!isObject(result) || span === undefined)

@@ -73,7 +73,7 @@ export function askAll(call: Call, questions: readonly Question[]): Promise<Answ
       void channel.send(request, (text) => {
         if (!open.delete(question)) return Promise.resolve()
         const error = readMessage(text)?.value.error
-        if (isObject(error)) end({ kind: 'refused', method: String(request.value.method), error })
+        if (isObject(error)) end({ kind: 'refused', method: request.value.method as string, error })
         else answers.set(key, rawAt(text, ['result']))
         if (open.size === 0) end(answers)
         return Promise.resolve()

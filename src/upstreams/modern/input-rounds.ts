@@ -1,7 +1,7 @@
 import type { Call, Message, Outcome, RequestId } from '../../mesh/call.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError } from '../../mesh/errors.ts'
-import { errorText, isObject } from '../../protocol/jsonrpc.ts'
+import { errorText, isObject, wordsOf } from '../../protocol/jsonrpc.ts'
 import { locate } from '../../protocol/json-span.ts'
 import { abortError } from '../failure.ts'
 import { answered } from '../http/http-status.ts'
@@ -62,8 +62,8 @@ async function answersTo(call: Call, { text }: Message, parts: RoundsParts): Pro
   const answers = await askAll(call, questions)
   if (!('kind' in answers)) return answers
   if (answers.kind === 'aborted') return { kind: 'failed', error: { ...answers.error, sent: true } }
-  const { code, message, data } = answers.error
-  const words = `the client did not answer ${answers.method}: ${String(message)}`
+  const { code, data } = answers.error
+  const words = `the client did not answer ${answers.method}: ${wordsOf(answers.error)}`
   const error = errorText(call.id, typeof code === 'number' ? code : INTERNAL_ERROR, words, data)
   return answered(call.id, { text: error, value: JSON.parse(error) as Message['value'] }, 200)
 }

@@ -49,7 +49,7 @@ export function withMembers(text: string, at: number, members: string): string {
 
 /** The headers that repeat what a body says, so that nobody on the way has to read it. */
 export function mirrorHeaders(value: Value): Record<string, string> {
-  const method = String(value.method)
+  const method = value.method as string
   const name = nameOf(method, paramsOf(value))
   const version = versionOf(value) ?? MODERN_VERSION
   const headers: Record<string, string> = { 'mcp-protocol-version': version, 'mcp-method': method }

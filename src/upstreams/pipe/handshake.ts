@@ -1,7 +1,7 @@
 import type { Signal } from '../../mesh/cancel.ts'
 import type { Call, Message, Outcome } from '../../mesh/call.ts'
 import { gatewayError, isGatewayError, type GatewayError } from '../../mesh/errors.ts'
-import { isObject } from '../../protocol/jsonrpc.ts'
+import { isObject, wordsOf } from '../../protocol/jsonrpc.ts'
 import { isLegacyVersion } from '../../protocol/versions.ts'
 import { ownCall } from '../own-call.ts'
 import { rawAt } from './renumber.ts'
@@ -20,12 +20,12 @@ export async function handshake(
   if (outcome.kind !== 'answered') throw outcome.error
   const { text, value } = outcome.result
   if (isObject(value.error)) {
-    const words = String(value.error.message).slice(0, EXCERPT)
-    throw gatewayError('upstream_refused', `the server refused to initialize: ${words}`)
+    throw gatewayError('upstream_refused', `the server refused to initialize: ${wordsOf(value.error)}`)
   }
   const result = value.result as Message['value']
   if (!isLegacyVersion(result.protocolVersion)) {
-    const version = String(result.protocolVersion).slice(0, EXCERPT)
+    const { protocolVersion } = result
+    const version = typeof protocolVersion === 'string' ? protocolVersion.slice(0, EXCERPT) : 'unnamed'
     throw gatewayError(
       'upstream_refused',
       `the server speaks version ${version} of the protocol, which we do not`,

@@ -51,7 +51,9 @@ export class SharedAudience implements Audience {
       case 'notifications/message':
         return this.#log(notification, params.level, calls)
       case 'notifications/resources/updated':
-        return this.#tell(this.subscriptions.subscribersOf(String(params.uri)), notification)
+        return typeof params.uri === 'string'
+          ? this.#tell(this.subscriptions.subscribersOf(params.uri), notification)
+          : undefined
       default:
         return this.#tell(this.callers, notification)
     }

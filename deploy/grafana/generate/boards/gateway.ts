@@ -61,6 +61,38 @@ const agents = [
     width: 12,
     queries: [perSecond('breakwater_unread_closed_total', ME, ['cause'])],
   }),
+  lines({
+    title: 'Bodies and connections that were refused',
+    about:
+      'By which bound of `gateway.limits.bodies` was exceeded; connections by `gateway.limits.connections`.',
+    unit: 'cps',
+    width: 12,
+    queries: [
+      perSecond('breakwater_request_bodies_refused_total', ME, ['cause']),
+      query(`sum(rate(breakwater_connections_refused_total${ME}[$__rate_interval]))`, 'connections'),
+    ],
+  }),
+  lines({
+    title: 'What is kept for agents',
+    about: 'Replies that are not read yet, events for clients that come back, bodies that are on their way.',
+    unit: 'bytes',
+    width: 12,
+    queries: [
+      query(`sum(breakwater_unread_bytes${ME})`, 'unread'),
+      query(`sum(breakwater_replay_bytes${ME})`, 'replay'),
+      query(`sum(breakwater_request_body_bytes${ME})`, 'bodies'),
+    ],
+  }),
+  lines({
+    title: 'Bodies on their way, events dropped',
+    about:
+      'Many bodies that stay are clients that send slowly. Events are dropped for `gateway.sessions.replayTotal`.',
+    width: 24,
+    queries: [
+      query(`sum(breakwater_request_bodies${ME})`, 'bodies'),
+      query(`sum(rate(breakwater_replay_dropped_total${ME}[$__rate_interval]))`, 'events dropped per second'),
+    ],
+  }),
 ]
 
 const traces = [

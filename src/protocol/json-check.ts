@@ -1,0 +1,214 @@
+import { INVALID_REQUEST, isObject, PARSE_ERROR } from './jsonrpc.ts'
+import {
+  CLIENT_CAPABILITIES_KEY,
+  CLIENT_INFO_KEY,
+  LOG_LEVEL_KEY,
+  PROTOCOL_VERSION_KEY,
+  SUBSCRIPTION_ID_KEY,
+} from './modern.ts'
+
+/**
+ * Reads what peers send as JSON so that what is checked is what is sent on. Texts are passed on as they came, and parsers
+ * differ in what they make of them: of two equal keys one takes the first and another the last, some do not tell `name`
+ * from `Name`. A text that could be read in two ways is refused, instead of decided by in one and executed in the other.
+ */
+
+/** How deep objects and arrays may be nested: whoever walks a value that was read here may do so recursively. */
+export const MAX_DEPTH = 128
+
+/** A JSON value, or the JSON-RPC error that says why the text is none to go by. */
+export type ReadJson =
+  | { readonly ok: true; readonly value: unknown }
+  | { readonly ok: false; readonly code: number; readonly message: string; readonly value?: unknown }
+
+/** Reads a body: JSON, nested at most 128 deep, each key once in its object, no other spellings of the keys that decide. */
+export function readJson(text: string): ReadJson {
+  const inText = countMembers(text)
+  if (inText === -1)
+    return refused(`Invalid Request: objects and arrays are nested more than ${MAX_DEPTH} deep`)
+  let value: unknown
+  try {
+    value = JSON.parse(text)
+  } catch {
+    return { ok: false, code: PARSE_ERROR, message: 'Parse error: the body is not JSON' }
+  }
+  // `JSON.parse` keeps one of several equal keys.
+  if (inText !== (isNested(value) ? membersOf(value) : 0))
+    return refused('Invalid Request: a key stands twice in one object', value)
+  const variant = variantIn(value)
+  if (variant !== undefined)
+    return refused(
+      `Invalid Request: the key ${JSON.stringify(variant.slice(0, 64))} could be taken for another`,
+      value,
+    )
+  return { ok: true, value }
+}
+
+function refused(message: string, value?: unknown): ReadJson {
+  return { ok: false, code: INVALID_REQUEST, message, value }
+}
+
+const QUOTE = 0x22
+const BACKSLASH = 0x5c
+
+/** So much of a string is looked at character by character: most are shorter, and for those it is faster. */
+const SHORT = 32
+
+/**
+ * How many members the objects of a text have, by their colons; -1 when it is nested too deeply. The text need not be
+ * JSON: for one that is not, the number means nothing.
+ */
+export function countMembers(text: string): number {
+  const { length } = text
+  let members = 0
+  let depth = 0
+  for (let at = 0; at < length; at++) {
+    const unit = text.charCodeAt(at)
+    if (unit === QUOTE) {
+      at = endOfString(text, at + 1)
+      if (at === -1) return members
+    } else if (unit === 0x3a) members++
+    else if (unit === 0x7b || unit === 0x5b) {
+      if (++depth > MAX_DEPTH) return -1
+    } else if (unit === 0x7d || unit === 0x5d) depth--
+  }
+  return members
+}
+
+/** Where the quote stands that closes the string of which `at` is the first character; -1 when there is none. */
+function endOfString(text: string, at: number): number {
+  for (const stop = at + SHORT; at < stop; at++) {
+    const unit = text.charCodeAt(at)
+    if (unit === QUOTE) return at
+    if (unit === BACKSLASH) at++
+  }
+  // Here a backslash may have led beyond `stop`, never into the middle of an escape.
+  const from = at
+  for (let quote = text.indexOf('"', from); quote !== -1; quote = text.indexOf('"', quote + 1)) {
+    let slashes = 0
+    while (quote - 1 - slashes >= from && text.charCodeAt(quote - 1 - slashes) === BACKSLASH) slashes++
+    if (slashes % 2 === 0) return quote
+  }
+  return -1
+}
+
+const isNested = (value: unknown): value is object => typeof value === 'object' && value !== null
+
+/** How many members the objects of a value have, all together. How deep it is nested is known by then. */
+function membersOf(value: object): number {
+  let members = 0
+  if (Array.isArray(value)) {
+    for (const item of value as unknown[]) if (isNested(item)) members += membersOf(item)
+    return members
+  }
+  const fields = value as Readonly<Record<string, unknown>>
+  for (const key in fields) {
+    members++
+    const item = fields[key]
+    if (isNested(item)) members += membersOf(item)
+  }
+  return members
+}
+
+/** Letters that parsers in use take for ASCII letters: the Kelvin sign, the long s, and the two i of Turkish. */
+const foreign: Readonly<Record<string, string>> = {
+  '\u212a': 'k',
+  '\u017f': 's',
+  '\u0130': 'i',
+  '\u0131': 'i',
+}
+
+/** A key as the least exact of parsers sees it: in lower case, and up to a NUL. */
+function folded(key: string): string {
+  const ascii = /[\0\u212a\u017f\u0130\u0131]/.test(key)
+    ? key.replace(/\0.*$/s, '').replace(/[\u212a\u017f\u0130\u0131]/g, (letter) => foreign[letter] ?? letter)
+    : key
+  return ascii.toLowerCase()
+}
+
+/** Keys that decide what becomes of a message, each under itself as a parser may see it that does not tell cases apart. */
+type Keys = ReadonlyMap<string, string>
+
+const keys = (...names: readonly string[]): Keys => new Map(names.map((name) => [folded(name), name]))
+
+const ofMessage = keys('jsonrpc', 'id', 'method', 'params', 'result', 'error')
+
+const ofParams = keys(
+  '_meta',
+  'arguments',
+  'capabilities',
+  'clientInfo',
+  'cursor',
+  'inputResponses',
+  'level',
+  'name',
+  'notifications',
+  'progressToken',
+  'protocolVersion',
+  'ref',
+  'requestId',
+  'requestState',
+  'task',
+  'taskId',
+  'uri',
+)
+
+/** The keys of `_meta` that the gateway goes by. */
+export const decidingMeta = [
+  'progressToken',
+  'baggage',
+  'traceparent',
+  'tracestate',
+  'dev.breakwater/deadline-ms',
+  'dev.breakwater/error',
+  'dev.breakwater/idempotency-key',
+  'dev.breakwater/intent',
+  'dev.breakwater/outcome',
+  'dev.breakwater/partial',
+  'io.modelcontextprotocol/related-task',
+  CLIENT_CAPABILITIES_KEY,
+  CLIENT_INFO_KEY,
+  LOG_LEVEL_KEY,
+  PROTOCOL_VERSION_KEY,
+  SUBSCRIPTION_ID_KEY,
+] as const
+
+const ofMeta = keys(...decidingMeta)
+const ofReference = keys('type', 'name', 'uri')
+
+/** All of them as they are written: a key that is one of these is no variant of another one. */
+const exact: ReadonlySet<string> = new Set(
+  [ofMessage, ofParams, ofMeta, ofReference].flatMap((known) => [...known.values()]),
+)
+
+/** A key that could be taken for one that decides, in a message or in those of a batch. */
+function variantIn(value: unknown): string | undefined {
+  if (!Array.isArray(value)) return isObject(value) ? variantOf(value) : undefined
+  for (const message of value as unknown[]) {
+    const variant = isObject(message) ? variantOf(message) : undefined
+    if (variant !== undefined) return variant
+  }
+  return undefined
+}
+
+function variantOf(message: Readonly<Record<string, unknown>>): string | undefined {
+  const { params } = message
+  const variant = variantAmong(ofMessage, message)
+  if (variant !== undefined || !isObject(params)) return variant
+  const { _meta: meta, ref } = params
+  return (
+    variantAmong(ofParams, params) ??
+    (isObject(meta) ? variantAmong(ofMeta, meta) : undefined) ??
+    (isObject(ref) ? variantAmong(ofReference, ref) : undefined)
+  )
+}
+
+function variantAmong(known: Keys, fields: Readonly<Record<string, unknown>>): string | undefined {
+  for (const key in fields) {
+    // Most keys are those of the protocol, and written as they should be.
+    if (exact.has(key)) continue
+    const meant = known.get(folded(key))
+    if (meant !== undefined && meant !== key) return key
+  }
+  return undefined
+}

@@ -1,0 +1,238 @@
+import { isUtf8 } from 'node:buffer'
+import type { IncomingMessage } from 'node:http'
+import type { FastifyRequest } from 'fastify'
+import { gatewayError } from '../mesh/errors.ts'
+import type { Clock, Millis } from '../mesh/clock.ts'
+import { gatewayErrorText } from '../downstream/respond.ts'
+import { Chunks } from '../protocol/chunks.ts'
+import { errorText, INVALID_REQUEST, PARSE_ERROR } from '../protocol/jsonrpc.ts'
+
+export interface BodyLimits {
+  /** What may have come of all bodies that are not complete, in bytes; never less than one largest body. */
+  readonly total: number
+  /** The same for one address of clients. */
+  readonly perAddress: number
+  /** Bodies that are not complete. */
+  readonly count: number
+  readonly countPerAddress: number
+  /** How long nothing may come of a body, in milliseconds. */
+  readonly stalled: Millis
+  /** How long a body may take as a whole, in milliseconds. */
+  readonly whole: Millis
+}
+
+/** Why a body was not read to its end: it took too long, or too much was on its way, over all or from one address. */
+export const bodyRefusals = ['stalled', 'total', 'per_address'] as const
+
+export type BodyRefusalCause = (typeof bodyRefusals)[number]
+
+/** How often bodies that are not complete are looked at, in milliseconds. */
+const LOOK_MS: Millis = 1_000
+
+/** Why a body is not read, and what its sender is told. */
+export class BodyRefusal extends Error {
+  readonly statusCode: number
+  /** The JSON-RPC error. */
+  readonly text: string
+  readonly headers: Readonly<Record<string, string>>
+
+  constructor(statusCode: number, message: string, text?: string, headers: BodyRefusal['headers'] = {}) {
+    super(message)
+    this.statusCode = statusCode
+    this.text = text ?? errorText(null, statusCode === 400 ? PARSE_ERROR : INVALID_REQUEST, message)
+    this.headers = headers
+  }
+}
+
+type Done = (error: Error | null, body?: string) => void
+
+/** What is on its way from one address. */
+interface Sender {
+  readonly address: string
+  count: number
+  bytes: number
+}
+
+/**
+ * Reads the bodies of requests: each costs its size, whatever it is cut into, and all together what the limits allow.
+ * Who sends too slowly is told so and cut off.
+ */
+export class Bodies {
+  readonly #clock: Clock
+  readonly #maxBody: number
+  readonly #refused: (cause: BodyRefusalCause) => void
+  readonly #open = new Set<Body>()
+  readonly #senders = new Map<string, Sender>()
+  #limits: BodyLimits
+  #bytes = 0
+  #looking = false
+
+  /** `maxBody`: the largest body, in bytes. `refused` is told of each that is not read to its end. */
+  constructor(clock: Clock, maxBody: number, limits: BodyLimits, refused: (cause: BodyRefusalCause) => void) {
+    this.#clock = clock
+    this.#maxBody = maxBody
+    this.#limits = limits
+    this.#refused = refused
+  }
+
+  /** What has come of bodies that are not complete, in bytes. */
+  get bytes(): number {
+    return this.#bytes
+  }
+
+  /** How many are not complete. */
+  get count(): number {
+    return this.#open.size
+  }
+
+  /** Other limits are in force. */
+  tune(limits: BodyLimits): void {
+    this.#limits = limits
+  }
+
+  /** A parser of content for Fastify: gives the body as the text that it is in UTF-8. */
+  readonly read = (request: FastifyRequest, payload: IncomingMessage, done: Done): void => {
+    const declared = Number(request.headers['content-length'] ?? 0)
+    if (declared > this.#maxBody) return done(tooLarge(this.#maxBody))
+    const address = request.raw.socket.remoteAddress ?? ''
+    let sender = this.#senders.get(address)
+    if (sender === undefined) this.#senders.set(address, (sender = { address, count: 0, bytes: 0 }))
+    const body = new Body(this, payload, sender, this.#clock.now(), done)
+    this.#open.add(body)
+    sender.count++
+    const { count, countPerAddress } = this.#limits
+    if (sender.count > countPerAddress)
+      return this.#refuse(body, 'per_address', sender.count - 1, countPerAddress)
+    if (this.#open.size > count) return this.#refuse(body, 'total', this.#open.size - 1, count)
+    this.#lookLater()
+    body.begin()
+  }
+
+  /** More of a body has come. */
+  came(body: Body, bytes: number): void {
+    const { sender } = body
+    this.#bytes += bytes
+    sender.bytes += bytes
+    if (body.bytes > this.#maxBody) return this.#fail(body, tooLarge(this.#maxBody))
+    const { total, perAddress } = this.#limits
+    if (sender.bytes > Math.max(perAddress, this.#maxBody))
+      return this.#refuse(body, 'per_address', sender.bytes, Math.max(perAddress, this.#maxBody), 'bytes of ')
+    if (this.#bytes > Math.max(total, this.#maxBody))
+      return this.#refuse(body, 'total', this.#bytes, Math.max(total, this.#maxBody), 'bytes of ')
+    body.progressAt = this.#clock.now()
+  }
+
+  /** A body is not on its way any more. */
+  leave(body: Body): void {
+    if (!this.#open.delete(body)) return
+    const { sender } = body
+    sender.count--
+    sender.bytes -= body.bytes
+    this.#bytes -= body.bytes
+    if (sender.count === 0) this.#senders.delete(sender.address)
+  }
+
+  #fail(body: Body, error: BodyRefusal): void {
+    this.leave(body)
+    body.end(error)
+  }
+
+  #refuse(body: Body, cause: 'total' | 'per_address', now: number, limit: number, what = ''): void {
+    const whose = cause === 'total' ? '' : ' from one address'
+    const message = `too many ${what}request bodies on their way${whose} (${now}, limit ${limit})`
+    const text = gatewayErrorText(null, gatewayError('overloaded', message, { retryAfterMs: 1_000 }), {})
+    this.#refused(cause)
+    this.#fail(body, new BodyRefusal(503, message, text, { 'retry-after': '1' }))
+  }
+
+  /** One timer for all, which only runs while a body is on its way. */
+  #lookLater(): void {
+    if (this.#looking) return
+    this.#looking = true
+    this.#clock.after(LOOK_MS, () => {
+      this.#looking = false
+      const now = this.#clock.now()
+      const { stalled, whole } = this.#limits
+      for (const body of [...this.#open]) {
+        const why =
+          now - body.progressAt >= stalled
+            ? `nothing of the body came for ${stalled} ms`
+            : now - body.startedAt >= whole
+              ? `the body took longer than ${whole} ms`
+              : undefined
+        if (why === undefined) continue
+        this.#refused('stalled')
+        this.#fail(body, new BodyRefusal(408, `Request Timeout: ${why}`))
+      }
+      if (this.#open.size > 0) this.#lookLater()
+    })
+  }
+}
+
+function tooLarge(limit: number): BodyRefusal {
+  return new BodyRefusal(413, `Request body is too large: at most ${limit} bytes (gateway.maxBody)`)
+}
+
+/** One body that is on its way. */
+class Body {
+  readonly sender: Sender
+  readonly startedAt: Millis
+  progressAt: Millis
+  readonly #bodies: Bodies
+  readonly #payload: IncomingMessage
+  readonly #done: Done
+  readonly #chunks = new Chunks()
+
+  constructor(bodies: Bodies, payload: IncomingMessage, sender: Sender, now: Millis, done: Done) {
+    this.#bodies = bodies
+    this.#payload = payload
+    this.sender = sender
+    this.startedAt = now
+    this.progressAt = now
+    this.#done = done
+  }
+
+  get bytes(): number {
+    return this.#chunks.length
+  }
+
+  begin(): void {
+    const payload = this.#payload
+    payload.on('data', this.#onData)
+    payload.on('end', this.#onEnd)
+    payload.on('error', this.#onError)
+    payload.resume()
+  }
+
+  /** Nothing more is taken of it: it is complete, or `error` says why it never will be. */
+  end(error: Error | null, body?: string): void {
+    const payload = this.#payload
+    payload.off('data', this.#onData)
+    payload.off('end', this.#onEnd)
+    payload.off('error', this.#onError)
+    // What still comes is thrown away, and a client that leaves meanwhile is no error.
+    if (error !== null) payload.on('error', ignore).resume()
+    this.#done(error, body)
+  }
+
+  readonly #onData = (chunk: Buffer): void => {
+    this.#chunks.add(chunk)
+    this.#bodies.came(this, chunk.length)
+  }
+
+  readonly #onEnd = (): void => {
+    this.#bodies.leave(this)
+    const bytes = this.#chunks.takeBytes()
+    // What is no UTF-8 would be read as something else than what was sent.
+    if (isUtf8(bytes)) this.end(null, bytes.toString('utf8'))
+    else this.end(new BodyRefusal(400, 'Parse error: the body is not UTF-8'))
+  }
+
+  readonly #onError = (): void => {
+    this.#bodies.leave(this)
+    this.end(new BodyRefusal(400, 'Bad Request: the client left before its body was complete'))
+  }
+}
+
+/** Its sender was told already why it goes no further. */
+function ignore(): void {}

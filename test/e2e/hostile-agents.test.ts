@@ -1,0 +1,260 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { after, before, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { until } from '../support/until.ts'
+import { cleanUp, Gateway, type Json } from './support/gateway.ts'
+import { headersOf, metaOf } from './support/modern-client.ts'
+import { post, RawClient } from './support/raw-client.ts'
+import { RawSocket } from './support/raw-socket.ts'
+import { stdioToolbox } from './support/toolbox.ts'
+
+const KIB = 1024
+const MIB = 1024 ** 2
+
+/** How long an answer may take that is made at once; what is never answered takes for ever. In milliseconds. */
+const ANSWER_MS = 10_000
+
+const probe = fileURLToPath(new URL('../fixtures/heap-probe.js', import.meta.url))
+
+let gateway: Gateway
+let bystander: RawClient
+
+before(async () => {
+  gateway = await Gateway.start(
+    {
+      gateway: {
+        maxBody: '4MiB',
+        limits: { connections: 400, bodies: { total: '16MiB', perAddress: '16MiB', stalled: '5s' } },
+      },
+      servers: { local: stdioToolbox() },
+    },
+    {
+      nodeArgs: ['--max-old-space-size=512', '--expose-gc', '--import', probe],
+      stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
+    },
+  )
+  await gateway.waitFor('up', 'local')
+  bystander = await RawClient.open(gateway.mcp())
+})
+after(async () => {
+  await isServed()
+  // Nothing was taken for a defect of the gateway.
+  assert.deepEqual(
+    gateway.log.filter(({ level }) => level === 50),
+    [],
+  )
+  await cleanUp()
+})
+
+/** Somebody else is served, and nothing is left of what was refused. */
+async function isServed(): Promise<void> {
+  assert.equal(await bystander.say('local__echo', { text: 'served' }), 'served')
+  await gateway.waitForCalls(0)
+}
+
+/** What the gateway holds once all garbage is collected, in bytes. */
+async function held(): Promise<number> {
+  const { child } = gateway.program
+  child.send('measure')
+  const [bytes] = (await once(child, 'message')) as [Record<'heapUsed' | 'external' | 'arrayBuffers', number>]
+  return bytes.heapUsed + Math.max(bytes.external, bytes.arrayBuffers)
+}
+
+/** An answer, however it came; rejects when there is none in time. */
+async function answerTo(url: string, body: string, headers: Readonly<Record<string, string>>): Promise<Json> {
+  const none = new Promise<never>((_, reject) => {
+    AbortSignal.timeout(ANSWER_MS).addEventListener('abort', () =>
+      reject(new Error(`no answer to ${body.slice(0, 200)}`)),
+    )
+  })
+  const { messages, text, status } = await Promise.race([post(url, body, headers), none])
+  const [message] = messages
+  if (message === undefined) throw new Error(`HTTP ${status} ${text}`)
+  return message
+}
+
+const deep = (levels: number, open = '{"a":', close = '}') => `${open.repeat(levels)}1${close.repeat(levels)}`
+
+/** What stands where a word should. */
+const strange = ['{"toString":1}', '{"toString":1,"valueOf":2}', '[["a"]]', '{"length":9}', 'true']
+
+/** Parameters of a request, as JSON text, that ask for trouble; and the code of the error that they get. */
+const troubles: readonly (readonly [method: string, params: string, code: number])[] = [
+  ...strange.flatMap((value) =>
+    (
+      [
+        ['tools/call', `"name":${value}`],
+        ['tools/call', `"name":"local__echo","_meta":{"progressToken":${value}}`],
+        ['prompts/get', `"name":${value}`],
+        ['resources/read', `"uri":${value}`],
+        ['tasks/get', `"taskId":${value}`],
+        ['tools/list', `"cursor":${value}`],
+      ] as const
+    ).map(([method, params]) => [method, params, -32602] as const),
+  ),
+  ['tools/call', `"name":"local__echo","arguments":${deep(100_000)}`, -32600],
+  ['tools/call', `"name":${deep(100_000, '[', ']')}`, -32600],
+  ['tools/list', `"cursor":${deep(100_000)}`, -32600],
+  ['tools/call', '"name":"local__echo","Name":"local__sleep"', -32600],
+  ['tools/call', '"name":"local__echo","name":"local__sleep"', -32600],
+  ['tools/call', '"name":"local__echo","nam\\u0065":"local__sleep"', -32600],
+  ['tools/call', '"name":"local__echo","arguments":{"text":"a","text":"b"}', -32600],
+]
+
+test('no request of a session goes without an answer, whatever stands where a word should', async () => {
+  for (const server of [undefined, 'local']) {
+    const client = await RawClient.open(gateway.mcp(server))
+    for (const [method, params, code] of troubles) {
+      const body = `{"jsonrpc":"2.0","id":"x","method":"${method}","params":{${params}}}`
+      const { id, error } = await answerTo(client.url, body, client.headers)
+      assert.equal((error as Json).code, code, body.slice(0, 200))
+      if (code === -32602) assert.equal(id, 'x')
+    }
+    await client.leave()
+  }
+  await isServed()
+})
+
+test('no request without a session goes without an answer either', async () => {
+  const meta = JSON.stringify(metaOf()).slice(1, -1)
+  for (const server of [undefined, 'local']) {
+    for (const [method, params, code] of troubles) {
+      const whole = params.includes('"_meta":{')
+        ? params.replace('"_meta":{', `"_meta":{${meta},`)
+        : `${params},"_meta":{${meta}}`
+      const body = `{"jsonrpc":"2.0","id":"x","method":"${method}","params":{${whole}}}`
+      const named = { name: /"name":"([^"]*)"/.exec(params)?.[1] }
+      const headers = headersOf({ method, params: named.name === undefined ? {} : named })
+      const { error } = await answerTo(gateway.mcp(server), body, headers)
+      assert.equal((error as Json).code, code, body.slice(0, 300))
+    }
+  }
+  await isServed()
+})
+
+test('what clients say of themselves is bounded in depth and size, and the list of sessions shows it', async () => {
+  const hello = (info: string, capabilities = '{}') =>
+    `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":${capabilities},"clientInfo":${info}}}`
+  for (const body of [hello(deep(100_000)), hello('{"name":"x"}', deep(100_000))])
+    assert.equal(((await answerTo(gateway.mcp(), body, {})).error as Json).code, -32600)
+  const { error } = await answerTo(gateway.mcp(), hello(`{"name":"x","x":"${'x'.repeat(17 * KIB)}"}`), {})
+  assert.match(String((error as Json).message), /at most 16384/)
+  const large = { ...metaOf(), 'io.modelcontextprotocol/clientInfo': { name: 'x'.repeat(17 * KIB) } }
+  const request = { jsonrpc: '2.0', id: 1, method: 'tools/list', params: { _meta: large } }
+  const refused = await answerTo(gateway.mcp(), JSON.stringify(request), headersOf(request))
+  assert.match(String((refused.error as Json).message), /clientInfo .*at most 16384/)
+  const odd = await post(gateway.mcp(), hello(`{"name":"odd","version":["1"],"x":${deep(100)}}`))
+  const session = { 'mcp-session-id': odd.headers.get('mcp-session-id') ?? '' }
+  const { status, body } = await gateway.admin<{ sessions: { client: Json }[] }>('/admin/sessions')
+  assert.equal(status, 200)
+  assert.deepEqual(body.sessions.at(-1)?.client, { name: 'odd' })
+  await fetch(gateway.mcp(), { method: 'DELETE', headers: session })
+})
+
+test('120 clients that say 4 MB of themselves, or beside it, leave nothing behind', async (t) => {
+  const filler = 'x'.repeat(4 * MIB - 1_000)
+  const beforehand = await held()
+  const kept: string[] = []
+  for (let n = 0; n < 60; n++) {
+    const params = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'big', x: filler } }
+    const large = { jsonrpc: '2.0', id: 1, method: 'initialize', params }
+    assert.match(JSON.stringify(await answerTo(gateway.mcp(), JSON.stringify(large), {})), /at most 16384/)
+    const info = { name: `a name that is longer than some ${n}`, version: '1' }
+    const beside = { ...large, params: { ...params, clientInfo: info }, beside: filler }
+    const { headers } = await post(gateway.mcp(), JSON.stringify(beside))
+    kept.push(headers.get('mcp-session-id') ?? '')
+  }
+  const more = (await held()) - beforehand
+  t.diagnostic(`${Math.round(more / KIB)} KiB more with ${kept.length} sessions`)
+  assert.ok(more < 20 * MIB, `${Math.round(more / MIB)} MiB more`)
+  for (const id of kept) await fetch(gateway.mcp(), { method: 'DELETE', headers: { 'mcp-session-id': id } })
+  await isServed()
+})
+
+test('a body of 4 MB in chunks of one byte costs about its size', async (t) => {
+  const client = await RawClient.open(gateway.mcp())
+  const beforehand = await held()
+  const socket = await RawSocket.open(client.url, { ...client.headers, 'transfer-encoding': 'chunked' })
+  const chunked = (text: string) => [...text].map((character) => `1\r\n${character}\r\n`).join('')
+  await socket.begin(chunked('{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"'))
+  const piece = Buffer.from(chunked('x'.repeat(64 * KIB)))
+  for (let n = 0; n < 60; n++) await socket.write(piece)
+  const received = async () => (await gateway.metric('breakwater_request_body_bytes')) ?? 0
+  await until('all of it has come', async () => (await received()) > 60 * 64 * KIB)
+  const more = (await held()) - beforehand
+  t.diagnostic(`${Math.round(more / KIB)} KiB more for ${Math.round((await received()) / KIB)} KiB`)
+  assert.ok(more < 40 * MIB, `${Math.round(more / MIB)} MiB more`)
+  await socket.write(`${chunked('"}}')}0\r\n\r\n`)
+  await until('it is answered', () => socket.text.includes('"result":{}'))
+  socket.close()
+  await client.leave()
+  await isServed()
+})
+
+test('200 bodies that stop coming are told so and cut off, and nothing of them stays', async () => {
+  const beforehand = (await gateway.metric('breakwater_request_bodies_refused_total', 'stalled')) ?? 0
+  const stalled = await Promise.all(
+    Array.from({ length: 200 }, async () => {
+      const socket = await RawSocket.open(gateway.mcp(), { 'content-length': '1000000' })
+      await socket.begin('{"jsonrpc":"2.0"')
+      return socket
+    }),
+  )
+  await isServed()
+  await until('all were cut off', () => stalled.every(({ isClosed }) => isClosed))
+  for (const { text } of stalled)
+    assert.match(text, /^HTTP\/1\.1 408 [^]*nothing of the body came for 5000 ms/)
+  const refused = (await gateway.metric('breakwater_request_bodies_refused_total', 'stalled')) ?? 0
+  assert.equal(refused - beforehand, 200)
+  assert.equal(await gateway.metric('breakwater_request_bodies '), 0)
+  assert.equal(await gateway.metric('breakwater_request_body_bytes'), 0)
+  await isServed()
+})
+
+test('more bodies than may be on their way get HTTP 503 and when to try again', async () => {
+  const large = `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"${'x'.repeat(3 * MIB)}`
+  const sockets = await Promise.all(
+    Array.from({ length: 8 }, () => RawSocket.open(gateway.mcp(), { 'content-length': String(4 * MIB) })),
+  )
+  await Promise.all(sockets.map((socket) => socket.begin(large)))
+  await until('some were refused', () => sockets.some(({ text }) => text.includes('HTTP/1.1 503')))
+  const { text = '' } = sockets.find((socket) => socket.text.includes('HTTP/1.1 503')) ?? {}
+  assert.match(text, /retry-after: 1\r\n/i)
+  assert.match(text, /BW_OVERLOADED/)
+  assert.match(text, /limit 16777216/)
+  await isServed()
+  for (const socket of sockets) socket.close()
+  await until('none is on its way', async () => (await gateway.metric('breakwater_request_bodies ')) === 0)
+})
+
+test('a body that is no UTF-8 is refused: what it says would depend on who reads it', async () => {
+  const body = Buffer.from('{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"local__e?cho"}}')
+  body[body.indexOf('?')] = 0xff
+  const socket = await RawSocket.open(gateway.mcp(), {
+    ...bystander.headers,
+    'content-length': String(body.length),
+  })
+  await socket.begin(body)
+  await until('it is answered', () => socket.text.includes('-32700'))
+  assert.match(socket.text, /^HTTP\/1\.1 400 [^]*not UTF-8/)
+  socket.close()
+})
+
+test('connections beyond the limit are closed at once, and those that there are go on', async () => {
+  const sockets = await Promise.all(Array.from({ length: 600 }, () => RawSocket.open(gateway.mcp())))
+  await until('some were closed', async () => {
+    const refused = (await gateway.metric('breakwater_connections_refused_total')) ?? 0
+    return refused >= 150 && sockets.filter(({ isClosed }) => isClosed).length >= refused
+  })
+  assert.equal(await bystander.say('local__echo', { text: 'still' }), 'still')
+  for (const socket of sockets) socket.close()
+  await until('there is room again', async () => {
+    const socket = await RawSocket.open(gateway.mcp(), { 'content-length': '2' })
+    await socket.begin('{}')
+    await until('it is answered or closed', () => socket.isClosed || socket.text !== '')
+    socket.close()
+    return socket.text.includes('HTTP/1.1 400')
+  })
+  await isServed()
+})

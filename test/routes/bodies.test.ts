@@ -1,0 +1,142 @@
+import assert from 'node:assert/strict'
+import type { IncomingMessage } from 'node:http'
+import { PassThrough } from 'node:stream'
+import { test } from 'node:test'
+import type { FastifyRequest } from 'fastify'
+import { Bodies, BodyRefusal, type BodyLimits, type BodyRefusalCause } from '../../src/routes/bodies.ts'
+import { ManualClock } from '../support/manual-clock.ts'
+import { until } from '../support/until.ts'
+
+const generous: BodyLimits = {
+  total: 1_000,
+  perAddress: 1_000,
+  count: 100,
+  countPerAddress: 100,
+  stalled: 10_000,
+  whole: 60_000,
+}
+
+/** Bodies of at most 100 bytes, and what was refused of them. */
+function setUp(limits: Partial<BodyLimits> = {}) {
+  const clock = new ManualClock()
+  const refused: BodyRefusalCause[] = []
+  const bodies = new Bodies(clock, 100, { ...generous, ...limits }, (cause) => void refused.push(cause))
+  return {
+    clock,
+    refused,
+    bodies,
+    /** A body that begins to come, and what becomes of it. */
+    begin(address = '10.0.0.1', headers: Record<string, string> = {}) {
+      const payload = new PassThrough()
+      const request = { headers, raw: { socket: { remoteAddress: address } } }
+      const body: { payload: PassThrough; text?: string; error?: BodyRefusal } = { payload }
+      bodies.read(
+        request as unknown as FastifyRequest,
+        payload as unknown as IncomingMessage,
+        (error, text) => {
+          assert.equal(body.text ?? body.error, undefined, 'it ends once')
+          if (error instanceof BodyRefusal) body.error = error
+          else if (text !== undefined) body.text = text
+        },
+      )
+      return body
+    },
+  }
+}
+
+test('a body is the text that it is in UTF-8, wherever it is cut', async () => {
+  const { bodies, begin } = setUp()
+  const body = begin()
+  for (const byte of Buffer.from('{"a":"é😀"}')) body.payload.write(Buffer.of(byte))
+  await until('all has come', () => bodies.bytes === 14)
+  assert.equal(bodies.count, 1)
+  body.payload.end()
+  await until('it is complete', () => body.text !== undefined)
+  assert.equal(body.text, '{"a":"é😀"}')
+  assert.deepEqual([bodies.count, bodies.bytes], [0, 0])
+})
+
+test('what is no UTF-8 is a parse error', async () => {
+  const { begin, bodies } = setUp()
+  const body = begin()
+  body.payload.end(Buffer.of(0x22, 0xc3, 0x22))
+  await until('it is refused', () => body.error !== undefined)
+  assert.equal(body.error?.statusCode, 400)
+  assert.match(body.error.text, /-32700/)
+  assert.equal(bodies.count, 0)
+})
+
+test('a body that is too large is refused at its header, or as soon as it is', async () => {
+  const { begin, bodies } = setUp()
+  assert.equal(begin('10.0.0.1', { 'content-length': '101' }).error?.statusCode, 413)
+  const body = begin()
+  body.payload.write(Buffer.alloc(100))
+  await until('so much is taken', () => bodies.bytes === 100)
+  body.payload.write(Buffer.alloc(1))
+  await until('no more is', () => body.error !== undefined)
+  assert.equal(body.error?.statusCode, 413)
+  assert.deepEqual([bodies.count, bodies.bytes], [0, 0])
+})
+
+test('a body of which nothing comes is not waited for, nor one that comes byte by byte for too long', async () => {
+  const { clock, begin, bodies, refused } = setUp({ stalled: 5_000, whole: 20_000 })
+  const silent = begin()
+  const trickling = begin()
+  for (let second = 0; second < 19; second++) {
+    const beforehand = bodies.bytes
+    trickling.payload.write('x')
+    await until('a byte has come', () => bodies.bytes > beforehand || trickling.error !== undefined)
+    await clock.advance(1_000)
+    assert.equal(silent.error === undefined, second < 4, `second ${second}`)
+  }
+  assert.equal(silent.error?.statusCode, 408)
+  trickling.payload.write('x')
+  await clock.advance(1_000)
+  assert.match(trickling.error?.text ?? '', /longer than 20000 ms/)
+  assert.deepEqual(refused, ['stalled', 'stalled'])
+  assert.deepEqual([bodies.count, bodies.bytes, clock.pending], [0, 0, 0])
+})
+
+test('all bodies that are on their way have a limit in bytes, and those of one address another', async () => {
+  const { begin, bodies, refused } = setUp({ total: 250, perAddress: 150 })
+  const fill = async (address: string, size: number) => {
+    const body = begin(address)
+    const beforehand = bodies.bytes
+    body.payload.write(Buffer.alloc(size))
+    await until('it was taken or refused', () => bodies.bytes > beforehand || body.error !== undefined)
+    return body
+  }
+  const first = await fill('10.0.0.1', 90)
+  const second = await fill('10.0.0.1', 90)
+  assert.equal(first.error, undefined)
+  assert.equal(second.error?.statusCode, 503)
+  assert.match(second.error.message, /from one address \(180, limit 150\)/)
+  assert.deepEqual(second.error.headers, { 'retry-after': '1' })
+  await fill('10.0.0.2', 90)
+  const last = await fill('10.0.0.3', 90)
+  assert.match(last.error?.message ?? '', /\(270, limit 250\)/)
+  assert.deepEqual(refused, ['per_address', 'total'])
+  first.payload.end()
+  await until('the first is complete', () => first.text !== undefined)
+  assert.equal((await fill('10.0.0.3', 90)).error, undefined)
+})
+
+test('so has their number, and the largest body always fits', async () => {
+  const { begin, bodies } = setUp({ count: 3, countPerAddress: 2, total: 10, perAddress: 10 })
+  const [first] = [begin(), begin()]
+  assert.match(begin().error?.message ?? '', /from one address \(2, limit 2\)/)
+  begin('10.0.0.2')
+  assert.match(begin('10.0.0.3').error?.message ?? '', /way \(3, limit 3\)/)
+  assert.equal(bodies.count, 3)
+  first.payload.end(Buffer.alloc(100, 'x'))
+  await until('it is complete', () => first.text !== undefined)
+})
+
+test('a client that leaves before its body is complete leaves nothing behind', async () => {
+  const { begin, bodies } = setUp()
+  const body = begin()
+  body.payload.write('{')
+  body.payload.destroy(new Error('aborted'))
+  await until('it is given up', () => body.error !== undefined)
+  assert.deepEqual([bodies.count, bodies.bytes], [0, 0])
+})
