@@ -4,8 +4,10 @@ import { Cancellation } from '../mesh/cancel.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError } from '../mesh/errors.ts'
 import { notificationText } from '../protocol/jsonrpc.ts'
+import { MODERN_VERSION } from '../protocol/modern.ts'
+import { otherEra, ownEra } from '../upstreams/era-verdicts.ts'
 import { orAborted } from '../upstreams/failure.ts'
-import type { EraVerdict, Upstream } from '../upstreams/upstream.ts'
+import type { Era, Eras, Upstream } from '../upstreams/upstream.ts'
 import { endpointsOf } from './connection.ts'
 import { Discovery } from './discovery.ts'
 import { kinds } from './kinds.ts'
@@ -90,9 +92,32 @@ export class Server extends KnownServer {
     })
   }
 
-  /** The era that each replica is spoken to in; undefined for one that nobody has asked yet, or that needs no asking. */
-  get eras(): readonly (EraVerdict | undefined)[] {
-    return this.#replicas.map((replica) => replica.era?.())
+  /** The eras that each replica speaks, as far as anybody has found out. */
+  get eras(): readonly Eras[] {
+    return this.#replicas.map((replica) => replica.eras?.() ?? {})
+  }
+
+  /**
+   * The era in which a caller is spoken for at a replica; before there is a conversation, the one that is to be expected.
+   * Undefined while nobody knows.
+   */
+  eraFor(caller: Caller, replica: number | undefined): Era | undefined {
+    const said = this.links.current(caller, replica)?.link.greeting.value.protocolVersion
+    if (said !== undefined) return said === MODERN_VERSION ? 'modern' : 'legacy'
+    const eras = this.eras[replica ?? 0] ?? {}
+    const own = ownEra(caller)
+    return [own, otherEra(own)].find((era) => eras[era]?.speaks)
+  }
+
+  /** The era in which all callers are spoken for; undefined when that depends on the caller, or nobody knows. */
+  get onlyEra(): Era | undefined {
+    const [eras = {}] = this.eras
+    const isOnly = (era: Era) => {
+      const verdict = eras[era]
+      const isForAll = verdict?.decidedBy === 'config' || this.config.type === 'stdio'
+      return verdict?.speaks === true && (isForAll || eras[otherEra(era)]?.speaks === false)
+    }
+    return (['legacy', 'modern'] as const).find(isOnly)
   }
 
   /**
@@ -114,9 +139,9 @@ export class Server extends KnownServer {
     return this.links.home(caller)
   }
 
-  /** How many callers are at home at each replica; undefined for a server that keeps nothing of them. */
-  get homes(): readonly number[] | undefined {
-    return this.links.homes
+  /** How many callers are at home at each replica; undefined when the server keeps nothing of such a caller. */
+  homes(caller: Caller): readonly number[] | undefined {
+    return this.links.homes(caller)
   }
 
   /** Whether callers may get another session in place of theirs, without a word. */
