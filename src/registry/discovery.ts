@@ -26,6 +26,8 @@ export interface DiscoveryOptions {
   readonly probeMs: Millis
   /** A round succeeded. */
   readonly onUp: (catalog: Catalog, greeting: Message) => void
+  /** The server says that a list has changed; what it is now is found out by the next round. */
+  readonly onStale: () => void
   /** A round failed. */
   readonly onDown: (error: GatewayError) => void
 }
@@ -87,7 +89,9 @@ export class Discovery implements Caller {
 
   receive(_: string, message: Message, answer?: Answer): void {
     if (answer !== undefined) return void answer(standIn(message)).catch(ignore)
-    if (this.#lists.hear(message)) this.#rounds.within(COALESCE_MS)
+    if (!this.#lists.hear(message)) return
+    this.#options.onStale()
+    this.#rounds.within(COALESCE_MS)
   }
 
   /** One round; resolves to the time until the next one. */

@@ -16,6 +16,8 @@ export interface KnownServerParts {
   readonly config: ServerConfig
   readonly clock: Clock
   readonly onChanged: (server: KnownServer, changed: readonly ListKind[]) => void
+  /** It says that a list has changed, and nobody knows yet what it is now. */
+  readonly onStale: (server: KnownServer) => void
   readonly onState: (server: KnownServer) => void
 }
 

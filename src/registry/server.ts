@@ -76,6 +76,7 @@ export class Server extends KnownServer {
         return current().probe
       },
       onUp: (catalog, greeting) => this.cameUp(catalog, greeting),
+      onStale: () => parts.onStale(this),
       onDown: (error) => this.wentDown(error),
     })
     this.#reachability = new Reachability({ replicas, clock, onBack: () => this.#discovery.run() })

@@ -4,7 +4,6 @@ import type { Live } from '../mesh/live.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import type { ListKind } from '../registry/kinds.ts'
 import type { Server } from '../registry/server.ts'
-import type { Eras } from '../upstreams/upstream.ts'
 
 export interface AdminServersParts {
   readonly live: Live<GatewayGeneration>
@@ -76,7 +75,7 @@ function summary(server: Server, dynamic: DynamicServers) {
 }
 
 /** The verdict of each era, at one replica. */
-function told(eras: Eras) {
+function told(eras: Server['eras'][number]) {
   const verdicts = Object.entries(eras).map(([era, verdict]) => [
     era,
     { ...verdict, at: new Date(verdict.at).toISOString() },

@@ -52,7 +52,7 @@ export class EraUpstream implements Upstream {
   readonly #legacy: Upstream
   readonly #modern: ModernUpstream
   readonly #verdicts: EraVerdicts
-  readonly #links = new Map<Link, Era>()
+  readonly #links = new Map<Link, { readonly era: Era; readonly caller: Caller }>()
   /** Somebody finds out about an era while the other one is at hand: nobody else has to. */
   readonly #finding = new Map<Era, Promise<unknown>>()
   /** On whose behalf the gateway says hello to know what the server speaks. */
@@ -81,7 +81,7 @@ export class EraUpstream implements Upstream {
     const { era } = this.#options
     if (era !== 'auto') return this.#openAs(era, caller, signal)
     const own = ownEra(caller)
-    for (let finding; (finding = this.#finding.get(own)) !== undefined; ) await orAborted(finding, signal)
+    for (let finding; (finding = this.#finding.get(own)) !== undefined;) await orAborted(finding, signal)
     const speaks = this.#verdicts.speaks(own)
     if (speaks === undefined && this.#verdicts.speaks(otherEra(own)) === true)
       return this.#find(own, caller, signal)
@@ -178,12 +178,14 @@ export class EraUpstream implements Upstream {
 
   async #openAs(era: Era, caller: Caller, signal: Signal): Promise<Link> {
     const isKnown = this.#verdicts.speaks(era) === true
+    const wasDenied = this.#verdicts.all[era]?.speaks === false
     // What it said earlier is no answer to a question that is open.
     if (era === 'modern' && !isKnown) this.#modern.forget()
     const link = await (era === 'modern' ? this.#modern : this.#legacy).open(caller, signal)
     // A handshake confirms each time what is known.
     if (!isKnown || era === 'legacy') this.#verdicts.note(era, true)
-    this.#links.set(link, era)
+    if (wasDenied) this.#unbridge(era)
+    this.#links.set(link, { era, caller })
     link.ended.addEventListener('abort', () => this.#links.delete(link), { once: true })
     return link
   }
@@ -197,13 +199,23 @@ export class EraUpstream implements Upstream {
     this.#end(era, ({ keepsState }) => !keepsState)
   }
 
+  /**
+   * The server speaks an era now that it did not: those of modern clients who were bridged begin anew in their own, as
+   * their pooled conversations might never end by themselves. One that somebody listens to, or a session, has something to lose.
+   */
+  #unbridge(era: Era): void {
+    if (era === 'modern')
+      this.#end('legacy', (_, { takesInputRequired, listening }) => takesInputRequired && !listening)
+  }
+
   /** The server refuses the version: conversations in that era end, and whoever comes next finds out anew. */
   #doubt(era: Era): void {
     if (this.#verdicts.doubt(era)) this.#end(era, () => true)
   }
 
-  #end(era: Era, which: (link: Link) => boolean): void {
-    for (const [link, spoken] of this.#links) if (spoken === era && which(link)) void link.close()
+  #end(era: Era, which: (link: Link, caller: Caller) => boolean): void {
+    for (const [link, spoken] of this.#links)
+      if (spoken.era === era && which(link, spoken.caller)) void link.close()
   }
 }
 

@@ -12,6 +12,7 @@ import {
 } from '../../protocol/jsonrpc.ts'
 import { LATEST_LEGACY } from '../../protocol/versions.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
+import { isListChange } from '../../registry/kinds.ts'
 import type { Guards } from '../guards.ts'
 import { sendJson } from '../post-reply.ts'
 import { refusal, refuse } from '../refusal.ts'
@@ -64,8 +65,11 @@ export class ModernEndpoint {
     this.#parking = new Parking(clock)
     this.#relay = new Relay(live, clock)
     this.listening = new Listening(live, clock)
-    this.#pool = new CallerPool(clock, (caller) => {
+    const drop = (caller: PooledCaller) => {
       for (const server of live.current.servers.values()) void server.links.drop(caller)
+    }
+    this.#pool = new CallerPool(clock, drop, (server, message) => {
+      if (isListChange(message)) this.forgetLists(server)
     })
   }
 
@@ -88,6 +92,11 @@ export class ModernEndpoint {
     if (method === 'server/discover') return discover(visit, id, message, caller, this.#live.current)
     if (method === 'subscriptions/listen') return this.#listen(visit, envelope, { caller, tenancy }, message)
     return this.#request(visit, envelope, { caller, tenancy }, message)
+  }
+
+  /** What a server offers may have changed, or for undefined that of all: lists are asked for anew. */
+  forgetLists(server?: string): void {
+    this.#relay.forgetLists(server)
   }
 
   close(): void {
