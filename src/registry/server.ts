@@ -9,9 +9,10 @@ import { otherEra, ownEra } from '../upstreams/era-verdicts.ts'
 import { orAborted } from '../upstreams/failure.ts'
 import type { Era, Eras, Upstream } from '../upstreams/upstream.ts'
 import { endpointsOf } from './connection.ts'
-import { Discovery } from './discovery.ts'
+import { Discovery, type DiscoveryOptions } from './discovery.ts'
 import { kinds } from './kinds.ts'
 import { KnownServer, type KnownServerParts } from './known-server.ts'
+import { LegacyView } from './legacy-view.ts'
 import { type BoundLink, Links } from './links.ts'
 import { Reachability } from './reachability.ts'
 import { sendOver } from './sending.ts'
@@ -40,6 +41,7 @@ export class Server extends KnownServer {
   readonly #replicas: readonly Upstream[]
   readonly #clock: Clock
   readonly #discovery: Discovery
+  readonly #legacyView: LegacyView
   readonly #reachability: Reachability
   #holders = 0
   #closing: Promise<void> | undefined
@@ -60,24 +62,35 @@ export class Server extends KnownServer {
     })
     this.#clock = clock
     this.#replicas = replicas
-    this.#discovery = new Discovery({
-      server: name,
-      links: this.links,
-      hello,
-      clock,
-      faults,
-      get timeoutMs() {
-        return current().timeouts.discovery
-      },
-      get refreshMs() {
-        return current().refresh
-      },
-      get probeMs() {
-        return current().probe
-      },
+    const discover = (era: Era, hooks: Pick<DiscoveryOptions, 'onUp' | 'onDown' | 'onStale'>) =>
+      new Discovery({
+        ...hooks,
+        server: name,
+        links: this.links,
+        era,
+        hello,
+        clock,
+        faults,
+        get timeoutMs() {
+          return current().timeouts.discovery
+        },
+        get refreshMs() {
+          return current().refresh
+        },
+        get probeMs() {
+          return current().probe
+        },
+      })
+    this.#discovery = discover('modern', {
       onUp: (catalog, greeting) => this.cameUp(catalog, greeting),
       onStale: () => parts.onStale(this),
       onDown: (error) => this.wentDown(error),
+    })
+    this.#legacyView = new LegacyView({
+      discovery: (hooks) => discover('legacy', hooks),
+      onCatalog: (catalog, greeting) => this.offersLegacy(catalog, greeting),
+      onStale: () => parts.onStale(this),
+      onEnd: (discovery) => void this.links.drop(discovery),
     })
     this.#reachability = new Reachability({ replicas, clock, onBack: () => this.#discovery.run() })
     this.send = sendOver({
@@ -164,6 +177,17 @@ export class Server extends KnownServer {
     this.#discovery.run()
   }
 
+  /** What is offered in the legacy era is asked for by the first who needs it, where it may be something of its own. */
+  override settledFor(era: Era): Promise<void> {
+    if (era === 'modern') return this.settled
+    return this.settled.then(() => {
+      const isModern = this.greeting?.value.protocolVersion === MODERN_VERSION
+      const { legacy, modern } = this.eras[0] ?? {}
+      const isOnly = legacy?.speaks === false || modern?.decidedBy === 'config' || this.config.type !== 'http'
+      return this.state === 'up' && isModern && !isOnly ? this.#legacyView.begin() : undefined
+    })
+  }
+
   /**
    * Goes by another entry from now on, one with the same connections: they stay, and so does what is known. Agents are
    * told if they may see other tools.
@@ -175,7 +199,10 @@ export class Server extends KnownServer {
     // What it was waiting for may be due by the new times.
     const isTimed =
       probe !== entry.probe || refresh !== entry.refresh || timeouts.discovery !== entry.timeouts.discovery
-    if (isTimed) this.#discovery.run()
+    if (isTimed) {
+      this.#discovery.run()
+      this.#legacyView.look()
+    }
     const after = this.entries('tools')
     if (before.length === after.length && before.every((tool, index) => tool === after[index])) return
     this.tellChanged(['tools'])
@@ -189,6 +216,7 @@ export class Server extends KnownServer {
   /** It is in the config no more, or not as it is: nobody needs to know of it but the calls that are under way. */
   retire(): void {
     this.#discovery.stop()
+    this.#legacyView.stop()
     this.endGrace()
     void this.links.drop(this.#discovery)
   }
@@ -196,6 +224,7 @@ export class Server extends KnownServer {
   /** Has its lists fetched again soon. */
   refresh(): void {
     this.#discovery.refresh()
+    this.#legacyView.look({ all: true })
   }
 
   /** How many processes stand behind it; undefined when there never are any. */

@@ -64,6 +64,13 @@ for (const { title, server, prefix } of routes) {
         ({ params }) => void logged.push(params.data),
       )
     })
+    // What is listed in an era is what calls in that era find.
+    const { tools } = await client.listTools()
+    const listed = await recent.ask('tools/list')
+    const ofModern = (listed.messages.at(-1)?.result as { tools: { name: string }[] }).tools
+    const names = (all: readonly { name: string }[]) => all.map((tool) => tool.name)
+    assert.ok(names(tools).includes(`${prefix}test_sampling`) && !names(tools).includes(asks.name))
+    assert.ok(!names(ofModern).includes(`${prefix}test_sampling`) && names(ofModern).includes(asks.name))
     const call = async (tool: string, args: Json = {}) =>
       textOf(await client.callTool({ name: prefix + tool, arguments: args }))
     assert.match(await call('test_sampling', { prompt: 'Who?' }), /Hello, Ada!/)
