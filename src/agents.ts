@@ -12,6 +12,8 @@ export interface Agents {
   readonly sessions: Sessions
   readonly legacy: LegacyEndpoint
   readonly modern: ModernEndpoint
+  /** What a server offers may have changed, or for undefined that of all: nothing that was kept of it is given out. */
+  forgetLists(server?: string): void
   /** Tells those that look onto all servers that lists changed. */
   tellChanged(lists: readonly ListKind[]): void
   /** Ends what looks onto a server that is no more. */
@@ -33,6 +35,7 @@ export function createAgents(
     sessions,
     legacy: new LegacyEndpoint(live, sessions, clock, guards),
     modern,
+    forgetLists: (server) => modern.forgetLists(server),
     tellChanged(lists) {
       sessions.tellChanged(lists)
       modern.listening.tellChanged(lists)

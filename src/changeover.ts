@@ -28,6 +28,7 @@ export function changeOver(
   const before = live.current
   const after = compileGeneration(config, before, parts, renew)
   live.swap(after)
+  agents.forgetLists()
   state.settle((key) => placed(after, key))
   for (const server of before.servers.values()) if (after.servers.get(server.name) !== server) server.retire()
   for (const [name, server] of after.servers) {

@@ -53,8 +53,8 @@ export function registerControl(app: FastifyInstance, parts: ControlParts): void
 
 /** The servers that a plan may aim at. */
 function targetsOf({ servers }: GatewayGeneration): PlanTarget[] {
-  return [...servers.values()].map(({ name, config, eras }) => ({
+  return [...servers.values()].map(({ name, config, onlyEra }) => ({
     name,
-    kind: { transport: config.type, era: eras[0]?.era },
+    kind: { transport: config.type, era: onlyEra },
   }))
 }

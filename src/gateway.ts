@@ -88,7 +88,9 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     ...common,
     kit,
     chaos,
+    onStale: ({ name }) => agents.forgetLists(name),
     onChanged(server, changed) {
+      agents.forgetLists(server.name)
       agents.tellChanged(changed)
       if (changed.includes('tools')) warnOfNames(log, live.current.names, server)
     },

@@ -24,7 +24,7 @@ import { observeAttempt } from './telemetry/observe-attempt.ts'
 import type { Tracing } from './telemetry/tracing.ts'
 import { createUpstreams } from './upstreams/create.ts'
 
-export interface GenerationParts extends Pick<KnownServerParts, 'onChanged' | 'onState'> {
+export interface GenerationParts extends Pick<KnownServerParts, 'onChanged' | 'onStale' | 'onState'> {
   readonly clock: Clock
   readonly log: Log
   readonly metrics: Metrics

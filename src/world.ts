@@ -11,9 +11,9 @@ import { readReply } from './upstreams/http/http-status.ts'
 export function worldOf(current: () => GatewayGeneration, clock: Clock): World {
   const find = (server: string) => current().servers.get(server)
   return {
-    kindOf(server) {
+    kindOf({ server, caller, replica }) {
       const found = find(server)
-      return found && { transport: found.config.type, era: found.eras[0]?.era }
+      return found && { transport: found.config.type, era: found.eraFor(caller, replica) }
     },
     outputSchemaOf: (server, tool) => find(server)?.facts(tool)?.outputSchema,
     kill: (server, signal) => find(server)?.signal(signal) === true,

@@ -28,6 +28,7 @@ function setUp() {
     tracing: untraced,
     kit: testKit(clock),
     onChanged: () => undefined,
+    onStale: () => undefined,
     onState: () => undefined,
   }
   const compile = (

@@ -17,13 +17,14 @@ export interface RawReply {
 /** How a server is reached: some faults exist only for some of them. */
 export interface ServerKind {
   readonly transport: 'stdio' | 'http' | 'sse'
-  /** Undefined while nobody has asked it yet. */
+  /** Undefined while nobody has asked it yet, and where it depends on the caller. */
   readonly era: 'legacy' | 'modern' | undefined
 }
 
 /** What faults can do outside of the call that they hit. Everything is undone by the server's own recovery. */
 export interface World {
-  kindOf(server: string): ServerKind | undefined
+  /** How a call reaches its server: one that speaks both eras is spoken to in that of the caller. */
+  kindOf(call: Call): ServerKind | undefined
   /** The JSON Schema of a tool's structured content, as its server lists it; undefined for none. */
   outputSchemaOf(server: string, tool: string): unknown
   /** Ends the process of a server; false when it has none. */

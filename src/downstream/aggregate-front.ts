@@ -84,9 +84,9 @@ export class AggregateFront implements Front {
     const askedMs = askedLimitMs({ inbound: headers, message }) ?? Infinity
     const leftMs = record.startedAt + askedMs - this.#clock.now() - Math.min(RESERVE_MS, askedMs / 2)
     const limitMs = Math.max(0, Math.min(config.gateway.listTimeout, leftMs))
-    await settled(servers.values(), this.#clock, limitMs, signal)
-    const isCursor = cursor === undefined || typeof cursor === 'string'
     const legacy = !caller.takesInputRequired
+    await settled(servers.values(), this.#clock, limitMs, { signal, era: legacy ? 'legacy' : 'modern' })
+    const isCursor = cursor === undefined || typeof cursor === 'string'
     const page = isCursor ? listPage(kind, cursor, servers, names, { legacy }) : undefined
     if (page === undefined) return rpcError(id, INVALID_PARAMS, 'Invalid cursor')
     return { text: resultText(id, page), status: 200 }
@@ -112,7 +112,9 @@ export class AggregateFront implements Front {
 
   /** Sends a request to every server that can take it; the agent hears one empty result. */
   async #toAll(generation: GatewayGeneration, capability: string, inquiry: Inquiry): Promise<Response> {
-    const able = [...generation.servers.values()].filter((server) => offers(server, capability))
+    const able = [...generation.servers.values()].filter((server) =>
+      offers(server, inquiry.caller, capability),
+    )
     const calls = able.map((server) => callTo(server, inquiry.message, inquiry))
     await Promise.all(
       calls.map((call) => generation.mesh.serviceFor(call.server, call.method, undefined)(call)),
@@ -121,9 +123,12 @@ export class AggregateFront implements Front {
   }
 }
 
-function offers({ state, greeting }: Server, capability: string): boolean {
+/** What a server offers may depend on the era in which it is spoken to for a caller. */
+function offers(server: Server, caller: Caller, capability: string): boolean {
+  const era = caller.takesInputRequired ? 'modern' : 'legacy'
+  const greeting = server.links.current(caller)?.link.greeting ?? server.greetingFor(era)
   const offered = greeting?.value.capabilities
-  return state === 'up' && isObject(offered) && capability in offered
+  return server.state === 'up' && isObject(offered) && capability in offered
 }
 
 function instructionsOf({ name, greeting }: Server): string[] {

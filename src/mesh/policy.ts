@@ -91,8 +91,8 @@ export interface Scope {
   effectOf(call: Call): Effect
   /** The replica that holds state for a caller, and thus has to get all its calls; undefined: any may. */
   home(caller: Caller): number | undefined
-  /** How many callers each replica holds state for; undefined for a server that holds none. */
-  homes(): readonly number[] | undefined
+  /** How many callers each replica holds state for; undefined when the server holds none for such a caller. */
+  homes(caller: Caller): readonly number[] | undefined
   /** Whether callers may get another session in place of theirs, without a word. */
   mayMove(): boolean
   /** Gives a caller's state at a replica up: its next call begins a new session, at a replica that is chosen then. */

@@ -10,7 +10,7 @@ export interface Target {
   /** What the server says of a tool's effect, as far as it is trusted. */
   effectOf(tool: string): Effect
   home(caller: Caller): number | undefined
-  readonly homes: readonly number[] | undefined
+  homes(caller: Caller): readonly number[] | undefined
   readonly mayMove: boolean
   leave(caller: Caller, replica: number): void
   backAt(replica: number): Millis
@@ -65,7 +65,7 @@ export function scopeFor({ set, server, tool, effect, target, detour }: ScopePar
       return effect ?? target(server)?.effectOf(call.tool) ?? 'unknown'
     },
     home: (caller) => target(server)?.home(caller),
-    homes: () => target(server)?.homes,
+    homes: (caller) => target(server)?.homes(caller),
     mayMove: () => target(server)?.mayMove ?? true,
     leave: (caller, replica) => target(server)?.leave(caller, replica),
     backAt: (replica) => target(server)?.backAt(replica) ?? -Infinity,

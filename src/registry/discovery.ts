@@ -2,7 +2,7 @@ import type { Answer, Caller, Message, Layer } from '../mesh/call.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError, isGatewayError, type GatewayError } from '../mesh/errors.ts'
 import { orAborted } from '../upstreams/failure.ts'
-import type { Link } from '../upstreams/upstream.ts'
+import type { Era, Link } from '../upstreams/upstream.ts'
 import type { Catalog } from './catalog.ts'
 import { Lists } from './discovery/lists.ts'
 import { Questions } from './discovery/questions.ts'
@@ -13,6 +13,8 @@ import type { Links } from './links.ts'
 export interface DiscoveryOptions {
   readonly server: string
   readonly links: Links
+  /** The era in which it asks where the server speaks both; modern unless given. */
+  readonly era?: Era
   /** The `initialize` params of the gateway itself. */
   readonly hello: Readonly<Record<string, unknown>>
   /** Faults stand in the way of what it asks, too. */
@@ -26,6 +28,8 @@ export interface DiscoveryOptions {
   readonly probeMs: Millis
   /** A round succeeded. */
   readonly onUp: (catalog: Catalog, greeting: Message) => void
+  /** The server says that a list has changed; what it is now is found out by the next round. */
+  readonly onStale: () => void
   /** A round failed. */
   readonly onDown: (error: GatewayError) => void
 }
@@ -46,8 +50,8 @@ export class Discovery implements Caller {
   readonly id: string
   readonly hello: Readonly<Record<string, unknown>>
   readonly listening = true
-  /** The catalog holds what servers wrote, whoever will read it. */
-  readonly takesInputRequired = true
+  /** In the modern era the catalog holds what servers wrote, whoever will read it. */
+  readonly takesInputRequired: boolean
   readonly #options: DiscoveryOptions
   readonly #questions: Questions
   readonly #lists: Lists
@@ -56,8 +60,9 @@ export class Discovery implements Caller {
   #retryMs: Millis = FIRST_RETRY_MS
 
   constructor(options: DiscoveryOptions) {
-    const { server, hello, clock, faults } = options
-    this.id = `discovery:${server}`
+    const { server, hello, clock, faults, era = 'modern' } = options
+    this.id = `discovery:${server}:${era}`
+    this.takesInputRequired = era === 'modern'
     this.hello = hello
     this.#options = options
     this.#questions = new Questions(server, this, clock, faults)
@@ -87,7 +92,9 @@ export class Discovery implements Caller {
 
   receive(_: string, message: Message, answer?: Answer): void {
     if (answer !== undefined) return void answer(standIn(message)).catch(ignore)
-    if (this.#lists.hear(message)) this.#rounds.within(COALESCE_MS)
+    if (!this.#lists.hear(message)) return
+    this.#options.onStale()
+    this.#rounds.within(COALESCE_MS)
   }
 
   /** One round; resolves to the time until the next one. */

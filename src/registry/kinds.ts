@@ -1,3 +1,5 @@
+import type { Message } from '../mesh/call.ts'
+
 /** The lists that a server offers, and how each of them is asked for. */
 export const kinds = {
   tools: {
@@ -33,4 +35,11 @@ export const listKinds = Object.keys(kinds) as readonly ListKind[]
 /** The list that a method asks for. */
 export function kindOfList(method: string): ListKind | undefined {
   return listKinds.find((kind) => kinds[kind].method === method)
+}
+
+const changes: ReadonlySet<unknown> = new Set(listKinds.map((kind) => kinds[kind].changed))
+
+/** Whether a server tells by a message that one of its lists has changed. */
+export function isListChange({ value }: Message): boolean {
+  return changes.has(value.method)
 }

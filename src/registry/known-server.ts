@@ -5,6 +5,7 @@ import type { GatewayError } from '../mesh/errors.ts'
 import { glob, type Glob } from '../mesh/match.ts'
 import type { Effect, ToolFacts } from '../mesh/policy.ts'
 import { changedKinds, emptyCatalog, type Catalog, type Entry } from './catalog.ts'
+import type { Era } from '../upstreams/upstream.ts'
 import type { ListKind } from './kinds.ts'
 import { knownTools, type KnownTool } from './known-tools.ts'
 
@@ -16,6 +17,8 @@ export interface KnownServerParts {
   readonly config: ServerConfig
   readonly clock: Clock
   readonly onChanged: (server: KnownServer, changed: readonly ListKind[]) => void
+  /** It says that a list has changed, and nobody knows yet what it is now. */
+  readonly onStale: (server: KnownServer) => void
   readonly onState: (server: KnownServer) => void
 }
 
@@ -31,6 +34,9 @@ export class KnownServer {
   #catalog: Catalog = emptyCatalog
   #tools: ReadonlyMap<string, KnownTool> = new Map()
   #greeting: Message | undefined
+  /** What it offers in the legacy era, where that is known to be something of its own. */
+  #legacy: { readonly catalog: Catalog; readonly greeting: Message | undefined } | undefined
+  #legacyTools: ReadonlyMap<string, KnownTool> = new Map()
   /** When the time of grace began, on the monotonic clock. */
   #graceSince: Millis = 0
   #cancelGrace: Cancel | undefined
@@ -79,20 +85,32 @@ export class KnownServer {
     return this.#greeting
   }
 
-  /** What agents may see of a list. */
-  entries(kind: ListKind): readonly Entry[] {
-    const all = this.#catalog.lists[kind]
+  /** The `initialize` result that tells what agents of an era are offered. */
+  greetingFor(era: Era): Message | undefined {
+    return (era === 'legacy' ? this.#legacy?.greeting : undefined) ?? this.#greeting
+  }
+
+  /** Resolves when it is known what agents of an era are offered, or why it is not. */
+  settledFor(_era: Era): Promise<void> {
+    return this.settled
+  }
+
+  /** What agents of an era may see of a list. */
+  entries(kind: ListKind, era: Era = 'modern'): readonly Entry[] {
+    const isKnown = this.#catalog.fetchedAt !== undefined
+    const { lists } = (era === 'legacy' && isKnown ? this.#legacy?.catalog : undefined) ?? this.#catalog
+    const all = lists[kind]
     return kind === 'tools' ? all.filter((entry) => this.allows(entry.key)) : all
   }
 
   /** What the catalog says of a tool. */
   facts(tool: string): ToolFacts | undefined {
-    return this.#tools.get(tool)
+    return this.#known(tool)
   }
 
   /** What the server says itself of a tool's effect: believed only if the server is trusted. */
   effectOf(tool: string): Effect {
-    return this.config.trusted ? (this.#tools.get(tool)?.annotated ?? 'unknown') : 'unknown'
+    return this.config.trusted ? (this.#known(tool)?.annotated ?? 'unknown') : 'unknown'
   }
 
   /** It answered, with this catalog. */
@@ -102,6 +120,16 @@ export class KnownServer {
     this.#error = undefined
     this.#enter('up')
     this.#replace(catalog)
+  }
+
+  /** What it offers in the legacy era; undefined: nothing else than in the modern one. */
+  protected offersLegacy(catalog: Catalog | undefined, greeting: Message | undefined): void {
+    const before = this.#legacy?.catalog
+    this.#legacy = catalog && { catalog, greeting }
+    this.#legacyTools = catalog === undefined ? new Map() : knownTools(catalog, this.#legacyTools)
+    // Nobody was shown another one before the first.
+    const changed = before === undefined ? [] : changedKinds(before, catalog ?? this.#catalog)
+    if (changed.length > 0) this.tellChanged(changed)
   }
 
   /** It did not answer. What it offered stays known for the time of grace. */
@@ -131,6 +159,10 @@ export class KnownServer {
   protected endGrace(): void {
     this.#cancelGrace?.()
     this.#cancelGrace = undefined
+  }
+
+  #known(tool: string): KnownTool | undefined {
+    return this.#tools.get(tool) ?? this.#legacyTools.get(tool)
   }
 
   #waitForGrace(): void {

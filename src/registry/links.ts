@@ -2,6 +2,7 @@ import type { Caller } from '../mesh/call.ts'
 import { Cancellation, type Signal } from '../mesh/cancel.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../mesh/errors.ts'
+import { ownEra } from '../upstreams/era-verdicts.ts'
 import { abortError, orAborted } from '../upstreams/failure.ts'
 import { PATIENCE_MS, SharedAttempts } from '../upstreams/shared-attempts.ts'
 import type { Link, Upstream } from '../upstreams/upstream.ts'
@@ -39,8 +40,8 @@ export class Links {
   readonly #opening = new Map<Caller, Map<number, SharedAttempts<BoundLink>>>()
   /** How many callers are at home at each replica. One that has conversations with several is so where its first is. */
   readonly #atHome: number[]
-  /** Whether any conversation was of the kind of which the server keeps something. */
-  #keepsState = false
+  /** Whether the server was found to keep something of callers that speak an era themselves. */
+  readonly #keepsState = { legacy: false, modern: false }
   #next = 0
 
   constructor(options: LinksOptions) {
@@ -93,16 +94,17 @@ export class Links {
    * handshake that is under way is done; undefined: any will do.
    */
   home(caller: Caller): number | undefined {
-    const bound = this.#open.get(caller)?.[0]
-    if (bound !== undefined) return bound.link.keepsState ? bound.replica : undefined
-    if (!this.#keepsState) return undefined
+    const bound = this.#open.get(caller)
+    // Replicas of one server need not speak the same eras.
+    if (bound !== undefined) return bound.find(({ link }) => link.keepsState)?.replica
+    if (!this.#isKept(caller)) return undefined
     for (const replica of this.#opening.get(caller)?.keys() ?? []) if (replica !== ANY) return replica
     return undefined
   }
 
-  /** How many callers are at home at each replica; undefined for a server that keeps nothing of them. */
-  get homes(): readonly number[] | undefined {
-    return this.#keepsState ? this.#atHome : undefined
+  /** How many callers are at home at each replica; undefined when the server keeps nothing of such a caller. */
+  homes(caller: Caller): readonly number[] | undefined {
+    return this.#isKept(caller) ? this.#atHome : undefined
   }
 
   /** Takes a conversation from its caller, whose next call begins a new one; calls that are under way over it end in order. */
@@ -212,10 +214,15 @@ export class Links {
       return other
     }
     this.#set(caller, [...(this.#open.get(caller) ?? []), bound])
-    if (link.keepsState) this.#keepsState = true
+    if (link.keepsState) this.#keepsState[ownEra(caller)] = true
     if (caller.listening) link.listen()
     link.ended.addEventListener('abort', () => this.#forget(caller, bound), { once: true })
     return bound
+  }
+
+  /** A server that keeps something of modern callers speaks the legacy era with everybody. */
+  #isKept(caller: Caller): boolean {
+    return this.#keepsState.modern || this.#keepsState[ownEra(caller)]
   }
 
   #forget(caller: Caller, bound: BoundLink): void {

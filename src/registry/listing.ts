@@ -6,6 +6,7 @@ import { locate, splice, type Edit } from '../protocol/json-span.ts'
 import { PARTIAL_KEY } from '../protocol/meta.ts'
 import { MODERN_VERSION } from '../protocol/modern.ts'
 import { legacyTool } from '../protocol/output-schema.ts'
+import type { Era } from '../upstreams/upstream.ts'
 import type { Entry } from './catalog.ts'
 import { kinds, type ListKind } from './kinds.ts'
 import type { Names } from './names.ts'
@@ -20,12 +21,12 @@ interface Position {
   readonly index: number
 }
 
-/** Waits until every server has been asked once, but no longer than `limitMs`, nor for who has given up. */
+/** Waits until every server has been asked once in an era, but no longer than `limitMs`, nor for who has given up. */
 export function settled(
   servers: Iterable<KnownServer>,
   clock: Clock,
   limitMs: Millis,
-  signal?: Signal,
+  { signal, era = 'modern' }: { readonly signal?: Signal; readonly era?: Era } = {},
 ): Promise<void> {
   return new Promise((resolve) => {
     const done = () => {
@@ -36,7 +37,7 @@ export function settled(
     const cancel = clock.after(limitMs, done)
     if (signal?.aborted) return done()
     signal?.addEventListener('abort', done)
-    void Promise.all([...servers].map((server) => server.settled)).then(done)
+    void Promise.all([...servers].map((server) => server.settledFor(era))).then(done)
   })
 }
 
@@ -61,10 +62,11 @@ export function listPage(
   const page: string[] = []
   let next: Position | undefined
   for (const server of from === -1 ? [] : order.slice(from)) {
-    const entries = server.entries(kind)
+    const entries = server.entries(kind, legacy ? 'legacy' : 'modern')
     const first = server.name === start.server ? start.index : 0
     const room = PAGE - page.length
-    const translate = legacy && kind === 'tools' && server.greeting?.value.protocolVersion === MODERN_VERSION
+    const said = server.greetingFor(legacy ? 'legacy' : 'modern')?.value.protocolVersion
+    const translate = legacy && kind === 'tools' && said === MODERN_VERSION
     for (const entry of entries.slice(first, first + room)) {
       page.push(expose(kind, server.name, translate ? forLegacy(entry) : entry, names))
     }

@@ -61,9 +61,11 @@ export function sendOver({ links, clock, replicas, mayMove, suspect }: SendingPa
    * A failure may say more than that one call failed. The calls that are under way over the same conversation have
    * connections of their own, and end as they may.
    */
-  function look({ caller }: Call, bound: BoundLink, { reason }: GatewayError): void {
+  function look({ caller }: Call, bound: BoundLink, { reason, sent }: GatewayError): void {
     const isGone = reason === 'upstream_unavailable' && replicas > 1 && mayMove()
-    if (isGone || reason === 'session_lost') links.retire(caller, bound)
+    // A lost session that the server does not open again: it may speak another era by now.
+    const isRefused = reason === 'upstream_refused' && !sent
+    if (isGone || isRefused || reason === 'session_lost') links.retire(caller, bound)
     if (suspicious.has(reason)) suspect(bound.replica, reason)
   }
 

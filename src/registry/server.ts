@@ -4,12 +4,15 @@ import { Cancellation } from '../mesh/cancel.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError } from '../mesh/errors.ts'
 import { notificationText } from '../protocol/jsonrpc.ts'
+import { MODERN_VERSION } from '../protocol/modern.ts'
+import { otherEra, ownEra } from '../upstreams/era-verdicts.ts'
 import { orAborted } from '../upstreams/failure.ts'
-import type { EraVerdict, Upstream } from '../upstreams/upstream.ts'
+import type { Era, Eras, Upstream } from '../upstreams/upstream.ts'
 import { endpointsOf } from './connection.ts'
-import { Discovery } from './discovery.ts'
+import { Discovery, type DiscoveryOptions } from './discovery.ts'
 import { kinds } from './kinds.ts'
 import { KnownServer, type KnownServerParts } from './known-server.ts'
+import { LegacyView } from './legacy-view.ts'
 import { type BoundLink, Links } from './links.ts'
 import { Reachability } from './reachability.ts'
 import { sendOver } from './sending.ts'
@@ -38,6 +41,7 @@ export class Server extends KnownServer {
   readonly #replicas: readonly Upstream[]
   readonly #clock: Clock
   readonly #discovery: Discovery
+  readonly #legacyView: LegacyView
   readonly #reachability: Reachability
   #holders = 0
   #closing: Promise<void> | undefined
@@ -58,23 +62,35 @@ export class Server extends KnownServer {
     })
     this.#clock = clock
     this.#replicas = replicas
-    this.#discovery = new Discovery({
-      server: name,
-      links: this.links,
-      hello,
-      clock,
-      faults,
-      get timeoutMs() {
-        return current().timeouts.discovery
-      },
-      get refreshMs() {
-        return current().refresh
-      },
-      get probeMs() {
-        return current().probe
-      },
+    const discover = (era: Era, hooks: Pick<DiscoveryOptions, 'onUp' | 'onDown' | 'onStale'>) =>
+      new Discovery({
+        ...hooks,
+        server: name,
+        links: this.links,
+        era,
+        hello,
+        clock,
+        faults,
+        get timeoutMs() {
+          return current().timeouts.discovery
+        },
+        get refreshMs() {
+          return current().refresh
+        },
+        get probeMs() {
+          return current().probe
+        },
+      })
+    this.#discovery = discover('modern', {
       onUp: (catalog, greeting) => this.cameUp(catalog, greeting),
+      onStale: () => parts.onStale(this),
       onDown: (error) => this.wentDown(error),
+    })
+    this.#legacyView = new LegacyView({
+      discovery: (hooks) => discover('legacy', hooks),
+      onCatalog: (catalog, greeting) => this.offersLegacy(catalog, greeting),
+      onStale: () => parts.onStale(this),
+      onEnd: (discovery) => void this.links.drop(discovery),
     })
     this.#reachability = new Reachability({ replicas, clock, onBack: () => this.#discovery.run() })
     this.send = sendOver({
@@ -90,9 +106,32 @@ export class Server extends KnownServer {
     })
   }
 
-  /** The era that each replica is spoken to in; undefined for one that nobody has asked yet, or that needs no asking. */
-  get eras(): readonly (EraVerdict | undefined)[] {
-    return this.#replicas.map((replica) => replica.era?.())
+  /** The eras that each replica speaks, as far as anybody has found out. */
+  get eras(): readonly Eras[] {
+    return this.#replicas.map((replica) => replica.eras?.() ?? {})
+  }
+
+  /**
+   * The era in which a caller is spoken for at a replica; before there is a conversation, the one that is to be expected.
+   * Undefined while nobody knows.
+   */
+  eraFor(caller: Caller, replica: number | undefined): Era | undefined {
+    const said = this.links.current(caller, replica)?.link.greeting.value.protocolVersion
+    if (said !== undefined) return said === MODERN_VERSION ? 'modern' : 'legacy'
+    const eras = this.eras[replica ?? 0] ?? {}
+    const own = ownEra(caller)
+    return [own, otherEra(own)].find((era) => eras[era]?.speaks)
+  }
+
+  /** The era in which all callers are spoken for; undefined when that depends on the caller, or nobody knows. */
+  get onlyEra(): Era | undefined {
+    const [eras = {}] = this.eras
+    const isOnly = (era: Era) => {
+      const verdict = eras[era]
+      const isForAll = verdict?.decidedBy === 'config' || this.config.type === 'stdio'
+      return verdict?.speaks === true && (isForAll || eras[otherEra(era)]?.speaks === false)
+    }
+    return (['legacy', 'modern'] as const).find(isOnly)
   }
 
   /**
@@ -114,9 +153,9 @@ export class Server extends KnownServer {
     return this.links.home(caller)
   }
 
-  /** How many callers are at home at each replica; undefined for a server that keeps nothing of them. */
-  get homes(): readonly number[] | undefined {
-    return this.links.homes
+  /** How many callers are at home at each replica; undefined when the server keeps nothing of such a caller. */
+  homes(caller: Caller): readonly number[] | undefined {
+    return this.links.homes(caller)
   }
 
   /** Whether callers may get another session in place of theirs, without a word. */
@@ -138,6 +177,17 @@ export class Server extends KnownServer {
     this.#discovery.run()
   }
 
+  /** What is offered in the legacy era is asked for by the first who needs it, where it may be something of its own. */
+  override settledFor(era: Era): Promise<void> {
+    if (era === 'modern') return this.settled
+    return this.settled.then(() => {
+      const isModern = this.greeting?.value.protocolVersion === MODERN_VERSION
+      const { legacy, modern } = this.eras[0] ?? {}
+      const isOnly = legacy?.speaks === false || modern?.decidedBy === 'config' || this.config.type !== 'http'
+      return this.state === 'up' && isModern && !isOnly ? this.#legacyView.begin() : undefined
+    })
+  }
+
   /**
    * Goes by another entry from now on, one with the same connections: they stay, and so does what is known. Agents are
    * told if they may see other tools.
@@ -149,7 +199,10 @@ export class Server extends KnownServer {
     // What it was waiting for may be due by the new times.
     const isTimed =
       probe !== entry.probe || refresh !== entry.refresh || timeouts.discovery !== entry.timeouts.discovery
-    if (isTimed) this.#discovery.run()
+    if (isTimed) {
+      this.#discovery.run()
+      this.#legacyView.look()
+    }
     const after = this.entries('tools')
     if (before.length === after.length && before.every((tool, index) => tool === after[index])) return
     this.tellChanged(['tools'])
@@ -163,6 +216,7 @@ export class Server extends KnownServer {
   /** It is in the config no more, or not as it is: nobody needs to know of it but the calls that are under way. */
   retire(): void {
     this.#discovery.stop()
+    this.#legacyView.stop()
     this.endGrace()
     void this.links.drop(this.#discovery)
   }
@@ -170,6 +224,7 @@ export class Server extends KnownServer {
   /** Has its lists fetched again soon. */
   refresh(): void {
     this.#discovery.refresh()
+    this.#legacyView.look({ all: true })
   }
 
   /** How many processes stand behind it; undefined when there never are any. */

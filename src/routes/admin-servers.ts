@@ -65,13 +65,22 @@ function summary(server: Server, dynamic: DynamicServers) {
     since: new Date(since).toISOString(),
     ...(error === undefined ? {} : { error: error.message, reason: error.reason }),
     replicas: config.type === 'stdio' ? 1 : config.urls.length,
-    era: eras.map((verdict) => verdict && { ...verdict, at: new Date(verdict.at).toISOString() }),
+    era: eras.map(told),
     sessions: server.links.size,
     tools: server.entries('tools').length,
     serverInfo: greeting?.value.serverInfo,
     protocolVersion: greeting?.value.protocolVersion,
     fetchedAt: catalog.fetchedAt === undefined ? undefined : new Date(catalog.fetchedAt).toISOString(),
   }
+}
+
+/** The verdict of each era, at one replica. */
+function told(eras: Server['eras'][number]) {
+  const verdicts = Object.entries(eras).map(([era, verdict]) => [
+    era,
+    { ...verdict, at: new Date(verdict.at).toISOString() },
+  ])
+  return Object.fromEntries(verdicts) as Readonly<Record<string, unknown>>
 }
 
 function detail(server: Server, dynamic: DynamicServers) {

@@ -40,9 +40,11 @@ function httpUpstream(options: ModernHttpOptions, era: HttpServerConfig['era']):
   return new EraUpstream({
     era,
     clock: options.clock,
+    hello: options.hello,
+    handshakeMs: options.timeouts.discovery,
     make: (onVersionError) => ({
-      legacy: new HttpUpstream({ ...options, onVersionError }),
-      modern: new ModernHttpUpstream({ ...options, onVersionError }),
+      legacy: new HttpUpstream({ ...options, onVersionError: onVersionError('legacy') }),
+      modern: new ModernHttpUpstream({ ...options, onVersionError: onVersionError('modern') }),
     }),
   })
 }

@@ -1,9 +1,10 @@
-import type { Signal } from '../mesh/cancel.ts'
+import { Cancellation, type Signal } from '../mesh/cancel.ts'
 import type { Caller } from '../mesh/call.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
-import type { GatewayError, Reason } from '../mesh/errors.ts'
-import { openError } from './pipe/handshake.ts'
-import type { Era, EraVerdict, Link, Upstream } from './upstream.ts'
+import { gatewayError, isGatewayError, type GatewayError, type Reason } from '../mesh/errors.ts'
+import { EraVerdicts, otherEra, ownEra } from './era-verdicts.ts'
+import { orAborted, within } from './failure.ts'
+import type { Era, Eras, Link, Upstream } from './upstream.ts'
 
 /** An upstream of the modern era. */
 export interface ModernUpstream extends Upstream {
@@ -15,48 +16,60 @@ export interface EraOptions {
   /** `auto` finds out. */
   readonly era: Era | 'auto'
   readonly clock: Clock
-  /** Makes the two ways to the same endpoint; both tell of replies that say that the version is wrong. */
-  readonly make: (onVersionError: () => void) => {
+  /** The `initialize` params of the gateway itself, by which it finds out what no client may decide for all. */
+  readonly hello: Readonly<Record<string, unknown>>
+  /** How long a handshake may take. */
+  readonly handshakeMs: Millis
+  /** Makes the two ways to the same endpoint; each tells of replies that say that its version is wrong. */
+  readonly make: (onVersionError: (era: Era) => () => void) => {
     readonly legacy: Upstream
     readonly modern: ModernUpstream
   }
 }
 
-/** How long a verdict is believed, in milliseconds. */
-const TTL_MS: Millis = 600_000
+/**
+ * How long a caller waits to find out whether the server speaks the caller's own era too, in milliseconds, when the other
+ * one is at hand. An answer that comes later counts for those who come after.
+ */
+const SILENCE_MS: Millis = 2_000
 
 /** Ends of an opening that tell that the server is there and does not speak this era. */
-const otherEra: ReadonlySet<Reason> = new Set(['upstream_refused', 'bad_reply', 'upstream_status'])
+const refusals: ReadonlySet<Reason> = new Set(['upstream_refused', 'bad_reply', 'upstream_status'])
 
 export function isOtherEra({ reason }: GatewayError): boolean {
-  return otherEra.has(reason)
+  return refusals.has(reason)
 }
 
+const silent = gatewayError('attempt_timeout', `the server said nothing within ${SILENCE_MS} ms`)
+
 /**
- * One endpoint that may speak either era. Asks it as a modern server first, and takes any answer that is none of
- * a modern server for a legacy one; a server that cannot be reached gets no verdict.
+ * One endpoint that may speak either era, or both. Each caller is spoken for in its own era where the server speaks it,
+ * and in the other one where it does not. Whether the server speaks an era is found out when somebody first needs it; a
+ * server that cannot be reached, or that refuses both, gets no verdict.
  */
 export class EraUpstream implements Upstream {
   readonly #options: EraOptions
   readonly #legacy: Upstream
   readonly #modern: ModernUpstream
-  readonly #links = new Map<Link, Era>()
-  #verdict: EraVerdict | undefined
-  /** The end of the verdict's time, on the monotonic clock. */
-  #until: Millis = Infinity
-  #cause: 'probe' | 'version_error' = 'probe'
+  readonly #verdicts: EraVerdicts
+  readonly #links = new Map<Link, { readonly era: Era; readonly caller: Caller }>()
+  /** Somebody finds out about an era while the other one is at hand: nobody else has to. */
+  readonly #finding = new Map<Era, Promise<unknown>>()
+  /** On whose behalf the gateway says hello to know what the server speaks. */
+  readonly #self: Caller
 
   constructor(options: EraOptions) {
-    const { legacy, modern } = options.make(() => this.#doubt())
+    const { legacy, modern } = options.make((era) => () => this.#doubt(era))
     this.#options = options
     this.#legacy = legacy
     this.#modern = modern
-    if (options.era === 'auto') return
-    this.#verdict = { era: options.era, decidedBy: 'config', at: options.clock.wall() }
+    this.#verdicts = new EraVerdicts(options.era, options.clock)
+    const { hello } = options
+    this.#self = { id: '', hello, listening: false, takesInputRequired: false, receive: () => undefined }
   }
 
-  era(): EraVerdict | undefined {
-    return this.#verdict
+  eras(): Eras {
+    return this.#verdicts.all
   }
 
   /** Both ways lead to the same endpoint. */
@@ -65,14 +78,18 @@ export class EraUpstream implements Upstream {
   }
 
   async open(caller: Caller, signal: Signal): Promise<Link> {
-    const verdict = this.#verdict
-    if (verdict === undefined || this.#options.clock.now() >= this.#until) return this.#probe(caller, signal)
+    const { era } = this.#options
+    if (era !== 'auto') return this.#openAs(era, caller, signal)
+    const own = ownEra(caller)
+    for (let finding; (finding = this.#finding.get(own)) !== undefined;) await orAborted(finding, signal)
+    const speaks = this.#verdicts.speaks(own)
+    if (speaks === undefined && this.#verdicts.speaks(otherEra(own)) === true)
+      return this.#find(own, caller, signal)
+    const first = speaks === false ? otherEra(own) : own
     try {
-      return await this.#openAs(verdict.era, caller, signal)
+      return await this.#openAs(first, caller, signal)
     } catch (error) {
-      if (verdict.decidedBy === 'config' || !isOtherEra(error as GatewayError)) throw error
-      // It may have changed, or be in trouble: conversations that go on are none of that.
-      return this.#probe(caller, signal)
+      return this.#openOther(first, error, caller, signal)
     }
   }
 
@@ -80,42 +97,126 @@ export class EraUpstream implements Upstream {
     await Promise.all([this.#legacy.close(), this.#modern.close()])
   }
 
-  /** Opens the conversation in the era that turns out to be the server's. */
-  async #probe(caller: Caller, signal: Signal): Promise<Link> {
-    this.#modern.forget()
+  /** Opens in an era of which nobody knows whether it is spoken, or else in the other one, which is. */
+  #find(own: Era, caller: Caller, signal: Signal): Promise<Link> {
+    const opening = this.#openEither(own, caller, signal)
+    const found = opening.then(nothing, nothing).finally(() => this.#finding.delete(own))
+    this.#finding.set(own, found)
+    return opening
+  }
+
+  async #openEither(own: Era, caller: Caller, signal: Signal): Promise<Link> {
     try {
-      const link = await this.#openAs('modern', caller, signal)
-      this.#decide('modern')
-      return link
+      return await this.#openSoon(own, caller, signal)
     } catch (error) {
-      if (!isOtherEra(error as GatewayError)) throw openError(error)
+      if (error === silent) return this.#openAs(otherEra(own), caller, signal)
+      return this.#openOther(own, error, caller, signal)
     }
-    const link = await this.#openAs('legacy', caller, signal)
-    this.#decide('legacy')
+  }
+
+  /** Opens in the era that is left when the first one was refused: only a server that takes it does not speak the first. */
+  async #openOther(first: Era, refusal: unknown, caller: Caller, signal: Signal): Promise<Link> {
+    if (!isGatewayError(refusal) || !isOtherEra(refusal)) throw refusal
+    const second = otherEra(first)
+    this.#modern.forget()
+    let link: Link
+    try {
+      link = await this.#openAs(second, caller, signal)
+    } catch (error) {
+      // Of a server that refuses both, what it said to the handshake tells more.
+      throw first === 'legacy' && isGatewayError(error) && isOtherEra(error) ? refusal : error
+    }
+    const takesOurs = first === 'legacy' ? await this.#takesOurs(signal) : false
+    if (takesOurs === true) {
+      void link.close()
+      throw refusal
+    }
+    if (takesOurs === false) this.#deny(first)
     return link
   }
 
+  /**
+   * Whether a server that refused a client's hello takes the gateway's own: then it refused the client, and not the era.
+   * Undefined when it does not say.
+   */
+  async #takesOurs(signal: Signal): Promise<boolean | undefined> {
+    try {
+      void (await this.#openSoon('legacy', this.#self, signal)).close()
+      return true
+    } catch (error) {
+      return isGatewayError(error) && isOtherEra(error) ? false : undefined
+    }
+  }
+
+  /** Opens, unless the server is silent for so long that it is better to go without. */
+  #openSoon(era: Era, caller: Caller, signal: Signal): Promise<Link> {
+    const { clock, handshakeMs } = this.#options
+    const end = new Cancellation()
+    const gone = () => end.abort(signal.reason)
+    if (signal.aborted) gone()
+    else signal.addEventListener('abort', gone)
+    const opening = within(handshakeMs, clock, end, (limit) => this.#openAs(era, caller, limit))
+    let late = false
+    return new Promise<Link>((resolve, reject) => {
+      const cancel = clock.after(SILENCE_MS, () => {
+        late = true
+        this.#verdicts.note(era, false, 'silence')
+        signal.removeEventListener('abort', gone)
+        reject(silent)
+      })
+      opening
+        .finally(() => {
+          cancel()
+          signal.removeEventListener('abort', gone)
+        })
+        .then(
+          (link) => (late ? void link.close() : resolve(link)),
+          (error: unknown) => reject(error as GatewayError),
+        )
+    })
+  }
+
   async #openAs(era: Era, caller: Caller, signal: Signal): Promise<Link> {
+    const isKnown = this.#verdicts.speaks(era) === true
+    const wasDenied = this.#verdicts.all[era]?.speaks === false
+    // What it said earlier is no answer to a question that is open.
+    if (era === 'modern' && !isKnown) this.#modern.forget()
     const link = await (era === 'modern' ? this.#modern : this.#legacy).open(caller, signal)
-    this.#links.set(link, era)
+    // A handshake confirms each time what is known.
+    if (!isKnown || era === 'legacy') this.#verdicts.note(era, true)
+    if (wasDenied) this.#unbridge(era)
+    this.#links.set(link, { era, caller })
     link.ended.addEventListener('abort', () => this.#links.delete(link), { once: true })
     return link
   }
 
-  /** Conversations in the other era end: the next call of each begins anew. */
-  #decide(era: Era): void {
-    const { clock } = this.#options
-    this.#verdict = { era, decidedBy: this.#cause, at: clock.wall() }
-    this.#until = clock.now() + TTL_MS
-    this.#cause = 'probe'
-    for (const [link, spoken] of this.#links) if (spoken !== era) void link.close()
+  /**
+   * The server does not speak an era. Conversations in it of which the server keeps nothing end, and the next call of each
+   * begins anew: nobody would tell them. A session is the server's to end: it may refuse a new one for other reasons.
+   */
+  #deny(era: Era): void {
+    this.#verdicts.note(era, false)
+    this.#end(era, ({ keepsState }) => !keepsState)
   }
 
-  /** The server does not speak what it was spoken to in: conversations end, and whoever comes next finds out anew. */
-  #doubt(): void {
-    if (this.#verdict === undefined || this.#verdict.decidedBy === 'config') return
-    this.#until = 0
-    this.#cause = 'version_error'
-    for (const link of this.#links.keys()) void link.close()
+  /**
+   * The server speaks an era now that it did not: those of modern clients who were bridged begin anew in their own, as
+   * their pooled conversations might never end by themselves. One that somebody listens to, or a session, has something to lose.
+   */
+  #unbridge(era: Era): void {
+    if (era === 'modern')
+      this.#end('legacy', (_, { takesInputRequired, listening }) => takesInputRequired && !listening)
+  }
+
+  /** The server refuses the version: conversations in that era end, and whoever comes next finds out anew. */
+  #doubt(era: Era): void {
+    if (this.#verdicts.doubt(era)) this.#end(era, () => true)
+  }
+
+  #end(era: Era, which: (link: Link, caller: Caller) => boolean): void {
+    for (const [link, spoken] of this.#links)
+      if (spoken.era === era && which(link, spoken.caller)) void link.close()
   }
 }
+
+const nothing = () => undefined

@@ -22,20 +22,24 @@ export interface Upstream {
    * to be asked. Leaves nothing behind at the server. Never rejects.
    */
   probe?(signal: Signal): Promise<boolean>
-  /** The family of protocol versions that the endpoint is spoken to in; undefined while nobody knows. */
-  era?(): EraVerdict | undefined
+  /** Which families of protocol versions the endpoint speaks, as far as anybody has found out. */
+  eras?(): Eras
 }
 
-/** Which family of protocol versions a server is spoken to in: with sessions, or without. */
+/** A family of protocol versions: with sessions, or without. */
 export type Era = 'legacy' | 'modern'
 
-/** An era, how it was decided and when. */
+/** Whether a server speaks an era, how that was decided, and since when it is so. */
 export interface EraVerdict {
-  readonly era: Era
-  readonly decidedBy: 'config' | 'probe' | 'version_error'
+  readonly speaks: boolean
+  /** By the config, by asking, by a refusal of the version, or by the lack of an answer. */
+  readonly decidedBy: 'config' | 'probe' | 'version_error' | 'silence'
   /** Milliseconds since the Unix epoch. */
   readonly at: number
 }
+
+/** The verdict of each era; none of an era that nobody has asked for. */
+export type Eras = { readonly [era in Era]?: EraVerdict }
 
 /** One initialised conversation with an endpoint. */
 export interface Link {

@@ -81,7 +81,7 @@ export const registry: FaultRegistry = {
 export const schema = chaosSchema(registry)
 
 export const world: World = {
-  kindOf: (server) => ({ transport: server.startsWith('pipe') ? 'stdio' : 'http', era: undefined }),
+  kindOf: ({ server }) => ({ transport: server.startsWith('pipe') ? 'stdio' : 'http', era: undefined }),
   outputSchemaOf: () => undefined,
   kill: () => false,
   loseSession: () => false,

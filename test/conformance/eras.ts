@@ -1,4 +1,4 @@
-/** One set of requirements, and the fixture that meets it when nothing stands in between. */
+/** One set of requirements, and a fixture that meets it when nothing stands in between. */
 export interface Era {
   /** A revision of the protocol for which the suite has a set of requirements. */
   readonly requirements: string
@@ -10,6 +10,8 @@ export interface Era {
 const known: readonly (Era & { readonly spoken: boolean })[] = [
   { requirements: '2025-11-25', fixture: 'conformance-server.js', spoken: true },
   { requirements: '2026-07-28', fixture: 'modern-server.js', spoken: true },
+  { requirements: '2025-11-25', fixture: 'dual-server.js', spoken: true },
+  { requirements: '2026-07-28', fixture: 'dual-server.js', spoken: true },
 ]
 
 /** Everything that the gateway is held to. */

@@ -22,10 +22,10 @@ async function check(suite: Suite, era: Era, scratch: string): Promise<Compariso
   return compare(direct, through, scored)
 }
 
-function print({ requirements }: Era, { rows, failures }: Comparison): void {
+function print({ requirements, fixture }: Era, { rows, failures }: Comparison): void {
   const line = (name: string, direct: string, through: string) =>
     console.log(name.padEnd(56) + direct.padStart(8) + through.padStart(9))
-  line(requirements, 'direct', 'through')
+  line(`${requirements}, ${fixture}`, 'direct', 'through')
   for (const { scenario, scored, total, direct, through } of rows) {
     line(scored ? scenario : `${scenario} (not scored)`, `${direct}/${total}`, `${through}/${total}`)
   }
@@ -40,7 +40,7 @@ async function main(): Promise<number> {
     const tools = start('bash', [toolsScript], join(scratch, 'tools.log'))
     const suite = findSuite(await tools.line((line) => line, INSTALL_LIMIT_MS))
     for (const era of eras) {
-      const folder = join(scratch, era.requirements)
+      const folder = join(scratch, `${era.requirements}-${era.fixture}`)
       await mkdir(folder)
       const comparison = await check(suite, era, folder)
       print(era, comparison)

@@ -35,6 +35,7 @@ export function discovered(script: Script = oneTool, upstream = new ScriptedUpst
       told.push('up')
       catalogs.push(catalog)
     },
+    onStale: () => undefined,
     onDown: ({ reason }) => told.push(reason),
   })
   return {

@@ -24,6 +24,7 @@ export function testServer(
     faults: noFaults.upstream,
     hello: {},
     onChanged: (_, changed) => changes.push(changed),
+    onStale: () => undefined,
     onState: ({ state }) => states.push(state),
   })
   return {

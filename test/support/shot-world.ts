@@ -25,7 +25,7 @@ export function testWorld(script: Partial<World> = {}): TestWorld {
   }
   return {
     ...world,
-    kindOf: (server) => (script.kindOf ? script.kindOf(server) : { transport: 'http', era: 'legacy' }),
+    kindOf: (call) => (script.kindOf ? script.kindOf(call) : { transport: 'http', era: 'legacy' }),
     outputSchemaOf: (server, tool) => script.outputSchemaOf?.(server, tool),
     kill(server, signal) {
       world.killed.push({ server, signal })

@@ -7,7 +7,7 @@ export function testTarget(known: Partial<Target> = {}): Target {
     facts: () => undefined,
     effectOf: () => 'unknown',
     home: () => undefined,
-    homes: undefined,
+    homes: () => undefined,
     mayMove: true,
     leave: () => undefined,
     backAt: () => -Infinity,

@@ -1,13 +1,18 @@
 import assert from 'node:assert/strict'
 import type { ServerResponse } from 'node:http'
 import { test, type TestContext } from 'node:test'
+import { ownHello } from '../../src/identity.ts'
+import { Cancellation } from '../../src/mesh/cancel.ts'
 import type { Clock } from '../../src/mesh/clock.ts'
+import { gatewayError } from '../../src/mesh/errors.ts'
 import { EraUpstream, type EraOptions } from '../../src/upstreams/era.ts'
 import { HttpUpstream } from '../../src/upstreams/http/http.ts'
+import type { Link } from '../../src/upstreams/upstream.ts'
 import { ModernHttpUpstream } from '../../src/upstreams/modern/modern-http.ts'
 import { TestCaller, toolCall } from '../support/caller.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import { discovered, httpOptions, json, rawHttp, type Came } from '../support/modern.ts'
+import { until } from '../support/until.ts'
 
 const never = new AbortController().signal
 
@@ -20,35 +25,45 @@ function eraUpstream(
   const upstream = new EraUpstream({
     era,
     clock,
+    hello: ownHello,
+    handshakeMs: 10_000,
     make: (onVersionError) => ({
-      legacy: new HttpUpstream({ ...httpOptions(url, clock), onVersionError }),
-      modern: new ModernHttpUpstream({ ...httpOptions(url, clock), onVersionError }),
+      legacy: new HttpUpstream({ ...httpOptions(url, clock), onVersionError: onVersionError('legacy') }),
+      modern: new ModernHttpUpstream({
+        ...httpOptions(url, clock),
+        onVersionError: onVersionError('modern'),
+      }),
     }),
   })
   t.after(() => upstream.close())
   return upstream
 }
 
-type Refuse = (id: unknown, response: ServerResponse) => void
+type Refuse = (id: unknown, response: ServerResponse, came: Came) => void
 
 const refusal =
   (status: number, code: number, data?: object): Refuse =>
   (id, response) =>
     json(response, { jsonrpc: '2.0', id, error: { code, message: 'no', data } }, status)
 
-/** Speaks both eras, or refuses what `refuses` says. */
-function endpoint(t: TestContext, refuses: { legacy?: Refuse; modern?: Refuse }) {
-  return rawHttp(t, ({ method, body, headers }: Came, response) => {
+type Refusals = { legacy?: Refuse; modern?: Refuse }
+
+/** Speaks both eras, or refuses what `refuses` says; its legacy sessions have ids with `sessions`. */
+function endpoint(t: TestContext, refuses: Refusals, { sessions = false } = {}) {
+  let count = 0
+  return rawHttp(t, (came, response) => {
+    const { method, body, headers } = came
     if (method !== 'POST') return void response.writeHead(405).end()
     if (body.id === undefined) return void response.writeHead(202).end()
     const era = headers['mcp-protocol-version'] === '2026-07-28' ? 'modern' : 'legacy'
     const refuse = refuses[era]
-    if (refuse !== undefined) return refuse(body.id, response)
+    if (refuse !== undefined) return refuse(body.id, response, came)
     const greeting = {
       protocolVersion: '2025-11-25',
       capabilities: {},
       serverInfo: { name: 'old', version: '1' },
     }
+    if (sessions && body.method === 'initialize') response.setHeader('mcp-session-id', `session-${++count}`)
     const results: Record<string, unknown> = { 'server/discover': discovered, initialize: greeting }
     json(response, {
       jsonrpc: '2.0',
@@ -60,16 +75,30 @@ function endpoint(t: TestContext, refuses: { legacy?: Refuse; modern?: Refuse })
 
 const versionError = refusal(400, -32022, { supported: ['2026-07-28'], requested: '2025-11-25' })
 
-test('a server that answers as a modern one is spoken to as one', async (t) => {
+const legacy = () => new TestCaller()
+const modern = () => new TestCaller({ takesInputRequired: true })
+const eraOf = ({ greeting }: Link) => (greeting.value.protocolVersion === '2026-07-28' ? 'modern' : 'legacy')
+const asked = (came: readonly Came[]) => came.flatMap(({ body }) => body.method ?? [])
+const spoken = (upstream: EraUpstream) => {
+  const { legacy: old, modern: recent } = upstream.eras()
+  return [old?.speaks, recent?.speaks]
+}
+
+test('a server of both eras is spoken to in that of each client, and asked only when somebody needs to know', async (t) => {
   const { url, came } = await endpoint(t, {})
   const clock = new ManualClock(5_000)
   const upstream = eraUpstream(t, url, clock)
-  assert.equal(upstream.era(), undefined)
-  const link = await upstream.open(new TestCaller(), never)
-  assert.equal(link.greeting.value.protocolVersion, '2026-07-28')
-  assert.deepEqual(upstream.era(), { era: 'modern', decidedBy: 'probe', at: 5_000 })
-  await upstream.open(new TestCaller(), never)
-  assert.equal(came.length, 1)
+  assert.deepEqual(upstream.eras(), {})
+  assert.equal(eraOf(await upstream.open(modern(), never)), 'modern')
+  const verdict = { speaks: true, decidedBy: 'probe', at: 5_000 }
+  assert.deepEqual(upstream.eras(), { modern: verdict })
+  await clock.advance(1_000)
+  assert.equal(eraOf(await upstream.open(legacy(), never)), 'legacy')
+  assert.deepEqual(upstream.eras(), { modern: verdict, legacy: { ...verdict, at: 6_000 } })
+  assert.equal(eraOf(await upstream.open(modern(), never)), 'modern')
+  assert.equal(eraOf(await upstream.open(legacy(), never)), 'legacy')
+  const handshake = ['initialize', 'notifications/initialized']
+  assert.deepEqual(asked(came), ['server/discover', ...handshake, ...handshake])
 })
 
 const answers: Record<string, Refuse> = {
@@ -87,99 +116,257 @@ const answers: Record<string, Refuse> = {
   'another result': (id, response) => json(response, { jsonrpc: '2.0', id, result: {} }),
 }
 
-for (const [what, modern] of Object.entries(answers)) {
-  test(`a server that answers ${what} when it is asked is a legacy one`, async (t) => {
-    const { url, came } = await endpoint(t, { modern })
+for (const [what, refuse] of Object.entries(answers)) {
+  test(`a server that answers ${what} when it is asked as a modern one is a legacy one`, async (t) => {
+    const { url, came } = await endpoint(t, { modern: refuse })
     const upstream = eraUpstream(t, url, new ManualClock())
-    const link = await upstream.open(new TestCaller(), never)
-    assert.equal(link.greeting.value.protocolVersion, '2025-11-25')
-    assert.equal(upstream.era()?.era, 'legacy')
-    await upstream.open(new TestCaller(), never)
-    assert.deepEqual(
-      came.map(({ body }) => body.method),
-      [
-        'server/discover',
-        ...['initialize', 'notifications/initialized'],
-        ...['initialize', 'notifications/initialized'],
-      ],
-    )
+    for (const caller of [modern(), modern(), legacy()])
+      assert.equal(eraOf(await upstream.open(caller, never)), 'legacy')
+    assert.deepEqual(spoken(upstream), [true, false])
+    const handshake = ['initialize', 'notifications/initialized']
+    assert.deepEqual(asked(came), ['server/discover', ...handshake, ...handshake, ...handshake])
   })
 }
 
-test('a server that cannot be reached, or that refuses everything, gets no verdict', async (t) => {
-  const { url } = await endpoint(t, { modern: refusal(401, -32000) })
-  const down = eraUpstream(t, 'http://127.0.0.1:1/mcp', new ManualClock())
-  await assert.rejects(down.open(new TestCaller(), never), { reason: 'upstream_unavailable', sent: false })
-  const closed = eraUpstream(t, url, new ManualClock())
-  await assert.rejects(closed.open(new TestCaller(), never), { reason: 'upstream_unauthorized' })
-  const broken = await endpoint(t, { modern: refusal(500, -32603), legacy: refusal(500, -32603) })
-  const neither = eraUpstream(t, broken.url, new ManualClock())
-  await assert.rejects(neither.open(new TestCaller(), never), { reason: 'upstream_refused' })
-  assert.deepEqual([down.era(), closed.era(), neither.era()], [undefined, undefined, undefined])
+const refusesHellos: Record<string, Refuse> = {
+  'that its version is wrong': versionError,
+  'that it knows no such method': refusal(404, -32601),
+  'nothing but a 500': (_, response) => void response.writeHead(500).end('oops'),
+}
+
+for (const [what, refuse] of Object.entries(refusesHellos)) {
+  test(`a server that says ${what} to a hello is a modern one, and hears no other hello for ten minutes`, async (t) => {
+    const { url, came } = await endpoint(t, { legacy: refuse })
+    const clock = new ManualClock()
+    const upstream = eraUpstream(t, url, clock)
+    await upstream.open(modern(), never)
+    const hellos = () => asked(came).filter((method) => method === 'initialize').length
+    const links = await Promise.all([1, 2, 3, 4, 5].map(() => upstream.open(legacy(), never)))
+    assert.deepEqual(
+      links.map(eraOf),
+      links.map(() => 'modern'),
+    )
+    assert.deepEqual(spoken(upstream), [false, true])
+    assert.equal(hellos(), 2, "one client's, and the gateway's own")
+    await clock.advance(599_999)
+    await upstream.open(legacy(), never)
+    assert.equal(hellos(), 2)
+    await clock.advance(1)
+    await upstream.open(legacy(), never)
+    assert.equal(hellos(), 4)
+    assert.ok(links.every(({ ended }) => !ended.aborted))
+  })
+}
+
+test('a legacy client that comes first does not need the modern era', async (t) => {
+  const { url, came } = await endpoint(t, {})
+  const upstream = eraUpstream(t, url, new ManualClock())
+  await upstream.open(legacy(), never)
+  assert.deepEqual(asked(came), ['initialize', 'notifications/initialized'])
+  assert.deepEqual(spoken(upstream), [true, undefined])
 })
 
-test('a verdict is asked for again when it is old, and conversations in the other era end', async (t) => {
-  const refuses: { modern?: Refuse } = { modern: refusal(404, -32601) }
+test('a hello that the server refuses of one client decides nothing for the others', async (t) => {
+  const { url } = await endpoint(t, {
+    legacy: (id, response, { body }) => {
+      const isOdd = (body.params?.clientInfo as { name?: string } | undefined)?.name === 'odd'
+      if (isOdd)
+        return json(response, { jsonrpc: '2.0', id, error: { code: -32000, message: 'not you' } }, 400)
+      const greeting = {
+        protocolVersion: '2025-11-25',
+        capabilities: {},
+        serverInfo: { name: 'old', version: '1' },
+      }
+      json(response, { jsonrpc: '2.0', id, result: greeting })
+    },
+  })
+  const upstream = eraUpstream(t, url, new ManualClock())
+  await upstream.open(modern(), never)
+  const kept = await upstream.open(legacy(), never)
+  const odd = new TestCaller({ hello: { capabilities: {}, clientInfo: { name: 'odd', version: '1' } } })
+  await assert.rejects(upstream.open(odd, never), { reason: 'upstream_refused' })
+  assert.deepEqual([...spoken(upstream), kept.ended.aborted], [true, true, false])
+  assert.equal(eraOf(await upstream.open(legacy(), never)), 'legacy')
+})
+
+test('a server that is silent to a hello is bridged in two seconds, and known by its late answer', async (t) => {
+  let answer: (() => void) | undefined
+  const refuses: Refusals = {
+    legacy: (id, response) => {
+      const greeting = {
+        protocolVersion: '2025-11-25',
+        capabilities: {},
+        serverInfo: { name: 'old', version: '1' },
+      }
+      answer = () => json(response, { jsonrpc: '2.0', id, result: greeting })
+    },
+  }
+  const { url, came } = await endpoint(t, refuses)
+  const clock = new ManualClock()
+  const upstream = eraUpstream(t, url, clock)
+  await upstream.open(modern(), never)
+  const opening = Promise.all([upstream.open(legacy(), never), upstream.open(legacy(), never)])
+  await until('it is asked', () => answer !== undefined)
+  await clock.advance(2_000)
+  assert.deepEqual((await opening).map(eraOf), ['modern', 'modern'])
+  assert.equal(upstream.eras().legacy?.decidedBy, 'silence')
+  await upstream.open(legacy(), never)
+  assert.equal(asked(came).filter((method) => method === 'initialize').length, 1)
+  delete refuses.legacy
+  answer?.()
+  await until('it is known', () => upstream.eras().legacy?.speaks === true)
+  assert.equal(eraOf(await upstream.open(legacy(), never)), 'legacy')
+})
+
+test('a silence is asked about again after a minute', async (t) => {
+  const { url, came } = await endpoint(t, { legacy: () => undefined })
+  const clock = new ManualClock()
+  const upstream = eraUpstream(t, url, clock)
+  await upstream.open(modern(), never)
+  const hellos = () => asked(came).filter((method) => method === 'initialize').length
+  for (const round of [1, 2]) {
+    const opening = upstream.open(legacy(), never)
+    await until('it is asked', () => hellos() === round)
+    await clock.advance(2_000)
+    assert.equal(eraOf(await opening), 'modern')
+    await clock.advance(59_999)
+    await upstream.open(legacy(), never)
+    assert.equal(hellos(), round)
+    await clock.advance(1)
+  }
+})
+
+test('a client that gives up while it is found out leaves no verdict, and the next one finds out', async (t) => {
+  const refuses: Refusals = { legacy: () => undefined }
+  const { url, came } = await endpoint(t, refuses)
+  const upstream = eraUpstream(t, url, new ManualClock())
+  await upstream.open(modern(), never)
+  const patience = new Cancellation()
+  const opening = upstream.open(legacy(), patience)
+  await until('it is asked', () => asked(came).includes('initialize'))
+  const next = upstream.open(legacy(), never)
+  delete refuses.legacy
+  patience.abort(gatewayError('cancelled', 'enough'))
+  await assert.rejects(opening, { reason: 'cancelled' })
+  assert.equal(eraOf(await next), 'legacy')
+})
+
+test('a server that cannot be reached, or that refuses everything, gets no verdict', async (t) => {
+  const { url } = await endpoint(t, { modern: refusal(401, -32000), legacy: refusal(401, -32000) })
+  const broken = await endpoint(t, { modern: refusal(500, -32603), legacy: refusal(500, -32603) })
+  for (const caller of [legacy(), modern()]) {
+    const down = eraUpstream(t, 'http://127.0.0.1:1/mcp', new ManualClock())
+    await assert.rejects(down.open(caller, never), { reason: 'upstream_unavailable' })
+    const closed = eraUpstream(t, url, new ManualClock())
+    await assert.rejects(closed.open(caller, never), { reason: 'upstream_unauthorized' })
+    const neither = eraUpstream(t, broken.url, new ManualClock())
+    await assert.rejects(neither.open(caller, never), { reason: 'upstream_refused', message: /^initialize/ })
+    assert.deepEqual([down.eras(), closed.eras(), neither.eras()], [{}, {}, {}])
+  }
+})
+
+test('a server that takes up the modern era keeps its sessions; who was bridged without listening begins anew', async (t) => {
+  const refuses: Refusals = { modern: refusal(404, -32601) }
   const { url } = await endpoint(t, refuses)
   const clock = new ManualClock()
   const upstream = eraUpstream(t, url, clock)
-  const old = await upstream.open(new TestCaller(), never)
+  const deaf = { ...modern(), listening: false, receive: () => undefined }
+  const [bridged, listens] = [await upstream.open(deaf, never), await upstream.open(modern(), never)]
+  const old = await upstream.open(legacy(), never)
   delete refuses.modern
   await clock.advance(599_999)
-  await upstream.open(new TestCaller(), never)
-  assert.deepEqual([upstream.era()?.era, old.ended.aborted], ['legacy', false])
+  assert.equal(eraOf(await upstream.open(modern(), never)), 'legacy')
   await clock.advance(1)
-  await upstream.open(new TestCaller(), never)
-  assert.deepEqual([upstream.era()?.era, old.ended.aborted], ['modern', true])
+  assert.equal(eraOf(await upstream.open(modern(), never)), 'modern')
+  const ended = [bridged, listens, old].map((link) => link.ended.aborted)
+  assert.deepEqual(ended, [true, false, false])
 })
 
-test('a legacy server that is asked again keeps its conversations', async (t) => {
-  const { url } = await endpoint(t, {
-    modern: refusal(400, -32022, { requested: '2026-07-28', supported: [] }),
-  })
+test('a modern era that is gone takes its conversations along, and no others', async (t) => {
+  const refuses: Refusals = {}
+  const { url } = await endpoint(t, refuses, { sessions: true })
   const clock = new ManualClock()
   const upstream = eraUpstream(t, url, clock)
-  const link = await upstream.open(new TestCaller(), never)
+  const [gone, kept] = [await upstream.open(modern(), never), await upstream.open(legacy(), never)]
+  refuses.modern = refusal(404, -32601)
   await clock.advance(600_000)
-  await upstream.open(new TestCaller(), never)
-  assert.deepEqual([upstream.era()?.decidedBy, link.ended.aborted], ['probe', false])
+  assert.equal(eraOf(await upstream.open(modern(), never)), 'legacy')
+  assert.deepEqual([gone.ended.aborted, kept.ended.aborted], [true, false])
+  assert.deepEqual(spoken(upstream), [true, false])
 })
 
-test('a version that the server refuses is not spoken again', async (t) => {
-  const refuses: { modern?: Refuse; legacy?: Refuse } = { modern: refusal(404, -32601) }
-  const { url } = await endpoint(t, refuses)
+test('sessions are not ended because the server takes no other one, and that is believed for a minute', async (t) => {
+  const refuses: Refusals = {}
+  const { url } = await endpoint(t, refuses, { sessions: true })
+  const clock = new ManualClock()
+  const upstream = eraUpstream(t, url, clock)
+  const [, kept] = [await upstream.open(modern(), never), await upstream.open(legacy(), never)]
+  refuses.legacy = refusal(400, -32000)
+  assert.equal(eraOf(await upstream.open(legacy(), never)), 'modern')
+  delete refuses.legacy
+  await clock.advance(59_999)
+  assert.equal(eraOf(await upstream.open(legacy(), never)), 'modern')
+  await clock.advance(1)
+  assert.equal(eraOf(await upstream.open(legacy(), never)), 'legacy')
+  assert.equal(kept.ended.aborted, false)
+})
+
+test('a version that the server refuses is not spoken again; the other era is not in doubt', async (t) => {
+  const refuses: Refusals = {}
+  const { url } = await endpoint(t, refuses, { sessions: true })
   const upstream = eraUpstream(t, url, new ManualClock())
-  const caller = new TestCaller()
-  const link = await upstream.open(caller, never)
-  delete refuses.modern
+  const caller = legacy()
+  const [other, link] = [await upstream.open(modern(), never), await upstream.open(caller, never)]
   refuses.legacy = versionError
   const outcome = await link.exchange(toolCall('a', {}, { caller }))
   assert.ok(outcome.kind === 'answered' && outcome.result.status === 400)
-  assert.equal(link.ended.aborted, true)
+  assert.deepEqual([link.ended.aborted, other.ended.aborted], [true, false])
   const again = await upstream.open(caller, never)
   assert.equal((await again.exchange(toolCall('a', {}, { caller }))).kind, 'answered')
-  assert.deepEqual([upstream.era()?.era, upstream.era()?.decidedBy], ['modern', 'version_error'])
+  assert.deepEqual(spoken(upstream), [false, true])
+  assert.equal(upstream.eras().legacy?.decidedBy, 'version_error')
+})
+
+test("a version of one client's own choice that the server refuses does not put its era in doubt", async (t) => {
+  const refuses: Refusals = {}
+  const { url } = await endpoint(t, refuses, { sessions: true })
+  const upstream = eraUpstream(t, url, new ManualClock())
+  const caller = legacy()
+  const link = await upstream.open(caller, never)
+  refuses.legacy = refusal(400, -32022, { supported: ['2025-11-25'], requested: '2024-11-05' })
+  await link.exchange(toolCall('a', {}, { caller }))
+  assert.equal(link.ended.aborted, false)
 })
 
 test('an opening that fails for the era is tried in the other one at once', async (t) => {
-  const refuses: { modern?: Refuse; legacy?: Refuse } = {}
+  const refuses: Refusals = {}
   const { url } = await endpoint(t, refuses)
   const clock = new ManualClock()
   const upstream = eraUpstream(t, url, clock)
-  await upstream.open(new TestCaller(), never)
+  await upstream.open(modern(), never)
   refuses.modern = refusal(400, -32000)
   await clock.advance(60_000)
-  const link = await upstream.open(new TestCaller(), never)
-  assert.equal(link.greeting.value.protocolVersion, '2025-11-25')
+  assert.equal(eraOf(await upstream.open(modern(), never)), 'legacy')
+})
+
+test('a server that changes from one era to the other is followed at once', async (t) => {
+  const refuses: Refusals = { modern: refusal(404, -32601) }
+  const { url } = await endpoint(t, refuses)
+  const upstream = eraUpstream(t, url, new ManualClock())
+  await upstream.open(modern(), never)
+  refuses.legacy = versionError
+  delete refuses.modern
+  for (const caller of [modern(), legacy()]) assert.equal(eraOf(await upstream.open(caller, never)), 'modern')
+  assert.deepEqual(spoken(upstream), [false, true])
 })
 
 test('an era that the config names is not questioned', async (t) => {
   const { url, came } = await endpoint(t, { modern: refusal(404, -32601) })
-  const legacy = eraUpstream(t, url, new ManualClock(7), 'legacy')
-  await legacy.open(new TestCaller(), never)
-  assert.deepEqual(legacy.era(), { era: 'legacy', decidedBy: 'config', at: 7 })
+  const old = eraUpstream(t, url, new ManualClock(7), 'legacy')
+  await old.open(modern(), never)
+  assert.deepEqual(old.eras(), { legacy: { speaks: true, decidedBy: 'config', at: 7 } })
   assert.equal(came[0]?.body.method, 'initialize')
-  const modern = eraUpstream(t, url, new ManualClock(7), 'modern')
-  await assert.rejects(modern.open(new TestCaller(), never), { reason: 'upstream_refused' })
-  assert.equal(modern.era()?.era, 'modern')
+  const recent = eraUpstream(t, url, new ManualClock(7), 'modern')
+  await assert.rejects(recent.open(legacy(), never), { reason: 'upstream_refused' })
+  assert.deepEqual(Object.keys(recent.eras()), ['modern'])
 })

@@ -47,8 +47,8 @@ test('a modern server is found out, and says in each request who asks', async (t
   const able = new TestCaller()
   const plain = new TestCaller({ hello: { capabilities: { sampling: {} } } })
   const [first, second] = await Promise.all([open(upstream, able), open(upstream, plain)])
-  const { era, decidedBy } = upstream.era() ?? assert.fail()
-  assert.deepEqual([era, decidedBy], ['modern', 'probe'])
+  const { modern: verdict } = upstream.eras()
+  assert.deepEqual([verdict?.speaks, verdict?.decidedBy], [true, 'probe'])
   assert.deepEqual(first.greeting.value.serverInfo, { name: 'modern-stdio', version: '1.0.0' })
   const [one, two] = await Promise.all([who(first, able), who(second, plain)])
   assert.equal(one.pid, two.pid)
@@ -159,7 +159,7 @@ test('a server of both eras is spoken to in the configured one', async (t) => {
   const upstream = stdioUpstream(t, { ...modern('both'), era: 'legacy' })
   const link = await open(upstream)
   assert.equal(link.greeting.value.protocolVersion, '2025-11-25')
-  assert.equal(upstream.era()?.decidedBy, 'config')
+  assert.equal(upstream.eras().legacy?.decidedBy, 'config')
   const found = await open(stdioUpstream(t, modern('both')))
   assert.equal(found.greeting.value.protocolVersion, '2026-07-28')
 })
@@ -167,7 +167,7 @@ test('a server of both eras is spoken to in the configured one', async (t) => {
 test('a legacy server that refuses the question is initialized, in the same process', async (t) => {
   const upstream = stdioUpstream(t, fixtureCommand('contract', 'stdio'))
   const link = await open(upstream)
-  assert.equal(upstream.era()?.era, 'legacy')
+  assert.deepEqual(Object.keys(upstream.eras()), ['legacy'])
   assert.ok((await link.exchange(newCall({ method: 'ping' }))).kind === 'answered')
   await assert.rejects(open(stdioUpstream(t, { ...fixtureCommand('contract', 'stdio'), era: 'modern' })), {
     reason: 'upstream_refused',
@@ -182,7 +182,8 @@ test('a legacy server that says nothing is initialized after two seconds', async
   await until('it is asked', () => clock.pending > 1)
   await clock.advance(2_000)
   const link = await opening
-  assert.deepEqual([link.greeting.value.protocolVersion, upstream.era()?.era], ['2025-11-25', 'legacy'])
+  assert.equal(link.greeting.value.protocolVersion, '2025-11-25')
+  assert.deepEqual(Object.keys(upstream.eras()), ['legacy'])
 })
 
 test('a legacy server that ends over the question is started again, and not asked a second time', async (t) => {
@@ -191,5 +192,5 @@ test('a legacy server that ends over the question is started again, and not aske
     const link = await open(upstream, caller)
     assert.ok((await link.exchange(newCall({ method: 'pid', caller }))).kind === 'answered')
   }
-  assert.equal(upstream.era()?.era, 'legacy')
+  assert.deepEqual(Object.keys(upstream.eras()), ['legacy'])
 })

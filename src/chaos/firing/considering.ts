@@ -72,7 +72,7 @@ export class Considering {
     if (!fault.allowWrites && call.tool !== undefined && this.#parts.effectOf(call) !== 'read_only')
       return 'write'
     if (fault.side === 'upstream' && type.refuses !== undefined) {
-      const kind = this.#shotParts.world.kindOf(call.server)
+      const kind = this.#shotParts.world.kindOf(call)
       if (kind !== undefined && type.refuses(kind) !== undefined) return 'refused'
     }
     if (tally.hits + tally.shadowed >= (fault.maxInjections ?? Infinity)) return 'max_injections'

@@ -38,7 +38,7 @@ export const httpServer = z
       .enum(['auto', 'legacy', 'modern'])
       .default('auto')
       .describe(
-        'Versions of the protocol to speak: up to 2025-11-25 (`legacy`), 2026-07-28 (`modern`), or found out.',
+        'Versions of the protocol to speak: up to 2025-11-25 (`legacy`), 2026-07-28 (`modern`), or those of each client, if the server speaks them (`auto`).',
       ),
     forwardHeaders: forwardHeaders
       .prefault([])

@@ -27,7 +27,7 @@ export const stdioServer = z
       .enum(['auto', 'legacy', 'modern'])
       .default('auto')
       .describe(
-        'Versions of the protocol to speak: up to 2025-11-25 (`legacy`), 2026-07-28 (`modern`), or found out.',
+        'Versions of the protocol to speak: up to 2025-11-25 (`legacy`), 2026-07-28 (`modern`), or found out (`auto`; the newer one of a program that speaks both).',
       ),
     ...serverSettings,
     ...silentKeys,

@@ -14,6 +14,7 @@ import { CLIENT_CAPABILITIES_KEY, CLIENT_INFO_KEY } from '../../protocol/modern.
 import { paramsFault } from '../../protocol/params-check.ts'
 import { LATEST_LEGACY } from '../../protocol/versions.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
+import { isListChange } from '../../registry/kinds.ts'
 import type { Guards } from '../guards.ts'
 import { tooMuchToSay } from '../hello.ts'
 import { sendJson } from '../post-reply.ts'
@@ -67,8 +68,11 @@ export class ModernEndpoint {
     this.#parking = new Parking(clock)
     this.#relay = new Relay(live, clock, guards)
     this.listening = new Listening(live, clock)
-    this.#pool = new CallerPool(clock, (caller) => {
+    const drop = (caller: PooledCaller) => {
       for (const server of live.current.servers.values()) void server.links.drop(caller)
+    }
+    this.#pool = new CallerPool(clock, drop, (server, message) => {
+      if (isListChange(message)) this.forgetLists(server)
     })
   }
 
@@ -95,6 +99,11 @@ export class ModernEndpoint {
     if (method === 'server/discover') return discover(visit, id, message, caller, this.#live.current)
     if (method === 'subscriptions/listen') return this.#listen(visit, envelope, { caller, tenancy }, message)
     return this.#request(visit, envelope, { caller, tenancy }, message)
+  }
+
+  /** What a server offers may have changed, or for undefined that of all: lists are asked for anew. */
+  forgetLists(server?: string): void {
+    this.#relay.forgetLists(server)
   }
 
   close(): void {

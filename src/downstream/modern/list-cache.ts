@@ -20,16 +20,35 @@ export function isList(method: string): boolean {
 interface Kept {
   readonly response: Response
   readonly until: Millis
+  /** How often its server had changed when it was asked for. */
+  readonly changes: number
+}
+
+interface Fetching {
+  readonly response: Promise<Response>
+  readonly changes: number
+}
+
+/** Whose list it is that somebody asks for, and which one. */
+export interface ListKey {
+  /** Undefined for that of all servers. */
+  readonly server: string | undefined
+  /** The request, and all else that the answer depends on besides the caller. */
+  readonly key: string
 }
 
 /**
  * Lists for as long as their servers say that they hold (`ttlMs`), for whom they say (`cacheScope`): for all,
- * or for callers with the same credentials. Whoever asks while a list is being fetched waits for that one.
+ * or for callers with the same credentials; but no longer than until their server changes. Whoever asks while a list is
+ * being fetched waits for that one.
  */
 export class ListCache {
   readonly #clock: Clock
   readonly #kept = new Map<string, Kept>()
-  readonly #fetching = new Map<string, Promise<Response>>()
+  readonly #fetching = new Map<string, Fetching>()
+  /** How often each server has changed, and how often all of them have. */
+  readonly #changes = new Map<string | undefined, number>()
+  #allChanges = 0
 
   constructor(clock: Clock) {
     this.#clock = clock
@@ -39,36 +58,67 @@ export class ListCache {
    * The list behind `key` as `caller` may see it; from `fetch` when none is kept. Ids are the fetcher's. Who `hurries`
    * fetches for itself: its deadline must not be that of others, nor theirs be its own.
    */
-  get(key: string, caller: string, fetch: () => Promise<Response>, hurries = false): Promise<Response> {
+  get(
+    { server, key }: ListKey,
+    caller: string,
+    fetch: () => Promise<Response>,
+    hurries = false,
+  ): Promise<Response> {
     const own = `${caller}\n${key}`
-    const kept = this.#find(own) ?? this.#find(key)
+    const changes = this.#changesOf(server)
+    const kept = this.#find(own, changes) ?? this.#find(key, changes)
     if (kept !== undefined) return Promise.resolve(this.#aged(kept))
-    if (hurries) return fetch().then((response) => this.#keep(key, own, response))
-    let fetching = this.#fetching.get(own)
-    if (fetching === undefined) {
-      fetching = fetch()
-        .then((response) => this.#keep(key, own, response))
-        .finally(() => this.#fetching.delete(own))
-      this.#fetching.set(own, fetching)
+    const fetched = () => fetch().then((response) => this.#keep(key, own, response, { server, changes }))
+    if (hurries) return fetched()
+    const underWay = this.#fetching.get(own)
+    if (underWay?.changes === changes) return underWay.response
+    const fetching = { changes, response: fetched().finally(over) }
+    this.#fetching.set(own, fetching)
+    const fetchings = this.#fetching
+    function over(): void {
+      if (fetchings.get(own) === fetching) fetchings.delete(own)
     }
-    return fetching
+    return fetching.response
   }
 
-  #find(key: string): Kept | undefined {
+  /** What a server offers has changed: nothing that was asked of it before holds. Undefined: that of all servers. */
+  forget(server: string | undefined): void {
+    if (server === undefined) {
+      this.#allChanges++
+      this.#kept.clear()
+      return
+    }
+    for (const changed of [server, undefined])
+      this.#changes.set(changed, (this.#changes.get(changed) ?? 0) + 1)
+  }
+
+  #changesOf(server: string | undefined): number {
+    return this.#allChanges + (this.#changes.get(server) ?? 0)
+  }
+
+  #find(key: string, changes: number): Kept | undefined {
     const kept = this.#kept.get(key)
-    if (kept === undefined || kept.until > this.#clock.now()) return kept
+    if (kept === undefined || (kept.until > this.#clock.now() && kept.changes === changes)) return kept
     this.#kept.delete(key)
     return undefined
   }
 
-  #keep(key: string, own: string, response: Response): Response {
+  #keep(
+    key: string,
+    own: string,
+    response: Response,
+    { server, changes }: { readonly server: string | undefined; readonly changes: number },
+  ): Response {
     const value = response.value ?? parseJson(response.text)
     const result = isObject(value) ? value.result : undefined
     if (!isObject(result) || typeof result.ttlMs !== 'number' || result.ttlMs <= 0) return response
     if (result.resultType !== undefined && result.resultType !== 'complete') return response
-    const until = this.#clock.now() + Math.min(result.ttlMs, MAX_TTL_MS)
-    this.#kept.set(result.cacheScope === 'public' ? key : own, { response, until })
-    if (this.#kept.size > MAX_LISTS) this.#kept.delete(this.#kept.keys().next().value as string)
+    // One that was under way when its server changed may be of before.
+    if (changes === this.#changesOf(server)) {
+      const until = this.#clock.now() + Math.min(result.ttlMs, MAX_TTL_MS)
+      this.#kept.set(result.cacheScope === 'public' ? key : own, { response, until, changes })
+      if (this.#kept.size > MAX_LISTS) this.#kept.delete(this.#kept.keys().next().value as string)
+    }
     // A server may say ten years; nobody should believe it.
     return result.ttlMs <= MAX_TTL_MS
       ? response

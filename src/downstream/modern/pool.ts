@@ -17,6 +17,7 @@ export class PooledCaller implements Caller {
   readonly listeners = new Set<Listener>()
   /** The most verbose log level that each server was asked for, by the server's name. */
   readonly levels = new Map<string, string>()
+  readonly #hear: Listener
   usedAt: Millis = -Infinity
   /** How many calls are under way. */
   calls = 0
@@ -27,8 +28,10 @@ export class PooledCaller implements Caller {
     clientInfo: unknown,
     capabilities: unknown,
     headers: Readonly<Record<string, string>>,
+    hear: Listener,
   ) {
     this.id = id
+    this.#hear = hear
     this.headers = headers
     this.hello = { protocolVersion: LATEST_LEGACY, capabilities, clientInfo: clientInfo ?? implementation }
   }
@@ -48,8 +51,10 @@ export class PooledCaller implements Caller {
   }
 
   receive(server: string, message: Message, answer?: Answer): void {
-    if (answer === undefined) for (const listener of this.listeners) listener(server, message)
-    else if (message.value.method === 'ping') void answer(resultText(0, '{}')).catch(ignore)
+    if (answer === undefined) {
+      this.#hear(server, message)
+      for (const listener of this.listeners) listener(server, message)
+    } else if (message.value.method === 'ping') void answer(resultText(0, '{}')).catch(ignore)
     else
       void answer(errorText(null, METHOD_NOT_FOUND, 'nobody waits for requests outside of a call')).catch(
         ignore,
@@ -73,13 +78,15 @@ const LONG_KEY = 2_048
 export class CallerPool {
   readonly #clock: Clock
   readonly #drop: (caller: PooledCaller) => void
+  readonly #hear: Listener
   readonly #callers = new Map<string, PooledCaller>()
   #count = 0
 
-  /** `drop` ends a caller's conversations. */
-  constructor(clock: Clock, drop: (caller: PooledCaller) => void) {
+  /** `drop` ends a caller's conversations; `hear` gets what servers send outside of calls before anybody else does. */
+  constructor(clock: Clock, drop: (caller: PooledCaller) => void, hear: Listener) {
     this.#clock = clock
     this.#drop = drop
+    this.#hear = hear
   }
 
   get size(): number {
@@ -93,7 +100,7 @@ export class CallerPool {
     let caller = this.#callers.get(key)
     if (caller === undefined) {
       this.#makeRoom()
-      caller = new PooledCaller(`modern:${++this.#count}`, clientInfo, capabilities, headers)
+      caller = new PooledCaller(`modern:${++this.#count}`, clientInfo, capabilities, headers, this.#hear)
     }
     const now = this.#clock.now()
     // Moved to the end: the map's order is that of use, as precisely as it needs to be.

@@ -79,7 +79,13 @@ export class Relay {
     const key = JSON.stringify([generation.hash, front.server, method, paramsOf(value).cursor])
     const hurries = askedLimitMs({ inbound: inquiry.headers, message: inquiry.message }) !== undefined
     const asked = hurries ? inquiry : { ...inquiry, signal: new Cancellation() }
-    return this.#lists.get(key, inquiry.caller.id, () => front.request(generation, asked), hurries)
+    const list = { server: front.server, key }
+    return this.#lists.get(list, inquiry.caller.id, () => front.request(generation, asked), hurries)
+  }
+
+  /** What a server offers has changed, or for undefined that of all: no list that was kept of it is given out any more. */
+  forgetLists(server: string | undefined): void {
+    this.#lists.forget(server)
   }
 
   /** A legacy server has one log level per conversation: the most verbose that anybody asked for. */

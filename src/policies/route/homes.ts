@@ -60,7 +60,7 @@ export class Homes {
    */
   place(call: Call, tried: readonly number[], now: Millis): Replica | undefined {
     const { caller } = call
-    const counts = this.#scope.homes()
+    const counts = this.#scope.homes(caller)
     if (counts === undefined || this.#scope.home(caller) !== undefined) return undefined
     const inOrder = tried.length === 0 && this.#replicas.every(({ load }) => this.#isInOrder(load, now))
     if (inOrder) this.#provisional.delete(caller)
@@ -100,7 +100,7 @@ export class Homes {
       this.#provisional.delete(caller)
       return false
     }
-    const counts = this.#scope.homes()
+    const counts = this.#scope.homes(caller)
     const here = counts?.[home.index] ?? 0
     return this.#replicas.some(
       (other) =>

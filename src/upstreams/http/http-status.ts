@@ -112,13 +112,17 @@ export function looksForgotten(status: number, text: string, id?: RequestId): bo
   return speaksOfSessions || value?.id !== id || id === undefined
 }
 
-/** Whether a reply says that the server does not speak the version which the gateway chose for it. */
+/** Whether a reply says that the server speaks no version of the era which the gateway chose for it. */
 export function isVersionError(reading: Reading): boolean {
   if (reading.kind !== 'answered') return false
   const { error } = reading.result.value
   if (!isObject(error) || error.code !== UNSUPPORTED_VERSION) return false
-  const requested = isObject(error.data) ? error.data.requested : undefined
-  return requested === undefined || requested === MODERN_VERSION || isLegacyVersion(requested)
+  const { requested, supported }: { requested?: unknown; supported?: unknown } = isObject(error.data)
+    ? error.data
+    : {}
+  if (requested === undefined || requested === MODERN_VERSION) return true
+  // It may refuse the version that one client chose, and speak another one of the same era.
+  return isLegacyVersion(requested) && !(Array.isArray(supported) && supported.some(isLegacyVersion))
 }
 
 /** `Retry-After` in milliseconds, from seconds or a date; undefined when absent or absurd (over a day). */

@@ -1,17 +1,26 @@
 import type { Clock } from '../../mesh/clock.ts'
 import type { GatewayError } from '../../mesh/errors.ts'
 import type { Connect } from './pipe.ts'
-import type { Era, EraVerdict } from '../upstream.ts'
+import type { Era, Eras } from '../upstream.ts'
 
 interface Held {
   readonly era: Era
 }
 
-/** What a program speaks, for as long as the gateway runs it. Found out with the first process, and kept in mind. */
+interface Verdict extends Held {
+  readonly decidedBy: 'config' | 'probe'
+  /** Milliseconds since the Unix epoch. */
+  readonly at: number
+}
+
+/**
+ * What a program is spoken to in, for as long as the gateway runs it. Found out with the first process, and kept in mind.
+ * A process has one conversation, and that one era.
+ */
 export class PipeVerdict {
   readonly #era: Era | 'auto'
   readonly #clock: Clock
-  #verdict: EraVerdict | undefined
+  #verdict: Verdict | undefined
 
   /** `auto` finds out. */
   constructor(era: Era | 'auto', clock: Clock) {
@@ -20,8 +29,10 @@ export class PipeVerdict {
     if (era !== 'auto') this.#verdict = { era, decidedBy: 'config', at: clock.wall() }
   }
 
-  get value(): EraVerdict | undefined {
-    return this.#verdict
+  get eras(): Eras {
+    if (this.#verdict === undefined) return {}
+    const { era, decidedBy, at } = this.#verdict
+    return { [era]: { speaks: true, decidedBy, at } }
   }
 
   /**

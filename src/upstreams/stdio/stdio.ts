@@ -16,7 +16,7 @@ import { Restarts } from './restarts.ts'
 import { SharedLink } from '../shared/shared-link.ts'
 import { SingleFlight } from '../pipe/single-flight.ts'
 import { ToolFacts } from '../modern/tool-facts.ts'
-import type { Era, EraVerdict, Link, Upstream } from '../upstream.ts'
+import type { Era, Eras, Link, Upstream } from '../upstream.ts'
 
 /** After so long a start is given up for all who wait for it: there may always be somebody. In milliseconds. */
 const LONGEST_START_MS: Millis = 120_000
@@ -52,8 +52,8 @@ export class StdioUpstream implements Upstream {
     this.#verdict = new PipeVerdict(config.era, clock)
   }
 
-  era(): EraVerdict | undefined {
-    return this.#verdict.value
+  eras(): Eras {
+    return this.#verdict.eras
   }
 
   async open(caller: Caller, signal: Signal): Promise<Link> {

@@ -13,27 +13,29 @@ function counted(result: object) {
   return { fetch, fetched: () => fetched }
 }
 
+const k = { server: 's', key: 'k' }
+
 const ttlOf = ({ text }: Response) => (JSON.parse(text) as { result: { ttlMs: number } }).result.ttlMs
 
 test('a private list is kept for one caller, for as long as its server says', async () => {
   const clock = new ManualClock()
   const cache = new ListCache(clock)
   const { fetch, fetched } = counted({ tools: [], ttlMs: 1_000, cacheScope: 'private' })
-  await cache.get('k', 'a', fetch)
-  await cache.get('k', 'a', fetch)
+  await cache.get(k, 'a', fetch)
+  await cache.get(k, 'a', fetch)
   assert.equal(fetched(), 1)
-  await cache.get('k', 'b', fetch)
+  await cache.get(k, 'b', fetch)
   assert.equal(fetched(), 2, 'another caller has credentials of its own')
   await clock.advance(1_000)
-  await cache.get('k', 'a', fetch)
+  await cache.get(k, 'a', fetch)
   assert.equal(fetched(), 3)
 })
 
 test('a public list is kept for all', async () => {
   const cache = new ListCache(new ManualClock())
   const { fetch, fetched } = counted({ tools: [], ttlMs: 1_000, cacheScope: 'public' })
-  await cache.get('k', 'a', fetch)
-  await cache.get('k', 'b', fetch)
+  await cache.get(k, 'a', fetch)
+  await cache.get(k, 'b', fetch)
   assert.equal(fetched(), 1)
 })
 
@@ -41,25 +43,25 @@ test('an aged list says how long it still holds', async () => {
   const clock = new ManualClock()
   const cache = new ListCache(clock)
   const { fetch } = counted({ tools: [], ttlMs: 1_000, cacheScope: 'public' })
-  await cache.get('k', 'a', fetch)
+  await cache.get(k, 'a', fetch)
   await clock.advance(400)
-  assert.equal(ttlOf(await cache.get('k', 'a', fetch)), 600)
+  assert.equal(ttlOf(await cache.get(k, 'a', fetch)), 600)
 })
 
 test('an absurd time is clamped, for the first reader too', async () => {
   const clock = new ManualClock()
   const cache = new ListCache(clock)
   const { fetch, fetched } = counted({ tools: [], ttlMs: 1e12, cacheScope: 'public' })
-  assert.equal(ttlOf(await cache.get('k', 'a', fetch)), 5 * 60_000)
+  assert.equal(ttlOf(await cache.get(k, 'a', fetch)), 5 * 60_000)
   await clock.advance(5 * 60_000)
-  await cache.get('k', 'a', fetch)
+  await cache.get(k, 'a', fetch)
   assert.equal(fetched(), 2)
 })
 
 test('callers that ask at once share one fetch', async () => {
   const cache = new ListCache(new ManualClock())
   const { fetch, fetched } = counted({ tools: [], ttlMs: 0, cacheScope: 'private' })
-  await Promise.all([cache.get('k', 'a', fetch), cache.get('k', 'a', fetch)])
+  await Promise.all([cache.get(k, 'a', fetch), cache.get(k, 'a', fetch)])
   assert.equal(fetched(), 1)
 })
 
@@ -67,8 +69,8 @@ test('neither questions nor lists without a time nor errors are kept', async () 
   for (const result of [{ ttlMs: 1_000, resultType: 'input_required' }, { tools: [] }, { ttlMs: -5 }]) {
     const cache = new ListCache(new ManualClock())
     const { fetch, fetched } = counted(result)
-    await cache.get('k', 'a', fetch)
-    await cache.get('k', 'a', fetch)
+    await cache.get(k, 'a', fetch)
+    await cache.get(k, 'a', fetch)
     assert.equal(fetched(), 2, JSON.stringify(result))
   }
 })
@@ -76,10 +78,46 @@ test('neither questions nor lists without a time nor errors are kept', async () 
 test('who is in a hurry waits for nobody else’s fetch, and finds what is kept', async () => {
   const clock = new ManualClock()
   const cache = new ListCache(clock)
-  const slow = cache.get('k', 'a', () => new Promise(() => {}))
+  const slow = cache.get(k, 'a', () => new Promise(() => {}))
   const own = { text: '{"id":1,"result":{"tools":[],"ttlMs":1000}}', status: 200 }
-  assert.equal(await cache.get('k', 'a', () => Promise.resolve(own), true), own)
-  const kept = await cache.get('k', 'a', () => assert.fail('it is kept'), true)
+  assert.equal(await cache.get(k, 'a', () => Promise.resolve(own), true), own)
+  const kept = await cache.get(k, 'a', () => assert.fail('it is kept'), true)
   assert.equal(kept.status, 200)
   void slow
+})
+
+test('a list is not given out any more once its server has changed, whatever time it was promised', async () => {
+  const cache = new ListCache(new ManualClock())
+  for (const cacheScope of ['public', 'private']) {
+    const { fetch, fetched } = counted({ tools: [], ttlMs: 1_000, cacheScope })
+    const other = counted({ tools: [], ttlMs: 1_000, cacheScope })
+    const key = { server: 's', key: cacheScope }
+    const ask = () =>
+      Promise.all([
+        cache.get(key, 'a', fetch),
+        cache.get({ server: 't', key: `t ${cacheScope}` }, 'a', other.fetch),
+      ])
+    await ask()
+    cache.forget('s')
+    await ask()
+    await ask()
+    assert.deepEqual([fetched(), other.fetched()], [2, 1], 'only of that server')
+    cache.forget(undefined)
+    await ask()
+    assert.deepEqual([fetched(), other.fetched()], [3, 2])
+  }
+})
+
+test('a list that was under way when its server changed is neither kept nor given to who asks later', async () => {
+  const cache = new ListCache(new ManualClock())
+  const { fetch, fetched } = counted({ tools: ['new'], ttlMs: 1_000, cacheScope: 'public' })
+  let finish: (response: Response) => void = () => undefined
+  const before = cache.get(k, 'a', () => new Promise((resolve) => (finish = resolve)))
+  cache.forget('s')
+  const after = cache.get(k, 'a', fetch)
+  finish({ text: '{"result":{"tools":[],"ttlMs":1000,"cacheScope":"public"}}', status: 200 })
+  assert.match((await before).text, /"tools":\[\]/)
+  assert.match((await after).text, /new/)
+  assert.match((await cache.get(k, 'b', fetch)).text, /new/)
+  assert.equal(fetched(), 1)
 })

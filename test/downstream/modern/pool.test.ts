@@ -10,7 +10,11 @@ const IDLE_MS = 10 * 60_000
 function pool() {
   const clock = new ManualClock()
   const dropped: PooledCaller[] = []
-  const callers = new CallerPool(clock, (caller) => dropped.push(caller))
+  const callers = new CallerPool(
+    clock,
+    (caller) => dropped.push(caller),
+    () => undefined,
+  )
   return { clock, dropped, callers, of: (name: string) => callers.of({ name }, {}, {}) }
 }
 

@@ -55,7 +55,7 @@ class Cut {
 
   constructor(at: Config['at'], call: Call, shot: Shot) {
     const { channel } = call
-    const isPipe = shot.world.kindOf(call.server)?.transport === 'stdio'
+    const isPipe = shot.world.kindOf(call)?.transport === 'stdio'
     this.#call = call
     this.#shot = shot
     this.#message = isPipe ? 'the pipe to the server broke (EPIPE)' : 'the connection broke (ECONNRESET)'

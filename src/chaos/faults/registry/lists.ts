@@ -86,8 +86,8 @@ export const badTtl: FaultType<z.output<typeof ttlSchema>> = {
   methods: listMethods,
   refuses: ({ era }) => (era === 'legacy' ? 'lists of the legacy era have no ttlMs' : undefined),
   layer: ({ ttlMs }, shot) =>
-    changingPage(shot, ({ result }, { server }) =>
-      shot.world.kindOf(server)?.era === 'legacy'
+    changingPage(shot, ({ result }, call) =>
+      shot.world.kindOf(call)?.era === 'legacy'
         ? 'lists of the legacy era have no ttlMs'
         : { result: { ...result, ttlMs }, note: { ttlMs, was: result.ttlMs } },
     ),

@@ -70,6 +70,6 @@ function answer(call: Call, outcome: Outcome): Outcome {
 
 /** What a result says besides its content; every result of a modern server says that it is complete. */
 function envelope(call: Call, outcome: Outcome, shot: Shot): Readonly<Record<string, unknown>> {
-  const modern = shot.world.kindOf(call.server)?.era === 'modern'
+  const modern = shot.world.kindOf(call)?.era === 'modern'
   return resultIn(outcome) ?? (modern ? { resultType: 'complete' } : {})
 }

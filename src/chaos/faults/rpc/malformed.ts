@@ -23,7 +23,7 @@ export const malformed = {
       next(unopened(call, shot)).then((outcome) => {
         const result = breakable(call, outcome, shot)
         if (result === undefined) return outcome
-        const transport = shot.side === 'client' ? 'http' : shot.world.kindOf(call.server)?.transport
+        const transport = shot.side === 'client' ? 'http' : shot.world.kindOf(call)?.transport
         if (kind === 'wrong_content_type' && transport !== 'http') {
           shot.notApplicable('only replies over HTTP have a content type')
           return outcome

@@ -61,9 +61,9 @@ export const headerMismatch = {
 } satisfies FaultType<Config>
 
 /** Who speaks with whom, and how: with the agent always HTTP, in the era that it chose. */
-function kindFor({ server, caller }: Call, { side, world }: Shot): Partial<ServerKind> {
-  if (side === 'upstream') return world.kindOf(server) ?? {}
-  return { transport: 'http', era: caller.takesInputRequired ? 'modern' : 'legacy' }
+function kindFor(call: Call, { side, world }: Shot): Partial<ServerKind> {
+  if (side === 'upstream') return world.kindOf(call) ?? {}
+  return { transport: 'http', era: call.caller.takesInputRequired ? 'modern' : 'legacy' }
 }
 
 function modernRefusal(call: Call): string {

@@ -6,7 +6,7 @@ export const NO_STATUS = 'stdio has no HTTP status'
 
 /** Whether there is HTTP where the shot goes; towards agents it always is. */
 export function speaksHttp(call: Call, { side, world }: Shot): boolean {
-  return side === 'client' || world.kindOf(call.server)?.transport !== 'stdio'
+  return side === 'client' || world.kindOf(call)?.transport !== 'stdio'
 }
 
 /** A reply in JSON, with HTTP status 200 unless told otherwise. */

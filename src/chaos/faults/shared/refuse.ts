@@ -4,7 +4,7 @@ import type { Shot } from '../../fault.ts'
 
 /** What a call gets while there is no server to connect to: nothing of it was sent. */
 export function refuse(call: Call, shot: Shot): Outcome {
-  const isProcess = shot.world.kindOf(call.server)?.transport === 'stdio'
+  const isProcess = shot.world.kindOf(call)?.transport === 'stdio'
   const message = isProcess ? 'cannot start the server (EAGAIN)' : 'cannot connect (ECONNREFUSED)'
   if (shot.side === 'client') return shot.disconnect(call, message)
   return { kind: 'failed', error: gatewayError('upstream_unavailable', message) }

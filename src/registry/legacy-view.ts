@@ -1,0 +1,70 @@
+import type { Message } from '../mesh/call.ts'
+import { MODERN_VERSION } from '../protocol/modern.ts'
+import type { Catalog } from './catalog.ts'
+import type { Discovery, DiscoveryOptions } from './discovery.ts'
+
+type Hooks = Pick<DiscoveryOptions, 'onUp' | 'onDown' | 'onStale'>
+
+export interface LegacyViewOptions {
+  /** Makes the discovery that asks in the legacy era. */
+  readonly discovery: (hooks: Hooks) => Discovery
+  /** It was fetched, or found to be no other than that of the modern era: then undefined. */
+  readonly onCatalog: (catalog: Catalog | undefined, greeting: Message | undefined) => void
+  readonly onStale: () => void
+  /** Ends the discovery's conversations. */
+  readonly onEnd: (discovery: Discovery) => void
+}
+
+/**
+ * What a server of both eras offers in the legacy one, where the gateway itself speaks the modern one to it: a server is
+ * free to offer other things in each, and lists of all servers have to be true of the calls that follow. Asked for by the
+ * first client that needs it; of a server that turns out not to speak the legacy era there is none.
+ */
+export class LegacyView {
+  readonly #options: LegacyViewOptions
+  #discovery: Discovery | undefined
+  #settled: Promise<void> | undefined
+
+  constructor(options: LegacyViewOptions) {
+    this.#options = options
+  }
+
+  /** Begins, unless it has. Resolves once the first round is over. */
+  begin(): Promise<void> {
+    return (this.#settled ??= new Promise((settle) => {
+      const { discovery, onCatalog, onStale } = this.#options
+      this.#discovery = discovery({
+        onUp: (catalog, greeting) => {
+          const isBridged = greeting.value.protocolVersion === MODERN_VERSION
+          if (isBridged) this.#forget()
+          else onCatalog(catalog, greeting)
+          settle()
+        },
+        onDown: () => settle(),
+        onStale,
+      })
+      this.#discovery.run()
+    }))
+  }
+
+  /** Looks again now; `all`: fetches all lists. */
+  look({ all = false } = {}): void {
+    if (all) this.#discovery?.refresh()
+    else this.#discovery?.run()
+  }
+
+  /** Nobody looks any more. */
+  stop(): void {
+    if (this.#discovery === undefined) return
+    this.#discovery.stop()
+    this.#options.onEnd(this.#discovery)
+  }
+
+  /** There is none, until somebody asks for it again. */
+  #forget(): void {
+    this.stop()
+    this.#discovery = undefined
+    this.#settled = undefined
+    this.#options.onCatalog(undefined, undefined)
+  }
+}
