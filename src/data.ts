@@ -24,7 +24,7 @@ export interface DataParts {
 export async function registerData(app: FastifyInstance, parts: DataParts): Promise<void> {
   const { live, agents, clock, log, load, isStopping } = parts
   const { legacy, modern } = agents
-  await app.register(async (scope) => registerPassthrough(scope, live))
+  await app.register(async (scope) => registerPassthrough(scope, { live, clock, log, load }))
   await app.register((scope, _, done) => {
     registerMcp(scope, { live, aggregate: new AggregateFront(clock), legacy, modern, log, load })
     done()

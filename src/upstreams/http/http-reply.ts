@@ -133,7 +133,8 @@ const neverConnected = new Set([
   'ERR_TLS_CERT_ALTNAME_INVALID',
 ])
 
-function transportError(cause: Error & { code?: string }, sent: boolean): GatewayError {
+/** What an error of a socket means; `sent`: whether the request may have run. */
+export function transportError(cause: Error & { code?: string }, sent: boolean): GatewayError {
   const code = cause.code ?? cause.name
   // A connection that was there can still find its host out of reach.
   if (!sent && neverConnected.has(code))
