@@ -33,14 +33,11 @@ export interface ControlParts {
   readonly chaos: Controller
   readonly dynamic: DynamicServers
   readonly reloader: Reloader
-  /** Bearer token of the plane; without one faults cannot be injected over it. */
-  readonly token: string | undefined
 }
 
 /** Everything that the control plane answers. */
 export function registerControl(app: FastifyInstance, parts: ControlParts): void {
-  const { live, clock, metrics, intents, sessions, guards, bodies, state, chaos, dynamic, reloader, token } =
-    parts
+  const { live, clock, metrics, intents, sessions, guards, bodies, state, chaos, dynamic, reloader } = parts
   const targets = () => targetsOf(live.current)
   registerMetrics(app, { live, clock, metrics, sessions, guards, bodies, intents, state, chaos })
   registerAdmin(app, { live, sessions, clock, reload: () => reloader.reload('admin') })
@@ -48,7 +45,7 @@ export function registerControl(app: FastifyInstance, parts: ControlParts): void
   registerAdminServers(app, { live, dynamic, restart: (name) => reloader.refresh(new Set([name])) })
   registerAdminChaos(app, { chaos, clock, targets })
   registerAdminOutcomes(app, { clock, chaos, intents })
-  registerChaos(app, { chaos, token, targets })
+  registerChaos(app, { chaos, targets })
 }
 
 /** The servers that a plan may aim at. */

@@ -27,7 +27,7 @@ export interface DataParts {
 export async function registerData(app: FastifyInstance, parts: DataParts): Promise<void> {
   const { live, agents, clock, log, bodies, load, isStopping } = parts
   const { legacy, modern } = agents
-  await app.register(async (scope) => registerPassthrough(scope, live))
+  await app.register(async (scope) => registerPassthrough(scope, { live, clock, log, load }))
   await app.register((scope, _, done) => {
     const aggregate = new AggregateFront(clock)
     registerMcp(scope, { live, aggregate, legacy, modern, log, bodies, load })

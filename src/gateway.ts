@@ -8,6 +8,7 @@ import { isLoopback } from './config/schema/address.ts'
 import type { Config } from './config/schema/schema.ts'
 import { watchFiles } from './config/watch/watch.ts'
 import { registerControl } from './control.ts'
+import { keepToken, newControlToken, type KeptToken } from './control-token.ts'
 import { registerData } from './data.ts'
 import { compileGeneration, type GenerationParts } from './generation.ts'
 import { openDurable } from './durable-store.ts'
@@ -44,6 +45,8 @@ export interface Gateway {
   readonly data: string
   /** Base URL of the control plane. */
   readonly control: string
+  /** The file with the control token; undefined when the config has one, or no file could be written. */
+  readonly tokenFile: string | undefined
   readonly live: Live<GatewayGeneration>
   readonly chaos: Controller
   reload(trigger: string): Promise<ReloadReport>
@@ -51,22 +54,28 @@ export interface Gateway {
   close(): Promise<void>
 }
 
-/** Puts all parts together, and listens. Rejects when an address cannot be bound. */
+/** Puts all parts together, and listens. Rejects when an address cannot be bound, with nothing left behind. */
 export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const { config: file, path, files, env, log } = options
   const clock = systemClock
   const { gateway } = file
-  const { environment, maxBody, controlToken: token } = gateway
+  const { environment, maxBody, controlToken } = gateway
   const current = () => live.current
 
   // Servers that were added at run time.
   const dynamic: DynamicServers = new DynamicServers({
     stateDir: gateway.stateDir,
     separator: gateway.separator,
+    allowCommands: gateway.dynamicCommands,
     configured: () => reloader.configured,
     apply: () => reloader.refresh(),
   })
   await dynamic.load()
+  if (dynamic.withheld.length > 0)
+    log.warn(
+      { servers: dynamic.withheld },
+      'servers with a "command" that were added earlier stay away: gateway.dynamicCommands is false',
+    )
 
   // What outlives all generations.
   const metrics = createMetrics()
@@ -143,7 +152,8 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const control = addressOf(gateway.control)
   // Operators are not kept out by what agents send.
   const ownBodies = new Bodies(clock, maxBody, gateway.limits.bodies, () => undefined)
-  const controlPlane = createControlPlane({ host: control.host, bodies: ownBodies, log, token })
+  const access = { token: controlToken ?? newControlToken(), openToRead: controlToken === undefined }
+  const controlPlane = createControlPlane({ host: control.host, bodies: ownBodies, log, access })
   registerControl(controlPlane, {
     ...common,
     live,
@@ -154,9 +164,31 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     chaos: controller,
     dynamic,
     reloader,
-    token,
   })
-  const bound = { data: await listenAt(data, dataPlane), control: await listenAt(control, controlPlane) }
+  let kept: KeptToken | undefined
+  const removeToken = async () => kept?.remove()
+  const ends = {
+    ...common,
+    durable,
+    dataPlane,
+    controlPlane,
+    live,
+    agents,
+    chaos: controller,
+    load,
+    removeToken,
+  }
+  let bound
+  try {
+    // Agents come last: none of them is to meet a gateway that ends because the other address is taken.
+    const operators = await listenAt(control, controlPlane, 'gateway.control')
+    if (access.openToRead)
+      kept = await keepToken({ token: access.token, control: operators, stateDir: gateway.stateDir, env })
+    bound = { data: await listenAt(data, dataPlane, 'gateway.listen'), control: operators }
+  } catch (error) {
+    await shutDown(ends)
+    throw error
+  }
 
   // From here on, it runs.
   controller.apply(live.current.config.chaos)
@@ -165,13 +197,15 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const reload = (trigger: string) => reloader.reload(trigger)
   const changed = () => void reload('file')
   const watch = watchFiles(() => reloader.files, changed, { clock })
-  log.info(bound, 'listening')
+  const tokenFile = kept?.files[0]
+  log.info({ ...bound, tokenFile }, 'listening')
+  if (kept !== undefined) warnOfToken(kept, log)
   if (!isLoopback(data.host))
     log.warn({ listen: gateway.listen }, 'agents of other machines can reach this gateway')
 
-  const ends = { ...common, durable, dataPlane, controlPlane, live, agents, chaos: controller, load }
   return {
     ...bound,
+    tokenFile,
     live,
     chaos: controller,
     reload,
@@ -180,4 +214,15 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
       return (closing ??= shutDown(ends))
     },
   }
+}
+
+/** Without its token nobody changes anything over the control plane, which reading and stopping faults do not need. */
+function warnOfToken({ files, problems }: KeptToken, log: Log): void {
+  if (problems.length === 0) return
+  if (files.length > 0)
+    return log.warn({ problems }, 'the control token is not in every place where it should be')
+  log.error(
+    { problems },
+    'the control token could not be kept, so the control plane changes nothing: set XDG_RUNTIME_DIR, gateway.stateDir or gateway.controlToken',
+  )
 }

@@ -9,9 +9,25 @@ export function addressOf(text: string): Address {
   return address
 }
 
-/** Resolves to the base URL of a plane that listens; rejects when its address cannot be bound. */
-export async function listenAt({ host, port }: Address, app: FastifyInstance): Promise<string> {
-  await app.listen({ host, port })
+/** Why an address cannot be bound, in words. */
+const causes: Readonly<Record<string, string>> = {
+  EADDRINUSE: 'something else listens there already',
+  EACCES: 'this user may not bind that port',
+  EADDRNOTAVAIL: 'this machine has no such address',
+  ENOTFOUND: 'there is no such host',
+}
+
+/** Resolves to the base URL of a plane that listens; rejects, naming the `key` that sets the address, when it cannot be bound. */
+export async function listenAt({ host, port }: Address, app: FastifyInstance, key: string): Promise<string> {
+  try {
+    await app.listen({ host, port })
+  } catch (error) {
+    const { code = '', message } = error as NodeJS.ErrnoException
+    const cause = causes[code] ?? message
+    throw new Error(`cannot listen on ${host}, port ${port}: ${cause}; ${key} says where, or --port`, {
+      cause: error,
+    })
+  }
   const { address, family, port: bound } = app.server.address() as AddressInfo
   return `http://${family === 'IPv6' ? `[${address}]` : address}:${bound}`
 }

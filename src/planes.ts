@@ -1,8 +1,16 @@
-import Fastify, { type FastifyInstance, type FastifyRequest } from 'fastify'
+import Fastify, { type FastifyInstance } from 'fastify'
 import type { GatewayConfig } from './config/schema/schema.ts'
 import { errorText, INVALID_REQUEST, PARSE_ERROR } from './protocol/jsonrpc.ts'
 import { BodyRefusal, type Bodies } from './routes/bodies.ts'
-import { allowsHost, allowsOrigin, hasToken, hostGuard, isCrossOrigin } from './routes/guard.ts'
+import {
+  allowsHost,
+  allowsOrigin,
+  demandToken,
+  hostGuard,
+  isCrossOrigin,
+  isOfAnotherSite,
+  type ControlAccess,
+} from './routes/guard.ts'
 import type { Log } from './telemetry/log.ts'
 
 export interface PlaneParts {
@@ -69,7 +77,9 @@ export function createDataPlane(
       ? 'Host not allowed; see gateway.allowedHosts'
       : !allowsOrigin(origin, allowedOrigins)
         ? 'Origin not allowed; see gateway.allowedOrigins'
-        : undefined
+        : origin === undefined && isOfAnotherSite(request.headers)
+          ? 'pages of other sites may not make a browser ask here; see gateway.allowedOrigins'
+          : undefined
     if (refused === undefined) return done()
     void reply
       .code(403)
@@ -79,10 +89,10 @@ export function createDataPlane(
   return app
 }
 
-/** The plane that operators reach: no browser page of another origin, and a token when one is set. */
+/** The plane that operators reach: no browser page of another origin, and a token for whatever changes something. */
 export function createControlPlane(
   parts: PlaneParts & {
-    readonly token: string | undefined
+    readonly access: ControlAccess
     /** Reads request bodies. */
     readonly bodies: Bodies
   },
@@ -95,19 +105,10 @@ export function createControlPlane(
       else done(error, undefined)
     })
   })
-  const refusal = (request: FastifyRequest): [number, string] | undefined => {
-    const { headers } = request
-    if (isCrossOrigin(headers) || !allowsHost(headers.host, parts.host, []))
-      return [403, 'forbidden: another origin or host']
-    if (parts.token === undefined || hasToken(headers.authorization, parts.token)) return undefined
-    return [401, 'unauthorized: send the control token as a bearer token']
-  }
-  app.addHook('onRequest', (request, reply, done) => {
-    const refused = refusal(request)
-    if (refused === undefined) return done()
-    const [status, error] = refused
-    if (status === 401) void reply.header('www-authenticate', 'Bearer')
-    void reply.code(status).send({ error })
+  app.addHook('onRequest', ({ headers }, reply, done) => {
+    if (!isCrossOrigin(headers) && allowsHost(headers.host, parts.host, [])) return done()
+    void reply.code(403).send({ error: 'forbidden: another origin or host' })
   })
+  demandToken(app, parts.access)
   return app
 }

@@ -19,6 +19,8 @@ export interface ShutdownParts {
   /** Tasks of agents end with the process. */
   readonly intents: { closeAll(): void }
   readonly load: { readonly inFlight: number }
+  /** While the control plane's address is still ours. */
+  readonly removeToken: () => Promise<void>
   readonly clock: Clock
   readonly log: Log
 }
@@ -39,6 +41,7 @@ export async function shutDown(parts: ShutdownParts): Promise<void> {
   // Those of older configs, too, whose last calls have not ended.
   const servers = new Set(live.open.flatMap((generation) => [...generation.servers.values()]))
   await Promise.all([...servers].map((server) => server.close()))
+  await parts.removeToken()
   await Promise.all([dataPlane.close(), controlPlane.close()])
   parts.intents.closeAll()
   await Promise.all([stopped, parts.tracing.close(), parts.durable?.close()])

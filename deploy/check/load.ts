@@ -5,7 +5,8 @@ import type { World } from './world.ts'
 const INTENT = 'dev.breakwater/intent'
 
 /** Tasks of agents, one after the other, for so many milliseconds: each meets another way to go well or wrong. */
-export async function drive({ flaky, mcp, control }: World, forMs: number): Promise<number> {
+export async function drive(world: World, forMs: number): Promise<number> {
+  const { flaky, mcp } = world
   const client = await RawClient.open(mcp)
   const stop = performance.now() + forMs
   await flaky.behave({
@@ -30,7 +31,7 @@ export async function drive({ flaky, mcp, control }: World, forMs: number): Prom
       call(client, 'made_up', {}),
       client.request('prompts/list'),
     ])
-    await report(control, intent, tasks)
+    await report(world, intent, tasks)
     await setTimeout(40)
   }
   return tasks
@@ -42,10 +43,10 @@ function call(client: RawClient, name: string, _meta: object, args: object = {})
 }
 
 /** Every other task is said to have failed; the one without a name is unknown. */
-async function report(control: string, intent: string, tasks: number): Promise<void> {
+async function report({ control, token }: World, intent: string, tasks: number): Promise<void> {
   await fetch(`${control}/admin/outcomes`, {
     method: 'POST',
-    headers: { 'content-type': 'application/json' },
+    headers: { 'content-type': 'application/json', authorization: `Bearer ${token}` },
     body: JSON.stringify([
       { intent, outcome: tasks % 2 === 0 ? 'succeeded' : 'failed' },
       { intent: 'made up', outcome: 'failed' },

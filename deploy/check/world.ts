@@ -55,18 +55,23 @@ export interface World {
   /** Endpoint of the server `flaky`. */
   readonly mcp: string
   readonly control: string
+  /** Of the control plane. */
+  readonly token: string
 }
 
 /** `collector`: base URL of where its spans go. */
 export async function startWorld(folder: string, collector: string): Promise<World> {
   const flaky = await FlakyServer.start()
   const env = { OTEL_EXPORTER_OTLP_ENDPOINT: collector, OTEL_BSP_SCHEDULE_DELAY: '200' }
-  const { data, control } = await startGateway(folder, configFor(flaky.url), 'flaky', { env })
-  return { flaky, mcp: `${data}/mcp/flaky`, control }
+  const { data, control, token } = await startGateway(folder, configFor(flaky.url), 'flaky', { env })
+  return { flaky, mcp: `${data}/mcp/flaky`, control, token }
 }
 
 /** Asks the control plane to do something. */
-export async function command({ control }: World, path: string): Promise<void> {
-  const response = await fetch(control + path, { method: 'POST' })
+export async function command({ control, token }: World, path: string): Promise<void> {
+  const response = await fetch(control + path, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${token}` },
+  })
   if (!response.ok) throw new Error(`POST ${path}: HTTP ${response.status} ${await response.text()}`)
 }

@@ -6,10 +6,12 @@ export interface Addresses {
   readonly data: string
   /** Base URL of the control plane. */
   readonly control: string
+  /** The file with the control token, if it was made at start. */
+  readonly tokenFile: string | undefined
 }
 
 /** What somebody who just started the gateway wants to know. */
-export function banner({ servers }: GatewayGeneration, { data, control }: Addresses): string {
+export function banner({ servers }: GatewayGeneration, { data, control, tokenFile }: Addresses): string {
   const width = Math.max(0, ...[...servers.keys()].map((name) => name.length))
   const snippet = { mcpServers: { breakwater: { type: 'http', url: `${data}/mcp` } } }
   return [
@@ -19,6 +21,7 @@ export function banner({ servers }: GatewayGeneration, { data, control }: Addres
     `  All servers    ${data}/mcp`,
     `  One of them    ${data}/mcp/{server}`,
     `  Operators      ${control}/admin/servers, ${control}/metrics`,
+    ...(tokenFile === undefined ? [] : [`  Control token  ${tokenFile}`]),
     '',
     ...[...servers.values()].map((server) => `  ${server.name.padEnd(width)}  ${describe(server)}`),
     '',

@@ -2,7 +2,7 @@ import { parseArgs } from 'node:util'
 import { near } from '../chaos/plan/near.ts'
 import type { Env } from '../config/files/interpolate.ts'
 import { Misuse, textOf, type Command } from './chaos/command.ts'
-import { controlAt } from './chaos/control.ts'
+import { controlAt, DEFAULT_CONTROL } from './chaos/control.ts'
 import { clear, clearAll, inject } from './chaos/inject.ts'
 import { explain, plan } from './chaos/look.ts'
 import { replay } from './chaos/replay.ts'
@@ -26,7 +26,7 @@ const commands: Readonly<Record<string, Command>> = {
 }
 
 const common = {
-  control: { type: 'string', default: 'http://127.0.0.1:8081' },
+  control: { type: 'string', default: DEFAULT_CONTROL },
   token: { type: 'string' },
   json: { type: 'boolean' },
   help: { type: 'boolean', short: 'h' },
@@ -47,8 +47,8 @@ export async function chaos(args: readonly string[], out: Out, env: Env, width =
     const control = String(values.control)
     if (!/^https?:\/\/[^/]/.test(control) || !URL.canParse(control))
       throw new Misuse(`--control must be a URL such as ${common.control.default}, not "${control}"`)
-    const token = textOf(values, 'token') ?? (env.BREAKWATER_TOKEN || undefined)
-    return await command.run({ values, positionals, control: controlAt(control, token), out, env, width })
+    const gateway = controlAt({ base: control, token: textOf(values, 'token'), env })
+    return await command.run({ values, positionals, control: gateway, out, env, width })
   } catch (error) {
     if (!(error instanceof Misuse)) throw error
     out.stderr(`breakwater chaos: ${error.message}\n\n${usage}`)

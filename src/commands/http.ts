@@ -47,12 +47,13 @@ export async function http(args: readonly string[], out: Output, env: Env): Prom
     env,
   )
   if (typeof gateway === 'number') return gateway
-  const { data, control } = gateway
+  const { data, control, tokenFile } = gateway
   out.stdout(`${data}/mcp/${WRAPPED}`)
   out.stderr(`breakwater: wraps ${new URL(upstream).host}`)
   out.stderr(`breakwater:   ${data}/mcp/${WRAPPED}  the server as it is`)
   out.stderr(`breakwater:   ${data}/mcp  the same with names that begin with ${WRAPPED}__`)
   out.stderr(`breakwater:   ${control}/admin/mesh, ${control}/metrics  for operators`)
+  if (tokenFile !== undefined) out.stderr(`breakwater:   ${tokenFile}  the control token`)
   await untilSignal()
   reportFaults(gateway.chaos.status(), out)
   await gateway.close()

@@ -5,6 +5,7 @@ import { http } from './http.ts'
 import { scenario } from './scenario.ts'
 import { start } from './start.ts'
 import { stdio } from './stdio.ts'
+import { token } from './token.ts'
 import { validate } from './validate.ts'
 
 const usage = `breakwater: an MCP gateway with a built-in chaos and resilience mesh
@@ -15,7 +16,8 @@ const usage = `breakwater: an MCP gateway with a built-in chaos and resilience m
   breakwater scenario   runs ready-made faults against a running gateway
   breakwater stdio      puts the mesh around one server on standard input and output
   breakwater http       puts the mesh around one server behind HTTP
-                        the last four explain themselves with --help
+  breakwater token      prints the control token of a running gateway of this user
+                        the last five explain themselves with --help
 
   --config FILE         the config (default: config/gateway.yaml)
   --host HOST           where the data plane binds, whatever the config says  [start]
@@ -43,6 +45,7 @@ const others: Readonly<Record<string, (args: string[]) => Promise<number>>> = {
   scenario: (args) => scenario(args, out, process.env),
   stdio: (args) => stdio(args, out, process.env),
   http: (args) => http(args, out, process.env),
+  token: (args) => token(args, out, process.env),
 }
 
 /** Runs the command that the arguments name. Resolves to the exit code. */

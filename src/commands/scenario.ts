@@ -60,9 +60,8 @@ async function runNamed(asked: RunAsked, out: Output, env: Env): Promise<number>
     for (const problem of read.problems) out.stderr(`breakwater: ${problem}`)
     return FAILED
   }
-  const token = asked.token ?? (env.BREAKWATER_TOKEN || undefined)
   const how = { ...asked.aim, durationMs: asked.durationMs ?? read.scenario.duration }
-  return run(read.scenario, how, faultsAt(controlAt(asked.control, token)), out)
+  return run(read.scenario, how, faultsAt(controlAt({ base: asked.control, token: asked.token, env })), out)
 }
 
 async function run(scenario: Scenario, how: RunOptions, gateway: Faults, out: Output): Promise<number> {

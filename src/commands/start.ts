@@ -51,13 +51,15 @@ export async function start(options: StartOptions, out: Output): Promise<number>
     gateway = await startGateway({ config, path: options.config, files: loaded.files, env: process.env, log })
   } catch (error) {
     out.stderr(`breakwater: cannot start: ${(error as Error).message}`)
+    // Whatever may be left of the parts that were made already.
+    systemClock.after(LINGER_MS, () => process.exit(1))
     return 1
   }
-  const { live, data, control, chaos } = gateway
+  const { live, data, control, tokenFile, chaos } = gateway
   void settled(live.current.servers.values(), systemClock, BANNER_MS).then(() => {
     // On standard output a pipe expects JSON lines and nothing else.
     const print = process.stdout.isTTY ? out.stdout : out.stderr
-    print(banner(live.current, { data, control }))
+    print(banner(live.current, { data, control, tokenFile }))
   })
   process.on('SIGHUP', () => void gateway.reload('SIGHUP'))
   process.on('SIGUSR2', () => chaos.killSwitch.kill('SIGUSR2', 'the process was signalled'))

@@ -16,6 +16,8 @@ export interface DynamicServersParts {
   /** Names of the config file, which the API may not touch. */
   readonly configured: () => ReadonlySet<string>
   readonly separator: string
+  /** Whether a server may be a program that this machine runs. */
+  readonly allowCommands: boolean
   /** Puts the servers into force; throws, and changes nothing, when that cannot be done. */
   readonly apply: () => void
 }
@@ -60,7 +62,14 @@ export class DynamicServers {
 
   /** The entries, to stand beside those of the config file, which win. */
   get entries(): Readonly<Record<string, ServerConfig>> {
-    return Object.fromEntries([...this.#given].map(([name, { config }]) => [name, config]))
+    return Object.fromEntries(
+      [...this.#given].flatMap(([name, { config }]) => (this.#isAllowed(config) ? [[name, config]] : [])),
+    )
+  }
+
+  /** Names of servers that an earlier process kept and this one may not run; they stay kept. */
+  get withheld(): readonly string[] {
+    return [...this.#given].flatMap(([name, { config }]) => (this.#isAllowed(config) ? [] : [name]))
   }
 
   async add(body: unknown): Promise<Change> {
@@ -71,6 +80,11 @@ export class DynamicServers {
     const { separator } = this.#parts
     if ((name + separator).indexOf(separator) !== name.length) {
       return { status: 400, error: `a server's name must not run into the separator "${separator}"` }
+    }
+    if (!this.#isAllowed(server)) {
+      const error =
+        'forbidden: a "command" is a program that the gateway would run; the config has to allow it (gateway.dynamicCommands: true, and a restart)'
+      return { status: 403, error }
     }
     if (this.#parts.configured().has(name))
       return { status: 409, error: `"${name}" is in the config file; change it there` }
@@ -89,6 +103,10 @@ export class DynamicServers {
       return { status: 404, error: `no server "${name.slice(0, 64)}" was added through this API` }
     this.#given.delete(name)
     return this.#changed(200, { name, removed: true }, before)
+  }
+
+  #isAllowed({ type }: ServerConfig): boolean {
+    return type !== 'stdio' || this.#parts.allowCommands
   }
 
   get #file(): string | undefined {

@@ -6,17 +6,16 @@ import { withoutSecrets } from '../chaos/plan/without-secrets.ts'
 import { malformed, read, refused, withPlainErrors } from './chaos/answers.ts'
 import { readRuntimeFault, type Asked } from './chaos/runtime-fault.ts'
 import { restyled, styleOf, type Style } from './chaos/style.ts'
-import { hasToken } from './guard.ts'
 
 export interface ChaosParts {
   readonly chaos: Controller
-  /** What whoever injects has to know; without one nobody may. */
-  readonly token: string | undefined
   /** The servers that a fault may aim at; unless it is given, faults are not checked against them. */
   readonly targets?: () => readonly PlanTarget[]
 }
 
 const BY = 'runtime API'
+
+const STOPS = { config: { stops: true } } as const
 
 const statusQuery = z.strictObject({
   style: z.enum(['camelCase', 'snake_case']).default('camelCase').describe('How keys are written.'),
@@ -32,7 +31,7 @@ export function registerChaos(app: FastifyInstance, parts: ChaosParts): void {
   })
 }
 
-function registerWithin(scope: FastifyInstance, { chaos, token, targets }: ChaosParts): void {
+function registerWithin(scope: FastifyInstance, { chaos, targets }: ChaosParts): void {
   /** Faults as they were asked for, by id. */
   const asked = new Map<string, Asked>()
   let named = 0
@@ -52,18 +51,6 @@ function registerWithin(scope: FastifyInstance, { chaos, token, targets }: Chaos
   }
 
   withPlainErrors(scope)
-  scope.addHook('onRequest', (request, reply, done) => {
-    if (token === undefined) {
-      return void reply
-        .code(403)
-        .send({ error: 'forbidden: faults by API need gateway.controlToken to be set' })
-    }
-    if (hasToken(request.headers.authorization, token)) return done()
-    void reply
-      .code(401)
-      .header('www-authenticate', 'Bearer')
-      .send({ error: 'unauthorized: send the control token as a bearer token' })
-  })
 
   scope.get('/chaos/status', (request, reply) => {
     const query = read(statusQuery, request.query, 'the query')
@@ -100,7 +87,7 @@ function registerWithin(scope: FastifyInstance, { chaos, token, targets }: Chaos
     return send(reply, style, { faultId: injected.id, durationMs: fault.ttl })
   })
 
-  scope.post('/chaos/clear', (request, reply) => {
+  scope.post('/chaos/clear', STOPS, (request, reply) => {
     const body = read(clearBody, restyled(request.body ?? {}, 'camelCase'), 'the body')
     if (!body.ok) return malformed(reply, body)
     const { faultId } = body.value
@@ -109,7 +96,7 @@ function registerWithin(scope: FastifyInstance, { chaos, token, targets }: Chaos
     return reply.send({ cleared: faultId })
   })
 
-  scope.post('/chaos/clear-all', (_, reply) =>
+  scope.post('/chaos/clear-all', STOPS, (_, reply) =>
     reply.send({ cleared: 'all', count: chaos.runtime.clearAll(BY) }),
   )
 }

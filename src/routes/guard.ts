@@ -1,5 +1,6 @@
 import { createHash, timingSafeEqual } from 'node:crypto'
 import { isIPv6 } from 'node:net'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { isLoopback } from '../config/schema/address.ts'
 
 /** Whether a `Host` header may be served: this is what stops DNS rebinding. */
@@ -41,12 +42,52 @@ export function allowsOrigin(header: string | undefined, allowed: readonly strin
   return host !== undefined && isLoopback(host)
 }
 
+type Headers = Readonly<Record<string, string | string[] | undefined>>
+
 /** Whether a browser asks on behalf of a page of another origin than the one it asks. */
-export function isCrossOrigin(headers: Readonly<Record<string, string | string[] | undefined>>): boolean {
-  const { origin, host, 'sec-fetch-site': site } = headers
-  if (typeof origin === 'string')
-    return origin !== `http://${String(host)}` && origin !== `https://${String(host)}`
+export function isCrossOrigin(headers: Headers): boolean {
+  const { origin, host } = headers
+  if (isOfAnotherSite(headers)) return true
+  return (
+    typeof origin === 'string' && origin !== `http://${String(host)}` && origin !== `https://${String(host)}`
+  )
+}
+
+/**
+ * Whether a browser says that a page of another origin made it ask. Images, scripts, forms and links do so without an
+ * `Origin`, which is why that alone does not tell.
+ */
+export function isOfAnotherSite({ 'sec-fetch-site': site }: Headers): boolean {
   return site === 'cross-site' || site === 'same-site'
+}
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** A request that stops faults and does nothing else: it asks for no more than reading does. */
+    readonly stops?: boolean
+  }
+}
+
+export interface ControlAccess {
+  readonly token: string
+  /** Whether whoever reaches the plane may read without the token, and stop faults. */
+  readonly openToRead: boolean
+}
+
+/** Demands the control token, as a bearer token. */
+export function demandToken(app: FastifyInstance, { token, openToRead }: ControlAccess): void {
+  app.addHook('onRequest', (request, reply, done) => {
+    if ((openToRead && changesNothing(request)) || hasToken(request.headers.authorization, token))
+      return done()
+    void reply
+      .code(401)
+      .header('www-authenticate', 'Bearer')
+      .send({ error: 'unauthorized: send the control token as a bearer token' })
+  })
+}
+
+function changesNothing({ method, is404, routeOptions }: FastifyRequest): boolean {
+  return is404 || method === 'GET' || method === 'HEAD' || routeOptions.config.stops === true
 }
 
 /** Compares a bearer token in constant time, whatever the lengths. */

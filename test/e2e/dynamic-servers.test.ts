@@ -10,13 +10,16 @@ import { stdioToolbox } from './support/toolbox.ts'
 
 const LIST_CHANGED = 'notifications/tools/list_changed'
 
+/** Lets servers that are added be programs. */
+const commands = { dynamicCommands: true }
+
 after(cleanUp)
 
 const remove = (gateway: Gateway, name: string) =>
   gateway.admin(`/admin/servers/${name}`, { method: 'DELETE' })
 
 test('servers come and go by the API, for as long as the process lives', async () => {
-  const gateway = await Gateway.start({ servers: { fixed: stdioToolbox() } })
+  const gateway = await Gateway.start({ gateway: commands, servers: { fixed: stdioToolbox() } })
   await gateway.waitFor('up', 'fixed')
   const client = await RawClient.open(gateway.mcp())
   const stream = await client.listen()
@@ -32,7 +35,7 @@ test('servers come and go by the API, for as long as the process lives', async (
   await until('clients are told', () => stream.messages(LIST_CHANGED).length > 0)
 
   const guestPid = Number(await client.say('guest__pid'))
-  await gateway.reconfigure({ servers: { fixed: stdioToolbox() }, gateway: { drain: '9s' } })
+  await gateway.reconfigure({ servers: { fixed: stdioToolbox() }, gateway: { ...commands, drain: '9s' } })
   assert.equal((await gateway.post('/admin/reload')).status, 200)
   assert.equal(Number(await client.say('guest__pid')), guestPid)
 
@@ -55,7 +58,7 @@ test('servers come and go by the API, for as long as the process lives', async (
 
 test('servers that were added outlive the process when there is a folder for them', async () => {
   const stateDir = join(await newFolder(), 'state')
-  const parts = { gateway: { stateDir }, servers: {} }
+  const parts = { gateway: { ...commands, stateDir }, servers: {} }
   const first = await Gateway.start(parts)
   for (const name of ['kept', 'dropped']) {
     const { status, body } = await first.post('/admin/servers', { name, server: stdioToolbox() })

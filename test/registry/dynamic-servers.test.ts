@@ -13,7 +13,13 @@ interface Options {
 
 /** The servers of an API whose config file has those in `configured`. */
 function dynamicServers({ stateDir, configured = [], apply = () => undefined }: Options = {}) {
-  return new DynamicServers({ stateDir, separator: '__', configured: () => new Set(configured), apply })
+  return new DynamicServers({
+    stateDir,
+    separator: '__',
+    allowCommands: true,
+    configured: () => new Set(configured),
+    apply,
+  })
 }
 
 async function folder(t: TestContext): Promise<string> {

@@ -7,6 +7,7 @@ import { chaos } from '../../src/chaos/plan/schema.ts'
 import type { Call } from '../../src/mesh/call.ts'
 import { registerAdminChaos } from '../../src/routes/admin-chaos.ts'
 import { registerChaos } from '../../src/routes/chaos.ts'
+import { demandToken } from '../../src/routes/guard.ts'
 import { answer, world } from '../chaos/rig.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 
@@ -15,13 +16,14 @@ export const TOKEN = 'sixteen-letters-or-more'
 /** A controller of real faults behind its routes, and a server that every call reaches through it. */
 export function chaosApp(
   more: Partial<ControllerParts> & {
-    token?: string | undefined
+    /** Whether reading goes without the token, as it does unless the config sets one. */
+    openToRead?: boolean
     targets?: () => readonly PlanTarget[]
     config?: object
   } = {},
 ) {
   const clock = new ManualClock()
-  const { targets, config = {}, token = 'token' in more ? more.token : TOKEN, ...parts } = more
+  const { targets, config = {}, openToRead = true, ...parts } = more
   const controller = new Controller({
     clock,
     world,
@@ -33,14 +35,15 @@ export function chaosApp(
   })
   controller.apply(chaos.parse({ enabled: true, ...config }))
   const app: FastifyInstance = Fastify()
+  demandToken(app, { token: TOKEN, openToRead })
   registerAdminChaos(app, { chaos: controller, clock, ...(targets && { targets }) })
-  registerChaos(app, { chaos: controller, token, ...(targets && { targets }) })
+  registerChaos(app, { chaos: controller, ...(targets && { targets }) })
   const way = injector('upstream', controller.engine)(() => Promise.resolve(answer()))
 
   async function ask(method: 'GET' | 'POST' | 'PUT', url: string, body?: unknown, more: InjectOptions = {}) {
     const payload = body === undefined ? {} : { payload: body as object }
-    const headers = { authorization: `Bearer ${TOKEN}` }
-    const response = await app.inject({ method, url, headers, ...payload, ...more })
+    const headers = { authorization: `Bearer ${TOKEN}`, ...more.headers }
+    const response = await app.inject({ method, url, ...payload, ...more, headers })
     return { status: response.statusCode, body: response.json(), headers: response.headers }
   }
 

@@ -4,22 +4,56 @@ import { toolCall } from '../support/caller.ts'
 import { chaosApp, failing, TOKEN } from './chaos-app.ts'
 
 const error503 = { type: 'error', statusCode: 503 }
-const paths = [
-  ['GET', '/chaos/status'],
+/** Starting takes the token, whatever else it takes. */
+const starts = [
   ['POST', '/chaos/inject'],
-  ['POST', '/chaos/clear'],
-  ['POST', '/chaos/clear-all'],
+  ['PUT', '/admin/chaos'],
+  ['POST', '/admin/chaos/arm'],
+  ['POST', '/admin/chaos/unkill'],
+  ['POST', '/admin/chaos/renew'],
 ] as const
 
-test('without a token nobody may, and with one only who knows it', async () => {
-  for (const [method, path] of paths) {
-    const closed = chaosApp({ token: undefined })
-    assert.equal((await closed.ask(method, path)).status, 403, path)
-    const open = chaosApp()
-    for (const authorization of [undefined, 'Bearer wrong', TOKEN, `Bearer ${TOKEN}x`]) {
-      const headers = authorization === undefined ? {} : { authorization }
-      const answered = await open.ask(method, path, undefined, { headers })
-      assert.deepEqual([answered.status, answered.headers['www-authenticate']], [401, 'Bearer'])
+const looks = [
+  ['GET', '/chaos/status'],
+  ['GET', '/admin/chaos'],
+  ['GET', '/admin/chaos/journal'],
+] as const
+
+const stops = [
+  ['POST', '/chaos/clear'],
+  ['POST', '/chaos/clear-all'],
+  ['POST', '/admin/chaos/kill'],
+  ['POST', '/admin/chaos/disarm'],
+] as const
+
+const strangers = [
+  { authorization: '' },
+  { authorization: 'Bearer wrong' },
+  { authorization: TOKEN },
+  { authorization: `Bearer ${TOKEN}x` },
+]
+
+test('arming takes what injecting takes: the token, wherever that is from', async () => {
+  for (const openToRead of [true, false]) {
+    const { ask, controller } = chaosApp({ openToRead, config: { faults: [failing('a')] } })
+    for (const [method, path] of starts) {
+      for (const headers of strangers) {
+        const answered = await ask(method, path, {}, { headers })
+        assert.deepEqual([answered.status, answered.headers['www-authenticate']], [401, 'Bearer'], path)
+      }
+      assert.notEqual((await ask(method, path, {})).status, 401, path)
+    }
+    controller.disarm('me', 'enough')
+  }
+})
+
+test('stopping takes no more than looking: nothing, unless the config sets a token', async () => {
+  for (const [method, path] of [...looks, ...stops]) {
+    for (const headers of strangers) {
+      const open = await chaosApp().ask(method, path, undefined, { headers })
+      assert.notEqual(open.status, 401, path)
+      const closed = await chaosApp({ openToRead: false }).ask(method, path, undefined, { headers })
+      assert.equal(closed.status, 401, path)
     }
   }
 })

@@ -1,5 +1,5 @@
 import { until } from '../../../test/support/until.ts'
-import { startGateway, type Addresses } from '../gateway.ts'
+import { startGateway, type Running } from '../gateway.ts'
 import { ScriptedServer } from './server.ts'
 
 /** Name of the server in the gateway's config, and thus in its metrics. */
@@ -24,9 +24,9 @@ const policies = {
 /** A gateway of its own in front of the scripted server. */
 export class Stage {
   readonly server: ScriptedServer
-  readonly #addresses: Addresses
+  readonly #addresses: Running
 
-  private constructor(server: ScriptedServer, addresses: Addresses) {
+  private constructor(server: ScriptedServer, addresses: Running) {
     this.server = server
     this.#addresses = addresses
   }

@@ -1,3 +1,5 @@
+import type { Env } from '../../config/files/interpolate.ts'
+import { findToken } from '../../control-token.ts'
 import { systemClock } from '../../mesh/clock.ts'
 import { isObject, parseJson } from '../../protocol/jsonrpc.ts'
 
@@ -15,12 +17,35 @@ export type Answered =
 /** Asks a running gateway over its control port. Never rejects. */
 export type Control = (request: Request) => Promise<Answered>
 
+/** Where a gateway is controlled unless its config says otherwise. */
+export const DEFAULT_CONTROL = 'http://127.0.0.1:8081'
+
 /** How long a gateway may take, in milliseconds. */
 const PATIENCE_MS = 10_000
 
-/** `base`: URL of the control port. */
-export function controlAt(base: string, token: string | undefined): Control {
+/** A control token, and how to say where it is from. */
+interface Access {
+  readonly base: string
+  readonly token: string | undefined
+  /** The file that it was found in. */
+  readonly file?: string
+  /** Why none was found. */
+  readonly why?: string
+}
+
+export interface ControlOptions {
+  /** URL of the control port. */
+  readonly base: string
+  /** The token that somebody gave; without one the gateway's own is looked for. */
+  readonly token: string | undefined
+  readonly env: Env
+}
+
+export function controlAt({ base: asked, token: given, env }: ControlOptions): Control {
+  let known: Promise<Access> | undefined
   return async ({ method, path, body }) => {
+    const access = await (known ??= accessTo(asked, given, env))
+    const { base, token } = access
     const patience = new AbortController()
     const cancel = systemClock.after(PATIENCE_MS, () => patience.abort())
     try {
@@ -34,7 +59,7 @@ export function controlAt(base: string, token: string | undefined): Control {
         redirect: 'error',
         signal: patience.signal,
       })
-      return understood(base, response.status, parseJson(await response.text()), token)
+      return understood(access, response.status, parseJson(await response.text()))
     } catch (error) {
       if (patience.signal.aborted) return failed(`${base} did not answer within ${PATIENCE_MS / 1_000} s`)
       return failed(unreachable(base, error as Error))
@@ -42,6 +67,13 @@ export function controlAt(base: string, token: string | undefined): Control {
       cancel()
     }
   }
+}
+
+async function accessTo(base: string, given: string | undefined, env: Env): Promise<Access> {
+  const token = given ?? (env.BREAKWATER_TOKEN || undefined)
+  if (token !== undefined) return { base, token }
+  const found = await findToken(base, env)
+  return found.ok ? found : { base, token: undefined, why: found.why }
 }
 
 const failed = (message: string): Answered => ({ ok: false, message })
@@ -53,18 +85,23 @@ function unreachable(base: string, { message, cause }: Error): string {
   return `${base} cannot be reached: ${code}`
 }
 
-function understood(base: string, status: number, value: unknown, token: string | undefined): Answered {
+function understood(access: Access, status: number, value: unknown): Answered {
   if (status < 400 && value !== undefined) return { ok: true, value }
-  if (status === 401) {
-    return failed(
-      token === undefined
-        ? 'the gateway wants its control token: give it with --token or in BREAKWATER_TOKEN'
-        : 'the gateway does not know this token; it is gateway.controlToken of its config',
-    )
-  }
+  if (status === 401) return failed(refusedToken(access))
   if (!isObject(value) || typeof value.error !== 'string')
-    return failed(`${base} does not answer as the control port of a gateway does (status ${status})`)
+    return failed(`${access.base} does not answer as the control port of a gateway does (status ${status})`)
   return failed([value.error, ...findingsIn(value.findings)].join('\n  '))
+}
+
+function refusedToken({ token, file, why }: Access): string {
+  if (token === undefined)
+    return `the gateway wants its control token: give it with --token or in BREAKWATER_TOKEN (${why})`
+  if (file === undefined)
+    return 'the gateway does not know this token; it is gateway.controlToken of its config, or what `breakwater token` prints'
+  return (
+    `the gateway does not know the token in ${file}, which is of one that was ended by force or of another user's: ` +
+    'give the right one with --token or in BREAKWATER_TOKEN'
+  )
 }
 
 function findingsIn(findings: unknown): string[] {

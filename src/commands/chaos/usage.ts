@@ -12,7 +12,7 @@ export const usage = `breakwater chaos: drives the chaos mesh of a running gatew
   breakwater chaos replay               decides again what a journal says was decided; needs no gateway
 
   --control URL         the control port (default: http://127.0.0.1:8081)
-  --token TOKEN         the control token (default: BREAKWATER_TOKEN)
+  --token TOKEN         the control token (default: BREAKWATER_TOKEN, or what the gateway wrote for its own user)
   --json                the answer as it is
   --by WHO, --why WHY   for the journal                            [arm, disarm, kill, unkill]
   --duration SECONDS    how long (default: 900)                    [inject]

@@ -13,7 +13,7 @@ export const usage = `breakwater scenario: ready-made faults, with what to expec
   --duration DURATION   how long, such as 60s (default: what the scenario says)
   --allow-writes        hits tools not known to be read-only, whatever the scenario says
   --control URL         the control port (default: http://127.0.0.1:8081)
-  --token TOKEN         the control token (default: BREAKWATER_TOKEN)
+  --token TOKEN         the control token (default: BREAKWATER_TOKEN, or what the gateway wrote for its own user)
 
   Exit codes: 0; 1 when it could not run; 2 when it ran and proves nothing, or the arguments make no sense.`
 

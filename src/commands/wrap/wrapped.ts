@@ -6,6 +6,7 @@ import { brokenRules, type Finding } from '../../config/issues/rules.ts'
 import { config as schema, type Config } from '../../config/schema/schema.ts'
 import { formatPath } from '../../config/files/path.ts'
 import { startGateway, type Gateway } from '../../gateway.ts'
+import { systemClock, type Millis } from '../../mesh/clock.ts'
 import { createLog } from '../../telemetry/log.ts'
 import type { Output } from '../start.ts'
 import { readPlan } from './plan.ts'
@@ -15,6 +16,9 @@ export const WRAPPED = 'wrapped'
 
 /** Longest message either way, in bytes. */
 export const MAX_MESSAGE = 16 * 1024 ** 2
+
+/** How long the process may go on when it could not start. */
+const LINGER_MS: Millis = 500
 
 /** What makes it the gateway of a test, whatever it runs on: wrapping a server is an explicit act. */
 const ENVIRONMENT = 'test'
@@ -59,6 +63,8 @@ export async function startWrapped(options: WrapOptions, out: Output, env: Env):
     const log = createLog(options.logLevel, process.stderr)
     gateway = await startGateway({ config, path: options.plan ?? WRAPPED, files: [], env, log })
   } catch (error) {
+    // Whatever may be left of the parts that were made already.
+    systemClock.after(LINGER_MS, () => process.exit(1))
     return failed(`cannot start: ${(error as Error).message}`)
   }
   const { chaos } = gateway

@@ -114,7 +114,13 @@ export const gateway = z
       .regex(/^[\x21-\x7e]{16,}$/, 'expected at least 16 characters, ASCII and without spaces')
       .register(secrets, { secrecy: 'text' })
       .optional()
-      .describe('Bearer token of the control plane; required when `control` is not a loopback address.'),
+      .describe(
+        'Bearer token of the control plane; required when `control` is not a loopback address. Unless given, one is made at each start and kept in a file for the commands of the same user, and on loopback reading goes without.',
+      ),
+    dynamicCommands: z
+      .boolean()
+      .default(false)
+      .describe('Whether servers that are added through the admin API may be programs to run (`command`).'),
     environment: z
       .string()
       .regex(/^[\w.-]{1,64}$/, 'expected 1 to 64 of A-Z a-z 0-9 _ . -')

@@ -55,7 +55,9 @@ export const httpServer = z
     passthrough: z
       .boolean()
       .default(false)
-      .describe('Opens /proxy/{server}/*, which forwards plain HTTP without looking at it.'),
+      .describe(
+        'Opens /proxy/{server}/*, which forwards plain HTTP to the folder of its first URL and below (http://host/base/ for http://host/base/mcp), past policies and filters of tools.',
+      ),
     ...serverSettings,
     ...silentKeys,
   })

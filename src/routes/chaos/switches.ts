@@ -65,6 +65,7 @@ export function registerStops(scope: FastifyInstance, chaos: Controller): void {
     ['/admin/chaos/disarm', disarm],
   ] as const) {
     scope.post(path, {
+      config: { stops: true },
       handler: (request, reply) => reply.send(stop(request.body)),
       errorHandler(error, _, reply) {
         // A body that is too long, or cut off, is no reason to go on either.

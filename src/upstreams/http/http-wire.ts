@@ -91,7 +91,7 @@ export class HttpWire {
 }
 
 /** Credentials in a URL, as HTTP sends them. */
-function basicAuth(username: string, password: string): string[] {
+export function basicAuth(username: string, password: string): string[] {
   if (username === '' && password === '') return []
   const credentials = `${decodeURIComponent(username)}:${decodeURIComponent(password)}`
   return ['authorization', `Basic ${Buffer.from(credentials).toString('base64')}`]

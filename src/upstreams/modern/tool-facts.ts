@@ -18,9 +18,6 @@ interface Facts {
 /** Most tools of a server that are kept in mind. */
 const MAX_TOOLS = 20_000
 
-/** Deepest nesting of arguments that are mirrored. */
-const MAX_DEPTH = 64
-
 const HEADER_KEY = 'x-mcp-header'
 
 /** What a name of a header may consist of. */
@@ -65,7 +62,7 @@ export class ToolFacts {
 }
 
 function mirroredIn(schema: unknown, path: readonly string[]): Mirrored[] {
-  if (!isObject(schema) || path.length > MAX_DEPTH) return []
+  if (!isObject(schema)) return []
   const name = schema[HEADER_KEY]
   const own = typeof name === 'string' && TOKEN.test(name) && path.length > 0
   const inner = isObject(schema.properties) ? Object.entries(schema.properties) : []

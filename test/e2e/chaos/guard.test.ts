@@ -80,9 +80,10 @@ for (const { title, gateway: keys, env, why } of cases) {
     await gateway.admin('/admin/chaos', { method: 'PUT', body: plan, headers })
     await assertLocked('PUT of a plan')
 
-    const refused = (await gateway.post('/chaos/inject', { target: 'flaky/read', config: { type: 'error' } }))
-      .status
-    assert.equal(refused, 403)
+    const error = { type: 'error', statusCode: 503 }
+    const injected = await gateway.post('/chaos/inject', { target: 'flaky/read', config: error })
+    assert.equal(injected.status, 409)
+    assert.match(JSON.stringify(injected.body), /refused: /)
     await assertLocked('POST inject')
 
     await gateway.reconfigure({ ...parts, chaos: { ...chaos, enabled: false } })

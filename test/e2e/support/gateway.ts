@@ -1,4 +1,4 @@
-import { mkdtemp, rename, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -39,12 +39,15 @@ export class Gateway {
   readonly file: string
   readonly data: string
   readonly control: string
+  /** The control token: that of the config, or else the one that the gateway made. */
+  readonly token: string
 
-  private constructor(program: Program, file: string, addresses: { data: string; control: string }) {
+  private constructor(program: Program, file: string, addresses: Addresses, token: string) {
     this.program = program
     this.file = file
     this.data = addresses.data
     this.control = addresses.control
+    this.token = token
   }
 
   /** Starts a gateway on ports that are free, and waits until it listens. */
@@ -53,8 +56,11 @@ export class Gateway {
     const file = join(folder, 'gateway.yaml')
     await writeFile(file, configText(parts))
     const { nodeArgs = [], args = [] } = options
-    const program = new Program([...nodeArgs, main, 'start', '--config', file, ...args], options)
-    return new Gateway(program, file, await program.line('the gateway listens', addressesIn))
+    // Its token lies beside its config, and so goes with it.
+    const env = { XDG_RUNTIME_DIR: folder, ...options.env }
+    const program = new Program([...nodeArgs, main, 'start', '--config', file, ...args], { ...options, env })
+    const addresses = await program.line('the gateway listens', addressesIn)
+    return new Gateway(program, file, addresses, await tokenOf(parts, addresses))
   }
 
   /** Its log so far, without what is not JSON. */
@@ -75,7 +81,9 @@ export class Gateway {
 
   /** Asks the control plane. */
   async admin<Body = Json>(path: string, init: RequestInit = {}): Promise<Reply<Body>> {
-    const response = await fetch(this.control + path, init)
+    const headers = new Headers(init.headers)
+    if (!headers.has('authorization')) headers.set('authorization', `Bearer ${this.token}`)
+    const response = await fetch(this.control + path, { ...init, headers })
     const text = await response.text()
     return { status: response.status, body: (text === '' ? undefined : JSON.parse(text)) as Body }
   }
@@ -164,7 +172,19 @@ export function configText({ servers, gateway, policies, chaos }: GatewayParts):
   )
 }
 
-function addressesIn(line: string): { data: string; control: string } | undefined {
-  if (!line.includes('"listening"')) return undefined
-  return JSON.parse(line) as { data: string; control: string }
+/** What a gateway says when it listens. */
+export interface Addresses {
+  readonly data: string
+  readonly control: string
+  /** The file with the control token, unless the config has one. */
+  readonly tokenFile?: string
+}
+
+export function addressesIn(line: string): Addresses | undefined {
+  return line.includes('"listening"') ? (JSON.parse(line) as Addresses) : undefined
+}
+
+async function tokenOf({ gateway }: GatewayParts, { tokenFile }: Addresses): Promise<string> {
+  if (tokenFile !== undefined) return (await readFile(tokenFile, 'utf8')).trim()
+  return String(gateway?.controlToken)
 }

@@ -30,12 +30,16 @@ export class RawServer {
   /** `tools`: names that it lists. */
   static async start(script: Script, tools: readonly string[] = []): Promise<RawServer> {
     const server = createServer((request, response) => {
-      void text(request).then((body) => {
+      const taken = text(request).then((body) => {
         const message = body.trimStart().startsWith('{') ? (JSON.parse(body) as Json) : {}
         const { method: verb = '', url = '', headers } = request
         const seen = { verb, url, headers, text: body, message }
         raw.seen.push(seen)
         if (script(seen, response) === false) usual(seen, response, tools)
+      })
+      // A request that breaks off was none.
+      taken.catch((error: NodeJS.ErrnoException) => {
+        if (error.code !== 'ECONNRESET') throw error
       })
     })
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
