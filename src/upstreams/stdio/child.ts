@@ -2,6 +2,7 @@ import type { ChildProcessWithoutNullStreams } from 'node:child_process'
 import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError } from '../../mesh/errors.ts'
 import type { Log } from '../../telemetry/log.ts'
+import { aboutToEnd } from './groups.ts'
 import { readLines } from './lines.ts'
 import { LogThrottle } from '../../telemetry/log-throttle.ts'
 import { Outbox } from './outbox.ts'
@@ -67,6 +68,7 @@ export class Child implements Pipe {
   close(): Promise<void> {
     if (this.#stage === 'running') {
       this.#stage = 'closing'
+      aboutToEnd(this.#leader)
       this.#outbox.end()
       this.#leader.stdin.end()
       this.#later(EOF_GRACE_MS, () => this.#terminate())
