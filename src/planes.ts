@@ -3,6 +3,7 @@ import type { GatewayConfig } from './config/schema/schema.ts'
 import { errorText, INVALID_REQUEST, PARSE_ERROR } from './protocol/jsonrpc.ts'
 import { allowsHost, allowsOrigin, hasToken, hostGuard, isCrossOrigin } from './routes/guard.ts'
 import type { Log } from './telemetry/log.ts'
+import { printableJson } from './telemetry/printable.ts'
 
 export interface PlaneParts {
   /** Host that the plane binds, without its port. */
@@ -71,6 +72,8 @@ export function createControlPlane(
   parts: PlaneParts & { readonly token: string | undefined },
 ): FastifyInstance {
   const app = createPlane(parts)
+  // Operators read it on terminals, and much of it are the words of servers and agents.
+  app.setReplySerializer((payload) => printableJson(JSON.stringify(payload)))
   const refusal = (request: FastifyRequest): [number, string] | undefined => {
     const { headers } = request
     if (isCrossOrigin(headers) || !allowsHost(headers.host, parts.host, []))

@@ -1,5 +1,6 @@
 import { systemClock } from '../../mesh/clock.ts'
 import { isObject, parseJson } from '../../protocol/jsonrpc.ts'
+import { printable } from '../../telemetry/printable.ts'
 
 export interface Request {
   readonly method: 'GET' | 'POST'
@@ -64,7 +65,7 @@ function understood(base: string, status: number, value: unknown, token: string 
   }
   if (!isObject(value) || typeof value.error !== 'string')
     return failed(`${base} does not answer as the control port of a gateway does (status ${status})`)
-  return failed([value.error, ...findingsIn(value.findings)].join('\n  '))
+  return failed([value.error, ...findingsIn(value.findings)].map((line) => printable(line)).join('\n  '))
 }
 
 function findingsIn(findings: unknown): string[] {

@@ -13,6 +13,7 @@ import { leave, postAway } from './http-post.ts'
 import type { Reading } from './http-status.ts'
 import type { HttpWire } from './http-wire.ts'
 import type { SessionState } from './session-state.ts'
+import { printableWords } from '../../telemetry/printable.ts'
 
 export interface HttpSessionParts {
   /** The wire of no session. */
@@ -219,7 +220,7 @@ function greetingOf(reading: Reading): Message {
   if (outcome.kind !== 'answered') throw outcome.error
   const { error, result } = outcome.result.value
   if (isObject(error))
-    throw gatewayError('upstream_refused', `initialize failed: ${String(error.message).slice(0, 200)}`)
+    throw gatewayError('upstream_refused', `initialize failed: ${printableWords(error.message, 200)}`)
   const span = locate(outcome.result.text, ['result'])
   if (!isObject(result) || span === undefined) throw gatewayError('bad_reply', 'initialize has no result')
   return { text: outcome.result.text.slice(span.start, span.end), value: result }

@@ -8,6 +8,7 @@ import { MODERN_VERSION, SERVER_INFO_KEY } from '../../protocol/modern.ts'
 import { rawAt } from '../pipe/renumber.ts'
 import { orAborted, within } from '../failure.ts'
 import { SharedAttempts } from '../shared-attempts.ts'
+import { printableWords } from '../../telemetry/printable.ts'
 
 /** Shortest and longest time for which one answer serves, in milliseconds. */
 const MIN_MS: Millis = 30_000
@@ -81,7 +82,7 @@ const discoverOnly = new Set(['supportedVersions', 'resultType', 'ttlMs', 'cache
 function greetingOf({ text, value }: Message): Message {
   const { result, error } = value
   if (isObject(error)) {
-    throw gatewayError('upstream_refused', `server/discover failed: ${String(error.message).slice(0, 200)}`)
+    throw gatewayError('upstream_refused', `server/discover failed: ${printableWords(error.message, 200)}`)
   }
   const span = locate(text, ['result'])
   if (!isObject(result) || span === undefined)
