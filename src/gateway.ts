@@ -89,7 +89,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     chaos,
     onChanged(server, changed) {
       agents.tellChanged(changed)
-      if (changed.includes('tools')) warnOfNames(log, live.current.names, server)
+      warnOfNames(log, live.current.names, server)
     },
     onState: (server) => logState(log, server),
   }

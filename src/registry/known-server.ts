@@ -5,11 +5,20 @@ import type { GatewayError } from '../mesh/errors.ts'
 import { glob, type Glob } from '../mesh/match.ts'
 import type { Effect, ToolFacts } from '../mesh/policy.ts'
 import { changedKinds, emptyCatalog, type Catalog, type Entry } from './catalog.ts'
-import type { ListKind } from './kinds.ts'
+import { listKinds, type ListKind } from './kinds.ts'
 import { knownTools, type KnownTool } from './known-tools.ts'
+import { faultOfName } from './names.ts'
 
 /** `starting` until the first round of discovery has ended, one way or the other. */
 export type ServerState = 'starting' | 'up' | 'down'
+
+/** Something that a server offers and agents are not shown. */
+export interface Unlisted {
+  readonly kind: ListKind
+  /** As the server wrote it: any characters, any length. */
+  readonly name: string
+  readonly why: string
+}
 
 export interface KnownServerParts {
   readonly name: string
@@ -29,6 +38,8 @@ export class KnownServer {
   #since: number
   #error: GatewayError | undefined
   #catalog: Catalog = emptyCatalog
+  #listed = emptyCatalog.lists
+  #unlisted: readonly Unlisted[] = []
   #tools: ReadonlyMap<string, KnownTool> = new Map()
   #greeting: Message | undefined
   /** When the time of grace began, on the monotonic clock. */
@@ -81,8 +92,13 @@ export class KnownServer {
 
   /** What agents may see of a list. */
   entries(kind: ListKind): readonly Entry[] {
-    const all = this.#catalog.lists[kind]
+    const all = this.#listed[kind]
     return kind === 'tools' ? all.filter((entry) => this.allows(entry.key)) : all
+  }
+
+  /** What agents do not see of any list, because of its name. */
+  get unlisted(): readonly Unlisted[] {
+    return this.#unlisted
   }
 
   /** What the catalog says of a tool. */
@@ -150,6 +166,10 @@ export class KnownServer {
   #replace(catalog: Catalog): void {
     const changed = changedKinds(this.#catalog, catalog)
     this.#catalog = catalog
+    this.#unlisted = listKinds.flatMap((kind) =>
+      catalog.lists[kind].flatMap((entry) => unlisted(kind, entry)),
+    )
+    this.#listed = this.#unlisted.length === 0 ? catalog.lists : withoutFaults(catalog)
     this.#tools = knownTools(catalog, this.#tools)
     if (changed.length > 0) this.tellChanged(changed)
   }
@@ -158,5 +178,23 @@ export class KnownServer {
 function filter({ include, exclude }: ServerConfig['tools']): Glob {
   const included = include.map(glob)
   const excluded = exclude.map(glob)
-  return (tool) => included.some((match) => match(tool)) && !excluded.some((match) => match(tool))
+  return (tool) =>
+    included.some((match) => match(tool)) &&
+    !excluded.some((match) => match(tool)) &&
+    faultOfName('tools', tool) === undefined
+}
+
+function unlisted(kind: ListKind, { key }: Entry): Unlisted[] {
+  const why = faultOfName(kind, key)
+  return why === undefined ? [] : [{ kind, name: key, why }]
+}
+
+function withoutFaults({ lists }: Catalog): Catalog['lists'] {
+  const kept = (kind: ListKind) => lists[kind].filter(({ key }) => faultOfName(kind, key) === undefined)
+  return {
+    tools: kept('tools'),
+    prompts: kept('prompts'),
+    resources: kept('resources'),
+    resourceTemplates: kept('resourceTemplates'),
+  }
 }

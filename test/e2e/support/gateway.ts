@@ -54,7 +54,7 @@ export class Gateway {
     await writeFile(file, configText(parts))
     const { nodeArgs = [], args = [] } = options
     const program = new Program([...nodeArgs, main, 'start', '--config', file, ...args], options)
-    return new Gateway(program, file, await program.line('the gateway listens', addressesIn))
+    return new Gateway(program, file, await program.line('the gateway listens', addresses()))
   }
 
   /** Its log so far, without what is not JSON. */
@@ -164,7 +164,17 @@ export function configText({ servers, gateway, policies, chaos }: GatewayParts):
   )
 }
 
-function addressesIn(line: string): { data: string; control: string } | undefined {
-  if (!line.includes('"listening"')) return undefined
-  return JSON.parse(line) as { data: string; control: string }
+/** Finds the addresses of a gateway in its log: in one line of JSON, or in two as it shows them on a terminal. */
+function addresses(): (line: string) => { data: string; control: string } | undefined {
+  const found: Record<string, string> = {}
+  return (line) => {
+    if (line.startsWith('{'))
+      return line.includes('"listening"')
+        ? (JSON.parse(line) as { data: string; control: string })
+        : undefined
+    const [, plane, url] = /(data|control)\S*: "(http:[^"]+)"/.exec(line) ?? []
+    if (plane !== undefined && url !== undefined) found[plane] = url
+    const { data, control } = found
+    return data === undefined || control === undefined ? undefined : { data, control }
+  }
 }
