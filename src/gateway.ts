@@ -101,7 +101,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     onChanged(server, changed) {
       agents.forgetLists(server.name)
       agents.tellChanged(changed)
-      if (changed.includes('tools')) warnOfNames(log, live.current.names, server)
+      warnOfNames(log, live.current.names, server)
     },
     onState: (server) => logState(log, server),
   }

@@ -12,6 +12,7 @@ import {
   type ControlAccess,
 } from './routes/guard.ts'
 import type { Log } from './telemetry/log.ts'
+import { printableJson } from './telemetry/printable.ts'
 
 export interface PlaneParts {
   /** Host that the plane binds, without its port. */
@@ -98,6 +99,8 @@ export function createControlPlane(
   },
 ): FastifyInstance {
   const app = createPlane(parts)
+  // Operators read it on terminals, and much of it are the words of servers and agents.
+  app.setReplySerializer((payload) => printableJson(JSON.stringify(payload)))
   const json = app.getDefaultJsonParser('error', 'error')
   app.addContentTypeParser('application/json', (request, payload, done) => {
     parts.bodies.read(request, payload, (error, text = '') => {

@@ -4,6 +4,7 @@ import type { Clock, Millis } from './mesh/clock.ts'
 import type { Live } from './mesh/live.ts'
 import type { GatewayGeneration } from './registry/generation.ts'
 import type { Log } from './telemetry/log.ts'
+import { endSupervisor } from './upstreams/stdio/groups.ts'
 
 export interface ShutdownParts {
   readonly dataPlane: FastifyInstance
@@ -42,7 +43,7 @@ export async function shutDown(parts: ShutdownParts): Promise<void> {
   const servers = new Set(live.open.flatMap((generation) => [...generation.servers.values()]))
   await Promise.all([...servers].map((server) => server.close()))
   await parts.removeToken()
-  await Promise.all([dataPlane.close(), controlPlane.close()])
+  await Promise.all([dataPlane.close(), controlPlane.close(), endSupervisor(parts.clock)])
   parts.intents.closeAll()
   await Promise.all([stopped, parts.tracing.close(), parts.durable?.close()])
   log.info('stopped')

@@ -1,5 +1,9 @@
 import type { GatewayGeneration } from '../registry/generation.ts'
 import type { KnownServer } from '../registry/known-server.ts'
+import { printable } from '../telemetry/printable.ts'
+
+/** How much is told of why a server is down, in characters. */
+const LONGEST_REASON = 400
 
 export interface Addresses {
   /** Base URL of the data plane. */
@@ -43,6 +47,6 @@ function describe(server: KnownServer): string {
     case 'starting':
       return 'still starting'
     case 'down':
-      return `down: ${server.error?.message ?? 'no reason known'}`
+      return `down: ${printable(server.error?.message ?? 'no reason known', LONGEST_REASON)}`
   }
 }

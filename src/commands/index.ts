@@ -1,5 +1,6 @@
 import { parseArgs } from 'node:util'
 import { version } from '../identity.ts'
+import { printableLines } from '../telemetry/printable.ts'
 import { chaos } from './chaos.ts'
 import { http } from './http.ts'
 import { scenario } from './scenario.ts'
@@ -35,8 +36,8 @@ const options = {
 } as const
 
 const out = {
-  stdout: (line: string) => void process.stdout.write(`${line}\n`),
-  stderr: (line: string) => void process.stderr.write(`${line}\n`),
+  stdout: (line: string) => void process.stdout.write(`${printableLines(line)}\n`),
+  stderr: (line: string) => void process.stderr.write(`${printableLines(line)}\n`),
 }
 
 /** Commands that read their arguments themselves. */

@@ -14,7 +14,13 @@ import { askedLimitMs } from '../policies/deadline/asked.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import { kindOfList, type ListKind } from '../registry/kinds.ts'
 import { listPage, settled } from '../registry/listing.ts'
-import { exposeNotification, exposeResponse, namesServer, routeRequest } from '../registry/references.ts'
+import {
+  exposeNotification,
+  exposeResponse,
+  isAboutUnlisted,
+  namesServer,
+  routeRequest,
+} from '../registry/references.ts'
 import type { Server } from '../registry/server.ts'
 import { callTo, type Front, type Inquiry, type Welcome } from './front.ts'
 import { withPartial } from './partial.ts'
@@ -96,7 +102,7 @@ export class AggregateFront implements Front {
     const routed = routeRequest(method, inquiry.message, generation.names)
     const server = routed && generation.servers.get(routed.server)
     const hidden = method === 'tools/call' && server?.allows(routed?.name ?? '') === false
-    if (routed === undefined || server === undefined || hidden) {
+    if (routed === undefined || server === undefined || hidden || isAboutUnlisted(method, routed.message)) {
       return Promise.resolve(unknown(method, inquiry, generation))
     }
     const call = callTo(server, routed.message, inquiry)

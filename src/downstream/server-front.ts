@@ -4,6 +4,9 @@ import type { GatewayError } from '../mesh/errors.ts'
 import { errorText, INVALID_PARAMS, isObject } from '../protocol/jsonrpc.ts'
 import { elements, locate, replaceAt } from '../protocol/json-span.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
+import { kindOfList, kinds, type ListKind } from '../registry/kinds.ts'
+import { faultOfName } from '../registry/names.ts'
+import { isAboutUnlisted } from '../registry/references.ts'
 import type { Server } from '../registry/server.ts'
 import { callTo, type Front, type Inquiry, type Welcome } from './front.ts'
 import { respond, type Response } from './respond.ts'
@@ -42,11 +45,16 @@ export class ServerFront implements Front {
         status: 200,
       })
     }
+    if (isAboutUnlisted(method, call.message)) {
+      const subject = method === 'prompts/get' ? 'prompt' : 'reference'
+      return Promise.resolve({ text: errorText(call.id, INVALID_PARAMS, `Unknown ${subject}`), status: 200 })
+    }
     const service = generation.mesh.serviceFor(server.name, method, tool)
     return service(call).then((outcome) => {
       const response = respond(call.id, outcome, call, server.config.deliver)
-      const isList = method === 'tools/list' && outcome.kind === 'answered'
-      return isList ? onlyAllowed(server, response, outcome.result.value) : response
+      const kind = outcome.kind === 'answered' ? kindOfList(method) : undefined
+      if (kind === undefined || outcome.kind !== 'answered') return response
+      return onlyAllowed(server, kind, response, outcome.result.value)
     })
   }
 
@@ -65,14 +73,16 @@ export class ServerFront implements Front {
   }
 }
 
-/** A list of tools without those that agents may not see; the same bytes when all may be seen. */
-function onlyAllowed(server: Server, response: Response, value: Message['value']): Response {
-  const tools = isObject(value.result) ? value.result.tools : undefined
-  if (!Array.isArray(tools)) return response
-  const allowed = tools.map(
-    (tool: unknown) => isObject(tool) && typeof tool.name === 'string' && server.allows(tool.name),
-  )
-  const span = locate(response.text, ['result', 'tools'])
+/** A list without what agents may not see of it; the same bytes when all may be seen. */
+function onlyAllowed(server: Server, kind: ListKind, response: Response, value: Message['value']): Response {
+  const list = isObject(value.result) ? value.result[kind] : undefined
+  if (!Array.isArray(list)) return response
+  const allowed = list.map((entry: unknown) => {
+    const name = isObject(entry) ? entry[kinds[kind].key] : undefined
+    if (typeof name !== 'string') return false
+    return kind === 'tools' ? server.allows(name) : faultOfName(kind, name) === undefined
+  })
+  const span = locate(response.text, ['result', kind])
   if (span === undefined || allowed.every(Boolean)) return response
   const kept = [...elements(response.text, span.start)]
     .filter((_, index) => allowed[index])

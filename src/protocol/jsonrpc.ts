@@ -77,14 +77,6 @@ export function kindOf(value: Readonly<Record<string, unknown>>): Kind | undefin
     : undefined
 }
 
-/** Longest part of a peer's own words that an error of ours repeats, in characters. */
-const EXCERPT = 200
-
-/** What the error of a peer says, in short; its message may be anything, or nothing. */
-export function wordsOf({ message }: Readonly<Record<string, unknown>>): string {
-  return typeof message === 'string' ? message.slice(0, EXCERPT) : 'it does not say why'
-}
-
 /** The `params` of a request or notification; an empty object when it has none. */
 export function paramsOf(value: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
   return isObject(value.params) ? value.params : {}

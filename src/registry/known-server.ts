@@ -6,11 +6,20 @@ import { glob, type Glob } from '../mesh/match.ts'
 import type { Effect, ToolFacts } from '../mesh/policy.ts'
 import { changedKinds, emptyCatalog, type Catalog, type Entry } from './catalog.ts'
 import type { Era } from '../upstreams/upstream.ts'
-import type { ListKind } from './kinds.ts'
+import { listKinds, type ListKind } from './kinds.ts'
 import { knownTools, type KnownTool } from './known-tools.ts'
+import { faultOfName } from './names.ts'
 
 /** `starting` until the first round of discovery has ended, one way or the other. */
 export type ServerState = 'starting' | 'up' | 'down'
+
+/** Something that a server offers and agents are not shown. */
+export interface Unlisted {
+  readonly kind: ListKind
+  /** As the server wrote it: any characters, any length. */
+  readonly name: string
+  readonly why: string
+}
 
 export interface KnownServerParts {
   readonly name: string
@@ -32,10 +41,19 @@ export class KnownServer {
   #since: number
   #error: GatewayError | undefined
   #catalog: Catalog = emptyCatalog
+  #listed = emptyCatalog.lists
+  #unlisted: readonly Unlisted[] = []
   #tools: ReadonlyMap<string, KnownTool> = new Map()
   #greeting: Message | undefined
   /** What it offers in the legacy era, where that is known to be something of its own. */
-  #legacy: { readonly catalog: Catalog; readonly greeting: Message | undefined } | undefined
+  #legacy:
+    | {
+        readonly catalog: Catalog
+        /** Without what is not shown to agents because of its name. */
+        readonly listed: Catalog['lists']
+        readonly greeting: Message | undefined
+      }
+    | undefined
   #legacyTools: ReadonlyMap<string, KnownTool> = new Map()
   /** When the time of grace began, on the monotonic clock. */
   #graceSince: Millis = 0
@@ -98,9 +116,13 @@ export class KnownServer {
   /** What agents of an era may see of a list. */
   entries(kind: ListKind, era: Era = 'modern'): readonly Entry[] {
     const isKnown = this.#catalog.fetchedAt !== undefined
-    const { lists } = (era === 'legacy' && isKnown ? this.#legacy?.catalog : undefined) ?? this.#catalog
-    const all = lists[kind]
+    const all = ((era === 'legacy' && isKnown ? this.#legacy?.listed : undefined) ?? this.#listed)[kind]
     return kind === 'tools' ? all.filter((entry) => this.allows(entry.key)) : all
+  }
+
+  /** What agents do not see of any list, because of its name. */
+  get unlisted(): readonly Unlisted[] {
+    return this.#unlisted
   }
 
   /** What the catalog says of a tool. */
@@ -125,7 +147,7 @@ export class KnownServer {
   /** What it offers in the legacy era; undefined: nothing else than in the modern one. */
   protected offersLegacy(catalog: Catalog | undefined, greeting: Message | undefined): void {
     const before = this.#legacy?.catalog
-    this.#legacy = catalog && { catalog, greeting }
+    this.#legacy = catalog && { catalog, listed: withoutFaults(catalog), greeting }
     this.#legacyTools = catalog === undefined ? new Map() : knownTools(catalog, this.#legacyTools)
     // Nobody was shown another one before the first.
     const changed = before === undefined ? [] : changedKinds(before, catalog ?? this.#catalog)
@@ -182,6 +204,10 @@ export class KnownServer {
   #replace(catalog: Catalog): void {
     const changed = changedKinds(this.#catalog, catalog)
     this.#catalog = catalog
+    this.#unlisted = listKinds.flatMap((kind) =>
+      catalog.lists[kind].flatMap((entry) => unlisted(kind, entry)),
+    )
+    this.#listed = this.#unlisted.length === 0 ? catalog.lists : withoutFaults(catalog)
     this.#tools = knownTools(catalog, this.#tools)
     if (changed.length > 0) this.tellChanged(changed)
   }
@@ -190,5 +216,23 @@ export class KnownServer {
 function filter({ include, exclude }: ServerConfig['tools']): Glob {
   const included = include.map(glob)
   const excluded = exclude.map(glob)
-  return (tool) => included.some((match) => match(tool)) && !excluded.some((match) => match(tool))
+  return (tool) =>
+    included.some((match) => match(tool)) &&
+    !excluded.some((match) => match(tool)) &&
+    faultOfName('tools', tool) === undefined
+}
+
+function unlisted(kind: ListKind, { key }: Entry): Unlisted[] {
+  const why = faultOfName(kind, key)
+  return why === undefined ? [] : [{ kind, name: key, why }]
+}
+
+function withoutFaults({ lists }: Catalog): Catalog['lists'] {
+  const kept = (kind: ListKind) => lists[kind].filter(({ key }) => faultOfName(kind, key) === undefined)
+  return {
+    tools: kept('tools'),
+    prompts: kept('prompts'),
+    resources: kept('resources'),
+    resourceTemplates: kept('resourceTemplates'),
+  }
 }

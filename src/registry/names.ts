@@ -1,9 +1,29 @@
+import { hasUnprintable } from '../telemetry/printable.ts'
+import type { ListKind } from './kinds.ts'
+
 const SCHEME = 'breakwater://'
 
 /** A server, and a name or URI as that server knows it. */
 export interface Resolved {
   readonly server: string
   readonly name: string
+}
+
+/** Longest names that are shown to agents at all, in characters: the protocol's own limit, and what URIs may come to. */
+const LONGEST: Readonly<Record<ListKind, number>> = {
+  tools: 128,
+  prompts: 128,
+  resources: 8_192,
+  resourceTemplates: 8_192,
+}
+
+/**
+ * Why no agent may see or use something by its name; undefined when they may. Control characters in names are for the
+ * terminals of those who read them, or for filters that do not.
+ */
+export function faultOfName(kind: ListKind, name: string): string | undefined {
+  if (name.length > LONGEST[kind]) return `is longer than ${LONGEST[kind]} characters`
+  return hasUnprintable(name) ? 'holds control characters' : undefined
 }
 
 /** Longest name that every client takes; several refuse longer ones, which the protocol allows up to 128. */

@@ -3,7 +3,8 @@ import { isObject } from '../protocol/jsonrpc.ts'
 import { locate, splice, type Edit, type Path } from '../protocol/json-span.ts'
 import { locateAll } from '../protocol/locate-all.ts'
 import { withEntry } from '../protocol/with-entry.ts'
-import type { Names, Resolved } from './names.ts'
+import type { ListKind } from './kinds.ts'
+import { faultOfName, type Names, type Resolved } from './names.ts'
 
 /** How a reference is written: as `{server}{separator}{name}`, or as a URI. */
 type Form = 'name' | 'uri'
@@ -49,6 +50,25 @@ export interface Routed extends Resolved {
 /** Whether requests of this method say by themselves which server they are for. */
 export function namesServer(method: string): boolean {
   return requests.has(method)
+}
+
+/** What requests ask for by its name, besides tools, of which `allows` knows. */
+const kindsByMethod: ReadonlyMap<unknown, ListKind> = new Map([
+  ['prompts/get', 'prompts'],
+  ['resources/read', 'resources'],
+  ['resources/subscribe', 'resources'],
+  ['resources/unsubscribe', 'resources'],
+  ['completion/complete', 'resourceTemplates'],
+])
+
+/** Whether a request, in its server's own terms, is about something that no agent may use because of its name. */
+export function isAboutUnlisted(method: string, { value }: Message): boolean {
+  const kind = kindsByMethod.get(method)
+  if (kind === undefined) return false
+  return (requests.get(method) ?? []).some(([path]) => {
+    const name = at(value, path)
+    return typeof name === 'string' && faultOfName(kind, name) !== undefined
+  })
 }
 
 /** The server that a request is for, and the request in that server's own terms. */

@@ -4,6 +4,11 @@ import type { Live } from '../mesh/live.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import type { ListKind } from '../registry/kinds.ts'
 import type { Server } from '../registry/server.ts'
+import { printable } from '../telemetry/printable.ts'
+
+/** How many of the names that agents are not shown an operator is, and how much of each, in characters. */
+const MAX_UNLISTED = 100
+const LONGEST_UNLISTED = 160
 
 export interface AdminServersParts {
   readonly live: Live<GatewayGeneration>
@@ -93,5 +98,9 @@ function detail(server: Server, dynamic: DynamicServers) {
     prompts: entries('prompts'),
     resources: entries('resources'),
     resourceTemplates: entries('resourceTemplates'),
+    unlisted: server.unlisted
+      .slice(0, MAX_UNLISTED)
+      .map(({ kind, name, why }) => ({ list: kind, name: printable(name, LONGEST_UNLISTED), why })),
+    unlistedCount: server.unlisted.length,
   }
 }

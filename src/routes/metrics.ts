@@ -10,6 +10,7 @@ import { Exposition } from '../telemetry/metrics/exposition.ts'
 import { formatFor } from '../telemetry/metrics/negotiate.ts'
 import { processRegistry } from '../telemetry/metrics/process.ts'
 import { contentTypes } from '../telemetry/metrics/format.ts'
+import { listKinds } from '../registry/kinds.ts'
 
 export interface MetricsParts {
   readonly live: Live<GatewayGeneration>
@@ -56,10 +57,15 @@ function collect(parts: MetricsParts): void {
   collectStates(metrics, state)
   metrics.serverUp.reset()
   metrics.serverTools.reset()
+  metrics.serverUnlisted.reset()
   metrics.serverProcesses.reset()
   for (const server of live.current.servers.values()) {
     metrics.serverUp.set({ server: server.name }, server.state === 'up' ? 1 : 0)
     metrics.serverTools.set({ server: server.name }, server.entries('tools').length)
+    for (const list of listKinds) {
+      const count = server.unlisted.filter(({ kind }) => kind === list).length
+      metrics.serverUnlisted.set({ server: server.name, list }, count)
+    }
     if (server.processes !== undefined) metrics.serverProcesses.set({ server: server.name }, server.processes)
   }
 }

@@ -16,8 +16,12 @@ export type AccessLog = (
   overheadMs: Millis,
 ) => void
 
-/** How many rejected calls a second are logged of one server and for one reason. */
+/**
+ * How many calls a second are logged of one server and for one reason: rejected ones, and others that no sample asks for,
+ * such as failures.
+ */
 const REJECTED_PER_SECOND = 10
+const OTHERS_PER_SECOND = 50
 
 /** Most servers and reasons that are told apart for that; all others count as one. */
 const MAX_THROTTLES = 1_000
@@ -31,7 +35,8 @@ const LONGEST = 256
  * arguments or its result. Calls that went wrong, whoever is to blame, met a fault, came back partial or took long are always logged; of the
  * others every nth, evenly, so that a share of 0.1 is one in ten. A call that its agent gave up is none that went wrong.
  * What got no reply is a warning. Rejections cost a caller nothing, so that there may be any number of them: of those
- * of one server and for one reason, ten a second are logged, and `leftOut` tells how many were not before.
+ * of one server and for one reason, ten a second are logged; of the others that are logged for what became of them, fifty a
+ * second with one result of one server. `leftOut` tells how many were not before.
  */
 export function createAccessLog(
   { sample, slow = Infinity }: AccessLogSettings,
@@ -41,37 +46,43 @@ export function createAccessLog(
   let due = 0
   const throttles = new Map<string, LogThrottle>()
 
-  function throttleFor(key: string): LogThrottle {
+  function throttleFor(key: string, perSecond: number): LogThrottle {
     let throttle = throttles.get(key)
     if (throttle !== undefined) return throttle
-    if (throttles.size >= MAX_THROTTLES && key !== OTHERS) return throttleFor(OTHERS)
-    throttle = new LogThrottle(clock, REJECTED_PER_SECOND)
+    if (throttles.size >= MAX_THROTTLES && key !== OTHERS) return throttleFor(OTHERS, REJECTED_PER_SECOND)
+    throttle = new LogThrottle(clock, perSecond)
     throttles.set(key, throttle)
     return throttle
   }
 
   /** Decides before the line is made: most calls are not logged, and cost nothing more. */
-  function isChosen(call: Call, outcome: Outcome, result: Result, tookMs: Millis): boolean {
+  function whyOf(
+    call: Call,
+    outcome: Outcome,
+    result: Result,
+    tookMs: Millis,
+  ): 'sample' | 'outcome' | undefined {
     // Not added up: the error of a sum would grow with every call.
     const dueBefore = due
     due = Math.floor(++seen * sample)
-    const isDue = due > dueBefore
+    if (due > dueBefore) return 'sample'
     const isWrong = result === 'caller_error' || wentWrong(outcome, call.record)
-    return isDue || tookMs >= slow || isWrong || isShaken(call, outcome)
+    return tookMs >= slow || isWrong || isShaken(call, outcome) ? 'outcome' : undefined
   }
 
   return (call, outcome, result, tookMs, overheadMs) => {
-    if (!isChosen(call, outcome, result, tookMs)) return
-    if (outcome.kind === 'rejected') {
-      throttleFor(`${call.server} ${outcome.error.reason}`).admit((leftOut) => {
-        const line = lineOf(call, outcome, result, tookMs, overheadMs)
-        log.warn(leftOut === 0 ? line : { ...line, leftOut }, 'call')
-      })
-      return
+    const why = whyOf(call, outcome, result, tookMs)
+    if (why === undefined) return
+    const write = (leftOut: number) => {
+      const line = lineOf(call, outcome, result, tookMs, overheadMs)
+      const counted = leftOut === 0 ? line : { ...line, leftOut }
+      if (outcome.kind === 'answered' || result === 'cancelled') log.info(counted, 'call')
+      else log.warn(counted, 'call')
     }
-    const line = lineOf(call, outcome, result, tookMs, overheadMs)
-    if (outcome.kind === 'answered' || result === 'cancelled') log.info(line, 'call')
-    else log.warn(line, 'call')
+    if (outcome.kind === 'rejected')
+      throttleFor(`${call.server} ${outcome.error.reason}`, REJECTED_PER_SECOND).admit(write)
+    else if (why === 'outcome') throttleFor(`${call.server} ${result}`, OTHERS_PER_SECOND).admit(write)
+    else write(0)
   }
 }
 

@@ -46,7 +46,7 @@ const accessLog = z
       .max(1)
       .default(0)
       .describe(
-        'Share of calls that are logged, from 0 to 1. Errors, faults and partial results always are; of rejected calls ten a second, by server and reason.',
+        'Share of calls that are logged, from 0 to 1. Errors, faults and partial results always are; of rejected calls ten a second, by server and reason, of others fifty, by server and result.',
       ),
     slow: duration({ min: 1 }).optional().describe('Calls that take this long are logged too.'),
   })

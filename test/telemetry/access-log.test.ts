@@ -85,6 +85,23 @@ test('of rejected calls ten a second are logged by server and reason, and the ne
   assert.equal((await send(500, 'a')).length, 500)
 })
 
+test('a flood of failures is logged fifty times a second for each server and result, and what was left out is counted', async () => {
+  let outcome = failed('attempt_timeout')
+  const { service, lines, clock } = observed(() => Promise.resolve(outcome), undefined, {})
+  const send = async (times: number, server: string) => {
+    for (let i = 0; i < times; i++) await service(toolCall('t', {}, { server, startedAt: clock.now() }))
+    return lines.splice(0).map(({ leftOut }) => leftOut)
+  }
+  assert.equal((await send(5_000, 'a')).length, 50)
+  assert.equal((await send(5_000, 'b')).length, 50)
+  await clock.advance(1_000)
+  assert.deepEqual(await send(2, 'a'), [4_950, undefined])
+  for (const wrong of [answered('tool_error'), rpcError(-32602)]) {
+    outcome = wrong
+    assert.equal((await send(5_000, 'a')).length, 50)
+  }
+})
+
 test('whatever went wrong is logged, whoever is to blame, and nothing else unless asked for', async () => {
   const wrong = [
     rpcError(-32603),

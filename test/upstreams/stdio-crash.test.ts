@@ -104,19 +104,19 @@ test('a process that ignores SIGTERM is killed, and so is a stubborn grandchild'
   await until('the group is gone', () => !pids.some(isAlive))
 })
 
-test('whoever escaped the group and holds on to the output holds up nothing', async (t) => {
+test('whoever escaped the group and holds on to the output holds up nothing, and is ended, too', async (t) => {
   const clock = new ManualClock()
   const upstream = stdioUpstream(t, { clock })
   const link = await open(upstream)
   const escaped = (await result(ask(link, 'raw/grandchild', { holdsOutput: true, escapes: true })))
     .pid as number
-  t.after(() => process.kill(escaped, 'SIGKILL'))
   const pid = await pidOf(link)
   const closing = upstream.close()
   await clock.advance(500)
   await until('the leader is gone', () => !isAlive(pid))
   await clock.advance(2_000)
   await closing
+  await until('the one that escaped is gone', () => !isAlive(escaped))
 })
 
 test('a process that ends with its input is not signalled', async (t) => {

@@ -2,6 +2,7 @@ import type { ParseArgsConfig } from 'node:util'
 import type { Env } from '../../config/files/interpolate.ts'
 import type { Out } from '../validate.ts'
 import type { Control } from './control.ts'
+import { printable } from '../../telemetry/printable.ts'
 
 /** Values of options, by name, as `parseArgs` reads them. */
 export type Values = Readonly<Record<string, string | boolean | (string | boolean)[] | undefined>>
@@ -57,6 +58,6 @@ export async function ask(
     return 1
   }
   if (values.json === true) out.stdout(JSON.stringify(answered.value, undefined, 2))
-  else for (const line of show(answered.value as never)) out.stdout(line)
+  else for (const line of show(answered.value as never)) out.stdout(printable(line))
   return 0
 }

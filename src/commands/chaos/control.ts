@@ -2,6 +2,7 @@ import type { Env } from '../../config/files/interpolate.ts'
 import { findToken } from '../../control-token.ts'
 import { systemClock } from '../../mesh/clock.ts'
 import { isObject, parseJson } from '../../protocol/jsonrpc.ts'
+import { printable } from '../../telemetry/printable.ts'
 
 export interface Request {
   readonly method: 'GET' | 'POST'
@@ -90,7 +91,7 @@ function understood(access: Access, status: number, value: unknown): Answered {
   if (status === 401) return failed(refusedToken(access))
   if (!isObject(value) || typeof value.error !== 'string')
     return failed(`${access.base} does not answer as the control port of a gateway does (status ${status})`)
-  return failed([value.error, ...findingsIn(value.findings)].join('\n  '))
+  return failed([value.error, ...findingsIn(value.findings)].map((line) => printable(line)).join('\n  '))
 }
 
 function refusedToken({ token, file, why }: Access): string {

@@ -5,6 +5,7 @@ import { decideAgain } from './again.ts'
 import { Misuse, textOf, type Command, type Given } from './command.ts'
 import { readPlanFile } from './plan-file.ts'
 import { table } from './table.ts'
+import { printable } from '../../telemetry/printable.ts'
 
 /** Most differences that are printed one by one. */
 const MAX_PRINTED = 50
@@ -24,7 +25,7 @@ export const replay: Command = {
     if (!read.ok) return failed(given, read.problems)
     const replayed = decideAgain(read.plan, journal.lines)
     if (values.json === true) out.stdout(JSON.stringify(replayed, undefined, 2))
-    else for (const line of told(replayed, journal.lines, given)) out.stdout(line)
+    else for (const line of told(replayed, journal.lines, given)) out.stdout(printable(line))
     if (replayed.decisions > 0) return replayed.same === replayed.decisions ? 0 : 1
     return failed(given, ['the journal has no decisions: nothing was compared'])
   },

@@ -1,3 +1,5 @@
+import { printable } from '../../telemetry/printable.ts'
+
 /** No column is cut to less, in characters. */
 const LEAST = 6
 
@@ -10,7 +12,7 @@ export function table(
   rows: readonly (readonly (string | number)[])[],
   width: number,
 ): string[] {
-  const lines = [head, ...rows.map((row) => row.map(String))]
+  const lines = [head, ...rows.map((row) => row.map((cell) => printable(String(cell))))]
   const widths = head.map((_, column) => Math.max(...lines.map((line) => line[column]?.length ?? 0)))
   const total = () => widths.reduce((sum, wide) => sum + wide, GAP.length * (head.length - 1))
   for (let over = total() - width; over > 0; over--) {

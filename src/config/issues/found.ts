@@ -1,3 +1,4 @@
+import { looksLikeKey, redactUrls } from '../secrets/redact-text.ts'
 import type { Secrecy } from '../secrets/secrets.ts'
 
 const MAX_SHOWN = 60
@@ -27,7 +28,9 @@ export function found(value: unknown, { secrecy, variables, kindOnly }: Showing)
 
 /** A URL that is wrong cannot be taken apart: one that may hold credentials is not shown at all. */
 function hides(text: string, secrecy: Secrecy | undefined): boolean {
-  return secrecy === 'url' ? /[@?#]/.test(text) : secrecy !== undefined
+  return secrecy === 'url'
+    ? /[@?#]/.test(text) || redactUrls(text) !== text || text.split('/').some(looksLikeKey)
+    : secrecy !== undefined
 }
 
 const shorten = (text: string) => (text.length <= MAX_SHOWN ? text : `${text.slice(0, MAX_SHOWN)}…"`)

@@ -1,32 +1,86 @@
 /** What stands for a secret. */
 export const REDACTED = '[redacted]'
 
-const SECRET_WORD =
-  '(?:api[-_]?key|access[-_]?key|private[-_]?key|token|secret|passw(?:or)?d|pwd|auth|bearer|credential|cookie|header)'
+// Secrets are told by the names that stand before them, as part of a URL, or by their shape. What is neither stays as it is,
+// so that a command line can still be recognized: ports, paths, versions, packages, numbers of tokens.
 
-/** `--api-key`, `-H`: the next word is the secret. */
-const SECRET_FLAG = new RegExp(`^(?:-H|--?[\\w-]*${SECRET_WORD}[\\w-]*)$`, 'i')
+/** Parts of names that mean a secret: `--api-key`, `DB_PASS`, `clientSecret`. */
+const SECRET_PARTS = new Set(
+  (
+    'key apikey token secret secrets password passwords passwd passphrase pass pwd pw auth authorization bearer ' +
+    'credential credentials cookie cookies header jwt pat dsn signature sig'
+  ).split(' '),
+)
 
-/** `--token=…`, `API_KEY=…`, `Authorization: …`: what follows is the secret. */
-const SECRET_PAIR = new RegExp(`^(.*?${SECRET_WORD}[\\w-]*["']?\\s*[=:]\\s*)(?=\\S).*$`, 'is')
+/** What is written in one with the word before it: `PGPASSWORD`, `authtoken`. */
+const SECRET_END = /(?:apikey|accesskey|privatekey|token|secret|passw(?:or)?d|passphrase|credentials?)$/
+
+/** Several of them, which alone may be a number or a switch: `API_KEYS`, but not `KEYS`. */
+const PLURALS = new Set(['keys', 'tokens'])
+
+/** Names that speak of a secret and hold none: where it is, how long, of which kind. */
+const HARMLESS_END = new Set(
+  'file path dir folder name type mode url uri endpoint length limit count ttl'.split(' '),
+)
+const HARMLESS_START = new Set(['max', 'min', 'num'])
+const HARMLESS_KEYS = new Set(['public', 'primary', 'foreign', 'sort', 'partition'])
 
 /** Keys that their issuers mark. */
 const SECRET_SHAPE = /\b(?:sk-|gh[opsu]_|github_pat_|xox[abeprs]-|glpat-|AKIA|eyJ)[\w.-]{8,}/g
 
-/** Takes user, password, query values and fragment out of every URL within `text`. */
+const UUID = /^[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}$/i
+
+/** Ports, also mapped ones, and versions; paths and packages with a scope: what `-p` stands before when it is no password. */
+const NO_PASSWORD = /^(?:\d{1,5}(?::\d{1,5})*|\d+(?:\.\d+)+|[./~@].*)$/s
+
+/** Whether what stands under a name is a secret. */
+export function isSecretName(name: string): boolean {
+  const parts = name
+    .replace(/([a-z0-9])([A-Z])/g, '$1-$2')
+    .toLowerCase()
+    .split(/[^a-z0-9]+/)
+    .filter((part) => part !== '')
+  if (HARMLESS_START.has(parts[0] ?? '') || HARMLESS_END.has(parts.at(-1) ?? '')) return false
+  return parts.some((part, index) => {
+    if (part === 'key' && HARMLESS_KEYS.has(parts[index - 1] ?? '')) return false
+    if (PLURALS.has(part)) return parts.length > 1
+    return SECRET_PARTS.has(part) || SECRET_END.test(part)
+  })
+}
+
+/**
+ * Whether a word looks as only a machine writes it: a UUID, or at least 16 letters and digits that take turns, in one piece or
+ * in upper and lower case.
+ */
+export function looksLikeKey(word: string): boolean {
+  if (UUID.test(word)) return true
+  if (!/^[\w.~=+-]{16,}$/.test(word)) return false
+  const letters = word.replace(/[^A-Za-z0-9]/g, '')
+  const turns = letters.match(/[A-Za-z](?=\d)|\d(?=[A-Za-z])/g)?.length ?? 0
+  if (letters.length < 16 || turns < 3) return false
+  return letters.length === word.replace(/=+$/, '').length || (/[a-z]/.test(word) && /[A-Z]/.test(word))
+}
+
+/** Takes user, password, query values, fragment, and path segments that look like keys out of every URL within `text`. */
 export function redactUrls(text: string): string {
-  return text.replace(/([a-z][a-z0-9+.-]*:\/\/)([^\s"'<>]*)/gi, (_, scheme: string, rest: string) => {
+  // A name before it would only be looked for anew at each of its letters.
+  return text.replace(/:\/\/([^\s"'<>]*)/g, (_, rest: string) => {
     const [, authority = '', path = '', query] = /^([^/?#]*)([^?#]*)(?:\?([^#]*))?/.exec(rest) ?? []
     const host = authority.includes('@')
       ? `${REDACTED}@${authority.slice(authority.lastIndexOf('@') + 1)}`
       : authority
     return (
-      scheme +
+      '://' +
       host +
-      path +
+      path.split('/').map(redactSegment).join('/') +
       (query === undefined ? '' : `?${query.split('&').map(redactParameter).join('&')}`)
     )
   })
+}
+
+function redactSegment(segment: string): string {
+  if (segment.length < 8) return segment
+  return looksLikeKey(segment) ? REDACTED : segment.replace(SECRET_SHAPE, REDACTED)
 }
 
 function redactParameter(parameter: string): string {
@@ -34,11 +88,59 @@ function redactParameter(parameter: string): string {
   return equals === -1 ? REDACTED : parameter.slice(0, equals + 1) + REDACTED
 }
 
+/** A text of anybody's, such as a line that a server has written, without what is a secret by its shape or in a URL. */
+export function redactShapes(text: string): string {
+  return redactUrls(text).replace(SECRET_SHAPE, REDACTED)
+}
+
 /** Takes out of a command line what looks like a secret: by the name of its option, as part of a URL, by its shape. */
 export function redactArgs(args: readonly string[]): string[] {
   return args.map((arg, index) => {
-    const previous = args[index - 1]
-    if (previous !== undefined && SECRET_FLAG.test(previous) && !arg.startsWith('-')) return REDACTED
-    return redactUrls(arg.replace(SECRET_PAIR, `$1${REDACTED}`)).replace(SECRET_SHAPE, REDACTED)
+    const value = valueOf(args[index - 1], arg)
+    if (value !== undefined) return value
+    const text = redactPairs(redactShortOption(arg))
+    return looksLikeKey(text) ? REDACTED : redactShapes(text)
   })
+}
+
+/** A word as it may be shown after an option; undefined when the option says nothing of it. */
+function valueOf(option: string | undefined, word: string): string | undefined {
+  const [, name] = /^--?([\w][\w.-]*)$/.exec(option ?? '') ?? []
+  if (name === undefined || option === undefined || word.startsWith('-')) return undefined
+  if (option === '-H' || (name.length > 1 && isSecretName(name))) return REDACTED
+  if (option === '-p') return NO_PASSWORD.test(word) ? undefined : REDACTED
+  const colon = word.indexOf(':')
+  const isUser = (name === 'u' || name === 'user') && colon > 0 && !word.includes('://')
+  return isUser ? word.slice(0, colon + 1) + REDACTED : undefined
+}
+
+/** `-pS3cret`, as database clients want it. */
+function redactShortOption(arg: string): string {
+  const [, word = ''] = /^-p=?(\S{4,})$/.exec(arg) ?? []
+  return /\d/.test(word) && /[A-Za-z]/.test(word) && !NO_PASSWORD.test(word) ? `-p${REDACTED}` : arg
+}
+
+/** `--token=…`, `API_KEY=…`, `Authorization: …`; in a text of several words up to the next of them where that can be told. */
+function redactPairs(text: string): string {
+  const [, start = '', name = ''] = /^((?:--?)?([\w.-]{1,100})\s*=)/.exec(text) ?? []
+  if (text.length > start.length && isSecretName(name)) return start + REDACTED
+  for (const { 0: before, 1: named = '', index } of text.matchAll(
+    /([\w.-]{1,100})["']?\s{0,9}:\s{0,9}(?=[^\s/])/g,
+  ))
+    if (isSecretName(named)) return redactWords(text.slice(0, index)) + before + REDACTED
+  return redactWords(text)
+}
+
+function redactWords(text: string): string {
+  return text
+    .replace(/([\w.-]{1,100})=("[^"]*"|'[^']*'|[^\s;&|"']+)/g, (whole: string, name: string) =>
+      isSecretName(name) ? `${name}=${REDACTED}` : whole,
+    )
+    .replace(
+      /(^|\s)(--?[\w][\w.-]{0,99})(\s+)("[^"]*"|'[^']*'|[^\s"'-]\S*)/g,
+      (whole, gap: string, option: string, space: string, word: string) => {
+        const value = valueOf(option, word)
+        return value === undefined ? whole : gap + option + space + value
+      },
+    )
 }

@@ -2,9 +2,10 @@ import type { Signal } from '../../mesh/cancel.ts'
 import { newRecord, type Call, type Caller, type Layer } from '../../mesh/call.ts'
 import type { Clock } from '../../mesh/clock.ts'
 import { gatewayError } from '../../mesh/errors.ts'
-import { isObject, METHOD_NOT_FOUND, requestText, wordsOf } from '../../protocol/jsonrpc.ts'
+import { isObject, METHOD_NOT_FOUND, requestText } from '../../protocol/jsonrpc.ts'
 import type { Link } from '../../upstreams/upstream.ts'
 import type { Ask } from '../catalog.ts'
+import { printableWords } from '../../telemetry/printable.ts'
 
 /** What the gateway asks a server on its own behalf, under ids of its own. */
 export class Questions {
@@ -27,7 +28,8 @@ export class Questions {
     return async (method, params) => {
       const { text, value } = await this.#exchange(link, method, params, signal)
       if (!isObject(value.error) || value.error.code === METHOD_NOT_FOUND) return { text, value }
-      throw gatewayError('bad_reply', `${method} failed: ${wordsOf(value.error)}`, { sent: true })
+      const words = printableWords(value.error.message, 200)
+      throw gatewayError('bad_reply', `${method} failed: ${words}`, { sent: true })
     }
   }
 

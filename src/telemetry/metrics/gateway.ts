@@ -45,6 +45,12 @@ export const gateway = {
   ),
   serverUp: gauge('server_up', '1 while a server answers, else 0.', ['server'], 'servers'),
   serverTools: gauge('server_tools', 'Tools that a server offers to agents.', ['server'], 'servers'),
+  serverUnlisted: gauge(
+    'server_unlisted',
+    'What a server offers and agents are not shown, because its name is too long or holds control characters, by list.',
+    ['server', 'list'],
+    'servers × 4 lists',
+  ),
   serverProcesses: gauge(
     'server_processes',
     'Processes of a stdio server, with those that are being started.',

@@ -2,7 +2,7 @@ import type { Channel, Message } from '../../mesh/call.ts'
 import { Cancellation, type Signal } from '../../mesh/cancel.ts'
 import type { Millis } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
-import { isObject, notificationText, requestText, wordsOf } from '../../protocol/jsonrpc.ts'
+import { isObject, notificationText, requestText } from '../../protocol/jsonrpc.ts'
 import { locate } from '../../protocol/json-span.ts'
 import { LATEST_LEGACY } from '../../protocol/versions.ts'
 import { orAborted, within } from '../failure.ts'
@@ -13,6 +13,7 @@ import { leave, postAway } from './http-post.ts'
 import type { Reading } from './http-status.ts'
 import type { HttpWire } from './http-wire.ts'
 import type { SessionState } from './session-state.ts'
+import { printableWords } from '../../telemetry/printable.ts'
 
 export interface HttpSessionParts {
   /** The wire of no session. */
@@ -218,7 +219,8 @@ function greetingOf(reading: Reading): Message {
   const outcome = reading.kind === 'suspected_loss' ? reading.otherwise : reading
   if (outcome.kind !== 'answered') throw outcome.error
   const { error, result } = outcome.result.value
-  if (isObject(error)) throw gatewayError('upstream_refused', `initialize failed: ${wordsOf(error)}`)
+  if (isObject(error))
+    throw gatewayError('upstream_refused', `initialize failed: ${printableWords(error.message, 200)}`)
   const span = locate(outcome.result.text, ['result'])
   if (!isObject(result) || span === undefined) throw gatewayError('bad_reply', 'initialize has no result')
   return { text: outcome.result.text.slice(span.start, span.end), value: result }

@@ -6,6 +6,7 @@ import { prependMember, replaceAt } from '../../protocol/json-span.ts'
 import { MODERN_VERSION, UNSUPPORTED_VERSION } from '../../protocol/modern.ts'
 import { isLegacyVersion } from '../../protocol/versions.ts'
 import type { ReplyHeaders } from './http-headers.ts'
+import { printable } from '../../telemetry/printable.ts'
 
 /**
  * A reply that the server would also give if it had forgotten the session. Such replies come from tools and proxies too,
@@ -73,7 +74,8 @@ function outcomeOf(
       gatewayError('upstream_refused', `the server refused the request (HTTP ${status})`, { sent }),
     )
   }
-  const what = headers.mediaType === '' ? 'something without a content type' : headers.mediaType.slice(0, 64)
+  const what =
+    headers.mediaType === '' ? 'something without a content type' : printable(headers.mediaType, 64)
   return failed(
     gatewayError('bad_reply', `the reply is no JSON-RPC response (HTTP ${status}, ${what})`, { sent }),
   )

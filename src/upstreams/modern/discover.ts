@@ -2,12 +2,13 @@ import type { Signal } from '../../mesh/cancel.ts'
 import type { Message } from '../../mesh/call.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
-import { isObject, wordsOf } from '../../protocol/jsonrpc.ts'
+import { isObject } from '../../protocol/jsonrpc.ts'
 import { locate, members } from '../../protocol/json-span.ts'
 import { MODERN_VERSION, SERVER_INFO_KEY } from '../../protocol/modern.ts'
 import { rawAt } from '../pipe/renumber.ts'
 import { orAborted, within } from '../failure.ts'
 import { SharedAttempts } from '../shared-attempts.ts'
+import { printableWords } from '../../telemetry/printable.ts'
 
 /** Shortest and longest time for which one answer serves, in milliseconds. */
 const MIN_MS: Millis = 30_000
@@ -81,7 +82,7 @@ const discoverOnly = new Set(['supportedVersions', 'resultType', 'ttlMs', 'cache
 function greetingOf({ text, value }: Message): Message {
   const { result, error } = value
   if (isObject(error)) {
-    throw gatewayError('upstream_refused', `server/discover failed: ${wordsOf(error)}`)
+    throw gatewayError('upstream_refused', `server/discover failed: ${printableWords(error.message, 200)}`)
   }
   const span = locate(text, ['result'])
   if (!isObject(result) || span === undefined)

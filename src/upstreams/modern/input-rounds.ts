@@ -1,7 +1,8 @@
 import type { Call, Message, Outcome, RequestId } from '../../mesh/call.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError } from '../../mesh/errors.ts'
-import { errorText, isObject, wordsOf } from '../../protocol/jsonrpc.ts'
+import { errorText, isObject } from '../../protocol/jsonrpc.ts'
+import { printableWords } from '../../telemetry/printable.ts'
 import { locate } from '../../protocol/json-span.ts'
 import { abortError } from '../failure.ts'
 import { answered } from '../http/http-status.ts'
@@ -63,7 +64,7 @@ async function answersTo(call: Call, { text }: Message, parts: RoundsParts): Pro
   if (!('kind' in answers)) return answers
   if (answers.kind === 'aborted') return { kind: 'failed', error: { ...answers.error, sent: true } }
   const { code, data } = answers.error
-  const words = `the client did not answer ${answers.method}: ${wordsOf(answers.error)}`
+  const words = `the client did not answer ${answers.method}: ${printableWords(answers.error.message, 200)}`
   const error = errorText(call.id, typeof code === 'number' ? code : INTERNAL_ERROR, words, data)
   return answered(call.id, { text: error, value: JSON.parse(error) as Message['value'] }, 200)
 }

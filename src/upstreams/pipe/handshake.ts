@@ -1,10 +1,11 @@
 import type { Signal } from '../../mesh/cancel.ts'
 import type { Call, Message, Outcome } from '../../mesh/call.ts'
 import { gatewayError, isGatewayError, type GatewayError } from '../../mesh/errors.ts'
-import { isObject, wordsOf } from '../../protocol/jsonrpc.ts'
+import { isObject } from '../../protocol/jsonrpc.ts'
 import { isLegacyVersion } from '../../protocol/versions.ts'
 import { ownCall } from '../own-call.ts'
 import { rawAt } from './renumber.ts'
+import { printableWords } from '../../telemetry/printable.ts'
 
 /** How much of a server's own words an error of ours repeats, in characters. */
 const EXCERPT = 200
@@ -20,12 +21,12 @@ export async function handshake(
   if (outcome.kind !== 'answered') throw outcome.error
   const { text, value } = outcome.result
   if (isObject(value.error)) {
-    throw gatewayError('upstream_refused', `the server refused to initialize: ${wordsOf(value.error)}`)
+    const words = printableWords(value.error.message, EXCERPT)
+    throw gatewayError('upstream_refused', `the server refused to initialize: ${words}`)
   }
   const result = value.result as Message['value']
   if (!isLegacyVersion(result.protocolVersion)) {
-    const { protocolVersion } = result
-    const version = typeof protocolVersion === 'string' ? protocolVersion.slice(0, EXCERPT) : 'unnamed'
+    const version = printableWords(result.protocolVersion, EXCERPT)
     throw gatewayError(
       'upstream_refused',
       `the server speaks version ${version} of the protocol, which we do not`,

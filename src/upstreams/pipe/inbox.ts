@@ -1,3 +1,4 @@
+import { redactShapes } from '../../config/secrets/redact-text.ts'
 import type { Message } from '../../mesh/call.ts'
 import { verdictOf } from '../../mesh/classify.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
@@ -58,7 +59,10 @@ export class Inbox implements PipeEvents {
     const entry = this.#calls.get(id)
     const error = gatewayError('reply_too_large', `the reply is larger than ${limit} bytes`, { sent: true })
     if (entry !== undefined) this.#calls.settle(entry, failure(entry.call, error))
-    else this.#terms.log.warn({ limit }, 'threw away a message that is larger than the limit')
+    else
+      this.#noise.admit((dropped) =>
+        this.#terms.log.warn({ limit, dropped }, 'threw away a message that is larger than the limit'),
+      )
   }
 
   /** Version 2025-03-26 has batches. Their messages are taken one after another. */
@@ -124,7 +128,7 @@ export class Inbox implements PipeEvents {
     if (text.trim() === '') return
     this.#noise.admit((dropped) => {
       this.#terms.log.warn(
-        { excerpt: text.slice(0, EXCERPT), dropped },
+        { excerpt: redactShapes(text.slice(0, EXCERPT)), dropped },
         'skipped what is no JSON-RPC message',
       )
     })

@@ -1,7 +1,9 @@
 import type { ChildProcessWithoutNullStreams } from 'node:child_process'
+import { redactShapes } from '../../config/secrets/redact-text.ts'
 import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError } from '../../mesh/errors.ts'
 import type { Log } from '../../telemetry/log.ts'
+import { aboutToEnd } from './groups.ts'
 import { readLines } from './lines.ts'
 import { LogThrottle } from '../../telemetry/log-throttle.ts'
 import { Outbox } from './outbox.ts'
@@ -67,6 +69,7 @@ export class Child implements Pipe {
   close(): Promise<void> {
     if (this.#stage === 'running') {
       this.#stage = 'closing'
+      aboutToEnd(this.#leader)
       this.#outbox.end()
       this.#leader.stdin.end()
       this.#later(EOF_GRACE_MS, () => this.#terminate())
@@ -134,7 +137,7 @@ export class Child implements Pipe {
     const throttle = new LogThrottle(clock, STDERR_PER_SECOND)
     return readLines(this.#leader.stderr, STDERR_LINE_BYTES, (line) => {
       const stderr = typeof line === 'string' ? line : `${line.head} … ${line.tail}`
-      throttle.admit((dropped) => log.info({ stderr, ...(dropped > 0 && { dropped }) }))
+      throttle.admit((dropped) => log.info({ stderr: redactShapes(stderr), ...(dropped > 0 && { dropped }) }))
     })
   }
 

@@ -22,7 +22,9 @@ export class Children {
 
   readonly start: Connect = async (events) => {
     this.assertOpen()
-    const starting = launch(this.#program).then((leader) => new Child(leader, { ...this.#parts, events }))
+    const starting = launch(this.#program, this.#parts.log).then(
+      (leader) => new Child(leader, { ...this.#parts, events }),
+    )
     this.#starting.add(starting)
     const forget = () => this.#starting.delete(starting)
     starting.then((child) => child.gone).then(forget, forget)

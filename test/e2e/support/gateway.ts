@@ -59,8 +59,10 @@ export class Gateway {
     // Its token lies beside its config, and so goes with it.
     const env = { XDG_RUNTIME_DIR: folder, ...options.env }
     const program = new Program([...nodeArgs, main, 'start', '--config', file, ...args], { ...options, env })
-    const addresses = await program.line('the gateway listens', addressesIn)
-    return new Gateway(program, file, addresses, await tokenOf(parts, addresses))
+    const given = parts.gateway?.controlToken
+    const own = typeof given === 'string' ? given : undefined
+    const addresses = await program.line('the gateway listens', addressesIn(own === undefined))
+    return new Gateway(program, file, addresses, own ?? (await tokenIn(addresses)))
   }
 
   /** Its log so far, without what is not JSON. */
@@ -180,11 +182,21 @@ export interface Addresses {
   readonly tokenFile?: string
 }
 
-export function addressesIn(line: string): Addresses | undefined {
-  return line.includes('"listening"') ? (JSON.parse(line) as Addresses) : undefined
+/** Finds the addresses of a gateway in its log: in one line of JSON, or in several as it shows them on a terminal. */
+function addressesIn(withToken: boolean): (line: string) => Addresses | undefined {
+  const found: Record<string, string> = {}
+  return (line) => {
+    if (line.startsWith('{'))
+      return line.includes('"listening"') ? (JSON.parse(line) as Addresses) : undefined
+    const [, name, value] = /(data|control|tokenFile)\S*: "([^"]+)"/.exec(line) ?? []
+    if (name !== undefined && value !== undefined) found[name] = value
+    const { data, control, tokenFile } = found
+    if (data === undefined || control === undefined || (withToken && tokenFile === undefined))
+      return undefined
+    return tokenFile === undefined ? { data, control } : { data, control, tokenFile }
+  }
 }
 
-async function tokenOf({ gateway }: GatewayParts, { tokenFile }: Addresses): Promise<string> {
-  if (tokenFile !== undefined) return (await readFile(tokenFile, 'utf8')).trim()
-  return String(gateway?.controlToken)
+async function tokenIn({ tokenFile = '' }: Addresses): Promise<string> {
+  return (await readFile(tokenFile, 'utf8')).trim()
 }

@@ -31,8 +31,11 @@ export const now = [
   }),
   stat({
     title: 'Tools',
-    about: 'That agents are offered.',
-    queries: [query(`sum(max by (server) (breakwater_server_tools${ME}))`, 'tools')],
+    about: 'That agents are offered; and what servers offer that they are not shown, because of its name.',
+    queries: [
+      query(`sum(max by (server) (breakwater_server_tools${ME}))`, 'tools'),
+      query(`sum(max by (server, list) (breakwater_server_unlisted${ME}))`, 'not listed'),
+    ],
   }),
   stat({
     title: 'Configs in force',

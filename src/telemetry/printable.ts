@@ -1,0 +1,81 @@
+/**
+ * What text from outside may do to a terminal and to the lines of a log: control characters (C0, DEL, C1) move the cursor,
+ * change colours and titles, or begin a line; marks of direction and isolates show text in another order than it has; line and
+ * paragraph separators end a line for some readers.
+ */
+const UNPRINTABLE =
+  /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufff9-\ufffb]/
+const ALL = new RegExp(UNPRINTABLE, 'g')
+
+/** The same without what JSON escapes itself. */
+const IN_JSON = /[\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufff9-\ufffb]/
+const ALL_IN_JSON = new RegExp(IN_JSON, 'g')
+
+/** Longest text that is shown, in UTF-16 code units. */
+const LONGEST = 8 * 1024
+
+/** Whether a text holds a character that no terminal should get. */
+export function hasUnprintable(text: string): boolean {
+  return UNPRINTABLE.test(text)
+}
+
+/** A text from outside as part of a line for people: what is unprintable is written as `\u001b`, what is too long is cut. */
+export function printable(text: string, longest: number = LONGEST): string {
+  const shown = text.length > longest ? `${text.slice(0, longest)}…` : text
+  return UNPRINTABLE.test(shown) ? shown.replace(ALL, escaped) : shown
+}
+
+/** The words of a server or an agent where the protocol has text; whoever sends something else gets no say. */
+export function printableWords(words: unknown, longest: number): string {
+  return typeof words === 'string'
+    ? printable(words, longest)
+    : `no text but ${words === null ? 'null' : typeof words}`
+}
+
+/** A text of several lines, all of which we have written: whatever slipped into one of them is made visible. */
+export function printableLines(text: string): string {
+  return UNPRINTABLE.test(text)
+    ? text.replace(ALL, (found) => (found === '\n' ? found : escaped(found)))
+    : text
+}
+
+/** JSON text that means the same and holds nothing that a terminal would obey, but for its own line breaks. */
+export function printableJson(json: string): string {
+  return IN_JSON.test(json) ? json.replace(ALL_IN_JSON, coded) : json
+}
+
+/** A value of JSON with all text in it made printable, keys included. Stack traces of errors keep their lines. */
+export function printableValue(value: unknown): unknown {
+  if (typeof value === 'string') return printable(value)
+  if (typeof value !== 'object' || value === null) return value
+  if (Array.isArray(value)) return value.map(printableValue)
+  return Object.fromEntries(
+    Object.entries(value).map(([key, held]) => [
+      printable(key),
+      key === 'stack' && typeof held === 'string' ? printableStack(held) : printableValue(held),
+    ]),
+  )
+}
+
+/** Only what is written as a frame or a cause is a line of its own: messages may hold line breaks of anybody. */
+function printableStack(stack: string): string {
+  return stack
+    .split(/\n(?=\s+at |caused by: )/)
+    .map((line) => printable(line))
+    .join('\n')
+}
+
+function escaped(found: string): string {
+  switch (found) {
+    case '\n':
+      return '\\n'
+    case '\r':
+      return '\\r'
+    case '\t':
+      return '\\t'
+    default:
+      return coded(found)
+  }
+}
+
+const coded = (found: string) => `\\u${found.charCodeAt(0).toString(16).padStart(4, '0')}`

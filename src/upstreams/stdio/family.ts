@@ -1,0 +1,125 @@
+import { readdirSync, readFileSync } from 'node:fs'
+
+/**
+ * The variable that says who started a process: `{gateway}.{number}`, after those of gateways around ours, apart by spaces.
+ * What a server starts inherits it, also what has left the server's process group.
+ */
+export const STARTED_BY = 'BREAKWATER_STARTED_BY'
+
+/** A process for as long as it lives: its number alone may mean another one later. */
+export interface Member {
+  readonly pid: number
+  /** When it began, in clock ticks since the machine did. */
+  readonly start: string
+}
+
+/** The leader of a process group, and its session, which go by its number. */
+export interface Leader {
+  readonly pid: number
+  /** Undefined when it was gone before anybody looked. */
+  readonly start: string | undefined
+}
+
+/** Whose processes are looked for. */
+export interface Sought {
+  readonly leaders: readonly Leader[]
+  /** Whether a mark in a process's environment is one of theirs. */
+  readonly isMark: (mark: string) => boolean
+  /** Found before: what they have started meanwhile belongs to them, whatever it calls itself. */
+  readonly known: readonly Member[]
+}
+
+interface Status extends Member {
+  readonly parent: number
+  readonly group: number
+  readonly session: number
+}
+
+/** A process that runs, as Linux tells of it; undefined when there is none, or only its exit code is left. */
+export function statusOf(pid: number): Status | undefined {
+  const text = readProc(`${pid}/stat`)
+  // pid (command) state parent group session … start; the command may hold anything.
+  const fields = text?.slice(text.lastIndexOf(')') + 2).split(' ') ?? []
+  const [state, parent, group, session] = fields
+  const start = fields[19]
+  if (start === undefined || state === 'Z' || state === 'X') return undefined
+  return { pid, start, parent: Number(parent), group: Number(group), session: Number(session) }
+}
+
+/**
+ * All processes that belong to servers: by their group or session, by the mark in their environment, or because one of
+ * these started them. Linux only: elsewhere there is no `/proc` to look into, and the answer is empty.
+ */
+export function familyOf({ leaders, isMark, known }: Sought): Status[] {
+  const running = allRunning()
+  const groups = new Set(leaders.filter((leader) => isStill(leader, running)).map(({ pid }) => pid))
+  const family = new Map<number, Status>()
+  const children = new Map<number, Status[]>()
+  for (const status of running.values()) {
+    const { pid, parent, group, session } = status
+    const siblings = children.get(parent)
+    if (siblings === undefined) children.set(parent, [status])
+    else siblings.push(status)
+    if (groups.has(group) || groups.has(session) || marksOf(pid).some(isMark)) family.set(pid, status)
+  }
+  for (const { pid, start } of known) {
+    const status = running.get(pid)
+    if (status?.start === start) family.set(pid, status)
+  }
+  // What is added while the loop runs is visited as well.
+  for (const { pid } of family.values())
+    for (const child of children.get(pid) ?? []) family.set(child.pid, child)
+  return [...family.values()]
+}
+
+/** A group's number is given to nobody else while the group lives, whether its leader does or not. */
+function isStill({ pid, start }: Leader, running: ReadonlyMap<number, Status>): boolean {
+  const status = running.get(pid)
+  return start !== undefined && (status === undefined || status.start === start)
+}
+
+function allRunning(): Map<number, Status> {
+  const running = new Map<number, Status>()
+  for (const name of listProc()) {
+    const pid = Number(name)
+    const status = Number.isInteger(pid) && pid !== process.pid ? statusOf(pid) : undefined
+    if (status !== undefined) running.set(pid, status)
+  }
+  return running
+}
+
+/** Of processes of other users nothing is told, and they are none of ours. */
+function marksOf(pid: number): string[] {
+  const text = readProc(`${pid}/environ`)
+  const from = text?.indexOf(`${STARTED_BY}=`) ?? -1
+  if (text === undefined || from === -1) return []
+  return (
+    text
+      .slice(from + STARTED_BY.length + 1)
+      .split('\0', 1)[0]
+      ?.split(' ') ?? []
+  )
+}
+
+function listProc(): string[] {
+  try {
+    return readdirSync('/proc')
+  } catch (error) {
+    return nothing(error, [])
+  }
+}
+
+function readProc(path: string): string | undefined {
+  try {
+    return readFileSync(`/proc/${path}`, 'latin1')
+  } catch (error) {
+    return nothing(error, undefined)
+  }
+}
+
+/** Processes end while they are looked at, some are not for us to look at, and some systems have no `/proc`. */
+function nothing<T>(error: unknown, instead: T): T {
+  if (['ENOENT', 'ESRCH', 'EACCES', 'EPERM', 'ENOTDIR'].includes((error as NodeJS.ErrnoException).code ?? ''))
+    return instead
+  throw error
+}

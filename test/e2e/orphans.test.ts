@@ -1,0 +1,118 @@
+import assert from 'node:assert/strict'
+import { after, test } from 'node:test'
+import { readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import { statusOf } from '../../src/upstreams/stdio/family.ts'
+import { until } from '../support/until.ts'
+import { descendantsOf } from './support/family.ts'
+import { cleanUp, Gateway } from './support/gateway.ts'
+import { Program } from './support/program.ts'
+import { RawClient } from './support/raw-client.ts'
+import { HttpToolbox, stdioToolbox } from './support/toolbox.ts'
+
+after(cleanUp)
+
+const main = fileURLToPath(new URL('../../src/main.js', import.meta.url))
+const server = fileURLToPath(new URL('../fixtures/family-server.js', import.meta.url))
+const family = { command: process.execPath, args: [server] }
+
+interface Alive {
+  readonly pid: number
+  readonly start: string
+}
+
+/** Processes that run now. Their numbers may be another's later, their times of start may not. */
+function identified(pids: readonly number[]): Alive[] {
+  return pids.flatMap((pid) => statusOf(pid) ?? [])
+}
+
+const left = (processes: readonly Alive[]) =>
+  processes.filter(({ pid, start }) => statusOf(pid)?.start === start)
+
+async function allGone(processes: readonly Alive[]): Promise<void> {
+  await until('nothing is left', () => left(processes).length === 0)
+}
+
+/** A gateway with a server that has a family, and all of their processes. */
+async function withFamily() {
+  const gateway = await Gateway.start({ servers: { family, local: stdioToolbox() } })
+  await gateway.waitFor('up', 'family', 'local')
+  const client = await RawClient.open(gateway.mcp())
+  const pids = JSON.parse(await client.say('family__pids')) as Record<string, number>
+  const supervisors = identified(descendantsOf(gateway.program.pid)).filter(({ pid }) => isSupervisor(pid))
+  const members = identified(Object.values(pids))
+  assert.equal(members.length, 5)
+  assert.equal(supervisors.length, 1)
+  return { gateway, client, pids, members, all: [...members, ...supervisors], supervisors }
+}
+
+const isSupervisor = (pid: number) => readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('supervisor.js')
+
+test('a gateway that is killed leaves no process: no child, no child of a child, none that left the group', async () => {
+  const { gateway, all } = await withFamily()
+  process.kill(gateway.program.pid, 'SIGKILL')
+  await gateway.program.ended
+  await allGone(all)
+})
+
+test('a gateway that stops in order leaves neither processes nor its supervisor', async () => {
+  const { gateway, all } = await withFamily()
+  gateway.program.signal('SIGTERM')
+  assert.deepEqual(await gateway.program.ended, { code: 0, signal: null })
+  assert.deepEqual(left(all), [])
+})
+
+test('the supervisor outlives signals that are meant for the gateway', async () => {
+  const { gateway, supervisors, all } = await withFamily()
+  const [supervisor] = supervisors
+  assert.ok(supervisor)
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.kill(supervisor.pid, signal)
+  process.kill(gateway.program.pid, 'SIGKILL')
+  await allGone(all)
+})
+
+test('a supervisor that was killed is replaced, and the next one knows of all servers', async () => {
+  const { gateway, supervisors, members } = await withFamily()
+  process.kill((supervisors[0] as Alive).pid, 'SIGKILL')
+  let next: Alive[] = []
+  await until('another supervisor runs', () => {
+    next = identified(descendantsOf(gateway.program.pid)).filter(({ pid }) => isSupervisor(pid))
+    return next.length > 0
+  })
+  assert.ok(gateway.log.some(({ msg }) => String(msg).startsWith('the supervisor ended (SIGKILL)')))
+  process.kill(gateway.program.pid, 'SIGKILL')
+  await allGone([...members, ...next])
+})
+
+test('what a server leaves behind outside of its group ends with it, while the gateway goes on', async () => {
+  const { gateway, members, supervisors, client } = await withFamily()
+  await gateway.reconfigure({ servers: { local: stdioToolbox() } })
+  await allGone(members)
+  assert.deepEqual(left(supervisors), supervisors)
+  assert.ok(await client.say('local__pid'))
+})
+
+test('a killed wrap command takes its program along', async () => {
+  const program = new Program([main, 'stdio', '--', process.execPath, server], {
+    stdio: ['pipe', 'pipe', 'pipe'],
+  })
+  const say = (message: object) =>
+    program.child.stdin?.write(`${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`)
+  const hello = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'x', version: '1' } }
+  say({ id: 1, method: 'initialize', params: hello })
+  say({ id: 2, method: 'tools/call', params: { name: 'pids' } })
+  const pids = await program.line('it names its family', (line) => {
+    const { id, result } = JSON.parse(line) as { id: number; result: { content: [{ text: string }] } }
+    return id === 2 ? (JSON.parse(result.content[0].text) as Record<string, number>) : undefined
+  })
+  const all = identified([...Object.values(pids), ...descendantsOf(program.pid)])
+  process.kill(program.pid, 'SIGKILL')
+  await allGone(all)
+})
+
+test('a gateway without stdio servers starts no process at all', async () => {
+  const remote = await HttpToolbox.start()
+  const gateway = await Gateway.start({ servers: { remote: { url: remote.url } } })
+  await gateway.waitFor('up', 'remote')
+  assert.deepEqual(descendantsOf(gateway.program.pid), [])
+})

@@ -1,0 +1,115 @@
+import assert from 'node:assert/strict'
+import { Writable } from 'node:stream'
+import { test } from 'node:test'
+import { createLog } from '../../src/telemetry/log.ts'
+import {
+  hasUnprintable,
+  printable,
+  printableJson,
+  printableLines,
+  printableValue,
+  printableWords,
+} from '../../src/telemetry/printable.ts'
+
+/** Every code unit that a terminal obeys, that ends a line for some reader, or that turns text around. */
+const hostile = [
+  ...Array.from({ length: 0x20 }, (_, code) => code),
+  ...Array.from({ length: 0x21 }, (_, code) => 0x7f + code),
+  ...[0x61c, 0x200e, 0x200f, 0x2028, 0x2029, 0x202a, 0x202b, 0x202c, 0x202d, 0x202e],
+  ...[0x2066, 0x2067, 0x2068, 0x2069, 0xfeff, 0xfff9, 0xfffa, 0xfffb],
+].map((code) => String.fromCharCode(code))
+
+const coded = (char: string) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`
+
+test('every character that a terminal obeys is made visible, and nothing else is changed', () => {
+  for (const char of hostile) {
+    assert.equal(hasUnprintable(`a${char}b`), true, coded(char))
+    const short: Record<string, string> = { '\n': '\\n', '\r': '\\r', '\t': '\\t' }
+    assert.equal(printable(`a${char}b`), `a${short[char] ?? coded(char)}b`, coded(char))
+  }
+  for (const text of [
+    '',
+    'plain',
+    'Straße, naïve, 東京, עברית, العربية, 🧪👩‍🔬',
+    'a\u00a0b',
+    '~{}\\u001b',
+    'ａ',
+  ])
+    assert.deepEqual([printable(text), hasUnprintable(text)], [text, false])
+})
+
+test('a text that is too long is cut, and says so', () => {
+  assert.equal(printable('abcdef', 3), 'abc…')
+  assert.equal(printable('abc', 3), 'abc')
+  assert.ok(printable('x'.repeat(1e6)).length < 9_000)
+})
+
+test('lines of ours keep their line breaks', () => {
+  assert.equal(printableLines('a\n  b\u001b[31m\r\nc'), 'a\n  b\\u001b[31m\\r\nc')
+})
+
+test('JSON means the same after it, and holds no such character but its own line breaks', () => {
+  const value = { [`k${hostile.join('')}`]: hostile, n: 1, deep: [{ text: `\\${hostile.join('\\')}` }] }
+  const json = `${printableJson(JSON.stringify(value))}\n`
+  assert.deepEqual(JSON.parse(json), value)
+  assert.equal(hasUnprintable(json.slice(0, -1)), false)
+})
+
+test('what is no text, where words are due, is only named', () => {
+  assert.equal(printableWords('no \u009b way', 100), 'no \\u009b way')
+  for (const [value, words] of [
+    [{ toString: 1 }, 'no text but object'],
+    [null, 'no text but null'],
+    [undefined, 'no text but undefined'],
+    [5, 'no text but number'],
+  ] as const)
+    assert.equal(printableWords(value, 100), words)
+})
+
+test('an error keeps the frames of its stack, and its message makes no line', () => {
+  const stack =
+    'Error: a\n[12:00] INFO: forged\n    at f (x.js:1:1)\n    at g\ncaused by: Error: b\u001b\n    at h'
+  assert.deepEqual(printableValue({ err: { message: 'a\nb', stack }, '\u0007': [1, null, true] }), {
+    err: {
+      message: 'a\\nb',
+      stack:
+        'Error: a\\n[12:00] INFO: forged\n    at f (x.js:1:1)\n    at g\ncaused by: Error: b\\u001b\n    at h',
+    },
+    '\\u0007': [1, null, true],
+  })
+})
+
+/** What a log has written, on a terminal or not. */
+function logged(isTTY: boolean): { log: ReturnType<typeof createLog>; text: () => string } {
+  let text = ''
+  const output = new Writable({
+    write(chunk: Buffer, _, done) {
+      text += chunk.toString()
+      done()
+    },
+  })
+  return { log: createLog('trace', Object.assign(output, { isTTY }) as never), text: () => text }
+}
+
+/** The colours that the log gives its own words. */
+const COLOURS = /\u001b\[\d+m/g
+
+for (const isTTY of [true, false]) {
+  test(`no words forge a line of the log or reach the terminal (${isTTY ? 'pretty' : 'JSON'})`, () => {
+    const { log, text } = logged(isTTY)
+    const evil = `x${hostile.join('')}\n[12:00:00.000] INFO: all is well\n{"level":30,"msg":"forged"}\n`
+    log.info({ stderr: evil, [evil]: evil, deep: { list: [evil] } }, evil)
+    log.warn(evil)
+    log.error({ err: new Error(evil) }, 'failed')
+    const lines = text().replace(COLOURS, '').split('\n')
+    assert.ok(lines.length > 3)
+    for (const line of lines) {
+      assert.equal(hasUnprintable(line), false, line)
+      assert.doesNotMatch(line, /^(\[12:00|\{"level":30,"msg":"forged")/)
+      if (!isTTY && line !== '') assert.ok(JSON.parse(line))
+    }
+    // A sequence of the attacker's own looks like one of the log's colours.
+    log.info('a\u001b[31mb')
+    assert.match(text(), /a\\u001b\[31mb/)
+  })
+}
