@@ -68,5 +68,5 @@ export const silentKeys = {
 
 /** `given` without `silentKeys`. */
 export function withoutSilent<Given extends object>(given: Given): Omit<Given, keyof typeof silentKeys> {
-  return Object.fromEntries(Object.entries(given).filter(([key]) => !(key in silentKeys))) as Given
+  return Object.fromEntries(Object.entries(given).filter(([key]) => !Object.hasOwn(silentKeys, key))) as Given
 }
