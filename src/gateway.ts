@@ -83,8 +83,10 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   tune(file)
 
   // The generation in force, and the agents that it serves.
+  const load = { inFlight: 0, detached: 0 }
   const parts: GenerationParts = {
     ...common,
+    load,
     kit,
     chaos,
     onChanged(server, changed) {
@@ -102,7 +104,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
 
   // The way of the next config into force.
   const follow = (config: Config) => {
-    controller.apply(config.chaos)
+    controller.follow(config.chaos)
     guards.limits.tune(config.gateway.limits)
     tune(config)
   }
@@ -111,11 +113,11 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     ...common,
     load: () => loadConfig(path, env),
     apply: (config, renew) => changeOver(keepBootKeys(file, config), renew, inForce),
+    inForce: () => live.current.hash,
     added: () => dynamic.entries,
   })
 
   // The two planes.
-  const load = { inFlight: 0 }
   let closing: Promise<void> | undefined
   const data = addressOf(gateway.listen)
   const allowed = () => live.current.config.gateway
@@ -136,7 +138,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const bound = { data: await listenAt(data, dataPlane), control: await listenAt(control, controlPlane) }
 
   // From here on, it runs.
-  controller.apply(live.current.config.chaos)
+  controller.follow(live.current.config.chaos)
   for (const server of live.current.servers.values()) server.start()
   lookForIdleGlobs(log, live)
   const reload = (trigger: string) => reloader.reload(trigger)
