@@ -20,7 +20,7 @@ import { createControlPlane, createDataPlane } from './planes.ts'
 import { DynamicServers } from './registry/dynamic-servers.ts'
 import type { GatewayGeneration } from './registry/generation.ts'
 import { lookForIdleGlobs } from './registry/idle-globs.ts'
-import { logState, warnOfNames } from './registry/notices.ts'
+import { logState, warnOfCuts, warnOfNames } from './registry/notices.ts'
 import { Reloader, withServers, type ReloadReport } from './reload.ts'
 import { shutDown } from './shutdown.ts'
 import { createSpans } from './spans.ts'
@@ -92,6 +92,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     onChanged(server, changed) {
       agents.tellChanged(changed)
       if (changed.includes('tools')) warnOfNames(log, live.current.names, server)
+      warnOfCuts(log, server)
     },
     onState: (server) => logState(log, server),
   }

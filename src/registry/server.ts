@@ -74,6 +74,9 @@ export class Server extends KnownServer {
       get refreshMs() {
         return current().refresh
       },
+      get maxList() {
+        return current().maxList
+      },
       get probeMs() {
         return current().probe
       },

@@ -5,6 +5,7 @@ import { Cancellation } from '../../src/mesh/cancel.ts'
 import { gatewayError } from '../../src/mesh/errors.ts'
 import { HttpSession } from '../../src/upstreams/http/http-session.ts'
 import { SessionState } from '../../src/upstreams/http/session-state.ts'
+import { Unread } from '../../src/upstreams/unread.ts'
 import { capableHello, newCall, TestChannel } from '../support/caller.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import type { Json } from '../support/memory-pipe.ts'
@@ -60,7 +61,13 @@ async function session(t: TestContext, reply: Json = { result: greeting }) {
     wire,
     hello: capableHello,
     state,
-    exchange: { clock, maxReply: 100_000, ackMs: 5_000, underWay: new Set() },
+    exchange: {
+      clock,
+      maxReply: 100_000,
+      ackMs: 5_000,
+      underWay: new Set(),
+      unread: new Unread({ messages: 8, bytes: 1_000 }),
+    },
     handshakeMs: 10_000,
     channel: new TestChannel(),
     onReopened: () => reopened++,
