@@ -3,6 +3,7 @@ import type { Config } from './config/schema/schema.ts'
 import { compileGeneration, type GenerationParts } from './generation.ts'
 import { DEFAULT_SET } from './mesh/compile.ts'
 import type { Live } from './mesh/live.ts'
+import { mayApply } from './mesh/settings.ts'
 import type { StateKey } from './mesh/policy.ts'
 import type { States } from './mesh/state.ts'
 import type { GatewayGeneration } from './registry/generation.ts'
@@ -48,6 +49,7 @@ function placed({ servers, config }: GatewayGeneration, key: StateKey): StateKey
   // The gateway's own state has no server, and a server's no endpoint.
   if (key.server === '') return key
   const server = servers.get(key.server)
+  if (key.overrides !== undefined && !mayApply(config.policies, key.server, key.overrides)) return undefined
   if (server === undefined || key.endpoint === undefined) return server && key
   const replica = server.endpoints.indexOf(key.endpoint)
   if (replica === -1) return undefined

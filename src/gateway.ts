@@ -21,7 +21,7 @@ import { createControlPlane, createDataPlane } from './planes.ts'
 import { DynamicServers } from './registry/dynamic-servers.ts'
 import type { GatewayGeneration } from './registry/generation.ts'
 import { lookForIdleGlobs } from './registry/idle-globs.ts'
-import { logState, warnOfNames } from './registry/notices.ts'
+import { logState, warnOfCuts, warnOfNames } from './registry/notices.ts'
 import { Reloader, withServers, type ReloadReport } from './reload.ts'
 import { Bodies, bodyRefusals } from './routes/bodies.ts'
 import { shutDown } from './shutdown.ts'
@@ -93,8 +93,10 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   tune(file)
 
   // The generation in force, and the agents that it serves.
+  const load = { inFlight: 0, detached: 0 }
   const parts: GenerationParts = {
     ...common,
+    load,
     kit,
     chaos,
     onStale: ({ name }) => agents.forgetLists(name),
@@ -102,6 +104,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
       agents.forgetLists(server.name)
       agents.tellChanged(changed)
       warnOfNames(log, live.current.names, server)
+      warnOfCuts(log, server)
     },
     onState: (server) => logState(log, server),
   }
@@ -114,7 +117,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
 
   // The way of the next config into force.
   const follow = (config: Config) => {
-    controller.apply(config.chaos)
+    controller.follow(config.chaos)
     guards.limits.tune(config.gateway.limits)
     bodies.tune(config.gateway.limits.bodies)
     dataPlane.server.maxConnections = config.gateway.limits.connections
@@ -125,11 +128,11 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     ...common,
     load: () => loadConfig(path, env),
     apply: (config, renew) => changeOver(keepBootKeys(file, config), renew, inForce),
+    inForce: () => live.current.hash,
     added: () => dynamic.entries,
   })
 
   // The two planes.
-  const load = { inFlight: 0 }
   let closing: Promise<void> | undefined
   const data = addressOf(gateway.listen)
   const allowed = () => live.current.config.gateway
@@ -191,7 +194,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   }
 
   // From here on, it runs.
-  controller.apply(live.current.config.chaos)
+  controller.follow(live.current.config.chaos)
   for (const server of live.current.servers.values()) server.start()
   lookForIdleGlobs(log, live)
   const reload = (trigger: string) => reloader.reload(trigger)

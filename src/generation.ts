@@ -33,6 +33,8 @@ export interface GenerationParts extends Pick<KnownServerParts, 'onChanged' | 'o
   readonly intents: Intents
   readonly tracing: Tracing
   readonly chaos: Pick<Chaos, 'layers' | 'account'>
+  /** Counts what goes on although no agent waits for it. */
+  readonly load: { detached: number }
 }
 
 /**

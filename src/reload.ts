@@ -1,5 +1,4 @@
 import { bootChanges } from './config/boot-keys.ts'
-import { configHash } from './config/hash.ts'
 import { formatIssue, type ConfigIssue } from './config/issues/issues.ts'
 import type { Loaded } from './config/load.ts'
 import type { Config, ServerConfig } from './config/schema/schema.ts'
@@ -22,6 +21,8 @@ export interface ReloaderParts {
   readonly load: () => Promise<Loaded>
   /** Compiles the config and puts it into force; throws when it does not compile. */
   readonly apply: (config: Config, renew: ReadonlySet<string>) => void
+  /** Names all that is in force: also servers that were added, and keys that a reload does not change. */
+  readonly inForce: () => string
   /** Servers that are not in the file. */
   readonly added: () => Readonly<Record<string, ServerConfig>>
   readonly clock: Clock
@@ -83,7 +84,7 @@ export class Reloader {
       this.#file = before
       return this.#failed(trigger, [(error as Error).message])
     }
-    const hash = configHash(this.#file)
+    const hash = this.#parts.inForce()
     const warnings = loaded.warnings.map((issue: ConfigIssue) => formatIssue(issue))
     for (const warning of warnings) log.warn(warning)
     if (needsRestart.length > 0)
@@ -101,11 +102,11 @@ export class Reloader {
   }
 
   #succeeded(): void {
-    const { metrics, clock } = this.#parts
+    const { metrics, clock, inForce } = this.#parts
     metrics.configReloadSuccess.set(1)
     metrics.configReloadTimestamp.set(clock.wall() / 1000)
     metrics.configInfo.reset()
-    metrics.configInfo.set({ hash: configHash(this.#file) }, 1)
+    metrics.configInfo.set({ hash: inForce() }, 1)
   }
 }
 

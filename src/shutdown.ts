@@ -19,9 +19,10 @@ export interface ShutdownParts {
   readonly durable: { close(): Promise<void> } | undefined
   /** Tasks of agents end with the process. */
   readonly intents: { closeAll(): void }
-  readonly load: { readonly inFlight: number }
   /** While the control plane's address is still ours. */
   readonly removeToken: () => Promise<void>
+  /** Requests of agents that are under way, and calls that go on though their agents have left. */
+  readonly load: { readonly inFlight: number; readonly detached: number }
   readonly clock: Clock
   readonly log: Log
 }
@@ -34,10 +35,13 @@ export async function shutDown(parts: ShutdownParts): Promise<void> {
   const { dataPlane, controlPlane, live, agents, load, log } = parts
   const { drain } = live.current.config.gateway
   const stopped = new Promise<void>((resolve) => dataPlane.server.close(() => resolve()))
-  log.info({ inFlight: load.inFlight, drainMs: drain }, 'stopping: calls in flight may finish')
+  log.info(
+    { inFlight: load.inFlight, detached: load.detached, drainMs: drain },
+    'stopping: calls in flight may finish',
+  )
   await parts.chaos.close()
   await drained(parts, drain)
-  if (load.inFlight > 0) log.warn({ inFlight: load.inFlight }, 'the drain is over: ending calls in flight')
+  if (isBusy(load)) log.warn({ ...load }, 'the drain is over: ending calls in flight')
   await agents.close()
   // Those of older configs, too, whose last calls have not ended.
   const servers = new Set(live.open.flatMap((generation) => [...generation.servers.values()]))
@@ -52,5 +56,9 @@ export async function shutDown(parts: ShutdownParts): Promise<void> {
 async function drained({ load, clock }: ShutdownParts, limitMs: Millis): Promise<void> {
   const never = new AbortController().signal
   const until = clock.now() + limitMs
-  while (load.inFlight > 0 && clock.now() < until) await clock.sleep(LOOK_MS, never)
+  while (isBusy(load) && clock.now() < until) await clock.sleep(LOOK_MS, never)
+}
+
+function isBusy({ inFlight, detached }: ShutdownParts['load']): boolean {
+  return inFlight + detached > 0
 }

@@ -21,6 +21,7 @@ function setUp() {
   const metrics = createMetrics()
   const parts = {
     clock,
+    load: { detached: 0 },
     log: silent,
     metrics,
     chaos: noChaos,

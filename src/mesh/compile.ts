@@ -64,7 +64,8 @@ export function compileMesh(parts: MeshParts): Mesh {
 
   function build(set: string, server: string, tool: string | undefined, applied: Applied): Chain {
     const effect = settings.effectOf(applied)
-    const scope = scopeFor({ set, server, tool, effect, target, detour })
+    const overrides = tool === undefined ? settings.namesOf(applied) : undefined
+    const scope = scopeFor({ set, server, tool, overrides, effect, target, detour })
     const links: ChainLink[] = [{ layer: 'observe' }]
     const layers: Layer[] = [parts.faults.client]
     for (const name of order) {

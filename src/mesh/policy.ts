@@ -25,6 +25,8 @@ export interface StateKey {
   readonly set: string
   readonly server: string
   readonly tool?: string | undefined
+  /** Which of the server's other requests; see `Scope.overrides`. */
+  readonly overrides?: readonly string[] | undefined
   /** Which endpoint of the server, wherever it stands in the config; see `Scope.endpoints`. */
   readonly endpoint?: string | undefined
   /** Where that endpoint stands in the config now, from 0: for people, and no part of what makes the state the same. */
@@ -78,6 +80,11 @@ export interface Scope {
   readonly server: string
   /** The tool's name as its catalog has it; undefined for tools that stand in no catalog and for other requests. */
   readonly tool: string | undefined
+  /**
+   * Without a tool: which requests, by the overrides that apply to them, of each what it matches as JSON. Requests to which
+   * others apply have a chain of their own, and may have other settings. Undefined where the tool says it all.
+   */
+  readonly overrides: readonly string[] | undefined
   /** How many replicas the server has, at least 1. */
   readonly replicas: number
   /**
@@ -102,6 +109,11 @@ export interface Scope {
    * infinity when it never was in doubt.
    */
   readonly backAt: (replica: number) => Millis
+  /**
+   * For work that goes on when no agent waits for it any more: until what this returns is called, once, the server stays
+   * though it may have left the config, and the end of the process waits, for as long as it waits for calls.
+   */
+  hold(): () => void
   /** The way to another tool, with the same arguments; undefined when there is no such server. */
   detour(call: Call, server: string, tool: string): Detour | undefined
 }

@@ -14,12 +14,14 @@ export interface Target {
   readonly mayMove: boolean
   leave(caller: Caller, replica: number): void
   backAt(replica: number): Millis
+  hold(): () => void
 }
 
 export interface ScopeParts {
   readonly set: string
   readonly server: string
   readonly tool: string | undefined
+  readonly overrides: readonly string[] | undefined
   /** The operator's word on the tool's effect. */
   readonly effect: Effect | undefined
   readonly target: (server: string) => Target | undefined
@@ -27,41 +29,44 @@ export interface ScopeParts {
 }
 
 /** What requests other than tool calls do, as the protocol defines them. */
-const effects: Readonly<Record<string, Effect>> = {
-  ping: 'read_only',
-  initialize: 'read_only',
-  'server/discover': 'read_only',
-  'tools/list': 'read_only',
-  'prompts/list': 'read_only',
-  'prompts/get': 'read_only',
-  'resources/list': 'read_only',
-  'resources/templates/list': 'read_only',
-  'resources/read': 'read_only',
-  'completion/complete': 'read_only',
-  'tasks/get': 'read_only',
-  'tasks/list': 'read_only',
-  'tasks/result': 'read_only',
-  'tasks/cancel': 'idempotent',
-  'logging/setLevel': 'idempotent',
-  'resources/subscribe': 'idempotent',
-  'resources/unsubscribe': 'idempotent',
-}
+const effects: ReadonlyMap<string, Effect> = new Map<string, Effect>(
+  Object.entries({
+    ping: 'read_only',
+    initialize: 'read_only',
+    'server/discover': 'read_only',
+    'tools/list': 'read_only',
+    'prompts/list': 'read_only',
+    'prompts/get': 'read_only',
+    'resources/list': 'read_only',
+    'resources/templates/list': 'read_only',
+    'resources/read': 'read_only',
+    'completion/complete': 'read_only',
+    'tasks/get': 'read_only',
+    'tasks/list': 'read_only',
+    'tasks/result': 'read_only',
+    'tasks/cancel': 'idempotent',
+    'logging/setLevel': 'idempotent',
+    'resources/subscribe': 'idempotent',
+    'resources/unsubscribe': 'idempotent',
+  }),
+)
 
 /** Stands for the endpoint of a server that is not there. */
 const nowhere: readonly string[] = ['']
 
 /** A scope over what the registry knows. */
-export function scopeFor({ set, server, tool, effect, target, detour }: ScopeParts): Scope {
+export function scopeFor({ set, server, tool, overrides, effect, target, detour }: ScopeParts): Scope {
   const endpoints = target(server)?.endpoints ?? nowhere
   return {
     set,
     server,
     tool,
+    overrides,
     replicas: endpoints.length,
     endpoints,
     facts: () => (tool === undefined ? undefined : target(server)?.facts(tool)),
     effectOf(call) {
-      if (call.tool === undefined) return effects[call.method] ?? 'unknown'
+      if (call.tool === undefined) return effects.get(call.method) ?? 'unknown'
       return effect ?? target(server)?.effectOf(call.tool) ?? 'unknown'
     },
     home: (caller) => target(server)?.home(caller),
@@ -69,6 +74,9 @@ export function scopeFor({ set, server, tool, effect, target, detour }: ScopePar
     mayMove: () => target(server)?.mayMove ?? true,
     leave: (caller, replica) => target(server)?.leave(caller, replica),
     backAt: (replica) => target(server)?.backAt(replica) ?? -Infinity,
+    hold: () => target(server)?.hold() ?? nothing,
     detour: (call, to, other) => detour(set, call, to, other),
   }
 }
+
+function nothing(): void {}

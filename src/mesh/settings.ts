@@ -40,6 +40,11 @@ export class Settings {
     return this.#holds.flatMap((holds, index) => (holds(server, method, tool) ? [index] : []))
   }
 
+  /** Names overrides by what they match: as long as a config has them, wherever they stand in it. */
+  namesOf(applied: Applied): readonly string[] {
+    return applied.map((index) => nameOf(this.#overrides[index]?.match))
+  }
+
   /** The operator's word on what running a tool again does. */
   effectOf(applied: Applied): Effect | undefined {
     const decisive = applied.findLast((index) => this.#overrides[index]?.effect !== undefined)
@@ -54,4 +59,19 @@ export class Settings {
     if (decisive === undefined) return [this.#defaults[name], 'default']
     return [this.#overrides[decisive]?.[name], `override ${decisive}`]
   }
+}
+
+function nameOf(match: Match | undefined): string {
+  return JSON.stringify(match)
+}
+
+/** Whether a config has requests of a server, without a tool, to which just these overrides apply. */
+export function mayApply({ overrides }: MeshConfig, server: string, names: readonly string[]): boolean {
+  const there = new Set(overrides.map(({ match }) => nameOf(match)))
+  const toAll = overrides.filter(({ match }) => isForAll(match, server))
+  return names.every((name) => there.has(name)) && toAll.every(({ match }) => names.includes(nameOf(match)))
+}
+
+function isForAll({ tool, method, ...match }: Match, server: string): boolean {
+  return tool === undefined && method === undefined && matcher(match)(server, '', undefined)
 }

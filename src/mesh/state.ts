@@ -42,7 +42,7 @@ export class States implements StateStore {
   }
 
   get<State extends object>(key: StateKey, create: () => State): State {
-    const owner = JSON.stringify([key.kind, key.set, key.server, key.tool, key.endpoint])
+    const owner = JSON.stringify([key.kind, key.set, key.server, key.tool, key.overrides, key.endpoint])
     const config = this.#intern(JSON.stringify(key.config) ?? '')
     const slots = this.#gone.has(owner) ? this.#gone : this.#slots
     const slot = slots.get(owner)

@@ -14,16 +14,16 @@ export const BREAKER = 'breaker'
  */
 export const breaker: Policy<z.output<typeof breakerSchema>> & { schema: typeof breakerSchema } = {
   schema: breakerSchema,
-  build(config, kit, { set, server, tool, endpoints, backAt }): Layer {
+  build(config, kit, { set, server, tool, overrides, endpoints, backAt }): Layer {
     const breakers = new Array<Breaker | undefined>(endpoints.length)
     const holds = holdsOf(kit.state, set, server)
     function breakerOf(replica: number): Breaker {
       const owner = { set, server, tool, endpoint: endpoints[replica] ?? '', replica }
-      return kit.state.get({ kind: BREAKER, ...owner, config }, () => {
-        const made = new Breaker(config, kit, owner)
-        if (holds.has(tool)) made.force('open')
-        return made
-      })
+      const key = { kind: BREAKER, ...owner, overrides, config }
+      const found = kit.state.get(key, () => new Breaker(config, kit, owner))
+      // One that is new, or whose endpoint was gone while an operator gave orders, has not heard of them.
+      if (holds.has(tool) !== found.isHeld) found.force(holds.has(tool) ? 'open' : 'close')
+      return found
     }
     return (next) => (call) => {
       const replica = call.replica ?? 0

@@ -93,7 +93,10 @@ export const idempotency: Policy<z.output<typeof schema>> & { schema: typeof sch
         const noted = isRepeatable(scope.effectOf(call))
           ? undefined
           : runs.announce(id, fingerprint, limitMs + window)
+        // It goes on when its agent, and with it the request that everybody else counts, is gone.
+        const release = scope.hold()
         const outcome = noted === undefined ? run() : noted.then(run)
+        outcome.then(release, release)
         runs.begin(id, { fingerprint, outcome })
         return whileThere(call, outcome, () => channel.leave())
       }

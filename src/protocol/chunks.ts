@@ -24,7 +24,8 @@ export class Chunks {
       last.copy(joined, before.length)
       last = joined
     }
-    chunks.push(last)
+    // A piece of a socket's buffer would keep the whole of it.
+    chunks.push(last === chunk && chunk.buffer.byteLength > 2 * chunk.length ? copyOf(chunk) : last)
   }
 
   /** All of them as text, once: they are gone then. */
@@ -40,4 +41,10 @@ export class Chunks {
     this.length = 0
     return chunks.length === 1 && first !== undefined ? first : Buffer.concat(chunks)
   }
+}
+
+function copyOf(chunk: Buffer): Buffer {
+  const copy = Buffer.allocUnsafeSlow(chunk.length)
+  chunk.copy(copy)
+  return copy
 }

@@ -53,3 +53,16 @@ function skipNested(text: string, at: number): number {
     at++
   }
 }
+
+/** Whether objects and arrays stand more than `most` levels within each other. */
+export function isDeeperThan(most: number, text: string): boolean {
+  let depth = 0
+  for (let at = 0; at < text.length; at++) {
+    const unit = text.charCodeAt(at)
+    if (unit === QUOTE) at = skipString(text, at) - 1
+    else if (unit === 0x7b || unit === 0x5b) {
+      if (++depth > most) return true
+    } else if (unit === 0x7d || unit === 0x5d) depth--
+  }
+  return false
+}

@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto'
-import { gatewayError } from '../mesh/errors.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
+import { isDeeperThan } from '../protocol/json-scan.ts'
 import { elements, locate } from '../protocol/json-span.ts'
+import { isWider } from '../protocol/output-schema.ts'
 import { kinds, listKinds, type ListKind } from './kinds.ts'
 
 /** One tool, prompt, resource or template: its exact JSON text, under its server's own name. */
@@ -9,9 +10,14 @@ export interface Entry {
   /** Name, URI or URI template. */
   readonly key: string
   readonly text: string
+  /** Read from the text each time: kept, it takes many times the memory of it, and of most entries nobody asks for it. */
   readonly value: Readonly<Record<string, unknown>>
   /** SHA-256 of the text, first 16 hex digits: changes when anything in the entry does. */
   readonly fingerprint: string
+  /** Whether it names a user interface by its URI. */
+  readonly hasUi: boolean
+  /** Whether it is a tool whose results may be more than objects. */
+  readonly isWider: boolean
 }
 
 /** What a server offered when it was asked last. */
@@ -19,6 +25,8 @@ export interface Catalog {
   /** Milliseconds since the Unix epoch; undefined when it was never asked with success. */
   readonly fetchedAt: number | undefined
   readonly lists: Readonly<Record<ListKind, readonly Entry[]>>
+  /** Why a list is not all that the server offers; of those that are, nothing. */
+  readonly cut?: Readonly<Partial<Record<ListKind, string>>>
 }
 
 export const emptyCatalog: Catalog = {
@@ -28,7 +36,13 @@ export const emptyCatalog: Catalog = {
 
 /** Most pages of a list that are fetched, and most entries kept of it. */
 const MAX_PAGES = 1_000
-const MAX_ENTRIES = 20_000
+const MAX_ENTRIES = 10_000
+
+/** Longest cursor that is followed, in characters. */
+const MAX_CURSOR = 8_192
+
+/** Deepest nesting of an entry: what walks through it later may go down by one call a level. */
+const MAX_DEPTH = 256
 
 /** Sends one list request and gives the text of its whole response. Rejects with a `GatewayError`. */
 export type Ask = (
@@ -39,31 +53,118 @@ export type Ask = (
   value: Readonly<Record<string, unknown>>
 }>
 
-/** Fetches all pages of one list. Rejects with a `GatewayError`. */
-export async function fetchList(kind: ListKind, ask: Ask): Promise<Entry[]> {
-  const entries = new Map<string, Entry>()
-  let cursor: string | undefined
-  for (let page = 0; page < MAX_PAGES; page++) {
-    const { text, value } = await ask(kinds[kind].method, cursor === undefined ? {} : { cursor })
-    for (const entry of entriesOf(kind, text)) entries.set(entry.key, entry)
-    if (entries.size > MAX_ENTRIES) throw gatewayError('bad_reply', `more than ${MAX_ENTRIES} ${kind}`)
-    const next = isObject(value.result) ? value.result.nextCursor : undefined
-    if (typeof next !== 'string' || next === cursor) return [...entries.values()]
-    cursor = next
-  }
-  throw gatewayError('bad_reply', `the list of ${kind} has more than ${MAX_PAGES} pages`)
+/** What came of fetching a list. */
+export interface Fetched {
+  readonly entries: readonly Entry[]
+  /** Why these are not all of them. */
+  readonly cut: string | undefined
 }
 
-function entriesOf(kind: ListKind, text: string): Entry[] {
-  const list = locate(text, ['result', kind])
-  if (list === undefined || text[list.start] !== '[') return []
-  return [...elements(text, list.start)].flatMap(({ start, end }) => {
-    const entry = text.slice(start, end)
-    const value: unknown = JSON.parse(entry)
-    const key = isObject(value) ? value[kinds[kind].key] : undefined
-    if (!isObject(value) || typeof key !== 'string') return []
-    return [{ key, text: entry, value, fingerprint: fingerprint(entry) }]
-  })
+/**
+ * Fetches the pages of one list, up to `limit` bytes of text: what is beyond it, or any other limit, is left out, and the
+ * rest serves. Rejects with a `GatewayError`.
+ */
+export async function fetchList(kind: ListKind, ask: Ask, limit: number): Promise<Fetched> {
+  const kept = new Kept(kind, limit)
+  const followed = new Set<string>()
+  let cursor: string | undefined
+  for (;;) {
+    // Not the response itself: it would stay for as long as the next page takes.
+    cursor = kept.take(await ask(kinds[kind].method, cursor === undefined ? {} : { cursor }))
+    if (cursor === undefined) break
+    if (followed.has(cursor)) kept.stop('the pages go in circles')
+    else if (cursor.length > MAX_CURSOR) kept.stop(`a cursor of more than ${MAX_CURSOR} characters`)
+    else if (followed.size === MAX_PAGES - 1) kept.stop(`more than ${MAX_PAGES} pages`)
+    if (kept.end !== undefined) break
+    followed.add(cursor)
+  }
+  return { entries: [...kept.entries.values()], cut: kept.cut }
+}
+
+/** What is kept of a list while its pages come. */
+class Kept {
+  readonly entries = new Map<string, Entry>()
+  /** Why no more is kept. */
+  end: string | undefined
+  readonly #kind: ListKind
+  readonly #limit: number
+  #tooDeep = false
+  /** Of the pages as they came: white space and what is no entry count as well. */
+  #bytes = 0
+
+  constructor(kind: ListKind, limit: number) {
+    this.#kind = kind
+    this.#limit = limit
+  }
+
+  /** Why the list is not all that the server offers. */
+  get cut(): string | undefined {
+    const deep = this.#tooDeep ? `entries nested deeper than ${MAX_DEPTH} levels are left out` : undefined
+    return this.end ?? deep
+  }
+
+  /** Takes one page; returns the cursor of the next one. */
+  take({ text, value }: Awaited<ReturnType<Ask>>): string | undefined {
+    const next = isObject(value.result) ? value.result.nextCursor : undefined
+    const list = locate(text, ['result', this.#kind])
+    let others = text.length
+    if (list !== undefined && text[list.start] === '[')
+      for (const { start, end } of elements(text, list.start)) {
+        others -= end - start
+        // By way of bytes, as a slice would hold on to the whole page.
+        const entry = Buffer.from(text.slice(start, end))
+        this.#bytes += entry.length
+        if (this.#bytes > this.#limit) return this.stop(`more than ${this.#limit} bytes`)
+        this.#add(entry.toString())
+        if (this.entries.size > MAX_ENTRIES) return this.#tooMany()
+      }
+    this.#bytes += others
+    if (this.#bytes > this.#limit) return this.stop(`more than ${this.#limit} bytes`)
+    return typeof next === 'string' ? next : undefined
+  }
+
+  stop(reason: string): undefined {
+    this.end = reason
+  }
+
+  #tooMany(): undefined {
+    const last = [...this.entries.keys()].at(-1)
+    if (last !== undefined) this.entries.delete(last)
+    return this.stop(`more than ${MAX_ENTRIES} entries`)
+  }
+
+  #add(text: string): void {
+    if (isDeeperThan(MAX_DEPTH, text)) return void (this.#tooDeep = true)
+    const entry = entryOf(this.#kind, text)
+    if (entry !== undefined) this.entries.set(entry.key, entry)
+  }
+}
+
+function entryOf(kind: ListKind, text: string): Entry | undefined {
+  const value: unknown = JSON.parse(text)
+  const key = isObject(value) ? value[kinds[kind].key] : undefined
+  if (!isObject(value) || typeof key !== 'string') return undefined
+  return new Listed(key, text, value)
+}
+
+class Listed implements Entry {
+  readonly key: string
+  readonly text: string
+  readonly fingerprint: string
+  readonly hasUi: boolean
+  readonly isWider: boolean
+
+  constructor(key: string, text: string, { _meta, outputSchema }: Entry['value']) {
+    this.key = key
+    this.text = text
+    this.fingerprint = fingerprint(text)
+    this.hasUi = isObject(_meta) && ('ui' in _meta || 'ui/resourceUri' in _meta)
+    this.isWider = isWider(outputSchema)
+  }
+
+  get value(): Entry['value'] {
+    return JSON.parse(this.text) as Entry['value']
+  }
 }
 
 function fingerprint(text: string): string {

@@ -13,6 +13,7 @@ const detached: ReadonlySet<string> = new Set<keyof HttpServerConfig>([
   'deliver',
   'grace',
   'refresh',
+  'maxList',
   'probe',
   'passthrough',
   // Two of them belong to the sockets: see below.

@@ -24,6 +24,8 @@ export interface DiscoveryOptions {
   readonly timeoutMs: Millis
   /** Between two rounds while the server is up. */
   readonly refreshMs: Millis
+  /** How much of each list is kept, in bytes. */
+  readonly maxList: number
   /** Between two pings while the server is up. */
   readonly probeMs: Millis
   /** A round succeeded. */
@@ -66,7 +68,11 @@ export class Discovery implements Caller {
     this.hello = hello
     this.#options = options
     this.#questions = new Questions(server, this, clock, faults)
-    this.#lists = new Lists(clock, () => options.refreshMs)
+    this.#lists = new Lists(
+      clock,
+      () => options.refreshMs,
+      () => options.maxList,
+    )
     this.#rounds = new Rounds(clock, () => this.#round())
   }
 

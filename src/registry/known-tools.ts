@@ -15,14 +15,37 @@ export function knownTools(
   return new Map(
     lists.tools.map((entry) => {
       const known = before.get(entry.key)
-      return [entry.key, known?.fingerprint === entry.fingerprint ? known : factsOf(entry)]
+      return [entry.key, known?.fingerprint === entry.fingerprint ? known : new Known(entry)]
     }),
   )
 }
 
-function factsOf({ value, fingerprint }: Entry): KnownTool {
-  const { inputSchema, outputSchema, annotations } = value
-  return { inputSchema, outputSchema, fingerprint, annotated: annotatedEffect(annotations) }
+/** Schemas are read when the first call asks for them: of most tools nobody ever does. */
+class Known implements KnownTool {
+  readonly fingerprint: string
+  readonly annotated: Effect
+  readonly #entry: Entry
+  #schemas: Pick<ToolFacts, 'inputSchema' | 'outputSchema'> | undefined
+
+  constructor(entry: Entry) {
+    this.#entry = entry
+    this.fingerprint = entry.fingerprint
+    this.annotated = annotatedEffect(entry.value.annotations)
+  }
+
+  get inputSchema(): unknown {
+    return this.#read().inputSchema
+  }
+
+  get outputSchema(): unknown {
+    return this.#read().outputSchema
+  }
+
+  #read(): Pick<ToolFacts, 'inputSchema' | 'outputSchema'> {
+    if (this.#schemas !== undefined) return this.#schemas
+    const { inputSchema, outputSchema } = this.#entry.value
+    return (this.#schemas = { inputSchema, outputSchema })
+  }
 }
 
 /** The protocol's hints; without any of them a tool may do anything. */

@@ -68,7 +68,8 @@ export function listPage(
     const said = server.greetingFor(legacy ? 'legacy' : 'modern')?.value.protocolVersion
     const translate = legacy && kind === 'tools' && said === MODERN_VERSION
     for (const entry of entries.slice(first, first + room)) {
-      page.push(expose(kind, server.name, translate ? forLegacy(entry) : entry, names))
+      const text = translate && entry.isWider ? legacyTool(entry.text, entry.value) : entry.text
+      page.push(expose(kind, server.name, text, entry, names))
     }
     if (entries.length - first <= room) continue
     next = { server: server.name, index: first + room }
@@ -81,15 +82,15 @@ export function listPage(
   return `{${members.join()}}`
 }
 
-function forLegacy(tool: Entry): Entry {
-  return { ...tool, text: legacyTool(tool.text, tool.value) }
-}
-
-/** An entry under its name on the aggregated endpoint. */
-function expose(kind: ListKind, server: string, { key, text, value }: Entry, names: Names): string {
+/** An entry, as `text`, under its name on the aggregated endpoint. */
+function expose(kind: ListKind, server: string, text: string, entry: Entry, names: Names): string {
+  const { key } = entry
   const isUri = kind === 'resources' || kind === 'resourceTemplates'
   const exposed = isUri ? names.exposeUri(server, key) : names.expose(server, key)
-  return splice(text, [edit(text, [kinds[kind].key], exposed), ...uiEdits(server, text, value, names)])
+  return splice(text, [
+    edit(text, [kinds[kind].key], exposed),
+    ...(entry.hasUi ? uiEdits(server, text, entry.value, names) : []),
+  ])
 }
 
 /** Tools may name a user interface by its URI, nested or flat. */
@@ -112,18 +113,20 @@ function edit(text: string, path: readonly string[], value: string): Edit {
   return { start, end, with: JSON.stringify(value) }
 }
 
-/** Says which servers a list lacks, or of which it shows the last-known entries. */
+/** Says which servers a list lacks, or of which it shows the last-known entries, or not all. */
 function missing(kind: ListKind, servers: readonly KnownServer[]): Omit<Partial, 'notice'> | undefined {
   const down = servers.filter((server) => server.state !== 'up')
-  if (down.length === 0) return undefined
+  const cut = servers.filter(({ catalog }) => catalog.cut?.[kind] !== undefined).map(({ name }) => name)
+  if (down.length === 0 && cut.length === 0) return undefined
   const lacking = down.filter((server) => server.entries(kind).length === 0).map((server) => server.name)
   const stale = down.map((server) => server.name).filter((name) => !lacking.includes(name))
   const reasons = [
     ...(lacking.length > 0 ? [`not available now: ${lacking.join(', ')}`] : []),
     ...(stale.length > 0 ? [`down, shown as last known: ${stale.join(', ')}`] : []),
+    ...(cut.length > 0 ? [`too long, shown in part: ${cut.join(', ')}`] : []),
   ]
   const reason = reasons.join('; ')
-  if (lacking.length === 0) return { source: 'stale', reason }
+  if (lacking.length === 0) return { source: down.length > 0 ? 'stale' : 'detected', reason }
   return { source: 'missing_servers', reason, missing: lacking }
 }
 

@@ -39,3 +39,9 @@ export function logState(log: Log, { name, state, error }: KnownServer): void {
       `server is down: ${error?.message ?? 'no reason known'}`,
     )
 }
+
+/** Tells operators about lists of which only a part is offered. */
+export function warnOfCuts(log: Log, { name, catalog }: KnownServer): void {
+  for (const [list, why] of Object.entries(catalog.cut ?? {}))
+    log.warn({ server: name, list, why }, 'a list is offered in part only')
+}

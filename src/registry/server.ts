@@ -28,6 +28,8 @@ export interface ServerParts extends KnownServerParts {
   readonly hello: Readonly<Record<string, unknown>>
   /** Faults below all policies: they hit what the gateway asks on its own behalf as well. */
   readonly faults: Layer
+  /** What goes on at all servers although no agent waits for it: counted here. */
+  readonly load?: { detached: number } | undefined
 }
 
 /** An entry of the registry while it lives: what is known of it, its replicas, and the conversations with them. */
@@ -40,6 +42,7 @@ export class Server extends KnownServer {
   readonly send: Service
   readonly #replicas: readonly Upstream[]
   readonly #clock: Clock
+  readonly #load: { detached: number }
   readonly #discovery: Discovery
   readonly #legacyView: LegacyView
   readonly #reachability: Reachability
@@ -48,7 +51,7 @@ export class Server extends KnownServer {
 
   constructor(parts: ServerParts) {
     super(parts)
-    const { name, config, connection, replicas, clock, hello, faults } = parts
+    const { name, config, connection, replicas, clock, hello, faults, load = { detached: 0 } } = parts
     // Durations are read when they are needed: the config may change meanwhile.
     const current = () => this.config
     this.connection = connection
@@ -61,6 +64,7 @@ export class Server extends KnownServer {
       },
     })
     this.#clock = clock
+    this.#load = load
     this.#replicas = replicas
     const discover = (era: Era, hooks: Pick<DiscoveryOptions, 'onUp' | 'onDown' | 'onStale'>) =>
       new Discovery({
@@ -76,6 +80,9 @@ export class Server extends KnownServer {
         },
         get refreshMs() {
           return current().refresh
+        },
+        get maxList() {
+          return current().maxList
         },
         get probeMs() {
           return current().probe
@@ -246,6 +253,16 @@ export class Server extends KnownServer {
   /** A generation has ended: with the last that used it, it ends too. */
   release(): void {
     if (--this.#holders === 0) void this.close()
+  }
+
+  /** Stays until what this returns is called, once, for something that no agent waits for. */
+  hold(): () => void {
+    this.retain()
+    this.#load.detached++
+    return () => {
+      this.#load.detached--
+      this.release()
+    }
   }
 
   /** Ends its conversations and processes. Idempotent. */

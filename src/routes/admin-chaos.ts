@@ -36,7 +36,7 @@ export function registerAdminChaos(app: FastifyInstance, { chaos, clock, targets
 
     scope.get('/admin/chaos', () => withoutSecrets(chaos.status()))
 
-    /** The plan of this process from now on, until a config is loaded. */
+    /** The plan of this process from now on, until a config is loaded whose block `chaos` is another one than before. */
     scope.put('/admin/chaos', (request, reply) => {
       const query = read(putQuery, request.query, 'the query')
       if (!query.ok) return malformed(reply, query)

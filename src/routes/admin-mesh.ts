@@ -86,6 +86,8 @@ interface Shown {
   snapshot(): object
 }
 
-function shown([{ set, server, tool, replica }, state]: readonly [StateKey, Shown]) {
-  return { set, server, tool, replica, ...state.snapshot() }
+function shown([{ set, server, tool, overrides, replica }, state]: readonly [StateKey, Shown]) {
+  const matched = overrides?.map((match) => JSON.parse(match) as unknown) ?? []
+  const of = matched.length === 0 ? {} : { overrides: matched }
+  return { set, server, tool, ...of, replica, ...state.snapshot() }
 }

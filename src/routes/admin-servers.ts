@@ -75,6 +75,8 @@ function summary(server: Server, dynamic: DynamicServers) {
     tools: server.entries('tools').length,
     serverInfo: greeting?.value.serverInfo,
     protocolVersion: greeting?.value.protocolVersion,
+    /** Why a list is not all that it offers. */
+    cut: catalog.cut,
     fetchedAt: catalog.fetchedAt === undefined ? undefined : new Date(catalog.fetchedAt).toISOString(),
   }
 }

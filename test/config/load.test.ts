@@ -59,6 +59,7 @@ test('defaults fill in all that was not written', async (t) => {
     probe: 15_000,
     deliver: 'protocol_error',
     maxReply: 16 * 1024 ** 2,
+    maxList: 16 * 1024 ** 2,
   })
 })
 

@@ -12,6 +12,7 @@ function scope(effect: Effect | undefined, said: Effect = 'unknown', tool: strin
     set: 'default',
     server: 's',
     tool,
+    overrides: undefined,
     effect,
     target: (name) =>
       name === 's'
@@ -37,6 +38,8 @@ test('what other requests do is defined by the protocol, and unknown ones may do
   assert.equal(effectOf('resources/read'), 'read_only')
   assert.equal(effectOf('logging/setLevel'), 'idempotent')
   assert.equal(effectOf('vendor/delete'), 'unknown')
+  for (const inherited of ['constructor', '__proto__', 'toString'])
+    assert.equal(effectOf(inherited), 'unknown', inherited)
 })
 
 test('what is known of the tool, its server and its callers comes from the registry', () => {

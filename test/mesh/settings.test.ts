@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { Settings } from '../../src/mesh/settings.ts'
+import { mayApply, Settings } from '../../src/mesh/settings.ts'
 
 const settings = new Settings({
   defaults: { retry: 'plain', breaker: 'plain' },
@@ -31,4 +31,18 @@ test('of the overrides that say what a tool does, the last one decides', () => {
   assert.equal(settings.effectOf([0, 1, 2]), 'read_only')
   assert.equal(settings.effectOf([0, 2]), 'write')
   assert.equal(settings.effectOf([2]), undefined)
+})
+
+test('requests with certain overrides are there as long as the config has those, and no other for all of them', () => {
+  const config = (...matches: object[]) => ({ defaults: {}, overrides: matches.map((match) => ({ match })) })
+  const [methods, server, tool] = [{ method: 'resources/*' }, { server: 's' }, { server: 's', tool: 't' }]
+  const names = (...matches: object[]) => matches.map((match) => JSON.stringify(match))
+  const before = new Settings(config(methods, tool))
+  assert.deepEqual(before.namesOf(before.appliedTo('s', 'resources/read', undefined)), names(methods))
+  assert.ok(mayApply(config(tool, methods), 's', names(methods)))
+  assert.ok(mayApply(config(methods), 's', []))
+  assert.ok(!mayApply(config(tool), 's', names(methods)))
+  assert.ok(!mayApply(config(methods, server), 's', names(methods)))
+  assert.ok(mayApply(config(methods, server), 's', names(methods, server)))
+  assert.ok(mayApply(config(methods, server), 'another', names(methods)))
 })

@@ -90,3 +90,27 @@ test('off is no layer at all; reporting is the default', () => {
   assert.equal(argumentsPolicy.build({ check: 'off' }, testKit(), testScope())(next), next)
   assert.deepEqual(argumentsPolicy.schema.parse({}), { check: 'report' })
 })
+
+test('names that every object inherits are names like others', async () => {
+  const inherited = ['constructor', '__proto__', 'toString', 'hasOwnProperty', 'valueOf', 'prototype']
+  const properties = Object.fromEntries(inherited.map((name) => [name, { type: 'string' }]))
+  const schema = { type: 'object', properties, additionalProperties: false }
+  const { service } = await setUp({ check: 'enforce' }, schema)
+  const rejected = async (text: string) => {
+    const outcome = await service(toolCall('tool', JSON.parse(text) as Record<string, unknown>))
+    return outcome.kind === 'rejected' ? outcome.error.message.replace(/^.*: /, '') : undefined
+  }
+  assert.equal(await rejected('{}'), undefined)
+  assert.equal(await rejected('{"toString":"x"}'), undefined)
+  for (const name of inherited) {
+    assert.equal(await rejected(`{"${name}":"x"}`), undefined, name)
+    assert.equal(await rejected(`{"${name}":1}`), `/${name} must be string`)
+  }
+  const demanding = await setUp({ check: 'enforce' }, { ...schema, required: inherited })
+  const outcome = await demanding.service(toolCall('tool', {}))
+  assert.ok(outcome.kind === 'rejected')
+  assert.match(
+    outcome.error.message,
+    /\/constructor is missing, \/__proto__ is missing, \/toString is missing/,
+  )
+})

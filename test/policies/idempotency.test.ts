@@ -2,7 +2,8 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { idempotency } from '../../src/policies/idempotency.ts'
 import { newCall, toolCall } from '../support/caller.ts'
-import { answerTo, errorOf, keyed, leaving, read, setUp } from './idempotency/keyed.ts'
+import { testScope } from '../support/kit.ts'
+import { answerTo, errorOf, HeldServer, keyed, leaving, read, setUp } from './idempotency/keyed.ts'
 
 test('calls with the same key at the same time run once, and each gets the answer under its own id', async () => {
   const { clock, server, send } = setUp()
@@ -156,7 +157,7 @@ test('an answer that asks for more input is passed on and forgotten: the call go
 
 test('a defect in the run is told to who waits, and not run again', async () => {
   const { clock, kit } = setUp()
-  const scope = { effectOf: () => 'write', set: 'default', server: 'test' } as never
+  const scope = testScope({ effect: 'write' })
   let runs = 0
   const service = idempotency.build(
     idempotency.schema.parse({}),
@@ -194,4 +195,24 @@ test('the defaults, and what is refused', () => {
   ]) {
     assert.equal(idempotency.schema.safeParse(bad).success, false, JSON.stringify(bad))
   }
+})
+
+test('a call holds its server, and the process, for as long as it runs, and not for who has left', async () => {
+  const { clock, kit } = setUp()
+  let held = 0
+  const hold = () => {
+    held++
+    return () => void held--
+  }
+  const server = new HeldServer()
+  const scope = testScope({ effect: 'write', hold })
+  const service = idempotency.build(idempotency.schema.parse({}), kit, scope)(server.service)
+  const { call, leave } = leaving('k')
+  const left = service(call)
+  leave()
+  assert.equal((await left).kind, 'failed')
+  assert.equal(held, 1)
+  server.answer(0)
+  await clock.advance(0)
+  assert.equal(held, 0)
 })

@@ -24,3 +24,15 @@ test('a large text in chunks of one byte takes little more memory than the text'
   assert.ok(taken < 200_000_000, `${taken} bytes`)
   assert.equal(chunks.length, 4_000_000)
 })
+
+test('pieces of large buffers do not hold on to the buffers', () => {
+  const chunks = new Chunks()
+  const before = process.memoryUsage().arrayBuffers
+  // Each smaller than the one before, so that none is joined with it.
+  for (let size = 4_500; size > 500; size--) chunks.add(Buffer.allocUnsafeSlow(64 * 1024).subarray(0, size))
+  globalThis.gc?.()
+  const lengths = chunks.length
+  const taken = process.memoryUsage().arrayBuffers - before
+  assert.equal(chunks.take().length > 0, true)
+  assert.ok(taken < 2 * lengths || globalThis.gc === undefined, `${taken} bytes for ${lengths}`)
+})

@@ -3,11 +3,12 @@ import { test } from 'node:test'
 import {
   changedKinds,
   emptyCatalog,
-  fetchList,
+  fetchList as fetchUpTo,
   type Ask,
   type Catalog,
   type Entry,
 } from '../../src/registry/catalog.ts'
+import type { ListKind } from '../../src/registry/kinds.ts'
 
 /** Answers one list request after the other with these results, as JSON text, and writes down what was asked. */
 function pages(...results: string[]): { ask: Ask; asked: unknown[] } {
@@ -20,7 +21,22 @@ function pages(...results: string[]): { ask: Ask; asked: unknown[] } {
   return { ask, asked }
 }
 
+const LIMIT = 1024 ** 2
+
+/** Fetches a list that is all there. */
+async function fetchList(kind: ListKind, ask: Ask): Promise<readonly Entry[]> {
+  const { entries, cut } = await fetchUpTo(kind, ask, LIMIT)
+  assert.equal(cut, undefined)
+  return entries
+}
+
 const keys = (entries: readonly Entry[]) => entries.map(({ key }) => key)
+
+/** The names of what is kept of a list of tools, and why it is not all. */
+async function partly(ask: Ask): Promise<[string[], string | undefined]> {
+  const { entries, cut } = await fetchUpTo('tools', ask, LIMIT)
+  return [keys(entries), cut]
+}
 
 test('all pages of a list are fetched, also behind an empty cursor', async () => {
   const { ask, asked } = pages(
@@ -70,26 +86,56 @@ test('of two entries with one name the later one counts', async () => {
   assert.equal(more.length, 0)
 })
 
-test('a server that goes in circles is not followed for ever', async () => {
+test('a server that goes in circles, or on for ever, is followed for a while, and what it said is kept', async () => {
   const same = pages('{"tools":[{"name":"a"}],"nextCursor":"1"}')
-  assert.deepEqual(keys(await fetchList('tools', same.ask)), ['a'])
+  assert.deepEqual(await partly(same.ask), [['a'], 'the pages go in circles'])
   assert.equal(same.asked.length, 2)
-  let page = 0
-  const ask: Ask = () => {
-    const text = `{"result":{"tools":[],"nextCursor":"${page++ % 2}"}}`
-    return Promise.resolve({ text, value: JSON.parse(text) as Record<string, unknown> })
+  const endless = (cursor: (page: number) => string) => {
+    let page = 0
+    return (): ReturnType<Ask> => {
+      const text = `{"result":{"tools":[{"name":"${page}"}],"nextCursor":"${cursor(page++)}"}}`
+      return Promise.resolve({ text, value: JSON.parse(text) as Record<string, unknown> })
+    }
   }
-  await assert.rejects(fetchList('tools', ask), {
-    reason: 'bad_reply',
-    message: 'the list of tools has more than 1000 pages',
-  })
+  assert.deepEqual(await partly(endless((page) => String(page % 2))), [
+    ['0', '1', '2'],
+    'the pages go in circles',
+  ])
+  const [entries, cut] = await partly(endless(String))
+  assert.deepEqual([entries.length, cut], [1_000, 'more than 1000 pages'])
+  assert.deepEqual(await partly(endless(() => 'x'.repeat(8_193))), [
+    ['0'],
+    'a cursor of more than 8192 characters',
+  ])
 })
 
-test('a list of more entries than anybody can use is refused', async () => {
+test('of a list with more entries or bytes than are kept the first part is, and no page more is asked for', async () => {
   const entries = (count: number) =>
-    `{"tools":[${Array.from({ length: count }, (_, n) => `{"name":"${n}"}`).join()}]}`
-  assert.equal((await fetchList('tools', pages(entries(20_000)).ask)).length, 20_000)
-  await assert.rejects(fetchList('tools', pages(entries(20_001)).ask), { reason: 'bad_reply' })
+    `{"tools":[${Array.from({ length: count }, (_, n) => `{"name":"${n}"}`).join()}],"nextCursor":"2"}`
+  const many = pages(entries(10_001))
+  const [kept, cut] = await partly(many.ask)
+  assert.deepEqual([kept.length, kept.at(-1), cut], [10_000, '9999', 'more than 10000 entries'])
+  assert.equal(many.asked.length, 1)
+  const large = (name: string, next: string) =>
+    `{"tools":[{"name":"${name}","description":"${'ü'.repeat(200_000)}"}],"nextCursor":"${next}"}`
+  const threePages = pages(large('a', '2'), large('b', '3'), large('c', '4'))
+  assert.deepEqual(await partly(threePages.ask), [['a', 'b'], 'more than 1048576 bytes'])
+  const blank = pages(
+    `{"tools":[${' '.repeat(600_000)}],"nextCursor":"1"}`,
+    `{"tools":[${' '.repeat(600_000)}],"nextCursor":"2"}`,
+  )
+  assert.deepEqual(await partly(blank.ask), [[], 'more than 1048576 bytes'])
+  assert.equal(blank.asked.length, 2)
+})
+
+test('entries that are nested too deep are left out, and the others are kept', async () => {
+  const deep = (levels: number) =>
+    `{"name":"${levels}","x":${'['.repeat(levels - 1)}${']'.repeat(levels - 1)}}`
+  const list = pages(`{"tools":[${[256, 257, 100_000].map(deep).join()},{"name":"last"}]}`)
+  assert.deepEqual(await partly(list.ask), [
+    ['256', 'last'],
+    'entries nested deeper than 256 levels are left out',
+  ])
 })
 
 /** A catalog with these tools, each as JSON text. */

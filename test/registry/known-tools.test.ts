@@ -7,8 +7,12 @@ import type { Json } from '../support/memory-pipe.ts'
 /** The catalog of a server with these tools. */
 async function catalogOf(tools: readonly Json[]): Promise<Catalog> {
   const value = { result: { tools } }
-  const list = await fetchList('tools', () => Promise.resolve({ text: JSON.stringify(value), value }))
-  return { ...emptyCatalog, lists: { ...emptyCatalog.lists, tools: list } }
+  const list = await fetchList(
+    'tools',
+    () => Promise.resolve({ text: JSON.stringify(value), value }),
+    1024 ** 2,
+  )
+  return { ...emptyCatalog, lists: { ...emptyCatalog.lists, tools: list.entries } }
 }
 
 /** The effect of a tool with these annotations. */

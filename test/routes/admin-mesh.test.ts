@@ -15,7 +15,10 @@ import type { Json } from '../support/memory-pipe.ts'
 import { noFaults } from '../support/no-faults.ts'
 
 const meshConfig = {
-  overrides: [{ match: { server: 's', tool: 'a' }, breaker: { consecutive: 2 } }],
+  overrides: [
+    { match: { server: 's', tool: 'a' }, breaker: { consecutive: 2 } },
+    { match: { method: 'resources/*' }, breaker: { consecutive: 3 } },
+  ],
   sets: { cautious: { retry: false, breaker: { consecutive: 1 } } },
 }
 
@@ -63,7 +66,9 @@ async function admin(t: TestContext) {
     mesh.serviceFor('s', 'tools/call', 'a', set)(toolCall('a', {}, { server: 's' }))
   const list = () =>
     mesh.serviceFor('s', 'tools/list', undefined)(newCall({ method: 'tools/list', server: 's' }))
-  return { get, order, call, list, clock }
+  const read = () =>
+    mesh.serviceFor('s', 'resources/read', undefined)(newCall({ method: 'resources/read', server: 's' }))
+  return { get, order, call, list, read, clock }
 }
 
 interface Chain {
@@ -153,6 +158,27 @@ test('requests that are no calls of a listed tool have a breaker under a name of
   assert.equal((await order('s/_other')).status, 404)
   await list()
   assert.equal((await order('s/_other')).status, 200)
+})
+
+test('other requests with settings of their own have a breaker of their own, and obey the same orders', async (t) => {
+  const { get, order, list, read } = await admin(t)
+  // One after the other and again: neither takes the place of the other.
+  for (const request of [list, read, list]) await request()
+  const breakers = async () =>
+    (await get<Json[]>('/admin/breakers')).body.map(({ overrides, state }) => [overrides, state])
+  const ofResources = [{ method: 'resources/*' }]
+  assert.deepEqual(await breakers(), [
+    [undefined, 'closed'],
+    [ofResources, 'closed'],
+  ])
+  assert.equal((await order('s/_other')).status, 200)
+  for (const request of [list, read]) assert.equal((await request()).kind, 'rejected')
+  assert.deepEqual(
+    (await breakers()).map(([, state]) => state),
+    ['open', 'open'],
+  )
+  await order('s/_other', { action: 'close' })
+  for (const outcome of [await list(), await read()]) assert.equal(outcome.kind, 'failed')
 })
 
 test('an order that makes no sense is refused', async (t) => {

@@ -30,6 +30,7 @@ export function testScope({
     set: 'default',
     server: 'test',
     tool: 'tool',
+    overrides: undefined,
     replicas,
     endpoints: Array.from({ length: replicas }, (_, index) => `endpoint ${index}`),
     facts: () => undefined,
@@ -39,6 +40,7 @@ export function testScope({
     mayMove: () => true,
     leave: () => undefined,
     backAt: () => -Infinity,
+    hold: () => () => undefined,
     detour: () => undefined,
     ...more,
   }

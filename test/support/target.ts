@@ -11,6 +11,7 @@ export function testTarget(known: Partial<Target> = {}): Target {
     mayMove: true,
     leave: () => undefined,
     backAt: () => -Infinity,
+    hold: () => () => undefined,
     ...known,
   }
 }

@@ -32,6 +32,25 @@ test('of a long page about an error only the beginning is read', async (t) => {
   assert.ok((last.body?.length ?? 0) <= 64 * 1024)
 })
 
+test('an error without an end is over once as much of it is there as anybody looks at', async (t) => {
+  let closed = false
+  const { last, told, end } = await post(t, (_, response) => {
+    response.on('error', () => undefined)
+    response.once('close', () => (closed = true))
+    response.writeHead(405, { 'content-type': 'text/html' })
+    const more = () => {
+      if (closed) return
+      if (response.write('x'.repeat(9_000))) setImmediate(more)
+      else response.once('drain', more)
+    }
+    more()
+  })
+  await end
+  assert.equal(last.status, 405)
+  await until('the connection was dropped', () => closed)
+  assert.deepEqual(told, ['body'])
+})
+
 test('a sink that asks to wait holds the server back, and goes on where it was', async (t) => {
   let written = 0
   const total = 400

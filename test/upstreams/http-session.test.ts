@@ -5,6 +5,7 @@ import { Cancellation } from '../../src/mesh/cancel.ts'
 import { gatewayError } from '../../src/mesh/errors.ts'
 import { HttpSession } from '../../src/upstreams/http/http-session.ts'
 import { SessionState } from '../../src/upstreams/http/session-state.ts'
+import { Unread } from '../../src/upstreams/unread.ts'
 import { capableHello, newCall, TestChannel } from '../support/caller.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import type { Json } from '../support/memory-pipe.ts'
@@ -24,7 +25,7 @@ interface Asked {
 type Play = (asked: Asked) => boolean
 
 /** A session at a server that knows the sessions which it has opened, and what the server got: `method @session-id`. */
-async function session(t: TestContext, reply: Json = { result: greeting }) {
+async function session(t: TestContext, reply: Json = { result: greeting }, maxReply = 100_000) {
   const got: string[] = []
   const known = new Set<string>()
   let opened = 0
@@ -60,7 +61,13 @@ async function session(t: TestContext, reply: Json = { result: greeting }) {
     wire,
     hello: capableHello,
     state,
-    exchange: { clock, maxReply: 100_000, ackMs: 5_000, underWay: new Set() },
+    exchange: {
+      clock,
+      maxReply,
+      ackMs: 5_000,
+      underWay: new Set(),
+      unread: new Unread({ messages: 8, bytes: 1_000 }),
+    },
     handshakeMs: 10_000,
     channel: new TestChannel(),
     onReopened: () => reopened++,
@@ -221,4 +228,28 @@ test('who gives up a handshake leaves no session behind', async (t) => {
   answer?.()
   await Promise.all(farewells)
   assert.deepEqual(got, ['initialize @undefined', 'DELETE @late'])
+})
+
+test('what a server names that no header can hold, or that is too large to keep, ends the handshake', async (t) => {
+  for (const [more, message] of [
+    [{ protocolVersion: '2025-06-18\r\nx: y' }, /speaks version 2025-06-18/],
+    [{ protocolVersion: '\u0000é' }, /which we do not/],
+    [{ protocolVersion: { toString: 1 } }, /\(none is named\)/],
+    [{ instructions: 'x'.repeat(300 * 1024) }, /larger than 262144 bytes/],
+  ] as const) {
+    const { held, got, farewells, signal } = await session(t, { result: { ...greeting, ...more } }, 1_000_000)
+    await assert.rejects(held.open(signal), { message })
+    await Promise.all(farewells)
+    assert.deepEqual(got, ['initialize @undefined', 'DELETE @session-1'])
+  }
+  for (const id of ['x'.repeat(4_097), 'two words', 'caf\u00e9', 'tab\there']) {
+    const { held, server, signal } = await session(t)
+    server.play = ({ id: request, method, response }) => {
+      if (method !== 'initialize') return false
+      response.writeHead(200, { 'content-type': 'application/json', 'mcp-session-id': id })
+      response.end(JSON.stringify({ jsonrpc: '2.0', id: request, result: greeting }))
+      return true
+    }
+    await assert.rejects(held.open(signal), { reason: 'bad_reply', message: /visible characters of ASCII/ })
+  }
 })

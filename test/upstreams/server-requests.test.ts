@@ -77,3 +77,14 @@ test('logs go through a call while there is one, all other notifications to the 
     'notifications/message',
   ])
 })
+
+test('a request under an id or a progress token that is too long to keep is passed over', async () => {
+  const { pipe, caller } = await linked()
+  const long = 'x'.repeat(2_000)
+  void pipe.say({ id: long, method: 'ping' })
+  void pipe.say({ id: long, method: 'roots/list' })
+  void pipe.say({ id: 1, method: 'roots/list', params: { _meta: { progressToken: long } } })
+  assert.deepEqual([pipe.answers(), caller.received], [[], []])
+  void pipe.say({ id: 'x'.repeat(1_000), method: 'roots/list' })
+  assert.equal(caller.received.length, 1)
+})

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util'
 import type { Engine } from '../firing/engine.ts'
 import type { Journal } from '../journal/journal.ts'
 import type { KillSwitch } from '../kill/kill-switch.ts'
@@ -26,6 +27,8 @@ export class Controller {
   readonly #announcer: Announcer
   #config: ChaosConfig = chaos.parse({})
   #booted = false
+  /** What the config said last. */
+  #followed: ChaosConfig | undefined
 
   constructor(parts: ControllerParts) {
     this.#parts = parts
@@ -48,6 +51,16 @@ export class Controller {
   /** The one in force. */
   get config(): ChaosConfig {
     return this.#config
+  }
+
+  /**
+   * Takes the block of the config that is in force, at boot and whenever another config has come into force. One that says
+   * what it said before changes nothing: neither what is armed, nor a plan that was put in its place by hand.
+   */
+  follow(config: ChaosConfig): void {
+    if (isDeepStrictEqual(config, this.#followed)) return
+    this.#followed = config
+    this.apply(config)
   }
 
   /**

@@ -26,7 +26,7 @@ export function targetOf(
     if (tenant !== undefined && !tenant(call.tenant)) return false
     if (arm !== undefined && !arm(armOf(call) ?? '')) return false
     return headers.every(([name, value]) => {
-      const held = call.inbound[name]
+      const held = Object.hasOwn(call.inbound, name) ? call.inbound[name] : undefined
       return held !== undefined && value(typeof held === 'string' ? held : held.join(', '))
     })
   }

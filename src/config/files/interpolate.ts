@@ -46,7 +46,7 @@ export function interpolate(text: string, env: Env): Interpolated {
       return ''
     }
     variables.push(name)
-    const value = env[name]
+    const value = Object.hasOwn(env, name) ? env[name] : undefined
     if (fallback !== undefined) return value === undefined || value === '' ? fill(fallback) : value
     if (value === undefined)
       problems.push(`environment variable ${name} is not set; set it, or write \${${name}:-default}`)

@@ -52,7 +52,7 @@ function uselessHedge({ path, settings }: Place, defaults: Settings): Finding[] 
 
 function unknownFallback({ path, settings }: Place, { mcpServers }: Config): Finding[] {
   const server = settings.degrade ? settings.degrade.fallback?.server : undefined
-  if (server === undefined || server in mcpServers) return []
+  if (server === undefined || Object.hasOwn(mcpServers, server)) return []
   const message = `there is no server "${server}"`
   return [{ path: [...path, 'degrade', 'fallback', 'server'], at: 'value', message }]
 }

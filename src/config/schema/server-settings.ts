@@ -36,6 +36,11 @@ export const serverSettings = {
   maxReply: size()
     .default(16 * 1024 ** 2)
     .describe('Largest single message that it may send.'),
+  maxList: size()
+    .default(16 * 1024 ** 2)
+    .describe(
+      'Most bytes that are read and kept of each of its lists (tools, prompts, resources, templates), pages together; of a longer one, or one of more than 10,000 entries, the first part is offered.',
+    ),
   deliver: z
     .enum(['protocol_error', 'tool_result'])
     .default('protocol_error')
@@ -68,5 +73,5 @@ export const silentKeys = {
 
 /** `given` without `silentKeys`. */
 export function withoutSilent<Given extends object>(given: Given): Omit<Given, keyof typeof silentKeys> {
-  return Object.fromEntries(Object.entries(given).filter(([key]) => !(key in silentKeys))) as Given
+  return Object.fromEntries(Object.entries(given).filter(([key]) => !Object.hasOwn(silentKeys, key))) as Given
 }

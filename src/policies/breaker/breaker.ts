@@ -75,6 +75,11 @@ export class Breaker {
     else this.#machine.close(order === 'reset')
   }
 
+  /** Whether it was opened by hand, and has not been closed since. */
+  get isHeld(): boolean {
+    return this.#machine.manual
+  }
+
   /** Its endpoint is that of another replica now. */
   moved(replica: number): void {
     this.#owner.replica = replica

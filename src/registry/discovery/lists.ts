@@ -2,21 +2,28 @@ import type { Message } from '../../mesh/call.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { isGatewayError } from '../../mesh/errors.ts'
 import { isObject } from '../../protocol/jsonrpc.ts'
-import { emptyCatalog, fetchList, type Ask, type Catalog, type Entry } from '../catalog.ts'
+import { emptyCatalog, fetchList, type Ask, type Catalog, type Entry, type Fetched } from '../catalog.ts'
 import { kinds, listKinds, type ListKind } from '../kinds.ts'
+
+const nothing: Fetched = { entries: [], cut: undefined }
 
 /** The lists of one server as they were fetched last, and which of them have to be fetched anew. */
 export class Lists {
   readonly #clock: Clock
   readonly #refreshMs: () => Millis
+  readonly #limit: () => number
   readonly #stale = new Set<ListKind>()
   /** When all of them were fetched last, on the monotonic clock; or when that was begun. */
   #fetchedAt: Millis = -Infinity
   #catalog = emptyCatalog
 
-  /** `refreshMs`: how long they are believed to be true when nobody says otherwise. */
-  constructor(clock: Clock, refreshMs: () => Millis) {
+  /**
+   * `refreshMs`: how long they are believed to be true when nobody says otherwise; `limit`: how much is kept of each, in
+   * bytes.
+   */
+  constructor(clock: Clock, refreshMs: () => Millis, limit: () => number) {
     this.#clock = clock
+    this.#limit = limit
     this.#refreshMs = refreshMs
   }
 
@@ -45,12 +52,19 @@ export class Lists {
     const stale = this.#takeStale()
     const offered = (kind: ListKind) => isObject(capabilities) && kinds[kind].capability in capabilities
     const lists: Record<ListKind, readonly Entry[]> = { ...this.#catalog.lists }
+    const cuts: Partial<Record<ListKind, string>> = { ...this.#catalog.cut }
     await Promise.all(
       stale.map(async (kind) => {
-        lists[kind] = offered(kind) ? await fetchList(kind, ask).catch(this.#lastKnown(kind)) : []
+        const { entries, cut } = offered(kind)
+          ? await fetchList(kind, ask, this.#limit()).catch(this.#lastKnown(kind))
+          : nothing
+        lists[kind] = entries
+        if (cut === undefined) Reflect.deleteProperty(cuts, kind)
+        else cuts[kind] = cut
       }),
     )
-    this.#catalog = { fetchedAt: this.#clock.wall(), lists }
+    const cut = Object.keys(cuts).length === 0 ? {} : { cut: cuts }
+    this.#catalog = { fetchedAt: this.#clock.wall(), lists, ...cut }
   }
 
   #takeStale(): readonly ListKind[] {
@@ -67,10 +81,10 @@ export class Lists {
   }
 
   /** A server whose tools work is up, whatever it says about its other lists: of those it keeps the last-known. */
-  #lastKnown(kind: ListKind): (cause: unknown) => readonly Entry[] {
+  #lastKnown(kind: ListKind): (cause: unknown) => Fetched {
     return (cause) => {
       if (kind !== 'tools' && isGatewayError(cause) && cause.reason === 'bad_reply')
-        return this.#catalog.lists[kind]
+        return { entries: this.#catalog.lists[kind], cut: this.#catalog.cut?.[kind] }
       throw cause
     }
   }

@@ -9,6 +9,7 @@ import { answerTo, postAway } from './http-post.ts'
 import { HttpReply, type ReplySink } from './http-reply.ts'
 import { answered, isVersionError, readReply, type Reading } from './http-status.ts'
 import type { HttpWire } from './http-wire.ts'
+import type { Unread } from '../unread.ts'
 
 /** One request, as far as the wire needs to know it. A `Call` gives all of it. */
 export interface Request {
@@ -28,6 +29,8 @@ export interface ExchangeOptions {
   readonly ackMs: Millis
   /** The exchanges under way: each is in it until it has ended. */
   readonly underWay: Set<HttpExchange>
+  /** What is posted and not acknowledged; that of one conversation. */
+  readonly unread: Unread
   /** Told once, with the headers of the reply. */
   readonly onHeaders?: (headers: ReplyHeaders) => void
   /**
@@ -106,11 +109,11 @@ export class HttpExchange implements ReplySink {
 
   /** Nobody waits for the answer any more: the server may stop to work on it. */
   #tellCancelled(error: GatewayError): void {
-    const { clock, ackMs: limitMs, stateless } = this.#options
+    const { clock, ackMs: limitMs, stateless, unread } = this.#options
     if (stateless === true) return
     const { id, headers } = this.#request
     const text = notificationText('notifications/cancelled', { requestId: id, reason: error.message })
-    postAway(this.#wire, text, { clock, limitMs, headers }).catch(ignore)
+    unread.send(text, () => postAway(this.#wire, text, { clock, limitMs, headers })).catch(ignore)
   }
 
   started(): void {
@@ -138,12 +141,11 @@ export class HttpExchange implements ReplySink {
       case 'response':
         if (message.value.id === this.#request.id) this.#answered(answered(this.#request.id, message, 200))
         return undefined
-      case 'request':
+      case 'request': {
         if (this.#options.stateless === true) return undefined
-        return this.#request.channel.send(
-          message,
-          answerTo(message, (text) => this.#post(text)),
-        )
+        const answer = answerTo(message, (text) => this.#post(text))
+        return answer === undefined ? undefined : this.#request.channel.send(message, answer)
+      }
       default:
         return this.#request.channel.send(message)
     }
@@ -151,8 +153,8 @@ export class HttpExchange implements ReplySink {
 
   /** In the session that the request was sent in. */
   #post(text: string): Promise<void> {
-    const { clock, ackMs: limitMs } = this.#options
-    return postAway(this.#wire, text, { clock, limitMs })
+    const { clock, ackMs: limitMs, unread } = this.#options
+    return unread.send(text, () => postAway(this.#wire, text, { clock, limitMs }))
   }
 
   body(status: number, headers: ReplyHeaders, text: string): void {

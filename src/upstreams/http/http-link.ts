@@ -11,10 +11,14 @@ import { answerTo, leave, postAway } from './http-post.ts'
 import { HttpSession, type SessionFate } from './http-session.ts'
 import type { SessionState } from './session-state.ts'
 import type { HttpWire } from './http-wire.ts'
+import { Unread } from '../unread.ts'
 import type { Link } from '../upstream.ts'
 
 /** How long the goodbye to a server may take, in milliseconds. */
 const GOODBYE_MS = 1_000
+
+/** How much may be posted in one conversation, calls apart, until the server acknowledges it. */
+const UNREAD_LIMITS = { messages: 256, bytes: 16 * 1024 ** 2 }
 
 /**
  * How often one call may be sent again because its session was lost. Once: a session that was just opened for it, and is
@@ -50,7 +54,8 @@ export class HttpLink implements Link {
     this.#options = options
     const { clock, maxReply, onVersionError, timeouts, states } = options
     const { discovery: ackMs } = timeouts
-    this.#exchangeOptions = { clock, maxReply, ackMs, underWay: this.#underWay, onVersionError }
+    const unread = new Unread(UNREAD_LIMITS)
+    this.#exchangeOptions = { clock, maxReply, ackMs, underWay: this.#underWay, unread, onVersionError }
     this.#caller = caller
     this.#state = states.of(caller)
     this.#session = new HttpSession({
@@ -176,8 +181,8 @@ export class HttpLink implements Link {
 
   readonly post = (text: string): Promise<void> => {
     if (this.ended.aborted) return Promise.reject(this.ended.reason)
-    const { clock, ackMs: limitMs } = this.#exchangeOptions
-    return postAway(this.#session.wire, text, { clock, limitMs })
+    const { clock, ackMs: limitMs, unread } = this.#exchangeOptions
+    return unread.send(text, () => postAway(this.#session.wire, text, { clock, limitMs }))
   }
 
   listen(): void {
@@ -197,8 +202,9 @@ export class HttpLink implements Link {
     const message = readMessage(data)
     if (message === undefined) return
     const kind = kindOf(message.value)
-    if (kind !== 'response')
-      this.#pass(message, kind === 'request' ? answerTo(message, this.post) : undefined)
+    if (kind === 'notification') return this.#pass(message, undefined)
+    const answer = kind === 'request' ? answerTo(message, this.post) : undefined
+    if (answer !== undefined) this.#pass(message, answer)
   }
 
   #pass(message: Message, answer: Answer | undefined): undefined {

@@ -6,7 +6,7 @@ import { requestText } from '../../protocol/jsonrpc.ts'
 import { abortError } from '../failure.ts'
 import { HttpReply } from './http-reply.ts'
 import type { HttpWire } from './http-wire.ts'
-import { rawAt, withRawId } from '../pipe/renumber.ts'
+import { answerableId, withRawId } from '../pipe/renumber.ts'
 
 /** What an acknowledgement may hold; nobody reads it. */
 const ACK_LIMIT = 64 * 1024
@@ -100,9 +100,13 @@ export function isThere(wire: HttpWire, signal: Signal): Promise<boolean> {
   })
 }
 
-/** The way back for the answer to a request of the server: under the id that the server gave it. */
-export function answerTo(request: Message, post: (text: string) => Promise<void>): Answer {
-  return (text) => post(withRawId(text, rawAt(request.text, ['id'])))
+/**
+ * The way back for the answer to a request of the server: under the id that the server gave it. Undefined for a request
+ * that cannot be answered.
+ */
+export function answerTo(request: Message, post: (text: string) => Promise<void>): Answer | undefined {
+  const id = answerableId(request)
+  return id === undefined ? undefined : (text) => post(withRawId(text, id))
 }
 
 /** Ends the session at the server, as far as it goes within `limitMs`. Never rejects. */

@@ -38,6 +38,8 @@ export class HttpReply implements Dispatcher.DispatchHandler {
   #decoder: SseDecoder | undefined
   readonly #body = new Chunks()
   #waiting = 0
+  /** Whether the sink has been told all that it is told. */
+  #isOver = false
   #resume: () => void = () => undefined
 
   constructor(sink: ReplySink, limit: number) {
@@ -76,18 +78,28 @@ export class HttpReply implements Dispatcher.DispatchHandler {
   onData(chunk: Buffer): boolean {
     if (this.#decoder !== undefined) return this.#feed(this.#decoder, chunk)
     const bytes = this.#body.length + chunk.length
-    if (this.#status >= 400 && bytes > ERROR_BODY_LIMIT) return true
+    if (this.#status >= 400 && bytes > ERROR_BODY_LIMIT) return this.#enough()
     if (bytes > this.#limit) this.abort(tooLarge(`a reply is larger than ${this.#limit} bytes`))
     else this.#body.add(chunk)
     return true
   }
 
+  /** Nobody looks at the rest of an error, which may have no end. */
+  #enough(): boolean {
+    this.onComplete()
+    this.#isOver = true
+    this.abort(gatewayError('cancelled', 'the rest of an error is not read'))
+    return true
+  }
+
   onComplete(): void {
+    if (this.#isOver) return
     if (this.#decoder !== undefined) return this.#sink.ended()
     this.#sink.body(this.#status, this.#headers, this.#body.take())
   }
 
   onError(cause: Error): void {
+    if (this.#isOver) return
     this.#sink.failed(this.#aborted ?? transportError(cause, this.sent))
   }
 

@@ -6,6 +6,7 @@ import { isObject, notificationText, requestText } from '../../protocol/jsonrpc.
 import { locate } from '../../protocol/json-span.ts'
 import { LATEST_LEGACY } from '../../protocol/versions.ts'
 import { orAborted, within } from '../failure.ts'
+import { assertLegacy, greetingOf, refusedBy } from '../greeting.ts'
 import { SharedAttempts } from '../shared-attempts.ts'
 import { HttpExchange, type ExchangeOptions } from './http-exchange.ts'
 import type { ReplyHeaders } from './http-headers.ts'
@@ -13,7 +14,6 @@ import { leave, postAway } from './http-post.ts'
 import type { Reading } from './http-status.ts'
 import type { HttpWire } from './http-wire.ts'
 import type { SessionState } from './session-state.ts'
-import { printableWords } from '../../telemetry/printable.ts'
 
 export interface HttpSessionParts {
   /** The wire of no session. */
@@ -166,13 +166,21 @@ export class HttpSession {
   async #initialize(signal: Signal): Promise<Opened> {
     const { wire, hello, exchange, onFarewell } = this.#parts
     const end = new Cancellation()
-    let sessionId: string | undefined
-    const onHeaders = (headers: ReplyHeaders) => (sessionId = headers.get('mcp-session-id'))
+    let head: ReplyHeaders | undefined
+    const onHeaders = (headers: ReplyHeaders) => (head = headers)
     // Not among what ends with the conversation: only the answer tells which session there is to end.
     const options = { ...exchange, onHeaders, underWay: new Set<HttpExchange>() }
     const answer = this.#request(wire, 'initialize', hello, end, options).then((reading) => {
-      const greeting = greetingOf(reading)
-      return { greeting, wire: wire.inSession(sessionId, versionOf(greeting)) }
+      const sessionId = sessionIn(head)
+      try {
+        const greeting = greetingIn(reading)
+        return { greeting, wire: wire.inSession(sessionId, versionOf(greeting)) }
+      } catch (error) {
+        // A session with which nothing can be begun is not left behind.
+        if (sessionId !== undefined)
+          onFarewell(leave(wire.inSession(sessionId, LATEST_LEGACY), exchange.clock, LATE_MS))
+        throw error
+      }
     })
     try {
       return await orAborted(answer, signal)
@@ -214,16 +222,27 @@ interface Opened {
   readonly wire: HttpWire
 }
 
+/** Longest session id, in characters. */
+const MAX_SESSION_ID = 4_096
+
+/** The session that a reply names, which has to be one that HTTP can carry (visible ASCII). Throws a `GatewayError`. */
+function sessionIn(headers: ReplyHeaders | undefined): string | undefined {
+  const id = headers?.get('mcp-session-id')
+  if (id === undefined || (id.length <= MAX_SESSION_ID && /^[\x21-\x7e]+$/.test(id))) return id
+  const message = `the server names its session by something else than 1 to ${MAX_SESSION_ID} visible characters of ASCII`
+  throw gatewayError('bad_reply', message, { sent: true })
+}
+
 /** The `initialize` result of an outcome; throws its `GatewayError` when there is none. */
-function greetingOf(reading: Reading): Message {
+function greetingIn(reading: Reading): Message {
   const outcome = reading.kind === 'suspected_loss' ? reading.otherwise : reading
   if (outcome.kind !== 'answered') throw outcome.error
   const { error, result } = outcome.result.value
-  if (isObject(error))
-    throw gatewayError('upstream_refused', `initialize failed: ${printableWords(error.message, 200)}`)
+  if (isObject(error)) throw refusedBy('initialize failed', error)
   const span = locate(outcome.result.text, ['result'])
   if (!isObject(result) || span === undefined) throw gatewayError('bad_reply', 'initialize has no result')
-  return { text: outcome.result.text.slice(span.start, span.end), value: result }
+  if (result.protocolVersion !== undefined) assertLegacy(result)
+  return greetingOf(outcome.result.text.slice(span.start, span.end), result)
 }
 
 function versionOf({ value: { protocolVersion } }: Message): string {

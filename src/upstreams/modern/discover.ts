@@ -7,8 +7,8 @@ import { locate, members } from '../../protocol/json-span.ts'
 import { MODERN_VERSION, SERVER_INFO_KEY } from '../../protocol/modern.ts'
 import { rawAt } from '../pipe/renumber.ts'
 import { orAborted, within } from '../failure.ts'
+import { greetingOf as boundedGreeting, refusedBy } from '../greeting.ts'
 import { SharedAttempts } from '../shared-attempts.ts'
-import { printableWords } from '../../telemetry/printable.ts'
 
 /** Shortest and longest time for which one answer serves, in milliseconds. */
 const MIN_MS: Millis = 30_000
@@ -81,9 +81,7 @@ const discoverOnly = new Set(['supportedVersions', 'resultType', 'ttlMs', 'cache
 /** A discover response as an `initialize` result, each member as the server wrote it. */
 function greetingOf({ text, value }: Message): Message {
   const { result, error } = value
-  if (isObject(error)) {
-    throw gatewayError('upstream_refused', `server/discover failed: ${printableWords(error.message, 200)}`)
-  }
+  if (isObject(error)) throw refusedBy('server/discover failed', error)
   const span = locate(text, ['result'])
   if (!isObject(result) || span === undefined)
     throw gatewayError('bad_reply', 'server/discover has no result')
@@ -96,7 +94,7 @@ function greetingOf({ text, value }: Message): Message {
   if (!('capabilities' in result)) parts.unshift('"capabilities":{}')
   if (!('serverInfo' in result)) parts.unshift(`"serverInfo":${serverInfo(text, result)}`)
   const greeting = `{"protocolVersion":"${MODERN_VERSION}",${parts.join()}}`
-  return { text: greeting, value: JSON.parse(greeting) as Message['value'] }
+  return boundedGreeting(greeting, JSON.parse(greeting) as Message['value'])
 }
 
 function serverInfo(text: string, { _meta }: Message['value']): string {

@@ -7,13 +7,15 @@ import type { ModernHttpOptions } from './modern-http.ts'
 import type { ModernWay } from './modern-link.ts'
 import { isModern, mirrorHeaders } from './modern-request.ts'
 import type { ToolFacts } from './tool-facts.ts'
+import { NOTHING_POSTED, Unread } from '../unread.ts'
 
 /** Each request of the modern era as an HTTP request of its own. */
 export function httpWay(wire: HttpWire, options: ModernHttpOptions): ModernWay {
   const { clock, maxReply, onVersionError, timeouts, tools } = options
   const underWay = new Set<HttpExchange>()
   const ackMs = timeouts.discovery
-  const exchangeOptions = { clock, maxReply, ackMs, underWay, stateless: true, onVersionError }
+  const unread = new Unread(NOTHING_POSTED)
+  const exchangeOptions = { clock, maxReply, ackMs, underWay, unread, stateless: true, onVersionError }
   return {
     send(call, text, id) {
       const { signal, channel, record } = call

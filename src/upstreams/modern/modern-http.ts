@@ -16,6 +16,7 @@ import { ModernLink } from './modern-link.ts'
 import { metaOf, mirrorHeaders, withMeta } from './modern-request.ts'
 import type { ToolFacts } from './tool-facts.ts'
 import type { Link } from '../upstream.ts'
+import { NOTHING_POSTED, Unread } from '../unread.ts'
 
 export interface ModernHttpOptions extends HttpOptions {
   /** The gateway's own `initialize` params, to ask the server in nobody's name what it is. */
@@ -84,6 +85,7 @@ export class ModernHttpUpstream implements ModernUpstream {
       ackMs: timeouts.discovery,
       stateless: true,
       underWay: new Set<HttpExchange>(),
+      unread: new Unread(NOTHING_POSTED),
     }
     const reading = await HttpExchange.run(this.#wire, request, options)
     // Without a session none can be lost.

@@ -18,6 +18,9 @@ interface Facts {
 /** Most tools of a server that are kept in mind. */
 const MAX_TOOLS = 20_000
 
+/** Deepest nesting of arguments that are mirrored. */
+const MAX_DEPTH = 64
+
 const HEADER_KEY = 'x-mcp-header'
 
 /** What a name of a header may consist of. */
@@ -62,7 +65,7 @@ export class ToolFacts {
 }
 
 function mirroredIn(schema: unknown, path: readonly string[]): Mirrored[] {
-  if (!isObject(schema)) return []
+  if (!isObject(schema) || path.length > MAX_DEPTH) return []
   const name = schema[HEADER_KEY]
   const own = typeof name === 'string' && TOKEN.test(name) && path.length > 0
   const inner = isObject(schema.properties) ? Object.entries(schema.properties) : []

@@ -53,3 +53,15 @@ function editAt(text: string, path: Path, value: string): Edit[] {
   const span = locate(text, path)
   return span === undefined ? [] : [{ ...span, with: value }]
 }
+
+/** Longest id and progress token of a server's request, in characters of JSON: they are kept until it is answered. */
+const MAX_ID = 1_024
+
+/** The exact text of the id of a server's request; undefined for one that is too long to keep, and so not answered. */
+export function answerableId({ text, value }: Message): string | undefined {
+  const id = rawAt(text, ID)
+  const token = tokenOf(value)
+  if (id.length > MAX_ID || (typeof token === 'string' && token.length > MAX_ID)) return undefined
+  // By way of bytes: a slice would hold on to the whole message.
+  return Buffer.from(id).toString()
+}

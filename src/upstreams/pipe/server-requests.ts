@@ -1,7 +1,7 @@
 import type { Answer, Caller, Message } from '../../mesh/call.ts'
 import { errorText } from '../../protocol/jsonrpc.ts'
 import type { Respondent, Refusal } from '../shared/audience.ts'
-import { rawAt, withRawId } from './renumber.ts'
+import { answerableId, rawAt, withRawId } from './renumber.ts'
 
 /** How many questions a server may have open, and how many of our own answers may wait until it reads them. */
 const MAX_OPEN = 1_024
@@ -9,7 +9,6 @@ const MAX_OPEN = 1_024
 const INTERNAL_ERROR = -32603
 
 interface Open extends Respondent {
-  readonly request: Message
   readonly answer: Answer
 }
 
@@ -33,19 +32,20 @@ export class ServerRequests {
         message: `too many open requests (limit ${MAX_OPEN})`,
       })
     }
-    const id = rawAt(request.text, ['id'])
+    const id = answerableId(request)
+    if (id === undefined) return undefined
     const answer: Answer = (text) => {
       if (this.#open.get(id) !== open) return Promise.resolve()
       this.#open.delete(id)
       return this.#send(withRawId(text, id))
     }
-    const open: Open = { ...respondent, request, answer }
+    const open: Open = { ...respondent, answer }
     this.#open.set(id, open)
     return respondent.deliver(request, answer)
   }
 
-  refuse(request: Message, { code, message }: Refusal): undefined {
-    this.answer(request, errorText(null, code, message))
+  refuse(request: Message, refusal: Refusal): undefined {
+    this.answer(request, errorText(null, refusal.code, refusal.message))
   }
 
   /**
@@ -53,10 +53,15 @@ export class ServerRequests {
    * before it has written. An answer too many is dropped.
    */
   answer(request: Message, text: string): void {
+    const id = answerableId(request)
+    if (id !== undefined) this.#answer(id, text)
+  }
+
+  #answer(id: string, text: string): void {
     if (this.#unread >= MAX_OPEN) return
     this.#unread++
     const settled = () => void this.#unread--
-    this.#send(withRawId(text, rawAt(request.text, ['id']))).then(settled, settled)
+    this.#send(withRawId(text, id)).then(settled, settled)
   }
 
   /** Passes on a response that bears the server's own id, if that was asked of the caller who sends it. */
@@ -78,7 +83,7 @@ export class ServerRequests {
     for (const [id, open] of this.#open) {
       if (open.caller !== caller) continue
       this.#open.delete(id)
-      this.refuse(open.request, { code: INTERNAL_ERROR, message: 'the client has left' })
+      this.#answer(id, errorText(null, INTERNAL_ERROR, 'the client has left'))
     }
   }
 }

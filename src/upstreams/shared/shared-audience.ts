@@ -11,10 +11,10 @@ const INTERNAL_ERROR = -32603
 const remedy = 'configure the server with `sharing: per_session`'
 
 /** What a client must be able to do to be asked something. */
-const needed: Readonly<Record<string, string>> = {
-  'sampling/createMessage': 'sampling',
-  'elicitation/create': 'elicitation',
-}
+const needed: ReadonlyMap<unknown, string> = new Map([
+  ['sampling/createMessage', 'sampling'],
+  ['elicitation/create', 'elicitation'],
+])
 
 /**
  * The audience of a process that many callers share. The protocol does not say on whose behalf such a
@@ -38,7 +38,7 @@ export class SharedAudience implements Audience {
     if (caller === undefined) {
       return { code: INTERNAL_ERROR, message: `it cannot be told which client this is for; ${remedy}` }
     }
-    const capability = needed[request.value.method as string]
+    const capability = needed.get(request.value.method)
     if (capability !== undefined && !can(caller, capability)) {
       return { code: METHOD_NOT_FOUND, message: `the client does not support ${capability}` }
     }

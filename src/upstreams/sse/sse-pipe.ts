@@ -10,10 +10,14 @@ import { looksForgotten, readReply } from '../http/http-status.ts'
 import type { HttpWire } from '../http/http-wire.ts'
 import type { Pipe, PipeEvents, Posting } from '../pipe/pipe.ts'
 import { SharedAttempts } from '../shared-attempts.ts'
+import { Unread } from '../unread.ts'
 import { postMessage } from './sse-post.ts'
 
 /** How long the server may take to take a ping, in milliseconds. */
 const PING_MS: Millis = 5_000
+
+/** How much may be posted and not acknowledged, calls included. */
+const LIMITS = { messages: 4_096, bytes: 32 * 1024 ** 2 }
 
 export interface SsePipeParts {
   /** For the event stream. */
@@ -35,6 +39,7 @@ export class SsePipe implements Pipe, ReplySink {
   readonly #parts: SsePipeParts
   readonly #stream: HttpReply
   #posts: HttpWire | undefined
+  readonly #unread = new Unread(LIMITS)
   #over: GatewayError | undefined
   #turn: Promise<void> | undefined
   /** Whether the server has forgotten the conversation. */
@@ -59,7 +64,8 @@ export class SsePipe implements Pipe, ReplySink {
     if (this.#over !== undefined) return Promise.reject(this.#over)
     if (this.#posts === undefined)
       return Promise.reject(gatewayError('upstream_unavailable', 'not connected yet'))
-    return postMessage(this.#posts, text, posting, this.#refused)
+    const posts = this.#posts
+    return this.#unread.send(text, () => postMessage(posts, text, posting, this.#refused))
   }
 
   close(): Promise<void> {

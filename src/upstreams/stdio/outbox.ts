@@ -3,9 +3,15 @@ import type { Writable } from 'node:stream'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import { abortError } from '../failure.ts'
 import type { Posting } from '../pipe/pipe.ts'
+import { Unread } from '../unread.ts'
+
+/** How much may wait for one process, calls included. */
+const LIMITS = { messages: 4_096, bytes: 32 * 1024 ** 2 }
 
 interface Waiting {
   readonly text: string
+  /** Of the text. */
+  readonly bytes: number
   readonly posting: Posting
   readonly onAbort: () => void
   readonly resolve: () => void
@@ -13,12 +19,13 @@ interface Waiting {
 }
 
 /**
- * Writes texts to a stream, a line each. While the stream is full they wait here, where an abort takes them
- * back: a server that does not read costs no more memory than the calls that wait for it.
+ * Writes texts to a stream, a line each. While the stream is full they wait here, up to a bound, where an abort takes them
+ * back: a server that does not read costs no more memory than what waits for it.
  */
 export class Outbox {
   readonly #stream: Writable
   readonly #waiting = new Set<Waiting>()
+  readonly #unread = new Unread(LIMITS)
   /** Called when the stream has room again; set while it has none. */
   #resume: (() => void) | undefined
   #over: GatewayError | undefined
@@ -34,12 +41,14 @@ export class Outbox {
     const { signal } = posting
     if (signal?.aborted) return Promise.reject(abortError(signal))
     return new Promise((resolve, reject) => {
+      if (this.#resume === undefined) return this.#write({ text, posting, resolve })
       const onAbort = () => {
         this.#waiting.delete(waiting)
+        this.#unread.release(bytes)
         reject(abortError(signal as Signal))
       }
-      const waiting = { text, posting, onAbort, resolve, reject }
-      if (this.#resume === undefined) return this.#write(waiting)
+      const bytes = this.#unread.admit(text)
+      const waiting = { text, bytes, posting, onAbort, resolve, reject }
       signal?.addEventListener('abort', onAbort, { once: true })
       this.#waiting.add(waiting)
     })
@@ -63,12 +72,13 @@ export class Outbox {
     for (const waiting of this.#waiting) {
       if (this.#resume !== undefined) return
       this.#waiting.delete(waiting)
+      this.#unread.release(waiting.bytes)
       waiting.posting.signal?.removeEventListener('abort', waiting.onAbort)
       this.#write(waiting)
     }
   }
 
-  #write({ text, posting, resolve }: Waiting): void {
+  #write({ text, posting, resolve }: Pick<Waiting, 'text' | 'posting' | 'resolve'>): void {
     posting.onWrite?.()
     if (this.#stream.write(lineOf(text))) resolve()
     else this.#resume = resolve

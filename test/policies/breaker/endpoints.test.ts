@@ -109,3 +109,20 @@ for (const action of ['close', 'reset'] as const)
     assert.equal(await second(good, 0), 'answered')
     assert.equal(await configure(['a'], { consecutive: 4 })(good, 0), 'answered')
   })
+
+test('orders that were given while an endpoint was gone hold for it when it is back', async () => {
+  const { configure, order, shown } = setUp()
+  const both = ['stays', 'comes and goes']
+  await configure(both)(good, 0)
+  await configure(both)(good, 1)
+  configure(['stays'])
+  order('open')
+  assert.equal(await configure(both)(good, 1), 'rejected')
+  configure(['stays'])
+  order('close')
+  assert.equal(await configure(both)(good, 1), 'answered')
+  assert.deepEqual(
+    shown().map(([, , state]) => state),
+    ['closed', 'closed'],
+  )
+})

@@ -69,7 +69,7 @@ function camelCased(value: unknown, path: Path): Record<string, unknown> {
   const cased: Record<string, unknown> = {}
   for (const [key, member] of Object.entries(value)) {
     const name = key.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase())
-    if (name in cased)
+    if (Object.hasOwn(cased, name))
       throw new ForeignPlanError([...path, key], `is there twice: as ${name} and in snake_case`)
     cased[name] = member
   }

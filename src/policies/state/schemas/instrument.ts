@@ -34,7 +34,7 @@ export function instrumented(schema: Readonly<Record<string, unknown>>): Record<
     if (Array.isArray(node)) return node.map((item) => copy(item, depth + 1))
     if (!isObject(node)) return node
     if (++subschemas > MAX_SUBSCHEMAS) throw new Error(`more than ${MAX_SUBSCHEMAS} subschemas`)
-    const entries = Object.entries(node)
+    const entries = Object.entries(readable(node))
       // An asynchronous check would answer with a promise, which is nobody's failure and nobody's success.
       .filter(([key]) => key !== '$async' && key !== STEPS)
       .map(([key, value]): [string, unknown] => [key, copyValue(key, value, depth + 1)])
@@ -50,6 +50,15 @@ export function instrumented(schema: Readonly<Record<string, unknown>>): Record<
   }
 
   return copy(schema, 0) as Record<string, unknown>
+}
+
+/** Ajv leaves a member `__proto__` out of `properties`, as if it were not named there; of patterns it takes it. */
+function readable(node: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
+  const { properties, patternProperties } = node
+  if (!isObject(properties) || !Object.hasOwn(properties, '__proto__')) return node
+  const { ['__proto__']: ofProto, ...others } = properties
+  const patterns = isObject(patternProperties) ? patternProperties : {}
+  return { ...node, properties: others, patternProperties: { ...patterns, '^__proto__$': ofProto } }
 }
 
 /** A call of a function, where everything else is generated in place. */

@@ -8,6 +8,7 @@ import type { Outcome, Service } from '../../../../src/mesh/call.ts'
 import { notificationText, resultText } from '../../../../src/protocol/jsonrpc.ts'
 import { encodeEvent } from '../../../../src/protocol/sse.ts'
 import { HttpExchange } from '../../../../src/upstreams/http/http-exchange.ts'
+import { NOTHING_POSTED, Unread } from '../../../../src/upstreams/unread.ts'
 import { TestChannel, toolCall } from '../../../support/caller.ts'
 import { testShot } from '../../../support/shot.ts'
 import { eventStream, wireTo } from '../../../support/wired.ts'
@@ -23,6 +24,7 @@ async function overTheWire(t: TestContext, handle: RequestListener): Promise<Ser
     maxReply: 1 << 20,
     ackMs: 1_000,
     underWay: new Set<HttpExchange>(),
+    unread: new Unread(NOTHING_POSTED),
     stateless: true,
   }
   return async ({ id, message: { text }, signal, channel, record }) => {

@@ -1,0 +1,36 @@
+import type { Message } from '../mesh/call.ts'
+import { gatewayError, type GatewayError } from '../mesh/errors.ts'
+import { isLegacyVersion } from '../protocol/versions.ts'
+import { printable, printableWords } from '../telemetry/printable.ts'
+
+/** Largest greeting of a server, in bytes: each conversation keeps one, its instructions included. */
+const MAX_GREETING = 256 * 1024
+
+/** How much of a server's own words an error of ours repeats, in characters. */
+const EXCERPT = 200
+
+/** What a server says of itself, to be kept. Throws a `GatewayError` when it is too large. */
+export function greetingOf(text: string, value: Message['value']): Message {
+  const bytes = Buffer.from(text)
+  if (bytes.length > MAX_GREETING) {
+    const message = `what the server says of itself is larger than ${MAX_GREETING} bytes`
+    throw gatewayError('bad_reply', message, { sent: true })
+  }
+  // By way of bytes: a slice would hold on to the whole reply that it is of.
+  return { text: bytes.toString(), value }
+}
+
+/** The greeting is for a version of the legacy era; throws a `GatewayError` for any other. */
+export function assertLegacy({ protocolVersion: version }: Message['value']): void {
+  if (isLegacyVersion(version)) return
+  const named = typeof version === 'string' ? printable(version, EXCERPT) : '(none is named)'
+  throw gatewayError(
+    'upstream_refused',
+    `the server speaks version ${named} of the protocol, which we do not`,
+  )
+}
+
+/** That a server refused a request of ours, in its own words. */
+export function refusedBy(what: string, { message }: Readonly<Record<string, unknown>>): GatewayError {
+  return gatewayError('upstream_refused', `${what}: ${printableWords(message, EXCERPT)}`)
+}
