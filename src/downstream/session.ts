@@ -19,8 +19,10 @@ export interface SessionParts {
   readonly front: Front
   /** The client's own `initialize` params. */
   readonly hello: Readonly<Record<string, unknown>>
-  /** HTTP headers that came with them, lower case. */
+  /** HTTP headers that came with them, lower case, without `Authorization`. */
   readonly headers: Readonly<Record<string, string | string[] | undefined>>
+  /** Digest of the `Authorization` that came with them; empty without one. */
+  readonly principal: string
   readonly version: LegacyVersion
   readonly clock: Clock
   readonly replay: ReplayLimits
@@ -35,6 +37,7 @@ export class Session implements Caller {
   readonly front: Front
   readonly hello: Readonly<Record<string, unknown>>
   readonly headers: SessionParts['headers']
+  readonly principal: string
   readonly version: LegacyVersion
   readonly takesInputRequired = false
   /** Calls under way, by the client's ids. */
@@ -52,6 +55,7 @@ export class Session implements Caller {
     this.front = parts.front
     this.hello = parts.hello
     this.headers = parts.headers
+    this.principal = parts.principal
     this.version = parts.version
     this.#parts = parts
     this.tenants = new SessionTenants(parts.id)

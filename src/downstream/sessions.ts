@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import type { InboundHeaders } from '../mesh/call.ts'
 import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../mesh/errors.ts'
 import type { Live } from '../mesh/live.ts'
@@ -7,6 +8,7 @@ import type { ListKind } from '../registry/kinds.ts'
 import { kinds } from '../registry/kinds.ts'
 import type { Guards } from './guards.ts'
 import { notificationText } from '../protocol/jsonrpc.ts'
+import { bearsCredentialsOf, principalOf, withoutAuthorization } from './credentials.ts'
 import { Session, type SessionParts } from './session.ts'
 import type { UnreadReplies } from './unread-replies.ts'
 
@@ -71,10 +73,17 @@ export class Sessions {
     return this.#byId.get(id)
   }
 
+  /** Whether a request bears the credentials that a session was opened with. */
+  isOf(session: Session, headers: InboundHeaders): boolean {
+    return bearsCredentialsOf(session, headers, this.#live.current.servers)
+  }
+
   /** A session that nobody can find yet: its `initialize` may still fail. Either `add` or `close` it. */
   draft(parts: Pick<SessionParts, 'front' | 'hello' | 'headers' | 'version'>): Session {
     const session = new Session({
       ...parts,
+      headers: withoutAuthorization(parts.headers),
+      principal: principalOf(parts.headers),
       id: randomUUID(),
       clock: this.#clock,
       unread: this.#unread,

@@ -32,7 +32,7 @@ export async function testEndpoint(
 ) {
   const clock = new ManualClock()
   const generation = {
-    servers: new Map(),
+    servers: new Map<string, unknown>(),
     closed: false,
     close() {
       this.closed = true

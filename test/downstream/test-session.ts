@@ -26,6 +26,7 @@ export function testSession(parts: Partial<SessionParts> = {}) {
     front: idleFront(undefined),
     hello: capableHello,
     headers: {},
+    principal: '',
     version: '2025-11-25',
     clock,
     replay: { events: 100, bytes: 100_000 },

@@ -12,6 +12,7 @@ import {
 } from '../../protocol/jsonrpc.ts'
 import { LATEST_LEGACY } from '../../protocol/versions.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
+import { principalOf, shownHeaders } from '../credentials.ts'
 import type { Guards } from '../guards.ts'
 import { sendJson } from '../post-reply.ts'
 import { refusal, refuse } from '../refusal.ts'
@@ -26,7 +27,6 @@ import { Parking } from './parking.ts'
 import { CallerPool, type PooledCaller } from './pool.ts'
 import { Post } from './post.ts'
 import { Relay } from './relay.ts'
-import { shownHeaders } from './shown-headers.ts'
 import { readFilter, Subscription } from './subscriptions.ts'
 
 /** Methods that this era did away with. */
@@ -96,9 +96,10 @@ export class ModernEndpoint {
     this.#pool.closeAll()
   }
 
-  /** Clients share conversations with servers only if servers could not tell them apart. */
+  /** Clients share conversations with servers only if neither servers nor we could tell them apart. */
   #callerOf(visit: Visit, { clientInfo, capabilities }: Envelope): PooledCaller {
-    return this.#pool.of(clientInfo, capabilities, shownHeaders(visit, this.#live.current.servers))
+    const shown = shownHeaders(visit, this.#live.current.servers)
+    return this.#pool.of(clientInfo, capabilities, shown, principalOf(visit.headers))
   }
 
   async #listen(visit: Visit, { id }: Envelope, sender: Sender, message: Message): Promise<void> {

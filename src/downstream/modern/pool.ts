@@ -86,9 +86,17 @@ export class CallerPool {
     return this.#callers.size
   }
 
-  /** The caller for clients like this one; `headers` are those that servers will see. */
-  of(clientInfo: unknown, capabilities: unknown, headers: Readonly<Record<string, string>>): PooledCaller {
-    const said = JSON.stringify([clientInfo, capabilities, headers])
+  /**
+   * The caller for clients like this one; `headers` are those that servers will see, `principal` is a digest of what says
+   * for whom the client comes. So whatever is bound to a caller is bound to these.
+   */
+  of(
+    clientInfo: unknown,
+    capabilities: unknown,
+    headers: Readonly<Record<string, string>>,
+    principal = '',
+  ): PooledCaller {
+    const said = JSON.stringify([clientInfo, capabilities, headers, principal])
     const key = said.length <= LONG_KEY ? said : createHash('sha256').update(said).digest('base64url')
     let caller = this.#callers.get(key)
     if (caller === undefined) {

@@ -28,7 +28,8 @@ test('other capabilities, another name or other credentials make another caller'
   callers.of({ name: 'a' }, { roots: {} }, {})
   callers.of({ name: 'a' }, {}, { authorization: 'x' })
   callers.of({ name: 'a' }, {}, { authorization: 'y' })
-  assert.equal(callers.size, 5)
+  callers.of({ name: 'a' }, {}, {}, 'principal')
+  assert.equal(callers.size, 6)
 })
 
 test('clients that say very much of themselves are told apart as well', () => {
