@@ -1,8 +1,10 @@
 import type { Config } from './config/schema/schema.ts'
 import type { Guards } from './downstream/guards.ts'
+import { quotaLimits, Quotas } from './downstream/quotas.ts'
 import { requestLimitNames, RequestLimits } from './downstream/request-limits.ts'
 import { Tenancies } from './downstream/tenancy.ts'
 import { unreadCauses, UnreadReplies } from './downstream/unread-replies.ts'
+import { processLimits } from './upstreams/stdio/children.ts'
 import type { Clock } from './mesh/clock.ts'
 import type { Metrics } from './telemetry/metrics.ts'
 
@@ -12,11 +14,14 @@ export interface GuardsParts {
 }
 
 /** Makes what keeps one agent from taking what is for all. It outlives generations. */
-export function createGuards({ limits, unread }: Config['gateway'], { clock, metrics }: GuardsParts): Guards {
+export function createGuards(gateway: Config['gateway'], { clock, metrics }: GuardsParts): Guards {
+  const { limits, unread } = gateway
   // `rate` does not see the first event of a series that begins with it.
   for (const limit of requestLimitNames) metrics.requestsRefused.cell({ limit })
   for (const cause of unreadCauses) metrics.unreadClosed.cell({ cause })
+  for (const limit of [...quotaLimits, ...processLimits]) metrics.quotaRefused.cell({ limit })
   return {
+    quotas: new Quotas(gateway, (limit) => metrics.quotaRefused.inc({ limit })),
     limits: new RequestLimits(clock, limits, (limit) => metrics.requestsRefused.inc({ limit })),
     tenancies: new Tenancies(),
     unread: new UnreadReplies(clock, unread, (cause) => metrics.unreadClosed.inc({ cause })),

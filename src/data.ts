@@ -1,6 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import type { Agents } from './agents.ts'
 import { AggregateFront } from './downstream/aggregate-front.ts'
+import type { Guards } from './downstream/guards.ts'
 import type { Clock } from './mesh/clock.ts'
 import type { Live } from './mesh/live.ts'
 import type { GatewayGeneration } from './registry/generation.ts'
@@ -12,6 +13,7 @@ import type { Log } from './telemetry/log.ts'
 export interface DataParts {
   readonly live: Live<GatewayGeneration>
   readonly agents: Agents
+  readonly guards: Guards
   readonly clock: Clock
   readonly log: Log
   /** Calls that are under way; the drain waits for it to fall to 0. */
@@ -22,11 +24,12 @@ export interface DataParts {
 
 /** Everything that the data plane answers; each part reads bodies in its own way. */
 export async function registerData(app: FastifyInstance, parts: DataParts): Promise<void> {
-  const { live, agents, clock, log, load, isStopping } = parts
+  const { live, agents, guards, clock, log, load, isStopping } = parts
   const { legacy, modern } = agents
   await app.register(async (scope) => registerPassthrough(scope, live))
   await app.register((scope, _, done) => {
-    registerMcp(scope, { live, aggregate: new AggregateFront(clock), legacy, modern, log, load })
+    const aggregate = new AggregateFront(clock)
+    registerMcp(scope, { live, aggregate, legacy, modern, quotas: guards.quotas, log, load })
     done()
   })
   registerHealth(app, { live, isStopping })

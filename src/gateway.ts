@@ -104,6 +104,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const follow = (config: Config) => {
     controller.apply(config.chaos)
     guards.limits.tune(config.gateway.limits)
+    guards.quotas.tune(config.gateway)
     tune(config)
   }
   const inForce = { live, parts, state: kit.state, agents, follow }
@@ -120,7 +121,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const data = addressOf(gateway.listen)
   const allowed = () => live.current.config.gateway
   const dataPlane = createDataPlane({ host: data.host, maxBody, log, allowed })
-  await registerData(dataPlane, { ...common, live, agents, load, isStopping: () => closing !== undefined })
+  await registerData(dataPlane, { ...common, live, agents, guards, load, isStopping: () => closing !== undefined })
   const control = addressOf(gateway.control)
   const controlPlane = createControlPlane({ host: control.host, maxBody, log, token })
   registerControl(controlPlane, {

@@ -24,6 +24,8 @@ export interface SessionParts {
   /** Digest of the `Authorization` that came with them; empty without one. */
   readonly principal: string
   readonly version: LegacyVersion
+  /** The client that it was opened by, as its address tells. */
+  readonly client: string
   readonly clock: Clock
   readonly replay: ReplayLimits
   readonly unread: UnreadReplies
@@ -39,7 +41,10 @@ export class Session implements Caller {
   readonly headers: SessionParts['headers']
   readonly principal: string
   readonly version: LegacyVersion
+  readonly client: string
   readonly takesInputRequired = false
+  /** Whether it has had any request since its `initialize`. */
+  used = false
   /** Calls under way, by the client's ids. */
   readonly inFlight = new Map<RequestId, Cancellation>()
   readonly asked = new Asked()
@@ -57,6 +62,7 @@ export class Session implements Caller {
     this.headers = parts.headers
     this.principal = parts.principal
     this.version = parts.version
+    this.client = parts.client
     this.#parts = parts
     this.tenants = new SessionTenants(parts.id)
     this.streams = new SessionStreams(parts.replay, this.primes, (response) => this.wrote(response))

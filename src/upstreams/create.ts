@@ -7,7 +7,7 @@ import { HttpUpstream } from './http/http.ts'
 import { SessionStates } from './http/session-state.ts'
 import { ModernHttpUpstream, type ModernHttpOptions } from './modern/modern-http.ts'
 import { SseUpstream } from './sse/sse.ts'
-import { StdioUpstream } from './stdio/stdio.ts'
+import { StdioUpstream, type StdioOptions } from './stdio/stdio.ts'
 import { ToolFacts } from './modern/tool-facts.ts'
 import type { Upstream } from './upstream.ts'
 
@@ -16,6 +16,8 @@ export interface UpstreamParts {
   readonly log: Log
   /** The `initialize` params of the gateway itself, for conversations that no single caller owns. */
   readonly hello: Readonly<Record<string, unknown>>
+  /** Told of each process that a limit refuses. */
+  readonly refused?: NonNullable<StdioOptions['refused']>
 }
 
 /** The replicas of a server: one for a process, one per URL otherwise. A new type of server is one more case. */

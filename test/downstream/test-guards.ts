@@ -1,4 +1,5 @@
 import type { Guards } from '../../src/downstream/guards.ts'
+import { Quotas } from '../../src/downstream/quotas.ts'
 import { RequestLimits, type RequestRates } from '../../src/downstream/request-limits.ts'
 import { Tenancies } from '../../src/downstream/tenancy.ts'
 import { UnreadReplies } from '../../src/downstream/unread-replies.ts'
@@ -10,6 +11,7 @@ const MIB = 1024 ** 2
 export function testGuards(clock: Clock, rates: RequestRates = {}): Guards {
   const unread = { total: 64 * MIB, perSession: 16 * MIB, stalled: 30_000 }
   return {
+    quotas: new Quotas({ maxInFlight: 2_000, limits: { perClient: {} } }, () => undefined),
     limits: new RequestLimits(clock, rates, () => undefined),
     tenancies: new Tenancies(),
     unread: new UnreadReplies(clock, unread, () => undefined),

@@ -27,6 +27,7 @@ export function testSession(parts: Partial<SessionParts> = {}) {
     hello: capableHello,
     headers: {},
     principal: '',
+    client: '',
     version: '2025-11-25',
     clock,
     replay: { events: 100, bytes: 100_000 },

@@ -11,6 +11,7 @@ import {
   paramsOf,
 } from '../../protocol/jsonrpc.ts'
 import { LATEST_LEGACY } from '../../protocol/versions.ts'
+import { isGatewayError, type GatewayError } from '../../mesh/errors.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
 import { principalOf, shownHeaders } from '../credentials.ts'
 import type { Guards } from '../guards.ts'
@@ -38,9 +39,6 @@ const gone = new Set([
   'resources/unsubscribe',
 ])
 
-/** Most `subscriptions/listen` streams at once. */
-const MAX_LISTENING = 10_000
-
 /** Who sent a request, as far as clients are told apart. */
 interface Sender {
   readonly caller: PooledCaller
@@ -61,10 +59,10 @@ export class ModernEndpoint {
     this.#live = live
     this.#clock = clock
     this.#guards = guards
-    this.#parking = new Parking(clock)
+    this.#parking = new Parking(clock, guards.quotas.parked)
     this.#relay = new Relay(live, clock)
     this.listening = new Listening(live, clock)
-    this.#pool = new CallerPool(clock, (caller) => {
+    this.#pool = new CallerPool(clock, guards.quotas.callers, (caller) => {
       for (const server of live.current.servers.values()) void server.links.drop(caller)
     })
   }
@@ -85,8 +83,11 @@ export class ModernEndpoint {
     const tooFast = limits.refusal(undefined, tenancy.countsAs)
     if (tooFast !== undefined) return refuse(visit, { status: 200, text: gatewayErrorText(id, tooFast, {}) })
     const caller = this.#callerOf(visit, envelope)
-    if (method === 'server/discover') return discover(visit, id, message, caller, this.#live.current)
-    if (method === 'subscriptions/listen') return this.#listen(visit, envelope, { caller, tenancy }, message)
+    if (isGatewayError(caller)) return refuse(visit, { status: 200, text: gatewayErrorText(id, caller, {}) })
+    if (method === 'server/discover')
+      return inUse(caller, discover(visit, id, message, caller, this.#live.current))
+    if (method === 'subscriptions/listen')
+      return inUse(caller, this.#listen(visit, envelope, { caller, tenancy }, message))
     return this.#request(visit, envelope, { caller, tenancy }, message)
   }
 
@@ -97,14 +98,14 @@ export class ModernEndpoint {
   }
 
   /** Clients share conversations with servers only if neither servers nor we could tell them apart. */
-  #callerOf(visit: Visit, { clientInfo, capabilities }: Envelope): PooledCaller {
+  #callerOf(visit: Visit, { clientInfo, capabilities }: Envelope): PooledCaller | GatewayError {
     const shown = shownHeaders(visit, this.#live.current.servers)
-    return this.#pool.of(clientInfo, capabilities, shown, principalOf(visit.headers))
+    return this.#pool.of(visit.client, clientInfo, capabilities, shown, principalOf(visit.headers))
   }
 
   async #listen(visit: Visit, { id }: Envelope, sender: Sender, message: Message): Promise<void> {
     const { caller, tenancy } = sender
-    const { front, headers, response } = visit
+    const { front, headers, client, response } = visit
     const limitMs = askedLimitMs({ inbound: headers, message })
     const welcome = await front.welcome(this.#live.current, caller, LATEST_LEGACY, limitMs)
     if ('error' in welcome)
@@ -118,15 +119,17 @@ export class ModernEndpoint {
     )
     if (filter === undefined)
       return refuse(visit, refusal(200, id, INVALID_PARAMS, 'Invalid notifications filter'))
-    if (this.listening.size >= MAX_LISTENING) {
-      return refuse(visit, refusal(200, id, -32603, `Subscription limit reached (${MAX_LISTENING})`))
-    }
+    const { listens } = this.#guards.quotas
+    const full = listens.refusal(client)
+    if (full !== undefined)
+      return refuse(visit, { status: 200, text: gatewayErrorText(id, full, { server: front.server }) })
     let remove = () => {}
     const post = new Post(response, { unread: this.#guards.unread, onGone: () => remove() })
     const subscription = new Subscription(id, filter, post)
     subscription.acknowledge()
     if (subscription.isEmpty) return subscription.end()
-    remove = this.listening.add({ front, caller, tenancy, subscription })
+    listens.take(client)
+    remove = this.listening.add({ front, caller, tenancy, subscription, over: () => listens.release(client) })
   }
 
   #request(
@@ -152,7 +155,7 @@ export class ModernEndpoint {
       this.#wait(visit, parked, envelope, progressToken)
       return undefined
     }
-    const exchange = new Exchange(envelope, caller, target, this.#parking)
+    const exchange = new Exchange(envelope, caller, visit.client, target, this.#parking)
     this.#wait(visit, exchange, envelope, progressToken)
     return this.#relay.run(visit, exchange, tenancy, message)
   }
@@ -163,4 +166,10 @@ export class ModernEndpoint {
     const turn = { id, progressToken, post }
     exchange.begin(turn)
   }
+}
+
+/** Counts as a call of its caller until it is over, so that nobody else takes the caller's place meanwhile. */
+function inUse(caller: PooledCaller, ending: Promise<void>): Promise<void> {
+  caller.calls++
+  return ending.finally(() => caller.calls--)
 }
