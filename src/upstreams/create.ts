@@ -8,6 +8,7 @@ import { SessionStates } from './http/session-state.ts'
 import { ModernHttpUpstream, type ModernHttpOptions } from './modern/modern-http.ts'
 import { SseUpstream } from './sse/sse.ts'
 import { StdioUpstream, type StdioOptions } from './stdio/stdio.ts'
+import { TaskBinding } from './modern/task-binding.ts'
 import { ToolFacts } from './modern/tool-facts.ts'
 import type { Upstream } from './upstream.ts'
 
@@ -27,9 +28,10 @@ export function createUpstreams(server: string, config: ServerConfig, parts: Ups
       return [new StdioUpstream({ server, config, ...parts })]
     case 'http': {
       const tools = new ToolFacts()
+      const tasks = new TaskBinding(parts.clock)
       const states = new SessionStates()
       return config.urls.map((url) =>
-        httpUpstream({ ...config, ...parts, server, url, tools, states }, config.era),
+        httpUpstream({ ...config, ...parts, server, url, tools, tasks, states }, config.era),
       )
     }
     case 'sse':

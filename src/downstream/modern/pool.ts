@@ -78,7 +78,6 @@ export class CallerPool {
   readonly #drop: (caller: PooledCaller) => void
   readonly #callers = new Map<string, PooledCaller>()
   readonly #quota: Quota
-  #count = 0
 
   /**
    * `drop` ends a caller's conversations. The quota says how many kinds of clients are told apart at once, and how many
@@ -112,7 +111,9 @@ export class CallerPool {
       const full = this.#makeRoom(client)
       if (full !== undefined) return full
       this.#quota.take(client)
-      caller = new PooledCaller(`modern:${++this.#count}`, client, clientInfo, capabilities, headers)
+      // The same when clients like this one come again: what is bound to it is theirs then as well.
+      const digest = createHash('sha256').update(said).digest('base64url')
+      caller = new PooledCaller(`modern:${digest}`, client, clientInfo, capabilities, headers)
     }
     const now = this.#clock.now()
     // Moved to the end: the map's order is that of use, as precisely as it needs to be.

@@ -1,4 +1,3 @@
-import type { Caller } from '../../mesh/call.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 
 /** Most ids that are remembered, of all callers and of one of them; beyond, the oldest of that caller is forgotten. */
@@ -8,19 +7,19 @@ const MAX_OF_CALLER = 1_000
 /** How long an id is remembered after it was seen last, in milliseconds: whatever its server says. */
 const LONGEST_MS: Millis = 24 * 60 * 60_000
 
-interface Owned {
+interface Owned<Owner> {
   /** Undefined when its caller has left. */
-  owner: Caller | undefined
+  owner: Owner | undefined
   /** Whether the server may still be at work for it. */
   open: boolean
   until: Millis
 }
 
 /** Whose the things are that a server named in its answers: tasks, elicitations. An id that is not known is nobody's. */
-export class Owners {
+export class Owners<Owner> {
   readonly #clock: Pick<Clock, 'now'>
-  readonly #ids = new Map<string, Owned>()
-  readonly #counts = new Map<Caller, number>()
+  readonly #ids = new Map<string, Owned<Owner>>()
+  readonly #counts = new Map<Owner, number>()
 
   constructor(clock: Pick<Clock, 'now'>) {
     this.#clock = clock
@@ -31,7 +30,7 @@ export class Owners {
   }
 
   /** An id belongs to a caller from now on, unless it is another's. `open`: whether the server goes on working for it. */
-  add(id: string, owner: Caller, open: boolean, keepMs: Millis = LONGEST_MS): void {
+  add(id: string, owner: Owner, open: boolean, keepMs: Millis = LONGEST_MS): void {
     const known = this.#find(id)
     const until = this.#clock.now() + Math.min(keepMs, LONGEST_MS)
     if (known !== undefined) {
@@ -46,7 +45,7 @@ export class Owners {
   }
 
   /** Whose an id is; undefined when that is not known, or its caller has left. */
-  of(id: unknown): Caller | undefined {
+  of(id: unknown): Owner | undefined {
     return typeof id === 'string' ? this.#find(id)?.owner : undefined
   }
 
@@ -57,7 +56,7 @@ export class Owners {
   }
 
   /** A caller is gone for good: what it had is nobody's, and stays open if it was. */
-  left(caller: Caller): void {
+  left(caller: Owner): void {
     if (!this.#counts.delete(caller)) return
     for (const [id, owned] of this.#ids) {
       if (owned.owner !== caller) continue
@@ -67,8 +66,8 @@ export class Owners {
   }
 
   /** For whom the server may be at work: one caller, nobody, or that cannot be told. */
-  working(): Caller | 'nobody' | 'unclear' {
-    let only: Caller | undefined
+  working(): Owner | 'nobody' | 'unclear' {
+    let only: Owner | undefined
     const now = this.#clock.now()
     for (const { owner, open, until } of this.#ids.values()) {
       if (!open || until <= now || (owner !== undefined && owner === only)) continue
@@ -78,7 +77,7 @@ export class Owners {
     return only ?? 'nobody'
   }
 
-  #find(id: string): Owned | undefined {
+  #find(id: string): Owned<Owner> | undefined {
     const known = this.#ids.get(id)
     if (known === undefined || known.until > this.#clock.now()) return known
     this.#delete(id, known)
@@ -92,12 +91,12 @@ export class Owners {
   }
 
   /** Those of a caller that has left go first when there is no telling whose should. */
-  #forgetOldest(owner: Caller | undefined): void {
+  #forgetOldest(owner: Owner | undefined): void {
     for (const [id, owned] of this.#ids) if (owned.owner === owner) return this.#delete(id, owned)
     for (const [id, owned] of this.#ids) return this.#delete(id, owned)
   }
 
-  #delete(id: string, { owner }: Owned): void {
+  #delete(id: string, { owner }: Owned<Owner>): void {
     this.#ids.delete(id)
     if (owner === undefined) return
     const left = (this.#counts.get(owner) ?? 1) - 1

@@ -40,7 +40,7 @@ export class SharedAudience implements Audience {
   readonly #server: string
   readonly #tasks: Tasks
   /** Whom the pages are for that the process sent users to. */
-  readonly #elicitations: Owners
+  readonly #elicitations: Owners<Caller>
 
   constructor(server: string, clock: Pick<Clock, 'now'>) {
     this.#server = server

@@ -1,4 +1,4 @@
-import type { Call, CallResult, Caller, Message, Outcome } from '../../mesh/call.ts'
+import type { Call, CallResult, Caller, Message, Outcome, RequestId } from '../../mesh/call.ts'
 import type { Clock } from '../../mesh/clock.ts'
 import { elements, locate } from '../../protocol/json-span.ts'
 import { errorText, INVALID_PARAMS, isObject, paramsOf } from '../../protocol/jsonrpc.ts'
@@ -13,9 +13,23 @@ const naming: ReadonlySet<string> = new Set(['tasks/get', 'tasks/result', 'tasks
 /** States of a task that no other follows. */
 const terminal: ReadonlySet<unknown> = new Set(['completed', 'failed', 'cancelled'])
 
+/** Whether a request names a task. */
+export const namesTask = ({ method }: Call): boolean => naming.has(method)
+
+/** What a server says of a task that it does not have. */
+export function taskNotFound(id: RequestId): Outcome {
+  const error = { code: INVALID_PARAMS, message: 'Failed to retrieve task: Task not found' }
+  const result: CallResult = {
+    text: errorText(id, error.code, error.message),
+    value: { jsonrpc: '2.0', id, error },
+    status: 200,
+  }
+  return { kind: 'answered', result, verdict: 'unchecked' }
+}
+
 /** The tasks that a process has made for those who share it: each is for its caller alone. */
 export class Tasks {
-  readonly #owners: Owners
+  readonly #owners: Owners<Caller>
 
   constructor(clock: Pick<Clock, 'now'>) {
     this.#owners = new Owners(clock)
@@ -23,14 +37,8 @@ export class Tasks {
 
   /** The refusal of a request that names a task which is not its caller's: as if there were none. */
   refusal({ id, method, caller, message }: Call): Outcome | undefined {
-    if (!naming.has(method) || this.#owners.of(paramsOf(message.value).taskId) === caller) return undefined
-    const error = { code: INVALID_PARAMS, message: 'Failed to retrieve task: Task not found' }
-    const result: CallResult = {
-      text: errorText(id, error.code, error.message),
-      value: { jsonrpc: '2.0', id, error },
-      status: 200,
-    }
-    return { kind: 'answered', result, verdict: 'unchecked' }
+    const isOwn = !naming.has(method) || this.#owners.of(paramsOf(message.value).taskId) === caller
+    return isOwn ? undefined : taskNotFound(id)
   }
 
   /** Takes an answer to a caller's request; gives what of it is for that caller. */
@@ -56,7 +64,7 @@ export class Tasks {
     return this.#owners.of(params.taskId)
   }
 
-  working(): ReturnType<Owners['working']> {
+  working(): ReturnType<Owners<Caller>['working']> {
     return this.#owners.working()
   }
 
