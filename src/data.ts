@@ -1,6 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import type { Agents } from './agents.ts'
 import { AggregateFront } from './downstream/aggregate-front.ts'
+import type { Guards } from './downstream/guards.ts'
 import type { Clock } from './mesh/clock.ts'
 import type { Live } from './mesh/live.ts'
 import type { GatewayGeneration } from './registry/generation.ts'
@@ -13,6 +14,7 @@ import type { Log } from './telemetry/log.ts'
 export interface DataParts {
   readonly live: Live<GatewayGeneration>
   readonly agents: Agents
+  readonly guards: Guards
   readonly clock: Clock
   readonly log: Log
   /** Reads request bodies. */
@@ -25,12 +27,13 @@ export interface DataParts {
 
 /** Everything that the data plane answers; each part reads bodies in its own way. */
 export async function registerData(app: FastifyInstance, parts: DataParts): Promise<void> {
-  const { live, agents, clock, log, bodies, load, isStopping } = parts
+  const { live, agents, guards, clock, log, bodies, load, isStopping } = parts
   const { legacy, modern } = agents
   await app.register(async (scope) => registerPassthrough(scope, { live, clock, log, load }))
   await app.register((scope, _, done) => {
     const aggregate = new AggregateFront(clock)
-    registerMcp(scope, { live, aggregate, legacy, modern, log, bodies, load })
+    const { quotas } = guards
+    registerMcp(scope, { live, aggregate, legacy, modern, quotas, log, bodies, load })
     done()
   })
   registerHealth(app, { live, isStopping })

@@ -119,6 +119,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const follow = (config: Config) => {
     controller.follow(config.chaos)
     guards.limits.tune(config.gateway.limits)
+    guards.quotas.tune(config.gateway)
     bodies.tune(config.gateway.limits.bodies)
     dataPlane.server.maxConnections = config.gateway.limits.connections
     tune(config)
@@ -148,6 +149,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     ...common,
     live,
     agents,
+    guards,
     bodies,
     load,
     isStopping: () => closing !== undefined,

@@ -103,7 +103,11 @@ function createServer(
   connection: string,
   parts: GenerationParts,
 ): Server {
-  const replicas = createUpstreams(name, config, { ...parts, hello: ownHello })
+  const replicas = createUpstreams(name, config, {
+    ...parts,
+    hello: ownHello,
+    refused: (limit) => parts.metrics.quotaRefused.inc({ limit }),
+  })
   return new Server({
     ...parts,
     name,

@@ -93,6 +93,7 @@ export class Dialogue {
     const lease = this.#live.enter()
     const record = newRecord(now)
     session.inFlight.set(id, signal)
+    session.used = true
     const channelFor = (server: string) => reply.channelFor(server, record)
     const inquiry = { id, message, headers, caller: session, tenancy, channelFor, signal, record }
     const done = (response: Response) => {

@@ -1,4 +1,5 @@
 import type { RequestId } from '../mesh/call.ts'
+import type { Quotas } from './quotas.ts'
 import type { ReplayBudget } from './replay.ts'
 import type { RequestLimits } from './request-limits.ts'
 import type { Tenancies } from './tenancy.ts'
@@ -8,6 +9,8 @@ import type { UnreadReplies } from './unread-replies.ts'
 export interface Guards {
   /** How fast requests may come. */
   readonly limits: RequestLimits
+  /** What one client may have of what is for all. */
+  readonly quotas: Quotas
   /** Whom requests count as. */
   readonly tenancies: Tenancies
   /** Told of a request that met a defect of the gateway; gives the text of the error that answers it. */

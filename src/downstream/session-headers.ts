@@ -8,7 +8,14 @@ import type { Visit } from './visit.ts'
 const BAD_SESSION = -32000
 const UNKNOWN_SESSION = -32001
 
-/** The session that the headers of a request name. */
+/** Says how a client goes on: by the specification it begins a new session when it gets a 404. */
+const OTHER_CREDENTIALS =
+  'Session not found: it was opened with other credentials (Authorization, or headers that servers get); begin with initialize'
+
+/**
+ * The session that the headers of a request name. With other credentials than its own there is none: who has only its id
+ * must not act with the credentials that servers get, and whose token was renewed begins another one.
+ */
 export function sessionOf({ front, headers }: Visit, sessions: Sessions): Session | Refusal {
   const { 'mcp-session-id': id, 'mcp-protocol-version': version = ASSUMED_VERSION } = headers
   if (!isLegacyVersion(version)) {
@@ -20,6 +27,7 @@ export function sessionOf({ front, headers }: Visit, sessions: Sessions): Sessio
     return refusal(400, null, BAD_SESSION, why)
   }
   const session = sessions.find(id)
-  if (session !== undefined && session.front.server === front.server) return session
-  return refusal(404, null, UNKNOWN_SESSION, 'Session not found')
+  if (session === undefined || session.front.server !== front.server)
+    return refusal(404, null, UNKNOWN_SESSION, 'Session not found')
+  return sessions.isOf(session, headers) ? session : refusal(404, null, UNKNOWN_SESSION, OTHER_CREDENTIALS)
 }

@@ -19,9 +19,13 @@ export interface SessionParts {
   readonly front: Front
   /** The client's own `initialize` params. */
   readonly hello: Readonly<Record<string, unknown>>
-  /** HTTP headers that came with them, lower case. */
+  /** HTTP headers that came with them, lower case, without `Authorization`. */
   readonly headers: Readonly<Record<string, string | string[] | undefined>>
+  /** Digest of the `Authorization` that came with them; empty without one. */
+  readonly principal: string
   readonly version: LegacyVersion
+  /** The client that it was opened by, as its address tells. */
+  readonly client: string
   readonly clock: Clock
   readonly replay: ReplayLimits
   readonly unread: UnreadReplies
@@ -36,8 +40,12 @@ export class Session implements Caller {
   readonly front: Front
   readonly hello: Readonly<Record<string, unknown>>
   readonly headers: SessionParts['headers']
+  readonly principal: string
   readonly version: LegacyVersion
+  readonly client: string
   readonly takesInputRequired = false
+  /** Whether it has had any request since its `initialize`. */
+  used = false
   /** Calls under way, by the client's ids. */
   readonly inFlight = new Map<RequestId, Cancellation>()
   readonly asked = new Asked()
@@ -53,7 +61,9 @@ export class Session implements Caller {
     this.front = parts.front
     this.hello = parts.hello
     this.headers = parts.headers
+    this.principal = parts.principal
     this.version = parts.version
+    this.client = parts.client
     this.#parts = parts
     this.tenants = new SessionTenants(parts.id)
     this.streams = new SessionStreams(parts.replay, parts.replayBudget, this.primes, (response) =>

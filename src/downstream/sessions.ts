@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import type { InboundHeaders } from '../mesh/call.ts'
 import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../mesh/errors.ts'
 import type { Live } from '../mesh/live.ts'
@@ -7,6 +8,8 @@ import type { ListKind } from '../registry/kinds.ts'
 import { kinds } from '../registry/kinds.ts'
 import type { Guards } from './guards.ts'
 import { notificationText } from '../protocol/jsonrpc.ts'
+import { bearsCredentialsOf, principalOf, withoutAuthorization } from './credentials.ts'
+import { halfOf, Quota } from './quotas.ts'
 import type { ReplayBudget } from './replay.ts'
 import { Session, type SessionParts } from './session.ts'
 import type { UnreadReplies } from './unread-replies.ts'
@@ -14,6 +17,10 @@ import type { UnreadReplies } from './unread-replies.ts'
 export interface SessionLimits {
   /** Sessions open at once. */
   readonly max: number
+  /** Of them for one client; half unless given. */
+  readonly perClient?: number | undefined
+  /** A session that had no request yet is closed after so long. */
+  readonly unused: Millis
   /** A session unused for so long is closed. */
   readonly idle: Millis
   /** Calls under way at once in one session. */
@@ -28,7 +35,13 @@ const SWEEP_MS: Millis = 15_000
 /** Changes of the catalogs within this time are told as one, in milliseconds. */
 const TELL_MS: Millis = 100
 
-/** All legacy-era sessions: bounded in number, swept when idle. */
+/** What one client has, by whom its requests come for. */
+interface ClientSessions {
+  readonly sessions: Set<Session>
+  readonly byPrincipal: Map<string, number>
+}
+
+/** All legacy-era sessions: bounded in number, of all clients and of each, and swept when idle. */
 export class Sessions {
   readonly limits: SessionLimits
   readonly #live: Live<GatewayGeneration>
@@ -40,6 +53,9 @@ export class Sessions {
   readonly #drafts = new Set<Session>()
   /** Sessions that nobody finds any more and that end with their last call. */
   readonly #leaving = new Set<Session>()
+  /** All of them, drafts and leaving ones included, by client. */
+  readonly #byClient = new Map<string, ClientSessions>()
+  readonly #quota: Quota
   readonly #untold = new Set<string>()
   #cancelSweep: Cancel
   #cancelTell: Cancel | undefined
@@ -48,9 +64,11 @@ export class Sessions {
     live: Live<GatewayGeneration>,
     clock: Clock,
     limits: SessionLimits,
-    { unread, replay }: Pick<Guards, 'unread' | 'replay'>,
+    { unread, replay, quotas }: Pick<Guards, 'unread' | 'replay' | 'quotas'>,
   ) {
+    const { max, perClient = halfOf(max) } = limits
     this.limits = limits
+    this.#quota = new Quota('sessions', 'sessions', { max, perClient }, quotas.refused)
     this.#unread = unread
     this.#replay = replay
     this.#live = live
@@ -62,8 +80,41 @@ export class Sessions {
     return this.#byId.size
   }
 
-  get full(): boolean {
-    return this.#byId.size + this.#drafts.size >= this.limits.max
+  /**
+   * Why a client may not begin one more session. Where there is no room, the session that was idle for the longest makes it:
+   * that of the client with the most sessions, if it has more than this one, and of several who share an address that of
+   * the one with the most. Whoever lost it is told to begin another one by the 404 of its next request; to turn away
+   * all others for as long as somebody hoards sessions would be worse.
+   */
+  refusal(client: string, principal: string): GatewayError | undefined {
+    const limit = this.#quota.exceeds(client)
+    if (limit === undefined) return undefined
+    const hoard = limit === 'max' ? this.#hoardOf(client) : this.#hoardWithin(client, principal)
+    let idlest: Session | undefined
+    for (const session of hoard) {
+      if (session.idleMs > (idlest?.idleMs ?? 0) && this.#byId.has(session.id)) idlest = session
+    }
+    if (idlest === undefined) return this.#quota.refuse(limit)
+    void this.close(idlest)
+    return undefined
+  }
+
+  /** The sessions of the client with the most, if it has more than this one would have. */
+  #hoardOf(client: string): Iterable<Session> {
+    let most: ClientSessions | undefined
+    for (const each of this.#byClient.values())
+      if (each.sessions.size > (most?.sessions.size ?? this.#quota.of(client) + 1)) most = each
+    return most?.sessions ?? []
+  }
+
+  /** Those of the principal with the most among those at one address, if it has more than this one would have. */
+  #hoardWithin(client: string, principal: string): Session[] {
+    const own = this.#byClient.get(client)
+    if (own === undefined) return []
+    let most = (own.byPrincipal.get(principal) ?? 0) + 1
+    let greediest: string | undefined
+    for (const [name, count] of own.byPrincipal) if (count > most) [greediest, most] = [name, count]
+    return greediest === undefined ? [] : [...own.sessions].filter((each) => each.principal === greediest)
   }
 
   values(): IterableIterator<Session> {
@@ -74,10 +125,17 @@ export class Sessions {
     return this.#byId.get(id)
   }
 
+  /** Whether a request bears the credentials that a session was opened with. */
+  isOf(session: Session, headers: InboundHeaders): boolean {
+    return bearsCredentialsOf(session, headers, this.#live.current.servers)
+  }
+
   /** A session that nobody can find yet: its `initialize` may still fail. Either `add` or `close` it. */
-  draft(parts: Pick<SessionParts, 'front' | 'hello' | 'headers' | 'version'>): Session {
+  draft(parts: Pick<SessionParts, 'front' | 'hello' | 'headers' | 'version' | 'client'>): Session {
     const session = new Session({
       ...parts,
+      headers: withoutAuthorization(parts.headers),
+      principal: principalOf(parts.headers),
       id: randomUUID(),
       clock: this.#clock,
       unread: this.#unread,
@@ -86,7 +144,28 @@ export class Sessions {
       inbound: (server, message) => parts.front.inbound(this.#live.current, server, message),
     })
     this.#drafts.add(session)
+    this.#count(session)
     return session
+  }
+
+  #count(session: Session): void {
+    const { client, principal } = session
+    let own = this.#byClient.get(client)
+    if (own === undefined) this.#byClient.set(client, (own = { sessions: new Set(), byPrincipal: new Map() }))
+    own.sessions.add(session)
+    own.byPrincipal.set(principal, (own.byPrincipal.get(principal) ?? 0) + 1)
+    this.#quota.take(client)
+  }
+
+  #discount(session: Session): void {
+    const { client, principal } = session
+    const own = this.#byClient.get(client)
+    if (own?.sessions.delete(session) !== true) return
+    const left = (own.byPrincipal.get(principal) ?? 1) - 1
+    if (left > 0) own.byPrincipal.set(principal, left)
+    else own.byPrincipal.delete(principal)
+    if (own.sessions.size === 0) this.#byClient.delete(client)
+    this.#quota.release(client)
   }
 
   add(session: Session): void {
@@ -99,6 +178,7 @@ export class Sessions {
     this.#byId.delete(session.id)
     this.#drafts.delete(session)
     this.#leaving.delete(session)
+    this.#discount(session)
     session.close(error)
     const servers = [...this.#live.current.servers.values()]
     await Promise.all(servers.map((server) => server.links.drop(session)))
@@ -143,7 +223,8 @@ export class Sessions {
   #sweepLater(): Cancel {
     return this.#clock.after(SWEEP_MS, () => {
       for (const session of this.#byId.values()) {
-        if (session.idleMs > this.limits.idle) void this.close(session)
+        const { idle, unused } = this.limits
+        if (session.idleMs > (session.used ? idle : Math.min(idle, unused))) void this.close(session)
       }
       for (const session of this.#leaving) this.settle(session)
       this.#cancelSweep = this.#sweepLater()

@@ -5,5 +5,7 @@ import type { Front } from './front.ts'
 export interface Visit {
   readonly front: Front
   readonly headers: IncomingHttpHeaders
+  /** The client that it came from, as far as its address tells: see `clientOf`. */
+  readonly client: string
   readonly response: ServerResponse
 }

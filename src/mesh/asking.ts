@@ -1,17 +1,53 @@
 import type { Answer, CallRecord } from './call.ts'
 import type { Clock, Millis } from './clock.ts'
 
+/** What a call holds of something that is limited, and gives back while its agent is asked. */
+export interface Holding {
+  /** What the same call held before. */
+  outer: Holding | undefined
+  /** The agent is asked: others may have it meanwhile. */
+  lend(): void
+  /** The agent has answered. A promise is settled when the call has it again, or is over. */
+  takeBack(): Promise<void> | undefined
+}
+
+/** A call holds something from now on, until `letGo`. */
+export function hold(record: CallRecord, holding: Holding): void {
+  holding.outer = record.holding
+  record.holding = holding
+}
+
+export function letGo(record: CallRecord, holding: Holding): void {
+  if (record.holding === holding) {
+    record.holding = holding.outer
+    return
+  }
+  for (let inner = record.holding; inner !== undefined; inner = inner.outer)
+    if (inner.outer === holding) inner.outer = holding.outer
+}
+
 /**
  * A server asks the agent in the middle of a call: until the answer has come, no deadline and no timeout of the
- * call moves on. Returns the way of the answer, which sets them going again.
+ * call moves on, and the call holds nothing that others wait for. Returns the way of the answer, which sets them going
+ * again, and waits for what the call needs to go on.
  */
 export function asking(record: CallRecord, clock: Pick<Clock, 'now'>, answer: Answer): Answer {
-  if (record.asking++ === 0) record.askingSince = clock.now()
+  if (record.asking++ === 0) {
+    record.askingSince = clock.now()
+    for (let held = record.holding; held !== undefined; held = held.outer) held.lend()
+  }
   let open = true
   return (text) => {
-    if (open && --record.asking === 0) record.askedMs += clock.now() - record.askingSince
+    const isLast = open && --record.asking === 0
     open = false
-    return answer(text)
+    if (!isLast) return answer(text)
+    record.askedMs += clock.now() - record.askingSince
+    const waits: Promise<void>[] = []
+    for (let held = record.holding; held !== undefined; held = held.outer) {
+      const wait = held.takeBack()
+      if (wait !== undefined) waits.push(wait)
+    }
+    return waits.length === 0 ? answer(text) : Promise.all(waits).then(() => answer(text))
   }
 }
 

@@ -60,6 +60,8 @@ export interface Caller {
   readonly hello: Readonly<Record<string, unknown>>
   /** HTTP headers that came with it, lower case. Servers get those of them that they are configured to get. */
   readonly headers?: InboundHeaders
+  /** The client that it stands for where clients have shares of something; undefined for the gateway itself. */
+  readonly client?: string
   /** Whether somebody waits for what servers send outside of calls. */
   readonly listening: boolean
   /**

@@ -1,3 +1,4 @@
+import type { Holding } from './asking.ts'
 import type { Millis } from './clock.ts'
 import type { Reason } from './errors.ts'
 import type { Outcome } from './outcome.ts'
@@ -90,6 +91,8 @@ export interface CallRecord {
   askingSince: Millis
   /** How long the agent was asked before that, in milliseconds: deadlines and timeouts stand still meanwhile. */
   askedMs: Millis
+  /** What it holds and gives back while the agent is asked, newest first; undefined for nothing. */
+  holding: Holding | undefined
   /** Tries at an upstream that are under way. */
   upstream: number
   /** When the first of them began. */
@@ -135,6 +138,7 @@ export function newRecord(startedAt: Millis): CallRecord {
     asking: 0,
     askingSince: 0,
     askedMs: 0,
+    holding: undefined,
     upstream: 0,
     upstreamSince: 0,
     upstreamMs: 0,

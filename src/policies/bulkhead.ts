@@ -13,7 +13,7 @@ const schema = z
       .max(10_000)
       .default(64)
       .describe(
-        'How many calls of one server run at once. Overrides with other numbers have slots of their own.',
+        'How many calls of one server run at once. One whose agent is asked something by the server does not count until it has answered. Overrides with other numbers have slots of their own.',
       ),
     perTool: z
       .int()

@@ -24,7 +24,7 @@ const schema = z
       .enum(['caller', 'tenant', 'server'])
       .default('tenant')
       .describe(
-        "Among whose calls a key is one and the same. `tenant`: those of one tenant (the header `x-breakwater-tenant`, or the client's name), so that a client which comes back in a new session does not run a write twice. `caller`: those of one session; clients without sessions (protocol 2026-07-28) that say the same of themselves count as one. `server`: those of everybody who may call the server: whoever knows a key, or with `auto` sends the same arguments, gets the answer. In all of them agents whose forwarded headers differ are kept apart, so a header that is new with each request must not be forwarded. Agents that share a scope should choose keys that nobody guesses, such as UUIDs.",
+        "Among whose calls a key is one and the same. `tenant`: those of one tenant (the header `x-breakwater-tenant`, or the client's name), so that a client which comes back in a new session does not run a write twice. `caller`: those of one session; clients without sessions (protocol 2026-07-28) that say the same of themselves count as one. `server`: those of everybody who may call the server: whoever knows a key, or with `auto` sends the same arguments, gets the answer. In all of them agents whose forwarded headers differ are kept apart, so a header that is new with each request must not be forwarded; `caller` and `tenant` keep apart those whose `Authorization` differs as well. Agents that share a scope should choose keys that nobody guesses, such as UUIDs.",
       ),
     window: duration({ min: 1_000 })
       .default(600_000)

@@ -6,6 +6,7 @@ import { isModern } from '../downstream/modern/envelope.ts'
 import { sendJson } from '../downstream/post-reply.ts'
 import { refusal, refuse } from '../downstream/refusal.ts'
 import { gatewayErrorText } from '../downstream/respond.ts'
+import { clientOf, type Quotas } from '../downstream/quotas.ts'
 import { ServerFront } from '../downstream/server-front.ts'
 import type { Visit } from '../downstream/visit.ts'
 import { gatewayError } from '../mesh/errors.ts'
@@ -21,6 +22,7 @@ export interface McpRoutesParts {
   readonly aggregate: Front
   readonly legacy: LegacyEndpoint
   readonly modern: ModernEndpoint
+  readonly quotas: Pick<Quotas, 'calls'>
   readonly log: Log
   /** Reads request bodies. */
   readonly bodies: Bodies
@@ -35,7 +37,7 @@ interface ServerParams {
 /** `/mcp` and `/mcp/{server}`: POST, GET and DELETE of the MCP endpoints. */
 export function registerMcp(
   app: FastifyInstance,
-  { live, aggregate, legacy, modern, log, bodies, load }: McpRoutesParts,
+  { live, aggregate, legacy, modern, quotas, log, bodies, load }: McpRoutesParts,
 ): void {
   app.addContentTypeParser('application/json', bodies.read)
 
@@ -58,7 +60,8 @@ export function registerMcp(
     const front = frontOf(request, reply)
     if (front === undefined) return undefined
     reply.hijack()
-    return { front, headers: request.headers, response: reply.raw }
+    const client = clientOf(request.socket.remoteAddress)
+    return { front, headers: request.headers, client, response: reply.raw }
   }
 
   /** Whatever went wrong, the client is answered: by an error, or where its answer has begun already by the end of that. */
@@ -77,8 +80,13 @@ export function registerMcp(
       return defect(visit, cause)
     }
     if (ending === undefined) return
+    const { client } = visit
     load.inFlight++
-    const done = () => void load.inFlight--
+    quotas.calls.take(client)
+    const done = () => {
+      load.inFlight--
+      quotas.calls.release(client)
+    }
     ending.then(done, (cause: unknown) => {
       done()
       defect(visit, cause)
@@ -86,14 +94,13 @@ export function registerMcp(
   }
 
   /** Before the body is read: a gateway that is full spends nothing on what it cannot serve. */
-  function shed(_: FastifyRequest, reply: FastifyReply, done: () => void): void {
-    const { maxInFlight } = live.current.config.gateway
-    if (load.inFlight < maxInFlight) return done()
-    const error = gatewayError('overloaded', `too many calls (${maxInFlight} of ${maxInFlight})`, {
-      retryAfterMs: 1000,
-    })
+  function shed(request: FastifyRequest, reply: FastifyReply, done: () => void): void {
+    const { calls } = quotas
+    const limit = calls.exceeds(clientOf(request.socket.remoteAddress))
+    if (limit === undefined) return done()
+    const error = { ...calls.refuse(limit), retryAfterMs: 1_000 }
     void reply
-      .code(503)
+      .code(limit === 'max' ? 503 : 429)
       .header('retry-after', '1')
       .type('application/json')
       .send(gatewayErrorText(null, error, {}))

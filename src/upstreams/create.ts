@@ -7,7 +7,8 @@ import { HttpUpstream } from './http/http.ts'
 import { SessionStates } from './http/session-state.ts'
 import { ModernHttpUpstream, type ModernHttpOptions } from './modern/modern-http.ts'
 import { SseUpstream } from './sse/sse.ts'
-import { StdioUpstream } from './stdio/stdio.ts'
+import { StdioUpstream, type StdioOptions } from './stdio/stdio.ts'
+import { TaskBinding } from './modern/task-binding.ts'
 import { ToolFacts } from './modern/tool-facts.ts'
 import type { Upstream } from './upstream.ts'
 
@@ -16,6 +17,8 @@ export interface UpstreamParts {
   readonly log: Log
   /** The `initialize` params of the gateway itself, for conversations that no single caller owns. */
   readonly hello: Readonly<Record<string, unknown>>
+  /** Told of each process that a limit refuses. */
+  readonly refused?: NonNullable<StdioOptions['refused']>
 }
 
 /** The replicas of a server: one for a process, one per URL otherwise. A new type of server is one more case. */
@@ -25,9 +28,10 @@ export function createUpstreams(server: string, config: ServerConfig, parts: Ups
       return [new StdioUpstream({ server, config, ...parts })]
     case 'http': {
       const tools = new ToolFacts()
+      const tasks = new TaskBinding(parts.clock)
       const states = new SessionStates()
       return config.urls.map((url) =>
-        httpUpstream({ ...config, ...parts, server, url, tools, states }, config.era),
+        httpUpstream({ ...config, ...parts, server, url, tools, tasks, states }, config.era),
       )
     }
     case 'sse':

@@ -49,6 +49,7 @@ test('defaults fill in all that was not written', async (t) => {
     args: [],
     env: {},
     sharing: 'shared',
+    processes: { max: 100 },
     era: 'auto',
     disabled: false,
     trusted: false,

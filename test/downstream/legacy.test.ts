@@ -99,7 +99,7 @@ test('a session of one endpoint is unknown at another', async (t) => {
   const session = await begin()
   const { response, client } = await hold()
   await endpoint.post(
-    { front: { ...front, server: 's' }, headers: session, response },
+    { front: { ...front, server: 's' }, headers: session, client: '', response },
     JSON.stringify(request(1)),
     request(1),
   )

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Session } from '../../src/downstream/session.ts'
 import { Cancellation } from '../../src/mesh/cancel.ts'
-import { IDLE_MS, testSessions } from './test-sessions.ts'
+import { IDLE_MS, testSessions, UNUSED_MS } from './test-sessions.ts'
 
 test('a session can be found from the moment on that it is added, under an id that cannot be guessed', () => {
   const { sessions, draft } = testSessions()
@@ -17,17 +17,69 @@ test('a session can be found from the moment on that it is added, under an id th
 
 test('there are no more sessions than the limit, drafts included', async () => {
   const { sessions, add, draft } = testSessions(2)
+  const full = () => sessions.refusal('', '') !== undefined
   const first = add()
-  assert.equal(sessions.full, false)
+  assert.equal(full(), false)
   const second = draft(undefined)
-  assert.equal(sessions.full, true)
+  assert.equal(full(), true)
   await sessions.close(second)
-  assert.equal(sessions.full, false)
+  assert.equal(full(), false)
   add()
-  assert.equal(sessions.full, true)
+  assert.equal(full(), true)
   await sessions.close(first)
-  assert.equal(sessions.full, false)
+  await sessions.close(first)
+  assert.equal(full(), false)
   assert.equal(sessions.size, 1)
+})
+
+test('a client that hoards sessions is refused with the limit, and others are not', () => {
+  const { sessions, add } = testSessions(10, 5)
+  for (let n = 0; n < 5; n++) add(undefined, 'greedy')
+  const error = sessions.refusal('greedy', '')
+  assert.equal(error?.reason, 'overloaded')
+  assert.match(error.message, /too many sessions of this client \(5 of 5; gateway\.sessions\.perClient\)/)
+  assert.equal(sessions.refusal('bystander', ''), undefined)
+  assert.equal(sessions.size, 5)
+})
+
+test('when there is no room at all, the longest idle session of the client with the most makes it', async () => {
+  const { clock, sessions, add } = testSessions(4, 3)
+  const busy = add(undefined, 'greedy')
+  busy.inFlight.set(1, new Cancellation())
+  const idlest = add(undefined, 'greedy')
+  await clock.advance(1_000)
+  const hoard = [add(undefined, 'greedy'), add(undefined, 'other')]
+  await clock.advance(1_000)
+  assert.equal(sessions.refusal('bystander', ''), undefined)
+  assert.deepEqual(
+    [busy, idlest, ...hoard].map(({ id }) => sessions.find(id) !== undefined),
+    [true, false, true, true],
+  )
+  add(undefined, 'bystander')
+  // Now nobody has many more than others: clients do not take turns in closing each other's sessions.
+  assert.match(sessions.refusal('bystander', '')?.message ?? '', /too many sessions \(4 of 4\)/)
+  assert.equal(sessions.size, 4)
+})
+
+test('of several who share an address, who has the most sessions makes room', async () => {
+  const { clock, sessions, add } = testSessions(10, 4)
+  const of = (token: string) => ({ headers: { authorization: token } })
+  const hoard = [1, 2, 3].map(() => add(undefined, 'proxy', of('greedy')))
+  const other = add(undefined, 'proxy', of('other'))
+  await clock.advance(1_000)
+  assert.ok(sessions.refusal('proxy', hoard[0]!.principal))
+  assert.equal(sessions.refusal('proxy', 'newcomer'), undefined)
+  assert.equal(sessions.find(hoard[0]!.id), undefined)
+  assert.equal(sessions.find(other.id), other)
+  assert.equal(sessions.size, 3)
+})
+
+test('a session that had no request is closed sooner', async () => {
+  const { clock, sessions, add } = testSessions()
+  const [used, unused] = [add(), add(undefined, '', { used: false })]
+  await clock.advance(UNUSED_MS + 15_001)
+  assert.equal(sessions.find(unused.id), undefined)
+  assert.equal(sessions.find(used.id), used)
 })
 
 test('a session that is closed ends its calls and its conversations', async () => {

@@ -32,14 +32,22 @@ export async function testEndpoint(
 ) {
   const clock = new ManualClock()
   const generation = {
-    servers: new Map(),
+    servers: new Map<string, unknown>(),
     closed: false,
     close() {
       this.closed = true
     },
   }
   const live = new Live(generation as unknown as GatewayGeneration, clock)
-  const defaults = { max: 10, idle: 60_000, maxInFlight: 10, replayEvents: 100, replayBytes: 100_000 }
+  const defaults = {
+    max: 10,
+    perClient: 10,
+    idle: 60_000,
+    unused: 60_000,
+    maxInFlight: 10,
+    replayEvents: 100,
+    replayBytes: 100_000,
+  }
   const guards = testGuards(clock, rates)
   const sessions = new Sessions(live, clock, { ...defaults, ...limits }, guards)
   const endpoint = new LegacyEndpoint(live, sessions, clock, guards)
@@ -64,7 +72,7 @@ export async function testEndpoint(
     headers: IncomingHttpHeaders,
   ): Promise<Reply> {
     const { response, client } = await hold()
-    await take({ front, headers, response })
+    await take({ front, headers, client: '127.0.0.1', response })
     await client.ended
     const { statusCode: status, headers: replied } = await client.headers
     const json: unknown =

@@ -1,4 +1,5 @@
 import type { Guards } from '../../src/downstream/guards.ts'
+import { Quotas } from '../../src/downstream/quotas.ts'
 import { ReplayBudget } from '../../src/downstream/replay.ts'
 import { RequestLimits, type RequestRates } from '../../src/downstream/request-limits.ts'
 import { Tenancies } from '../../src/downstream/tenancy.ts'
@@ -14,6 +15,7 @@ export function testGuards(clock: Clock, rates: RequestRates = {}): Guards {
   return {
     defect: (id) => errorText(id, 1500, 'internal error'),
     replay: new ReplayBudget(64 * MIB, () => undefined),
+    quotas: new Quotas({ maxInFlight: 2_000, limits: { perClient: {} } }, () => undefined),
     limits: new RequestLimits(clock, rates, () => undefined),
     tenancies: new Tenancies(),
     unread: new UnreadReplies(clock, unread, () => undefined),

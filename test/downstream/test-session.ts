@@ -26,6 +26,8 @@ export function testSession(parts: Partial<SessionParts> = {}) {
     front: idleFront(undefined),
     hello: capableHello,
     headers: {},
+    principal: '',
+    client: '',
     version: '2025-11-25',
     clock,
     replay: { events: 100, bytes: 100_000 },

@@ -10,9 +10,10 @@ import { testGuards } from './test-guards.ts'
 import { idleFront } from './test-session.ts'
 
 export const IDLE_MS = 60_000
+export const UNUSED_MS = 30_000
 
 /** The sessions of a gateway with one server, `s`. */
-export function testSessions(max = 3) {
+export function testSessions(max = 3, perClient = max) {
   const clock = new ManualClock()
   const { server, upstream } = testServer({}, undefined, { clock })
   const generation = (...servers: Server[]) =>
@@ -21,10 +22,24 @@ export function testSessions(max = 3) {
       close: () => undefined,
     }) as unknown as GatewayGeneration
   const live = new Live(generation(server), clock)
-  const limits = { max, idle: IDLE_MS, maxInFlight: 10, replayEvents: 100, replayBytes: 10_000 }
+  const limits = {
+    max,
+    perClient,
+    idle: IDLE_MS,
+    unused: UNUSED_MS,
+    maxInFlight: 10,
+    replayEvents: 100,
+    replayBytes: 10_000,
+  }
   const sessions = new Sessions(live, clock, limits, testGuards(clock))
-  const draft = (front: string | undefined) =>
-    sessions.draft({ front: idleFront(front), hello: capableHello, headers: {}, version: '2025-11-25' })
+  const draft = (front: string | undefined, client = '', headers: Readonly<Record<string, string>> = {}) =>
+    sessions.draft({
+      front: idleFront(front),
+      hello: capableHello,
+      headers,
+      version: '2025-11-25',
+      client,
+    })
   return {
     clock,
     live,
@@ -33,8 +48,14 @@ export function testSessions(max = 3) {
     sessions,
     generation,
     draft,
-    add(front?: string): Session {
-      const session = draft(front)
+    /** `used`: it has had a request. */
+    add(
+      front?: string,
+      client?: string,
+      { headers = {}, used = true }: { headers?: Readonly<Record<string, string>>; used?: boolean } = {},
+    ): Session {
+      const session = draft(front, client, headers)
+      session.used = used
       sessions.add(session)
       return session
     },

@@ -9,13 +9,14 @@ import type { Clock } from '../../src/mesh/clock.ts'
 import { systemClock } from '../../src/mesh/clock.ts'
 import { SessionStates } from '../../src/upstreams/http/session-state.ts'
 import { ModernHttpUpstream } from '../../src/upstreams/modern/modern-http.ts'
+import { TaskBinding } from '../../src/upstreams/modern/task-binding.ts'
 import { ToolFacts } from '../../src/upstreams/modern/tool-facts.ts'
 import { capableHello } from './caller.ts'
 
 /** What the wire options of an upstream at `url` are, with the config's own defaults. */
 export function httpOptions(url: string, clock: Clock = systemClock) {
   const config = httpServer.parse({ type: 'http', url })
-  const known = { tools: new ToolFacts(), states: new SessionStates() }
+  const known = { tools: new ToolFacts(), tasks: new TaskBinding(clock), states: new SessionStates() }
   return { ...config, server: 'test', url, clock, hello: capableHello, ...known }
 }
 

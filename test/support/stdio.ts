@@ -4,7 +4,7 @@ import { stdioServer, type StdioServerConfig } from '../../src/config/schema/ser
 import type { Outcome } from '../../src/mesh/call.ts'
 import { systemClock, type Clock } from '../../src/mesh/clock.ts'
 import type { Log } from '../../src/telemetry/log.ts'
-import { StdioUpstream } from '../../src/upstreams/stdio/stdio.ts'
+import { StdioUpstream, type StdioOptions } from '../../src/upstreams/stdio/stdio.ts'
 import type { Link } from '../../src/upstreams/upstream.ts'
 import { newCall, TestCaller, type CallParts } from './caller.ts'
 import { fixtureCommand } from './fixture.ts'
@@ -13,16 +13,17 @@ import { ManualClock } from './manual-clock.ts'
 import { gatewayHello } from './shared.ts'
 
 export type StdioParts = Partial<
-  Pick<StdioServerConfig, 'command' | 'args' | 'env' | 'cwd' | 'sharing' | 'maxReply' | 'era'>
+  Pick<StdioServerConfig, 'command' | 'args' | 'env' | 'cwd' | 'sharing' | 'maxReply' | 'era' | 'processes'>
 > & {
   readonly clock?: Clock
   readonly log?: Log
+  readonly refused?: NonNullable<StdioOptions['refused']>
 }
 
 /** An upstream of the raw fixture server, or of another program, which is closed after the test. */
 export function stdioUpstream(
   t: TestContext,
-  { clock = systemClock, log = silent, ...config }: StdioParts = {},
+  { clock = systemClock, log = silent, refused, ...config }: StdioParts = {},
 ) {
   const upstream = new StdioUpstream({
     server: 'test',
@@ -30,6 +31,7 @@ export function stdioUpstream(
     hello: gatewayHello,
     clock,
     log,
+    ...(refused === undefined ? {} : { refused }),
   })
   t.after(async () => {
     const closing = upstream.close()

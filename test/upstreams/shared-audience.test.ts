@@ -1,7 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Call } from '../../src/mesh/call.ts'
+import { gatewayError } from '../../src/mesh/errors.ts'
+import { MAX_ABANDONED } from '../../src/upstreams/pipe/in-flight.ts'
 import { newCall, TestCaller, TestChannel, toolCall } from '../support/caller.ts'
+import { lastId } from '../support/linked.ts'
 import type { Json } from '../support/memory-pipe.ts'
 import { answered, shared } from '../support/shared.ts'
 
@@ -71,42 +74,168 @@ test('a client is not asked for what it cannot do', async () => {
   assert.equal((pipe.answers()[0]?.error as Json).code, -32601)
 })
 
-test('logs go through the calls of a sole caller, and otherwise to all who want them', async () => {
+test('logs go to the only caller that has calls in flight, as far as it wants them', async () => {
   const { pipe, join } = await shared()
   const [quiet, verbose] = [join(), join()]
   await answered(pipe, quiet.link, setLevel('error'))
   await answered(pipe, verbose.link, setLevel('debug'))
-  void pipe.say(logged('info'))
-  assert.deepEqual(
-    [quiet, verbose].map(({ caller }) => caller.received.length),
-    [0, 1],
-  )
-  void pipe.say(logged('critical'))
-  assert.deepEqual(
-    [quiet, verbose].map(({ caller }) => caller.received.length),
-    [1, 2],
-  )
   const channel = new TestChannel()
   void quiet.link.exchange(toolCall('t', {}, { caller: quiet.caller, channel }))
   void pipe.say(logged('info'))
   void pipe.say(logged('error'))
   assert.deepEqual(channel.received.length, 1)
-  assert.deepEqual(
-    [quiet, verbose].map(({ caller }) => caller.received.length),
-    [1, 2],
-  )
+  assert.deepEqual([quiet.caller.received, verbose.caller.received], [[], []])
 })
 
-test('a caller that never asked for logs gets them all, until another one asks', async () => {
+test('logs that nobody knows the caller of reach nobody', async () => {
+  const { pipe, join } = await shared()
+  const seats = [join(), join()]
+  void pipe.say(logged('critical'))
+  const channel = new TestChannel()
+  for (const { link, caller } of seats) {
+    await answered(pipe, link, toolCall('t', {}, { caller, channel }))
+    void link.exchange(toolCall('t', {}, { caller, channel }))
+  }
+  void pipe.say(logged('critical'))
+  void pipe.say({ method: 'notifications/vendor/news' })
+  assert.deepEqual(channel.received, [])
+  for (const { caller } of seats) assert.deepEqual(caller.received, [])
+})
+
+test('logs between its calls go to a caller that has the process to itself, until another one calls', async () => {
   const { pipe, join } = await shared()
   const [one, other] = [join(), join()]
-  void pipe.say(logged('debug'))
-  await answered(pipe, other.link, setLevel('debug'))
-  void pipe.say(logged('debug'))
+  await answered(pipe, one.link, toolCall('t', {}, { caller: one.caller }))
+  await answered(pipe, other.link, newCall({ method: 'tools/list', caller: other.caller }))
   void pipe.say(logged('info'))
+  assert.deepEqual([one.caller.received.length, other.caller.received.length], [1, 0])
+  await answered(pipe, other.link, toolCall('t', {}, { caller: other.caller }))
+  void pipe.say(logged('info'))
+  assert.deepEqual([one.caller.received.length, other.caller.received.length], [1, 0])
+})
+
+test('a question that may be for a call which was given up goes to nobody else', async () => {
+  const { pipe, join } = await shared()
+  const [leaving, staying] = [join(), join()]
+  const channel = new TestChannel({ 'sampling/createMessage': '{}' })
+  const cancelled = new AbortController()
+  const { signal } = cancelled
+  void leaving.link.exchange(toolCall('t', {}, { caller: leaving.caller, signal }))
+  const abandoned = lastId(pipe)
+  void staying.link.exchange(toolCall('t', {}, { caller: staying.caller, channel }))
+  cancelled.abort(gatewayError('cancelled', 'cancelled'))
+  void pipe.say(sampling)
+  void pipe.say(logged('critical'))
+  assert.deepEqual(channel.received, [])
+  assert.equal((pipe.answers()[0]?.error as Json).code, -32603)
+  // Its answer says that the server is done with it.
+  void pipe.say({ id: abandoned, result: {} })
+  void pipe.say(sampling)
+  assert.equal(channel.received.length, 1)
+})
+
+test('a question for a caller that has left goes to nobody, now and later', async () => {
+  const { pipe, join } = await shared()
+  const [leaving, staying] = [join(), join()]
+  const channel = new TestChannel()
+  void leaving.link.exchange(toolCall('t', {}, { caller: leaving.caller }))
+  void staying.link.exchange(toolCall('t', {}, { caller: staying.caller, channel }))
+  await leaving.link.close()
+  void pipe.say(sampling)
+  assert.deepEqual([channel.received, leaving.caller.received, staying.caller.received], [[], [], []])
+  assert.equal((pipe.answers()[0]?.error as Json).code, -32603)
+})
+
+test('with more calls given up than are remembered, questions are for nobody', async () => {
+  const { pipe, join } = await shared()
+  const { link, caller } = join()
+  const giveUp = () => {
+    const cancelled = new AbortController()
+    void link.exchange(toolCall('t', {}, { caller, signal: cancelled.signal }))
+    cancelled.abort(gatewayError('cancelled', 'cancelled'))
+  }
+  for (let n = 0; n < MAX_ABANDONED; n++) giveUp()
+  const channel = new TestChannel()
+  void link.exchange(toolCall('t', {}, { caller, channel }))
+  void pipe.say(sampling)
+  assert.equal(channel.received.length, 1)
+  giveUp()
+  void pipe.say({ ...sampling, id: 's2' })
+  assert.equal(channel.received.length, 1)
+})
+
+test("a task is its caller's alone, and looks to others as if there were none", async () => {
+  const { pipe, join } = await shared()
+  const [owner, other] = [join(), join()]
+  const task = { taskId: 'task-1', status: 'working', ttl: 60_000 }
+  await answered(pipe, owner.link, toolCall('t', {}, { caller: owner.caller }), { result: { task } })
+  void pipe.say({ method: 'notifications/tasks/status', params: task })
+  assert.deepEqual([owner.caller.received.length, other.caller.received.length], [1, 0])
+  for (const method of ['tasks/get', 'tasks/result', 'tasks/cancel', 'tasks/update']) {
+    const outcome = await other.link.exchange(
+      newCall({ method, params: { taskId: 'task-1' }, caller: other.caller }),
+    )
+    assert.ok(outcome.kind === 'answered')
+    assert.equal((outcome.result.value.error as Json).code, -32602)
+    assert.equal(pipe.sent(method).length, 0)
+    void owner.link.exchange(newCall({ method, params: { taskId: 'task-1' }, caller: owner.caller }))
+    assert.equal(pipe.sent(method).length, 1)
+  }
+})
+
+test('a list of tasks holds those of its caller', async () => {
+  const { pipe, join } = await shared()
+  const [owner, other] = [join(), join()]
+  const tasks = [{ taskId: 'a' }, { taskId: 'b' }, { taskId: 'c' }]
+  for (const [{ link, caller }, task] of [
+    [owner, tasks[0]],
+    [other, tasks[1]],
+    [owner, tasks[2]],
+  ] as const) {
+    await answered(pipe, link, toolCall('t', {}, { caller }), { result: { task } })
+  }
+  const list = newCall({ method: 'tasks/list', caller: owner.caller })
+  const outcome = await answered(pipe, owner.link, list, { result: { tasks } })
+  assert.ok(outcome.kind === 'answered')
+  const own = { tasks: [{ taskId: 'a' }, { taskId: 'c' }] }
+  assert.deepEqual((JSON.parse(outcome.result.text) as Json).result, own)
+  assert.deepEqual(outcome.result.value.result, own)
+})
+
+test('while a task runs, what names no task may be for its caller', async () => {
+  const { pipe, join } = await shared()
+  const [owner, other] = [join(), join()]
+  const task = { taskId: 'task-1', status: 'working' }
+  await answered(pipe, owner.link, toolCall('t', {}, { caller: owner.caller }), { result: { task } })
+  const channel = new TestChannel()
+  void other.link.exchange(toolCall('t', {}, { caller: other.caller, channel }))
+  void pipe.say(sampling)
+  assert.deepEqual([channel.received, owner.caller.received], [[], []])
+  const related = { _meta: { 'io.modelcontextprotocol/related-task': { taskId: 'task-1' } } }
+  void pipe.say({ ...sampling, id: 's2', params: related })
+  assert.deepEqual([channel.received.length, owner.caller.received.length], [0, 1])
+  void pipe.say({ method: 'notifications/tasks/status', params: { ...task, status: 'completed' } })
+  void pipe.say({ ...sampling, id: 's3' })
+  assert.equal(channel.received.length, 1)
+})
+
+test('the end of an elicitation is told to the client that was sent to its page', async () => {
+  const { pipe, join } = await shared()
+  const [asked, required, other] = [join(), join(), join()]
+  void asked.link.exchange(toolCall('t', {}, { caller: asked.caller }))
+  const params = { mode: 'url', elicitationId: 'e-1', url: 'https://example.com', message: 'go' }
+  void pipe.say({ id: 'e1', method: 'elicitation/create', params })
+  void pipe.say({ id: lastId(pipe), result: {} })
+  await answered(pipe, required.link, toolCall('t', {}, { caller: required.caller }), {
+    error: { code: -32042, message: 'go', data: { elicitations: [{ elicitationId: 'e-2' }] } },
+  })
+  for (const elicitationId of ['e-1', 'e-2', 'e-3'])
+    void pipe.say({ method: 'notifications/elicitation/complete', params: { elicitationId } })
+  const heard = (caller: TestCaller) =>
+    caller.of('notifications/elicitation/complete').map(({ value }) => (value.params as Json).elicitationId)
   assert.deepEqual(
-    [one, other].map(({ caller }) => caller.received.length),
-    [2, 3],
+    [asked, required, other].map(({ caller }) => heard(caller)),
+    [['e-1'], ['e-2'], []],
   )
 })
 
@@ -126,14 +255,14 @@ test('changes of a resource reach those who subscribed to it or to what it is pa
   assert.deepEqual(got, [['file:///a', 'file:///a/part'], ['file:///b'], []])
 })
 
-test('what concerns everybody reaches everybody who is there', async () => {
+test('changes of lists reach everybody who is there', async () => {
   const { pipe, join } = await shared()
   const [one, two, gone] = [join(), join(), join()]
   await gone.link.close()
-  void pipe.say({ method: 'notifications/tools/list_changed' })
-  void pipe.say({ method: 'notifications/vendor/news' })
+  for (const list of ['tools', 'prompts', 'resources'])
+    void pipe.say({ method: `notifications/${list}/list_changed` })
   assert.deepEqual(
     [one, two, gone].map(({ caller }) => caller.received.length),
-    [2, 2, 0],
+    [3, 3, 0],
   )
 })

@@ -21,6 +21,14 @@ const origin = z
 const sessions = z
   .strictObject({
     max: count(1_000_000).default(10_000).describe('Sessions open at once.'),
+    perClient: count(1_000_000)
+      .optional()
+      .describe(
+        'Of them for one client, told apart by its address (IPv6: its first 64 bits). Default: half of `max`, for behind a proxy all clients may have one address. When there is no room, a client with fewer sessions gets that of the longest idle one of the client with the most.',
+      ),
+    unused: duration({ min: 1_000 })
+      .default(5 * 60_000)
+      .describe('A session without any request since its `initialize` is closed after so long.'),
     idle: duration({ min: 1_000 })
       .default(30 * 60_000)
       .describe('A session unused for so long is closed.'),
@@ -65,8 +73,32 @@ const bodies = z
     'Bodies of requests that are on their way. Beyond these limits they are refused: HTTP 503, or 408 for those that take too long.',
   )
 
+/** Half of what there is for all, unless given. */
+const perClient = z
+  .strictObject({
+    calls: count(100_000).optional().describe('Calls under way at once. Default: half of `maxInFlight`.'),
+    callers: count(1_024)
+      .optional()
+      .describe(
+        'Kinds of clients without sessions (protocol 2026-07-28), which differ in what they say of themselves or in credentials. Of 1,024 for all. Default: 512.',
+      ),
+    listens: count(10_000)
+      .optional()
+      .describe('Open streams of `subscriptions/listen`. Of 10,000 for all. Default: 5,000.'),
+    parked: count(1_000)
+      .optional()
+      .describe(
+        'Calls without a session that wait for answers of their client. Of 1,000 for all. Default: 500.',
+      ),
+  })
+  .prefault({})
+  .describe(
+    'What one client may have at once of what is for all. Clients are told apart by their address (IPv6: its first 64 bits); behind a proxy all of them may have one, so the defaults are generous. What is too much is refused with an error that names the limit.',
+  )
+
 const limits = z
   .strictObject({
+    perClient,
     perSession: requestRate
       .optional()
       .describe(
@@ -84,7 +116,7 @@ const limits = z
   })
   .prefault({})
   .describe(
-    'How fast requests of agents may come, whatever they are for, and how much at once. What is too much is refused before anything else is done for it.',
+    'How fast requests of agents may come, whatever they are for, and how much at once, of all clients and of one. What is too much is refused before anything else is done for it.',
   )
 
 const unread = z

@@ -44,7 +44,8 @@ export const httpServer = z
       .prefault([])
       .describe(
         "Request headers of the agent that are passed on: a list, or a map from the agent's name to the server's. " +
-          'Cookies only in a map; `Authorization` of the agent never, yet a header of its own may become it.',
+          'Cookies only in a map; `Authorization` of the agent never, yet a header of its own may become it. ' +
+          'A session is bound to those that its `initialize` came with: a later request of it with others, or without, gets a 404.',
       ),
     sessionRecovery: z
       .enum(['transparent', 'surface'])

@@ -29,6 +29,19 @@ export const stdioServer = z
       .describe(
         'Versions of the protocol to speak: up to 2025-11-25 (`legacy`), 2026-07-28 (`modern`), or found out (`auto`; the newer one of a program that speaks both).',
       ),
+    processes: z
+      .strictObject({
+        max: z.number().int().min(1).max(10_000).default(100).describe('At once, over all sessions.'),
+        perClient: z
+          .number()
+          .int()
+          .min(1)
+          .max(10_000)
+          .optional()
+          .describe('Of them for one client, told apart by its address. Default: half of `max`.'),
+      })
+      .prefault({})
+      .describe('How many processes `sharing: per_session` may start; a session too many is refused.'),
     ...serverSettings,
     ...silentKeys,
   })

@@ -13,8 +13,10 @@ import {
 import { CLIENT_CAPABILITIES_KEY, CLIENT_INFO_KEY } from '../../protocol/modern.ts'
 import { paramsFault } from '../../protocol/params-check.ts'
 import { LATEST_LEGACY } from '../../protocol/versions.ts'
+import { isGatewayError, type GatewayError } from '../../mesh/errors.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
 import { isListChange } from '../../registry/kinds.ts'
+import { principalOf, shownHeaders } from '../credentials.ts'
 import type { Guards } from '../guards.ts'
 import { tooMuchToSay } from '../hello.ts'
 import { sendJson } from '../post-reply.ts'
@@ -30,7 +32,6 @@ import { Parking } from './parking.ts'
 import { CallerPool, type PooledCaller } from './pool.ts'
 import { Post } from './post.ts'
 import { Relay } from './relay.ts'
-import { shownHeaders } from './shown-headers.ts'
 import { readFilter, Subscription } from './subscriptions.ts'
 
 /** Methods that this era did away with. */
@@ -41,9 +42,6 @@ const gone = new Set([
   'resources/subscribe',
   'resources/unsubscribe',
 ])
-
-/** Most `subscriptions/listen` streams at once. */
-const MAX_LISTENING = 10_000
 
 /** Who sent a request, as far as clients are told apart. */
 interface Sender {
@@ -65,13 +63,13 @@ export class ModernEndpoint {
     this.#live = live
     this.#clock = clock
     this.#guards = guards
-    this.#parking = new Parking(clock)
+    this.#parking = new Parking(clock, guards.quotas.parked)
     this.#relay = new Relay(live, clock, guards)
     this.listening = new Listening(live, clock)
     const drop = (caller: PooledCaller) => {
       for (const server of live.current.servers.values()) void server.links.drop(caller)
     }
-    this.#pool = new CallerPool(clock, drop, (server, message) => {
+    this.#pool = new CallerPool(clock, guards.quotas.callers, drop, (server, message) => {
       if (isListChange(message)) this.forgetLists(server)
     })
   }
@@ -96,8 +94,11 @@ export class ModernEndpoint {
     const tooFast = limits.refusal(undefined, tenancy.countsAs)
     if (tooFast !== undefined) return refuse(visit, { status: 200, text: gatewayErrorText(id, tooFast, {}) })
     const caller = this.#callerOf(visit, envelope)
-    if (method === 'server/discover') return discover(visit, id, message, caller, this.#live.current)
-    if (method === 'subscriptions/listen') return this.#listen(visit, envelope, { caller, tenancy }, message)
+    if (isGatewayError(caller)) return refuse(visit, { status: 200, text: gatewayErrorText(id, caller, {}) })
+    if (method === 'server/discover')
+      return inUse(caller, discover(visit, id, message, caller, this.#live.current))
+    if (method === 'subscriptions/listen')
+      return inUse(caller, this.#listen(visit, envelope, { caller, tenancy }, message))
     return this.#request(visit, envelope, { caller, tenancy }, message)
   }
 
@@ -112,14 +113,15 @@ export class ModernEndpoint {
     this.#pool.closeAll()
   }
 
-  /** Clients share conversations with servers only if servers could not tell them apart. */
-  #callerOf(visit: Visit, { clientInfo, capabilities }: Envelope): PooledCaller {
-    return this.#pool.of(clientInfo, capabilities, shownHeaders(visit, this.#live.current.servers))
+  /** Clients share conversations with servers only if neither servers nor we could tell them apart. */
+  #callerOf(visit: Visit, { clientInfo, capabilities }: Envelope): PooledCaller | GatewayError {
+    const shown = shownHeaders(visit, this.#live.current.servers)
+    return this.#pool.of(visit.client, clientInfo, capabilities, shown, principalOf(visit.headers))
   }
 
   async #listen(visit: Visit, { id }: Envelope, sender: Sender, message: Message): Promise<void> {
     const { caller, tenancy } = sender
-    const { front, headers, response } = visit
+    const { front, headers, client, response } = visit
     const limitMs = askedLimitMs({ inbound: headers, message })
     const welcome = await front.welcome(this.#live.current, caller, LATEST_LEGACY, limitMs)
     if ('error' in welcome)
@@ -133,15 +135,17 @@ export class ModernEndpoint {
     )
     if (filter === undefined)
       return refuse(visit, refusal(200, id, INVALID_PARAMS, 'Invalid notifications filter'))
-    if (this.listening.size >= MAX_LISTENING) {
-      return refuse(visit, refusal(200, id, -32603, `Subscription limit reached (${MAX_LISTENING})`))
-    }
+    const { listens } = this.#guards.quotas
+    const full = listens.refusal(client)
+    if (full !== undefined)
+      return refuse(visit, { status: 200, text: gatewayErrorText(id, full, { server: front.server }) })
     let remove = () => {}
     const post = new Post(response, { unread: this.#guards.unread, onGone: () => remove() })
     const subscription = new Subscription(id, filter, post)
     subscription.acknowledge()
     if (subscription.isEmpty) return subscription.end()
-    remove = this.listening.add({ front, caller, tenancy, subscription })
+    listens.take(client)
+    remove = this.listening.add({ front, caller, tenancy, subscription, over: () => listens.release(client) })
   }
 
   #request(
@@ -168,7 +172,7 @@ export class ModernEndpoint {
       this.#wait(visit, parked, envelope, progressToken)
       return undefined
     }
-    const exchange = new Exchange(envelope, caller, target, this.#parking)
+    const exchange = new Exchange(envelope, caller, visit.client, target, this.#parking)
     this.#wait(visit, exchange, envelope, progressToken)
     return this.#relay.run(visit, exchange, tenancy, message)
   }
@@ -179,4 +183,10 @@ export class ModernEndpoint {
     const turn = { id, progressToken, post }
     exchange.begin(turn)
   }
+}
+
+/** Counts as a call of its caller until it is over, so that nobody else takes the caller's place meanwhile. */
+function inUse(caller: PooledCaller, ending: Promise<void>): Promise<void> {
+  caller.calls++
+  return ending.finally(() => caller.calls--)
 }

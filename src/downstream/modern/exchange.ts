@@ -31,6 +31,8 @@ export class Exchange {
   readonly caller: PooledCaller
   /** What the request names: a retry has to name the same. */
   readonly target: string
+  /** The client that it came from. */
+  readonly client: string
   readonly #parking: Parking
   #turn: Turn | undefined
   /** Most servers ask nothing. */
@@ -38,9 +40,10 @@ export class Exchange {
   #response: Response | undefined
   #state: string | undefined
 
-  constructor(envelope: Envelope, caller: PooledCaller, target: string, parking: Parking) {
+  constructor(envelope: Envelope, caller: PooledCaller, client: string, target: string, parking: Parking) {
     this.envelope = envelope
     this.caller = caller
+    this.client = client
     this.target = target
     this.#parking = parking
   }
@@ -105,11 +108,8 @@ export class Exchange {
   /** Answers the POST that waits with the open questions, and parks the call until they are answered. */
   #ask(questions: Questions, turn: Turn): void {
     const state = this.#parking.enter(this)
+    if (typeof state !== 'string') return this.signal.abort({ ...state, sent: true })
     this.#state = state
-    if (state === undefined) {
-      const why = 'too many calls wait for answers of their clients'
-      return this.signal.abort(gatewayError('overloaded', why, { sent: true }))
-    }
     this.#turn = undefined
     turn.post.finish({ text: resultText(turn.id, questions.put(state)), status: 200 })
   }

@@ -19,6 +19,8 @@ export interface Subscriber {
   readonly caller: PooledCaller
   readonly tenancy: Tenancy
   readonly subscription: Subscription
+  /** Told once when it has ended. */
+  readonly over: () => void
 }
 
 interface Listener extends Subscriber {
@@ -81,6 +83,7 @@ export class Listening {
 
   #remove(listener: Listener): void {
     if (!this.#open.delete(listener)) return
+    listener.over()
     listener.caller.listeners.delete(listener.receive)
     const wantedStill = (uri: string) =>
       [...this.#open].some(

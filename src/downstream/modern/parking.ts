@@ -1,10 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
-import { gatewayError } from '../../mesh/errors.ts'
+import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
+import type { Quota } from '../quotas.ts'
 import type { Exchange } from './exchange.ts'
-
-/** Most calls that wait for answers of their clients at once. */
-const MAX_PARKED = 1_000
 
 /** How long a client may take to answer, in milliseconds. */
 const PARK_MS: Millis = 5 * 60_000
@@ -15,10 +13,13 @@ const PREFIX = 'breakwater.'
 /** Calls whose server waits for an answer of the client, by the `requestState` that the client brings back. */
 export class Parking {
   readonly #clock: Clock
+  readonly #quota: Quota
   readonly #byState = new Map<string, { readonly exchange: Exchange; readonly cancel: Cancel }>()
 
-  constructor(clock: Clock) {
+  /** `quota`: how many calls may be parked at once, of all clients and of one. */
+  constructor(clock: Clock, quota: Quota) {
     this.#clock = clock
+    this.#quota = quota
   }
 
   get size(): number {
@@ -30,12 +31,14 @@ export class Parking {
     return typeof state === 'string' && state.startsWith(PREFIX)
   }
 
-  /** Parks a call; gives the state that takes it up again, once. Undefined when there is no room. */
-  enter(exchange: Exchange): string | undefined {
-    if (this.#byState.size >= MAX_PARKED) return undefined
+  /** Parks a call; gives the state that takes it up again, once. An error when there is no room. */
+  enter(exchange: Exchange): string | GatewayError {
+    const full = this.#quota.refusal(exchange.client)
+    if (full !== undefined) return full
+    this.#quota.take(exchange.client)
     const state = `${PREFIX}${randomUUID()}`
     const cancel = this.#clock.after(PARK_MS, () => {
-      this.#byState.delete(state)
+      this.#leave(state, exchange)
       exchange.signal.abort(
         gatewayError('cancelled', `the client did not answer within ${PARK_MS} ms`, { sent: true }),
       )
@@ -49,7 +52,7 @@ export class Parking {
     const parked = this.#byState.get(state)
     if (parked === undefined || !fits(parked.exchange)) return undefined
     parked.cancel()
-    this.#byState.delete(state)
+    this.#leave(state, parked.exchange)
     return parked.exchange
   }
 
@@ -60,15 +63,19 @@ export class Parking {
     parked.cancel()
     this.#byState.set(state, {
       ...parked,
-      cancel: this.#clock.after(PARK_MS, () => this.#byState.delete(state)),
+      cancel: this.#clock.after(PARK_MS, () => this.#leave(state, parked.exchange)),
     })
   }
 
   closeAll(): void {
-    for (const { exchange, cancel } of this.#byState.values()) {
+    for (const [state, { exchange, cancel }] of this.#byState) {
       cancel()
+      this.#leave(state, exchange)
       exchange.signal.abort(gatewayError('shutting_down', 'the gateway is stopping', { sent: true }))
     }
-    this.#byState.clear()
+  }
+
+  #leave(state: string, { client }: Exchange): void {
+    if (this.#byState.delete(state)) this.#quota.release(client)
   }
 }

@@ -1,9 +1,11 @@
 import { createHash } from 'node:crypto'
 import type { Answer, Caller, Message } from '../../mesh/call.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
+import type { GatewayError } from '../../mesh/errors.ts'
 import { implementation } from '../../identity.ts'
 import { errorText, METHOD_NOT_FOUND, resultText } from '../../protocol/jsonrpc.ts'
 import { LATEST_LEGACY } from '../../protocol/versions.ts'
+import type { Quota } from '../quotas.ts'
 
 /** Takes what a server sends outside of calls. */
 export type Listener = (server: string, message: Message) => void
@@ -17,20 +19,24 @@ export class PooledCaller implements Caller {
   readonly listeners = new Set<Listener>()
   /** The most verbose log level that each server was asked for, by the server's name. */
   readonly levels = new Map<string, string>()
+  readonly client: string
   readonly #hear: Listener
   usedAt: Millis = -Infinity
   /** How many calls are under way. */
   calls = 0
   #minted = 0
 
+  /** `client` is that which came first: its share is used. */
   constructor(
     id: string,
+    client: string,
     clientInfo: unknown,
     capabilities: unknown,
     headers: Readonly<Record<string, string>>,
     hear: Listener,
   ) {
     this.id = id
+    this.client = client
     this.#hear = hear
     this.headers = headers
     this.hello = { protocolVersion: LATEST_LEGACY, capabilities, clientInfo: clientInfo ?? implementation }
@@ -62,9 +68,6 @@ export class PooledCaller implements Caller {
   }
 }
 
-/** Most kinds of clients that are told apart at once; the one unused for longest makes room. */
-const MAX_CALLERS = 256
-
 /** How long a caller that nobody uses is kept, in milliseconds. */
 const IDLE_MS: Millis = 10 * 60_000
 
@@ -80,11 +83,16 @@ export class CallerPool {
   readonly #drop: (caller: PooledCaller) => void
   readonly #hear: Listener
   readonly #callers = new Map<string, PooledCaller>()
-  #count = 0
+  readonly #quota: Quota
 
-  /** `drop` ends a caller's conversations; `hear` gets what servers send outside of calls before anybody else does. */
-  constructor(clock: Clock, drop: (caller: PooledCaller) => void, hear: Listener) {
+  /**
+   * The quota says how many kinds of clients are told apart at once, and how many of them one client may be; of those that
+   * nobody uses right now, the one unused for longest makes room. `drop` ends a caller's conversations; `hear` gets what
+   * servers send outside of calls before anybody else does.
+   */
+  constructor(clock: Clock, quota: Quota, drop: (caller: PooledCaller) => void, hear: Listener) {
     this.#clock = clock
+    this.#quota = quota
     this.#drop = drop
     this.#hear = hear
   }
@@ -93,14 +101,27 @@ export class CallerPool {
     return this.#callers.size
   }
 
-  /** The caller for clients like this one; `headers` are those that servers will see. */
-  of(clientInfo: unknown, capabilities: unknown, headers: Readonly<Record<string, string>>): PooledCaller {
-    const said = JSON.stringify([clientInfo, capabilities, headers])
+  /**
+   * The caller for clients like this one; `headers` are those that servers will see, `principal` is a digest of what says
+   * for whom it comes. So whatever is bound to a caller is bound to these. An error when all callers are in use.
+   */
+  of(
+    client: string,
+    clientInfo: unknown,
+    capabilities: unknown,
+    headers: Readonly<Record<string, string>>,
+    principal = '',
+  ): PooledCaller | GatewayError {
+    const said = JSON.stringify([clientInfo, capabilities, headers, principal])
     const key = said.length <= LONG_KEY ? said : createHash('sha256').update(said).digest('base64url')
     let caller = this.#callers.get(key)
     if (caller === undefined) {
-      this.#makeRoom()
-      caller = new PooledCaller(`modern:${++this.#count}`, clientInfo, capabilities, headers, this.#hear)
+      const full = this.#makeRoom(client)
+      if (full !== undefined) return full
+      this.#quota.take(client)
+      // The same when clients like this one come again: what is bound to it is theirs then as well.
+      const digest = createHash('sha256').update(said).digest('base64url')
+      caller = new PooledCaller(`modern:${digest}`, client, clientInfo, capabilities, headers, this.#hear)
     }
     const now = this.#clock.now()
     // Moved to the end: the map's order is that of use, as precisely as it needs to be.
@@ -113,23 +134,29 @@ export class CallerPool {
   }
 
   closeAll(): void {
-    for (const caller of this.#callers.values()) this.#drop(caller)
-    this.#callers.clear()
+    for (const [key, caller] of this.#callers) this.#end(key, caller)
   }
 
-  #makeRoom(): void {
+  /** One that is in use never makes room: with it would end calls and streams of clients that have done nothing. */
+  #makeRoom(client: string): GatewayError | undefined {
     const now = this.#clock.now()
     for (const [key, caller] of this.#callers) {
-      const isFull = this.#callers.size >= MAX_CALLERS
-      if (!isFull && now - caller.usedAt <= IDLE_MS) return
+      if (now - caller.usedAt <= IDLE_MS) break
       if (!caller.busy) this.#end(key, caller)
     }
-    const [oldest] = this.#callers
-    if (oldest !== undefined && this.#callers.size >= MAX_CALLERS) this.#end(...oldest)
+    const limit = this.#quota.exceeds(client)
+    if (limit === undefined) return undefined
+    for (const [key, caller] of this.#callers) {
+      if (caller.busy || (limit === 'perClient' && caller.client !== client)) continue
+      this.#end(key, caller)
+      return undefined
+    }
+    return this.#quota.refuse(limit)
   }
 
   #end(key: string, caller: PooledCaller): void {
     this.#callers.delete(key)
+    this.#quota.release(caller.client)
     this.#drop(caller)
   }
 }

@@ -1,4 +1,4 @@
-import { askedMs } from '../../mesh/asking.ts'
+import { askedMs, hold, letGo, type Holding } from '../../mesh/asking.ts'
 import type { Call, Outcome, Service } from '../../mesh/call.ts'
 import { isFailure, resultOf } from '../../mesh/classify.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
@@ -27,13 +27,19 @@ export class Limiter {
     const inFlight = ++this.#inFlight
     const startedAt = this.#clock.now()
     const askedBefore = askedMs(call.record, startedAt)
+    const place = new Place(this)
+    hold(call.record, place)
+    const left = () => {
+      letGo(call.record, place)
+      place.lend()
+    }
     const broke = (cause: unknown): never => {
-      this.#inFlight--
+      left()
       throw cause
     }
     try {
       return next(call).then((outcome) => {
-        this.#inFlight--
+        left()
         const now = this.#clock.now()
         // What a person needs to answer a server's question says nothing about the server.
         const tookMs = now - startedAt - (askedMs(call.record, now) - askedBefore)
@@ -43,6 +49,11 @@ export class Limiter {
     } catch (cause) {
       return broke(cause)
     }
+  }
+
+  /** One call more, or less: while an agent is asked, its call is no load. */
+  count(more: 1 | -1): void {
+    this.#inFlight += more
   }
 
   snapshot() {
@@ -71,5 +82,27 @@ export class Limiter {
     const retryAfterMs = Math.round(Math.min(MOST_RETRY_MS, Math.max(LEAST_RETRY_MS, latencyMs / limit)))
     const error = gatewayError('concurrency_limited', message, { retryAfterMs })
     return { kind: 'rejected', error, by: 'adaptiveConcurrency' }
+  }
+}
+
+/** One call in flight. */
+class Place implements Holding {
+  outer: Holding | undefined
+  readonly #limiter: Limiter
+  #counts = true
+
+  constructor(limiter: Limiter) {
+    this.#limiter = limiter
+  }
+
+  lend(): void {
+    if (this.#counts) this.#limiter.count(-1)
+    this.#counts = false
+  }
+
+  /** A few more than the limit for a moment are what a limit that is an estimate can bear. */
+  takeBack(): undefined {
+    if (!this.#counts) this.#limiter.count(1)
+    this.#counts = true
   }
 }

@@ -1,3 +1,4 @@
+import { hold, letGo, type Holding } from '../../mesh/asking.ts'
 import type { Call, Outcome, Service } from '../../mesh/call.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { ExpiryQueue } from '../../mesh/expiry.ts'
@@ -19,6 +20,39 @@ export interface PoolSettings {
   readonly tenantShare: number
 }
 
+/** What a pool does with slots of calls whose agents are asked. */
+interface Lending {
+  readonly lend: (slot: Slot) => void
+  readonly takeBack: (slot: Slot) => Promise<void> | undefined
+}
+
+/** The slot of one call, while that is under way. */
+class Slot implements Holding {
+  outer: Holding | undefined
+  readonly tool: ToolSlots
+  readonly tenant: Tenant
+  /** `lent`: the agent is asked. `waiting`: it has answered, and there is no slot for the call to go on. */
+  state: 'held' | 'lent' | 'waiting' | 'over' = 'held'
+  since: Millis = 0
+  /** Ends the wait. */
+  settle: (() => void) | undefined
+  readonly #lending: Lending
+
+  constructor(lending: Lending, tool: ToolSlots, tenant: Tenant) {
+    this.#lending = lending
+    this.tool = tool
+    this.tenant = tenant
+  }
+
+  lend(): void {
+    this.#lending.lend(this)
+  }
+
+  takeBack(): Promise<void> | undefined {
+    return this.#lending.takeBack(this)
+  }
+}
+
 /**
  * The slots of one server. A call needs one of the server's and one of its tool's: it gets both at once, or waits
  * for both without holding either. No slot is free as long as somebody waits who could use it.
@@ -32,6 +66,12 @@ export class Pool {
   readonly #lanes = new Lanes(this.#tenants, (tool) => this.#hasSlot(tool))
   readonly #expiries: ExpiryQueue
   readonly #holds = new Holds()
+  /** Calls whose agent has answered, and that wait for a slot to go on, oldest first. */
+  readonly #returning = new Set<Slot>()
+  readonly #lending: Lending = {
+    lend: (slot) => this.#lend(slot),
+    takeBack: (slot) => this.#takeBack(slot),
+  }
   #arrivals = 0
 
   constructor(server: string, settings: PoolSettings, clock: Clock) {
@@ -110,17 +150,16 @@ export class Pool {
   }
 
   #start(call: Call, tool: ToolSlots, tenant: Tenant, next: Service): Promise<Outcome> {
-    const startedAt = this.#clock.now()
-    this.#holds.started(startedAt)
-    tool.holds.started(startedAt)
-    this.#tenants.started(tenant)
+    const slot = new Slot(this.#lending, tool, tenant)
+    this.#take(slot)
+    hold(call.record, slot)
     const broke = (cause: unknown): never => {
-      this.#free(tool, tenant, startedAt)
+      this.#end(call, slot)
       throw cause
     }
     try {
       return next(call).then((outcome) => {
-        this.#free(tool, tenant, startedAt)
+        this.#end(call, slot)
         return outcome
       }, broke)
     } catch (cause) {
@@ -128,13 +167,51 @@ export class Pool {
     }
   }
 
-  #free(tool: ToolSlots, tenant: Tenant, startedAt: Millis): void {
+  #end(call: Call, slot: Slot): void {
+    letGo(call.record, slot)
+    if (slot.state === 'held') this.#free(slot)
+    if (slot.state === 'waiting') this.#returning.delete(slot)
+    slot.state = 'over'
+    slot.settle?.()
+  }
+
+  #take(slot: Slot): void {
     const now = this.#clock.now()
-    this.#holds.ended(startedAt, now)
-    tool.holds.ended(startedAt, now)
+    slot.state = 'held'
+    slot.since = now
+    this.#holds.started(now)
+    slot.tool.holds.started(now)
+    this.#tenants.started(slot.tenant)
+  }
+
+  #free({ tool, tenant, since }: Slot): void {
+    const now = this.#clock.now()
+    this.#holds.ended(since, now)
+    tool.holds.ended(since, now)
     // Whoever gives the slot back still counts as its holder: with few slots, tenants take turns.
-    if (this.#lanes.size > 0) this.#admit()
+    if (this.#lanes.size > 0 || this.#returning.size > 0) this.#admit()
     this.#tenants.ended(tenant)
+  }
+
+  /** While an agent is asked, its call uses no slot: people may take minutes, and others would be locked out for as long. */
+  #lend(slot: Slot): void {
+    if (slot.state === 'held') {
+      slot.state = 'lent'
+      this.#free(slot)
+    } else if (slot.state === 'waiting') {
+      // It was asked once more, before the answer to an earlier question could go on.
+      slot.state = 'lent'
+      this.#returning.delete(slot)
+      slot.settle?.()
+    }
+  }
+
+  #takeBack(slot: Slot): Promise<void> | undefined {
+    if (slot.state !== 'lent') return undefined
+    if (this.#hasSlot(slot.tool)) return void this.#take(slot)
+    slot.state = 'waiting'
+    this.#returning.add(slot)
+    return new Promise((resolve) => (slot.settle = resolve))
   }
 
   #hasSlot(tool: ToolSlots): boolean {
@@ -144,6 +221,13 @@ export class Pool {
   /** With a slot given back, limits have risen for all tools; with each that is taken, they fall again. */
   #admit(): void {
     const { concurrent, tenantShare } = this.settings
+    // Those that are half done go first.
+    for (const slot of this.#returning) {
+      if (!this.#hasSlot(slot.tool)) continue
+      this.#returning.delete(slot)
+      this.#take(slot)
+      slot.settle?.()
+    }
     while (this.running < concurrent) {
       const share = Math.max(1, Math.floor(concurrent * Math.min(tenantShare, 1 / this.#tenants.active)))
       const waiter = this.#lanes.next(share)

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import type { Call } from '../../mesh/call.ts'
+import type { Call, InboundHeaders } from '../../mesh/call.ts'
 import { paramsOf } from '../../protocol/jsonrpc.ts'
 import { locate } from '../../protocol/json-span.ts'
 
@@ -32,20 +32,25 @@ export type Sharing = 'caller' | 'tenant' | 'server'
 /**
  * On whose behalf its server runs a call, as far as `sharing` tells callers apart. Headers of the agent that the
  * server gets always do: by them it may tell principals apart, and none may get the answer of another. The protocol's
- * own repeat what the message says.
+ * own repeat what the message says. `Authorization`, which no server gets, tells apart callers and tenants.
  */
 export function identityOf(call: Call, sharing: Sharing = 'tenant'): string {
-  const { headers = {}, tenant } = call
+  const { headers = {}, inbound, tenant } = call
   const own = Object.entries(headers).filter(([name]) => !name.startsWith('mcp-'))
   const named = own.sort(([a], [b]) => (a < b ? -1 : 1))
   switch (sharing) {
     case 'caller':
-      return JSON.stringify([callerOf(call), tenant, ...named])
+      return JSON.stringify([callerOf(call), tenant, ...principalOf(inbound), ...named])
     case 'tenant':
-      return JSON.stringify([tenant, ...named])
+      return JSON.stringify([tenant, ...principalOf(inbound), ...named])
     case 'server':
       return JSON.stringify(named)
   }
+}
+
+/** For whom an agent comes, as a digest; nothing when it does not say. */
+function principalOf({ authorization }: InboundHeaders): string[] {
+  return typeof authorization === 'string' ? [digestOf('authorization', authorization)] : []
 }
 
 /**

@@ -15,6 +15,12 @@ export const gateway = {
     ['limit'],
     '2 limits',
   ),
+  quotaRefused: counter(
+    'quota_refused_total',
+    'Requests of agents that were refused because all clients, or one of them, had too much open, by the limit.',
+    ['limit'],
+    '12 limits',
+  ),
   unreadClosed: counter(
     'unread_closed_total',
     'Connections of clients that were closed because they did not read, by what was exceeded.',

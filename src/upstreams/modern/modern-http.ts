@@ -14,6 +14,7 @@ import type { HttpOptions } from '../http/http.ts'
 import { httpWay } from './modern-http-way.ts'
 import { ModernLink } from './modern-link.ts'
 import { metaOf, mirrorHeaders, withMeta } from './modern-request.ts'
+import type { TaskBinding } from './task-binding.ts'
 import type { ToolFacts } from './tool-facts.ts'
 import type { Link } from '../upstream.ts'
 import { NOTHING_POSTED, Unread } from '../unread.ts'
@@ -23,6 +24,8 @@ export interface ModernHttpOptions extends HttpOptions {
   readonly hello: Readonly<Record<string, unknown>>
   /** What is known of the server's tools. */
   readonly tools: ToolFacts
+  /** Whose the server's tasks are, over all its replicas. */
+  readonly tasks: TaskBinding
 }
 
 /** A server of the modern era behind Streamable HTTP: no sessions, each request stands for itself. */
@@ -51,11 +54,11 @@ export class ModernHttpUpstream implements ModernUpstream {
     const greeting = await this.#discover.greeting(signal).catch((cause: unknown) => {
       throw openError(cause)
     })
-    const { server, clock, url, headers, forwardHeaders, tools } = this.#options
+    const { server, clock, url, headers, forwardHeaders, tools, tasks } = this.#options
     const agent = forwarded(forwardHeaders, caller.headers)
     const wire = HttpWire.to({ url, headers, agent }, this.#pools)
     const way = httpWay(wire, this.#options)
-    const terms = { server, clock, way, discover: this.#discover, tools }
+    const terms = { server, clock, way, discover: this.#discover, tools, tasks }
     const link = new ModernLink(terms, caller, greeting)
     this.#links.add(link)
     link.ended.addEventListener('abort', () => this.#links.delete(link), { once: true })

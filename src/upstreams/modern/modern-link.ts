@@ -8,6 +8,7 @@ import { KeptSession } from './kept-session.ts'
 import { isModern, withMeta } from './modern-request.ts'
 import { withLegacyContent, withLegacyError, withLegacySchemas } from './legacy-output.ts'
 import type { Subscribe } from './subscription.ts'
+import type { TaskBinding } from './task-binding.ts'
 import type { ToolFacts } from './tool-facts.ts'
 import type { Link } from '../upstream.ts'
 
@@ -27,6 +28,8 @@ export interface ModernTerms {
   readonly way: ModernWay
   readonly discover: Discover
   readonly tools: ToolFacts
+  /** Whose the server's tasks are, where nothing else tells. */
+  readonly tasks?: TaskBinding
 }
 
 /**
@@ -40,12 +43,14 @@ export class ModernLink implements Link {
   readonly #end = new AbortController()
   readonly #session: KeptSession
   readonly #listener: ModernListener
+  readonly #mayMakeTasks: boolean
   #ids = 0
 
   constructor(terms: ModernTerms, caller: Caller, greeting: Message) {
     const { server, clock, way } = terms
     this.#terms = terms
     this.greeting = greeting
+    this.#mayMakeTasks = terms.tasks?.mayMake(caller) === true
     this.#session = new KeptSession(caller.hello, greeting, {
       ping: (signal) => terms.discover.renew(signal),
       subscribed: () => this.#listener.refresh(),
@@ -79,8 +84,13 @@ export class ModernLink implements Link {
   /** `self`: the request says on its own what a session would know. */
   #exchange(call: Call, self: boolean): Promise<Outcome> {
     const { message, method, caller } = call
+    const { tasks } = this.#terms
+    const refused = tasks?.refusal(call)
+    if (refused !== undefined) return Promise.resolve(refused)
     const text = self ? message.text : withMeta(message.text, this.#session.meta)
-    const sending = this.#terms.way.send(call, text, call.id)
+    const sent = this.#terms.way.send(call, text, call.id)
+    const learns = tasks !== undefined && call.tool !== undefined && this.#mayMakeTasks
+    const sending = learns ? sent.then((outcome) => tasks.learn(call, outcome)) : sent
     if (method === 'tools/list') return sending.then((outcome) => this.#learn(call, outcome))
     if (caller.takesInputRequired) return sending
     return sending.then((outcome) => this.#translate(call, text, outcome))

@@ -43,10 +43,27 @@ const quiet = new Set([
   'resources/templates/list',
 ])
 
+/**
+ * Most calls that were given up and not answered since, in one conversation. When there are more, it cannot be told any
+ * more on whose behalf the server speaks: from then on, until the conversation ends, what names no call is nobody's.
+ */
+export const MAX_ABANDONED = 1_000
+
+/** A call that nobody waits for, and that the server may still be at work on. */
+interface Abandoned {
+  /** Undefined when it has left. */
+  caller: Caller | undefined
+  readonly method: string
+}
+
 /** The calls of one conversation that wait for their answers, oldest first. */
 export class InFlight {
   readonly #parts: InFlightParts
   readonly #entries = new Map<number, Entry>()
+  readonly #abandoned = new Map<number, Abandoned>()
+  #untold = false
+  /** The only caller that ever called, as long as there is only one. */
+  #sole: Caller | 'nobody' | 'several' = 'nobody'
   /** Those whose answer waits until their caller has got what came before it. */
   readonly #answered = new Set<Entry>()
   #lastId = 0
@@ -73,6 +90,8 @@ export class InFlight {
       backlog: undefined,
     }
     this.#entries.set(id, entry)
+    if (this.#sole !== call.caller && this.#sole !== 'several' && !quiet.has(call.method))
+      this.#sole = this.#sole === 'nobody' ? call.caller : 'several'
     call.signal.addEventListener('abort', onAbort)
     return entry
   }
@@ -104,6 +123,26 @@ export class InFlight {
     entry.resolve(outcome)
   }
 
+  /** A call that the server has got was given up: until it is answered, the server may speak on its behalf. */
+  abandon({ id, call: { caller, method } }: Entry): void {
+    if (quiet.has(method) || (!this.#parts.shared && !caller.takesInputRequired)) return
+    if (this.#abandoned.size >= MAX_ABANDONED) this.#untold = true
+    else this.#abandoned.set(id, { caller, method })
+  }
+
+  /** The call that was given up under this id, which the server has answered all the same. */
+  finished(id: unknown): Abandoned | undefined {
+    const call = typeof id === 'number' ? this.#abandoned.get(id) : undefined
+    if (call !== undefined) this.#abandoned.delete(id as number)
+    return call
+  }
+
+  /** A caller is gone for good. What it gave up goes on, on nobody's behalf. */
+  left(caller: Caller): void {
+    for (const call of this.#abandoned.values()) if (call.caller === caller) call.caller = undefined
+    if (this.#sole === caller) this.#sole = 'several'
+  }
+
   /** All calls, or those of one caller. */
   of(caller?: Caller): Entry[] {
     const all = [...this.#entries.values()]
@@ -111,17 +150,36 @@ export class InFlight {
   }
 
   /**
-   * The one caller with calls in flight; undefined when there is none, or more than one. Two calls of the
-   * modern era count as two callers': without sessions, nobody can tell whether they are one client's.
+   * The one caller for whom the server may be at work: whose calls are in flight, or were given up and not answered.
+   * Undefined when there is none, or more than one. Two calls of the modern era count as two callers': without
+   * sessions, nobody can tell whether they are one client's.
    */
   onlyCaller(): Caller | undefined {
+    if (this.#untold) return undefined
     let only: Caller | undefined
     for (const { call } of this.#entries.values()) {
       if (quiet.has(call.method) || (call.caller === only && !only.takesInputRequired)) continue
       if (only !== undefined) return undefined
       only = call.caller
     }
+    for (const { caller } of this.#abandoned.values()) {
+      if (caller !== undefined && caller === only && !only.takesInputRequired) continue
+      if (caller === undefined || only !== undefined) return undefined
+      only = caller
+    }
     return only
+  }
+
+  /** Whether the server is at work on no call at all, as far as anybody can tell. */
+  get isQuiet(): boolean {
+    if (this.#untold || this.#abandoned.size > 0) return false
+    for (const { call } of this.#entries.values()) if (!quiet.has(call.method)) return false
+    return true
+  }
+
+  /** The only caller that ever had the server do anything, while it is here; undefined when there were others. */
+  soleCaller(): Caller | undefined {
+    return typeof this.#sole === 'string' || this.#sole.takesInputRequired ? undefined : this.#sole
   }
 
   /** The way to a caller: through its latest call while that is in flight, and past all calls otherwise. */

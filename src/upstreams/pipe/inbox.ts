@@ -57,6 +57,7 @@ export class Inbox implements PipeEvents {
 
   overlong(id: number | undefined, limit: number): void {
     const entry = this.#calls.get(id)
+    this.#calls.finished(id)
     const error = gatewayError('reply_too_large', `the reply is larger than ${limit} bytes`, { sent: true })
     if (entry !== undefined) this.#calls.settle(entry, failure(entry.call, error))
     else
@@ -72,12 +73,18 @@ export class Inbox implements PipeEvents {
 
   #response(message: Message): undefined {
     const entry = this.#calls.get(message.value.id)
-    if (entry === undefined) return this.#discard('an answer that nobody waits for', message)
-    this.#answered(entry, message)
+    if (entry !== undefined) return void this.#answered(entry, message)
+    const late = this.#calls.finished(message.value.id)
+    // What it made is its caller's all the same.
+    if (late?.caller !== undefined) this.#terms.audience.answered?.(late.method, late.caller, message)
+    return this.#discard('an answer that nobody waits for', message)
   }
 
   #answered(entry: Entry, message: Message): void {
-    const result = replyToCaller(entry.call, message)
+    const { audience } = this.#terms
+    const { method, caller } = entry.call
+    const theirs = audience.answered === undefined ? message : audience.answered(method, caller, message)
+    const result = replyToCaller(entry.call, theirs)
     this.#calls.answer(entry, { kind: 'answered', result, verdict: verdictOf(result.value) })
   }
 

@@ -98,6 +98,8 @@ export class MessageLink implements Link {
     const over = this.ended.aborted ? (this.ended.reason as GatewayError) : undefined
     const error = over ?? (signal.aborted ? abortError(signal) : undefined)
     if (error !== undefined) return Promise.resolve(failure(call, error))
+    const refused = this.#terms.audience.refusal?.(call)
+    if (refused !== undefined) return Promise.resolve(refused)
     return new Promise((resolve) => {
       const entry = this.#calls.add(call, resolve, this.#aborted)
       const onWrite = () => {
@@ -137,6 +139,8 @@ export class MessageLink implements Link {
   /** Ends all that goes on for one caller, and leaves the conversation to the others. */
   abandon(caller: Caller, error: GatewayError): void {
     for (const entry of this.#calls.of(caller)) this.#giveUp(entry, error)
+    this.#calls.left(caller)
+    this.#terms.audience.left?.(caller)
     this.#requests.abandon(caller)
   }
 
@@ -147,6 +151,7 @@ export class MessageLink implements Link {
     const isDone = this.#calls.isAnswered(entry)
     this.#calls.settle(entry, failure(entry.call, error))
     if (isDone || !entry.written || greetings.has(entry.call.method)) return
+    this.#calls.abandon(entry)
     const params = { requestId: entry.id, reason: error.message }
     this.#send(notificationText('notifications/cancelled', params)).catch((cause: GatewayError) => {
       this.#terms.log.debug({ reason: cause.reason }, 'could not tell the server of a cancellation')

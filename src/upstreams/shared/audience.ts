@@ -1,4 +1,4 @@
-import type { Caller, Message } from '../../mesh/call.ts'
+import type { Call, Caller, Message, Outcome } from '../../mesh/call.ts'
 import type { Deliver, InFlight } from '../pipe/in-flight.ts'
 
 /** Who shall answer a request of the server, and the way there. */
@@ -17,6 +17,12 @@ export interface Refusal {
 export interface Audience {
   respondent(request: Message, calls: InFlight): Respondent | Refusal
   notify(notification: Message, calls: InFlight): Promise<void> | undefined
+  /** The answer to a call that asks for what is another's: it is not sent. */
+  refusal?(call: Call): Outcome | undefined
+  /** Takes the answer to a caller's request; gives what of it is for that caller. */
+  answered?(method: string, caller: Caller, reply: Message): Message
+  /** A caller is gone for good. */
+  left?(caller: Caller): void
 }
 
 const INTERNAL_ERROR = -32603

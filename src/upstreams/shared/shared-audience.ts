@@ -1,9 +1,12 @@
-import type { Caller, Message } from '../../mesh/call.ts'
+import type { Call, Caller, Message, Outcome } from '../../mesh/call.ts'
+import type { Clock } from '../../mesh/clock.ts'
 import { isObject, METHOD_NOT_FOUND, paramsOf } from '../../protocol/jsonrpc.ts'
 import type { Audience, Refusal, Respondent } from './audience.ts'
 import type { InFlight } from '../pipe/in-flight.ts'
 import { LogLevels } from './log-levels.ts'
+import { Owners } from './owners.ts'
 import { Subscriptions } from './subscriptions.ts'
+import { Tasks } from './tasks.ts'
 
 const INTERNAL_ERROR = -32603
 
@@ -16,6 +19,16 @@ const needed: ReadonlyMap<unknown, string> = new Map([
   ['elicitation/create', 'elicitation'],
 ])
 
+/** The error of a call that cannot go on before its user has been to some pages; it names them. */
+const ELICITATION_REQUIRED = -32042
+
+/** Notifications that tell nothing of anybody: they are for all. */
+const forAll: ReadonlySet<unknown> = new Set([
+  'notifications/tools/list_changed',
+  'notifications/prompts/list_changed',
+  'notifications/resources/list_changed',
+])
+
 /**
  * The audience of a process that many callers share. The protocol does not say on whose behalf such a
  * process speaks: what could reach the wrong caller reaches nobody.
@@ -25,16 +38,21 @@ export class SharedAudience implements Audience {
   readonly subscriptions = new Subscriptions()
   readonly levels = new LogLevels()
   readonly #server: string
+  readonly #tasks: Tasks
+  /** Whom the pages are for that the process sent users to. */
+  readonly #elicitations: Owners<Caller>
 
-  constructor(server: string) {
+  constructor(server: string, clock: Pick<Clock, 'now'>) {
     this.#server = server
+    this.#tasks = new Tasks(clock)
+    this.#elicitations = new Owners(clock)
   }
 
   respondent(request: Message, calls: InFlight): Respondent | Refusal {
     if (request.value.method === 'roots/list') {
       return { code: METHOD_NOT_FOUND, message: `no roots in a shared process; ${remedy}` }
     }
-    const caller = calls.onlyCaller()
+    const caller = this.#concerned(request, calls)
     if (caller === undefined) {
       return { code: INTERNAL_ERROR, message: `it cannot be told which client this is for; ${remedy}` }
     }
@@ -42,31 +60,63 @@ export class SharedAudience implements Audience {
     if (capability !== undefined && !can(caller, capability)) {
       return { code: METHOD_NOT_FOUND, message: `the client does not support ${capability}` }
     }
+    this.#elicits(paramsOf(request.value), caller)
     return { caller, deliver: calls.wayTo(caller) }
   }
 
   notify(notification: Message, calls: InFlight): Promise<void> | undefined {
+    const { method } = notification.value
     const params = paramsOf(notification.value)
-    switch (notification.value.method) {
-      case 'notifications/message':
-        return this.#log(notification, params.level, calls)
-      case 'notifications/resources/updated':
-        return typeof params.uri === 'string'
-          ? this.#tell(this.subscriptions.subscribersOf(params.uri), notification)
-          : undefined
-      default:
-        return this.#tell(this.callers, notification)
-    }
+    if (forAll.has(method)) return this.#tell(this.callers, notification)
+    if (method === 'notifications/resources/updated')
+      return typeof params.uri === 'string'
+        ? this.#tell(this.subscriptions.subscribersOf(params.uri), notification)
+        : undefined
+    const caller =
+      method === 'notifications/elicitation/complete'
+        ? this.#elicitations.of(params.elicitationId)
+        : (this.#concerned(notification, calls) ?? (this.#isIdle(calls) ? calls.soleCaller() : undefined))
+    if (caller === undefined) return undefined
+    if (method === 'notifications/message' && !this.levels.admits(caller, params.level)) return undefined
+    return calls.wayTo(caller)(notification)
   }
 
-  #log(notification: Message, level: unknown, calls: InFlight): Promise<void> | undefined {
+  refusal(call: Call): Outcome | undefined {
+    return this.#tasks.refusal(call)
+  }
+
+  answered(method: string, caller: Caller, reply: Message): Message {
+    const { error } = reply.value
+    if (!isObject(error)) return this.#tasks.answered(method, caller, reply)
+    if (error.code !== ELICITATION_REQUIRED || !isObject(error.data)) return reply
+    const { elicitations } = error.data
+    if (!Array.isArray(elicitations)) return reply
+    for (const elicitation of elicitations) if (isObject(elicitation)) this.#elicits(elicitation, caller)
+    return reply
+  }
+
+  left(caller: Caller): void {
+    this.#tasks.left(caller)
+    this.#elicitations.left(caller)
+  }
+
+  /** Whom a message concerns: the owner of the task that it names, or else the only one whom the process works for. */
+  #concerned(message: Message, calls: InFlight): Caller | undefined {
+    const owner = this.#tasks.ownerFor(message)
+    if (owner !== 'none') return owner
+    const working = this.#tasks.working()
     const only = calls.onlyCaller()
-    if (only !== undefined)
-      return this.levels.admits(only, level) ? calls.wayTo(only)(notification) : undefined
-    return this.#tell(
-      [...this.callers].filter((caller) => this.levels.admits(caller, level)),
-      notification,
-    )
+    if (working === 'nobody') return only
+    if (working === 'unclear' || working.takesInputRequired) return undefined
+    return working === only || calls.isQuiet ? working : undefined
+  }
+
+  #isIdle(calls: InFlight): boolean {
+    return calls.isQuiet && this.#tasks.working() === 'nobody'
+  }
+
+  #elicits({ elicitationId }: Readonly<Record<string, unknown>>, caller: Caller): void {
+    if (typeof elicitationId === 'string') this.#elicitations.add(elicitationId, caller, false)
   }
 
   #tell(callers: Iterable<Caller>, notification: Message): undefined {

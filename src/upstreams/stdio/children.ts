@@ -1,16 +1,37 @@
-import { gatewayError } from '../../mesh/errors.ts'
-import type { Connect } from '../pipe/pipe.ts'
+import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
+import type { Connect, PipeEvents } from '../pipe/pipe.ts'
 import { Child, type ChildParts } from './child.ts'
 import { launch, type Program } from './launch.ts'
+
+/** Limits on processes, as the metric of refusals names them. */
+export const processLimits = ['processes', 'processes_per_client'] as const
+
+export type ProcessLimit = (typeof processLimits)[number]
+
+/** When to try again, in milliseconds: nobody knows when a session ends. */
+const RETRY_MS = 5_000
+
+export interface ChildrenLimits {
+  /** Where the config has them. */
+  readonly key: string
+  readonly max: number
+  /** Of them for one client; half unless given. */
+  readonly perClient?: number | undefined
+  /** Told of each refusal. */
+  readonly refused: (limit: ProcessLimit) => void
+}
 
 /** The processes of one server: started one by one, ended together. */
 export class Children {
   readonly #program: Program
   readonly #parts: Omit<ChildParts, 'events'>
-  readonly #starting = new Set<Promise<Child>>()
+  readonly #limits: ChildrenLimits
+  /** For which client each is; undefined: for all of them, or for the gateway itself. */
+  readonly #starting = new Map<Promise<Child>, string | undefined>()
   #closed = false
 
-  constructor(program: Program, parts: Omit<ChildParts, 'events'>) {
+  constructor(program: Program, limits: ChildrenLimits, parts: Omit<ChildParts, 'events'>) {
+    this.#limits = limits
     this.#program = program
     this.#parts = parts
   }
@@ -20,12 +41,37 @@ export class Children {
     if (this.#closed) throw gatewayError('shutting_down', 'the server is being stopped')
   }
 
-  readonly start: Connect = async (events) => {
+  /** Why a client may not have one more process: throws that. What the gateway starts for itself is never too much. */
+  assertRoom(client: string | undefined): void {
+    if (client === undefined) return
+    const { key, max, perClient = Math.max(1, Math.floor(max / 2)) } = this.#limits
+    let own = 0
+    for (const owner of this.#starting.values()) if (owner === client) own++
+    if (own >= perClient)
+      throw this.#full('processes_per_client', `this client (${own} of ${perClient}; ${key}.perClient)`)
+    if (this.size >= max) throw this.#full('processes', `this server (${this.size} of ${max}; ${key}.max)`)
+  }
+
+  #full(limit: ProcessLimit, whose: string): GatewayError {
+    this.#limits.refused(limit)
+    const message = `too many processes of ${whose}`
+    return gatewayError('overloaded', message, { retryAfterMs: RETRY_MS })
+  }
+
+  /** Starts processes for a client. */
+  startFor(client: string | undefined): Connect {
+    return (events) => {
+      this.assertRoom(client)
+      return this.#start(events, client)
+    }
+  }
+
+  async #start(events: PipeEvents, client: string | undefined): Promise<Child> {
     this.assertOpen()
     const starting = launch(this.#program, this.#parts.log).then(
       (leader) => new Child(leader, { ...this.#parts, events }),
     )
-    this.#starting.add(starting)
+    this.#starting.set(starting, client)
     const forget = () => this.#starting.delete(starting)
     starting.then((child) => child.gone).then(forget, forget)
     return starting
@@ -38,14 +84,16 @@ export class Children {
 
   /** Signals all of them; false when there are none. */
   signal(name: NodeJS.Signals): boolean {
-    for (const starting of this.#starting) void starting.then((child) => child.signal(name), noChild)
+    for (const starting of this.#starting.keys()) void starting.then((child) => child.signal(name), noChild)
     return this.#starting.size > 0
   }
 
   /** Ends all of them, also those that are being started. Resolves when nothing is left. */
   async close(): Promise<void> {
     this.#closed = true
-    await Promise.all([...this.#starting].map((starting) => starting.then((child) => child.close(), noChild)))
+    await Promise.all(
+      [...this.#starting.keys()].map((starting) => starting.then((child) => child.close(), noChild)),
+    )
   }
 }
 

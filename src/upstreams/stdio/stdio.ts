@@ -5,7 +5,7 @@ import type { Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError } from '../../mesh/errors.ts'
 import type { Log } from '../../telemetry/log.ts'
 import { soloAudience } from '../shared/audience.ts'
-import { Children } from './children.ts'
+import { Children, type ProcessLimit } from './children.ts'
 import { abortError, whenAborted } from '../failure.ts'
 import { openError } from '../pipe/handshake.ts'
 import { MessageLink } from '../pipe/message-link.ts'
@@ -29,6 +29,8 @@ export interface StdioOptions {
   readonly hello: Readonly<Record<string, unknown>>
   readonly clock: Clock
   readonly log: Log
+  /** Told of each process that a limit refuses; nobody is unless given. */
+  readonly refused?: (limit: ProcessLimit) => void
 }
 
 /** A server that runs as a child process: one for all callers, or one for each. */
@@ -47,7 +49,9 @@ export class StdioUpstream implements Upstream {
     const log = options.log.child({ server })
     this.#options = options
     this.#log = log
-    this.#children = new Children(config, { maxReply: config.maxReply, clock, log })
+    const { refused = () => undefined } = options
+    const limits = { ...config.processes, key: `mcpServers.${server}.processes`, refused }
+    this.#children = new Children(config, limits, { maxReply: config.maxReply, clock, log })
     this.#restarts = new Restarts(clock, log)
     this.#verdict = new PipeVerdict(config.era, clock)
   }
@@ -81,6 +85,8 @@ export class StdioUpstream implements Upstream {
 
   async #openFor(caller: Caller, signal: Signal): Promise<Link> {
     const { server, clock } = this.#options
+    const { client } = caller
+    this.#children.assertRoom(client)
     const terms = {
       server,
       hello: caller.hello,
@@ -88,7 +94,7 @@ export class StdioUpstream implements Upstream {
       clock,
       log: this.#log,
     }
-    const link = await this.#start(caller, (connect, era) =>
+    const link = await this.#start(caller, this.#children.startFor(client), (connect, era) =>
       MessageLink.open(connect, { ...terms, era }, signal),
     )
     if (link.discover === undefined) return link
@@ -115,7 +121,7 @@ export class StdioUpstream implements Upstream {
         const message = `the start of the process took longer than ${LONGEST_START_MS} ms`
         limit.abort(gatewayError('attempt_timeout', message))
       })
-      const link = await this.#start(this, (connect, era) =>
+      const link = await this.#start(this, this.#children.startFor(undefined), (connect, era) =>
         SharedLink.open(connect, { ...terms, era }, limit),
       ).finally(cancel)
       whenAborted(link.ended, forget)
@@ -125,9 +131,10 @@ export class StdioUpstream implements Upstream {
 
   async #start<Held extends MessageLink | SharedLink>(
     owner: object,
+    start: Connect,
     open: (connect: Connect, era: Era | 'auto') => Promise<Held>,
   ): Promise<Held> {
-    const link = await this.#restarts.open(owner, () => this.#verdict.open(this.#children.start, open))
+    const link = await this.#restarts.open(owner, () => this.#verdict.open(start, open))
     this.#links.add(link)
     whenAborted(link.ended, () => this.#links.delete(link))
     return link

@@ -101,7 +101,11 @@ test('a client that leaves while the server still says hello is not remembered',
   const body = listen('a', { toolsListChanged: true })
   const headers = { 'mcp-protocol-version': '2026-07-28', 'mcp-method': 'subscriptions/listen' }
   const front = { server: undefined, welcome: () => hello.promise } as never
-  const taken = bench.endpoint.post({ front, headers, response }, JSON.stringify(body), body)
+  const taken = bench.endpoint.post(
+    { front, headers, client: '127.0.0.1', response },
+    JSON.stringify(body),
+    body,
+  )
   client.close()
   await until('the client is gone', () => response.destroyed)
   hello.resolve({ text: '{"capabilities":{"tools":{"listChanged":true}}}' })
@@ -122,7 +126,7 @@ test('a stream on a server that was removed ends with its result, and asks nobod
     },
   } as never
   const headers = { 'mcp-protocol-version': '2026-07-28', 'mcp-method': 'subscriptions/listen' }
-  await bench.endpoint.post({ front, headers, response }, JSON.stringify(body), body)
+  await bench.endpoint.post({ front, headers, client: '127.0.0.1', response }, JSON.stringify(body), body)
   bench.endpoint.listening.end(({ server }) => server === 'gone')
   const { messages } = await reply(client)
   assert.equal(messages.at(-1)?.id, 'a')

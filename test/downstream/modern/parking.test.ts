@@ -2,20 +2,22 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Exchange } from '../../../src/downstream/modern/exchange.ts'
 import { Parking } from '../../../src/downstream/modern/parking.ts'
+import { Quota } from '../../../src/downstream/quotas.ts'
 import { Cancellation } from '../../../src/mesh/cancel.ts'
-import type { GatewayError } from '../../../src/mesh/errors.ts'
+import { isGatewayError, type GatewayError } from '../../../src/mesh/errors.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 
 const PARK_MS = 5 * 60_000
 const any = () => true
 
-function parking() {
+function parking(share = { max: 10, perClient: 10 }) {
   const clock = new ManualClock()
-  return { clock, parking: new Parking(clock) }
+  const quota = new Quota('parked', 'calls that wait', share, () => undefined)
+  return { clock, quota, parking: new Parking(clock, quota) }
 }
 
 /** As much of a call as is parked. */
-const call = () => ({ signal: new Cancellation() }) as unknown as Exchange
+const call = (client = 'client') => ({ signal: new Cancellation(), client }) as unknown as Exchange
 
 test('a state takes its call up once', () => {
   const { parking: parked, clock } = parking()
@@ -76,8 +78,10 @@ test('a call that has ended is kept for its client, and forgotten later', async 
 
 test('no more than 1000 calls are parked', () => {
   const { parking: parked } = parking()
-  for (let i = 0; i < 1_000; i++) assert.ok(parked.enter(call()))
-  assert.equal(parked.enter(call()), undefined)
+  for (let i = 0; i < 10; i++) assert.ok(parked.isOurs(parked.enter(call())))
+  const error = parked.enter(call())
+  assert.ok(isGatewayError(error))
+  assert.equal(error.reason, 'overloaded')
 })
 
 test('closing cancels all that is parked, and leaves no timer', () => {
@@ -87,4 +91,23 @@ test('closing cancels all that is parked, and leaves no timer', () => {
   parked.closeAll()
   assert.equal((exchange.signal.reason as GatewayError).reason, 'shutting_down')
   assert.equal(clock.pending, 0)
+})
+
+test('a client that fills its places leaves those of others, and each way out gives one back', async () => {
+  const { parking: parked, quota, clock } = parking({ max: 10, perClient: 2 })
+  const first = parked.enter(call('greedy'))
+  const second = parked.enter(call('greedy'))
+  const error = parked.enter(call('greedy'))
+  assert.ok(isGatewayError(error))
+  assert.match(error.message, /of this client \(2 of 2; gateway\.limits\.perClient\.parked\)/)
+  const other = parked.enter(call('bystander'))
+  assert.ok(parked.isOurs(other))
+  assert.ok(parked.take(String(first), any))
+  assert.equal(quota.of('greedy'), 1)
+  parked.keep(String(second))
+  await clock.advance(PARK_MS)
+  assert.deepEqual([quota.of('greedy'), quota.total], [0, 0])
+  parked.enter(call('bystander'))
+  parked.closeAll()
+  assert.equal(quota.total, 0)
 })

@@ -1,56 +1,73 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { CallerPool, type PooledCaller } from '../../../src/downstream/modern/pool.ts'
+import { Quota } from '../../../src/downstream/quotas.ts'
+import { isGatewayError } from '../../../src/mesh/errors.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 import { message } from './test-modern.ts'
 
 const MAX = 256
 const IDLE_MS = 10 * 60_000
 
-function pool() {
+function pool({ max = MAX, perClient = MAX } = {}) {
   const clock = new ManualClock()
   const dropped: PooledCaller[] = []
+  const refused: string[] = []
+  const quota = new Quota('callers', 'kinds of clients at once', { max, perClient }, (limit) =>
+    refused.push(limit),
+  )
   const callers = new CallerPool(
     clock,
+    quota,
     (caller) => dropped.push(caller),
     () => undefined,
   )
-  return { clock, dropped, callers, of: (name: string) => callers.of({ name }, {}, {}) }
+  const like = (
+    clientInfo: unknown,
+    capabilities: unknown,
+    headers: Record<string, string>,
+    principal = '',
+  ) => callers.of('client', clientInfo, capabilities, headers, principal) as PooledCaller
+  /** One that has to be there, and one that need not be. */
+  const of = (name: string) => like({ name }, {}, {})
+  const from = (client: string, name: string) => callers.of(client, { name }, {}, {})
+  return { clock, dropped, refused, callers, like, of, from }
 }
 
 test('clients that are alike share a caller', () => {
-  const { callers } = pool()
-  const first = callers.of({ name: 'a' }, { roots: {} }, { authorization: 'x' })
-  assert.equal(callers.of({ name: 'a' }, { roots: {} }, { authorization: 'x' }), first)
+  const { callers, like: of } = pool()
+  const first = of({ name: 'a' }, { roots: {} }, { authorization: 'x' })
+  assert.equal(of({ name: 'a' }, { roots: {} }, { authorization: 'x' }), first)
   assert.equal(callers.size, 1)
 })
 
 test('other capabilities, another name or other credentials make another caller', () => {
-  const { callers } = pool()
-  callers.of({ name: 'a' }, {}, {})
-  callers.of({ name: 'b' }, {}, {})
-  callers.of({ name: 'a' }, { roots: {} }, {})
-  callers.of({ name: 'a' }, {}, { authorization: 'x' })
-  callers.of({ name: 'a' }, {}, { authorization: 'y' })
-  assert.equal(callers.size, 5)
+  const { callers, like: of } = pool()
+  of({ name: 'a' }, {}, {})
+  of({ name: 'b' }, {}, {})
+  of({ name: 'a' }, { roots: {} }, {})
+  of({ name: 'a' }, {}, { authorization: 'x' })
+  of({ name: 'a' }, {}, { authorization: 'y' })
+  of({ name: 'a' }, {}, {}, 'principal')
+  assert.equal(callers.size, 6)
 })
 
 test('clients that say very much of themselves are told apart as well', () => {
-  const { callers } = pool()
+  const { like: of } = pool()
   const long = 'x'.repeat(10_000)
-  const first = callers.of({ name: `${long}1` }, {}, {})
-  assert.notEqual(callers.of({ name: `${long}2` }, {}, {}), first)
-  assert.equal(callers.of({ name: `${long}1` }, {}, {}), first)
+  const first = of({ name: `${long}1` }, {}, {})
+  assert.notEqual(of({ name: `${long}2` }, {}, {}), first)
+  assert.equal(of({ name: `${long}1` }, {}, {}), first)
 })
 
 test('a caller says hello as its clients would, and by our name for clients that have none', () => {
-  const { callers } = pool()
-  assert.deepEqual(callers.of({ name: 'a' }, { roots: {} }, {}).hello, {
+  const { like: of } = pool()
+  assert.deepEqual(of({ name: 'a' }, { roots: {} }, {}).hello, {
     protocolVersion: '2025-11-25',
     capabilities: { roots: {} },
     clientInfo: { name: 'a' },
   })
-  const { clientInfo } = callers.of(undefined, {}, {}).hello as { clientInfo: { name: string } }
+  const { clientInfo } = of(undefined, {}, {}).hello as { clientInfo: { name: string } }
   assert.equal(clientInfo.name, 'breakwater')
 })
 
@@ -96,12 +113,34 @@ test('a caller with a call under way, or with somebody who listens, is neither i
   assert.ok(!dropped.includes(calling) && !dropped.includes(listening))
 })
 
-test('busy callers make room when there is no other', () => {
-  const { dropped, callers, of } = pool()
-  for (let i = 0; i < MAX; i++) of(String(i)).calls = 1
-  of('one more')
-  assert.equal(dropped.length, 1)
-  assert.equal(callers.size, MAX)
+test('a caller in use never makes room: the newcomer is refused, until one is free', () => {
+  const { dropped, callers, refused, of, from } = pool({ max: 3, perClient: 3 })
+  const busy = ['0', '1', '2'].map((name) => of(name))
+  for (const caller of busy) caller.calls = 1
+  const error = from('client', 'one more')
+  assert.ok(isGatewayError(error))
+  assert.match(error.message, /too many kinds of clients at once of this client \(3 of 3;/)
+  assert.deepEqual([dropped, callers.size, refused.length], [[], 3, 1])
+  busy[1]!.calls = 0
+  assert.ok(!isGatewayError(from('client', 'one more')))
+  assert.deepEqual(dropped, [busy[1]])
+})
+
+test('a greedy client takes its own share, and neither the callers nor the room of others', () => {
+  const { dropped, refused, from } = pool({ max: 4, perClient: 2 })
+  const bystander = from('bystander', 'b')
+  const own = ['0', '1'].map((name) => from('greedy', name) as PooledCaller)
+  from('greedy', '2')
+  assert.deepEqual(dropped, [own[0]])
+  own[1]!.listeners.add(() => undefined)
+  ;(from('greedy', '2') as PooledCaller).calls = 1
+  const error = from('greedy', '3')
+  assert.ok(isGatewayError(error))
+  assert.match(error.message, /of this client \(2 of 2; gateway\.limits\.perClient\.callers\)/)
+  assert.deepEqual(refused, ['callers_per_client'])
+  assert.equal(from('bystander', 'b'), bystander)
+  assert.ok(!isGatewayError(from('another', 'a')))
+  assert.deepEqual(dropped, [own[0]])
 })
 
 test('closing the pool drops all', () => {

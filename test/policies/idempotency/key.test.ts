@@ -68,3 +68,18 @@ test('calls whose answers have another shape are not answered with one another',
   assert.equal(errorOf(task)?.reason, 'idempotency_conflict')
   assert.equal(server.calls.length, 1)
 })
+
+test('calls with another Authorization have keys of their own, except where a server has one for all', async () => {
+  for (const [scope, runs] of [
+    ['caller', 2],
+    ['tenant', 2],
+    ['server', 1],
+  ] as const) {
+    const { clock, server, send } = setUp({ settings: { key: 'auto', scope } })
+    const caller = new TestCaller()
+    for (const token of ['a', 'b', 'a'])
+      send(toolCall('tool', {}, { caller, inbound: { authorization: `Bearer ${token}` } }))
+    await clock.advance(0)
+    assert.equal(server.calls.length, runs, scope)
+  }
+})

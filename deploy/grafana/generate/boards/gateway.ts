@@ -54,6 +54,13 @@ const agents = [
     queries: [perSecond('breakwater_requests_refused_total', ME, ['limit'])],
   }),
   lines({
+    title: 'Requests of clients that have too much open',
+    about: 'Refused by the shares of clients in `gateway.limits` and `gateway.sessions`, by the limit.',
+    unit: 'reqps',
+    width: 12,
+    queries: [perSecond('breakwater_quota_refused_total', ME, ['limit'])],
+  }),
+  lines({
     title: 'Clients that do not read',
     about:
       'Connections closed for what waited for their clients, by which bound of `gateway.unread` was exceeded.',

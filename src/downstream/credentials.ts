@@ -1,0 +1,73 @@
+import { hash } from 'node:crypto'
+import type { IncomingHttpHeaders } from 'node:http'
+import type { InboundHeaders } from '../mesh/call.ts'
+import type { Server } from '../registry/server.ts'
+
+/** The servers that an agent looks onto: one, or all (undefined). */
+interface Looking {
+  readonly front: { readonly server: string | undefined }
+}
+
+type Servers = ReadonlyMap<string, Server>
+
+/** Which headers servers get to see, by the servers of one generation and by the front; `''` is that of all. */
+const shownNames = new WeakMap<Servers, Map<string, readonly string[]>>()
+
+/** The names of the headers of agents that the servers behind a front get to see. */
+function namesFor({ front: { server } }: Looking, servers: Servers): readonly string[] {
+  let known = shownNames.get(servers)
+  if (known === undefined) shownNames.set(servers, (known = new Map<string, readonly string[]>()))
+  let names = known.get(server ?? '')
+  if (names === undefined) {
+    const seen = server === undefined ? [...servers.values()] : [servers.get(server)]
+    names = [...new Set(seen.flatMap((each) => namesOf(each)))].sort()
+    known.set(server ?? '', names)
+  }
+  return names
+}
+
+function namesOf(server: Server | undefined): string[] {
+  return server === undefined || server.config.type === 'stdio'
+    ? []
+    : Object.keys(server.config.forwardHeaders)
+}
+
+/** The headers of an agent that the servers which it looks onto get to see. */
+export function shownHeaders(
+  visit: Looking & { readonly headers: IncomingHttpHeaders },
+  servers: Servers,
+): Record<string, string> {
+  const shown: Record<string, string> = {}
+  for (const name of namesFor(visit, servers)) {
+    const value = visit.headers[name]
+    if (typeof value === 'string') shown[name] = value
+  }
+  return shown
+}
+
+/** Whoever sends a request, as its `Authorization` says: a digest, for nobody needs the secret itself. Empty without one. */
+export function principalOf({ authorization }: InboundHeaders): string {
+  return typeof authorization === 'string' ? hash('sha256', authorization, 'base64url') : ''
+}
+
+/** Headers to remember: `Authorization` never goes to a server, so nobody needs more of it than a digest. */
+export function withoutAuthorization(headers: InboundHeaders): InboundHeaders {
+  const { authorization: _, ...rest } = headers
+  return rest
+}
+
+/** What a session was opened with. */
+export interface Opened extends Looking {
+  readonly headers: InboundHeaders
+  readonly principal: string
+}
+
+/**
+ * Whether a request bears the credentials of its session: the same `Authorization`, and the same of all headers that
+ * servers behind it get to see. One that is left out is another one too, for servers would get that of the session.
+ */
+export function bearsCredentialsOf(session: Opened, headers: InboundHeaders, servers: Servers): boolean {
+  if (principalOf(headers) !== session.principal) return false
+  for (const name of namesFor(session, servers)) if (headers[name] !== session.headers[name]) return false
+  return true
+}

@@ -1,0 +1,166 @@
+import { gatewayError, type GatewayError } from '../mesh/errors.ts'
+
+/** How much of something there may be at once: of all clients, and of one. */
+export interface Share {
+  readonly max: number
+  readonly perClient: number
+}
+
+/** Where the config has the share of one client of what is counted; metrics name it by the keys. */
+const keys = {
+  calls: 'gateway.limits.perClient.calls',
+  callers: 'gateway.limits.perClient.callers',
+  listens: 'gateway.limits.perClient.listens',
+  parked: 'gateway.limits.perClient.parked',
+  sessions: 'gateway.sessions.perClient',
+} as const
+
+export type QuotaName = keyof typeof keys
+
+/** A limit that was met, as the metric of refusals names it. */
+export type QuotaLimit = QuotaName | `${QuotaName}_per_client`
+
+export const quotaLimits: readonly QuotaLimit[] = (Object.keys(keys) as QuotaName[]).flatMap((name) => [
+  name,
+  `${name}_per_client` as const,
+])
+
+/** Most streams of `subscriptions/listen`, kinds of clients without sessions, and calls that wait for their clients. */
+const MAX_LISTENS = 10_000
+const MAX_CALLERS = 1_024
+const MAX_PARKED = 1_000
+
+/** When to try again what is full, in milliseconds: nobody knows when somebody leaves. */
+const RETRY_MS = 5_000
+
+/** Half, so that no single client can take all; behind a proxy that hides addresses all clients are one. */
+export function halfOf(max: number): number {
+  return Math.max(1, Math.floor(max / 2))
+}
+
+/** Counts what clients have open of one thing. Who takes gives back. */
+export class Quota {
+  share: Share
+  readonly #name: QuotaName
+  readonly #what: string
+  readonly #refused: (limit: QuotaLimit) => void
+  readonly #counts = new Map<string, number>()
+  #total = 0
+
+  /** `what` there may be too many of, in words; `refused` is told of each refusal. */
+  constructor(name: QuotaName, what: string, share: Share, refused: (limit: QuotaLimit) => void) {
+    this.#name = name
+    this.#what = what
+    this.share = share
+    this.#refused = refused
+  }
+
+  get total(): number {
+    return this.#total
+  }
+
+  of(client: string): number {
+    return this.#counts.get(client) ?? 0
+  }
+
+  /** Which limit one more of a client would exceed, if any. */
+  exceeds(client: string): 'max' | 'perClient' | undefined {
+    if (this.of(client) >= this.share.perClient) return 'perClient'
+    return this.#total >= this.share.max ? 'max' : undefined
+  }
+
+  /** Why there may not be one more of a client; undefined when there may. */
+  refusal(client: string): GatewayError | undefined {
+    const limit = this.exceeds(client)
+    return limit === undefined ? undefined : this.refuse(limit)
+  }
+
+  /** The error of a client that meets a limit. */
+  refuse(limit: 'max' | 'perClient'): GatewayError {
+    const ofClient = limit === 'perClient'
+    this.#refused(ofClient ? `${this.#name}_per_client` : this.#name)
+    const most = this.share[limit]
+    const whose = ofClient ? ' of this client' : ''
+    const where = ofClient ? `; ${keys[this.#name]}` : ''
+    return gatewayError('overloaded', `too many ${this.#what}${whose} (${most} of ${most}${where})`, {
+      retryAfterMs: RETRY_MS,
+    })
+  }
+
+  take(client: string): void {
+    this.#counts.set(client, this.of(client) + 1)
+    this.#total++
+  }
+
+  release(client: string): void {
+    const left = this.of(client) - 1
+    if (left > 0) this.#counts.set(client, left)
+    else this.#counts.delete(client)
+    this.#total--
+  }
+}
+
+/** The settings that quotas follow. */
+export interface QuotaSettings {
+  readonly maxInFlight: number
+  readonly limits: {
+    readonly perClient: Readonly<
+      Partial<Record<'calls' | 'callers' | 'listens' | 'parked', number | undefined>>
+    >
+  }
+}
+
+/** What one client may have of what is for all. Clients are told apart by the address that they come from. */
+export class Quotas {
+  /** Calls under way. */
+  readonly calls: Quota
+  /** Kinds of clients without sessions. */
+  readonly callers: Quota
+  readonly listens: Quota
+  /** Calls that wait for an answer of their client. */
+  readonly parked: Quota
+  /** Told of each refusal. */
+  readonly refused: (limit: QuotaLimit) => void
+
+  constructor(settings: QuotaSettings, refused: (limit: QuotaLimit) => void) {
+    const { calls, callers, listens, parked } = sharesOf(settings)
+    this.refused = refused
+    this.calls = new Quota('calls', 'calls', calls, refused)
+    this.callers = new Quota('callers', 'kinds of clients at once', callers, refused)
+    this.listens = new Quota('listens', 'subscriptions', listens, refused)
+    this.parked = new Quota('parked', 'calls that wait for answers of their clients', parked, refused)
+  }
+
+  /** Other settings are in force. What is open already stays. */
+  tune(settings: QuotaSettings): void {
+    const { calls, callers, listens, parked } = sharesOf(settings)
+    this.calls.share = calls
+    this.callers.share = callers
+    this.listens.share = listens
+    this.parked.share = parked
+  }
+}
+
+function sharesOf({ maxInFlight, limits: { perClient } }: QuotaSettings) {
+  const share = (max: number, own: number | undefined): Share => ({ max, perClient: own ?? halfOf(max) })
+  return {
+    calls: share(maxInFlight, perClient.calls),
+    callers: share(MAX_CALLERS, perClient.callers),
+    listens: share(MAX_LISTENS, perClient.listens),
+    parked: share(MAX_PARKED, perClient.parked),
+  }
+}
+
+/** An IPv6 address has one client for each of its first 64 bits: who has one of them has all that follow. */
+const PREFIX_GROUPS = 4
+
+/** The client behind the address of a connection. */
+export function clientOf(address: string | undefined): string {
+  if (address === undefined || !address.includes(':')) return address ?? ''
+  if (address.startsWith('::ffff:') && address.includes('.')) return address.slice('::ffff:'.length)
+  const [left = '', right] = address.split('::')
+  const head = left === '' ? [] : left.split(':')
+  const tail = right === undefined || right === '' ? [] : right.split(':')
+  const zeros = right === undefined ? 0 : Math.max(0, 8 - head.length - tail.length)
+  return `${[...head, ...Array.from({ length: zeros }, () => '0'), ...tail].slice(0, PREFIX_GROUPS).join(':')}::/64`
+}

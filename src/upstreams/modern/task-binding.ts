@@ -1,0 +1,39 @@
+import type { Call, Caller, Outcome } from '../../mesh/call.ts'
+import type { Clock } from '../../mesh/clock.ts'
+import { isObject, paramsOf } from '../../protocol/jsonrpc.ts'
+import { Owners } from '../shared/owners.ts'
+import { namesTask, taskNotFound } from '../shared/tasks.ts'
+
+/**
+ * Whose the tasks of a server are that has no sessions, and so cannot tell callers apart which it knows by the credentials of
+ * the gateway alone. A task that nobody here has begun is for the server to judge: it may be older than this process.
+ */
+export class TaskBinding {
+  /** By the id of the caller, which is the same for a client without a session when it comes again. */
+  readonly #owners: Owners<string>
+
+  constructor(clock: Pick<Clock, 'now'>) {
+    this.#owners = new Owners(clock)
+  }
+
+  /** The answer to a request that names another caller's task: as if there were none. */
+  refusal(call: Call): Outcome | undefined {
+    if (!namesTask(call)) return undefined
+    const owner = this.#owners.of(paramsOf(call.message.value).taskId)
+    return owner === undefined || owner === call.caller.id ? undefined : taskNotFound(call.id)
+  }
+
+  /** Whether the answers to a caller's tool calls may be tasks: in this era only if it says that it knows them. */
+  mayMake({ hello: { capabilities } }: Caller): boolean {
+    return isObject(capabilities) && ('extensions' in capabilities || 'tasks' in capabilities)
+  }
+
+  /** Takes the outcome of a tool call. */
+  learn({ caller }: Call, outcome: Outcome): Outcome {
+    const result = outcome.kind === 'answered' ? outcome.result.value.result : undefined
+    if (!isObject(result)) return outcome
+    const task = isObject(result.task) ? result.task : result
+    if (typeof task.taskId === 'string') this.#owners.add(task.taskId, caller.id, false)
+    return outcome
+  }
+}

@@ -1,0 +1,89 @@
+import type { Call, CallResult, Caller, Message, Outcome, RequestId } from '../../mesh/call.ts'
+import type { Clock } from '../../mesh/clock.ts'
+import { elements, locate } from '../../protocol/json-span.ts'
+import { errorText, INVALID_PARAMS, isObject, paramsOf } from '../../protocol/jsonrpc.ts'
+import { Owners } from './owners.ts'
+
+/** Where a message says that it belongs to a task. */
+export const RELATED_TASK = 'io.modelcontextprotocol/related-task'
+
+/** Requests that name a task. */
+const naming: ReadonlySet<string> = new Set(['tasks/get', 'tasks/result', 'tasks/cancel', 'tasks/update'])
+
+/** States of a task that no other follows. */
+const terminal: ReadonlySet<unknown> = new Set(['completed', 'failed', 'cancelled'])
+
+/** Whether a request names a task. */
+export const namesTask = ({ method }: Call): boolean => naming.has(method)
+
+/** What a server says of a task that it does not have. */
+export function taskNotFound(id: RequestId): Outcome {
+  const error = { code: INVALID_PARAMS, message: 'Failed to retrieve task: Task not found' }
+  const result: CallResult = {
+    text: errorText(id, error.code, error.message),
+    value: { jsonrpc: '2.0', id, error },
+    status: 200,
+  }
+  return { kind: 'answered', result, verdict: 'unchecked' }
+}
+
+/** The tasks that a process has made for those who share it: each is for its caller alone. */
+export class Tasks {
+  readonly #owners: Owners<Caller>
+
+  constructor(clock: Pick<Clock, 'now'>) {
+    this.#owners = new Owners(clock)
+  }
+
+  /** The refusal of a request that names a task which is not its caller's: as if there were none. */
+  refusal({ id, method, caller, message }: Call): Outcome | undefined {
+    const isOwn = !naming.has(method) || this.#owners.of(paramsOf(message.value).taskId) === caller
+    return isOwn ? undefined : taskNotFound(id)
+  }
+
+  /** Takes an answer to a caller's request; gives what of it is for that caller. */
+  answered(method: string, caller: Caller, reply: Message): Message {
+    const { result } = reply.value
+    if (!isObject(result)) return reply
+    if (method === 'tasks/list') return this.#onlyOwn(caller, result, reply)
+    const task = isObject(result.task) ? result.task : result
+    if (typeof task.taskId !== 'string') return reply
+    const keepMs = typeof task.ttl === 'number' ? task.ttl : undefined
+    if (method === 'tools/call') this.#owners.add(task.taskId, caller, !terminal.has(task.status), keepMs)
+    else if (terminal.has(task.status)) this.#owners.over(task.taskId)
+    return reply
+  }
+
+  /** Whose the task is that a notification is about, or that a message belongs to; `none` when it names none. */
+  ownerFor({ value }: Message): Caller | undefined | 'none' {
+    const params = paramsOf(value)
+    const related = isObject(params._meta) ? params._meta[RELATED_TASK] : undefined
+    if (isObject(related)) return this.#owners.of(related.taskId)
+    if (!(value.method as string).startsWith('notifications/tasks')) return 'none'
+    if (terminal.has(params.status)) this.#owners.over(params.taskId)
+    return this.#owners.of(params.taskId)
+  }
+
+  working(): ReturnType<Owners<Caller>['working']> {
+    return this.#owners.working()
+  }
+
+  left(caller: Caller): void {
+    this.#owners.left(caller)
+  }
+
+  #onlyOwn(caller: Caller, result: Readonly<Record<string, unknown>>, reply: Message): Message {
+    const { tasks } = result
+    const span = locate(reply.text, ['result', 'tasks'])
+    if (!Array.isArray(tasks) || span === undefined) return reply
+    const own = tasks.map((task: unknown) => isObject(task) && this.#owners.of(task.taskId) === caller)
+    if (own.every(Boolean)) return reply
+    const kept = [...elements(reply.text, span.start)]
+      .filter((_, index) => own[index])
+      .map(({ start, end }) => reply.text.slice(start, end))
+    return {
+      text: `${reply.text.slice(0, span.start)}[${kept.join()}]${reply.text.slice(span.end)}`,
+      value: { ...reply.value, result: { ...result, tasks: tasks.filter((_, index) => own[index]) } },
+    }
+  }
+}

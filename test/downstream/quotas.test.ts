@@ -1,0 +1,47 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { clientOf, Quota, quotaLimits, Quotas } from '../../src/downstream/quotas.ts'
+
+test('clients are told apart by address, those of IPv6 by its first 64 bits', () => {
+  for (const [address, client] of [
+    ['127.0.0.1', '127.0.0.1'],
+    ['::ffff:10.0.0.1', '10.0.0.1'],
+    ['2001:db8:1:2:3:4:5:6', '2001:db8:1:2::/64'],
+    ['2001:db8:1:2::7', '2001:db8:1:2::/64'],
+    ['2001:db8::1', '2001:db8:0:0::/64'],
+    ['::1', '0:0:0:0::/64'],
+    ['fe80::1%eth0', 'fe80:0:0:0::/64'],
+    [undefined, ''],
+  ] as const)
+    assert.equal(clientOf(address), client, address)
+})
+
+test('one client gets its share, all together get what there is, and each error names its limit', () => {
+  const refused: string[] = []
+  const quota = new Quota('listens', 'subscriptions', { max: 3, perClient: 2 }, (limit) =>
+    refused.push(limit),
+  )
+  quota.take('a')
+  quota.take('a')
+  assert.match(
+    quota.refusal('a')?.message ?? '',
+    /subscriptions of this client \(2 of 2; gateway\.limits\.perClient\.listens\)/,
+  )
+  assert.equal(quota.refusal('b'), undefined)
+  quota.take('b')
+  assert.match(quota.refusal('b')?.message ?? '', /too many subscriptions \(3 of 3\)/)
+  assert.deepEqual(refused, ['listens_per_client', 'listens'])
+  assert.ok(refused.every((limit) => quotaLimits.includes(limit as (typeof quotaLimits)[number])))
+  quota.release('a')
+  assert.equal(quota.refusal('b'), undefined)
+  assert.deepEqual([quota.of('a'), quota.of('b'), quota.total], [1, 1, 2])
+})
+
+test('shares are halves unless they are given, and follow the config', () => {
+  const settings = (maxInFlight: number, perClient = {}) => ({ maxInFlight, limits: { perClient } })
+  const quotas = new Quotas(settings(1), () => undefined)
+  assert.deepEqual(quotas.calls.share, { max: 1, perClient: 1 })
+  quotas.tune(settings(100, { parked: 7 }))
+  assert.deepEqual(quotas.calls.share, { max: 100, perClient: 50 })
+  assert.deepEqual(quotas.parked.share, { max: 1_000, perClient: 7 })
+})

@@ -1,0 +1,87 @@
+import assert from 'node:assert/strict'
+import { after, test } from 'node:test'
+import { until } from '../support/until.ts'
+import { cleanUp, Gateway } from './support/gateway.ts'
+import { errorOf, ModernClient } from './support/modern-client.ts'
+import { RawClient } from './support/raw-client.ts'
+import { stdioToolbox } from './support/toolbox.ts'
+
+after(cleanUp)
+
+/** What the toolbox has received so far, as a client with a session sees it. */
+const probe = async (gateway: Gateway) =>
+  (await (await RawClient.open(gateway.mcp('box'))).say('received')).split(',').slice(0, -1)
+
+const hello = {
+  jsonrpc: '2.0',
+  id: 1,
+  method: 'initialize',
+  params: { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'greedy', version: '1' } },
+}
+
+test('who hoards sessions loses the longest idle ones to others at the same address', async () => {
+  const sessions = { max: 20, perClient: 10 }
+  const gateway = await Gateway.start({ servers: { box: stdioToolbox() }, gateway: { sessions } })
+  await gateway.waitFor('up', 'box')
+  const greedy = await RawClient.open(gateway.mcp('box'), { headers: { authorization: 'Bearer greedy' } })
+  const statuses: number[] = []
+  const texts: string[] = []
+  for (let n = 0; n < 50; n++) {
+    const { status, text } = await greedy.post(hello)
+    statuses.push(status)
+    texts.push(text)
+  }
+  assert.equal(statuses.filter((status) => status === 200).length, 9)
+  assert.match(
+    texts.at(-1) ?? '',
+    /too many sessions of this client \(10 of 10; gateway\.sessions\.perClient\)/,
+  )
+  assert.equal(await gateway.metric('breakwater_quota_refused_total', 'limit="sessions_per_client"'), 41)
+  const bystander = await RawClient.open(gateway.mcp('box'), { headers: { authorization: 'Bearer other' } })
+  assert.equal(await bystander.say('echo', { text: 'in' }), 'in')
+  assert.equal(await gateway.metric('breakwater_sessions'), 10)
+})
+
+test('who listens under many names ends no call of others, and is told what there is too much of', async () => {
+  const limits = { perClient: { callers: 3, listens: 3 } }
+  const gateway = await Gateway.start({ servers: { box: stdioToolbox() }, gateway: { limits } })
+  await gateway.waitFor('up', 'box')
+  const bystander = new ModernClient(gateway.mcp('box'))
+  const slow = bystander.call('sleep', { ms: 1_000 })
+  await until('the call is under way', async () => (await probe(gateway)).includes('tools/call'))
+  const kinds = Array.from(
+    { length: 4 },
+    (_, n) => new ModernClient(gateway.mcp('box'), { [`kind-${n}`]: {} }),
+  )
+  const notifications = { toolsListChanged: true }
+  const listening = [await kinds[0]!.listen(notifications), await kinds[1]!.listen(notifications)]
+  listening.push(await kinds[1]!.listen(notifications))
+  const listens = errorOf(await kinds[0]!.ask('subscriptions/listen', { notifications }))
+  assert.match(
+    listens.message,
+    /subscriptions of this client \(3 of 3; gateway\.limits\.perClient\.listens\)/,
+  )
+  assert.equal(listens.data.reason, 'overloaded')
+  const callers = errorOf(await kinds[2]!.call('echo', { text: 'x' }))
+  assert.match(callers.message, /of this client \(3 of 3; gateway\.limits\.perClient\.callers\)/)
+  const { messages } = await slow
+  assert.ok('result' in (messages.at(-1) ?? {}), JSON.stringify(messages))
+  for (const reader of listening) assert.equal(reader.ended, false)
+  // The call is over, so its caller can make room.
+  assert.ok('result' in ((await kinds[2]!.call('echo', { text: 'x' })).messages[0] ?? {}))
+  for (const reader of listening) reader.drop()
+})
+
+test('who begins many sessions with a process each is refused, and the server goes on', async () => {
+  const box = stdioToolbox({ sharing: 'per_session', processes: { max: 4, perClient: 2 } })
+  const gateway = await Gateway.start({ servers: { box } })
+  await gateway.waitFor('up', 'box')
+  const clients = await Promise.all(Array.from({ length: 6 }, () => RawClient.open(gateway.mcp('box'))))
+  const errors = clients.filter(({ welcome }) => 'error' in welcome)
+  assert.equal(errors.length, 4)
+  assert.match(JSON.stringify(errors[0]?.welcome), /\(2 of 2; mcpServers\.box\.processes\.perClient\)/)
+  const inside = clients.find(({ welcome }) => 'result' in welcome)
+  assert.equal(await inside?.say('echo', { text: 'in' }), 'in')
+  assert.equal((await gateway.server('box'))?.state, 'up')
+  await gateway.waitFor('up', 'box')
+})

@@ -1,0 +1,90 @@
+import assert from 'node:assert/strict'
+import { extname } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { after, test } from 'node:test'
+import { until } from '../support/until.ts'
+import { cleanUp, Gateway, type Json } from './support/gateway.ts'
+import { RawClient } from './support/raw-client.ts'
+
+after(cleanUp)
+
+const capabilities = { sampling: {}, elicitation: {} }
+const question = (id: string) => ({ id, method: 'elicitation/create', params: { message: `for ${id}` } })
+const log = { method: 'notifications/message', params: { level: 'critical', data: 'a secret' } }
+
+/** A process that two agents share: one of them that gives up or leaves, and a bystander. */
+async function stage() {
+  const extension = extname(import.meta.url)
+  const path = fileURLToPath(new URL(`../fixtures/whispering-server${extension}`, import.meta.url))
+  const servers = { box: { command: process.execPath, args: [path] } }
+  const gateway = await Gateway.start({ servers })
+  await gateway.waitFor('up', 'box')
+  const open = () => RawClient.open(gateway.mcp('box'), { capabilities })
+  const [leaver, bystander] = [await open(), await open()]
+  return { gateway, leaver, bystander }
+}
+
+/** Has the leaver begin a call; its end is not waited for. */
+async function hold({ leaver, bystander }: Awaited<ReturnType<typeof stage>>, id: string) {
+  const params = { name: 'hold', arguments: { key: id } }
+  void leaver.post({ jsonrpc: '2.0', id, method: 'tools/call', params }).catch(() => undefined)
+  await until('the call has reached the process', async () => (await bystander.say('held')) === '1')
+}
+
+/** What the bystander gets with a call in whose course the process says all this. */
+async function overheard(bystander: RawClient, messages: readonly Json[]): Promise<unknown[]> {
+  const params = { name: 'whisper', arguments: { messages } }
+  const reply = await bystander.post({ jsonrpc: '2.0', id: 'whisper', method: 'tools/call', params })
+  return reply.messages.filter(({ method }) => method !== undefined).map(({ method }) => method)
+}
+
+const answers = async (client: RawClient) => JSON.parse(await client.say('heard')) as Json[]
+
+for (const [title, goAway] of [
+  [
+    'cancels its call',
+    (leaver: RawClient) =>
+      leaver.post({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 'mine' } }),
+  ],
+  ['ends its session', (leaver: RawClient) => leaver.leave()],
+] as const)
+  test(`after an agent ${title}, what the process says for it reaches nobody else`, async () => {
+    const scene = await stage()
+    const { leaver, bystander } = scene
+    await hold(scene, 'mine')
+    await goAway(leaver)
+    const secret = [question('q1'), log, { method: 'notifications/vendor/secret', params: {} }]
+    assert.deepEqual(await overheard(bystander, secret), [])
+    await until('the question is declined', async () => (await answers(bystander)).length === 1)
+    const [declined] = await answers(bystander)
+    assert.match(
+      (declined?.error as Json).message as string,
+      /cannot be told which client.*sharing: per_session/,
+    )
+  })
+
+test('once the process has answered a call that was given up, it can ask again', async () => {
+  const scene = await stage()
+  const { leaver, bystander } = scene
+  await hold(scene, 'mine')
+  await leaver.post({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 'mine' } })
+  await bystander.say('let_go', { key: 'mine' })
+  assert.deepEqual(await overheard(bystander, [question('q2'), log]), [
+    'elicitation/create',
+    'notifications/message',
+  ])
+})
+
+test("an agent's tasks are found by no other, and listed to no other", async () => {
+  const { leaver: owner, bystander } = await stage()
+  const begun = await owner.request('tools/call', { name: 'begin_task', arguments: {}, task: {} })
+  const { taskId } = (begun.result as { task: { taskId: string } }).task
+  for (const method of ['tasks/get', 'tasks/result', 'tasks/cancel']) {
+    const refused = await bystander.request(method, { taskId })
+    assert.equal((refused.error as { code: number } | undefined)?.code, -32602, JSON.stringify(refused))
+    assert.ok('result' in (await owner.request(method, { taskId })))
+  }
+  const listed = async (client: RawClient) => ((await client.request('tasks/list')).result as Json).tasks
+  assert.deepEqual(await listed(bystander), [])
+  assert.equal(((await listed(owner)) as unknown[]).length, 1)
+})

@@ -1,0 +1,106 @@
+import assert from 'node:assert/strict'
+import { setImmediate } from 'node:timers/promises'
+import { test } from 'node:test'
+import { asking } from '../../../src/mesh/asking.ts'
+import type { Call } from '../../../src/mesh/call.ts'
+import { Limiter } from '../../../src/policies/adaptive-concurrency/limiter.ts'
+import { ManualClock } from '../../support/manual-clock.ts'
+import { toolCall } from '../../support/caller.ts'
+import { answer, Stage } from './stage.ts'
+
+/** Has the server of a call ask; how to answer, and whether the answer has reached the server. */
+function ask(stage: { readonly clock: ManualClock }, { record }: Call) {
+  const asked = { arrived: false, reply: () => {} }
+  const reply = asking(record, stage.clock, () => {
+    asked.arrived = true
+    return Promise.resolve()
+  })
+  asked.reply = () => void reply('{}')
+  return asked
+}
+
+test('a call whose agent is asked leaves its slot to others, and goes on at once when one is free', async () => {
+  const stage = new Stage({ concurrent: 1 })
+  const asked = ask(stage, stage.send('asking'))
+  stage.send('bystander')
+  assert.deepEqual(stage.started, ['asking', 'bystander'])
+  await stage.end('bystander')
+  asked.reply()
+  assert.equal(asked.arrived, true)
+  stage.send('next')
+  assert.deepEqual(stage.started, ['asking', 'bystander'])
+  await stage.end('asking')
+  assert.deepEqual(stage.started, ['asking', 'bystander', 'next'])
+})
+
+test('unanswered questions of a greedy client leave a tool free for a bystander', async () => {
+  const stage = new Stage({ concurrent: 4, queue: 0 })
+  for (let n = 0; n < 50; n++) ask(stage, stage.send(`greedy ${n}`))
+  stage.send('bystander', { tenant: 'bystander' })
+  await stage.end('bystander')
+  assert.equal(stage.outcomes.get('bystander'), answer)
+})
+
+test('an answer waits for a slot, before calls that have not begun', async () => {
+  const stage = new Stage({ concurrent: 1 })
+  const asked = ask(stage, stage.send('asking'))
+  stage.send('running')
+  stage.send('waiting')
+  asked.reply()
+  await setImmediate()
+  assert.equal(asked.arrived, false)
+  await stage.end('running')
+  assert.equal(asked.arrived, true)
+  assert.deepEqual(stage.started, ['asking', 'running'])
+  await stage.end('asking')
+  assert.deepEqual(stage.started, ['asking', 'running', 'waiting'])
+})
+
+test('a call that ends while its agent is asked, or its answer waits, takes no slot with it', async () => {
+  const stage = new Stage({ concurrent: 1 })
+  ask(stage, stage.send('asked'))
+  await stage.end('asked')
+  const late = ask(stage, stage.send('late'))
+  stage.send('running')
+  late.reply()
+  await stage.end('late')
+  await stage.end('running')
+  stage.send('first')
+  stage.send('second')
+  assert.deepEqual(stage.started.slice(-1), ['first'])
+  await stage.end('first')
+  assert.deepEqual(stage.started.slice(-1), ['second'])
+})
+
+test('a call that is asked several things at once holds a slot again when all are answered', async () => {
+  const stage = new Stage({ concurrent: 1 })
+  const call = stage.send('asking')
+  const questions = [ask(stage, call), ask(stage, call)] as const
+  questions[0].reply()
+  questions[0].reply()
+  stage.send('bystander')
+  assert.deepEqual(stage.started, ['asking', 'bystander'])
+  questions[1].reply()
+  // Asked again before the answer could go on: the answer is not held back any more.
+  ask(stage, call)
+  await setImmediate()
+  assert.deepEqual([questions[0].arrived, questions[1].arrived], [true, true])
+})
+
+test('a call whose agent is asked is no load for the limit that adapts', async () => {
+  const clock = new ManualClock()
+  const settings = { initial: 1, min: 1, max: 1, smoothing: 0.2, tolerance: 1.5, window: 600 }
+  const limiter = new Limiter('s', settings, clock)
+  const call = toolCall('t')
+  let end = () => {}
+  const running = limiter.run(call, () => new Promise((resolve) => (end = () => resolve(answer))))
+  const asked = ask({ clock }, call)
+  assert.equal(limiter.snapshot().inFlight, 0)
+  const other = await limiter.run(toolCall('t'), () => Promise.resolve(answer))
+  assert.equal(other, answer)
+  asked.reply()
+  assert.equal(limiter.snapshot().inFlight, 1)
+  end()
+  await running
+  assert.equal(limiter.snapshot().inFlight, 0)
+})

@@ -1,0 +1,30 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Outcome } from '../../src/mesh/call.ts'
+import { TaskBinding } from '../../src/upstreams/modern/task-binding.ts'
+import { newCall, TestCaller, toolCall } from '../support/caller.ts'
+import { ManualClock } from '../support/manual-clock.ts'
+
+const made = (result: Readonly<Record<string, unknown>>): Outcome => ({
+  kind: 'answered',
+  result: { text: '', value: { jsonrpc: '2.0', id: 1, result }, status: 200 },
+  verdict: 'unchecked',
+})
+
+test('a task of a server without sessions is found by the caller that began it, and by no other', () => {
+  const tasks = new TaskBinding(new ManualClock())
+  const [owner, other] = [new TestCaller(), new TestCaller()]
+  tasks.learn(toolCall('t', {}, { caller: owner }), made({ resultType: 'task', taskId: 'a' }))
+  tasks.learn(toolCall('t', {}, { caller: owner }), made({ task: { taskId: 'b' } }))
+  // To name it again makes it nobody else's.
+  tasks.learn(toolCall('t', {}, { caller: other }), made({ taskId: 'a' }))
+  const ask = (caller: TestCaller, taskId: string) =>
+    tasks.refusal(newCall({ method: 'tasks/get', params: { taskId }, caller }))
+  for (const taskId of ['a', 'b']) {
+    assert.equal(ask(owner, taskId), undefined)
+    const refused = ask(other, taskId)
+    assert.ok(refused?.kind === 'answered')
+    assert.match(refused.result.text, /-32602.*Task not found/)
+  }
+  assert.equal(ask(other, 'older than this process'), undefined)
+})
