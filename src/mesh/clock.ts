@@ -48,3 +48,8 @@ export const systemClock: Clock = {
   },
   sleep: (ms, signal) => sleepOn(systemClock, ms, signal),
 }
+
+/** Resolves when the event loop has served everything else once. Not a matter of time: the same for every clock. */
+export function nextTurn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve))
+}

@@ -1,8 +1,11 @@
 import { createHash } from 'node:crypto'
 import type { Answer, Caller, Message } from '../../mesh/call.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
+import { Coalescing } from '../../mesh/coalescing.ts'
+import { countCopy } from '../../mesh/turns.ts'
 import { implementation } from '../../identity.ts'
 import { errorText, METHOD_NOT_FOUND, resultText } from '../../protocol/jsonrpc.ts'
+import { listChanges } from '../../protocol/list-changes.ts'
 import { LATEST_LEGACY } from '../../protocol/versions.ts'
 
 /** Takes what a server sends outside of calls. */
@@ -20,9 +23,11 @@ export class PooledCaller implements Caller {
   usedAt: Millis = -Infinity
   /** How many calls are under way. */
   calls = 0
+  readonly #changes: Coalescing<{ readonly server: string; readonly message: Message }>
   #minted = 0
 
   constructor(
+    clock: Clock,
     id: string,
     clientInfo: unknown,
     capabilities: unknown,
@@ -30,6 +35,7 @@ export class PooledCaller implements Caller {
   ) {
     this.id = id
     this.headers = headers
+    this.#changes = new Coalescing(clock, ({ server, message }) => this.#tell(server, message))
     this.hello = { protocolVersion: LATEST_LEGACY, capabilities, clientInfo: clientInfo ?? implementation }
   }
 
@@ -48,12 +54,27 @@ export class PooledCaller implements Caller {
   }
 
   receive(server: string, message: Message, answer?: Answer): void {
-    if (answer === undefined) for (const listener of this.listeners) listener(server, message)
-    else if (message.value.method === 'ping') void answer(resultText(0, '{}')).catch(ignore)
+    const method = message.value.method as string
+    if (answer === undefined) {
+      if (listChanges.has(method)) this.#changes.tell(`${server} ${method}`, { server, message })
+      else this.#tell(server, message)
+    } else if (method === 'ping') void answer(resultText(0, '{}')).catch(ignore)
     else
       void answer(errorText(null, METHOD_NOT_FOUND, 'nobody waits for requests outside of a call')).catch(
         ignore,
       )
+  }
+
+  /** Nobody listens any more. */
+  close(): void {
+    this.#changes.end()
+  }
+
+  #tell(server: string, message: Message): void {
+    for (const listener of this.listeners) {
+      listener(server, message)
+      countCopy()
+    }
   }
 }
 
@@ -93,7 +114,7 @@ export class CallerPool {
     let caller = this.#callers.get(key)
     if (caller === undefined) {
       this.#makeRoom()
-      caller = new PooledCaller(`modern:${++this.#count}`, clientInfo, capabilities, headers)
+      caller = new PooledCaller(this.#clock, `modern:${++this.#count}`, clientInfo, capabilities, headers)
     }
     const now = this.#clock.now()
     // Moved to the end: the map's order is that of use, as precisely as it needs to be.
@@ -106,8 +127,7 @@ export class CallerPool {
   }
 
   closeAll(): void {
-    for (const caller of this.#callers.values()) this.#drop(caller)
-    this.#callers.clear()
+    for (const [key, caller] of this.#callers) this.#end(key, caller)
   }
 
   #makeRoom(): void {
@@ -123,6 +143,7 @@ export class CallerPool {
 
   #end(key: string, caller: PooledCaller): void {
     this.#callers.delete(key)
+    caller.close()
     this.#drop(caller)
   }
 }

@@ -1,5 +1,9 @@
 import type { Caller, Message } from '../../mesh/call.ts'
+import type { Clock } from '../../mesh/clock.ts'
+import { Coalescing } from '../../mesh/coalescing.ts'
+import { countCopy } from '../../mesh/turns.ts'
 import { isObject, METHOD_NOT_FOUND, paramsOf } from '../../protocol/jsonrpc.ts'
+import { listChanges } from '../../protocol/list-changes.ts'
 import type { Audience, Refusal, Respondent } from './audience.ts'
 import type { InFlight } from '../pipe/in-flight.ts'
 import { LogLevels } from './log-levels.ts'
@@ -25,9 +29,16 @@ export class SharedAudience implements Audience {
   readonly subscriptions = new Subscriptions()
   readonly levels = new LogLevels()
   readonly #server: string
+  readonly #changes: Coalescing<Message>
 
-  constructor(server: string) {
+  constructor(server: string, clock: Clock) {
     this.#server = server
+    this.#changes = new Coalescing(clock, (message) => this.#tell(this.callers, message))
+  }
+
+  /** The process speaks no more. */
+  close(): void {
+    this.#changes.end()
   }
 
   respondent(request: Message, calls: InFlight): Respondent | Refusal {
@@ -47,7 +58,9 @@ export class SharedAudience implements Audience {
 
   notify(notification: Message, calls: InFlight): Promise<void> | undefined {
     const params = paramsOf(notification.value)
-    switch (notification.value.method) {
+    const method = notification.value.method as string
+    if (listChanges.has(method)) return void this.#changes.tell(method, notification)
+    switch (method) {
       case 'notifications/message':
         return this.#log(notification, params.level, calls)
       case 'notifications/resources/updated':
@@ -68,7 +81,10 @@ export class SharedAudience implements Audience {
   }
 
   #tell(callers: Iterable<Caller>, notification: Message): undefined {
-    for (const caller of callers) caller.receive(this.#server, notification)
+    for (const caller of callers) {
+      caller.receive(this.#server, notification)
+      countCopy()
+    }
   }
 }
 

@@ -27,7 +27,7 @@ export class SharedLink {
 
   /** Rejects with a `GatewayError`, and leaves nothing behind then. */
   static async open(connect: Connect, terms: SharedTerms, signal: Signal): Promise<SharedLink> {
-    const audience = new SharedAudience(terms.server)
+    const audience = new SharedAudience(terms.server, terms.clock)
     const hello = { ...terms.hello, capabilities }
     const link = await MessageLink.open(connect, { ...terms, hello, audience, shared: true }, signal)
     return new SharedLink(link, terms, audience)
@@ -38,6 +38,7 @@ export class SharedLink {
     this.#terms = terms
     this.#audience = audience
     whenAborted(link.ended, (error) => {
+      audience.close()
       for (const seat of this.#seats) seat.end(error)
     })
   }
