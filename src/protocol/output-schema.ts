@@ -1,5 +1,9 @@
 import { isObject } from './jsonrpc.ts'
 import { locate } from './json-span.ts'
+import { nestsDeeper } from './nesting.ts'
+
+/** Deepest nesting of a schema that is rewritten. */
+const MAX_DEPTH = 200
 
 /** Keywords whose values are data, not schemas. */
 const dataKeywords = new Set(['const', 'enum', 'default', 'examples'])
@@ -23,7 +27,9 @@ export function isWider(outputSchema: unknown): boolean {
 export function legacyTool(text: string, { outputSchema }: Readonly<Record<string, unknown>>): string {
   const span = isWider(outputSchema) ? locate(text, ['outputSchema']) : undefined
   if (span === undefined) return text
-  const wrapped = JSON.stringify(wrap(outputSchema as Record<string, unknown>))
+  // One that is too deep to be rewritten is left out: then the result may be anything.
+  const schema = nestsDeeper(outputSchema, MAX_DEPTH) ? {} : (outputSchema as Record<string, unknown>)
+  const wrapped = JSON.stringify(wrap(schema))
   return text.slice(0, span.start) + wrapped + text.slice(span.end)
 }
 

@@ -2,6 +2,7 @@ import type { Caller } from '../mesh/call.ts'
 import { Cancellation, type Signal } from '../mesh/cancel.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../mesh/errors.ts'
+import { nestsDeeper } from '../protocol/nesting.ts'
 import { abortError, orAborted } from '../upstreams/failure.ts'
 import { PATIENCE_MS, SharedAttempts } from '../upstreams/shared-attempts.ts'
 import type { Link, Upstream } from '../upstreams/upstream.ts'
@@ -22,6 +23,9 @@ export interface LinksOptions {
   /** How long a handshake may take. */
   readonly timeoutMs: Millis
 }
+
+/** Deepest nesting of what a server says of itself: it is put together with that of others, and shown to operators. */
+const MAX_GREETING_DEPTH = 64
 
 /** Stands for "any replica" among the handshakes under way. */
 const ANY = -1
@@ -189,6 +193,11 @@ export class Links {
     try {
       const link = await orAborted(opening, limit)
       if (limit.aborted) throw abortError(limit)
+      if (nestsDeeper(link.greeting.value, MAX_GREETING_DEPTH)) {
+        void link.close()
+        const what = `what the server says of itself is nested deeper than ${MAX_GREETING_DEPTH}`
+        throw gatewayError('bad_reply', what)
+      }
       return this.#keep(caller, { link, replica, calls: 0, retired: false })
     } catch (error) {
       // One that comes too late is nobody's.

@@ -51,14 +51,33 @@ export class Schemas {
     return compiled?.check
   }
 
+  /** Why nothing is checked with a schema; undefined while that is not known, and where it is checked. */
+  refusal(schema: unknown, use: Use): string | undefined {
+    return isObject(schema) ? this.#known[use].get(schema)?.reason : undefined
+  }
+
   /** How many there are, and why some are not compiled: the first 12 digits of their hash, and a reason. */
-  snapshot(): { compiled: number; waiting: number; refused: readonly { schema: string; reason: string }[] } {
-    const refused = [...this.#byHash].filter(([, { state }]) => state === 'refused')
+  snapshot(): {
+    readonly compiled: number
+    readonly waiting: number
+    readonly refused: readonly { schema: string; reason: string }[]
+  } {
+    const { refused, ...counts } = this.#states()
     return {
-      compiled: this.#byHash.size - refused.length,
-      waiting: this.#waiting.length,
+      ...counts,
       refused: refused.slice(-20).map(([hash, { reason = '' }]) => ({ schema: hash.slice(0, 12), reason })),
     }
+  }
+
+  /** How many there are of each state. */
+  counts(): Readonly<Record<'compiled' | 'waiting' | 'refused', number>> {
+    const { refused, ...counts } = this.#states()
+    return { ...counts, refused: refused.length }
+  }
+
+  #states() {
+    const refused = [...this.#byHash].filter(([, { state }]) => state === 'refused')
+    return { compiled: this.#byHash.size - refused.length, waiting: this.#waiting.length, refused }
   }
 
   #enqueue(schema: Record<string, unknown>, use: Use): void {
