@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { gatewayError } from '../mesh/errors.ts'
+import { during } from '../mesh/work.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
 import { elements, locate } from '../protocol/json-span.ts'
 import { kinds, listKinds, type ListKind } from './kinds.ts'
@@ -45,7 +46,7 @@ export async function fetchList(kind: ListKind, ask: Ask): Promise<Entry[]> {
   let cursor: string | undefined
   for (let page = 0; page < MAX_PAGES; page++) {
     const { text, value } = await ask(kinds[kind].method, cursor === undefined ? {} : { cursor })
-    for (const entry of entriesOf(kind, text)) entries.set(entry.key, entry)
+    for (const entry of during('catalog', () => entriesOf(kind, text))) entries.set(entry.key, entry)
     if (entries.size > MAX_ENTRIES) throw gatewayError('bad_reply', `more than ${MAX_ENTRIES} ${kind}`)
     const next = isObject(value.result) ? value.result.nextCursor : undefined
     if (typeof next !== 'string' || next === cursor) return [...entries.values()]

@@ -4,6 +4,7 @@ import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
 import type { GatewayError } from '../mesh/errors.ts'
 import { glob, type Glob } from '../mesh/match.ts'
 import type { Effect, ToolFacts } from '../mesh/policy.ts'
+import { during } from '../mesh/work.ts'
 import { changedKinds, emptyCatalog, type Catalog, type Entry } from './catalog.ts'
 import type { ListKind } from './kinds.ts'
 import { knownTools, type KnownTool } from './known-tools.ts'
@@ -101,7 +102,7 @@ export class KnownServer {
     this.#greeting = greeting
     this.#error = undefined
     this.#enter('up')
-    this.#replace(catalog)
+    during('catalog', () => this.#replace(catalog))
   }
 
   /** It did not answer. What it offered stays known for the time of grace. */

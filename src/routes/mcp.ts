@@ -8,6 +8,7 @@ import { gatewayErrorText } from '../downstream/respond.ts'
 import { ServerFront } from '../downstream/server-front.ts'
 import type { Visit } from '../downstream/visit.ts'
 import { gatewayError } from '../mesh/errors.ts'
+import { during, LARGE_TEXT } from '../mesh/work.ts'
 import type { Live } from '../mesh/live.ts'
 import { errorText, INVALID_REQUEST, PARSE_ERROR, parseJson } from '../protocol/jsonrpc.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
@@ -96,7 +97,10 @@ export function registerMcp(
   for (const url of ['/mcp', '/mcp/:server']) {
     app.post(url, { onRequest: shed }, (request, reply) => {
       const visit = accepts(request, reply) ? visitOf(request, reply) : undefined
-      if (visit !== undefined) post(visit, request.body as string)
+      const body = request.body as string
+      if (visit === undefined) return
+      if (body.length < LARGE_TEXT) post(visit, body)
+      else during('request', () => post(visit, body))
     })
     app.get(url, (request, reply) => {
       if (isModern(request.headers, undefined)) return onlyPost(reply)

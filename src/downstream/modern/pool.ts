@@ -3,6 +3,7 @@ import type { Answer, Caller, Message } from '../../mesh/call.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { Coalescing } from '../../mesh/coalescing.ts'
 import { countCopy } from '../../mesh/turns.ts'
+import { during } from '../../mesh/work.ts'
 import { implementation } from '../../identity.ts'
 import { errorText, METHOD_NOT_FOUND, resultText } from '../../protocol/jsonrpc.ts'
 import { listChanges } from '../../protocol/list-changes.ts'
@@ -71,10 +72,12 @@ export class PooledCaller implements Caller {
   }
 
   #tell(server: string, message: Message): void {
-    for (const listener of this.listeners) {
-      listener(server, message)
-      countCopy()
-    }
+    during('fan_out', () => {
+      for (const listener of this.listeners) {
+        listener(server, message)
+        countCopy()
+      }
+    })
   }
 }
 

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import type { Clock } from '../../mesh/clock.ts'
 import { DEFAULT_SET } from '../../mesh/compile.ts'
 import type { Kit } from '../../mesh/policy.ts'
+import { during } from '../../mesh/work.ts'
 import { isObject } from '../../protocol/jsonrpc.ts'
 import { compileSchema, type Check } from './schemas/compile.ts'
 
@@ -88,7 +89,8 @@ export class Schemas {
 
   #next(): void {
     const { schema, use } = this.#waiting[0]!
-    this.#known[use].set(schema, this.#compiled(schema, use))
+    const compiled = during('schema', () => this.#compiled(schema, use))
+    this.#known[use].set(schema, compiled)
     this.#waiting.shift()
     if (this.#waiting.length > 0) this.#clock.after(GAP_MS, () => this.#next())
   }

@@ -2,6 +2,7 @@ import type { Dispatcher } from 'undici'
 import { nextTurn } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import { TurnBudget } from '../../mesh/turns.ts'
+import { during, LARGE_TEXT } from '../../mesh/work.ts'
 import { Chunks } from '../../protocol/chunks.ts'
 import { SseDecoder, SseOverflow, type SseEvent } from '../../protocol/sse.ts'
 import { ReplyHeaders } from './http-headers.ts'
@@ -92,7 +93,8 @@ export class HttpReply implements Dispatcher.DispatchHandler {
   onComplete(): void {
     if (this.#hasBreak) this.#end = () => this.#sink.ended()
     else if (this.#decoder !== undefined) this.#sink.ended()
-    else this.#sink.body(this.#status, this.#headers, this.#body.take())
+    else if (this.#body.length < LARGE_TEXT) this.#sink.body(this.#status, this.#headers, this.#body.take())
+    else during('reply', () => this.#sink.body(this.#status, this.#headers, this.#body.take()))
   }
 
   onError(cause: Error): void {
@@ -133,7 +135,10 @@ export class HttpReply implements Dispatcher.DispatchHandler {
   /** False asks for a break. */
   #event(event: SseEvent): boolean {
     this.#turns.begin()
-    const taken = this.#sink.event(event)
+    const taken =
+      event.data.length < LARGE_TEXT
+        ? this.#sink.event(event)
+        : during('reply', () => this.#sink.event(event))
     if (taken !== undefined) {
       this.#waiting++
       void taken.finally(() => {

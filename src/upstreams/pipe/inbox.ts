@@ -3,6 +3,7 @@ import { verdictOf } from '../../mesh/classify.ts'
 import { nextTurn } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import { TurnBudget } from '../../mesh/turns.ts'
+import { during, LARGE_TEXT } from '../../mesh/work.ts'
 import { elements } from '../../protocol/json-span.ts'
 import { isObject, kindOf, parseJson, paramsOf, resultText } from '../../protocol/jsonrpc.ts'
 import { SUBSCRIPTION_ID_KEY } from '../../protocol/modern.ts'
@@ -40,6 +41,10 @@ export class Inbox implements PipeEvents {
   }
 
   message(text: string): Promise<void> | undefined {
+    return text.length < LARGE_TEXT ? this.#message(text) : during('reply', () => this.#message(text))
+  }
+
+  #message(text: string): Promise<void> | undefined {
     const value = parseJson(text)
     if (Array.isArray(value)) return this.#batch(text)
     if (!isObject(value)) return this.#unreadable(text)

@@ -2,6 +2,7 @@ import type { Caller, Message } from '../../mesh/call.ts'
 import type { Clock } from '../../mesh/clock.ts'
 import { Coalescing } from '../../mesh/coalescing.ts'
 import { countCopy } from '../../mesh/turns.ts'
+import { during } from '../../mesh/work.ts'
 import { isObject, METHOD_NOT_FOUND, paramsOf } from '../../protocol/jsonrpc.ts'
 import { listChanges } from '../../protocol/list-changes.ts'
 import type { Audience, Refusal, Respondent } from './audience.ts'
@@ -81,10 +82,12 @@ export class SharedAudience implements Audience {
   }
 
   #tell(callers: Iterable<Caller>, notification: Message): undefined {
-    for (const caller of callers) {
-      caller.receive(this.#server, notification)
-      countCopy()
-    }
+    during('fan_out', () => {
+      for (const caller of callers) {
+        caller.receive(this.#server, notification)
+        countCopy()
+      }
+    })
   }
 }
 
