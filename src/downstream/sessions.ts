@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
+import { inTurns, type Cancel, type Clock, type Millis } from '../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../mesh/errors.ts'
 import type { Live } from '../mesh/live.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
@@ -130,17 +130,17 @@ export class Sessions {
       const texts = [...this.#untold].map((method) => notificationText(method))
       this.#untold.clear()
       this.#cancelTell = undefined
-      for (const session of this.#byId.values()) {
+      void inTurns(this.#byId.values(), (session) => {
         if (session.front.server === undefined) texts.forEach((text) => session.tell(text))
-      }
+      })
     })
   }
 
   #sweepLater(): Cancel {
     return this.#clock.after(SWEEP_MS, () => {
-      for (const session of this.#byId.values()) {
+      void inTurns(this.#byId.values(), (session) => {
         if (session.idleMs > this.limits.idle) void this.close(session)
-      }
+      })
       for (const session of this.#leaving) this.settle(session)
       this.#cancelSweep = this.#sweepLater()
     })

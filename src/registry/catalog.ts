@@ -1,5 +1,7 @@
 import { createHash } from 'node:crypto'
+import { nextTurn } from '../mesh/clock.ts'
 import { gatewayError } from '../mesh/errors.ts'
+import { TurnBudget } from '../mesh/turns.ts'
 import { during } from '../mesh/work.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
 import { elements, locate } from '../protocol/json-span.ts'
@@ -46,8 +48,7 @@ export async function fetchList(kind: ListKind, ask: Ask): Promise<Entry[]> {
   let cursor: string | undefined
   for (let page = 0; page < MAX_PAGES; page++) {
     const { text, value } = await ask(kinds[kind].method, cursor === undefined ? {} : { cursor })
-    for (const entry of during('catalog', () => entriesOf(kind, text))) entries.set(entry.key, entry)
-    if (entries.size > MAX_ENTRIES) throw gatewayError('bad_reply', `more than ${MAX_ENTRIES} ${kind}`)
+    await readEntries(kind, text, entries)
     const next = isObject(value.result) ? value.result.nextCursor : undefined
     if (typeof next !== 'string' || next === cursor) return [...entries.values()]
     cursor = next
@@ -55,16 +56,25 @@ export async function fetchList(kind: ListKind, ask: Ask): Promise<Entry[]> {
   throw gatewayError('bad_reply', `the list of ${kind} has more than ${MAX_PAGES} pages`)
 }
 
-function entriesOf(kind: ListKind, text: string): Entry[] {
-  const list = locate(text, ['result', kind])
-  if (list === undefined || text[list.start] !== '[') return []
-  return [...elements(text, list.start)].flatMap(({ start, end }) => {
-    const entry = text.slice(start, end)
-    const value: unknown = JSON.parse(entry)
-    const key = isObject(value) ? value[kinds[kind].key] : undefined
-    if (!isObject(value) || typeof key !== 'string') return []
-    return [{ key, text: entry, value, fingerprint: fingerprint(entry) }]
-  })
+/** Reads one page, over several turns of the event loop when it is a long one. */
+async function readEntries(kind: ListKind, text: string, entries: Map<string, Entry>): Promise<void> {
+  const list = during('catalog', () => locate(text, ['result', kind]))
+  if (list === undefined || text[list.start] !== '[') return
+  const turns = new TurnBudget()
+  for (const { start, end } of elements(text, list.start)) {
+    turns.begin()
+    const entry = during('catalog', () => entryOf(kind, text.slice(start, end)))
+    if (entry !== undefined) entries.set(entry.key, entry)
+    if (entries.size > MAX_ENTRIES) throw gatewayError('bad_reply', `more than ${MAX_ENTRIES} ${kind}`)
+    if (turns.spent(end - start)) await nextTurn()
+  }
+}
+
+function entryOf(kind: ListKind, text: string): Entry | undefined {
+  const value: unknown = JSON.parse(text)
+  const key = isObject(value) ? value[kinds[kind].key] : undefined
+  if (!isObject(value) || typeof key !== 'string') return undefined
+  return { key, text, value, fingerprint: fingerprint(text) }
 }
 
 function fingerprint(text: string): string {

@@ -1,5 +1,5 @@
 import type { Message } from '../../mesh/call.ts'
-import { nextTurn, type Cancel, type Clock, type Millis } from '../../mesh/clock.ts'
+import { inTurns, type Cancel, type Clock, type Millis } from '../../mesh/clock.ts'
 import type { Live } from '../../mesh/live.ts'
 import { notificationText } from '../../protocol/jsonrpc.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
@@ -12,9 +12,6 @@ import { WantedResources } from './wanted-resources.ts'
 
 /** Between two signs of life on a silent stream, in milliseconds; clients give up after some minutes of silence. */
 const KEEP_ALIVE_MS: Millis = 15_000
-
-/** Most streams that get one in the same turn of the event loop. */
-const PER_TURN = 256
 
 /** Who listens, and to what. */
 export interface Subscriber {
@@ -70,8 +67,9 @@ export class Listening {
     for (const method of methods) {
       const text = notificationText(method)
       const message = { text, value: { jsonrpc: '2.0', method } }
-      for (const { front, subscription } of this.#open)
+      void inTurns(this.#open, ({ front, subscription }) => {
         if (front.server === undefined) subscription.tell(message)
+      })
     }
   }
 
@@ -95,17 +93,8 @@ export class Listening {
 
   #keepAliveLater(): Cancel {
     return this.#clock.after(KEEP_ALIVE_MS, () => {
-      void this.#keepAlive()
+      void inTurns(this.#open, ({ subscription }) => subscription.keepAlive())
       this.#cancelKeepAlive = this.#keepAliveLater()
     })
-  }
-
-  /** Over several turns of the event loop where there are many. */
-  async #keepAlive(): Promise<void> {
-    let told = 0
-    for (const { subscription } of this.#open) {
-      subscription.keepAlive()
-      if (++told % PER_TURN === 0) await nextTurn()
-    }
   }
 }

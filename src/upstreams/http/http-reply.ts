@@ -40,7 +40,6 @@ export class HttpReply implements Dispatcher.DispatchHandler {
   #headers = noHeaders
   #decoder: SseDecoder | undefined
   readonly #body = new Chunks()
-  readonly #turns = new TurnBudget()
   #waiting = 0
   /** Whether the server sent so much at once that others get their turn first. */
   #hasBreak = false
@@ -76,7 +75,8 @@ export class HttpReply implements Dispatcher.DispatchHandler {
     this.#headers = new ReplyHeaders(raw)
     this.#resume = resume
     if (status !== 200 || !this.#headers.mediaType.startsWith('text/event-stream')) return true
-    this.#decoder = new SseDecoder(this.#limit, (event) => this.#event(event))
+    const turns = new TurnBudget()
+    this.#decoder = new SseDecoder(this.#limit, (event) => this.#event(event, turns))
     this.#sink.opened(this.#headers)
     return true
   }
@@ -133,8 +133,8 @@ export class HttpReply implements Dispatcher.DispatchHandler {
   }
 
   /** False asks for a break. */
-  #event(event: SseEvent): boolean {
-    this.#turns.begin()
+  #event(event: SseEvent, turns: TurnBudget): boolean {
+    turns.begin()
     const taken =
       event.data.length < LARGE_TEXT
         ? this.#sink.event(event)
@@ -145,7 +145,7 @@ export class HttpReply implements Dispatcher.DispatchHandler {
         if (--this.#waiting === 0 && !this.#hasBreak) this.#resume()
       })
     }
-    return !this.#turns.spent(event.data.length)
+    return !turns.spent(event.data.length)
   }
 }
 
