@@ -63,6 +63,30 @@ const agents = [
   }),
 ]
 
+const stalls = [
+  lines({
+    title: 'Event loop stalls',
+    about: 'Times that everything stood still for 100 ms or more, by what was at work meanwhile.',
+    unit: 'cps',
+    width: 8,
+    queries: [perSecond('breakwater_event_loop_stalls_total', ME, ['during'])],
+  }),
+  lines({
+    title: 'Time lost in stalls',
+    about: 'Seconds per second, by what was at work meanwhile.',
+    unit: 's',
+    width: 8,
+    queries: [perSecond('breakwater_event_loop_stalled_seconds_total', ME, ['during'])],
+  }),
+  lines({
+    title: 'Schemas of tools',
+    about: 'Nothing is checked with refused ones; `/admin/servers/{server}` says why, tool by tool.',
+    unit: 'short',
+    width: 8,
+    queries: [query(`sum by (state) (breakwater_schemas${ME})`, '{{state}}')],
+  }),
+]
+
 const traces = [
   lines({
     title: 'Spans that arrived',
@@ -94,6 +118,7 @@ export const gateway = board({
     { title: 'Cost', panels: cost },
     { title: 'Servers and intents', panels: servers },
     { title: 'Agents', panels: agents },
+    { title: 'Event loop and schemas', panels: stalls },
     { title: 'Traces', panels: traces },
   ],
 })
