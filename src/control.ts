@@ -42,7 +42,7 @@ export function registerControl(app: FastifyInstance, parts: ControlParts): void
   registerMetrics(app, { live, clock, metrics, sessions, guards, bodies, intents, state, chaos })
   registerAdmin(app, { live, sessions, clock, reload: () => reloader.reload('admin') })
   registerAdminMesh(app, { live, state })
-  registerAdminServers(app, { live, dynamic, restart: (name) => reloader.refresh(new Set([name])) })
+  registerAdminServers(app, { live, state, dynamic, restart: (name) => reloader.refresh(new Set([name])) })
   registerAdminChaos(app, { chaos, clock, targets })
   registerAdminOutcomes(app, { clock, chaos, intents })
   registerChaos(app, { chaos, targets })

@@ -17,6 +17,7 @@ import { createKit } from './kit.ts'
 import { addressOf, listenAt } from './listen.ts'
 import { systemClock } from './mesh/clock.ts'
 import { Live } from './mesh/live.ts'
+import { during } from './mesh/work.ts'
 import { createControlPlane, createDataPlane } from './planes.ts'
 import { DynamicServers } from './registry/dynamic-servers.ts'
 import type { GatewayGeneration } from './registry/generation.ts'
@@ -29,6 +30,7 @@ import { createSpans } from './spans.ts'
 import { Intents } from './telemetry/intents.ts'
 import type { Log } from './telemetry/log.ts'
 import { createMetrics } from './telemetry/metrics.ts'
+import { watchStalls } from './telemetry/stalls.ts'
 
 export interface GatewayOptions {
   /** The config, read already; `path` is read again at a reload. */
@@ -79,6 +81,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
 
   // What outlives all generations.
   const metrics = createMetrics()
+  const endStallWatch = watchStalls({ clock, log, metrics })
   const durable = await openDurable({ stateDir: gateway.stateDir, clock, log })
   const kit = createKit(clock, log, metrics, durable)
   const chaos = createChaos({ clock, log, metrics, current, environment, variables: env })
@@ -128,7 +131,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const reloader: Reloader = new Reloader(file, files, {
     ...common,
     load: () => loadConfig(path, env),
-    apply: (config, renew) => changeOver(keepBootKeys(file, config), renew, inForce),
+    apply: (config, renew) => during('reload', () => changeOver(keepBootKeys(file, config), renew, inForce)),
     inForce: () => live.current.hash,
     added: () => dynamic.entries,
   })
@@ -216,6 +219,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     reload,
     close() {
       watch.close()
+      endStallWatch()
       return (closing ??= shutDown(ends))
     },
   }

@@ -2,11 +2,12 @@ import type { ServerResponse } from 'node:http'
 import type { Answer, Caller, CallRecord, Message, RequestId } from '../mesh/call.ts'
 import type { Cancellation } from '../mesh/cancel.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
+import { Coalescing } from '../mesh/coalescing.ts'
 import { gatewayError, type GatewayError } from '../mesh/errors.ts'
 import { errorText } from '../protocol/jsonrpc.ts'
+import { listChanges } from '../protocol/list-changes.ts'
 import type { LegacyVersion } from '../protocol/versions.ts'
 import { Asked } from './asked.ts'
-import { Coalescing } from './coalescing.ts'
 import type { Front } from './front.ts'
 import type { ReplayBudget, ReplayLimits } from './replay.ts'
 import { SessionStreams } from './session-streams.ts'
@@ -52,7 +53,7 @@ export class Session implements Caller {
   readonly streams: SessionStreams
   readonly tenants: SessionTenants
   readonly #parts: SessionParts
-  readonly #changes: Coalescing
+  readonly #changes: Coalescing<string>
   #lastUsed: Millis
   #listening = false
 
@@ -112,7 +113,7 @@ export class Session implements Caller {
     const text = this.textFor(server, message, answer)
     if (text === undefined) return
     const method = message.value.method as string
-    if (method.endsWith('/list_changed')) this.#changes.tell(method, text)
+    if (listChanges.has(method)) this.#changes.tell(method, text)
     else this.tell(text)
   }
 

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { InboundHeaders } from '../mesh/call.ts'
-import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
+import { inTurns, type Cancel, type Clock, type Millis } from '../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../mesh/errors.ts'
 import type { Live } from '../mesh/live.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
@@ -214,18 +214,18 @@ export class Sessions {
       const texts = [...this.#untold].map((method) => notificationText(method))
       this.#untold.clear()
       this.#cancelTell = undefined
-      for (const session of this.#byId.values()) {
+      void inTurns(this.#byId.values(), (session) => {
         if (session.front.server === undefined) texts.forEach((text) => session.tell(text))
-      }
+      })
     })
   }
 
   #sweepLater(): Cancel {
     return this.#clock.after(SWEEP_MS, () => {
-      for (const session of this.#byId.values()) {
-        const { idle, unused } = this.limits
+      const { idle, unused } = this.limits
+      void inTurns(this.#byId.values(), (session) => {
         if (session.idleMs > (session.used ? idle : Math.min(idle, unused))) void this.close(session)
-      }
+      })
       for (const session of this.#leaving) this.settle(session)
       this.#cancelSweep = this.#sweepLater()
     })

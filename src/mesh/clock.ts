@@ -48,3 +48,21 @@ export const systemClock: Clock = {
   },
   sleep: (ms, signal) => sleepOn(systemClock, ms, signal),
 }
+
+/** Resolves when the event loop has served everything else once. Not a matter of time: the same for every clock. */
+export function nextTurn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve))
+}
+
+/** How many things are done in one turn of the event loop, where there may be thousands of them. */
+const PER_TURN = 256
+
+/** Does something with each of many, the first of them at once, and gives everything else its turn now and then. */
+export async function inTurns<Item>(items: Iterable<Item>, task: (item: Item) => void): Promise<void> {
+  let done = 0
+  for (const item of items) {
+    if (done > 0 && done % PER_TURN === 0) await nextTurn()
+    task(item)
+    done++
+  }
+}

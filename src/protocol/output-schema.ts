@@ -2,6 +2,9 @@ import { isObject } from './jsonrpc.ts'
 import { isDeeperThan } from './json-scan.ts'
 import { locate } from './json-span.ts'
 
+/** Deepest nesting of a schema that is rewritten: it is walked through by one call a level. */
+const MAX_DEPTH = 200
+
 /** Keywords whose values are data, not schemas. */
 const dataKeywords = new Set(['const', 'enum', 'default', 'examples'])
 
@@ -15,9 +18,6 @@ const nameMaps = new Set([
   'dependencies',
 ])
 
-/** Deepest nesting of a tool that is put into other words: it is walked through by one call a level. */
-const MAX_DEPTH = 256
-
 /** Whether a tool's `outputSchema` allows for more than objects, which the legacy era does not know. */
 export function isWider(outputSchema: unknown): boolean {
   return isObject(outputSchema) && outputSchema.type !== 'object'
@@ -25,10 +25,12 @@ export function isWider(outputSchema: unknown): boolean {
 
 /** A tool, as JSON text, in the words of the legacy era: results that may be no objects stand under `result`. */
 export function legacyTool(text: string, { outputSchema }: Readonly<Record<string, unknown>>): string {
-  const span =
-    isWider(outputSchema) && !isDeeperThan(MAX_DEPTH, text) ? locate(text, ['outputSchema']) : undefined
+  const span = isWider(outputSchema) ? locate(text, ['outputSchema']) : undefined
   if (span === undefined) return text
-  const wrapped = JSON.stringify(wrap(outputSchema as Record<string, unknown>))
+  // One that is too deep to be rewritten is left out: then the result may be anything.
+  const isTooDeep = isDeeperThan(MAX_DEPTH, text.slice(span.start, span.end))
+  const schema = isTooDeep ? {} : (outputSchema as Record<string, unknown>)
+  const wrapped = JSON.stringify(wrap(schema))
   return text.slice(0, span.start) + wrapped + text.slice(span.end)
 }
 

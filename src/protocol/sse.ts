@@ -26,16 +26,28 @@ const MAX_RETRY_MS = 2 ** 31 - 1
 
 const LF = 0x0a
 const CR = 0x0d
+const COLON = 0x3a
+
+const nothing = Buffer.alloc(0)
 
 /**
- * An incremental decoder. Feed it chunks as they come; it calls `emit` for every complete event,
- * also for those with an empty `data` that only carry an id or a retry time.
+ * An incremental decoder. Feed it chunks as they come; it calls `emit` for every complete event, also for those with an
+ * empty `data` that only carry an id or a retry time. Whatever the chunks are, each byte is looked at a few times at most,
+ * and comments are kept nowhere.
  */
 export class SseDecoder {
-  readonly #emit: (event: SseEvent) => void
+  readonly #emit: (event: SseEvent) => unknown
   readonly #limit: number
+  /** The chunk that is being read, and how far. */
+  #chunk: Buffer = nothing
+  #at = 0
+  /** Where the next line break of either kind is; the length of the chunk when there is none any more. */
+  #nextLf = 0
+  #nextCr = 0
   /** A line that has begun. */
   readonly #partial = new Chunks()
+  /** How much there is of the comment that has begun, in bytes. */
+  #comment = 0
   #skipLf = false
   #started = false
   #data: string[] = []
@@ -45,32 +57,82 @@ export class SseDecoder {
   #retryMs: number | undefined
   #touched = false
 
-  /** `limit`: largest event, in bytes. */
-  constructor(limit: number, emit: (event: SseEvent) => void) {
+  /** `limit`: largest event, in bytes. `emit` returns false to pause: what is left of the chunk waits for `resume`. */
+  constructor(limit: number, emit: (event: SseEvent) => unknown) {
     this.#limit = limit
     this.#emit = emit
   }
 
-  feed(chunk: Buffer): void {
-    let at = 0
-    if (this.#skipLf && chunk[0] === LF) at = 1
-    if (chunk.length > 0) this.#skipLf = false
-    for (;;) {
-      const end = lineEnd(chunk, at)
-      if (end === -1) break
-      const bytes = this.#partial.length + end - at
-      this.#line(this.#takeLine(chunk.subarray(at, end)), bytes)
-      at = end + 1
-      if (chunk[end] !== CR) continue
-      if (at === chunk.length) this.#skipLf = true
-      else if (chunk[at] === LF) at++
+  /** Reads a chunk, which stays the caller's not to change until it is read. False when `emit` paused in the middle of it. */
+  feed(chunk: Buffer): boolean {
+    if (chunk.length === 0) return true
+    if (this.#chunk.length > 0) {
+      this.#chunk = Buffer.concat([this.#chunk.subarray(this.#at), chunk])
+      this.#at = 0
+      this.#nextLf = this.#nextCr = -1
+      return false
     }
-    if (at < chunk.length) this.#keep(chunk.subarray(at))
+    this.#chunk = chunk
+    this.#at = this.#skipLf && chunk[0] === LF ? 1 : 0
+    this.#skipLf = false
+    this.#nextLf = this.#nextCr = -1
+    return this.resume()
+  }
+
+  /** Goes on after a pause. False when `emit` paused again. */
+  resume(): boolean {
+    const chunk = this.#chunk
+    for (let at = this.#at; ;) {
+      const end = this.#lineEnd(at)
+      if (end === chunk.length) {
+        this.#chunk = nothing
+        this.#at = 0
+        if (at < end) this.#keep(chunk.subarray(at))
+        return true
+      }
+      const start = at
+      at = end + 1
+      if (chunk[end] === CR) {
+        if (at === chunk.length) this.#skipLf = true
+        else if (chunk[at] === LF) at++
+      }
+      this.#at = at
+      if (this.#completes(start, end)) continue
+      if (at < chunk.length) return false
+      this.#chunk = nothing
+      return true
+    }
+  }
+
+  /** The first line break from `at` on: each kind is looked for again only when the last one found is behind. */
+  #lineEnd(at: number): number {
+    const chunk = this.#chunk
+    if (this.#nextLf < at) this.#nextLf = indexOrEnd(chunk, LF, at)
+    if (this.#nextCr < at) this.#nextCr = indexOrEnd(chunk, CR, at)
+    return Math.min(this.#nextLf, this.#nextCr)
+  }
+
+  /** Takes the line between two places of the chunk, with what came of it before. False when `emit` asks to pause. */
+  #completes(start: number, end: number): boolean {
+    const chunk = this.#chunk
+    const bytes = this.#partial.length + end - start
+    if (this.#comment > 0 || (bytes > 0 && this.#partial.length === 0 && chunk[start] === COLON)) {
+      this.#comment = 0
+      this.#started = true
+      return true
+    }
+    if (bytes === 0) {
+      this.#started = true
+      return this.#dispatch()
+    }
+    return this.#line(this.#takeLine(chunk.subarray(start, end)), bytes)
   }
 
   #keep(rest: Buffer): void {
-    if (this.#partial.length + rest.length + this.#dataBytes > this.#limit) throw new SseOverflow(this.#limit)
-    this.#partial.add(rest)
+    const begun = this.#comment + this.#partial.length
+    if (begun + rest.length + this.#dataBytes > this.#limit) throw new SseOverflow(this.#limit)
+    if (this.#comment > 0 || (begun === 0 && rest[0] === COLON)) this.#comment += rest.length
+    else this.#partial.add(rest)
   }
 
   #takeLine(tail: Buffer): string {
@@ -86,10 +148,10 @@ export class SseDecoder {
   }
 
   /** `bytes`: how long the line was on the wire. */
-  #line(line: string, bytes: number): void {
+  #line(line: string, bytes: number): boolean {
     if (line === '') return this.#dispatch()
     const colon = line.indexOf(':')
-    if (colon === 0) return
+    if (colon === 0) return true
     const field = colon === -1 ? line : line.slice(0, colon)
     const value = colon === -1 ? '' : line.slice(line[colon + 1] === ' ' ? colon + 2 : colon + 1)
     switch (field) {
@@ -108,13 +170,14 @@ export class SseDecoder {
         if (/^\d+$/.test(value)) this.#retryMs = Math.min(Number(value), MAX_RETRY_MS)
         break
       default:
-        return
+        return true
     }
     this.#touched = true
+    return true
   }
 
-  #dispatch(): void {
-    if (!this.#touched) return
+  #dispatch(): boolean {
+    if (!this.#touched) return true
     const event = {
       type: this.#type === '' ? 'message' : this.#type,
       data: this.#data.length === 1 ? (this.#data[0] as string) : this.#data.join('\n'),
@@ -126,7 +189,7 @@ export class SseDecoder {
     this.#type = ''
     this.#retryMs = undefined
     this.#touched = false
-    this.#emit(event)
+    return this.#emit(event) !== false
   }
 }
 
@@ -135,10 +198,11 @@ function isResumable(id: string): boolean {
   return id.length <= LONGEST_ID && !/[\x00-\x08\x0a-\x1f\x7f]/.test(id)
 }
 
-function lineEnd(chunk: Buffer, from: number): number {
-  const lf = chunk.indexOf(LF, from)
-  const cr = chunk.subarray(from, lf === -1 ? chunk.length : lf).indexOf(CR)
-  return cr === -1 ? lf : from + cr
+function indexOrEnd(chunk: Buffer, byte: number, from: number): number {
+  // Where lines are empty the next break is the next byte, and the search is not worth its call.
+  if (chunk[from] === byte) return from
+  const at = chunk.indexOf(byte, from)
+  return at === -1 ? chunk.length : at
 }
 
 /** One event on the wire. `data` may hold line breaks. */

@@ -1,4 +1,7 @@
 import { createHash } from 'node:crypto'
+import { nextTurn } from '../mesh/clock.ts'
+import { TurnBudget } from '../mesh/turns.ts'
+import { during } from '../mesh/work.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
 import { isDeeperThan } from '../protocol/json-scan.ts'
 import { elements, locate } from '../protocol/json-span.ts'
@@ -70,7 +73,7 @@ export async function fetchList(kind: ListKind, ask: Ask, limit: number): Promis
   let cursor: string | undefined
   for (;;) {
     // Not the response itself: it would stay for as long as the next page takes.
-    cursor = kept.take(await ask(kinds[kind].method, cursor === undefined ? {} : { cursor }))
+    cursor = await kept.take(await ask(kinds[kind].method, cursor === undefined ? {} : { cursor }))
     if (cursor === undefined) break
     if (followed.has(cursor)) kept.stop('the pages go in circles')
     else if (cursor.length > MAX_CURSOR) kept.stop(`a cursor of more than ${MAX_CURSOR} characters`)
@@ -103,21 +106,21 @@ class Kept {
     return this.end ?? deep
   }
 
-  /** Takes one page; returns the cursor of the next one. */
-  take({ text, value }: Awaited<ReturnType<Ask>>): string | undefined {
+  /** Takes one page, over several turns of the event loop when it is a long one; gives the cursor of the next one. */
+  async take({ text, value }: Awaited<ReturnType<Ask>>): Promise<string | undefined> {
     const next = isObject(value.result) ? value.result.nextCursor : undefined
-    const list = locate(text, ['result', this.#kind])
+    const list = during('catalog', () => locate(text, ['result', this.#kind]))
     let others = text.length
-    if (list !== undefined && text[list.start] === '[')
+    if (list !== undefined && text[list.start] === '[') {
+      const turns = new TurnBudget()
       for (const { start, end } of elements(text, list.start)) {
+        turns.begin()
         others -= end - start
-        // By way of bytes, as a slice would hold on to the whole page.
-        const entry = Buffer.from(text.slice(start, end))
-        this.#bytes += entry.length
-        if (this.#bytes > this.#limit) return this.stop(`more than ${this.#limit} bytes`)
-        this.#add(entry.toString())
-        if (this.entries.size > MAX_ENTRIES) return this.#tooMany()
+        during('catalog', () => this.#add(text.slice(start, end)))
+        if (this.end !== undefined) return undefined
+        if (turns.spent(end - start)) await nextTurn()
       }
+    }
     this.#bytes += others
     if (this.#bytes > this.#limit) return this.stop(`more than ${this.#limit} bytes`)
     return typeof next === 'string' ? next : undefined
@@ -127,16 +130,18 @@ class Kept {
     this.end = reason
   }
 
-  #tooMany(): undefined {
-    const last = [...this.entries.keys()].at(-1)
-    if (last !== undefined) this.entries.delete(last)
-    return this.stop(`more than ${MAX_ENTRIES} entries`)
-  }
-
-  #add(text: string): void {
+  #add(slice: string): void {
+    // By way of bytes, as a slice would hold on to the whole page.
+    const bytes = Buffer.from(slice)
+    this.#bytes += bytes.length
+    if (this.#bytes > this.#limit) return this.stop(`more than ${this.#limit} bytes`)
+    const text = bytes.toString()
     if (isDeeperThan(MAX_DEPTH, text)) return void (this.#tooDeep = true)
     const entry = entryOf(this.#kind, text)
-    if (entry !== undefined) this.entries.set(entry.key, entry)
+    if (entry === undefined) return
+    if (this.entries.size === MAX_ENTRIES && !this.entries.has(entry.key))
+      return this.stop(`more than ${MAX_ENTRIES} entries`)
+    this.entries.set(entry.key, entry)
   }
 }
 

@@ -1,4 +1,5 @@
 import type { Message } from '../mesh/call.ts'
+import { listChanges } from '../protocol/list-changes.ts'
 
 /** The lists that a server offers, and how each of them is asked for. */
 export const kinds = {
@@ -37,9 +38,7 @@ export function kindOfList(method: string): ListKind | undefined {
   return listKinds.find((kind) => kinds[kind].method === method)
 }
 
-const changes: ReadonlySet<unknown> = new Set(listKinds.map((kind) => kinds[kind].changed))
-
 /** Whether a server tells by a message that one of its lists has changed. */
 export function isListChange({ value }: Message): boolean {
-  return changes.has(value.method)
+  return listChanges.has(value.method as string)
 }

@@ -4,6 +4,7 @@ import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
 import type { GatewayError } from '../mesh/errors.ts'
 import { glob, type Glob } from '../mesh/match.ts'
 import type { Effect, ToolFacts } from '../mesh/policy.ts'
+import { during } from '../mesh/work.ts'
 import { changedKinds, emptyCatalog, type Catalog, type Entry } from './catalog.ts'
 import type { Era } from '../upstreams/upstream.ts'
 import { listKinds, type ListKind } from './kinds.ts'
@@ -141,7 +142,7 @@ export class KnownServer {
     this.#greeting = greeting
     this.#error = undefined
     this.#enter('up')
-    this.#replace(catalog)
+    during('catalog', () => this.#replace(catalog))
   }
 
   /** What it offers in the legacy era; undefined: nothing else than in the modern one. */

@@ -2,6 +2,7 @@ import type { Caller } from '../mesh/call.ts'
 import { Cancellation, type Signal } from '../mesh/cancel.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../mesh/errors.ts'
+import { isDeeperThan } from '../protocol/json-scan.ts'
 import { ownEra } from '../upstreams/era-verdicts.ts'
 import { abortError, orAborted } from '../upstreams/failure.ts'
 import { PATIENCE_MS, SharedAttempts } from '../upstreams/shared-attempts.ts'
@@ -25,6 +26,9 @@ export interface LinksOptions {
   /** How long a handshake may take. */
   readonly timeoutMs: Millis
 }
+
+/** Deepest nesting of what a server says of itself: it is put together with that of others, and shown to operators. */
+const MAX_GREETING_DEPTH = 64
 
 /** Stands for "any replica" among the handshakes under way. */
 const ANY = -1
@@ -193,6 +197,11 @@ export class Links {
     try {
       const link = await orAborted(opening, limit)
       if (limit.aborted) throw abortError(limit)
+      if (isDeeperThan(MAX_GREETING_DEPTH, link.greeting.text)) {
+        void link.close()
+        const what = `what the server says of itself is nested deeper than ${MAX_GREETING_DEPTH}`
+        throw gatewayError('bad_reply', what)
+      }
       const { keepsState } = link
       return this.#keep(caller, { link, replica, keepsState, calls: 0, retired: false })
     } catch (error) {

@@ -1,6 +1,8 @@
 import type { FastifyInstance } from 'fastify'
 import type { DynamicServers } from '../registry/dynamic-servers.ts'
 import type { Live } from '../mesh/live.ts'
+import type { StateStore, ToolFacts } from '../mesh/policy.ts'
+import type { Schemas } from '../policies/state/schemas.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import type { ListKind } from '../registry/kinds.ts'
 import type { Server } from '../registry/server.ts'
@@ -12,6 +14,8 @@ const LONGEST_UNLISTED = 160
 
 export interface AdminServersParts {
   readonly live: Live<GatewayGeneration>
+  /** What policies remember. */
+  readonly state: StateStore
   readonly dynamic: DynamicServers
   /** Ends a server's processes and conversations, and begins anew. */
   readonly restart: (server: string) => void
@@ -24,7 +28,7 @@ interface ByName {
 /** The registry, as an operator sees and changes it. */
 export function registerAdminServers(
   app: FastifyInstance,
-  { live, dynamic, restart }: AdminServersParts,
+  { live, state, dynamic, restart }: AdminServersParts,
 ): void {
   const find = (name: string) => live.current.servers.get(name)
   const unknown = (name: string) => ({
@@ -39,7 +43,7 @@ export function registerAdminServers(
   app.get<ByName>('/admin/servers/:server', (request, reply) => {
     const server = find(request.params.server)
     if (server === undefined) return reply.code(404).send(unknown(request.params.server))
-    return reply.send(detail(server, dynamic))
+    return reply.send(detail(server, dynamic, state.list<Schemas>('schemas')[0]?.[1]))
   })
 
   app.post<{ Body: unknown }>('/admin/servers', async (request, reply) => {
@@ -90,13 +94,13 @@ function told(eras: Server['eras'][number]) {
   return Object.fromEntries(verdicts) as Readonly<Record<string, unknown>>
 }
 
-function detail(server: Server, dynamic: DynamicServers) {
+function detail(server: Server, dynamic: DynamicServers, schemas: Schemas | undefined) {
   const entries = (kind: ListKind) =>
     server.entries(kind).map(({ key, fingerprint }) => ({ key, fingerprint }))
   return {
     ...summary(server, dynamic),
     capabilities: server.greeting?.value.capabilities,
-    tools: entries('tools'),
+    tools: entries('tools').map((tool) => ({ ...tool, ...uncheckedOf(server.facts(tool.key), schemas) })),
     prompts: entries('prompts'),
     resources: entries('resources'),
     resourceTemplates: entries('resourceTemplates'),
@@ -105,4 +109,12 @@ function detail(server: Server, dynamic: DynamicServers) {
       .map(({ kind, name, why }) => ({ list: kind, name: printable(name, LONGEST_UNLISTED), why })),
     unlistedCount: server.unlisted.length,
   }
+}
+
+/** Which schemas of a tool nothing is checked with, and why; known once there was a call that could be checked. */
+function uncheckedOf(facts: ToolFacts | undefined, schemas: Schemas | undefined) {
+  const inputSchema = schemas?.refusal(facts?.inputSchema, 'arguments')
+  const outputSchema = schemas?.refusal(facts?.outputSchema, 'reply')
+  if (inputSchema === undefined && outputSchema === undefined) return {}
+  return { unchecked: { inputSchema, outputSchema } }
 }

@@ -10,6 +10,7 @@ import { clientOf, type Quotas } from '../downstream/quotas.ts'
 import { ServerFront } from '../downstream/server-front.ts'
 import type { Visit } from '../downstream/visit.ts'
 import { gatewayError } from '../mesh/errors.ts'
+import { during, LARGE_TEXT } from '../mesh/work.ts'
 import type { Live } from '../mesh/live.ts'
 import { readJson } from '../protocol/json-check.ts'
 import { errorText, idOf, INVALID_REQUEST } from '../protocol/jsonrpc.ts'
@@ -116,7 +117,10 @@ export function registerMcp(
   for (const url of ['/mcp', '/mcp/:server']) {
     app.post(url, { onRequest: shed }, (request, reply) => {
       const visit = accepts(request, reply) ? visitOf(request, reply) : undefined
-      if (visit !== undefined) guarded(visit, () => post(visit, request.body as string))
+      if (visit === undefined) return
+      const body = request.body as string
+      if (body.length < LARGE_TEXT) guarded(visit, () => post(visit, body))
+      else during('request', () => guarded(visit, () => post(visit, body)))
     })
     app.get(url, (request, reply) => {
       if (isModern(request.headers, undefined)) return onlyPost(reply)

@@ -3,6 +3,7 @@ import type { Guards } from '../downstream/guards.ts'
 import type { Clock } from '../mesh/clock.ts'
 import type { Live } from '../mesh/live.ts'
 import type { StateStore } from '../mesh/policy.ts'
+import { during } from '../mesh/work.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import { collectInFlight, collectStates } from '../telemetry/mesh-states.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
@@ -32,7 +33,7 @@ export function registerMetrics(app: FastifyInstance, parts: MetricsParts): void
     clock,
     maxAgeMs: () => live.current.config.telemetry.metrics.maxAge,
     registries: [metrics.registry, processRegistry()],
-    prepare: () => collect(parts),
+    prepare: () => during('metrics', () => collect(parts)),
     // Only now, so that the last of their counts has been told.
     written: () => forgetGone(metrics, live.current),
   })

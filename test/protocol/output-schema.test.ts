@@ -47,3 +47,11 @@ test('references to the root of a schema follow it, data and names that look lik
     },
   })
 })
+
+test('a schema that is nested deeper than the stack is left out, and the tool stays callable', () => {
+  const schema = `${'{"items":'.repeat(30_000)}{}${'}'.repeat(30_000)}`
+  const text = `{"name":"deep","outputSchema":${schema}}`
+  const tool = JSON.parse(legacyTool(text, JSON.parse(text) as Record<string, unknown>)) as object
+  const outputSchema = { type: 'object', properties: { result: {} }, required: ['result'] }
+  assert.deepEqual(tool, { name: 'deep', outputSchema })
+})

@@ -96,3 +96,43 @@ test('a request that is given up before it had a socket is never sent', async (t
   assert.equal(last.error?.reason, 'cancelled')
   assert.equal(reply.sent, false)
 })
+
+test('thousands of events that come at once are told in many turns, in order, and before the end', async (t) => {
+  const events = Array.from({ length: 5_000 }, (_, n) => `data: ${n}\n\n`).join('')
+  for (const ending of ['ended', 'failed']) {
+    const { wire } = await wireTo(t, (_, response) => {
+      if (ending === 'ended') return void response.writeHead(200, eventStream).end(events)
+      response.writeHead(200, { ...eventStream, 'content-length': events.length + 1 })
+      response.write(events, () => response.socket?.end())
+    })
+    const told: string[] = []
+    let turn = 0
+    const turns = new Set<number>()
+    const end = new Promise<string>((resolve) => {
+      const sink = {
+        opened: () => undefined,
+        event({ data }: { data: string }) {
+          told.push(data)
+          turns.add(turn)
+          return undefined
+        },
+        body: () => resolve('body'),
+        ended: () => resolve('ended'),
+        failed: () => resolve('failed'),
+      }
+      wire.post('{}', undefined, new HttpReply(sink, LIMIT))
+    })
+    let over = false
+    void end.then(() => (over = true))
+    while (!over) {
+      await new Promise((resolve) => setImmediate(resolve))
+      turn++
+    }
+    assert.equal(await end, ending)
+    assert.deepEqual(
+      told,
+      Array.from({ length: 5_000 }, (_, n) => String(n)),
+    )
+    assert.ok(turns.size >= 10, `${turns.size} turns`)
+  }
+})

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
+import { Readable } from 'node:stream'
 import { test } from 'node:test'
-import { LineReader, type Overlong } from '../../src/upstreams/stdio/lines.ts'
+import { LineReader, readLines, type Overlong } from '../../src/upstreams/stdio/lines.ts'
 
 function read(limit: number, ...chunks: (string | Buffer)[]): (string | Overlong)[] {
   const reader = new LineReader(limit)
@@ -59,4 +60,21 @@ test('bytes that are no text do not stop it', () => {
   const [noise, next] = read(100, Buffer.from([0xff, 0xfe, 0x00, 0x80, 0x0a]), 'next\n')
   assert.equal(typeof noise, 'string')
   assert.equal(next, 'next')
+})
+
+test('a stream that brings thousands of lines at once is read in many turns of the event loop', async () => {
+  const chunk = Buffer.from('x\n'.repeat(10_000))
+  let lines = 0
+  let most = 0
+  let inTurn = 0
+  const reading = readLines(Readable.from([chunk]), 100, () => {
+    lines++
+    most = Math.max(most, ++inTurn)
+  })
+  while (lines < 10_000) {
+    await new Promise((resolve) => setImmediate(resolve))
+    inTurn = 0
+  }
+  await reading
+  assert.ok(most <= 512, `${most} lines in one turn`)
 })

@@ -1,14 +1,14 @@
-import { newRecord, type Message } from '../../mesh/call.ts'
-import { Cancellation } from '../../mesh/cancel.ts'
-import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
+import type { Message } from '../../mesh/call.ts'
+import { inTurns, type Cancel, type Clock, type Millis } from '../../mesh/clock.ts'
 import type { Live } from '../../mesh/live.ts'
-import { notificationText, requestText } from '../../protocol/jsonrpc.ts'
+import { notificationText } from '../../protocol/jsonrpc.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
 import { kinds, type ListKind } from '../../registry/kinds.ts'
 import type { Front } from '../front.ts'
 import type { Tenancy } from '../tenancy.ts'
 import type { PooledCaller } from './pool.ts'
 import type { Subscription } from './subscriptions.ts'
+import { WantedResources } from './wanted-resources.ts'
 
 /** Between two signs of life on a silent stream, in milliseconds; clients give up after some minutes of silence. */
 const KEEP_ALIVE_MS: Millis = 15_000
@@ -32,11 +32,13 @@ export class Listening {
   readonly #live: Live<GatewayGeneration>
   readonly #clock: Clock
   readonly #open = new Set<Listener>()
+  readonly #resources: WantedResources
   #cancelKeepAlive: Cancel | undefined
 
   constructor(live: Live<GatewayGeneration>, clock: Clock) {
     this.#live = live
     this.#clock = clock
+    this.#resources = new WantedResources(live, clock)
   }
 
   get size(): number {
@@ -56,7 +58,7 @@ export class Listening {
     caller.listeners.add(receive)
     for (const server of this.#live.current.servers.values())
       for (const link of server.links.all(caller)) link.listen()
-    this.#resources(listener, 'resources/subscribe', () => true)
+    this.#resources.add(subscriber, subscription.filter.resourceSubscriptions)
     this.#cancelKeepAlive ??= this.#keepAliveLater()
     return () => this.#remove(listener)
   }
@@ -67,8 +69,9 @@ export class Listening {
     for (const method of methods) {
       const text = notificationText(method)
       const message = { text, value: { jsonrpc: '2.0', method } }
-      for (const { front, subscription } of this.#open)
+      void inTurns(this.#open, ({ front, subscription }) => {
         if (front.server === undefined) subscription.tell(message)
+      })
     }
   }
 
@@ -85,43 +88,15 @@ export class Listening {
     if (!this.#open.delete(listener)) return
     listener.over()
     listener.caller.listeners.delete(listener.receive)
-    const wantedStill = (uri: string) =>
-      [...this.#open].some(
-        ({ caller, front, subscription }) =>
-          caller === listener.caller &&
-          front.server === listener.front.server &&
-          subscription.filter.resourceSubscriptions.includes(uri),
-      )
-    this.#resources(listener, 'resources/unsubscribe', (uri) => !wantedStill(uri))
+    this.#resources.remove(listener, listener.subscription.filter.resourceSubscriptions)
     if (this.#open.size > 0) return
     this.#cancelKeepAlive?.()
     this.#cancelKeepAlive = undefined
   }
 
-  /** Servers of the legacy era are asked for each resource by a request of its own. */
-  #resources(
-    { front, caller, tenancy, subscription }: Listener,
-    method: string,
-    which: (uri: string) => boolean,
-  ): void {
-    // Nothing is left to be asked of a server that was removed.
-    if (front.server !== undefined && !this.#live.current.servers.has(front.server)) return
-    for (const uri of subscription.filter.resourceSubscriptions.filter(which)) {
-      const id = caller.mintId()
-      const params = { uri }
-      const message = { text: requestText(id, method, params), value: { jsonrpc: '2.0', id, method, params } }
-      const channelFor = () => ({ open: () => undefined, pause: () => undefined, send: () => undefined })
-      const record = newRecord(this.#clock.now())
-      const signal = new Cancellation()
-      const inquiry = { id, message, headers: {}, caller, tenancy, channelFor, signal, record }
-      const lease = this.#live.enter()
-      void front.request(lease.generation, inquiry).finally(() => lease.release())
-    }
-  }
-
   #keepAliveLater(): Cancel {
     return this.#clock.after(KEEP_ALIVE_MS, () => {
-      for (const { subscription } of this.#open) subscription.keepAlive()
+      void inTurns(this.#open, ({ subscription }) => subscription.keepAlive())
       this.#cancelKeepAlive = this.#keepAliveLater()
     })
   }

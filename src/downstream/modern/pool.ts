@@ -1,9 +1,13 @@
 import { createHash } from 'node:crypto'
 import type { Answer, Caller, Message } from '../../mesh/call.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
+import { Coalescing } from '../../mesh/coalescing.ts'
 import type { GatewayError } from '../../mesh/errors.ts'
+import { countCopy } from '../../mesh/turns.ts'
+import { during } from '../../mesh/work.ts'
 import { implementation } from '../../identity.ts'
 import { errorText, METHOD_NOT_FOUND, resultText } from '../../protocol/jsonrpc.ts'
+import { listChanges } from '../../protocol/list-changes.ts'
 import { LATEST_LEGACY } from '../../protocol/versions.ts'
 import type { Quota } from '../quotas.ts'
 
@@ -24,10 +28,12 @@ export class PooledCaller implements Caller {
   usedAt: Millis = -Infinity
   /** How many calls are under way. */
   calls = 0
+  readonly #changes: Coalescing<{ readonly server: string; readonly message: Message }>
   #minted = 0
 
   /** `client` is that which came first: its share is used. */
   constructor(
+    clock: Clock,
     id: string,
     client: string,
     clientInfo: unknown,
@@ -39,6 +45,7 @@ export class PooledCaller implements Caller {
     this.client = client
     this.#hear = hear
     this.headers = headers
+    this.#changes = new Coalescing(clock, ({ server, message }) => this.#tell(server, message))
     this.hello = { protocolVersion: LATEST_LEGACY, capabilities, clientInfo: clientInfo ?? implementation }
   }
 
@@ -57,14 +64,30 @@ export class PooledCaller implements Caller {
   }
 
   receive(server: string, message: Message, answer?: Answer): void {
+    const method = message.value.method as string
     if (answer === undefined) {
       this.#hear(server, message)
-      for (const listener of this.listeners) listener(server, message)
-    } else if (message.value.method === 'ping') void answer(resultText(0, '{}')).catch(ignore)
+      if (listChanges.has(method)) this.#changes.tell(`${server} ${method}`, { server, message })
+      else this.#tell(server, message)
+    } else if (method === 'ping') void answer(resultText(0, '{}')).catch(ignore)
     else
       void answer(errorText(null, METHOD_NOT_FOUND, 'nobody waits for requests outside of a call')).catch(
         ignore,
       )
+  }
+
+  /** Nobody listens any more. */
+  close(): void {
+    this.#changes.end()
+  }
+
+  #tell(server: string, message: Message): void {
+    during('fan_out', () => {
+      for (const listener of this.listeners) {
+        listener(server, message)
+        countCopy()
+      }
+    })
   }
 }
 
@@ -120,8 +143,8 @@ export class CallerPool {
       if (full !== undefined) return full
       this.#quota.take(client)
       // The same when clients like this one come again: what is bound to it is theirs then as well.
-      const digest = createHash('sha256').update(said).digest('base64url')
-      caller = new PooledCaller(`modern:${digest}`, client, clientInfo, capabilities, headers, this.#hear)
+      const id = `modern:${createHash('sha256').update(said).digest('base64url')}`
+      caller = new PooledCaller(this.#clock, id, client, clientInfo, capabilities, headers, this.#hear)
     }
     const now = this.#clock.now()
     // Moved to the end: the map's order is that of use, as precisely as it needs to be.
@@ -157,6 +180,7 @@ export class CallerPool {
   #end(key: string, caller: PooledCaller): void {
     this.#callers.delete(key)
     this.#quota.release(caller.client)
+    caller.close()
     this.#drop(caller)
   }
 }

@@ -47,11 +47,13 @@ export class Subscription {
   readonly filter: Filter
   readonly #id: RequestId
   readonly #post: Post
+  readonly #resources: ReadonlySet<string>
 
   constructor(id: RequestId, filter: Filter, post: Post) {
     this.#id = id
     this.filter = filter
     this.#post = post
+    this.#resources = new Set(filter.resourceSubscriptions)
   }
 
   /** Whether nothing of what the client asked for can be told. */
@@ -75,7 +77,8 @@ export class Subscription {
     const wanted =
       key === undefined
         ? method === 'notifications/resources/updated' &&
-          this.filter.resourceSubscriptions.includes(params.uri as string)
+          typeof params.uri === 'string' &&
+          this.#resources.has(params.uri)
         : this.filter[key]
     if (wanted) this.#post.tell(this.#stamped(method, params))
   }

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import type { Clock } from '../../mesh/clock.ts'
 import { DEFAULT_SET } from '../../mesh/compile.ts'
 import type { Kit } from '../../mesh/policy.ts'
+import { during } from '../../mesh/work.ts'
 import { isObject } from '../../protocol/jsonrpc.ts'
 import { compileSchema, type Check } from './schemas/compile.ts'
 
@@ -51,14 +52,33 @@ export class Schemas {
     return compiled?.check
   }
 
+  /** Why nothing is checked with a schema; undefined while that is not known, and where it is checked. */
+  refusal(schema: unknown, use: Use): string | undefined {
+    return isObject(schema) ? this.#known[use].get(schema)?.reason : undefined
+  }
+
   /** How many there are, and why some are not compiled: the first 12 digits of their hash, and a reason. */
-  snapshot(): { compiled: number; waiting: number; refused: readonly { schema: string; reason: string }[] } {
-    const refused = [...this.#byHash].filter(([, { state }]) => state === 'refused')
+  snapshot(): {
+    readonly compiled: number
+    readonly waiting: number
+    readonly refused: readonly { schema: string; reason: string }[]
+  } {
+    const { refused, ...counts } = this.#states()
     return {
-      compiled: this.#byHash.size - refused.length,
-      waiting: this.#waiting.length,
+      ...counts,
       refused: refused.slice(-20).map(([hash, { reason = '' }]) => ({ schema: hash.slice(0, 12), reason })),
     }
+  }
+
+  /** How many there are of each state. */
+  counts(): Readonly<Record<'compiled' | 'waiting' | 'refused', number>> {
+    const { refused, ...counts } = this.#states()
+    return { ...counts, refused: refused.length }
+  }
+
+  #states() {
+    const refused = [...this.#byHash].filter(([, { state }]) => state === 'refused')
+    return { compiled: this.#byHash.size - refused.length, waiting: this.#waiting.length, refused }
   }
 
   #enqueue(schema: Record<string, unknown>, use: Use): void {
@@ -69,7 +89,8 @@ export class Schemas {
 
   #next(): void {
     const { schema, use } = this.#waiting[0]!
-    this.#known[use].set(schema, this.#compiled(schema, use))
+    const compiled = during('schema', () => this.#compiled(schema, use))
+    this.#known[use].set(schema, compiled)
     this.#waiting.shift()
     if (this.#waiting.length > 0) this.#clock.after(GAP_MS, () => this.#next())
   }

@@ -1,20 +1,55 @@
-/** The JSON Pointer of the first place where two JSON values differ; undefined when they are equal. */
+/** Most values that are compared; larger ones are taken to be equal, as nothing can be said of them. */
+const MOST_VALUES = 100_000
+
+/** Longest path that is told, in steps. */
+const MOST_STEPS = 64
+
+/** Where two objects are compared that stand at the same place. */
+interface Place {
+  readonly left: Readonly<Record<string, unknown>>
+  readonly right: Readonly<Record<string, unknown>>
+  readonly keys: readonly string[]
+  /** The next of the keys. */
+  at: number
+}
+
+/** The JSON Pointer of the first place where two JSON values differ; undefined when they are equal. However deep they are. */
 export function difference(a: unknown, b: unknown): string | undefined {
-  if (a === b) return undefined
-  if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) return ''
-  if (Array.isArray(a) !== Array.isArray(b)) return ''
-  const left = a as Readonly<Record<string, unknown>>
-  const right = b as Readonly<Record<string, unknown>>
-  let keys = 0
-  for (const key in left) {
-    keys++
-    if (!Object.hasOwn(right, key)) return `/${key}`
-    const inner = difference(left[key], right[key])
-    if (inner !== undefined) return `/${key}${inner}`
+  const open: Place[] = []
+  const enter = (left: unknown, right: unknown): boolean => {
+    if (left === right) return true
+    const place = placeOf(left, right)
+    if (place === undefined) return false
+    open.push(place)
+    return true
   }
-  let others = 0
-  for (const _ in right) others++
-  return keys === others ? undefined : ''
+  if (!enter(a, b)) return ''
+  for (let compared = 0; compared < MOST_VALUES; compared++) {
+    const place = open.at(-1)
+    if (place === undefined) return undefined
+    const { left, right, keys } = place
+    const key = keys[place.at++]
+    if (key === undefined) {
+      if (keys.length !== Object.keys(right).length) return pointerTo(open.slice(0, -1))
+      open.pop()
+    } else if (!Object.hasOwn(right, key) || !enter(left[key], right[key])) return pointerTo(open)
+  }
+  return undefined
+}
+
+function placeOf(left: unknown, right: unknown): Place | undefined {
+  if (typeof left !== 'object' || typeof right !== 'object' || left === null || right === null)
+    return undefined
+  if (Array.isArray(left) !== Array.isArray(right)) return undefined
+  return { left: left as Place['left'], right: right as Place['right'], keys: Object.keys(left), at: 0 }
+}
+
+/** By the keys that were taken last at each place. */
+function pointerTo(places: readonly Place[]): string {
+  return places
+    .slice(0, MOST_STEPS)
+    .map(({ keys, at }) => `/${keys[at - 1]}`)
+    .join('')
 }
 
 /** Whether two objects have the same names at their top. */

@@ -78,6 +78,18 @@ export const gateway = {
   ),
   spansExported: counter('trace_spans_exported_total', 'Spans that the collector took.', [], '1'),
   spansDropped: counter('trace_spans_dropped_total', 'Spans that were lost, by why.', ['cause'], '3 causes'),
+  stalls: counter(
+    'event_loop_stalls_total',
+    'Times that the event loop, and with it everything, stood still for 100 ms or more, by what was at work meanwhile.',
+    ['during'],
+    '8 kinds of work',
+  ),
+  stalledSeconds: counter(
+    'event_loop_stalled_seconds_total',
+    'How long the event loop stood still in these stalls, by what was at work meanwhile.',
+    ['during'],
+    '8 kinds of work',
+  ),
   buildInfo: gauge(
     'build_info',
     '1, labelled with the versions of the gateway and of Node.',

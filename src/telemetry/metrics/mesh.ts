@@ -62,6 +62,12 @@ export const mesh = {
     ['server'],
     'servers + 1',
   ),
+  schemas: gauge(
+    'schemas',
+    'Distinct schemas of tools by whether they are compiled, wait for it, or are refused: then nothing is checked with them.',
+    ['state'],
+    '3 states',
+  ),
   faultsInjected: counter(
     'faults_injected_total',
     'Faults that were done to calls; those of the runtime API count as one.',

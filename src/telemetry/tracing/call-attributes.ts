@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import type { Attributes } from '@opentelemetry/api'
 import type { Call, Caller, Outcome } from '../../mesh/call.ts'
 import { isObject, paramsOf } from '../../protocol/jsonrpc.ts'
+import { locate, type Path } from '../../protocol/json-span.ts'
 import { MODERN_VERSION, PROTOCOL_VERSION_KEY } from '../../protocol/modern.ts'
 import type { CallTrace } from './call-trace.ts'
 import type { Kept } from './keep.ts'
@@ -47,11 +48,17 @@ export function callAttributes(call: Call, trace: CallTrace, kept: Kept): Attrib
 /** Arguments and results may hold anything, so they are recorded only where an operator asked for them. */
 export function addPayloads(attributes: Attributes, call: Call, outcome: Outcome): void {
   if (call.tool === undefined) return
-  const { arguments: given } = paramsOf(call.message.value)
-  if (given !== undefined) attributes[A.arguments] = clipped(JSON.stringify(given), LONGEST_PAYLOAD)
+  // Their text as it came: to write them anew would take time for what is cut off, and depth could exhaust the stack.
+  const given = payloadIn(call.message.text, ['params', 'arguments'])
+  if (given !== undefined) attributes[A.arguments] = given
   if (outcome.kind !== 'answered') return
-  const { result } = outcome.result.value
-  if (result !== undefined) attributes[A.result] = clipped(JSON.stringify(result), LONGEST_PAYLOAD)
+  const result = payloadIn(outcome.result.text, ['result'])
+  if (result !== undefined) attributes[A.result] = result
+}
+
+function payloadIn(text: string, path: Path): string | undefined {
+  const span = locate(text, path)
+  return span && clipped(text.slice(span.start, span.end), LONGEST_PAYLOAD)
 }
 
 /** The protocol version that the agent speaks: by the request itself, by its header, or by the handshake. */

@@ -1,5 +1,8 @@
 import type { Dispatcher } from 'undici'
+import { nextTurn } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
+import { TurnBudget } from '../../mesh/turns.ts'
+import { during, LARGE_TEXT } from '../../mesh/work.ts'
 import { Chunks } from '../../protocol/chunks.ts'
 import { SseDecoder, SseOverflow, type SseEvent } from '../../protocol/sse.ts'
 import { ReplyHeaders } from './http-headers.ts'
@@ -40,7 +43,11 @@ export class HttpReply implements Dispatcher.DispatchHandler {
   #waiting = 0
   /** Whether the sink has been told all that it is told. */
   #isOver = false
+  /** Whether the server sent so much at once that others get their turn first. */
+  #hasBreak = false
   #resume: () => void = () => undefined
+  /** How the stream ended, while there is still something to read of it. */
+  #end: (() => void) | undefined
 
   constructor(sink: ReplySink, limit: number) {
     this.#sink = sink
@@ -70,7 +77,8 @@ export class HttpReply implements Dispatcher.DispatchHandler {
     this.#headers = new ReplyHeaders(raw)
     this.#resume = resume
     if (status !== 200 || !this.#headers.mediaType.startsWith('text/event-stream')) return true
-    this.#decoder = new SseDecoder(this.#limit, (event) => this.#event(event))
+    const turns = new TurnBudget()
+    this.#decoder = new SseDecoder(this.#limit, (event) => this.#event(event, turns))
     this.#sink.opened(this.#headers)
     return true
   }
@@ -94,33 +102,62 @@ export class HttpReply implements Dispatcher.DispatchHandler {
 
   onComplete(): void {
     if (this.#isOver) return
-    if (this.#decoder !== undefined) return this.#sink.ended()
-    this.#sink.body(this.#status, this.#headers, this.#body.take())
+    if (this.#hasBreak) this.#end = () => this.#sink.ended()
+    else if (this.#decoder !== undefined) this.#sink.ended()
+    else if (this.#body.length < LARGE_TEXT) this.#sink.body(this.#status, this.#headers, this.#body.take())
+    else during('reply', () => this.#sink.body(this.#status, this.#headers, this.#body.take()))
   }
 
   onError(cause: Error): void {
     if (this.#isOver) return
-    this.#sink.failed(this.#aborted ?? transportError(cause, this.sent))
+    const error = this.#aborted ?? transportError(cause, this.sent)
+    // What came before the connection broke is read first, unless nobody wants it any more.
+    if (this.#hasBreak && this.#aborted === undefined) this.#end = () => this.#sink.failed(error)
+    else this.#sink.failed(error)
   }
 
   /** False asks the socket to wait. */
   #feed(decoder: SseDecoder, chunk: Buffer): boolean {
-    try {
-      decoder.feed(chunk)
-    } catch (error) {
-      if (!(error instanceof SseOverflow)) throw error
-      this.abort(tooLarge(error.message))
-    }
-    return this.#waiting === 0
+    if (this.#hasBreak) return decoder.feed(chunk)
+    this.#read(decoder, chunk)
+    return this.#waiting === 0 && !this.#hasBreak
   }
 
-  #event(event: SseEvent): void {
-    const taken = this.#sink.event(event)
-    if (taken === undefined) return
-    this.#waiting++
-    void taken.finally(() => {
-      if (--this.#waiting === 0) this.#resume()
-    })
+  /** Reads until there is nothing left to read, or others have to get their turn. */
+  #read(decoder: SseDecoder, chunk?: Buffer): void {
+    try {
+      this.#hasBreak = !(chunk === undefined ? decoder.resume() : decoder.feed(chunk))
+    } catch (error) {
+      if (!(error instanceof SseOverflow)) throw error
+      this.#hasBreak = false
+      this.abort(tooLarge(error.message))
+    }
+    if (this.#hasBreak) void nextTurn().then(() => this.#goOn(decoder))
+  }
+
+  #goOn(decoder: SseDecoder): void {
+    this.#hasBreak = false
+    if (this.#aborted !== undefined) return
+    this.#read(decoder)
+    if (this.#hasBreak) return
+    if (this.#end !== undefined) this.#end()
+    else if (this.#waiting === 0) this.#resume()
+  }
+
+  /** False asks for a break. */
+  #event(event: SseEvent, turns: TurnBudget): boolean {
+    turns.begin()
+    const taken =
+      event.data.length < LARGE_TEXT
+        ? this.#sink.event(event)
+        : during('reply', () => this.#sink.event(event))
+    if (taken !== undefined) {
+      this.#waiting++
+      void taken.finally(() => {
+        if (--this.#waiting === 0 && !this.#hasBreak) this.#resume()
+      })
+    }
+    return !turns.spent(event.data.length)
   }
 }
 

@@ -18,10 +18,11 @@ interface Facts {
 /** Most tools of a server that are kept in mind. */
 const MAX_TOOLS = 20_000
 
-/** Deepest nesting of arguments that are mirrored. */
-const MAX_DEPTH = 64
-
 const HEADER_KEY = 'x-mcp-header'
+
+/** Deepest argument that is repeated in a header, in steps of its path, and most of a tool. */
+const DEEPEST = 32
+const MAX_MIRRORED = 100
 
 /** What a name of a header may consist of. */
 const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/
@@ -64,13 +65,13 @@ export class ToolFacts {
   }
 }
 
-function mirroredIn(schema: unknown, path: readonly string[]): Mirrored[] {
-  if (!isObject(schema) || path.length > MAX_DEPTH) return []
+function mirroredIn(schema: unknown, path: readonly string[], found: Mirrored[] = []): Mirrored[] {
+  if (!isObject(schema) || path.length > DEEPEST || found.length >= MAX_MIRRORED) return found
   const name = schema[HEADER_KEY]
-  const own = typeof name === 'string' && TOKEN.test(name) && path.length > 0
-  const inner = isObject(schema.properties) ? Object.entries(schema.properties) : []
-  return [
-    ...(own ? [{ path, header: `mcp-param-${name.toLowerCase()}` }] : []),
-    ...inner.flatMap(([key, property]) => mirroredIn(property, [...path, key])),
-  ]
+  if (typeof name === 'string' && TOKEN.test(name) && path.length > 0)
+    found.push({ path, header: `mcp-param-${name.toLowerCase()}` })
+  if (isObject(schema.properties))
+    for (const [key, property] of Object.entries(schema.properties))
+      mirroredIn(property, [...path, key], found)
+  return found
 }

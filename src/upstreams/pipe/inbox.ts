@@ -1,7 +1,10 @@
 import { redactShapes } from '../../config/secrets/redact-text.ts'
 import type { Message } from '../../mesh/call.ts'
 import { verdictOf } from '../../mesh/classify.ts'
+import { nextTurn } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
+import { TurnBudget } from '../../mesh/turns.ts'
+import { during, LARGE_TEXT } from '../../mesh/work.ts'
 import { elements } from '../../protocol/json-span.ts'
 import { isObject, kindOf, parseJson, paramsOf, resultText } from '../../protocol/jsonrpc.ts'
 import { SUBSCRIPTION_ID_KEY } from '../../protocol/modern.ts'
@@ -39,6 +42,10 @@ export class Inbox implements PipeEvents {
   }
 
   message(text: string): Promise<void> | undefined {
+    return text.length < LARGE_TEXT ? this.#message(text) : during('reply', () => this.#message(text))
+  }
+
+  #message(text: string): Promise<void> | undefined {
     const value = parseJson(text)
     if (Array.isArray(value)) return this.#batch(text)
     if (!isObject(value)) return this.#unreadable(text)
@@ -68,7 +75,12 @@ export class Inbox implements PipeEvents {
 
   /** Version 2025-03-26 has batches. Their messages are taken one after another. */
   async #batch(text: string): Promise<void> {
-    for (const { start, end } of elements(text, text.indexOf('['))) await this.message(text.slice(start, end))
+    const turns = new TurnBudget()
+    for (const { start, end } of elements(text, text.indexOf('['))) {
+      turns.begin()
+      await this.message(text.slice(start, end))
+      if (turns.spent(end - start)) await nextTurn()
+    }
   }
 
   #response(message: Message): undefined {

@@ -9,10 +9,12 @@ const UNASKED = levels.indexOf('info')
 /** The log level that each caller asked for, where a server knows only one. */
 export class LogLevels {
   readonly #asked = new Map<Caller, number>()
+  /** How many asked for each level. */
+  readonly #counts = levels.map(() => 0)
 
   /** The most verbose level that was asked for; undefined when nobody did. */
   get effective(): string | undefined {
-    return levels[Math.min(...this.#asked.values())]
+    return levels[this.#counts.findIndex((count) => count > 0)]
   }
 
   /** Returns what takes it back, for a server that declines; undefined for a level that does not exist. */
@@ -20,15 +22,22 @@ export class LogLevels {
     const rank = levels.indexOf(level as string)
     if (rank === -1) return undefined
     const before = this.#asked.get(caller)
-    this.#asked.set(caller, rank)
-    return () => {
-      if (before === undefined) this.#asked.delete(caller)
-      else this.#asked.set(caller, before)
-    }
+    this.#set(caller, rank)
+    return () => this.#set(caller, before)
   }
 
   forget(caller: Caller): void {
-    this.#asked.delete(caller)
+    this.#set(caller, undefined)
+  }
+
+  #set(caller: Caller, rank: number | undefined): void {
+    const before = this.#asked.get(caller)
+    if (before !== undefined) this.#counts[before]!--
+    if (rank === undefined) this.#asked.delete(caller)
+    else {
+      this.#asked.set(caller, rank)
+      this.#counts[rank]!++
+    }
   }
 
   /** Whether a caller wants messages of this level. */

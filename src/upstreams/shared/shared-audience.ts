@@ -1,6 +1,10 @@
 import type { Call, Caller, Message, Outcome } from '../../mesh/call.ts'
 import type { Clock } from '../../mesh/clock.ts'
+import { Coalescing } from '../../mesh/coalescing.ts'
+import { countCopy } from '../../mesh/turns.ts'
+import { during } from '../../mesh/work.ts'
 import { isObject, METHOD_NOT_FOUND, paramsOf } from '../../protocol/jsonrpc.ts'
+import { listChanges } from '../../protocol/list-changes.ts'
 import type { Audience, Refusal, Respondent } from './audience.ts'
 import type { InFlight } from '../pipe/in-flight.ts'
 import { LogLevels } from './log-levels.ts'
@@ -22,13 +26,6 @@ const needed: ReadonlyMap<unknown, string> = new Map([
 /** The error of a call that cannot go on before its user has been to some pages; it names them. */
 const ELICITATION_REQUIRED = -32042
 
-/** Notifications that tell nothing of anybody: they are for all. */
-const forAll: ReadonlySet<unknown> = new Set([
-  'notifications/tools/list_changed',
-  'notifications/prompts/list_changed',
-  'notifications/resources/list_changed',
-])
-
 /**
  * The audience of a process that many callers share. The protocol does not say on whose behalf such a
  * process speaks: what could reach the wrong caller reaches nobody.
@@ -41,11 +38,18 @@ export class SharedAudience implements Audience {
   readonly #tasks: Tasks
   /** Whom the pages are for that the process sent users to. */
   readonly #elicitations: Owners<Caller>
+  readonly #changes: Coalescing<Message>
 
-  constructor(server: string, clock: Pick<Clock, 'now'>) {
+  constructor(server: string, clock: Clock) {
     this.#server = server
     this.#tasks = new Tasks(clock)
     this.#elicitations = new Owners(clock)
+    this.#changes = new Coalescing(clock, (message) => this.#tell(this.callers, message))
+  }
+
+  /** The process speaks no more. */
+  close(): void {
+    this.#changes.end()
   }
 
   respondent(request: Message, calls: InFlight): Respondent | Refusal {
@@ -65,9 +69,9 @@ export class SharedAudience implements Audience {
   }
 
   notify(notification: Message, calls: InFlight): Promise<void> | undefined {
-    const { method } = notification.value
+    const method = notification.value.method as string
     const params = paramsOf(notification.value)
-    if (forAll.has(method)) return this.#tell(this.callers, notification)
+    if (listChanges.has(method)) return void this.#changes.tell(method, notification)
     if (method === 'notifications/resources/updated')
       return typeof params.uri === 'string'
         ? this.#tell(this.subscriptions.subscribersOf(params.uri), notification)
@@ -120,7 +124,12 @@ export class SharedAudience implements Audience {
   }
 
   #tell(callers: Iterable<Caller>, notification: Message): undefined {
-    for (const caller of callers) caller.receive(this.#server, notification)
+    during('fan_out', () => {
+      for (const caller of callers) {
+        caller.receive(this.#server, notification)
+        countCopy()
+      }
+    })
   }
 }
 

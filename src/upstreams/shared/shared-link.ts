@@ -38,6 +38,7 @@ export class SharedLink {
     this.#terms = terms
     this.#audience = audience
     whenAborted(link.ended, (error) => {
+      audience.close()
       for (const seat of this.#seats) seat.end(error)
     })
   }

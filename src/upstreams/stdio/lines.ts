@@ -1,4 +1,6 @@
 import type { Readable } from 'node:stream'
+import { nextTurn } from '../../mesh/clock.ts'
+import { TurnBudget } from '../../mesh/turns.ts'
 
 const LF = 0x0a
 const CR = 0x0d
@@ -82,8 +84,8 @@ export class LineReader {
 }
 
 /**
- * Reads a stream line by line, to its end. When `take` returns a promise, the stream has to wait for it.
- * Rejects when the stream breaks.
+ * Reads a stream line by line, to its end. When `take` returns a promise, the stream has to wait for it; so it has to
+ * when it brings so many lines at once that others get their turn first. Rejects when the stream breaks.
  */
 export async function readLines(
   stream: Readable,
@@ -91,10 +93,13 @@ export async function readLines(
   take: (line: string | Overlong) => Promise<void> | void,
 ): Promise<void> {
   const lines = new LineReader(limit)
+  const turns = new TurnBudget()
   for await (const chunk of stream as AsyncIterable<Buffer>) {
     for (const line of lines.feed(chunk)) {
+      turns.begin()
       const taken = take(line)
       if (taken !== undefined) await taken
+      if (turns.spent(typeof line === 'string' ? line.length : limit)) await nextTurn()
     }
   }
   for (const line of lines.end()) await take(line)

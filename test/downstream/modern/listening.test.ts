@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { setImmediate } from 'node:timers/promises'
 import type { Welcome } from '../../../src/downstream/front.ts'
 import { paramsOf } from '../../../src/protocol/jsonrpc.ts'
 import { SUBSCRIPTION_ID_KEY } from '../../../src/protocol/modern.ts'
 import { until } from '../../support/until.ts'
 import type { Json } from '../../support/memory-pipe.ts'
-import { later, message, modern, reply, testModern } from './test-modern.ts'
+import { later, message, modern, reply, result, testModern } from './test-modern.ts'
 
 const listen = (id: unknown, notifications: unknown) => modern(id, 'subscriptions/listen', { notifications })
 
@@ -62,15 +63,54 @@ test('servers are asked for each resource, and no more once the last one who wan
   const bench = await testModern(t)
   const first = await listening(bench, 1, { resourceSubscriptions: ['a://1', 'a://2'] })
   const second = await listening(bench, 2, { resourceSubscriptions: ['a://2'] })
-  const before = bench.inquiries.length
+  await until('all was asked for', () => bench.inquiries.length === 3)
   first.close()
-  await until('the first is gone', () => bench.endpoint.listening.size === 1)
-  assert.deepEqual(asked(bench).slice(before), [['resources/unsubscribe', 'a://1']])
+  await until('the first is gone', () => bench.inquiries.length === 4)
+  assert.deepEqual(asked(bench).slice(3), [['resources/unsubscribe', 'a://1']])
   second.close()
-  await until('the second is gone', () => bench.endpoint.listening.size === 0)
-  assert.deepEqual(asked(bench).slice(before + 1), [['resources/unsubscribe', 'a://2']])
+  await until('the second is gone', () => bench.inquiries.length === 5)
+  assert.deepEqual(asked(bench).slice(4), [['resources/unsubscribe', 'a://2']])
   assert.equal(bench.inquiries[0]?.caller.listening, false)
   assert.equal(bench.clock.pending, 0)
+})
+
+test('streams that end at once give back what only they wanted: once for each resource, a few at a time', async (t) => {
+  let underWay = 0
+  let most = 0
+  const bench = await testModern(t, async (inquiry) => {
+    most = Math.max(most, ++underWay)
+    await setImmediate()
+    underWay--
+    return result(inquiry, '{}')
+  })
+  const uris = (from: number) => Array.from({ length: 200 }, (_, n) => `a://${from + n}`)
+  const clients = await Promise.all(
+    Array.from({ length: 20 }, (_, n) => bench.open(listen(n, { resourceSubscriptions: uris(n * 10) }))),
+  )
+  await until('all are open', () => bench.endpoint.listening.size === 20)
+  const named = new Set(Array.from({ length: 20 }, (_, n) => uris(n * 10)).flat())
+  const done = () => new Set(asked(bench).map(([, uri]) => uri)).size === named.size && underWay === 0
+  await until('all was asked for', done)
+  const before = bench.inquiries.length
+  for (const client of clients) client.close()
+  await until('all are gone', () => bench.endpoint.listening.size === 0)
+  await until('all was given back', () => bench.inquiries.length >= before + named.size && underWay === 0)
+  const ended = asked(bench).slice(before)
+  assert.deepEqual(new Set(ended.map(([method]) => method)), new Set(['resources/unsubscribe']))
+  assert.deepEqual(ended.map(([, uri]) => uri).toSorted(), [...named].toSorted())
+  assert.ok(most <= 16, `${most} at once`)
+})
+
+test('a burst of one list that changes is told twice, whoever sends it how often', async (t) => {
+  const bench = await testModern(t)
+  const client = await listening(bench, 1, { toolsListChanged: true, resourceSubscriptions: ['a://1'] })
+  const { caller } = bench.inquiries[0]!
+  for (let n = 0; n < 1_000; n++) caller.receive('s', message({ method: 'notifications/tools/list_changed' }))
+  await bench.clock.advance(250)
+  caller.receive('s', message({ method: 'notifications/resources/updated', params: { uri: 'a://1' } }))
+  await until('the last is told', () => client.data.at(-1)?.includes('updated') === true)
+  assert.equal(client.data.filter((text) => text.includes('list_changed')).length, 2)
+  client.close()
 })
 
 test('what servers say outside of calls reaches those who asked for it', async (t) => {

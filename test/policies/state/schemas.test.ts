@@ -64,6 +64,34 @@ test('a recursive schema is fine', async () => {
   ])
 })
 
+const draft7 = { $schema: 'http://json-schema.org/draft-07/schema#' }
+const names = (count: number) => Array.from({ length: count }, (_, i) => `name${i}`)
+const wide = (dependencies: object) => ({ ...draft7, dependencies })
+const dense = { type: 'string', minLength: 1, maxLength: 9 }
+
+test('schemas of everyday size are compiled', async () => {
+  for (const schema of [
+    wide({ a: names(100), b: ['c'] }),
+    { dependentRequired: { a: ['b', 'c'] } },
+    { properties: Object.fromEntries(names(300).map((name) => [name, dense])), required: names(300) },
+    { ...draft7, enum: names(2_000) },
+    { ...draft7, enum: names(100).map((name) => ({ name })) },
+  ]) {
+    const { check, refused } = await checkOf(schema)
+    assert.notEqual(check, undefined, refused)
+  }
+  const { check } = await checkOf({ dependentRequired: { a: ['b', 'c'] } })
+  assert.notEqual(check?.({ a: 1, b: 2 }), 'fits')
+  assert.equal(check?.({ a: 1, b: 2, c: 3 }), 'fits')
+})
+
+test('of a recursive schema nothing can be told of a value that is too deep', async () => {
+  const { check } = await checkOf({ properties: { a: { $ref: '#' } }, type: 'object' })
+  let value = {}
+  for (let depth = 0; depth < 30_000; depth++) value = { a: value }
+  assert.equal(check?.(value), 'too_costly')
+})
+
 test('what is no schema, or needs the network, is refused with a reason', async () => {
   const deep = Array.from({ length: 70 }).reduce<object>((items) => ({ items }), {})
   const many = { properties: Object.fromEntries(Array.from({ length: 3_000 }, (_, i) => [`p${i}`, {}])) }
@@ -73,6 +101,14 @@ test('what is no schema, or needs the network, is refused with a reason', async 
     [{ description: 'x'.repeat(300_000) }, /larger than 256 KiB/],
     [deep, /deeper than 64/],
     [many, /more than 1000 subschemas/],
+    [wide({ p: names(1_000) }), /more than 2000 checks/],
+    [wide(Object.fromEntries(names(900).map((name) => [name, ['a', 'b']]))), /more than 2000 checks/],
+    [{ ...draft7, enum: names(5_000) }, /more than 2000 checks/],
+    [
+      { ...draft7, enum: names(1_000).map((name) => ({ name, of: 'x'.repeat(200) })) },
+      /more than 2000 checks/,
+    ],
+    [{ properties: Object.fromEntries(names(900).map((name) => [name, dense])) }, /more than 2000 checks/],
   ] as const) {
     const { check, refused } = await checkOf(schema)
     assert.equal(check, undefined)

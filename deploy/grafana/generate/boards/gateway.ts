@@ -94,11 +94,35 @@ const agents = [
     title: 'Bodies on their way, events dropped',
     about:
       'Many bodies that stay are clients that send slowly. Events are dropped for `gateway.sessions.replayTotal`.',
-    width: 24,
+    width: 12,
     queries: [
       query(`sum(breakwater_request_bodies${ME})`, 'bodies'),
       query(`sum(rate(breakwater_replay_dropped_total${ME}[$__rate_interval]))`, 'events dropped per second'),
     ],
+  }),
+]
+
+const stalls = [
+  lines({
+    title: 'Event loop stalls',
+    about: 'Times that everything stood still for 100 ms or more, by what was at work meanwhile.',
+    unit: 'cps',
+    width: 8,
+    queries: [perSecond('breakwater_event_loop_stalls_total', ME, ['during'])],
+  }),
+  lines({
+    title: 'Time lost in stalls',
+    about: 'Seconds per second, by what was at work meanwhile.',
+    unit: 's',
+    width: 8,
+    queries: [perSecond('breakwater_event_loop_stalled_seconds_total', ME, ['during'])],
+  }),
+  lines({
+    title: 'Schemas of tools',
+    about: 'Nothing is checked with refused ones; `/admin/servers/{server}` says why, tool by tool.',
+    unit: 'short',
+    width: 8,
+    queries: [query(`sum by (state) (breakwater_schemas${ME})`, '{{state}}')],
   }),
 ]
 
@@ -133,6 +157,7 @@ export const gateway = board({
     { title: 'Cost', panels: cost },
     { title: 'Servers and intents', panels: servers },
     { title: 'Agents', panels: agents },
+    { title: 'Event loop and schemas', panels: stalls },
     { title: 'Traces', panels: traces },
   ],
 })

@@ -37,7 +37,8 @@ export function aging(
 function membersOf(schema: unknown): string[] {
   if (!isObject(schema) || !isObject(schema.properties)) return []
   const names = Object.keys(schema.properties)
-  const required = names.filter((name) => Array.isArray(schema.required) && schema.required.includes(name))
+  const demanded = new Set<unknown>(Array.isArray(schema.required) ? schema.required : [])
+  const required = names.filter((name) => demanded.has(name))
   return required.length > 0 ? required : names
 }
 

@@ -9,6 +9,30 @@ const MAX_DEPTH = 64
 /** Most subschemas; generated code grows with them, and compiling it blocks the process. */
 const MAX_SUBSCHEMAS = 1_000
 
+/**
+ * Most keywords, and names in lists of them, that code is made for: some 50 microseconds each, in which nothing else
+ * runs. Descriptions and the like cost nothing and do not count.
+ */
+const MAX_CHECKS = 2_000
+
+/** Keywords that no code is made for. */
+const silent = new Set([
+  '$schema',
+  '$id',
+  '$comment',
+  '$defs',
+  'definitions',
+  'title',
+  'description',
+  'default',
+  'examples',
+  'deprecated',
+  'readOnly',
+  'writeOnly',
+  'contentEncoding',
+  'contentMediaType',
+])
+
 /** Keywords whose values are data. */
 const data = new Set(['const', 'enum', 'default', 'examples', 'required', 'type'])
 
@@ -19,15 +43,22 @@ const byNames = new Set([
   '$defs',
   'definitions',
   'dependentSchemas',
+  'dependentRequired',
   'dependencies',
 ])
 
 /**
  * A copy of a schema in which subschemas charge what they cost: references multiply, and 40 small definitions
- * can ask for 2^40 checks. Throws when the schema is too deep or too large.
+ * can ask for 2^40 checks. Throws when the schema is too deep, or too large to be compiled while others wait.
  */
 export function instrumented(schema: Readonly<Record<string, unknown>>): Record<string, unknown> {
   let subschemas = 0
+  let checks = 0
+
+  function count(more: number): void {
+    checks += more
+    if (checks > MAX_CHECKS) throw new Error(`the schema asks for more than ${MAX_CHECKS} checks`)
+  }
 
   function copy(node: unknown, depth: number): unknown {
     if (depth > MAX_DEPTH) throw new Error(`the schema is nested deeper than ${MAX_DEPTH}`)
@@ -44,6 +75,7 @@ export function instrumented(schema: Readonly<Record<string, unknown>>): Record<
   }
 
   function copyValue(key: string, value: unknown, depth: number): unknown {
+    if (!silent.has(key)) count(1 + costOf(key, value))
     if (data.has(key)) return value
     if (!byNames.has(key) || !isObject(value)) return copy(value, depth)
     return Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, copy(inner, depth + 1)]))
@@ -59,6 +91,23 @@ function readable(node: Readonly<Record<string, unknown>>): Readonly<Record<stri
   const { ['__proto__']: ofProto, ...others } = properties
   const patterns = isObject(patternProperties) ? patternProperties : {}
   return { ...node, properties: others, patternProperties: { ...patterns, '^__proto__$': ofProto } }
+}
+
+/** What a keyword costs to compile besides itself and the subschemas in it. */
+function costOf(key: string, value: unknown): number {
+  if (key === 'enum') return Array.isArray(value) ? comparisons(value) : 0
+  if ((key !== 'dependencies' && key !== 'dependentRequired') || !isObject(value)) return 0
+  let cost = 0
+  // The code for each name of a list says the whole list.
+  for (const names of Object.values(value))
+    cost += Array.isArray(names) ? 1 + names.length + names.length ** 2 / 64 : 1
+  return cost
+}
+
+/** The words of draft 07 compare each choice with each other. */
+function comparisons(choices: readonly unknown[]): number {
+  const size = choices.some((choice) => typeof choice === 'object') ? JSON.stringify(choices).length / 8 : 1
+  return (choices.length * Math.max(size, choices.length)) / 8_000
 }
 
 /** A call of a function, where everything else is generated in place. */

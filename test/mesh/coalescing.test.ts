@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { Coalescing } from '../../src/downstream/coalescing.ts'
+import { Coalescing } from '../../src/mesh/coalescing.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 
 function coalescing() {
   const clock = new ManualClock()
   const told: string[] = []
-  return { clock, told, changes: new Coalescing(clock, (text) => told.push(text)) }
+  return { clock, told, changes: new Coalescing<string>(clock, (text) => told.push(text)) }
 }
 
 test('what comes alone is told once, at once', async () => {

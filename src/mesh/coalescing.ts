@@ -1,0 +1,38 @@
+import type { Cancel, Clock, Millis } from './clock.ts'
+
+/** Equal notifications within this time become one, in milliseconds. */
+const COALESCE_MS: Millis = 250
+
+/** Thins out bursts of equal notifications: the first goes out at once, the last when the burst is over. */
+export class Coalescing<Told> {
+  readonly #clock: Clock
+  readonly #tell: (told: Told) => void
+  readonly #bursts = new Map<string, { readonly cancel: Cancel; last: Told | undefined }>()
+
+  constructor(clock: Clock, tell: (told: Told) => void) {
+    this.#clock = clock
+    this.#tell = tell
+  }
+
+  /** Those of one key are equal. */
+  tell(key: string, told: Told): void {
+    const burst = this.#bursts.get(key)
+    if (burst !== undefined) {
+      burst.last = told
+      return
+    }
+    this.#tell(told)
+    const cancel = this.#clock.after(COALESCE_MS, () => {
+      const last = this.#bursts.get(key)?.last
+      this.#bursts.delete(key)
+      if (last !== undefined) this.tell(key, last)
+    })
+    this.#bursts.set(key, { cancel, last: undefined })
+  }
+
+  /** Bursts that are under way are not told the end of. */
+  end(): void {
+    for (const { cancel } of this.#bursts.values()) cancel()
+    this.#bursts.clear()
+  }
+}
