@@ -6,8 +6,12 @@ import { targets } from './targets/index.ts'
 const seed = Number(process.env.FUZZ_SEED ?? 20_260_728)
 const runs = process.env.FUZZ_RUNS
 
-for (const { name, shortRuns, check } of targets)
-  test(name, async () => {
-    const failure = await check({ seed, numRuns: runs === undefined ? shortRuns : Number(runs) })
+for (const { name, shortRuns, inputs = 1, check, close } of targets)
+  test(name, async (t) => {
+    t.after(() => close?.())
+    const failure = await check({
+      seed,
+      numRuns: runs === undefined ? shortRuns : Math.ceil(Number(runs) / inputs),
+    })
     assert.equal(failure?.report, undefined, failure?.report)
   })

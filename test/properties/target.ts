@@ -5,6 +5,10 @@ export interface Target {
   readonly name: string
   /** Cases of a run of `npm test`; fewer for those that drive a clock or a socket. */
   readonly shortRuns: number
+  /** How many inputs a case consists of; 1 unless given. */
+  readonly inputs?: number
+  /** Ends what its cases have started. */
+  close?(): Promise<void>
   check(parameters: { seed: number; numRuns: number; path?: string }): Promise<Failure | undefined>
 }
 

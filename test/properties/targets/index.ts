@@ -1,3 +1,4 @@
+import { edgeTarget } from '../edge.ts'
 import { breakerTarget } from '../models/breaker.ts'
 import { idempotencyTargets } from '../models/idempotency.ts'
 import { limitTargets } from '../models/limits.ts'
@@ -22,4 +23,5 @@ export const targets: readonly Target[] = [
   ...limitTargets,
   ...idempotencyTargets,
   ...sessionTargets,
+  edgeTarget,
 ]
