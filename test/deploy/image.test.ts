@@ -8,7 +8,7 @@ import { deployFolder } from '../../deploy/paths.ts'
 
 interface Service {
   readonly image?: string
-  readonly build?: { readonly context: string; readonly dockerfile: string }
+  readonly build?: { readonly context: string; readonly dockerfile: string; readonly target?: string }
   readonly command?: readonly string[]
   readonly volumes?: readonly string[]
   readonly ports?: readonly string[]
@@ -21,6 +21,10 @@ interface Compose {
 
 const compose = parse(readFileSync(`${deployFolder}compose.yaml`, 'utf8')) as Compose
 const services = Object.entries(compose.services)
+
+const { engines, dependencies } = JSON.parse(
+  readFileSync(join(deployFolder, '..', 'package.json'), 'utf8'),
+) as { engines: { node: string }; dependencies: Readonly<Record<string, string>> }
 
 /** Instructions of the Dockerfile, continued lines joined, and those of its last stage. */
 const instructions = readFileSync(`${deployFolder}Dockerfile`, 'utf8')
@@ -43,10 +47,37 @@ test('whatever compose mounts is in the checkout or a volume of its own', () => 
 })
 
 test('images of others are pinned to a version, and name no registry', () => {
-  const images = services.flatMap(([, { image }]) => image ?? [])
-  const bases = instructions.flatMap((line) => /^FROM (\S+)/.exec(line)?.[1] ?? [])
-  for (const image of [...images, ...bases])
-    assert.match(image, /^[a-z]+(\/[a-z]+)?:v?\d+\.\d+\.\d+(-slim)?$/, image)
+  for (const [name, { image }] of services)
+    if (image !== undefined) assert.match(image, /^[a-z]+(\/[a-z]+)?:v?\d+\.\d+\.\d+$/, name)
+})
+
+test('the base image is named once, by an exact version and its digest, and is a Node that this project supports', () => {
+  const pinned = instructions.flatMap((line) => /^ARG NODE=(.*)$/.exec(line)?.[1] ?? [])
+  assert.equal(pinned.length, 1)
+  const [, version = ''] = /^node:(\d+\.\d+\.\d+)-slim@sha256:[0-9a-f]{64}$/.exec(pinned[0] ?? '') ?? []
+  assert.notEqual(version, '', pinned[0])
+  const [major = 0, minor = 0] = version.split('.').map(Number)
+  const supported = engines.node.split(' || ').map((range) => range.slice(1).split('.').map(Number))
+  assert.ok(
+    supported.some(([least, leastMinor = 0]) => least === major && minor >= leastMinor),
+    version,
+  )
+  const stages = new Set(instructions.flatMap((line) => /^FROM \S+ AS (\S+)$/.exec(line)?.[1] ?? []))
+  for (const line of instructions) {
+    const [, from] = /^FROM (\S+)/.exec(line) ?? []
+    if (from !== undefined) assert.ok(from === '${NODE}' || stages.has(from), line)
+  }
+})
+
+test('compose builds stages that there are, and without a name the gateway, which is the last', () => {
+  const stages = instructions.flatMap((line) => /^FROM \S+ AS (\S+)$/.exec(line)?.[1] ?? [])
+  assert.equal(stages.at(-1), 'gateway')
+  for (const [name, { build }] of services)
+    if (build?.target !== undefined) assert.ok(stages.includes(build.target), name)
+})
+
+test('what is only there to try the gateway with is no production dependency', () => {
+  for (const name of Object.keys(dependencies)) assert.doesNotMatch(name, /^@modelcontextprotocol\/server-/)
 })
 
 test('ports are those of loopback only', () => {
@@ -92,9 +123,15 @@ test('what is copied into the image is let through to its build', () => {
   assert.ok(copied.includes('config/scenarios'), 'the command scenario reads its library there')
 })
 
-test('the config that compose mounts is one', async () => {
+test('the config that compose mounts is one, and its servers are services of it', async () => {
   const loaded = await loadConfig(`${deployFolder}config/gateway.yaml`, {
     CONTROL_TOKEN: 'a-token-of-24-characters',
   })
   assert.deepEqual(loaded.ok ? loaded.warnings : loaded.errors, [])
+  assert.ok(loaded.ok)
+  for (const [name, server] of Object.entries(loaded.config.mcpServers)) {
+    const urls = 'urls' in server ? server.urls : []
+    assert.ok(urls.length > 0, `${name} would have to be in the image`)
+    for (const url of urls) assert.ok(new URL(url).hostname in compose.services, url)
+  }
 })

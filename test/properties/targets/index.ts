@@ -1,0 +1,27 @@
+import { edgeTarget } from '../edge.ts'
+import { breakerTarget } from '../models/breaker.ts'
+import { idempotencyTargets } from '../models/idempotency.ts'
+import { limitTargets } from '../models/limits.ts'
+import { sessionTargets } from '../models/sessions.ts'
+import type { Target } from '../target.ts'
+import { headerTargets } from './headers.ts'
+import { jsonTargets } from './json.ts'
+import { lineTargets } from './lines.ts'
+import { nameTargets } from './names.ts'
+import { replyTargets } from './replies.ts'
+import { sseTargets } from './sse.ts'
+
+/** Everything that has a property: a new one is a line here. */
+export const targets: readonly Target[] = [
+  ...jsonTargets,
+  ...sseTargets,
+  ...lineTargets,
+  ...headerTargets,
+  ...nameTargets,
+  ...replyTargets,
+  breakerTarget,
+  ...limitTargets,
+  ...idempotencyTargets,
+  ...sessionTargets,
+  edgeTarget,
+]
