@@ -60,6 +60,8 @@ export interface Written {
   readonly text: string
   /** Each value that `JSON.parse` lets one see: of members of one name the last. */
   readonly values: readonly (Span & { readonly path: Path })[]
+  /** Whether an object has two members of one name. */
+  readonly hasDuplicates: boolean
 }
 
 /** Any JSON text. */
@@ -74,6 +76,7 @@ export const writtenObject: fc.Arbitrary<Written> = fc
 function write(whole: Padded): Written {
   const values: (Span & { path: Path })[] = []
   let text = ''
+  let hasDuplicates = false
   const add = (more: string) => void (text += more)
   const put = ({ before, node, after }: Padded, path: Path, seen: boolean): void => {
     add(before)
@@ -89,6 +92,7 @@ function write(whole: Padded): Written {
       add(']')
     } else {
       const names = node.members.map((member) => JSON.parse(member.key) as string)
+      hasDuplicates ||= new Set(names).size < names.length
       add('{')
       if (node.members.length === 0) add(node.empty)
       for (const [index, member] of node.members.entries()) {
@@ -102,7 +106,7 @@ function write(whole: Padded): Written {
     add(after)
   }
   put(whole, [], true)
-  return { text, values }
+  return { text, values, hasDuplicates }
 }
 
 /** A JSON text that something has happened to: mostly no JSON any more. */

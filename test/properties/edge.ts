@@ -37,7 +37,13 @@ const messages: readonly object[] = [
 /** Values of a kind that nobody expects there. */
 const odd = fc.oneof(
   fc.constantFrom('null', '{}', '[]', '""', '-0', '1e400', 'true', '"\\ud800"', '"x"', '[[[[1]]]]'),
-  fc.constantFrom('{"__proto__":{"x":1}}', '{"constructor":1}', '{"length":-1}', '"\\u0000\\r\\n"'),
+  fc.constantFrom(
+    '{"__proto__":{"x":1}}',
+    '{"constructor":1}',
+    '{"length":-1}',
+    '"\\u0000\\r\\n"',
+    '{"toString":1}',
+  ),
 )
 
 /** A text with one of its values, or one of its characters, replaced. */

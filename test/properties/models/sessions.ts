@@ -9,7 +9,8 @@ import type { Caller } from '../../../src/mesh/call.ts'
 import { gatewayError } from '../../../src/mesh/errors.ts'
 import { SharedAttempts } from '../../../src/upstreams/shared-attempts.ts'
 import { Subscriptions } from '../../../src/upstreams/shared/subscriptions.ts'
-import { IDLE_MS, testSessions } from '../../downstream/test-sessions.ts'
+import { testGuards } from '../../downstream/test-guards.ts'
+import { IDLE_MS, testSessions, UNUSED_MS } from '../../downstream/test-sessions.ts'
 import { TestCaller } from '../../support/caller.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 import { asyncTarget, target, type Target } from '../target.ts'
@@ -21,6 +22,8 @@ interface Known {
   readonly session: Session
   state: 'draft' | 'open' | 'leaving' | 'closed'
   usedAt: number
+  /** Whether it has had a request since it began. */
+  used: boolean
   call: Cancellation | undefined
 }
 
@@ -45,9 +48,9 @@ const sessions = asyncTarget(
     for (const [op, n, ms] of ops) {
       const open = all.filter(({ state }) => state !== 'closed')
       const one = open[n % Math.max(1, open.length)]
-      if (op === 'draft' && !sessions.full) {
+      if (op === 'draft' && open.length < MOST) {
         const session = draft(n % 2 === 0 ? undefined : 's')
-        all.push({ session, state: 'draft', usedAt: clock.now(), call: undefined })
+        all.push({ session, state: 'draft', usedAt: clock.now(), used: false, call: undefined })
       } else if (op === 'add' && one?.state === 'draft') {
         sessions.add(one.session)
         one.state = 'open'
@@ -66,6 +69,8 @@ const sessions = asyncTarget(
         if (one.state === 'leaving') close(one)
       } else if (op === 'touch' && one !== undefined) {
         one.session.touch()
+        one.session.used = true
+        one.used = true
         one.usedAt = clock.now()
       } else if (op === 'orphan') {
         live.swap(generation())
@@ -81,7 +86,7 @@ const sessions = asyncTarget(
         while (swept + SWEEP_MS <= until) {
           swept += SWEEP_MS
           for (const known of open) {
-            const idle = known.call === undefined && swept - known.usedAt > IDLE_MS
+            const idle = known.call === undefined && swept - known.usedAt > (known.used ? IDLE_MS : UNUSED_MS)
             if (known.state === 'open' && idle) close(known)
           }
         }
@@ -90,7 +95,8 @@ const sessions = asyncTarget(
       await clock.advance(0)
       const count = (...states: Known['state'][]) => all.filter(({ state }) => states.includes(state)).length
       assert.equal(sessions.size, count('open'))
-      assert.equal(sessions.full, count('open', 'draft') >= MOST)
+      const isFull = count('open', 'draft', 'leaving') >= MOST
+      assert.equal(sessions.refusal('', '') !== undefined, isFull)
       for (const { session, state } of all)
         assert.equal(sessions.find(session.id), state === 'open' ? session : undefined, state)
     }
@@ -111,7 +117,7 @@ const log = target(
     fc.nat({ max: 30 }),
   ),
   ([limits, added, stream, behind]) => {
-    const log = new ReplayLog(limits)
+    const log = new ReplayLog(limits, testGuards(new ManualClock()).replay)
     const events = added.map(([stream, data], at) => ({ stream, sequence: at + 1, data }))
     for (const event of events) log.add(event)
     const kept: typeof events = []

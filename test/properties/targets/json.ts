@@ -9,6 +9,7 @@ import {
   replaceAt,
   type Path,
 } from '../../../src/protocol/json-span.ts'
+import { MAX_DEPTH, readJson } from '../../../src/protocol/json-check.ts'
 import { isObject, parseJson, readMessage, readMessages } from '../../../src/protocol/jsonrpc.ts'
 import { locateAll } from '../../../src/protocol/locate-all.ts'
 import { withMeta } from '../../../src/protocol/meta.ts'
@@ -72,7 +73,44 @@ const messageParts = fc
 
 const envelopeKeys = [PROTOCOL_VERSION_KEY, CLIENT_INFO_KEY, CLIENT_CAPABILITIES_KEY, LOG_LEVEL_KEY]
 
+/** Whether a value of a body, or of a batch of them, has a key at its top that is `id` in other letters. */
+const hasVariantOfId = (value: unknown): boolean =>
+  (Array.isArray(value) ? (value as unknown[]) : [value]).some(
+    (message) =>
+      isObject(message) && Object.keys(message).some((key) => key !== 'id' && /^id(\0|$)/i.test(key)),
+  )
+
 export const jsonTargets: readonly Target[] = [
+  target(
+    'a body is read if each key stands once in its object, and is no other spelling of one that decides',
+    written,
+    ({ text, hasDuplicates }) => {
+      const read = readJson(text)
+      const value = JSON.parse(text) as unknown
+      if (read.ok) assert.deepEqual(read.value, value)
+      assert.equal(read.ok, !hasDuplicates && !hasVariantOfId(value))
+    },
+  ),
+
+  target('what is no JSON is not read, whatever it is', damaged, (text) => {
+    const value = parseJson(text)
+    if (value === undefined) assert.equal(readJson(text).ok, false)
+  }),
+
+  target(
+    'a body is read up to a depth, however that comes about',
+    fc.array(fc.constantFrom('[', '{"a":'), {
+      minLength: MAX_DEPTH - 2,
+      maxLength: MAX_DEPTH + 2,
+      size: 'max',
+    }),
+    (opened) => {
+      const closed = opened.toReversed().map((open) => (open === '[' ? ']' : '}'))
+      const text = `${opened.join('')}"]["${closed.join('')}`
+      assert.equal(readJson(text).ok, opened.length <= MAX_DEPTH)
+    },
+  ),
+
   target('every value of a JSON text is found exactly where it stands', written, ({ text, values }) => {
     const parsed = JSON.parse(text) as unknown
     for (const { path, start, end } of values) {
