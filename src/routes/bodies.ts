@@ -3,6 +3,7 @@ import type { IncomingMessage } from 'node:http'
 import type { FastifyRequest } from 'fastify'
 import { gatewayError } from '../mesh/errors.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
+import { clientOf } from '../downstream/quotas.ts'
 import { gatewayErrorText } from '../downstream/respond.ts'
 import { Chunks } from '../protocol/chunks.ts'
 import { errorText, INVALID_REQUEST, PARSE_ERROR } from '../protocol/jsonrpc.ts'
@@ -94,7 +95,7 @@ export class Bodies {
   readonly read = (request: FastifyRequest, payload: IncomingMessage, done: Done): void => {
     const declared = Number(request.headers['content-length'] ?? 0)
     if (declared > this.#maxBody) return done(tooLarge(this.#maxBody))
-    const address = request.raw.socket.remoteAddress ?? ''
+    const address = clientOf(request.raw.socket.remoteAddress)
     let sender = this.#senders.get(address)
     if (sender === undefined) this.#senders.set(address, (sender = { address, count: 0, bytes: 0 }))
     const body = new Body(this, payload, sender, this.#clock.now(), done)

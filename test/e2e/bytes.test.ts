@@ -5,10 +5,13 @@ import { cleanUp, Gateway } from './support/gateway.ts'
 import { RawClient } from './support/raw-client.ts'
 import { closeServers, RawServer, sendJson } from './support/raw-server.ts'
 
-/** Odd, and valid: spaces, escapes, numbers that no double holds, unknown fields, keys twice. */
-const odd =
-  '{ "big": 12345678901234567890, "exact": 1.10, "exp": 1E400, "e": "\\u00e9\\/", "twice": 1, "twice": 2,' +
+/** Odd, and valid: spaces, escapes, numbers that no double holds, unknown fields. */
+const oddRequest =
+  '{ "big": 12345678901234567890, "exact": 1.10, "exp": 1E400, "e": "\\u00e9\\/",' +
   ' "__proto__": {"x": null}, "deep": [[[{}]]] }'
+
+/** What a server may say besides: keys twice, with which an agent is refused. */
+const odd = oddRequest.replace('{ ', '{ "twice": 1, "twice": 2, ')
 
 /** The result that the server answers every call with. */
 const result = `{ "content": [ {"type":"text","text":"ok","unknown":${odd}} ], "resultType":"new", "x-extra":${odd} }`
@@ -41,8 +44,8 @@ after(async () => {
 })
 
 const call = (name: string, id: string) =>
-  ` {"id" : ${id}, "jsonrpc":"2.0" ,"x-top":${odd}, "method":"tools/call",\n` +
-  ` "params": { "arguments": ${odd}, "_meta": {"x/y": ${odd}}, "name":"${name}", "future": ${odd} } } `
+  ` {"id" : ${id}, "jsonrpc":"2.0" ,"x-top":${oddRequest}, "method":"tools/call",\n` +
+  ` "params": { "arguments": ${oddRequest}, "_meta": {"x/y": ${oddRequest}}, "name":"${name}", "future": ${oddRequest} } } `
 
 test('on the endpoint of one server a call and its answer pass byte by byte', async () => {
   const client = await RawClient.open(gateway.mcp('raw'))
@@ -69,11 +72,11 @@ test('lists keep every byte of a tool but its name', async () => {
 
 test('methods that nobody knows pass on the endpoint of one server', async () => {
   const client = await RawClient.open(gateway.mcp('raw'))
-  const text = `{"jsonrpc":"2.0","id":3,"method":"x/unknown","params":${odd}}`
+  const text = `{"jsonrpc":"2.0","id":3,"method":"x/unknown","params":${oddRequest}}`
   const reply = await client.post(text)
   assert.equal(server.of('x/unknown').at(-1)?.text, text)
   assert.ok(reply.text.includes(`"result": ${odd}`))
-  const note = `{"jsonrpc":"2.0","method":"notifications/x-unknown","params":${odd}}`
+  const note = `{"jsonrpc":"2.0","method":"notifications/x-unknown","params":${oddRequest}}`
   assert.equal((await client.post(note)).status, 202)
   await until('the server gets it', () => server.of('notifications/x-unknown').length > 0)
   assert.equal(server.of('notifications/x-unknown').at(-1)?.text, note)

@@ -7,24 +7,31 @@ const headerValue = z
   .string()
   .regex(/^[\t\x20-\x7e\x80-\xff]*$/, 'expected a header value: one line of Latin-1 text')
 
-/** Headers that belong to one connection or one message, or that the protocol itself sets. */
-const reserved = new Set([
-  'accept',
-  'accept-encoding',
+/** Headers of one connection (RFC 9110, section 7.6.1), and those that ask the next hop to do what is done for it here. */
+export const hopByHop: ReadonlySet<string> = new Set([
   'connection',
-  'content-encoding',
-  'content-length',
-  'content-type',
   'expect',
-  'host',
+  'http2-settings',
   'keep-alive',
-  'last-event-id',
+  'proxy-authenticate',
   'proxy-authorization',
   'proxy-connection',
   'te',
   'trailer',
   'transfer-encoding',
   'upgrade',
+])
+
+/** Headers that belong to one connection or one message, or that the protocol itself sets. */
+const reserved = new Set([
+  ...hopByHop,
+  'accept',
+  'accept-encoding',
+  'content-encoding',
+  'content-length',
+  'content-type',
+  'host',
+  'last-event-id',
 ])
 
 const isReserved = (name: string) => reserved.has(name) || name.startsWith('mcp-')

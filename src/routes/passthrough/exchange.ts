@@ -4,6 +4,7 @@ import type { Dispatcher } from 'undici'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import { plainHttpError, type PlainHttp } from '../../registry/plain-http.ts'
+import { hopByHop } from '../../config/schema/header-schema.ts'
 
 export interface ExchangeLimits {
   /** Largest request body, in bytes. */
@@ -40,21 +41,6 @@ interface Handed {
 }
 
 type Done = (error: Error | null, reply?: object) => void
-
-/** Headers of one connection (RFC 9110, section 7.6.1), and those that ask the next hop to do what we do for it. */
-const ofOneHop = new Set([
-  'connection',
-  'expect',
-  'http2-settings',
-  'keep-alive',
-  'proxy-authenticate',
-  'proxy-authorization',
-  'proxy-connection',
-  'te',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
-])
 
 /** Headers of the agent that are for the gateway, and never for a server. */
 const ours = new Set(['authorization', 'cookie', 'mcp-session-id', 'origin'])
@@ -168,7 +154,7 @@ function withoutHop(headers: Handed['headers'], others: ReadonlySet<string> = ne
   )
   const kept: Record<string, string | string[]> = {}
   for (const [name, value] of Object.entries(headers))
-    if (value !== undefined && !ofOneHop.has(name) && !named.has(name) && !others.has(name))
+    if (value !== undefined && !hopByHop.has(name) && !named.has(name) && !others.has(name))
       kept[name] = value
   return kept
 }
