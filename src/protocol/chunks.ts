@@ -10,9 +10,11 @@ export class Chunks {
   length = 0
   #chunks: Buffer[] = []
 
-  add(chunk: Buffer): void {
+  /** `isAll`: nothing is to follow, so that what the chunk is a piece of is not kept for long. */
+  add(chunk: Buffer, isAll = false): void {
     const chunks = this.#chunks
     this.length += chunk.length
+    if (isAll && chunks.length === 0) return void chunks.push(chunk)
     let last = chunk
     while (last.length < LARGE) {
       const before = chunks.at(-1)

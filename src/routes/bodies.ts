@@ -98,7 +98,7 @@ export class Bodies {
     const address = clientOf(request.raw.socket.remoteAddress)
     let sender = this.#senders.get(address)
     if (sender === undefined) this.#senders.set(address, (sender = { address, count: 0, bytes: 0 }))
-    const body = new Body(this, payload, sender, this.#clock.now(), done)
+    const body = new Body(this, { payload, declared, sender, now: this.#clock.now(), done })
     this.#open.add(body)
     sender.count++
     const { count, countPerAddress } = this.#limits
@@ -123,19 +123,20 @@ export class Bodies {
     body.progressAt = this.#clock.now()
   }
 
-  /** A body is not on its way any more. */
-  leave(body: Body): void {
-    if (!this.#open.delete(body)) return
+  /** A body is not on its way any more. False when it was not before. */
+  leave(body: Body): boolean {
+    if (!this.#open.delete(body)) return false
     const { sender } = body
     sender.count--
     sender.bytes -= body.bytes
     this.#bytes -= body.bytes
     if (sender.count === 0) this.#senders.delete(sender.address)
+    return true
   }
 
   #fail(body: Body, error: BodyRefusal): void {
     this.leave(body)
-    body.end(error)
+    body.fail(error)
   }
 
   #refuse(body: Body, cause: 'total' | 'per_address', now: number, limit: number, what = ''): void {
@@ -174,6 +175,14 @@ function tooLarge(limit: number): BodyRefusal {
   return new BodyRefusal(413, `Request body is too large: at most ${limit} bytes (gateway.maxBody)`)
 }
 
+interface BodyParts {
+  readonly payload: IncomingMessage
+  readonly declared: number
+  readonly sender: Sender
+  readonly now: Millis
+  readonly done: Done
+}
+
 /** One body that is on its way. */
 class Body {
   readonly sender: Sender
@@ -181,12 +190,15 @@ class Body {
   progressAt: Millis
   readonly #bodies: Bodies
   readonly #payload: IncomingMessage
+  /** How long it says that it is, in bytes; 0 when it does not. */
+  readonly #declared: number
   readonly #done: Done
   readonly #chunks = new Chunks()
 
-  constructor(bodies: Bodies, payload: IncomingMessage, sender: Sender, now: Millis, done: Done) {
+  constructor(bodies: Bodies, { payload, declared, sender, now, done }: BodyParts) {
     this.#bodies = bodies
     this.#payload = payload
+    this.#declared = declared
     this.sender = sender
     this.startedAt = now
     this.progressAt = now
@@ -202,22 +214,21 @@ class Body {
     payload.on('data', this.#onData)
     payload.on('end', this.#onEnd)
     payload.on('error', this.#onError)
-    payload.resume()
   }
 
-  /** Nothing more is taken of it: it is complete, or `error` says why it never will be. */
-  end(error: Error | null, body?: string): void {
+  /** Nothing more is taken of it, and `error` says why. */
+  fail(error: Error): void {
     const payload = this.#payload
     payload.off('data', this.#onData)
     payload.off('end', this.#onEnd)
     payload.off('error', this.#onError)
     // What still comes is thrown away, and a client that leaves meanwhile is no error.
-    if (error !== null) payload.on('error', ignore).resume()
-    this.#done(error, body)
+    payload.on('error', ignore).resume()
+    this.#done(error)
   }
 
   readonly #onData = (chunk: Buffer): void => {
-    this.#chunks.add(chunk)
+    this.#chunks.add(chunk, chunk.length === this.#declared)
     this.#bodies.came(this, chunk.length)
   }
 
@@ -225,13 +236,13 @@ class Body {
     this.#bodies.leave(this)
     const bytes = this.#chunks.takeBytes()
     // What is no UTF-8 would be read as something else than what was sent.
-    if (isUtf8(bytes)) this.end(null, bytes.toString('utf8'))
-    else this.end(new BodyRefusal(400, 'Parse error: the body is not UTF-8'))
+    if (isUtf8(bytes)) this.#done(null, bytes.toString('utf8'))
+    else this.fail(new BodyRefusal(400, 'Parse error: the body is not UTF-8'))
   }
 
   readonly #onError = (): void => {
-    this.#bodies.leave(this)
-    this.end(new BodyRefusal(400, 'Bad Request: the client left before its body was complete'))
+    if (!this.#bodies.leave(this)) return
+    this.fail(new BodyRefusal(400, 'Bad Request: the client left before its body was complete'))
   }
 }
 

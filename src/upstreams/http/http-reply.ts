@@ -88,7 +88,8 @@ export class HttpReply implements Dispatcher.DispatchHandler {
     const bytes = this.#body.length + chunk.length
     if (this.#status >= 400 && bytes > ERROR_BODY_LIMIT) return this.#enough()
     if (bytes > this.#limit) this.abort(tooLarge(`a reply is larger than ${this.#limit} bytes`))
-    else this.#body.add(chunk)
+    else
+      this.#body.add(chunk, bytes === chunk.length && this.#headers.get('content-length') === String(bytes))
     return true
   }
 
