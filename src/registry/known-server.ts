@@ -38,6 +38,8 @@ export class KnownServer {
   readonly #parts: KnownServerParts
   #config: ServerConfig
   #allows: Glob
+  /** The tools of its list that agents may see: those that are called need not be matched again. */
+  #shownTools: ReadonlySet<string> = new Set()
   #state: ServerState = 'starting'
   #since: number
   #error: GatewayError | undefined
@@ -77,8 +79,8 @@ export class KnownServer {
   }
 
   /** Whether agents may see and call a tool. */
-  get allows(): Glob {
-    return this.#allows
+  allows(tool: string): boolean {
+    return this.#shownTools.has(tool) || this.#allows(tool)
   }
 
   get state(): ServerState {
@@ -168,6 +170,7 @@ export class KnownServer {
   protected follow(config: ServerConfig): void {
     this.#config = config
     this.#allows = filter(config.tools)
+    this.#showTools()
     if (this.#cancelGrace === undefined) return
     this.#cancelGrace()
     this.#waitForGrace()
@@ -186,6 +189,10 @@ export class KnownServer {
 
   #known(tool: string): KnownTool | undefined {
     return this.#tools.get(tool) ?? this.#legacyTools.get(tool)
+  }
+
+  #showTools(): void {
+    this.#shownTools = new Set(this.#listed.tools.map(({ key }) => key).filter(this.#allows))
   }
 
   #waitForGrace(): void {
@@ -210,6 +217,7 @@ export class KnownServer {
     )
     this.#listed = this.#unlisted.length === 0 ? catalog.lists : withoutFaults(catalog)
     this.#tools = knownTools(catalog, this.#tools)
+    this.#showTools()
     if (changed.length > 0) this.tellChanged(changed)
   }
 }

@@ -98,7 +98,7 @@ export class Bodies {
     const address = clientOf(request.raw.socket.remoteAddress)
     let sender = this.#senders.get(address)
     if (sender === undefined) this.#senders.set(address, (sender = { address, count: 0, bytes: 0 }))
-    const body = new Body(this, { payload, declared, sender, now: this.#clock.now(), done })
+    const body = new Body(this, { payload, declared, sender, done })
     this.#open.add(body)
     sender.count++
     const { count, countPerAddress } = this.#limits
@@ -120,7 +120,7 @@ export class Bodies {
       return this.#refuse(body, 'per_address', sender.bytes, Math.max(perAddress, this.#maxBody), 'bytes of ')
     if (this.#bytes > Math.max(total, this.#maxBody))
       return this.#refuse(body, 'total', this.#bytes, Math.max(total, this.#maxBody), 'bytes of ')
-    body.progressAt = this.#clock.now()
+    body.hasMoved = true
   }
 
   /** A body is not on its way any more. False when it was not before. */
@@ -130,7 +130,6 @@ export class Bodies {
     sender.count--
     sender.bytes -= body.bytes
     this.#bytes -= body.bytes
-    if (sender.count === 0) this.#senders.delete(sender.address)
     return true
   }
 
@@ -147,27 +146,31 @@ export class Bodies {
     this.#fail(body, new BodyRefusal(503, message, text, { 'retry-after': '1' }))
   }
 
-  /** One timer for all, which only runs while a body is on its way. */
+  /**
+   * One timer for all, which only runs while bodies are on their way, and once more. A body costs no look
+   * at the clock, and may take up to a second longer than it should.
+   */
   #lookLater(): void {
     if (this.#looking) return
     this.#looking = true
+    const since = this.#clock.now()
     this.#clock.after(LOOK_MS, () => {
       this.#looking = false
-      const now = this.#clock.now()
-      const { stalled, whole } = this.#limits
-      for (const body of [...this.#open]) {
-        const why =
-          now - body.progressAt >= stalled
-            ? `nothing of the body came for ${stalled} ms`
-            : now - body.startedAt >= whole
-              ? `the body took longer than ${whole} ms`
-              : undefined
-        if (why === undefined) continue
-        this.#refused('stalled')
-        this.#fail(body, new BodyRefusal(408, `Request Timeout: ${why}`))
-      }
-      if (this.#open.size > 0) this.#lookLater()
+      this.#look(this.#clock.now() - since)
+      for (const [address, { count }] of this.#senders) if (count === 0) this.#senders.delete(address)
+      if (this.#senders.size > 0) this.#lookLater()
     })
+  }
+
+  /** Ends what takes too long, `passed` milliseconds after it was looked at last. */
+  #look(passed: Millis): void {
+    const { stalled, whole } = this.#limits
+    for (const body of [...this.#open]) {
+      const why = body.age(passed, stalled, whole)
+      if (why === undefined) continue
+      this.#refused('stalled')
+      this.#fail(body, new BodyRefusal(408, `Request Timeout: ${why}`))
+    }
   }
 }
 
@@ -179,15 +182,17 @@ interface BodyParts {
   readonly payload: IncomingMessage
   readonly declared: number
   readonly sender: Sender
-  readonly now: Millis
   readonly done: Done
 }
 
 /** One body that is on its way. */
 class Body {
   readonly sender: Sender
-  readonly startedAt: Millis
-  progressAt: Millis
+  /** Whether any of it came since it was looked at last. */
+  hasMoved = true
+  /** From the first look on, so that nobody is cut off too early. */
+  #ageMs: Millis = -LOOK_MS
+  #stalledMs: Millis = 0
   readonly #bodies: Bodies
   readonly #payload: IncomingMessage
   /** How long it says that it is, in bytes; 0 when it does not. */
@@ -195,18 +200,25 @@ class Body {
   readonly #done: Done
   readonly #chunks = new Chunks()
 
-  constructor(bodies: Bodies, { payload, declared, sender, now, done }: BodyParts) {
+  constructor(bodies: Bodies, { payload, declared, sender, done }: BodyParts) {
     this.#bodies = bodies
     this.#payload = payload
     this.#declared = declared
     this.sender = sender
-    this.startedAt = now
-    this.progressAt = now
     this.#done = done
   }
 
   get bytes(): number {
     return this.#chunks.length
+  }
+
+  /** So much time has passed. Why it has taken too long, in words; undefined when it has not. */
+  age(passed: Millis, stalled: Millis, whole: Millis): string | undefined {
+    this.#ageMs += passed
+    this.#stalledMs = this.hasMoved ? 0 : this.#stalledMs + passed
+    this.hasMoved = false
+    if (this.#stalledMs >= stalled) return `nothing of the body came for ${stalled} ms`
+    return this.#ageMs >= whole ? `the body took longer than ${whole} ms` : undefined
   }
 
   begin(): void {
