@@ -29,10 +29,10 @@ export interface DataParts {
 export async function registerData(app: FastifyInstance, parts: DataParts): Promise<void> {
   const { live, agents, guards, clock, log, bodies, load, isStopping } = parts
   const { legacy, modern } = agents
-  await app.register(async (scope) => registerPassthrough(scope, { live, clock, log, load }))
+  const { quotas } = guards
+  await app.register(async (scope) => registerPassthrough(scope, { live, clock, log, load, quotas }))
   await app.register((scope, _, done) => {
     const aggregate = new AggregateFront(clock)
-    const { quotas } = guards
     registerMcp(scope, { live, aggregate, legacy, modern, quotas, log, bodies, load })
     done()
   })

@@ -94,17 +94,22 @@ export function registerMcp(
     })
   }
 
-  /** Before the body is read: a gateway that is full spends nothing on what it cannot serve. */
-  function shed(request: FastifyRequest, reply: FastifyReply, done: () => void): void {
+  /** Before the body is read, and again when it has come: a gateway that is full spends nothing on what it cannot serve. */
+  function isFull(request: FastifyRequest, reply: FastifyReply): boolean {
     const { calls } = quotas
     const limit = calls.exceeds(clientOf(request.socket.remoteAddress))
-    if (limit === undefined) return done()
+    if (limit === undefined) return false
     const error = { ...calls.refuse(limit), retryAfterMs: 1_000 }
     void reply
       .code(limit === 'max' ? 503 : 429)
       .header('retry-after', '1')
       .type('application/json')
       .send(gatewayErrorText(null, error, {}))
+    return true
+  }
+
+  const shed = (request: FastifyRequest, reply: FastifyReply, done: () => void): void => {
+    if (!isFull(request, reply)) done()
   }
 
   function post(visit: Visit, body: string): Promise<void> | undefined {
@@ -116,6 +121,7 @@ export function registerMcp(
 
   for (const url of ['/mcp', '/mcp/:server']) {
     app.post(url, { onRequest: shed }, (request, reply) => {
+      if (isFull(request, reply)) return
       const visit = accepts(request, reply) ? visitOf(request, reply) : undefined
       if (visit === undefined) return
       const body = request.body as string

@@ -1,6 +1,7 @@
 import proxy from '@fastify/http-proxy'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Dispatcher } from 'undici'
+import { clientOf, type Quotas } from '../downstream/quotas.ts'
 import type { Clock } from '../mesh/clock.ts'
 import { gatewayError, reasons, type Reason } from '../mesh/errors.ts'
 import type { Live } from '../mesh/live.ts'
@@ -17,6 +18,8 @@ export interface PassthroughParts {
   readonly log: Log
   /** Calls that are under way; the drain waits for it to fall to 0. */
   readonly load: { inFlight: number }
+  /** Those of calls count its requests as well. */
+  readonly quotas: Pick<Quotas, 'calls'>
 }
 
 /** The exchange of a request on its way through reply-from, which hands over headers and nothing else of ours. */
@@ -41,12 +44,13 @@ const statuses: Readonly<Partial<Record<Reason, number>>> = {
  */
 export async function registerPassthrough(app: FastifyInstance, parts: PassthroughParts): Promise<void> {
   const { live, clock, log, load } = parts
+  const { calls } = parts.quotas
   const exchanges = new WeakMap<FastifyRequest, Exchange>()
 
   /** Before the body is read; the refusal is sent, if there is one. */
   function admit(request: FastifyRequest, reply: FastifyReply, done: () => void): void {
     const { config, servers, mesh } = live.current
-    const { maxInFlight, maxBody } = config.gateway
+    const { maxBody } = config.gateway
     const { server: name = '' } = request.params as { server?: string }
     const server = servers.get(name)
     const way = server && plainHttpOf(server)
@@ -60,9 +64,11 @@ export async function registerPassthrough(app: FastifyInstance, parts: Passthrou
       return refuse(reply, 400, `a ${request.method} with a body does not pass`)
     if (Number(request.headers['content-length']) > maxBody)
       return answer(reply, bodyTooLarge(maxBody, false))
-    if (load.inFlight >= maxInFlight) {
+    const client = clientOf(request.socket.remoteAddress)
+    const full = calls.refusal(client)
+    if (full !== undefined) {
       void reply.header('retry-after', '1')
-      return answer(reply, gatewayError('overloaded', `too many calls (${maxInFlight} of ${maxInFlight})`))
+      return answer(reply, { ...full, retryAfterMs: 1_000 })
     }
     const { maxReply } = server.config
     const chain = mesh.chainFor(name, 'proxy', undefined)
@@ -70,8 +76,10 @@ export async function registerPassthrough(app: FastifyInstance, parts: Passthrou
     const exchange = new Exchange({ way, server: name, path: path.path, limits, clock })
     exchanges.set(request, exchange)
     load.inFlight++
+    calls.take(client)
     reply.raw.once('close', () => {
       load.inFlight--
+      calls.release(client)
       exchange.end()
     })
     done()

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { connect } from 'node:net'
 import { after, test } from 'node:test'
 import { until } from '../support/until.ts'
 import { cleanUp, Gateway } from './support/gateway.ts'
@@ -84,4 +85,35 @@ test('who begins many sessions with a process each is refused, and the server go
   assert.equal(await inside?.say('echo', { text: 'in' }), 'in')
   assert.equal((await gateway.server('box'))?.state, 'up')
   await gateway.waitFor('up', 'box')
+})
+
+test('bodies that are completed together begin no more calls than one client may have', async () => {
+  const limits = { perClient: { calls: 2 } }
+  const gateway = await Gateway.start({ servers: { box: stdioToolbox() }, gateway: { limits } })
+  await gateway.waitFor('up', 'box')
+  const { url, headers } = await RawClient.open(gateway.mcp('box'))
+  const { hostname, port, pathname } = new URL(url)
+  const lines = Object.entries({
+    ...headers,
+    'content-type': 'application/json',
+    host: `${hostname}:${port}`,
+  })
+  const posts = Array.from({ length: 6 }, (_, id) => {
+    const params = { name: 'sleep', arguments: { ms: 500 } }
+    const body = JSON.stringify({ jsonrpc: '2.0', id, method: 'tools/call', params })
+    const socket = connect(Number(port), hostname)
+    const status = new Promise<string>((resolve) => {
+      socket.once('data', (chunk: Buffer) => resolve(chunk.toString('latin1').slice(9, 12)))
+    })
+    const head = [...lines, ['content-length', String(body.length)]].map((line) => `${line.join(': ')}\r\n`)
+    socket.write(`POST ${pathname} HTTP/1.1\r\n${head.join('')}\r\n${body.slice(0, -1)}`)
+    return { socket, status, finish: () => socket.write(body.slice(-1)) }
+  })
+  await until('all bodies are on their way', async () => {
+    return (await gateway.metric('breakwater_request_bodies')) === posts.length
+  })
+  for (const { finish } of posts) finish()
+  const statuses = (await Promise.all(posts.map(({ status }) => status))).sort()
+  assert.deepEqual(statuses, ['200', '200', '429', '429', '429', '429'])
+  for (const { socket } of posts) socket.destroy()
 })
