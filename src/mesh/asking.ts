@@ -29,7 +29,7 @@ export function letGo(record: CallRecord, holding: Holding): void {
 /** How a question of a server ends. */
 export interface Asking {
   readonly answer: Answer
-  /** The server has taken the question back, so nobody answers it. Only what is asked in the middle of a call waits for that. */
+  /** The server has taken the question back: nobody answers it. Undefined outside of calls, where nothing stands still. */
   readonly withdrawn?: () => void
 }
 
