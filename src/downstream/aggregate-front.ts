@@ -10,6 +10,7 @@ import {
   resultText,
   type RequestId,
 } from '../protocol/jsonrpc.ts'
+import { isListChange } from '../protocol/list-changes.ts'
 import { askedLimitMs } from '../policies/deadline/asked.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import { kindOfList, type ListKind } from '../registry/kinds.ts'
@@ -77,9 +78,7 @@ export class AggregateFront implements Front {
 
   /** Changes of lists are told when the catalog has taken them in. */
   inbound({ names }: GatewayGeneration, server: string, message: Message): Message | undefined {
-    const { method } = message.value
-    if (typeof method === 'string' && method.endsWith('/list_changed')) return undefined
-    return exposeNotification(server, message, names)
+    return isListChange(message) ? undefined : exposeNotification(server, message, names)
   }
 
   async #list(generation: GatewayGeneration, kind: ListKind, inquiry: Inquiry): Promise<Response> {

@@ -1,4 +1,5 @@
-import type { Answer, Message } from '../mesh/call.ts'
+import type { Asking } from '../mesh/asking.ts'
+import type { Message } from '../mesh/call.ts'
 import { isObject, isRequestId, paramsOf } from '../protocol/jsonrpc.ts'
 import { replaceAt } from '../protocol/json-span.ts'
 
@@ -8,7 +9,7 @@ interface Question {
   /** The server's own id and progress token. */
   readonly id: unknown
   readonly progressToken: unknown
-  readonly answer: Answer
+  readonly asking: Asking
   /** The call in the course of which it was asked; undefined when it was in none. */
   readonly call: object | undefined
 }
@@ -32,12 +33,12 @@ export class Asked {
   }
 
   /** The request under an id of ours; undefined when the agent owes too many answers already. */
-  ask(server: string, request: Message, answer: Answer, call?: object): string | undefined {
+  ask(server: string, request: Message, asking: Asking, call?: object): string | undefined {
     if (this.#open.size >= MAX_OPEN) return undefined
     const id = `breakwater-${++this.#count}`
     const meta = paramsOf(request.value)._meta
     const progressToken = isObject(meta) ? meta.progressToken : undefined
-    this.#open.set(id, { server, id: request.value.id, progressToken, answer, call })
+    this.#open.set(id, { server, id: request.value.id, progressToken, asking, call })
     if (call !== undefined) {
       const ids = this.#byCall.get(call)
       if (ids === undefined) this.#byCall.set(call, new Set([id]))
@@ -51,7 +52,7 @@ export class Asked {
   async answer(response: Message): Promise<boolean> {
     const question = this.#take(response.value.id)
     if (question === undefined) return false
-    await question.answer(response.text)
+    await question.asking.answer(response.text)
     return true
   }
 
@@ -80,6 +81,7 @@ export class Asked {
     for (const [id, question] of this.#open) {
       if (question.server !== server || question.id !== theirs) continue
       this.#take(id)
+      question.asking.withdrawn?.()
       return replaceAt(notification.text, ['params', 'requestId'], id)
     }
     return undefined

@@ -1,11 +1,12 @@
 import type { Message } from '../mesh/call.ts'
-import type { GatewayError } from '../mesh/errors.ts'
+import { gatewayError, type GatewayError } from '../mesh/errors.ts'
 import type { Live } from '../mesh/live.ts'
 import { askedLimitMs } from '../policies/deadline/asked.ts'
 import { INVALID_REQUEST, isRequestId, paramsOf, resultText, type RequestId } from '../protocol/jsonrpc.ts'
 import { negotiate } from '../protocol/versions.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import { principalOf } from './credentials.ts'
+import type { Welcome } from './front.ts'
 import { sendJson } from './post-reply.ts'
 import { refusal, refuse } from './refusal.ts'
 import { gatewayErrorText } from './respond.ts'
@@ -31,14 +32,20 @@ export async function initialize(
   const hello = { ...said, protocolVersion: version }
   const limitMs = askedLimitMs({ inbound: headers, message })
   const session = sessions.draft({ front, headers, client, hello, version })
-  const welcome = await front.welcome(live.current, session, version, limitMs)
-  if ('error' in welcome) {
-    await sessions.close(session)
-    if (welcome.error.reason === 'overloaded') return busy(visit, id, welcome.error)
-    return sendJson(response, 200, gatewayErrorText(id, welcome.error, { server: front.server }))
+  let welcome: Welcome
+  let begun = false
+  try {
+    welcome = await front.welcome(live.current, session, version, limitMs)
+    begun = 'text' in welcome && sessions.add(session)
+  } finally {
+    if (!begun) await sessions.close(session)
   }
-  sessions.add(session)
-  sendJson(response, 200, resultText(id, welcome.text), { 'mcp-session-id': session.id })
+  if (begun && 'text' in welcome)
+    return sendJson(response, 200, resultText(id, welcome.text), { 'mcp-session-id': session.id })
+  const error =
+    'error' in welcome ? welcome.error : gatewayError('shutting_down', 'the gateway is being stopped')
+  if (error.reason === 'overloaded') return busy(visit, id, error)
+  sendJson(response, 200, gatewayErrorText(id, error, { server: front.server }))
 }
 
 /** There is no room for one more session, here or at its server. */

@@ -1,6 +1,5 @@
 import type { ServerResponse } from 'node:http'
 import type { Answer, CallRecord, Channel, Message } from '../mesh/call.ts'
-import { asking } from '../mesh/asking.ts'
 import type { Clock } from '../mesh/clock.ts'
 import type { EventStream } from './event-stream.ts'
 import type { Response } from './respond.ts'
@@ -29,8 +28,7 @@ export class PostReply {
         if (this.#session.primes) this.#stream?.pause(retryMs)
       },
       send: (message: Message, answer?: Answer) => {
-        const back = answer && asking(record, this.#clock, answer)
-        const text = this.#session.textFor(server, message, back, record)
+        const text = this.#session.textFor(server, message, answer, record)
         if (text === undefined) return undefined
         record.firstByteAt ??= this.#clock.now()
         return this.#open().send(text)

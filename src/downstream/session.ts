@@ -1,11 +1,12 @@
 import type { ServerResponse } from 'node:http'
+import { asking } from '../mesh/asking.ts'
 import type { Answer, Caller, CallRecord, Message, RequestId } from '../mesh/call.ts'
 import type { Cancellation } from '../mesh/cancel.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { Coalescing } from '../mesh/coalescing.ts'
 import { gatewayError, type GatewayError } from '../mesh/errors.ts'
-import { errorText } from '../protocol/jsonrpc.ts'
-import { listChanges } from '../protocol/list-changes.ts'
+import { errorText, INTERNAL_ERROR, METHOD_NOT_FOUND } from '../protocol/jsonrpc.ts'
+import { isListChange } from '../protocol/list-changes.ts'
 import type { LegacyVersion } from '../protocol/versions.ts'
 import { Asked } from './asked.ts'
 import type { Front } from './front.ts'
@@ -112,8 +113,7 @@ export class Session implements Caller {
   receive(server: string, message: Message, answer?: Answer): void {
     const text = this.textFor(server, message, answer)
     if (text === undefined) return
-    const method = message.value.method as string
-    if (listChanges.has(method)) this.#changes.tell(method, text)
+    if (isListChange(message)) this.#changes.tell(message.value.method as string, text)
     else this.tell(text)
   }
 
@@ -124,7 +124,7 @@ export class Session implements Caller {
 
   /**
    * A server's message as the client shall read it, if it shall; a request is kept until it is answered, or until the
-   * call has ended in the course of which it came.
+   * call has ended in the course of which it came. One that the client does not get is answered here.
    */
   textFor(
     server: string,
@@ -134,10 +134,16 @@ export class Session implements Caller {
   ): string | undefined {
     if (message.value.method === 'notifications/cancelled') return this.asked.withdraw(server, message)
     const inbound = this.#parts.inbound(server, message)
-    if (answer === undefined || inbound === undefined) return inbound?.text
-    const text = this.asked.ask(server, inbound, answer, call)
+    if (answer === undefined) return inbound?.text
+    if (inbound === undefined) {
+      const method = String(message.value.method).slice(0, 200)
+      void answer(errorText(null, METHOD_NOT_FOUND, `Method not found: ${method}`)).catch(ignore)
+      return undefined
+    }
+    const question = call === undefined ? { answer } : asking(call, this.#parts.clock, answer)
+    const text = this.asked.ask(server, inbound, question, call)
     if (text === undefined)
-      void answer(errorText(null, -32603, 'the client owes too many answers')).catch(ignore)
+      void question.answer(errorText(null, INTERNAL_ERROR, 'the client owes too many answers')).catch(ignore)
     return text
   }
 

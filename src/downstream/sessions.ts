@@ -49,8 +49,6 @@ export class Sessions {
   readonly #unread: UnreadReplies
   readonly #replay: ReplayBudget
   readonly #byId = new Map<string, Session>()
-  /** Sessions that nobody finds yet: their `initialize` is under way. */
-  readonly #drafts = new Set<Session>()
   /** Sessions that nobody finds any more and that end with their last call. */
   readonly #leaving = new Set<Session>()
   /** All of them, drafts and leaving ones included, by client. */
@@ -143,7 +141,6 @@ export class Sessions {
       replay: { events: this.limits.replayEvents, bytes: this.limits.replayBytes },
       inbound: (server, message) => parts.front.inbound(this.#live.current, server, message),
     })
-    this.#drafts.add(session)
     this.#count(session)
     return session
   }
@@ -168,15 +165,16 @@ export class Sessions {
     this.#quota.release(client)
   }
 
-  add(session: Session): void {
-    this.#drafts.delete(session)
+  /** Has a draft found from now on; false when it was closed meanwhile. */
+  add(session: Session): boolean {
+    if (this.#byClient.get(session.client)?.sessions.has(session) !== true) return false
     this.#byId.set(session.id, session)
+    return true
   }
 
   /** Ends a session and its conversations with all servers; calls under way end with `error`. */
   async close(session: Session, error?: GatewayError): Promise<void> {
     this.#byId.delete(session.id)
-    this.#drafts.delete(session)
     this.#leaving.delete(session)
     this.#discount(session)
     session.close(error)
@@ -184,11 +182,13 @@ export class Sessions {
     await Promise.all(servers.map((server) => server.links.drop(session)))
   }
 
+  /** Ends all sessions, also those whose `initialize` is under way. */
   async closeAll(): Promise<void> {
     this.#cancelSweep()
     this.#cancelTell?.()
     const error = gatewayError('shutting_down', 'the gateway is being stopped')
-    await Promise.all([...this.#byId.values(), ...this.#leaving].map((session) => this.close(session, error)))
+    const all = [...this.#byClient.values()].flatMap(({ sessions }) => [...sessions])
+    await Promise.all(all.map((session) => this.close(session, error)))
   }
 
   /** Ends the sessions that look onto a server which is no more, each with its last call. */

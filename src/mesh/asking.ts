@@ -26,28 +26,42 @@ export function letGo(record: CallRecord, holding: Holding): void {
     if (inner.outer === holding) inner.outer = holding.outer
 }
 
+/** How a question of a server ends. */
+export interface Asking {
+  readonly answer: Answer
+  /** The server has taken the question back: nobody answers it. Undefined outside of calls, where nothing stands still. */
+  readonly withdrawn?: () => void
+}
+
 /**
- * A server asks the agent in the middle of a call: until the answer has come, no deadline and no timeout of the
- * call moves on, and the call holds nothing that others wait for. Returns the way of the answer, which sets them going
- * again, and waits for what the call needs to go on.
+ * A server asks the agent in the middle of a call: until the question has ended, no deadline and no timeout of the
+ * call moves on, and the call holds nothing that others wait for. Both ends set them going again; an answer waits for
+ * what the call needs to go on.
  */
-export function asking(record: CallRecord, clock: Pick<Clock, 'now'>, answer: Answer): Answer {
+export function asking(record: CallRecord, clock: Pick<Clock, 'now'>, answer: Answer): Required<Asking> {
   if (record.asking++ === 0) {
     record.askingSince = clock.now()
     for (let held = record.holding; held !== undefined; held = held.outer) held.lend()
   }
   let open = true
-  return (text) => {
+  const end = (): Promise<void>[] => {
     const isLast = open && --record.asking === 0
     open = false
-    if (!isLast) return answer(text)
+    if (!isLast) return []
     record.askedMs += clock.now() - record.askingSince
     const waits: Promise<void>[] = []
     for (let held = record.holding; held !== undefined; held = held.outer) {
       const wait = held.takeBack()
       if (wait !== undefined) waits.push(wait)
     }
-    return waits.length === 0 ? answer(text) : Promise.all(waits).then(() => answer(text))
+    return waits
+  }
+  return {
+    answer(text) {
+      const waits = end()
+      return waits.length === 0 ? answer(text) : Promise.all(waits).then(() => answer(text))
+    },
+    withdrawn: () => void end(),
   }
 }
 

@@ -16,6 +16,7 @@ export const PARSE_ERROR = -32700
 export const INVALID_REQUEST = -32600
 export const METHOD_NOT_FOUND = -32601
 export const INVALID_PARAMS = -32602
+export const INTERNAL_ERROR = -32603
 
 /** Reads one message (not a batch); undefined if the text is no JSON object with a JSON-RPC shape. */
 export function readMessage(text: string): Envelope | undefined {

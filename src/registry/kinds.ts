@@ -1,6 +1,3 @@
-import type { Message } from '../mesh/call.ts'
-import { listChanges } from '../protocol/list-changes.ts'
-
 /** The lists that a server offers, and how each of them is asked for. */
 export const kinds = {
   tools: {
@@ -36,9 +33,4 @@ export const listKinds = Object.keys(kinds) as readonly ListKind[]
 /** The list that a method asks for. */
 export function kindOfList(method: string): ListKind | undefined {
   return listKinds.find((kind) => kinds[kind].method === method)
-}
-
-/** Whether a server tells by a message that one of its lists has changed. */
-export function isListChange({ value }: Message): boolean {
-  return listChanges.has(value.method as string)
 }

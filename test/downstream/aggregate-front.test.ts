@@ -140,6 +140,12 @@ test('changes of lists are told by the catalog, and other messages in the words 
     front.inbound(generation, 'a', message({ method: 'notifications/tools/list_changed' })),
     undefined,
   )
+  // Only what is a change of a list is one, by its name and as a notification.
+  for (const other of [
+    message({ id: 1, method: 'notifications/tools/list_changed' }),
+    message({ method: 'notifications/other/list_changed' }),
+  ])
+    assert.equal(front.inbound(generation, 'a', other), other)
   const updated = front.inbound(
     generation,
     'a',

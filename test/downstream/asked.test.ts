@@ -20,7 +20,7 @@ function setUp() {
         `{"jsonrpc":"2.0","x":1.0,"id":${id},"method":"sampling/createMessage","params":${params}}`,
       )
       const answer = (text: string) => Promise.resolve(void answers.push(`${name} ${text}`))
-      const text = asked.ask(server, request, answer, call)
+      const text = asked.ask(server, request, { answer }, call)
       return { text: text ?? '', id: text === undefined ? undefined : String(read(text).value.id) }
     },
   }

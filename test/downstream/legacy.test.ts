@@ -39,6 +39,28 @@ test('a handshake that fails leaves no session', async (t) => {
   assert.equal((await post(initialize({}, null))).status, 400)
 })
 
+test('a handshake that breaks gives its place back', async (t) => {
+  const { post, sessions, front } = await testEndpoint(t, undefined, { max: 1 })
+  front.welcome = () => Promise.reject(new Error('a defect'))
+  const broken = post(initialize())
+  await assert.rejects(broken, /a defect/)
+  assert.equal(sessions.refusal('', ''), undefined)
+})
+
+test('a handshake under way when the gateway stops begins no session', async (t) => {
+  const { post, sessions, front } = await testEndpoint(t)
+  let greet: (() => void) | undefined
+  front.welcome = () => new Promise((resolve) => (greet = () => resolve({ text: '{}' })))
+  const late = post(initialize())
+  await until('it is being welcomed', () => greet !== undefined)
+  await sessions.closeAll()
+  greet?.()
+  const reply = await late
+  assert.equal(reply.headers['mcp-session-id'], undefined)
+  assert.match(reply.text, /the gateway is being stopped/)
+  assert.equal(sessions.size, 0)
+})
+
 test('when there are too many sessions a handshake is turned away, also one of many at the same time', async (t) => {
   const { post, front, sessions } = await testEndpoint(t, undefined, { max: 2 })
   const welcome = front.welcome.bind(front)

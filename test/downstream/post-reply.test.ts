@@ -73,6 +73,34 @@ test('what the front drops opens nothing', async (t) => {
   assert.equal(client.text, answer.text)
 })
 
+test('a question holds its call until it is answered, or taken back here or outside of the call', async (t) => {
+  const { session, channel, record } = await setUp(t)
+  const cancelled = (requestId: number) =>
+    message({ method: 'notifications/cancelled', params: { requestId } })
+  for (let id = 1; id <= 3; id++)
+    void channel.send(message({ id, method: 'roots/list' }), () => Promise.resolve())
+  assert.equal(record.asking, 3)
+  await session.asked.answer(message({ id: 'breakwater-1', result: {} }))
+  void channel.send(cancelled(2))
+  assert.equal(record.asking, 1)
+  session.receive('s', cancelled(3))
+  assert.equal(record.asking, 0)
+})
+
+test('a request that the front drops is refused, and holds nothing', async (t) => {
+  const { client, channel, reply, record } = await setUp(t, { inbound: () => undefined })
+  const refusals: string[] = []
+  const refuse = (text: string) => Promise.resolve(void refusals.push(text))
+  assert.equal(channel.send(message({ id: 1, method: 'x/list_changed' }), refuse), undefined)
+  assert.deepEqual(refusals, [
+    '{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"Method not found: x/list_changed"}}',
+  ])
+  assert.equal(record.asking, 0)
+  reply.finish([answer], false)
+  await client.ended
+  assert.equal(client.text, answer.text)
+})
+
 test('a pause sends away a client that will come back, and no other', async (t) => {
   for (const [version, paused] of [
     ['2025-11-25', true],

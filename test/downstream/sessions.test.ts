@@ -32,6 +32,19 @@ test('there are no more sessions than the limit, drafts included', async () => {
   assert.equal(sessions.size, 1)
 })
 
+test('when all sessions are closed, so are drafts, and none of them can be added afterwards', async () => {
+  const { sessions, add, draft } = testSessions()
+  add()
+  const late = draft(undefined)
+  const call = new Cancellation()
+  late.inFlight.set(1, call)
+  await sessions.closeAll()
+  assert.equal(call.aborted, true)
+  assert.equal(sessions.add(late), false)
+  assert.equal(sessions.size, 0)
+  assert.equal(sessions.find(late.id), undefined)
+})
+
 test('a client that hoards sessions is refused with the limit, and others are not', () => {
   const { sessions, add } = testSessions(10, 5)
   for (let n = 0; n < 5; n++) add(undefined, 'greedy')

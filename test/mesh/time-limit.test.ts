@@ -37,7 +37,7 @@ for (const ms of [1_000, 700]) {
 test('while the agent is being asked, the time stands still', async () => {
   const { clock, outcomes, ask } = setUp()
   await clock.advance(400)
-  const answer = ask()
+  const { answer } = ask()
   await clock.advance(5_000)
   await answer('{}')
   await clock.advance(599)
@@ -46,10 +46,21 @@ test('while the agent is being asked, the time stands still', async () => {
   assert.equal(outcomes.length, 1)
 })
 
+test('when a server takes its question back, the time goes on', async () => {
+  const { clock, outcomes, ask } = setUp()
+  const { withdrawn } = ask()
+  await clock.advance(5_000)
+  withdrawn()
+  await clock.advance(999)
+  assert.equal(outcomes.length, 0)
+  await clock.advance(1)
+  assert.equal(outcomes.length, 1)
+})
+
 test('questions that overlap stop the clock once, and an answer that comes twice counts once', async () => {
   const { clock, outcomes, ask } = setUp()
-  const first = ask()
-  const second = ask()
+  const first = ask().answer
+  const second = ask().answer
   await clock.advance(300)
   await first('{}')
   await first('{}')

@@ -28,3 +28,20 @@ test('a task of a server without sessions is found by the caller that began it, 
   }
   assert.equal(ask(other, 'older than this process'), undefined)
 })
+
+test('a caller that begins very many tasks loses its own oldest, and many such callers take none from others', () => {
+  const tasks = new TaskBinding(new ManualClock())
+  const [owner, other] = [new TestCaller(), new TestCaller()]
+  const begin = (caller: TestCaller, taskId: string) =>
+    tasks.learn(toolCall('t', {}, { caller }), made({ taskId }))
+  const refuses = (caller: TestCaller, taskId: string) =>
+    tasks.refusal(newCall({ method: 'tasks/get', params: { taskId }, caller })) !== undefined
+  begin(owner, 'theirs')
+  for (let flood = 0; flood < 11; flood++) {
+    const greedy = new TestCaller()
+    for (let n = 0; n <= 1_000; n++) begin(greedy, `${flood} ${n}`)
+  }
+  assert.equal(refuses(other, 'theirs'), true)
+  assert.equal(refuses(owner, 'theirs'), false)
+  assert.deepEqual([refuses(other, '0 0'), refuses(other, '0 1000')], [false, true])
+})

@@ -1,6 +1,6 @@
-import { asking } from '../../mesh/asking.ts'
+import { asking, type Asking } from '../../mesh/asking.ts'
 import type { Clock } from '../../mesh/clock.ts'
-import type { Answer, CallRecord, Channel, Message, RequestId } from '../../mesh/call.ts'
+import type { CallRecord, Channel, Message, RequestId } from '../../mesh/call.ts'
 import { Cancellation } from '../../mesh/cancel.ts'
 import { gatewayError } from '../../mesh/errors.ts'
 import { paramsOf, resultText } from '../../protocol/jsonrpc.ts'
@@ -78,6 +78,7 @@ export class Exchange {
       pause: () => undefined,
       send: (message, answer) => {
         if (answer !== undefined) return this.#question(message, asking(record, clock, answer))
+        if (message.value.method === 'notifications/cancelled') return void this.#questions?.withdraw(message)
         const text = this.#notification(message)
         if (text === undefined || this.#turn === undefined) return undefined
         record.firstByteAt ??= clock.now()
@@ -99,9 +100,9 @@ export class Exchange {
     }
   }
 
-  #question(request: Message, answer: Answer): undefined {
+  #question(request: Message, asking: Asking): undefined {
     this.#questions ??= new Questions(this.envelope.capabilities)
-    if (this.#questions.ask(request, answer) && this.#turn !== undefined)
+    if (this.#questions.ask(request, asking) && this.#turn !== undefined)
       this.#ask(this.#questions, this.#turn)
   }
 

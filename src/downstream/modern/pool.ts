@@ -7,7 +7,7 @@ import { countCopy } from '../../mesh/turns.ts'
 import { during } from '../../mesh/work.ts'
 import { implementation } from '../../identity.ts'
 import { errorText, METHOD_NOT_FOUND, resultText } from '../../protocol/jsonrpc.ts'
-import { listChanges } from '../../protocol/list-changes.ts'
+import { isListChange } from '../../protocol/list-changes.ts'
 import { LATEST_LEGACY } from '../../protocol/versions.ts'
 import type { Quota } from '../quotas.ts'
 
@@ -67,7 +67,7 @@ export class PooledCaller implements Caller {
     const method = message.value.method as string
     if (answer === undefined) {
       this.#hear(server, message)
-      if (listChanges.has(method)) this.#changes.tell(`${server} ${method}`, { server, message })
+      if (isListChange(message)) this.#changes.tell(`${server} ${method}`, { server, message })
       else this.#tell(server, message)
     } else if (method === 'ping') void answer(resultText(0, '{}')).catch(ignore)
     else

@@ -1,5 +1,6 @@
-import type { Answer, Message } from '../../mesh/call.ts'
-import { errorText, isObject, METHOD_NOT_FOUND, resultText } from '../../protocol/jsonrpc.ts'
+import type { Asking } from '../../mesh/asking.ts'
+import type { Message } from '../../mesh/call.ts'
+import { errorText, isObject, METHOD_NOT_FOUND, paramsOf, resultText } from '../../protocol/jsonrpc.ts'
 import { locate } from '../../protocol/json-span.ts'
 import { MISSING_CAPABILITY } from '../../protocol/modern.ts'
 
@@ -15,7 +16,7 @@ const MAX_ROUNDS = 10
 
 interface Question {
   readonly request: Message
-  readonly answer: Answer
+  readonly asking: Asking
 }
 
 /** What the server of one call asks, until the client has answered it. */
@@ -36,11 +37,11 @@ export class Questions {
   }
 
   /** Takes a question. False when it is not for the client to answer: then it is answered already. */
-  ask(request: Message, answer: Answer): boolean {
+  ask(request: Message, asking: Asking): boolean {
     const method = request.value.method as string
     const reply = method === 'ping' ? resultText(0, '{}') : this.#refusal(method)
-    if (reply === undefined) this.#open.set(`${method.split('/')[0]}-${++this.#asked}`, { request, answer })
-    else void answer(reply).catch(ignore)
+    if (reply === undefined) this.#open.set(`${method.split('/')[0]}-${++this.#asked}`, { request, asking })
+    else void asking.answer(reply).catch(ignore)
     return reply === undefined
   }
 
@@ -63,7 +64,17 @@ export class Questions {
       const span = locate(text, ['params', 'inputResponses', key])
       if (question === undefined || span === undefined) continue
       this.#open.delete(key)
-      void question.answer(resultText(0, text.slice(span.start, span.end))).catch(ignore)
+      void question.asking.answer(resultText(0, text.slice(span.start, span.end))).catch(ignore)
+    }
+  }
+
+  /** The server takes a question back: the client is not asked again, and an answer to it is dropped. */
+  withdraw(notification: Message): void {
+    const { requestId } = paramsOf(notification.value)
+    for (const [key, { request, asking }] of this.#open) {
+      if (request.value.id !== requestId) continue
+      this.#open.delete(key)
+      return asking.withdrawn?.()
     }
   }
 

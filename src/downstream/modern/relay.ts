@@ -39,11 +39,12 @@ export class Relay {
     const id = caller.mintId()
     const record = newRecord(this.#clock.now())
     const mirrored = mirroredHeaders(headers)
+    const own = renamed(message, id)
     const lease = this.#live.enter()
     caller.calls++
     const plain: Inquiry = {
       id,
-      message: renamed(message, id),
+      message: own,
       headers,
       caller,
       tenancy,

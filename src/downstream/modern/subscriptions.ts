@@ -1,5 +1,6 @@
 import type { Message, RequestId } from '../../mesh/call.ts'
 import { isObject, notificationText, paramsOf, resultText } from '../../protocol/jsonrpc.ts'
+import { listChangeKey } from '../../protocol/list-changes.ts'
 import { SUBSCRIPTION_ID_KEY } from '../../protocol/modern.ts'
 import type { Post } from './post.ts'
 
@@ -13,13 +14,6 @@ export interface Filter {
 
 /** Most resources of one subscription. */
 const MAX_RESOURCES = 1_000
-
-/** The filter's key for each notification that it admits; resources are admitted by their URI. */
-const keys: Readonly<Record<string, 'toolsListChanged' | 'promptsListChanged' | 'resourcesListChanged'>> = {
-  'notifications/tools/list_changed': 'toolsListChanged',
-  'notifications/prompts/list_changed': 'promptsListChanged',
-  'notifications/resources/list_changed': 'resourcesListChanged',
-}
 
 /** Reads a filter, narrowed to what the capabilities cover; undefined when it is none. */
 export function readFilter(
@@ -70,9 +64,10 @@ export class Subscription {
   }
 
   /** Passes a notification on if the client asked for it. */
-  tell({ value }: Message): void {
+  tell(message: Message): void {
+    const { value } = message
     const method = value.method as string
-    const key = keys[method]
+    const key = listChangeKey(message)
     const params = paramsOf(value)
     const wanted =
       key === undefined

@@ -1,7 +1,7 @@
 import type { Call, Message, Outcome, RequestId } from '../../mesh/call.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError } from '../../mesh/errors.ts'
-import { errorText, isObject } from '../../protocol/jsonrpc.ts'
+import { errorText, INTERNAL_ERROR, isObject } from '../../protocol/jsonrpc.ts'
 import { printableWords } from '../../telemetry/printable.ts'
 import { locate } from '../../protocol/json-span.ts'
 import { abortError } from '../failure.ts'
@@ -9,8 +9,6 @@ import { answered } from '../http/http-status.ts'
 import { askAll, questionsOf, type Answers } from './input-questions.ts'
 import { withMembers } from './modern-request.ts'
 import { rawAt, withRawId } from '../pipe/renumber.ts'
-
-const INTERNAL_ERROR = -32603
 
 /** How often a server may ask again before it has to answer. */
 const MAX_ROUNDS = 10

@@ -1,11 +1,9 @@
 import type { Answer, Channel, Message } from '../../mesh/call.ts'
-import { errorText } from '../../protocol/jsonrpc.ts'
+import { errorText, INTERNAL_ERROR } from '../../protocol/jsonrpc.ts'
 
 /** What may wait for the caller of one call, in bytes of text and in messages. */
 export const MAX_BACKLOG_BYTES = 1024 ** 2
 export const MAX_BACKLOG_MESSAGES = 1_000
-
-const INTERNAL_ERROR = -32603
 
 interface Waiting {
   readonly message: Message

@@ -1,12 +1,10 @@
 import type { Answer, Caller, Message } from '../../mesh/call.ts'
-import { errorText } from '../../protocol/jsonrpc.ts'
+import { errorText, INTERNAL_ERROR } from '../../protocol/jsonrpc.ts'
 import type { Respondent, Refusal } from '../shared/audience.ts'
 import { answerableId, rawAt, withRawId } from './renumber.ts'
 
 /** How many questions a server may have open, and how many of our own answers may wait until it reads them. */
 const MAX_OPEN = 1_024
-
-const INTERNAL_ERROR = -32603
 
 interface Open extends Respondent {
   readonly answer: Answer

@@ -1,4 +1,5 @@
 import type { Call, Caller, Message, Outcome } from '../../mesh/call.ts'
+import { INTERNAL_ERROR } from '../../protocol/jsonrpc.ts'
 import type { Deliver, InFlight } from '../pipe/in-flight.ts'
 
 /** Who shall answer a request of the server, and the way there. */
@@ -24,8 +25,6 @@ export interface Audience {
   /** A caller is gone for good. */
   left?(caller: Caller): void
 }
-
-const INTERNAL_ERROR = -32603
 
 const unclear: Refusal = { code: INTERNAL_ERROR, message: 'it cannot be told which client this is for' }
 

@@ -1,11 +1,21 @@
 import type { Clock, Millis } from '../../mesh/clock.ts'
 
-/** Most ids that are remembered, of all callers and of one of them; beyond, the oldest of that caller is forgotten. */
+/**
+ * Most ids that are remembered, of all callers and of one of them. A caller that has its most loses its own oldest. Where all
+ * are too many, that of the caller with the most goes, if that has more than the one who comes, which else loses its own
+ * oldest, or is not remembered: nobody loses anything to callers that have more. Of one caller, what is over goes first.
+ */
 const MAX_IDS = 10_000
 const MAX_OF_CALLER = 1_000
 
 /** How long an id is remembered after it was seen last, in milliseconds: whatever its server says. */
 const LONGEST_MS: Millis = 24 * 60 * 60_000
+
+/** How long the server may be at work for a caller that has left, in milliseconds: it is unclear for whom meanwhile. */
+const AFTER_LEAVING_MS: Millis = 5 * 60_000
+
+/** What has expired counts for so long at most, in milliseconds: it is looked for in all ids. */
+const SWEEP_MS: Millis = 1_000
 
 interface Owned<Owner> {
   /** Undefined when its caller has left. */
@@ -15,11 +25,22 @@ interface Owned<Owner> {
   until: Millis
 }
 
+/** The ids of one caller, or those that are open of callers that have left; oldest first. */
+interface Share {
+  readonly open: Set<string>
+  readonly over: Set<string>
+  /** Until when the server may be at work for what is not remembered of it. */
+  forgottenUntil: Millis
+}
+
 /** Whose the things are that a server named in its answers: tasks, elicitations. An id that is not known is nobody's. */
 export class Owners<Owner> {
   readonly #clock: Pick<Clock, 'now'>
   readonly #ids = new Map<string, Owned<Owner>>()
-  readonly #counts = new Map<Owner, number>()
+  readonly #shares = new Map<Owner | undefined, Share>()
+  /** Nothing expires sooner. */
+  #nextExpiry: Millis = Infinity
+  #sweptAt: Millis = -Infinity
 
   constructor(clock: Pick<Clock, 'now'>) {
     this.#clock = clock
@@ -32,16 +53,21 @@ export class Owners<Owner> {
   /** An id belongs to a caller from now on, unless it is another's. `open`: whether the server goes on working for it. */
   add(id: string, owner: Owner, open: boolean, keepMs: Millis = LONGEST_MS): void {
     const known = this.#find(id)
+    if (known !== undefined && known.owner !== owner) return
     const until = this.#clock.now() + Math.min(keepMs, LONGEST_MS)
+    this.#nextExpiry = Math.min(this.#nextExpiry, until)
     if (known !== undefined) {
-      if (known.owner === owner) Object.assign(known, { open, until })
-      return
+      known.until = until
+      return this.#mark(id, known, open)
     }
-    const count = this.#counts.get(owner) ?? 0
-    if (count >= MAX_OF_CALLER) this.#forgetOldest(owner)
-    else if (this.#ids.size >= MAX_IDS && !this.#forgetExpired()) this.#forgetOldest(undefined)
-    this.#ids.set(id, { owner, open, until })
-    this.#counts.set(owner, (this.#counts.get(owner) ?? 0) + 1)
+    const share = this.#shares.get(owner) ?? emptyShare()
+    const hasRoom = this.#makeRoom(share)
+    if (!hasRoom && !open) return
+    this.#shares.set(owner, share)
+    if (hasRoom) {
+      this.#ids.set(id, { owner, open, until })
+      idsOf(share, open).add(id)
+    } else share.forgottenUntil = Math.max(share.forgottenUntil, until)
   }
 
   /** Whose an id is; undefined when that is not known, or its caller has left. */
@@ -52,25 +78,36 @@ export class Owners<Owner> {
   /** The server is done with what has this id, which stays its caller's. */
   over(id: unknown): void {
     const known = typeof id === 'string' ? this.#find(id) : undefined
-    if (known !== undefined) known.open = false
+    if (known !== undefined) this.#mark(id as string, known, false)
   }
 
-  /** A caller is gone for good: what it had is nobody's, and stays open if it was. */
+  /** A caller is gone for good: what it had is nobody's, and what was open stays so for a while. */
   left(caller: Owner): void {
-    if (!this.#counts.delete(caller)) return
-    for (const [id, owned] of this.#ids) {
-      if (owned.owner !== caller) continue
-      if (owned.open) owned.owner = undefined
-      else this.#ids.delete(id)
+    const share = this.#shares.get(caller)
+    if (share === undefined) return
+    this.#shares.delete(caller)
+    for (const id of share.over) this.#ids.delete(id)
+    const latest = this.#clock.now() + AFTER_LEAVING_MS
+    const left = this.#shares.get(undefined) ?? emptyShare()
+    for (const id of share.open) {
+      const owned = this.#ids.get(id)
+      if (owned === undefined) continue
+      owned.owner = undefined
+      owned.until = Math.min(owned.until, latest)
+      left.open.add(id)
     }
+    left.forgottenUntil = Math.max(left.forgottenUntil, Math.min(share.forgottenUntil, latest))
+    this.#shares.set(undefined, left)
+    this.#nextExpiry = Math.min(this.#nextExpiry, latest)
   }
 
   /** For whom the server may be at work: one caller, nobody, or that cannot be told. */
   working(): Owner | 'nobody' | 'unclear' {
-    let only: Owner | undefined
+    this.#sweep()
     const now = this.#clock.now()
-    for (const { owner, open, until } of this.#ids.values()) {
-      if (!open || until <= now || (owner !== undefined && owner === only)) continue
+    let only: Owner | undefined
+    for (const [owner, { open, forgottenUntil }] of this.#shares) {
+      if (open.size === 0 && forgottenUntil <= now) continue
       if (owner === undefined || only !== undefined) return 'unclear'
       only = owner
     }
@@ -84,23 +121,77 @@ export class Owners<Owner> {
     return undefined
   }
 
-  #forgetExpired(): boolean {
-    const now = this.#clock.now()
-    for (const [id, owned] of this.#ids) if (owned.until <= now) this.#delete(id, owned)
-    return this.#ids.size < MAX_IDS
+  #mark(id: string, owned: Owned<Owner>, open: boolean): void {
+    const share = this.#shares.get(owned.owner)
+    if (share === undefined || owned.open === open) return
+    if (owned.owner === undefined) return this.#delete(id, owned)
+    idsOf(share, owned.open).delete(id)
+    idsOf(share, open).add(id)
+    owned.open = open
   }
 
-  /** Those of a caller that has left go first when there is no telling whose should. */
-  #forgetOldest(owner: Owner | undefined): void {
-    for (const [id, owned] of this.#ids) if (owned.owner === owner) return this.#delete(id, owned)
-    for (const [id, owned] of this.#ids) return this.#delete(id, owned)
+  /** Whether there is room for one more of a share, after something had to go for it where there was none. */
+  #makeRoom(share: Share): boolean {
+    if (sizeOf(share) >= MAX_OF_CALLER) return this.#forgetOldest(share)
+    if (this.#ids.size < MAX_IDS) return true
+    this.#sweep()
+    return this.#ids.size < MAX_IDS || this.#forgetOldest(this.#largest(sizeOf(share) + 1) ?? share)
   }
 
-  #delete(id: string, { owner }: Owned<Owner>): void {
+  /** What callers have left behind, or else the largest share of more than `size` ids. */
+  #largest(size: number): Share | undefined {
+    const left = this.#shares.get(undefined)
+    if (left !== undefined && left.open.size > 0) return left
+    let most = size
+    let largest: Share | undefined
+    for (const share of this.#shares.values())
+      if (sizeOf(share) > most) [largest, most] = [share, sizeOf(share)]
+    return largest
+  }
+
+  /** False when the share has nothing. */
+  #forgetOldest(share: Share): boolean {
+    const [id] = share.over.size > 0 ? share.over : share.open
+    const owned = id === undefined ? undefined : this.#ids.get(id)
+    if (id === undefined || owned === undefined) return false
+    if (owned.open) share.forgottenUntil = Math.max(share.forgottenUntil, owned.until)
+    this.#delete(id, owned)
+    return true
+  }
+
+  #delete(id: string, { owner, open }: Owned<Owner>): void {
     this.#ids.delete(id)
-    if (owner === undefined) return
-    const left = (this.#counts.get(owner) ?? 1) - 1
-    if (left > 0) this.#counts.set(owner, left)
-    else this.#counts.delete(owner)
+    const share = this.#shares.get(owner)
+    if (share === undefined) return
+    idsOf(share, open).delete(id)
+    if (sizeOf(share) === 0 && share.forgottenUntil <= this.#clock.now()) this.#shares.delete(owner)
   }
+
+  /** Forgets what has expired. */
+  #sweep(): void {
+    const now = this.#clock.now()
+    if (now < this.#nextExpiry || now < this.#sweptAt + SWEEP_MS) return
+    this.#sweptAt = now
+    this.#nextExpiry = Infinity
+    for (const [id, owned] of this.#ids) {
+      if (owned.until <= now) this.#delete(id, owned)
+      else this.#nextExpiry = Math.min(this.#nextExpiry, owned.until)
+    }
+    for (const [owner, share] of this.#shares) {
+      if (share.forgottenUntil > now) this.#nextExpiry = Math.min(this.#nextExpiry, share.forgottenUntil)
+      else if (sizeOf(share) === 0) this.#shares.delete(owner)
+    }
+  }
+}
+
+function emptyShare(): Share {
+  return { open: new Set(), over: new Set(), forgottenUntil: -Infinity }
+}
+
+function idsOf({ open, over }: Share, isOpen: boolean): Set<string> {
+  return isOpen ? open : over
+}
+
+function sizeOf({ open, over }: Share): number {
+  return open.size + over.size
 }

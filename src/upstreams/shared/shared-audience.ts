@@ -3,16 +3,14 @@ import type { Clock } from '../../mesh/clock.ts'
 import { Coalescing } from '../../mesh/coalescing.ts'
 import { countCopy } from '../../mesh/turns.ts'
 import { during } from '../../mesh/work.ts'
-import { isObject, METHOD_NOT_FOUND, paramsOf } from '../../protocol/jsonrpc.ts'
-import { listChanges } from '../../protocol/list-changes.ts'
+import { INTERNAL_ERROR, isObject, METHOD_NOT_FOUND, paramsOf } from '../../protocol/jsonrpc.ts'
+import { isListChange } from '../../protocol/list-changes.ts'
 import type { Audience, Refusal, Respondent } from './audience.ts'
 import type { InFlight } from '../pipe/in-flight.ts'
 import { LogLevels } from './log-levels.ts'
 import { Owners } from './owners.ts'
 import { Subscriptions } from './subscriptions.ts'
 import { Tasks } from './tasks.ts'
-
-const INTERNAL_ERROR = -32603
 
 /** For whoever runs the server. */
 const remedy = 'configure the server with `sharing: per_session`'
@@ -71,7 +69,7 @@ export class SharedAudience implements Audience {
   notify(notification: Message, calls: InFlight): Promise<void> | undefined {
     const method = notification.value.method as string
     const params = paramsOf(notification.value)
-    if (listChanges.has(method)) return void this.#changes.tell(method, notification)
+    if (isListChange(notification)) return void this.#changes.tell(method, notification)
     if (method === 'notifications/resources/updated')
       return typeof params.uri === 'string'
         ? this.#tell(this.subscriptions.subscribersOf(params.uri), notification)

@@ -76,6 +76,23 @@ test('questions asked while the call is parked wait for the next round; those le
   assert.equal(resultOf(last).done, true)
 })
 
+test('a question that its server takes back holds the call no longer, and its client still gets the result', async (t) => {
+  const asked = later<void>()
+  const bench = await testModern(t, async (inquiry) => {
+    void ask(inquiry, 1)
+    await asked.promise
+    const params = { requestId: 1 }
+    void channelOf(inquiry).send(message({ method: 'notifications/cancelled', params }))
+    return result(inquiry, JSON.stringify({ asking: inquiry.record.asking }))
+  })
+  const first = await bench.send(call(1))
+  assert.equal(bench.inquiries[0]?.record.asking, 1)
+  asked.resolve()
+  const inputResponses = { 'elicitation-1': { action: 'decline' } }
+  const last = await bench.send(call(2, { inputResponses, requestState: stateOf(first) }))
+  assert.equal(resultOf(last).asking, 0)
+})
+
 test('a question without params is asked without params', async (t) => {
   const bench = await testModern(t, async (inquiry) => {
     await ask(inquiry, 1, 'roots/list', null)

@@ -10,9 +10,10 @@ function questions() {
   const heard: string[] = []
   const open = new Questions({ roots: {} })
   const ask = (method: string, params?: object) =>
-    open.ask(message({ id: 1, method, ...(params && { params }) }), (text) =>
-      Promise.resolve(void heard.push(text)),
-    )
+    open.ask(message({ id: 1, method, ...(params && { params }) }), {
+      answer: (text) => Promise.resolve(void heard.push(text)),
+      withdrawn: () => heard.push('withdrawn'),
+    })
   return { open, ask, heard }
 }
 
@@ -39,6 +40,19 @@ test('what is not for the client to answer is answered in its place', () => {
   for (const method of ['ping', 'tasks/list', 'sampling/createMessage']) assert.equal(ask(method), false)
   const codes = heard.map((text) => (JSON.parse(text) as { error?: { code: number } }).error?.code)
   assert.deepEqual(codes, [undefined, METHOD_NOT_FOUND, MISSING_CAPABILITY])
+  assert.equal(open.size, 0)
+})
+
+test('a question that its server takes back is not asked again, and an answer to it is dropped', () => {
+  const { open, ask, heard } = questions()
+  ask('roots/list')
+  const cancelled = (requestId: unknown) =>
+    message({ method: 'notifications/cancelled', params: { requestId } })
+  for (const id of ['1', 2, undefined]) open.withdraw(cancelled(id))
+  assert.equal(open.size, 1)
+  for (let twice = 0; twice < 2; twice++) open.withdraw(cancelled(1))
+  open.answer('{"params":{"inputResponses":{"roots-1":{}}}}', { 'roots-1': {} })
+  assert.deepEqual(heard, ['withdrawn'])
   assert.equal(open.size, 0)
 })
 

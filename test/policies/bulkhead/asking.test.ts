@@ -10,12 +10,13 @@ import { answer, Stage } from './stage.ts'
 
 /** Has the server of a call ask; how to answer, and whether the answer has reached the server. */
 function ask(stage: { readonly clock: ManualClock }, { record }: Call) {
-  const asked = { arrived: false, reply: () => {} }
-  const reply = asking(record, stage.clock, () => {
+  const asked = { arrived: false, reply: () => {}, withdraw: () => {} }
+  const { answer, withdrawn } = asking(record, stage.clock, () => {
     asked.arrived = true
     return Promise.resolve()
   })
-  asked.reply = () => void reply('{}')
+  asked.reply = () => void answer('{}')
+  asked.withdraw = withdrawn
   return asked
 }
 
@@ -54,6 +55,20 @@ test('an answer waits for a slot, before calls that have not begun', async () =>
   assert.deepEqual(stage.started, ['asking', 'running'])
   await stage.end('asking')
   assert.deepEqual(stage.started, ['asking', 'running', 'waiting'])
+})
+
+test('a call whose question is withdrawn has its slot again', async () => {
+  const stage = new Stage({ concurrent: 1 })
+  const call = stage.send('asking')
+  const asked = ask(stage, call)
+  asked.withdraw()
+  asked.withdraw()
+  stage.send('bystander')
+  assert.deepEqual(stage.started, ['asking'])
+  assert.equal(call.record.asking, 0)
+  assert.equal(asked.arrived, false)
+  await stage.end('asking')
+  assert.deepEqual(stage.started, ['asking', 'bystander'])
 })
 
 test('a call that ends while its agent is asked, or its answer waits, takes no slot with it', async () => {

@@ -52,7 +52,7 @@ const sessions = asyncTarget(
         const session = draft(n % 2 === 0 ? undefined : 's')
         all.push({ session, state: 'draft', usedAt: clock.now(), used: false, call: undefined })
       } else if (op === 'add' && one?.state === 'draft') {
-        sessions.add(one.session)
+        assert.equal(sessions.add(one.session), true)
         one.state = 'open'
       } else if (op === 'close' && one !== undefined) {
         const { call } = one
@@ -101,6 +101,7 @@ const sessions = asyncTarget(
         assert.equal(sessions.find(session.id), state === 'open' ? session : undefined, state)
     }
     await sessions.closeAll()
+    for (const { session, state } of all) if (state === 'draft') assert.equal(sessions.add(session), false)
     assert.equal(sessions.size, 0)
   },
 )
