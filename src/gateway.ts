@@ -81,7 +81,6 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
 
   // What outlives all generations.
   const metrics = createMetrics()
-  const endStallWatch = watchStalls({ clock, log, metrics })
   const durable = await openDurable({ stateDir: gateway.stateDir, clock, log })
   const kit = createKit(clock, log, metrics, durable)
   const chaos = createChaos({ clock, log, metrics, current, environment, variables: env })
@@ -123,7 +122,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     controller.follow(config.chaos)
     guards.limits.tune(config.gateway.limits)
     guards.quotas.tune(config.gateway)
-    bodies.tune(config.gateway.limits.bodies)
+    for (const reading of [bodies, ownBodies]) reading.tune(config.gateway.limits.bodies)
     dataPlane.server.maxConnections = config.gateway.limits.connections
     tune(config)
   }
@@ -177,6 +176,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const removeToken = async () => kept?.remove()
   const ends = {
     ...common,
+    endStallWatch: watchStalls({ clock, log, metrics }),
     durable,
     dataPlane,
     controlPlane,
@@ -219,7 +219,6 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     reload,
     close() {
       watch.close()
-      endStallWatch()
       return (closing ??= shutDown(ends))
     },
   }

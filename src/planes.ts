@@ -79,7 +79,7 @@ export function createDataPlane(
       : !allowsOrigin(origin, allowedOrigins)
         ? 'Origin not allowed; see gateway.allowedOrigins'
         : origin === undefined && isOfAnotherSite(request.headers)
-          ? 'pages of other sites may not make a browser ask here; see gateway.allowedOrigins'
+          ? 'a browser asks for a page of another site and does not say which (no Origin)'
           : undefined
     if (refused === undefined) return done()
     void reply

@@ -19,6 +19,7 @@ export interface ShutdownParts {
   readonly durable: { close(): Promise<void> } | undefined
   /** Tasks of agents end with the process. */
   readonly intents: { closeAll(): void }
+  readonly endStallWatch: () => void
   /** While the control plane's address is still ours. */
   readonly removeToken: () => Promise<void>
   /** Requests of agents that are under way, and calls that go on though their agents have left. */
@@ -49,6 +50,7 @@ export async function shutDown(parts: ShutdownParts): Promise<void> {
   await parts.removeToken()
   await Promise.all([dataPlane.close(), controlPlane.close(), endSupervisor(parts.clock)])
   parts.intents.closeAll()
+  parts.endStallWatch()
   await Promise.all([stopped, parts.tracing.close(), parts.durable?.close()])
   log.info('stopped')
 }

@@ -38,14 +38,21 @@ export function watchWork(watching: WorkWatch): () => void {
   }
 }
 
-/** Does synchronous work that may take long, under its name. */
+/** How long the work within that which runs has taken so far, in milliseconds. */
+let within: Millis = 0
+
+/** Does synchronous work that may take long, under its name; what runs within it under a name of its own counts there alone. */
 export function during<Result>(work: Work, task: () => Result): Result {
   const watching = watch
   if (watching === undefined) return task()
   const since = watching.now()
+  const before = within
+  within = 0
   try {
     return task()
   } finally {
-    watching.worked(work, watching.now() - since)
+    const ms = watching.now() - since
+    watching.worked(work, ms - within)
+    within = before + ms
   }
 }

@@ -1,6 +1,7 @@
 /**
  * How far the parts of a JSON text reach: each function takes a place in the text and returns the one behind. None looks
- * at what it passes more closely than it must, so all of them expect a text that `JSON.parse` accepts.
+ * at what it passes more closely than it must, so what they find means something only in a text that `JSON.parse` accepts;
+ * of any other the end is the end.
  */
 
 const QUOTE = 0x22
@@ -25,6 +26,7 @@ export function skipComma(text: string, at: number): number {
 export function skipString(text: string, at: number): number {
   for (;;) {
     at = text.indexOf('"', at + 1)
+    if (at === -1) return text.length
     let slashes = 0
     while (text.charCodeAt(at - 1 - slashes) === BACKSLASH) slashes++
     if (slashes % 2 === 0) return at + 1
@@ -42,7 +44,7 @@ export function skipValue(text: string, at: number): number {
 
 function skipNested(text: string, at: number): number {
   let depth = 0
-  for (;;) {
+  while (at < text.length) {
     const unit = text.charCodeAt(at)
     if (unit === QUOTE) {
       at = skipString(text, at)
@@ -52,6 +54,7 @@ function skipNested(text: string, at: number): number {
     else if ((unit === 0x7d || unit === 0x5d) && --depth === 0) return at + 1
     at++
   }
+  return at
 }
 
 /** Whether objects and arrays stand more than `most` levels within each other. */

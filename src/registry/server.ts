@@ -8,6 +8,7 @@ import { MODERN_VERSION } from '../protocol/modern.ts'
 import { otherEra, ownEra } from '../upstreams/era-verdicts.ts'
 import { orAborted } from '../upstreams/failure.ts'
 import type { Era, Eras, Upstream } from '../upstreams/upstream.ts'
+import { openPlainHttp, type PlainHttp } from '../upstreams/http/plain-http.ts'
 import { endpointsOf } from './connection.ts'
 import { Discovery, type DiscoveryOptions } from './discovery.ts'
 import { kinds } from './kinds.ts'
@@ -46,6 +47,7 @@ export class Server extends KnownServer {
   readonly #discovery: Discovery
   readonly #legacyView: LegacyView
   readonly #reachability: Reachability
+  #plainHttp: PlainHttp | undefined
   #holders = 0
   #closing: Promise<void> | undefined
 
@@ -165,6 +167,13 @@ export class Server extends KnownServer {
     return this.links.homes(caller)
   }
 
+  /** The way to it for plain HTTP, to be used only while it is retained; undefined unless its entry says `passthrough: true`. */
+  get plainHttp(): PlainHttp | undefined {
+    const { config } = this
+    if (config.type === 'stdio' || !config.passthrough) return undefined
+    return (this.#plainHttp ??= openPlainHttp(config))
+  }
+
   /** Whether callers may get another session in place of theirs, without a word. */
   get mayMove(): boolean {
     return this.config.type !== 'http' || this.config.sessionRecovery === 'transparent'
@@ -274,6 +283,6 @@ export class Server extends KnownServer {
     this.retire()
     this.#reachability.stop()
     await this.links.closeAll()
-    await Promise.all(this.#replicas.map((replica) => replica.close()))
+    await Promise.all([...this.#replicas.map((replica) => replica.close()), this.#plainHttp?.pool.destroy()])
   }
 }

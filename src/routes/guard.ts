@@ -12,7 +12,8 @@ export function allowsHost(
   const host = header === undefined ? undefined : hostOf(header)
   if (host === undefined) return false
   if (isLoopback(host) || [listenHost, ...allowed].some((name) => hostOf(name) === host)) return true
-  // Behind a public address the operator's names are unknown unless given; browsers are stopped by their Origin.
+  // Behind a public address the operator's names are unknown unless given; browsers are stopped by their Origin, and by
+  // `Sec-Fetch-Site` (see `isOfAnotherSite`) where they send none.
   return allowed.length === 0 && !isLoopback(hostOf(listenHost) ?? listenHost)
 }
 

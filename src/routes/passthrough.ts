@@ -7,7 +7,6 @@ import { gatewayError, reasons, type Reason } from '../mesh/errors.ts'
 import type { Live } from '../mesh/live.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
-import { plainHttpOf } from '../registry/plain-http.ts'
 import type { Log } from '../telemetry/log.ts'
 import { bodyTooLarge, Exchange, type Failure } from './passthrough/exchange.ts'
 import { proxyPathOf } from './passthrough/path.ts'
@@ -53,7 +52,7 @@ export async function registerPassthrough(app: FastifyInstance, parts: Passthrou
     const { maxBody } = config.gateway
     const { server: name = '' } = request.params as { server?: string }
     const server = servers.get(name)
-    const way = server && plainHttpOf(server)
+    const way = server?.plainHttp
     if (server === undefined || way === undefined)
       return refuse(reply, 404, 'no such server, or its entry does not say passthrough: true')
     if (request.headers.upgrade !== undefined)
@@ -77,10 +76,12 @@ export async function registerPassthrough(app: FastifyInstance, parts: Passthrou
     exchanges.set(request, exchange)
     load.inFlight++
     calls.take(client)
+    server.retain()
     reply.raw.once('close', () => {
       load.inFlight--
       calls.release(client)
       exchange.end()
+      server.release()
     })
     done()
   }

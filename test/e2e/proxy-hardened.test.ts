@@ -439,8 +439,9 @@ test('redirections within the folder lead through the gateway, others are left a
 test('pages of other sites reach nothing of the data plane, even where a browser sends no origin', async () => {
   for (const path of ['/proxy/open/x', '/readyz', '/mcp', '/mcp/open']) {
     for (const site of ['cross-site', 'same-site']) {
-      const { status } = await get(path, `sec-fetch-site: ${site}`, 'accept: text/event-stream')
+      const { status, body } = await get(path, `sec-fetch-site: ${site}`, 'accept: text/event-stream')
       assert.equal(status, 403, `${path} ${site}`)
+      assert.match(body, /does not say which \(no Origin\)/, 'no setting would help')
     }
   }
   for (const site of ['none', 'same-origin'])

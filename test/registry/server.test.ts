@@ -34,3 +34,13 @@ test('discovery has a conversation of its own', async () => {
   assert.deepEqual(upstream.links[1]?.asked, ['tools/call'])
   assert.equal(server.links.size, 2)
 })
+
+test('its way for plain HTTP is opened once, only if its entry allows that, and closed with it', async () => {
+  assert.equal(testServer().server.plainHttp, undefined)
+  const { server } = testServer({ passthrough: true })
+  const way = server.plainHttp
+  assert.ok(way)
+  assert.equal(server.plainHttp, way)
+  await server.close()
+  assert.equal(way.pool.destroyed, true)
+})

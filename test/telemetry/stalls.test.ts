@@ -60,6 +60,26 @@ test('a stall is counted under what took most of it, and said in the log', async
   )
 })
 
+test('work within other work counts once, under the name of that which did it', async (t) => {
+  const { clock, work, counted } = watching(t)
+  during('reply', () => {
+    clock.busyMs += 10
+    during('fan_out', () => {
+      work('metrics', 20)
+      work('metrics', 20)
+      clock.busyMs += 200
+    })
+  })
+  await clock.advance(100)
+  assert.deepEqual(await counted('stalls_total'), { ...none, fan_out: 1 })
+  during('reply', () => {
+    work('fan_out', 100)
+    clock.busyMs += 150
+  })
+  await clock.advance(100)
+  assert.deepEqual(await counted('stalls_total'), { ...none, fan_out: 1, reply: 1 })
+})
+
 test('a stall that nothing known explains is that of something else', async (t) => {
   const { clock, work, counted } = watching(t)
   work('catalog', 100)

@@ -9,6 +9,12 @@ const MAX_TTL_MS: Millis = 5 * 60_000
 /** Most lists that are kept; the oldest makes room. */
 const MAX_LISTS = 1_000
 
+/** Most that all of them may have, with their keys, in characters: 64 MiB where each takes two bytes. */
+const MAX_CHARACTERS = 32 * 1024 * 1024
+
+/** Longest key that a list is kept under, in characters: it holds the cursor, which may be as long as a body. */
+export const LONGEST_KEY = 8 * 1024
+
 /** Methods whose answers a server may allow to be kept. */
 const lists = new Set(['tools/list', 'prompts/list', 'resources/list', 'resources/templates/list'])
 
@@ -18,7 +24,7 @@ export function isList(method: string): boolean {
 }
 
 interface Kept {
-  readonly response: Response
+  readonly response: Pick<Response, 'text' | 'status'>
   readonly until: Millis
   /** How often its server had changed when it was asked for. */
   readonly changes: number
@@ -44,7 +50,9 @@ export interface ListKey {
  */
 export class ListCache {
   readonly #clock: Clock
+  /** The oldest first. */
   readonly #kept = new Map<string, Kept>()
+  #characters = 0
   readonly #fetching = new Map<string, Fetching>()
   /** How often each server has changed, and how often all of them have. */
   readonly #changes = new Map<string | undefined, number>()
@@ -86,6 +94,7 @@ export class ListCache {
     if (server === undefined) {
       this.#allChanges++
       this.#kept.clear()
+      this.#characters = 0
       return
     }
     for (const changed of [server, undefined])
@@ -99,8 +108,25 @@ export class ListCache {
   #find(key: string, changes: number): Kept | undefined {
     const kept = this.#kept.get(key)
     if (kept === undefined || (kept.until > this.#clock.now() && kept.changes === changes)) return kept
-    this.#kept.delete(key)
+    this.#drop(key)
     return undefined
+  }
+
+  #add(key: string, kept: Kept): void {
+    this.#drop(key)
+    this.#kept.set(key, kept)
+    this.#characters += sizeOf(key, kept)
+    for (const oldest of this.#kept.keys()) {
+      if (this.#kept.size <= MAX_LISTS && this.#characters <= MAX_CHARACTERS) break
+      this.#drop(oldest)
+    }
+  }
+
+  #drop(key: string): void {
+    const kept = this.#kept.get(key)
+    if (kept === undefined) return
+    this.#kept.delete(key)
+    this.#characters -= sizeOf(key, kept)
   }
 
   #keep(
@@ -116,8 +142,8 @@ export class ListCache {
     // One that was under way when its server changed may be of before.
     if (changes === this.#changesOf(server)) {
       const until = this.#clock.now() + Math.min(result.ttlMs, MAX_TTL_MS)
-      this.#kept.set(result.cacheScope === 'public' ? key : own, { response, until, changes })
-      if (this.#kept.size > MAX_LISTS) this.#kept.delete(this.#kept.keys().next().value as string)
+      const { text, status } = response
+      this.#add(result.cacheScope === 'public' ? key : own, { response: { text, status }, until, changes })
     }
     // A server may say ten years; nobody should believe it.
     return result.ttlMs <= MAX_TTL_MS
@@ -130,4 +156,9 @@ export class ListCache {
     const left = Math.max(0, Math.floor(until - this.#clock.now()))
     return { text: replaceAt(text, ['result', 'ttlMs'], left), status }
   }
+}
+
+/** In characters. */
+function sizeOf(key: string, { response }: Kept): number {
+  return key.length + response.text.length
 }

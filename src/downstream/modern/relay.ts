@@ -15,7 +15,7 @@ import type { Visit } from '../visit.ts'
 import { mirroredHeaders } from './envelope.ts'
 import type { Exchange } from './exchange.ts'
 import { isMoreVerbose } from './levels.ts'
-import { isList, ListCache } from './list-cache.ts'
+import { isList, ListCache, LONGEST_KEY } from './list-cache.ts'
 import type { PooledCaller } from './pool.ts'
 
 /** Takes the requests of modern clients to their servers, and the answers back to the exchanges that wait for them. */
@@ -78,6 +78,7 @@ export class Relay {
     const method = value.method as string
     if (!isList(method)) return front.request(generation, inquiry)
     const key = JSON.stringify([generation.hash, front.server, method, paramsOf(value).cursor])
+    if (key.length > LONGEST_KEY) return front.request(generation, inquiry)
     const hurries = askedLimitMs({ inbound: inquiry.headers, message: inquiry.message }) !== undefined
     const asked = hurries ? inquiry : { ...inquiry, signal: new Cancellation() }
     const list = { server: front.server, key }

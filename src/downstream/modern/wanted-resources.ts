@@ -1,15 +1,19 @@
 import { newRecord } from '../../mesh/call.ts'
 import { Cancellation } from '../../mesh/cancel.ts'
-import { nextTurn, type Clock } from '../../mesh/clock.ts'
+import { nextTurn, type Clock, type Millis } from '../../mesh/clock.ts'
 import type { Live } from '../../mesh/live.ts'
 import { requestText } from '../../protocol/jsonrpc.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
+import { orAborted, within } from '../../upstreams/failure.ts'
 import type { Front } from '../front.ts'
 import type { Tenancy } from '../tenancy.ts'
 import type { PooledCaller } from './pool.ts'
 
 /** Most requests to one server, on behalf of one caller, at once. */
 const AT_ONCE = 16
+
+/** How long a server may take for one of them, in milliseconds: the others wait for it. */
+const REQUEST_MS: Millis = 10_000
 
 /** Who wants resources, and of whom. */
 export interface Wanting {
@@ -50,7 +54,7 @@ export class WantedResources {
       // Also when it is wanted already: the conversation may be another one by now.
       wants.untold.set(uri, wanting)
     }
-    this.#tell(wants)
+    this.#tell(wanting, wants)
   }
 
   remove(wanting: Wanting, uris: readonly string[]): void {
@@ -64,7 +68,7 @@ export class WantedResources {
         wants.untold.set(uri, wanting)
       }
     }
-    this.#tell(wants)
+    this.#tell(wanting, wants)
     this.#forget(wanting)
   }
 
@@ -87,42 +91,60 @@ export class WantedResources {
     if (fronts?.size === 0) this.#wants.delete(caller)
   }
 
-  #tell(wants: Wants): void {
-    if (!wants.isTelling) void this.#tellAll(wants)
+  #tell(wanting: Wanting, wants: Wants): void {
+    if (!wants.isTelling) void this.#tellAll(wanting, wants)
   }
 
-  async #tellAll(wants: Wants): Promise<void> {
+  async #tellAll(wanting: Wanting, wants: Wants): Promise<void> {
+    const { caller } = wanting
     wants.isTelling = true
-    let last: Wanting | undefined
-    while (wants.untold.size > 0) {
-      const round: Promise<unknown>[] = []
-      for (const [uri, wanting] of wants.untold) {
-        wants.untold.delete(uri)
-        last = wanting
-        const asked = this.#ask(wanting, wants.counts.has(uri) ? 'subscribe' : 'unsubscribe', uri)
-        if (asked !== undefined && round.push(asked) === AT_ONCE) break
+    // In use also when nobody listens any more: for a caller that was dropped, each request would begin a conversation
+    // that nobody ends.
+    caller.calls++
+    try {
+      while (wants.untold.size > 0) {
+        const round: Promise<unknown>[] = []
+        for (const [uri, by] of wants.untold) {
+          wants.untold.delete(uri)
+          // Nothing is left to be asked of a server that was removed.
+          if (this.#isGone(by.front)) continue
+          if (round.push(this.#ask(by, wants.counts.has(uri) ? 'subscribe' : 'unsubscribe', uri)) === AT_ONCE)
+            break
+        }
+        if (round.length === 0) continue
+        const asked = await Promise.allSettled(round)
+        // A server that answers none of them in time is not worth it that the caller stays in use for nobody.
+        if (!caller.listening && asked.every(({ status }) => status === 'rejected')) wants.untold.clear()
+        // Servers that are out of reach answer at once, and so would all of the next ones.
+        if (wants.untold.size > 0) await nextTurn()
       }
-      if (round.length === 0) continue
-      await Promise.allSettled(round)
-      // Servers that are out of reach answer at once, and so would all of the next ones.
-      if (wants.untold.size > 0) await nextTurn()
+    } finally {
+      wants.isTelling = false
+      caller.calls--
     }
-    wants.isTelling = false
-    if (last !== undefined) this.#forget(last)
+    this.#forget(wanting)
   }
 
-  #ask({ front, caller, tenancy }: Wanting, what: string, uri: string): Promise<unknown> | undefined {
-    // Nothing is left to be asked of a server that was removed.
-    if (front.server !== undefined && !this.#live.current.servers.has(front.server)) return undefined
+  #isGone({ server }: Front): boolean {
+    return server !== undefined && !this.#live.current.servers.has(server)
+  }
+
+  /** Rejects when there is no answer in time. */
+  async #ask({ front, caller, tenancy }: Wanting, what: string, uri: string): Promise<void> {
     const id = caller.mintId()
     const method = `resources/${what}`
     const params = { uri }
     const message = { text: requestText(id, method, params), value: { jsonrpc: '2.0', id, method, params } }
     const channelFor = () => ({ open: () => undefined, pause: () => undefined, send: () => undefined })
     const record = newRecord(this.#clock.now())
-    const signal = new Cancellation()
-    const inquiry = { id, message, headers: {}, caller, tenancy, channelFor, signal, record }
     const lease = this.#live.enter()
-    return front.request(lease.generation, inquiry).finally(() => lease.release())
+    try {
+      await within(REQUEST_MS, this.#clock, new Cancellation(), async (signal) => {
+        const inquiry = { id, message, headers: {}, caller, tenancy, channelFor, signal, record }
+        await orAborted(front.request(lease.generation, inquiry), signal)
+      })
+    } finally {
+      lease.release()
+    }
   }
 }

@@ -1,5 +1,6 @@
 import { spawn, type ChildProcess } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
+import type { Writable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import type { Log } from '../../telemetry/log.ts'
@@ -67,26 +68,36 @@ function startSupervisor(log: Log): void {
   if (process.platform === 'win32' || starts === MAX_STARTS) return
   starts++
   // A session of its own, out of reach of Ctrl-C; and nothing of our environment, which may hold secrets.
-  const started = spawn(process.execPath, ['--max-semi-space-size=1', program, gateway], {
-    cwd: '/',
-    env: {},
-    detached: true,
-    stdio: ['pipe', 'ignore', 'ignore'],
-  })
+  let started: ChildProcess
+  const warn = (why: string) => {
+    const message = `the supervisor ${why}: servers may outlive the gateway if it is killed`
+    log.warn({ starts, maxStarts: MAX_STARTS }, message)
+  }
+  try {
+    started = spawn(process.execPath, ['--max-semi-space-size=1', program, gateway], {
+      cwd: '/',
+      env: {},
+      detached: true,
+      stdio: ['pipe', 'ignore', 'ignore'],
+    })
+  } catch (error) {
+    return warn(`cannot be started (${(error as Error).message})`)
+  }
   supervisor = started
   const lost = (why: string) => {
     if (supervisor !== started) return
     supervisor = undefined
-    const message = `the supervisor ${why}: servers may outlive the gateway if it is killed`
-    log.warn({ starts, maxStarts: MAX_STARTS }, message)
+    warn(why)
     if (leaders.size > 0 && started.pid !== undefined) startSupervisor(log)
   }
   started.once('error', ({ message }) => lost(`cannot be started (${message})`))
   started.once('exit', (code, signal) => lost(`ended (${signal ?? `exit code ${code}`})`))
+  // Out of file descriptors, it has no pipes either, and says so later.
+  const input = started.stdin as (Writable & { unref(): void }) | null | undefined
   // Its end tells of itself.
-  started.stdin.on('error', () => undefined)
+  input?.on('error', () => undefined)
+  input?.unref()
   started.unref()
-  ;(started.stdin as unknown as { unref(): void }).unref()
   for (const [leader, number] of leaders) tell(`+ ${number} ${leader.pid}`)
 }
 

@@ -3,6 +3,7 @@ import { test } from 'node:test'
 import { ListCache } from '../../../src/downstream/modern/list-cache.ts'
 import type { Response } from '../../../src/downstream/respond.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
+import { modern, testModern } from './test-modern.ts'
 
 function counted(result: object) {
   let fetched = 0
@@ -120,4 +121,30 @@ test('a list that was under way when its server changed is neither kept nor give
   assert.match((await after).text, /new/)
   assert.match((await cache.get(k, 'b', fetch)).text, /new/)
   assert.equal(fetched(), 1)
+})
+
+test('of lists that are larger than 64 MiB all together the oldest makes room, and its size is given back', async () => {
+  const cache = new ListCache(new ManualClock())
+  const { fetch, fetched } = counted({ tools: ['x'.repeat(4 * 1024 * 1024)], ttlMs: 1_000 })
+  const ask = async (n: number) => {
+    const before = fetched()
+    await cache.get({ server: 's', key: String(n) }, 'a', fetch)
+    return fetched() > before
+  }
+  for (let n = 0; n < 8; n++) assert.equal(await ask(n), true)
+  const kept = []
+  for (let n = 7; n >= 0; n--) if (!(await ask(n))) kept.push(n)
+  assert.deepEqual(kept, [7, 6, 5, 4, 3, 2, 1], 'the first of them had to go')
+  cache.forget(undefined)
+  for (let n = 0; n < 7; n++) assert.equal(await ask(n), true)
+  for (let n = 0; n < 7; n++) assert.equal(await ask(n), false)
+})
+
+test('a list with a cursor of more than 8 KiB is fetched for each who asks', async (t) => {
+  const bench = await testModern(t, () => '{"tools":[],"ttlMs":60000,"cacheScope":"public"}')
+  const ask = (id: number, cursor: string) => bench.send(modern(id, 'tools/list', { cursor }))
+  for (const id of [1, 2]) await ask(id, 'x'.repeat(8_000))
+  assert.equal(bench.inquiries.length, 1)
+  for (const id of [3, 4]) await ask(id, 'x'.repeat(9_000))
+  assert.equal(bench.inquiries.length, 3)
 })

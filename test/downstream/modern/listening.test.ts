@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict'
-import { test } from 'node:test'
+import { test, type TestContext } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
-import type { Welcome } from '../../../src/downstream/front.ts'
+import type { Inquiry, Welcome } from '../../../src/downstream/front.ts'
+import type { PooledCaller } from '../../../src/downstream/modern/pool.ts'
+import type { Response } from '../../../src/downstream/respond.ts'
 import { paramsOf } from '../../../src/protocol/jsonrpc.ts'
 import { SUBSCRIPTION_ID_KEY } from '../../../src/protocol/modern.ts'
 import { until } from '../../support/until.ts'
@@ -99,6 +101,51 @@ test('streams that end at once give back what only they wanted: once for each re
   assert.deepEqual(new Set(ended.map(([method]) => method)), new Set(['resources/unsubscribe']))
   assert.deepEqual(ended.map(([, uri]) => uri).toSorted(), [...named].toSorted())
   assert.ok(most <= 16, `${most} at once`)
+})
+
+/** A front whose answers to `resources/*` are for the test to give; one stream that wants 40 resources. */
+async function leaving(t: TestContext, answer: (inquiry: Inquiry) => Promise<Response> | string) {
+  let isLeaving = false
+  const bench = await testModern(t, (inquiry) => (isLeaving ? answer(inquiry) : '{}'))
+  const resourceSubscriptions = Array.from({ length: 40 }, (_, n) => `a://${n}`)
+  const client = await listening(bench, 1, { resourceSubscriptions })
+  const { caller } = bench.inquiries[0]!
+  await until('all was asked for', () => bench.inquiries.length === 40 && !(caller as PooledCaller).calls)
+  isLeaving = true
+  client.close()
+  await until('it is gone', () => bench.inquiries.length > 40)
+  return { bench, caller: caller as PooledCaller }
+}
+
+test('a caller is in use until its resources are given back: nobody drops it before', async (t) => {
+  const answered = later<undefined>()
+  const { bench, caller } = await leaving(t, (inquiry) => answered.promise.then(() => result(inquiry, '{}')))
+  assert.deepEqual([caller.listening, caller.busy], [false, true])
+  answered.resolve(undefined)
+  await until('all was given back', () => bench.inquiries.length === 80 && !caller.busy)
+})
+
+test('a request that breaks holds up none of the later ones', async (t) => {
+  let broken = 0
+  const { bench, caller } = await leaving(t, () => {
+    if (broken++ === 0) throw new Error('a defect')
+    return '{}'
+  })
+  await until('all was given back', () => bench.inquiries.length === 80 && !caller.busy)
+  await listening(bench, 2, { resourceSubscriptions: ['a://1'] })
+  await until('it is asked for again', () => bench.inquiries.length === 81)
+})
+
+test('a server that never answers is not asked on for a caller that listens no more', async (t) => {
+  let isSilent = true
+  const { bench, caller } = await leaving(t, () => (isSilent ? new Promise(() => undefined) : '{}'))
+  assert.equal(bench.inquiries.length, 40 + 16)
+  await bench.clock.advance(10_000)
+  await until('it is given up', () => !caller.busy)
+  assert.equal(bench.inquiries.length, 40 + 16)
+  isSilent = false
+  await listening(bench, 2, { resourceSubscriptions: ['a://1'] })
+  await until('later ones are asked for', () => bench.inquiries.length === 40 + 16 + 1)
 })
 
 test('a burst of one list that changes is told twice, whoever sends it how often', async (t) => {

@@ -94,6 +94,7 @@ test('of a recursive schema nothing can be told of a value that is too deep', as
 
 test('what is no schema, or needs the network, is refused with a reason', async () => {
   const deep = Array.from({ length: 70 }).reduce<object>((items) => ({ items }), {})
+  const times = (count: number, schema: object) => ({ allOf: Array<object>(count).fill(schema) })
   const many = { properties: Object.fromEntries(Array.from({ length: 3_000 }, (_, i) => [`p${i}`, {}])) }
   for (const [schema, reason] of [
     [{ type: 'thing' }, /no valid schema/],
@@ -104,6 +105,15 @@ test('what is no schema, or needs the network, is refused with a reason', async 
     [wide({ p: names(1_000) }), /more than 2000 checks/],
     [wide(Object.fromEntries(names(900).map((name) => [name, ['a', 'b']]))), /more than 2000 checks/],
     [{ ...draft7, enum: names(5_000) }, /more than 2000 checks/],
+    [times(50, { required: names(150) }), /more than 2000 checks/],
+    [times(500, { type: ['string', 'null', 'number', 'object', 'array'] }), /more than 2000 checks/],
+    [times(100, { enum: names(199) }), /more than 2000 checks/],
+    [{ anyOf: Array<boolean>(3_000).fill(false) }, /more than 2000 checks/],
+    [{ properties: Object.fromEntries(names(3_000).map((name) => [name, false])) }, /more than 2000 checks/],
+    [
+      { patternProperties: Object.fromEntries(names(600).map((name) => [name, true])) },
+      /more than 2000 checks/,
+    ],
     [
       { ...draft7, enum: names(1_000).map((name) => ({ name, of: 'x'.repeat(200) })) },
       /more than 2000 checks/,

@@ -62,7 +62,7 @@ export function instrumented(schema: Readonly<Record<string, unknown>>): Record<
 
   function copy(node: unknown, depth: number): unknown {
     if (depth > MAX_DEPTH) throw new Error(`the schema is nested deeper than ${MAX_DEPTH}`)
-    if (Array.isArray(node)) return node.map((item) => copy(item, depth + 1))
+    if (Array.isArray(node)) return node.map((item) => member(item, depth + 1))
     if (!isObject(node)) return node
     if (++subschemas > MAX_SUBSCHEMAS) throw new Error(`more than ${MAX_SUBSCHEMAS} subschemas`)
     const entries = Object.entries(readable(node))
@@ -74,11 +74,17 @@ export function instrumented(schema: Readonly<Record<string, unknown>>): Record<
     return Object.fromEntries(entries)
   }
 
+  /** One of several subschemas, of which `false` and `true` have their code as well. */
+  function member(node: unknown, depth: number): unknown {
+    if (typeof node === 'boolean') count(1)
+    return copy(node, depth)
+  }
+
   function copyValue(key: string, value: unknown, depth: number): unknown {
     if (!silent.has(key)) count(1 + costOf(key, value))
     if (data.has(key)) return value
     if (!byNames.has(key) || !isObject(value)) return copy(value, depth)
-    return Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, copy(inner, depth + 1)]))
+    return Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, member(inner, depth + 1)]))
   }
 
   return copy(schema, 0) as Record<string, unknown>
@@ -96,6 +102,11 @@ function readable(node: Readonly<Record<string, unknown>>): Readonly<Record<stri
 /** What a keyword costs to compile besides itself and the subschemas in it. */
 function costOf(key: string, value: unknown): number {
   if (key === 'enum') return Array.isArray(value) ? comparisons(value) : 0
+  // Each name, and each type, is asked for by code of its own.
+  if (key === 'required') return Array.isArray(value) ? value.length : 0
+  if (key === 'type') return Array.isArray(value) ? value.length - 1 : 0
+  // One condition says all patterns, and takes time that grows with their square.
+  if (key === 'patternProperties') return isObject(value) ? Object.keys(value).length ** 2 / 128 : 0
   if ((key !== 'dependencies' && key !== 'dependentRequired') || !isObject(value)) return 0
   let cost = 0
   // The code for each name of a list says the whole list.
@@ -104,10 +115,14 @@ function costOf(key: string, value: unknown): number {
   return cost
 }
 
-/** The words of draft 07 compare each choice with each other. */
+/** Fewer choices than this are compared one by one, by code for each; see `loopEnum` of Ajv. */
+const LOOPED = 200
+
+/** Below `LOOPED` four of them cost as much as a keyword. The words of draft 07 compare each choice with each other. */
 function comparisons(choices: readonly unknown[]): number {
   const size = choices.some((choice) => typeof choice === 'object') ? JSON.stringify(choices).length / 8 : 1
-  return (choices.length * Math.max(size, choices.length)) / 8_000
+  const code = choices.length < LOOPED ? choices.length / 4 : 0
+  return code + (choices.length * Math.max(size, choices.length)) / 8_000
 }
 
 /** A call of a function, where everything else is generated in place. */
