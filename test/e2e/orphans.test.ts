@@ -79,7 +79,9 @@ test('a supervisor that was killed is replaced, and the next one knows of all se
     next = identified(descendantsOf(gateway.program.pid)).filter(({ pid }) => isSupervisor(pid))
     return next.length > 0
   })
-  assert.ok(gateway.log.some(({ msg }) => String(msg).startsWith('the supervisor ended (SIGKILL)')))
+  await until('the log says so', () =>
+    gateway.log.some(({ msg }) => String(msg).startsWith('the supervisor ended (SIGKILL)')),
+  )
   process.kill(gateway.program.pid, 'SIGKILL')
   await allGone([...members, ...next])
 })

@@ -82,14 +82,17 @@ for (const route of ['recording', undefined]) {
   })
 }
 
-test('headers that are passed on go with the handshake, and with each call its own', async () => {
+test('headers that are passed on go with the handshake and with each call, and a session has one set of them', async () => {
   const [atHello, atCall] = [secret('at-hello'), secret('at-call')]
   const client = await RawClient.open(gateway.mcp('recording'), { headers: { 'x-user-token': atHello } })
   for (const method of ['initialize', 'notifications/initialized'])
     assert.equal(server.of(method).at(-1)?.headers['x-renamed'], atHello, method)
   const call = { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'accept' } }
-  await client.post(call, { 'x-user-token': atCall })
-  assert.equal(server.of('tools/call').at(-1)?.headers['x-renamed'], atCall)
+  await client.post(call, { 'x-user-token': atHello })
+  assert.equal(server.of('tools/call').at(-1)?.headers['x-renamed'], atHello)
+  const before = server.of('tools/call').length
+  assert.equal((await client.post(call, { 'x-user-token': atCall })).status, 404)
+  assert.equal(server.of('tools/call').length, before)
 })
 
 test('credentials in a URL become a header', async () => {
