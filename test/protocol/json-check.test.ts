@@ -4,7 +4,7 @@ import { OUTCOME_KEY } from '../../src/chaos/accounting/reported.ts'
 import { INTENT_KEY as FAULT_INTENT_KEY } from '../../src/chaos/decide/call-key.ts'
 import { ERROR_KEY } from '../../src/downstream/respond.ts'
 import { IDEMPOTENCY_KEY } from '../../src/policies/idempotency/key.ts'
-import { decidingMeta, MAX_DEPTH, readJson } from '../../src/protocol/json-check.ts'
+import { MAX_MEMBERS, decidingMeta, MAX_DEPTH, readJson } from '../../src/protocol/json-check.ts'
 import { locate } from '../../src/protocol/json-span.ts'
 import { DEADLINE_KEY, PARTIAL_KEY } from '../../src/protocol/meta.ts'
 import {
@@ -172,4 +172,12 @@ test('texts of all shapes are read as JSON.parse reads them, or refused because 
     const expected = doubles > 0 ? -32600 : undefined
     assert.equal(codeOf(text), expected, text)
   }
+})
+
+test('the members of a body are bounded before it is parsed', () => {
+  const of = (count: number) => `{${Array.from({ length: count }, (_, n) => `"${n}":1`).join()}}`
+  assert.equal(readJson(of(MAX_MEMBERS)).ok, true)
+  const read = readJson(of(MAX_MEMBERS + 1))
+  assert.ok(!read.ok && read.value === undefined)
+  assert.match(read.message, /more than 100000 members/)
 })
