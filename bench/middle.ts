@@ -28,11 +28,12 @@ const READY_WITHIN_MS = 10_000
 const READY_EVERY_MS = 50
 
 /** Starts what stands between the load and the upstream, and waits until it serves. */
-export async function startMiddle({ name, middle }: Subject, around: Surroundings): Promise<Endpoint> {
+export async function startMiddle(subject: Subject, around: Surroundings): Promise<Endpoint> {
+  const { middle } = subject
   const { children, upstream } = around
   if (middle === 'nothing') return { origin: upstream, pid: undefined }
-  if (middle !== 'floor') return startGateway(name, middle(around.collector), around)
-  return children.listening([...around.flags(name), script('./floor.js'), '--upstream', upstream])
+  if (middle !== 'floor') return startGateway(subject, middle(around.collector), around)
+  return children.listening([...around.flags(subject.name), script('./floor.js'), '--upstream', upstream])
 }
 
 /** The path of a compiled file, as seen from this folder. */
@@ -40,7 +41,11 @@ export function script(relative: string): string {
   return fileURLToPath(new URL(relative, import.meta.url))
 }
 
-async function startGateway(name: string, config: GatewayConfig, around: Surroundings): Promise<Listening> {
+async function startGateway(
+  { name, main = script('../src/main.js') }: Subject,
+  config: GatewayConfig,
+  around: Surroundings,
+): Promise<Listening> {
   const { children, upstream, scratch, flags } = around
   const file = join(scratch, `${name}.json`)
   const base = {
@@ -48,7 +53,6 @@ async function startGateway(name: string, config: GatewayConfig, around: Surroun
     mcpServers: { upstream: { url: `${upstream}/mcp` } },
   }
   writeFileSync(file, JSON.stringify({ ...base, ...config }))
-  const main = script('../src/main.js')
   const gateway = await children.listening([...flags(name), main, 'start', '--config', file])
   await ready(gateway.origin)
   return gateway

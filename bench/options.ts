@@ -1,5 +1,7 @@
+import { existsSync } from 'node:fs'
+import { resolve } from 'node:path'
 import { parseArgs } from 'node:util'
-import { subjects } from './subjects.ts'
+import { ofOther, OTHER, subjects } from './subjects.ts'
 import type { Subject } from './subjects.ts'
 import { workloads } from './workload.ts'
 import type { Workload } from './workload.ts'
@@ -28,6 +30,7 @@ export function readOptions(args: readonly string[]): Options {
       workload: { type: 'string', default: 'small' },
       only: { type: 'string', multiple: true },
       base: { type: 'string', default: 'floor' },
+      against: { type: 'string' },
       rounds: { type: 'string' },
       callers: { type: 'string', default: '32' },
       json: { type: 'string' },
@@ -37,9 +40,11 @@ export function readOptions(args: readonly string[]): Options {
   })
   const workload = workloads[values.workload]
   if (workload === undefined) throw new Error(`--workload: expected ${Object.keys(workloads).join(', ')}`)
+  const known = values.against === undefined ? subjects : besides(subjects, values.against)
+  const only = values.only?.map((name) => subjectNamed('--only', subjects, name).name)
   return {
-    subjects: [...new Set(values.only?.map((name) => subjectNamed('--only', name)) ?? subjects)],
-    base: subjectNamed('--base', values.base).name,
+    subjects: only === undefined ? known : known.filter(({ name }) => only.includes(name.replace(OTHER, ''))),
+    base: subjectNamed('--base', known, values.base).name,
     workloadName: values.workload,
     workload,
     rounds: count('--rounds', values.rounds ?? (values.quick ? '5' : '40'), 200),
@@ -49,10 +54,19 @@ export function readOptions(args: readonly string[]): Options {
   }
 }
 
-function subjectNamed(option: string, name: string): Subject {
-  const subject = subjects.find((subject) => subject.name === name)
+/** Each row of Breakwater is followed by the same one of the build in another checkout. */
+function besides(chosen: readonly Subject[], folder: string): Subject[] {
+  const main = resolve(folder, 'build/src/main.js')
+  if (!existsSync(main)) throw new Error(`--against: there is no ${main}: run npm run build:all there first`)
+  return chosen.flatMap((subject) =>
+    typeof subject.middle === 'string' ? [subject] : [subject, ofOther(subject, main)],
+  )
+}
+
+function subjectNamed(option: string, known: readonly Subject[], name: string): Subject {
+  const subject = known.find((subject) => subject.name === name)
   if (subject !== undefined) return subject
-  throw new Error(`${option}: expected ${subjects.map(({ name }) => name).join(', ')}`)
+  throw new Error(`${option}: expected ${known.map(({ name }) => name).join(', ')}`)
 }
 
 function count(option: string, text: string, max: number): number {

@@ -19,6 +19,8 @@ export interface Subject {
   readonly tool: string
   /** How the load speaks. */
   readonly era: Era
+  /** The `main.js` of another build of Breakwater that is to stand in the middle. */
+  readonly main?: string
 }
 
 const direct: Subject = {
@@ -92,3 +94,11 @@ export const subjects: readonly Subject[] = [
   aggregate('aggregate', 'Breakwater /mcp'),
   oneServer('modern', 'modern /mcp/{server}', {}, 'modern'),
 ]
+
+/** How the name of a row of another build ends. */
+export const OTHER = '-other'
+
+/** A row as another build of Breakwater would have it. */
+export function ofOther(subject: Subject, main: string): Subject {
+  return { ...subject, name: subject.name + OTHER, title: `the other's ${subject.title}`, main }
+}

@@ -36,12 +36,12 @@ export class Dialogue {
 
   /** Takes the messages of one POST: a single one, or a batch. */
   take(visit: Visit, session: Session, messages: readonly Message[], isBatch: boolean): Promise<void> {
-    const requests = messages.filter(({ value }) => kindOf(value) === 'request')
+    const reply = new PostReply(session, visit.response, this.#clock)
+    const answers: Promise<Response>[] = []
     for (const message of messages) {
       if (kindOf(message.value) !== 'request') this.#oneWay(session, message)
+      else answers.push(this.#request(visit, session, message, reply))
     }
-    const reply = new PostReply(session, visit.response, this.#clock)
-    const answers = requests.map((message) => this.#request(visit, session, message, reply))
     const [only] = answers
     if (only === undefined) return Promise.resolve(void visit.response.writeHead(202).end())
     // Most POSTs hold one request: the common way takes no more turns of the microtask queue than it must.
@@ -52,7 +52,7 @@ export class Dialogue {
   #finish(session: Session, reply: PostReply, responses: readonly Response[], isBatch: boolean): void {
     session.touch()
     reply.finish(responses, isBatch)
-    if (responses.some(({ status }) => status === 404)) void this.#sessions.close(session)
+    for (const { status } of responses) if (status === 404) void this.#sessions.close(session)
     this.#sessions.settle(session)
   }
 

@@ -44,7 +44,7 @@ export class Quota {
   readonly #name: QuotaName
   readonly #what: string
   readonly #refused: (limit: QuotaLimit) => void
-  readonly #counts = new Map<string, number>()
+  readonly #counts = new Map<string, { open: number }>()
   #total = 0
 
   /** `what` there may be too many of, in words; `refused` is told of each refusal. */
@@ -60,7 +60,7 @@ export class Quota {
   }
 
   of(client: string): number {
-    return this.#counts.get(client) ?? 0
+    return this.#counts.get(client)?.open ?? 0
   }
 
   /** Which limit one more of a client would exceed, if any. */
@@ -88,14 +88,15 @@ export class Quota {
   }
 
   take(client: string): void {
-    this.#counts.set(client, this.of(client) + 1)
+    const count = this.#counts.get(client)
+    if (count === undefined) this.#counts.set(client, { open: 1 })
+    else count.open++
     this.#total++
   }
 
   release(client: string): void {
-    const left = this.of(client) - 1
-    if (left > 0) this.#counts.set(client, left)
-    else this.#counts.delete(client)
+    const count = this.#counts.get(client)
+    if (count !== undefined && --count.open === 0) this.#counts.delete(client)
     this.#total--
   }
 }

@@ -88,7 +88,7 @@ export class Tenancies {
 export class SessionTenants {
   /** Whom those count as that are too many. */
   readonly others: string
-  /** When each was seen last. */
+  /** When each was seen last, to the second. */
   readonly #names = new Map<string, Millis>()
 
   /** `session` is unique. */
@@ -98,8 +98,9 @@ export class SessionTenants {
 
   /** Whether a tenant is one of those that this session may have. */
   admits(name: string, now: Millis): boolean {
-    if (!this.#names.has(name) && this.#names.size >= MAX_OF_SESSION && !this.#dropIdle(now)) return false
-    this.#names.set(name, now)
+    const usedAt = this.#names.get(name)
+    if (usedAt === undefined && this.#names.size >= MAX_OF_SESSION && !this.#dropIdle(now)) return false
+    if (usedAt === undefined || now - usedAt >= SETTLED_MS) this.#names.set(name, now)
     return true
   }
 

@@ -26,18 +26,22 @@ export type ReadJson =
 
 /** Reads a body: JSON, nested at most 128 deep, at most 100,000 members, each key once in its object, no other spellings of the keys that decide. */
 export function readJson(text: string): ReadJson {
-  const inText = countMembers(text)
-  if (inText === -1)
-    return refused(`Invalid Request: objects and arrays are nested more than ${MAX_DEPTH} deep`)
-  if (inText > MAX_MEMBERS) return refused(`Invalid Request: more than ${MAX_MEMBERS} members of objects`)
+  // What is expensive to parse is found before; a short text cannot hold much of it.
+  if (text.length > SHORT_TEXT) {
+    const inText = countMembers(text)
+    if (inText === -1) return refused(TOO_DEEP)
+    if (inText > MAX_MEMBERS) return refused(`Invalid Request: more than ${MAX_MEMBERS} members of objects`)
+  }
   let value: unknown
   try {
     value = JSON.parse(text)
   } catch {
     return { ok: false, code: PARSE_ERROR, message: 'Parse error: the body is not JSON' }
   }
-  // `JSON.parse` keeps one of several equal keys.
-  if (inText !== (isNested(value) ? membersOf(value) : 0))
+  const members = isNested(value) ? membersOf(value, 1) : 0
+  if (Number.isNaN(members)) return refused(TOO_DEEP, value)
+  // `JSON.parse` keeps one of several equal keys. A text with no more colons than members has no such keys, and none in strings.
+  if (members !== colonsIn(text) && members !== countMembers(text))
     return refused('Invalid Request: a key stands twice in one object', value)
   const variant = variantIn(value)
   if (variant !== undefined)
@@ -47,6 +51,11 @@ export function readJson(text: string): ReadJson {
     )
   return { ok: true, value }
 }
+
+const TOO_DEEP = `Invalid Request: objects and arrays are nested more than ${MAX_DEPTH} deep`
+
+/** Up to this length a text is parsed before it is looked at, in characters: a member takes four of them at least. */
+const SHORT_TEXT = 64 * 1024
 
 function refused(message: string, value?: unknown): ReadJson {
   return { ok: false, code: INVALID_REQUEST, message, value }
@@ -62,7 +71,7 @@ const SHORT = 32
  * How many members the objects of a text have, by their colons; -1 when it is nested too deeply. The text need not be
  * JSON: for one that is not, the number means nothing.
  */
-export function countMembers(text: string): number {
+function countMembers(text: string): number {
   const { length } = text
   let members = 0
   let depth = 0
@@ -98,18 +107,25 @@ function endOfString(text: string, at: number): number {
 
 const isNested = (value: unknown): value is object => typeof value === 'object' && value !== null
 
-/** How many members the objects of a value have, all together. How deep it is nested is known by then. */
-function membersOf(value: object): number {
+function colonsIn(text: string): number {
+  let colons = 0
+  for (let at = text.indexOf(':'); at !== -1; at = text.indexOf(':', at + 1)) colons++
+  return colons
+}
+
+/** How many members the objects of a value have, all together; NaN when it is nested too deeply. `depth`: its own, from 1. */
+function membersOf(value: object, depth: number): number {
+  if (depth > MAX_DEPTH) return NaN
   let members = 0
   if (Array.isArray(value)) {
-    for (const item of value as unknown[]) if (isNested(item)) members += membersOf(item)
+    for (const item of value as unknown[]) if (isNested(item)) members += membersOf(item, depth + 1)
     return members
   }
   const fields = value as Readonly<Record<string, unknown>>
   for (const key in fields) {
     members++
     const item = fields[key]
-    if (isNested(item)) members += membersOf(item)
+    if (isNested(item)) members += membersOf(item, depth + 1)
   }
   return members
 }

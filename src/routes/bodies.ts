@@ -62,9 +62,11 @@ export class Bodies {
   readonly #clock: Clock
   readonly #maxBody: number
   readonly #refused: (cause: BodyRefusalCause) => void
-  readonly #open = new Set<Body>()
+  /** The newest of those that are not complete; each knows its neighbours, for one comes and goes with each request. */
+  #newest: Body | undefined
   readonly #senders = new Map<string, Sender>()
   #limits: BodyLimits
+  #count = 0
   #bytes = 0
   #looking = false
 
@@ -83,7 +85,7 @@ export class Bodies {
 
   /** How many are not complete. */
   get count(): number {
-    return this.#open.size
+    return this.#count
   }
 
   /** Other limits are in force. */
@@ -98,14 +100,13 @@ export class Bodies {
     const address = clientOf(request.raw.socket.remoteAddress)
     let sender = this.#senders.get(address)
     if (sender === undefined) this.#senders.set(address, (sender = { address, count: 0, bytes: 0 }))
-    const body = new Body(this, { payload, declared, sender, done })
-    this.#open.add(body)
-    sender.count++
+    const body = new Body(this, payload, declared, sender, done)
+    this.#enter(body)
     const { count, countPerAddress } = this.#limits
     if (sender.count > countPerAddress)
       return this.#refuse(body, 'per_address', sender.count - 1, countPerAddress)
-    if (this.#open.size > count) return this.#refuse(body, 'total', this.#open.size - 1, count)
-    this.#lookLater()
+    if (this.#count > count) return this.#refuse(body, 'total', this.#count - 1, count)
+    if (!this.#looking) this.#lookLater()
     body.begin()
   }
 
@@ -123,13 +124,30 @@ export class Bodies {
     body.hasMoved = true
   }
 
+  #enter(body: Body): void {
+    const newest = this.#newest
+    body.older = newest
+    if (newest !== undefined) newest.newer = body
+    this.#newest = body
+    body.isOpen = true
+    body.sender.count++
+    this.#count++
+  }
+
   /** A body is not on its way any more. False when it was not before. */
   leave(body: Body): boolean {
-    if (!this.#open.delete(body)) return false
-    const { sender } = body
+    if (!body.isOpen) return false
+    const { older, newer, sender, bytes } = body
+    if (older !== undefined) older.newer = newer
+    if (newer !== undefined) newer.older = older
+    else this.#newest = older
+    // What is kept of a body must not keep all that came after it.
+    body.older = body.newer = undefined
+    body.isOpen = false
     sender.count--
-    sender.bytes -= body.bytes
-    this.#bytes -= body.bytes
+    sender.bytes -= bytes
+    this.#count--
+    this.#bytes -= bytes
     return true
   }
 
@@ -151,7 +169,6 @@ export class Bodies {
    * at the clock, and may take up to a second longer than it should.
    */
   #lookLater(): void {
-    if (this.#looking) return
     this.#looking = true
     const since = this.#clock.now()
     this.#clock.after(LOOK_MS, () => {
@@ -165,7 +182,8 @@ export class Bodies {
   /** Ends what takes too long, `passed` milliseconds after it was looked at last. */
   #look(passed: Millis): void {
     const { stalled, whole } = this.#limits
-    for (const body of [...this.#open]) {
+    for (let body = this.#newest, older; body !== undefined; body = older) {
+      older = body.older
       const why = body.age(passed, stalled, whole)
       if (why === undefined) continue
       this.#refused('stalled')
@@ -178,16 +196,13 @@ function tooLarge(limit: number): BodyRefusal {
   return new BodyRefusal(413, `Request body is too large: at most ${limit} bytes (gateway.maxBody)`)
 }
 
-interface BodyParts {
-  readonly payload: IncomingMessage
-  readonly declared: number
-  readonly sender: Sender
-  readonly done: Done
-}
-
 /** One body that is on its way. */
 class Body {
   readonly sender: Sender
+  /** Whether it is among those that are on their way, and between which. */
+  isOpen = false
+  older: Body | undefined
+  newer: Body | undefined
   /** Whether any of it came since it was looked at last. */
   hasMoved = true
   /** From the first look on, so that nobody is cut off too early. */
@@ -200,7 +215,7 @@ class Body {
   readonly #done: Done
   readonly #chunks = new Chunks()
 
-  constructor(bodies: Bodies, { payload, declared, sender, done }: BodyParts) {
+  constructor(bodies: Bodies, payload: IncomingMessage, declared: number, sender: Sender, done: Done) {
     this.#bodies = bodies
     this.#payload = payload
     this.#declared = declared
@@ -226,6 +241,8 @@ class Body {
     payload.on('data', this.#onData)
     payload.on('end', this.#onEnd)
     payload.on('error', this.#onError)
+    // Asks for what comes, before any of it has: then it is passed on at once instead of in the next tick.
+    payload.read(0)
   }
 
   /** Nothing more is taken of it, and `error` says why. */
@@ -247,9 +264,11 @@ class Body {
   readonly #onEnd = (): void => {
     this.#bodies.leave(this)
     const bytes = this.#chunks.takeBytes()
-    // What is no UTF-8 would be read as something else than what was sent.
-    if (isUtf8(bytes)) this.#done(null, bytes.toString('utf8'))
-    else this.fail(new BodyRefusal(400, 'Parse error: the body is not UTF-8'))
+    const text = bytes.toString('utf8')
+    // What is no UTF-8 would be read as something else than what was sent: the replacement character stands for it then.
+    if (text.includes('\ufffd') && !isUtf8(bytes))
+      this.fail(new BodyRefusal(400, 'Parse error: the body is not UTF-8'))
+    else this.#done(null, text)
   }
 
   readonly #onError = (): void => {

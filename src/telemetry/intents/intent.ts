@@ -21,6 +21,8 @@ export interface KnownIntent extends CallIntent {
   underWay: number
   /** When it was opened, its last call ended, or it ended itself. */
   lastAt: Millis
+  /** When it took its place among those that are open. */
+  placedAt: Millis
   isOpen: boolean
   /** Undefined until somebody says so. */
   outcome: IntentOutcome | undefined
@@ -50,6 +52,7 @@ export function newIntent(
     failedBefore: paused === undefined ? 0 : failedOf(paused),
     underWay: 0,
     lastAt: 0,
+    placedAt: 0,
     isOpen: true,
     outcome: undefined,
     next: undefined,

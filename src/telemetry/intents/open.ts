@@ -1,6 +1,9 @@
 import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
 import type { KnownIntent } from './intent.ts'
 
+/** How precisely the line is in order, in milliseconds: a busy task need not go to its end with every call. */
+const PLACE_MS: Millis = 100
+
 export interface OpenIntentsParts {
   readonly clock: Clock
   /** One was quiet for long enough, and is open no more. */
@@ -39,12 +42,19 @@ export class OpenIntents {
   /** Takes in one more; the one that was quiet for the longest time makes room for it. */
   add(intent: KnownIntent): void {
     if (this.#byKey.size >= this.#max) this.#evict()
-    this.touch(intent)
+    this.#place(intent, this.#parts.clock.now())
   }
 
   /** It goes to the end of the line. While calls of it are under way, its place does not matter. */
   touch(intent: KnownIntent): void {
-    intent.lastAt = this.#parts.clock.now()
+    const now = this.#parts.clock.now()
+    if (now - intent.placedAt < PLACE_MS) intent.lastAt = now
+    else this.#place(intent, now)
+  }
+
+  #place(intent: KnownIntent, now: Millis): void {
+    intent.lastAt = now
+    intent.placedAt = now
     this.#byKey.delete(intent.key)
     this.#byKey.set(intent.key, intent)
     this.#cancel ??= this.#parts.clock.after(this.#idleMs, this.#sweep)
