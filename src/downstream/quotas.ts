@@ -65,8 +65,11 @@ export class Quota {
 
   /** Which limit one more of a client would exceed, if any. */
   exceeds(client: string): 'max' | 'perClient' | undefined {
-    if (this.of(client) >= this.share.perClient) return 'perClient'
-    return this.#total >= this.share.max ? 'max' : undefined
+    const { max, perClient } = this.share
+    // As long as all together have less than one may have, nobody has to be looked at.
+    if (this.#total < perClient && this.#total < max) return undefined
+    if (this.of(client) >= perClient) return 'perClient'
+    return this.#total >= max ? 'max' : undefined
   }
 
   /** Why there may not be one more of a client; undefined when there may. */
