@@ -24,7 +24,7 @@ import type { GatewayGeneration } from './registry/generation.ts'
 import { lookForIdleGlobs } from './registry/idle-globs.ts'
 import { logState, warnOfCuts, warnOfNames } from './registry/notices.ts'
 import { Reloader, withServers, type ReloadReport } from './reload.ts'
-import { Bodies, bodyRefusals } from './routes/bodies.ts'
+import { Bodies, bodyRefusals, MAX_FIRST_BODY } from './routes/bodies.ts'
 import { shutDown } from './shutdown.ts'
 import { createSpans } from './spans.ts'
 import { Intents } from './telemetry/intents.ts'
@@ -144,7 +144,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   dataPlane.server.on('drop', () => metrics.connectionsRefused.inc())
   metrics.connectionsRefused.cell()
   for (const cause of bodyRefusals) metrics.bodiesRefused.cell({ cause })
-  const bodies = new Bodies(clock, maxBody, gateway.limits.bodies, (cause) =>
+  const bodies = new Bodies(clock, { maxBody, maxFirst: MAX_FIRST_BODY }, gateway.limits.bodies, (cause) =>
     metrics.bodiesRefused.inc({ cause }),
   )
   await registerData(dataPlane, {
@@ -158,7 +158,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   })
   const control = addressOf(gateway.control)
   // Operators are not kept out by what agents send.
-  const ownBodies = new Bodies(clock, maxBody, gateway.limits.bodies, () => undefined)
+  const ownBodies = new Bodies(clock, { maxBody }, gateway.limits.bodies, () => undefined)
   const access = { token: controlToken ?? newControlToken(), openToRead: controlToken === undefined }
   const controlPlane = createControlPlane({ host: control.host, bodies: ownBodies, log, access })
   registerControl(controlPlane, {

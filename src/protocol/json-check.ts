@@ -1,3 +1,4 @@
+import { MAX_MEMBERS, SHORT_TEXT, sizeOf } from './json-size.ts'
 import { INVALID_REQUEST, isObject, PARSE_ERROR } from './jsonrpc.ts'
 import {
   CLIENT_CAPABILITIES_KEY,
@@ -16,21 +17,18 @@ import {
 /** How deep objects and arrays may be nested: whoever walks a value that was read here may do so recursively. */
 export const MAX_DEPTH = 128
 
-/** Most members that the objects of a body may have, all together: 250,000 keys of one object hold up everybody for 0.4 s. */
-export const MAX_MEMBERS = 100_000
-
 /** A JSON value, or the JSON-RPC error that says why the text is none to go by. */
 export type ReadJson =
   | { readonly ok: true; readonly value: unknown }
   | { readonly ok: false; readonly code: number; readonly message: string; readonly value?: unknown }
 
-/** Reads a body: JSON, nested at most 128 deep, at most 100,000 members, each key once in its object, no other spellings of the keys that decide. */
+/** Reads a body: JSON, nested at most 128 deep, at most 50,000 members, each key once in its object, no other spellings of the keys that decide. */
 export function readJson(text: string): ReadJson {
   // What is expensive to parse is found before; a short text cannot hold much of it.
   if (text.length > SHORT_TEXT) {
-    const inText = countMembers(text)
-    if (inText === -1) return refused(TOO_DEEP)
-    if (inText > MAX_MEMBERS) return refused(`Invalid Request: more than ${MAX_MEMBERS} members of objects`)
+    const { members, depth } = sizeOf(text, MAX_DEPTH)
+    if (depth > MAX_DEPTH) return refused(TOO_DEEP)
+    if (members > MAX_MEMBERS) return refused(`Invalid Request: more than ${MAX_MEMBERS} members of objects`)
   }
   let value: unknown
   try {
@@ -41,7 +39,7 @@ export function readJson(text: string): ReadJson {
   const members = isNested(value) ? membersOf(value, 1) : 0
   if (Number.isNaN(members)) return refused(TOO_DEEP, value)
   // `JSON.parse` keeps one of several equal keys. A text with no more colons than members has no such keys, and none in strings.
-  if (members !== colonsIn(text) && members !== countMembers(text))
+  if (members !== colonsIn(text) && members !== sizeOf(text, MAX_DEPTH).members)
     return refused('Invalid Request: a key stands twice in one object', value)
   const variant = variantIn(value)
   if (variant !== undefined)
@@ -54,55 +52,8 @@ export function readJson(text: string): ReadJson {
 
 const TOO_DEEP = `Invalid Request: objects and arrays are nested more than ${MAX_DEPTH} deep`
 
-/** Up to this length a text is parsed before it is looked at, in characters: a member takes four of them at least. */
-const SHORT_TEXT = 64 * 1024
-
 function refused(message: string, value?: unknown): ReadJson {
   return { ok: false, code: INVALID_REQUEST, message, value }
-}
-
-const QUOTE = 0x22
-const BACKSLASH = 0x5c
-
-/** So much of a string is looked at character by character: most are shorter, and for those it is faster. */
-const SHORT = 32
-
-/**
- * How many members the objects of a text have, by their colons; -1 when it is nested too deeply. The text need not be
- * JSON: for one that is not, the number means nothing.
- */
-function countMembers(text: string): number {
-  const { length } = text
-  let members = 0
-  let depth = 0
-  for (let at = 0; at < length; at++) {
-    const unit = text.charCodeAt(at)
-    if (unit === QUOTE) {
-      at = endOfString(text, at + 1)
-      if (at === -1) return members
-    } else if (unit === 0x3a) members++
-    else if (unit === 0x7b || unit === 0x5b) {
-      if (++depth > MAX_DEPTH) return -1
-    } else if (unit === 0x7d || unit === 0x5d) depth--
-  }
-  return members
-}
-
-/** Where the quote stands that closes the string of which `at` is the first character; -1 when there is none. */
-function endOfString(text: string, at: number): number {
-  for (const stop = at + SHORT; at < stop; at++) {
-    const unit = text.charCodeAt(at)
-    if (unit === QUOTE) return at
-    if (unit === BACKSLASH) at++
-  }
-  // Here a backslash may have led beyond `stop`, never into the middle of an escape.
-  const from = at
-  for (let quote = text.indexOf('"', from); quote !== -1; quote = text.indexOf('"', quote + 1)) {
-    let slashes = 0
-    while (quote - 1 - slashes >= from && text.charCodeAt(quote - 1 - slashes) === BACKSLASH) slashes++
-    if (slashes % 2 === 0) return quote
-  }
-  return -1
 }
 
 const isNested = (value: unknown): value is object => typeof value === 'object' && value !== null

@@ -1,3 +1,4 @@
+import { hasTooManyMembers } from './json-size.ts'
 import { elements } from './json-span.ts'
 
 /** The JSON-RPC 2.0 envelope, as far as a gateway needs to read it. */
@@ -40,8 +41,12 @@ export function readMessages(text: string, value: unknown): Envelope[] | undefin
   return messages.length === value.length ? messages : undefined
 }
 
-/** `JSON.parse` that returns undefined for what is no JSON (`undefined` is no JSON value itself). */
+/**
+ * `JSON.parse` that returns undefined for what is no JSON (`undefined` is no JSON value itself), or has so many members
+ * that everybody would wait for it.
+ */
 export function parseJson(text: string): unknown {
+  if (hasTooManyMembers(text)) return undefined
   try {
     return JSON.parse(text)
   } catch {

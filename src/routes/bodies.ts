@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer'
-import type { IncomingMessage } from 'node:http'
+import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
 import type { FastifyRequest } from 'fastify'
 import { gatewayError } from '../mesh/errors.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
@@ -26,6 +26,12 @@ export interface BodyLimits {
 export const bodyRefusals = ['stalled', 'total', 'per_address'] as const
 
 export type BodyRefusalCause = (typeof bodyRefusals)[number]
+
+/**
+ * Largest body of a request to `/mcp` that names neither a session nor a version of the protocol, in bytes: only the
+ * `initialize` that begins a session does not, and what it may say fits into a quarter of that.
+ */
+export const MAX_FIRST_BODY = 64 * 1024
 
 /** How often bodies that are not complete are looked at, in milliseconds. */
 const LOOK_MS: Millis = 1_000
@@ -61,6 +67,7 @@ interface Sender {
 export class Bodies {
   readonly #clock: Clock
   readonly #maxBody: number
+  readonly #maxFirst: number
   readonly #refused: (cause: BodyRefusalCause) => void
   /** The newest of those that are not complete; each knows its neighbours, for one comes and goes with each request. */
   #newest: Body | undefined
@@ -70,10 +77,19 @@ export class Bodies {
   #bytes = 0
   #looking = false
 
-  /** `maxBody`: the largest body, in bytes. `refused` is told of each that is not read to its end. */
-  constructor(clock: Clock, maxBody: number, limits: BodyLimits, refused: (cause: BodyRefusalCause) => void) {
+  /**
+   * `maxBody`: the largest body, in bytes; `maxFirst`: that of a request that names neither session nor version.
+   * `refused` is told of each that is not read to its end.
+   */
+  constructor(
+    clock: Clock,
+    { maxBody, maxFirst = maxBody }: { readonly maxBody: number; readonly maxFirst?: number },
+    limits: BodyLimits,
+    refused: (cause: BodyRefusalCause) => void,
+  ) {
     this.#clock = clock
     this.#maxBody = maxBody
+    this.#maxFirst = Math.min(maxFirst, maxBody)
     this.#limits = limits
     this.#refused = refused
   }
@@ -96,11 +112,12 @@ export class Bodies {
   /** A parser of content for Fastify: gives the body as the text that it is in UTF-8. */
   readonly read = (request: FastifyRequest, payload: IncomingMessage, done: Done): void => {
     const declared = Number(request.headers['content-length'] ?? 0)
-    if (declared > this.#maxBody) return done(tooLarge(this.#maxBody))
+    const max = this.#maxOf(request.headers)
+    if (declared > max) return done(this.#tooLarge(max))
     const address = clientOf(request.raw.socket.remoteAddress)
     let sender = this.#senders.get(address)
     if (sender === undefined) this.#senders.set(address, (sender = { address, count: 0, bytes: 0 }))
-    const body = new Body(this, payload, declared, sender, done)
+    const body = new Body(this, { payload, declared, max, sender, done })
     this.#enter(body)
     const { count, countPerAddress } = this.#limits
     if (sender.count > countPerAddress)
@@ -115,7 +132,7 @@ export class Bodies {
     const { sender } = body
     this.#bytes += bytes
     sender.bytes += bytes
-    if (body.bytes > this.#maxBody) return this.#fail(body, tooLarge(this.#maxBody))
+    if (body.bytes > body.max) return this.#fail(body, this.#tooLarge(body.max))
     const { total, perAddress } = this.#limits
     if (sender.bytes > Math.max(perAddress, this.#maxBody))
       return this.#refuse(body, 'per_address', sender.bytes, Math.max(perAddress, this.#maxBody), 'bytes of ')
@@ -149,6 +166,19 @@ export class Bodies {
     this.#count--
     this.#bytes -= bytes
     return true
+  }
+
+  #maxOf(headers: IncomingHttpHeaders): number {
+    const isFirst = headers['mcp-session-id'] === undefined && headers['mcp-protocol-version'] === undefined
+    return isFirst ? this.#maxFirst : this.#maxBody
+  }
+
+  #tooLarge(max: number): BodyRefusal {
+    const why =
+      max === this.#maxBody
+        ? 'gateway.maxBody'
+        : 'of a request with neither Mcp-Session-Id nor MCP-Protocol-Version, which can only be initialize'
+    return new BodyRefusal(413, `Request body is too large: at most ${max} bytes (${why})`)
   }
 
   #fail(body: Body, error: BodyRefusal): void {
@@ -192,13 +222,20 @@ export class Bodies {
   }
 }
 
-function tooLarge(limit: number): BodyRefusal {
-  return new BodyRefusal(413, `Request body is too large: at most ${limit} bytes (gateway.maxBody)`)
+interface BodyParts {
+  readonly payload: IncomingMessage
+  /** How long it says that it is, in bytes; 0 when it does not. */
+  readonly declared: number
+  /** How long it may be, in bytes. */
+  readonly max: number
+  readonly sender: Sender
+  readonly done: Done
 }
 
 /** One body that is on its way. */
 class Body {
   readonly sender: Sender
+  readonly max: number
   /** Whether it is among those that are on their way, and between which. */
   isOpen = false
   older: Body | undefined
@@ -210,15 +247,15 @@ class Body {
   #stalledMs: Millis = 0
   readonly #bodies: Bodies
   readonly #payload: IncomingMessage
-  /** How long it says that it is, in bytes; 0 when it does not. */
   readonly #declared: number
   readonly #done: Done
   readonly #chunks = new Chunks()
 
-  constructor(bodies: Bodies, payload: IncomingMessage, declared: number, sender: Sender, done: Done) {
+  constructor(bodies: Bodies, { payload, declared, max, sender, done }: BodyParts) {
     this.#bodies = bodies
     this.#payload = payload
     this.#declared = declared
+    this.max = max
     this.sender = sender
     this.#done = done
   }

@@ -15,6 +15,9 @@ const MIB = 1024 ** 2
 /** How long an answer may take that is made at once; what is never answered takes for ever. In milliseconds. */
 const ANSWER_MS = 10_000
 
+/** Whoever names a version may send more than a greeting. */
+const version = { 'mcp-protocol-version': '2025-11-25' }
+
 const probe = fileURLToPath(new URL('../fixtures/heap-probe.js', import.meta.url))
 
 let gateway: Gateway
@@ -152,14 +155,22 @@ test('what clients say of themselves is bounded in depth and size, and the list 
   await fetch(gateway.mcp(), { method: 'DELETE', headers: session })
 })
 
-test('120 clients that say 4 MB of themselves, or beside it, leave nothing behind', async (t) => {
-  const filler = 'x'.repeat(4 * MIB - 1_000)
+test('120 clients that say much of themselves, or beside it, leave nothing behind', async (t) => {
+  const filler = 'x'.repeat(63 * KIB)
   const beforehand = await held()
   const kept: string[] = []
+
   for (let n = 0; n < 60; n++) {
     const params = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'big', x: filler } }
     const large = { jsonrpc: '2.0', id: 1, method: 'initialize', params }
-    assert.match(JSON.stringify(await answerTo(gateway.mcp(), JSON.stringify(large), {})), /at most 16384/)
+    const huge = JSON.stringify({ ...large, beside: 'x'.repeat(4 * MIB - 1_000 * KIB) })
+    // Most clients name no version before they have agreed on one.
+    const socket = await RawSocket.open(gateway.mcp(), { 'content-length': String(huge.length) })
+    await socket.begin(huge)
+    await until('it is refused', () => socket.text.startsWith('HTTP/1.1 413 '))
+    socket.close()
+    for (const body of [JSON.stringify(large), huge])
+      assert.match(JSON.stringify(await answerTo(gateway.mcp(), body, version)), /at most 16384/)
     const info = { name: `a name that is longer than some ${n}`, version: '1' }
     const beside = { ...large, params: { ...params, clientInfo: info }, beside: filler }
     const { headers } = await post(gateway.mcp(), JSON.stringify(beside))
@@ -196,7 +207,7 @@ test('200 bodies that stop coming are told so and cut off, and nothing of them s
   const beforehand = (await gateway.metric('breakwater_request_bodies_refused_total', 'stalled')) ?? 0
   const stalled = await Promise.all(
     Array.from({ length: 200 }, async () => {
-      const socket = await RawSocket.open(gateway.mcp(), { 'content-length': '1000000' })
+      const socket = await RawSocket.open(gateway.mcp(), { ...version, 'content-length': '1000000' })
       await socket.begin('{"jsonrpc":"2.0"')
       return socket
     }),
@@ -215,7 +226,9 @@ test('200 bodies that stop coming are told so and cut off, and nothing of them s
 test('more bodies than may be on their way get HTTP 503 and when to try again', async () => {
   const large = `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"${'x'.repeat(3 * MIB)}`
   const sockets = await Promise.all(
-    Array.from({ length: 8 }, () => RawSocket.open(gateway.mcp(), { 'content-length': String(4 * MIB) })),
+    Array.from({ length: 8 }, () =>
+      RawSocket.open(gateway.mcp(), { ...version, 'content-length': String(4 * MIB) }),
+    ),
   )
   await Promise.all(sockets.map((socket) => socket.begin(large)))
   await until('some were refused', () => sockets.some(({ text }) => text.includes('HTTP/1.1 503')))

@@ -228,3 +228,25 @@ for (const kind of ['JSON', 'an event'] as const)
     await served()
     assertGrowth(t, before, await held(), 16 * MIB)
   })
+
+for (const kind of ['JSON', 'an event'] as const)
+  test(`a reply of 200,000 keys as ${kind} is not parsed, and its caller is told why`, async () => {
+    const keys = Array.from({ length: 200_000 }, (_, n) => `"k${n}":1`).join()
+    const raw = await RawServer.start(
+      ({ message: { id, method } }, response) => {
+        if (method !== 'tools/call') return false
+        const text = `{"jsonrpc":"2.0","id":${JSON.stringify(id)},"result":{"content":[],"structuredContent":{${keys}}}}`
+        response.writeHead(200, {
+          'content-type': kind === 'JSON' ? 'application/json' : 'text/event-stream',
+        })
+        response.end(kind === 'JSON' ? text : `data: ${text}\n\n`)
+        return true
+      },
+      ['keys'],
+    )
+    const { gateway, served } = await between({ url: raw.url, era: 'legacy' })
+    await gateway.waitFor('up', 'hostile')
+    const client = await RawClient.open(gateway.mcp('hostile'))
+    await assert.rejects(client.say('keys'), /more than 50000 members of objects.*BW_BAD_REPLY/)
+    await served()
+  })

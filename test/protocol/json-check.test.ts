@@ -4,7 +4,8 @@ import { OUTCOME_KEY } from '../../src/chaos/accounting/reported.ts'
 import { INTENT_KEY as FAULT_INTENT_KEY } from '../../src/chaos/decide/call-key.ts'
 import { ERROR_KEY } from '../../src/downstream/respond.ts'
 import { IDEMPOTENCY_KEY } from '../../src/policies/idempotency/key.ts'
-import { MAX_MEMBERS, decidingMeta, MAX_DEPTH, readJson } from '../../src/protocol/json-check.ts'
+import { decidingMeta, MAX_DEPTH, readJson } from '../../src/protocol/json-check.ts'
+import { MAX_MEMBERS } from '../../src/protocol/json-size.ts'
 import { locate } from '../../src/protocol/json-span.ts'
 import { DEADLINE_KEY, PARTIAL_KEY } from '../../src/protocol/meta.ts'
 import {
@@ -175,9 +176,9 @@ test('texts of all shapes are read as JSON.parse reads them, or refused because 
 })
 
 test('the members of a body are bounded before it is parsed', () => {
-  const of = (count: number) => `{${Array.from({ length: count }, (_, n) => `"${n}":1`).join()}}`
+  const of = (count: number) => `{${Array.from({ length: count }, (_, n) => `"key ${n}":1`).join()}}`
   assert.equal(readJson(of(MAX_MEMBERS)).ok, true)
   const read = readJson(of(MAX_MEMBERS + 1))
   assert.ok(!read.ok && read.value === undefined)
-  assert.match(read.message, /more than 100000 members/)
+  assert.match(read.message, /more than 50000 members/)
 })

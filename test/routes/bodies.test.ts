@@ -16,17 +16,24 @@ const generous: BodyLimits = {
   whole: 60_000,
 }
 
-/** Bodies of at most 100 bytes, and what was refused of them. */
+const session = { 'mcp-session-id': 'one' }
+
+/** Bodies of at most 100 bytes, 80 where there is no session yet, and what was refused of them. */
 function setUp(limits: Partial<BodyLimits> = {}) {
   const clock = new ManualClock()
   const refused: BodyRefusalCause[] = []
-  const bodies = new Bodies(clock, 100, { ...generous, ...limits }, (cause) => void refused.push(cause))
+  const bodies = new Bodies(
+    clock,
+    { maxBody: 100, maxFirst: 80 },
+    { ...generous, ...limits },
+    (cause) => void refused.push(cause),
+  )
   return {
     clock,
     refused,
     bodies,
     /** A body that begins to come, and what becomes of it. */
-    begin(address = '10.0.0.1', headers: Record<string, string> = {}) {
+    begin(address = '10.0.0.1', headers: Record<string, string> = session) {
       const payload = new PassThrough()
       const request = { headers, raw: { socket: { remoteAddress: address } } }
       const body: { payload: PassThrough; text?: string; error?: BodyRefusal } = { payload }
@@ -66,9 +73,24 @@ test('what is no UTF-8 is a parse error', async () => {
   assert.equal(bodies.count, 0)
 })
 
+test('without a session a body may only be as large as a greeting', async () => {
+  const { bodies, begin } = setUp()
+  assert.equal(begin('10.0.0.1', { 'content-length': '81' }).error?.statusCode, 413)
+  assert.equal(
+    begin('10.0.0.1', { 'mcp-protocol-version': '2026-07-28', 'content-length': '81' }).error,
+    undefined,
+  )
+  const body = begin('10.0.0.1', {})
+  body.payload.write(Buffer.alloc(80))
+  await until('so much is taken', () => bodies.bytes === 80)
+  body.payload.write('x')
+  await until('it is refused', () => body.error !== undefined)
+  assert.match(String(body.error?.message), /at most 80 bytes .*initialize/)
+})
+
 test('a body that is too large is refused at its header, or as soon as it is', async () => {
   const { begin, bodies } = setUp()
-  assert.equal(begin('10.0.0.1', { 'content-length': '101' }).error?.statusCode, 413)
+  assert.equal(begin('10.0.0.1', { ...session, 'content-length': '101' }).error?.statusCode, 413)
   const body = begin()
   body.payload.write(Buffer.alloc(100))
   await until('so much is taken', () => bodies.bytes === 100)

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { setImmediate } from 'node:timers/promises'
 import { test } from 'node:test'
 import { gatewayError } from '../../src/mesh/errors.ts'
+import { MAX_MEMBERS } from '../../src/protocol/json-size.ts'
 import { newCall, TestChannel, toolCall } from '../support/caller.ts'
 import { lastId, linked } from '../support/linked.ts'
 import { recordedLog } from '../support/log.ts'
@@ -28,6 +29,21 @@ test('an answer that is no JSON-RPC ends the call it is meant for', async () => 
     const failed = await outcome
     assert.ok(failed.kind === 'failed' && failed.error.reason === 'bad_reply' && failed.error.sent)
   }
+})
+
+test('an answer of more members than anybody may be held up by ends the call it is meant for, unread', async () => {
+  const { pipe, link } = await linked()
+  const row = '{"a":1,"b":2,"c":3,"d":4,"e":5}'
+  const answer = (rows: number) => {
+    const outcome = link.exchange(toolCall('t'))
+    const all = Array.from({ length: rows }, () => row).join()
+    void pipe.say(`{"jsonrpc":"2.0","id":${String(lastId(pipe))},"result":{"rows":[${all}]}}`)
+    return outcome
+  }
+  assert.equal((await answer(MAX_MEMBERS / 5 - 1)).kind, 'answered')
+  const failed = await answer(MAX_MEMBERS / 5)
+  assert.ok(failed.kind === 'failed' && failed.error.reason === 'bad_reply' && failed.error.sent)
+  assert.equal(failed.error.message, 'the reply has more than 50000 members of objects')
 })
 
 test("progress comes back under the caller's own token, and only to a caller that asked for it", async () => {

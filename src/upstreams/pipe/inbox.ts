@@ -5,10 +5,12 @@ import { nextTurn } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import { TurnBudget } from '../../mesh/turns.ts'
 import { during, LARGE_TEXT } from '../../mesh/work.ts'
+import { hasTooManyMembers } from '../../protocol/json-size.ts'
 import { elements } from '../../protocol/json-span.ts'
 import { isObject, kindOf, parseJson, paramsOf, resultText } from '../../protocol/jsonrpc.ts'
 import { SUBSCRIPTION_ID_KEY } from '../../protocol/modern.ts'
-import { failure } from '../failure.ts'
+import { failure, tooManyMembers } from '../failure.ts'
+import { repliedId } from '../stdio/overlong.ts'
 import type { Entry, InFlight } from './in-flight.ts'
 import { LogThrottle } from '../../telemetry/log-throttle.ts'
 import type { PipeEvents } from './pipe.ts'
@@ -19,6 +21,9 @@ import type { Terms } from './terms.ts'
 /** How many unreadable messages a second are logged, and how much of each, in characters. */
 const NOISE_PER_SECOND = 5
 const EXCERPT = 200
+
+/** So much of both ends of a message that is not read is searched for its id, in characters. */
+const ENDS = 512
 
 /** Sorts what a server sends: answers to their calls, progress to its call, the rest to the audience. */
 export class Inbox implements PipeEvents {
@@ -42,7 +47,12 @@ export class Inbox implements PipeEvents {
   }
 
   message(text: string): Promise<void> | undefined {
-    return text.length < LARGE_TEXT ? this.#message(text) : during('reply', () => this.#message(text))
+    if (text.length < LARGE_TEXT) return this.#message(text)
+    return during('reply', () => {
+      if (!hasTooManyMembers(text)) return this.#message(text)
+      const ends = { head: text.slice(0, ENDS), tail: text.slice(-ENDS) }
+      return this.#throwAway(repliedId(ends), tooManyMembers(true))
+    })
   }
 
   #message(text: string): Promise<void> | undefined {
@@ -63,14 +73,18 @@ export class Inbox implements PipeEvents {
   }
 
   overlong(id: number | undefined, limit: number): void {
+    const error = gatewayError('reply_too_large', `the reply is larger than ${limit} bytes`, { sent: true })
+    this.#throwAway(id, error)
+  }
+
+  /** A message is not read; `id` is that of the request that it answers, as far as its ends show it. */
+  #throwAway(id: number | undefined, error: GatewayError): undefined {
     const entry = this.#calls.get(id)
     this.#calls.finished(id)
-    const error = gatewayError('reply_too_large', `the reply is larger than ${limit} bytes`, { sent: true })
-    if (entry !== undefined) this.#calls.settle(entry, failure(entry.call, error))
-    else
-      this.#noise.admit((dropped) =>
-        this.#terms.log.warn({ limit, dropped }, 'threw away a message that is larger than the limit'),
-      )
+    if (entry !== undefined) return void this.#calls.settle(entry, failure(entry.call, error))
+    this.#noise.admit((dropped) =>
+      this.#terms.log.warn({ why: error.message, dropped }, 'threw away a message that is too large'),
+    )
   }
 
   /** Version 2025-03-26 has batches. Their messages are taken one after another. */

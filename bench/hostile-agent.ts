@@ -1,0 +1,45 @@
+/** Hostile agents: a process of its own, which does for a while what it is told. */
+import { setPriority } from 'node:os'
+import { systemClock } from '../src/mesh/clock.ts'
+import { attacks, open } from './hostile-attacks.ts'
+
+export interface AttackOrder {
+  readonly attack: string
+  /** Origin of the gateway's data plane. */
+  readonly origin: string
+  /** For how long, in milliseconds. */
+  readonly forMs: number
+}
+
+export interface AttackReport {
+  /** How often it was done. */
+  readonly times: number
+  /** What came of it, such as statuses of replies, each with how often. */
+  readonly outcomes: Readonly<Record<string, number>>
+}
+
+// It stands for other machines: what it costs is to be taken from nobody who is measured.
+setPriority(19)
+
+async function attack({ attack: name, origin, forMs }: AttackOrder): Promise<AttackReport> {
+  const { deed, atOnce } = attacks[name]!
+  const ofServer = name.startsWith('a server') || name.startsWith('replies')
+  const session = await open(origin, ofServer ? 'hostile' : 'quiet')
+  const target = { origin, port: Number(new URL(origin).port), session }
+  const outcomes: Record<string, number> = {}
+  const until = systemClock.now() + forMs
+  let times = 0
+  const one = async () => {
+    while (systemClock.now() < until) {
+      const outcome = await deed(target).catch((error: Error) => error.name)
+      outcomes[outcome] = (outcomes[outcome] ?? 0) + 1
+      times++
+    }
+  }
+  await Promise.all(Array.from({ length: atOnce }, one))
+  return { times, outcomes }
+}
+
+process.on('message', (order: AttackOrder) => {
+  void attack(order).then((report) => process.send?.(report))
+})

@@ -1,0 +1,135 @@
+/** Measures what a bystander notices of hostile agents and servers; see README.md. */
+import type { ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { cpus, tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { parseArgs } from 'node:util'
+import { Pool } from 'undici'
+import { systemClock } from '../src/mesh/clock.ts'
+import { Children } from './children.ts'
+import type { AttackOrder, AttackReport } from './hostile-agent.ts'
+import { attacks } from './hostile-attacks.ts'
+import { script } from './middle.ts'
+import { Session } from './session.ts'
+import { quantile } from './statistics.ts'
+
+/** A run that hangs is a failed run. */
+const LIMIT_MS = 590_000
+
+/** Between two calls of the bystander, in milliseconds: they begin on time, whether or not earlier ones are over. */
+const EVERY_MS = 10
+
+/** How long an attack goes on, in milliseconds, and how long the gateway is left alone after it. */
+const ATTACK_MS = 6_000
+const REST_MS = 1_500
+
+/** What the p99 of the bystander may be at most, as a multiple of what it is when nobody attacks. */
+const MAX_RATIO = 3
+
+/** A gateway in trouble is one of little memory. */
+const HEAP_FLAG = '--max-old-space-size=512'
+
+const { signal } = new AbortController()
+
+process.once('uncaughtException', fail)
+const { values } = parseArgs({ options: { only: { type: 'string', multiple: true } } })
+const chosen = values.only ?? Object.keys(attacks)
+for (const name of chosen)
+  if (attacks[name] === undefined)
+    throw new Error(`--only: expected one of ${Object.keys(attacks).join(', ')}`)
+
+const scratch = mkdtempSync(join(tmpdir(), 'breakwater-hostile-'))
+process.once('exit', () => rmSync(scratch, { recursive: true, force: true }))
+for (const name of ['SIGTERM', 'SIGINT', 'SIGHUP']) process.once(name, () => process.exit(1))
+systemClock.after(LIMIT_MS, () => fail(new Error(`not done after ${LIMIT_MS / 1_000} s`)))
+
+const children = new Children(fail)
+const [quiet, hostile] = await Promise.all(
+  ['./upstream.js', './hostile-server.js'].map((name) => children.listening([script(name)])),
+)
+const config = {
+  gateway: { listen: '127.0.0.1:0', control: '127.0.0.1:0', environment: 'test' },
+  mcpServers: { quiet: { url: `${quiet!.origin}/mcp` }, hostile: { url: `${hostile!.origin}/mcp` } },
+}
+const file = join(scratch, 'gateway.json')
+writeFileSync(file, JSON.stringify(config))
+const gateway = await children.listening([HEAP_FLAG, script('../src/main.js'), 'start', '--config', file])
+while (!(await fetch(`${gateway.origin}/readyz`)).ok) await systemClock.sleep(50, signal)
+
+const pool = new Pool(gateway.origin, { connections: 64 })
+const bystander = await Session.open(pool, '/mcp/quiet', 'echo', 'legacy')
+let lastId = 0
+
+/** Calls on time until `until` is over; returns how long each took, sorted, in milliseconds. */
+async function callsDuring(until: Promise<unknown>): Promise<Float64Array> {
+  let over = false
+  void until.then(() => (over = true))
+  const took: Promise<number>[] = []
+  for (let due = systemClock.now(); !over; due += EVERY_MS) {
+    const from = due
+    took.push(bystander.call(++lastId, 'echo', `call ${lastId}`, '').then(() => systemClock.now() - from))
+    const pauseMs = due + EVERY_MS - systemClock.now()
+    await (pauseMs > 0 ? systemClock.sleep(pauseMs, signal) : undefined)
+  }
+  return Float64Array.from(await Promise.all(took)).sort()
+}
+
+const quietly = () => callsDuring(systemClock.sleep(ATTACK_MS, signal))
+
+async function attacked(agent: ChildProcess, attack: string): Promise<[Float64Array, AttackReport]> {
+  agent.send({ attack, origin: gateway.origin, forMs: ATTACK_MS } satisfies AttackOrder)
+  const over = once(agent, 'message') as Promise<[AttackReport]>
+  const took = await callsDuring(over)
+  return [took, (await over)[0]]
+}
+
+const memoryMb = () =>
+  Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${gateway.pid}/status`, 'latin1'))?.[1]) / 1024
+const handles = () => readdirSync(`/proc/${gateway.pid}/fd`).length
+
+const agent = children.fork(script('./hostile-agent.js'))
+await quietly()
+const handlesBefore = handles()
+const [p50, p99] = await quietly().then((took) => [quantile(took, 0.5), quantile(took, 0.99)] as const)
+
+print(`${process.version} on ${cpus().length} × ${cpus()[0]?.model ?? 'unknown'}; ${HEAP_FLAG}`)
+print(`a bystander calls every ${EVERY_MS} ms; quiet: p50 ${p50.toFixed(1)} ms, p99 ${p99.toFixed(1)} ms\n`)
+print(row(['attack', 'p50 ms', 'p99 ms', '× quiet', 'max ms', 'times', 'RSS MB', 'outcomes']))
+const worse: string[] = []
+for (const name of chosen) {
+  const [took, { times, outcomes }] = await attacked(agent, name)
+  const ratio = quantile(took, 0.99) / p99
+  if (ratio > MAX_RATIO) worse.push(name)
+  const said = Object.entries(outcomes).map(([outcome, count]) => `${outcome} × ${count}`)
+  const figures = [quantile(took, 0.5), quantile(took, 0.99), ratio, took.at(-1) ?? NaN]
+  print(
+    row([
+      name,
+      ...figures.map((figure) => figure.toFixed(1)),
+      String(times),
+      memoryMb().toFixed(0),
+      said.join(', '),
+    ]),
+  )
+  await systemClock.sleep(REST_MS, signal)
+}
+await pool.destroy()
+print(`\nhandles before ${handlesBefore}, now ${handles()}; no call of the bystander failed`)
+if (worse.length > 0) print(`p99 above ${MAX_RATIO} × quiet: ${worse.join('; ')}`)
+await children.end()
+process.exitCode = worse.length > 0 ? 1 : 0
+
+function row([name = '', ...cells]: readonly string[]): string {
+  return name.padEnd(28) + cells.map((cell, at) => (at < 6 ? cell.padStart(8) : `  ${cell}`)).join('')
+}
+
+function print(text: string): void {
+  process.stdout.write(`${text}\n`)
+}
+
+/** The one way out after a failure; leaving ends the children. */
+function fail(error: Error): never {
+  process.stderr.write(`${error.message}\n`)
+  process.exit(1)
+}

@@ -1,0 +1,60 @@
+/** What a JSON text will cost whoever parses it, found without parsing it. */
+
+/** Most members that the objects of a message may have, all together: each new key takes a microsecond and more to parse. */
+export const MAX_MEMBERS = 50_000
+
+/** Up to this length a text cannot hold so many, in characters: a member takes four of them at least. */
+export const SHORT_TEXT = 64 * 1024
+
+/** Whether the objects of a text have more than 50,000 members, all together. */
+export function hasTooManyMembers(text: string): boolean {
+  return text.length > SHORT_TEXT && sizeOf(text, Infinity).members > MAX_MEMBERS
+}
+
+const QUOTE = 0x22
+const BACKSLASH = 0x5c
+
+/** So much of a string is looked at character by character: most are shorter, and for those it is faster. */
+const SHORT_STRING = 32
+
+/**
+ * How many members the objects of a text have, by their colons, and how deep objects and arrays are nested in it. The
+ * text need not be JSON: for one that is not, the numbers mean nothing. Looks no further once there are too many members,
+ * or the text is deeper than `maxDepth`.
+ */
+export function sizeOf(text: string, maxDepth: number): { readonly members: number; readonly depth: number } {
+  const { length } = text
+  let members = 0
+  let depth = 0
+  let deepest = 0
+  for (let at = 0; at < length; at++) {
+    const unit = text.charCodeAt(at)
+    if (unit === QUOTE) {
+      at = endOfString(text, at + 1)
+      if (at === -1) break
+    } else if (unit === 0x3a) {
+      if (++members > MAX_MEMBERS) break
+    } else if (unit === 0x7b || unit === 0x5b) {
+      if (++depth > deepest) deepest = depth
+      if (depth > maxDepth) break
+    } else if (unit === 0x7d || unit === 0x5d) depth--
+  }
+  return { members, depth: deepest }
+}
+
+/** Where the quote stands that closes the string of which `at` is the first character; -1 when there is none. */
+function endOfString(text: string, at: number): number {
+  for (const stop = at + SHORT_STRING; at < stop; at++) {
+    const unit = text.charCodeAt(at)
+    if (unit === QUOTE) return at
+    if (unit === BACKSLASH) at++
+  }
+  // Here a backslash may have led beyond `stop`, never into the middle of an escape.
+  const from = at
+  for (let quote = text.indexOf('"', from); quote !== -1; quote = text.indexOf('"', quote + 1)) {
+    let slashes = 0
+    while (quote - 1 - slashes >= from && text.charCodeAt(quote - 1 - slashes) === BACKSLASH) slashes++
+    if (slashes % 2 === 0) return quote
+  }
+  return -1
+}
