@@ -1,3 +1,5 @@
+import { nextTurn } from './clock.ts'
+
 /** What one peer may have done for it before everything else gets its turn: messages and copies of them, and bytes. */
 const MOST_UNITS = 256
 const MOST_BYTES = 256 * 1024
@@ -33,4 +35,22 @@ export class TurnBudget {
     this.#bytes = 0
     return true
   }
+}
+
+/** Those who wait for a turn of their own, in order. */
+const waiting: (() => void)[] = []
+
+/**
+ * Resolves in a turn of the event loop in which nobody else's does. Whoever reads a large text asks for one: everybody
+ * else waits for one large text at most, however many have come at once.
+ */
+export function ownTurn(): Promise<void> {
+  return new Promise((resolve) => {
+    if (waiting.push(resolve) === 1) void nextTurn().then(beginTurn)
+  })
+}
+
+function beginTurn(): void {
+  waiting.shift()?.()
+  if (waiting.length > 0) void nextTurn().then(beginTurn)
 }

@@ -6,9 +6,15 @@ export const MAX_MEMBERS = 50_000
 /** Up to this length a text cannot hold so many, in characters: a member takes four of them at least. */
 export const SHORT_TEXT = 64 * 1024
 
-/** Whether the objects of a text have more than 50,000 members, all together. */
-export function hasTooManyMembers(text: string): boolean {
-  return text.length > SHORT_TEXT && sizeOf(text, Infinity).members > MAX_MEMBERS
+/** How deep a long reply may be nested: what is deeper is no data, and a million levels take half a second to parse. */
+const MAX_REPLY_DEPTH = 1_000
+
+/** Why a reply of a server is not parsed: everybody would wait for it. Undefined when it may be. */
+export function sizeFault(text: string): string | undefined {
+  if (text.length <= SHORT_TEXT) return undefined
+  const { members, depth } = sizeOf(text, MAX_REPLY_DEPTH)
+  if (members > MAX_MEMBERS) return `the reply has more than ${MAX_MEMBERS} members of objects`
+  return depth > MAX_REPLY_DEPTH ? `the reply is nested more than ${MAX_REPLY_DEPTH} deep` : undefined
 }
 
 const QUOTE = 0x22

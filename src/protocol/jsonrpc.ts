@@ -1,4 +1,4 @@
-import { hasTooManyMembers } from './json-size.ts'
+import { sizeFault } from './json-size.ts'
 import { elements } from './json-span.ts'
 
 /** The JSON-RPC 2.0 envelope, as far as a gateway needs to read it. */
@@ -42,11 +42,11 @@ export function readMessages(text: string, value: unknown): Envelope[] | undefin
 }
 
 /**
- * `JSON.parse` that returns undefined for what is no JSON (`undefined` is no JSON value itself), or has so many members
- * that everybody would wait for it.
+ * `JSON.parse` that returns undefined for what is no JSON (`undefined` is no JSON value itself), or would hold up
+ * everybody (`sizeFault` says why).
  */
 export function parseJson(text: string): unknown {
-  if (hasTooManyMembers(text)) return undefined
+  if (sizeFault(text) !== undefined) return undefined
   try {
     return JSON.parse(text)
   } catch {

@@ -10,6 +10,7 @@ import { clientOf, type Quotas } from '../downstream/quotas.ts'
 import { ServerFront } from '../downstream/server-front.ts'
 import type { Visit } from '../downstream/visit.ts'
 import { gatewayError } from '../mesh/errors.ts'
+import { ownTurn } from '../mesh/turns.ts'
 import { during, LARGE_TEXT } from '../mesh/work.ts'
 import type { Live } from '../mesh/live.ts'
 import { readJson } from '../protocol/json-check.ts'
@@ -126,7 +127,7 @@ export function registerMcp(
       if (visit === undefined) return
       const body = request.body as string
       if (body.length < LARGE_TEXT) guarded(visit, () => post(visit, body))
-      else during('request', () => guarded(visit, () => post(visit, body)))
+      else guarded(visit, () => ownTurn().then(() => during('request', () => post(visit, body))))
     })
     app.get(url, (request, reply) => {
       if (isModern(request.headers, undefined)) return onlyPost(reply)

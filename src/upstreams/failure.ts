@@ -2,7 +2,6 @@ import { Cancellation, type Signal } from '../mesh/cancel.ts'
 import type { Call, Outcome } from '../mesh/call.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError, isGatewayError, type GatewayError } from '../mesh/errors.ts'
-import { MAX_MEMBERS } from '../protocol/json-size.ts'
 
 /** The outcome of a call that got no reply. Whether it was sent is for its record to say. */
 export function failure(call: Call, error: GatewayError): Outcome {
@@ -14,11 +13,6 @@ export function failure(call: Call, error: GatewayError): Outcome {
 export function abortError(signal: Signal): GatewayError {
   const reason: unknown = signal.reason
   return isGatewayError(reason) ? reason : gatewayError('cancelled', 'the caller gave up')
-}
-
-/** The error of a reply that would hold up everybody if it was parsed. */
-export function tooManyMembers(sent: boolean): GatewayError {
-  return gatewayError('bad_reply', `the reply has more than ${MAX_MEMBERS} members of objects`, { sent })
 }
 
 /** The promise's value, unless the signal aborts first: then why it did is thrown. */

@@ -183,11 +183,29 @@ test('120 clients that say much of themselves, or beside it, leave nothing behin
   await isServed()
 })
 
-test('a body of 4 MB in chunks of one byte costs about its size', async (t) => {
+/** A text in chunks of so many characters. */
+const inChunks = (text: string, size: number) => {
+  let all = ''
+  for (let at = 0; at < text.length; at += size) {
+    const chunk = text.slice(at, at + size)
+    all += `${chunk.length.toString(16)}\r\n${chunk}\r\n`
+  }
+  return all
+}
+
+test('a body in chunks of one byte is refused as soon as it is clear what it is', async () => {
+  const socket = await RawSocket.open(gateway.mcp(), { ...version, 'transfer-encoding': 'chunked' })
+  await socket.begin(inChunks('x'.repeat(64 * KIB), 1))
+  await until('it is refused, and the connection closed', () => socket.isClosed)
+  assert.match(socket.text, /^HTTP\/1\.1 400 [^]*the body comes in chunks of 1\.0 bytes/)
+  await isServed()
+})
+
+test('a body of 4 MB in chunks of 32 bytes costs about its size', async (t) => {
   const client = await RawClient.open(gateway.mcp())
   const beforehand = await held()
   const socket = await RawSocket.open(client.url, { ...client.headers, 'transfer-encoding': 'chunked' })
-  const chunked = (text: string) => [...text].map((character) => `1\r\n${character}\r\n`).join('')
+  const chunked = (text: string) => inChunks(text, 32)
   await socket.begin(chunked('{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"'))
   const piece = Buffer.from(chunked('x'.repeat(64 * KIB)))
   for (let n = 0; n < 60; n++) await socket.write(piece)

@@ -73,6 +73,20 @@ test('what is no UTF-8 is a parse error', async () => {
   assert.equal(bodies.count, 0)
 })
 
+test('a body may come in small chunks, but not in very many of them', async () => {
+  const { begin } = setUp({ total: 100_000, perAddress: 100_000 })
+  const few = begin()
+  for (let n = 0; n < 90; n++) few.payload.write('x')
+  few.payload.end()
+  await until('it is complete', () => few.text?.length === 90)
+  const many = begin()
+  many.payload.on('data', () => undefined)
+  for (let n = 0; n < 1_001; n++) many.payload.write('')
+  for (let n = 0; n < 90; n++) many.payload.write('x')
+  many.payload.end()
+  await until('it is complete: what holds nothing is no chunk', () => many.text?.length === 90)
+})
+
 test('without a session a body may only be as large as a greeting', async () => {
   const { bodies, begin } = setUp()
   assert.equal(begin('10.0.0.1', { 'content-length': '81' }).error?.statusCode, 413)

@@ -7,6 +7,7 @@ import { TestCaller, TestChannel, toolCall } from '../support/caller.ts'
 import { lastId, linked } from '../support/linked.ts'
 import type { MemoryPipe } from '../support/memory-pipe.ts'
 import { shared } from '../support/shared.ts'
+import { until } from '../support/until.ts'
 
 const MIB = 1024 ** 2
 
@@ -66,7 +67,7 @@ for (const [what, count, bytes] of [
     const { pipe, id, ended, other } = await stuck()
     const message = 'x'.repeat(bytes)
     for (let step = 1; step <= count; step++) void progress(pipe, id, step, { message })
-    await setImmediate()
+    await until('it is cut', () => ended.outcome !== undefined)
     assert.ok(ended.outcome?.kind === 'failed')
     assert.deepEqual([ended.outcome.error.reason, ended.outcome.error.sent], ['overloaded', true])
     assert.match(ended.outcome.error.message, /reads too slowly/)

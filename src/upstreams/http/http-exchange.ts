@@ -2,10 +2,9 @@ import type { Signal } from '../../mesh/cancel.ts'
 import type { Channel, Outcome } from '../../mesh/call.ts'
 import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError, type Reason } from '../../mesh/errors.ts'
-import { hasTooManyMembers } from '../../protocol/json-size.ts'
+import { sizeFault } from '../../protocol/json-size.ts'
 import { kindOf, notificationText, readMessage, type RequestId } from '../../protocol/jsonrpc.ts'
 import type { SseEvent } from '../../protocol/sse.ts'
-import { tooManyMembers } from '../failure.ts'
 import type { ReplyHeaders } from './http-headers.ts'
 import { answerTo, postAway } from './http-post.ts'
 import { HttpReply, type ReplySink } from './http-reply.ts'
@@ -136,11 +135,8 @@ export class HttpExchange implements ReplySink {
     this.#pauseMs = undefined
     const message = readMessage(event.data)
     if (message === undefined) {
-      this.#fail(
-        hasTooManyMembers(event.data)
-          ? tooManyMembers(true)
-          : gatewayError('bad_reply', 'an event of the stream is no JSON-RPC message', { sent: true }),
-      )
+      const why = sizeFault(event.data) ?? 'an event of the stream is no JSON-RPC message'
+      this.#fail(gatewayError('bad_reply', why, { sent: true }))
       return undefined
     }
     switch (kindOf(message.value)) {

@@ -1,7 +1,7 @@
 import type { Dispatcher } from 'undici'
 import { nextTurn } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
-import { TurnBudget } from '../../mesh/turns.ts'
+import { ownTurn, TurnBudget } from '../../mesh/turns.ts'
 import { during, LARGE_TEXT } from '../../mesh/work.ts'
 import { Chunks } from '../../protocol/chunks.ts'
 import { SseDecoder, SseOverflow, type SseEvent } from '../../protocol/sse.ts'
@@ -22,6 +22,9 @@ export interface ReplySink {
   failed(error: GatewayError): void
 }
 
+/** Most chunks of a reply that are read without a break: a server may make each of them one byte long. */
+const CHUNKS_PER_TURN = 256
+
 /** Largest part of an error's body that anybody looks at. */
 const ERROR_BODY_LIMIT = 64 * 1024
 
@@ -40,12 +43,15 @@ export class HttpReply implements Dispatcher.DispatchHandler {
   #headers = noHeaders
   #decoder: SseDecoder | undefined
   readonly #body = new Chunks()
+  #chunks = 0
   #waiting = 0
   /** Whether the sink has been told all that it is told. */
   #isOver = false
   /** Whether the server sent so much at once that others get their turn first. */
   #hasBreak = false
   #resume: () => void = () => undefined
+  /** An event that is large, and waits for a turn of its own. */
+  #large: SseEvent | undefined
   /** How the stream ended, while there is still something to read of it. */
   #end: (() => void) | undefined
 
@@ -90,7 +96,9 @@ export class HttpReply implements Dispatcher.DispatchHandler {
     if (bytes > this.#limit) this.abort(tooLarge(`a reply is larger than ${this.#limit} bytes`))
     else
       this.#body.add(chunk, bytes === chunk.length && this.#headers.get('content-length') === String(bytes))
-    return true
+    if (++this.#chunks % CHUNKS_PER_TURN !== 0) return true
+    void nextTurn().then(() => this.#resume())
+    return false
   }
 
   /** Nobody looks at the rest of an error, which may have no end. */
@@ -106,7 +114,10 @@ export class HttpReply implements Dispatcher.DispatchHandler {
     if (this.#hasBreak) this.#end = () => this.#sink.ended()
     else if (this.#decoder !== undefined) this.#sink.ended()
     else if (this.#body.length < LARGE_TEXT) this.#sink.body(this.#status, this.#headers, this.#body.take())
-    else during('reply', () => this.#sink.body(this.#status, this.#headers, this.#body.take()))
+    else
+      void ownTurn().then(() =>
+        during('reply', () => this.#sink.body(this.#status, this.#headers, this.#body.take())),
+      )
   }
 
   onError(cause: Error): void {
@@ -133,12 +144,17 @@ export class HttpReply implements Dispatcher.DispatchHandler {
       this.#hasBreak = false
       this.abort(tooLarge(error.message))
     }
-    if (this.#hasBreak) void nextTurn().then(() => this.#goOn(decoder))
+    this.#hasBreak ||= this.#large !== undefined
+    if (!this.#hasBreak) return
+    void (this.#large === undefined ? nextTurn() : ownTurn()).then(() => this.#goOn(decoder))
   }
 
   #goOn(decoder: SseDecoder): void {
     this.#hasBreak = false
     if (this.#aborted !== undefined) return
+    const large = this.#large
+    this.#large = undefined
+    if (large !== undefined) during('reply', () => this.#pass(large))
     this.#read(decoder)
     if (this.#hasBreak) return
     if (this.#end !== undefined) this.#end()
@@ -147,18 +163,22 @@ export class HttpReply implements Dispatcher.DispatchHandler {
 
   /** False asks for a break. */
   #event(event: SseEvent, turns: TurnBudget): boolean {
-    turns.begin()
-    const taken =
-      event.data.length < LARGE_TEXT
-        ? this.#sink.event(event)
-        : during('reply', () => this.#sink.event(event))
-    if (taken !== undefined) {
-      this.#waiting++
-      void taken.finally(() => {
-        if (--this.#waiting === 0 && !this.#hasBreak) this.#resume()
-      })
+    if (event.data.length >= LARGE_TEXT) {
+      this.#large = event
+      return false
     }
+    turns.begin()
+    this.#pass(event)
     return !turns.spent(event.data.length)
+  }
+
+  #pass(event: SseEvent): void {
+    const taken = this.#sink.event(event)
+    if (taken === undefined) return
+    this.#waiting++
+    void taken.finally(() => {
+      if (--this.#waiting === 0 && !this.#hasBreak) this.#resume()
+    })
   }
 }
 

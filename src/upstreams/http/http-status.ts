@@ -1,12 +1,11 @@
 import type { Outcome } from '../../mesh/call.ts'
 import { verdictOf } from '../../mesh/classify.ts'
 import { gatewayError } from '../../mesh/errors.ts'
-import { hasTooManyMembers } from '../../protocol/json-size.ts'
+import { sizeFault } from '../../protocol/json-size.ts'
 import { isObject, kindOf, readMessage, type Envelope, type RequestId } from '../../protocol/jsonrpc.ts'
 import { prependMember, replaceAt } from '../../protocol/json-span.ts'
 import { MODERN_VERSION, UNSUPPORTED_VERSION } from '../../protocol/modern.ts'
 import { isLegacyVersion } from '../../protocol/versions.ts'
-import { tooManyMembers } from '../failure.ts'
 import type { ReplyHeaders } from './http-headers.ts'
 import { printable } from '../../telemetry/printable.ts'
 
@@ -76,7 +75,8 @@ function outcomeOf(
       gatewayError('upstream_refused', `the server refused the request (HTTP ${status})`, { sent }),
     )
   }
-  if (hasTooManyMembers(text)) return failed(tooManyMembers(sent))
+  const fault = sizeFault(text)
+  if (fault !== undefined) return failed(gatewayError('bad_reply', fault, { sent }))
   const what =
     headers.mediaType === '' ? 'something without a content type' : printable(headers.mediaType, 64)
   return failed(

@@ -3,13 +3,13 @@ import type { Message } from '../../mesh/call.ts'
 import { verdictOf } from '../../mesh/classify.ts'
 import { nextTurn } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
-import { TurnBudget } from '../../mesh/turns.ts'
+import { ownTurn, TurnBudget } from '../../mesh/turns.ts'
 import { during, LARGE_TEXT } from '../../mesh/work.ts'
-import { hasTooManyMembers } from '../../protocol/json-size.ts'
+import { sizeFault } from '../../protocol/json-size.ts'
 import { elements } from '../../protocol/json-span.ts'
 import { isObject, kindOf, parseJson, paramsOf, resultText } from '../../protocol/jsonrpc.ts'
 import { SUBSCRIPTION_ID_KEY } from '../../protocol/modern.ts'
-import { failure, tooManyMembers } from '../failure.ts'
+import { failure } from '../failure.ts'
 import { repliedId } from '../stdio/overlong.ts'
 import type { Entry, InFlight } from './in-flight.ts'
 import { LogThrottle } from '../../telemetry/log-throttle.ts'
@@ -48,11 +48,14 @@ export class Inbox implements PipeEvents {
 
   message(text: string): Promise<void> | undefined {
     if (text.length < LARGE_TEXT) return this.#message(text)
-    return during('reply', () => {
-      if (!hasTooManyMembers(text)) return this.#message(text)
-      const ends = { head: text.slice(0, ENDS), tail: text.slice(-ENDS) }
-      return this.#throwAway(repliedId(ends), tooManyMembers(true))
-    })
+    return ownTurn().then(() => during('reply', () => this.#large(text)))
+  }
+
+  #large(text: string): Promise<void> | undefined {
+    const fault = sizeFault(text)
+    if (fault === undefined) return this.#message(text)
+    const ends = { head: text.slice(0, ENDS), tail: text.slice(-ENDS) }
+    return this.#throwAway(repliedId(ends), gatewayError('bad_reply', fault, { sent: true }))
   }
 
   #message(text: string): Promise<void> | undefined {
