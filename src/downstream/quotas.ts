@@ -63,18 +63,19 @@ export class Quota {
     return this.#counts.get(client)?.open ?? 0
   }
 
-  /** Which limit one more of a client would exceed, if any. */
-  exceeds(client: string): 'max' | 'perClient' | undefined {
+  /** Which limit one more of a client would exceed, if any, or one that counts as `amount`. */
+  exceeds(client: string, amount = 1): 'max' | 'perClient' | undefined {
     const { max, perClient } = this.share
+    const total = this.#total + amount
     // As long as all together have less than one may have, nobody has to be looked at.
-    if (this.#total < perClient && this.#total < max) return undefined
-    if (this.of(client) >= perClient) return 'perClient'
-    return this.#total >= max ? 'max' : undefined
+    if (total <= perClient && total <= max) return undefined
+    if (this.of(client) + amount > perClient) return 'perClient'
+    return total > max ? 'max' : undefined
   }
 
   /** Why there may not be one more of a client; undefined when there may. */
-  refusal(client: string): GatewayError | undefined {
-    const limit = this.exceeds(client)
+  refusal(client: string, amount = 1): GatewayError | undefined {
+    const limit = this.exceeds(client, amount)
     return limit === undefined ? undefined : this.refuse(limit)
   }
 
@@ -90,17 +91,18 @@ export class Quota {
     })
   }
 
-  take(client: string): void {
+  take(client: string, amount = 1): void {
     const count = this.#counts.get(client)
-    if (count === undefined) this.#counts.set(client, { open: 1 })
-    else count.open++
-    this.#total++
+    if (count === undefined) this.#counts.set(client, { open: amount })
+    else count.open += amount
+    this.#total += amount
   }
 
-  release(client: string): void {
+  /** `amount`: as was taken. */
+  release(client: string, amount = 1): void {
     const count = this.#counts.get(client)
-    if (count !== undefined && --count.open === 0) this.#counts.delete(client)
-    this.#total--
+    if (count !== undefined && (count.open -= amount) === 0) this.#counts.delete(client)
+    this.#total -= amount
   }
 }
 

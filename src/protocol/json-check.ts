@@ -1,4 +1,4 @@
-import { MAX_MEMBERS, SHORT_TEXT, sizeOf } from './json-size.ts'
+import { excessOf, SHORT_TEXT, sizeOf } from './json-size.ts'
 import { INVALID_REQUEST, isObject, PARSE_ERROR } from './jsonrpc.ts'
 import {
   CLIENT_CAPABILITIES_KEY,
@@ -22,13 +22,14 @@ export type ReadJson =
   | { readonly ok: true; readonly value: unknown }
   | { readonly ok: false; readonly code: number; readonly message: string; readonly value?: unknown }
 
-/** Reads a body: JSON, nested at most 128 deep, at most 50,000 members, each key once in its object, no other spellings of the keys that decide. */
+/** Reads a body: JSON, nested at most 128 deep, at most 50,000 members and 100,000 values, each key once in its object, no other spellings of the keys that decide. */
 export function readJson(text: string): ReadJson {
   // What is expensive to parse is found before; a short text cannot hold much of it.
   if (text.length > SHORT_TEXT) {
-    const { members, depth } = sizeOf(text, MAX_DEPTH)
-    if (depth > MAX_DEPTH) return refused(TOO_DEEP)
-    if (members > MAX_MEMBERS) return refused(`Invalid Request: more than ${MAX_MEMBERS} members of objects`)
+    const size = sizeOf(text, MAX_DEPTH)
+    if (size.depth > MAX_DEPTH) return refused(TOO_DEEP)
+    const excess = excessOf(size)
+    if (excess !== undefined) return refused(`Invalid Request: ${excess}`)
   }
   let value: unknown
   try {

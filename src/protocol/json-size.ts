@@ -3,7 +3,10 @@
 /** Most members that the objects of a message may have, all together: each new key takes a microsecond and more to parse. */
 export const MAX_MEMBERS = 50_000
 
-/** Up to this length a text cannot hold so many, in characters: a member takes four of them at least. */
+/** Most values that a message may hold, all together: objects, arrays, and what stands in them. */
+export const MAX_VALUES = 100_000
+
+/** Up to this length a text cannot hold as many of either, in characters: a value takes two of them at least. */
 export const SHORT_TEXT = 64 * 1024
 
 /** How deep a long reply may be nested: what is deeper is no data, and a million levels take half a second to parse. */
@@ -12,25 +15,43 @@ const MAX_REPLY_DEPTH = 1_000
 /** Why a reply of a server is not parsed: everybody would wait for it. Undefined when it may be. */
 export function sizeFault(text: string): string | undefined {
   if (text.length <= SHORT_TEXT) return undefined
-  const { members, depth } = sizeOf(text, MAX_REPLY_DEPTH)
-  if (members > MAX_MEMBERS) return `the reply has more than ${MAX_MEMBERS} members of objects`
-  return depth > MAX_REPLY_DEPTH ? `the reply is nested more than ${MAX_REPLY_DEPTH} deep` : undefined
+  const size = sizeOf(text, MAX_REPLY_DEPTH)
+  if (size.depth > MAX_REPLY_DEPTH) return `the reply is nested more than ${MAX_REPLY_DEPTH} deep`
+  const excess = excessOf(size)
+  return excess === undefined ? undefined : `the reply has ${excess}`
+}
+
+interface JsonSize {
+  /** Of all objects. */
+  readonly members: number
+  readonly values: number
+  /** Of the innermost object or array. */
+  readonly depth: number
+}
+
+/** What a text has too much of, in words. */
+export function excessOf({ members, values }: JsonSize): string | undefined {
+  if (members > MAX_MEMBERS) return `more than ${MAX_MEMBERS} members of objects`
+  return values > MAX_VALUES ? `more than ${MAX_VALUES} values` : undefined
 }
 
 const QUOTE = 0x22
 const BACKSLASH = 0x5c
+const COMMA = 0x2c
+const COLON = 0x3a
 
 /** So much of a string is looked at character by character: most are shorter, and for those it is faster. */
 const SHORT_STRING = 32
 
 /**
- * How many members the objects of a text have, by their colons, and how deep objects and arrays are nested in it. The
- * text need not be JSON: for one that is not, the numbers mean nothing. Looks no further once there are too many members,
- * or the text is deeper than `maxDepth`.
+ * How many members the objects of a text have, by its colons, how many values there are, by commas and brackets that
+ * open, and how deep objects and arrays are nested. The text need not be JSON: for one that is not, the numbers mean
+ * nothing. Looks no further once there is too much of anything.
  */
-export function sizeOf(text: string, maxDepth: number): { readonly members: number; readonly depth: number } {
+export function sizeOf(text: string, maxDepth: number): JsonSize {
   const { length } = text
   let members = 0
+  let values = 0
   let depth = 0
   let deepest = 0
   for (let at = 0; at < length; at++) {
@@ -38,14 +59,16 @@ export function sizeOf(text: string, maxDepth: number): { readonly members: numb
     if (unit === QUOTE) {
       at = endOfString(text, at + 1)
       if (at === -1) break
-    } else if (unit === 0x3a) {
+    } else if (unit === COLON) {
       if (++members > MAX_MEMBERS) break
+    } else if (unit === COMMA) {
+      if (++values > MAX_VALUES) break
     } else if (unit === 0x7b || unit === 0x5b) {
       if (++depth > deepest) deepest = depth
-      if (depth > maxDepth) break
+      if (depth > maxDepth || ++values > MAX_VALUES) break
     } else if (unit === 0x7d || unit === 0x5d) depth--
   }
-  return { members, depth: deepest }
+  return { members, values, depth: deepest }
 }
 
 /** Where the quote stands that closes the string of which `at` is the first character; -1 when there is none. */

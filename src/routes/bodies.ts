@@ -9,7 +9,7 @@ import { Chunks } from '../protocol/chunks.ts'
 import { errorText, INVALID_REQUEST, PARSE_ERROR } from '../protocol/jsonrpc.ts'
 
 export interface BodyLimits {
-  /** What may have come of all bodies that are not complete, in bytes; never less than one largest body. */
+  /** What may have come of all bodies whose requests are not over, in bytes; never less than one largest body. */
   readonly total: number
   /** The same for one address of clients. */
   readonly perAddress: number
@@ -39,6 +39,9 @@ export const MAX_FIRST_BODY = 64 * 1024
  */
 const FREE_CHUNKS = 1_000
 const LEAST_CHUNK = 16
+
+/** From this size on a body counts until its request is over, in bytes: what is smaller is bounded by the number of calls. */
+const HELD_FROM = 16 * 1024
 
 /** How often bodies that are not complete are looked at, in milliseconds. */
 const LOOK_MS: Millis = 1_000
@@ -101,7 +104,7 @@ export class Bodies {
     this.#refused = refused
   }
 
-  /** What has come of bodies that are not complete, in bytes. */
+  /** What has come of bodies that are not complete, and of those that are held, in bytes. */
   get bytes(): number {
     return this.#bytes
   }
@@ -121,9 +124,7 @@ export class Bodies {
     const declared = Number(request.headers['content-length'] ?? 0)
     const max = this.#maxOf(request.headers)
     if (declared > max) return done(this.#tooLarge(max))
-    const address = clientOf(request.raw.socket.remoteAddress)
-    let sender = this.#senders.get(address)
-    if (sender === undefined) this.#senders.set(address, (sender = { address, count: 0, bytes: 0 }))
+    const sender = this.#senderOf(clientOf(request.raw.socket.remoteAddress))
     const body = new Body(this, { payload, declared, max, sender, done })
     this.#enter(body)
     const { count, countPerAddress } = this.#limits
@@ -148,6 +149,26 @@ export class Bodies {
     if (this.#bytes > Math.max(total, this.#maxBody))
       return this.#refuse(body, 'total', this.#bytes, Math.max(total, this.#maxBody), 'bytes of ')
     body.hasMoved = true
+  }
+
+  /** A body is complete, and is kept until its request is over. `letGo` of it exactly once. */
+  hold(client: string, bytes: number): void {
+    if (bytes < HELD_FROM) return
+    this.#senderOf(client).bytes += bytes
+    this.#bytes += bytes
+    if (!this.#looking) this.#lookLater()
+  }
+
+  letGo(client: string, bytes: number): void {
+    if (bytes < HELD_FROM) return
+    this.#senderOf(client).bytes -= bytes
+    this.#bytes -= bytes
+  }
+
+  #senderOf(address: string): Sender {
+    let sender = this.#senders.get(address)
+    if (sender === undefined) this.#senders.set(address, (sender = { address, count: 0, bytes: 0 }))
+    return sender
   }
 
   #enter(body: Body): void {
@@ -213,7 +234,8 @@ export class Bodies {
     this.#clock.after(LOOK_MS, () => {
       this.#looking = false
       this.#look(this.#clock.now() - since)
-      for (const [address, { count }] of this.#senders) if (count === 0) this.#senders.delete(address)
+      for (const [address, { count, bytes }] of this.#senders)
+        if (count === 0 && bytes === 0) this.#senders.delete(address)
       if (this.#senders.size > 0) this.#lookLater()
     })
   }

@@ -14,7 +14,7 @@ import { ownTurn } from '../mesh/turns.ts'
 import { during, LARGE_TEXT } from '../mesh/work.ts'
 import type { Live } from '../mesh/live.ts'
 import { readJson } from '../protocol/json-check.ts'
-import { errorText, idOf, INVALID_REQUEST } from '../protocol/jsonrpc.ts'
+import { errorText, idOf, INVALID_REQUEST, PARSE_ERROR } from '../protocol/jsonrpc.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Bodies } from './bodies.ts'
@@ -73,8 +73,8 @@ export function registerMcp(
     else sendJson(response, 500, gatewayErrorText(null, gatewayError('internal', 'internal error'), {}))
   }
 
-  /** Everything that is done for a request whose reply is ours to write goes through here. */
-  function guarded(visit: Visit, take: () => Promise<void> | undefined | void): void {
+  /** Everything that is done for a request whose reply is ours to write goes through here. `size`: of its body, in characters. */
+  function guarded(visit: Visit, take: () => Promise<void> | undefined | void, size = 0): void {
     let ending: Promise<void> | undefined | void
     try {
       ending = take()
@@ -85,9 +85,11 @@ export function registerMcp(
     const { client } = visit
     load.inFlight++
     quotas.calls.take(client)
+    bodies.hold(client, size)
     const done = () => {
       load.inFlight--
       quotas.calls.release(client)
+      bodies.letGo(client, size)
     }
     ending.then(done, (cause: unknown) => {
       done()
@@ -123,13 +125,15 @@ export function registerMcp(
   for (const url of ['/mcp', '/mcp/:server']) {
     app.post(url, { onRequest: shed }, (request, reply) => {
       if (isFull(request, reply)) return
+      const { body } = request
+      if (typeof body !== 'string') return noBody(reply)
       const visit = accepts(request, reply) ? visitOf(request, reply) : undefined
       if (visit === undefined) return
-      const body = request.body as string
-      if (body.length < LARGE_TEXT) guarded(visit, () => post(visit, body))
-      else guarded(visit, () => ownTurn().then(() => during('request', () => post(visit, body))))
+      if (body.length < LARGE_TEXT) guarded(visit, () => post(visit, body), body.length)
+      else guarded(visit, () => ownTurn().then(() => during('request', () => post(visit, body))), body.length)
     })
-    app.get(url, (request, reply) => {
+    // A HEAD would be taken for a client that listens.
+    app.get(url, { exposeHeadRoute: false }, (request, reply) => {
       if (isModern(request.headers, undefined)) return onlyPost(reply)
       const visit = acceptsEvents(request, reply) ? visitOf(request, reply) : undefined
       if (visit !== undefined) guarded(visit, () => legacy.listen(visit))
@@ -150,6 +154,12 @@ function onlyPost(reply: FastifyReply): void {
     'Method not allowed: this version of the protocol knows POST only',
   )
   void reply.code(405).header('allow', 'POST').type('application/json').send(text)
+}
+
+/** What has no body need not even say what its type would be. */
+function noBody(reply: FastifyReply): void {
+  const text = errorText(null, PARSE_ERROR, 'Parse error: the request has no body')
+  void reply.code(400).type('application/json').send(text)
 }
 
 /** A POST is answered in one of two ways, and the client has to be ready for both. */

@@ -37,6 +37,18 @@ test('one client gets its share, all together get what there is, and each error 
   assert.deepEqual([quota.of('a'), quota.of('b'), quota.total], [1, 1, 2])
 })
 
+test('what counts as more than one is refused when that much is not left', () => {
+  const quota = new Quota('listens', 'subscriptions', { max: 10, perClient: 6 }, () => undefined)
+  quota.take('a', 4)
+  assert.equal(quota.exceeds('a', 2), undefined)
+  assert.equal(quota.exceeds('a', 3), 'perClient')
+  quota.take('b', 5)
+  assert.equal(quota.exceeds('a', 2), 'max')
+  quota.release('b', 5)
+  quota.release('a', 4)
+  assert.deepEqual([quota.of('a'), quota.of('b'), quota.total], [0, 0, 0])
+})
+
 test('shares are halves unless they are given, and follow the config', () => {
   const settings = (maxInFlight: number, perClient = {}) => ({ maxInFlight, limits: { perClient } })
   const quotas = new Quotas(settings(1), () => undefined)

@@ -183,6 +183,70 @@ test('120 clients that say much of themselves, or beside it, leave nothing behin
   await isServed()
 })
 
+test('a POST without a body is answered, and so is what comes behind it', async () => {
+  for (const path of [gateway.mcp(), gateway.mcp('local')])
+    for (const headers of [{}, { 'content-length': '0' }, version, bystander.headers]) {
+      const { pathname, port } = new URL(path)
+      const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`)
+      const text = `POST ${pathname} HTTP/1.1\r\nhost: 127.0.0.1:${port}\r\n${lines.join('')}\r\n`
+      const socket = await RawSocket.open(path)
+      await socket.write(`${text}GET /livez HTTP/1.1\r\nhost: 127.0.0.1:${port}\r\n\r\n`)
+      await until('both are answered', () => socket.text.split('HTTP/1.1 ').length === 3)
+      assert.match(socket.text, /^HTTP\/1\.1 400 [^]*no body[^]*HTTP\/1\.1 200 /)
+      socket.close()
+    }
+  await isServed()
+})
+
+test('a HEAD takes no stream from the client that listens', async () => {
+  const client = await RawClient.open(gateway.mcp())
+  const listening = await fetch(client.url, { headers: { ...client.headers, accept: 'text/event-stream' } })
+  const headers = { ...client.headers, accept: 'text/event-stream' }
+  assert.equal((await fetch(client.url, { method: 'HEAD', headers })).status, 404)
+  assert.equal(await client.say('local__echo', { text: 'on the same connection' }), 'on the same connection')
+  const reader = listening.body?.getReader()
+  const still = new Promise((resolve) => setImmediate(() => resolve('open')))
+  const first = reader?.read().then(({ done }) => (done ? 'over' : still))
+  assert.equal(await Promise.race([first, still]), 'open')
+  await reader?.cancel()
+  await client.leave()
+})
+
+test('calls of 4 MB that wait for their server are bounded in bytes, and the gateway outlives them', async () => {
+  const client = await RawClient.open(gateway.mcp('local'))
+  const filler = 'x'.repeat(4 * MIB - 1_000)
+  const calls = Array.from({ length: 60 }, (_, n) =>
+    client.post({
+      jsonrpc: '2.0',
+      id: `large-${n}`,
+      method: 'tools/call',
+      params: { name: 'sleep', arguments: { ms: 3_000, filler } },
+    }),
+  )
+  const statuses = (await Promise.allSettled(calls)).map((reply) =>
+    reply.status === 'fulfilled' ? reply.value.status : 0,
+  )
+  assert.ok(
+    statuses.includes(200) && statuses.filter((status) => status === 200).length <= 4,
+    statuses.join(),
+  )
+  await isServed()
+  assert.equal(await gateway.metric('breakwater_request_body_bytes'), 0)
+  await client.leave()
+})
+
+test('bodies of very many values are refused before they are parsed', async () => {
+  const client = await RawClient.open(gateway.mcp('local'))
+  for (const value of ['{}', '[]', '1', '""', '['.repeat(50) + ']'.repeat(50)]) {
+    const many = Array.from({ length: Math.floor((4 * MIB) / (value.length + 1)) - 100 }, () => value).join()
+    const body = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"text":"x","a":[${many}]}}}`
+    const { error } = await answerTo(client.url, body, client.headers)
+    assert.match(String((error as Json).message), /more than 100000 values/)
+  }
+  await client.leave()
+  await isServed()
+})
+
 /** A text in chunks of so many characters. */
 const inChunks = (text: string, size: number) => {
   let all = ''

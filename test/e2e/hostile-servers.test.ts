@@ -229,6 +229,27 @@ for (const kind of ['JSON', 'an event'] as const)
     assertGrowth(t, before, await held(), 16 * MIB)
   })
 
+test('lists and replies of millions of values hold up nobody', async () => {
+  const dense = '{},'.repeat(5_000_000) + '1'
+  const deep = '['.repeat(1_000_000) + ']'.repeat(1_000_000)
+  const raw = await RawServer.start(
+    ({ message: { id, method, params } }, response) => {
+      if (method !== 'tools/call') return false
+      const which =
+        (params as { arguments?: { which?: string } }).arguments?.which === 'deep' ? deep : `[${dense}]`
+      sendJson(response, `{"jsonrpc":"2.0","id":${JSON.stringify(id)},"result":{"content":[],"a":${which}}}`)
+      return true
+    },
+    ['values'],
+  )
+  const { gateway, served } = await between({ url: raw.url, era: 'legacy' })
+  await gateway.waitFor('up', 'hostile')
+  const client = await RawClient.open(gateway.mcp('hostile'))
+  await assert.rejects(client.say('values', { which: 'dense' }), /more than 100000 values.*BW_BAD_REPLY/)
+  await assert.rejects(client.say('values', { which: 'deep' }), /nested more than 1000 deep.*BW_BAD_REPLY/)
+  await served()
+})
+
 for (const kind of ['JSON', 'an event'] as const)
   test(`a reply of 200,000 keys as ${kind} is not parsed, and its caller is told why`, async () => {
     const keys = Array.from({ length: 200_000 }, (_, n) => `"k${n}":1`).join()

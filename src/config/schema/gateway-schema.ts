@@ -57,7 +57,9 @@ const bodies = z
   .strictObject({
     total: size()
       .default(64 * 1024 ** 2)
-      .describe('What may have come of all of them together; never less than `maxBody`.'),
+      .describe(
+        'What may have come of all of them together, those of 16 KiB and more until their request is answered; never less than `maxBody`.',
+      ),
     perAddress: size()
       .default(32 * 1024 ** 2)
       .describe('The same for one address of clients.'),
@@ -84,7 +86,9 @@ const perClient = z
       ),
     listens: count(10_000)
       .optional()
-      .describe('Open streams of `subscriptions/listen`. Of 10,000 for all. Default: 5,000.'),
+      .describe(
+        'Open streams of `subscriptions/listen`; one whose URIs take more than 4,096 characters counts as several. Of 10,000 for all. Default: 5,000.',
+      ),
     parked: count(1_000)
       .optional()
       .describe(

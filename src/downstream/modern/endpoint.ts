@@ -32,7 +32,7 @@ import { Parking } from './parking.ts'
 import { CallerPool, type PooledCaller } from './pool.ts'
 import { Post } from './post.ts'
 import { Relay } from './relay.ts'
-import { readFilter, Subscription } from './subscriptions.ts'
+import { readFilter, Subscription, weightOf } from './subscriptions.ts'
 
 /** Methods that this era did away with. */
 const gone = new Set([
@@ -136,7 +136,8 @@ export class ModernEndpoint {
     if (filter === undefined)
       return refuse(visit, refusal(200, id, INVALID_PARAMS, 'Invalid notifications filter'))
     const { listens } = this.#guards.quotas
-    const full = listens.refusal(client)
+    const weight = weightOf(filter)
+    const full = listens.refusal(client, weight)
     if (full !== undefined)
       return refuse(visit, { status: 200, text: gatewayErrorText(id, full, { server: front.server }) })
     let remove = () => {}
@@ -144,8 +145,9 @@ export class ModernEndpoint {
     const subscription = new Subscription(id, filter, post)
     subscription.acknowledge()
     if (subscription.isEmpty) return subscription.end()
-    listens.take(client)
-    remove = this.listening.add({ front, caller, tenancy, subscription, over: () => listens.release(client) })
+    listens.take(client, weight)
+    const over = () => listens.release(client, weight)
+    remove = this.listening.add({ front, caller, tenancy, subscription, over })
   }
 
   #request(

@@ -36,6 +36,15 @@ export function readFilter(
   }
 }
 
+/** So many characters of URIs are part of one subscription; more of them make it count as more than one. */
+const URIS_LENGTH = 4_096
+
+/** As how many subscriptions one counts, for what it keeps. */
+export function weightOf({ resourceSubscriptions }: Filter): number {
+  const length = resourceSubscriptions.reduce((sum, uri) => sum + uri.length, 0)
+  return Math.max(1, Math.ceil(length / URIS_LENGTH))
+}
+
 /** One open `subscriptions/listen`: says what it will tell, tells it under its own id, and says goodbye. */
 export class Subscription {
   readonly filter: Filter
