@@ -1,7 +1,7 @@
 import { nextTurn } from './clock.ts'
 
 /** What one peer may have done for it before everything else gets its turn: messages and copies of them, and bytes. */
-const MOST_UNITS = 256
+const MOST_UNITS = 64
 const MOST_BYTES = 256 * 1024
 
 /** Copies of messages that were passed on so far. One message is dealt with before the next, so one counter serves all. */
@@ -14,7 +14,7 @@ export function countCopy(): void {
 
 /**
  * How much one connection has had done for it without a break. Only messages are counted and no time is taken: who
- * sends one at a time has a break of one turn in every 256 messages, and never waits otherwise.
+ * sends one at a time has a break of one turn in every 64 messages, and never waits otherwise.
  */
 export class TurnBudget {
   #units = 0

@@ -1,3 +1,4 @@
+import { parseExactly } from './json-parse.ts'
 import { excessOf, SHORT_TEXT, sizeOf } from './json-size.ts'
 import { INVALID_REQUEST, isObject, PARSE_ERROR } from './jsonrpc.ts'
 import {
@@ -33,13 +34,13 @@ export function readJson(text: string): ReadJson {
   }
   let value: unknown
   try {
-    value = JSON.parse(text)
+    value = parseExactly(text)
   } catch {
     return { ok: false, code: PARSE_ERROR, message: 'Parse error: the body is not JSON' }
   }
   const members = isNested(value) ? membersOf(value, 1) : 0
   if (Number.isNaN(members)) return refused(TOO_DEEP, value)
-  // `JSON.parse` keeps one of several equal keys. A text with no more colons than members has no such keys, and none in strings.
+  // Of several equal keys one is kept. A text with no more colons than members has no such keys, and none in strings.
   if (members !== colonsIn(text) && members !== sizeOf(text, MAX_DEPTH).members)
     return refused('Invalid Request: a key stands twice in one object', value)
   const variant = variantIn(value)

@@ -1,3 +1,4 @@
+import { parseExactly } from './json-parse.ts'
 import { sizeFault } from './json-size.ts'
 import { elements } from './json-span.ts'
 
@@ -42,13 +43,13 @@ export function readMessages(text: string, value: unknown): Envelope[] | undefin
 }
 
 /**
- * `JSON.parse` that returns undefined for what is no JSON (`undefined` is no JSON value itself), or would hold up
+ * `parseExactly` that returns undefined for what is no JSON (`undefined` is no JSON value itself), or would hold up
  * everybody (`sizeFault` says why).
  */
 export function parseJson(text: string): unknown {
   if (sizeFault(text) !== undefined) return undefined
   try {
-    return JSON.parse(text)
+    return parseExactly(text)
   } catch {
     return undefined
   }

@@ -23,7 +23,7 @@ export interface ReplySink {
 }
 
 /** Most chunks of a reply that are read without a break: a server may make each of them one byte long. */
-const CHUNKS_PER_TURN = 256
+const CHUNKS_PER_TURN = 64
 
 /** Largest part of an error's body that anybody looks at. */
 const ERROR_BODY_LIMIT = 64 * 1024
