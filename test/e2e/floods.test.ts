@@ -3,19 +3,16 @@ import { after, test, type TestContext } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { until } from '../support/until.ts'
 import { Agent } from './support/agent.ts'
+import { bystand } from './support/bystander.ts'
 import { CountingServer } from './support/counting.ts'
 import { cleanUp, Gateway, type Json } from './support/gateway.ts'
 import { ModernClient } from './support/modern-client.ts'
-import { Noise } from './support/noise.ts'
 import { closeServers, RawServer } from './support/raw-server.ts'
 
 const script = fileURLToPath(new URL('../fixtures/pouring-server.js', import.meta.url))
 
 after(cleanUp)
 after(closeServers)
-
-/** What a bystander's call may take at most while somebody else is flooded, in milliseconds, or three times what all else takes. */
-const LONGEST_MS = 700
 
 /** A gateway before a server that everybody is kind to, and others. */
 async function stage(servers: Json) {
@@ -28,28 +25,15 @@ async function stage(servers: Json) {
 const pouring = { command: process.execPath, args: [script] }
 
 /** Calls the kind server over and over while `flood` goes on. */
-async function bystand(t: TestContext, gateway: Gateway, flood: () => Promise<unknown>): Promise<void> {
+async function beside(t: TestContext, gateway: Gateway, flood: () => Promise<unknown>): Promise<void> {
   const agent = await Agent.open('legacy', gateway.mcp('kind'))
-  await agent.call('read', { token: 'first' })
-  // This process is slow by itself when it plays the flood, and the machine when others use it.
-  const noise = new Noise(() => Promise.resolve(), 1)
-  let over = false
-  const flooded = flood().finally(() => (over = true))
   let calls = 0
-  let worst = { tookMs: 0, boundMs: LONGEST_MS }
-  while (!over || calls === 0) {
-    const from = performance.now()
-    const told = await agent.call('read', { token: `read-${calls++}` })
-    const to = performance.now()
-    assert.equal(told.kind, 'result')
-    const boundMs = Math.max(LONGEST_MS, 3 * noise.between(from, to))
-    if (to - from - boundMs > worst.tookMs - worst.boundMs || worst.tookMs === 0)
-      worst = { tookMs: to - from, boundMs }
+  const call = async () => {
+    const { kind } = await agent.call('read', { token: `read-${calls++}` })
+    assert.equal(kind, 'result')
   }
-  await flooded
-  await noise.stop()
-  t.diagnostic(`${calls} calls, the slowest ${worst.tookMs.toFixed()} of ${worst.boundMs.toFixed()} ms`)
-  assert.ok(worst.tookMs <= worst.boundMs, `a bystander waited for ${worst.tookMs.toFixed()} ms`)
+  await call()
+  t.diagnostic(await bystand(call, flood))
 }
 
 const pour = (line: string, count: number): Json => ({ line, count })
@@ -57,7 +41,7 @@ const pour = (line: string, count: number): Json => ({ line, count })
 test('a bystander is served while a child prints lines that are no messages', async (t) => {
   const gateway = await stage({ pouring })
   const agent = await Agent.open('legacy', gateway.mcp('pouring'))
-  await bystand(t, gateway, async () => {
+  await beside(t, gateway, async () => {
     assert.equal((await agent.call('pour', pour('x', 300_000))).kind, 'result')
   })
 })
@@ -69,7 +53,7 @@ test('a bystander is served while a child repeats one notification to 50 listene
   const wanted = { toolsListChanged: true, resourcesListChanged: true, resourceSubscriptions: ['a://1'] }
   const listeners = await Promise.all(Array.from({ length: 50 }, () => client.listen(wanted)))
   const agent = await Agent.open('legacy', gateway.mcp('pouring'))
-  await bystand(t, gateway, async () => {
+  await beside(t, gateway, async () => {
     await agent.call('pour', pour(line('notifications/resources/list_changed'), 20_000))
     await agent.call('pour', pour(line('notifications/resources/updated', { uri: 'a://2' }), 20_000))
     await agent.call('pour', pour(line('notifications/resources/updated', { uri: 'a://1' }), 2_000))
@@ -96,7 +80,7 @@ test('a bystander is served while a hundred subscriptions to a thousand resource
   const isQuiet = async () => (await gateway.metric('breakwater_inflight', 'server="pouring"')) === 0
   await until('all was asked for', async () => (await asked()) >= 1_000 && isQuiet())
   const before = await asked()
-  await bystand(t, gateway, async () => {
+  await beside(t, gateway, async () => {
     for (const reader of listeners) reader.drop()
     await until('all is given back', async () => (await asked()) >= before + 1_000 && isQuiet())
   })
@@ -119,7 +103,7 @@ test('a bystander is served while a server sends empty lines and comments', asyn
   )
   const gateway = await stage({ raw: { url: raw.url } })
   const agent = await Agent.open('legacy', gateway.mcp('raw'))
-  await bystand(t, gateway, async () => {
+  await beside(t, gateway, async () => {
     assert.equal((await agent.call('empty', {})).kind, 'result')
   })
 })
@@ -131,7 +115,7 @@ test('a schema that would take long to compile is refused, said, and holds up no
     const tools = (await gateway.server('pouring'))?.tools as { key: string; unchecked?: Json }[]
     return tools.find(({ key }) => key === 'wide')?.unchecked?.inputSchema
   }
-  await bystand(t, gateway, async () => {
+  await beside(t, gateway, async () => {
     assert.equal((await agent.call('wide', {})).kind, 'result')
     await until('it is said', async () => (await unchecked()) !== undefined)
   })

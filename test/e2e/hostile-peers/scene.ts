@@ -4,6 +4,7 @@ import { readdirSync } from 'node:fs'
 import { connect, type Socket } from 'node:net'
 import { fileURLToPath } from 'node:url'
 import { until } from '../../support/until.ts'
+import { bystand } from '../support/bystander.ts'
 import { Gateway, type Json } from '../support/gateway.ts'
 import { RawClient } from '../support/raw-client.ts'
 import { stdioToolbox } from '../support/toolbox.ts'
@@ -56,15 +57,10 @@ export class Scene {
     return Number(new URL(this.gateway.data).port)
   }
 
-  /** Does something hostile while the bystander calls; every one of its calls has to be answered as always. */
-  async beside<T>(hostile: () => Promise<T>): Promise<T> {
-    let over = false
-    const calling = async () => {
-      do assert.equal(await this.bystander.say('echo', { text: 'here' }), 'here')
-      while (!over)
-    }
-    const [done] = await Promise.all([hostile().finally(() => (over = true)), calling()])
-    return done
+  /** Does something hostile while the bystander calls; every one of its calls has to be answered as always, and in time. */
+  async beside(hostile: () => Promise<unknown>): Promise<void> {
+    const call = async () => assert.equal(await this.bystander.say('echo', { text: 'here' }), 'here')
+    await bystand(call, hostile)
   }
 
   /** Waits until nothing is left of whoever was hostile. */
