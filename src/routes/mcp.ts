@@ -17,7 +17,7 @@ import { readJson } from '../protocol/json-check.ts'
 import { errorText, idOf, INVALID_REQUEST, PARSE_ERROR } from '../protocol/jsonrpc.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import type { Log } from '../telemetry/log.ts'
-import type { Bodies } from './bodies.ts'
+import { BodyRefusal, type Bodies } from './bodies.ts'
 
 export interface McpRoutesParts {
   readonly live: Live<GatewayGeneration>
@@ -41,7 +41,11 @@ export function registerMcp(
   app: FastifyInstance,
   { live, aggregate, legacy, modern, quotas, log, bodies, load }: McpRoutesParts,
 ): void {
-  app.addContentTypeParser('application/json', bodies.read)
+  app.addContentTypeParser('application/json', (request, payload, done) => {
+    const full = fullness(request)
+    if (full === undefined) bodies.read(request, payload, done)
+    else done(full)
+  })
 
   /** The front that a path names; otherwise the refusal is sent, and undefined returned. */
   function frontOf(request: FastifyRequest, reply: FastifyReply): Front | undefined {
@@ -98,21 +102,13 @@ export function registerMcp(
   }
 
   /** Before the body is read, and again when it has come: a gateway that is full spends nothing on what it cannot serve. */
-  function isFull(request: FastifyRequest, reply: FastifyReply): boolean {
+  function fullness(request: FastifyRequest): BodyRefusal | undefined {
     const { calls } = quotas
     const limit = calls.exceeds(clientOf(request.socket.remoteAddress))
-    if (limit === undefined) return false
+    if (limit === undefined) return undefined
     const error = { ...calls.refuse(limit), retryAfterMs: 1_000 }
-    void reply
-      .code(limit === 'max' ? 503 : 429)
-      .header('retry-after', '1')
-      .type('application/json')
-      .send(gatewayErrorText(null, error, {}))
-    return true
-  }
-
-  const shed = (request: FastifyRequest, reply: FastifyReply, done: () => void): void => {
-    if (!isFull(request, reply)) done()
+    const status = limit === 'max' ? 503 : 429
+    return new BodyRefusal(status, error.message, gatewayErrorText(null, error, {}), { 'retry-after': '1' })
   }
 
   function post(visit: Visit, body: string): Promise<void> | undefined {
@@ -123,8 +119,9 @@ export function registerMcp(
   }
 
   for (const url of ['/mcp', '/mcp/:server']) {
-    app.post(url, { onRequest: shed }, (request, reply) => {
-      if (isFull(request, reply)) return
+    app.post(url, (request, reply) => {
+      const full = fullness(request)
+      if (full !== undefined) throw full
       const { body } = request
       if (typeof body !== 'string') return noBody(reply)
       const visit = accepts(request, reply) ? visitOf(request, reply) : undefined
