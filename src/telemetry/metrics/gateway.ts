@@ -21,6 +21,18 @@ export const gateway = {
     ['limit'],
     '12 limits',
   ),
+  replyBytes: gauge(
+    'unfinished_reply_bytes',
+    'What has come of replies of HTTP servers that are not complete, in bytes.',
+    [],
+    '1',
+  ),
+  repliesEnded: counter(
+    'unfinished_replies_ended_total',
+    'Replies of HTTP servers that were ended because unfinished ones held too much, by the limit.',
+    ['limit'],
+    '2 limits',
+  ),
   unreadClosed: counter(
     'unread_closed_total',
     'Connections of clients that were closed because they did not read, by what was exceeded.',
