@@ -19,7 +19,7 @@ export const gateway = {
     'quota_refused_total',
     'Requests of agents that were refused because all clients, or one of them, had too much open, by the limit.',
     ['limit'],
-    '12 limits',
+    '14 limits',
   ),
   replyBytes: gauge(
     'unfinished_reply_bytes',
