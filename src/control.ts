@@ -19,6 +19,7 @@ import { registerMetrics } from './routes/metrics.ts'
 import type { Bodies } from './routes/bodies.ts'
 import type { Intents } from './telemetry/intents.ts'
 import type { Metrics } from './telemetry/metrics.ts'
+import type { UnfinishedReplies } from './upstreams/unfinished-replies.ts'
 
 export interface ControlParts {
   readonly live: Live<GatewayGeneration>
@@ -29,6 +30,7 @@ export interface ControlParts {
   readonly guards: Guards
   /** Those of the data plane. */
   readonly bodies: Bodies
+  readonly replies: UnfinishedReplies
   readonly state: StateStore
   readonly chaos: Controller
   readonly dynamic: DynamicServers
@@ -37,9 +39,22 @@ export interface ControlParts {
 
 /** Everything that the control plane answers. */
 export function registerControl(app: FastifyInstance, parts: ControlParts): void {
-  const { live, clock, metrics, intents, sessions, guards, bodies, state, chaos, dynamic, reloader } = parts
+  const {
+    live,
+    clock,
+    metrics,
+    intents,
+    sessions,
+    guards,
+    bodies,
+    replies,
+    state,
+    chaos,
+    dynamic,
+    reloader,
+  } = parts
   const targets = () => targetsOf(live.current)
-  registerMetrics(app, { live, clock, metrics, sessions, guards, bodies, intents, state, chaos })
+  registerMetrics(app, { live, clock, metrics, sessions, guards, bodies, replies, intents, state, chaos })
   registerAdmin(app, { live, sessions, clock, reload: () => reloader.reload('admin') })
   registerAdminMesh(app, { live, state })
   registerAdminServers(app, { live, state, dynamic, restart: (name) => reloader.refresh(new Set([name])) })

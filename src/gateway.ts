@@ -31,6 +31,7 @@ import { Intents } from './telemetry/intents.ts'
 import type { Log } from './telemetry/log.ts'
 import { createMetrics } from './telemetry/metrics.ts'
 import { watchStalls } from './telemetry/stalls.ts'
+import { UnfinishedReplies, unfinishedCauses } from './upstreams/unfinished-replies.ts'
 
 export interface GatewayOptions {
   /** The config, read already; `path` is read again at a reload. */
@@ -87,6 +88,10 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const { controller } = chaos
   const tracing = await createSpans({ clock, log, metrics, env, config: file.telemetry.traces, current })
   const intents = new Intents({ clock, metrics })
+  for (const limit of unfinishedCauses) metrics.repliesEnded.cell({ limit })
+  const replies = new UnfinishedReplies(gateway.limits.replies, (limit) =>
+    metrics.repliesEnded.inc({ limit }),
+  )
   const common = { clock, log, metrics, tracing, intents }
   const tune = ({ telemetry }: Config) => {
     metrics.tools.limit = telemetry.metrics.maxToolsPerServer
@@ -101,6 +106,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     load,
     kit,
     chaos,
+    replies,
     onStale: ({ name }) => agents.forgetLists(name),
     onChanged(server, changed) {
       agents.forgetLists(server.name)
@@ -122,6 +128,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     controller.follow(config.chaos)
     guards.limits.tune(config.gateway.limits)
     guards.quotas.tune(config.gateway)
+    replies.tune(config.gateway.limits.replies)
     for (const reading of [bodies, ownBodies]) reading.tune(config.gateway.limits.bodies)
     dataPlane.server.maxConnections = config.gateway.limits.connections
     tune(config)
@@ -167,6 +174,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     sessions: agents.sessions,
     guards,
     bodies,
+    replies,
     state: kit.state,
     chaos: controller,
     dynamic,

@@ -23,6 +23,7 @@ import { observe } from './telemetry/observe.ts'
 import { observeAttempt } from './telemetry/observe-attempt.ts'
 import type { Tracing } from './telemetry/tracing.ts'
 import { createUpstreams } from './upstreams/create.ts'
+import type { UnfinishedReplies } from './upstreams/unfinished-replies.ts'
 
 export interface GenerationParts extends Pick<KnownServerParts, 'onChanged' | 'onStale' | 'onState'> {
   readonly clock: Clock
@@ -33,6 +34,8 @@ export interface GenerationParts extends Pick<KnownServerParts, 'onChanged' | 'o
   readonly intents: Intents
   readonly tracing: Tracing
   readonly chaos: Pick<Chaos, 'layers' | 'account'>
+  /** What is kept of replies until they are complete. Outlives all generations. */
+  readonly replies: UnfinishedReplies
   /** Counts what goes on although no agent waits for it. */
   readonly load: { detached: number }
 }

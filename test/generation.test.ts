@@ -12,6 +12,7 @@ import { createMetrics } from '../src/telemetry/metrics.ts'
 import { toolCall } from './support/caller.ts'
 import { testKit } from './support/kit.ts'
 import { silent } from './support/log.ts'
+import { UnfinishedReplies } from '../src/upstreams/unfinished-replies.ts'
 import { ManualClock } from './support/manual-clock.ts'
 
 const url = 'http://127.0.0.1:1/mcp'
@@ -25,6 +26,7 @@ function setUp() {
     log: silent,
     metrics,
     chaos: noChaos,
+    replies: new UnfinishedReplies({ total: 1024 ** 2 }, () => undefined),
     intents: new Intents({ clock, metrics }),
     tracing: untraced,
     kit: testKit(clock),

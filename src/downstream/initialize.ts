@@ -25,11 +25,12 @@ export async function initialize(
   if (!isRequestId(id)) {
     return refuse(visit, refusal(400, null, INVALID_REQUEST, 'Invalid Request: initialize needs an id'))
   }
-  const full = sessions.refusal(client, principalOf(headers))
-  if (full !== undefined) return busy(visit, id, full)
   const said = paramsOf(message.value)
   const version = negotiate(said.protocolVersion)
   const hello = { ...said, protocolVersion: version }
+  const full =
+    sessions.greetingRefusal(client, hello, headers) ?? sessions.refusal(client, principalOf(headers))
+  if (full !== undefined) return busy(visit, id, full)
   const limitMs = askedLimitMs({ inbound: headers, message })
   const session = sessions.draft({ front, headers, client, hello, version })
   let welcome: Welcome

@@ -60,7 +60,7 @@ export class LegacyEndpoint {
   #initialize(visit: Visit, message: Message): Promise<void> | undefined {
     const { limits, tenancies } = this.#guards
     const params = paramsOf(message.value)
-    const fault = paramsFault('initialize', params) ?? tooMuchToSay(message.text, ['params'])
+    const fault = paramsFault('initialize', params) ?? tooMuchToSay(message.text, [params], ['params'])
     if (fault !== undefined) return refuse(visit, refusal(200, idOf(message.value), INVALID_PARAMS, fault))
     const { clientInfo } = params
     const { countsAs } = tenancies.of(visit.headers, clientInfo, this.#clock.now())

@@ -9,6 +9,7 @@ import { kinds } from '../registry/kinds.ts'
 import type { Guards } from './guards.ts'
 import { notificationText } from '../protocol/jsonrpc.ts'
 import { bearsCredentialsOf, principalOf, withoutAuthorization } from './credentials.ts'
+import { greetingBytes, type Greetings } from './hello.ts'
 import { halfOf, Quota } from './quotas.ts'
 import type { ReplayBudget } from './replay.ts'
 import { Session, type SessionParts } from './session.ts'
@@ -54,6 +55,7 @@ export class Sessions {
   /** All of them, drafts and leaving ones included, by client. */
   readonly #byClient = new Map<string, ClientSessions>()
   readonly #quota: Quota
+  readonly #greetings: Greetings
   readonly #untold = new Set<string>()
   #cancelSweep: Cancel
   #cancelTell: Cancel | undefined
@@ -62,11 +64,12 @@ export class Sessions {
     live: Live<GatewayGeneration>,
     clock: Clock,
     limits: SessionLimits,
-    { unread, replay, quotas }: Pick<Guards, 'unread' | 'replay' | 'quotas'>,
+    { unread, replay, quotas, greetings }: Pick<Guards, 'unread' | 'replay' | 'quotas' | 'greetings'>,
   ) {
     const { max, perClient = halfOf(max) } = limits
     this.limits = limits
     this.#quota = new Quota('sessions', 'sessions', { max, perClient }, quotas.refused)
+    this.#greetings = greetings
     this.#unread = unread
     this.#replay = replay
     this.#live = live
@@ -95,6 +98,11 @@ export class Sessions {
     if (idlest === undefined) return this.#quota.refuse(limit)
     void this.close(idlest)
     return undefined
+  }
+
+  /** Why no more may be kept of what a client says of itself. */
+  greetingRefusal(client: string, hello: SessionParts['hello'], headers: InboundHeaders) {
+    return this.#greetings.refusal(client, greetingBytes(hello, headers))
   }
 
   /** The sessions of the client with the most, if it has more than this one would have. */
@@ -147,6 +155,7 @@ export class Sessions {
 
   #count(session: Session): void {
     const { client, principal } = session
+    this.#greetings.take(session, client, greetingBytes(session.hello, session.headers))
     let own = this.#byClient.get(client)
     if (own === undefined) this.#byClient.set(client, (own = { sessions: new Set(), byPrincipal: new Map() }))
     own.sessions.add(session)
@@ -158,6 +167,7 @@ export class Sessions {
     const { client, principal } = session
     const own = this.#byClient.get(client)
     if (own?.sessions.delete(session) !== true) return
+    this.#greetings.release(session)
     const left = (own.byPrincipal.get(principal) ?? 1) - 1
     if (left > 0) own.byPrincipal.set(principal, left)
     else own.byPrincipal.delete(principal)

@@ -28,6 +28,9 @@ const LF = 0x0a
 const CR = 0x0d
 const COLON = 0x3a
 
+/** What a line of `data` costs besides its bytes, in bytes: a server may make each of them one character long. */
+const LINE_COST = 32
+
 const nothing = Buffer.alloc(0)
 
 /**
@@ -61,6 +64,12 @@ export class SseDecoder {
   constructor(limit: number, emit: (event: SseEvent) => unknown) {
     this.#limit = limit
     this.#emit = emit
+  }
+
+  /** What is kept of an event that is not complete, and of a chunk that waits for `resume`, in bytes. */
+  get held(): number {
+    const waiting = this.#chunk.length - this.#at
+    return this.#partial.length + this.#dataBytes + this.#data.length * LINE_COST + waiting
   }
 
   /** Reads a chunk, which stays the caller's not to change until it is read. False when `emit` paused in the middle of it. */

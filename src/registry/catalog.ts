@@ -1,3 +1,4 @@
+import { parseExactly } from '../protocol/json-parse.ts'
 import { createHash } from 'node:crypto'
 import { nextTurn } from '../mesh/clock.ts'
 import { TurnBudget } from '../mesh/turns.ts'
@@ -146,7 +147,7 @@ class Kept {
 }
 
 function entryOf(kind: ListKind, text: string): Entry | undefined {
-  const value: unknown = JSON.parse(text)
+  const value: unknown = parseExactly(text)
   const key = isObject(value) ? value[kinds[kind].key] : undefined
   if (!isObject(value) || typeof key !== 'string') return undefined
   return new Listed(key, text, value)
@@ -168,7 +169,7 @@ class Listed implements Entry {
   }
 
   get value(): Entry['value'] {
-    return JSON.parse(this.text) as Entry['value']
+    return parseExactly(this.text) as Entry['value']
   }
 }
 

@@ -1,3 +1,4 @@
+import { parseExactly } from '../protocol/json-parse.ts'
 import type { Message } from '../mesh/call.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
 import { locate, splice, type Edit, type Path } from '../protocol/json-span.ts'
@@ -123,7 +124,7 @@ function expose(server: string, message: Message, places: readonly Place[], name
     return span === undefined ? [] : [{ ...span, with: JSON.stringify(exposed) }]
   })
   const text = splice(message.text, edits)
-  return { text, value: JSON.parse(text) as Message['value'] }
+  return { text, value: parseExactly(text) as Message['value'] }
 }
 
 const RELATED_TASK = 'io.modelcontextprotocol/related-task'

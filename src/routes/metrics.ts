@@ -21,6 +21,8 @@ export interface MetricsParts {
   /** What is kept, or on its way, on behalf of agents. */
   readonly guards: Pick<Guards, 'unread' | 'replay'>
   readonly bodies: { readonly count: number; readonly bytes: number }
+  /** What is kept of replies until they are complete. */
+  readonly replies: { readonly bytes: number }
   readonly intents: { readonly size: number }
   readonly state: StateStore
   readonly chaos: { readonly engine: { readonly live: boolean } }
@@ -46,10 +48,11 @@ export function registerMetrics(app: FastifyInstance, parts: MetricsParts): void
 
 /** What is a state rather than an event is read when it is asked for. */
 function collect(parts: MetricsParts): void {
-  const { live, metrics, sessions, guards, bodies, intents, state, chaos } = parts
+  const { live, metrics, sessions, guards, bodies, replies, intents, state, chaos } = parts
   metrics.sessions.set(sessions.size)
   metrics.unreadBytes.set(guards.unread.bytes)
   metrics.replayBytes.set(guards.replay.bytes)
+  metrics.replyBytes.set(replies.bytes)
   metrics.bodies.set(bodies.count)
   metrics.bodyBytes.set(bodies.bytes)
   metrics.intentsOpen.set(intents.size)

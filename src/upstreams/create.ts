@@ -10,6 +10,7 @@ import { SseUpstream } from './sse/sse.ts'
 import { StdioUpstream, type StdioOptions } from './stdio/stdio.ts'
 import { TaskBinding } from './modern/task-binding.ts'
 import { ToolFacts } from './modern/tool-facts.ts'
+import type { UnfinishedReplies } from './unfinished-replies.ts'
 import type { Upstream } from './upstream.ts'
 
 export interface UpstreamParts {
@@ -17,12 +18,15 @@ export interface UpstreamParts {
   readonly log: Log
   /** The `initialize` params of the gateway itself, for conversations that no single caller owns. */
   readonly hello: Readonly<Record<string, unknown>>
+  /** What is kept of replies of all servers until they are complete. */
+  readonly replies: UnfinishedReplies
   /** Told of each process that a limit refuses. */
   readonly refused?: NonNullable<StdioOptions['refused']>
 }
 
 /** The replicas of a server: one for a process, one per URL otherwise. A new type of server is one more case. */
 export function createUpstreams(server: string, config: ServerConfig, parts: UpstreamParts): Upstream[] {
+  const unfinished = parts.replies.of(config.maxReply)
   switch (config.type) {
     case 'stdio':
       return [new StdioUpstream({ server, config, ...parts })]
@@ -31,11 +35,11 @@ export function createUpstreams(server: string, config: ServerConfig, parts: Ups
       const tasks = new TaskBinding(parts.clock)
       const states = new SessionStates()
       return config.urls.map((url) =>
-        httpUpstream({ ...config, ...parts, server, url, tools, tasks, states }, config.era),
+        httpUpstream({ ...config, ...parts, server, url, tools, tasks, states, unfinished }, config.era),
       )
     }
     case 'sse':
-      return config.urls.map((url) => new SseUpstream({ server, config, url, ...parts }))
+      return config.urls.map((url) => new SseUpstream({ server, config, url, unfinished, ...parts }))
   }
 }
 

@@ -196,3 +196,14 @@ test('at the end all sessions are closed, and no timer is left', async () => {
   )
   assert.equal(clock.pending, 0)
 })
+
+test('what a client said of itself counts from the draft on until its session is closed', async () => {
+  const { sessions, greetings, draft, add } = testSessions()
+  const [drafted, open] = [draft('s'), add('s')]
+  assert.ok(greetings.bytes > 0)
+  await sessions.close(drafted)
+  await sessions.close(drafted)
+  assert.ok(greetings.bytes > 0)
+  await sessions.close(open)
+  assert.equal(greetings.bytes, 0)
+})

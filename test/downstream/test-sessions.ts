@@ -31,7 +31,8 @@ export function testSessions(max = 3, perClient = max) {
     replayEvents: 100,
     replayBytes: 10_000,
   }
-  const sessions = new Sessions(live, clock, limits, testGuards(clock))
+  const guards = testGuards(clock)
+  const sessions = new Sessions(live, clock, limits, guards)
   const draft = (front: string | undefined, client = '', headers: Readonly<Record<string, string>> = {}) =>
     sessions.draft({
       front: idleFront(front),
@@ -46,6 +47,7 @@ export function testSessions(max = 3, perClient = max) {
     server,
     upstream,
     sessions,
+    greetings: guards.greetings,
     generation,
     draft,
     /** `used`: it has had a request. */

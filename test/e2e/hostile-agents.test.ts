@@ -143,6 +143,13 @@ test('what clients say of themselves is bounded in depth and size, and the list 
     assert.equal(((await answerTo(gateway.mcp(), body, {})).error as Json).code, -32600)
   const { error } = await answerTo(gateway.mcp(), hello(`{"name":"x","x":"${'x'.repeat(17 * KIB)}"}`), {})
   assert.match(String((error as Json).message), /at most 16384/)
+  const many = { experimental: { a: Array.from({ length: 300 }, () => ({})) } }
+  const crowded = await answerTo(gateway.mcp(), hello('{"name":"x"}', JSON.stringify(many)), {})
+  assert.match(String((crowded.error as Json).message), /at most 256/)
+  const crowd = { ...metaOf(), 'io.modelcontextprotocol/clientCapabilities': many }
+  const asked = { jsonrpc: '2.0', id: 1, method: 'tools/list', params: { _meta: crowd } }
+  const turnedDown = await answerTo(gateway.mcp(), JSON.stringify(asked), headersOf(asked))
+  assert.match(String((turnedDown.error as Json).message), /clientCapabilities .*at most 256/)
   const large = { ...metaOf(), 'io.modelcontextprotocol/clientInfo': { name: 'x'.repeat(17 * KIB) } }
   const request = { jsonrpc: '2.0', id: 1, method: 'tools/list', params: { _meta: large } }
   const refused = await answerTo(gateway.mcp(), JSON.stringify(request), headersOf(request))

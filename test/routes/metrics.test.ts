@@ -34,7 +34,18 @@ async function scraped(t: TestContext) {
   const guards = testGuards(clock)
   const bodies = { count: 0, bytes: 0 }
   const intents = { size: 3 }
-  registerMetrics(app, { live, clock, metrics, sessions, guards, bodies, intents, state, chaos })
+  registerMetrics(app, {
+    live,
+    clock,
+    metrics,
+    sessions,
+    guards,
+    bodies,
+    replies: { bytes: 0 },
+    intents,
+    state,
+    chaos,
+  })
   t.after(() => app.close())
   async function scrape(accept = '*/*') {
     await clock.advance(1_000)

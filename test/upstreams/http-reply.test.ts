@@ -49,7 +49,7 @@ test('a server that is not there could not be reached, and got nothing', async (
   const { wire, stop } = await wireTo(t, () => assert.fail('reached'))
   stop()
   const { sink, last, end } = recorder()
-  const reply = new HttpReply(sink, LIMIT)
+  const reply = new HttpReply(sink, { maxReply: LIMIT })
   wire.post('{}', undefined, reply)
   await end
   assert.equal(reply.sent, false)
@@ -89,7 +89,7 @@ test('a request that is given up fails for the reason that was given first', asy
 test('a request that is given up before it had a socket is never sent', async (t) => {
   const { wire } = await wireTo(t, () => assert.fail('sent'))
   const { sink, last, end } = recorder()
-  const reply = new HttpReply(sink, LIMIT)
+  const reply = new HttpReply(sink, { maxReply: LIMIT })
   wire.post('{}', undefined, reply)
   reply.abort(gatewayError('cancelled', 'not needed'))
   await end
@@ -120,7 +120,7 @@ test('thousands of events that come at once are told in many turns, in order, an
         ended: () => resolve('ended'),
         failed: () => resolve('failed'),
       }
-      wire.post('{}', undefined, new HttpReply(sink, LIMIT))
+      wire.post('{}', undefined, new HttpReply(sink, { maxReply: LIMIT }))
     })
     let over = false
     void end.then(() => (over = true))

@@ -2,6 +2,7 @@ import type { RequestListener } from 'node:http'
 import type { TestContext } from 'node:test'
 import type { GatewayError } from '../../src/mesh/errors.ts'
 import { HttpReply, type ReplySink } from '../../src/upstreams/http/http-reply.ts'
+import type { ServerReplies } from '../../src/upstreams/unfinished-replies.ts'
 import { wireTo } from '../support/wired.ts'
 
 /** Largest reply, in bytes. */
@@ -39,10 +40,15 @@ export function recorder() {
 }
 
 /** Posts something to a server, and records the reply. */
-export async function post(t: TestContext, handle: RequestListener, limit = LIMIT) {
+export async function post(
+  t: TestContext,
+  handle: RequestListener,
+  maxReply = LIMIT,
+  unfinished?: ServerReplies,
+) {
   const { wire, stop } = await wireTo(t, handle)
   const recorded = recorder()
-  const reply = new HttpReply(recorded.sink, limit)
+  const reply = new HttpReply(recorded.sink, { maxReply, unfinished })
   wire.post('{}', undefined, reply)
   return { ...recorded, reply, wire, stop }
 }

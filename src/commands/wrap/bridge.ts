@@ -96,7 +96,7 @@ export class Bridge {
       write: this.#parts.write,
       onSession: (id, version) => this.#open(id, version),
     })
-    const reply = new HttpReply(exchange, this.#parts.maxMessage)
+    const reply = new HttpReply(exchange, { maxReply: this.#parts.maxMessage })
     this.#underWay.set(exchange, reply)
     void exchange.over.then(() => {
       this.#underWay.delete(exchange)

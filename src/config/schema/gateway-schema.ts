@@ -75,6 +75,20 @@ const bodies = z
     'Bodies of requests that are on their way. Beyond these limits they are refused: HTTP 503, or 408 for those that take too long.',
   )
 
+const replies = z
+  .strictObject({
+    total: size()
+      .default(256 * 1024 ** 2)
+      .describe('What may have come of all of them together; never less than `maxReply` of the server.'),
+    perServer: size()
+      .optional()
+      .describe('The same for one server, over all its replicas. Default: half of `total`.'),
+  })
+  .prefault({})
+  .describe(
+    'Replies of HTTP servers that are not complete. Over a limit, the one of which nothing has come for the longest is ended with an error: one of the server that exceeds its share, or else of the server that has the most.',
+  )
+
 /** Half of what there is for all, unless given. */
 const perClient = z
   .strictObject({
@@ -117,6 +131,7 @@ const limits = z
       .default(20_000)
       .describe('Connections of agents open at once; further ones are closed at once.'),
     bodies,
+    replies,
   })
   .prefault({})
   .describe(

@@ -1,3 +1,4 @@
+import { parseExactly } from '../../protocol/json-parse.ts'
 import type { Message, RequestId } from '../../mesh/call.ts'
 import { askedLimitMs } from '../../policies/deadline/asked.ts'
 import { isObject, resultText } from '../../protocol/jsonrpc.ts'
@@ -28,7 +29,7 @@ export async function discover(
 }
 
 function discovered(greeting: string): string {
-  const { capabilities, instructions, serverInfo } = JSON.parse(greeting) as Record<string, unknown>
+  const { capabilities, instructions, serverInfo } = parseExactly(greeting) as Record<string, unknown>
   return JSON.stringify({
     resultType: 'complete',
     supportedVersions,

@@ -1,3 +1,4 @@
+import { parseExactly } from '../../protocol/json-parse.ts'
 import type { Message } from '../../mesh/call.ts'
 import type { Clock } from '../../mesh/clock.ts'
 import type { Live } from '../../mesh/live.ts'
@@ -69,7 +70,7 @@ export class ModernEndpoint {
     const drop = (caller: PooledCaller) => {
       for (const server of live.current.servers.values()) void server.links.drop(caller)
     }
-    this.#pool = new CallerPool(clock, guards.quotas.callers, drop, (server, message) => {
+    this.#pool = new CallerPool(clock, guards.quotas.callers, guards.greetings, drop, (server, message) => {
       if (isListChange(message)) this.forgetLists(server)
     })
   }
@@ -82,15 +83,20 @@ export class ModernEndpoint {
     const message = { text, value }
     const envelope = readEnvelope(visit.headers, message)
     if ('status' in envelope) return refuse(visit, envelope)
-    const { id, method } = envelope
+    const { id, method, clientInfo, capabilities } = envelope
     if (gone.has(method))
       return refuse(visit, refusal(404, id, METHOD_NOT_FOUND, `Method not found: ${method}`))
     const fault =
       paramsFault(method, paramsOf(value)) ??
-      tooMuchToSay(text, ['params', '_meta', CLIENT_INFO_KEY], ['params', '_meta', CLIENT_CAPABILITIES_KEY])
+      tooMuchToSay(
+        text,
+        [clientInfo, capabilities],
+        ['params', '_meta', CLIENT_INFO_KEY],
+        ['params', '_meta', CLIENT_CAPABILITIES_KEY],
+      )
     if (fault !== undefined) return refuse(visit, refusal(200, id, INVALID_PARAMS, fault))
     const { limits, tenancies } = this.#guards
-    const tenancy = tenancies.of(visit.headers, envelope.clientInfo, this.#clock.now())
+    const tenancy = tenancies.of(visit.headers, clientInfo, this.#clock.now())
     const tooFast = limits.refusal(undefined, tenancy.countsAs)
     if (tooFast !== undefined) return refuse(visit, { status: 200, text: gatewayErrorText(id, tooFast, {}) })
     const caller = this.#callerOf(visit, envelope)
@@ -128,7 +134,7 @@ export class ModernEndpoint {
       return sendJson(response, 200, gatewayErrorText(id, welcome.error, { server: front.server }))
     // A client that has left already would never be heard to leave.
     if (response.destroyed) return
-    const { capabilities } = JSON.parse(welcome.text) as { capabilities?: unknown }
+    const { capabilities } = parseExactly(welcome.text) as { capabilities?: unknown }
     const filter = readFilter(
       paramsOf(message.value).notifications,
       isObject(capabilities) ? capabilities : {},

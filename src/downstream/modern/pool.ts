@@ -9,6 +9,7 @@ import { implementation } from '../../identity.ts'
 import { errorText, METHOD_NOT_FOUND, resultText } from '../../protocol/jsonrpc.ts'
 import { isListChange } from '../../protocol/list-changes.ts'
 import { LATEST_LEGACY } from '../../protocol/versions.ts'
+import { greetingBytes, type Greetings } from '../hello.ts'
 import type { Quota } from '../quotas.ts'
 
 /** Takes what a server sends outside of calls. */
@@ -107,15 +108,23 @@ export class CallerPool {
   readonly #hear: Listener
   readonly #callers = new Map<string, PooledCaller>()
   readonly #quota: Quota
+  readonly #greetings: Greetings
 
   /**
    * The quota says how many kinds of clients are told apart at once, and how many of them one client may be; of those that
    * nobody uses right now, the one unused for longest makes room. `drop` ends a caller's conversations; `hear` gets what
    * servers send outside of calls before anybody else does.
    */
-  constructor(clock: Clock, quota: Quota, drop: (caller: PooledCaller) => void, hear: Listener) {
+  constructor(
+    clock: Clock,
+    quota: Quota,
+    greetings: Greetings,
+    drop: (caller: PooledCaller) => void,
+    hear: Listener,
+  ) {
     this.#clock = clock
     this.#quota = quota
+    this.#greetings = greetings
     this.#drop = drop
     this.#hear = hear
   }
@@ -139,12 +148,14 @@ export class CallerPool {
     const key = said.length <= LONG_KEY ? said : createHash('sha256').update(said).digest('base64url')
     let caller = this.#callers.get(key)
     if (caller === undefined) {
-      const full = this.#makeRoom(client)
+      const bytes = greetingBytes([clientInfo, capabilities], headers)
+      const full = this.#makeRoom(client) ?? this.#greetings.refusal(client, bytes)
       if (full !== undefined) return full
       this.#quota.take(client)
       // The same when clients like this one come again: what is bound to it is theirs then as well.
       const id = `modern:${createHash('sha256').update(said).digest('base64url')}`
       caller = new PooledCaller(this.#clock, id, client, clientInfo, capabilities, headers, this.#hear)
+      this.#greetings.take(caller, client, bytes)
     }
     const now = this.#clock.now()
     // Moved to the end: the map's order is that of use, as precisely as it needs to be.
@@ -180,6 +191,7 @@ export class CallerPool {
   #end(key: string, caller: PooledCaller): void {
     this.#callers.delete(key)
     this.#quota.release(caller.client)
+    this.#greetings.release(caller)
     caller.close()
     this.#drop(caller)
   }

@@ -1,3 +1,4 @@
+import { parseExactly } from '../../protocol/json-parse.ts'
 import type { RequestId } from '../../mesh/call.ts'
 import { INVALID_PARAMS, isObject, METHOD_NOT_FOUND } from '../../protocol/jsonrpc.ts'
 import { members, replaceAt, splice, type Edit } from '../../protocol/json-span.ts'
@@ -19,7 +20,7 @@ const RESOURCE_NOT_FOUND = -32002
 export function modernise(method: string, id: RequestId, response: Response): Response {
   const { text, status, value, wire } = response
   if (wire !== undefined) return response
-  const { result, error } = value ?? (JSON.parse(text) as Record<string, unknown>)
+  const { result, error } = value ?? (parseExactly(text) as Record<string, unknown>)
   const top = text.indexOf('{')
   let ownId: Edit = { start: top + 1, end: top + 1, with: `"id":${JSON.stringify(id)},` }
   let body = top

@@ -1,3 +1,4 @@
+import { parseExactly } from '../../protocol/json-parse.ts'
 import { z } from 'zod'
 import type { Call, Outcome, Partial, Verdict } from '../../mesh/call.ts'
 import { gatewayError, reasons, type GatewayError, type Reason } from '../../mesh/errors.ts'
@@ -117,7 +118,7 @@ export function replay(kept: Kept, call: Call): Outcome {
   switch (kept.kind) {
     case 'answered': {
       const text = replaceAt(kept.text, ['id'], call.id)
-      const value = JSON.parse(text) as Call['message']['value']
+      const value = parseExactly(text) as Call['message']['value']
       return answered({ text, value, status: kept.status }, kept.verdict, kept.partial)
     }
     case 'failed': {

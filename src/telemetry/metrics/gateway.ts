@@ -19,7 +19,19 @@ export const gateway = {
     'quota_refused_total',
     'Requests of agents that were refused because all clients, or one of them, had too much open, by the limit.',
     ['limit'],
-    '12 limits',
+    '14 limits',
+  ),
+  replyBytes: gauge(
+    'unfinished_reply_bytes',
+    'What has come of replies of HTTP servers that are not complete, in bytes.',
+    [],
+    '1',
+  ),
+  repliesEnded: counter(
+    'unfinished_replies_ended_total',
+    'Replies of HTTP servers that were ended because unfinished ones held too much, by the limit.',
+    ['limit'],
+    '2 limits',
   ),
   unreadClosed: counter(
     'unread_closed_total',

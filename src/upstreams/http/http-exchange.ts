@@ -7,7 +7,7 @@ import { kindOf, notificationText, readMessage, type RequestId } from '../../pro
 import type { SseEvent } from '../../protocol/sse.ts'
 import type { ReplyHeaders } from './http-headers.ts'
 import { answerTo, postAway } from './http-post.ts'
-import { HttpReply, type ReplySink } from './http-reply.ts'
+import { HttpReply, type ReplyLimits, type ReplySink } from './http-reply.ts'
 import { answered, isVersionError, readReply, type Reading } from './http-status.ts'
 import type { HttpWire } from './http-wire.ts'
 import type { Unread } from '../unread.ts'
@@ -23,9 +23,8 @@ export interface Request {
   readonly record?: { sent: boolean }
 }
 
-export interface ExchangeOptions {
+export interface ExchangeOptions extends ReplyLimits {
   readonly clock: Clock
-  readonly maxReply: number
   /** How long the server may take to acknowledge a message that has no reply, in milliseconds. */
   readonly ackMs: Millis
   /** The exchanges under way: each is in it until it has ended. */
@@ -85,7 +84,7 @@ export class HttpExchange implements ReplySink {
     this.#request = request
     this.#options = options
     this.#settle = settle
-    this.#reply = new HttpReply(this, options.maxReply)
+    this.#reply = new HttpReply(this, options)
   }
 
   #start(): void {
@@ -187,7 +186,7 @@ export class HttpExchange implements ReplySink {
     const pauseMs = this.#pauseMs ?? this.#retryMs
     this.#pauseMs = Math.min(pauseMs * 2, MOST_RESUME_MS)
     this.#cancelTimer = this.#options.clock.after(pauseMs, () => {
-      this.#reply = new HttpReply(this, this.#options.maxReply)
+      this.#reply = new HttpReply(this, this.#options)
       this.#wire.listen(this.#lastEventId, this.#reply)
     })
     return pauseMs
@@ -231,7 +230,7 @@ export class HttpExchange implements ReplySink {
 }
 
 /** Ends by which we, and not the server, ended the reply: it does not know that nobody waits any more. */
-const gaveUp: ReadonlySet<Reason> = new Set(['attempt_timeout', 'reply_too_large'])
+const gaveUp: ReadonlySet<Reason> = new Set(['attempt_timeout', 'reply_too_large', 'overloaded'])
 
 /** The server may have ended as well: nothing is left to be told to it. */
 function ignore(): void {}

@@ -52,10 +52,11 @@ export class HttpLink implements Link {
     onFarewell: (farewell: Promise<void>) => void,
   ) {
     this.#options = options
-    const { clock, maxReply, onVersionError, timeouts, states } = options
+    const { clock, maxReply, unfinished, onVersionError, timeouts, states } = options
     const { discovery: ackMs } = timeouts
     const unread = new Unread(UNREAD_LIMITS)
-    this.#exchangeOptions = { clock, maxReply, ackMs, underWay: this.#underWay, unread, onVersionError }
+    const limits = { maxReply, unfinished }
+    this.#exchangeOptions = { clock, ...limits, ackMs, underWay: this.#underWay, unread, onVersionError }
     this.#caller = caller
     this.#state = states.of(caller)
     this.#session = new HttpSession({
@@ -190,6 +191,7 @@ export class HttpLink implements Link {
     this.#listener ??= new HttpListener({
       clock: this.#options.clock,
       maxReply: this.#options.maxReply,
+      unfinished: this.#options.unfinished,
       wire: () => session.wire,
       receive: (data) => this.#receive(data),
       ready: () => session.reopen(),

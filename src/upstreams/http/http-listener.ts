@@ -2,13 +2,12 @@ import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import type { SseEvent } from '../../protocol/sse.ts'
 import type { ReplyHeaders } from './http-headers.ts'
-import { HttpReply, type ReplySink } from './http-reply.ts'
+import { HttpReply, type ReplyLimits, type ReplySink } from './http-reply.ts'
 import { looksForgotten } from './http-status.ts'
 import type { HttpWire } from './http-wire.ts'
 
-export interface ListenerOptions {
+export interface ListenerOptions extends ReplyLimits {
   readonly clock: Clock
-  readonly maxReply: number
   /** The wire of the session to listen to; another one when it was opened again. */
   readonly wire: () => HttpWire
   /** Takes the data of each event. */
@@ -140,7 +139,7 @@ export class HttpListener implements ReplySink {
 
   #listen(): void {
     if (this.#closed) return
-    this.#reply = new HttpReply(this, this.#options.maxReply)
+    this.#reply = new HttpReply(this, this.#options)
     this.#wire = this.#options.wire()
     this.#wire.listen(this.#lastEventId, this.#reply)
   }

@@ -24,7 +24,7 @@ function statusOnly(done: (status: number) => void, failed: (error: GatewayError
       ended: () => undefined,
       failed,
     },
-    ACK_LIMIT,
+    { maxReply: ACK_LIMIT },
   )
   return reply
 }

@@ -5,6 +5,7 @@ import { ownTurn, TurnBudget } from '../../mesh/turns.ts'
 import { during, LARGE_TEXT } from '../../mesh/work.ts'
 import { Chunks } from '../../protocol/chunks.ts'
 import { SseDecoder, SseOverflow, type SseEvent } from '../../protocol/sse.ts'
+import type { ServerReplies, UnfinishedReply } from '../unfinished-replies.ts'
 import { ReplyHeaders } from './http-headers.ts'
 
 /** Takes the reply to one HTTP request. Exactly one of `body`, `ended` and `failed` comes last. */
@@ -22,27 +23,39 @@ export interface ReplySink {
   failed(error: GatewayError): void
 }
 
+export interface ReplyLimits {
+  /** Largest reply, or event of one, in bytes. */
+  readonly maxReply: number
+  /** Where counts what is kept of replies until they are complete; nowhere unless given. */
+  readonly unfinished?: ServerReplies | undefined
+}
+
+/** A reply of which less is kept is not counted, in bytes: most are complete by then, and pay nothing. */
+const UNCOUNTED = 16 * 1024
+
 /** Most chunks of a reply that are read without a break: a server may make each of them one byte long. */
 const CHUNKS_PER_TURN = 64
 
-/** Largest part of an error's body that anybody looks at. */
-const ERROR_BODY_LIMIT = 64 * 1024
+/** Largest part of an error's body that anybody looks at, in bytes: no large text. */
+const ERROR_BODY_LIMIT = 63 * 1024
 
 const noHeaders = new ReplyHeaders([])
 
 /**
- * undici's handler of one request: sorts the reply into a body or a stream of events, within `limit` bytes.
+ * undici's handler of one request: sorts the reply into a body or a stream of events, within limits.
  * Of undici's two kinds of handlers the older one: the newer makes an object of all headers first, 2 to 5 % of a call.
  */
-export class HttpReply implements Dispatcher.DispatchHandler {
+export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
   readonly #sink: ReplySink
-  readonly #limit: number
+  readonly #limits: ReplyLimits
   #abort: ((cause: Error) => void) | undefined
   #aborted: GatewayError | undefined
   #status = 0
   #headers = noHeaders
   #decoder: SseDecoder | undefined
-  readonly #body = new Chunks()
+  #body = new Chunks()
+  /** How much of it is counted as unfinished, in bytes. */
+  #held = 0
   #chunks = 0
   #waiting = 0
   /** Whether the sink has been told all that it is told. */
@@ -55,9 +68,9 @@ export class HttpReply implements Dispatcher.DispatchHandler {
   /** How the stream ended, while there is still something to read of it. */
   #end: (() => void) | undefined
 
-  constructor(sink: ReplySink, limit: number) {
+  constructor(sink: ReplySink, limits: ReplyLimits) {
     this.#sink = sink
-    this.#limit = limit
+    this.#limits = limits
   }
 
   /** Whether the request was handed to a socket, and thus may have run. */
@@ -68,6 +81,7 @@ export class HttpReply implements Dispatcher.DispatchHandler {
   /** Drops the request, or what is left of its reply. */
   abort(error: GatewayError): void {
     this.#aborted ??= error
+    this.#drop()
     this.#abort?.(new Error(error.reason))
   }
 
@@ -84,18 +98,23 @@ export class HttpReply implements Dispatcher.DispatchHandler {
     this.#resume = resume
     if (status !== 200 || !this.#headers.mediaType.startsWith('text/event-stream')) return true
     const turns = new TurnBudget()
-    this.#decoder = new SseDecoder(this.#limit, (event) => this.#event(event, turns))
+    this.#decoder = new SseDecoder(this.#limits.maxReply, (event) => this.#event(event, turns))
     this.#sink.opened(this.#headers)
     return true
   }
 
   onData(chunk: Buffer): boolean {
+    if (this.#aborted !== undefined) return true
     if (this.#decoder !== undefined) return this.#feed(this.#decoder, chunk)
     const bytes = this.#body.length + chunk.length
     if (this.#status >= 400 && bytes > ERROR_BODY_LIMIT) return this.#enough()
-    if (bytes > this.#limit) this.abort(tooLarge(`a reply is larger than ${this.#limit} bytes`))
-    else
-      this.#body.add(chunk, bytes === chunk.length && this.#headers.get('content-length') === String(bytes))
+    const { maxReply } = this.#limits
+    if (bytes > maxReply) this.abort(tooLarge(`a reply is larger than ${maxReply} bytes`))
+    else {
+      const isAll = bytes === chunk.length && this.#headers.get('content-length') === String(bytes)
+      this.#body.add(chunk, isAll)
+      if (!isAll) this.#hold(bytes)
+    }
     if (++this.#chunks % CHUNKS_PER_TURN !== 0) return true
     void nextTurn().then(() => this.#resume())
     return false
@@ -111,26 +130,67 @@ export class HttpReply implements Dispatcher.DispatchHandler {
 
   onComplete(): void {
     if (this.#isOver) return
-    if (this.#hasBreak) this.#end = () => this.#sink.ended()
-    else if (this.#decoder !== undefined) this.#sink.ended()
-    else if (this.#body.length < LARGE_TEXT) this.#sink.body(this.#status, this.#headers, this.#body.take())
-    else
-      void ownTurn().then(() =>
-        during('reply', () => this.#sink.body(this.#status, this.#headers, this.#body.take())),
-      )
+    if (this.#hasBreak) this.#end = () => this.#ended()
+    else if (this.#decoder !== undefined) this.#ended()
+    else if (this.#body.length < LARGE_TEXT) this.#whole()
+    else {
+      this.#limits.unfinished?.complete(this)
+      void ownTurn().then(() => during('reply', () => this.#whole()))
+    }
+  }
+
+  #whole(): void {
+    if (this.#aborted !== undefined) return this.#sink.failed(this.#aborted)
+    const text = this.#body.take()
+    this.#drop()
+    this.#sink.body(this.#status, this.#headers, text)
+  }
+
+  #ended(): void {
+    this.#drop()
+    this.#sink.ended()
+  }
+
+  #failed(error: GatewayError): void {
+    this.#drop()
+    this.#sink.failed(error)
+  }
+
+  /** So much is kept of what is not complete. Too much of it ends this reply, or another one. */
+  #hold(bytes: number): void {
+    const { unfinished } = this.#limits
+    const held = bytes < UNCOUNTED ? 0 : bytes
+    const more = held - this.#held
+    if (more === 0 || unfinished === undefined || this.#aborted !== undefined) return
+    this.#held = held
+    unfinished.hold(this, more, held)
+  }
+
+  /** Nothing is kept any more: whoever still holds this object does not hold what came. */
+  #drop(): void {
+    const held = this.#held
+    this.#held = 0
+    if (held > 0) this.#limits.unfinished?.hold(this, -held, 0)
+    if (this.#body.length > 0) this.#body = new Chunks()
+    this.#decoder = undefined
+    this.#large = undefined
   }
 
   onError(cause: Error): void {
     if (this.#isOver) return
     const error = this.#aborted ?? transportError(cause, this.sent)
     // What came before the connection broke is read first, unless nobody wants it any more.
-    if (this.#hasBreak && this.#aborted === undefined) this.#end = () => this.#sink.failed(error)
-    else this.#sink.failed(error)
+    if (this.#hasBreak && this.#aborted === undefined) this.#end = () => this.#failed(error)
+    else this.#failed(error)
   }
 
   /** False asks the socket to wait. */
   #feed(decoder: SseDecoder, chunk: Buffer): boolean {
-    if (this.#hasBreak) return decoder.feed(chunk)
+    if (this.#hasBreak) {
+      decoder.feed(chunk)
+      this.#hold(this.#kept(decoder))
+      return false
+    }
     this.#read(decoder, chunk)
     return this.#waiting === 0 && !this.#hasBreak
   }
@@ -145,8 +205,13 @@ export class HttpReply implements Dispatcher.DispatchHandler {
       this.abort(tooLarge(error.message))
     }
     this.#hasBreak ||= this.#large !== undefined
+    this.#hold(this.#kept(decoder))
     if (!this.#hasBreak) return
     void (this.#large === undefined ? nextTurn() : ownTurn()).then(() => this.#goOn(decoder))
+  }
+
+  #kept(decoder: SseDecoder): number {
+    return decoder.held + (this.#large?.data.length ?? 0)
   }
 
   #goOn(decoder: SseDecoder): void {

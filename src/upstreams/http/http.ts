@@ -4,13 +4,14 @@ import type { Clock, Millis } from '../../mesh/clock.ts'
 import { forwarded } from '../forwarded.ts'
 import { HttpLink } from './http-link.ts'
 import { isThere } from './http-post.ts'
+import type { ReplyLimits } from './http-reply.ts'
 import { HttpWire } from './http-wire.ts'
 import { closePools, openPools, type Pools } from './http-pools.ts'
 import type { SessionStates } from './session-state.ts'
 import type { TlsOptions } from './tls.ts'
 import type { Link, Upstream } from '../upstream.ts'
 
-export interface HttpOptions {
+export interface HttpOptions extends ReplyLimits {
   /** The server's name in the registry. */
   readonly server: string
   /** The endpoint, path included. */
@@ -23,8 +24,6 @@ export interface HttpOptions {
   readonly connections: number
   /** `discovery` bounds a handshake, and how long a message without a reply may take to be acknowledged. */
   readonly timeouts: { readonly connect: Millis; readonly idle: Millis; readonly discovery: Millis }
-  /** Largest message of the server, in bytes. */
-  readonly maxReply: number
   /** What follows when the server forgot a session: a new one, or an error. */
   readonly sessionRecovery: 'transparent' | 'surface'
   readonly tls?: TlsOptions | undefined

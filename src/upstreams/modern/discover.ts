@@ -1,3 +1,4 @@
+import { parseExactly } from '../../protocol/json-parse.ts'
 import type { Signal } from '../../mesh/cancel.ts'
 import type { Message } from '../../mesh/call.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
@@ -94,7 +95,7 @@ function greetingOf({ text, value }: Message): Message {
   if (!('capabilities' in result)) parts.unshift('"capabilities":{}')
   if (!('serverInfo' in result)) parts.unshift(`"serverInfo":${serverInfo(text, result)}`)
   const greeting = `{"protocolVersion":"${MODERN_VERSION}",${parts.join()}}`
-  return boundedGreeting(greeting, JSON.parse(greeting) as Message['value'])
+  return boundedGreeting(greeting, parseExactly(greeting) as Message['value'])
 }
 
 function serverInfo(text: string, { _meta }: Message['value']): string {

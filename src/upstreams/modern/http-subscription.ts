@@ -2,15 +2,15 @@ import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import { readMessage } from '../../protocol/jsonrpc.ts'
 import type { SseEvent } from '../../protocol/sse.ts'
 import type { ReplyHeaders } from '../http/http-headers.ts'
-import { HttpReply, type ReplySink } from '../http/http-reply.ts'
+import { HttpReply, type ReplyLimits, type ReplySink } from '../http/http-reply.ts'
 import type { HttpWire } from '../http/http-wire.ts'
 import { mirrorHeaders } from './modern-request.ts'
 import type { Subscribe, Subscription } from './subscription.ts'
 
 /** Subscribes over HTTP, where a dropped socket is all that the server needs to be told of the end. */
-export function httpSubscribe(wire: HttpWire, maxReply: number): Subscribe {
+export function httpSubscribe(wire: HttpWire, limits: ReplyLimits): Subscribe {
   return (text, subscription) => {
-    const reply = new HttpReply(new SubscriptionReply(subscription), maxReply)
+    const reply = new HttpReply(new SubscriptionReply(subscription), limits)
     wire.subscribe(text, mirrorHeaders({ method: 'subscriptions/listen' }), reply)
     return () => reply.abort(gatewayError('cancelled', 'nobody listens any more'))
   }

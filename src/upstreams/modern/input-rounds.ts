@@ -1,3 +1,4 @@
+import { parseExactly } from '../../protocol/json-parse.ts'
 import type { Call, Message, Outcome, RequestId } from '../../mesh/call.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError } from '../../mesh/errors.ts'
@@ -64,7 +65,7 @@ async function answersTo(call: Call, { text }: Message, parts: RoundsParts): Pro
   const { code, data } = answers.error
   const words = `the client did not answer ${answers.method}: ${printableWords(answers.error.message, 200)}`
   const error = errorText(call.id, typeof code === 'number' ? code : INTERNAL_ERROR, words, data)
-  return answered(call.id, { text: error, value: JSON.parse(error) as Message['value'] }, 200)
+  return answered(call.id, { text: error, value: parseExactly(error) as Message['value'] }, 200)
 }
 
 async function pause(call: Call, clock: Clock): Promise<Answers | Outcome> {

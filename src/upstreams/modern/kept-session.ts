@@ -1,3 +1,4 @@
+import { parseExactly } from '../../protocol/json-parse.ts'
 import type { Signal } from '../../mesh/cancel.ts'
 import type { Call, Message, Outcome } from '../../mesh/call.ts'
 import type { GatewayError } from '../../mesh/errors.ts'
@@ -97,5 +98,5 @@ function refusal(call: Call, code: number, message: string): Outcome {
 }
 
 function local({ id }: Call, text: string): Outcome {
-  return answered(id, { text, value: JSON.parse(text) as Message['value'] }, 200)
+  return answered(id, { text, value: parseExactly(text) as Message['value'] }, 200)
 }

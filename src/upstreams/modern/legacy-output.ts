@@ -1,3 +1,4 @@
+import { parseExactly } from '../../protocol/json-parse.ts'
 import type { Message, Outcome } from '../../mesh/call.ts'
 import { isObject } from '../../protocol/jsonrpc.ts'
 import { elements, locate, splice } from '../../protocol/json-span.ts'
@@ -48,5 +49,5 @@ export function withLegacyError(outcome: Answered): Outcome {
 }
 
 function rewritten(outcome: Answered, text: string): Outcome {
-  return { ...outcome, result: { ...outcome.result, text, value: JSON.parse(text) as Message['value'] } }
+  return { ...outcome, result: { ...outcome.result, text, value: parseExactly(text) as Message['value'] } }
 }

@@ -11,11 +11,12 @@ import { NOTHING_POSTED, Unread } from '../unread.ts'
 
 /** Each request of the modern era as an HTTP request of its own. */
 export function httpWay(wire: HttpWire, options: ModernHttpOptions): ModernWay {
-  const { clock, maxReply, onVersionError, timeouts, tools } = options
+  const { clock, maxReply, unfinished, onVersionError, timeouts, tools } = options
   const underWay = new Set<HttpExchange>()
   const ackMs = timeouts.discovery
   const unread = new Unread(NOTHING_POSTED)
-  const exchangeOptions = { clock, maxReply, ackMs, underWay, unread, stateless: true, onVersionError }
+  const limits = { maxReply, unfinished }
+  const exchangeOptions = { clock, ...limits, ackMs, underWay, unread, stateless: true, onVersionError }
   return {
     send(call, text, id) {
       const { signal, channel, record } = call
@@ -23,7 +24,7 @@ export function httpWay(wire: HttpWire, options: ModernHttpOptions): ModernWay {
       // Without a session none can be lost.
       return HttpExchange.run(wire, request, exchangeOptions) as Promise<Outcome>
     },
-    subscribe: httpSubscribe(wire, maxReply),
+    subscribe: httpSubscribe(wire, limits),
     abandon(error) {
       for (const exchange of underWay) exchange.abandon(error)
     },

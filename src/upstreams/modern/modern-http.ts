@@ -76,7 +76,7 @@ export class ModernHttpUpstream implements ModernUpstream {
   }
 
   async #ask(signal: Signal): Promise<Message> {
-    const { clock, maxReply, hello, timeouts } = this.#options
+    const { clock, maxReply, unfinished, hello, timeouts } = this.#options
     const method = 'server/discover'
     const id = `breakwater:${method}`
     const text = withMeta(requestText(id, method, {}), metaOf(hello))
@@ -85,6 +85,7 @@ export class ModernHttpUpstream implements ModernUpstream {
     const options = {
       clock,
       maxReply,
+      unfinished,
       ackMs: timeouts.discovery,
       stateless: true,
       underWay: new Set<HttpExchange>(),

@@ -1,3 +1,4 @@
+import { parseExactly } from '../../protocol/json-parse.ts'
 import type { Message } from '../../mesh/call.ts'
 import { INVALID_PARAMS, isObject, kindOf, METHOD_NOT_FOUND, paramsOf } from '../../protocol/jsonrpc.ts'
 import { locate, members } from '../../protocol/json-span.ts'
@@ -79,5 +80,5 @@ export function withoutSubscription({ text, value }: Message): Message {
   const kept = [...members(text, meta.start)].filter(({ key }) => key !== SUBSCRIPTION_ID_KEY)
   const parts = kept.map(({ keyStart, end }) => text.slice(keyStart, end))
   const own = `${text.slice(0, meta.start)}{${parts.join()}}${text.slice(meta.end)}`
-  return { text: own, value: JSON.parse(own) as Message['value'] }
+  return { text: own, value: parseExactly(own) as Message['value'] }
 }

@@ -5,7 +5,7 @@ import { requestText } from '../../protocol/jsonrpc.ts'
 import type { SseEvent } from '../../protocol/sse.ts'
 import { orAborted, within } from '../failure.ts'
 import type { ReplyHeaders } from '../http/http-headers.ts'
-import { HttpReply, type ReplySink } from '../http/http-reply.ts'
+import { HttpReply, type ReplyLimits, type ReplySink } from '../http/http-reply.ts'
 import { looksForgotten, readReply } from '../http/http-status.ts'
 import type { HttpWire } from '../http/http-wire.ts'
 import type { Pipe, PipeEvents, Posting } from '../pipe/pipe.ts'
@@ -19,14 +19,12 @@ const PING_MS: Millis = 5_000
 /** How much may be posted and not acknowledged, calls included. */
 const LIMITS = { messages: 4_096, bytes: 32 * 1024 ** 2 }
 
-export interface SsePipeParts {
+export interface SsePipeParts extends ReplyLimits {
   /** For the event stream. */
   readonly wire: HttpWire
   /** For messages, which go where the server says. Throws a `GatewayError` when we do not go there. */
   readonly wireTo: (endpoint: string) => HttpWire
   readonly events: PipeEvents
-  /** Largest event, in bytes. */
-  readonly maxReply: number
   readonly clock: Clock
 }
 
@@ -56,7 +54,7 @@ export class SsePipe implements Pipe, ReplySink {
       this.#failed = reject
     })
     this.gone = new Promise((resolve) => (this.#closed = resolve))
-    this.#stream = new HttpReply(this, parts.maxReply)
+    this.#stream = new HttpReply(this, parts)
     parts.wire.listen(undefined, this.#stream)
   }
 

@@ -35,7 +35,7 @@ export function postMessage(wire: HttpWire, text: string, posting: Posting, refu
       ended: () => undefined,
       failed: reject,
     }
-    const reply = new HttpReply(sink, ACK_LIMIT)
+    const reply = new HttpReply(sink, { maxReply: ACK_LIMIT })
     signal?.addEventListener('abort', takeBack)
     wire.post(text, headers, reply)
   })

@@ -13,6 +13,7 @@ import { MessageLink } from '../pipe/message-link.ts'
 import type { Connect } from '../pipe/pipe.ts'
 import { SsePipe } from './sse-pipe.ts'
 import { readTls } from '../http/tls.ts'
+import type { ServerReplies } from '../unfinished-replies.ts'
 import type { Link, Upstream } from '../upstream.ts'
 
 export interface SseOptions {
@@ -21,6 +22,8 @@ export interface SseOptions {
   readonly config: HttpServerConfig
   /** Where the event stream is. */
   readonly url: string
+  /** Where counts what is kept of replies until they are complete; nowhere unless given. */
+  readonly unfinished?: ServerReplies | undefined
   readonly clock: Clock
   readonly log: Log
 }
@@ -72,7 +75,7 @@ export class SseUpstream implements Upstream {
   }
 
   #connectFor(caller: Caller): Connect {
-    const { url, clock, config } = this.#options
+    const { url, clock, config, unfinished } = this.#options
     const wireTo = (endpoint: string) => this.#wireTo(endpoint, caller)
     return async (events, signal) => {
       const pipe = new SsePipe({
@@ -80,6 +83,7 @@ export class SseUpstream implements Upstream {
         wireTo,
         events,
         maxReply: config.maxReply,
+        unfinished,
         clock,
       })
       try {

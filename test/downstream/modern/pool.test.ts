@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { CallerPool, type PooledCaller } from '../../../src/downstream/modern/pool.ts'
+import { Greetings } from '../../../src/downstream/hello.ts'
 import { Quota } from '../../../src/downstream/quotas.ts'
 import { isGatewayError } from '../../../src/mesh/errors.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
@@ -9,7 +10,7 @@ import { message } from './test-modern.ts'
 const MAX = 256
 const IDLE_MS = 10 * 60_000
 
-function pool({ max = MAX, perClient = MAX } = {}) {
+function pool({ max = MAX, perClient = MAX, greetings = new Greetings(() => undefined) } = {}) {
   const clock = new ManualClock()
   const dropped: PooledCaller[] = []
   const refused: string[] = []
@@ -19,6 +20,7 @@ function pool({ max = MAX, perClient = MAX } = {}) {
   const callers = new CallerPool(
     clock,
     quota,
+    greetings,
     (caller) => dropped.push(caller),
     () => undefined,
   )
@@ -172,4 +174,16 @@ test('a server that asks outside of a call hears that nobody is there, and its p
   caller.receive('s', message({ id: 2, method: 'ping' }), answer)
   assert.equal((answers[0] as { error: { code: number } }).error.code, -32601)
   assert.deepEqual((answers[1] as { result: object }).result, {})
+})
+
+test('what clients say of themselves is bounded in memory, and given back with their caller', () => {
+  const greetings = new Greetings(() => undefined, { total: 20_000, perClient: 10_000 })
+  const { callers } = pool({ greetings })
+  const info = (name: string) => ({ name, x: 'x'.repeat(4_000) })
+  assert.ok(!('reason' in callers.of('client', info('a'), {}, {})))
+  const second = callers.of('client', info('b'), {}, {})
+  assert.equal('reason' in second && second.reason, 'overloaded')
+  assert.ok(!('reason' in callers.of('another', info('b'), {}, {})))
+  callers.closeAll()
+  assert.equal(greetings.bytes, 0)
 })

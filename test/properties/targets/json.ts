@@ -1,3 +1,4 @@
+import { parseExactly } from '../../../src/protocol/json-parse.ts'
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import { withoutEnvelope } from '../../../src/protocol/envelope.ts'
@@ -32,7 +33,7 @@ const path: fc.Arbitrary<Path> = fc.array(step, { maxLength: 4 })
 /** What JSON can say, so that what was put in comes out again. */
 const plain = fc
   .jsonValue({ maxDepth: 2, noUnicodeString: false })
-  .map((value) => JSON.parse(JSON.stringify(value)) as unknown)
+  .map((value) => parseExactly(JSON.stringify(value)))
 
 /** What is at a path of a parsed value; undefined when nothing is, for no JSON value is. */
 function valueAt(value: unknown, path: Path): unknown {
@@ -86,7 +87,7 @@ export const jsonTargets: readonly Target[] = [
     written,
     ({ text, hasDuplicates }) => {
       const read = readJson(text)
-      const value = JSON.parse(text) as unknown
+      const value = parseExactly(text)
       if (read.ok) assert.deepEqual(read.value, value)
       assert.equal(read.ok, !hasDuplicates && !hasVariantOfId(value))
     },
@@ -112,10 +113,10 @@ export const jsonTargets: readonly Target[] = [
   ),
 
   target('every value of a JSON text is found exactly where it stands', written, ({ text, values }) => {
-    const parsed = JSON.parse(text) as unknown
+    const parsed = parseExactly(text)
     for (const { path, start, end } of values) {
       assert.deepEqual(locate(text, path), { start, end })
-      assert.deepEqual(JSON.parse(text.slice(start, end)), valueAt(parsed, path))
+      assert.deepEqual(parseExactly(text.slice(start, end)), valueAt(parsed, path))
     }
   }),
 
@@ -123,13 +124,13 @@ export const jsonTargets: readonly Target[] = [
     'what is found in a JSON text is what JSON.parse has there, and nothing is found where it has nothing',
     fc.tuple(written, fc.array(path, { maxLength: 6 })),
     ([{ text, values }, paths]) => {
-      const parsed = JSON.parse(text) as unknown
+      const parsed = parseExactly(text)
       const all = [...paths, ...values.map((value) => value.path)]
       const together = locateAll(text, all)
       for (const [index, wanted] of all.entries()) {
         const span = locate(text, wanted)
         assert.deepEqual(together[index], span)
-        const found = span && (JSON.parse(text.slice(span.start, span.end)) as unknown)
+        const found = span && (parseExactly(text.slice(span.start, span.end)))
         assert.deepEqual(found, valueAt(parsed, wanted))
       }
     },
@@ -142,18 +143,18 @@ export const jsonTargets: readonly Target[] = [
       const { path, start, end } = values[pick % values.length]!
       const replaced = replaceAt(text, path, put)
       assert.equal(replaced, text.slice(0, start) + JSON.stringify(put) + text.slice(end))
-      assert.deepEqual(JSON.parse(replaced), settingAt(JSON.parse(text), path, put))
-      if (valueAt(JSON.parse(text), anywhere) === undefined)
+      assert.deepEqual(parseExactly(replaced), settingAt(parseExactly(text), path, put))
+      if (valueAt(parseExactly(text), anywhere) === undefined)
         assert.equal(replaceAt(text, anywhere, put), text)
     },
   ),
 
   target('members and elements are those of JSON.parse, in its order', written, ({ text, values }) => {
-    const parsed = JSON.parse(text) as unknown
+    const parsed = parseExactly(text)
     for (const { path, start } of values) {
       const value = valueAt(parsed, path)
       const textOf = (span: { start: number; end: number }) =>
-        JSON.parse(text.slice(span.start, span.end)) as unknown
+        parseExactly(text.slice(span.start, span.end))
       if (Array.isArray(value)) assert.deepEqual([...elements(text, start)].map(textOf), value)
       else if (isObject(value)) {
         const entries = [...members(text, start)].map((member) => [member.key, textOf(member)] as const)
@@ -167,7 +168,7 @@ export const jsonTargets: readonly Target[] = [
     fc.tuple(writtenObject, fc.constant('a new "key"'), plain),
     ([{ text }, key, put]) => {
       const longer = prependMember(text, key, JSON.stringify(put))
-      assert.deepEqual(JSON.parse(longer), { [key]: put, ...(JSON.parse(text) as object) })
+      assert.deepEqual(parseExactly(longer), { [key]: put, ...(parseExactly(text) as object) })
     },
   ),
 
@@ -180,11 +181,11 @@ export const jsonTargets: readonly Target[] = [
       plain,
     ),
     ([{ text }, root, key, put]) => {
-      const before = JSON.parse(text) as Record<string, unknown>
+      const before = parseExactly(text) as Record<string, unknown>
       const after = withMeta({ text, value: before }, root, key, put)
-      assert.deepEqual(JSON.parse(after.text), after.value)
+      assert.deepEqual(parseExactly(after.text), after.value)
       assert.deepEqual(valueAt(after.value, [root, '_meta', key]), put)
-      assert.deepEqual(before, JSON.parse(text), 'the message itself stays as it was')
+      assert.deepEqual(before, parseExactly(text), 'the message itself stays as it was')
     },
   ),
 
@@ -192,7 +193,7 @@ export const jsonTargets: readonly Target[] = [
     'an object with one more entry is the object with one more entry',
     fc.tuple(writtenObject, fc.constantFrom('id', 'params', '__proto__', 'constructor', '0'), plain),
     ([{ text }, key, put]) => {
-      const object = JSON.parse(text) as Record<string, unknown>
+      const object = parseExactly(text) as Record<string, unknown>
       const expected = { ...object, [key]: put }
       const more = withEntry(object, key, put)
       assert.deepEqual(more, expected)
@@ -206,12 +207,12 @@ export const jsonTargets: readonly Target[] = [
     ([{ text }, keys, put]) => {
       const message = keys.reduce((message, key) => withMeta(message, 'params', key, put), {
         text,
-        value: JSON.parse(text) as Record<string, unknown>,
+        value: parseExactly(text) as Record<string, unknown>,
       })
       const expected = structuredClone(message.value) as { params?: { _meta?: Record<string, unknown> } }
       const meta = isObject(expected.params) ? expected.params._meta : undefined
       if (isObject(meta)) for (const key of envelopeKeys) delete meta[key]
-      assert.deepEqual(JSON.parse(withoutEnvelope(message.text)), expected)
+      assert.deepEqual(parseExactly(withoutEnvelope(message.text)), expected)
     },
   ),
 
@@ -226,7 +227,7 @@ export const jsonTargets: readonly Target[] = [
     (text) => {
       const value = parseJson(text)
       for (const message of readMessages(text, value) ?? [])
-        assert.deepEqual(JSON.parse(message.text), message.value)
+        assert.deepEqual(parseExactly(message.text), message.value)
       const single = readMessage(text)
       if (single !== undefined) assert.deepEqual(single.value, value)
     },

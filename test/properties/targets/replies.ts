@@ -1,3 +1,4 @@
+import { parseExactly } from '../../../src/protocol/json-parse.ts'
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import { apply } from '../../../src/chaos/operators/apply.ts'
@@ -53,7 +54,7 @@ const toolResult = fc
       { type: 'text', text: words },
       { type: 'image', data: 'AA==' },
     ],
-    ...(structured === null ? {} : { structuredContent: JSON.parse(structured.text) as unknown }),
+    ...(structured === null ? {} : { structuredContent: parseExactly(structured.text) }),
   }))
 
 export const replyTargets: readonly Target[] = [
@@ -61,7 +62,7 @@ export const replyTargets: readonly Target[] = [
     'a reply that is flagged as partial says so once, in text and value alike, and keeps its content',
     fc.tuple(reply, partial),
     ([text, partial]) => {
-      const value = JSON.parse(text) as Record<string, unknown>
+      const value = parseExactly(text) as Record<string, unknown>
       const outcome: Outcome = {
         kind: 'answered',
         result: { text, value, status: 200 },
@@ -69,7 +70,7 @@ export const replyTargets: readonly Target[] = [
         partial,
       }
       const flagged = withPartial(outcome)
-      assert.deepEqual(JSON.parse(flagged.text), flagged.value)
+      assert.deepEqual(parseExactly(flagged.text), flagged.value)
       if (partial.source === 'declared') return assert.equal(flagged.text, text)
       const before = value.result as { content: unknown[]; _meta?: unknown }
       const after = flagged.value.result as { content: unknown[]; _meta: Record<string, unknown> }
@@ -89,7 +90,7 @@ export const replyTargets: readonly Target[] = [
         toServer(call, number),
         request(String(number), token === undefined ? undefined : String(number)),
       )
-      const reply = { text: answer.text, value: JSON.parse(answer.text) as Record<string, unknown> }
+      const reply = { text: answer.text, value: parseExactly(answer.text) as Record<string, unknown> }
       const back = replyToCaller(call, reply)
       if (Object.hasOwn(reply.value, 'id')) assert.equal(rawAt(back.text, ['id']), id)
       else assert.equal(back.text, reply.text)
@@ -98,10 +99,10 @@ export const replyTargets: readonly Target[] = [
       const told = `{"method":"notifications/progress","params":{"progressToken": ${number}, "progress":1.0},"jsonrpc":"2.0"}`
       const progress = progressToCaller(call, {
         text: told,
-        value: JSON.parse(told) as Record<string, unknown>,
+        value: parseExactly(told) as Record<string, unknown>,
       })
       assert.equal(progress?.text, token && told.replace(` ${number},`, ` ${token},`))
-      if (progress !== undefined) assert.deepEqual(JSON.parse(progress.text), progress.value)
+      if (progress !== undefined) assert.deepEqual(parseExactly(progress.text), progress.value)
     },
   ),
 
@@ -111,13 +112,13 @@ export const replyTargets: readonly Target[] = [
     ([{ text }, op, seed]) => {
       const dice = createDice(seed)
       const config = operatorOf(op).schema.parse({ op })
-      const value = JSON.parse(text) as unknown
+      const value = parseExactly(text)
       const applied = apply(config, value, (purpose) => dice('a call', purpose))
-      assert.deepEqual(value, JSON.parse(text))
+      assert.deepEqual(value, parseExactly(text))
       if (applied === 'not_applicable') return
       const json = JSON.stringify(applied.value)
       assert.equal(typeof json, 'string')
-      assert.equal(JSON.stringify(JSON.parse(json)), json)
+      assert.equal(JSON.stringify(parseExactly(json)), json)
     },
   ),
 
@@ -132,7 +133,7 @@ export const replyTargets: readonly Target[] = [
       const done = config && mutated(result, config, sync, draw)
       assert.deepEqual(result, before)
       if (done === undefined) return
-      const { content } = JSON.parse(JSON.stringify(done.result)) as { content: unknown }
+      const { content } = parseExactly(JSON.stringify(done.result)) as { content: unknown }
       assert.ok(Array.isArray(content) && content.every(isObject))
       if (part) return
       assert.equal(content.length, before.content.length)
@@ -149,7 +150,7 @@ export const replyTargets: readonly Target[] = [
 
 function isJson(text: string): boolean {
   try {
-    JSON.parse(text)
+    parseExactly(text)
     return true
   } catch {
     return false
