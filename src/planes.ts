@@ -1,6 +1,7 @@
 import Fastify, { type FastifyInstance } from 'fastify'
 import type { GatewayConfig } from './config/schema/schema.ts'
 import { errorText, INVALID_REQUEST, PARSE_ERROR } from './protocol/jsonrpc.ts'
+import { closeQueuedResponses } from './pipelining.ts'
 import { BodyRefusal, type Bodies } from './routes/bodies.ts'
 import {
   allowsHost,
@@ -36,6 +37,7 @@ function createPlane({ log }: PlaneParts): FastifyInstance {
     forceCloseConnections: true,
     routerOptions: { maxParamLength: 128, ignoreTrailingSlash: true },
   })
+  closeQueuedResponses(app.server)
   app.server.headersTimeout = HEADERS_MS
   app.server.requestTimeout = REQUEST_MS
   // Each part reads bodies in its own way; those for which there is no route are not read at all.

@@ -43,7 +43,7 @@ export class Post {
 
   /** Sends one message on behalf of somebody who cannot wait: a client that does not read is sent away. */
   tell(text: string): void {
-    if (this.#response.writableLength > MAX_BACKLOG) this.#response.destroy()
+    if (this.#response.writableLength > MAX_BACKLOG) this.#response.req.socket.destroy()
     void this.send(text)
   }
 
@@ -60,8 +60,8 @@ export class Post {
   }
 
   #wrote(): void {
-    // Nothing tells which replies are one client's: each stands for itself.
-    this.#parts.unread.wrote(this.#response, this.#response)
+    // Nothing but the connection tells which replies are one client's.
+    this.#parts.unread.wrote(this.#response)
   }
 
   #stream(): void {
