@@ -1,6 +1,9 @@
 import Fastify, { type FastifyInstance } from 'fastify'
 import type { GatewayConfig } from './config/schema/schema.ts'
 import { errorText, INVALID_REQUEST, PARSE_ERROR } from './protocol/jsonrpc.ts'
+import { closeQueuedResponses } from './pipelining.ts'
+import { MAX_DEPTH } from './protocol/json-check.ts'
+import { isDeeperThan } from './protocol/json-scan.ts'
 import { BodyRefusal, type Bodies } from './routes/bodies.ts'
 import {
   allowsHost,
@@ -36,6 +39,7 @@ function createPlane({ log }: PlaneParts): FastifyInstance {
     forceCloseConnections: true,
     routerOptions: { maxParamLength: 128, ignoreTrailingSlash: true },
   })
+  closeQueuedResponses(app.server)
   app.server.headersTimeout = HEADERS_MS
   app.server.requestTimeout = REQUEST_MS
   // Each part reads bodies in its own way; those for which there is no route are not read at all.
@@ -104,8 +108,13 @@ export function createControlPlane(
   const json = app.getDefaultJsonParser('error', 'error')
   app.addContentTypeParser('application/json', (request, payload, done) => {
     parts.bodies.read(request, payload, (error, text = '') => {
-      if (error === null) void json(request, text, done)
-      else done(error, undefined)
+      if (error !== null) return done(error, undefined)
+      // Whoever walks a body that was read here may do so recursively.
+      if (isDeeperThan(MAX_DEPTH, text))
+        return done(
+          new BodyRefusal(400, `Bad Request: objects and arrays are nested more than ${MAX_DEPTH} deep`),
+        )
+      void json(request, text, done)
     })
   })
   app.addHook('onRequest', ({ headers }, reply, done) => {

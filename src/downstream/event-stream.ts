@@ -82,7 +82,7 @@ export class EventStream {
   /** Sends one message on behalf of somebody who cannot wait: a client that does not read is sent away, and may resume. */
   tell(data: string): void {
     if ((this.#response?.writableLength ?? 0) > this.#log.limits.bytes + MAX_BACKLOG) {
-      this.#response?.destroy()
+      this.#response?.req.socket.destroy()
       this.#response = undefined
     }
     void this.send(data)

@@ -41,8 +41,10 @@ export async function initialize(
   } finally {
     if (!begun) await sessions.close(session)
   }
-  if (begun && 'text' in welcome)
-    return sendJson(response, 200, resultText(id, welcome.text), { 'mcp-session-id': session.id })
+  if (begun && 'text' in welcome) {
+    sendJson(response, 200, resultText(id, welcome.text), { 'mcp-session-id': session.id })
+    return session.wrote(response)
+  }
   const error =
     'error' in welcome ? welcome.error : gatewayError('shutting_down', 'the gateway is being stopped')
   if (error.reason === 'overloaded') return busy(visit, id, error)

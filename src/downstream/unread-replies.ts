@@ -31,13 +31,18 @@ const LARGE = 64 * 1024
  */
 export const forWire = (text: string): string | Buffer => (text.length < LARGE ? text : Buffer.from(text))
 
-/** A reply that its connection did not take at once. */
+/** A reply that its connection did not take at once, or that waits for another one to be sent first. */
 interface Unread {
-  readonly response: ServerResponse
   readonly client: object
   /** What waits, in bytes, when it was looked at last. */
   bytes: number
-  /** How much the connection had taken then. */
+}
+
+/** A connection for which something waits. */
+interface Waiting {
+  /** More than one where a client has sent requests before it had the replies to earlier ones. */
+  readonly replies: Map<ServerResponse, Unread>
+  /** How much the connection had taken when it was looked at last. */
   taken: number
   /** When it was seen to take something last. */
   progressAt: Millis
@@ -46,13 +51,14 @@ interface Unread {
 /**
  * Replies that wait in memory because clients do not read them. A write that fits into its connection costs one look
  * at a number; all others are kept in sight until they are read. When there is too much of them, the connections
- * that have taken nothing for the longest are closed, never that which was written to last: it may well be read.
+ * that have taken nothing for the longest are closed, never that which was written to last: it may well be read. Only where
+ * other replies wait for that one as well, it is closed, too, if nothing else helps.
  */
 export class UnreadReplies {
   readonly #clock: Clock
   readonly #limits: UnreadLimits
   readonly #closed: (cause: UnreadCause) => void
-  readonly #open = new Map<Socket, Unread>()
+  readonly #open = new Map<Socket, Waiting>()
   readonly #byClient = new Map<object, number>()
   #total = 0
   #looking = false
@@ -70,26 +76,38 @@ export class UnreadReplies {
   }
 
   /**
-   * Notes that something was written, after each write that may be large. `client` is the session that it is for, or
-   * the response itself where there is none.
+   * Notes that something was written, after each write that may be large. `client` is the session that it is for; where
+   * there is none, the connection stands for it.
    */
-  wrote(response: ServerResponse, client: object): void {
-    const { writableLength, socket } = response
-    if (writableLength === 0 || socket === null || socket.destroyed) return
-    let unread = this.#open.get(socket)
-    if (unread?.response !== response) {
-      if (unread !== undefined) this.#forget(socket, unread)
-      unread = { response, client, bytes: 0, taken: takenBy(socket), progressAt: this.#clock.now() }
-      this.#open.set(socket, unread)
+  wrote(response: ServerResponse, client?: object): void {
+    const { writableLength } = response
+    if (writableLength === 0) return
+    // A response has a socket of its own only once all before it on the same connection have been sent.
+    const socket = response.socket ?? response.req.socket
+    if (socket.destroyed) return
+    let waiting = this.#open.get(socket)
+    if (waiting === undefined) {
+      waiting = { replies: new Map(), taken: takenBy(socket), progressAt: this.#clock.now() }
+      this.#open.set(socket, waiting)
+    }
+    let unread = waiting.replies.get(response)
+    if (unread === undefined) {
+      unread = { client: client ?? socket, bytes: 0 }
+      waiting.replies.set(response, unread)
     }
     this.#count(unread, writableLength)
     this.#lookLater()
-    const { total, perSession } = this.#limits
-    if (this.#total > total || this.#of(client) > perSession) this.#makeRoom(unread)
+    if (this.#excess(unread.client) !== undefined) this.#makeRoom(socket, waiting, unread.client)
   }
 
   #of(client: object): number {
     return this.#byClient.get(client) ?? 0
+  }
+
+  /** Which limit is exceeded, if any: that of a client before that of all. */
+  #excess(client: object): 'per_session' | 'total' | undefined {
+    if (this.#of(client) > this.#limits.perSession) return 'per_session'
+    return this.#total > this.#limits.total ? 'total' : undefined
   }
 
   #count(unread: Unread, bytes: number): void {
@@ -101,47 +119,51 @@ export class UnreadReplies {
     else this.#byClient.delete(unread.client)
   }
 
-  #forget(socket: Socket, unread: Unread): void {
+  #forget(socket: Socket, { replies }: Waiting): void {
     this.#open.delete(socket)
-    this.#count(unread, 0)
+    for (const unread of replies.values()) this.#count(unread, 0)
   }
 
-  #close(socket: Socket, unread: Unread, cause: UnreadCause): void {
-    this.#forget(socket, unread)
+  #close(socket: Socket, waiting: Waiting, cause: UnreadCause): void {
+    this.#forget(socket, waiting)
     socket.destroy()
     this.#closed(cause)
   }
 
   /** Closes what has taken nothing for the longest, but not the newest, until both limits are kept with some room. */
-  #makeRoom(newest: Unread): void {
+  #makeRoom(newest: Socket, newestWaiting: Waiting, client: object): void {
     this.#look()
     const { total, perSession } = this.#limits
-    const { client } = newest
     const least = { total: this.#total > total ? LOW * total : total, client: perSession }
     if (this.#of(client) > perSession) least.client = LOW * perSession
     const idlest = [...this.#open].sort(([, a], [, b]) => a.progressAt - b.progressAt)
-    for (const [socket, unread] of idlest) {
-      if (unread === newest) continue
-      if (unread.client === client && this.#of(client) > least.client)
-        this.#close(socket, unread, 'per_session')
-      else if (this.#total > least.total) this.#close(socket, unread, 'total')
+    for (const [socket, waiting] of idlest) {
+      if (socket === newest) continue
+      if (this.#of(client) > least.client && isFor(client, waiting))
+        this.#close(socket, waiting, 'per_session')
+      else if (this.#total > least.total) this.#close(socket, waiting, 'total')
     }
+    const excess = this.#excess(client)
+    if (excess !== undefined && newestWaiting.replies.size > 1) this.#close(newest, newestWaiting, excess)
   }
 
   /** Sees what connections have taken since the last time. */
   #look(): void {
     const now = this.#clock.now()
-    for (const [socket, unread] of this.#open) {
-      const { writableLength } = unread.response
-      if (socket.destroyed || writableLength === 0) {
-        this.#forget(socket, unread)
+    for (const [socket, waiting] of this.#open) {
+      for (const [response, unread] of waiting.replies) {
+        const bytes = socket.destroyed ? 0 : response.writableLength
+        this.#count(unread, bytes)
+        if (bytes === 0) waiting.replies.delete(response)
+      }
+      if (waiting.replies.size === 0) {
+        this.#open.delete(socket)
         continue
       }
-      this.#count(unread, writableLength)
       const taken = takenBy(socket)
-      if (taken === unread.taken) continue
-      unread.taken = taken
-      unread.progressAt = now
+      if (taken === waiting.taken) continue
+      waiting.taken = taken
+      waiting.progressAt = now
     }
   }
 
@@ -153,11 +175,21 @@ export class UnreadReplies {
       this.#looking = false
       this.#look()
       const oldest = this.#clock.now() - this.#limits.stalled
-      for (const [socket, unread] of this.#open)
-        if (unread.progressAt <= oldest) this.#close(socket, unread, 'stalled')
+      for (const [socket, waiting] of this.#open)
+        if (waiting.progressAt <= oldest && hasToTake(socket)) this.#close(socket, waiting, 'stalled')
       if (this.#open.size > 0) this.#lookLater()
     })
   }
+}
+
+function isFor(client: object, { replies }: Waiting): boolean {
+  for (const unread of replies.values()) if (unread.client === client) return true
+  return false
+}
+
+/** Whether a client could take something: what waits for another reply on its connection was not offered to it yet. */
+function hasToTake(socket: Socket): boolean {
+  return socket.writableLength + queuedIn(socket) > 0
 }
 
 /**
@@ -166,8 +198,12 @@ export class UnreadReplies {
  * when it is done.
  */
 function takenBy(socket: Socket): number {
+  return socket.bytesWritten - socket.writableLength - queuedIn(socket)
+}
+
+function queuedIn(socket: Socket): number {
   const { _handle: handle } = socket as Socket & {
     readonly _handle?: { readonly writeQueueSize?: number } | null
   }
-  return socket.bytesWritten - socket.writableLength - (handle?.writeQueueSize ?? 0)
+  return handle?.writeQueueSize ?? 0
 }

@@ -8,7 +8,7 @@ export function putOnWire(
 ): void {
   if (response.destroyed || response.writableEnded) return
   if (end === 'reset') {
-    response.socket?.resetAndDestroy()
+    response.req.socket.resetAndDestroy()
     return
   }
   if (!response.headersSent) {

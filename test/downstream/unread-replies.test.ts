@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import { sendJson } from '../../src/downstream/post-reply.ts'
 import { UnreadReplies, type UnreadCause } from '../../src/downstream/unread-replies.ts'
-import { holdResponses, type Held } from '../support/held-responses.ts'
+import { holdPipelined, holdResponses, type Held } from '../support/held-responses.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import { until } from '../support/until.ts'
 
@@ -129,4 +129,59 @@ test('a single reply may be larger than every limit: its client may read it', as
   const held = await send({}, { reads: true })
   await held.client.ended
   assert.deepEqual([held.client.text.length, closed], [REPLY + 2, []])
+})
+
+/** Requests of one connection, of which nothing is read; all but the first are answered at once. */
+async function setUpPipelined(t: TestContext, count: number, more: Partial<typeof limits> = {}) {
+  const clock = new ManualClock()
+  const closed: UnreadCause[] = []
+  const unread = new UnreadReplies(clock, { ...limits, ...more }, (cause) => closed.push(cause))
+  const { responses, socket } = await holdPipelined(t, count)
+  const answer = (response: (typeof responses)[number], bytes: number, client?: object) => {
+    sendJson(response, 200, JSON.stringify('x'.repeat(bytes)))
+    unread.wrote(response, client)
+  }
+  return { clock, closed, unread, responses, socket, answer }
+}
+
+test('replies that wait for another one on their connection count, all of them', async (t) => {
+  const { unread, responses, answer, closed } = await setUpPipelined(t, 4)
+  for (const response of responses.slice(1)) answer(response, MIB)
+  assert.ok(unread.bytes > 3 * MIB && unread.bytes < 4 * MIB, `${unread.bytes} bytes`)
+  assert.deepEqual(closed, [])
+})
+
+test('a connection with too many replies that wait for another one is closed, and all of them are forgotten', async (t) => {
+  for (const [more, cause] of [
+    [{ total: 5 * MIB }, 'total'],
+    [{ perSession: 5 * MIB }, 'per_session'],
+  ] as const)
+    for (const client of [{}, undefined]) {
+      const { clock, unread, responses, socket, answer, closed } = await setUpPipelined(t, 8, more)
+      for (const response of responses.slice(1)) answer(response, MIB, client)
+      assert.deepEqual([closed, socket.destroyed, unread.bytes], [[cause], true, 0])
+      await clock.advance(1_000)
+      assert.equal(clock.pending, 0)
+    }
+})
+
+test('what waits for a reply that takes long is not held against its client, and is forgotten with the connection', async (t) => {
+  const { clock, unread, responses, socket, answer, closed } = await setUpPipelined(t, 3)
+  for (const response of responses.slice(1)) answer(response, MIB)
+  await clock.advance(60_000)
+  assert.deepEqual([closed, socket.destroyed], [[], false])
+  socket.destroy()
+  await clock.advance(1_000)
+  assert.deepEqual([unread.bytes, clock.pending, closed], [0, 0, []])
+})
+
+test('of what waited for a reply, what its client does not take once that is sent is held against it', async (t) => {
+  const { clock, unread, responses, answer, closed } = await setUpPipelined(t, 3)
+  for (const response of responses.slice(1)) answer(response, REPLY)
+  assert.ok(unread.bytes > 2 * REPLY)
+  responses[0]?.end()
+  await until('the next one is in front', () => responses[1]?.socket !== null)
+  await clock.advance(1_000)
+  await clock.advance(32_000)
+  assert.deepEqual([closed, unread.bytes], [['stalled'], 0])
 })

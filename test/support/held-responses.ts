@@ -1,7 +1,8 @@
 import { once } from 'node:events'
 import { createServer, request, type IncomingMessage, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { connect, type AddressInfo, type Socket } from 'node:net'
 import type { TestContext } from 'node:test'
+import { closeQueuedResponses } from '../../src/pipelining.ts'
 import { SseDecoder, type SseEvent } from '../../src/protocol/sse.ts'
 
 /** A request that a test answers over a real connection, and what its client has got so far. */
@@ -70,4 +71,32 @@ export async function holdResponses(t: TestContext) {
     outgoing.on('error', () => undefined).end()
     return { client: new HeldClient(headers, () => outgoing.destroy(), reads), response: await arrived }
   }
+}
+
+/** Requests that a client has sent on one connection before any was answered, and which a test answers; it reads nothing. */
+export async function holdPipelined(t: TestContext, count: number) {
+  const responses: ServerResponse[] = []
+  const sockets: Socket[] = []
+  const server = createServer()
+  closeQueuedResponses(server)
+  const all = new Promise<void>((resolve) => {
+    server.on('request', (request, response) => {
+      sockets.push(request.socket)
+      if (responses.push(response) === count) resolve()
+    })
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const client = connect((server.address() as AddressInfo).port, '127.0.0.1')
+  client.on('error', () => undefined)
+  t.after(() => {
+    client.destroy()
+    server.closeAllConnections()
+    server.close()
+  })
+  client.write('GET / HTTP/1.1\r\nhost: a\r\n\r\n'.repeat(count))
+  await all
+  const [socket] = sockets
+  if (socket === undefined) throw new Error('no request came')
+  return { responses, socket, client }
 }

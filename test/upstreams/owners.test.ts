@@ -17,6 +17,23 @@ test('an id is that of the first caller that had it', () => {
   for (const id of ['b', 1, undefined, { toString: () => 'a' }]) assert.equal(known.of(id), undefined)
 })
 
+test('an id may be as long as its server likes, and takes no more room than another one', () => {
+  const { owners: known, one, other } = owners()
+  const long = 'x'.repeat(1_000_000)
+  known.add(`${long}1`, one, true)
+  known.add(`${long}2`, other, true)
+  assert.deepEqual(
+    [known.of(`${long}1`), known.of(`${long}2`), known.of(`${long}3`)],
+    [one, other, undefined],
+  )
+  const before = process.memoryUsage().heapUsed
+  for (let n = 0; n < 500; n++) known.add(`${n}${'y'.repeat(200_000)}`, one, false)
+  assert.ok(process.memoryUsage().heapUsed - before < 50_000_000)
+  known.over(`${long}1`)
+  known.over(`${long}2`)
+  assert.equal(known.working(), 'nobody')
+})
+
 test('an id is forgotten when its time is over', async () => {
   const { clock, owners: known, one, other } = owners()
   known.add('a', one, true, 1_000)

@@ -95,14 +95,17 @@ export class ModernEndpoint {
         ['params', '_meta', CLIENT_CAPABILITIES_KEY],
       )
     if (fault !== undefined) return refuse(visit, refusal(200, id, INVALID_PARAMS, fault))
-    const { limits, tenancies } = this.#guards
+    const { limits, tenancies, unread } = this.#guards
     const tenancy = tenancies.of(visit.headers, clientInfo, this.#clock.now())
     const tooFast = limits.refusal(undefined, tenancy.countsAs)
     if (tooFast !== undefined) return refuse(visit, { status: 200, text: gatewayErrorText(id, tooFast, {}) })
     const caller = this.#callerOf(visit, envelope)
     if (isGatewayError(caller)) return refuse(visit, { status: 200, text: gatewayErrorText(id, caller, {}) })
     if (method === 'server/discover')
-      return inUse(caller, discover(visit, id, message, caller, this.#live.current))
+      return inUse(
+        caller,
+        discover(visit, id, message, caller, this.#live.current).then(() => unread.wrote(visit.response)),
+      )
     if (method === 'subscriptions/listen')
       return inUse(caller, this.#listen(visit, envelope, { caller, tenancy }, message))
     return this.#request(visit, envelope, { caller, tenancy }, message)

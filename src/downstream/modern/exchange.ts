@@ -37,6 +37,7 @@ export class Exchange {
   #turn: Turn | undefined
   /** Most servers ask nothing. */
   #questions: Questions | undefined
+  /** The answer, while no POST waits for it. */
   #response: Response | undefined
   #state: string | undefined
 
@@ -51,7 +52,7 @@ export class Exchange {
   /** A POST begins to wait for the call. */
   begin(turn: Turn): void {
     this.#turn = turn
-    if (this.#response !== undefined) this.#finish(this.#response)
+    if (this.#response !== undefined) this.#finish(this.#response, turn)
     else if (this.#questions !== undefined && this.#questions.size > 0) this.#ask(this.#questions, turn)
   }
 
@@ -62,9 +63,9 @@ export class Exchange {
 
   /** The call has ended; `response` is the server's, or ours, under the id of the call. */
   end(response: Response): void {
-    this.#response = response
     if (this.#state !== undefined) this.#parking.keep(this.#state)
-    this.#finish(response)
+    if (this.#turn === undefined) this.#response = response
+    else this.#finish(response, this.#turn)
   }
 
   /** Takes answers, by the keys of the questions; the text is that of the whole request. */
@@ -115,9 +116,8 @@ export class Exchange {
     turn.post.finish({ text: resultText(turn.id, questions.put(state)), status: 200 })
   }
 
-  #finish(response: Response): void {
-    const turn = this.#turn
-    this.#turn = undefined
-    turn?.post.finish(modernise(this.envelope.method, turn.id, response))
+  #finish(response: Response, turn: Turn): void {
+    this.#response = this.#turn = undefined
+    turn.post.finish(modernise(this.envelope.method, turn.id, response))
   }
 }

@@ -43,7 +43,11 @@ export class Post {
 
   /** Sends one message on behalf of somebody who cannot wait: a client that does not read is sent away. */
   tell(text: string): void {
-    if (this.#response.writableLength > MAX_BACKLOG) this.#response.destroy()
+    if (this.#response.writableLength > MAX_BACKLOG) {
+      // A response that waits for another one has no connection of its own to end.
+      this.#response.req.socket.destroy()
+      this.#response.destroy()
+    }
     void this.send(text)
   }
 
@@ -60,8 +64,8 @@ export class Post {
   }
 
   #wrote(): void {
-    // Nothing tells which replies are one client's: each stands for itself.
-    this.#parts.unread.wrote(this.#response, this.#response)
+    // Nothing but the connection tells which replies are one client's.
+    this.#parts.unread.wrote(this.#response)
   }
 
   #stream(): void {

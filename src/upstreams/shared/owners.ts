@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 
 /**
@@ -33,6 +34,13 @@ interface Share {
   forgottenUntil: Millis
 }
 
+/** From this length on an id is remembered by its hash, in characters: servers make them as long as they like. */
+const LONG_ID = 128
+
+function shortened(id: string): string {
+  return id.length < LONG_ID ? id : `sha256 ${createHash('sha256').update(id).digest('base64')}`
+}
+
 /** Whose the things are that a server named in its answers: tasks, elicitations. An id that is not known is nobody's. */
 export class Owners<Owner> {
   readonly #clock: Pick<Clock, 'now'>
@@ -51,7 +59,8 @@ export class Owners<Owner> {
   }
 
   /** An id belongs to a caller from now on, unless it is another's. `open`: whether the server goes on working for it. */
-  add(id: string, owner: Owner, open: boolean, keepMs: Millis = LONGEST_MS): void {
+  add(given: string, owner: Owner, open: boolean, keepMs: Millis = LONGEST_MS): void {
+    const id = shortened(given)
     const known = this.#find(id)
     if (known !== undefined && known.owner !== owner) return
     const until = this.#clock.now() + Math.min(keepMs, LONGEST_MS)
@@ -72,13 +81,15 @@ export class Owners<Owner> {
 
   /** Whose an id is; undefined when that is not known, or its caller has left. */
   of(id: unknown): Owner | undefined {
-    return typeof id === 'string' ? this.#find(id)?.owner : undefined
+    return typeof id === 'string' ? this.#find(shortened(id))?.owner : undefined
   }
 
   /** The server is done with what has this id, which stays its caller's. */
-  over(id: unknown): void {
-    const known = typeof id === 'string' ? this.#find(id) : undefined
-    if (known !== undefined) this.#mark(id as string, known, false)
+  over(given: unknown): void {
+    if (typeof given !== 'string') return
+    const id = shortened(given)
+    const known = this.#find(id)
+    if (known !== undefined) this.#mark(id, known, false)
   }
 
   /** A caller is gone for good: what it had is nobody's, and what was open stays so for a while. */

@@ -130,7 +130,7 @@ export const jsonTargets: readonly Target[] = [
       for (const [index, wanted] of all.entries()) {
         const span = locate(text, wanted)
         assert.deepEqual(together[index], span)
-        const found = span && (parseExactly(text.slice(span.start, span.end)))
+        const found = span && parseExactly(text.slice(span.start, span.end))
         assert.deepEqual(found, valueAt(parsed, wanted))
       }
     },
@@ -153,8 +153,7 @@ export const jsonTargets: readonly Target[] = [
     const parsed = parseExactly(text)
     for (const { path, start } of values) {
       const value = valueAt(parsed, path)
-      const textOf = (span: { start: number; end: number }) =>
-        parseExactly(text.slice(span.start, span.end))
+      const textOf = (span: { start: number; end: number }) => parseExactly(text.slice(span.start, span.end))
       if (Array.isArray(value)) assert.deepEqual([...elements(text, start)].map(textOf), value)
       else if (isObject(value)) {
         const entries = [...members(text, start)].map((member) => [member.key, textOf(member)] as const)
