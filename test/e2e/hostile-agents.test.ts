@@ -254,6 +254,17 @@ test('bodies of very many values are refused before they are parsed', async () =
   await isServed()
 })
 
+test('bodies of operators that are nested too deeply are refused, and are no defect', async () => {
+  const headers = { 'content-type': 'application/json' }
+  for (const path of ['/chaos/inject', '/chaos/clear', '/admin/servers', '/admin/outcomes'])
+    for (const body of [deep(100_000), deep(100_000, '[', ']'), `{"a":${deep(10_000)}}`]) {
+      const { status, body: said } = await gateway.admin(path, { method: 'POST', headers, body })
+      assert.equal(status, 400, path)
+      assert.match(JSON.stringify(said), /nested more than 128 deep/)
+    }
+  await isServed()
+})
+
 /** A text in chunks of so many characters. */
 const inChunks = (text: string, size: number) => {
   let all = ''
