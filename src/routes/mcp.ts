@@ -118,6 +118,12 @@ export function registerMcp(
     return isModern(visit.headers, value) ? modern.post(visit, body, value) : legacy.post(visit, body, value)
   }
 
+  /** A large request is read in a turn of its own; by then its client may have left. */
+  async function postInTurn(visit: Visit, body: string): Promise<void> {
+    await ownTurn()
+    if (!visit.response.destroyed) await during('request', () => post(visit, body))
+  }
+
   for (const url of ['/mcp', '/mcp/:server']) {
     app.post(url, (request, reply) => {
       const full = fullness(request)
@@ -127,7 +133,7 @@ export function registerMcp(
       const visit = accepts(request, reply) ? visitOf(request, reply) : undefined
       if (visit === undefined) return
       if (body.length < LARGE_TEXT) guarded(visit, () => post(visit, body), body.length)
-      else guarded(visit, () => ownTurn().then(() => during('request', () => post(visit, body))), body.length)
+      else guarded(visit, () => postInTurn(visit, body), body.length)
     })
     // A HEAD would be taken for a client that listens.
     app.get(url, { exposeHeadRoute: false }, (request, reply) => {

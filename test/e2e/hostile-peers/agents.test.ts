@@ -193,6 +193,26 @@ test('whoever leaves, resets or half-closes while its call is under way leaves n
   await scene.isClean()
 })
 
+test('whoever sends a large request and is gone at once leaves nothing behind', async () => {
+  await scene.beside(async () => {
+    const all = peers()
+    const large = postOf(
+      '/mcp/attacked',
+      {
+        jsonrpc: '2.0',
+        id: 'raw',
+        method: 'tools/call',
+        params: { name: 'sleep', arguments: { ms: 300, filler: 'x'.repeat(2_000_000) } },
+      },
+      agent.headers,
+    )
+    for (const [n, peer] of all.entries())
+      peer.socket.write(large.replace('"raw"', `"${300 + n}"`), () => peer.socket.resetAndDestroy())
+    await until('all are gone', () => all.every(({ isClosed }) => isClosed))
+  })
+  await scene.isClean()
+})
+
 test('whoever resets the connection in the middle of a reply leaves nothing behind', async () => {
   await scene.beside(async () => {
     const all = peers()
