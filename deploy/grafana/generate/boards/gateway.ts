@@ -77,17 +77,23 @@ const agents = [
     queries: [
       perSecond('breakwater_request_bodies_refused_total', ME, ['cause']),
       query(`sum(rate(breakwater_connections_refused_total${ME}[$__rate_interval]))`, 'connections'),
+      query(
+        `sum by (limit) (rate(breakwater_unfinished_replies_ended_total${ME}[$__rate_interval]))`,
+        'replies {{limit}}',
+      ),
     ],
   }),
   lines({
-    title: 'What is kept for agents',
-    about: 'Replies that are not read yet, events for clients that come back, bodies that are on their way.',
+    title: 'What is kept of messages',
+    about:
+      'Replies that agents have not read yet, events for clients that come back, bodies of requests that are not answered, replies of servers that are not complete.',
     unit: 'bytes',
     width: 12,
     queries: [
       query(`sum(breakwater_unread_bytes${ME})`, 'unread'),
       query(`sum(breakwater_replay_bytes${ME})`, 'replay'),
       query(`sum(breakwater_request_body_bytes${ME})`, 'bodies'),
+      query(`sum(breakwater_unfinished_reply_bytes${ME})`, 'unfinished replies'),
     ],
   }),
   lines({
