@@ -124,26 +124,26 @@ test('a token is never looked for on behalf of another machine', async () => {
   const XDG_RUNTIME_DIR = await newFolder()
   const kept = await keepToken({
     token: newControlToken(),
-    control: 'http://127.0.0.1:8081',
+    control: 'http://127.0.0.1:1',
     stateDir: undefined,
     env: { XDG_RUNTIME_DIR },
   })
   assert.equal(kept.files.length, 1)
   const find = (base: string) => findToken(base, { XDG_RUNTIME_DIR })
-  assert.equal((await find('http://127.0.0.1:8081')).ok, true)
+  assert.equal((await find('http://127.0.0.1:1')).ok, true)
   for (const base of [
-    'http://example.com:8081',
-    'http://10.0.0.1:8081',
-    'http://localhost.evil.example:8081',
+    'http://example.com:1',
+    'http://10.0.0.1:1',
+    'http://localhost.evil.example:1',
   ]) {
     const found = await find(base)
     assert.deepEqual([found.ok, !found.ok && /loopback/.test(found.why)], [false, true], base)
   }
   // The name is sent to the address that the token is of.
-  const named = await find('http://localhost:8081/')
-  assert.equal(named.ok && named.base, 'http://127.0.0.1:8081/')
+  const named = await find('http://localhost:1/')
+  assert.equal(named.ok && named.base, 'http://127.0.0.1:1/')
   await kept.remove()
-  assert.equal((await find('http://127.0.0.1:8081')).ok, false)
+  assert.equal((await find('http://127.0.0.1:1')).ok, false)
 })
 
 test('a run folder of somebody else, or one that is a link, is not trusted, and links are not written through', async () => {

@@ -50,7 +50,7 @@ const GIVEN_UP_MS = 3_000
 const BUDGET_MS = 50_000
 const ALLOWED_MS = 50
 /** The noise is sampled, one call after the other: a pause of the machine between two samples is not seen. */
-const UNSEEN_PAUSES = 3
+const UNSEEN_PAUSES = CALLS / 200
 const LONGEST_PAUSE_MS = 500
 
 after(cleanUp)
