@@ -115,9 +115,16 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
       this.#body.add(chunk, isAll)
       if (!isAll) this.#hold(bytes)
     }
-    if (++this.#chunks % CHUNKS_PER_TURN !== 0) return true
-    void nextTurn().then(() => this.#resume())
-    return false
+    return !this.#rests()
+  }
+
+  /** Whether so many chunks have come that the next ones have to wait for a turn. */
+  #rests(): boolean {
+    if (++this.#chunks % CHUNKS_PER_TURN !== 0) return false
+    void nextTurn().then(() => {
+      if (this.#waiting === 0 && !this.#hasBreak) this.#resume()
+    })
+    return true
   }
 
   /** Nobody looks at the rest of an error, which may have no end. */
@@ -192,7 +199,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
       return false
     }
     this.#read(decoder, chunk)
-    return this.#waiting === 0 && !this.#hasBreak
+    return !this.#rests() && this.#waiting === 0 && !this.#hasBreak
   }
 
   /** Reads until there is nothing left to read, or others have to get their turn. */
