@@ -131,11 +131,7 @@ test('a token is never looked for on behalf of another machine', async () => {
   assert.equal(kept.files.length, 1)
   const find = (base: string) => findToken(base, { XDG_RUNTIME_DIR })
   assert.equal((await find('http://127.0.0.1:1')).ok, true)
-  for (const base of [
-    'http://example.com:1',
-    'http://10.0.0.1:1',
-    'http://localhost.evil.example:1',
-  ]) {
+  for (const base of ['http://example.com:1', 'http://10.0.0.1:1', 'http://localhost.evil.example:1']) {
     const found = await find(base)
     assert.deepEqual([found.ok, !found.ok && /loopback/.test(found.why)], [false, true], base)
   }
