@@ -46,6 +46,11 @@ export async function start(options: StartOptions, out: Output): Promise<number>
     return 2
   }
 
+  // From before the start on: whoever ends a gateway that has just come up wants what it made to go, too.
+  const stopped = new Promise<void>((resolve) => {
+    process.once('SIGTERM', resolve)
+    process.once('SIGINT', resolve)
+  })
   let gateway
   try {
     gateway = await startGateway({ config, path: options.config, files: loaded.files, env: process.env, log })
@@ -63,10 +68,7 @@ export async function start(options: StartOptions, out: Output): Promise<number>
   })
   process.on('SIGHUP', () => void gateway.reload('SIGHUP'))
   process.on('SIGUSR2', () => chaos.killSwitch.kill('SIGUSR2', 'the process was signalled'))
-  await new Promise<void>((resolve) => {
-    process.once('SIGTERM', resolve)
-    process.once('SIGINT', resolve)
-  })
+  await stopped
   const hurry = () => process.exit(1)
   process.once('SIGTERM', hurry)
   process.once('SIGINT', hurry)
