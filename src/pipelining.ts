@@ -1,5 +1,6 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
+import { nextTurn } from './mesh/clock.ts'
 
 /**
  * Lets responses that wait for earlier ones of their connection hear of its end. Node closes only the one in front: those
@@ -10,10 +11,11 @@ export function closeQueuedResponses(server: Server): void {
   const queueOf = (socket: Socket) => {
     const queue = new Set<ServerResponse>()
     socket.once('close', () => {
-      for (const response of queue) {
-        response.destroy()
-        response.emit('close')
-      }
+      for (const response of queue) response.destroy()
+      // Node 24 closes them by itself: those have left the queue by then.
+      void nextTurn().then(() => {
+        for (const response of queue) response.emit('close')
+      })
     })
     queues.set(socket, queue)
     return queue
@@ -24,5 +26,6 @@ export function closeQueuedResponses(server: Server): void {
     const queue = queues.get(socket) ?? queueOf(socket)
     queue.add(response)
     response.once('socket', () => queue.delete(response))
+    response.once('close', () => queue.delete(response))
   })
 }
