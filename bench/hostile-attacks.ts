@@ -6,7 +6,6 @@ import { misdeeds } from './hostile-tools.ts'
 
 const MIB = 1024 ** 2
 const headers = { 'content-type': 'application/json', accept: 'application/json, text/event-stream' }
-const { signal } = new AbortController()
 
 /** How long one request may take, in milliseconds. */
 const PATIENCE_MS = 20_000
@@ -51,7 +50,7 @@ async function saying(port: number, forMs: number, say: (socket: Socket) => void
   socket.on('data', (chunk: Buffer) => (answer ||= chunk.toString('latin1', 9, 12)))
   say(socket)
   const over = once(socket, 'close')
-  await Promise.race([over, systemClock.sleep(forMs, signal)])
+  await Promise.race([over, new Promise<void>((resolve) => systemClock.after(forMs, resolve))])
   socket.destroy()
   await over
   return answer || 'silence'
