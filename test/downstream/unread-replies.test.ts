@@ -34,6 +34,11 @@ function queuedFor({ response: { socket } }: Held): number {
   return handle?.writeQueueSize ?? 0
 }
 
+async function takesNoMore(held: Held): Promise<void> {
+  let last = -1
+  await until('it takes no more', () => last === (last = queuedFor(held)))
+}
+
 const isClosed = ({ response }: Held) => response.destroyed
 
 test('a reply that fits into its connection is nothing to look after', async (t) => {
@@ -105,8 +110,9 @@ test('who reads is not closed for others who do not', async (t) => {
   const { clock, send } = await setUp(t)
   const reading = await send({}, { reads: true, bytes: 2 * REPLY })
   for (let n = 0; n < 6; n++) {
-    await send()
-    await clock.advance(10)
+    // The system takes some of what nobody reads: only then it is seen to be stuck.
+    await takesNoMore(await send())
+    await clock.advance(1_000)
     // What the client reads out of the system's buffers does not show yet: more has to go there.
     const before = queuedFor(reading)
     await until('some was taken', () => queuedFor(reading) < before || before === 0)
