@@ -44,6 +44,8 @@ interface Waiting {
   readonly replies: Map<ServerResponse, Unread>
   /** How much the connection had taken when it was looked at last. */
   taken: number
+  /** How much it had taken at the last two looks of the timer: since the earlier one is lately. */
+  readonly marks: [number, number]
   /** When it was seen to take something last. */
   progressAt: Millis
 }
@@ -51,8 +53,9 @@ interface Waiting {
 /**
  * Replies that wait in memory because clients do not read them. A write that fits into its connection costs one look
  * at a number; all others are kept in sight until they are read. When there is too much of them, the connections
- * that have taken nothing for the longest are closed, never that which was written to last: it may well be read. Only where
- * other replies wait for that one as well, it is closed, too, if nothing else helps.
+ * that have taken the least lately are closed, and of those that have taken nothing the idlest; never that which was
+ * written to last: it may well be read. Only where other replies wait for that one as well, it is closed, too, if nothing
+ * else helps.
  */
 export class UnreadReplies {
   readonly #clock: Clock
@@ -87,7 +90,8 @@ export class UnreadReplies {
     if (socket.destroyed) return
     let waiting = this.#open.get(socket)
     if (waiting === undefined) {
-      waiting = { replies: new Map(), taken: takenBy(socket), progressAt: this.#clock.now() }
+      const taken = takenBy(socket)
+      waiting = { replies: new Map(), taken, marks: [taken, taken], progressAt: this.#clock.now() }
       this.#open.set(socket, waiting)
     }
     let unread = waiting.replies.get(response)
@@ -130,14 +134,16 @@ export class UnreadReplies {
     this.#closed(cause)
   }
 
-  /** Closes what has taken nothing for the longest, but not the newest, until both limits are kept with some room. */
+  /** Closes what has taken the least lately, but not the newest, until both limits are kept with some room. */
   #makeRoom(newest: Socket, newestWaiting: Waiting, client: object): void {
     this.#look()
     const { total, perSession } = this.#limits
     const least = { total: this.#total > total ? LOW * total : total, client: perSession }
     if (this.#of(client) > perSession) least.client = LOW * perSession
-    const idlest = [...this.#open].sort(([, a], [, b]) => a.progressAt - b.progressAt)
-    for (const [socket, waiting] of idlest) {
+    const slowest = [...this.#open].sort(
+      ([, a], [, b]) => lately(a) - lately(b) || a.progressAt - b.progressAt,
+    )
+    for (const [socket, waiting] of slowest) {
       if (socket === newest) continue
       if (this.#of(client) > least.client && isFor(client, waiting))
         this.#close(socket, waiting, 'per_session')
@@ -175,12 +181,18 @@ export class UnreadReplies {
       this.#looking = false
       this.#look()
       const oldest = this.#clock.now() - this.#limits.stalled
-      for (const [socket, waiting] of this.#open)
+      for (const [socket, waiting] of this.#open) {
         if (waiting.progressAt <= oldest && hasToTake(socket)) this.#close(socket, waiting, 'stalled')
+        waiting.marks.shift()
+        waiting.marks.push(waiting.taken)
+      }
       if (this.#open.size > 0) this.#lookLater()
     })
   }
 }
+
+/** What a connection has taken in the last second or two, in bytes. */
+const lately = ({ taken, marks: [since] }: Waiting): number => taken - since
 
 function isFor(client: object, { replies }: Waiting): boolean {
   for (const unread of replies.values()) if (unread.client === client) return true
