@@ -1,6 +1,7 @@
 /** An MCP server (Streamable HTTP, legacy era) that does its worst: each of its tools in another way. */
 import { createServer, type ServerResponse } from 'node:http'
 import { randomUUID } from 'node:crypto'
+import { setPriority } from 'node:os'
 import { misdeeds } from './hostile-tools.ts'
 import { serve } from './serve.ts'
 
@@ -49,6 +50,9 @@ const ways: Readonly<Record<(typeof misdeeds)[number], (response: ServerResponse
     response.end(`data: ${reply(id, 'after all')}\n\n`)
   },
 }
+
+// It stands for another machine: what it costs is to be taken from nobody who is measured.
+setPriority(19)
 
 serve(
   createServer((request, response) => {

@@ -32,9 +32,13 @@ export class Asked {
     return this.#open.size
   }
 
-  /** The request under an id of ours; undefined when the agent owes too many answers already. */
-  ask(server: string, request: Message, asking: Asking, call?: object): string | undefined {
-    if (this.#open.size >= MAX_OPEN) return undefined
+  /** Whether the agent owes so many answers that it is asked nothing more. */
+  get isFull(): boolean {
+    return this.#open.size >= MAX_OPEN
+  }
+
+  /** The request under an id of ours. */
+  ask(server: string, request: Message, asking: Asking, call?: object): string {
     const id = `breakwater-${++this.#count}`
     const meta = paramsOf(request.value)._meta
     const progressToken = isObject(meta) ? meta.progressToken : undefined

@@ -3,6 +3,8 @@ import { Cancellation } from '../mesh/cancel.ts'
 import type { Clock } from '../mesh/clock.ts'
 import { gatewayError } from '../mesh/errors.ts'
 import type { Live } from '../mesh/live.ts'
+import { ownTurn } from '../mesh/turns.ts'
+import { during, LARGE_TEXT } from '../mesh/work.ts'
 import {
   errorText,
   INVALID_PARAMS,
@@ -49,7 +51,19 @@ export class Dialogue {
     return Promise.all(answers).then((responses) => this.#finish(session, reply, responses, true))
   }
 
-  #finish(session: Session, reply: PostReply, responses: readonly Response[], isBatch: boolean): void {
+  /** A large reply is put on the wire in a turn of its own, too. */
+  #finish(
+    session: Session,
+    reply: PostReply,
+    responses: readonly Response[],
+    isBatch: boolean,
+  ): Promise<void> | undefined {
+    if (!responses.some(({ text }) => text.length >= LARGE_TEXT))
+      return void this.#finishNow(session, reply, responses, isBatch)
+    return ownTurn().then(() => during('reply', () => this.#finishNow(session, reply, responses, isBatch)))
+  }
+
+  #finishNow(session: Session, reply: PostReply, responses: readonly Response[], isBatch: boolean): void {
     session.touch()
     reply.finish(responses, isBatch)
     for (const { status } of responses) if (status === 404) void this.#sessions.close(session)

@@ -68,10 +68,11 @@ export function sendJson(
   headers: Readonly<Record<string, string>> = {},
 ): void {
   if (response.destroyed || response.headersSent) return
+  const body = forWire(text)
   response.writeHead(status, {
     'content-type': 'application/json',
-    'content-length': Buffer.byteLength(text),
+    'content-length': Buffer.byteLength(body),
     ...headers,
   })
-  response.end(forWire(text))
+  response.end(body)
 }

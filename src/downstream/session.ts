@@ -140,11 +140,12 @@ export class Session implements Caller {
       void answer(errorText(null, METHOD_NOT_FOUND, `Method not found: ${method}`)).catch(ignore)
       return undefined
     }
+    if (this.asked.isFull) {
+      void answer(errorText(null, INTERNAL_ERROR, 'the client owes too many answers')).catch(ignore)
+      return undefined
+    }
     const question = call === undefined ? { answer } : asking(call, this.#parts.clock, answer)
-    const text = this.asked.ask(server, inbound, question, call)
-    if (text === undefined)
-      void question.answer(errorText(null, INTERNAL_ERROR, 'the client owes too many answers')).catch(ignore)
-    return text
+    return this.asked.ask(server, inbound, question, call)
   }
 
   /** Ends everything that is under way. */

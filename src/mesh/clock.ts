@@ -54,6 +54,11 @@ export function nextTurn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve))
 }
 
+/** Resolves after a while of real time, in milliseconds, whatever clock is used: the event loop is real. */
+export function pause(ms: Millis): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms))
+}
+
 /** How many things are done in one turn of the event loop, where there may be thousands of them. */
 const PER_TURN = 256
 

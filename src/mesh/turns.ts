@@ -1,6 +1,6 @@
-import { nextTurn } from './clock.ts'
+import { nextTurn, pause, systemClock, type Millis } from './clock.ts'
 
-/** What one peer may have done for it before everything else gets its turn: messages and copies of them, and bytes. */
+/** What one peer may have done for it before it has to wait: messages and copies of them, and bytes. */
 const MOST_UNITS = 64
 const MOST_BYTES = 256 * 1024
 
@@ -14,7 +14,7 @@ export function countCopy(): void {
 
 /**
  * How much one connection has had done for it without a break. Only messages are counted and no time is taken: who
- * sends one at a time has a break of one turn in every 64 messages, and never waits otherwise.
+ * sends one at a time waits for a turn in every 64 messages, and never otherwise.
  */
 export class TurnBudget {
   #units = 0
@@ -26,7 +26,7 @@ export class TurnBudget {
     this.#copiesBefore = passedOn
   }
 
-  /** After it: whether there has to be a break now (`nextTurn`) before the next one. */
+  /** After it: whether the next one has to wait for a turn (`ownTurn`). */
   spent(bytes: number): boolean {
     this.#units += 1 + passedOn - this.#copiesBefore
     this.#bytes += bytes
@@ -37,20 +37,38 @@ export class TurnBudget {
   }
 }
 
+/** What turns may take before the others have as much time for themselves, and how much that is at most, in milliseconds. */
+const LONG_MS: Millis = 2
+const MOST_PAUSE_MS: Millis = 100
+
 /** Those who wait for a turn of their own, in order. */
 const waiting: (() => void)[] = []
+let isServing = false
 
 /**
- * Resolves in a turn of the event loop in which nobody else's does. Whoever reads a large text asks for one: everybody
- * else waits for one large text at most, however many have come at once.
+ * Resolves in a turn of the event loop in which nobody else's does. Whoever reads a large text asks for one, and whoever
+ * goes on with a flood of small ones: everybody else waits for one of them at most, however many there are, and all of
+ * them together take half of the time at most.
  */
 export function ownTurn(): Promise<void> {
   return new Promise((resolve) => {
-    if (waiting.push(resolve) === 1) void nextTurn().then(beginTurn)
+    waiting.push(resolve)
+    if (!isServing) void serve()
   })
 }
 
-function beginTurn(): void {
-  waiting.shift()?.()
-  if (waiting.length > 0) void nextTurn().then(beginTurn)
+async function serve(): Promise<void> {
+  isServing = true
+  await nextTurn()
+  let tookMs: Millis = 0
+  for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
+    const since = systemClock.now()
+    next()
+    await nextTurn()
+    tookMs += systemClock.now() - since
+    if (tookMs < LONG_MS) continue
+    await pause(Math.min(tookMs, MOST_PAUSE_MS))
+    tookMs = 0
+  }
+  isServing = false
 }

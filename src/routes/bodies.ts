@@ -5,7 +5,7 @@ import { gatewayError } from '../mesh/errors.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { clientOf } from '../downstream/quotas.ts'
 import { gatewayErrorText } from '../downstream/respond.ts'
-import { Chunks } from '../protocol/chunks.ts'
+import { Chunks, textOf } from '../protocol/chunks.ts'
 import { errorText, INVALID_REQUEST, PARSE_ERROR } from '../protocol/jsonrpc.ts'
 
 export interface BodyLimits {
@@ -341,7 +341,7 @@ class Body {
   readonly #onEnd = (): void => {
     this.#bodies.leave(this)
     const bytes = this.#chunks.takeBytes()
-    const text = bytes.toString('utf8')
+    const text = textOf(bytes)
     // What is no UTF-8 would be read as something else than what was sent: the replacement character stands for it then.
     if (text.includes('\ufffd') && !isUtf8(bytes))
       this.fail(new BodyRefusal(400, 'Parse error: the body is not UTF-8'))

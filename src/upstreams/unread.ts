@@ -1,10 +1,14 @@
 import { gatewayError } from '../mesh/errors.ts'
+import { ownTurn } from '../mesh/turns.ts'
 
 /** How much may wait until a server takes it. */
 export interface UnreadLimits {
   readonly messages: number
   readonly bytes: number
 }
+
+/** From so many messages on that a server has not taken yet, it is not listened to until it has taken some. */
+const CALM = 4
 
 /** Of a server that is posted nothing but calls. */
 export const NOTHING_POSTED: UnreadLimits = { messages: 0, bytes: 0 }
@@ -17,6 +21,8 @@ export class Unread {
   readonly #limits: UnreadLimits
   #messages = 0
   #bytes = 0
+  /** Those who wait for it to take some. */
+  readonly #listeners: (() => void)[] = []
 
   constructor(limits: UnreadLimits) {
     this.#limits = limits
@@ -49,5 +55,16 @@ export class Unread {
   release(bytes: number): void {
     this.#messages--
     this.#bytes -= bytes
+    if (this.#messages >= CALM || this.#listeners.length === 0) return
+    for (const listen of this.#listeners.splice(0)) listen()
+  }
+
+  /**
+   * What whoever reads a server's requests waits for after each of them: one that asks without end is listened to as fast
+   * as it takes its answers, not as fast as it can write, and with breaks for everybody else. Undefined while it has taken most of them.
+   */
+  calm(): Promise<void> | undefined {
+    if (this.#messages < CALM) return undefined
+    return new Promise<void>((resolve) => this.#listeners.push(resolve)).then(ownTurn)
   }
 }

@@ -2,6 +2,8 @@ import { newRecord, type Message } from '../../mesh/call.ts'
 import { Cancellation } from '../../mesh/cancel.ts'
 import type { Clock } from '../../mesh/clock.ts'
 import type { Live } from '../../mesh/live.ts'
+import { ownTurn } from '../../mesh/turns.ts'
+import { during, LARGE_TEXT } from '../../mesh/work.ts'
 import { askedLimitMs } from '../../policies/deadline/asked.ts'
 import { isObject, paramsOf, requestText } from '../../protocol/jsonrpc.ts'
 import { replaceAt } from '../../protocol/json-span.ts'
@@ -56,7 +58,8 @@ export class Relay {
     const done = (response: Response) => {
       caller.calls--
       lease.release()
-      exchange.end(response)
+      if (response.text.length < LARGE_TEXT) return void exchange.end(response)
+      return ownTurn().then(() => during('reply', () => exchange.end(response)))
     }
     // A defect of ours has an answer, too, also where the call is parked.
     const broke = (cause: unknown) => done({ text: this.#guards.defect(id, cause), status: 200 })
@@ -67,8 +70,7 @@ export class Relay {
           : this.#raiseLevel(inquiry, front, logLevel).then(() => this.#ask(lease.generation, front, inquiry))
       return answer.then(done, broke)
     } catch (cause) {
-      broke(cause)
-      return Promise.resolve()
+      return broke(cause) ?? Promise.resolve()
     }
   }
 

@@ -145,7 +145,8 @@ export class HttpExchange implements ReplySink {
       case 'request': {
         if (this.#options.stateless === true) return undefined
         const answer = answerTo(message, (text) => this.#post(text))
-        return answer === undefined ? undefined : this.#request.channel.send(message, answer)
+        const taken = answer && this.#request.channel.send(message, answer)
+        return taken ?? this.#options.unread.calm()
       }
       default:
         return this.#request.channel.send(message)

@@ -200,13 +200,14 @@ export class HttpLink implements Link {
     })
   }
 
-  #receive(data: string): void {
+  #receive(data: string): Promise<void> | undefined {
     const message = readMessage(data)
-    if (message === undefined) return
+    if (message === undefined) return undefined
     const kind = kindOf(message.value)
     if (kind === 'notification') return this.#pass(message, undefined)
     const answer = kind === 'request' ? answerTo(message, this.post) : undefined
     if (answer !== undefined) this.#pass(message, answer)
+    return this.#exchangeOptions.unread.calm()
   }
 
   #pass(message: Message, answer: Answer | undefined): undefined {

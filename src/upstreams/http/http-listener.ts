@@ -11,7 +11,8 @@ export interface ListenerOptions extends ReplyLimits {
   /** The wire of the session to listen to; another one when it was opened again. */
   readonly wire: () => HttpWire
   /** Takes the data of each event. */
-  readonly receive: (data: string) => void
+  /** A promise pauses the stream until it settles. */
+  readonly receive: (data: string) => Promise<void> | undefined
   /** Resolves once there is a session to listen to. */
   readonly ready: () => Promise<void>
   /** Whether the server may have forgotten the session of `wire`; `ready` then opens a new one. Never rejects. */
@@ -79,12 +80,11 @@ export class HttpListener implements ReplySink {
     this.#retryMs = FIRST_RETRY_MS
   }
 
-  event(event: SseEvent): undefined {
+  event(event: SseEvent): Promise<void> | undefined {
     this.#lastEventId = event.id
     if (event.retryMs !== undefined)
       this.#retryMs = Math.max(LEAST_RETRY_MS, Math.min(event.retryMs, LAST_RETRY_MS))
-    if (event.data !== '' && !this.#closed) this.#options.receive(event.data)
-    return undefined
+    return event.data === '' || this.#closed ? undefined : this.#options.receive(event.data)
   }
 
   /** Not a stream: the session may be lost, or the server may be in trouble; all else says that there is none. */

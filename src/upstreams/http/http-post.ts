@@ -2,7 +2,7 @@ import type { Answer, Message } from '../../mesh/call.ts'
 import type { Signal } from '../../mesh/cancel.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
-import { requestText } from '../../protocol/jsonrpc.ts'
+import { requestText, resultText } from '../../protocol/jsonrpc.ts'
 import { abortError } from '../failure.ts'
 import { HttpReply } from './http-reply.ts'
 import type { HttpWire } from './http-wire.ts'
@@ -102,12 +102,19 @@ export function isThere(wire: HttpWire, signal: Signal): Promise<boolean> {
 
 /**
  * The way back for the answer to a request of the server: under the id that the server gave it. Undefined for a request
- * that cannot be answered.
+ * that cannot be answered, and for a ping: whoever is pinged answers it, which is this end of the conversation.
  */
 export function answerTo(request: Message, post: (text: string) => Promise<void>): Answer | undefined {
   const id = answerableId(request)
-  return id === undefined ? undefined : (text) => post(withRawId(text, id))
+  if (id === undefined) return undefined
+  const answer = (text: string) => post(withRawId(text, id))
+  if (request.value.method !== 'ping') return answer
+  void answer(resultText(0, '{}')).catch(ignore)
+  return undefined
 }
+
+/** The server is gone, or takes nothing: it has no answer then. */
+function ignore(): void {}
 
 /** Ends the session at the server, as far as it goes within `limitMs`. Never rejects. */
 export function leave(wire: HttpWire, clock: Clock, limitMs: Millis): Promise<void> {

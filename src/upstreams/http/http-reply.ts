@@ -1,5 +1,4 @@
 import type { Dispatcher } from 'undici'
-import { nextTurn } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import { ownTurn, TurnBudget } from '../../mesh/turns.ts'
 import { during, LARGE_TEXT } from '../../mesh/work.ts'
@@ -14,7 +13,7 @@ export interface ReplySink {
   started?(): void
   /** An event stream begins; its events follow. */
   opened(headers: ReplyHeaders): void
-  /** A promise pauses the socket until it settles. */
+  /** A promise, which never rejects, holds back all that follows until it resolves. */
   event(event: SseEvent): Promise<void> | undefined
   /** A reply that is no event stream, complete. */
   body(status: number, headers: ReplyHeaders, text: string): void
@@ -34,7 +33,7 @@ export interface ReplyLimits {
 const UNCOUNTED = 16 * 1024
 
 /** Most chunks of a reply that are read without a break: a server may make each of them one byte long. */
-const CHUNKS_PER_TURN = 64
+const CHUNKS_PER_TURN = 256
 
 /** Largest part of an error's body that anybody looks at, in bytes: no large text. */
 const ERROR_BODY_LIMIT = 63 * 1024
@@ -57,14 +56,15 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
   /** How much of it is counted as unfinished, in bytes. */
   #held = 0
   #chunks = 0
-  #waiting = 0
   /** Whether the sink has been told all that it is told. */
   #isOver = false
-  /** Whether the server sent so much at once that others get their turn first. */
+  /** Whether what has come is not read on for now: others get their turn first, or who takes it is not ready for more. */
   #hasBreak = false
   #resume: () => void = () => undefined
   /** An event that is large, and waits for a turn of its own. */
   #large: SseEvent | undefined
+  /** What is waited for before anything more is read. */
+  #due: Promise<void> | undefined
   /** How the stream ended, while there is still something to read of it. */
   #end: (() => void) | undefined
 
@@ -121,8 +121,8 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
   /** Whether so many chunks have come that the next ones have to wait for a turn. */
   #rests(): boolean {
     if (++this.#chunks % CHUNKS_PER_TURN !== 0) return false
-    void nextTurn().then(() => {
-      if (this.#waiting === 0 && !this.#hasBreak) this.#resume()
+    void ownTurn().then(() => {
+      if (!this.#hasBreak) this.#resume()
     })
     return true
   }
@@ -142,15 +142,24 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     else if (this.#body.length < LARGE_TEXT) this.#whole()
     else {
       this.#limits.unfinished?.complete(this)
-      void ownTurn().then(() => during('reply', () => this.#whole()))
+      void this.#inTurns()
     }
   }
 
   #whole(): void {
-    if (this.#aborted !== undefined) return this.#sink.failed(this.#aborted)
     const text = this.#body.take()
     this.#drop()
     this.#sink.body(this.#status, this.#headers, text)
+  }
+
+  /** Bytes become text in one turn, and the text is read in another one: with 16 MB either takes long enough. */
+  async #inTurns(): Promise<void> {
+    await ownTurn()
+    const text = during('reply', () => this.#body.take())
+    this.#drop()
+    await ownTurn()
+    if (this.#aborted !== undefined) this.#sink.failed(this.#aborted)
+    else during('reply', () => this.#sink.body(this.#status, this.#headers, text))
   }
 
   #ended(): void {
@@ -199,38 +208,45 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
       return false
     }
     this.#read(decoder, chunk)
-    return !this.#rests() && this.#waiting === 0 && !this.#hasBreak
+    return !this.#rests() && !this.#hasBreak
   }
 
   /** Reads until there is nothing left to read, or others have to get their turn. */
   #read(decoder: SseDecoder, chunk?: Buffer): void {
     try {
-      this.#hasBreak = !(chunk === undefined ? decoder.resume() : decoder.feed(chunk))
+      if (chunk === undefined) decoder.resume()
+      else decoder.feed(chunk)
     } catch (error) {
       if (!(error instanceof SseOverflow)) throw error
-      this.#hasBreak = false
+      this.#due = this.#large = undefined
       this.abort(tooLarge(error.message))
     }
-    this.#hasBreak ||= this.#large !== undefined
     this.#hold(this.#kept(decoder))
-    if (!this.#hasBreak) return
-    void (this.#large === undefined ? nextTurn() : ownTurn()).then(() => this.#goOn(decoder))
+    const due = this.#large === undefined ? this.#due : ownTurn()
+    if (due !== undefined) this.#goOnAfter(due, decoder)
   }
 
   #kept(decoder: SseDecoder): number {
     return decoder.held + (this.#large?.data.length ?? 0)
   }
 
+  #goOnAfter(due: Promise<void>, decoder: SseDecoder): void {
+    this.#hasBreak = true
+    void due.then(() => this.#goOn(decoder))
+  }
+
   #goOn(decoder: SseDecoder): void {
     this.#hasBreak = false
+    this.#due = undefined
     if (this.#aborted !== undefined) return
     const large = this.#large
     this.#large = undefined
-    if (large !== undefined) during('reply', () => this.#pass(large))
+    const due = large && during('reply', () => this.#sink.event(large))
+    if (due !== undefined) return this.#goOnAfter(due, decoder)
     this.#read(decoder)
     if (this.#hasBreak) return
     if (this.#end !== undefined) this.#end()
-    else if (this.#waiting === 0) this.#resume()
+    else this.#resume()
   }
 
   /** False asks for a break. */
@@ -240,17 +256,9 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
       return false
     }
     turns.begin()
-    this.#pass(event)
-    return !turns.spent(event.data.length)
-  }
-
-  #pass(event: SseEvent): void {
-    const taken = this.#sink.event(event)
-    if (taken === undefined) return
-    this.#waiting++
-    void taken.finally(() => {
-      if (--this.#waiting === 0 && !this.#hasBreak) this.#resume()
-    })
+    this.#due = this.#sink.event(event)
+    if (turns.spent(event.data.length)) this.#due ??= ownTurn()
+    return this.#due === undefined
   }
 }
 

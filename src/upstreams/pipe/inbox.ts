@@ -1,7 +1,6 @@
 import { redactShapes } from '../../config/secrets/redact-text.ts'
 import type { Message } from '../../mesh/call.ts'
 import { verdictOf } from '../../mesh/classify.ts'
-import { nextTurn } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import { ownTurn, TurnBudget } from '../../mesh/turns.ts'
 import { during, LARGE_TEXT } from '../../mesh/work.ts'
@@ -96,7 +95,7 @@ export class Inbox implements PipeEvents {
     for (const { start, end } of elements(text, text.indexOf('['))) {
       turns.begin()
       await this.message(text.slice(start, end))
-      if (turns.spent(end - start)) await nextTurn()
+      if (turns.spent(end - start)) await ownTurn()
     }
   }
 

@@ -1,6 +1,5 @@
 import type { Readable } from 'node:stream'
-import { nextTurn } from '../../mesh/clock.ts'
-import { TurnBudget } from '../../mesh/turns.ts'
+import { ownTurn, TurnBudget } from '../../mesh/turns.ts'
 
 const LF = 0x0a
 const CR = 0x0d
@@ -99,7 +98,7 @@ export async function readLines(
       turns.begin()
       const taken = take(line)
       if (taken !== undefined) await taken
-      if (turns.spent(typeof line === 'string' ? line.length : limit)) await nextTurn()
+      if (turns.spent(typeof line === 'string' ? line.length : limit)) await ownTurn()
     }
   }
   for (const line of lines.end()) await take(line)
