@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import type { Agents } from './agents.ts'
-import type { Clock, Millis } from './mesh/clock.ts'
+import { nextTurn, type Cancel, type Clock, type Millis } from './mesh/clock.ts'
 import type { Live } from './mesh/live.ts'
 import type { GatewayGeneration } from './registry/generation.ts'
 import type { Log } from './telemetry/log.ts'
@@ -31,9 +31,22 @@ export interface ShutdownParts {
 /** How often the drain looks whether calls are still under way, in milliseconds. */
 const LOOK_MS: Millis = 50
 
-/** Ends a gateway in the order that hurts least: no new connections, calls in flight, sessions, children, the rest. */
+/**
+ * Longest end after the drain, in milliseconds: servers that ignore the end of their input and SIGTERM take 2.5 s, what they have
+ * left outside of their process groups half a second more, spans whose collector is silent 3 s. What takes longer is left to
+ * the end of the process, which ends its children.
+ */
+const LONGEST_END_MS: Millis = 5_000
+
+/** How often the end says what it waits for, in milliseconds. */
+const SAY_MS: Millis = 1_000
+
+/**
+ * Ends a gateway in the order that hurts least: no new connections, calls in flight, sessions, children, the rest. After the
+ * drain all that does not need one another ends at the same time: nobody's time of grace begins when another's is over.
+ */
 export async function shutDown(parts: ShutdownParts): Promise<void> {
-  const { dataPlane, controlPlane, live, agents, load, log } = parts
+  const { dataPlane, live, load, log, clock } = parts
   const { drain } = live.current.config.gateway
   const stopped = new Promise<void>((resolve) => dataPlane.server.close(() => resolve()))
   log.info(
@@ -43,22 +56,83 @@ export async function shutDown(parts: ShutdownParts): Promise<void> {
   await parts.chaos.close()
   await drained(parts, drain)
   if (isBusy(load)) log.warn({ ...load }, 'the drain is over: ending calls in flight')
-  await agents.close()
-  // Those of older configs, too, whose last calls have not ended.
-  const servers = new Set(live.open.flatMap((generation) => [...generation.servers.values()]))
-  await Promise.all([...servers].map((server) => server.close()))
-  await parts.removeToken()
-  await Promise.all([dataPlane.close(), controlPlane.close(), endSupervisor(parts.clock)])
-  parts.intents.closeAll()
-  parts.endStallWatch()
-  await Promise.all([stopped, parts.tracing.close(), parts.durable?.close()])
+  const waits = new Waits()
+  const cancelSay = sayAgain(clock, () => log.info({ waitingFor: waits.names }, 'stopping: still waiting'))
+  let cancelLimit: Cancel | undefined
+  const limit = new Promise<'late'>((resolve) => {
+    cancelLimit = clock.after(LONGEST_END_MS, () => resolve('late'))
+  })
+  const how = await Promise.race([endAll(parts, stopped, waits), limit])
+  cancelSay()
+  cancelLimit?.()
+  const left = { waitingFor: waits.names, limitMs: LONGEST_END_MS }
+  if (how === 'late') log.warn(left, 'the end takes too long: leaving what has not ended')
   log.info('stopped')
 }
 
-async function drained({ load, clock }: ShutdownParts, limitMs: Millis): Promise<void> {
+async function endAll(parts: ShutdownParts, stopped: Promise<void>, waits: Waits): Promise<void> {
+  const { dataPlane, controlPlane, live, agents, tracing, durable, clock } = parts
+  // Calls end here and now, with an error that says why; their sessions are told to the servers while those still run.
+  const sessions = waits.note('the sessions of agents', agents.close())
+  // Those of older configs, too, whose last calls have not ended.
+  const servers = new Set(live.open.flatMap((generation) => [...generation.servers.values()]))
+  const conversations = [...servers].map((server) =>
+    waits.note(() => nameOf(server.name, server.processes), server.close()),
+  )
+  const children = Promise.all([sessions, ...conversations])
+  const token = parts.removeToken()
+  // Whatever waits for a call that was ended hears of it first, and what the call wrote goes out.
+  await drained(parts, LONGEST_END_MS, children)
+  await nextTurn()
+  parts.intents.closeAll()
+  const spans = waits.note('the collector of spans', tracing.close())
+  await Promise.all([children, token])
+  const ports = waits.note('the ports', Promise.all([dataPlane.close(), controlPlane.close(), stopped]))
+  const supervisor = waits.note('what servers have left behind', endSupervisor(clock))
+  await Promise.all([ports, supervisor, spans])
+  parts.endStallWatch()
+  if (durable !== undefined) await waits.note('the store on disk', durable.close())
+}
+
+/** What the end waits for. */
+class Waits {
+  readonly #open = new Set<() => string>()
+
+  get names(): string[] {
+    return [...this.#open].map((name) => name())
+  }
+
+  note<T>(name: string | (() => string), ending: Promise<T>): Promise<T> {
+    const entry = typeof name === 'string' ? () => name : name
+    this.#open.add(entry)
+    return ending.finally(() => this.#open.delete(entry))
+  }
+}
+
+function nameOf(server: string, processes: number | undefined): string {
+  return processes === undefined ? `server ${server}` : `server ${server} (processes: ${processes})`
+}
+
+function sayAgain(clock: Clock, say: () => void): Cancel {
+  let cancel = clock.after(SAY_MS, function again() {
+    say()
+    cancel = clock.after(SAY_MS, again)
+  })
+  return () => cancel()
+}
+
+/** Waits until no call is under way, or until `limitMs` have passed or `others` have settled. */
+async function drained(
+  { load, clock }: ShutdownParts,
+  limitMs: Millis,
+  others?: Promise<unknown>,
+): Promise<void> {
+  let isOver = false
+  const over = () => void (isOver = true)
+  others?.then(over, over)
   const never = new AbortController().signal
   const until = clock.now() + limitMs
-  while (isBusy(load) && clock.now() < until) await clock.sleep(LOOK_MS, never)
+  while (isBusy(load) && !isOver && clock.now() < until) await clock.sleep(LOOK_MS, never)
 }
 
 function isBusy({ inFlight, detached }: ShutdownParts['load']): boolean {

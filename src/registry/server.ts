@@ -282,7 +282,11 @@ export class Server extends KnownServer {
   async #close(): Promise<void> {
     this.retire()
     this.#reachability.stop()
-    await this.links.closeAll()
-    await Promise.all([...this.#replicas.map((replica) => replica.close()), this.#plainHttp?.pool.destroy()])
+    // At the same time, as each of them may take its time of grace: replicas wait themselves for what goes on over them.
+    await Promise.all([
+      this.links.closeAll(),
+      ...this.#replicas.map((replica) => replica.close()),
+      this.#plainHttp?.pool.destroy(),
+    ])
   }
 }

@@ -1,14 +1,17 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
 import { OtlpReceiver } from '../support/otlp-receiver.ts'
 import { isAlive } from '../support/processes.ts'
 import { until } from '../support/until.ts'
 import { descendantsOf } from './support/family.ts'
 import { cleanUp, Gateway, type Json } from './support/gateway.ts'
 import { RawClient } from './support/raw-client.ts'
+import { closeServers, RawServer } from './support/raw-server.ts'
 import { HttpToolbox, stdioScript, stdioToolbox } from './support/toolbox.ts'
 
 after(cleanUp)
+after(closeServers)
 
 /** A shell that stays between the gateway and the server. */
 const behindShell = {
@@ -17,6 +20,9 @@ const behindShell = {
 }
 
 const stubborn = stdioToolbox({ env: { TOOLBOX_STUBBORN: '1' } })
+
+/** Leaves processes outside of its group, which are as stubborn as itself. */
+const familyScript = fileURLToPath(new URL('../fixtures/family-server.js', import.meta.url))
 
 /** Never answers its handshake. */
 const mute = { command: process.execPath, args: ['-e', 'setInterval(() => undefined, 1e6)'] }
@@ -81,6 +87,48 @@ test('a second SIGTERM ends the gateway at once, and its processes with it', asy
   assert.notEqual(code, 0)
   await allGone(family)
   assert.ok((await call) instanceof Error)
+})
+
+test('servers that will not end take one time of grace together, and the log names them meanwhile', async () => {
+  const deaf = await RawServer.start(
+    ({ verb, message }, response) => {
+      if (verb === 'DELETE') return true
+      if (message.method === 'initialize') response.setHeader('mcp-session-id', 'kept')
+      return false
+    },
+    ['any'],
+  )
+  const servers = {
+    stubborn,
+    own: { ...stubborn, sharing: 'per_session' },
+    family: { command: process.execPath, args: [familyScript] },
+    deaf: { url: deaf.url, era: 'legacy' },
+  }
+  const gateway = await Gateway.start({ gateway: { drain: '100ms' }, servers })
+  await gateway.waitFor('up', ...Object.keys(servers))
+  const client = await RawClient.open(gateway.mcp())
+  await client.say('own__pid')
+  await client.call('deaf__any')
+  const pids = JSON.parse(await client.say('family__pids')) as Record<string, number>
+  const family = [...descendantsOf(gateway.program.pid), ...Object.values(pids)]
+  gateway.program.signal('SIGTERM')
+  assert.deepEqual(await gateway.program.ended, { code: 0, signal: null })
+  assert.deepEqual(family.filter(isAlive), [])
+  assert.equal(deaf.seen.filter(({ verb }) => verb === 'DELETE').length, 2, 'sessions left at the server')
+  const waits = gateway.log.flatMap(({ waitingFor }) => (waitingFor === undefined ? [] : [waitingFor]))
+  const [first = []] = waits as string[][]
+  for (const name of Object.keys(servers))
+    assert.ok(
+      first.some((what) => what.startsWith(`server ${name}`)),
+      `${name} is not among ${first.join()}`,
+    )
+  const at = (message: string) => {
+    const line = gateway.log.find(({ msg }) => String(msg).startsWith(message))
+    return Date.parse(String(line?.time))
+  }
+  // One after the other they take 2.5 s each, and what the family has left behind as long again.
+  const tookMs = at('stopped') - at('stopping')
+  assert.ok(tookMs < 5_000, `they were ended one after the other: ${tookMs} ms`)
 })
 
 test('a collector that does not answer holds nobody up, however long its exporter would wait', async (t) => {

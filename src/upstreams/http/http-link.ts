@@ -39,12 +39,13 @@ export class HttpLink implements Link {
   readonly #state: SessionState
   readonly #underWay = new Set<HttpExchange>()
   readonly #end = new AbortController()
+  readonly #onFarewell: (farewell: Promise<void>) => void
   /** Calls sent, and in each session the last one of them that was answered: until then the session was there. */
   #sent = 0
   readonly #answered = new WeakMap<HttpWire, number>()
   #listener: HttpListener | undefined
 
-  /** `onFarewell` is told of sessions that were opened in vain, and are being ended. */
+  /** `onFarewell` is told of sessions that are being ended: the conversation's own, and those that were opened in vain. */
   constructor(
     options: HttpOptions,
     wire: HttpWire,
@@ -52,6 +53,7 @@ export class HttpLink implements Link {
     onFarewell: (farewell: Promise<void>) => void,
   ) {
     this.#options = options
+    this.#onFarewell = onFarewell
     const { clock, maxReply, unfinished, onVersionError, timeouts, states } = options
     const { discovery: ackMs } = timeouts
     const unread = new Unread(UNREAD_LIMITS)
@@ -214,11 +216,14 @@ export class HttpLink implements Link {
     this.#caller.receive(this.#options.server, message, answer)
   }
 
-  async close(): Promise<void> {
-    if (this.ended.aborted) return
+  close(): Promise<void> {
+    if (this.ended.aborted) return Promise.resolve()
     this.#over(gatewayError('cancelled', 'the conversation was closed'))
     const { wire } = this.#session
-    if (wire.sessionId !== undefined) await leave(wire, this.#options.clock, GOODBYE_MS)
+    if (wire.sessionId === undefined) return Promise.resolve()
+    const farewell = leave(wire, this.#options.clock, GOODBYE_MS)
+    this.#onFarewell(farewell)
+    return farewell
   }
 
   #over(error: GatewayError): void {

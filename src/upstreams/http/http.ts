@@ -1,6 +1,6 @@
 import type { Signal } from '../../mesh/cancel.ts'
 import type { Caller } from '../../mesh/call.ts'
-import type { Clock, Millis } from '../../mesh/clock.ts'
+import { nextTurn, type Clock, type Millis } from '../../mesh/clock.ts'
 import { forwarded } from '../forwarded.ts'
 import { HttpLink } from './http-link.ts'
 import { isThere } from './http-post.ts'
@@ -39,7 +39,7 @@ export class HttpUpstream implements Upstream {
   readonly #options: HttpOptions
   readonly #pools: Pools
   readonly #links = new Set<Link>()
-  /** Sessions that were opened in vain and are being ended. */
+  /** Sessions that are being ended. */
   readonly #farewells = new Set<Promise<void>>()
 
   constructor(options: HttpOptions) {
@@ -64,7 +64,9 @@ export class HttpUpstream implements Upstream {
   }
 
   async close(): Promise<void> {
-    await Promise.all([...this.#links].map((link) => link.close()))
+    for (const link of this.#links) void link.close()
+    // Handshakes that were given up just now say in this turn which sessions they leave.
+    await nextTurn()
     await Promise.all(this.#farewells)
     await closePools(this.#pools)
   }

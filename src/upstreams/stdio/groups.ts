@@ -16,7 +16,7 @@ let gateway = randomUUID()
 const MAX_STARTS = 5
 
 /** How long the supervisor may take for what is left when all servers are ended, in milliseconds. */
-const LONGEST_END_MS: Millis = 6_000
+const LONGEST_END_MS: Millis = 2_500
 
 const program = fileURLToPath(new URL('./supervisor.js', import.meta.url))
 

@@ -1,5 +1,6 @@
 import { createInterface } from 'node:readline'
 import { setTimeout as wait } from 'node:timers/promises'
+import { systemClock } from '../../mesh/clock.ts'
 import { familyOf, statusOf, type Leader, type Member } from './family.ts'
 
 // A program of its own: it outlives the gateway that started it, for as long as it takes to end what that gateway leaves
@@ -13,6 +14,9 @@ const EOF_GRACE_MS = 500
 /** Between SIGTERM and SIGKILL, in milliseconds. */
 const TERM_GRACE_MS = 2_000
 
+/** The least time between SIGTERM and SIGKILL where a server has used up the other one, in milliseconds. */
+const SHORT_GRACE_MS = 500
+
 /** How often is looked whether something is left, in milliseconds. */
 const LOOK_MS = 50
 
@@ -25,11 +29,15 @@ const GATHER_MS = 200
 /** A server's process, and those that were found to belong to it so far. */
 interface Server extends Leader {
   known: readonly Member[]
+  /** When its end began, in milliseconds of the monotonic clock; undefined while it runs, or if it ended by itself. */
+  endsSince: number | undefined
 }
 
 const [gateway = ''] = process.argv.slice(2)
 const running = new Map<string, Server>()
 let leaving = new Map<string, Server>()
+/** Those whose families are being ended. */
+const ending = new Set<Server>()
 let isLast = false
 
 /** Holds the process only when its input has ended: until then that does, and after it nothing older counts. */
@@ -53,22 +61,25 @@ createInterface({ input: process.stdin })
   .once('close', () => {
     isLast = true
     const isMark = (mark: string) => mark.startsWith(`${gateway}.`)
-    void end([...running.values(), ...leaving.values()], isMark, EOF_GRACE_MS)
+    // Those that were left to us when the gateway was killed, and not in the course of its end, have heard of nothing yet.
+    const graceMs = running.size > 0 ? EOF_GRACE_MS : 0
+    void end([...running.values(), ...leaving.values(), ...ending], isMark, graceMs)
   })
 
 function start(number: string, pid: number): void {
-  running.set(number, { pid, start: statusOf(pid)?.start, known: [] })
+  running.set(number, { pid, start: statusOf(pid)?.start, known: [], endsSince: undefined })
 }
 
 /** While its parents still live, also what has left their group and their environment can be told. */
 function look(number: string): void {
   const server = running.get(number)
-  if (server !== undefined)
-    server.known = familyOf({
-      leaders: [server],
-      isMark: (mark) => mark === `${gateway}.${number}`,
-      known: [],
-    })
+  if (server === undefined) return
+  server.endsSince = systemClock.now()
+  server.known = familyOf({
+    leaders: [server],
+    isMark: (mark) => mark === `${gateway}.${number}`,
+    known: [],
+  })
 }
 
 /** The gateway has ended a server and its group. What left the group may still be there. */
@@ -80,11 +91,25 @@ function leave(number: string): void {
   if (leaving.size === 1) void pause(GATHER_MS).then(endLeaving)
 }
 
-function endLeaving(): Promise<void> {
+async function endLeaving(): Promise<void> {
   const gone = leaving
   leaving = new Map()
   const marks = new Set([...gone.keys()].map((number) => `${gateway}.${number}`))
-  return end([...gone.values()], (mark) => marks.has(mark), 0)
+  for (const server of gone.values()) ending.add(server)
+  await end([...gone.values()], (mark) => marks.has(mark), 0)
+  for (const server of gone.values()) ending.delete(server)
+}
+
+/**
+ * How long may pass between SIGTERM and SIGKILL for what servers have left outside of their groups: a server's family has one
+ * time of grace, from when the server itself was asked to end, and not another one after it.
+ */
+function termGraceOf(servers: readonly Server[]): number {
+  const now = systemClock.now()
+  const left = servers.map(
+    ({ endsSince = now - EOF_GRACE_MS }) => endsSince + EOF_GRACE_MS + TERM_GRACE_MS - now,
+  )
+  return Math.max(SHORT_GRACE_MS, ...left)
 }
 
 /** Ends processes, in order if they can. */
@@ -111,7 +136,7 @@ async function end(
   }
   if (await isOver(graceMs)) return
   send('SIGTERM')
-  if (await isOver(TERM_GRACE_MS)) return
+  if (await isOver(termGraceOf(sought))) return
   for (let count = 0; count < KILLS; count++) {
     send('SIGKILL')
     if (await isOver(LOOK_MS)) return
