@@ -51,12 +51,15 @@ export function compileGeneration(
   parts: GenerationParts,
   renew: ReadonlySet<string> = new Set(),
 ): GatewayGeneration {
+  const names = new Names(config.gateway.separator)
   const servers = new Map<string, Server>()
   for (const [name, entry] of Object.entries(config.mcpServers)) {
     if (entry.disabled) continue
     const connection = connectionOf(entry)
     const old = renew.has(name) ? undefined : previous?.servers.get(name)
-    servers.set(name, old?.connection === connection ? old : createServer(name, entry, connection, parts))
+    // What it was made with of the names still holds: the separator is fixed at boot.
+    const server = old?.connection === connection ? old : createServer(name, entry, connection, names, parts)
+    servers.set(name, server)
   }
   const isListed = (server: string, tool: string) => servers.get(server)?.facts(tool) !== undefined
   const accessLog = createAccessLog(config.telemetry.accessLog, parts)
@@ -65,7 +68,7 @@ export function compileGeneration(
     config,
     hash: configHash(config),
     servers,
-    names: new Names(config.gateway.separator),
+    names,
     mesh: compileMesh({
       policies,
       config: config.policies,
@@ -104,6 +107,7 @@ function createServer(
   name: string,
   config: ServerConfig,
   connection: string,
+  names: Names,
   parts: GenerationParts,
 ): Server {
   const replicas = createUpstreams(name, config, {
@@ -118,6 +122,7 @@ function createServer(
     connection,
     replicas,
     hello: ownHello,
+    names,
     faults: parts.chaos.layers.discovery,
   })
 }

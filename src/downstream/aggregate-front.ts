@@ -21,6 +21,7 @@ import {
   isAboutUnlisted,
   namesServer,
   routeRequest,
+  type Routed,
 } from '../registry/references.ts'
 import type { Server } from '../registry/server.ts'
 import { callTo, type Front, type Inquiry, type Welcome } from './front.ts'
@@ -100,8 +101,11 @@ export class AggregateFront implements Front {
   #toOne(generation: GatewayGeneration, method: string, inquiry: Inquiry): Promise<Response> {
     const routed = routeRequest(method, inquiry.message, generation.names)
     const server = routed && generation.servers.get(routed.server)
-    const hidden = method === 'tools/call' && server?.allows(routed?.name ?? '') === false
-    if (routed === undefined || server === undefined || hidden || isAboutUnlisted(method, routed.message)) {
+    if (
+      routed === undefined ||
+      server === undefined ||
+      isHidden(method, inquiry.message, routed, server, generation)
+    ) {
       return Promise.resolve(unknown(method, inquiry, generation))
     }
     const call = callTo(server, routed.message, inquiry)
@@ -126,6 +130,19 @@ export class AggregateFront implements Front {
     )
     return { text: resultText(inquiry.id, '{}'), status: 200 }
   }
+}
+
+/** Whether a request is about something that agents may not see: of this server, or under its name on this endpoint. */
+function isHidden(
+  method: string,
+  message: Message,
+  { name, message: own }: Routed,
+  server: Server,
+  { names }: GatewayGeneration,
+): boolean {
+  if (method === 'tools/call')
+    return !server.allows(name) || names.faultOf('tools', server.name, name) !== undefined
+  return isAboutUnlisted(method, own) || isAboutUnlisted(method, message)
 }
 
 /** What a server offers may depend on the era in which it is spoken to for a caller. */

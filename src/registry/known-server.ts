@@ -9,7 +9,7 @@ import { changedKinds, emptyCatalog, type Catalog, type Entry } from './catalog.
 import type { Era } from '../upstreams/upstream.ts'
 import { listKinds, type ListKind } from './kinds.ts'
 import { knownTools, type KnownTool } from './known-tools.ts'
-import { faultOfName } from './names.ts'
+import { faultOfName, type Names } from './names.ts'
 
 /** `starting` until the first round of discovery has ended, one way or the other. */
 export type ServerState = 'starting' | 'up' | 'down'
@@ -20,11 +20,15 @@ export interface Unlisted {
   /** As the server wrote it: any characters, any length. */
   readonly name: string
   readonly why: string
+  /** Where it is not shown: nowhere else than on the aggregated endpoint, or on no endpoint at all. */
+  readonly where: 'aggregate' | 'everywhere'
 }
 
 export interface KnownServerParts {
   readonly name: string
   readonly config: ServerConfig
+  /** What it offers is called on the aggregated endpoint. */
+  readonly names: Names
   readonly clock: Clock
   readonly onChanged: (server: KnownServer, changed: readonly ListKind[]) => void
   /** It says that a list has changed, and nobody knows yet what it is now. */
@@ -123,7 +127,7 @@ export class KnownServer {
     return kind === 'tools' ? all.filter((entry) => this.allows(entry.key)) : all
   }
 
-  /** What agents do not see of any list, because of its name. */
+  /** What agents do not see of any list, or not on every endpoint, because of its name. */
   get unlisted(): readonly Unlisted[] {
     return this.#unlisted
   }
@@ -201,6 +205,13 @@ export class KnownServer {
     this.#cancelGrace = clock.after(leftMs, () => this.#replace(emptyCatalog))
   }
 
+  #unlistedAs(kind: ListKind, { key }: Entry): Unlisted[] {
+    const fault = faultOfName(kind, key)
+    if (fault !== undefined) return [{ kind, name: key, why: fault, where: 'everywhere' }]
+    const why = this.#parts.names.faultOf(kind, this.name, key)
+    return why === undefined ? [] : [{ kind, name: key, why, where: 'aggregate' }]
+  }
+
   #enter(state: ServerState): void {
     this.#settle()
     if (state === this.#state) return
@@ -213,7 +224,7 @@ export class KnownServer {
     const changed = changedKinds(this.#catalog, catalog)
     this.#catalog = catalog
     this.#unlisted = listKinds.flatMap((kind) =>
-      catalog.lists[kind].flatMap((entry) => unlisted(kind, entry)),
+      catalog.lists[kind].flatMap((entry) => this.#unlistedAs(kind, entry)),
     )
     this.#listed = this.#unlisted.length === 0 ? catalog.lists : withoutFaults(catalog)
     this.#tools = knownTools(catalog, this.#tools)
@@ -229,11 +240,6 @@ function filter({ include, exclude }: ServerConfig['tools']): Glob {
     included.some((match) => match(tool)) &&
     !excluded.some((match) => match(tool)) &&
     faultOfName('tools', tool) === undefined
-}
-
-function unlisted(kind: ListKind, { key }: Entry): Unlisted[] {
-  const why = faultOfName(kind, key)
-  return why === undefined ? [] : [{ kind, name: key, why }]
 }
 
 function withoutFaults({ lists }: Catalog): Catalog['lists'] {

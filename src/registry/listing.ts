@@ -62,7 +62,9 @@ export function listPage(
   const page: string[] = []
   let next: Position | undefined
   for (const server of from === -1 ? [] : order.slice(from)) {
-    const entries = server.entries(kind, legacy ? 'legacy' : 'modern')
+    const entries = server
+      .entries(kind, legacy ? 'legacy' : 'modern')
+      .filter(({ key }) => names.faultOf(kind, server.name, key) === undefined)
     const first = server.name === start.server ? start.index : 0
     const room = PAGE - page.length
     const said = server.greetingFor(legacy ? 'legacy' : 'modern')?.value.protocolVersion

@@ -9,7 +9,7 @@ export interface Resolved {
   readonly name: string
 }
 
-/** Longest names that are shown to agents at all, in characters: the protocol's own limit, and what URIs may come to. */
+/** Longest names that are shown to agents at all, in characters: the protocol's own limit for tools, and what URIs may come to. */
 const LONGEST: Readonly<Record<ListKind, number>> = {
   tools: 128,
   prompts: 128,
@@ -19,9 +19,10 @@ const LONGEST: Readonly<Record<ListKind, number>> = {
 
 /**
  * Why no agent may see or use something by its name; undefined when they may. Control characters in names are for the
- * terminals of those who read them, or for filters that do not.
+ * terminals of those who read them, or for filters that do not; what has no name cannot be told from others.
  */
 export function faultOfName(kind: ListKind, name: string): string | undefined {
+  if (name === '') return 'is empty'
   if (name.length > LONGEST[kind]) return `is longer than ${LONGEST[kind]} characters`
   return hasUnprintable(name) ? 'holds control characters' : undefined
 }
@@ -58,6 +59,17 @@ export class Names {
     const at = exposed.indexOf(this.separator)
     if (at < 1) return undefined
     return { server: exposed.slice(0, at), name: exposed.slice(at + this.separator.length) }
+  }
+
+  /**
+   * Why agents of the aggregated endpoint may not see or use something that those of its own server's may, by its name there;
+   * undefined when they may: the limits are for what an agent sees.
+   */
+  faultOf(kind: ListKind, server: string, name: string): string | undefined {
+    const isUri = kind === 'resources' || kind === 'resourceTemplates'
+    const before = isUri && !name.startsWith('ui://') ? SCHEME.length + 1 : this.separator.length
+    if (before + server.length + name.length <= LONGEST[kind]) return undefined
+    return `is longer than ${LONGEST[kind]} characters with that of its server before it`
   }
 
   exposeUri(server: string, uri: string): string {

@@ -21,11 +21,13 @@ export function warnOfNames(log: Log, names: Names, server: KnownServer): void {
     if (known.size <= MAX_TOLD) log.warn({ server: server.name, ...line }, text)
     else log.warn({ server: server.name, told: MAX_TOLD }, 'more doubtful names: they are told no more')
   }
-  for (const { kind, name, why } of server.unlisted)
-    tell(kind, name, { list: kind, name: printable(name, LONGEST) }, `not shown to agents: its name ${why}`)
+  for (const { kind, name, why, where } of server.unlisted) {
+    const whom = where === 'aggregate' ? 'agents of /mcp' : 'agents'
+    tell(kind, name, { list: kind, name: printable(name, LONGEST) }, `not shown to ${whom}: its name ${why}`)
+  }
   for (const { key } of server.entries('tools')) {
     const name = names.expose(server.name, key)
-    const doubt = doubtAbout(name)
+    const doubt = names.faultOf('tools', server.name, key) === undefined ? doubtAbout(name) : undefined
     if (doubt !== undefined) tell('doubt', name, { tool: name.slice(0, 256) }, `doubtful name: ${doubt}`)
   }
 }

@@ -104,9 +104,12 @@ function detail(server: Server, dynamic: DynamicServers, schemas: Schemas | unde
     prompts: entries('prompts'),
     resources: entries('resources'),
     resourceTemplates: entries('resourceTemplates'),
-    unlisted: server.unlisted
-      .slice(0, MAX_UNLISTED)
-      .map(({ kind, name, why }) => ({ list: kind, name: printable(name, LONGEST_UNLISTED), why })),
+    unlisted: server.unlisted.slice(0, MAX_UNLISTED).map(({ kind, name, why, where }) => ({
+      list: kind,
+      name: printable(name, LONGEST_UNLISTED),
+      why,
+      where,
+    })),
     unlistedCount: server.unlisted.length,
   }
 }

@@ -174,3 +174,77 @@ test('what has such a name is not listed, is counted and named to operators, and
   )
   assert.equal(told.length, expected)
 })
+
+test('the limits of names hold for what an agent sees: with the name of their server before it, and without', async () => {
+  const fits = 't'.repeat(128 - 'edge__'.length)
+  const bare = 't'.repeat(128)
+  const names = ['', 'plain', fits, `${fits}t`, bare]
+  const uris = ['', 'plain', 'u'.repeat(8_192 - 'breakwater://edge/'.length), 'u'.repeat(8_192)]
+  const lists: Record<string, Json> = {
+    'tools/list': { tools: names.map((name) => ({ name, inputSchema: { type: 'object' } })) },
+    'prompts/list': { prompts: names.map((name) => ({ name })) },
+    'resources/list': { resources: uris.map((uri) => ({ uri, name: 'r' })) },
+  }
+  const edge = await RawServer.start(({ message }, response) => {
+    const { id, method, params } = message as { id?: number; method: string; params?: Json }
+    const capabilities = { tools: {}, prompts: {}, resources: {} }
+    const { protocolVersion } = params ?? {}
+    const serverInfo = { name: 'edge', version: '1' }
+    const results: Record<string, Json> = {
+      ...lists,
+      initialize: { protocolVersion, capabilities, serverInfo },
+      'tools/call': { content: [{ type: 'text', text: 'called' }] },
+    }
+    if (id === undefined || results[method] === undefined) return false
+    sendJson(response, JSON.stringify({ jsonrpc: '2.0', id, result: results[method] }))
+    return true
+  })
+  const gateway = await Gateway.start({ servers: { edge: { url: edge.url, era: 'legacy' } } })
+  await gateway.waitFor('up', 'edge')
+  const aggregate = await RawClient.open(gateway.mcp())
+  const alone = await RawClient.open(gateway.mcp('edge'))
+  const listed = async (client: RawClient, method: string, key: 'name' | 'uri') => {
+    const { result } = (await client.request(method)) as { result: Record<string, Json[]> }
+    const [list = []] = Object.values(result)
+    return list.map((entry) => String(entry[key]))
+  }
+  for (const method of ['tools/list', 'prompts/list']) {
+    assert.deepEqual(await listed(aggregate, method, 'name'), ['edge__plain', `edge__${fits}`], method)
+    assert.deepEqual(await listed(alone, method, 'name'), names.slice(1), method)
+  }
+  assert.deepEqual(
+    await listed(aggregate, 'resources/list', 'uri'),
+    uris.slice(1, 3).map((uri) => `breakwater://edge/${uri}`),
+  )
+  assert.deepEqual(await listed(alone, 'resources/list', 'uri'), uris.slice(1))
+
+  const codeOf = async (client: RawClient, method: string, params: Json) =>
+    ((await client.request(method, params)).error as Json | undefined)?.code
+  for (const name of ['edge__', `edge__${fits}t`, `edge__${bare}`])
+    for (const method of ['tools/call', 'prompts/get'])
+      assert.equal(await codeOf(aggregate, method, { name }), -32602, `${method} ${name}`)
+  assert.equal(await codeOf(alone, 'tools/call', { name: '' }), -32602)
+  assert.equal(await codeOf(aggregate, 'resources/read', { uri: 'breakwater://edge/' }), -32602)
+  assert.equal(await alone.say(bare), 'called')
+  assert.equal(await aggregate.say(`edge__${fits}`), 'called')
+  assert.ok(
+    edge
+      .of('tools/call')
+      .every(({ message }) => [bare, fits].includes(String((message.params as Json).name))),
+  )
+
+  const { unlisted, unlistedCount } = (await gateway.server('edge')) as {
+    unlisted: { list: string; name: string; why: string; where: string }[]
+    unlistedCount: number
+  }
+  assert.equal(unlistedCount, 3 + 3 + 2)
+  assert.deepEqual(
+    unlisted.filter(({ list }) => list === 'tools').map(({ why, where }) => [where, why]),
+    [
+      ['everywhere', 'is empty'],
+      ['aggregate', 'is longer than 128 characters with that of its server before it'],
+      ['aggregate', 'is longer than 128 characters with that of its server before it'],
+    ],
+  )
+  assert.equal(await gateway.metric('breakwater_server_unlisted', 'server="edge",list="tools"'), 3)
+})

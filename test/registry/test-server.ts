@@ -1,6 +1,7 @@
 import { noFaults } from '../support/no-faults.ts'
 import { server as schema } from '../../src/config/schema/server-schema.ts'
 import type { ListKind } from '../../src/registry/kinds.ts'
+import { Names } from '../../src/registry/names.ts'
 import type { ServerState } from '../../src/registry/known-server.ts'
 import { Server } from '../../src/registry/server.ts'
 import { ManualClock } from '../support/manual-clock.ts'
@@ -20,6 +21,7 @@ export function testServer(
     config: schema.parse({ url: 'http://127.0.0.1/mcp', ...settings }),
     connection: 'connection',
     replicas,
+    names: new Names('__'),
     clock,
     faults: noFaults.upstream,
     hello: {},

@@ -65,7 +65,7 @@ export const gateway = {
   serverTools: gauge('server_tools', 'Tools that a server offers to agents.', ['server'], 'servers'),
   serverUnlisted: gauge(
     'server_unlisted',
-    'What a server offers and agents are not shown, because its name is too long or holds control characters, by list.',
+    'What a server offers and agents are not shown, or not on /mcp, because its name is empty, too long or holds control characters, by list.',
     ['server', 'list'],
     'servers × 4 lists',
   ),
