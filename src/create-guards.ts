@@ -1,6 +1,5 @@
 import type { Config } from './config/schema/schema.ts'
 import type { Guards } from './downstream/guards.ts'
-import { greetingLimits, Greetings } from './downstream/hello.ts'
 import { quotaLimits, Quotas } from './downstream/quotas.ts'
 import { ReplayBudget } from './downstream/replay.ts'
 import { requestLimitNames, RequestLimits } from './downstream/request-limits.ts'
@@ -26,11 +25,9 @@ export function createGuards(gateway: Config['gateway'], { clock, metrics, log }
   metrics.replayDropped.cell()
   for (const limit of requestLimitNames) metrics.requestsRefused.cell({ limit })
   for (const cause of unreadCauses) metrics.unreadClosed.cell({ cause })
-  for (const limit of [...quotaLimits, ...processLimits, ...greetingLimits])
-    metrics.quotaRefused.cell({ limit })
+  for (const limit of [...quotaLimits, ...processLimits]) metrics.quotaRefused.cell({ limit })
   return {
     quotas: new Quotas(gateway, (limit) => metrics.quotaRefused.inc({ limit })),
-    greetings: new Greetings((limit) => metrics.quotaRefused.inc({ limit })),
     limits: new RequestLimits(clock, limits, (limit) => metrics.requestsRefused.inc({ limit })),
     defect(id, cause) {
       log.error({ err: cause }, 'a request met a defect of the gateway')

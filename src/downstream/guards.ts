@@ -1,5 +1,4 @@
 import type { RequestId } from '../mesh/call.ts'
-import type { Greetings } from './hello.ts'
 import type { Quotas } from './quotas.ts'
 import type { ReplayBudget } from './replay.ts'
 import type { RequestLimits } from './request-limits.ts'
@@ -12,8 +11,6 @@ export interface Guards {
   readonly limits: RequestLimits
   /** What one client may have of what is for all. */
   readonly quotas: Quotas
-  /** What is kept of what clients say of themselves. */
-  readonly greetings: Greetings
   /** Whom requests count as. */
   readonly tenancies: Tenancies
   /** Told of a request that met a defect of the gateway; gives the text of the error that answers it. */

@@ -28,8 +28,9 @@ export async function initialize(
   const said = paramsOf(message.value)
   const version = negotiate(said.protocolVersion)
   const hello = { ...said, protocolVersion: version }
+  const principal = principalOf(headers)
   const full =
-    sessions.greetingRefusal(client, hello, headers) ?? sessions.refusal(client, principalOf(headers))
+    sessions.greetingRefusal(client, principal, hello, headers) ?? sessions.refusal(client, principal)
   if (full !== undefined) return busy(visit, id, full)
   const limitMs = askedLimitMs({ inbound: headers, message })
   const session = sessions.draft({ front, headers, client, hello, version })

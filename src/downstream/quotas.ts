@@ -1,3 +1,4 @@
+import type { Millis } from '../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../mesh/errors.ts'
 
 /** How much of something there may be at once: of all clients, and of one. */
@@ -6,10 +7,11 @@ export interface Share {
   readonly perClient: number
 }
 
-/** Where the config has the share of one client of what is counted; metrics name it by the keys. */
+/** Where the config has the share of one client of what is counted, if it has; metrics name it by the keys. */
 const keys = {
   calls: 'gateway.limits.perClient.calls',
   callers: 'gateway.limits.perClient.callers',
+  greetings: undefined,
   listens: 'gateway.limits.perClient.listens',
   parked: 'gateway.limits.perClient.parked',
   sessions: 'gateway.sessions.perClient',
@@ -29,6 +31,9 @@ export const quotaLimits: readonly QuotaLimit[] = (Object.keys(keys) as QuotaNam
 const MAX_LISTENS = 10_000
 const MAX_CALLERS = 1_024
 const MAX_PARKED = 1_000
+
+/** What may be kept of what clients say of themselves, in bytes of memory. */
+const MAX_GREETINGS = 128 * 1024 ** 2
 
 /** When to try again what is full, in milliseconds: nobody knows when somebody leaves. */
 const RETRY_MS = 5_000
@@ -85,7 +90,8 @@ export class Quota {
     this.#refused(ofClient ? `${this.#name}_per_client` : this.#name)
     const most = this.share[limit]
     const whose = ofClient ? ' of this client' : ''
-    const where = ofClient ? `; ${keys[this.#name]}` : ''
+    const key = keys[this.#name]
+    const where = ofClient && key !== undefined ? `; ${key}` : ''
     return gatewayError('overloaded', `too many ${this.#what}${whose} (${most} of ${most}${where})`, {
       retryAfterMs: RETRY_MS,
     })
@@ -106,6 +112,104 @@ export class Quota {
   }
 }
 
+/** What somebody has open, and what may be ended for the sake of others. */
+export interface Holding {
+  readonly client: string
+  /** Digest of the credentials it was opened with: tells apart several who share an address. */
+  readonly principal: string
+  /** How long nobody has used it, in milliseconds; 0 for one that may not be ended now. */
+  readonly idleMs: Millis
+  end(): void
+}
+
+/**
+ * A quota in which room is made where there is none: what was idle for the longest ends, of the client that has the most, if
+ * it has more than the newcomer would; of several who share an address, of the one with the most. Those whom nothing tells
+ * apart make room by what takes more than the newcomer needs. Who lost something is told to begin anew by its next request;
+ * to turn away all others for as long as somebody hoards would be worse.
+ */
+export class EvictingQuota extends Quota {
+  /** What each client has, and how much of the quota it takes. */
+  readonly #held = new Map<string, Map<Holding, number>>()
+
+  /** Why there is no room for so much of a client, even when others are ended for it; undefined when there is. */
+  makeRoom(client: string, principal: string, amount = 1): GatewayError | undefined {
+    for (;;) {
+      const limit = this.exceeds(client, amount)
+      if (limit === undefined) return undefined
+      const idlest =
+        amount > this.share[limit] ? undefined : this.#evictable(limit, client, principal, amount)
+      if (idlest === undefined) return this.refuse(limit)
+      this.drop(idlest)
+      idlest.end()
+    }
+  }
+
+  hold(holding: Holding, amount = 1): void {
+    const { client } = holding
+    const own = this.#held.get(client)
+    if (own === undefined) this.#held.set(client, new Map([[holding, amount]]))
+    else own.set(holding, amount)
+    this.take(client, amount)
+  }
+
+  /** Gives back what it takes. Safe to call twice. */
+  drop(holding: Holding): void {
+    const { client } = holding
+    const own = this.#held.get(client)
+    const amount = own?.get(holding)
+    if (own === undefined || amount === undefined) return
+    own.delete(holding)
+    if (own.size === 0) this.#held.delete(client)
+    this.release(client, amount)
+  }
+
+  #evictable(
+    limit: 'max' | 'perClient',
+    client: string,
+    principal: string,
+    amount: number,
+  ): Holding | undefined {
+    const hoard =
+      limit === 'max' ? this.#hoardOf(client, amount) : this.#hoardWithin(client, principal, amount)
+    return idlestOf(hoard) ?? idlestOf(this.#larger(client, amount))
+  }
+
+  /** What the client has that has the most, if it has more than this one would have: of several, the one with the most. */
+  #hoardOf(client: string, amount: number): Iterable<Holding> {
+    let most = this.of(client) + amount
+    let greediest: string | undefined
+    for (const name of this.#held.keys()) if (this.of(name) > most) [greediest, most] = [name, this.of(name)]
+    return greediest === undefined ? [] : this.#hoardWithin(greediest)
+  }
+
+  /** What the principal has that has the most of those at one address, if it has more than this one would have. */
+  #hoardWithin(client: string, principal?: string, amount = 0): Holding[] {
+    const own = this.#held.get(client) ?? new Map<Holding, number>()
+    const sums = new Map<string, number>()
+    for (const [held, each] of own) sums.set(held.principal, (sums.get(held.principal) ?? 0) + each)
+    let most = principal === undefined ? 0 : (sums.get(principal) ?? 0) + amount
+    let greediest: string | undefined
+    for (const [name, sum] of sums) if (sum > most) [greediest, most] = [name, sum]
+    return greediest === undefined ? [] : [...own.keys()].filter((held) => held.principal === greediest)
+  }
+
+  #larger(client: string, amount: number): Holding[] {
+    const own = this.#held.get(client) ?? []
+    return [...own].filter(([, each]) => each > amount).map(([held]) => held)
+  }
+}
+
+function idlestOf(holdings: Iterable<Holding>): Holding | undefined {
+  let idlest: Holding | undefined
+  let longestMs = 0
+  for (const holding of holdings) {
+    const { idleMs } = holding
+    if (idleMs > longestMs) [idlest, longestMs] = [holding, idleMs]
+  }
+  return idlest
+}
+
 /** The settings that quotas follow. */
 export interface QuotaSettings {
   readonly maxInFlight: number
@@ -122,6 +226,8 @@ export class Quotas {
   readonly calls: Quota
   /** Kinds of clients without sessions. */
   readonly callers: Quota
+  /** Bytes kept of what clients say of themselves, whether in a session or as a kind of clients. */
+  readonly greetings: EvictingQuota
   readonly listens: Quota
   /** Calls that wait for an answer of their client. */
   readonly parked: Quota
@@ -133,6 +239,8 @@ export class Quotas {
     this.refused = refused
     this.calls = new Quota('calls', 'calls', calls, refused)
     this.callers = new Quota('callers', 'kinds of clients at once', callers, refused)
+    const share = { max: MAX_GREETINGS, perClient: halfOf(MAX_GREETINGS) }
+    this.greetings = new EvictingQuota('greetings', 'bytes of clientInfo and capabilities', share, refused)
     this.listens = new Quota('listens', 'subscriptions', listens, refused)
     this.parked = new Quota('parked', 'calls that wait for answers of their clients', parked, refused)
   }

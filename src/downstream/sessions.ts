@@ -9,8 +9,8 @@ import { kinds } from '../registry/kinds.ts'
 import type { Guards } from './guards.ts'
 import { notificationText } from '../protocol/jsonrpc.ts'
 import { bearsCredentialsOf, principalOf, withoutAuthorization } from './credentials.ts'
-import { greetingBytes, type Greetings } from './hello.ts'
-import { halfOf, Quota } from './quotas.ts'
+import { greetingBytes } from './hello.ts'
+import { EvictingQuota, halfOf, type Holding } from './quotas.ts'
 import type { ReplayBudget } from './replay.ts'
 import { Session, type SessionParts } from './session.ts'
 import type { UnreadReplies } from './unread-replies.ts'
@@ -36,12 +36,6 @@ const SWEEP_MS: Millis = 15_000
 /** Changes of the catalogs within this time are told as one, in milliseconds. */
 const TELL_MS: Millis = 100
 
-/** What one client has, by whom its requests come for. */
-interface ClientSessions {
-  readonly sessions: Set<Session>
-  readonly byPrincipal: Map<string, number>
-}
-
 /** All legacy-era sessions: bounded in number, of all clients and of each, and swept when idle. */
 export class Sessions {
   readonly limits: SessionLimits
@@ -52,10 +46,10 @@ export class Sessions {
   readonly #byId = new Map<string, Session>()
   /** Sessions that nobody finds any more and that end with their last call. */
   readonly #leaving = new Set<Session>()
-  /** All of them, drafts and leaving ones included, by client. */
-  readonly #byClient = new Map<string, ClientSessions>()
-  readonly #quota: Quota
-  readonly #greetings: Greetings
+  /** All of them, drafts and leaving ones included, as quotas know them. */
+  readonly #all = new Map<Session, Holding>()
+  readonly #quota: EvictingQuota
+  readonly #greetings: EvictingQuota
   readonly #untold = new Set<string>()
   #cancelSweep: Cancel
   #cancelTell: Cancel | undefined
@@ -64,12 +58,12 @@ export class Sessions {
     live: Live<GatewayGeneration>,
     clock: Clock,
     limits: SessionLimits,
-    { unread, replay, quotas, greetings }: Pick<Guards, 'unread' | 'replay' | 'quotas' | 'greetings'>,
+    { unread, replay, quotas }: Pick<Guards, 'unread' | 'replay' | 'quotas'>,
   ) {
     const { max, perClient = halfOf(max) } = limits
     this.limits = limits
-    this.#quota = new Quota('sessions', 'sessions', { max, perClient }, quotas.refused)
-    this.#greetings = greetings
+    this.#quota = new EvictingQuota('sessions', 'sessions', { max, perClient }, quotas.refused)
+    this.#greetings = quotas.greetings
     this.#unread = unread
     this.#replay = replay
     this.#live = live
@@ -81,46 +75,19 @@ export class Sessions {
     return this.#byId.size
   }
 
-  /**
-   * Why a client may not begin one more session. Where there is no room, the session that was idle for the longest makes it:
-   * that of the client with the most sessions, if it has more than this one, and of several who share an address that of
-   * the one with the most. Whoever lost it is told to begin another one by the 404 of its next request; to turn away
-   * all others for as long as somebody hoards sessions would be worse.
-   */
+  /** Why a client may not begin one more session, for whose sake others may be ended that are idle. */
   refusal(client: string, principal: string): GatewayError | undefined {
-    const limit = this.#quota.exceeds(client)
-    if (limit === undefined) return undefined
-    const hoard = limit === 'max' ? this.#hoardOf(client) : this.#hoardWithin(client, principal)
-    let idlest: Session | undefined
-    for (const session of hoard) {
-      if (session.idleMs > (idlest?.idleMs ?? 0) && this.#byId.has(session.id)) idlest = session
-    }
-    if (idlest === undefined) return this.#quota.refuse(limit)
-    void this.close(idlest)
-    return undefined
+    return this.#quota.makeRoom(client, principal)
   }
 
-  /** Why no more may be kept of what a client says of itself. */
-  greetingRefusal(client: string, hello: SessionParts['hello'], headers: InboundHeaders) {
-    return this.#greetings.refusal(client, greetingBytes(hello, headers))
-  }
-
-  /** The sessions of the client with the most, if it has more than this one would have. */
-  #hoardOf(client: string): Iterable<Session> {
-    let most: ClientSessions | undefined
-    for (const each of this.#byClient.values())
-      if (each.sessions.size > (most?.sessions.size ?? this.#quota.of(client) + 1)) most = each
-    return most?.sessions ?? []
-  }
-
-  /** Those of the principal with the most among those at one address, if it has more than this one would have. */
-  #hoardWithin(client: string, principal: string): Session[] {
-    const own = this.#byClient.get(client)
-    if (own === undefined) return []
-    let most = (own.byPrincipal.get(principal) ?? 0) + 1
-    let greediest: string | undefined
-    for (const [name, count] of own.byPrincipal) if (count > most) [greediest, most] = [name, count]
-    return greediest === undefined ? [] : [...own.sessions].filter((each) => each.principal === greediest)
+  /** Why no more may be kept of what a client says of itself, for whose sake others may be ended that are idle. */
+  greetingRefusal(
+    client: string,
+    principal: string,
+    hello: SessionParts['hello'],
+    headers: InboundHeaders,
+  ): GatewayError | undefined {
+    return this.#greetings.makeRoom(client, principal, greetingBytes(hello, headers))
   }
 
   values(): IterableIterator<Session> {
@@ -154,30 +121,33 @@ export class Sessions {
   }
 
   #count(session: Session): void {
-    const { client, principal } = session
-    this.#greetings.take(session, client, greetingBytes(session.hello, session.headers))
-    let own = this.#byClient.get(client)
-    if (own === undefined) this.#byClient.set(client, (own = { sessions: new Set(), byPrincipal: new Map() }))
-    own.sessions.add(session)
-    own.byPrincipal.set(principal, (own.byPrincipal.get(principal) ?? 0) + 1)
-    this.#quota.take(client)
+    const { client, principal, id } = session
+    const byId = this.#byId
+    const holding: Holding = {
+      client,
+      principal,
+      // Those whose `initialize` is under way are in use, and those that are leaving end anyway.
+      get idleMs() {
+        return byId.has(id) ? session.idleMs : 0
+      },
+      end: () => void this.close(session),
+    }
+    this.#all.set(session, holding)
+    this.#quota.hold(holding)
+    this.#greetings.hold(holding, greetingBytes(session.hello, session.headers))
   }
 
   #discount(session: Session): void {
-    const { client, principal } = session
-    const own = this.#byClient.get(client)
-    if (own?.sessions.delete(session) !== true) return
-    this.#greetings.release(session)
-    const left = (own.byPrincipal.get(principal) ?? 1) - 1
-    if (left > 0) own.byPrincipal.set(principal, left)
-    else own.byPrincipal.delete(principal)
-    if (own.sessions.size === 0) this.#byClient.delete(client)
-    this.#quota.release(client)
+    const holding = this.#all.get(session)
+    if (holding === undefined) return
+    this.#all.delete(session)
+    this.#quota.drop(holding)
+    this.#greetings.drop(holding)
   }
 
   /** Has a draft found from now on; false when it was closed meanwhile. */
   add(session: Session): boolean {
-    if (this.#byClient.get(session.client)?.sessions.has(session) !== true) return false
+    if (!this.#all.has(session)) return false
     this.#byId.set(session.id, session)
     return true
   }
@@ -197,8 +167,7 @@ export class Sessions {
     this.#cancelSweep()
     this.#cancelTell?.()
     const error = gatewayError('shutting_down', 'the gateway is being stopped')
-    const all = [...this.#byClient.values()].flatMap(({ sessions }) => [...sessions])
-    await Promise.all(all.map((session) => this.close(session, error)))
+    await Promise.all([...this.#all.keys()].map((session) => this.close(session, error)))
   }
 
   /** Ends the sessions that look onto a server which is no more, each with its last call. */

@@ -19,7 +19,7 @@ export interface MetricsParts {
   readonly metrics: Metrics
   readonly sessions: { readonly size: number }
   /** What is kept, or on its way, on behalf of agents. */
-  readonly guards: Pick<Guards, 'unread' | 'replay'>
+  readonly guards: Pick<Guards, 'unread' | 'replay' | 'quotas'>
   readonly bodies: { readonly count: number; readonly bytes: number }
   /** What is kept of replies until they are complete. */
   readonly replies: { readonly bytes: number }
@@ -52,6 +52,7 @@ function collect(parts: MetricsParts): void {
   metrics.sessions.set(sessions.size)
   metrics.unreadBytes.set(guards.unread.bytes)
   metrics.replayBytes.set(guards.replay.bytes)
+  metrics.greetingBytes.set(guards.quotas.greetings.total)
   metrics.replyBytes.set(replies.bytes)
   metrics.bodies.set(bodies.count)
   metrics.bodyBytes.set(bodies.bytes)

@@ -1,4 +1,3 @@
-import { Greetings } from '../../src/downstream/hello.ts'
 import type { Guards } from '../../src/downstream/guards.ts'
 import { Quotas } from '../../src/downstream/quotas.ts'
 import { ReplayBudget } from '../../src/downstream/replay.ts'
@@ -15,7 +14,6 @@ export function testGuards(clock: Clock, rates: RequestRates = {}): Guards {
   const unread = { total: 64 * MIB, perSession: 16 * MIB, stalled: 30_000 }
   return {
     defect: (id) => errorText(id, 1500, 'internal error'),
-    greetings: new Greetings(() => undefined),
     replay: new ReplayBudget(64 * MIB, () => undefined),
     quotas: new Quotas({ maxInFlight: 2_000, limits: { perClient: {} } }, () => undefined),
     limits: new RequestLimits(clock, rates, () => undefined),

@@ -33,10 +33,15 @@ export function testSessions(max = 3, perClient = max) {
   }
   const guards = testGuards(clock)
   const sessions = new Sessions(live, clock, limits, guards)
-  const draft = (front: string | undefined, client = '', headers: Readonly<Record<string, string>> = {}) =>
+  const draft = (
+    front: string | undefined,
+    client = '',
+    headers: Readonly<Record<string, string>> = {},
+    hello: Readonly<Record<string, unknown>> = capableHello,
+  ) =>
     sessions.draft({
       front: idleFront(front),
-      hello: capableHello,
+      hello,
       headers,
       version: '2025-11-25',
       client,
@@ -47,7 +52,7 @@ export function testSessions(max = 3, perClient = max) {
     server,
     upstream,
     sessions,
-    greetings: guards.greetings,
+    greetings: guards.quotas.greetings,
     generation,
     draft,
     /** `used`: it has had a request. */

@@ -43,6 +43,29 @@ test('who hoards sessions loses the longest idle ones to others at the same addr
   assert.equal(await gateway.metric('breakwater_sessions'), 10)
 })
 
+test('who says very much of itself in many sessions keeps nobody out, at its own address or from another one', async () => {
+  const gateway = await Gateway.start({ servers: { box: stdioToolbox() } })
+  await gateway.waitFor('up', 'box')
+  const long = Object.fromEntries(Array.from({ length: 200 }, (_, n) => [`k${n}`, 'x'.repeat(60)]))
+  const params = { ...hello.params, capabilities: { experimental: long } }
+  const greedy = await RawClient.open(gateway.mcp(), { headers: { authorization: 'Bearer greedy' } })
+  const statuses: number[] = []
+  // 64 MiB for one address, of which each takes some 60 KB.
+  while (statuses.length < 2_000 && statuses.at(-1) !== 503) {
+    const replies = await Promise.all(Array.from({ length: 10 }, () => greedy.post({ ...hello, params })))
+    statuses.push(...replies.map(({ status }) => status))
+  }
+  assert.equal(statuses.at(-1), 503, `${statuses.length} sessions were taken`)
+  const { text } = await greedy.post({ ...hello, params })
+  assert.match(text, /too many bytes of clientInfo and capabilities of this client \(67108864 of 67108864\)/)
+  for (const authorization of ['Bearer other', 'Bearer greedy']) {
+    const bystander = await RawClient.open(gateway.mcp(), { headers: { authorization } })
+    assert.equal(await bystander.say('box__echo', { text: 'in' }), 'in', authorization)
+  }
+  const bytes = (await gateway.metric('breakwater_greeting_bytes')) ?? 0
+  assert.ok(bytes > 32 * 1024 ** 2 && bytes <= 64 * 1024 ** 2, `${bytes} bytes`)
+})
+
 test('who listens under many names ends no call of others, and is told what there is too much of', async () => {
   const limits = { perClient: { callers: 3, listens: 3 } }
   const gateway = await Gateway.start({ servers: { box: stdioToolbox() }, gateway: { limits } })

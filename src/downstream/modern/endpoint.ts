@@ -70,9 +70,15 @@ export class ModernEndpoint {
     const drop = (caller: PooledCaller) => {
       for (const server of live.current.servers.values()) void server.links.drop(caller)
     }
-    this.#pool = new CallerPool(clock, guards.quotas.callers, guards.greetings, drop, (server, message) => {
-      if (isListChange(message)) this.forgetLists(server)
-    })
+    this.#pool = new CallerPool(
+      clock,
+      guards.quotas.callers,
+      guards.quotas.greetings,
+      drop,
+      (server, message) => {
+        if (isListChange(message)) this.forgetLists(server)
+      },
+    )
   }
 
   /** Takes a POST that was found to be of this era, with its body as text and parsed. Undefined when it was answered at once. */

@@ -9,8 +9,8 @@ import { implementation } from '../../identity.ts'
 import { errorText, METHOD_NOT_FOUND, resultText } from '../../protocol/jsonrpc.ts'
 import { isListChange } from '../../protocol/list-changes.ts'
 import { LATEST_LEGACY } from '../../protocol/versions.ts'
-import { greetingBytes, type Greetings } from '../hello.ts'
-import type { Quota } from '../quotas.ts'
+import { greetingBytes } from '../hello.ts'
+import type { EvictingQuota, Holding, Quota } from '../quotas.ts'
 
 /** Takes what a server sends outside of calls. */
 export type Listener = (server: string, message: Message) => void
@@ -107,8 +107,10 @@ export class CallerPool {
   readonly #drop: (caller: PooledCaller) => void
   readonly #hear: Listener
   readonly #callers = new Map<string, PooledCaller>()
+  /** What each of them keeps of its clients' words. */
+  readonly #kept = new Map<PooledCaller, Holding>()
   readonly #quota: Quota
-  readonly #greetings: Greetings
+  readonly #greetings: EvictingQuota
 
   /**
    * The quota says how many kinds of clients are told apart at once, and how many of them one client may be; of those that
@@ -118,7 +120,7 @@ export class CallerPool {
   constructor(
     clock: Clock,
     quota: Quota,
-    greetings: Greetings,
+    greetings: EvictingQuota,
     drop: (caller: PooledCaller) => void,
     hear: Listener,
   ) {
@@ -149,13 +151,13 @@ export class CallerPool {
     let caller = this.#callers.get(key)
     if (caller === undefined) {
       const bytes = greetingBytes([clientInfo, capabilities], headers)
-      const full = this.#makeRoom(client) ?? this.#greetings.refusal(client, bytes)
+      const full = this.#makeRoom(client) ?? this.#greetings.makeRoom(client, principal, bytes)
       if (full !== undefined) return full
       this.#quota.take(client)
       // The same when clients like this one come again: what is bound to it is theirs then as well.
       const id = `modern:${createHash('sha256').update(said).digest('base64url')}`
       caller = new PooledCaller(this.#clock, id, client, clientInfo, capabilities, headers, this.#hear)
-      this.#greetings.take(caller, client, bytes)
+      this.#keep(key, caller, principal, bytes)
     }
     const now = this.#clock.now()
     // Moved to the end: the map's order is that of use, as precisely as it needs to be.
@@ -188,10 +190,26 @@ export class CallerPool {
     return this.#quota.refuse(limit)
   }
 
+  #keep(key: string, caller: PooledCaller, principal: string, bytes: number): void {
+    const clock = this.#clock
+    const holding: Holding = {
+      client: caller.client,
+      principal,
+      get idleMs() {
+        return caller.busy ? 0 : clock.now() - caller.usedAt
+      },
+      end: () => this.#end(key, caller),
+    }
+    this.#kept.set(caller, holding)
+    this.#greetings.hold(holding, bytes)
+  }
+
   #end(key: string, caller: PooledCaller): void {
     this.#callers.delete(key)
     this.#quota.release(caller.client)
-    this.#greetings.release(caller)
+    const kept = this.#kept.get(caller)
+    this.#kept.delete(caller)
+    if (kept !== undefined) this.#greetings.drop(kept)
     caller.close()
     this.#drop(caller)
   }

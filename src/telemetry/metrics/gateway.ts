@@ -40,6 +40,12 @@ export const gateway = {
     '3 causes',
   ),
   unreadBytes: gauge('unread_bytes', 'What waits for clients that have not read it yet, in bytes.', [], '1'),
+  greetingBytes: gauge(
+    'greeting_bytes',
+    'What is kept of what clients say of themselves, in bytes of memory.',
+    [],
+    '1',
+  ),
   replayBytes: gauge('replay_bytes', 'Events that are kept for clients that come back, in bytes.', [], '1'),
   replayDropped: counter(
     'replay_dropped_total',

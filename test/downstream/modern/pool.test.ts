@@ -1,16 +1,18 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { CallerPool, type PooledCaller } from '../../../src/downstream/modern/pool.ts'
-import { Greetings } from '../../../src/downstream/hello.ts'
-import { Quota } from '../../../src/downstream/quotas.ts'
+import { EvictingQuota, Quota, type Share } from '../../../src/downstream/quotas.ts'
 import { isGatewayError } from '../../../src/mesh/errors.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 import { message } from './test-modern.ts'
 
 const MAX = 256
 const IDLE_MS = 10 * 60_000
+const MIB = 1024 ** 2
 
-function pool({ max = MAX, perClient = MAX, greetings = new Greetings(() => undefined) } = {}) {
+const greetingsOf = (share: Share) => new EvictingQuota('greetings', 'bytes', share, () => undefined)
+
+function pool({ max = MAX, perClient = MAX, greetings = greetingsOf({ max: MIB, perClient: MIB }) } = {}) {
   const clock = new ManualClock()
   const dropped: PooledCaller[] = []
   const refused: string[] = []
@@ -177,7 +179,7 @@ test('a server that asks outside of a call hears that nobody is there, and its p
 })
 
 test('what clients say of themselves is bounded in memory, and given back with their caller', () => {
-  const greetings = new Greetings(() => undefined, { total: 20_000, perClient: 10_000 })
+  const greetings = greetingsOf({ max: 20_000, perClient: 10_000 })
   const { callers } = pool({ greetings })
   const info = (name: string) => ({ name, x: 'x'.repeat(4_000) })
   assert.ok(!('reason' in callers.of('client', info('a'), {}, {})))
@@ -185,5 +187,23 @@ test('what clients say of themselves is bounded in memory, and given back with t
   assert.equal('reason' in second && second.reason, 'overloaded')
   assert.ok(!('reason' in callers.of('another', info('b'), {}, {})))
   callers.closeAll()
-  assert.equal(greetings.bytes, 0)
+  assert.equal(greetings.total, 0)
+})
+
+test('who says the most makes room for others, but not with a caller that is in use', async () => {
+  const greetings = greetingsOf({ max: 40_000, perClient: 30_000 })
+  const { clock, callers, dropped } = pool({ greetings })
+  const info = (name: string) => ({ name, x: 'x'.repeat(4_000) })
+  const hoard = ['1', '2', '3'].map(
+    (name) => callers.of('shared', info(name), {}, {}, 'hoarder') as PooledCaller,
+  )
+  await clock.advance(2_000)
+  hoard[0]!.calls = 1
+  assert.ok(!isGatewayError(callers.of('shared', info('4'), {}, {}, 'other')))
+  assert.deepEqual(dropped, [hoard[1]])
+  assert.ok(!isGatewayError(callers.of('elsewhere', info('5'), {}, {}, '')))
+  await clock.advance(2_000)
+  assert.ok(!isGatewayError(callers.of('third', info('6'), {}, {}, '')))
+  assert.equal(dropped.length, 2)
+  assert.ok(!dropped.includes(hoard[0]!))
 })
