@@ -38,6 +38,9 @@ const LOOK_MS: Millis = 50
  */
 const LONGEST_END_MS: Millis = 5_000
 
+/** How long calls that were ended may take to answer their agents, in milliseconds. */
+const LAST_WORDS_MS: Millis = 500
+
 /** How often the end says what it waits for, in milliseconds. */
 const SAY_MS: Millis = 1_000
 
@@ -81,8 +84,8 @@ async function endAll(parts: ShutdownParts, stopped: Promise<void>, waits: Waits
   )
   const children = Promise.all([sessions, ...conversations])
   const token = parts.removeToken()
-  // Whatever waits for a call that was ended hears of it first, and what the call wrote goes out.
-  await drained(parts, LONGEST_END_MS, children)
+  // Spans and answers of the calls that were ended come first.
+  await drained(parts, LAST_WORDS_MS)
   await nextTurn()
   parts.intents.closeAll()
   const spans = waits.note('the collector of spans', tracing.close())
@@ -121,18 +124,10 @@ function sayAgain(clock: Clock, say: () => void): Cancel {
   return () => cancel()
 }
 
-/** Waits until no call is under way, or until `limitMs` have passed or `others` have settled. */
-async function drained(
-  { load, clock }: ShutdownParts,
-  limitMs: Millis,
-  others?: Promise<unknown>,
-): Promise<void> {
-  let isOver = false
-  const over = () => void (isOver = true)
-  others?.then(over, over)
+async function drained({ load, clock }: ShutdownParts, limitMs: Millis): Promise<void> {
   const never = new AbortController().signal
   const until = clock.now() + limitMs
-  while (isBusy(load) && !isOver && clock.now() < until) await clock.sleep(LOOK_MS, never)
+  while (isBusy(load) && clock.now() < until) await clock.sleep(LOOK_MS, never)
 }
 
 function isBusy({ inFlight, detached }: ShutdownParts['load']): boolean {

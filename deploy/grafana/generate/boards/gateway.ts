@@ -86,12 +86,13 @@ const agents = [
   lines({
     title: 'What is kept of messages',
     about:
-      'Replies that agents have not read yet, events for clients that come back, bodies of requests that are not answered, replies of servers that are not complete.',
+      'Replies that agents have not read yet, events for clients that come back, what clients say of themselves, bodies of requests that are not answered, replies of servers that are not complete.',
     unit: 'bytes',
     width: 12,
     queries: [
       query(`sum(breakwater_unread_bytes${ME})`, 'unread'),
       query(`sum(breakwater_replay_bytes${ME})`, 'replay'),
+      query(`sum(breakwater_greeting_bytes${ME})`, 'greetings'),
       query(`sum(breakwater_request_body_bytes${ME})`, 'bodies'),
       query(`sum(breakwater_unfinished_reply_bytes${ME})`, 'unfinished replies'),
     ],
