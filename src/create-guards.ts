@@ -3,6 +3,7 @@ import type { Guards } from './downstream/guards.ts'
 import { quotaLimits, Quotas } from './downstream/quotas.ts'
 import { ReplayBudget } from './downstream/replay.ts'
 import { requestLimitNames, RequestLimits } from './downstream/request-limits.ts'
+import type { ServerGuards } from './http-server.ts'
 import { gatewayErrorText } from './downstream/respond.ts'
 import { Tenancies } from './downstream/tenancy.ts'
 import { unreadCauses, UnreadReplies } from './downstream/unread-replies.ts'
@@ -36,5 +37,18 @@ export function createGuards(gateway: Config['gateway'], { clock, metrics, log }
     replay: new ReplayBudget(sessions.replayTotal, () => metrics.replayDropped.inc()),
     tenancies: new Tenancies(),
     unread: new UnreadReplies(clock, unread, (cause) => metrics.unreadClosed.inc({ cause })),
+  }
+}
+
+/** Most connections of operators; one machine may have them all. */
+const MAX_CONTROL_CONNECTIONS = 1_000
+
+/** What bounds the connections of operators, which agents do not take from them. */
+export function createControlGuards({ maxInFlight, unread }: Config['gateway'], clock: Clock): ServerGuards {
+  const connections = MAX_CONTROL_CONNECTIONS
+  const limits = { connections, perClient: { connections } }
+  return {
+    quotas: new Quotas({ maxInFlight, limits }, () => undefined),
+    unread: new UnreadReplies(clock, unread, () => undefined),
   }
 }

@@ -12,7 +12,7 @@ import { keepToken, newControlToken, type KeptToken } from './control-token.ts'
 import { registerData } from './data.ts'
 import { compileGeneration, type GenerationParts } from './generation.ts'
 import { openDurable } from './durable-store.ts'
-import { createGuards } from './create-guards.ts'
+import { createControlGuards, createGuards } from './create-guards.ts'
 import { createKit } from './kit.ts'
 import { addressOf, listenAt } from './listen.ts'
 import { systemClock } from './mesh/clock.ts'
@@ -130,7 +130,6 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     guards.quotas.tune(config.gateway)
     replies.tune(config.gateway.limits.replies)
     for (const reading of [bodies, ownBodies]) reading.tune(config.gateway.limits.bodies)
-    dataPlane.server.maxConnections = config.gateway.limits.connections
     tune(config)
   }
   const inForce = { live, parts, state: kit.state, agents, follow }
@@ -146,10 +145,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   let closing: Promise<void> | undefined
   const data = addressOf(gateway.listen)
   const allowed = () => live.current.config.gateway
-  const dataPlane = createDataPlane({ host: data.host, log, allowed })
-  dataPlane.server.maxConnections = gateway.limits.connections
-  dataPlane.server.on('drop', () => metrics.connectionsRefused.inc())
-  metrics.connectionsRefused.cell()
+  const dataPlane = createDataPlane({ host: data.host, log, guards, allowed })
   for (const cause of bodyRefusals) metrics.bodiesRefused.cell({ cause })
   const bodies = new Bodies(clock, { maxBody, maxFirst: MAX_FIRST_BODY }, gateway.limits.bodies, (cause) =>
     metrics.bodiesRefused.inc({ cause }),
@@ -167,7 +163,13 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   // Operators are not kept out by what agents send.
   const ownBodies = new Bodies(clock, { maxBody }, gateway.limits.bodies, () => undefined)
   const access = { token: controlToken ?? newControlToken(), openToRead: controlToken === undefined }
-  const controlPlane = createControlPlane({ host: control.host, bodies: ownBodies, log, access })
+  const controlPlane = createControlPlane({
+    host: control.host,
+    bodies: ownBodies,
+    log,
+    guards: createControlGuards(gateway, clock),
+    access,
+  })
   registerControl(controlPlane, {
     ...common,
     live,

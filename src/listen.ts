@@ -1,4 +1,5 @@
-import type { AddressInfo } from 'node:net'
+import { lookup } from 'node:dns/promises'
+import { createServer, type AddressInfo, type Server } from 'node:net'
 import type { FastifyInstance } from 'fastify'
 import { parseAddress, type Address } from './config/schema/address.ts'
 
@@ -28,6 +29,27 @@ export async function listenAt({ host, port }: Address, app: FastifyInstance, ke
       cause: error,
     })
   }
+  if (host === 'localhost') await listenBeside(app.server)
   const { address, family, port: bound } = app.server.address() as AddressInfo
   return `http://${family === 'IPv6' ? `[${address}]` : address}:${bound}`
+}
+
+/**
+ * `localhost` has an address of each family: what comes to another one than that which the server has is taken by the same
+ * server, whose limits hold for both. An address that cannot be bound is left out.
+ */
+async function listenBeside(server: Server): Promise<void> {
+  const { address, port } = server.address() as AddressInfo
+  for (const other of await lookup('localhost', { all: true })) {
+    if (other.address === address) continue
+    const beside = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
+      if (server.listening) server.emit('connection', socket)
+      else socket.destroy()
+    })
+    server.once('close', () => beside.close())
+    await new Promise<void>((resolve) => {
+      beside.once('error', () => resolve())
+      beside.listen(port, other.address, resolve)
+    })
+  }
 }

@@ -1,7 +1,7 @@
 import Fastify, { type FastifyInstance } from 'fastify'
 import type { GatewayConfig } from './config/schema/schema.ts'
 import { errorText, INVALID_REQUEST, PARSE_ERROR } from './protocol/jsonrpc.ts'
-import { closeQueuedResponses } from './pipelining.ts'
+import { createGuardedServer, type ServerGuards } from './http-server.ts'
 import { MAX_DEPTH } from './protocol/json-check.ts'
 import { isDeeperThan } from './protocol/json-scan.ts'
 import { BodyRefusal, type Bodies } from './routes/bodies.ts'
@@ -21,6 +21,8 @@ export interface PlaneParts {
   /** Host that the plane binds, without its port. */
   readonly host: string
   readonly log: Log
+  /** What bounds its connections. */
+  readonly guards: ServerGuards
 }
 
 /** Above the idle time of clients' pools, so that they and not we close a connection; in milliseconds. */
@@ -32,16 +34,19 @@ const HEADERS_MS = 60_000
 /** How long a request may take to come that is read elsewhere than by `Bodies`, in milliseconds. */
 const REQUEST_MS = 300_000
 
-function createPlane({ log }: PlaneParts): FastifyInstance {
+function createPlane({ log, guards }: PlaneParts): FastifyInstance {
   const app = Fastify({
     logger: false,
-    keepAliveTimeout: KEEP_ALIVE_MS,
+    serverFactory(listener) {
+      const server = createGuardedServer(listener, guards)
+      server.keepAliveTimeout = KEEP_ALIVE_MS
+      server.headersTimeout = HEADERS_MS
+      server.requestTimeout = REQUEST_MS
+      return server
+    },
     forceCloseConnections: true,
     routerOptions: { maxParamLength: 128, ignoreTrailingSlash: true },
   })
-  closeQueuedResponses(app.server)
-  app.server.headersTimeout = HEADERS_MS
-  app.server.requestTimeout = REQUEST_MS
   // Each part reads bodies in its own way; those for which there is no route are not read at all.
   app.removeAllContentTypeParsers()
   app.setErrorHandler((error: Error & { statusCode?: number }, _, reply) => {

@@ -7,25 +7,28 @@ export interface Share {
   readonly perClient: number
 }
 
-/** Where the config has the share of one client of what is counted, if it has; metrics name it by the keys. */
+/** Where the config has the share of one client of what is counted; metrics name it by the keys. */
 const keys = {
   calls: 'gateway.limits.perClient.calls',
   callers: 'gateway.limits.perClient.callers',
-  greetings: undefined,
+  connections: 'gateway.limits.perClient.connections',
+  greetings: 'gateway.limits.perClient.greetings',
   listens: 'gateway.limits.perClient.listens',
   parked: 'gateway.limits.perClient.parked',
+  answers: 'gateway.limits.perClient.answers',
+  pipelined: 'gateway.limits.perClient.pipelined',
   sessions: 'gateway.sessions.perClient',
 } as const
 
 export type QuotaName = keyof typeof keys
 
 /** A limit that was met, as the metric of refusals names it. */
-export type QuotaLimit = QuotaName | `${QuotaName}_per_client`
+export type QuotaLimit = QuotaName | `${QuotaName}_per_client` | 'pipelined_per_connection'
 
-export const quotaLimits: readonly QuotaLimit[] = (Object.keys(keys) as QuotaName[]).flatMap((name) => [
-  name,
-  `${name}_per_client` as const,
-])
+export const quotaLimits: readonly QuotaLimit[] = [
+  ...(Object.keys(keys) as QuotaName[]).flatMap((name) => [name, `${name}_per_client` as const]),
+  'pipelined_per_connection',
+]
 
 /** Most streams of `subscriptions/listen`, kinds of clients without sessions, and calls that wait for their clients. */
 const MAX_LISTENS = 10_000
@@ -34,6 +37,12 @@ const MAX_PARKED = 1_000
 
 /** What may be kept of what clients say of themselves, in bytes of memory. */
 const MAX_GREETINGS = 128 * 1024 ** 2
+
+/** What is kept of answers for clients that were asked something in mid-call, in bytes. */
+const MAX_ANSWERS = 64 * 1024 ** 2
+
+/** Most requests that wait for the reply to an earlier one of their connection: each takes up to 10 KB. */
+const MAX_PIPELINED = 4_096
 
 /** When to try again what is full, in milliseconds: nobody knows when somebody leaves. */
 const RETRY_MS = 5_000
@@ -90,8 +99,7 @@ export class Quota {
     this.#refused(ofClient ? `${this.#name}_per_client` : this.#name)
     const most = this.share[limit]
     const whose = ofClient ? ' of this client' : ''
-    const key = keys[this.#name]
-    const where = ofClient && key !== undefined ? `; ${key}` : ''
+    const where = ofClient ? `; ${keys[this.#name]}` : ''
     return gatewayError('overloaded', `too many ${this.#what}${whose} (${most} of ${most}${where})`, {
       retryAfterMs: RETRY_MS,
     })
@@ -214,11 +222,13 @@ function idlestOf(holdings: Iterable<Holding>): Holding | undefined {
 export interface QuotaSettings {
   readonly maxInFlight: number
   readonly limits: {
-    readonly perClient: Readonly<
-      Partial<Record<'calls' | 'callers' | 'listens' | 'parked', number | undefined>>
-    >
+    readonly connections: number
+    readonly perClient: Readonly<Partial<Record<SharedName, number | undefined>>>
   }
 }
+
+/** What has a share in `gateway.limits.perClient`. */
+type SharedName = Exclude<QuotaName, 'sessions'>
 
 /** What one client may have of what is for all. Clients are told apart by the address that they come from. */
 export class Quotas {
@@ -226,42 +236,56 @@ export class Quotas {
   readonly calls: Quota
   /** Kinds of clients without sessions. */
   readonly callers: Quota
+  /** Connections of agents. */
+  readonly connections: Quota
   /** Bytes kept of what clients say of themselves, whether in a session or as a kind of clients. */
   readonly greetings: EvictingQuota
   readonly listens: Quota
   /** Calls that wait for an answer of their client. */
   readonly parked: Quota
+  /** Bytes of answers that are kept until their clients come for them. */
+  readonly answers: Quota
+  /** Requests that wait for the reply to an earlier one of their connection. */
+  readonly pipelined: Quota
   /** Told of each refusal. */
   readonly refused: (limit: QuotaLimit) => void
 
   constructor(settings: QuotaSettings, refused: (limit: QuotaLimit) => void) {
-    const { calls, callers, listens, parked } = sharesOf(settings)
+    const shares = sharesOf(settings)
+    const quota = (name: SharedName, what: string) => new Quota(name, what, shares[name], refused)
     this.refused = refused
-    this.calls = new Quota('calls', 'calls', calls, refused)
-    this.callers = new Quota('callers', 'kinds of clients at once', callers, refused)
-    const share = { max: MAX_GREETINGS, perClient: halfOf(MAX_GREETINGS) }
-    this.greetings = new EvictingQuota('greetings', 'bytes of clientInfo and capabilities', share, refused)
-    this.listens = new Quota('listens', 'subscriptions', listens, refused)
-    this.parked = new Quota('parked', 'calls that wait for answers of their clients', parked, refused)
+    this.calls = quota('calls', 'calls')
+    this.callers = quota('callers', 'kinds of clients at once')
+    this.connections = quota('connections', 'connections')
+    this.listens = quota('listens', 'subscriptions')
+    this.parked = quota('parked', 'calls that wait for answers of their clients')
+    this.answers = quota('answers', 'bytes of answers that wait for their clients')
+    this.pipelined = quota('pipelined', 'requests behind others of their connections')
+    const kept = 'bytes of clientInfo and capabilities'
+    this.greetings = new EvictingQuota('greetings', kept, shares.greetings, refused)
   }
 
   /** Other settings are in force. What is open already stays. */
   tune(settings: QuotaSettings): void {
-    const { calls, callers, listens, parked } = sharesOf(settings)
-    this.calls.share = calls
-    this.callers.share = callers
-    this.listens.share = listens
-    this.parked.share = parked
+    const shares = sharesOf(settings)
+    for (const name of Object.keys(shares) as SharedName[]) this[name].share = shares[name]
   }
 }
 
-function sharesOf({ maxInFlight, limits: { perClient } }: QuotaSettings) {
+function sharesOf({
+  maxInFlight,
+  limits: { connections, perClient },
+}: QuotaSettings): Record<SharedName, Share> {
   const share = (max: number, own: number | undefined): Share => ({ max, perClient: own ?? halfOf(max) })
   return {
     calls: share(maxInFlight, perClient.calls),
     callers: share(MAX_CALLERS, perClient.callers),
+    connections: share(connections, perClient.connections),
+    greetings: share(MAX_GREETINGS, perClient.greetings),
     listens: share(MAX_LISTENS, perClient.listens),
     parked: share(MAX_PARKED, perClient.parked),
+    answers: share(MAX_ANSWERS, perClient.answers),
+    pipelined: share(MAX_PIPELINED, perClient.pipelined),
   }
 }
 

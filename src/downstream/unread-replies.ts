@@ -33,7 +33,7 @@ export const forWire = (text: string): string | Buffer => (text.length < LARGE ?
 
 /** A reply that its connection did not take at once, or that waits for another one to be sent first. */
 interface Unread {
-  readonly client: object
+  client: object
   /** What waits, in bytes, when it was looked at last. */
   bytes: number
 }
@@ -80,7 +80,7 @@ export class UnreadReplies {
 
   /**
    * Notes that something was written, after each write that may be large. `client` is the session that it is for; where
-   * there is none, the connection stands for it.
+   * there is none, the connection stands for it until somebody says better.
    */
   wrote(response: ServerResponse, client?: object): void {
     const { writableLength } = response
@@ -98,6 +98,9 @@ export class UnreadReplies {
     if (unread === undefined) {
       unread = { client: client ?? socket, bytes: 0 }
       waiting.replies.set(response, unread)
+    } else if (client !== undefined && unread.client !== client) {
+      this.#count(unread, 0)
+      unread.client = client
     }
     this.#count(unread, writableLength)
     this.#lookLater()

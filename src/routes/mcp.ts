@@ -126,9 +126,11 @@ export function registerMcp(
 
   for (const url of ['/mcp', '/mcp/:server']) {
     app.post(url, (request, reply) => {
+      const { body } = request
+      // The request is kept until its reply has been read; nobody counts what it holds by then.
+      request.body = undefined
       const full = fullness(request)
       if (full !== undefined) throw full
-      const { body } = request
       if (typeof body !== 'string') return noBody(reply)
       const visit = accepts(request, reply) ? visitOf(request, reply) : undefined
       if (visit === undefined) return

@@ -50,7 +50,10 @@ test('what counts as more than one is refused when that much is not left', () =>
 })
 
 test('shares are halves unless they are given, and follow the config', () => {
-  const settings = (maxInFlight: number, perClient = {}) => ({ maxInFlight, limits: { perClient } })
+  const settings = (maxInFlight: number, perClient = {}) => ({
+    maxInFlight,
+    limits: { connections: 20_000, perClient },
+  })
   const quotas = new Quotas(settings(1), () => undefined)
   assert.deepEqual(quotas.calls.share, { max: 1, perClient: 1 })
   quotas.tune(settings(100, { parked: 7 }))

@@ -15,7 +15,10 @@ export function testGuards(clock: Clock, rates: RequestRates = {}): Guards {
   return {
     defect: (id) => errorText(id, 1500, 'internal error'),
     replay: new ReplayBudget(64 * MIB, () => undefined),
-    quotas: new Quotas({ maxInFlight: 2_000, limits: { perClient: {} } }, () => undefined),
+    quotas: new Quotas(
+      { maxInFlight: 2_000, limits: { connections: 20_000, perClient: {} } },
+      () => undefined,
+    ),
     limits: new RequestLimits(clock, rates, () => undefined),
     tenancies: new Tenancies(),
     unread: new UnreadReplies(clock, unread, () => undefined),

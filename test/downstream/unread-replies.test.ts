@@ -160,6 +160,18 @@ async function setUpPipelined(t: TestContext, count: number, more: Partial<typeo
   return { clock, closed, unread, responses, socket, answer }
 }
 
+test('a reply that was seen before anybody said whose it is counts for that session from then on', async (t) => {
+  const { unread, responses, socket, closed } = await setUpPipelined(t, 6, { perSession: 3 * MIB })
+  const sessions = [{}, {}]
+  for (const [index, response] of responses.slice(1, 5).entries()) {
+    sendJson(response, 200, JSON.stringify('x'.repeat(MIB)))
+    unread.wrote(response)
+    unread.wrote(response, sessions[index % 2])
+  }
+  assert.ok(unread.bytes > 4 * MIB && unread.bytes < 5 * MIB, `${unread.bytes} bytes`)
+  assert.deepEqual([closed, socket.destroyed], [[], false])
+})
+
 test('replies that wait for another one on their connection count, all of them', async (t) => {
   const { unread, responses, answer, closed } = await setUpPipelined(t, 4)
   for (const response of responses.slice(1)) answer(response, MIB)

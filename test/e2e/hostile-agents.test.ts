@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { after, before, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { until } from '../support/until.ts'
+import { postDeaf } from './support/deaf-client.ts'
 import { cleanUp, Gateway, type Json } from './support/gateway.ts'
 import { headersOf, metaOf } from './support/modern-client.ts'
 import { post, RawClient } from './support/raw-client.ts'
@@ -28,7 +29,11 @@ before(async () => {
     {
       gateway: {
         maxBody: '4MiB',
-        limits: { connections: 400, bodies: { total: '16MiB', perAddress: '16MiB', stalled: '5s' } },
+        limits: {
+          connections: 600,
+          perClient: { connections: 400 },
+          bodies: { total: '16MiB', perAddress: '16MiB', stalled: '5s' },
+        },
       },
       servers: { local: stdioToolbox() },
     },
@@ -354,13 +359,51 @@ test('a body that is no UTF-8 is refused: what it says would depend on who reads
   socket.close()
 })
 
-test('connections beyond the limit are closed at once, and those that there are go on', async () => {
+test('replies to requests that are refused, which nobody reads, are held no longer than others', async (t) => {
+  const beforehand = await held()
+  const request = { jsonrpc: '2.0', id: 'x'.repeat(4 * MIB - 1_000), method: 'tools/list', params: {} }
+  const deaf = []
+  for (let n = 0; n < 80; n++) {
+    deaf.push(await postDeaf(gateway.mcp(), { 'mcp-protocol-version': '2026-07-28' }, request))
+    await until('it has come', async () => (await gateway.metric('breakwater_request_bodies ')) === 0)
+  }
+  await until('some are closed', async () => {
+    const closed = await gateway.sums('breakwater_unread_closed_total', 'cause', '')
+    return Object.values(closed).length > 0
+  })
+  const more = (await held()) - beforehand
+  t.diagnostic(`${Math.round(more / MIB)} MiB more`)
+  assert.ok(more < 100 * MIB, `${Math.round(more / MIB)} MiB more`)
+  for (const client of deaf) client.close()
+  await isServed()
+})
+
+test('hundreds of clients that send a thousand requests at once are cut off, and cost next to nothing', async () => {
+  const { host } = new URL(gateway.data)
+  const many = `GET /nothing HTTP/1.1\r\nhost: ${host}\r\n\r\n`.repeat(1_300)
+  const sockets = await Promise.all(Array.from({ length: 300 }, () => RawSocket.open(gateway.mcp())))
+  for (const socket of sockets) void socket.write(many)
+  await until('all are cut off', () => sockets.every(({ isClosed }) => isClosed))
+  const refused = await gateway.sums('breakwater_quota_refused_total', 'limit', 'limit="pipelined')
+  assert.equal(
+    Object.values(refused).reduce((sum, count) => sum + count, 0),
+    300,
+  )
+  await isServed()
+})
+
+test('connections beyond the share of a client are closed at once, and others are let in', async () => {
   const sockets = await Promise.all(Array.from({ length: 600 }, () => RawSocket.open(gateway.mcp())))
   await until('some were closed', async () => {
-    const refused = (await gateway.metric('breakwater_connections_refused_total')) ?? 0
+    const refused =
+      (await gateway.metric('breakwater_quota_refused_total', 'limit="connections_per_client"')) ?? 0
     return refused >= 150 && sockets.filter(({ isClosed }) => isClosed).length >= refused
   })
   assert.equal(await bystander.say('local__echo', { text: 'still' }), 'still')
+  const other = await RawSocket.open(gateway.mcp(), { 'content-length': '2' }, '127.0.0.2')
+  await other.begin('{}')
+  await until('another client is answered', () => other.text.startsWith('HTTP/1.1 400'))
+  other.close()
   for (const socket of sockets) socket.close()
   await until('there is room again', async () => {
     const socket = await RawSocket.open(gateway.mcp(), { 'content-length': '2' })

@@ -1,8 +1,15 @@
 import { once } from 'node:events'
-import { createServer, request, type IncomingMessage, type ServerResponse } from 'node:http'
+import {
+  createServer,
+  request,
+  type IncomingMessage,
+  type RequestListener,
+  type ServerResponse,
+} from 'node:http'
 import { connect, type AddressInfo, type Socket } from 'node:net'
 import type { TestContext } from 'node:test'
-import { closeQueuedResponses } from '../../src/pipelining.ts'
+import { Quotas } from '../../src/downstream/quotas.ts'
+import { createGuardedServer } from '../../src/http-server.ts'
 import { SseDecoder, type SseEvent } from '../../src/protocol/sse.ts'
 
 /** A request that a test answers over a real connection, and what its client has got so far. */
@@ -77,13 +84,15 @@ export async function holdResponses(t: TestContext) {
 export async function holdPipelined(t: TestContext, count: number) {
   const responses: ServerResponse[] = []
   const sockets: Socket[] = []
-  const server = createServer()
-  closeQueuedResponses(server)
+  const quotas = new Quotas({ maxInFlight: 1, limits: { connections: 1, perClient: {} } }, () => undefined)
+  const guards = { quotas, unread: { wrote: () => undefined } }
+  let take: RequestListener = () => undefined
+  const server = createGuardedServer((request, response) => take(request, response), guards)
   const all = new Promise<void>((resolve) => {
-    server.on('request', (request, response) => {
+    take = (request, response) => {
       sockets.push(request.socket)
       if (responses.push(response) === count) resolve()
-    })
+    }
   })
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')

@@ -98,6 +98,14 @@ const perClient = z
       .describe(
         'Kinds of clients without sessions (protocol 2026-07-28), which differ in what they say of themselves or in credentials. Of 1,024 for all. Default: 512.',
       ),
+    connections: count(1_000_000)
+      .optional()
+      .describe('Connections open at once; further ones are closed at once. Default: half of `connections`.'),
+    greetings: size()
+      .optional()
+      .describe(
+        'Bytes of memory for what clients say of themselves, in sessions or as kinds of clients. Of 128 MiB for all. Default: 64 MiB. Beyond it the longest idle session, or kind of clients, ends of who keeps the most.',
+      ),
     listens: count(10_000)
       .optional()
       .describe(
@@ -107,6 +115,16 @@ const perClient = z
       .optional()
       .describe(
         'Calls without a session that wait for answers of their client. Of 1,000 for all. Default: 500.',
+      ),
+    answers: size()
+      .optional()
+      .describe(
+        'Bytes of the answers to such calls that wait for their client to come back. Of 64 MiB for all. Default: 32 MiB. An answer that is too much is not kept: its client is told so, and that the call has run.',
+      ),
+    pipelined: count(4_096)
+      .optional()
+      .describe(
+        'Requests that were sent before the reply to an earlier one of their connection had come, over all its connections; at most 64 on each. Of 4,096 for all. Default: 2,048. The connection of what is too much is closed.',
       ),
   })
   .prefault({})

@@ -17,9 +17,9 @@ export const gateway = {
   ),
   quotaRefused: counter(
     'quota_refused_total',
-    'Requests of agents that were refused because all clients, or one of them, had too much open, by the limit.',
+    'Requests and connections of agents that were refused, and answers that were not kept for them, because all clients, or one of them, had too much open, by the limit.',
     ['limit'],
-    '14 limits',
+    '21 limits',
   ),
   replyBytes: gauge(
     'unfinished_reply_bytes',
@@ -47,6 +47,12 @@ export const gateway = {
     '1',
   ),
   replayBytes: gauge('replay_bytes', 'Events that are kept for clients that come back, in bytes.', [], '1'),
+  answerBytes: gauge(
+    'waiting_answer_bytes',
+    'Answers that wait for clients without sessions which were asked something in mid-call, in bytes.',
+    [],
+    '1',
+  ),
   replayDropped: counter(
     'replay_dropped_total',
     'Events that were dropped before their time because all sessions together kept too many.',
@@ -60,12 +66,6 @@ export const gateway = {
     'Bodies of requests that were not read to their end, by what was exceeded.',
     ['cause'],
     '3 causes',
-  ),
-  connectionsRefused: counter(
-    'connections_refused_total',
-    'Connections of agents that were closed at once because there were too many.',
-    [],
-    '1',
   ),
   serverUp: gauge('server_up', '1 while a server answers, else 0.', ['server'], 'servers'),
   serverTools: gauge('server_tools', 'Tools that a server offers to agents.', ['server'], 'servers'),

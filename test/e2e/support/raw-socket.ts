@@ -16,8 +16,15 @@ export class RawSocket {
     socket.once('close', () => (this.isClosed = true))
   }
 
-  /** Connects to where a URL points; the head of a POST to it has these headers besides the usual ones. */
-  static open(url: string, headers: Readonly<Record<string, string>> = {}): Promise<RawSocket> {
+  /**
+   * Connects to where a URL points, from an address of this machine; the head of a POST to it has these headers besides
+   * the usual ones.
+   */
+  static open(
+    url: string,
+    headers: Readonly<Record<string, string>> = {},
+    localAddress = '127.0.0.1',
+  ): Promise<RawSocket> {
     const { hostname, port, pathname } = new URL(url)
     const all = {
       host: `${hostname}:${port}`,
@@ -27,7 +34,7 @@ export class RawSocket {
     }
     const lines = Object.entries(all).map(([name, value]) => `${name}: ${value}\r\n`)
     return new Promise((resolve, reject) => {
-      const socket = connect(Number(port), hostname)
+      const socket = connect({ port: Number(port), host: hostname, localAddress })
       socket.once('error', reject)
       socket.once('connect', () => {
         socket.off('error', reject)

@@ -54,8 +54,9 @@ const agents = [
     queries: [perSecond('breakwater_requests_refused_total', ME, ['limit'])],
   }),
   lines({
-    title: 'Requests of clients that have too much open',
-    about: 'Refused by the shares of clients in `gateway.limits` and `gateway.sessions`, by the limit.',
+    title: 'Requests and connections of clients that have too much open',
+    about:
+      'Refused by `gateway.limits`, its shares of clients, and those in `gateway.sessions`, by the limit. Of `answers`, the calls have run.',
     unit: 'reqps',
     width: 12,
     queries: [perSecond('breakwater_quota_refused_total', ME, ['limit'])],
@@ -69,14 +70,12 @@ const agents = [
     queries: [perSecond('breakwater_unread_closed_total', ME, ['cause'])],
   }),
   lines({
-    title: 'Bodies and connections that were refused',
-    about:
-      'By which bound of `gateway.limits.bodies` was exceeded; connections by `gateway.limits.connections`.',
+    title: 'Bodies and replies that were not read to their end',
+    about: 'By which bound of `gateway.limits.bodies` or `gateway.limits.replies` was exceeded.',
     unit: 'cps',
     width: 12,
     queries: [
       perSecond('breakwater_request_bodies_refused_total', ME, ['cause']),
-      query(`sum(rate(breakwater_connections_refused_total${ME}[$__rate_interval]))`, 'connections'),
       query(
         `sum by (limit) (rate(breakwater_unfinished_replies_ended_total${ME}[$__rate_interval]))`,
         'replies {{limit}}',
@@ -86,13 +85,14 @@ const agents = [
   lines({
     title: 'What is kept of messages',
     about:
-      'Replies that agents have not read yet, events for clients that come back, what clients say of themselves, bodies of requests that are not answered, replies of servers that are not complete.',
+      'Replies that agents have not read yet, events and answers for clients that come back, what clients say of themselves, bodies of requests that are not answered, replies of servers that are not complete.',
     unit: 'bytes',
     width: 12,
     queries: [
       query(`sum(breakwater_unread_bytes${ME})`, 'unread'),
       query(`sum(breakwater_replay_bytes${ME})`, 'replay'),
       query(`sum(breakwater_greeting_bytes${ME})`, 'greetings'),
+      query(`sum(breakwater_waiting_answer_bytes${ME})`, 'waiting answers'),
       query(`sum(breakwater_request_body_bytes${ME})`, 'bodies'),
       query(`sum(breakwater_unfinished_reply_bytes${ME})`, 'unfinished replies'),
     ],
