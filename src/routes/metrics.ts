@@ -53,6 +53,7 @@ function collect(parts: MetricsParts): void {
   metrics.unreadBytes.set(guards.unread.bytes)
   metrics.replayBytes.set(guards.replay.bytes)
   metrics.greetingBytes.set(guards.quotas.greetings.total)
+  metrics.answerBytes.set(guards.quotas.answers.total)
   metrics.replyBytes.set(replies.bytes)
   metrics.bodies.set(bodies.count)
   metrics.bodyBytes.set(bodies.bytes)

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import { parseExactly } from '../../protocol/json-parse.ts'
 import type { Message } from '../../mesh/call.ts'
 import type { Clock } from '../../mesh/clock.ts'
@@ -64,7 +65,7 @@ export class ModernEndpoint {
     this.#live = live
     this.#clock = clock
     this.#guards = guards
-    this.#parking = new Parking(clock, guards.quotas.parked)
+    this.#parking = new Parking(clock, guards.quotas)
     this.#relay = new Relay(live, clock, guards)
     this.listening = new Listening(live, clock)
     const drop = (caller: PooledCaller) => {
@@ -174,7 +175,7 @@ export class ModernEndpoint {
     const { id, method } = envelope
     const { _meta: meta, name, uri, requestState, inputResponses } = paramsOf(message.value)
     // Both are strings by now, where they are given.
-    const target = `${visit.front.server ?? ''} ${method} ${(name ?? uri ?? '') as string}`
+    const target = shortened(`${visit.front.server ?? ''} ${method} ${(name ?? uri ?? '') as string}`)
     const progressToken = isObject(meta) ? meta.progressToken : undefined
     if (this.#parking.isOurs(requestState)) {
       const parked = this.#parking.take(
@@ -206,4 +207,11 @@ export class ModernEndpoint {
 function inUse(caller: PooledCaller, ending: Promise<void>): Promise<void> {
   caller.calls++
   return ending.finally(() => caller.calls--)
+}
+
+/** What a request names is compared from this length on by its digest, in characters: it is kept as long as its call. */
+const LONG_TARGET = 1_024
+
+function shortened(target: string): string {
+  return target.length <= LONG_TARGET ? target : createHash('sha256').update(target).digest('base64url')
 }

@@ -1,11 +1,11 @@
 import { asking, type Asking } from '../../mesh/asking.ts'
 import type { Clock } from '../../mesh/clock.ts'
-import type { CallRecord, Channel, Message, RequestId } from '../../mesh/call.ts'
+import type { CallRecord, Channel, Message, RequestId, WireReply } from '../../mesh/call.ts'
 import { Cancellation } from '../../mesh/cancel.ts'
 import { gatewayError } from '../../mesh/errors.ts'
 import { paramsOf, resultText } from '../../protocol/jsonrpc.ts'
 import { replaceAt } from '../../protocol/json-span.ts'
-import type { Response } from '../respond.ts'
+import { gatewayErrorText, type Response } from '../respond.ts'
 import type { Envelope } from './envelope.ts'
 import { admits } from './levels.ts'
 import type { Parking } from './parking.ts'
@@ -21,13 +21,20 @@ export interface Turn {
   readonly post: Post
 }
 
+interface KeptAnswer {
+  readonly text: Buffer
+  readonly status: number
+  readonly wire: WireReply | undefined
+}
+
 /**
  * One call of a modern client to a server. When the server asks something in mid-call, the client's POST is
  * answered with `input_required`, the call is parked, and the POST that brings the answers takes it up again.
  */
 export class Exchange {
   readonly signal = new Cancellation()
-  readonly envelope: Envelope
+  /** Of the first POST of the call; when that has ended, without what only the server needed. */
+  envelope: Envelope
   readonly caller: PooledCaller
   /** What the request names: a retry has to name the same. */
   readonly target: string
@@ -37,8 +44,8 @@ export class Exchange {
   #turn: Turn | undefined
   /** Most servers ask nothing. */
   #questions: Questions | undefined
-  /** The answer, while no POST waits for it. */
-  #response: Response | undefined
+  /** The answer, while no POST waits for it: as bytes, which keep nothing but themselves. */
+  #kept: KeptAnswer | undefined
   #state: string | undefined
 
   constructor(envelope: Envelope, caller: PooledCaller, client: string, target: string, parking: Parking) {
@@ -52,7 +59,7 @@ export class Exchange {
   /** A POST begins to wait for the call. */
   begin(turn: Turn): void {
     this.#turn = turn
-    if (this.#response !== undefined) this.#finish(this.#response, turn)
+    if (this.#kept !== undefined) this.#finish(read(this.#kept), turn)
     else if (this.#questions !== undefined && this.#questions.size > 0) this.#ask(this.#questions, turn)
   }
 
@@ -62,10 +69,18 @@ export class Exchange {
   }
 
   /** The call has ended; `response` is the server's, or ours, under the id of the call. */
-  end(response: Response): void {
-    if (this.#state !== undefined) this.#parking.keep(this.#state)
-    if (this.#turn === undefined) this.#response = response
-    else this.#finish(response, this.#turn)
+  end(response: Response, record: CallRecord): void {
+    if (this.#turn !== undefined) return this.#finish(response, this.#turn)
+    const { text, status, wire } = response
+    const bytes = Buffer.byteLength(text) + Buffer.byteLength(wire?.body ?? '')
+    const full = this.#state === undefined ? undefined : this.#parking.keep(this.#state, bytes)
+    this.#kept =
+      full === undefined
+        ? { text: Buffer.from(text), status, wire }
+        : { text: Buffer.from(gatewayErrorText(0, full, { record })), status: 200, wire: undefined }
+    // Nobody answers them any more.
+    this.#questions = undefined
+    this.envelope = { ...this.envelope, id: 0 }
   }
 
   /** Takes answers, by the keys of the questions; the text is that of the whole request. */
@@ -117,7 +132,12 @@ export class Exchange {
   }
 
   #finish(response: Response, turn: Turn): void {
-    this.#response = this.#turn = undefined
+    this.#kept = this.#turn = undefined
     turn.post.finish(modernise(this.envelope.method, turn.id, response))
   }
+}
+
+function read({ text, status, wire }: KeptAnswer): Response {
+  const response = { text: text.toString(), status }
+  return wire === undefined ? response : { ...response, wire }
 }

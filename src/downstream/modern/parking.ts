@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
-import type { Quota } from '../quotas.ts'
+import type { Quota, Quotas } from '../quotas.ts'
 import type { Exchange } from './exchange.ts'
 
 /** How long a client may take to answer, in milliseconds. */
@@ -10,16 +10,28 @@ const PARK_MS: Millis = 5 * 60_000
 /** What our own request states begin with: others are the servers' business. */
 const PREFIX = 'breakwater.'
 
+/** From this length on an answer that waits counts, in bytes: what is smaller is bounded by the number of calls. */
+const COUNTED_FROM = 1_024
+
+interface Parked {
+  readonly exchange: Exchange
+  readonly cancel: Cancel
+  /** What the answer to a call that has ended counts as, in bytes. */
+  readonly bytes: number
+}
+
 /** Calls whose server waits for an answer of the client, by the `requestState` that the client brings back. */
 export class Parking {
   readonly #clock: Clock
   readonly #quota: Quota
-  readonly #byState = new Map<string, { readonly exchange: Exchange; readonly cancel: Cancel }>()
+  readonly #answers: Quota
+  readonly #byState = new Map<string, Parked>()
 
-  /** `quota`: how many calls may be parked at once, of all clients and of one. */
-  constructor(clock: Clock, quota: Quota) {
+  /** How many calls may be parked at once, and how many bytes of their answers may wait, of all clients and of one. */
+  constructor(clock: Clock, { parked, answers }: Pick<Quotas, 'parked' | 'answers'>) {
     this.#clock = clock
-    this.#quota = quota
+    this.#quota = parked
+    this.#answers = answers
   }
 
   get size(): number {
@@ -38,12 +50,12 @@ export class Parking {
     this.#quota.take(exchange.client)
     const state = `${PREFIX}${randomUUID()}`
     const cancel = this.#clock.after(PARK_MS, () => {
-      this.#leave(state, exchange)
+      this.#leave(state)
       exchange.signal.abort(
         gatewayError('cancelled', `the client did not answer within ${PARK_MS} ms`, { sent: true }),
       )
     })
-    this.#byState.set(state, { exchange, cancel })
+    this.#byState.set(state, { exchange, cancel, bytes: 0 })
     return state
   }
 
@@ -52,30 +64,43 @@ export class Parking {
     const parked = this.#byState.get(state)
     if (parked === undefined || !fits(parked.exchange)) return undefined
     parked.cancel()
-    this.#leave(state, parked.exchange)
+    this.#leave(state)
     return parked.exchange
   }
 
-  /** A call has ended by itself: its client may still come for the answer, until the time is over. */
-  keep(state: string): void {
+  /**
+   * A call has ended by itself: its client may still come for the answer of so many bytes, until the time is over. An
+   * error for it when there is no room for the answer.
+   */
+  keep(state: string, bytes: number): GatewayError | undefined {
     const parked = this.#byState.get(state)
-    if (parked === undefined) return
+    if (parked === undefined) return undefined
     parked.cancel()
-    this.#byState.set(state, {
-      ...parked,
-      cancel: this.#clock.after(PARK_MS, () => this.#leave(state, parked.exchange)),
-    })
+    const { exchange } = parked
+    const full = bytes < COUNTED_FROM ? undefined : this.#answers.refusal(exchange.client, bytes)
+    const counted = bytes < COUNTED_FROM || full !== undefined ? 0 : bytes
+    if (counted > 0) this.#answers.take(exchange.client, counted)
+    const cancel = this.#clock.after(PARK_MS, () => this.#leave(state))
+    this.#byState.set(state, { exchange, cancel, bytes: counted })
+    if (full === undefined) return undefined
+    const message = `the call has run, and its answer of ${bytes} bytes was not kept until its client came for it: ${full.message}`
+    return gatewayError('overloaded', message, { sent: true })
   }
 
   closeAll(): void {
     for (const [state, { exchange, cancel }] of this.#byState) {
       cancel()
-      this.#leave(state, exchange)
+      this.#leave(state)
       exchange.signal.abort(gatewayError('shutting_down', 'the gateway is stopping', { sent: true }))
     }
   }
 
-  #leave(state: string, { client }: Exchange): void {
-    if (this.#byState.delete(state)) this.#quota.release(client)
+  #leave(state: string): void {
+    const parked = this.#byState.get(state)
+    if (parked === undefined) return
+    const { exchange, bytes } = parked
+    this.#byState.delete(state)
+    this.#quota.release(exchange.client)
+    if (bytes > 0) this.#answers.release(exchange.client, bytes)
   }
 }

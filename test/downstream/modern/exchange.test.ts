@@ -215,6 +215,45 @@ test('a client that is gone while its call is parked cancels nothing, and finds 
   assert.equal(answered.messages[0]?.id, 2)
 })
 
+test('an answer that is too much to be kept is gone when its client comes, which hears that the call has run', async (t) => {
+  const end = later<void>()
+  const large = JSON.stringify({ text: 'x'.repeat(20 * 1024 ** 2) })
+  const bench = await testModern(t, (inquiry) => {
+    void ask(inquiry, 1)
+    inquiry.record.attempts = 1
+    return end.promise.then(() => result(inquiry, large))
+  })
+  const asked = [await bench.send(call(1)), await bench.send(call(2))]
+  end.resolve()
+  await bench.clock.advance(0)
+  const answers: Json[] = []
+  for (const [index, first] of asked.entries()) {
+    const { messages } = await bench.send(call(`again ${index}`, { requestState: stateOf(first) }))
+    answers.push(messages[0] ?? {})
+  }
+  assert.equal(((answers[0]?.result as Json).text as string).length, 20 * 1024 ** 2)
+  const { id, error } = answers[1] as { id: unknown; error: { message: string; data: Json } }
+  assert.equal(id, 'again 1')
+  assert.match(
+    error.message,
+    /the call has run, .*\(33554432 of 33554432; gateway\.limits\.perClient\.answers\)/,
+  )
+  assert.deepEqual([error.data.reason, error.data.sent, error.data.attempts], ['overloaded', true, 1])
+})
+
+test('a call of a very long name is found again by the same name only', async (t) => {
+  const bench = await testModern(t, async (inquiry) => {
+    await ask(inquiry, 1)
+    return result(inquiry, '{"done":true}')
+  })
+  const name = 'x'.repeat(5_000)
+  const requestState = stateOf(await bench.send(call(1, { name })))
+  const more = { requestState, inputResponses: { 'elicitation-1': {} } }
+  const { messages } = await bench.send(call(2, { ...more, name: `${name}y` }))
+  assert.equal((messages[0]?.error as Json).code, -32602)
+  assert.equal(resultOf(await bench.send(call(3, { ...more, name }))).done, true)
+})
+
 test('a state counts once, for the same request of the same kind of client', async (t) => {
   const bench = await testModern(t, async (inquiry) => {
     await ask(inquiry, 1)

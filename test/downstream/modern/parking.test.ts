@@ -13,7 +13,13 @@ const any = () => true
 function parking(share = { max: 10, perClient: 10 }) {
   const clock = new ManualClock()
   const quota = new Quota('parked', 'calls that wait', share, () => undefined)
-  return { clock, quota, parking: new Parking(clock, quota) }
+  const answers = new Quota(
+    'answers',
+    'bytes of answers',
+    { max: 30_000, perClient: 20_000 },
+    () => undefined,
+  )
+  return { clock, quota, answers, parking: new Parking(clock, { parked: quota, answers }) }
 }
 
 /** As much of a call as is parked. */
@@ -68,7 +74,7 @@ test('a call that has ended is kept for its client, and forgotten later', async 
   const exchange = call()
   const state = String(parked.enter(exchange))
   await clock.advance(PARK_MS - 1)
-  parked.keep(state)
+  assert.equal(parked.keep(state, 100), undefined)
   await clock.advance(PARK_MS - 1)
   assert.equal(parked.size, 1)
   await clock.advance(1)
@@ -104,10 +110,39 @@ test('a client that fills its places leaves those of others, and each way out gi
   assert.ok(parked.isOurs(other))
   assert.ok(parked.take(String(first), any))
   assert.equal(quota.of('greedy'), 1)
-  parked.keep(String(second))
+  parked.keep(String(second), 100)
   await clock.advance(PARK_MS)
   assert.deepEqual([quota.of('greedy'), quota.total], [0, 0])
   parked.enter(call('bystander'))
   parked.closeAll()
   assert.equal(quota.total, 0)
+})
+
+test('answers that wait for their clients are bounded in bytes, of one client and of all; each way out gives them back', async () => {
+  const { parking: parked, answers, clock } = parking()
+  const kept = (client: string, bytes: number) => {
+    const state = String(parked.enter(call(client)))
+    return { state, error: parked.keep(state, bytes) }
+  }
+  const first = kept('greedy', 15_000)
+  assert.equal(first.error, undefined)
+  const { state, error } = kept('greedy', 15_000)
+  assert.match(
+    error?.message ?? '',
+    /the call has run, and its answer of 15000 bytes was not kept .*of this client \(20000 of 20000; gateway\.limits\.perClient\.answers\)/,
+  )
+  assert.deepEqual([error?.reason, error?.sent], ['overloaded', true])
+  assert.equal(kept('greedy', 1_000).error, undefined)
+  assert.equal(kept('other', 15_000).error, undefined)
+  assert.match(kept('third', 15_000).error?.message ?? '', /too many bytes of answers \(30000 of 30000\)/)
+  assert.deepEqual([answers.of('greedy'), answers.total], [15_000, 30_000])
+  // Its client may still come for the error.
+  assert.ok(parked.take(state, any))
+  assert.ok(parked.take(first.state, any))
+  assert.deepEqual([answers.of('greedy'), answers.total], [0, 15_000])
+  await clock.advance(PARK_MS)
+  assert.deepEqual([answers.total, parked.size], [0, 0])
+  kept('other', 15_000)
+  parked.closeAll()
+  assert.equal(answers.total, 0)
 })
