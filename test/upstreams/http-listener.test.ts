@@ -25,7 +25,7 @@ async function setUp(t: TestContext, answer: (get: Get, index: number) => void, 
     clock,
     maxReply: 1_000_000,
     wire: () => listened,
-    receive: (data) => void received.push(data),
+    receive: (data) => received.push(data),
     ready: () => hooks.ready(),
     isLost: () => {
       hooks.asked++

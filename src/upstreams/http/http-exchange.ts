@@ -126,6 +126,10 @@ export class HttpExchange implements ReplySink {
     if (!this.#settled) this.#request.channel.open()
   }
 
+  calm(): Promise<void> | undefined {
+    return this.#options.unread.calm()
+  }
+
   event(event: SseEvent): Promise<void> | undefined {
     this.#lastEventId = event.id
     if (event.retryMs !== undefined)
@@ -145,8 +149,7 @@ export class HttpExchange implements ReplySink {
       case 'request': {
         if (this.#options.stateless === true) return undefined
         const answer = answerTo(message, (text) => this.#post(text))
-        const taken = answer && this.#request.channel.send(message, answer)
-        return taken ?? this.#options.unread.calm()
+        return answer === undefined ? undefined : this.#request.channel.send(message, answer)
       }
       default:
         return this.#request.channel.send(message)

@@ -196,20 +196,20 @@ export class HttpLink implements Link {
       unfinished: this.#options.unfinished,
       wire: () => session.wire,
       receive: (data) => this.#receive(data),
+      calm: () => this.#exchangeOptions.unread.calm(),
       ready: () => session.reopen(),
       isLost: (wire) =>
         this.#isSurfaced ? Promise.resolve(false) : session.fateOf(wire).then((fate) => fate !== 'known'),
     })
   }
 
-  #receive(data: string): Promise<void> | undefined {
+  #receive(data: string): void {
     const message = readMessage(data)
-    if (message === undefined) return undefined
+    if (message === undefined) return
     const kind = kindOf(message.value)
     if (kind === 'notification') return this.#pass(message, undefined)
     const answer = kind === 'request' ? answerTo(message, this.post) : undefined
     if (answer !== undefined) this.#pass(message, answer)
-    return this.#exchangeOptions.unread.calm()
   }
 
   #pass(message: Message, answer: Answer | undefined): undefined {

@@ -11,8 +11,9 @@ export interface ListenerOptions extends ReplyLimits {
   /** The wire of the session to listen to; another one when it was opened again. */
   readonly wire: () => HttpWire
   /** Takes the data of each event. */
-  /** A promise pauses the stream until it settles. */
-  readonly receive: (data: string) => Promise<void> | undefined
+  readonly receive: (data: string) => void
+  /** A promise holds back what follows until it resolves. */
+  readonly calm?: () => Promise<void> | undefined
   /** Resolves once there is a session to listen to. */
   readonly ready: () => Promise<void>
   /** Whether the server may have forgotten the session of `wire`; `ready` then opens a new one. Never rejects. */
@@ -80,11 +81,16 @@ export class HttpListener implements ReplySink {
     this.#retryMs = FIRST_RETRY_MS
   }
 
-  event(event: SseEvent): Promise<void> | undefined {
+  calm(): Promise<void> | undefined {
+    return this.#options.calm?.()
+  }
+
+  event(event: SseEvent): undefined {
     this.#lastEventId = event.id
     if (event.retryMs !== undefined)
       this.#retryMs = Math.max(LEAST_RETRY_MS, Math.min(event.retryMs, LAST_RETRY_MS))
-    return event.data === '' || this.#closed ? undefined : this.#options.receive(event.data)
+    if (event.data !== '' && !this.#closed) this.#options.receive(event.data)
+    return undefined
   }
 
   /** Not a stream: the session may be lost, or the server may be in trouble; all else says that there is none. */

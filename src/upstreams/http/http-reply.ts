@@ -13,8 +13,10 @@ export interface ReplySink {
   started?(): void
   /** An event stream begins; its events follow. */
   opened(headers: ReplyHeaders): void
-  /** A promise, which never rejects, holds back all that follows until it resolves. */
+  /** A promise pauses the socket until it settles; what has been read from it by then is still told. */
   event(event: SseEvent): Promise<void> | undefined
+  /** Asked after each event: a promise, which never rejects, holds back all further ones until it resolves. */
+  calm?(): Promise<void> | undefined
   /** A reply that is no event stream, complete. */
   body(status: number, headers: ReplyHeaders, text: string): void
   /** The event stream ended in order. */
@@ -56,6 +58,8 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
   /** How much of it is counted as unfinished, in bytes. */
   #held = 0
   #chunks = 0
+  /** How many events the sink has not taken yet. */
+  #waiting = 0
   /** Whether the sink has been told all that it is told. */
   #isOver = false
   /** Whether what has come is not read on for now: others get their turn first, or who takes it is not ready for more. */
@@ -122,7 +126,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
   #rests(): boolean {
     if (++this.#chunks % CHUNKS_PER_TURN !== 0) return false
     void ownTurn().then(() => {
-      if (!this.#hasBreak) this.#resume()
+      if (this.#waiting === 0 && !this.#hasBreak) this.#resume()
     })
     return true
   }
@@ -208,7 +212,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
       return false
     }
     this.#read(decoder, chunk)
-    return !this.#rests() && !this.#hasBreak
+    return !this.#rests() && this.#waiting === 0 && !this.#hasBreak
   }
 
   /** Reads until there is nothing left to read, or others have to get their turn. */
@@ -241,12 +245,13 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     if (this.#aborted !== undefined) return
     const large = this.#large
     this.#large = undefined
-    const due = large && during('reply', () => this.#sink.event(large))
+    if (large !== undefined) during('reply', () => this.#pass(large))
+    const due = this.#sink.calm?.()
     if (due !== undefined) return this.#goOnAfter(due, decoder)
     this.#read(decoder)
     if (this.#hasBreak) return
     if (this.#end !== undefined) this.#end()
-    else this.#resume()
+    else if (this.#waiting === 0) this.#resume()
   }
 
   /** False asks for a break. */
@@ -256,9 +261,18 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
       return false
     }
     turns.begin()
-    this.#due = this.#sink.event(event)
-    if (turns.spent(event.data.length)) this.#due ??= ownTurn()
+    this.#pass(event)
+    this.#due = turns.spent(event.data.length) ? ownTurn() : this.#sink.calm?.()
     return this.#due === undefined
+  }
+
+  #pass(event: SseEvent): void {
+    const taken = this.#sink.event(event)
+    if (taken === undefined) return
+    this.#waiting++
+    void taken.finally(() => {
+      if (--this.#waiting === 0 && !this.#hasBreak) this.#resume()
+    })
   }
 }
 
