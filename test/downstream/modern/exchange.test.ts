@@ -3,6 +3,7 @@ import { test } from 'node:test'
 import type { Inquiry } from '../../../src/downstream/front.ts'
 import type { Response } from '../../../src/downstream/respond.ts'
 import type { GatewayError } from '../../../src/mesh/errors.ts'
+import { ownTurn } from '../../../src/mesh/turns.ts'
 import { CLIENT_CAPABILITIES_KEY, LOG_LEVEL_KEY } from '../../../src/protocol/modern.ts'
 import type { Json } from '../../support/memory-pipe.ts'
 import { until } from '../../support/until.ts'
@@ -226,6 +227,8 @@ test('an answer that is too much to be kept is gone when its client comes, which
   const asked = [await bench.send(call(1)), await bench.send(call(2))]
   end.resolve()
   await bench.clock.advance(0)
+  // Large answers end in turns of their own, one after the other.
+  await ownTurn()
   const answers: Json[] = []
   for (const [index, first] of asked.entries()) {
     const { messages } = await bench.send(call(`again ${index}`, { requestState: stateOf(first) }))
