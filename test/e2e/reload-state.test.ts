@@ -3,6 +3,7 @@ import { writeFile } from 'node:fs/promises'
 import { after, before, beforeEach, test } from 'node:test'
 import { FlakyServer } from './support/flaky.ts'
 import { cleanUp, configText, Gateway, type Json } from './support/gateway.ts'
+import { until } from '../support/until.ts'
 import { RawClient } from './support/raw-client.ts'
 
 const steady = { consecutive: 5, open: '1m' }
@@ -90,7 +91,11 @@ test('a bad replica that moves to another place is known to be bad there', async
   const [bad, good] = servers
   await bad.behave({ read: { failing: 1 } })
   await configure([bad.url, good.url], steady, { 'x-key': 'still bad' })
-  assert.ok((await calls(100)).length > 0)
+  // Calls leave what fails, and it may take some time until enough of them have met it.
+  await until('its breaker has opened', async () => {
+    await calls(20)
+    return (await breakers()).some(([replica, state]) => replica === 0 && state !== 'closed')
+  })
   await configure([good.url, bad.url], steady, { 'x-key': 'still bad' })
   assert.ok((await breakers()).some(([replica, state]) => replica === 1 && state !== 'closed'))
   const before = await bad.count('read')
