@@ -1,4 +1,10 @@
-import { createServer, ServerResponse, type RequestListener, type Server } from 'node:http'
+import {
+  createServer,
+  ServerResponse,
+  type IncomingMessage,
+  type RequestListener,
+  type Server,
+} from 'node:http'
 import type { Socket } from 'node:net'
 import { clientOf, type Quota, type Quotas } from './downstream/quotas.ts'
 import type { UnreadReplies } from './downstream/unread-replies.ts'
@@ -30,15 +36,34 @@ export function createGuardedServer(listener: RequestListener, { quotas, unread 
     }
   }
   const queues = new Queues(quotas)
-  const server = createServer({ ServerResponse: Reply }, (request, response) => {
-    // Node goes on with what came together, also when the connection was closed because of a part of it.
-    if (request.socket.destroyed) return
-    // What has the socket is in front: nothing else is under way on its connection.
-    if (response.socket === null && !queues.take(request.socket, response)) return
-    listener(request, response)
-  })
+  const guarded =
+    (answer: RequestListener): RequestListener =>
+    (request, response) => {
+      // Node goes on with what came together, also when the connection was closed because of a part of it.
+      if (request.socket.destroyed) return
+      // What has the socket is in front: nothing else is under way on its connection.
+      if (response.socket === null && !queues.take(request.socket, response)) return
+      answer(request, response)
+    }
+  // What Node would answer by itself waits behind other requests, too: it is counted with them.
+  const server = createServer(
+    { ServerResponse: Reply, requireHostHeader: false },
+    guarded((request, response) => {
+      if (lacksHost(request)) response.writeHead(400, { connection: 'close' }).end()
+      else listener(request, response)
+    }),
+  )
+  server.on(
+    'checkExpectation',
+    guarded((_, response) => void response.writeHead(417).end()),
+  )
   server.prependListener('connection', (socket: Socket) => limitConnection(socket, quotas.connections))
   return server
+}
+
+/** Whether a request does not name the host that it is for, as those of HTTP/1.1 have to. */
+function lacksHost({ httpVersionMajor, httpVersionMinor, headers }: IncomingMessage): boolean {
+  return headers.host === undefined && httpVersionMajor === 1 && httpVersionMinor === 1
 }
 
 /** Closes a connection at once when there are too many: an answer would cost more than it, and would have to be read. */

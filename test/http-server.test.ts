@@ -111,6 +111,24 @@ test('of many requests that come in one packet no more are taken than may wait',
   await until('all are answered', () => other.text.split('HTTP/1.1 200').length === 21)
 })
 
+for (const [what, status, text] of [
+  ['without a host', 400, 'GET / HTTP/1.1\r\n\r\n'],
+  ['that expect what there is not', 417, 'GET / HTTP/1.1\r\nhost: a\r\nexpect: x\r\n\r\n'],
+] as const) {
+  test(`requests ${what} are refused, and those that wait are bounded like all others`, async (t) => {
+    let taken = 0
+    const { quotas, refused, open } = await setUp(t, () => taken++)
+    const peer = open()
+    peer.socket.write(text)
+    await until('it is refused', () => peer.text.startsWith(`HTTP/1.1 ${status}`))
+    const hoarder = open()
+    hoarder.socket.write(request + text.repeat(MAX_PIPELINED + 1))
+    await until('it is closed', () => hoarder.isClosed)
+    assert.deepEqual([taken, refused], [1, ['pipelined_per_connection']])
+    await until('nothing is left', () => quotas.pipelined.total === 0)
+  })
+}
+
 test('the requests that wait on all connections of a client are bounded, and those of others have room', async (t) => {
   let taken = 0
   const { quotas, refused, open } = await setUp(t, () => taken++, { perClient: { pipelined: 10 } })
