@@ -75,12 +75,13 @@ function limitConnection(socket: Socket, connections: Quota): void {
 }
 
 /**
- * Closes a connection, and lets go of the requests that came together with the last one. Node would make objects of
- * all of them, a thousand and more, and keep these until it has been through all connections on which something came.
+ * Closes a connection, and ends the reading of what came together with the last request. Node would make objects of all
+ * of it, a thousand requests and more for each of many connections, and everybody else would wait until it has.
  */
 function cutOff(socket: Socket): void {
   const { parser } = socket as Socket & { readonly parser?: { onIncoming: () => number } | null }
-  if (parser) parser.onIncoming = () => 0
+  // 2 stands for an upgrade: what follows is no HTTP, and is not read as such.
+  if (parser) parser.onIncoming = () => 2
   socket.destroy()
 }
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { lookup } from 'node:dns/promises'
 import { once } from 'node:events'
-import type { RequestListener, ServerResponse } from 'node:http'
+import { IncomingMessage, type RequestListener, type ServerResponse } from 'node:http'
 import { connect, type AddressInfo } from 'node:net'
 import { test, type TestContext } from 'node:test'
 import Fastify from 'fastify'
@@ -94,16 +94,20 @@ test('a connection with too many requests behind one that takes long is closed, 
   )
 })
 
-test('of many requests that come in one packet no more are taken than may wait', async (t) => {
+test('of many requests that come in one packet no more are taken than may wait, and the rest is not even read', async (t) => {
   let taken = 0
   const { quotas, refused, open } = await setUp(t, (_, response) => {
     taken++
     response.end('x')
   })
+  // Node makes an object of each request that it reads, and puts its headers there.
+  const reader = IncomingMessage.prototype as IncomingMessage & { _addHeaderLines(): void }
+  const { mock: read } = t.mock.method(reader, '_addHeaderLines')
   const peer = open()
   peer.socket.write(request.repeat(2_000))
   await until('it is closed', () => peer.isClosed)
   assert.equal(taken, MAX_PIPELINED + 1)
+  assert.ok(read.callCount() > taken && read.callCount() <= taken + 3, `${read.callCount()} are read`)
   assert.deepEqual(refused, ['pipelined_per_connection'])
   await until('nothing is left', () => quotas.pipelined.total === 0)
   const other = open()
