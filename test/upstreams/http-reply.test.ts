@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { nextTurn } from '../../src/mesh/clock.ts'
 import { gatewayError } from '../../src/mesh/errors.ts'
 import { HttpReply } from '../../src/upstreams/http/http-reply.ts'
 import { until } from '../support/until.ts'
@@ -134,5 +135,28 @@ test('thousands of events that come at once are told in many turns, in order, an
       Array.from({ length: 5_000 }, (_, n) => String(n)),
     )
     assert.ok(turns.size >= 10, `${turns.size} turns`)
+  }
+})
+
+test('a stream whose end is held back fails once when it is given up, and tells nothing more', async () => {
+  for (const ending of ['ended', 'failed']) {
+    const { sink, told, last } = recorder()
+    let release = (): void => undefined
+    const calmed = new Promise<void>((resolve) => (release = resolve))
+    const reply = new HttpReply({ ...sink, calm: () => calmed }, { maxReply: LIMIT })
+    // As undici does: of a request that is over it says nothing more.
+    const nothing = () => undefined
+    reply.onConnect(nothing)
+    reply.onHeaders(200, [Buffer.from('content-type'), Buffer.from('text/event-stream')], nothing)
+    reply.onData(Buffer.from('data: a\n\ndata: b\n\n'))
+    if (ending === 'ended') reply.onComplete()
+    else reply.onError(new Error('broken'))
+    const reason = gatewayError('cancelled', 'not needed')
+    reply.abort(reason)
+    reply.abort(gatewayError('internal', 'too late'))
+    release()
+    await nextTurn()
+    assert.deepEqual(told, ['opened text/event-stream', 'event a', 'failed cancelled'])
+    assert.equal(last.error, reason)
   }
 })

@@ -86,7 +86,10 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
   abort(error: GatewayError): void {
     this.#aborted ??= error
     this.#drop()
-    this.#abort?.(new Error(error.reason))
+    if (this.#end === undefined) return this.#abort?.(new Error(error.reason))
+    // Its end is held back, and undici says nothing more of it.
+    this.#end = undefined
+    this.#sink.failed(this.#aborted)
   }
 
   onConnect(abort: (cause?: Error) => void): void {
@@ -249,8 +252,10 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     const due = this.#sink.calm?.()
     if (due !== undefined) return this.#goOnAfter(due, decoder)
     this.#read(decoder)
-    if (this.#hasBreak) return
-    if (this.#end !== undefined) this.#end()
+    if (this.#hasBreak || this.#aborted !== undefined) return
+    const end = this.#end
+    this.#end = undefined
+    if (end !== undefined) end()
     else if (this.#waiting === 0) this.#resume()
   }
 
