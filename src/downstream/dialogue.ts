@@ -60,7 +60,9 @@ export class Dialogue {
   ): Promise<void> | undefined {
     if (!responses.some(({ text }) => text.length >= LARGE_TEXT))
       return void this.#finishNow(session, reply, responses, isBatch)
-    return ownTurn().then(() => during('reply', () => this.#finishNow(session, reply, responses, isBatch)))
+    return ownTurn(session.client).then(() =>
+      during('reply', () => this.#finishNow(session, reply, responses, isBatch)),
+    )
   }
 
   #finishNow(session: Session, reply: PostReply, responses: readonly Response[], isBatch: boolean): void {

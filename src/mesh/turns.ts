@@ -41,27 +41,41 @@ export class TurnBudget {
 const LONG_MS: Millis = 2
 const MOST_PAUSE_MS: Millis = 100
 
-/** Those who wait for a turn of their own, in order. */
-const waiting: (() => void)[] = []
+/** Those who wait for a turn of their own, of each peer in order; the peer whose turn is next is the first. */
+const waiting = new Map<unknown, (() => void)[]>()
 let isServing = false
 
 /**
  * Resolves in a turn of the event loop in which nobody else's does. Whoever reads a large text asks for one, and whoever
  * goes on with a flood of small ones: everybody else waits for one of them at most, however many there are, and all of
- * them together take half of the time at most.
+ * them together take half of the time at most. `peer` is for whom it is done, a client or a server: peers take turns, so
+ * that who asks for many of them waits for them, and not those who ask for one.
  */
-export function ownTurn(): Promise<void> {
+export function ownTurn(peer: unknown): Promise<void> {
   return new Promise((resolve) => {
-    waiting.push(resolve)
+    const own = waiting.get(peer)
+    if (own === undefined) waiting.set(peer, [resolve])
+    else own.push(resolve)
     if (!isServing) void serve()
   })
+}
+
+/** The next one in turn; its peer is the last one then. */
+function takeNext(): (() => void) | undefined {
+  for (const [peer, own] of waiting) {
+    waiting.delete(peer)
+    const next = own.shift()
+    if (own.length > 0) waiting.set(peer, own)
+    return next
+  }
+  return undefined
 }
 
 async function serve(): Promise<void> {
   isServing = true
   await nextTurn()
   let tookMs: Millis = 0
-  for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
+  for (let next = takeNext(); next !== undefined; next = takeNext()) {
     const since = systemClock.now()
     next()
     await nextTurn()

@@ -120,7 +120,7 @@ export function registerMcp(
 
   /** A large request is read in a turn of its own; by then its client may have left. */
   async function postInTurn(visit: Visit, body: string): Promise<void> {
-    await ownTurn()
+    await ownTurn(visit.client)
     if (!visit.response.destroyed) await during('request', () => post(visit, body))
   }
 

@@ -62,9 +62,10 @@ export class Unread {
   /**
    * What whoever reads a server's requests waits for after each of them: one that asks without end is listened to as fast
    * as it takes its answers, not as fast as it can write, and with breaks for everybody else. Undefined while it has taken most of them.
+   * `peer` takes the turn (`ownTurn`).
    */
-  calm(): Promise<void> | undefined {
+  calm(peer: object = this): Promise<void> | undefined {
     if (this.#messages < CALM) return undefined
-    return new Promise<void>((resolve) => this.#listeners.push(resolve)).then(ownTurn)
+    return new Promise<void>((resolve) => this.#listeners.push(resolve)).then(() => ownTurn(peer))
   }
 }

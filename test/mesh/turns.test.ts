@@ -59,7 +59,7 @@ test('of thousands of things the first are done at once, and the others with bre
 test('of those who ask for a turn of their own each has one, in order, and everything else has its turn in between', async () => {
   const seen: string[] = []
   let isOver = false
-  const all = [1, 2, 3].map((n) => ownTurn().then(() => seen.push(`turn ${n}`)))
+  const all = [1, 2, 3].map((n) => ownTurn('a').then(() => seen.push(`turn ${n}`)))
   void Promise.all(all).then(() => (isOver = true))
   while (!isOver) {
     await new Promise((resolve) => setImmediate(resolve))
@@ -73,6 +73,19 @@ test('of those who ask for a turn of their own each has one, in order, and every
   assert.ok(seen.indexOf('turn 3') - seen.indexOf('turn 2') === 2, seen.join())
 })
 
+test('who asks for many turns does not keep those waiting who ask for one', async () => {
+  const seen: string[] = []
+  const ask = (peer: string, name: string) => ownTurn(peer).then(() => seen.push(name))
+  const flood = Array.from({ length: 100 }, (_, n) => ask('flood', `flood ${n}`))
+  await Promise.all([ask('a', 'a 0'), ask('a', 'a 1'), ask('b', 'b 0')])
+  assert.deepEqual(seen, ['flood 0', 'a 0', 'b 0', 'flood 1', 'a 1'])
+  await Promise.all(flood)
+  assert.deepEqual(
+    seen.filter((name) => name.startsWith('flood')),
+    flood.map((_, n) => `flood ${n}`),
+  )
+})
+
 test('what takes long in its own turn leaves the others as much time as it took', async () => {
   const began: number[] = []
   const ended: number[] = []
@@ -81,8 +94,8 @@ test('what takes long in its own turn leaves the others as much time as it took'
     while (performance.now() - (began.at(-1) ?? 0) < 20);
     ended.push(performance.now())
   }
-  await Promise.all([ownTurn().then(work), ownTurn().then(work)])
-  await ownTurn().then(work)
+  await Promise.all([ownTurn('a').then(work), ownTurn('a').then(work)])
+  await ownTurn('a').then(work)
   for (const n of [1, 2]) {
     const pauseMs = (began[n] ?? 0) - (ended[n - 1] ?? 0)
     // A timer of Node may be a millisecond early.

@@ -59,7 +59,7 @@ export class Relay {
       caller.calls--
       lease.release()
       if (response.text.length < LARGE_TEXT) return void exchange.end(response, record)
-      return ownTurn().then(() => during('reply', () => exchange.end(response, record)))
+      return ownTurn(exchange.client).then(() => during('reply', () => exchange.end(response, record)))
     }
     // A defect of ours has an answer, too, also where the call is parked.
     const broke = (cause: unknown) => done({ text: this.#guards.defect(id, cause), status: 200 })

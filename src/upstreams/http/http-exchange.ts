@@ -127,7 +127,7 @@ export class HttpExchange implements ReplySink {
   }
 
   calm(): Promise<void> | undefined {
-    return this.#options.unread.calm()
+    return this.#options.unread.calm(this.#options.unfinished)
   }
 
   event(event: SseEvent): Promise<void> | undefined {

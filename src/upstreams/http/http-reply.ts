@@ -77,6 +77,11 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     this.#limits = limits
   }
 
+  /** Whose turns its reading takes: all replies of a server have those of one. */
+  get #peer(): object {
+    return this.#limits.unfinished ?? this
+  }
+
   /** Whether the request was handed to a socket, and thus may have run. */
   get sent(): boolean {
     return this.#abort !== undefined
@@ -128,7 +133,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
   /** Whether so many chunks have come that the next ones have to wait for a turn. */
   #rests(): boolean {
     if (++this.#chunks % CHUNKS_PER_TURN !== 0) return false
-    void ownTurn().then(() => {
+    void ownTurn(this.#peer).then(() => {
       if (this.#waiting === 0 && !this.#hasBreak) this.#resume()
     })
     return true
@@ -161,10 +166,10 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
 
   /** Bytes become text in one turn, and the text is read in another one: with 16 MB either takes long enough. */
   async #inTurns(): Promise<void> {
-    await ownTurn()
+    await ownTurn(this.#peer)
     const text = during('reply', () => this.#body.take())
     this.#drop()
-    await ownTurn()
+    await ownTurn(this.#peer)
     if (this.#aborted !== undefined) this.#sink.failed(this.#aborted)
     else during('reply', () => this.#sink.body(this.#status, this.#headers, text))
   }
@@ -229,7 +234,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
       this.abort(tooLarge(error.message))
     }
     this.#hold(this.#kept(decoder))
-    const due = this.#large === undefined ? this.#due : ownTurn()
+    const due = this.#large === undefined ? this.#due : ownTurn(this.#peer)
     if (due !== undefined) this.#goOnAfter(due, decoder)
   }
 
@@ -267,7 +272,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     }
     turns.begin()
     this.#pass(event)
-    this.#due = turns.spent(event.data.length) ? ownTurn() : this.#sink.calm?.()
+    this.#due = turns.spent(event.data.length) ? ownTurn(this.#peer) : this.#sink.calm?.()
     return this.#due === undefined
   }
 

@@ -47,7 +47,7 @@ export class Inbox implements PipeEvents {
 
   message(text: string): Promise<void> | undefined {
     if (text.length < LARGE_TEXT) return this.#message(text)
-    return ownTurn().then(() => during('reply', () => this.#large(text)))
+    return ownTurn(this.#terms.server).then(() => during('reply', () => this.#large(text)))
   }
 
   #large(text: string): Promise<void> | undefined {
@@ -95,7 +95,7 @@ export class Inbox implements PipeEvents {
     for (const { start, end } of elements(text, text.indexOf('['))) {
       turns.begin()
       await this.message(text.slice(start, end))
-      if (turns.spent(end - start)) await ownTurn()
+      if (turns.spent(end - start)) await ownTurn(this.#terms.server)
     }
   }
 

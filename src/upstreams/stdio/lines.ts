@@ -98,7 +98,7 @@ export async function readLines(
       turns.begin()
       const taken = take(line)
       if (taken !== undefined) await taken
-      if (turns.spent(typeof line === 'string' ? line.length : limit)) await ownTurn()
+      if (turns.spent(typeof line === 'string' ? line.length : limit)) await ownTurn(stream)
     }
   }
   for (const line of lines.end()) await take(line)

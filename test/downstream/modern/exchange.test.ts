@@ -227,8 +227,8 @@ test('an answer that is too much to be kept is gone when its client comes, which
   const asked = [await bench.send(call(1)), await bench.send(call(2))]
   end.resolve()
   await bench.clock.advance(0)
-  // Large answers end in turns of their own, one after the other.
-  await ownTurn()
+  // Large answers end in turns of their client, one after the other.
+  await ownTurn('127.0.0.1')
   const answers: Json[] = []
   for (const [index, first] of asked.entries()) {
     const { messages } = await bench.send(call(`again ${index}`, { requestState: stateOf(first) }))
