@@ -57,7 +57,10 @@ test('who says very much of itself in many sessions keeps nobody out, at its own
   }
   assert.equal(statuses.at(-1), 503, `${statuses.length} sessions were taken`)
   const { text } = await greedy.post({ ...hello, params })
-  assert.match(text, /too many bytes of clientInfo and capabilities of this client \(67108864 of 67108864; gateway\.limits\.perClient\.greetings\)/)
+  assert.match(
+    text,
+    /too many bytes of clientInfo and capabilities of this client \(67108864 of 67108864; gateway\.limits\.perClient\.greetings\)/,
+  )
   for (const authorization of ['Bearer other', 'Bearer greedy']) {
     const bystander = await RawClient.open(gateway.mcp(), { headers: { authorization } })
     assert.equal(await bystander.say('box__echo', { text: 'in' }), 'in', authorization)
