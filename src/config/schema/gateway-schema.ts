@@ -170,7 +170,7 @@ const unread = z
   })
   .prefault({})
   .describe(
-    'Replies that clients have not read yet. Over a limit, the connections that have taken nothing for the longest are closed.',
+    'Replies that clients have not read yet. Over a limit, the connections that have read the least lately are closed.',
   )
 
 /** The block `gateway`. */
