@@ -2,10 +2,12 @@ import assert from 'node:assert/strict'
 import type { ServerResponse } from 'node:http'
 import { test, type TestContext } from 'node:test'
 import { gatewayError } from '../../src/mesh/errors.ts'
+import { ownTurn } from '../../src/mesh/turns.ts'
+import { HttpReply } from '../../src/upstreams/http/http-reply.ts'
 import { UnfinishedReplies, type UnfinishedLimits } from '../../src/upstreams/unfinished-replies.ts'
 import { until } from '../support/until.ts'
 import { eventStream } from '../support/wired.ts'
-import { post } from './posted.ts'
+import { post, recorder } from './posted.ts'
 
 const KIB = 1024
 const MAX = 200 * KIB
@@ -67,6 +69,20 @@ test('what has come of a reply is held until it is complete, breaks off or is gi
       sent.reply.abort(gatewayError('cancelled', 'once more'))
       assert.equal(all.bytes, 0, 'given back once')
     }
+})
+
+test('a large reply that is complete is held until it is read, its text as well as its bytes', async () => {
+  const { all, server } = setUp({ total: 1024 * KIB })
+  const { sink, told } = recorder()
+  const reply = new HttpReply(sink, { maxReply: MAX, unfinished: server().share })
+  reply.onHeaders(200, [Buffer.from('content-type'), Buffer.from('application/json')], () => undefined)
+  for (let n = 0; n < 2; n++) reply.onData(Buffer.alloc(75 * KIB, 'x'))
+  reply.onComplete()
+  // Behind the turn in which the bytes become text, and before the one in which it is read.
+  await ownTurn()
+  assert.deepEqual([told, all.bytes], [[], 150 * KIB])
+  await ownTurn()
+  assert.deepEqual([told, all.bytes], [['body'], 0])
 })
 
 test('an event that is complete is held no longer, while its stream goes on', async (t) => {

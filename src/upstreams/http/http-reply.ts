@@ -168,8 +168,8 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
   async #inTurns(): Promise<void> {
     await ownTurn(this.#peer)
     const text = during('reply', () => this.#body.take())
-    this.#drop()
     await ownTurn(this.#peer)
+    this.#drop()
     if (this.#aborted !== undefined) this.#sink.failed(this.#aborted)
     else during('reply', () => this.#sink.body(this.#status, this.#headers, text))
   }
