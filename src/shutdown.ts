@@ -65,9 +65,10 @@ export async function shutDown(parts: ShutdownParts): Promise<void> {
   const limit = new Promise<'late'>((resolve) => {
     cancelLimit = clock.after(LONGEST_END_MS, () => resolve('late'))
   })
-  const how = await Promise.race([endAll(parts, stopped, waits), limit])
-  cancelSay()
-  cancelLimit?.()
+  const how = await Promise.race([endAll(parts, stopped, waits), limit]).finally(() => {
+    cancelSay()
+    cancelLimit?.()
+  })
   const left = { waitingFor: waits.names, limitMs: LONGEST_END_MS }
   if (how === 'late') log.warn(left, 'the end takes too long: leaving what has not ended')
   log.info('stopped')
@@ -82,17 +83,20 @@ async function endAll(parts: ShutdownParts, stopped: Promise<void>, waits: Waits
   const conversations = [...servers].map((server) =>
     waits.note(() => nameOf(server.name, server.processes), server.close()),
   )
-  const children = Promise.all([sessions, ...conversations])
-  const token = parts.removeToken()
   // Spans and answers of the calls that were ended come first.
-  await drained(parts, LAST_WORDS_MS)
-  await nextTurn()
-  parts.intents.closeAll()
-  const spans = waits.note('the collector of spans', tracing.close())
-  await Promise.all([children, token])
-  const ports = waits.note('the ports', Promise.all([dataPlane.close(), controlPlane.close(), stopped]))
-  const supervisor = waits.note('what servers have left behind', endSupervisor(clock))
-  await Promise.all([ports, supervisor, spans])
+  const lastWords = drained(parts, LAST_WORDS_MS).then(nextTurn)
+  const spans = lastWords.then(() => {
+    parts.intents.closeAll()
+    return waits.note('the collector of spans', tracing.close())
+  })
+  const rest = Promise.all([sessions, ...conversations, parts.removeToken(), lastWords]).then(() =>
+    Promise.all([
+      waits.note('the ports', Promise.all([dataPlane.close(), controlPlane.close(), stopped])),
+      waits.note('what servers have left behind', endSupervisor(clock)),
+    ]),
+  )
+  // Nothing of it is waited for alone: what fails meanwhile fails the end, and is no rejection that nobody handles.
+  await Promise.all([spans, rest])
   parts.endStallWatch()
   if (durable !== undefined) await waits.note('the store on disk', durable.close())
 }

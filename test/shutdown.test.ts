@@ -75,6 +75,21 @@ test('the end has a limit, and says every second what it waits for', async () =>
   assert.equal(lines.at(-1)?.msg, 'stopped')
 })
 
+test('what fails to end fails the end, and says nothing more after it', async () => {
+  const { parts, clock, lines } = world({
+    servers: { broken: () => Promise.reject(new Error('broken')), stuck: () => never },
+  })
+  const stopped = shutDown({ ...parts, load: { inFlight: 1, detached: 0 } })
+  const failed = assert.rejects(stopped, { message: 'broken' })
+  await clock.advance(0)
+  // The drain is over, and the calls in flight have not answered yet.
+  await clock.advance(1_000)
+  await new Promise((resolve) => setImmediate(resolve))
+  await failed
+  await clock.advance(10_000)
+  assert.ok(!lines.some(({ waitingFor }) => waitingFor !== undefined))
+})
+
 test('the store on disk is closed after everything that may still write to it, and nothing waits on', async () => {
   const { parts, clock, ended, lines } = world({ servers: { one: atOnce } })
   await shutDown(parts)
