@@ -51,18 +51,9 @@ export class Dialogue {
     return Promise.all(answers).then((responses) => this.#finish(session, reply, responses, true))
   }
 
-  /** A large reply is put on the wire in a turn of its own, too. */
-  #finish(
-    session: Session,
-    reply: PostReply,
-    responses: readonly Response[],
-    isBatch: boolean,
-  ): Promise<void> | undefined {
-    if (!responses.some(({ text }) => text.length >= LARGE_TEXT))
-      return void this.#finishNow(session, reply, responses, isBatch)
-    return ownTurn(session.client).then(() =>
-      during('reply', () => this.#finishNow(session, reply, responses, isBatch)),
-    )
+  #finish(session: Session, reply: PostReply, responses: readonly Response[], isBatch: boolean): void {
+    if (!responses.some(isLarge)) return this.#finishNow(session, reply, responses, isBatch)
+    during('reply', () => this.#finishNow(session, reply, responses, isBatch))
   }
 
   #finishNow(session: Session, reply: PostReply, responses: readonly Response[], isBatch: boolean): void {
@@ -112,11 +103,15 @@ export class Dialogue {
     session.used = true
     const channelFor = (server: string) => reply.channelFor(server, record)
     const inquiry = { id, message, headers, caller: session, tenancy, channelFor, signal, record }
-    const done = (response: Response) => {
+    const left = (response: Response) => {
       session.inFlight.delete(id)
+      return response
+    }
+    const done = (response: Response) => {
       session.asked.end(record)
       lease.release()
-      return response
+      // A large answer is put on the wire in a turn of its own; the session is in use until then.
+      return isLarge(response) ? ownTurn(session.client).then(() => left(response)) : left(response)
     }
     // A defect of ours has an answer, too: other requests of the same POST may go on.
     const broke = (cause: unknown) => done({ text: this.#guards.defect(id, cause), status: 200 })
@@ -147,3 +142,7 @@ export class Dialogue {
 
 /** Nobody waits for the end of a message that has no answer. */
 function ignore(): void {}
+
+function isLarge({ text }: Response): boolean {
+  return text.length >= LARGE_TEXT
+}

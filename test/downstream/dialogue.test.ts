@@ -3,6 +3,7 @@ import { test } from 'node:test'
 import { gatewayErrorText, type Response } from '../../src/downstream/respond.ts'
 import type { GatewayError } from '../../src/mesh/errors.ts'
 import type { Inquiry } from '../../src/downstream/front.ts'
+import { ownTurn } from '../../src/mesh/turns.ts'
 import { until } from '../support/until.ts'
 import { request, testEndpoint, type Reply } from './test-endpoint.ts'
 
@@ -48,6 +49,22 @@ test('ids 0 and "" are ids', async (t) => {
   for (const id of [0, '', -1, 'x']) {
     assert.deepEqual((await post(request(id), session)).json, { jsonrpc: '2.0', id, result: {} })
   }
+})
+
+test('a session is in use until a large answer is on the wire, however long its call took', async (t) => {
+  let answer: (response: Response) => void = () => undefined
+  const asked = () => new Promise<Response>((resolve) => (answer = resolve))
+  const { post, begin, sessions, clock } = await testEndpoint(t, asked)
+  const replied = begin().then((headers) => post(request(1), headers))
+  await until('it is asked', () => [...sessions.values()].some(({ inFlight }) => inFlight.size === 1))
+  const [session] = sessions.values()
+  await clock.advance(10_000)
+  // The turn of the answer comes after this one.
+  const before = ownTurn().then(() => session?.idleMs)
+  answer({ text: JSON.stringify({ jsonrpc: '2.0', id: 1, result: 'x'.repeat(100_000) }), status: 200 })
+  assert.equal(await before, 0)
+  assert.equal((await replied).status, 200)
+  assert.equal(session?.inFlight.size, 0)
 })
 
 test('messages without an answer are accepted, and handed to the front unless they are for us', async (t) => {
