@@ -33,7 +33,7 @@ interface KeptAnswer {
  */
 export class Exchange {
   readonly signal = new Cancellation()
-  /** Of the first POST of the call; when that has ended, without what only the server needed. */
+  /** Of the first POST of the call; its id, which may be of any length, only until the answer waits for another POST. */
   envelope: Envelope
   readonly caller: PooledCaller
   /** What the request names: a retry has to name the same. */
