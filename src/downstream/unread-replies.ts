@@ -207,18 +207,25 @@ function hasToTake(socket: Socket): boolean {
   return socket.writableLength + queuedIn(socket) > 0
 }
 
+/** What there is to know of a socket's handle: what was handed to it, and what of that the system has not taken, in bytes. */
+interface Handle {
+  readonly bytesWritten?: number
+  readonly writeQueueSize?: number
+}
+
+function handleOf(socket: Socket): Handle | null | undefined {
+  return (socket as Socket & { readonly _handle?: Handle | null })._handle
+}
+
 /**
- * A number that changes whenever the system takes something of what was written to a socket. That of a single large
- * write is seen only by the handle, where Node's own time-out of sockets looks as well; without one, a write counts
- * when it is done.
+ * How much the system has taken of what was written to a socket, in bytes. That of a single large write is seen only by
+ * the handle, where Node's own time-out of sockets looks as well; without one, a write counts when it is done.
  */
 function takenBy(socket: Socket): number {
-  return socket.bytesWritten - socket.writableLength - queuedIn(socket)
+  const { bytesWritten } = handleOf(socket) ?? {}
+  return (bytesWritten ?? socket.bytesWritten - socket.writableLength) - queuedIn(socket)
 }
 
 function queuedIn(socket: Socket): number {
-  const { _handle: handle } = socket as Socket & {
-    readonly _handle?: { readonly writeQueueSize?: number } | null
-  }
-  return handle?.writeQueueSize ?? 0
+  return handleOf(socket)?.writeQueueSize ?? 0
 }

@@ -124,6 +124,25 @@ test('who reads is not closed for others who read a little, however long it has 
   assert.deepEqual([...new Set(closed)], ['total'])
 })
 
+test('a large reply that is put on the wire just now is not taken for one that is read the least', async (t) => {
+  const { clock, closed, unread, send } = await setUp(t, { total: 85 * MIB })
+  const { responses } = await holdPipelined(t, 2)
+  const [first, second] = responses
+  sendJson(second!, 200, JSON.stringify('x'.repeat(REPLY)))
+  unread.wrote(second!)
+  const stuck = await send({}, { bytes: 2 * REPLY })
+  // Nobody has taken anything lately.
+  for (let n = 0; n < 3; n++) await clock.advance(1_000)
+  first?.end()
+  await until('the system has taken some', () => Boolean(second?.socket))
+  const newest = await send({}, { bytes: 2 * REPLY })
+  await until('one is closed', () => second?.destroyed === true || isClosed(stuck))
+  assert.deepEqual(
+    [second?.destroyed, isClosed(stuck), isClosed(newest), closed],
+    [false, true, false, ['total']],
+  )
+})
+
 test('over its own limit, it is the connections of that client that are closed', async (t) => {
   const { clock, closed, send } = await setUp(t)
   const [one, other] = [{ name: 'one' }, { name: 'other' }]
