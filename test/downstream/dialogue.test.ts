@@ -60,7 +60,7 @@ test('a session is in use until a large answer is on the wire, however long its 
   const [session] = sessions.values()
   await clock.advance(10_000)
   // The turn of the answer comes after this one.
-  const before = ownTurn().then(() => session?.idleMs)
+  const before = ownTurn(session?.client).then(() => session?.idleMs)
   answer({ text: JSON.stringify({ jsonrpc: '2.0', id: 1, result: 'x'.repeat(100_000) }), status: 200 })
   assert.equal(await before, 0)
   assert.equal((await replied).status, 200)

@@ -73,15 +73,16 @@ test('what has come of a reply is held until it is complete, breaks off or is gi
 
 test('a large reply that is complete is held until it is read, its text as well as its bytes', async () => {
   const { all, server } = setUp({ total: 1024 * KIB })
+  const { share } = server()
   const { sink, told } = recorder()
-  const reply = new HttpReply(sink, { maxReply: MAX, unfinished: server().share })
+  const reply = new HttpReply(sink, { maxReply: MAX, unfinished: share })
   reply.onHeaders(200, [Buffer.from('content-type'), Buffer.from('application/json')], () => undefined)
   for (let n = 0; n < 2; n++) reply.onData(Buffer.alloc(75 * KIB, 'x'))
   reply.onComplete()
   // Behind the turn in which the bytes become text, and before the one in which it is read.
-  await ownTurn()
+  await ownTurn(share)
   assert.deepEqual([told, all.bytes], [[], 150 * KIB])
-  await ownTurn()
+  await ownTurn(share)
   assert.deepEqual([told, all.bytes], [['body'], 0])
 })
 
