@@ -1,5 +1,5 @@
 import { parseArgs } from 'node:util'
-import { version } from '../identity.ts'
+import { version } from '../protocol/identity.ts'
 import { printableLines } from '../telemetry/printable.ts'
 import { chaos } from './chaos.ts'
 import { http } from './http.ts'

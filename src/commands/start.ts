@@ -1,7 +1,7 @@
 import { formatIssue } from '../config/issues/issues.ts'
 import { loadConfig } from '../config/load.ts'
 import type { Config } from '../config/schema/schema.ts'
-import { startGateway } from '../gateway.ts'
+import { startGateway } from '../gateway/gateway.ts'
 import { systemClock } from '../mesh/clock.ts'
 import { settled } from '../registry/listing.ts'
 import { createLog } from '../telemetry/log.ts'

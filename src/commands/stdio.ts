@@ -1,15 +1,14 @@
 import type { Readable, Writable } from 'node:stream'
 import type { Env } from '../config/files/interpolate.ts'
-import type { Millis } from '../mesh/clock.ts'
-import { systemClock } from '../mesh/clock.ts'
+import { type Millis, systemClock } from '../mesh/clock.ts'
 import { settled } from '../registry/listing.ts'
 import { readLines } from '../upstreams/stdio/lines.ts'
 import type { Output } from './start.ts'
 import { explained, parsed } from './wrap/arguments.ts'
 import { Bridge } from './wrap/bridge.ts'
 import { lineWriter } from './wrap/line-writer.ts'
-import { untilSignal } from './wrap/signals.ts'
 import { reportFaults } from './wrap/report.ts'
+import { untilSignal } from './wrap/signals.ts'
 import { MAX_MESSAGE, startWrapped, WRAPPED } from './wrap/wrapped.ts'
 
 const options = {

@@ -1,5 +1,5 @@
 import type { Env } from '../config/files/interpolate.ts'
-import { findToken } from '../control-token.ts'
+import { findToken } from '../gateway/control-token.ts'
 import { DEFAULT_CONTROL } from './chaos/control.ts'
 import type { Output } from './start.ts'
 import { explained, parsed } from './wrap/arguments.ts'

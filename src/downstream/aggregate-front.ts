@@ -1,17 +1,17 @@
 import type { Caller, Message } from '../mesh/call.ts'
 import type { Clock } from '../mesh/clock.ts'
-import { implementation } from '../identity.ts'
+import { askedLimitMs } from '../policies/deadline/asked.ts'
+import { implementation } from '../protocol/identity.ts'
 import {
   errorText,
   INVALID_PARAMS,
   isObject,
   METHOD_NOT_FOUND,
   paramsOf,
-  resultText,
   type RequestId,
+  resultText,
 } from '../protocol/jsonrpc.ts'
 import { isListChange } from '../protocol/list-changes.ts'
-import { askedLimitMs } from '../policies/deadline/asked.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import { kindOfList, type ListKind } from '../registry/kinds.ts'
 import { listPage, settled } from '../registry/listing.ts'
@@ -20,8 +20,8 @@ import {
   exposeResponse,
   isAboutUnlisted,
   namesServer,
-  routeRequest,
   type Routed,
+  routeRequest,
 } from '../registry/references.ts'
 import type { Server } from '../registry/server.ts'
 import { callTo, type Front, type Inquiry, type Welcome } from './front.ts'

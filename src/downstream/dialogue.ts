@@ -1,4 +1,4 @@
-import { newRecord, type Message, type RequestId } from '../mesh/call.ts'
+import { type Message, newRecord, type RequestId } from '../mesh/call.ts'
 import { Cancellation } from '../mesh/cancel.ts'
 import type { Clock } from '../mesh/clock.ts'
 import { gatewayError } from '../mesh/errors.ts'

@@ -1,11 +1,12 @@
 import type { ServerResponse } from 'node:http'
-import type { Answer, CallRecord, Channel, Message } from '../mesh/call.ts'
+import type { Answer, CallRecord, Channel, Message, WireReply } from '../mesh/call.ts'
 import type { Clock } from '../mesh/clock.ts'
+import { errorText, type RequestId } from '../protocol/jsonrpc.ts'
 import type { EventStream } from './event-stream.ts'
 import type { Response } from './respond.ts'
-import { putOnWire } from './wire.ts'
 import type { Session } from './session.ts'
 import { forWire } from './unread-replies.ts'
+import type { Visit } from './visit.ts'
 
 /** The reply to one POST: JSON, unless something has to travel before the answer; then a stream of events. */
 export class PostReply {
@@ -75,4 +76,43 @@ export function sendJson(
     ...headers,
   })
   response.end(body)
+}
+
+/** Puts a reply on the agent's wire as a fault wants it there: another status, bytes that are no JSON-RPC, no reply at all. */
+export function putOnWire(
+  response: ServerResponse,
+  { status = 200, headers = {}, body = '', end }: WireReply,
+): void {
+  if (response.destroyed || response.writableEnded) return
+  if (end === 'reset') {
+    response.req.socket.resetAndDestroy()
+    return
+  }
+  if (!response.headersSent) {
+    const { 'content-length': _, ...rest } = headers
+    response.writeHead(status, { ...rest, 'content-length': Buffer.byteLength(body) })
+  }
+  response.end(body)
+}
+
+/** Why a request goes no further: an HTTP status, and the text of a JSON-RPC error. */
+export interface Refusal {
+  readonly status: number
+  readonly text: string
+}
+
+/** `id` is null when the request has none that could be read. */
+export function refusal(
+  status: number,
+  id: RequestId | null,
+  code: number,
+  message: string,
+  data?: unknown,
+): Refusal {
+  return { status, text: errorText(id, code, message, data) }
+}
+
+/** Answers a request with its refusal: there is nothing more to wait for. */
+export function refuse({ response }: Visit, { status, text }: Refusal): undefined {
+  sendJson(response, status, text)
 }

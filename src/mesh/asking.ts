@@ -1,15 +1,5 @@
-import type { Answer, CallRecord } from './call.ts'
+import type { Answer, CallRecord, Holding } from './call.ts'
 import type { Clock, Millis } from './clock.ts'
-
-/** What a call holds of something that is limited, and gives back while its agent is asked. */
-export interface Holding {
-  /** What the same call held before. */
-  outer: Holding | undefined
-  /** The agent is asked: others may have it meanwhile. */
-  lend(): void
-  /** The agent has answered. A promise is settled when the call has it again, or is over. */
-  takeBack(): Promise<void> | undefined
-}
 
 /** A call holds something from now on, until `letGo`. */
 export function hold(record: CallRecord, holding: Holding): void {

@@ -10,6 +10,7 @@ export {
   newRecord,
   type CallRecord,
   type FaultFate,
+  type Holding,
   type InjectedFault,
   type RetryRefusal,
 } from './record.ts'

@@ -1,5 +1,5 @@
 import type { Millis } from './clock.ts'
-import type { StateKey } from './policy.ts'
+import type { StateKey } from './state-key.ts'
 
 /** A record that an earlier process left. */
 export interface DurableRecord {

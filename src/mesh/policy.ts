@@ -2,6 +2,9 @@ import type { Call, Caller, Layer, Service } from './call.ts'
 import type { Clock, Millis } from './clock.ts'
 import type { Dice } from './dice.ts'
 import type { DurableStore } from './durable.ts'
+import type { StateKey } from './state-key.ts'
+
+export type { StateKey } from './state-key.ts'
 
 /** Reads a policy's settings. zod types are such schemas; the kernel needs to know no more of them. */
 export interface Schema<Config> {
@@ -14,25 +17,6 @@ export interface MeshEvent {
   readonly server: string
   readonly tool?: string | undefined
   readonly detail?: Readonly<Record<string, unknown>>
-}
-
-/**
- * Whose state it is. State whose key is the same in every part but `replica` is the same state, in every generation.
- */
-export interface StateKey {
-  /** What kind of state: the name of the policy that keeps it, as a rule. */
-  readonly kind: string
-  readonly set: string
-  readonly server: string
-  readonly tool?: string | undefined
-  /** Which of the server's other requests; see `Scope.overrides`. */
-  readonly overrides?: readonly string[] | undefined
-  /** Which endpoint of the server, wherever it stands in the config; see `Scope.endpoints`. */
-  readonly endpoint?: string | undefined
-  /** Where that endpoint stands in the config now, from 0: for people, and no part of what makes the state the same. */
-  readonly replica?: number | undefined
-  /** The settings that made it: others begin anew. */
-  readonly config?: unknown
 }
 
 /** State that outlives a generation. */

@@ -1,7 +1,16 @@
-import type { Holding } from './asking.ts'
 import type { Millis } from './clock.ts'
 import type { Reason } from './errors.ts'
 import type { Outcome } from './outcome.ts'
+
+/** What a call holds of something that is limited, and gives back while its agent is asked. */
+export interface Holding {
+  /** What the same call held before. */
+  outer: Holding | undefined
+  /** The agent is asked: others may have it meanwhile. */
+  lend(): void
+  /** The agent has answered. A promise is settled when the call has it again, or is over. */
+  takeBack(): Promise<void> | undefined
+}
 
 /** Why a failed call was not sent again. */
 export type RetryRefusal =

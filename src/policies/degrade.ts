@@ -1,13 +1,16 @@
 import { z } from 'zod'
-import type { Layer, Outcome } from '../mesh/call.ts'
-import type { Policy } from '../mesh/policy.ts'
+import { type Call, type CallRecord, derive, type Layer, type Outcome, type Verdict } from '../mesh/call.ts'
+import { isFailure } from '../mesh/classify.ts'
+import type { Clock, Millis } from '../mesh/clock.ts'
+import { isGatewayError, type Reason } from '../mesh/errors.ts'
+import type { Policy, Scope } from '../mesh/policy.ts'
 import { noteOverruled } from '../mesh/record.ts'
+import { locate } from '../protocol/json-span.ts'
+import { isObject, paramsOf, parseJson, resultText } from '../protocol/jsonrpc.ts'
 import { duration } from '../units/duration.ts'
 import { size } from '../units/size.ts'
-import { failureOf, isGone } from './degrade/failure.ts'
-import { toFallback } from './degrade/fallback.ts'
-import { LastKnownGood, staleAnswers } from './degrade/last-known-good.ts'
-import { prepared } from './degrade/prepared.ts'
+import { isFinal, isTask } from './state/final-result.ts'
+import { argumentsOf, digestOf, identityOf } from './state/sameness.ts'
 
 const fallback = z
   .strictObject({
@@ -100,4 +103,210 @@ export const degrade: Policy<z.output<typeof schema>> & { schema: typeof schema;
       })
     }
   },
+}
+
+/** Ends that are the caller's own doing, that concern its rights, or that it has to hear of to go on. */
+const notDegraded: ReadonlySet<Reason> = new Set([
+  'cancelled',
+  'idempotency_conflict',
+  'invalid_arguments',
+  'session_lost',
+  'upstream_unauthorized',
+])
+
+/** Longest words of a server that are repeated, in characters. */
+const WORDS = 200
+
+/** Why a call needs another answer, as in "search/query failed: breaker open"; undefined when it needs none. */
+function failureOf(call: Call, outcome: Outcome): string | undefined {
+  if (isTask(call)) return undefined
+  const what = outcome.kind === 'answered' ? errorOf(outcome) : messageOf(call, outcome)
+  return what === undefined ? undefined : `${call.server}/${call.tool} failed: ${what}`
+}
+
+/** Whether whoever calls has stopped to wait. */
+function isGone({ signal }: Call): boolean {
+  return signal.aborted && isGatewayError(signal.reason) && signal.reason.reason === 'cancelled'
+}
+
+function messageOf(call: Call, { error }: Exclude<Outcome, { kind: 'answered' }>): string | undefined {
+  return notDegraded.has(error.reason) || isGone(call) ? undefined : error.message
+}
+
+function errorOf(outcome: Outcome & { kind: 'answered' }): string | undefined {
+  if (!isFailure(outcome)) return undefined
+  const { error } = outcome.result.value
+  const words = isObject(error) && typeof error.message === 'string' ? error.message.slice(0, WORDS) : ''
+  return words === '' ? 'the server answered with an error' : words
+}
+
+/** A way to another answer: asks for it, and says why it was needed. Undefined when there is none. */
+type Detour = (call: Call, failure: string) => Promise<Outcome | undefined>
+
+/** Most fallbacks in a row: one whose own fallback leads back to it would go on for ever. */
+const MOST_IN_A_ROW = 3
+
+/** How many detours a call is on. */
+const detours = new WeakMap<CallRecord, number>()
+
+const nothing = Promise.resolve(undefined)
+
+/** Sends the call to another tool, through all policies of that tool. */
+function toFallback(
+  { tool, server: named }: { readonly tool: string; readonly server?: string | undefined },
+  scope: Scope,
+  notice: boolean,
+): Detour {
+  const server = named ?? scope.server
+  const name = server === scope.server ? tool : `${server}/${tool}`
+  return (call, failure) => {
+    const { record } = call
+    const before = detours.get(record) ?? 0
+    // A call that goes on where the server had left off means nothing to another tool.
+    if (before >= MOST_IN_A_ROW || paramsOf(call.message.value).requestState !== undefined) return nothing
+    const detour = scope.detour(call, server, tool)
+    if (detour === undefined) return nothing
+    detours.set(record, before + 1)
+    const ended = () => detours.set(record, before)
+    const asked = detour.service(server === call.server ? asAnother(detour.call) : detour.call)
+    asked.then(ended, ended)
+    return asked.then((outcome) => {
+      noteOverruled(record, outcome)
+      if (outcome.kind !== 'answered' || !isUsable(outcome)) return undefined
+      const reason = `answered by ${name} because ${failure}${alsoPartial(outcome)}`
+      return { ...outcome, partial: { source: 'fallback', reason, notice } }
+    })
+  }
+}
+
+/** In one conversation no id may come twice. */
+function asAnother(call: Call): Call {
+  return derive(call, { attempt: call.attempt + 1 })
+}
+
+/** An `input_required` is none: the caller would take its answer to the tool that failed. */
+function isUsable({ result, verdict }: Outcome & { kind: 'answered' }): boolean {
+  return verdict !== 'rpc_error' && verdict !== 'tool_error' && isFinal(result)
+}
+
+/** Something may be missing of that answer too. */
+function alsoPartial({ partial }: Outcome & { kind: 'answered' }): string {
+  return partial === undefined ? '' : `; and ${partial.reason}`
+}
+
+/** A good answer, as the JSON text of its result. */
+interface Good {
+  readonly result: string
+  readonly bytes: number
+  readonly verdict: Verdict
+  readonly at: Millis
+}
+
+interface Limits {
+  /** In milliseconds. */
+  readonly maxAge: Millis
+  readonly most: number
+  /** In bytes. */
+  readonly maxSize: number
+}
+
+/** The last good answers of one tool; the oldest go first. */
+export class LastKnownGood {
+  readonly #answers = new Map<string, Good>()
+  #bytes = 0
+
+  /** The answer, however old. */
+  get(key: string): Good | undefined {
+    return this.#answers.get(key)
+  }
+
+  put(key: string, good: Good, { most, maxSize }: Limits): void {
+    this.#drop(key)
+    if (good.bytes > maxSize) return
+    this.#answers.set(key, good)
+    this.#bytes += good.bytes
+    while (this.#answers.size > most || this.#bytes > maxSize) {
+      const oldest = this.#answers.keys().next()
+      if (oldest.done !== true) this.#drop(oldest.value)
+    }
+  }
+
+  /** For the admin API. */
+  snapshot() {
+    return { answers: this.#answers.size, bytes: this.#bytes }
+  }
+
+  #drop(key: string): void {
+    this.#bytes -= this.#answers.get(key)?.bytes ?? 0
+    this.#answers.delete(key)
+  }
+}
+
+/** Keeps the good answers of tools that only read, and finds them again for the same arguments and identity. */
+function staleAnswers(answers: LastKnownGood, limits: Limits, clock: Clock, scope: Scope, notice: boolean) {
+  return {
+    keep(call: Call, outcome: Outcome): void {
+      if (!isGood(call, outcome) || scope.effectOf(call) !== 'read_only') return
+      const { result, verdict } = outcome
+      const span = locate(result.text, ['result'])
+      if (span === undefined) return
+      const text = result.text.slice(span.start, span.end)
+      const bytes = Buffer.byteLength(text)
+      answers.put(keyOf(call), { result: text, bytes, verdict, at: clock.now() }, limits)
+    },
+
+    find(call: Call, failure: string): Outcome | undefined {
+      const good = answers.get(keyOf(call))
+      if (good === undefined || scope.effectOf(call) !== 'read_only') return undefined
+      const ageMs = clock.now() - good.at
+      if (ageMs > limits.maxAge) return undefined
+      const text = resultText(call.id, good.result)
+      const value = parseJson(text) as Call['message']['value']
+      const reason = `this answer is ${Math.round(ageMs / 1_000)} s old, because ${failure}`
+      return {
+        kind: 'answered',
+        result: { text, value, status: 200 },
+        verdict: good.verdict,
+        partial: { source: 'stale', reason, notice },
+      }
+    },
+  }
+}
+
+/** The eras get results of other shapes. */
+function keyOf(call: Call): string {
+  return digestOf(
+    call.tool ?? '',
+    argumentsOf(call),
+    identityOf(call),
+    String(call.caller.takesInputRequired),
+  )
+}
+
+function isGood(call: Call, outcome: Outcome): outcome is Outcome & { kind: 'answered' } {
+  if (outcome.kind !== 'answered' || outcome.partial !== undefined) return false
+  if (outcome.verdict !== 'correct' && outcome.verdict !== 'unchecked') return false
+  return isObject(outcome.result.value.result) && !isTask(call) && isFinal(outcome.result)
+}
+
+/** An answer that the operator has written. Without a text, the text is that of the structured content. */
+export function prepared(
+  {
+    text,
+    structuredContent,
+  }: {
+    readonly text?: string | undefined
+    readonly structuredContent?: Readonly<Record<string, unknown>> | undefined
+  },
+  notice: boolean,
+): (call: Call, failure: string) => Outcome {
+  const content = [{ type: 'text', text: text ?? JSON.stringify(structuredContent) }]
+  const result = structuredContent === undefined ? { content } : { content, structuredContent }
+  const json = JSON.stringify(result)
+  return ({ id }, failure) => ({
+    kind: 'answered',
+    result: { text: resultText(id, json), value: { jsonrpc: '2.0', id, result }, status: 200 },
+    verdict: 'unchecked',
+    partial: { source: 'fallback', reason: `a prepared answer, because ${failure}`, notice },
+  })
 }

@@ -8,9 +8,7 @@ import { size } from '../units/size.ts'
 import { isRepeatable, keep, replay } from './idempotency/kept.ts'
 import { isInvalid, keyOf } from './idempotency/key.ts'
 import { LeavingChannel } from './idempotency/leaving-channel.ts'
-import { runDetached } from './idempotency/run.ts'
-import { Runs } from './idempotency/runs.ts'
-import { joined, whileThere } from './idempotency/waiting.ts'
+import { joined, runDetached, Runs, whileThere } from './idempotency/runs.ts'
 
 const schema = z
   .strictObject({

@@ -1,11 +1,21 @@
 import { z } from 'zod'
-import type { Layer } from '../mesh/call.ts'
-import type { Policy } from '../mesh/policy.ts'
+import {
+  type Call,
+  type CallChanges,
+  derive,
+  type Layer,
+  type Outcome,
+  type RetryRefusal,
+  type Service,
+} from '../mesh/call.ts'
+import { isFailure, isIncorrect, wasNeverDelivered } from '../mesh/classify.ts'
+import type { Millis } from '../mesh/clock.ts'
+import type { Dice } from '../mesh/dice.ts'
+import { gatewayError, isGatewayError, reasons } from '../mesh/errors.ts'
+import type { Kit, Policy, Scope } from '../mesh/policy.ts'
+import { noteOverruled } from '../mesh/record.ts'
 import { duration } from '../units/duration.ts'
-import { budgetSchema } from './retry/budget-schema.ts'
-import { RetryBudgets } from './retry/budgets.ts'
-import { Retries } from './retry/retries.ts'
-import { isWorthRetrying } from './retry/rules.ts'
+import { budgetSchema, RetryBudgets } from './retry/budgets.ts'
 
 const schema = z
   .strictObject({
@@ -30,7 +40,7 @@ const schema = z
   })
   .describe('Sends a failed call again, when that can do no harm: within a budget, and within its deadline.')
 
-/** Sends failed calls again; see `retry/rules.ts` for which, and `state/retry-budget.ts` for how many. */
+/** Sends failed calls again; see `ruleAgainst` for which, and `state/retry-budget.ts` for how many. */
 export const retry: Policy<z.output<typeof schema>> & { schema: typeof schema } = {
   schema,
   build({ budget, ...config }, kit, scope): Layer {
@@ -53,4 +63,191 @@ export const retry: Policy<z.output<typeof schema>> & { schema: typeof schema } 
       }, broke)
     }
   },
+}
+
+interface RetryParts extends Backoff {
+  /** Most retries of one call. */
+  readonly attempts: number
+  readonly incorrect: boolean
+  readonly kit: Kit
+  readonly scope: Scope
+  readonly budgets: RetryBudgets
+}
+
+/** What follows on the first failure of a call: waits and further tries, until one of them is to be told. */
+class Retries {
+  readonly #call: Call
+  readonly #next: Service
+  readonly #parts: RetryParts
+  readonly #hedgesBefore: number
+  #retries = 0
+  /** Whether any try may have run. */
+  #sent = false
+  /** The latest answer that came, though wrong: better than none. */
+  #wrong: Outcome | undefined
+
+  /** `hedgesBefore`: what the call's record counted when it came here. */
+  constructor(call: Call, next: Service, parts: RetryParts, hedgesBefore: number) {
+    this.#call = call
+    this.#next = next
+    this.#parts = parts
+    this.#hedgesBefore = hedgesBefore
+  }
+
+  /** What becomes of the call after a try that ended so. */
+  after(outcome: Outcome): Outcome | Promise<Outcome> {
+    const { kit, budgets, incorrect } = this.#parts
+    const { signal, record } = this.#call
+    this.#sent ||= !wasNeverDelivered(outcome)
+    if (signal.aborted || !isWorthRetrying(outcome, incorrect)) return this.#told(outcome)
+    const waitMs = waitBefore(this.#retries, this.#call, outcome, this.#parts, kit.dice)
+    record.retryRefused = this.#refusal(outcome, waitMs)
+    if (record.retryRefused !== undefined) return this.#told(outcome)
+    if (outcome.kind === 'answered' && outcome.verdict !== 'rpc_error') this.#wrong = outcome
+    const since = kit.clock.now()
+    return kit.clock.sleep(waitMs, signal).then(
+      () => {
+        record.waitedMs += kit.clock.now() - since
+        return this.#again(outcome)
+      },
+      (reason: unknown) => {
+        budgets.release()
+        return this.#abandoned(reason)
+      },
+    )
+  }
+
+  #refusal(outcome: Outcome, waitMs: number): RetryRefusal | undefined {
+    const { attempts, kit, scope, budgets } = this.#parts
+    const rule = ruleAgainst(this.#call, outcome, scope)
+    if (rule !== undefined) return rule
+    if (this.#retries >= attempts) return 'attempts'
+    const now = kit.clock.now()
+    return fits(waitMs, this.#call, now) ? budgets.claim(now) : 'deadline'
+  }
+
+  #again(before: Outcome): Promise<Outcome> {
+    const { attempt, record } = this.#call
+    this.#retries++
+    // Hedges have numbers too: no two tries of a call share one.
+    const number = attempt + this.#retries + record.hedges - this.#hedgesBefore
+    const release = () => this.#parts.budgets.release()
+    return this.#next(nextTry(this.#call, number))
+      .finally(release)
+      .then((outcome) => {
+        // A limit of ours says nothing of the call, which was sent before: what stands is how that ended.
+        if (outcome.kind === 'rejected') {
+          noteOverruled(record, outcome)
+          record.retryRefused = 'limited'
+          return this.#told(before)
+        }
+        record.retries++
+        return this.after(outcome)
+      })
+  }
+
+  #told(outcome: Outcome): Outcome {
+    const none = outcome.kind !== 'answered' || isFailure(outcome)
+    return none && this.#wrong !== undefined ? this.#wrong : withSent(outcome, this.#sent)
+  }
+
+  /** The call was ended between two tries. */
+  #abandoned(reason: unknown): Outcome {
+    const error = isGatewayError(reason) ? reason : gatewayError('cancelled', 'the caller gave up')
+    return { kind: 'failed', error: { ...error, sent: this.#call.record.sent } }
+  }
+}
+
+/**
+ * Whether another try might end better. What our own limits rejected is not tried again: they would be met by a
+ * retry for every call that they keep away. `incorrect`: whether wrong answers count as failures.
+ */
+function isWorthRetrying(outcome: Outcome, incorrect: boolean): boolean {
+  switch (outcome.kind) {
+    case 'rejected':
+      return false
+    case 'failed': {
+      const { reason } = outcome.error
+      // Retryable for the agent, with another deadline; not within this one.
+      return reason !== 'deadline_exceeded' && reasons[reason].retryable
+    }
+    case 'answered':
+      return isFailure(outcome) || (incorrect && isIncorrect(outcome) && !asksForInput(outcome))
+  }
+}
+
+/** Why a failed call must not be sent again, whatever is left of its time and of the budgets. */
+function ruleAgainst(call: Call, outcome: Outcome, scope: Scope): RetryRefusal | undefined {
+  if (call.record.firstByteAt !== undefined) return 'streaming'
+  if (!isSafe(call, outcome, scope)) return 'unsafe'
+  return isInboundRetry(call) ? 'inbound_attempt' : undefined
+}
+
+function isSafe(call: Call, outcome: Outcome, scope: Scope): boolean {
+  if (wasNeverDelivered(outcome)) return true
+  const effect = scope.effectOf(call)
+  return effect === 'read_only' || effect === 'idempotent'
+}
+
+/** Whether the answer is a question to the agent, which is an answer like any other. */
+function asksForInput(outcome: Outcome): boolean {
+  if (outcome.kind !== 'answered') return false
+  const result = outcome.result.value.result as { resultType?: unknown } | undefined
+  return result?.resultType === 'input_required'
+}
+
+const ATTEMPT_HEADER = 'x-breakwater-attempt'
+
+/** By these whoever calls us says which try of theirs it is. */
+const inboundHeaders = [ATTEMPT_HEADER, 'x-envoy-attempt-count']
+
+/** The call once more, as try number `attempt`. Servers behind HTTP are told, so that none of them retries a retry. */
+export function nextTry(call: Call, attempt: number, changes: CallChanges = {}): Call {
+  changes.attempt = attempt
+  if (attempt > 1) changes.headers = { ...call.headers, [ATTEMPT_HEADER]: String(attempt) }
+  return derive(call, changes)
+}
+
+/** Whether a call came to us as somebody's retry: whoever is outermost retries, or tries multiply. */
+export function isInboundRetry({ inbound }: Call): boolean {
+  return inboundHeaders.some((name) => {
+    const attempt = Number(inbound[name])
+    return Number.isInteger(attempt) && attempt >= 2
+  })
+}
+
+/** The outcome of a call that had several tries: when one of them may have run, the call may have run. */
+export function withSent(outcome: Outcome, sent: boolean): Outcome {
+  if (outcome.kind !== 'failed' || !sent || outcome.error.sent) return outcome
+  return { kind: 'failed', error: { ...outcome.error, sent } }
+}
+
+interface Backoff {
+  /** Longest wait before the first retry, in milliseconds; each further one may wait twice as long. */
+  readonly base: Millis
+  /** No wait is longer, in milliseconds, unless the server asks for it. */
+  readonly cap: Millis
+}
+
+/** Longest wait for a call that has no deadline, in milliseconds: servers may ask for hours. */
+const LONGEST_WAIT_MS = 60_000
+
+/**
+ * How long to wait before retry number `retry`, from 0, in milliseconds: a uniform draw from 0 up to the
+ * exponential bound ("full jitter", Brooker 2015), which spreads a crowd the widest. Comes on top of what the
+ * server asked for: all who were sent away got the same time from it.
+ */
+function waitBefore(retry: number, call: Call, outcome: Outcome, { base, cap }: Backoff, dice: Dice): Millis {
+  const { caller, id, record, server, tool, attempt } = call
+  const key = `${caller.id}\n${id}\n${record.startedAt}\n${server}\n${tool ?? call.method}\n${attempt + retry}`
+  const askedMs = outcome.kind === 'failed' ? (outcome.error.retryAfterMs ?? 0) : 0
+  return askedMs + dice(key, 'retry') * Math.min(cap, base * 2 ** retry)
+}
+
+/**
+ * Whether a try after the wait begins before the deadline. Time that the agent was asked does not count towards
+ * deadlines, but who was asked has been sent something, and that call is not retried.
+ */
+function fits(waitMs: Millis, { deadline }: Call, now: Millis): boolean {
+  return waitMs < (deadline === undefined ? LONGEST_WAIT_MS : deadline.at - now)
 }

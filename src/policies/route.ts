@@ -2,14 +2,13 @@ import { z } from 'zod'
 import type { Layer } from '../mesh/call.ts'
 import type { Policy } from '../mesh/policy.ts'
 import { duration } from '../units/duration.ts'
-import { toOneAmong } from './route/among.ts'
 import { Chooser } from './route/chooser.ts'
+import { toOneAmong, toSingle } from './route/choosing.ts'
 import { Ejection } from './route/ejection.ts'
 import { Feasibility } from './route/feasibility.ts'
 import { Homes } from './route/homes.ts'
 import { replicasOf } from './route/replica.ts'
 import { Scores } from './route/scores.ts'
-import { toSingle } from './route/single.ts'
 
 const rate = () => z.number().min(0).max(1)
 

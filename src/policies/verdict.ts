@@ -3,10 +3,9 @@ import type { Call, Layer, Outcome } from '../mesh/call.ts'
 import { gatewayError } from '../mesh/errors.ts'
 import type { Kit, Policy, Scope } from '../mesh/policy.ts'
 import { isObject, paramsOf } from '../protocol/jsonrpc.ts'
-import type { Mismatch } from './state/schemas/mismatch.ts'
 import { sharedSchemas } from './state/schemas.ts'
-import { declaredPartial } from './verdict/declared.ts'
-import { breachOf, look, type Judgement, type Looks } from './verdict/judge.ts'
+import type { Mismatch } from './state/schemas/mismatch.ts'
+import { breachOf, declaredPartial, type Judgement, look, type Looks } from './verdict/judge.ts'
 import { ToolMemories, type ToolMemory } from './verdict/memory.ts'
 
 const schema = z

@@ -1,13 +1,13 @@
-import type { Answer, Caller, Message, Layer } from '../mesh/call.ts'
-import type { Clock, Millis } from '../mesh/clock.ts'
-import { gatewayError, isGatewayError, type GatewayError } from '../mesh/errors.ts'
+import { type Answer, type Call, type Caller, type Layer, type Message, newRecord } from '../mesh/call.ts'
+import type { Signal } from '../mesh/cancel.ts'
+import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
+import { gatewayError, type GatewayError, isGatewayError } from '../mesh/errors.ts'
+import { errorText, isObject, METHOD_NOT_FOUND, requestText, resultText } from '../protocol/jsonrpc.ts'
+import { printableWords } from '../telemetry/printable.ts'
 import { orAborted } from '../upstreams/failure.ts'
 import type { Era, Link } from '../upstreams/upstream.ts'
-import type { Catalog } from './catalog.ts'
-import { Lists } from './discovery/lists.ts'
-import { Questions } from './discovery/questions.ts'
-import { Rounds } from './discovery/rounds.ts'
-import { standIn } from './discovery/stand-in.ts'
+import { type Ask, type Catalog, emptyCatalog, type Entry, type Fetched, fetchList } from './catalog.ts'
+import { kinds, type ListKind, listKinds } from './kinds.ts'
 import type { Links } from './links.ts'
 
 export interface DiscoveryOptions {
@@ -152,3 +152,228 @@ export class Discovery implements Caller {
 
 /** The server asked and is gone: its next round will tell. */
 function ignore(): void {}
+
+const nothing: Fetched = { entries: [], cut: undefined }
+
+/** The lists of one server as they were fetched last, and which of them have to be fetched anew. */
+class Lists {
+  readonly #clock: Clock
+  readonly #refreshMs: () => Millis
+  readonly #limit: () => number
+  readonly #stale = new Set<ListKind>()
+  /** When all of them were fetched last, on the monotonic clock; or when that was begun. */
+  #fetchedAt: Millis = -Infinity
+  #catalog = emptyCatalog
+
+  /**
+   * `refreshMs`: how long they are believed to be true when nobody says otherwise; `limit`: how much is kept of each, in
+   * bytes.
+   */
+  constructor(clock: Clock, refreshMs: () => Millis, limit: () => number) {
+    this.#clock = clock
+    this.#limit = limit
+    this.#refreshMs = refreshMs
+  }
+
+  get catalog(): Catalog {
+    return this.#catalog
+  }
+
+  get fresh(): boolean {
+    return this.#stale.size === 0 && !this.#isOld(this.#clock.now())
+  }
+
+  /** All of them may have changed. */
+  doubt(): void {
+    this.#fetchedAt = -Infinity
+  }
+
+  /** Takes notice of what the server tells; whether it was that a list changed. */
+  hear({ value: { method } }: Message): boolean {
+    const changed = listKinds.filter((kind) => kinds[kind].changed === method)
+    for (const kind of changed) this.#stale.add(kind)
+    return changed.length > 0
+  }
+
+  /** Fetches the stale ones that a server with this `greeting` offers. Rejects with a `GatewayError`. */
+  async fetch({ value: { capabilities } }: Message, ask: Ask): Promise<void> {
+    const stale = this.#takeStale()
+    const offered = (kind: ListKind) => isObject(capabilities) && kinds[kind].capability in capabilities
+    const lists: Record<ListKind, readonly Entry[]> = { ...this.#catalog.lists }
+    const cuts: Partial<Record<ListKind, string>> = { ...this.#catalog.cut }
+    await Promise.all(
+      stale.map(async (kind) => {
+        const { entries, cut } = offered(kind)
+          ? await fetchList(kind, ask, this.#limit()).catch(this.#lastKnown(kind))
+          : nothing
+        lists[kind] = entries
+        if (cut === undefined) Reflect.deleteProperty(cuts, kind)
+        else cuts[kind] = cut
+      }),
+    )
+    const cut = Object.keys(cuts).length === 0 ? {} : { cut: cuts }
+    this.#catalog = { fetchedAt: this.#clock.wall(), lists, ...cut }
+  }
+
+  #takeStale(): readonly ListKind[] {
+    const now = this.#clock.now()
+    const all = this.#isOld(now)
+    if (all) this.#fetchedAt = now
+    const stale = all ? listKinds : [...this.#stale]
+    this.#stale.clear()
+    return stale
+  }
+
+  #isOld(now: Millis): boolean {
+    return now >= this.#fetchedAt + this.#refreshMs()
+  }
+
+  /** A server whose tools work is up, whatever it says about its other lists: of those it keeps the last-known. */
+  #lastKnown(kind: ListKind): (cause: unknown) => Fetched {
+    return (cause) => {
+      if (kind !== 'tools' && isGatewayError(cause) && cause.reason === 'bad_reply')
+        return { entries: this.#catalog.lists[kind], cut: this.#catalog.cut?.[kind] }
+      throw cause
+    }
+  }
+}
+
+/** What the gateway asks a server on its own behalf, under ids of its own. */
+class Questions {
+  readonly #server: string
+  readonly #caller: Caller
+  readonly #clock: Clock
+  readonly #faults: Layer
+  #count = 0
+
+  /** `caller` hears what the server says in the course of an answer. */
+  constructor(server: string, caller: Caller, clock: Clock, faults: Layer) {
+    this.#faults = faults
+    this.#server = server
+    this.#caller = caller
+    this.#clock = clock
+  }
+
+  /** Asks over one conversation. A method that the server does not know is an answer; its other errors are not. */
+  over(link: Link, signal: Signal): Ask {
+    return async (method, params) => {
+      const { text, value } = await this.#exchange(link, method, params, signal)
+      if (!isObject(value.error) || value.error.code === METHOD_NOT_FOUND) return { text, value }
+      const words = printableWords(value.error.message, 200)
+      throw gatewayError('bad_reply', `${method} failed: ${words}`, { sent: true })
+    }
+  }
+
+  /** Whether anybody is there: any answer says yes, an error too. Rejects with a `GatewayError`. */
+  async ping(link: Link, signal: Signal): Promise<void> {
+    await this.#exchange(link, 'ping', {}, signal)
+  }
+
+  async #exchange(link: Link, method: string, params: Readonly<Record<string, unknown>>, signal: Signal) {
+    const send = this.#faults((call) => link.exchange(call))
+    const outcome = await send(this.#call(method, params, signal))
+    if (outcome.kind !== 'answered') throw outcome.error
+    return outcome.result
+  }
+
+  #call(method: string, params: Readonly<Record<string, unknown>>, signal: Signal): Call {
+    const id = `breakwater-discovery-${++this.#count}`
+    const caller = this.#caller
+    return {
+      server: this.#server,
+      method,
+      tool: undefined,
+      id,
+      message: { text: requestText(id, method, params), value: { jsonrpc: '2.0', id, method, params } },
+      headers: undefined,
+      inbound: {},
+      tenant: '',
+      countsAs: '',
+      caller,
+      channel: {
+        open: () => undefined,
+        pause: () => undefined,
+        send: (message, answer) => void caller.receive(this.#server, message, answer),
+      },
+      signal,
+      deadline: undefined,
+      attempt: 1,
+      replica: undefined,
+      record: newRecord(this.#clock.now()),
+    }
+  }
+}
+
+/** Rounds of one task, never two at once: each begins as soon as anybody wants one, the soonest wish counts. */
+export class Rounds {
+  readonly #clock: Clock
+  readonly #round: () => Promise<Millis>
+  #next: { readonly at: Millis; readonly cancel: Cancel } | undefined
+  #running = false
+  #again = false
+  #stopped = false
+
+  /** `round` never rejects, and resolves to the time until the next one, in milliseconds. */
+  constructor(clock: Clock, round: () => Promise<Millis>) {
+    this.#clock = clock
+    this.#round = round
+  }
+
+  get running(): boolean {
+    return this.#running
+  }
+
+  get stopped(): boolean {
+    return this.#stopped
+  }
+
+  /** A round begins `delayMs` from now, unless one begins sooner anyway; if one is under way by then, right after it. */
+  within(delayMs: Millis): void {
+    const at = this.#clock.now() + delayMs
+    if (this.#stopped || (this.#next !== undefined && this.#next.at <= at)) return
+    this.#unschedule()
+    this.#next = { at, cancel: this.#clock.after(delayMs, () => void this.#begin()) }
+  }
+
+  /** Whatever anybody has wished for by now is void. */
+  forget(): void {
+    this.#unschedule()
+    this.#again = false
+  }
+
+  /** No round begins any more; one that is under way comes to its end. */
+  stop(): void {
+    this.#stopped = true
+    this.#unschedule()
+  }
+
+  async #begin(): Promise<void> {
+    this.#next = undefined
+    if (this.#running) {
+      this.#again = true
+      return
+    }
+    this.#running = true
+    this.#again = false
+    const delayMs = await this.#round()
+    this.#running = false
+    this.within(this.#again ? 0 : delayMs)
+  }
+
+  #unschedule(): void {
+    this.#next?.cancel()
+    this.#next = undefined
+  }
+}
+
+/** The answer to a server that asks something where there is no agent to ask, under any id. */
+function standIn({ value: { method } }: Message): string {
+  switch (method) {
+    case 'ping':
+      return resultText(0, '{}')
+    case 'roots/list':
+      return resultText(0, '{"roots":[]}')
+    default:
+      return errorText(null, METHOD_NOT_FOUND, 'there is no agent behind this session, only a gateway')
+  }
+}

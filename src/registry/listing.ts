@@ -1,16 +1,16 @@
 import type { Partial } from '../mesh/call.ts'
 import type { Signal } from '../mesh/cancel.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
+import { type Edit, locate, splice } from '../protocol/json-span.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
-import { locate, splice, type Edit } from '../protocol/json-span.ts'
 import { PARTIAL_KEY } from '../protocol/meta.ts'
 import { MODERN_VERSION } from '../protocol/modern.ts'
 import { legacyTool } from '../protocol/output-schema.ts'
 import type { Era } from '../upstreams/upstream.ts'
 import type { Entry } from './catalog.ts'
 import { kinds, type ListKind } from './kinds.ts'
-import type { Names } from './names.ts'
 import type { KnownServer } from './known-server.ts'
+import type { Names } from './names.ts'
 
 /** Entries on one page of an aggregated list. */
 const PAGE = 500

@@ -1,7 +1,7 @@
 import type { Log } from '../telemetry/log.ts'
-import { doubtAbout, type Names } from './names.ts'
-import type { KnownServer } from './known-server.ts'
 import { printable } from '../telemetry/printable.ts'
+import type { KnownServer } from './known-server.ts'
+import { doubtAbout, type Names } from './names.ts'
 
 /** Most names of one server that are told, over its whole life, and how much of each, in characters. */
 const MAX_TOLD = 100

@@ -1,6 +1,6 @@
-import { derive, type Call } from '../mesh/call.ts'
-import { paramsOf } from '../protocol/jsonrpc.ts'
+import { type Call, derive } from '../mesh/call.ts'
 import { replaceAt } from '../protocol/json-span.ts'
+import { paramsOf } from '../protocol/jsonrpc.ts'
 import { forwardedWith } from '../upstreams/forwarded.ts'
 import type { KnownServer } from './known-server.ts'
 

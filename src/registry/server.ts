@@ -7,8 +7,8 @@ import { notificationText } from '../protocol/jsonrpc.ts'
 import { MODERN_VERSION } from '../protocol/modern.ts'
 import { otherEra, ownEra } from '../upstreams/era-verdicts.ts'
 import { orAborted } from '../upstreams/failure.ts'
-import type { Era, Eras, Upstream } from '../upstreams/upstream.ts'
 import { openPlainHttp, type PlainHttp } from '../upstreams/http/plain-http.ts'
+import type { Era, Eras, Upstream } from '../upstreams/upstream.ts'
 import { endpointsOf } from './connection.ts'
 import { Discovery, type DiscoveryOptions } from './discovery.ts'
 import { kinds } from './kinds.ts'
@@ -21,7 +21,7 @@ import { sendOver } from './sending.ts'
 /** Longest time that a timer can be set to, in milliseconds. */
 const LONGEST_MS: Millis = 2 ** 31 - 1
 
-export interface ServerParts extends KnownServerParts {
+interface ServerParts extends KnownServerParts {
   /** Names the connections: as long as it is the same, a reload keeps this very server. See `connectionOf`. */
   readonly connection: string
   readonly replicas: readonly Upstream[]

@@ -2,8 +2,8 @@ import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
 import type { Controller } from '../chaos/control/controller.ts'
 import type { Clock } from '../mesh/clock.ts'
-import { LONGEST_INTENT } from '../telemetry/intents/attribution.ts'
 import type { Intents } from '../telemetry/intents.ts'
+import { LONGEST_INTENT } from '../telemetry/intents/attribution.ts'
 import { malformed, read, withPlainErrors } from './chaos/answers.ts'
 
 export interface AdminOutcomesParts {

@@ -5,7 +5,7 @@ import type { Clock } from '../mesh/clock.ts'
 import type { Live } from '../mesh/live.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
-import type { ReloadReport } from '../reload.ts'
+import type { ReloadReport } from '../config/reload-report.ts'
 
 export interface AdminParts {
   readonly live: Live<GatewayGeneration>

@@ -1,10 +1,10 @@
+import type { FastifyRequest } from 'fastify'
 import { isUtf8 } from 'node:buffer'
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
-import type { FastifyRequest } from 'fastify'
-import { gatewayError } from '../mesh/errors.ts'
-import type { Clock, Millis } from '../mesh/clock.ts'
 import { clientOf } from '../downstream/quotas.ts'
 import { gatewayErrorText } from '../downstream/respond.ts'
+import type { Clock, Millis } from '../mesh/clock.ts'
+import { gatewayError } from '../mesh/errors.ts'
 import { Chunks, textOf } from '../protocol/chunks.ts'
 import { errorText, INVALID_REQUEST, PARSE_ERROR } from '../protocol/jsonrpc.ts'
 

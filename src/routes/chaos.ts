@@ -4,8 +4,8 @@ import type { Controller } from '../chaos/control/controller.ts'
 import type { PlanTarget } from '../chaos/plan/checks.ts'
 import { withoutSecrets } from '../chaos/plan/without-secrets.ts'
 import { malformed, read, refused, withPlainErrors } from './chaos/answers.ts'
-import { readRuntimeFault, type Asked } from './chaos/runtime-fault.ts'
-import { restyled, styleOf, type Style } from './chaos/style.ts'
+import { type Asked, readRuntimeFault } from './chaos/runtime-fault.ts'
+import { restyled, type Style, styleOf } from './chaos/style.ts'
 
 export interface ChaosParts {
   readonly chaos: Controller

@@ -5,13 +5,12 @@ import type { Live } from '../mesh/live.ts'
 import type { StateStore } from '../mesh/policy.ts'
 import { during } from '../mesh/work.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
+import { listKinds } from '../registry/kinds.ts'
 import { collectInFlight, collectStates } from '../telemetry/mesh-states.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
-import { Exposition } from '../telemetry/metrics/exposition.ts'
-import { formatFor } from '../telemetry/metrics/negotiate.ts'
-import { processRegistry } from '../telemetry/metrics/process.ts'
+import { Exposition, formatFor } from '../telemetry/metrics/exposition.ts'
 import { contentTypes } from '../telemetry/metrics/format.ts'
-import { listKinds } from '../registry/kinds.ts'
+import { processRegistry } from '../telemetry/metrics/process.ts'
 
 export interface MetricsParts {
   readonly live: Live<GatewayGeneration>

@@ -2,10 +2,10 @@ import type { Call, Outcome } from '../mesh/call.ts'
 import type { Result } from '../mesh/classify.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { wentWrong } from './intents/went-wrong.ts'
-import type { Log } from './log.ts'
 import { LogThrottle } from './log-throttle.ts'
-import { keptSpanOf } from './tracing/call-trace.ts'
+import type { Log } from './log.ts'
 import type { AccessLogSettings } from './schema.ts'
+import { keptSpanOf } from './tracing/call-trace.ts'
 
 /** Writes a call that has ended into the log, if it is to be in there. */
 export type AccessLog = (

@@ -1,16 +1,21 @@
 import type { Call, Outcome } from '../mesh/call.ts'
-import type { Clock } from '../mesh/clock.ts'
+import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
 import type { CallIntent } from '../mesh/record.ts'
 import { attribute } from './intents/attribution.ts'
+import {
+  callsOf,
+  failedOf,
+  type IntentOutcome,
+  keyOf,
+  type KnownIntent,
+  newIntent,
+} from './intents/intent.ts'
+import { type IntentQuery, KnownIntents } from './intents/known.ts'
 import { wentWrong } from './intents/went-wrong.ts'
-import { failedOf, keyOf, newIntent, type IntentOutcome, type KnownIntent } from './intents/intent.ts'
-import { KnownIntents } from './intents/known.ts'
-import { OpenIntents } from './intents/open.ts'
-import { factsOf, objection, type IntentReport, type ReportAnswer } from './intents/report.ts'
 import type { Metrics } from './metrics.ts'
 import type { IntentSettings } from './schema.ts'
 
-export interface IntentsParts {
+interface IntentsParts {
   readonly clock: Clock
   readonly metrics: Pick<
     Metrics,
@@ -137,4 +142,170 @@ export class Intents {
     const calls = failedOf(intent) > 0 ? 'failed' : 'ok'
     this.#parts.metrics.intentOutcomes.inc({ outcome, calls, arm, source })
   }
+}
+
+/** How precisely the line is in order, in milliseconds: a busy task need not go to its end with every call. */
+const PLACE_MS: Millis = 100
+
+interface OpenIntentsParts {
+  readonly clock: Clock
+  /** One was quiet for long enough, and is open no more. */
+  readonly over: (intent: KnownIntent) => void
+  /** So is one that had to make room. */
+  readonly evicted: (intent: KnownIntent) => void
+}
+
+/** The tasks that are not over, waiting for them to be quiet for a while. */
+class OpenIntents {
+  readonly #parts: OpenIntentsParts
+  /** The one that was quiet for the longest time comes first. */
+  readonly #byKey = new Map<string, KnownIntent>()
+  #idleMs: Millis = 30_000
+  #max = 10_000
+  #cancel: Cancel | undefined
+
+  constructor(parts: OpenIntentsParts) {
+    this.#parts = parts
+  }
+
+  get size(): number {
+    return this.#byKey.size
+  }
+
+  /** From now on, at most `max`, each until it was quiet for `idle` milliseconds. */
+  tune({ idle, max }: { readonly idle: Millis; readonly max: number }): void {
+    this.#idleMs = idle
+    this.#max = max
+  }
+
+  get(key: string): KnownIntent | undefined {
+    return this.#byKey.get(key)
+  }
+
+  /** Takes in one more; the one that was quiet for the longest time makes room for it. */
+  add(intent: KnownIntent): void {
+    if (this.#byKey.size >= this.#max) this.#evict()
+    this.#place(intent, this.#parts.clock.now())
+  }
+
+  /** It goes to the end of the line. While calls of it are under way, its place does not matter. */
+  touch(intent: KnownIntent): void {
+    const now = this.#parts.clock.now()
+    if (now - intent.placedAt < PLACE_MS) intent.lastAt = now
+    else this.#place(intent, now)
+  }
+
+  #place(intent: KnownIntent, now: Millis): void {
+    intent.lastAt = now
+    intent.placedAt = now
+    this.#byKey.delete(intent.key)
+    this.#byKey.set(intent.key, intent)
+    this.#cancel ??= this.#parts.clock.after(this.#idleMs, this.#sweep)
+  }
+
+  remove(intent: KnownIntent): void {
+    this.#byKey.delete(intent.key)
+  }
+
+  /** All are over now. */
+  clear(): void {
+    this.#cancel?.()
+    this.#cancel = undefined
+    for (const intent of this.#byKey.values()) this.#end(intent)
+  }
+
+  readonly #sweep = (): void => {
+    const now = this.#parts.clock.now()
+    this.#cancel = undefined
+    for (const intent of this.#byKey.values()) {
+      const leftMs = Math.ceil(intent.lastAt + this.#idleMs - now)
+      if (leftMs > 0) {
+        this.#cancel = this.#parts.clock.after(leftMs, this.#sweep)
+        return
+      }
+      if (intent.underWay > 0) this.touch(intent)
+      else this.#end(intent)
+    }
+  }
+
+  #end(intent: KnownIntent): void {
+    this.remove(intent)
+    this.#parts.over(intent)
+  }
+
+  /** Takes one with calls under way only if it is its turn: it was quiet before they began. */
+  #evict(): void {
+    for (const oldest of this.#byKey.values()) {
+      this.remove(oldest)
+      this.#parts.evicted(oldest)
+      return
+    }
+  }
+}
+
+/** Somebody says how a task ended. */
+export interface IntentReport extends IntentQuery {
+  readonly outcome: IntentOutcome
+}
+
+/** What the gateway saw of a task. */
+interface IntentFacts {
+  readonly source: KnownIntent['source']
+  readonly tenant: string
+  readonly arm: string
+  readonly calls: number
+  /** Calls that went wrong, as the agent saw them. */
+  readonly failed: number
+  /** Whether it is over: it is not as long as calls of it are under way. */
+  readonly over: boolean
+}
+
+/** Why a report is not counted. */
+type Unlinked =
+  /** No such task is known, or is any more. */
+  | 'unknown'
+  /** Several tasks have this name. */
+  | 'ambiguous'
+  /** The opposite was reported before. */
+  | 'contradicted'
+
+export type ReportAnswer =
+  | {
+      readonly linked: true
+      /** Whether the same was reported before: it is counted once. */
+      readonly repeated: boolean
+      readonly task: IntentFacts
+    }
+  | {
+      readonly linked: false
+      readonly reason: Unlinked
+      readonly error: string
+      /** The tasks that it may be about; not more than a few. */
+      readonly tasks: readonly IntentFacts[]
+    }
+
+/** Most tasks that an answer shows. */
+const SHOWN = 10
+
+function factsOf(intent: KnownIntent): IntentFacts {
+  const { source, tenant, arm, isOpen } = intent
+  return { source, tenant, arm, calls: callsOf(intent), failed: failedOf(intent), over: !isOpen }
+}
+
+/** Why a report that fits these tasks cannot be counted; undefined if it fits one, and nothing speaks against it. */
+function objection(
+  { outcome }: IntentReport,
+  found: readonly KnownIntent[],
+): (ReportAnswer & { linked: false }) | undefined {
+  const tasks = found.slice(0, SHOWN).map(factsOf)
+  const unlinked = (reason: Unlinked, error: string) => ({ linked: false, reason, error, tasks }) as const
+  const [intent] = found
+  if (intent === undefined) return unlinked('unknown', 'no task of this name is open or remembered')
+  if (found.length > 1)
+    return unlinked('ambiguous', `${found.length} tasks have this name: say source, tenant or both`)
+  if (intent.outcome === undefined || intent.outcome === outcome) return undefined
+  return unlinked(
+    'contradicted',
+    `it was reported before that the task ${intent.outcome}: the first report counts`,
+  )
 }

@@ -1,7 +1,7 @@
 import type { MeshEvent } from '../mesh/policy.ts'
 import type { Log } from './log.ts'
 import type { Metrics } from './metrics.ts'
-import { OTHER } from './metrics/label-value.ts'
+import { OTHER } from './metrics/tool-series.ts'
 
 /** Counts and logs what policies tell. */
 export function noteEvents(

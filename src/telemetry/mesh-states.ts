@@ -1,6 +1,6 @@
 import type { StateStore } from '../mesh/policy.ts'
 import type { Metrics } from './metrics.ts'
-import { OTHER } from './metrics/label-value.ts'
+import { OTHER } from './metrics/tool-series.ts'
 
 const breakerStates = ['closed', 'open', 'half_open'] as const
 const schemaStates = ['compiled', 'waiting', 'refused'] as const

@@ -1,10 +1,10 @@
 import { Registry } from 'prom-client'
-import { version } from '../identity.ts'
+import { version } from '../protocol/identity.ts'
 import { calls } from './metrics/calls.ts'
 import { gateway } from './metrics/gateway.ts'
+import { Tally } from './metrics/instruments.ts'
 import { mesh } from './metrics/mesh.ts'
 import { build, type MetricsOf } from './metrics/spec.ts'
-import { Tally } from './metrics/tally.ts'
 import { ToolSeries } from './metrics/tool-series.ts'
 
 /** Every metric there is: name, meaning, labels, buckets, and how many series there can be. */

@@ -1,6 +1,6 @@
 import type { Call, CallRecord, FaultFate, Outcome } from '../mesh/call.ts'
 import type { Metrics } from './metrics.ts'
-import { labelValue } from './metrics/label-value.ts'
+import { labelValue } from './metrics/tool-series.ts'
 
 /** Whatever may become of a fault. */
 const FATES: readonly FaultFate['fate'][] = ['masked', 'surfaced', 'escaped']

@@ -5,15 +5,16 @@ import type { Log } from '../telemetry/log.ts'
 import { EraUpstream } from './era.ts'
 import { HttpUpstream } from './http/http.ts'
 import { SessionStates } from './http/session-state.ts'
-import { ModernHttpUpstream, type ModernHttpOptions } from './modern/modern-http.ts'
-import { SseUpstream } from './sse/sse.ts'
-import { StdioUpstream, type StdioOptions } from './stdio/stdio.ts'
+import type { ModernHttpOptions } from './modern/modern-http-way.ts'
+import { ModernHttpUpstream } from './modern/modern-http.ts'
 import { TaskBinding } from './modern/task-binding.ts'
 import { ToolFacts } from './modern/tool-facts.ts'
+import { SseUpstream } from './sse/sse.ts'
+import { type StdioOptions, StdioUpstream } from './stdio/stdio.ts'
 import type { UnfinishedReplies } from './unfinished-replies.ts'
 import type { Upstream } from './upstream.ts'
 
-export interface UpstreamParts {
+interface UpstreamParts {
   readonly clock: Clock
   readonly log: Log
   /** The `initialize` params of the gateway itself, for conversations that no single caller owns. */

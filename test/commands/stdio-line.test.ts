@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict'
 import { PassThrough } from 'node:stream'
 import { test } from 'node:test'
-import { readLine } from '../../src/commands/wrap/client-line.ts'
+import { modernHeaders, readLine } from '../../src/commands/wrap/bridge.ts'
 import { lineWriter } from '../../src/commands/wrap/line-writer.ts'
-import { modernHeaders } from '../../src/commands/wrap/modern-headers.ts'
 
 test('a line is one message or a batch; its requests are those that want an answer', () => {
   const said = readLine(

@@ -3,7 +3,7 @@ import { appendFile, mkdir, rename, rm, symlink, writeFile } from 'node:fs/promi
 import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
 import { watchFiles } from '../../src/config/watch/watch.ts'
-import { systemClock, type Clock } from '../../src/mesh/clock.ts'
+import { type Clock, systemClock } from '../../src/mesh/clock.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import { until } from '../support/until.ts'
 import { folder } from './files.ts'

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import type { Inquiry } from '../../src/downstream/front.ts'
 import { gatewayErrorText, type Response } from '../../src/downstream/respond.ts'
 import type { GatewayError } from '../../src/mesh/errors.ts'
-import type { Inquiry } from '../../src/downstream/front.ts'
 import { ownTurn } from '../../src/mesh/turns.ts'
 import { until } from '../support/until.ts'
-import { request, testEndpoint, type Reply } from './test-endpoint.ts'
+import { type Reply, request, testEndpoint } from './test-endpoint.ts'
 
 const errorOf = ({ json }: Reply) => (json as { error: { code: number; message: string } }).error
 

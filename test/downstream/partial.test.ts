@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { modernise } from '../../src/downstream/modern/results.ts'
+import { modernise } from '../../src/downstream/modern/exchange.ts'
 import { withPartial } from '../../src/downstream/partial.ts'
 import type { Outcome, Partial } from '../../src/mesh/call.ts'
 

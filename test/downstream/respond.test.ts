@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { gatewayErrorText, respond } from '../../src/downstream/respond.ts'
 import { newRecord, type Outcome } from '../../src/mesh/call.ts'
-import { gatewayError, reasons, type Reason } from '../../src/mesh/errors.ts'
+import { gatewayError, type Reason, reasons } from '../../src/mesh/errors.ts'
 
 /** The error of a response. */
 const errorOf = (text: string) =>

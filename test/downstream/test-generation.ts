@@ -1,6 +1,6 @@
 import { config as schema } from '../../src/config/schema/schema.ts'
 import type { Inquiry } from '../../src/downstream/front.ts'
-import { newRecord, type Message } from '../../src/mesh/call.ts'
+import { type Message, newRecord } from '../../src/mesh/call.ts'
 import { Cancellation } from '../../src/mesh/cancel.ts'
 import { compileMesh } from '../../src/mesh/compile.ts'
 import type { GatewayGeneration } from '../../src/registry/generation.ts'

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import { sendJson } from '../../src/downstream/post-reply.ts'
-import { UnreadReplies, type UnreadCause } from '../../src/downstream/unread-replies.ts'
-import { holdPipelined, holdResponses, type Held } from '../support/held-responses.ts'
+import { type UnreadCause, UnreadReplies } from '../../src/downstream/unread-replies.ts'
+import { type Held, holdPipelined, holdResponses } from '../support/held-responses.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import { until } from '../support/until.ts'
 

@@ -6,7 +6,7 @@ import type { BudgetSnapshot } from '../../src/policies/state/retry-budget.ts'
 import { toolCall } from '../support/caller.ts'
 import { testKit, testScope } from '../support/kit.ts'
 import { ManualClock } from '../support/manual-clock.ts'
-import { answer, failed, scripted, slow, pass } from './retry/scripted.ts'
+import { answer, failed, pass, scripted, slow } from './retry/scripted.ts'
 
 function serviceOf(
   kit: Kit,

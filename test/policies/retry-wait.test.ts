@@ -2,13 +2,13 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Call, Outcome } from '../../src/mesh/call.ts'
 import { Cancellation } from '../../src/mesh/cancel.ts'
-import type { Kit } from '../../src/mesh/policy.ts'
 import { gatewayError } from '../../src/mesh/errors.ts'
+import type { Kit } from '../../src/mesh/policy.ts'
 import { retry } from '../../src/policies/retry.ts'
 import { toolCall } from '../support/caller.ts'
 import { testKit, testScope } from '../support/kit.ts'
 import { ManualClock } from '../support/manual-clock.ts'
-import { answer, failed, scripted, pass } from './retry/scripted.ts'
+import { answer, failed, pass, scripted } from './retry/scripted.ts'
 
 /** A server with a script; `at` are the times at which it got a call. */
 function setUp(outcomes: Outcome[], { config = {}, dice }: { config?: object; dice?: Kit['dice'] } = {}) {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { OUTCOME_KEY } from '../../src/chaos/accounting/reported.ts'
+import { OUTCOME_KEY } from '../../src/chaos/accounting/accounting.ts'
 import { INTENT_KEY as FAULT_INTENT_KEY } from '../../src/chaos/decide/call-key.ts'
 import { ERROR_KEY } from '../../src/downstream/respond.ts'
 import { IDEMPOTENCY_KEY } from '../../src/policies/idempotency/key.ts'

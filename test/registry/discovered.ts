@@ -1,10 +1,10 @@
-import { noFaults } from '../support/no-faults.ts'
 import type { GatewayError } from '../../src/mesh/errors.ts'
 import type { Catalog } from '../../src/registry/catalog.ts'
 import { Discovery } from '../../src/registry/discovery.ts'
 import { Links } from '../../src/registry/links.ts'
 import { ManualClock } from '../support/manual-clock.ts'
-import { ScriptedUpstream, type Script } from '../support/scripted-upstream.ts'
+import { noFaults } from '../support/no-faults.ts'
+import { type Script, ScriptedUpstream } from '../support/scripted-upstream.ts'
 
 export const TIMEOUT_MS = 10_000
 export const REFRESH_MS = 300_000

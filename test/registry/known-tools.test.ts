@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { emptyCatalog, fetchList, type Catalog } from '../../src/registry/catalog.ts'
-import { knownTools } from '../../src/registry/known-tools.ts'
+import { type Catalog, emptyCatalog, fetchList } from '../../src/registry/catalog.ts'
+import { knownTools } from '../../src/registry/known-server.ts'
 import type { Json } from '../support/memory-pipe.ts'
 
 /** The catalog of a server with these tools. */

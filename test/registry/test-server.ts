@@ -1,10 +1,10 @@
-import { noFaults } from '../support/no-faults.ts'
 import { server as schema } from '../../src/config/schema/server-schema.ts'
 import type { ListKind } from '../../src/registry/kinds.ts'
-import { Names } from '../../src/registry/names.ts'
 import type { ServerState } from '../../src/registry/known-server.ts'
+import { Names } from '../../src/registry/names.ts'
 import { Server } from '../../src/registry/server.ts'
 import { ManualClock } from '../support/manual-clock.ts'
+import { noFaults } from '../support/no-faults.ts'
 import { ScriptedUpstream } from '../support/scripted-upstream.ts'
 import { oneTool } from './discovered.ts'
 

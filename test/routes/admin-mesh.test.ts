@@ -1,6 +1,6 @@
+import fastify from 'fastify'
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
-import fastify from 'fastify'
 import { config as schema } from '../../src/config/schema/schema.ts'
 import { compileMesh } from '../../src/mesh/compile.ts'
 import { Live } from '../../src/mesh/live.ts'

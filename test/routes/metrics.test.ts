@@ -1,6 +1,6 @@
+import fastify from 'fastify'
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
-import fastify from 'fastify'
 import { config as schema } from '../../src/config/schema/schema.ts'
 import type { Mesh } from '../../src/mesh/compile.ts'
 import { Live } from '../../src/mesh/live.ts'
@@ -8,8 +8,8 @@ import type { GatewayGeneration } from '../../src/registry/generation.ts'
 import { Names } from '../../src/registry/names.ts'
 import { registerMetrics } from '../../src/routes/metrics.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
-import { testServer } from '../registry/test-server.ts'
 import { testGuards } from '../downstream/test-guards.ts'
+import { testServer } from '../registry/test-server.ts'
 import { testKit } from '../support/kit.ts'
 
 /** The route over one server. */

@@ -1,11 +1,11 @@
 import type { Call, Outcome } from '../../src/mesh/call.ts'
-import { SharedLink } from '../../src/upstreams/shared/shared-link.ts'
 import { ToolFacts } from '../../src/upstreams/modern/tool-facts.ts'
+import { SharedLink } from '../../src/upstreams/shared/shared-link.ts'
 import type { Link } from '../../src/upstreams/upstream.ts'
 import { TestCaller } from './caller.ts'
 import { silent } from './log.ts'
 import { ManualClock } from './manual-clock.ts'
-import { MemoryPipe, type Json } from './memory-pipe.ts'
+import { type Json, MemoryPipe } from './memory-pipe.ts'
 
 /** What the gateway says of itself. */
 export const gatewayHello = {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import type { ServerResponse } from 'node:http'
 import { test, type TestContext } from 'node:test'
-import { ownHello } from '../../src/identity.ts'
+import { ownHello } from '../../src/protocol/identity.ts'
 import { Cancellation } from '../../src/mesh/cancel.ts'
 import type { Clock } from '../../src/mesh/clock.ts'
 import { gatewayError } from '../../src/mesh/errors.ts'

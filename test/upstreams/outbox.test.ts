@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { Writable } from 'node:stream'
-import { setImmediate } from 'node:timers/promises'
 import { test } from 'node:test'
+import { setImmediate } from 'node:timers/promises'
 import { gatewayError } from '../../src/mesh/errors.ts'
-import { Outbox } from '../../src/upstreams/stdio/outbox.ts'
+import { Outbox } from '../../src/upstreams/stdio/child.ts'
 
 /** A stream whose reader takes a chunk when the test says so. */
 function slowStream() {

@@ -1,13 +1,15 @@
-import type { Call, FaultFate, InjectedFault, Outcome } from '../../mesh/call.ts'
+import type { Call, FaultFate, InjectedFault, Outcome, RequestId } from '../../mesh/call.ts'
 import { verdictOf } from '../../mesh/classify.ts'
 import type { Clock } from '../../mesh/clock.ts'
+import { isObject } from '../../protocol/jsonrpc.ts'
+import { metaOf } from '../../protocol/meta.ts'
 import type { FiredShot } from '../firing/shot.ts'
 import type { DecisionEntry } from '../journal/entry.ts'
 import type { Journal } from '../journal/journal.ts'
 import type { Corruptions } from './corruptions.ts'
 import type { AgentOutcome, Fate } from './tally.ts'
 
-export interface AccountingParts {
+interface AccountingParts {
   readonly clock: Clock
   readonly journal: Journal
   readonly corruptions: Corruptions<FiredShot>
@@ -91,4 +93,24 @@ function isWarned(outcome: Outcome): boolean {
   const { wire, partial, result } = outcome
   if (wire?.end !== undefined || (wire?.status ?? 200) >= 400) return true
   return partial !== undefined || verdictOf(result.value) !== 'unchecked'
+}
+
+/** Where an agent says on a later call what it did with what it got of an earlier one: `{call, outcome}`. */
+export const OUTCOME_KEY = 'dev.breakwater/outcome'
+
+const outcomes: ReadonlySet<unknown> = new Set<AgentOutcome>(['safe', 'silent', 'unknown'])
+
+interface Reported {
+  /** Id of the earlier call as the agent sent it, or the intent that it belonged to: in the modern era ids are ours. */
+  readonly call: RequestId
+  readonly outcome: AgentOutcome
+}
+
+/** What a call reports of an earlier one; undefined for nothing, and for what makes no sense. */
+export function reportedIn({ message }: Call): Reported | undefined {
+  const said = metaOf(message.value, 'params', OUTCOME_KEY)
+  if (!isObject(said)) return undefined
+  const { call, outcome } = said
+  if ((typeof call !== 'string' && typeof call !== 'number') || !outcomes.has(outcome)) return undefined
+  return { call, outcome: outcome as AgentOutcome }
 }

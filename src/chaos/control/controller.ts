@@ -1,16 +1,20 @@
 import { isDeepStrictEqual } from 'node:util'
-import type { Engine } from '../firing/engine.ts'
-import type { Journal } from '../journal/journal.ts'
-import type { KillSwitch } from '../kill/kill-switch.ts'
+import type { Clock } from '../../mesh/clock.ts'
+import { createDice } from '../../mesh/dice.ts'
+import type { ChaosEvent } from '../events.ts'
+import { faults as registered } from '../faults/index.ts'
+import { Engine } from '../firing/engine.ts'
+import { Journal } from '../journal/journal.ts'
+import { KillSwitch } from '../kill/kill-switch.ts'
+import { diffPlans } from '../plan/diff.ts'
 import { chaos, type ChaosConfig } from '../plan/schema.ts'
-import type { Announcer } from './announcer.ts'
-import { assemble } from './assemble.ts'
-import type { Attachments } from './attachments.ts'
-import { DONE, type ControllerParts, type Done } from './controller-parts.ts'
+import { withoutSecrets } from '../plan/without-secrets.ts'
+import { Run } from './armory.ts'
+import { Attachments } from './attachments.ts'
+import { type ControllerParts, DONE, type Done } from './controller-parts.ts'
 import { environmentLock, refusalOf } from './guard.ts'
-import type { Run } from './run.ts'
-import type { RuntimeFaults } from './runtime-faults.ts'
-import { statusOf, type Status } from './status.ts'
+import { RuntimeFaults } from './runtime-faults.ts'
+import { type Status, statusOf } from './status.ts'
 
 /** Says when faults may do anything: who armed them, who stopped them, and why. */
 export class Controller {
@@ -157,5 +161,91 @@ export class Controller {
     const { held } = this.#run.armory
     this.#run.stop('killed')
     this.#announcer.turned('killed', by, why, { held, tookMs })
+  }
+}
+
+/** What the parts ask of whoever controls them, and tell them. */
+interface Control {
+  readonly config: () => ChaosConfig
+  /** Why a plan of so many faults may not be armed now; undefined when it may. */
+  readonly refusal: (faults: number) => string | undefined
+  /** The run is to end, by whose doing and why. */
+  readonly onEnd: (by: string, why: string) => void
+}
+
+/** The parts of the chaos mesh, put together. */
+interface Assembly {
+  readonly journal: Journal
+  readonly killSwitch: KillSwitch
+  readonly announcer: Announcer
+  readonly engine: Engine
+  readonly run: Run
+  readonly attachments: Attachments
+  readonly runtime: RuntimeFaults
+}
+
+function assemble(parts: ControllerParts, control: Control): Assembly {
+  const { clock, registry = registered, armOf = () => undefined, emit } = parts
+  const { config, refusal, onEnd } = control
+  const journal = new Journal()
+  const kill = new KillSwitch(() => clock.now())
+  const announcer = new Announcer(clock, journal, emit)
+  const onError = (errors: number) => {
+    if (errors >= config().engineErrors) onEnd('engine', `it failed ${errors} times`)
+  }
+  const engine = new Engine({ ...parts, emit: (event) => announcer.tell(event), kill, journal, onError })
+  const onExpired = (fault: string) => announcer.tell({ type: 'expired', by: 'ttl', detail: { fault } })
+  const run = new Run({ clock, kill, registry, armOf, engine, onExpired, onEnd })
+  const onUnwritten = (why: string) => announcer.tell({ type: 'journal_error', why })
+  const runtime = new RuntimeFaults({
+    armory: run.armory,
+    registry,
+    refusal: () => refusal(1),
+    maxTtl: () => config().maxTtl,
+    dice: () => createDice(config().seed),
+    isPlanned: (name) => config().faults.some((fault) => fault.name === name),
+    onBegin: () => run.begin(config().lease),
+    onChange: (type, by, detail) => announcer.tell({ type, by, detail }),
+  })
+  const attachments = new Attachments({ clock, journal, kill, onError: onUnwritten })
+  return { journal, killSwitch: kill, announcer, engine, run, attachments, runtime }
+}
+
+/** Tells what happens to the engine: in the journal, and to whoever listens. Never throws. */
+class Announcer {
+  /** The last change of state. */
+  last: { readonly since: number; readonly by: string; readonly why: string }
+  readonly #clock: Clock
+  readonly #journal: Journal
+  readonly #emit: (event: ChaosEvent) => void
+
+  constructor(clock: Clock, journal: Journal, emit: (event: ChaosEvent) => void) {
+    this.#clock = clock
+    this.#journal = journal
+    this.#emit = emit
+    this.last = { since: clock.wall(), by: 'boot', why: 'the process started' }
+  }
+
+  tell(said: ChaosEvent): void {
+    try {
+      const event = withoutSecrets(said)
+      this.#journal.control(this.#clock.wall(), event)
+      this.#emit(event)
+    } catch {
+      // Whoever listens may not stop what they are told about.
+    }
+  }
+
+  /** Tells what a new config changes; nothing when it is the old one. */
+  planned(by: string, before: ChaosConfig, config: ChaosConfig): void {
+    if (isDeepStrictEqual(before, config)) return
+    const { enabled, mode, seed, faults } = config
+    this.tell({ type: 'plan', by, detail: { ...diffPlans(before.faults, faults), enabled, mode, seed } })
+  }
+
+  /** Tells of a change of state. */
+  turned(type: 'armed' | 'disarmed' | 'killed' | 'unkilled', by: string, why: string, detail?: object): void {
+    this.last = { since: this.#clock.wall(), by, why }
+    this.tell({ type, by, why, ...(detail && { detail: { ...detail } }) })
   }
 }

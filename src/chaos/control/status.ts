@@ -2,7 +2,7 @@ import { newTally, type Tally } from '../accounting/tally.ts'
 import type { ArmedFault } from '../firing/armed-fault.ts'
 import type { Fault } from '../plan/common.ts'
 import type { ChaosConfig } from '../plan/schema.ts'
-import type { Run } from './run.ts'
+import type { Run } from './armory.ts'
 
 export type State = 'disarmed' | 'armed' | 'killed'
 

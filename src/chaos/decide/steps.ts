@@ -1,8 +1,8 @@
 import type { Millis } from '../../mesh/clock.ts'
 import type { Fault } from '../plan/common.ts'
 import { drawKeyOf, type Identity } from './call-key.ts'
-import type { Facts } from './decide.ts'
 import { joined } from './canonical.ts'
+import type { Facts } from './decide.ts'
 import { Recent } from './recent.ts'
 
 /** Most intents that are remembered; one that comes back later counts as new. */

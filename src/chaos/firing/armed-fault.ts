@@ -2,8 +2,8 @@ import type { Call } from '../../mesh/call.ts'
 import type { Millis } from '../../mesh/clock.ts'
 import type { Dice } from '../../mesh/dice.ts'
 import { newTally, type Tally } from '../accounting/tally.ts'
-import { decider, dependsOnOrder, drawnAs, type Decider } from '../decide/decide.ts'
-import { targetOf, type Target } from '../decide/match.ts'
+import { decider, type Decider, dependsOnOrder, drawnAs } from '../decide/decide.ts'
+import { type Target, targetOf } from '../decide/match.ts'
 import { Recent } from '../decide/recent.ts'
 import type { FaultType } from '../fault.ts'
 import type { KillSwitch } from '../kill/kill-switch.ts'
@@ -14,7 +14,7 @@ import type { Fault } from '../plan/common.ts'
 /** Most things that one fault remembers. */
 const MAX_MEMORIES = 10_000
 
-export interface ArmedParts {
+interface ArmedParts {
   readonly fault: Fault
   readonly type: FaultType<unknown>
   readonly dice: Dice

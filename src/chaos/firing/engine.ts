@@ -2,10 +2,9 @@ import type { Call, FaultFate, Outcome, Service } from '../../mesh/call.ts'
 import type { Clock } from '../../mesh/clock.ts'
 import { gatewayError } from '../../mesh/errors.ts'
 import type { Effect } from '../../mesh/policy.ts'
-import { Accounting } from '../accounting/accounting.ts'
+import { Accounting, reportedIn } from '../accounting/accounting.ts'
 import { Canaries } from '../accounting/canaries.ts'
 import { Corruptions } from '../accounting/corruptions.ts'
-import { reportedIn } from '../accounting/reported.ts'
 import { Candidates } from '../decide/candidates.ts'
 import type { ChaosEvent } from '../events.ts'
 import type { Side, World } from '../fault.ts'
@@ -16,7 +15,7 @@ import { Considering } from './considering.ts'
 import { fire } from './fire.ts'
 import type { FiredShot } from './shot.ts'
 
-export interface EngineParts {
+interface EngineParts {
   readonly clock: Clock
   readonly world: World
   readonly kill: KillSwitch

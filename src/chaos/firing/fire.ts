@@ -1,10 +1,9 @@
 import type { Call, Layer, Outcome, Service } from '../../mesh/call.ts'
 import { resultOf } from '../../mesh/classify.ts'
 import type { Journal } from '../journal/journal.ts'
-import { guarded } from './guarded.ts'
 import type { FiredShot } from './shot.ts'
 
-export interface FireParts {
+interface FireParts {
   readonly journal: Journal
   /** What a defect of a shot's layer makes of the call; undefined: the call goes on without it. */
   readonly broke: (shot: FiredShot, cause: unknown) => Promise<Outcome> | undefined
@@ -73,3 +72,45 @@ export function fire(
     },
   )
 }
+
+/**
+ * Puts a fault's layer around the rest of the way such that a defect of the layer cannot break the call: then the
+ * call goes on as if there were no fault. What was sent already is not sent again; its outcome is taken. `broke`
+ * hears of the defect, and may give an outcome to end the call with.
+ */
+function guarded(build: () => Layer, broke: (cause: unknown) => Promise<Outcome> | undefined): Layer {
+  return (next) => (call) => {
+    let sent: Promise<Outcome> | undefined
+
+    const recover = (cause: unknown) => broke(cause) ?? sent ?? next(call)
+
+    const judge = (cause: unknown): Promise<Outcome> =>
+      // What rejects further in is no defect of the fault.
+      sent === undefined ? recover(cause) : sent.then(() => recover(cause))
+
+    try {
+      return build()((forwarded) => {
+        const outcome = attempt(() => next(forwarded))
+        sent ??= outcome
+        return outcome
+      })(call).then(
+        (outcome) => (isOutcome(outcome) ? outcome : judge(new Error('it gave no outcome'))),
+        judge,
+      )
+    } catch (cause) {
+      return judge(cause)
+    }
+  }
+}
+
+/** A promise, even of what throws. */
+function attempt(send: () => Promise<Outcome>): Promise<Outcome> {
+  try {
+    return send()
+  } catch (cause) {
+    return Promise.reject(cause)
+  }
+}
+
+const isOutcome = (outcome: unknown): outcome is Outcome =>
+  typeof outcome === 'object' && outcome !== null && 'kind' in outcome

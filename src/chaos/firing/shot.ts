@@ -1,7 +1,10 @@
-import type { Call, InjectedFault, Outcome } from '../../mesh/call.ts'
+import type { Call, CallResult, InjectedFault, Outcome } from '../../mesh/call.ts'
+import type { Signal } from '../../mesh/cancel.ts'
 import { verdictOf } from '../../mesh/classify.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError } from '../../mesh/errors.ts'
+import { replaceAt } from '../../protocol/json-span.ts'
+import { resultText } from '../../protocol/jsonrpc.ts'
 import type { Canaries } from '../accounting/canaries.ts'
 import type { Corruptions } from '../accounting/corruptions.ts'
 import { digest } from '../decide/canonical.ts'
@@ -9,8 +12,6 @@ import { ENDED, type RawReply, type Shot, type Side, type World } from '../fault
 import type { DecisionEntry } from '../journal/entry.ts'
 import type { Release } from '../kill/release.ts'
 import type { ArmedFault } from './armed-fault.ts'
-import { pause, type Paused } from './pause.ts'
-import { withResult } from './with-result.ts'
 
 /** What all shots share. */
 export interface ShotParts {
@@ -138,5 +139,43 @@ export class FiredShot implements Shot {
 
   memory<State extends object>(key: string, create: () => State): State {
     return this.armed.memory(key, create)
+  }
+}
+
+/** How a pause ended. */
+type Paused = 'over' | 'released' | 'aborted'
+
+/** Longest time that a timer can hold. */
+const LONGEST_MS = 2 ** 31 - 1
+
+/** Waits until the time is over, or one of the two signals aborts; leaves neither timer nor listener behind. */
+export function pause(clock: Clock, ms: Millis, released: Signal, aborted: Signal): Promise<Paused> {
+  if (released.aborted) return Promise.resolve('released')
+  if (aborted.aborted) return Promise.resolve('aborted')
+  return new Promise((resolve) => {
+    const end = (how: Paused) => {
+      cancel()
+      released.removeEventListener('abort', onRelease)
+      aborted.removeEventListener('abort', onAbort)
+      resolve(how)
+    }
+    const onRelease = () => end('released')
+    const onAbort = () => end('aborted')
+    const cancel = clock.after(Math.min(ms, LONGEST_MS), () => end('over'))
+    released.addEventListener('abort', onRelease)
+    aborted.addEventListener('abort', onAbort)
+  })
+}
+
+/** A reply with another result. Of a response, all else stays as its author wrote it; an error becomes a response. */
+function withResult({ text, value, status }: CallResult, result: unknown): CallResult {
+  if ('result' in value) {
+    return { text: replaceAt(text, ['result'], result), value: { ...value, result }, status }
+  }
+  const { id } = value
+  return {
+    text: resultText(id as string | number, JSON.stringify(result)),
+    value: { jsonrpc: '2.0', id, result },
+    status,
   }
 }

@@ -1,5 +1,5 @@
-import { createDice } from '../../mesh/dice.ts'
 import type { RequestId } from '../../mesh/call.ts'
+import { createDice } from '../../mesh/dice.ts'
 import { decider } from '../decide/decide.ts'
 import type { Fault } from '../plan/common.ts'
 import type { Line } from './chain.ts'

@@ -1,11 +1,11 @@
-import { operatorOf, type OperatorName } from './index.ts'
-import type { Detectability, Draw, Material, OperatorConfig } from './operator.ts'
-import { segmentsOf } from './pointer.ts'
-import { placesIn, type Place } from './places.ts'
-import { edited } from './site.ts'
+import { isObject } from '../../protocol/jsonrpc.ts'
+import { type OperatorName, operatorOf } from './index.ts'
+import type { Detectability, Draw, Material, OperatorConfig, Told } from './operator.ts'
+import { below, EVERY, segmentsOf } from './pointer.ts'
+import { edited, type Site } from './site.ts'
 
 /** A changed copy of a value, and where it was changed; or that there was nothing to change. */
-export type Applied = { readonly value: unknown; readonly path: string } | 'not_applicable'
+type Applied = { readonly value: unknown; readonly path: string } | 'not_applicable'
 
 /** Operators on these see one whole value: it has no places inside. */
 const whole: ReadonlySet<Material> = new Set(['blocks', 'json_text'])
@@ -74,4 +74,109 @@ function fitting(config: OperatorConfig, places: readonly Place[]): readonly Pla
 
 function pick<Item>(items: readonly Item[], u: number): Item | undefined {
   return items[Math.floor(u * items.length)]
+}
+
+/** A place where something may be changed; in lists it stands for all elements, and the site is the first one's. */
+interface Place {
+  readonly path: string
+  readonly site: Site
+  readonly told: Told
+}
+
+const MOST_PLACES = 1_000
+const DEEPEST = 32
+
+/** The places in a value, in the order of its text, with what its schema says of them. At most 1,000, 32 deep. */
+function placesIn(value: unknown, schema?: unknown): readonly Place[] {
+  const places: Place[] = []
+  const root = schemaNode(schema)
+  walk({ value, key: undefined, holder: undefined }, '', root, toldOf(undefined, undefined, root), 0, places)
+  return places
+}
+
+function walk(
+  site: Site,
+  path: string,
+  schema: SchemaNode | undefined,
+  told: Told,
+  depth: number,
+  places: Place[],
+): void {
+  if (places.length === MOST_PLACES) return
+  places.push({ path, site, told })
+  if (depth === DEEPEST) return
+  const { value } = site
+  if (Array.isArray(value) && value.length > 0) {
+    const items = itemsOf(schema)
+    const element: Site = { value: value[0], key: undefined, holder: undefined }
+    walk(element, below(path, EVERY), items, toldOf(undefined, undefined, items), depth + 1, places)
+  } else if (isObject(value)) {
+    for (const [key, member] of Object.entries(value)) {
+      const node = memberOf(schema, key)
+      const child: Site = { value: member, key, holder: value }
+      walk(child, below(path, key), node, toldOf(schema, key, node), depth + 1, places)
+    }
+  }
+}
+
+/** A place in a JSON Schema, and the schema that its references point into. */
+interface SchemaNode {
+  readonly node: unknown
+  readonly root: unknown
+}
+
+const MOST_REFERENCES = 8
+
+/** The schema itself, as far as it tells anything. */
+function schemaNode(root: unknown): SchemaNode | undefined {
+  return follow({ node: root, root })
+}
+
+/** What it says of a member. */
+function memberOf(schema: SchemaNode | undefined, key: string): SchemaNode | undefined {
+  const { properties } = objectAt(schema)
+  return isObject(properties) && Object.hasOwn(properties, key)
+    ? follow({ node: properties[key], root: schema?.root })
+    : undefined
+}
+
+/** What it says of the elements of an array. */
+function itemsOf(schema: SchemaNode | undefined): SchemaNode | undefined {
+  const { items } = objectAt(schema)
+  return items === undefined ? undefined : follow({ node: items, root: schema?.root })
+}
+
+/** What is told of the member `key` of what `holder` describes, which is itself described by `schema`. */
+function toldOf(
+  holder: SchemaNode | undefined,
+  key: string | undefined,
+  schema: SchemaNode | undefined,
+): Told {
+  const { required } = objectAt(holder)
+  const known = holder !== undefined && key !== undefined
+  const { enum: listed, const: only } = objectAt(schema)
+  return {
+    required: known ? Array.isArray(required) && required.includes(key) : undefined,
+    listed: schema === undefined ? undefined : Array.isArray(listed) || only !== undefined,
+  }
+}
+
+const objectAt = (schema: SchemaNode | undefined): Readonly<Record<string, unknown>> =>
+  isObject(schema?.node) ? schema.node : {}
+
+/** Follows references within the same schema. */
+function follow({ node, root }: SchemaNode): SchemaNode | undefined {
+  for (let hops = 0; isObject(node); hops++) {
+    if (typeof node.$ref !== 'string') return { node, root }
+    if (!node.$ref.startsWith('#') || hops === MOST_REFERENCES) return undefined
+    node = locate(root, node.$ref.slice(1))
+  }
+  return undefined
+}
+
+function locate(root: unknown, path: string): unknown {
+  return segmentsOf(path).reduce<unknown>(
+    (at, key) => (isObject(at) && Object.hasOwn(at, key) ? at[key] : undefined),
+    root,
+  )
 }

@@ -1,5 +1,5 @@
 import type { Env } from '../../config/files/interpolate.ts'
-import { findToken } from '../../control-token.ts'
+import { findToken } from '../../gateway/control-token.ts'
 import { systemClock } from '../../mesh/clock.ts'
 import { isObject, parseJson } from '../../protocol/jsonrpc.ts'
 import { printable } from '../../telemetry/printable.ts'

@@ -5,9 +5,9 @@ import { z } from 'zod'
 import { parseSource } from '../../config/files/document.ts'
 import { Origins } from '../../config/files/origins.ts'
 import { readText } from '../../config/files/read-text.ts'
-import { readValues, type Reading } from '../../config/files/read-values.ts'
+import { type Reading, readValues } from '../../config/files/read-values.ts'
 import { explain } from '../../config/issues/explain.ts'
-import { formatIssue, type ConfigIssue } from '../../config/issues/issues.ts'
+import { type ConfigIssue, formatIssue } from '../../config/issues/issues.ts'
 import { suggest } from '../../config/issues/suggest.ts'
 import { duration } from '../../units/duration.ts'
 
@@ -32,12 +32,12 @@ const schema = z.strictObject({
 export type Scenario = z.output<typeof schema>
 
 /** A scenario, or what is wrong with its file, a line each. */
-export type ReadScenario =
+type ReadScenario =
   | { readonly ok: true; readonly scenario: Scenario }
   | { readonly ok: false; readonly problems: readonly string[] }
 
 /** The scenarios that come with the package, found from the sources and from every build of them. */
-export const libraryFolder = join(
+const libraryFolder = join(
   dirname(createRequire(import.meta.url).resolve('breakwater/package.json')),
   'config',
   'scenarios',

@@ -1,17 +1,26 @@
 import { Pool } from 'undici'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError } from '../../mesh/errors.ts'
-import { isRequestId, kindOf, paramsOf } from '../../protocol/jsonrpc.ts'
+import {
+  errorText,
+  INVALID_REQUEST,
+  isObject,
+  isRequestId,
+  kindOf,
+  paramsOf,
+  PARSE_ERROR,
+  parseJson,
+  type RequestId,
+} from '../../protocol/jsonrpc.ts'
+import { encodeHeaderValue, PROTOCOL_VERSION_KEY } from '../../protocol/modern.ts'
 import { HttpListener } from '../../upstreams/http/http-listener.ts'
 import { leave } from '../../upstreams/http/http-post.ts'
 import { HttpReply } from '../../upstreams/http/http-reply.ts'
 import { HttpWire } from '../../upstreams/http/http-wire.ts'
 import type { Overlong } from '../../upstreams/stdio/lines.ts'
-import { readLine, type Said } from './client-line.ts'
 import { Exchange } from './exchange.ts'
-import { modernHeaders } from './modern-headers.ts'
 
-export interface BridgeParts {
+interface BridgeParts {
   /** The MCP endpoint that the lines go to. */
   readonly url: string
   readonly clock: Clock
@@ -136,5 +145,46 @@ export class Bridge {
       isLost: () => Promise.resolve(false),
     })
     await this.#listener.opening
+  }
+}
+
+/** What a client said on one line: a message, or several as a batch. */
+interface Said {
+  readonly messages: readonly Readonly<Record<string, unknown>>[]
+  /** Of the requests among them: each wants an answer. */
+  readonly ids: Set<RequestId>
+}
+
+/** Reads a line of a client; the text of an error when it says nothing, and undefined when it is empty. */
+export function readLine(line: string | Overlong, limit: number): Said | string | undefined {
+  if (typeof line !== 'string')
+    return errorText(null, INVALID_REQUEST, `a message is larger than ${limit} bytes`)
+  if (line.trim() === '') return undefined
+  const value = parseJson(line)
+  if (value === undefined) return errorText(null, PARSE_ERROR, 'Parse error: the line is not JSON')
+  const messages = (Array.isArray(value) ? value : [value]).filter(isObject)
+  const ids = messages.flatMap(({ id, method }) => (method !== undefined && isRequestId(id) ? [id] : []))
+  return { messages, ids: new Set(ids) }
+}
+
+/** Parameters that name what a request is about. */
+const names = ['name', 'uri', 'taskId'] as const
+
+/**
+ * The headers by which a request of the modern era repeats over HTTP what stands in its body; undefined for one of
+ * the legacy era.
+ */
+export function modernHeaders(
+  message: Readonly<Record<string, unknown>> | undefined,
+): Record<string, string> | undefined {
+  if (message === undefined || typeof message.method !== 'string') return undefined
+  const params = paramsOf(message)
+  const version = isObject(params._meta) ? params._meta[PROTOCOL_VERSION_KEY] : undefined
+  if (typeof version !== 'string') return undefined
+  const name = names.map((key) => params[key]).find((value) => typeof value === 'string')
+  return {
+    'mcp-protocol-version': encodeHeaderValue(version),
+    'mcp-method': encodeHeaderValue(message.method),
+    ...(typeof name === 'string' && { 'mcp-name': encodeHeaderValue(name) }),
   }
 }

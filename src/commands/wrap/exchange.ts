@@ -1,11 +1,11 @@
-import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import { gatewayErrorText } from '../../downstream/respond.ts'
+import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import { isObject, isRequestId, parseJson, type RequestId } from '../../protocol/jsonrpc.ts'
 import type { SseEvent } from '../../protocol/sse.ts'
 import type { ReplyHeaders } from '../../upstreams/http/http-headers.ts'
 import type { ReplySink } from '../../upstreams/http/http-reply.ts'
 
-export interface ExchangeParts {
+interface ExchangeParts {
   /** Takes a line for the client; a promise asks to wait. */
   readonly write: (line: string) => Promise<void> | undefined
   /** Told of the session that a reply opens; what the client is told waits for it. */

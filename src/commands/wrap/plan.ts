@@ -1,18 +1,18 @@
-import { fromChaosMonkey, fromMcpChaos, ForeignPlanError, planFormat } from '../../chaos/plan/compat/index.ts'
+import { ForeignPlanError, fromChaosMonkey, fromMcpChaos, planFormat } from '../../chaos/plan/compat/index.ts'
 import { chaos, type ChaosConfig } from '../../chaos/plan/schema.ts'
 import { parseSource } from '../../config/files/document.ts'
 import type { Env } from '../../config/files/interpolate.ts'
 import { Origins } from '../../config/files/origins.ts'
 import { ownBlock } from '../../config/files/own-block.ts'
 import { readText } from '../../config/files/read-text.ts'
-import { readValues, type Reading } from '../../config/files/read-values.ts'
+import { type Reading, readValues } from '../../config/files/read-values.ts'
 import { explain } from '../../config/issues/explain.ts'
-import { formatIssue, type ConfigIssue } from '../../config/issues/issues.ts'
+import { type ConfigIssue, formatIssue } from '../../config/issues/issues.ts'
 import { coerce } from '../../config/schema/coerce.ts'
 import { isPlainMap } from '../../config/schema/plain-map.ts'
 
 /** A plan that can be used, or what keeps it from being used, a line each. */
-export type ReadPlan =
+type ReadPlan =
   | { readonly ok: true; readonly chaos: ChaosConfig }
   | { readonly ok: false; readonly problems: readonly string[] }
 

@@ -1,6 +1,4 @@
-import { isNode, LineCounter, parseDocument, visit, type Alias, type Document, type Node } from 'yaml'
-import { tooDeepAt } from './depth.ts'
-import { blankComments } from './jsonc.ts'
+import { type Alias, type Document, isNode, LineCounter, type Node, parseDocument, visit } from 'yaml'
 import type { Position } from './origins.ts'
 
 /** Follow-on errors of a broken file say little; these are the first, and enough. */
@@ -84,4 +82,35 @@ function syntaxMessage(code: string, message: string): string {
     default:
       return `not valid YAML: ${message}`
   }
+}
+
+/** No config is this deep, and the stack of the parser is deeper. */
+const MOST = 500
+
+/**
+ * The offset at which a text begins to nest too deeply to be parsed: parsers go down by calling themselves, and
+ * the engine ends the process when its stack runs out inside a regular expression. Looks at characters only:
+ * brackets that stay open, and markers of lists in lists (`- - -`), whatever they stand in.
+ */
+function tooDeepAt(text: string): number | undefined {
+  let open = 0
+  let markers = 0
+  for (let at = 0; at < text.length; at++) {
+    const unit = text[at]
+    if (unit === '[' || unit === '{') open++
+    else if ((unit === ']' || unit === '}') && open > 0) open--
+    if (unit === '-' || unit === '?' || unit === ':') markers++
+    else if (unit !== ' ' && unit !== '\t') markers = 0
+    if (open > MOST || markers > MOST) return at
+  }
+  return undefined
+}
+
+const COMMENT_OR_STRING = /"(?:[^"\\]|\\.)*"|\/\/[^\n\r]*|\/\*[\s\S]*?\*\//g
+
+/** Blanks the comments that editors allow in JSON, so that YAML can read the rest and every position stays. */
+function blankComments(json: string): string {
+  return json.replace(COMMENT_OR_STRING, (match) =>
+    match.startsWith('"') ? match : match.replace(/[^\n\r]/g, ' '),
+  )
 }

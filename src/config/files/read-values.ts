@@ -1,10 +1,10 @@
-import { isAlias, isMap, isScalar, isSeq, type Alias, type Node, type Pair, type YAMLMap } from 'yaml'
-import type { SourceDocument } from './document.ts'
-import { interpolate, type Env } from './interpolate.ts'
+import { type Alias, isAlias, isMap, isScalar, isSeq, type Node, type Pair, type YAMLMap } from 'yaml'
 import type { ConfigIssue } from '../issues/issues.ts'
+import { isPlainMap } from '../schema/plain-map.ts'
+import type { SourceDocument } from './document.ts'
+import { type Env, interpolate } from './interpolate.ts'
 import type { Origins, Position } from './origins.ts'
 import { formatPath, type Path } from './path.ts'
-import { isPlainMap } from '../schema/plain-map.ts'
 
 /** No config is this deep; a loop of aliases is. */
 const MAX_DEPTH = 32

@@ -1,16 +1,16 @@
 import { dirname, isAbsolute, join } from 'node:path'
+import type { ConfigIssue } from '../issues/issues.ts'
+import { isPlainMap } from '../schema/plain-map.ts'
 import { parseSource, type SourceDocument } from './document.ts'
 import type { Env } from './interpolate.ts'
-import type { ConfigIssue } from '../issues/issues.ts'
 import { Origins } from './origins.ts'
 import { ownBlock } from './own-block.ts'
 import { formatPath, type Path } from './path.ts'
-import { isPlainMap } from '../schema/plain-map.ts'
 import { readText } from './read-text.ts'
-import { readValues, type Reading } from './read-values.ts'
+import { type Reading, readValues } from './read-values.ts'
 
 /** A config as it was written, its files put together. */
-export interface Sources extends Reading {
+interface Sources extends Reading {
   /** Undefined when there is nothing to check, because the main file cannot be read or parsed. */
   readonly value: unknown
   /** Files in the order in which they were read, as issues name them. */

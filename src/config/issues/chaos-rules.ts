@@ -1,7 +1,7 @@
 import { faults as types } from '../../chaos/faults/index.ts'
 import { targetFindings } from '../../chaos/plan/checks.ts'
 import type { Config } from '../schema/schema.ts'
-import type { Finding } from './rules.ts'
+import type { Finding } from './finding.ts'
 
 /** Faults that hit no server, or cannot work with those that they hit. */
 export function faultFindings({ chaos, mcpServers }: Config, severity: 'error' | 'warning'): Finding[] {

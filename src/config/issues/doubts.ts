@@ -1,6 +1,6 @@
 import { glob } from '../../mesh/match.ts'
 import { faultFindings } from './chaos-rules.ts'
-import type { Finding } from './rules.ts'
+import type { Finding } from './finding.ts'
 import type { Config } from '../schema/schema.ts'
 
 /** What is allowed and yet hardly meant. */

@@ -1,4 +1,4 @@
-import type { Finding } from './rules.ts'
+import type { Finding } from './finding.ts'
 import { isPlainMap } from '../schema/plain-map.ts'
 import { ignoredKeys } from '../schema/server-settings.ts'
 

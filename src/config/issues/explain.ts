@@ -1,16 +1,16 @@
 import { z } from 'zod'
-import { expected } from './expected.ts'
-import { found } from './found.ts'
-import type { ConfigIssue } from './issues.ts'
 import type { Origins } from '../files/origins.ts'
 import { formatPath, type Path } from '../files/path.ts'
 import { isPlainMap } from '../schema/plain-map.ts'
 import { objectsOf, schemasAt, secrecyAt } from '../schema/schema-walk.ts'
+import { looksLikeKey, redactUrls } from '../secrets/redact-text.ts'
+import type { Secrecy } from '../secrets/secrets.ts'
+import type { ConfigIssue } from './issues.ts'
 import { suggest } from './suggest.ts'
-import { leafIssues, type LeafIssue } from './zod-issues.ts'
+import { type LeafIssue, leafIssues } from './zod-issues.ts'
 
 /** A config that was read, and what to check it against. */
-export interface Explained {
+interface Explained {
   readonly schema: z.core.$ZodType
   readonly value: unknown
   readonly origins: Origins
@@ -103,3 +103,93 @@ function hint(issue: LeafIssue, held: unknown): string {
   const wantsText = issue.code === 'invalid_type' && issue.expected === 'string'
   return wantsText && ['number', 'boolean'].includes(typeof held) ? '; put it in quotes' : ''
 }
+
+const typeNames: Readonly<Record<string, string>> = {
+  string: 'text',
+  number: 'a number',
+  int: 'a whole number',
+  boolean: 'true or false',
+  object: 'a map',
+  record: 'a map',
+  array: 'a list',
+}
+
+/** What a schema allows where `issue` was found, such as `a whole number from 1 to 64`. */
+export function expected(issue: LeafIssue, schemas: readonly z.core.$ZodType[]): string | undefined {
+  switch (issue.code) {
+    case 'invalid_type':
+      return numberRange(issue.expected, schemas) ?? typeNames[issue.expected] ?? issue.expected
+    case 'invalid_value':
+      return oneOf(issue.values.map((value) => JSON.stringify(value)))
+    case 'too_small':
+    case 'too_big':
+      return numberRange(issue.origin, schemas) ?? lengthBound(issue)
+    case 'none_of':
+      return oneOf(
+        [...new Set(issue.alternatives.map((leaf) => expected(leaf, schemas) ?? ''))].filter(Boolean),
+      )
+    case 'invalid_format':
+      return `text in the form ${issue.format}`
+    default:
+      return undefined
+  }
+}
+
+function numberRange(type: string, schemas: readonly z.core.$ZodType[]): string | undefined {
+  if (type !== 'number' && type !== 'int') return undefined
+  const schema = schemas.find((candidate) => candidate instanceof z.ZodNumber)
+  if (schema === undefined) return undefined
+  const least = schema.minValue ?? -Infinity
+  const most = schema.maxValue ?? Infinity
+  const name = schema.format?.includes('int') ? 'a whole number' : 'a number'
+  if (least <= Number.MIN_SAFE_INTEGER)
+    return most >= Number.MAX_SAFE_INTEGER ? name : `${name} up to ${most}`
+  return most >= Number.MAX_SAFE_INTEGER ? `${name} from ${least}` : `${name} from ${least} to ${most}`
+}
+
+function lengthBound(issue: z.core.$ZodIssueTooSmall | z.core.$ZodIssueTooBig): string {
+  const unit = issue.origin === 'string' ? 'character' : 'entry'
+  const bound = issue.code === 'too_small' ? issue.minimum : issue.maximum
+  const units = Number(bound) === 1 ? unit : unit === 'entry' ? 'entries' : 'characters'
+  return `at ${issue.code === 'too_small' ? 'least' : 'most'} ${bound} ${units}`
+}
+
+/** `a`, `a or b`, `a, b or c`. */
+function oneOf(choices: readonly string[]): string {
+  const last = choices.at(-1) ?? ''
+  return choices.length < 2 ? last : `${choices.slice(0, -1).join(', ')} or ${last}`
+}
+
+const MAX_SHOWN = 60
+
+/** What may be said about a value. */
+interface Showing {
+  readonly secrecy: Secrecy | undefined
+  /** The variables that it came from: they are named, their text is not shown. */
+  readonly variables: readonly string[]
+  /** Whether only the kind of thing matters, as where a map was expected. */
+  readonly kindOnly: boolean
+}
+
+/** Names what was found in a config, in words that hold no secret. */
+export function found(value: unknown, { secrecy, variables, kindOnly }: Showing): string {
+  if (variables.length > 0) return `the value of ${variables.map((name) => `\${${name}}`).join(' and ')}`
+  switch (typeof value) {
+    case 'string':
+      return kindOnly || hides(value, secrecy) ? 'text' : shorten(JSON.stringify(value))
+    case 'number':
+    case 'boolean':
+      return kindOnly || secrecy !== undefined ? `a ${typeof value}` : String(value)
+    default:
+      return value === null || value === undefined ? 'nothing' : Array.isArray(value) ? 'a list' : 'a map'
+  }
+}
+
+/** A URL that is wrong cannot be taken apart: one that may hold credentials is not shown at all. */
+function hides(text: string, secrecy: Secrecy | undefined): boolean {
+  return secrecy === 'url'
+    ? /[@?#]/.test(text) || redactUrls(text) !== text || text.split('/').some(looksLikeKey)
+    : secrecy !== undefined
+}
+
+const shorten = (text: string) => (text.length <= MAX_SHOWN ? text : `${text.slice(0, MAX_SHOWN)}…"`)

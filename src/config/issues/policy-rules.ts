@@ -1,7 +1,7 @@
 import { matcher } from '../../mesh/match.ts'
 import type { Path } from '../files/path.ts'
 import type { Config } from '../schema/schema.ts'
-import type { Finding } from './rules.ts'
+import type { Finding } from './finding.ts'
 
 type Policies = Config['policies']
 type Settings = Omit<Policies['overrides'][number], 'match' | 'effect'>

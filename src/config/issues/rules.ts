@@ -1,16 +1,8 @@
 import { isLoopback, parseAddress } from '../schema/address.ts'
 import { faultFindings } from './chaos-rules.ts'
 import { contradictions } from './policy-rules.ts'
-import type { Path } from '../files/path.ts'
+import type { Finding } from './finding.ts'
 import type { Config } from '../schema/schema.ts'
-
-/** Something about keys that are right one by one. */
-export interface Finding {
-  readonly path: Path
-  /** Whether the name of the key is at fault, or its value. */
-  readonly at: 'key' | 'value'
-  readonly message: string
-}
 
 /** What no schema of one key can see; each finding makes the config unusable. */
 export function brokenRules(config: Config): Finding[] {

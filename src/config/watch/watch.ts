@@ -1,7 +1,9 @@
+import { createHash } from 'node:crypto'
+import { type FSWatcher, watch } from 'node:fs'
+import { realpath, stat } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
-import { fingerprint, type Fingerprint } from './fingerprint.ts'
-import { FolderWatch } from './folder-watch.ts'
+import { readText } from '../files/read-text.ts'
 
 /** How long files must be quiet before they are looked at, so that a half-written one is rarely met. */
 const QUIET_MS = 100
@@ -12,7 +14,7 @@ const MAX_UNREST_MS = 1_000
 /** How often files are looked at in any case: some file systems tell nothing. */
 const POLL_MS = 5_000
 
-export interface FileWatch {
+interface FileWatch {
   /** Resolves once the files were looked at for the first time; later changes are noticed. */
   readonly ready: Promise<void>
   close(): void
@@ -96,4 +98,70 @@ function foldersOf(files: readonly string[], seen: ReadonlyMap<string, Fingerpri
   return new Set(
     files.flatMap((file) => [file, seen.get(file)?.realPath ?? file]).map((file) => dirname(file)),
   )
+}
+
+/** What a file was when it was last looked at. */
+interface Fingerprint {
+  /** Changes whenever the content may have. Cheap to find out. */
+  readonly cheap: string
+  /** Changes when the content does. */
+  readonly content: string
+  /** Where the file really is, all links followed; undefined when it is not there. */
+  readonly realPath: string | undefined
+}
+
+const ABSENT = 'absent'
+
+/** Looks at `file`, and into it only when it may have changed since `last`. Never rejects. */
+async function fingerprint(file: string, last: Fingerprint | undefined): Promise<Fingerprint> {
+  try {
+    const realPath = await realpath(file)
+    const stats = await stat(realPath, { bigint: true })
+    const cheap = [realPath, stats.dev, stats.ino, stats.size, stats.mtimeNs, stats.ctimeNs].join()
+    if (cheap === last?.cheap) return last
+    // Reading a pipe would take what is in it.
+    const read = stats.isFile() ? await readText(realPath) : { problem: 'not a file' }
+    const content = createHash('sha256').update(JSON.stringify(read)).digest('hex')
+    return { cheap, content, realPath }
+  } catch (error) {
+    // Gone or out of reach: that is a state too, and the next look may find another.
+    const code = (error as NodeJS.ErrnoException).code ?? ''
+    return { cheap: ABSENT + code, content: ABSENT, realPath: undefined }
+  }
+}
+
+/** Watches folders: a file that is replaced by renaming, or through a link, is only seen from its folder. */
+class FolderWatch {
+  readonly #watchers = new Map<string, FSWatcher>()
+  readonly #onEvent: () => void
+
+  constructor(onEvent: () => void) {
+    this.#onEvent = onEvent
+  }
+
+  /** Watches exactly `folders` from now on. */
+  follow(folders: ReadonlySet<string>): void {
+    for (const folder of this.#watchers.keys()) if (!folders.has(folder)) this.#drop(folder)
+    for (const folder of folders) if (!this.#watchers.has(folder)) this.#add(folder)
+  }
+
+  close(): void {
+    for (const folder of this.#watchers.keys()) this.#drop(folder)
+  }
+
+  #add(folder: string): void {
+    try {
+      const watcher = watch(folder, { persistent: false }, this.#onEvent)
+      watcher.on('error', () => this.#drop(folder))
+      this.#watchers.set(folder, watcher)
+    } catch {
+      // The folder is not there, or the system has no watches left: whoever follows looks by itself and asks again.
+      this.#drop(folder)
+    }
+  }
+
+  #drop(folder: string): void {
+    this.#watchers.get(folder)?.close()
+    this.#watchers.delete(folder)
+  }
 }

@@ -1,6 +1,6 @@
-import { parseExactly } from '../../protocol/json-parse.ts'
 import type { Message, RequestId } from '../../mesh/call.ts'
 import { askedLimitMs } from '../../policies/deadline/asked.ts'
+import { parseExactly } from '../../protocol/json-parse.ts'
 import { isObject, resultText } from '../../protocol/jsonrpc.ts'
 import { SERVER_INFO_KEY } from '../../protocol/modern.ts'
 import { LATEST_LEGACY } from '../../protocol/versions.ts'

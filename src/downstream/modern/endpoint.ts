@@ -1,9 +1,10 @@
 import { createHash } from 'node:crypto'
-import { parseExactly } from '../../protocol/json-parse.ts'
 import type { Message } from '../../mesh/call.ts'
 import type { Clock } from '../../mesh/clock.ts'
+import { type GatewayError, isGatewayError } from '../../mesh/errors.ts'
 import type { Live } from '../../mesh/live.ts'
 import { askedLimitMs } from '../../policies/deadline/asked.ts'
+import { parseExactly } from '../../protocol/json-parse.ts'
 import {
   INVALID_PARAMS,
   INVALID_REQUEST,
@@ -12,22 +13,20 @@ import {
   METHOD_NOT_FOUND,
   paramsOf,
 } from '../../protocol/jsonrpc.ts'
+import { isListChange } from '../../protocol/list-changes.ts'
 import { CLIENT_CAPABILITIES_KEY, CLIENT_INFO_KEY } from '../../protocol/modern.ts'
 import { paramsFault } from '../../protocol/params-check.ts'
 import { LATEST_LEGACY } from '../../protocol/versions.ts'
-import { isGatewayError, type GatewayError } from '../../mesh/errors.ts'
-import { isListChange } from '../../protocol/list-changes.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
 import { principalOf, shownHeaders } from '../credentials.ts'
 import type { Guards } from '../guards.ts'
 import { tooMuchToSay } from '../hello.ts'
-import { sendJson } from '../post-reply.ts'
-import { refusal, refuse } from '../refusal.ts'
+import { refusal, refuse, sendJson } from '../post-reply.ts'
 import { gatewayErrorText } from '../respond.ts'
 import type { Tenancy } from '../tenancy.ts'
 import type { Visit } from '../visit.ts'
 import { discover } from './discover.ts'
-import { readEnvelope, type Envelope } from './envelope.ts'
+import { type Envelope, readEnvelope } from './envelope.ts'
 import { Exchange } from './exchange.ts'
 import { Listening } from './listening.ts'
 import { Parking } from './parking.ts'
@@ -57,7 +56,7 @@ export class ModernEndpoint {
   readonly #live: Live<GatewayGeneration>
   readonly #clock: Clock
   readonly #pool: CallerPool
-  readonly #parking: Parking
+  readonly #parking: Parking<Exchange>
   readonly #relay: Relay
   readonly #guards: Guards
 

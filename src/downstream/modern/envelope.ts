@@ -19,7 +19,7 @@ import {
   UNSUPPORTED_VERSION,
 } from '../../protocol/modern.ts'
 import { legacyVersions } from '../../protocol/versions.ts'
-import { refusal, type Refusal } from '../refusal.ts'
+import { refusal, type Refusal } from '../post-reply.ts'
 
 /** What a modern request says of its sender, in place of a session. */
 export interface Envelope {

@@ -1,21 +1,28 @@
 import { asking, type Asking } from '../../mesh/asking.ts'
-import type { Clock } from '../../mesh/clock.ts'
 import type { CallRecord, Channel, Message, RequestId, WireReply } from '../../mesh/call.ts'
 import { Cancellation } from '../../mesh/cancel.ts'
+import type { Clock } from '../../mesh/clock.ts'
 import { gatewayError } from '../../mesh/errors.ts'
-import { paramsOf, resultText } from '../../protocol/jsonrpc.ts'
-import { replaceAt } from '../../protocol/json-span.ts'
+import { parseExactly } from '../../protocol/json-parse.ts'
+import { type Edit, locate, members, replaceAt, splice } from '../../protocol/json-span.ts'
+import {
+  errorText,
+  INVALID_PARAMS,
+  isObject,
+  METHOD_NOT_FOUND,
+  paramsOf,
+  resultText,
+} from '../../protocol/jsonrpc.ts'
+import { MISSING_CAPABILITY } from '../../protocol/modern.ts'
 import { gatewayErrorText, type Response } from '../respond.ts'
 import type { Envelope } from './envelope.ts'
 import { admits } from './levels.ts'
 import type { Parking } from './parking.ts'
 import type { PooledCaller } from './pool.ts'
 import type { Post } from './post.ts'
-import { Questions } from './questions.ts'
-import { modernise } from './results.ts'
 
 /** One POST that waits for this call: its own id and progress token, and the way back. */
-export interface Turn {
+interface Turn {
   readonly id: RequestId
   readonly progressToken: unknown
   readonly post: Post
@@ -40,7 +47,7 @@ export class Exchange {
   readonly target: string
   /** The client that it came from. */
   readonly client: string
-  readonly #parking: Parking
+  readonly #parking: Parking<Exchange>
   #turn: Turn | undefined
   /** Most servers ask nothing. */
   #questions: Questions | undefined
@@ -48,7 +55,13 @@ export class Exchange {
   #kept: KeptAnswer | undefined
   #state: string | undefined
 
-  constructor(envelope: Envelope, caller: PooledCaller, client: string, target: string, parking: Parking) {
+  constructor(
+    envelope: Envelope,
+    caller: PooledCaller,
+    client: string,
+    target: string,
+    parking: Parking<Exchange>,
+  ) {
     this.envelope = envelope
     this.caller = caller
     this.client = client
@@ -140,4 +153,159 @@ export class Exchange {
 function read({ text, status, wire }: KeptAnswer): Response {
   const response = { text: text.toString(), status }
   return wire === undefined ? response : { ...response, wire }
+}
+
+/** What a server may ask in mid-call, and the capability by which a client says that it can answer. */
+const askable: Readonly<Record<string, string>> = {
+  'elicitation/create': 'elicitation',
+  'sampling/createMessage': 'sampling',
+  'roots/list': 'roots',
+}
+
+/** Most rounds of questions that one call may take. */
+const MAX_ROUNDS = 10
+
+interface Question {
+  readonly request: Message
+  readonly asking: Asking
+}
+
+/** What the server of one call asks, until the client has answered it. */
+export class Questions {
+  readonly #capabilities: Readonly<Record<string, unknown>>
+  readonly #open = new Map<string, Question>()
+  #asked = 0
+  #rounds = 0
+
+  /** `capabilities` are those of the client. */
+  constructor(capabilities: Readonly<Record<string, unknown>>) {
+    this.#capabilities = capabilities
+  }
+
+  /** How many the client has not answered yet. */
+  get size(): number {
+    return this.#open.size
+  }
+
+  /** Takes a question. False when it is not for the client to answer: then it is answered already. */
+  ask(request: Message, asking: Asking): boolean {
+    const method = request.value.method as string
+    const reply = method === 'ping' ? resultText(0, '{}') : this.#refusal(method)
+    if (reply === undefined) this.#open.set(`${method.split('/')[0]}-${++this.#asked}`, { request, asking })
+    else void asking.answer(reply).catch(ignore)
+    return reply === undefined
+  }
+
+  /** A result that puts the open questions to the client, which brings back `requestState` with the answers. */
+  put(requestState: string): string {
+    this.#rounds++
+    const requests = [...this.#open].map(([key, { request }]) => `${JSON.stringify(key)}:${bare(request)}`)
+    const members = [
+      '"resultType":"input_required"',
+      `"inputRequests":{${requests.join()}}`,
+      `"requestState":${JSON.stringify(requestState)}`,
+    ]
+    return `{${members.join()}}`
+  }
+
+  /** Takes answers, by the keys of the questions; the text is that of the whole request that brings them. */
+  answer(text: string, responses: Readonly<Record<string, unknown>>): void {
+    for (const key of Object.keys(responses)) {
+      const question = this.#open.get(key)
+      const span = locate(text, ['params', 'inputResponses', key])
+      if (question === undefined || span === undefined) continue
+      this.#open.delete(key)
+      void question.asking.answer(resultText(0, text.slice(span.start, span.end))).catch(ignore)
+    }
+  }
+
+  /** The server takes a question back: the client is not asked again, and an answer to it is dropped. */
+  withdraw(notification: Message): void {
+    const { requestId } = paramsOf(notification.value)
+    for (const [key, { request, asking }] of this.#open) {
+      if (request.value.id !== requestId) continue
+      this.#open.delete(key)
+      return asking.withdrawn?.()
+    }
+  }
+
+  /** Why a question does not reach the client; undefined when it does. */
+  #refusal(method: string): string | undefined {
+    const capability = askable[method]
+    if (capability === undefined) return errorText(null, METHOD_NOT_FOUND, `Method not found: ${method}`)
+    if (!isObject(this.#capabilities[capability]))
+      return errorText(null, MISSING_CAPABILITY, `the client has no capability "${capability}"`)
+    if (this.#rounds < MAX_ROUNDS) return undefined
+    return errorText(null, METHOD_NOT_FOUND, `more than ${MAX_ROUNDS} rounds of questions`)
+  }
+}
+
+/** A request as `inputRequests` holds it: method and params, no envelope. */
+function bare({ text, value }: Message): string {
+  const params = locate(text, ['params'])
+  const method = JSON.stringify(value.method)
+  return params === undefined
+    ? `{"method":${method}}`
+    : `{"method":${method},"params":${text.slice(params.start, params.end)}}`
+}
+
+/** The server that asked is gone: its call ends by itself. */
+function ignore(): void {}
+
+/** Methods whose results say how long and by whom they may be kept. */
+const cacheable = new Set([
+  'tools/list',
+  'prompts/list',
+  'resources/list',
+  'resources/templates/list',
+  'resources/read',
+])
+
+/** The legacy code for a resource that is not there; the modern one is that for invalid params. */
+const RESOURCE_NOT_FOUND = -32002
+
+/** An answer as a modern client expects it, under its own id: what a legacy server leaves out is added, nothing else is touched. */
+export function modernise(method: string, id: RequestId, response: Response): Response {
+  const { text, status, value, wire } = response
+  if (wire !== undefined) return response
+  const { result, error } = value ?? (parseExactly(text) as Record<string, unknown>)
+  const top = text.indexOf('{')
+  let ownId: Edit = { start: top + 1, end: top + 1, with: `"id":${JSON.stringify(id)},` }
+  let body = top
+  // One walk for both: a result may be long.
+  for (const { key, start, end } of members(text, top)) {
+    if (key === 'id') ownId = { start, end, with: JSON.stringify(id) }
+    else if (key === 'result') body = start
+  }
+  if (isObject(error)) {
+    const own = splice(text, [ownId])
+    const isAbsent = error.code === RESOURCE_NOT_FOUND
+    return {
+      text: isAbsent ? replaceAt(own, ['error', 'code'], INVALID_PARAMS) : own,
+      status: statusOf(error.code, status),
+    }
+  }
+  const added = isObject(result) ? addition(method, result) : ''
+  return {
+    text: splice(text, added === '' ? [ownId] : [ownId, { start: body + 1, end: body + 1, with: added }]),
+    status,
+  }
+}
+
+/** Our own lost sessions are no business of a client that has none; unknown methods are 404 in this era. */
+function statusOf(code: unknown, status: number): number {
+  if (code === METHOD_NOT_FOUND) return 404
+  return status === 404 ? 200 : status
+}
+
+/** What to put in front of the members that a result has; empty when it has all that it needs. */
+function addition(method: string, result: Readonly<Record<string, unknown>>): string {
+  const missing = 'resultType' in result ? [] : ['"resultType":"complete"']
+  if (cacheable.has(method)) {
+    if (!('ttlMs' in result)) missing.push('"ttlMs":0')
+    if (!('cacheScope' in result)) missing.push('"cacheScope":"private"')
+  }
+  if (missing.length === 0) return ''
+  for (const _ in result) return `${missing.join()},`
+  return missing.join()
 }

@@ -1,20 +1,21 @@
-import type { Message } from '../../mesh/call.ts'
-import { inTurns, type Cancel, type Clock, type Millis } from '../../mesh/clock.ts'
+import { type Message, newRecord } from '../../mesh/call.ts'
+import { Cancellation } from '../../mesh/cancel.ts'
+import { type Cancel, type Clock, inTurns, type Millis, nextTurn } from '../../mesh/clock.ts'
 import type { Live } from '../../mesh/live.ts'
-import { notificationText } from '../../protocol/jsonrpc.ts'
+import { notificationText, requestText } from '../../protocol/jsonrpc.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
 import { kinds, type ListKind } from '../../registry/kinds.ts'
+import { orAborted, within } from '../../upstreams/failure.ts'
 import type { Front } from '../front.ts'
 import type { Tenancy } from '../tenancy.ts'
 import type { PooledCaller } from './pool.ts'
 import type { Subscription } from './subscriptions.ts'
-import { WantedResources } from './wanted-resources.ts'
 
 /** Between two signs of life on a silent stream, in milliseconds; clients give up after some minutes of silence. */
 const KEEP_ALIVE_MS: Millis = 15_000
 
 /** Who listens, and to what. */
-export interface Subscriber {
+interface Subscriber {
   readonly front: Front
   readonly caller: PooledCaller
   readonly tenancy: Tenancy
@@ -99,5 +100,145 @@ export class Listening {
       void inTurns(this.#open, ({ subscription }) => subscription.keepAlive())
       this.#cancelKeepAlive = this.#keepAliveLater()
     })
+  }
+}
+
+/** Most requests to one server, on behalf of one caller, at once. */
+const AT_ONCE = 16
+
+/** How long a server may take for one of them, in milliseconds: the others wait for it. */
+const REQUEST_MS: Millis = 10_000
+
+/** Who wants resources, and of whom. */
+interface Wanting {
+  readonly front: Front
+  readonly caller: PooledCaller
+  readonly tenancy: Tenancy
+}
+
+/** What one caller wants of one front. */
+interface Wants {
+  /** How many subscriptions want each URI. */
+  readonly counts: Map<string, number>
+  /** The URIs that the server has to be told about, and for whom it is asked. Whether they are wanted counts when it is. */
+  readonly untold: Map<string, Wanting>
+  isTelling: boolean
+}
+
+/**
+ * The resources that open subscriptions want to hear of. Servers of the legacy era are asked for each by a request of its
+ * own: one for each URI however many want it, and a few at a time, so that a thousand subscriptions that end at once
+ * hold up nobody.
+ */
+class WantedResources {
+  readonly #live: Live<GatewayGeneration>
+  readonly #clock: Clock
+  readonly #wants = new Map<PooledCaller, Map<string | undefined, Wants>>()
+
+  constructor(live: Live<GatewayGeneration>, clock: Clock) {
+    this.#live = live
+    this.#clock = clock
+  }
+
+  add(wanting: Wanting, uris: readonly string[]): void {
+    if (uris.length === 0) return
+    const wants = this.#of(wanting)
+    for (const uri of uris) {
+      wants.counts.set(uri, (wants.counts.get(uri) ?? 0) + 1)
+      // Also when it is wanted already: the conversation may be another one by now.
+      wants.untold.set(uri, wanting)
+    }
+    this.#tell(wanting, wants)
+  }
+
+  remove(wanting: Wanting, uris: readonly string[]): void {
+    if (uris.length === 0) return
+    const wants = this.#of(wanting)
+    for (const uri of uris) {
+      const left = (wants.counts.get(uri) ?? 0) - 1
+      if (left > 0) wants.counts.set(uri, left)
+      else {
+        wants.counts.delete(uri)
+        wants.untold.set(uri, wanting)
+      }
+    }
+    this.#tell(wanting, wants)
+    this.#forget(wanting)
+  }
+
+  #of({ caller, front }: Wanting): Wants {
+    let fronts = this.#wants.get(caller)
+    if (fronts === undefined) this.#wants.set(caller, (fronts = new Map<string | undefined, Wants>()))
+    let wants = fronts.get(front.server)
+    if (wants === undefined) {
+      wants = { counts: new Map(), untold: new Map(), isTelling: false }
+      fronts.set(front.server, wants)
+    }
+    return wants
+  }
+
+  #forget({ caller, front }: Wanting): void {
+    const fronts = this.#wants.get(caller)
+    const wants = fronts?.get(front.server)
+    if (wants === undefined || wants.counts.size > 0 || wants.isTelling) return
+    fronts?.delete(front.server)
+    if (fronts?.size === 0) this.#wants.delete(caller)
+  }
+
+  #tell(wanting: Wanting, wants: Wants): void {
+    if (!wants.isTelling) void this.#tellAll(wanting, wants)
+  }
+
+  async #tellAll(wanting: Wanting, wants: Wants): Promise<void> {
+    const { caller } = wanting
+    wants.isTelling = true
+    // In use also when nobody listens any more: for a caller that was dropped, each request would begin a conversation
+    // that nobody ends.
+    caller.calls++
+    try {
+      while (wants.untold.size > 0) {
+        const round: Promise<unknown>[] = []
+        for (const [uri, by] of wants.untold) {
+          wants.untold.delete(uri)
+          // Nothing is left to be asked of a server that was removed.
+          if (this.#isGone(by.front)) continue
+          if (round.push(this.#ask(by, wants.counts.has(uri) ? 'subscribe' : 'unsubscribe', uri)) === AT_ONCE)
+            break
+        }
+        if (round.length === 0) continue
+        const asked = await Promise.allSettled(round)
+        // A server that answers none of them in time is not worth it that the caller stays in use for nobody.
+        if (!caller.listening && asked.every(({ status }) => status === 'rejected')) wants.untold.clear()
+        // Servers that are out of reach answer at once, and so would all of the next ones.
+        if (wants.untold.size > 0) await nextTurn()
+      }
+    } finally {
+      wants.isTelling = false
+      caller.calls--
+    }
+    this.#forget(wanting)
+  }
+
+  #isGone({ server }: Front): boolean {
+    return server !== undefined && !this.#live.current.servers.has(server)
+  }
+
+  /** Rejects when there is no answer in time. */
+  async #ask({ front, caller, tenancy }: Wanting, what: string, uri: string): Promise<void> {
+    const id = caller.mintId()
+    const method = `resources/${what}`
+    const params = { uri }
+    const message = { text: requestText(id, method, params), value: { jsonrpc: '2.0', id, method, params } }
+    const channelFor = () => ({ open: () => undefined, pause: () => undefined, send: () => undefined })
+    const record = newRecord(this.#clock.now())
+    const lease = this.#live.enter()
+    try {
+      await within(REQUEST_MS, this.#clock, new Cancellation(), async (signal) => {
+        const inquiry = { id, message, headers: {}, caller, tenancy, channelFor, signal, record }
+        await orAborted(front.request(lease.generation, inquiry), signal)
+      })
+    } finally {
+      lease.release()
+    }
   }
 }

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import type { Quota, Quotas } from '../quotas.ts'
-import type { Exchange } from './exchange.ts'
+import type { Cancellation } from '../../mesh/cancel.ts'
 
 /** How long a client may take to answer, in milliseconds. */
 const PARK_MS: Millis = 5 * 60_000
@@ -13,7 +13,13 @@ const PREFIX = 'breakwater.'
 /** From this length on an answer that waits counts, in bytes: what is smaller is bounded by the number of calls. */
 const COUNTED_FROM = 1_024
 
-interface Parked {
+/** What is parked: an `Exchange`. */
+interface ParkedCall {
+  readonly client: string
+  readonly signal: Cancellation
+}
+
+interface Parked<Exchange> {
   readonly exchange: Exchange
   readonly cancel: Cancel
   /** What the answer to a call that has ended counts as, in bytes. */
@@ -21,11 +27,11 @@ interface Parked {
 }
 
 /** Calls whose server waits for an answer of the client, by the `requestState` that the client brings back. */
-export class Parking {
+export class Parking<Exchange extends ParkedCall> {
   readonly #clock: Clock
   readonly #quota: Quota
   readonly #answers: Quota
-  readonly #byState = new Map<string, Parked>()
+  readonly #byState = new Map<string, Parked<Exchange>>()
 
   /** How many calls may be parked at once, and how many bytes of their answers may wait, of all clients and of one. */
   constructor(clock: Clock, { parked, answers }: Pick<Quotas, 'parked' | 'answers'>) {

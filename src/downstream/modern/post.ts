@@ -1,10 +1,9 @@
 import type { ServerResponse } from 'node:http'
 import { encodeEvent } from '../../protocol/sse.ts'
 import { drained } from '../event-stream.ts'
-import { sendJson } from '../post-reply.ts'
+import { putOnWire, sendJson } from '../post-reply.ts'
 import type { Response } from '../respond.ts'
 import { forWire, type UnreadReplies } from '../unread-replies.ts'
-import { putOnWire } from '../wire.ts'
 
 /** What may wait for a client that does not read, in bytes. */
 const MAX_BACKLOG = 1024 ** 2

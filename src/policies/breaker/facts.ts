@@ -1,7 +1,7 @@
 import type { Outcome } from '../../mesh/call.ts'
 import type { Millis } from '../../mesh/clock.ts'
 import { gatewayError } from '../../mesh/errors.ts'
-import type { Counts, Dimension, Trip } from './tally.ts'
+import type { Counts, Dimension, Trip } from './health.ts'
 
 export type BreakerState = 'closed' | 'open' | 'half_open'
 

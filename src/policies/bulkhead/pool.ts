@@ -1,15 +1,12 @@
-import { hold, letGo, type Holding } from '../../mesh/asking.ts'
-import type { Call, Outcome, Service } from '../../mesh/call.ts'
+import { hold, letGo } from '../../mesh/asking.ts'
+import type { Call, Holding, Outcome, Service } from '../../mesh/call.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
+import { gatewayError } from '../../mesh/errors.ts'
 import { ExpiryQueue } from '../../mesh/expiry.ts'
-import { full, waitedInVain } from './ends.ts'
-import { Holds } from './holds.ts'
-import { Lanes } from './lanes.ts'
-import { Tenants, type Tenant } from './tenants.ts'
-import { threshold, Tools, type ToolSlots } from './tools.ts'
-import { leftWaiting, waitIn } from './wait.ts'
+import { Holds, type ToolSlots, Tools, threshold } from './slots.ts'
+import { WaitQueue, type Tenant, Tenants, leftWaiting, waitIn } from './wait-queue.ts'
 
-export interface PoolSettings {
+interface PoolSettings {
   /** How many calls run at once. */
   readonly concurrent: number
   /** How many calls wait at most. */
@@ -63,7 +60,7 @@ export class Pool {
   readonly #clock: Clock
   readonly #tools = new Tools()
   readonly #tenants = new Tenants()
-  readonly #lanes = new Lanes(this.#tenants, (tool) => this.#hasSlot(tool))
+  readonly #queue = new WaitQueue(this.#tenants, (tool) => this.#hasSlot(tool))
   readonly #expiries: ExpiryQueue
   readonly #holds = new Holds()
   /** Calls whose agent has answered, and that wait for a slot to go on, oldest first. */
@@ -86,7 +83,7 @@ export class Pool {
   }
 
   get waiting(): number {
-    return this.#lanes.size
+    return this.#queue.size
   }
 
   /** What one tool has of the pool, or all requests that are for no listed one. `perTool`: how many slots at most. */
@@ -122,7 +119,7 @@ export class Pool {
     if (call.signal.aborted) return Promise.resolve(leftWaiting(call))
     if (!this.#makeRoom(tool, tenant)) return Promise.resolve(full(this, tool))
     const since = this.#clock.now()
-    return waitIn(this.#lanes, this.#expiries, {
+    return waitIn(this.#queue, this.#expiries, {
       call,
       order: this.#arrivals++,
       tool,
@@ -189,7 +186,7 @@ export class Pool {
     this.#holds.ended(since, now)
     tool.holds.ended(since, now)
     // Whoever gives the slot back still counts as its holder: with few slots, tenants take turns.
-    if (this.#lanes.size > 0 || this.#returning.size > 0) this.#admit()
+    if (this.#queue.size > 0 || this.#returning.size > 0) this.#admit()
     this.#tenants.ended(tenant)
   }
 
@@ -230,7 +227,7 @@ export class Pool {
     }
     while (this.running < concurrent) {
       const share = Math.max(1, Math.floor(concurrent * Math.min(tenantShare, 1 / this.#tenants.active)))
-      const waiter = this.#lanes.next(share)
+      const waiter = this.#queue.next(share)
       if (waiter === undefined) return
       waiter.start()
     }
@@ -239,9 +236,65 @@ export class Pool {
   /** Whether one more may wait; a tenant that has more waiting than others gives way to them. */
   #makeRoom(tool: ToolSlots, tenant: Tenant): boolean {
     const crowded = tool.waiting >= this.placesOf(tool)
-    if (!crowded && this.#lanes.size < this.settings.queue) return true
-    const crowder = this.#lanes.crowder(tenant, crowded ? tool : undefined)
-    crowder?.displace()
-    return crowder !== undefined
+    if (!crowded && this.#queue.size < this.settings.queue) return true
+    const evictionVictim = this.#queue.evictionVictim(tenant, crowded ? tool : undefined)
+    evictionVictim?.displace()
+    return evictionVictim !== undefined
   }
+}
+
+/** Bounds of what a rejected call is told to wait, in milliseconds. */
+const LEAST_RETRY_MS = 50
+const MOST_RETRY_MS = 30_000
+
+/** Rejects a call for which there is no slot and no place to wait. */
+export function full(pool: Pool, tool: ToolSlots): Outcome {
+  const { queue, concurrent } = pool.settings
+  const ofQueue = pool.placesOf(tool)
+  const byTool = tool.waiting >= ofQueue && (isAtLimit(pool, tool) || pool.waiting < queue)
+  const [waiting, places] = byTool ? [tool.waiting, ofQueue] : [pool.waiting, queue]
+  const [running, slots] = byTool ? slotsOf(pool, tool) : [pool.running, concurrent]
+  const whom = byTool ? nameOf(pool, tool) : pool.server
+  const facts = `${running} of ${slots} running, ${waiting} of ${places} waiting`
+  return reject(pool, tool, `bulkhead full for ${whom} (${facts})`)
+}
+
+/** Rejects a call that got no slot in time. */
+function waitedInVain(pool: Pool, tool: ToolSlots): Outcome {
+  const waited = `waited ${pool.settings.maxWait} ms for a free slot`
+  if (isAtLimit(pool, tool)) {
+    const [running, limit] = slotsOf(pool, tool)
+    return reject(pool, tool, `${waited} of ${nameOf(pool, tool)} (${running} of ${limit} running)`)
+  }
+  return reject(
+    pool,
+    tool,
+    `${waited} of ${pool.server} (${pool.running} of ${pool.settings.concurrent} running)`,
+  )
+}
+
+/** Whether it is the tool's own calls that keep it from a slot, and not those of others. */
+function isAtLimit(pool: Pool, tool: ToolSlots): boolean {
+  const { running } = tool.holds
+  if (running < pool.limitOf(tool)) return false
+  return tool.perTool !== undefined || pool.running < pool.settings.concurrent || running === pool.running
+}
+
+/** How many slots a tool holds, and how many it may; what others have taken since does not make it hold too many. */
+function slotsOf(pool: Pool, tool: ToolSlots): [number, number] {
+  const { running } = tool.holds
+  return [running, Math.max(running, pool.limitOf(tool))]
+}
+
+function nameOf({ server }: Pool, { tool }: ToolSlots): string {
+  return tool === undefined ? `requests to ${server} that are for no listed tool` : `${tool} of ${server}`
+}
+
+function reject(pool: Pool, tool: ToolSlots, message: string): Outcome {
+  const error = gatewayError('bulkhead_full', message, { retryAfterMs: retryAfterMs(pool, tool) })
+  return { kind: 'rejected', error, by: 'bulkhead' }
+}
+
+function retryAfterMs(pool: Pool, tool: ToolSlots): Millis {
+  return Math.round(Math.min(MOST_RETRY_MS, Math.max(LEAST_RETRY_MS, pool.retryAfterMs(tool))))
 }

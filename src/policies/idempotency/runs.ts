@@ -1,16 +1,19 @@
-import type { Outcome } from '../../mesh/call.ts'
+import { type Call, type Channel, derive, type Outcome, type Service } from '../../mesh/call.ts'
+import type { Signal } from '../../mesh/cancel.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import type { DurableRecords } from '../../mesh/durable.ts'
-import { interrupted, readStored, type Kept, type Stored } from './kept.ts'
+import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
+import type { TimeLimit } from '../../mesh/time-limit.ts'
+import { interrupted, type Kept, readStored, shared, type Stored } from './kept.ts'
 
 /** A call that was started under a key. */
-export interface Run {
+interface Run {
   readonly fingerprint: string
   readonly outcome: Promise<Outcome>
 }
 
 /** A call that is over. */
-export interface Ended extends Stored {
+interface Ended extends Stored {
   /** When it is forgotten. */
   readonly expiresAt: Millis
 }
@@ -125,4 +128,74 @@ export class Runs {
 
 function bytesOf({ kept }: Ended): number {
   return kept.kind === 'answered' ? kept.bytes : 0
+}
+
+interface DetachedParts {
+  readonly call: Call
+  readonly next: Service
+  readonly channel: Channel
+  readonly limit: TimeLimit
+  readonly limitMs: Millis
+  readonly clock: Clock
+}
+
+/** Nobody ends such a call but its time limit. */
+const never: Signal = {
+  aborted: false,
+  reason: undefined,
+  addEventListener: () => undefined,
+  removeEventListener: () => undefined,
+}
+
+/**
+ * Runs a call apart from its caller: neither the caller's going nor its deadline ends it, only the limit does.
+ * `over` is told how it ended, before anybody else is, and never before this has returned.
+ */
+export function runDetached(
+  { call, next, channel, limit, limitMs, clock }: DetachedParts,
+  over: (outcome: Outcome) => void,
+): Promise<Outcome> {
+  const { record } = call
+  const deadline = { at: clock.now() + limitMs, reserveMs: call.deadline?.reserveMs, askedFor: false }
+  const detached = derive(call, { signal: never, channel, deadline })
+  const tooLong = () =>
+    gatewayError('deadline_exceeded', `no answer within ${limitMs} ms, the limit of calls with a key`, {
+      sent: record.sent,
+    })
+  return new Promise<Outcome>((resolve) => resolve(limit.run(detached, next, limitMs, tooLong))).then(
+    (outcome) => {
+      over(outcome)
+      return outcome
+    },
+    (defect: unknown) => {
+      over({ kind: 'failed', error: gatewayError('internal', 'internal error', { sent: record.sent }) })
+      throw defect
+    },
+  )
+}
+
+/** Waits for the outcome of a call that another caller has started with the same key. */
+export function joined(call: Call, { outcome }: Run): Promise<Outcome> {
+  call.record.replayed = 'joined'
+  return whileThere(
+    call,
+    outcome.then((ended) => shared(ended, call)),
+  )
+}
+
+/**
+ * The outcome, unless the call is given up first: then why it was. Also a call that still waits for its turn goes on
+ * without whoever has left, and may run: they have to be told so.
+ */
+export function whileThere({ signal }: Call, outcome: Promise<Outcome>, left?: () => void): Promise<Outcome> {
+  return new Promise((resolve, reject) => {
+    const leave = () => {
+      left?.()
+      resolve({ kind: 'failed', error: { ...(signal.reason as GatewayError), sent: true } })
+    }
+    if (signal.aborted) leave()
+    else signal.addEventListener('abort', leave)
+    const stay = () => signal.removeEventListener('abort', leave)
+    outcome.then(resolve, reject).then(stay, stay)
+  })
 }

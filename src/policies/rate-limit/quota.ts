@@ -1,11 +1,11 @@
+import Bottleneck from 'bottleneck'
 import type { Call, Outcome, Service } from '../../mesh/call.ts'
-import type { Signal } from '../../mesh/cancel.ts'
+import { Cancellation, type Signal } from '../../mesh/cancel.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
+import { gatewayError } from '../../mesh/errors.ts'
 import { ExpiryQueue } from '../../mesh/expiry.ts'
+import { formatDuration } from '../../units/duration.ts'
 import { givenUp } from '../state/given-up.ts'
-import { Pacer } from './pacer.ts'
-import { queueFull, tooLong, waitedInVain } from './quota-ends.ts'
-import { SlidingWindow, type WindowSettings } from './window.ts'
 
 export interface QuotaSettings extends WindowSettings {
   /** How many calls wait at most. */
@@ -121,3 +121,111 @@ export class Quota {
 }
 
 const CANCELLED = 'cancelled while it waited for its turn in the quota'
+
+/** Rejects a call that found no place to wait. */
+function queueFull(quota: Quota, waitMs: Millis): Outcome {
+  const { waiting, settings } = quota
+  return reject(quota, `is used up (${waiting} of ${settings.queue} waiting)`, waitMs)
+}
+
+/** Rejects a call that could not go before its deadline or the longest wait. */
+function tooLong(quota: Quota, waitMs: Millis): Outcome {
+  return reject(quota, `is used up for ${Math.ceil(waitMs)} ms`, waitMs)
+}
+
+/** Rejects a call whose turn did not come. */
+function waitedInVain(quota: Quota, waitMs: Millis): Outcome {
+  return reject(quota, `is used up (waited ${quota.settings.maxWait} ms)`, waitMs)
+}
+
+function reject({ server, settings }: Quota, what: string, waitMs: Millis): Outcome {
+  const quota = `quota of ${settings.calls} calls in ${formatDuration(settings.per)} for ${server}`
+  const error = gatewayError('rate_limited', `${quota} ${what}`, {
+    retryAfterMs: Math.max(1, Math.ceil(waitMs)),
+  })
+  return { kind: 'rejected', error, by: 'rateLimit' }
+}
+
+interface WindowSettings {
+  readonly calls: number
+  readonly per: Millis
+  readonly minTime: Millis
+}
+
+/**
+ * Never more than `calls` in any span of `per` milliseconds, and `minTime` between two of them: whatever windows
+ * the other side counts in, the quota is kept. The times of the last `calls` calls in a ring, 8 bytes each.
+ */
+export class SlidingWindow {
+  readonly #settings: WindowSettings
+  readonly #times: Float64Array
+  /** Where the oldest time stands. */
+  #oldest = 0
+  #last: Millis = -Infinity
+
+  constructor(settings: WindowSettings) {
+    this.#settings = settings
+    this.#times = new Float64Array(settings.calls).fill(-Infinity)
+  }
+
+  /** Lets one call through: 0. Or tells how many milliseconds have to pass before that. */
+  take(now: Millis): Millis {
+    const waitMs = this.wait(now, 0)
+    if (waitMs > 0) return waitMs
+    this.#times[this.#oldest] = now
+    this.#oldest = (this.#oldest + 1) % this.#times.length
+    this.#last = now
+    return 0
+  }
+
+  /** The least that a call has to wait with `ahead` others before it, in milliseconds. */
+  wait(now: Millis, ahead: number): Millis {
+    const { calls, per, minTime } = this.#settings
+    const rounds = Math.floor(ahead / calls)
+    const before = this.#times[(this.#oldest + ahead) % calls]!
+    // Those ahead that have no wait by the quota still go now at the earliest, which a further round counts from.
+    const byQuota = rounds === 0 ? before + per - now : Math.max(before + per - now, 0) + rounds * per
+    const bySpacing = Math.max(this.#last + minTime - now, 0) + ahead * minTime
+    return Math.max(0, byQuota, bySpacing)
+  }
+
+  /** How many calls the quota has left now. */
+  left(now: Millis): number {
+    const { calls, per } = this.#settings
+    let left = 0
+    while (left < calls && this.#times[(this.#oldest + left) % calls]! + per <= now) left++
+    return left
+  }
+}
+
+/**
+ * Gives out turns, one at a time and `paceMs` apart. bottleneck does the pacing, and nothing else: its jobs cannot
+ * be cancelled, so a turn belongs to no call, but to whoever is first in line when it comes. Its timers keep the
+ * process alive, so it lives only as long as somebody waits.
+ */
+class Pacer {
+  readonly #limiter: Bottleneck
+  readonly #ended = new Cancellation()
+  readonly #turn: () => Promise<void>
+  #turns = 0
+
+  /** `serve` uses one turn; the next one comes when its promise has resolved. It is told when the pacer ends. */
+  constructor(paceMs: number, serve: (ended: Signal) => Promise<void>) {
+    this.#limiter = new Bottleneck({ maxConcurrent: 1, minTime: paceMs, rejectOnDrop: false })
+    this.#turn = () => serve(this.#ended).finally(() => this.#turns--)
+  }
+
+  /** Sees to it that `wanted` turns are to come; turns that were meant for somebody who has left count too. */
+  provide(wanted: number): void {
+    while (this.#turns < wanted) {
+      this.#turns++
+      void this.#limiter.schedule(this.#turn)
+    }
+  }
+
+  /** Gives no more turns, and lets go of all timers. */
+  end(): void {
+    this.#ended.abort(undefined)
+    void this.#limiter.stop({ dropWaitingJobs: true })
+  }
+}

@@ -3,8 +3,8 @@ import { attributionOf } from '../../mesh/classify.ts'
 import type { Millis } from '../../mesh/clock.ts'
 import type { GatewayError } from '../../mesh/errors.ts'
 import type { Ejection } from './ejection.ts'
+import { UsualTime } from './load.ts'
 import type { Replica } from './replica.ts'
-import { UsualTime } from './usual.ts'
 
 /** Draws the lessons of what became of the calls of one tool. */
 export class Scores {

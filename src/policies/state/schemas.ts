@@ -4,10 +4,10 @@ import { DEFAULT_SET } from '../../mesh/compile.ts'
 import type { Kit } from '../../mesh/policy.ts'
 import { during } from '../../mesh/work.ts'
 import { isObject } from '../../protocol/jsonrpc.ts'
-import { compileSchema, type Check } from './schemas/compile.ts'
+import { type Check, compileSchema } from './schemas/compile.ts'
 
 /** What a schema is for: of a reply the first mismatch counts, of arguments up to three. */
-export type Use = 'reply' | 'arguments'
+type Use = 'reply' | 'arguments'
 
 interface Compiled {
   state: 'waiting' | 'ready' | 'refused' | 'evicted'

@@ -1,12 +1,12 @@
 import type { Partial, Verdict } from '../../mesh/call.ts'
 import { isObject, parseJson } from '../../protocol/jsonrpc.ts'
+import { PARTIAL_KEY } from '../../protocol/meta.ts'
 import type { Mismatch } from '../state/schemas/mismatch.ts'
 import { cutText, spoiltCopy } from './copy.ts'
+import type { Habit } from './habit.ts'
 import { jsonEnd } from './json-end.ts'
-import { missingItems } from './lists.ts'
 import type { ToolMemory } from './memory.ts'
-import { TEXT } from './shape-node.ts'
-import type { Drift } from './shape.ts'
+import { type Drift, TEXT } from './shape.ts'
 import { beginsLikeJson, firstText, isSurelyJson } from './text.ts'
 
 /** How good a reply was, and what is wrong with it. */
@@ -100,4 +100,103 @@ function lengthAt(value: unknown, path: string): number | undefined {
     at = typeof at === 'object' && at !== null ? (at as Readonly<Record<string, unknown>>)[key] : undefined
   }
   return Array.isArray(at) ? at.length : undefined
+}
+
+/** What is remembered of the lists of a tool. */
+interface ListHabits {
+  /** Lists are as long as their total. */
+  readonly whole: Habit
+  /** First pages that are shorter have a cursor to the next one. */
+  readonly cursor: Habit
+}
+
+const totals = ['total', 'totalCount', 'total_count', 'count']
+
+/** Names that go with pages, in a reply or in arguments: then a list shorter than its total is as it should be. */
+const paging =
+  /^(?:next|prev|cursor|after|before|has_?(?:more|next)|more|offset|limit|max|top|first|last|page|per_?page|skip|start|from|to|size|take|range|slice|n|k|num|truncated|links?|_links|pag(?:ing|ination)|meta)$|(?:cursor|token|page|limit|count|size|offset|results?|items)$/i
+
+const cursors = ['nextCursor', 'next_cursor', 'next', 'nextPageToken', 'next_page_token']
+
+/** Totals that count items and can mean nothing else. */
+const plainTotals: ReadonlySet<string> = new Set(['totalCount', 'total_count'])
+
+/** Lists that stand beside what was counted. */
+const asides =
+  /^(?:errors?|warnings?|messages?|notes?|tags|labels|facets|suggestions|hints|columns|headers|fields)$/i
+
+/** Names beside which a total is a sum of money. */
+const money = /price|amount|currency|tax|cost|discount|subtotal/i
+
+/** Lengths that look like a page: whole multiples of five. */
+const looksLikePage = (length: number): boolean => length > 0 && length % 5 === 0
+
+/**
+ * What is missing when an object's only list is shorter than the total beside it, and nothing says that it is a page
+ * of a longer one: neither a name in the reply, nor in the arguments, nor what the tool did before.
+ */
+function missingItems(
+  value: Readonly<Record<string, unknown>>,
+  args: Readonly<Record<string, unknown>>,
+  habits: ListHabits | undefined,
+): Partial | undefined {
+  const name = totals.find((key) => Number.isInteger(value[key]))
+  if (name === undefined) return undefined
+  const total = value[name] as number
+  const lists = Object.entries(value).filter(([, member]) => Array.isArray(member))
+  const [key, list] = (lists[0] ?? []) as [string?, unknown[]?]
+  if (lists.length !== 1 || key === undefined || list === undefined || asides.test(key)) return undefined
+  const { length } = list
+  if (length >= total) {
+    if (length === total && total > 0) habits?.whole.keep()
+    return undefined
+  }
+  const found = (reason: string): Partial => ({
+    source: 'detected',
+    reason,
+    missing: [`/${key}`],
+    completeness: length / total,
+    notice: false,
+  })
+  if (Object.keys(args).some((arg) => paging.test(arg))) return undefined
+  if (cursors.some((cursor) => value[cursor] !== undefined && value[cursor] !== null)) {
+    habits?.cursor.keep()
+    return undefined
+  }
+  const { whole, cursor } = habits ?? {}
+  const lost = cursor?.strong === true
+  cursor?.break()
+  if (lost) return found(`${length} of ${total} items, without the cursor to the next ones`)
+  for (const other in value)
+    if (other !== key && other !== name && (paging.test(other) || money.test(other))) return undefined
+  const expected = whole?.strong === true
+  const suspicious =
+    (whole?.possible ?? true) && !looksLikePage(length) && (length > 0 || plainTotals.has(name))
+  whole?.break()
+  return expected || suspicious ? found(`${length} items, where the reply itself says ${total}`) : undefined
+}
+
+const MOST_MISSING = 20
+const LONGEST_MISSING = 200
+const LONGEST_REASON = 300
+
+/** What a server declares to be missing of its result, bounded; undefined when it declares nothing. */
+export function declaredPartial({ _meta }: Readonly<Record<string, unknown>>): Partial | undefined {
+  const declared = isObject(_meta) ? _meta[PARTIAL_KEY] : undefined
+  if (!isObject(declared)) return undefined
+  const { reason, missing, completeness } = declared
+  const named = Array.isArray(missing) ? missing.filter((item) => typeof item === 'string') : []
+  return {
+    source: 'declared',
+    reason: typeof reason === 'string' ? clean(reason, LONGEST_REASON) : 'the server says that it is partial',
+    ...(named.length > 0
+      ? { missing: named.slice(0, MOST_MISSING).map((item) => clean(item, LONGEST_MISSING)) }
+      : {}),
+    ...(typeof completeness === 'number' ? { completeness: Math.min(1, Math.max(0, completeness)) } : {}),
+    notice: false,
+  }
+}
+
+function clean(text: string, longest: number): string {
+  return text.slice(0, longest).replace(/\p{Cc}/gu, ' ')
 }

@@ -1,6 +1,5 @@
 import { Habit } from './habit.ts'
-import type { Drift } from './shape.ts'
-import { ShapeMemory } from './shape-memory.ts'
+import { type Drift, ShapeMemory } from './shape.ts'
 
 /** Shortest time between two reports of one kind about one tool, in milliseconds. */
 const REPORT_GAP_MS = 10_000

@@ -1,5 +1,3 @@
-import { ShapeNode, typeNames, typeOf } from './shape-node.ts'
-
 /** Where a reply has another shape than those before it. */
 export interface Drift {
   /** A JSON Pointer with `*` for any element or arbitrary name; empty for the whole reply. */
@@ -90,7 +88,7 @@ export class Shape {
 }
 
 /** The first place where a value leaves a shape: a type that is new there, or a member that always was there. */
-export function driftFrom(node: ShapeNode, value: unknown): Drift | undefined {
+function driftFrom(node: ShapeNode, value: unknown): Drift | undefined {
   const type = typeOf(value)
   // Nothing is known of what lists hold that were empty.
   if (node.types === 0) return undefined
@@ -127,4 +125,90 @@ export function driftFrom(node: ShapeNode, value: unknown): Drift | undefined {
 
 function under(key: string, { path, was, now }: Drift): Drift {
   return { path: `/${key}${path}`, was, now }
+}
+
+/** Stands for a reply that is text and no JSON. */
+export const TEXT = Symbol('text')
+
+const names = ['null', 'boolean', 'number', 'string', 'array', 'object', 'text'] as const
+const bits = { null: 1, boolean: 2, number: 4, string: 8, array: 16, object: 32, text: 64 }
+
+/** The type of a JSON value, as one bit. */
+function typeOf(value: unknown): number {
+  if (typeof value === 'object') {
+    if (value === null) return bits.null
+    return Array.isArray(value) ? bits.array : bits.object
+  }
+  if (typeof value === 'string') return bits.string
+  if (typeof value === 'number') return bits.number
+  return value === TEXT ? bits.text : bits.boolean
+}
+
+/** Types, as people call them: `string or null`. */
+function typeNames(types: number): string {
+  return names.filter((name) => (types & bits[name]) !== 0).join(' or ')
+}
+
+/** What is known of the values at one path. */
+class ShapeNode {
+  types = 0
+  /** How many values there were, and how many of them were objects. */
+  seen = 0
+  objects = 0
+  /** Members of objects by name; undefined as long as there was no object, or once names are arbitrary. */
+  members: Map<string, ShapeNode> | undefined
+  /** Any member of an object whose names are arbitrary. */
+  rest: ShapeNode | undefined
+  /** Any element of a list. */
+  element: ShapeNode | undefined
+  /** Whether every object above had it; settled at the end of learning. */
+  required = false
+
+  /** How many paths this one and those below it are. */
+  get size(): number {
+    let size = 1 + (this.rest?.size ?? 0) + (this.element?.size ?? 0)
+    for (const member of this.members?.values() ?? []) size += member.size
+    return size
+  }
+}
+
+/** Replies from which a shape is learned, and of a drift in a row after which it is the new shape. */
+const ENOUGH = 20
+
+/** The shape of a tool's replies, and of those that leave it. */
+export class ShapeMemory {
+  #shape = new Shape()
+  #settled = false
+  #next: Shape | undefined
+
+  /** Compares a reply with those before it, or learns from it; returns where it differs. */
+  observe(value: unknown): Drift | undefined {
+    if (!this.#settled) {
+      this.#shape.learn(value)
+      if (this.#shape.replies === ENOUGH) this.#settle()
+      return undefined
+    }
+    const drift = driftFrom(this.#shape.root, value)
+    if (drift === undefined) this.#next = undefined
+    else this.#follow(value)
+    return drift
+  }
+
+  snapshot(): { settled: boolean; paths: number; drifting: number } {
+    return { settled: this.#settled, paths: this.#shape.paths, drifting: this.#next?.replies ?? 0 }
+  }
+
+  #follow(value: unknown): void {
+    this.#next ??= new Shape()
+    this.#next.learn(value)
+    if (this.#next.replies < ENOUGH) return
+    this.#shape = this.#next
+    this.#next = undefined
+    this.#settle()
+  }
+
+  #settle(): void {
+    this.#shape.settle()
+    this.#settled = true
+  }
 }

@@ -1,7 +1,7 @@
 import type { Call } from '../../mesh/call.ts'
 import type { CallIntent } from '../../mesh/record.ts'
 import { isObject, paramsOf } from '../../protocol/jsonrpc.ts'
-import { readParent } from '../tracing/parent.ts'
+import { readParent } from '../tracing/context.ts'
 
 /** Where an agent says which of its tasks a call belongs to. */
 export const INTENT_KEY = 'dev.breakwater/intent'

@@ -1,8 +1,7 @@
 import type { Registry } from 'prom-client'
 import type { Clock, Millis } from '../../mesh/clock.ts'
-import type { Format } from './format.ts'
-import { Page } from './page.ts'
-import { familiesOf } from './writer.ts'
+import { type Format, headOf, introOf, numeral } from './format.ts'
+import { Cells, Spread } from './instruments.ts'
 
 /** After how long others get a turn. What cannot be divided, such as sending, comes on top. */
 const TURN_MS = 4
@@ -18,7 +17,7 @@ interface Written {
   readonly text: Promise<Buffer>
 }
 
-export interface ExpositionParts {
+interface ExpositionParts {
   readonly registries: readonly Registry[]
   readonly clock: Clock
   /** How long a text is given out again, in milliseconds: whoever scrapes harder gets the same. */
@@ -74,4 +73,93 @@ export class Exposition {
     this.#expected = page.bytes.length + ROOM
     return page.bytes
   }
+}
+
+/** UTF-8 takes at most so many bytes for each unit of a string. */
+const MOST_BYTES = 3
+
+/**
+ * A text that grows, encoded piece by piece: a text of megabytes at once would be a stall, and many buffers, put
+ * together in the end, are a second copy of it.
+ */
+export class Page {
+  #bytes: Buffer
+  #length = 0
+
+  /** `expected` is how long it is likely to become, in bytes. */
+  constructor(expected: number) {
+    this.#bytes = Buffer.allocUnsafe(expected)
+  }
+
+  add(text: string): void {
+    const needed = this.#length + text.length * MOST_BYTES
+    if (needed > this.#bytes.length) this.#bytes = Buffer.concat([this.#bytes], 2 * needed)
+    this.#length += this.#bytes.write(text, this.#length)
+  }
+
+  /** What was added so far. */
+  get bytes(): Buffer {
+    return this.#bytes.subarray(0, this.#length)
+  }
+}
+
+/** A metric of prom-client and its series, as its `get()` gives them. */
+interface Family {
+  readonly name: string
+  readonly help: string
+  readonly type: unknown
+  readonly values: readonly {
+    readonly metricName?: string
+    readonly labels: Readonly<Record<string, string | number | undefined>>
+    readonly value: number
+  }[]
+}
+
+/**
+ * Writes all metrics of a registry, one after the other, and of each a line or a few at a time. Not left to prom-client, whose text of thousands of
+ * series stalls everything, and which, after it has written OpenMetrics once, has renamed its counters for the other
+ * format too.
+ */
+export async function* familiesOf(registry: Registry, format: Format): AsyncGenerator<Iterable<string>> {
+  for (const { name } of registry.getMetricsAsArray()) {
+    const metric: unknown = registry.getSingleMetric(name)
+    if (metric instanceof Cells || metric instanceof Spread) {
+      yield [introOf(name, metric.help, metric.type, format)]
+      yield metric.written(format)
+    } else {
+      const family = await (metric as { get(): Promise<Family> }).get()
+      yield [introOf(name, family.help, String(family.type), format)]
+      yield linesOf(family)
+    }
+  }
+}
+
+function* linesOf({ name, values }: Family): Generator<string> {
+  for (const { metricName = name, labels, value } of values)
+    yield `${headOf(metricName, labels)}${numeral(value)}\n`
+}
+
+/** One range of an `Accept` header, and its parameters. */
+const RANGE = /^\s*([^;\s]+)\s*(?:;(.*))?$/
+
+/**
+ * The format that an `Accept` header asks for. OpenMetrics has to be named, and wanted no less than plain text:
+ * a browser's "anything" is text.
+ */
+export function formatFor(accept: string | undefined): Format {
+  let openmetrics = 0
+  let text = 0
+  for (const part of (accept ?? '').slice(0, 1_024).split(',')) {
+    const [, type = '', parameters = ''] = RANGE.exec(part.toLowerCase()) ?? []
+    const quality = qualityOf(parameters)
+    if (type === 'application/openmetrics-text') openmetrics = Math.max(openmetrics, quality)
+    if (type === 'text/plain') text = Math.max(text, quality)
+  }
+  return openmetrics > 0 && openmetrics >= text ? 'openmetrics' : 'text'
+}
+
+function qualityOf(parameters: string): number {
+  const [, digits] = /(?:^|;)\s*q=([^;]*)/.exec(parameters) ?? []
+  const quality = digits === undefined ? 1 : Number(digits)
+  return Number.isNaN(quality) ? 0 : Math.min(quality, 1)
 }

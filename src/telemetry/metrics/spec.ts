@@ -1,7 +1,5 @@
 import type { Registry } from 'prom-client'
-import { Level } from './level.ts'
-import { Spread } from './spread.ts'
-import { Tally } from './tally.ts'
+import { Level, Spread, Tally } from './instruments.ts'
 
 /** One metric, as its line in the table says. */
 export interface Spec<Type extends string = string, Label extends string = string> {

@@ -1,7 +1,11 @@
-import type { Call, CallRecord, Outcome } from '../../mesh/call.ts'
-import type { Millis } from '../../mesh/clock.ts'
+import { type Call, type CallRecord, derive, type Message, type Outcome } from '../../mesh/call.ts'
+import type { Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError } from '../../mesh/errors.ts'
-import type { Parent } from './parent.ts'
+import { locate } from '../../protocol/json-span.ts'
+import { isObject } from '../../protocol/jsonrpc.ts'
+import { withMeta } from '../../protocol/meta.ts'
+import { withEntry } from '../../protocol/with-entry.ts'
+import { type Head, type Parent, parentOf, type RandomIds } from './context.ts'
 
 /** What is noted of one try at a server, until it is known whether anybody wants to see it. */
 export class AttemptFacts {
@@ -61,4 +65,125 @@ export const brokenOff: Outcome = { kind: 'failed', error: gatewayError('interna
 export function keptSpanOf({ span }: CallRecord): { traceId: string; spanId: string } | undefined {
   if (!(span instanceof CallTrace) || span.spanId === undefined) return undefined
   return { traceId: span.traceId, spanId: span.spanId }
+}
+
+interface CallsParts {
+  readonly ids: Pick<RandomIds, 'trace'>
+  readonly head: Head
+}
+
+/** The facts of a call begin here. */
+export function beginTrace({ ids, head }: CallsParts, call: Call): void {
+  const { record } = call
+  // One request to all servers is several calls with one record: they are one trace.
+  if (record.span instanceof CallTrace && record.span.open > 0) {
+    record.span.open++
+    return
+  }
+  const parent = parentOf(call)
+  const traceId = parent?.traceId ?? ids.trace()
+  const trace = new CallTrace(traceId, parent, head(traceId, parent))
+  record.span = trace
+  if (trace.sampled) record.traceId = traceId
+}
+
+/** Hands the facts of a request of an agent over to `over`, which must not throw, when its last call has ended. */
+export function endTrace(
+  call: Call,
+  outcome: Outcome,
+  over: (call: Call, trace: CallTrace, outcome: Outcome) => void,
+): void {
+  const trace = call.record.span
+  if (!(trace instanceof CallTrace)) return
+  // Of several parts, one that went wrong stands for all.
+  if (trace.outcome === undefined || trace.outcome.kind === 'answered') trace.outcome = outcome
+  if (--trace.open > 0) return
+  over(call, trace, trace.outcome)
+  trace.forget()
+}
+
+interface AttemptsParts {
+  readonly clock: Clock
+  readonly ids: Pick<RandomIds, 'span'>
+}
+
+/** Notes a try that begins, and gives it the headers by which its server becomes a part of the trace. */
+export function beginAttempt({ clock, ids }: AttemptsParts, call: Call): Call {
+  const trace = call.record.span
+  if (!(trace instanceof CallTrace)) return call
+  // Its caller has gone, and the spans are sent: there will be none for it, so its server belongs under the call's.
+  if (trace.open === 0) return stampedBy(call, trace, trace.spanId ?? ids.span())
+  const spanId = ids.span()
+  const outgoing = stampedBy(call, trace, spanId)
+  trace.attempts.push(new AttemptFacts(spanId, outgoing, clock.now()))
+  return outgoing
+}
+
+/** Notes how a try has ended, unless its call was over before; `outgoing` is what it was sent as. */
+export function endAttempt({ clock }: Pick<AttemptsParts, 'clock'>, outgoing: Call, outcome: Outcome): void {
+  const { span: trace, replica } = outgoing.record
+  if (!(trace instanceof CallTrace)) return
+  const facts = trace.attempts.find(({ call }) => call === outgoing)
+  if (facts === undefined) return
+  facts.endedAt = clock.now()
+  facts.outcome = outcome
+  facts.replica ??= replica
+}
+
+function stampedBy(call: Call, trace: CallTrace, spanId: string): Call {
+  return derive(call, { headers: stampHeaders(call.headers, trace, spanId) })
+}
+
+/** What a server is told of the trace that it takes part in, as W3C Trace Context writes it. */
+interface Stamp {
+  readonly traceparent: string
+  readonly tracestate: string | undefined
+}
+
+/** The headers of an attempt: they stay with it whatever else is changed on its way, and hedges have their own. */
+export function stampHeaders(headers: Call['headers'], trace: CallTrace, spanId: string): Call['headers'] {
+  const traceparent = `00-${trace.traceId}-${spanId}-${trace.sampled ? '01' : '00'}`
+  const tracestate = trace.parent?.state
+  if (tracestate !== undefined) return { ...headers, traceparent, tracestate }
+  // A state that was forwarded from another header belongs to another parent.
+  if (headers !== undefined && 'tracestate' in headers) {
+    const { tracestate: _, ...others } = headers
+    return { ...others, traceparent }
+  }
+  return headers === undefined ? { traceparent } : { ...headers, traceparent }
+}
+
+/** What the server of an attempt is to be told; undefined for calls that are not traced. */
+export function stampOf({ record, headers }: Call): Stamp | undefined {
+  if (!(record.span instanceof CallTrace) || headers?.traceparent === undefined) return undefined
+  return { traceparent: headers.traceparent, tracestate: headers.tracestate }
+}
+
+/** The call with its stamp in `params._meta` as well, where servers of every transport find it. */
+export function stamped(call: Call): Call {
+  const stamp = stampOf(call)
+  if (stamp === undefined) return call
+  const message = withTraceparent(call.message, stamp.traceparent)
+  if (stamp.tracestate === undefined) return derive(call, { message })
+  return derive(call, { message: withMeta(message, 'params', 'tracestate', stamp.tracestate) })
+}
+
+/** As `withMeta`, and three times as fast for the most common message, one whose `params` have no `_meta`. */
+function withTraceparent(message: Message, traceparent: string): Message {
+  const { text, value } = message
+  const { params } = value
+  const isPlain = isObject(params) && !('_meta' in params)
+  const span = isPlain ? locate(text, ['params']) : undefined
+  if (!isPlain || span === undefined) return withMeta(message, 'params', 'traceparent', traceparent)
+  const inside = span.start + 1
+  const comma = isEmpty(params) ? '' : ','
+  return {
+    text: `${text.slice(0, inside)}"_meta":{"traceparent":"${traceparent}"}${comma}${text.slice(inside)}`,
+    value: withEntry(value, 'params', withEntry(params, '_meta', { traceparent })),
+  }
+}
+
+function isEmpty(object: object): boolean {
+  for (const _ in object) return false
+  return true
 }

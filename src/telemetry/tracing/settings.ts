@@ -1,4 +1,4 @@
-import type { SampleRule } from './head.ts'
+import type { SampleRule } from './context.ts'
 
 /** The block `telemetry.traces` of the config. */
 export interface TracesConfig {

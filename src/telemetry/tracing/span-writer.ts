@@ -1,28 +1,30 @@
 import {
+  type Context,
   createTraceState,
   ROOT_CONTEXT,
+  type Span,
   SpanKind,
   trace as api,
   TraceFlags,
-  type Context,
-  type Span,
   type Tracer,
 } from '@opentelemetry/api'
 import type { Call, CallRecord, Outcome } from '../../mesh/call.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError } from '../../mesh/errors.ts'
-import { attemptAttributes, type Peer } from './attempt-attributes.ts'
-import { addPayloads, callAttributes } from './call-attributes.ts'
+import {
+  addDecisions,
+  addPayloads,
+  addResult,
+  attemptAttributes,
+  callAttributes,
+  clipped,
+  FaultEvents,
+  type Peer,
+} from './attributes.ts'
 import type { AttemptFacts, CallTrace } from './call-trace.ts'
-import { addDecisions } from './decisions.ts'
-import { Epoch } from './epoch.ts'
-import { FaultEvents } from './fault-events.ts'
-import type { RandomIds } from './ids.ts'
+import { Epoch, type PreparedIds, type RandomIds } from './context.ts'
 import type { Kept } from './keep.ts'
-import type { PreparedIds } from './prepared-ids.ts'
-import { addResult } from './result-attributes.ts'
 import { ATTRIBUTES as A } from './spans.ts'
-import { clipped } from './text.ts'
 
 export interface WriterParts {
   readonly clock: Clock

@@ -1,5 +1,5 @@
 import { Pool } from 'undici'
-import type { HttpOptions } from './http.ts'
+import type { HttpOptions } from './http-options.ts'
 import { readTls } from './tls.ts'
 
 /** The sockets to one replica: for requests that end, and for streams that stay open. */

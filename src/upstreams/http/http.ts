@@ -1,38 +1,13 @@
 import type { Signal } from '../../mesh/cancel.ts'
 import type { Caller } from '../../mesh/call.ts'
-import { nextTurn, type Clock, type Millis } from '../../mesh/clock.ts'
+import { nextTurn } from '../../mesh/clock.ts'
 import { forwarded } from '../forwarded.ts'
 import { HttpLink } from './http-link.ts'
+import type { HttpOptions } from './http-options.ts'
 import { isThere } from './http-post.ts'
-import type { ReplyLimits } from './http-reply.ts'
 import { HttpWire } from './http-wire.ts'
 import { closePools, openPools, type Pools } from './http-pools.ts'
-import type { SessionStates } from './session-state.ts'
-import type { TlsOptions } from './tls.ts'
 import type { Link, Upstream } from '../upstream.ts'
-
-export interface HttpOptions extends ReplyLimits {
-  /** The server's name in the registry. */
-  readonly server: string
-  /** The endpoint, path included. */
-  readonly url: string
-  /** Sent with every request. */
-  readonly headers: Readonly<Record<string, string>>
-  /** Headers of the agent that are passed on, old names to new ones. */
-  readonly forwardHeaders: Readonly<Record<string, string>>
-  /** Sockets for calls; streams that stay open have sockets of their own and take none of these. */
-  readonly connections: number
-  /** `discovery` bounds a handshake, and how long a message without a reply may take to be acknowledged. */
-  readonly timeouts: { readonly connect: Millis; readonly idle: Millis; readonly discovery: Millis }
-  /** What follows when the server forgot a session: a new one, or an error. */
-  readonly sessionRecovery: 'transparent' | 'surface'
-  readonly tls?: TlsOptions | undefined
-  /** What callers asked the server to keep in mind: goes with them from one replica to another. */
-  readonly states: SessionStates
-  readonly clock: Clock
-  /** Told when the server does not speak the version of the protocol that it is spoken to in. */
-  readonly onVersionError?: (() => void) | undefined
-}
 
 /** A server behind Streamable HTTP: a conversation per caller, over one pool of sockets per replica. */
 export class HttpUpstream implements Upstream {

@@ -1,32 +1,20 @@
-import type { Signal } from '../../mesh/cancel.ts'
 import type { Caller, Message, Outcome } from '../../mesh/call.ts'
+import type { Signal } from '../../mesh/cancel.ts'
 import { gatewayError } from '../../mesh/errors.ts'
 import { requestText } from '../../protocol/jsonrpc.ts'
-import { Discover } from './discover.ts'
 import type { ModernUpstream } from '../era.ts'
 import { abortError } from '../failure.ts'
 import { forwarded } from '../forwarded.ts'
-import { openError } from '../pipe/handshake.ts'
 import { HttpExchange } from '../http/http-exchange.ts'
 import { closePools, openPools, type Pools } from '../http/http-pools.ts'
 import { HttpWire } from '../http/http-wire.ts'
-import type { HttpOptions } from '../http/http.ts'
-import { httpWay } from './modern-http-way.ts'
+import { openError } from '../pipe/handshake.ts'
+import { NOTHING_POSTED, Unread } from '../unread.ts'
+import type { Link } from '../upstream.ts'
+import { Discover } from './discover.ts'
+import { httpWay, type ModernHttpOptions } from './modern-http-way.ts'
 import { ModernLink } from './modern-link.ts'
 import { metaOf, mirrorHeaders, withMeta } from './modern-request.ts'
-import type { TaskBinding } from './task-binding.ts'
-import type { ToolFacts } from './tool-facts.ts'
-import type { Link } from '../upstream.ts'
-import { NOTHING_POSTED, Unread } from '../unread.ts'
-
-export interface ModernHttpOptions extends HttpOptions {
-  /** The gateway's own `initialize` params, to ask the server in nobody's name what it is. */
-  readonly hello: Readonly<Record<string, unknown>>
-  /** What is known of the server's tools. */
-  readonly tools: ToolFacts
-  /** Whose the server's tasks are, over all its replicas. */
-  readonly tasks: TaskBinding
-}
 
 /** A server of the modern era behind Streamable HTTP: no sessions, each request stands for itself. */
 export class ModernHttpUpstream implements ModernUpstream {

@@ -1,16 +1,16 @@
 import type { Call, Caller, Message, Outcome, RequestId } from '../../mesh/call.ts'
 import type { Clock } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
+import type { Link } from '../upstream.ts'
 import type { Discover } from './discover.ts'
 import { answerInputs, asksForInput } from './input-rounds.ts'
-import { ModernListener } from './modern-listener.ts'
 import { KeptSession } from './kept-session.ts'
-import { isModern, withMeta } from './modern-request.ts'
 import { withLegacyContent, withLegacyError, withLegacySchemas } from './legacy-output.ts'
+import { ModernListener } from './modern-listener.ts'
+import { isModern, withMeta } from './modern-request.ts'
 import type { Subscribe } from './subscription.ts'
 import type { TaskBinding } from './task-binding.ts'
 import type { ToolFacts } from './tool-facts.ts'
-import type { Link } from '../upstream.ts'
 
 /** How the requests of one caller reach a server of the modern era. */
 export interface ModernWay {
@@ -21,7 +21,7 @@ export interface ModernWay {
   abandon(error: GatewayError): void
 }
 
-export interface ModernTerms {
+interface ModernTerms {
   /** The server's name in the registry. */
   readonly server: string
   readonly clock: Clock

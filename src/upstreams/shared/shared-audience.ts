@@ -5,11 +5,9 @@ import { countCopy } from '../../mesh/turns.ts'
 import { during } from '../../mesh/work.ts'
 import { INTERNAL_ERROR, isObject, METHOD_NOT_FOUND, paramsOf } from '../../protocol/jsonrpc.ts'
 import { isListChange } from '../../protocol/list-changes.ts'
-import type { Audience, Refusal, Respondent } from './audience.ts'
 import type { InFlight } from '../pipe/in-flight.ts'
-import { LogLevels } from './log-levels.ts'
+import type { Audience, Refusal, Respondent } from './audience.ts'
 import { Owners } from './owners.ts'
-import { Subscriptions } from './subscriptions.ts'
 import { Tasks } from './tasks.ts'
 
 /** For whoever runs the server. */
@@ -134,3 +132,106 @@ export class SharedAudience implements Audience {
 function can({ hello }: Caller, capability: string): boolean {
   return isObject(hello.capabilities) && capability in hello.capabilities
 }
+
+/** Most verbose first. */
+const levels = ['debug', 'info', 'notice', 'warning', 'error', 'critical', 'alert', 'emergency']
+
+/** What a caller gets that never asked, once another one did. */
+const UNASKED = levels.indexOf('info')
+
+/** The log level that each caller asked for, where a server knows only one. */
+class LogLevels {
+  readonly #asked = new Map<Caller, number>()
+  /** How many asked for each level. */
+  readonly #counts = levels.map(() => 0)
+
+  /** The most verbose level that was asked for; undefined when nobody did. */
+  get effective(): string | undefined {
+    return levels[this.#counts.findIndex((count) => count > 0)]
+  }
+
+  /** Returns what takes it back, for a server that declines; undefined for a level that does not exist. */
+  ask(caller: Caller, level: unknown): (() => void) | undefined {
+    const rank = levels.indexOf(level as string)
+    if (rank === -1) return undefined
+    const before = this.#asked.get(caller)
+    this.#set(caller, rank)
+    return () => this.#set(caller, before)
+  }
+
+  forget(caller: Caller): void {
+    this.#set(caller, undefined)
+  }
+
+  #set(caller: Caller, rank: number | undefined): void {
+    const before = this.#asked.get(caller)
+    if (before !== undefined) this.#counts[before]!--
+    if (rank === undefined) this.#asked.delete(caller)
+    else {
+      this.#asked.set(caller, rank)
+      this.#counts[rank]!++
+    }
+  }
+
+  /** Whether a caller wants messages of this level. */
+  admits(caller: Caller, level: unknown): boolean {
+    if (this.#asked.size === 0) return true
+    const rank = levels.indexOf(level as string)
+    return rank === -1 || rank >= (this.#asked.get(caller) ?? UNASKED)
+  }
+}
+
+/** Which caller subscribed to which resource, where a server knows only one client. */
+export class Subscriptions {
+  readonly #callers = new Map<string, Set<Caller>>()
+  readonly #uris = new Map<Caller, Set<string>>()
+
+  /** Returns what takes it back, for a server that declines. */
+  add(uri: string, caller: Caller): () => void {
+    const callers = this.#callers.get(uri) ?? new Set()
+    if (callers.has(caller)) return () => undefined
+    this.#callers.set(uri, callers.add(caller))
+    this.#uris.set(caller, (this.#uris.get(caller) ?? new Set()).add(uri))
+    return () => this.remove(uri, caller)
+  }
+
+  /** Returns whether other callers are still subscribed. */
+  remove(uri: string, caller: Caller): boolean {
+    const callers = this.#callers.get(uri)
+    callers?.delete(caller)
+    if (callers?.size === 0) this.#callers.delete(uri)
+    const uris = this.#uris.get(caller)
+    uris?.delete(uri)
+    if (uris?.size === 0) this.#uris.delete(caller)
+    return this.#callers.has(uri)
+  }
+
+  /** Ends all that a caller subscribed to; returns what nobody is subscribed to any more. */
+  release(caller: Caller): string[] {
+    return [...(this.#uris.get(caller) ?? [])].filter((uri) => !this.remove(uri, caller))
+  }
+
+  /** Who wants to know of a change; a server may tell of a part of what was subscribed to. */
+  subscribersOf(changed: string): Set<Caller> {
+    const subscribers = new Set<Caller>()
+    const add = (uri: string) => {
+      for (const caller of this.#callers.get(uri) ?? []) subscribers.add(caller)
+    }
+    add(changed)
+    const parts = changed.split('/', MOST_PARTS + 1)
+    if (parts.length <= MOST_PARTS) {
+      // Each beginning that ends before or behind a slash may have been subscribed to.
+      for (let at = changed.indexOf('/'); at !== -1; at = changed.indexOf('/', at + 1)) {
+        add(changed.slice(0, at))
+        add(changed.slice(0, at + 1))
+      }
+      return subscribers
+    }
+    for (const uri of this.#callers.keys())
+      if (changed.startsWith(uri.endsWith('/') ? uri : `${uri}/`)) add(uri)
+    return subscribers
+  }
+}
+
+/** Most parts of a URI whose beginnings are looked up; of one with more, all subscriptions are gone through. */
+const MOST_PARTS = 64

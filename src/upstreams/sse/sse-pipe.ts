@@ -3,7 +3,7 @@ import type { Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import { requestText } from '../../protocol/jsonrpc.ts'
 import type { SseEvent } from '../../protocol/sse.ts'
-import { orAborted, within } from '../failure.ts'
+import { abortError, orAborted, within } from '../failure.ts'
 import type { ReplyHeaders } from '../http/http-headers.ts'
 import { HttpReply, type ReplyLimits, type ReplySink } from '../http/http-reply.ts'
 import { looksForgotten, readReply } from '../http/http-status.ts'
@@ -11,7 +11,6 @@ import type { HttpWire } from '../http/http-wire.ts'
 import type { Pipe, PipeEvents, Posting } from '../pipe/pipe.ts'
 import { SharedAttempts } from '../shared-attempts.ts'
 import { Unread } from '../unread.ts'
-import { postMessage } from './sse-post.ts'
 
 /** How long the server may take to take a ping, in milliseconds. */
 const PING_MS: Millis = 5_000
@@ -19,7 +18,7 @@ const PING_MS: Millis = 5_000
 /** How much may be posted and not acknowledged, calls included. */
 const LIMITS = { messages: 4_096, bytes: 32 * 1024 ** 2 }
 
-export interface SsePipeParts extends ReplyLimits {
+interface SsePipeParts extends ReplyLimits {
   /** For the event stream. */
   readonly wire: HttpWire
   /** For messages, which go where the server says. Throws a `GatewayError` when we do not go there. */
@@ -164,4 +163,35 @@ export class SsePipe implements Pipe, ReplySink {
 
 function badStatus(status: number): GatewayError {
   return gatewayError('upstream_refused', `the server refused the request (HTTP ${status})`, { sent: true })
+}
+
+/** What an acknowledgement may hold; nobody reads it. */
+const ACK_LIMIT = 64 * 1024
+
+/** How an acknowledgement ended, when it says that the message was not taken. */
+type Refused = (status: number, headers: ReplyHeaders, text: string) => GatewayError | Promise<GatewayError>
+
+/** Posts one message whose answer comes over the event stream. Rejects with a `GatewayError`. */
+function postMessage(wire: HttpWire, text: string, posting: Posting, refused: Refused): Promise<void> {
+  const { signal, onWrite, headers } = posting
+  return new Promise((resolve, reject) => {
+    const takeBack = () => reply.abort(abortError(signal as Signal))
+    const sink: ReplySink = {
+      started() {
+        signal?.removeEventListener('abort', takeBack)
+        onWrite?.()
+      },
+      opened: () => resolve(),
+      event: () => undefined,
+      body(status, head, body) {
+        if (status < 300) resolve()
+        else void Promise.resolve(refused(status, head, body)).then(reject)
+      },
+      ended: () => undefined,
+      failed: reject,
+    }
+    const reply = new HttpReply(sink, { maxReply: ACK_LIMIT })
+    signal?.addEventListener('abort', takeBack)
+    wire.post(text, headers, reply)
+  })
 }

@@ -1,22 +1,22 @@
-import type { Signal } from '../../mesh/cancel.ts'
 import { Pool } from 'undici'
 import type { HttpServerConfig } from '../../config/schema/server-schema.ts'
 import type { Caller } from '../../mesh/call.ts'
+import type { Signal } from '../../mesh/cancel.ts'
 import type { Clock } from '../../mesh/clock.ts'
 import { gatewayError } from '../../mesh/errors.ts'
 import type { Log } from '../../telemetry/log.ts'
-import { soloAudience } from '../shared/audience.ts'
 import { orAborted, whenAborted } from '../failure.ts'
 import { forwarded } from '../forwarded.ts'
 import { HttpWire } from '../http/http-wire.ts'
+import { readTls } from '../http/tls.ts'
 import { MessageLink } from '../pipe/message-link.ts'
 import type { Connect } from '../pipe/pipe.ts'
-import { SsePipe } from './sse-pipe.ts'
-import { readTls } from '../http/tls.ts'
+import { soloAudience } from '../shared/audience.ts'
 import type { ServerReplies } from '../unfinished-replies.ts'
 import type { Link, Upstream } from '../upstream.ts'
+import { SsePipe } from './sse-pipe.ts'
 
-export interface SseOptions {
+interface SseOptions {
   /** The server's name in the registry. */
   readonly server: string
   readonly config: HttpServerConfig

@@ -1,7 +1,10 @@
+import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process'
+import type { StdioServerConfig } from '../../config/schema/server-schema.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
+import type { Log } from '../../telemetry/log.ts'
 import type { Connect, PipeEvents } from '../pipe/pipe.ts'
 import { Child, type ChildParts } from './child.ts'
-import { launch, type Program } from './launch.ts'
+import { placeUnderUs } from './groups.ts'
 
 /** Limits on processes, as the metric of refusals names them. */
 export const processLimits = ['processes', 'processes_per_client'] as const
@@ -11,7 +14,7 @@ export type ProcessLimit = (typeof processLimits)[number]
 /** When to try again, in milliseconds: nobody knows when a session ends. */
 const RETRY_MS = 5_000
 
-export interface ChildrenLimits {
+interface ChildrenLimits {
   /** Where the config has them. */
   readonly key: string
   readonly max: number
@@ -98,3 +101,68 @@ export class Children {
 }
 
 function noChild(): void {}
+
+type Program = Pick<StdioServerConfig, 'command' | 'args' | 'env' | 'cwd'>
+
+/** Starts a program as the leader of a process group of its own. Rejects with a `GatewayError`. */
+function launch(program: Program, log: Log): Promise<ChildProcessWithoutNullStreams> {
+  const { command, args, env, cwd } = program
+  return new Promise((resolve, reject) => {
+    try {
+      const place = placeUnderUs(log)
+      const child = spawn(command, args, {
+        cwd,
+        env: { ...childEnv(process.env, env), ...place.env },
+        detached: true,
+        stdio: ['pipe', 'pipe', 'pipe'],
+        windowsHide: true,
+      })
+      if (child.pid !== undefined) place.taken(child)
+      child.once('spawn', () => resolve(child))
+      child.on('error', (error) => reject(launchError(program, error)))
+    } catch (error) {
+      reject(launchError(program, error as Error))
+    }
+  })
+}
+
+function launchError({ command, cwd }: Program, error: Error & { code?: string }): GatewayError {
+  const where = cwd === undefined ? '' : ` in ${cwd}`
+  return gatewayError(
+    'upstream_unavailable',
+    `cannot start ${command}${where} (${error.code ?? error.message})`,
+  )
+}
+
+/**
+ * What a server inherits of our own environment: who and where it is, and how it speaks to people. Nothing
+ * that may hold a secret, so neither proxies (their URLs carry passwords) nor settings of package managers;
+ * a server that needs those names them in its own `env`.
+ */
+const inherited = [
+  'HOME',
+  'LANG',
+  'LC_ALL',
+  'LC_CTYPE',
+  'LOGNAME',
+  'PATH',
+  'SHELL',
+  'TERM',
+  'TMPDIR',
+  'TZ',
+  'USER',
+] as const
+
+/** The environment of a child process: the safe part of ours, and what is configured on top of it. */
+export function childEnv(
+  own: NodeJS.ProcessEnv,
+  configured: Readonly<Record<string, string>>,
+): Record<string, string> {
+  const env: Record<string, string> = {}
+  for (const name of inherited) {
+    const value = own[name]
+    // A value that begins so is an exported shell function, which a shell would run.
+    if (value !== undefined && !value.startsWith('()')) env[name] = value
+  }
+  return { ...env, ...configured }
+}

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { Bursts } from '../../../src/chaos/decide/bursts.ts'
+import { Bursts } from '../../../src/chaos/decide/decide.ts'
 import { createDice } from '../../../src/mesh/dice.ts'
 
 const chain = (rate: number, meanLength: number, seed = 7) =>

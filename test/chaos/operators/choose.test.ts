@@ -2,10 +2,10 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { apply, choose, pathFor } from '../../../src/chaos/operators/apply.ts'
 import {
+  type DriftName,
   driftNames,
   driftOperators,
   partialNames,
-  type DriftName,
 } from '../../../src/chaos/operators/index.ts'
 import { createDice } from '../../../src/mesh/dice.ts'
 

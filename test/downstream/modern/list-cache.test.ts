@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { ListCache } from '../../../src/downstream/modern/list-cache.ts'
+import { ListCache } from '../../../src/downstream/modern/relay.ts'
 import type { Response } from '../../../src/downstream/respond.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 import { modern, testModern } from './test-modern.ts'

@@ -6,8 +6,8 @@ import type { PooledCaller } from '../../../src/downstream/modern/pool.ts'
 import type { Response } from '../../../src/downstream/respond.ts'
 import { paramsOf } from '../../../src/protocol/jsonrpc.ts'
 import { SUBSCRIPTION_ID_KEY } from '../../../src/protocol/modern.ts'
-import { until } from '../../support/until.ts'
 import type { Json } from '../../support/memory-pipe.ts'
+import { until } from '../../support/until.ts'
 import { later, message, modern, reply, result, testModern } from './test-modern.ts'
 
 const listen = (id: unknown, notifications: unknown) => modern(id, 'subscriptions/listen', { notifications })

@@ -4,7 +4,7 @@ import type { Exchange } from '../../../src/downstream/modern/exchange.ts'
 import { Parking } from '../../../src/downstream/modern/parking.ts'
 import { Quota } from '../../../src/downstream/quotas.ts'
 import { Cancellation } from '../../../src/mesh/cancel.ts'
-import { isGatewayError, type GatewayError } from '../../../src/mesh/errors.ts'
+import { type GatewayError, isGatewayError } from '../../../src/mesh/errors.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 
 const PARK_MS = 5 * 60_000

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { modernise } from '../../../src/downstream/modern/results.ts'
+import { modernise } from '../../../src/downstream/modern/exchange.ts'
 
 const call = (text: string, status = 200, method = 'tools/call') =>
   modernise(method, 'mine', { text, status })

@@ -14,10 +14,10 @@ import {
   PROTOCOL_VERSION_KEY,
 } from '../../../src/protocol/modern.ts'
 import type { GatewayGeneration } from '../../../src/registry/generation.ts'
-import { testGuards } from '../test-guards.ts'
-import { holdResponses, type HeldClient } from '../../support/held-responses.ts'
+import { type HeldClient, holdResponses } from '../../support/held-responses.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 import type { Json } from '../../support/memory-pipe.ts'
+import { testGuards } from '../test-guards.ts'
 
 /** What a complete request says of its sender. */
 export const meta: Json = {

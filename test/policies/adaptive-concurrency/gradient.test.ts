@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { Gradient } from '../../../src/policies/adaptive-concurrency/gradient.ts'
+import { Gradient } from '../../../src/policies/adaptive-concurrency.ts'
 
 const settings = { initial: 20, min: 4, max: 200, smoothing: 0.2, tolerance: 1.5, window: 600 }
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { createDice } from '../../../src/mesh/dice.ts'
-import { Backoff } from '../../../src/policies/breaker/backoff.ts'
+import { Backoff } from '../../../src/policies/breaker/state-machine.ts'
 import { bad, good, setUp, times } from './rig.ts'
 
 const settings = { open: 5_000, maxOpen: 60_000, jitter: 0.2 }

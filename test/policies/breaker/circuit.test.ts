@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { createCircuit } from '../../../src/policies/breaker/circuit.ts'
+import { createCircuit } from '../../../src/policies/breaker/state-machine.ts'
 
 function setUp(from: 'closed' | 'half_open') {
   const told: string[] = []

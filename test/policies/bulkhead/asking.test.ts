@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
-import { setImmediate } from 'node:timers/promises'
 import { test } from 'node:test'
+import { setImmediate } from 'node:timers/promises'
 import { asking } from '../../../src/mesh/asking.ts'
 import type { Call } from '../../../src/mesh/call.ts'
-import { Limiter } from '../../../src/policies/adaptive-concurrency/limiter.ts'
-import { ManualClock } from '../../support/manual-clock.ts'
+import { Limiter } from '../../../src/policies/adaptive-concurrency.ts'
 import { toolCall } from '../../support/caller.ts'
+import { ManualClock } from '../../support/manual-clock.ts'
 import { answer, Stage } from './stage.ts'
 
 /** Has the server of a call ask; how to answer, and whether the answer has reached the server. */

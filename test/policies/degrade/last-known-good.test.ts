@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Call } from '../../../src/mesh/call.ts'
-import type { LastKnownGood } from '../../../src/policies/degrade/last-known-good.ts'
-import { newCall, TestCaller, toolCall, type CallParts } from '../../support/caller.ts'
+import type { LastKnownGood } from '../../../src/policies/degrade.ts'
+import { type CallParts, newCall, TestCaller, toolCall } from '../../support/caller.ts'
 import { answer, read, rejected, setUp } from './degraded.ts'
 
 /** A tool that has answered some calls, and then broke. */

@@ -1,4 +1,3 @@
-import { noFaults } from '../../support/no-faults.ts'
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Outcome, Service } from '../../../src/mesh/call.ts'
@@ -11,6 +10,7 @@ import { degrade } from '../../../src/policies/degrade.ts'
 import { idempotency } from '../../../src/policies/idempotency.ts'
 import { testKit } from '../../support/kit.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
+import { noFaults } from '../../support/no-faults.ts'
 import { answerTo, errorOf, keyed, read } from './keyed.ts'
 
 /** A mesh with a deadline of 1 s over a server that needs 3 s, and how often the server ran a call. */

@@ -4,7 +4,7 @@ import { gatewayError, type Reason } from '../../../src/mesh/errors.ts'
 import type { Effect, Kit } from '../../../src/mesh/policy.ts'
 import { idempotency } from '../../../src/policies/idempotency.ts'
 import type { Runs } from '../../../src/policies/idempotency/runs.ts'
-import { toolCall, type CallParts } from '../../support/caller.ts'
+import { type CallParts, toolCall } from '../../support/caller.ts'
 import { testKit, testScope } from '../../support/kit.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { createDice } from '../../../src/mesh/dice.ts'
-import { SlidingWindow } from '../../../src/policies/rate-limit/window.ts'
+import { SlidingWindow } from '../../../src/policies/rate-limit/quota.ts'
 
 test('no span of that length ever holds more calls than the quota', () => {
   const dice = createDice(3)

@@ -1,9 +1,9 @@
 import type { Call, Outcome, Service } from '../../../src/mesh/call.ts'
 import { gatewayError, type GatewayError, type Reason } from '../../../src/mesh/errors.ts'
 import type { MeshEvent, Scope } from '../../../src/mesh/policy.ts'
-import type { ReplicaLoad } from '../../../src/policies/route/load.ts'
 import { route } from '../../../src/policies/route.ts'
-import { toolCall, type CallParts } from '../../support/caller.ts'
+import type { ReplicaLoad } from '../../../src/policies/route/load.ts'
+import { type CallParts, toolCall } from '../../support/caller.ts'
 import { testKit, testScope } from '../../support/kit.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { Rounds } from '../../../src/registry/discovery/rounds.ts'
+import { Rounds } from '../../../src/registry/discovery.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 
 const PAUSE_MS = 1_000

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { IntentReport, ReportAnswer } from '../../../src/telemetry/intents/report.ts'
+import type { IntentReport, ReportAnswer } from '../../../src/telemetry/intents.ts'
 import { failed } from '../../policies/breaker/rig.ts'
 import { intentsRig } from './rig.ts'
 

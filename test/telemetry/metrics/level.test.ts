@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Registry } from 'prom-client'
-import { Level } from '../../../src/telemetry/metrics/level.ts'
+import { Level } from '../../../src/telemetry/metrics/instruments.ts'
 
 function setUp() {
   const registry = new Registry()

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { formatFor } from '../../../src/telemetry/metrics/negotiate.ts'
+import { formatFor } from '../../../src/telemetry/metrics/exposition.ts'
 
 test('a Prometheus that takes OpenMetrics gets it', () => {
   for (const accept of [

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { Page } from '../../../src/telemetry/metrics/page.ts'
+import { Page } from '../../../src/telemetry/metrics/exposition.ts'
 
 test('what is added stands there in UTF-8, however far it is from what was expected', () => {
   const texts = ['', 'plain ', 'größe ', '検索 ', '🔍 ', 'x'.repeat(5_000), '検'.repeat(5_000)]

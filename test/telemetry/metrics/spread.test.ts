@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Histogram, Registry } from 'prom-client'
-import { Spread } from '../../../src/telemetry/metrics/spread.ts'
+import { Spread } from '../../../src/telemetry/metrics/instruments.ts'
 
 const buckets = [0.1, 0.5, 1]
 

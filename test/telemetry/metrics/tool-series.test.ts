@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { createMetrics } from '../../../src/telemetry/metrics.ts'
-import type { PerTool } from '../../../src/telemetry/metrics/one-tool.ts'
-import { ToolSeries } from '../../../src/telemetry/metrics/tool-series.ts'
+import { type PerTool, ToolSeries } from '../../../src/telemetry/metrics/tool-series.ts'
 import { exposedBy } from '../observed.ts'
 
 const CALLS = 'breakwater_tool_calls_total'

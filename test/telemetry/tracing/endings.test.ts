@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { gatewayError } from '../../../src/mesh/errors.ts'
 import type { Outcome } from '../../../src/mesh/call.ts'
+import { gatewayError } from '../../../src/mesh/errors.ts'
 import { policies } from '../../../src/policies/index.ts'
 import type { CallTrace } from '../../../src/telemetry/tracing/call-trace.ts'
 import { toolCall } from '../../support/caller.ts'

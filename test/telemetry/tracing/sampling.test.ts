@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { policies } from '../../../src/policies/index.ts'
-import { createHead } from '../../../src/telemetry/tracing/head.ts'
-import { RandomIds } from '../../../src/telemetry/tracing/ids.ts'
 import { keptSpanOf } from '../../../src/telemetry/tracing/call-trace.ts'
+import { createHead, RandomIds } from '../../../src/telemetry/tracing/context.ts'
 import { answered, metaOf, retrying, tracedMesh, unavailable } from './traced-mesh.ts'
 
 const unsampled = { config: { sample: 0 } }

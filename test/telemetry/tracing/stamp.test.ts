@@ -1,12 +1,9 @@
+import { ROOT_CONTEXT } from '@opentelemetry/api'
+import { tracing } from '@opentelemetry/sdk-node'
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { tracing } from '@opentelemetry/sdk-node'
-import { ROOT_CONTEXT } from '@opentelemetry/api'
-import { CallTrace } from '../../../src/telemetry/tracing/call-trace.ts'
-import { createHead } from '../../../src/telemetry/tracing/head.ts'
-import { RandomIds } from '../../../src/telemetry/tracing/ids.ts'
-import { readParent } from '../../../src/telemetry/tracing/parent.ts'
-import { stamped, stampHeaders, stampOf } from '../../../src/telemetry/tracing/stamp.ts'
+import { CallTrace, stamped, stampHeaders, stampOf } from '../../../src/telemetry/tracing/call-trace.ts'
+import { createHead, RandomIds, readParent } from '../../../src/telemetry/tracing/context.ts'
 import { newCall } from '../../support/caller.ts'
 
 const TRACE = 'a'.repeat(32)

@@ -1,27 +1,27 @@
 import type { TestContext } from 'node:test'
 import type { Call, Outcome } from '../../../src/mesh/call.ts'
 import { compileMesh } from '../../../src/mesh/compile.ts'
-import type { PolicySettings } from '../../../src/mesh/settings.ts'
 import { gatewayError } from '../../../src/mesh/errors.ts'
+import type { PolicySettings } from '../../../src/mesh/settings.ts'
 import { policies } from '../../../src/policies/index.ts'
 import { Intents } from '../../../src/telemetry/intents.ts'
 import type { Log } from '../../../src/telemetry/log.ts'
 import { createMetrics } from '../../../src/telemetry/metrics.ts'
-import { observe, type ObserveParts } from '../../../src/telemetry/observe.ts'
 import { observeAttempt } from '../../../src/telemetry/observe-attempt.ts'
+import { observe, type ObserveParts } from '../../../src/telemetry/observe.ts'
 import {
   createTracing,
   type LossCause,
   type TracesConfig,
   type TracingParts,
 } from '../../../src/telemetry/tracing.ts'
-import { stamped } from '../../../src/telemetry/tracing/stamp.ts'
-import { toolCall, type CallParts } from '../../support/caller.ts'
+import { stamped } from '../../../src/telemetry/tracing/call-trace.ts'
+import { type CallParts, toolCall } from '../../support/caller.ts'
 import { testKit } from '../../support/kit.ts'
-import { testTarget } from '../../support/target.ts'
 import { silent } from '../../support/log.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 import { OtlpReceiver } from '../../support/otlp-receiver.ts'
+import { testTarget } from '../../support/target.ts'
 import { faultLayer, type OneFault } from './one-fault.ts'
 
 export const answered = (value: object = { result: {} }, more: object = {}): Outcome => ({

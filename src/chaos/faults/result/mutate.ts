@@ -1,6 +1,6 @@
 import { parseJson } from '../../../protocol/jsonrpc.ts'
-import { apply, choose, pathFor, type Materials } from '../../operators/apply.ts'
-import { operatorOf, type OperatorName } from '../../operators/index.ts'
+import { apply, choose, type Materials, pathFor } from '../../operators/apply.ts'
+import { type OperatorName, operatorOf } from '../../operators/index.ts'
 import type { Detectability, Draw, Material, OperatorConfig } from '../../operators/operator.ts'
 import { blocksOf, textOf, type ToolResult } from './change.ts'
 

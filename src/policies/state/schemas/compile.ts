@@ -1,14 +1,13 @@
-import { _, type Ajv, type ErrorObject, type Format, type KeywordCxt } from 'ajv'
+import { _, Ajv, type ErrorObject, type Format, type KeywordCxt, type Options } from 'ajv'
 import { fullFormats } from 'ajv-formats/dist/formats.js'
-import { assertValid, dialectOf } from './dialects.ts'
-import { guardedRegExp } from './guarded-regexp.ts'
+import { Ajv2020 } from 'ajv/dist/2020.js'
+import { z } from 'zod'
 import { instrumented, STEPS } from './instrument.ts'
-import { mismatches, type Mismatch } from './mismatch.ts'
+import { type Mismatch, mismatches } from './mismatch.ts'
 import { charge, withSteps } from './steps.ts'
-import { areUnique } from './unique.ts'
 
 /** What came of a check; `too_costly` says nothing about the value. */
-export type Finding = 'fits' | 'too_costly' | readonly Mismatch[]
+type Finding = 'fits' | 'too_costly' | readonly Mismatch[]
 
 export type Check = (value: unknown) => Finding
 
@@ -95,4 +94,196 @@ function charged(test: (text: string) => boolean): Format {
       return test(text)
     },
   }
+}
+
+/** The JSON Schema dialects that are understood. */
+const dialects: readonly (readonly [RegExp, typeof Ajv | typeof Ajv2020])[] = [
+  [/^https?:\/\/json-schema\.org\/draft\/2020-12\/schema#?$/, Ajv2020],
+  [/^https?:\/\/json-schema\.org\/draft-0[67]\/schema#?$/, Ajv],
+]
+
+const judges = new Map<unknown, Ajv>()
+
+/** The dialect that `$schema` names, 2020-12 when it names none; throws for any other. */
+function dialectOf({ $schema }: Readonly<Record<string, unknown>>): typeof Ajv | typeof Ajv2020 {
+  if ($schema === undefined) return Ajv2020
+  const found = dialects.find(([id]) => typeof $schema === 'string' && id.test($schema))
+  if (found === undefined) throw new Error('the schema is of an unknown dialect')
+  return found[1]
+}
+
+/** Throws unless the schema is one, by the words of its dialect. */
+function assertValid(schema: Readonly<Record<string, unknown>>): void {
+  const Dialect = dialectOf(schema)
+  let judge = judges.get(Dialect)
+  if (judge === undefined) {
+    const options: Options = { validateFormats: false, strict: false, logger: false }
+    judge = new Dialect(options)
+    judges.set(Dialect, judge)
+  }
+  const meta = Dialect === Ajv2020 ? judge.defaultMeta() : 'http://json-schema.org/draft-07/schema'
+  if (judge.validate(meta as string, schema) !== true)
+    throw new Error(`no valid schema: ${judge.errorsText()}`)
+}
+
+/** Whether no two items are equal as JSON values; in one pass, where comparing each with each takes forever. */
+function areUnique(items: readonly unknown[]): boolean {
+  const seen = new Set<unknown>()
+  for (const item of items) {
+    const key = typeof item === 'object' ? canonical(item) : typeof item === 'string' ? `"${item}` : item
+    if (seen.has(key)) return false
+    seen.add(key)
+    charge(1)
+  }
+  return true
+}
+
+function canonical(value: unknown): string {
+  charge(1)
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value)
+  if (Array.isArray(value)) return `[${value.map(canonical).join()}]`
+  const members = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1))
+  return `{${members.map(([key, member]) => `${JSON.stringify(key)}:${canonical(member)}`).join()}}`
+}
+
+/** Longest pattern that is tried, in characters. */
+const MAX_PATTERN = 1_000
+
+const { regexes } = z
+
+/**
+ * Patterns that servers made with zod send for dates, addresses and ids: known to be harmless, though they do not
+ * look it.
+ */
+const harmless: ReadonlySet<string> = new Set(
+  [
+    ...Object.values(regexes).filter((known) => known instanceof RegExp),
+    ...[{}, { offset: true }, { local: true }].map((options) => regexes.datetime(options)),
+    ...[undefined, 1, 2, 3, 4, 5, 6, 7, 8].map((version) => regexes.uuid(version)),
+    regexes.time({}),
+  ].map(({ source }) => source),
+)
+
+const linear: PatternCost = { factor: 1, degree: 1 }
+
+/**
+ * A pattern of a stranger. Before each match it charges what it could cost at most, so that a pattern which takes
+ * exponential time is never tried, and one of polynomial time on short texts only.
+ */
+class GuardedRegExp {
+  readonly #regexp: RegExp
+  readonly #cost: PatternCost | undefined
+
+  constructor(pattern: string, flags: string) {
+    this.#regexp = tolerant(pattern, flags)
+    if (harmless.has(pattern)) this.#cost = linear
+    else if (pattern.length <= MAX_PATTERN) this.#cost = patternCost(pattern)
+  }
+
+  test(text: string): boolean {
+    charge(this.#cost === undefined ? Infinity : this.#cost.factor * (text.length + 1) ** this.#cost.degree)
+    return this.#regexp.test(text)
+  }
+
+  toString(): string {
+    return this.#regexp.toString()
+  }
+}
+
+/** Many patterns escape what needs none, which only Unicode mode minds. */
+function tolerant(pattern: string, flags: string): RegExp {
+  try {
+    return new RegExp(pattern, flags)
+  } catch {
+    return new RegExp(pattern)
+  }
+}
+
+/** The regular expressions with which schemas are checked. */
+const guardedRegExp = Object.assign(
+  (pattern: string, flags: string): GuardedRegExp => new GuardedRegExp(pattern, flags),
+  { code: 'guardedRegExp' },
+)
+
+/** What matching can cost at most: about `factor * (length + 1) ** degree` steps for a subject of that length. */
+interface PatternCost {
+  readonly factor: number
+  /** How many repetitions without an upper bound compete for the subject; Infinity when they are nested. */
+  readonly degree: number
+}
+
+interface Part {
+  factor: number
+  degree: number
+  alternatives: number
+  /** What the last atom would be repeated as, when a quantifier follows. */
+  atom: PatternCost
+}
+
+const plain: PatternCost = { factor: 1, degree: 0 }
+const hopeless: PatternCost = { factor: 1, degree: Infinity }
+
+const newPart = (): Part => ({ factor: 1, degree: 0, alternatives: 1, atom: plain })
+
+/** One token: an escape, a class, the head of a group, a quantifier with its laziness, or any character. */
+const token =
+  /\\[\s\S]|\[(?:\\[\s\S]|[^\]\\])*\]|\(\?(?:[:=!]|<[=!]|<[^>]*>)|(?:[*+?]|\{\d+(?:,\d*)?\})\??|[\s\S]/y
+
+/**
+ * An upper bound of what a backtracking engine spends on a pattern. A repetition without an upper bound whose body
+ * can match in more than one way (it holds a quantifier or alternatives) may take exponential time, and counts as
+ * hopeless; so do back references. Far too careful for many patterns, too generous for none.
+ */
+function patternCost(pattern: string): PatternCost {
+  const open: Part[] = []
+  let part = newPart()
+  token.lastIndex = 0
+  for (let found = token.exec(pattern); found !== null; found = token.exec(pattern)) {
+    const text = found[0]
+    if (/^\\[1-9k]/.test(text)) return hopeless
+    if (text === '|') part.alternatives++
+    else if (text.startsWith('(')) {
+      settle(part, part.atom)
+      part.atom = plain
+      open.push(part)
+      part = newPart()
+    } else if (text === ')') {
+      const inner = total(part)
+      part = open.pop() ?? newPart()
+      part.atom = inner
+    } else if (/^(?:[*+?]|\{\d)/.test(text)) {
+      settle(part, repeated(part.atom, text))
+      part.atom = plain
+    } else {
+      settle(part, part.atom)
+      part.atom = plain
+    }
+  }
+  const { factor, degree } = total(part)
+  return { factor, degree: pattern.startsWith('^') && part.alternatives === 1 ? degree : degree + 1 }
+}
+
+function settle(part: Part, { factor, degree }: PatternCost): void {
+  part.factor *= factor
+  part.degree += degree
+}
+
+function total(part: Part): PatternCost {
+  settle(part, part.atom)
+  part.atom = plain
+  return { factor: part.factor * part.alternatives, degree: part.degree }
+}
+
+function repeated({ factor, degree }: PatternCost, quantifier: string): PatternCost {
+  const [least, most] = bounds(quantifier)
+  if (most !== Infinity) return { factor: factor ** most * (most - least + 1), degree: degree * most }
+  return factor > 1 || degree > 0 ? hopeless : { factor: 1, degree: 1 }
+}
+
+function bounds(quantifier: string): [number, number] {
+  if (quantifier.startsWith('?')) return [0, 1]
+  if (!quantifier.startsWith('{')) return [0, Infinity]
+  const [least = '', most] = quantifier.replace(/[{}?]/g, '').split(',')
+  if (most === undefined) return [Number(least), Number(least)]
+  return [Number(least), most === '' ? Infinity : Number(most)]
 }

@@ -1,7 +1,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { sample, schema, type Distribution } from '../../../../src/chaos/faults/connection/distributions.ts'
-import { normalQuantile } from '../../../../src/chaos/faults/connection/normal-quantile.ts'
+import {
+  type Distribution,
+  normalQuantile,
+  sample,
+  schema,
+} from '../../../../src/chaos/faults/connection/distributions.ts'
 import { createDice } from '../../../../src/mesh/dice.ts'
 
 const DRAWS = 100_000

@@ -1,0 +1,53 @@
+import type { Guards } from '../downstream/guards.ts'
+import { LegacyEndpoint } from '../downstream/legacy.ts'
+import { ModernEndpoint } from '../downstream/modern/endpoint.ts'
+import { type SessionLimits, Sessions } from '../downstream/sessions.ts'
+import type { Clock } from '../mesh/clock.ts'
+import type { Live } from '../mesh/live.ts'
+import type { GatewayGeneration } from '../registry/generation.ts'
+import type { ListKind } from '../registry/kinds.ts'
+
+/** The agents of both eras, as the rest of the gateway knows them. */
+export interface Agents {
+  readonly sessions: Sessions
+  readonly legacy: LegacyEndpoint
+  readonly modern: ModernEndpoint
+  /** What a server offers may have changed, or for undefined that of all: nothing that was kept of it is given out. */
+  forgetLists(server?: string): void
+  /** Tells those that look onto all servers that lists changed. */
+  tellChanged(lists: readonly ListKind[]): void
+  /** Ends what looks onto a server that is no more. */
+  endOrphans(): void
+  /** Ends all sessions and streams. */
+  close(): Promise<void>
+}
+
+/** Ties the ways in which agents speak to the gateway. */
+export function createAgents(
+  live: Live<GatewayGeneration>,
+  clock: Clock,
+  limits: SessionLimits,
+  guards: Guards,
+): Agents {
+  const sessions = new Sessions(live, clock, limits, guards)
+  const modern = new ModernEndpoint(live, clock, guards)
+  return {
+    sessions,
+    legacy: new LegacyEndpoint(live, sessions, clock, guards),
+    modern,
+    forgetLists: (server) => modern.forgetLists(server),
+    tellChanged(lists) {
+      sessions.tellChanged(lists)
+      modern.listening.tellChanged(lists)
+    },
+    endOrphans() {
+      sessions.closeOrphans()
+      const { servers } = live.current
+      modern.listening.end(({ server }) => server !== undefined && !servers.has(server))
+    },
+    close() {
+      modern.close()
+      return sessions.closeAll()
+    },
+  }
+}

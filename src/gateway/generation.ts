@@ -1,0 +1,153 @@
+import { configHash } from '../config/hash.ts'
+import type { Config, ServerConfig } from '../config/schema/schema.ts'
+import { MOST_ASKED_MS } from '../mesh/asking.ts'
+import type { Call, Outcome, Service } from '../mesh/call.ts'
+import type { Clock, Millis } from '../mesh/clock.ts'
+import { compileMesh } from '../mesh/compile.ts'
+import { gatewayError } from '../mesh/errors.ts'
+import type { Kit } from '../mesh/policy.ts'
+import { policies } from '../policies/index.ts'
+import { ownHello } from '../protocol/identity.ts'
+import { connectionOf } from '../registry/connection.ts'
+import type { GatewayGeneration } from '../registry/generation.ts'
+import type { KnownServerParts } from '../registry/known-server.ts'
+import { Names } from '../registry/names.ts'
+import { readdress } from '../registry/readdress.ts'
+import { Server } from '../registry/server.ts'
+import { createAccessLog } from '../telemetry/access-log.ts'
+import type { Intents } from '../telemetry/intents.ts'
+import type { Log } from '../telemetry/log.ts'
+import type { Metrics } from '../telemetry/metrics.ts'
+import { observeAttempt } from '../telemetry/observe-attempt.ts'
+import { observe } from '../telemetry/observe.ts'
+import type { Tracing } from '../telemetry/tracing.ts'
+import { createUpstreams } from '../upstreams/create.ts'
+import type { UnfinishedReplies } from '../upstreams/unfinished-replies.ts'
+import type { Chaos } from './chaos.ts'
+
+export interface GenerationParts extends Pick<KnownServerParts, 'onChanged' | 'onStale' | 'onState'> {
+  readonly clock: Clock
+  readonly log: Log
+  readonly metrics: Metrics
+  /** Outlives all generations. */
+  readonly kit: Kit
+  readonly intents: Intents
+  readonly tracing: Tracing
+  readonly chaos: Pick<Chaos, 'layers' | 'account'>
+  /** What is kept of replies until they are complete. Outlives all generations. */
+  readonly replies: UnfinishedReplies
+  /** Counts what goes on although no agent waits for it. */
+  readonly load: { detached: number }
+}
+
+/**
+ * Compiles a config, and changes nothing. Servers whose connections are the same are taken over from `previous`, with
+ * their processes, sessions and all that is known of them; they follow their new entry once it is in force. Those in
+ * `renew` are made anew all the same.
+ */
+export function compileGeneration(
+  config: Config,
+  previous: GatewayGeneration | undefined,
+  parts: GenerationParts,
+  renew: ReadonlySet<string> = new Set(),
+): GatewayGeneration {
+  const names = new Names(config.gateway.separator)
+  const servers = new Map<string, Server>()
+  for (const [name, entry] of Object.entries(config.mcpServers)) {
+    if (entry.disabled) continue
+    const connection = connectionOf(entry)
+    const old = renew.has(name) ? undefined : previous?.servers.get(name)
+    // What it was made with of the names still holds: the separator is fixed at boot.
+    const server = old?.connection === connection ? old : createServer(name, entry, connection, names, parts)
+    servers.set(name, server)
+  }
+  const isListed = (server: string, tool: string) => servers.get(server)?.facts(tool) !== undefined
+  const accessLog = createAccessLog(config.telemetry.accessLog, parts)
+  const seen = observe({ ...parts, isListed, accessLog, account: parts.chaos.account })
+  const generation: GatewayGeneration = {
+    config,
+    hash: configHash(config),
+    servers,
+    names,
+    mesh: compileMesh({
+      policies,
+      config: config.policies,
+      kit: parts.kit,
+      target: (name) => servers.get(name),
+      readdress: (call, name, tool) => readdress(call, servers.get(name), tool),
+      observe: seen,
+      attempt: observeAttempt({ ...parts, isListed }),
+      faults: parts.chaos.layers,
+      transport: transportTo(servers),
+    }),
+    patienceMs: patienceOf(config.policies),
+    close() {
+      for (const server of servers.values()) server.release()
+    },
+  }
+  compileChains(generation)
+  for (const server of servers.values()) server.retain()
+  return generation
+}
+
+/** Most tools whose chains are built before a config is in force; those of others are when they are called first. */
+const MOST_CHAINS = 5_000
+
+/** What is wrong with a chain keeps a config from being put into force, instead of the calls that need it. */
+function compileChains({ servers, mesh }: GatewayGeneration): void {
+  let count = 0
+  for (const server of servers.values())
+    for (const { key } of server.entries('tools')) {
+      if (++count > MOST_CHAINS) return
+      mesh.serviceFor(server.name, 'tools/call', key)
+    }
+}
+
+function createServer(
+  name: string,
+  config: ServerConfig,
+  connection: string,
+  names: Names,
+  parts: GenerationParts,
+): Server {
+  const replicas = createUpstreams(name, config, {
+    ...parts,
+    hello: ownHello,
+    refused: (limit) => parts.metrics.quotaRefused.inc({ limit }),
+  })
+  return new Server({
+    ...parts,
+    name,
+    config,
+    connection,
+    replicas,
+    hello: ownHello,
+    names,
+    faults: parts.chaos.layers.discovery,
+  })
+}
+
+/** Least time that calls of an older config are given to end, in milliseconds. */
+const LEAST_PATIENCE_MS = 15 * 60_000
+
+/** What no timer exceeds, in milliseconds. */
+const LONGEST_MS = 2 ** 31 - 1
+
+/** How long a call may take by the deadlines of a config, with the time for which its agent may be asked, in milliseconds. */
+function patienceOf({ defaults, overrides, sets }: Config['policies']): Millis {
+  const deadlines = [defaults, ...overrides, ...Object.values(sets)].map(({ deadline }) => deadline)
+  const totals = deadlines.map((deadline) => (deadline ? deadline.total : 0))
+  return Math.min(LONGEST_MS, Math.max(LEAST_PATIENCE_MS, Math.max(...totals) + MOST_ASKED_MS))
+}
+
+/** The innermost service: a call goes to its server. */
+function transportTo(servers: ReadonlyMap<string, Server>): Service {
+  return (call: Call): Promise<Outcome> => {
+    const server = servers.get(call.server)
+    if (server !== undefined) return server.send(call)
+    return Promise.resolve({
+      kind: 'failed',
+      error: gatewayError('upstream_unavailable', 'there is no such server'),
+    })
+  }
+}

@@ -1,0 +1,139 @@
+import type { FastifyInstance } from 'fastify'
+import type { Agents } from './agents.ts'
+import { nextTurn, type Cancel, type Clock, type Millis } from '../mesh/clock.ts'
+import type { Live } from '../mesh/live.ts'
+import type { GatewayGeneration } from '../registry/generation.ts'
+import type { Log } from '../telemetry/log.ts'
+import { endSupervisor } from '../upstreams/stdio/groups.ts'
+
+export interface ShutdownParts {
+  readonly dataPlane: FastifyInstance
+  readonly controlPlane: FastifyInstance
+  readonly live: Live<GatewayGeneration>
+  readonly agents: Agents
+  /** Faults end first: what they hold back has to be let go. */
+  readonly chaos: { close(): Promise<void> }
+  /** Spans that are left are sent, as far as the collector takes them. */
+  readonly tracing: { close(): Promise<void> }
+  /** Told last of the ends of calls; undefined where nothing outlives the process. */
+  readonly durable: { close(): Promise<void> } | undefined
+  /** Tasks of agents end with the process. */
+  readonly intents: { closeAll(): void }
+  readonly endStallWatch: () => void
+  /** While the control plane's address is still ours. */
+  readonly removeToken: () => Promise<void>
+  /** Requests of agents that are under way, and calls that go on though their agents have left. */
+  readonly load: { readonly inFlight: number; readonly detached: number }
+  readonly clock: Clock
+  readonly log: Log
+}
+
+/** How often the drain looks whether calls are still under way, in milliseconds. */
+const LOOK_MS: Millis = 50
+
+/**
+ * Longest end after the drain, in milliseconds: servers that ignore the end of their input and SIGTERM take 2.5 s, what they have
+ * left outside of their process groups half a second more, spans whose collector is silent 3 s. What takes longer is left to
+ * the end of the process, which ends its children.
+ */
+const LONGEST_END_MS: Millis = 5_000
+
+/** How long calls that were ended may take to answer their agents, in milliseconds. */
+const LAST_WORDS_MS: Millis = 500
+
+/** How often the end says what it waits for, in milliseconds. */
+const SAY_MS: Millis = 1_000
+
+/**
+ * Ends a gateway in the order that hurts least: no new connections, calls in flight, sessions, children, the rest. After the
+ * drain all that does not need one another ends at the same time: nobody's time of grace begins when another's is over.
+ */
+export async function shutDown(parts: ShutdownParts): Promise<void> {
+  const { dataPlane, live, load, log, clock } = parts
+  const { drain } = live.current.config.gateway
+  const stopped = new Promise<void>((resolve) => dataPlane.server.close(() => resolve()))
+  log.info(
+    { inFlight: load.inFlight, detached: load.detached, drainMs: drain },
+    'stopping: calls in flight may finish',
+  )
+  await parts.chaos.close()
+  await drained(parts, drain)
+  if (isBusy(load)) log.warn({ ...load }, 'the drain is over: ending calls in flight')
+  const waits = new Waits()
+  const cancelSay = sayAgain(clock, () => log.info({ waitingFor: waits.names }, 'stopping: still waiting'))
+  let cancelLimit: Cancel | undefined
+  const limit = new Promise<'late'>((resolve) => {
+    cancelLimit = clock.after(LONGEST_END_MS, () => resolve('late'))
+  })
+  const how = await Promise.race([endAll(parts, stopped, waits), limit]).finally(() => {
+    cancelSay()
+    cancelLimit?.()
+  })
+  const left = { waitingFor: waits.names, limitMs: LONGEST_END_MS }
+  if (how === 'late') log.warn(left, 'the end takes too long: leaving what has not ended')
+  log.info('stopped')
+}
+
+async function endAll(parts: ShutdownParts, stopped: Promise<void>, waits: Waits): Promise<void> {
+  const { dataPlane, controlPlane, live, agents, tracing, durable, clock } = parts
+  // Calls end here and now, with an error that says why; their sessions are told to the servers while those still run.
+  const sessions = waits.note('the sessions of agents', agents.close())
+  // Those of older configs, too, whose last calls have not ended.
+  const servers = new Set(live.open.flatMap((generation) => [...generation.servers.values()]))
+  const conversations = [...servers].map((server) =>
+    waits.note(() => nameOf(server.name, server.processes), server.close()),
+  )
+  // Spans and answers of the calls that were ended come first.
+  const lastWords = drained(parts, LAST_WORDS_MS).then(nextTurn)
+  const spans = lastWords.then(() => {
+    parts.intents.closeAll()
+    return waits.note('the collector of spans', tracing.close())
+  })
+  const rest = Promise.all([sessions, ...conversations, parts.removeToken(), lastWords]).then(() =>
+    Promise.all([
+      waits.note('the ports', Promise.all([dataPlane.close(), controlPlane.close(), stopped])),
+      waits.note('what servers have left behind', endSupervisor(clock)),
+    ]),
+  )
+  // Nothing of it is waited for alone: what fails meanwhile fails the end, and is no rejection that nobody handles.
+  await Promise.all([spans, rest])
+  parts.endStallWatch()
+  if (durable !== undefined) await waits.note('the store on disk', durable.close())
+}
+
+/** What the end waits for. */
+class Waits {
+  readonly #open = new Set<() => string>()
+
+  get names(): string[] {
+    return [...this.#open].map((name) => name())
+  }
+
+  note<T>(name: string | (() => string), ending: Promise<T>): Promise<T> {
+    const entry = typeof name === 'string' ? () => name : name
+    this.#open.add(entry)
+    return ending.finally(() => this.#open.delete(entry))
+  }
+}
+
+function nameOf(server: string, processes: number | undefined): string {
+  return processes === undefined ? `server ${server}` : `server ${server} (processes: ${processes})`
+}
+
+function sayAgain(clock: Clock, say: () => void): Cancel {
+  let cancel = clock.after(SAY_MS, function again() {
+    say()
+    cancel = clock.after(SAY_MS, again)
+  })
+  return () => cancel()
+}
+
+async function drained({ load, clock }: ShutdownParts, limitMs: Millis): Promise<void> {
+  const never = new AbortController().signal
+  const until = clock.now() + limitMs
+  while (isBusy(load) && clock.now() < until) await clock.sleep(LOOK_MS, never)
+}
+
+function isBusy({ inFlight, detached }: ShutdownParts['load']): boolean {
+  return inFlight + detached > 0
+}

@@ -1,0 +1,17 @@
+import { createRequire } from 'node:module'
+import { LATEST_LEGACY } from './versions.ts'
+
+/** The package's manifest, by its own name: found from the sources and from every build of them. */
+export const { version } = createRequire(import.meta.url)('breakwater/package.json') as { version: string }
+
+/** How the gateway introduces itself, to agents and to servers. */
+export const implementation = { name: 'breakwater', title: 'Breakwater', version } as const
+
+/**
+ * What a server is told when the gateway asks it what it offers. Many servers show some of their tools only to
+ * clients that can do something for them; whether an agent can shows when it calls.
+ */
+const capabilities = { roots: {}, sampling: {}, elicitation: { form: {}, url: {} } } as const
+
+/** How the gateway says hello when it speaks for itself. */
+export const ownHello = { protocolVersion: LATEST_LEGACY, capabilities, clientInfo: implementation } as const

@@ -1,0 +1,287 @@
+import type { Metric, Registry } from 'prom-client'
+import { type Exemplar, type Format, headOf, type Labels, numeral, pointer } from './format.ts'
+
+/** One series. Who changes it often keeps it, until it is forgotten. */
+export interface Cell {
+  readonly labels: Labels
+  value: number
+  /** What its line begins with; made when it is written first. */
+  head: string | undefined
+}
+
+interface CellsOptions<Label extends string> {
+  readonly name: string
+  readonly help: string
+  readonly labelNames: readonly Label[]
+  readonly registers: readonly Registry[]
+}
+
+/**
+ * A metric of one value for each set of labels: what counters and gauges have in common. For hot paths and for
+ * thousands of series: prom-client's hash and check the labels at every change, also on what `labels()` returned, and
+ * can only be read as a whole. A registry of prom-client reads these like metrics of its own.
+ */
+export abstract class Cells<Label extends string> {
+  abstract readonly type: 'counter' | 'gauge'
+  readonly name: string
+  readonly help: string
+  readonly aggregator = 'sum'
+  protected cells = new Map<string, Cell>()
+  /** Series of before a reset: most come back, and their lines begin as they did. */
+  protected before: ReadonlyMap<string, Cell> | undefined
+  readonly #names: readonly Label[]
+
+  constructor({ name, help, labelNames, registers }: CellsOptions<Label>) {
+    this.name = name
+    this.help = help
+    this.#names = labelNames
+    for (const registry of registers) registry.registerMetric(this as unknown as Metric)
+    if (labelNames.length === 0) this.cell()
+  }
+
+  /** How many series there are. */
+  get size(): number {
+    return this.cells.size
+  }
+
+  /** Whether its series have this label. */
+  has(label: string): boolean {
+    return (this.#names as readonly string[]).includes(label)
+  }
+
+  /** The series with these labels. Names that others chose have to be made fit before (`labelValue`). */
+  cell(labels = {} as Readonly<Record<Label, string>>): Cell {
+    let key = ''
+    for (const name of this.#names) key += `${labels[name]}\0`
+    const known = this.cells.get(key)
+    if (known !== undefined) return known
+    const cell = this.#made(key, labels)
+    this.cells.set(key, cell)
+    return cell
+  }
+
+  /** Adds to a series, 1 unless told otherwise. */
+  inc(labels?: Readonly<Record<Label, string>>, by = 1): void {
+    this.cell(labels).value += by
+  }
+
+  /** Removes these series: one look at each. */
+  forget(isGone: (labels: Labels) => boolean): void {
+    for (const [key, { labels }] of this.cells) if (isGone(labels)) this.cells.delete(key)
+  }
+
+  /** Its lines, one after the other, each as of when it is asked for. */
+  *written(): Generator<string> {
+    for (const cell of this.cells.values())
+      yield `${(cell.head ??= headOf(this.name, cell.labels))}${numeral(cell.value)}\n`
+  }
+
+  /** The same, for a registry of prom-client. */
+  get() {
+    const { name, help, type, aggregator } = this
+    const values = Array.from(this.cells.values(), ({ labels, value }) => ({ labels, value }))
+    return Promise.resolve({ name, help, type, aggregator, values })
+  }
+
+  /** Sets all of it back. */
+  abstract reset(): void
+
+  #made(key: string, labels: Readonly<Record<Label, string>>): Cell {
+    const known = this.before?.get(key)
+    if (known !== undefined) {
+      known.value = 0
+      return known
+    }
+    const inOrder = this.#names.map((name) => [name, labels[name]] as const)
+    return { labels: Object.fromEntries(inOrder), value: 0, head: undefined }
+  }
+}
+
+/** A counter: its series only grow, until they are forgotten. */
+export class Tally<Label extends string> extends Cells<Label> {
+  readonly type = 'counter'
+
+  reset(): void {
+    for (const cell of this.cells.values()) cell.value = 0
+  }
+}
+
+/** A gauge. One that is read anew at each scrape is reset before: series that are not set again are gone. */
+export class Level<Label extends string> extends Cells<Label> {
+  readonly type = 'gauge'
+
+  set(value: number): void
+  set(labels: Readonly<Record<Label, string>>, value: number): void
+  set(...given: [number] | [Readonly<Record<Label, string>>, number]): void {
+    if (given.length === 1) this.cell().value = given[0]
+    else this.cell(given[0]).value = given[1]
+  }
+
+  reset(): void {
+    this.before = this.cells
+    this.cells = new Map()
+  }
+}
+
+interface SpreadOptions<Label extends string> {
+  readonly name: string
+  readonly help: string
+  readonly labelNames: readonly Label[]
+  /** Upper bounds, ascending. */
+  readonly buckets: readonly number[]
+  readonly registers: readonly Registry[]
+}
+
+/**
+ * A histogram for hot paths and for thousands of series. prom-client's hashes and checks the labels at every
+ * observation, twice if it has an exemplar, and can only be read as a whole: so the counts are kept here, and a
+ * registry of prom-client reads them like those of a metric of its own.
+ */
+export class Spread<Label extends string> {
+  readonly name: string
+  readonly help: string
+  readonly type = 'histogram'
+  readonly aggregator = 'sum'
+  readonly #names: readonly Label[]
+  readonly #buckets: readonly number[]
+  readonly #frame: readonly Line[]
+  readonly #series = new Map<string, Series>()
+
+  constructor({ name, help, labelNames, buckets, registers }: SpreadOptions<Label>) {
+    this.name = name
+    this.help = help
+    this.#names = labelNames
+    this.#buckets = buckets
+    this.#frame = [
+      ...[...buckets, '+Inf'].map((le) => ({ metricName: `${name}_bucket`, bound: { le } })),
+      { metricName: `${name}_sum`, bound: {} },
+      { metricName: `${name}_count`, bound: {} },
+    ]
+    for (const registry of registers) registry.registerMetric(this as unknown as Metric)
+    if (labelNames.length === 0) this.series({} as Record<Label, string>)
+  }
+
+  /** How many histograms there are, each of as many series as buckets and three more. */
+  get size(): number {
+    return this.#series.size
+  }
+
+  /** The histogram with these labels, to be kept by whoever observes often, until it is forgotten. */
+  series(labels: Readonly<Record<Label, string>>): Series {
+    let key = ''
+    for (const name of this.#names) key += `${labels[name]}\0`
+    const known = this.#series.get(key)
+    if (known !== undefined) return known
+    const made = new Series(labels, this.#buckets)
+    this.#series.set(key, made)
+    return made
+  }
+
+  /** Removes these histograms: one look at each. */
+  forget(isGone: (labels: Labels) => boolean): void {
+    for (const [key, { labels }] of this.#series) if (isGone(labels)) this.#series.delete(key)
+  }
+
+  /** The lines of one histogram after the other, each as of when they are asked for; exemplars in OpenMetrics only. */
+  *written(format: Format): Generator<string> {
+    for (const series of this.#series.values()) yield series.written(this.#frame, format === 'openmetrics')
+  }
+
+  /** All its lines as of now. */
+  lines() {
+    return [...this.#series.values()].flatMap((series) => {
+      const values = series.values()
+      return this.#frame.map(({ metricName, bound }, line) => ({
+        metricName,
+        labels: { ...bound, ...series.labels },
+        value: values[line]!,
+        exemplar: series.exemplar(line),
+      }))
+    })
+  }
+
+  /** The same, for a registry of prom-client. */
+  get() {
+    const { name, help, type, aggregator } = this
+    return Promise.resolve({ name, help, type, aggregator, values: this.lines() })
+  }
+
+  /** For a registry: forgets all that was observed. */
+  reset(): void {
+    for (const series of this.#series.values()) series.reset()
+  }
+}
+
+/** One of the lines that each histogram of a metric has. */
+interface Line {
+  readonly metricName: string
+  /** The bucket's bound, if it is a bucket's. */
+  readonly bound: Readonly<Record<string, string | number>>
+}
+
+/** OpenMetrics: names and values of an exemplar's labels have so many characters together at most. */
+const MAX_EXEMPLAR = 128
+
+/** One histogram: observing is a search among the buckets, and three additions. */
+export class Series {
+  readonly labels: Labels
+  readonly #buckets: readonly number[]
+  /** By bucket, the last one for what is above all bounds; not cumulative. */
+  readonly #counts: number[]
+  readonly #exemplars: (Exemplar | undefined)[]
+  #sum = 0
+  /** What its lines begin with; made when they are written first. */
+  #heads: readonly string[] | undefined
+
+  constructor(labels: Labels, buckets: readonly number[]) {
+    this.labels = { ...labels }
+    this.#buckets = buckets
+    this.#counts = new Array<number>(buckets.length + 1).fill(0)
+    this.#exemplars = new Array<Exemplar | undefined>(buckets.length + 1).fill(undefined)
+  }
+
+  /** Counts a value. With the id of a trace it becomes the exemplar of its bucket, unless the id is too long. */
+  observe(value: number, traceId?: string, wallMs = 0): void {
+    const buckets = this.#buckets
+    let index = 0
+    while (index < buckets.length && value > buckets[index]!) index++
+    this.#counts[index]!++
+    this.#sum += value
+    if (traceId === undefined || 'trace_id'.length + traceId.length > MAX_EXEMPLAR) return
+    this.#exemplars[index] = { labelSet: { trace_id: traceId }, value, timestamp: wallMs / 1_000 }
+  }
+
+  /** The values of its lines: of each bucket with those below it, the sum, and how many there were. */
+  values(): number[] {
+    const values: number[] = []
+    let total = 0
+    for (const count of this.#counts) values.push((total += count))
+    values.push(this.#sum, total)
+    return values
+  }
+
+  /** The latest trace of the bucket of that line, if it is a bucket's. */
+  exemplar(line: number): Exemplar | undefined {
+    return this.#exemplars[line]
+  }
+
+  /** Its lines, all of one moment. */
+  written(lines: readonly Line[], withExemplars: boolean): string {
+    const heads = (this.#heads ??= lines.map(({ metricName, bound }) =>
+      headOf(metricName, { ...bound, ...this.labels }),
+    ))
+    const values = this.values()
+    let text = ''
+    for (let line = 0; line < heads.length; line++) {
+      const exemplar = withExemplars ? this.#exemplars[line] : undefined
+      text += `${heads[line]}${numeral(values[line]!)}${exemplar === undefined ? '' : pointer(exemplar)}\n`
+    }
+    return text
+  }
+
+  reset(): void {
+    this.#counts.fill(0)
+    this.#exemplars.fill(undefined)
+    this.#sum = 0
+  }
+}

@@ -1,0 +1,165 @@
+import type { HrTime } from '@opentelemetry/api'
+import type { tracing } from '@opentelemetry/sdk-node'
+import { randomFillSync } from 'node:crypto'
+import type { Call } from '../../mesh/call.ts'
+import type { Clock, Millis } from '../../mesh/clock.ts'
+import { isObject, paramsOf } from '../../protocol/jsonrpc.ts'
+
+/** The span of somebody else that a call belongs under. */
+export interface Parent {
+  /** 32 hexadecimal digits. */
+  readonly traceId: string
+  /** 16 hexadecimal digits. */
+  readonly spanId: string
+  /** Whether its trace was chosen to be recorded. */
+  readonly sampled: boolean
+  /** What tracing vendors have added, to be passed on as it is. */
+  readonly state: string | undefined
+}
+
+/** https://www.w3.org/TR/trace-context/#traceparent-header; later versions may add fields, and `ff` is none. */
+const TRACEPARENT =
+  /^(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?$/
+
+/** Longest that is looked at: no known version comes near. */
+const LONGEST = 256
+
+/** It becomes a header again: nothing may be in it that ends one. */
+const TRACESTATE = /^[\x20-\x7e]{1,512}$/
+
+/** Reads the pair of fields in which W3C Trace Context travels; undefined when the first is missing or malformed. */
+export function readParent(traceparent: unknown, tracestate: unknown): Parent | undefined {
+  if (typeof traceparent !== 'string' || traceparent.length > LONGEST) return undefined
+  const [, version, traceId, spanId, flags, more] = TRACEPARENT.exec(traceparent) ?? []
+  if (traceId === undefined || spanId === undefined || flags === undefined) return undefined
+  if (version === '00' && more !== undefined) return undefined
+  const state = typeof tracestate === 'string' && TRACESTATE.test(tracestate) ? tracestate : undefined
+  return { traceId, spanId, sampled: (Number.parseInt(flags, 16) & 1) === 1, state }
+}
+
+/** The span of the agent that made a call: its `_meta` says it best, for a header may be that of a proxy between. */
+export function parentOf({ message, inbound }: Pick<Call, 'message' | 'inbound'>): Parent | undefined {
+  const meta = paramsOf(message.value)._meta
+  const own = isObject(meta) ? readParent(meta.traceparent, meta.tracestate) : undefined
+  return own ?? readParent(inbound.traceparent, inbound.tracestate)
+}
+
+/** Decides at the beginning of a call whether it is recorded whatever comes of it. */
+export type Head = (traceId: string, parent: Parent | undefined) => boolean
+
+export interface SampleRule {
+  /** Share of the traces that begin here, in [0, 1]. */
+  readonly rate: number
+  /** Whether what the caller has decided holds, so that traces are whole. */
+  readonly parentBased: boolean
+}
+
+/**
+ * Head sampling. Whether a trace is chosen follows from its id, by the same sum as OpenTelemetry's own
+ * `TraceIdRatioBased` sampler for Node, so that processes with the same rate choose the same traces.
+ */
+export function createHead({ rate, parentBased }: SampleRule): Head {
+  const bound = Math.floor(rate * 0xffff_ffff)
+  const chosen = (traceId: string) => rate >= 1 || foldedId(traceId) < bound
+  if (!parentBased) return chosen
+  return (traceId, parent) => (parent === undefined ? chosen(traceId) : parent.sampled)
+}
+
+/** The sum of the four quarters of an id, without carry. Digit by digit: to cut and parse them costs ten times as much. */
+function foldedId(traceId: string): number {
+  let folded = 0
+  for (let at = 0; at < 32; at += 8) {
+    let quarter = 0
+    for (let digit = at; digit < at + 8; digit++) {
+      const unit = traceId.charCodeAt(digit)
+      quarter = (quarter << 4) | (unit < 0x3a ? unit - 0x30 : unit - 0x57)
+    }
+    folded ^= quarter
+  }
+  return folded >>> 0
+}
+
+/** Random bytes are fetched by the page: one by one they would cost more than all else that is done per call. */
+const PAGE = 4_096
+
+/** Digits of 8 bytes: ids are one or two of these. */
+const UNIT = 16
+
+/**
+ * Random ids of spans and traces, in lower-case hexadecimal digits. They need no seed to be repeated by, as the
+ * mesh's dice do, but must not collide with those of any other process: hence the system's random source.
+ */
+export class RandomIds {
+  readonly #page = Buffer.allocUnsafe(PAGE)
+  #digits = ''
+  #at = 0
+
+  /** 16 digits, not all of them 0. */
+  span(): string {
+    return this.#take(UNIT)
+  }
+
+  /** 32 digits, not all of them 0. */
+  trace(): string {
+    return this.#take(2 * UNIT)
+  }
+
+  #take(length: number): string {
+    if (this.#at + length > this.#digits.length) this.#refill()
+    return this.#digits.slice(this.#at, (this.#at += length))
+  }
+
+  #refill(): void {
+    randomFillSync(this.#page)
+    // The standards forbid an id of zeros only.
+    for (let at = 0; at < PAGE; at += UNIT / 2) this.#page[at]! |= 1
+    this.#digits = this.#page.toString('hex')
+    this.#at = 0
+  }
+}
+
+/**
+ * Gives spans the ids that servers have heard of already. The SDK asks for them while a span is being created, which is
+ * synchronous: what was prepared right before is what it gets.
+ */
+export class PreparedIds implements tracing.IdGenerator {
+  #traceId = ''
+  #spanId = ''
+
+  prepare(traceId: string, spanId: string): void {
+    this.#traceId = traceId
+    this.#spanId = spanId
+  }
+
+  readonly generateTraceId = (): string => this.#traceId
+  readonly generateSpanId = (): string => this.#spanId
+}
+
+/** How far the two clocks may run apart before that is taken for a change of the wall clock, in milliseconds. */
+const DRIFT_MS = 2
+
+/**
+ * Turns points on the monotonic clock into wall time. The wall clock ticks in whole milliseconds: the difference is
+ * taken once and kept, so that spans keep their order below that.
+ */
+export class Epoch {
+  readonly #clock: Clock
+  #offset: Millis
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+    this.#offset = clock.wall() - clock.now()
+  }
+
+  /** Takes note of a wall clock that was set. */
+  refresh(): void {
+    const offset = this.#clock.wall() - this.#clock.now()
+    if (Math.abs(offset - this.#offset) > DRIFT_MS) this.#offset = offset
+  }
+
+  at(ms: Millis): HrTime {
+    const wall = this.#offset + ms
+    const seconds = Math.floor(wall / 1_000)
+    return [seconds, Math.floor((wall - seconds * 1_000) * 1e6)]
+  }
+}

@@ -1,0 +1,126 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { config as schema } from '../../src/config/schema/schema.ts'
+import { compileGeneration } from '../../src/gateway/generation.ts'
+import { Live } from '../../src/mesh/live.ts'
+import type { GatewayGeneration } from '../../src/registry/generation.ts'
+import type { Server } from '../../src/registry/server.ts'
+import { Intents } from '../../src/telemetry/intents.ts'
+import { createMetrics } from '../../src/telemetry/metrics.ts'
+import { untraced } from '../../src/telemetry/tracing.ts'
+import { UnfinishedReplies } from '../../src/upstreams/unfinished-replies.ts'
+import { toolCall } from '../support/caller.ts'
+import { testKit } from '../support/kit.ts'
+import { silent } from '../support/log.ts'
+import { ManualClock } from '../support/manual-clock.ts'
+import { noChaos } from '../support/no-faults.ts'
+
+const url = 'http://127.0.0.1:1/mcp'
+
+function setUp() {
+  const clock = new ManualClock()
+  const metrics = createMetrics()
+  const parts = {
+    clock,
+    load: { detached: 0 },
+    log: silent,
+    metrics,
+    chaos: noChaos,
+    replies: new UnfinishedReplies({ total: 1024 ** 2 }, () => undefined),
+    intents: new Intents({ clock, metrics }),
+    tracing: untraced,
+    kit: testKit(clock),
+    onChanged: () => undefined,
+    onStale: () => undefined,
+    onState: () => undefined,
+  }
+  const compile = (
+    servers: Readonly<Record<string, object>>,
+    previous?: GatewayGeneration,
+    renew?: ReadonlySet<string>,
+    defaults: object = {},
+  ) =>
+    compileGeneration(schema.parse({ mcpServers: servers, policies: { defaults } }), previous, parts, renew)
+  return { clock, compile }
+}
+
+/** How often a server was closed from here on. */
+function closes(server: Server | undefined): () => number {
+  let count = 0
+  const close = server!.close.bind(server)
+  server!.close = () => {
+    count++
+    return close()
+  }
+  return () => count
+}
+
+test('a server whose connections are the same is taken over, and any other is made anew', () => {
+  const { compile } = setUp()
+  const first = compile({ a: { url }, b: { url }, c: { url } })
+  const second = compile(
+    { c: { url }, b: { url, connections: 5 }, a: { url, probe: '5s' } },
+    first,
+    new Set(['c']),
+  )
+  assert.equal(second.servers.get('a'), first.servers.get('a'))
+  assert.notEqual(second.servers.get('b'), first.servers.get('b'))
+  assert.notEqual(second.servers.get('c'), first.servers.get('c'))
+  assert.deepEqual([...second.servers.keys()], ['c', 'b', 'a'])
+})
+
+test('a server that is switched off is not there', () => {
+  const { compile } = setUp()
+  assert.deepEqual([...compile({ a: { url, disabled: true }, b: { url } }).servers.keys()], ['b'])
+})
+
+test('a server that was removed ends with the last generation that used it', () => {
+  const { clock, compile } = setUp()
+  const live = new Live(compile({ a: { url }, b: { url } }), clock)
+  const [a, b] = [closes(live.current.servers.get('a')), closes(live.current.servers.get('b'))]
+  const call = live.enter()
+  live.swap(compile({ a: { url }, b: { url } }, live.current))
+  live.swap(compile({ b: { url } }, live.current))
+  assert.deepEqual([a(), b()], [0, 0])
+  call.release()
+  assert.deepEqual([a(), b()], [1, 0])
+})
+
+test('a server that comes back while its last call is under way is a new one', () => {
+  const { clock, compile } = setUp()
+  const live = new Live(compile({ a: { url } }), clock)
+  const old = live.current.servers.get('a')
+  const closed = closes(old)
+  const call = live.enter()
+  live.swap(compile({}, live.current))
+  live.swap(compile({ a: { url } }, live.current))
+  assert.notEqual(live.current.servers.get('a'), old)
+  assert.equal(closed(), 0)
+  call.release()
+  assert.equal(closed(), 1)
+})
+
+test('a call to a server that is not there fails, and was not sent', async () => {
+  const { compile } = setUp()
+  const { mesh } = compile({}, undefined, undefined, { retry: false })
+  const outcome = await mesh.serviceFor('gone', 'tools/call', 't')(toolCall('t', {}, { server: 'gone' }))
+  assert.equal(outcome.kind === 'failed' && outcome.error.reason, 'upstream_unavailable')
+})
+
+test('a config that is compiled changes nothing of the servers that it takes over', () => {
+  const { compile } = setUp()
+  const first = compile({ a: { url } })
+  const second = compile({ a: { url, tools: { exclude: ['x'] }, deliver: 'tool_result' } }, first)
+  const a = second.servers.get('a')
+  assert.equal(a, first.servers.get('a'))
+  assert.deepEqual([a?.allows('x'), a?.config.deliver], [true, 'protocol_error'])
+})
+
+test('calls of an older config may take as long as their deadline, and a quarter of an hour at least', () => {
+  const { compile } = setUp()
+  const patienceOf = (defaults: object) => compile({ a: { url } }, undefined, undefined, defaults).patienceMs
+  assert.equal(patienceOf({}), 900_000)
+  assert.equal(patienceOf({ deadline: false }), 900_000)
+  assert.equal(patienceOf({ deadline: { total: '1h' } }), 4_200_000)
+  assert.equal(patienceOf({ deadline: { total: '24d' } }), 24 * 86_400_000 + 600_000)
+})

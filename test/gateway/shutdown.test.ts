@@ -1,0 +1,101 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { shutDown, type ShutdownParts } from '../../src/gateway/shutdown.ts'
+import { recordedLog } from '../support/log.ts'
+import { ManualClock } from '../support/manual-clock.ts'
+
+const never = new Promise<never>(() => undefined)
+const atOnce = () => Promise.resolve()
+
+/** A gateway of which only the end is real. */
+function world(over: { sessions?: Promise<void>; servers?: Record<string, () => Promise<void>> }) {
+  const clock = new ManualClock()
+  const { log, lines } = recordedLog()
+  const ended: string[] = []
+  const closing =
+    (what: string, ending = atOnce) =>
+    () => {
+      ended.push(what)
+      return ending()
+    }
+  const servers = Object.entries(over.servers ?? {}).map(([name, close]) => ({
+    name,
+    processes: 1,
+    close: closing(name, close),
+  }))
+  const generation = {
+    config: { gateway: { drain: 1_000 } },
+    servers: new Map(servers.map((one) => [one.name, one])),
+  }
+  const parts = {
+    dataPlane: { server: { close: (done: () => void) => done() }, close: closing('data') },
+    controlPlane: { close: closing('control') },
+    live: { current: generation, open: [generation] },
+    agents: { close: closing('sessions', () => over.sessions ?? Promise.resolve()) },
+    chaos: { close: closing('chaos') },
+    tracing: { close: closing('tracing') },
+    durable: { close: closing('durable') },
+    intents: { closeAll: () => void ended.push('intents') },
+    endStallWatch: () => undefined,
+    removeToken: closing('token'),
+    load: { inFlight: 0, detached: 0 },
+    clock,
+    log,
+  }
+  return { parts: parts as unknown as ShutdownParts, clock, lines, ended }
+}
+
+test('servers are ended while sessions still are, and before what needs them', async () => {
+  let end: () => void = () => undefined
+  const sessions = new Promise<void>((resolve) => (end = resolve))
+  const { parts, clock, ended } = world({ sessions, servers: { one: atOnce, two: () => never } })
+  const stopped = shutDown(parts)
+  await clock.advance(0)
+  assert.deepEqual(ended.slice(0, 4), ['chaos', 'sessions', 'one', 'two'])
+  assert.ok(!ended.includes('data') && !ended.includes('durable'))
+  end()
+  await clock.advance(5_000)
+  await stopped
+})
+
+test('the end has a limit, and says every second what it waits for', async () => {
+  const { parts, clock, lines } = world({ servers: { quick: atOnce, stuck: () => never } })
+  const stopped = shutDown(parts)
+  await clock.advance(0)
+  await clock.advance(5_000)
+  await stopped
+  const waits = lines.filter(({ waitingFor }) => waitingFor !== undefined)
+  assert.deepEqual(
+    waits.map(({ msg, waitingFor }) => [String(msg).split(':')[0], waitingFor]),
+    [
+      ...Array.from({ length: 4 }, () => ['stopping', ['server stuck (processes: 1)']]),
+      ['the end takes too long', ['server stuck (processes: 1)']],
+    ],
+  )
+  assert.equal(lines.at(-1)?.msg, 'stopped')
+})
+
+test('what fails to end fails the end, and says nothing more after it', async () => {
+  const { parts, clock, lines } = world({
+    servers: { broken: () => Promise.reject(new Error('broken')), stuck: () => never },
+  })
+  const stopped = shutDown({ ...parts, load: { inFlight: 1, detached: 0 } })
+  const failed = assert.rejects(stopped, { message: 'broken' })
+  await clock.advance(0)
+  // The drain is over, and the calls in flight have not answered yet.
+  await clock.advance(1_000)
+  await new Promise((resolve) => setImmediate(resolve))
+  await failed
+  await clock.advance(10_000)
+  assert.ok(!lines.some(({ waitingFor }) => waitingFor !== undefined))
+})
+
+test('the store on disk is closed after everything that may still write to it, and nothing waits on', async () => {
+  const { parts, clock, ended, lines } = world({ servers: { one: atOnce } })
+  await shutDown(parts)
+  assert.equal(ended.at(-1), 'durable')
+  assert.ok(ended.indexOf('intents') < ended.indexOf('tracing'))
+  assert.ok(ended.indexOf('token') < ended.indexOf('control'))
+  assert.equal(clock.pending, 0)
+  assert.ok(!lines.some(({ waitingFor }) => waitingFor !== undefined))
+})
