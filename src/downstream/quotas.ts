@@ -130,6 +130,12 @@ export interface Holding {
   end(): void
 }
 
+/** What one client has, with the amount that each takes of the quota, and their sums by principal. */
+interface Held {
+  readonly amounts: Map<Holding, number>
+  readonly byPrincipal: Map<string, number>
+}
+
 /**
  * A quota in which room is made where there is none: what was idle for the longest ends, of the client that has the most, if
  * it has more than the newcomer would; of several who share an address, of the one with the most. Those whom nothing tells
@@ -138,7 +144,7 @@ export interface Holding {
  */
 export class EvictingQuota extends Quota {
   /** What each client has, and how much of the quota it takes. */
-  readonly #held = new Map<string, Map<Holding, number>>()
+  readonly #held = new Map<string, Held>()
 
   /** Why there is no room for so much of a client, even when others are ended for it; undefined when there is. */
   makeRoom(client: string, principal: string, amount = 1): GatewayError | undefined {
@@ -154,21 +160,25 @@ export class EvictingQuota extends Quota {
   }
 
   hold(holding: Holding, amount = 1): void {
-    const { client } = holding
-    const own = this.#held.get(client)
-    if (own === undefined) this.#held.set(client, new Map([[holding, amount]]))
-    else own.set(holding, amount)
+    const { client, principal } = holding
+    let own = this.#held.get(client)
+    if (own === undefined) this.#held.set(client, (own = { amounts: new Map(), byPrincipal: new Map() }))
+    own.amounts.set(holding, amount)
+    own.byPrincipal.set(principal, (own.byPrincipal.get(principal) ?? 0) + amount)
     this.take(client, amount)
   }
 
   /** Gives back what it takes. Safe to call twice. */
   drop(holding: Holding): void {
-    const { client } = holding
+    const { client, principal } = holding
     const own = this.#held.get(client)
-    const amount = own?.get(holding)
+    const amount = own?.amounts.get(holding)
     if (own === undefined || amount === undefined) return
-    own.delete(holding)
-    if (own.size === 0) this.#held.delete(client)
+    own.amounts.delete(holding)
+    const left = (own.byPrincipal.get(principal) ?? 0) - amount
+    if (left > 0) own.byPrincipal.set(principal, left)
+    else own.byPrincipal.delete(principal)
+    if (own.amounts.size === 0) this.#held.delete(client)
     this.release(client, amount)
   }
 
@@ -193,17 +203,19 @@ export class EvictingQuota extends Quota {
 
   /** What the principal has that has the most of those at one address, if it has more than this one would have. */
   #hoardWithin(client: string, principal?: string, amount = 0): Holding[] {
-    const own = this.#held.get(client) ?? new Map<Holding, number>()
-    const sums = new Map<string, number>()
-    for (const [held, each] of own) sums.set(held.principal, (sums.get(held.principal) ?? 0) + each)
-    let most = principal === undefined ? 0 : (sums.get(principal) ?? 0) + amount
+    const own = this.#held.get(client)
+    if (own === undefined) return []
+    const { amounts, byPrincipal } = own
+    let most = principal === undefined ? 0 : (byPrincipal.get(principal) ?? 0) + amount
     let greediest: string | undefined
-    for (const [name, sum] of sums) if (sum > most) [greediest, most] = [name, sum]
-    return greediest === undefined ? [] : [...own.keys()].filter((held) => held.principal === greediest)
+    for (const [name, sum] of byPrincipal) if (sum > most) [greediest, most] = [name, sum]
+    return greediest === undefined ? [] : [...amounts.keys()].filter((held) => held.principal === greediest)
   }
 
   #larger(client: string, amount: number): Holding[] {
-    const own = this.#held.get(client) ?? []
+    // Nothing takes less than one: who is refused over and over is not to cost a look at all that there is each time.
+    if (amount <= 1) return []
+    const own = this.#held.get(client)?.amounts ?? []
     return [...own].filter(([, each]) => each > amount).map(([held]) => held)
   }
 }
