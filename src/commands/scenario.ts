@@ -1,7 +1,6 @@
-import { clearInterval, setInterval } from 'node:timers'
 import type { Env } from '../config/files/interpolate.ts'
 import { Cancellation } from '../mesh/cancel.ts'
-import { systemClock } from '../mesh/clock.ts'
+import { keepAlive, systemClock } from '../mesh/clock.ts'
 import { Misuse } from './chaos/command.ts'
 import { controlAt } from './chaos/control.ts'
 import { readArguments, usage, type RunAsked } from './scenario/arguments.ts'
@@ -11,8 +10,6 @@ import { introduce, report } from './scenario/report.ts'
 import { runScenario, type RunOptions } from './scenario/run.ts'
 import type { Output } from './start.ts'
 import { onSignals } from './wrap/signals.ts'
-
-const KEEP_ALIVE_MS = 60_000
 
 /** Exit codes: what could not run, and what ran and proves nothing or was not understood. */
 const FAILED = 1
@@ -71,8 +68,8 @@ async function run(scenario: Scenario, how: RunOptions, gateway: Faults, out: Ou
   const off = onSignals(['SIGTERM', 'SIGINT', 'SIGHUP'], () => stop.abort('signal'))
   // A reader that has gone is no reason either to leave faults behind.
   process.stdout.on('error', ignore)
-  // Timers of the clock keep no process alive, and between two looks at the gateway nothing else does.
-  const alive = setInterval(ignore, KEEP_ALIVE_MS)
+  // Between two looks at the gateway nothing else keeps the process alive.
+  const letEnd = keepAlive()
   try {
     const done = await runScenario(scenario, how, { gateway, clock: systemClock, stop, say: out.stderr })
     report(done, out)
@@ -82,7 +79,7 @@ async function run(scenario: Scenario, how: RunOptions, gateway: Faults, out: Ou
     out.stderr(`breakwater: ${error.message}`)
     return FAILED
   } finally {
-    clearInterval(alive)
+    letEnd()
     off()
   }
 }

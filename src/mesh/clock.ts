@@ -59,6 +59,15 @@ export function pause(ms: Millis): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms))
 }
 
+/** So often a timer fires that does nothing but keep the process alive, in milliseconds. */
+const KEEP_ALIVE_MS: Millis = 60_000
+
+/** Keeps the process alive until it is cancelled: timers of the clock do not. */
+export function keepAlive(): Cancel {
+  const timer = setInterval(() => undefined, KEEP_ALIVE_MS)
+  return () => clearInterval(timer)
+}
+
 /** How many things are done in one turn of the event loop, where there may be thousands of them. */
 const PER_TURN = 256
 
