@@ -29,7 +29,7 @@ export async function listenAt({ host, port }: Address, app: FastifyInstance, ke
       cause: error,
     })
   }
-  if (host === 'localhost') await listenBeside(app.server)
+  if (host === 'localhost') await listenOnOtherAddresses(app.server)
   const { address, family, port: bound } = app.server.address() as AddressInfo
   return `http://${family === 'IPv6' ? `[${address}]` : address}:${bound}`
 }
@@ -38,9 +38,10 @@ export async function listenAt({ host, port }: Address, app: FastifyInstance, ke
  * `localhost` has an address of each family: what comes to another one than that which the server has is taken by the same
  * server, whose limits hold for both. An address that cannot be bound is left out.
  */
-async function listenBeside(server: Server): Promise<void> {
+async function listenOnOtherAddresses(server: Server): Promise<void> {
   const { address, port } = server.address() as AddressInfo
-  for (const other of await lookup('localhost', { all: true })) {
+  // It is bound already: a name that cannot be looked up again has no other address.
+  for (const other of await lookup('localhost', { all: true }).catch(() => [])) {
     if (other.address === address) continue
     const beside = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
       if (server.listening) server.emit('connection', socket)
