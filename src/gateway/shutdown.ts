@@ -39,7 +39,7 @@ const LOOK_MS: Millis = 50
 const LONGEST_END_MS: Millis = 5_000
 
 /** How long calls that were ended may take to answer their agents, in milliseconds. */
-const LAST_WORDS_MS: Millis = 500
+const ANSWER_GRACE_MS: Millis = 500
 
 /** How often the end says what it waits for, in milliseconds. */
 const SAY_MS: Millis = 1_000
@@ -60,7 +60,7 @@ export async function shutDown(parts: ShutdownParts): Promise<void> {
   await drained(parts, drain)
   if (isBusy(load)) log.warn({ ...load }, 'the drain is over: ending calls in flight')
   const waits = new Waits()
-  const cancelSay = sayAgain(clock, () => log.info({ waitingFor: waits.names }, 'stopping: still waiting'))
+  const cancelSay = repeatedly(clock, () => log.info({ waitingFor: waits.names }, 'stopping: still waiting'))
   let cancelLimit: Cancel | undefined
   const limit = new Promise<'late'>((resolve) => {
     cancelLimit = clock.after(LONGEST_END_MS, () => resolve('late'))
@@ -84,12 +84,12 @@ async function endAll(parts: ShutdownParts, stopped: Promise<void>, waits: Waits
     waits.note(() => nameOf(server.name, server.processes), server.close()),
   )
   // Spans and answers of the calls that were ended come first.
-  const lastWords = drained(parts, LAST_WORDS_MS).then(nextTurn)
-  const spans = lastWords.then(() => {
+  const answered = drained(parts, ANSWER_GRACE_MS).then(nextTurn)
+  const spans = answered.then(() => {
     parts.intents.closeAll()
     return waits.note('the collector of spans', tracing.close())
   })
-  const rest = Promise.all([sessions, ...conversations, parts.removeToken(), lastWords]).then(() =>
+  const rest = Promise.all([sessions, ...conversations, parts.removeToken(), answered]).then(() =>
     Promise.all([
       waits.note('the ports', Promise.all([dataPlane.close(), controlPlane.close(), stopped])),
       waits.note('what servers have left behind', endSupervisor(clock)),
@@ -120,7 +120,7 @@ function nameOf(server: string, processes: number | undefined): string {
   return processes === undefined ? `server ${server}` : `server ${server} (processes: ${processes})`
 }
 
-function sayAgain(clock: Clock, say: () => void): Cancel {
+function repeatedly(clock: Clock, say: () => void): Cancel {
   let cancel = clock.after(SAY_MS, function again() {
     say()
     cancel = clock.after(SAY_MS, again)

@@ -8,7 +8,7 @@ export interface UnreadLimits {
 }
 
 /** From so many messages on that a server has not taken yet, it is not listened to until it has taken some. */
-const CALM = 4
+const PAUSE_FROM = 4
 
 /** Of a server that is posted nothing but calls. */
 export const NOTHING_POSTED: UnreadLimits = { messages: 0, bytes: 0 }
@@ -55,7 +55,7 @@ export class Unread {
   release(bytes: number): void {
     this.#messages--
     this.#bytes -= bytes
-    if (this.#messages >= CALM || this.#listeners.length === 0) return
+    if (this.#messages >= PAUSE_FROM || this.#listeners.length === 0) return
     for (const listen of this.#listeners.splice(0)) listen()
   }
 
@@ -64,8 +64,8 @@ export class Unread {
    * as it takes its answers, not as fast as it can write, and with breaks for everybody else. Undefined while it has taken most of them.
    * `peer` takes the turn (`ownTurn`).
    */
-  calm(peer: object = this): Promise<void> | undefined {
-    if (this.#messages < CALM) return undefined
+  backpressure(peer: object = this): Promise<void> | undefined {
+    if (this.#messages < PAUSE_FROM) return undefined
     return new Promise<void>((resolve) => this.#listeners.push(resolve)).then(() => ownTurn(peer))
   }
 }

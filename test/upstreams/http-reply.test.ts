@@ -143,7 +143,7 @@ test('a stream whose end is held back fails once when it is given up, and tells 
     const { sink, told, last } = recorder()
     let release = (): void => undefined
     const calmed = new Promise<void>((resolve) => (release = resolve))
-    const reply = new HttpReply({ ...sink, calm: () => calmed }, { maxReply: LIMIT })
+    const reply = new HttpReply({ ...sink, backpressure: () => calmed }, { maxReply: LIMIT })
     // As undici does: of a request that is over it says nothing more.
     const nothing = () => undefined
     reply.onConnect(nothing)

@@ -5,18 +5,18 @@ import { Unread } from '../../src/upstreams/unread.ts'
 test('whoever reads a server waits while it has four messages or more to take', async () => {
   const unread = new Unread({ messages: 10, bytes: 1_000 })
   for (let n = 0; n < 3; n++) unread.admit('a message')
-  assert.equal(unread.calm(), undefined)
+  assert.equal(unread.backpressure(), undefined)
   const bytes = unread.admit('a message')
   unread.admit('a message')
   let isCalm = false
-  const waited = unread.calm()?.then(() => (isCalm = true))
+  const waited = unread.backpressure()?.then(() => (isCalm = true))
   assert.ok(waited)
   unread.release(bytes)
   await new Promise((resolve) => setImmediate(resolve))
   assert.equal(isCalm, false)
   unread.release(bytes)
   await waited
-  assert.equal(unread.calm(), undefined)
+  assert.equal(unread.backpressure(), undefined)
 })
 
 test('more than may wait is refused, but never a single message', () => {

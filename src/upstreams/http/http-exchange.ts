@@ -126,8 +126,8 @@ export class HttpExchange implements ReplySink {
     if (!this.#settled) this.#request.channel.open()
   }
 
-  calm(): Promise<void> | undefined {
-    return this.#options.unread.calm(this.#options.unfinished)
+  backpressure(): Promise<void> | undefined {
+    return this.#options.unread.backpressure(this.#options.unfinished)
   }
 
   event(event: SseEvent): Promise<void> | undefined {

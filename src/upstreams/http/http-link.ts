@@ -196,7 +196,7 @@ export class HttpLink implements Link {
       unfinished: this.#options.unfinished,
       wire: () => session.wire,
       receive: (data) => this.#receive(data),
-      calm: () => this.#exchangeOptions.unread.calm(this.#options.unfinished),
+      backpressure: () => this.#exchangeOptions.unread.backpressure(this.#options.unfinished),
       ready: () => session.reopen(),
       isLost: (wire) =>
         this.#isSurfaced ? Promise.resolve(false) : session.fateOf(wire).then((fate) => fate !== 'known'),

@@ -13,7 +13,7 @@ export interface ListenerOptions extends ReplyLimits {
   /** Takes the data of each event. */
   readonly receive: (data: string) => void
   /** A promise holds back what follows until it resolves. */
-  readonly calm?: () => Promise<void> | undefined
+  readonly backpressure?: () => Promise<void> | undefined
   /** Resolves once there is a session to listen to. */
   readonly ready: () => Promise<void>
   /** Whether the server may have forgotten the session of `wire`; `ready` then opens a new one. Never rejects. */
@@ -81,8 +81,8 @@ export class HttpListener implements ReplySink {
     this.#retryMs = FIRST_RETRY_MS
   }
 
-  calm(): Promise<void> | undefined {
-    return this.#options.calm?.()
+  backpressure(): Promise<void> | undefined {
+    return this.#options.backpressure?.()
   }
 
   event(event: SseEvent): undefined {

@@ -16,7 +16,7 @@ export interface ReplySink {
   /** A promise pauses the socket until it settles; what has been read from it by then is still told. */
   event(event: SseEvent): Promise<void> | undefined
   /** Asked after each event: a promise, which never rejects, holds back all further ones until it resolves. */
-  calm?(): Promise<void> | undefined
+  backpressure?(): Promise<void> | undefined
   /** A reply that is no event stream, complete. */
   body(status: number, headers: ReplyHeaders, text: string): void
   /** The event stream ended in order. */
@@ -254,7 +254,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     const large = this.#large
     this.#large = undefined
     if (large !== undefined) during('reply', () => this.#pass(large))
-    const due = this.#sink.calm?.()
+    const due = this.#sink.backpressure?.()
     if (due !== undefined) return this.#goOnAfter(due, decoder)
     this.#read(decoder)
     if (this.#hasBreak || this.#aborted !== undefined) return
@@ -272,7 +272,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     }
     turns.begin()
     this.#pass(event)
-    this.#due = turns.spent(event.data.length) ? ownTurn(this.#peer) : this.#sink.calm?.()
+    this.#due = turns.spent(event.data.length) ? ownTurn(this.#peer) : this.#sink.backpressure?.()
     return this.#due === undefined
   }
 
