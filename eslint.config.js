@@ -6,12 +6,12 @@ const layers = {
   mesh: [],
   protocol: [],
   policies: ['mesh', 'protocol', 'units'],
-  config: ['policies', 'chaos', 'telemetry', 'mesh', 'units'],
+  config: ['policies', 'chaos', 'telemetry', 'mesh', 'protocol', 'units'],
   chaos: ['mesh', 'protocol', 'units'],
-  telemetry: ['mesh', 'protocol', 'units'],
+  telemetry: ['policies', 'mesh', 'protocol', 'units'],
   upstreams: ['config', 'telemetry', 'mesh', 'protocol'],
   registry: ['upstreams', 'config', 'telemetry', 'mesh', 'protocol'],
-  downstream: ['registry', 'upstreams', 'telemetry', 'policies', 'mesh', 'protocol'],
+  downstream: ['registry', 'upstreams', 'telemetry', 'policies', 'mesh', 'protocol', 'units'],
   routes: ['downstream', 'registry', 'telemetry', 'config', 'policies', 'chaos', 'mesh', 'protocol', 'units'],
 }
 
@@ -86,7 +86,7 @@ export default tseslint.config(
   },
   {
     files: ['src/**/*.ts'],
-    ignores: ['src/mesh/clock.ts', 'src/mesh/dice.ts'],
+    ignores: ['src/mesh/clock.ts', 'src/mesh/keyed-random.ts'],
     rules: {
       'no-restricted-properties': ['error', ...noClock],
       'no-restricted-globals': ['error', ...noTimers],

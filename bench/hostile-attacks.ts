@@ -10,7 +10,7 @@ const headers = { 'content-type': 'application/json', accept: 'application/json,
 /** How long one request may take, in milliseconds. */
 const PATIENCE_MS = 20_000
 
-const hello = (name = 'x', more = '') =>
+const initializeRequest = (name = 'x', more = '') =>
   `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"${name}","version":"1"}${more}}}`
 const call = (name: string, args = '{}') =>
   `{"jsonrpc":"2.0","id":"${crypto.randomUUID()}","method":"tools/call","params":{"name":${name},"arguments":${args}}}`
@@ -81,7 +81,10 @@ export const attacks: Readonly<Record<string, Attack>> = {
   'keys that stand twice': { atOnce: 8, deed: posting(() => call('"echo","Name":"store"')) },
   '250,000 keys': { atOnce: 2, deed: posting(() => call('"echo"', `{${keys}}`)) },
   '90,000 keys': { atOnce: 2, deed: posting(() => call('"echo"', `{${fewerKeys}}`)) },
-  'hellos of 3 MiB': { atOnce: 2, deed: (target) => post({ ...target, session: {} }, '/mcp', hello(large)) },
+  'hellos of 3 MiB': {
+    atOnce: 2,
+    deed: (target) => post({ ...target, session: {} }, '/mcp', initializeRequest(large)),
+  },
   'calls of 3 MiB': { atOnce: 2, deed: posting(() => call('"echo"', `{"text":"${large}"}`)) },
   'bodies in crumbs': {
     atOnce: 4,
@@ -89,7 +92,7 @@ export const attacks: Readonly<Record<string, Attack>> = {
       saying(port, PATIENCE_MS, (socket) => {
         socket.setNoDelay(true)
         socket.write(head('transfer-encoding: chunked'))
-        for (const byte of hello('x'.repeat(100_000))) socket.write(`1\r\n${byte}\r\n`)
+        for (const byte of initializeRequest('x'.repeat(100_000))) socket.write(`1\r\n${byte}\r\n`)
         socket.write('0\r\n\r\n')
       }),
   },
@@ -125,12 +128,19 @@ export const attacks: Readonly<Record<string, Attack>> = {
     ]),
   ),
   // Last: for a while after it this client has no room for another session.
-  'new sessions': { atOnce: 16, deed: (target) => post({ ...target, session: {} }, '/mcp', hello()) },
+  'new sessions': {
+    atOnce: 16,
+    deed: (target) => post({ ...target, session: {} }, '/mcp', initializeRequest()),
+  },
 }
 
 /** Opens a session at the endpoint of a server; returns the headers that name it. */
 export async function open(origin: string, server: string): Promise<Readonly<Record<string, string>>> {
-  const response = await fetch(`${origin}/mcp/${server}`, { method: 'POST', headers, body: hello() })
+  const response = await fetch(`${origin}/mcp/${server}`, {
+    method: 'POST',
+    headers,
+    body: initializeRequest(),
+  })
   await response.arrayBuffer()
   return { 'mcp-session-id': response.headers.get('mcp-session-id') ?? '' }
 }

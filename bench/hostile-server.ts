@@ -71,12 +71,12 @@ function answer({ id, method, params }: Request, response: ServerResponse): void
   const way = ways[params?.name as (typeof misdeeds)[number]]
   if (method === 'tools/call') return way(response, own)
   const tools = misdeeds.map((name) => ({ name, inputSchema: { type: 'object' } }))
-  const hello = {
+  const initializeResult = {
     protocolVersion: '2025-06-18',
     capabilities: { tools: { listChanged: true } },
     serverInfo: { name: 'hostile', version: '1.0.0' },
   }
-  const result = method === 'initialize' ? hello : method === 'tools/list' ? { tools } : {}
+  const result = method === 'initialize' ? initializeResult : method === 'tools/list' ? { tools } : {}
   response.writeHead(200, {
     'content-type': 'application/json',
     ...(method === 'initialize' && { 'mcp-session-id': randomUUID() }),

@@ -17,7 +17,7 @@ const tools = toolNames.map((name) => ({
   inputSchema: text,
   outputSchema: text,
 }))
-const hello = {
+const initializeResult = {
   protocolVersion: '2025-06-18',
   capabilities: { tools: {} },
   serverInfo: { name: 'scrape-upstream', version: '1.0.0' },
@@ -43,7 +43,7 @@ function answer({ id, method, params }: Request, response: ServerResponse): void
 }
 
 function asked(method: string): object {
-  if (method === 'initialize') return { result: hello }
+  if (method === 'initialize') return { result: initializeResult }
   if (method === 'tools/list') return { result: { tools } }
   if (method === 'ping') return { result: {} }
   return { error: { code: -32601, message: `no method ${method}` } }

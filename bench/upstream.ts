@@ -24,7 +24,7 @@ const tools = ['echo', 'search', 'fetch', 'store', 'remove'].map((name) => ({
   inputSchema: { type: 'object', properties: { text: { type: 'string' } }, required: ['text'] },
 }))
 const toolList = JSON.stringify({ tools })
-const hello = JSON.stringify({
+const initializeResult = JSON.stringify({
   protocolVersion: '2025-06-18',
   capabilities: { tools: {} },
   serverInfo: { name: 'bench-upstream', version: '1.0.0' },
@@ -53,7 +53,7 @@ function answer({ id, method, params }: Request, session: unknown, response: Ser
   if (method === 'initialize') {
     const opened = randomUUID()
     sessions.add(opened)
-    return json(response, 200, `"result":${hello}`, id, opened)
+    return json(response, 200, `"result":${initializeResult}`, id, opened)
   }
   if (typeof session !== 'string') return refuse(response, 400, -32000, 'no session', id)
   if (!sessions.has(session)) return refuse(response, 404, -32001, 'unknown session', id)

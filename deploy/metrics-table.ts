@@ -13,7 +13,7 @@ const cell = (text: string) => text.replaceAll('|', '\\|')
 
 /** Every metric of the gateway, as a page of documentation. */
 export function metricsTable(): string {
-  const rows = Object.values(table)
+  const rows = table
     .toSorted((one, other) => (one.name < other.name ? -1 : 1))
     .map(({ name, type, labels, help, bound }) => {
       const facts = [`\`${name}\``, type, labels.map((label) => `\`${label}\``).join(', '), help, bound]

@@ -1,4 +1,57 @@
 #!/usr/bin/env node
-import { run } from './commands/index.ts'
+import { printable } from './telemetry/printable.ts'
+import { commands } from './commands/index.ts'
+import { Terminal } from './commands/terminal.ts'
 
-process.exitCode = await run(process.argv.slice(2))
+/** Who reads a part of what is printed, as `head` does, has what they wanted: the rest goes nowhere. */
+for (const stream of [process.stdout, process.stderr]) {
+  stream.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EPIPE') throw error
+  })
+}
+
+const out = new Terminal(process.stdout, process.stderr, process.env)
+
+/** Other ways to say a command. */
+const aliases: Readonly<Record<string, string>> = {
+  '--help': 'help',
+  '-h': 'help',
+  '--version': 'version',
+  '-v': 'version',
+}
+
+/** Runs the command that the arguments name. Resolves to the exit code. */
+async function run([given, ...args]: string[]): Promise<number> {
+  if (given === undefined) {
+    const { welcome } = await import('./commands/welcome.ts')
+    return welcome(commands, out)
+  }
+  const name = Object.hasOwn(aliases, given) ? (aliases[given] ?? given) : given
+  const command = Object.hasOwn(commands, name) ? commands[name] : undefined
+  if (command !== undefined) return (await command.load())(args, out, process.env)
+  const { unknownCommand, unknownOption } = await import('./commands/arguments.ts')
+  const what = given.startsWith('-')
+    ? `${unknownOption(given, ['help', 'version'])}; the command comes first, and its options behind it`
+    : unknownCommand(given, Object.keys(commands))
+  out.stderr(`breakwater: ${what}\n\nAll commands: breakwater help`)
+  return 2
+}
+
+/** Why a file cannot be used, in words. */
+const causes: Readonly<Record<string, string>> = {
+  EACCES: 'no permission',
+  EPERM: 'no permission',
+  EROFS: 'the file system is read-only',
+  ENOSPC: 'the disk is full',
+  ENOENT: 'no such file or folder',
+}
+
+process.exitCode = await run(process.argv.slice(2)).catch((error: NodeJS.ErrnoException) => {
+  // What the machine refuses is told in words; anything else is a defect, and needs its stack.
+  if (error.syscall === undefined) throw error
+  const { code = '', message, path } = error
+  const cause = causes[code]
+  const words = cause === undefined || path === undefined ? message : `${path}: ${cause}`
+  out.stderr(`breakwater: ${printable(words)}`)
+  return 1
+})

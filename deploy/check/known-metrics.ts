@@ -13,7 +13,7 @@ export interface KnownMetric {
 
 /** Every metric that the code declares, by name: its own, and those of the Node runtime. */
 export function knownMetrics(): Map<string, KnownMetric> {
-  return new Map([...Object.values(table), ...ofRuntime()].map((metric) => [metric.name, metric]))
+  return new Map([...table, ...ofRuntime()].map((metric) => [metric.name, metric]))
 }
 
 function ofRuntime(): KnownMetric[] {

@@ -15,15 +15,15 @@ const traced = { server: 'flaky', tools: ['read', 'typed', 'write'], seconds: 60
 export async function live(folder: string, started: (prometheus: Prometheus) => void): Promise<string[]> {
   const receiver = await OtlpReceiver.start({ after: () => undefined })
   try {
-    const world = await startWorld(folder, receiver.url)
-    const prometheus = await Prometheus.start(new URL(world.control).host, folder)
+    const stage = await startWorld(folder, receiver.url)
+    const prometheus = await Prometheus.start(new URL(stage.control).host, folder)
     started(prometheus)
-    const tasks = await drive(world, LOAD_MS)
-    await command(world, '/admin/reload')
-    await command(world, '/admin/chaos/disarm')
-    await drive(world, AFTER_MS)
-    await command(world, '/admin/chaos/arm')
-    await drive(world, AFTER_MS)
+    const tasks = await drive(stage, LOAD_MS)
+    await command(stage, '/admin/reload')
+    await command(stage, '/admin/chaos/disarm')
+    await drive(stage, AFTER_MS)
+    await command(stage, '/admin/chaos/arm')
+    await drive(stage, AFTER_MS)
     const { asked, problems } = await ask(prometheus)
     console.log(`${tasks} tasks of agents; ${asked} queries and rules asked of a real Prometheus`)
     return [...problems, ...(await astray(prometheus, receiver, traced))]

@@ -5,8 +5,8 @@ import type { World } from './world.ts'
 const INTENT = 'dev.breakwater/intent'
 
 /** Tasks of agents, one after the other, for so many milliseconds: each meets another way to go well or wrong. */
-export async function drive(world: World, forMs: number): Promise<number> {
-  const { flaky, mcp } = world
+export async function drive(stage: World, forMs: number): Promise<number> {
+  const { flaky, mcp } = stage
   const client = await RawClient.open(mcp)
   const stop = performance.now() + forMs
   await flaky.behave({
@@ -31,7 +31,7 @@ export async function drive(world: World, forMs: number): Promise<number> {
       call(client, 'made_up', {}),
       client.request('prompts/list'),
     ])
-    await report(world, intent, tasks)
+    await report(stage, intent, tasks)
     await setTimeout(40)
   }
   return tasks

@@ -21,6 +21,15 @@ const faults = [
     rate: 0.2,
     match: { tool: 'read' },
   },
+  {
+    name: 'slow',
+    type: 'conn.latency',
+    distribution: { kind: 'fixed', delay: '10ms' },
+    rate: 0.2,
+    match: { tool: 'read' },
+  },
+  // The gateway asks for lists by itself.
+  { name: 'lists', type: 'registry.dup_name', rate: 1, match: { server: 'flaky' } },
 ].map((fault) => ({ ...fault, ttl: '10m' }))
 
 function configFor(url: string): Config {

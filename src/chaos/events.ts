@@ -21,6 +21,8 @@ export interface ChaosEvent {
     /** What an agent did was reported. */
     | 'outcome'
     | 'journal_error'
+    /** Whether everything is killed cannot be written down for the next process. */
+    | 'kill_record_error'
   readonly by?: string
   readonly why?: string
   readonly detail?: Readonly<Record<string, unknown>>

@@ -1,14 +1,203 @@
-import { parseArgs } from 'node:util'
-import { near } from '../chaos/plan/near.ts'
+import type { Status } from '../chaos/control/status.ts'
+import type { DecisionEntry } from '../chaos/journal/entry.ts'
 import type { Env } from '../config/files/interpolate.ts'
-import { Misuse, textOf, type Command } from './chaos/command.ts'
-import { controlAt, DEFAULT_CONTROL } from './chaos/control.ts'
-import { clear, clearAll, inject } from './chaos/inject.ts'
-import { explain, plan } from './chaos/look.ts'
+import type { FaultHits, WouldHit } from '../routes/chaos/would-hit.ts'
+import type { Paint } from '../telemetry/colours.ts'
+import { printable } from '../telemetry/printable.ts'
+import { formatDuration } from '../units/duration.ts'
+import {
+  controlAccess,
+  Misuse,
+  optionLines,
+  type Options,
+  type Output,
+  runCommand,
+  unknownCommand,
+} from './arguments.ts'
+import { ask, type Command, type Given, numberOf, paintOf, stateTones, textOf } from './chaos/command.ts'
+import { controlAt } from './chaos/control.ts'
+import { inject } from './chaos/inject.ts'
 import { replay } from './chaos/replay.ts'
-import { arm, disarm, kill, renew, status, unkill } from './chaos/status.ts'
-import { usage } from './chaos/usage.ts'
-import type { Out } from './validate.ts'
+import { verify } from './chaos/verify.ts'
+import { table } from './chaos/table.ts'
+
+/** How `breakwater chaos` is used; each option is told with the commands that have it, unless all do. */
+export function usageOf(common: Options, commands: Readonly<Record<string, Command>>): string {
+  const all = Object.assign({}, common, ...Object.values(commands).map(({ options }) => options)) as Options
+  const only = (name: string) =>
+    name in common || name === 'help'
+      ? undefined
+      : Object.keys(commands)
+          .filter((command) => name in (commands[command]?.options ?? {}))
+          .join(', ')
+  return `breakwater chaos: drives the chaos mesh of a running gateway, over its control port
+
+  breakwater chaos status               what is armed, and what came of it
+  breakwater chaos arm | disarm         arms the faults of the plan | lets go of everything
+  breakwater chaos kill | unkill        stops all faults and blocks new ones | lifts that
+  breakwater chaos renew                begins the time of the lease again
+  breakwater chaos inject TARGET TYPE   one fault, for a time; TARGET is SERVER or SERVER/TOOL, as globs
+  breakwater chaos clear ID             ends an injected fault
+  breakwater chaos clear-all            ends all injected faults
+  breakwater chaos explain CALL         why a call was hit or not: by its id, its callKey or its intent
+  breakwater chaos plan                 what was hit lately, and what would have been in shadow mode
+  breakwater chaos replay               decides again what a journal says was decided; needs no gateway
+  breakwater chaos verify               whether a journal is whole: nothing changed, cut off or exchanged; needs no gateway
+
+${optionLines(all, only)}
+
+  TYPE is latency, error, timeout, malformed, connection-refused, connection-drop, rate-limit or
+  schema-mismatch, or a type of a plan such as conn.latency. A DURATION is 250ms, 10s, 5m or a bare number of
+  milliseconds; with the first eight types, --duration and --retry-after count bare numbers in seconds, as
+  mcp-chaos-monkey does. Exit codes: 0, 1 when it did not work, or 2 when the arguments make no sense.`
+}
+
+/** What `/admin/chaos` says, for people. */
+function statusLines(status: Status, width: number, paint: Paint): string[] {
+  const { state, since, by, why, mode, seed, environment, refusal, leaseRemainingMs, engineErrors } = status
+  const lines = [
+    `${paint(stateTones[state], state)} since ${new Date(since).toISOString()} by ${printable(by)}: ${printable(why)}`,
+    `mode ${mode}, seed ${printable(String(seed))}, environment ${printable(environment ?? 'not set')}`,
+  ]
+  if (refusal !== undefined) lines.push(`could not be armed now: ${refusal.replace(/^refused: /, '')}`)
+  if (leaseRemainingMs !== undefined) lines.push(`ends in ${left(leaseRemainingMs)} unless it is renewed`)
+  if (engineErrors > 0) lines.push(`the engine failed ${engineErrors} times: this run is not valid`)
+  if (status.faults.length === 0) return [...lines, 'no faults']
+  const head = ['NAME', 'ID', 'TYPE', 'TARGET', 'SIDE', 'RATE', 'LEFT']
+  const counts = ['DECIDED', 'HITS', 'OVERFLOW', 'MASKED', 'DELAYED', 'SURFACED', 'ESCAPED']
+  const rows = status.faults.map((fault) => [
+    fault.name,
+    fault.id ?? '-',
+    fault.type,
+    fault.target,
+    fault.side,
+    fault.rate,
+    fault.armed ? left(fault.remainingMs) : { text: 'off', tone: 'aside' as const },
+    fault.decided,
+    fault.hits,
+    fault.overflow,
+    fault.masked,
+    fault.delayed,
+    fault.surfaced,
+    fault.escaped,
+  ])
+  const notes = status.faults.flatMap(({ name, overflow, notReached, config }) => [
+    ...(overflow > 0
+      ? [
+          `${printable(name)} left out ${overflow} calls, because it held as many as maxConcurrent allows (${config.maxConcurrent})`,
+        ]
+      : []),
+    ...(notReached > 0
+      ? [`${printable(name)} was to hit ${notReached} more calls, which were over before it took effect`]
+      : []),
+  ])
+  return [...lines, ...notes, '', ...table([...head, ...counts], rows, width, paint)]
+}
+
+const left = (ms: number) => formatDuration(Math.ceil(ms / 1_000) * 1_000)
+
+const status: Command = {
+  run: (given) =>
+    ask(given, { method: 'GET', path: '/admin/chaos' }, (answer: Status) =>
+      statusLines(answer, given.width, paintOf(given)),
+    ),
+}
+
+const attribution = {
+  by: { kind: 'text', value: 'WHO', about: 'for the journal' },
+  why: { kind: 'text', value: 'WHY', about: 'for the journal' },
+} as const
+
+/** A command that turns one of the switches. */
+function turning(name: string, show: (answer: Status, given: Given) => readonly string[]): Command {
+  return {
+    options: attribution,
+    run(given) {
+      const { values } = given
+      const by = textOf(values, 'by') ?? 'breakwater chaos'
+      const why = textOf(values, 'why')
+      const body = { by, ...(why === undefined ? {} : { why }) }
+      const request = { method: 'POST', path: `/admin/chaos/${name}`, body } as const
+      return ask(given, request, (answer: Status) => show(answer, given))
+    },
+  }
+}
+
+const whole = (answer: Status, given: Given) => statusLines(answer, given.width, paintOf(given))
+
+const arm = turning('arm', whole)
+const disarm = turning('disarm', () => ['disarmed'])
+const kill = turning('kill', ({ by, why }) => [`killed by ${printable(by)}: ${printable(why)}`])
+const unkill = turning('unkill', () => ['the kill switch is off; nothing is armed by that'])
+const renew = turning('renew', whole)
+
+const clear: Command = {
+  positionals: ['ID'],
+  run: (args) =>
+    ask(
+      args,
+      { method: 'POST', path: '/chaos/clear', body: { faultId: args.positionals[0] } },
+      ({ existed }: { readonly existed: boolean }) => [
+        existed ? `cleared ${args.positionals[0]}` : `there is no fault ${args.positionals[0]} (any more)`,
+      ],
+    ),
+}
+
+const clearAll: Command = {
+  run: (args) =>
+    ask(args, { method: 'POST', path: '/chaos/clear-all' }, ({ count }: { readonly count: number }) => [
+      count === 1 ? 'cleared 1 fault' : `cleared ${count} faults`,
+    ]),
+}
+
+interface Explained {
+  readonly decisions: readonly (DecisionEntry & { readonly words: string })[]
+}
+
+/** `explain CALL`: why a call was hit or not. */
+const explain: Command = {
+  positionals: ['CALL'],
+  run(args) {
+    const path = `/admin/chaos/explain?call=${encodeURIComponent(args.positionals[0] ?? '')}`
+    return ask(args, { method: 'GET', path }, ({ decisions }: Explained) => {
+      let last: string | undefined
+      return decisions.flatMap(({ callKey, orderDependent, at, call, words }) => {
+        const isNew = callKey !== last
+        last = callKey
+        const order = orderDependent ? ' (depends on the order of calls)' : ''
+        const title = `call ${String(call.id)} at ${new Date(at).toISOString()}, key ${callKey}${order}`
+        return [...(isNew ? [printable(title)] : []), `  ${printable(words)}`]
+      })
+    })
+  },
+}
+
+/** `plan --last 1h`: what was hit, and what shadow mode kept from being hit. */
+const plan: Command = {
+  options: { last: { kind: 'duration', value: 'DURATION', default: '1h', about: 'how far back' } },
+  run(args) {
+    const last = formatDuration(numberOf(args.values, 'last') ?? 0)
+    const path = `/admin/chaos/plan?last=${encodeURIComponent(last)}`
+    return ask(args, { method: 'GET', path }, (answer: WouldHit & { readonly mode: string }) => {
+      const lines = [`the last ${last}, mode ${answer.mode}`]
+      if (!answer.complete) lines.push('older entries are out of memory: these are the latest of that time')
+      if (answer.faults.length === 0) return [...lines, 'no armed fault matched any call']
+      const head = ['FAULT', 'TYPE', 'SERVER', 'TOOL', 'DECIDED', 'HIT', 'WOULD HIT']
+      return [...lines, '', ...table(head, answer.faults.flatMap(rowsOf), args.width, paintOf(args))]
+    })
+  },
+}
+
+const rowsOf = ({ fault, type, targets }: FaultHits) =>
+  targets.map(({ server, tool, decided, hit, wouldHit }) => [
+    fault,
+    type,
+    server,
+    tool,
+    decided,
+    hit,
+    wouldHit,
+  ])
 
 const commands: Readonly<Record<string, Command>> = {
   status,
@@ -22,64 +211,33 @@ const commands: Readonly<Record<string, Command>> = {
   renew,
   explain,
   replay,
+  verify,
   plan,
 }
 
-const common = {
-  control: { type: 'string', default: DEFAULT_CONTROL },
-  token: { type: 'string' },
-  json: { type: 'boolean' },
-  help: { type: 'boolean', short: 'h' },
-} as const
+const common = { ...controlAccess, json: { kind: 'flag', about: 'the answer as it is' } } as const
+
+const usage = usageOf(common, commands)
 
 /** Characters of a line where the output is no terminal. */
 const WIDTH = 120
 
 /** `breakwater chaos …`: resolves to the exit code; 2 when the arguments make no sense. */
-export async function chaos(args: readonly string[], out: Out, env: Env, width = WIDTH): Promise<number> {
+export function chaos(
+  args: readonly string[],
+  out: Output,
+  env: Env,
+  width = out.width ?? WIDTH,
+): Promise<number> {
   const [name = '', ...rest] = args
-  if (['help', '--help', '-h'].includes(name)) return said(out)
   const command = Object.hasOwn(commands, name) ? commands[name] : undefined
-  try {
-    if (command === undefined) throw new Misuse(unknown(name))
-    const { values, positionals } = parsed(rest, command)
-    if (values.help === true) return said(out)
-    const control = String(values.control)
-    if (!/^https?:\/\/[^/]/.test(control) || !URL.canParse(control))
-      throw new Misuse(`--control must be a URL such as ${common.control.default}, not "${control}"`)
-    const gateway = controlAt({ base: control, token: textOf(values, 'token'), env })
-    return await command.run({ values, positionals, control: gateway, out, env, width })
-  } catch (error) {
-    if (!(error instanceof Misuse)) throw error
-    out.stderr(`breakwater chaos: ${error.message}\n\n${usage}`)
-    return 2
-  }
-}
-
-function parsed(args: string[], { options = {}, positionals: names = [] }: Command) {
-  let read
-  try {
-    read = parseArgs({ args, options: { ...common, ...options }, allowPositionals: true })
-  } catch (error) {
-    throw new Misuse((error as Error).message)
-  }
-  const { values, positionals } = read
-  const missing = names[positionals.length]
-  const strange = positionals[names.length]
-  if (values.help !== true) {
-    if (missing !== undefined) throw new Misuse(`${missing} is missing`)
-    if (strange !== undefined) throw new Misuse(`unexpected argument "${strange}"`)
-  }
-  return { values, positionals }
-}
-
-function unknown(name: string): string {
-  if (name === '') return 'which command?'
-  const [meant] = near(name, Object.keys(commands))
-  return `unknown command "${name}"${meant === undefined ? '' : `; did you mean ${meant}?`}`
-}
-
-function said(out: Out): number {
-  out.stdout(usage)
-  return 0
+  const own = ['help', '--help', '-h'].includes(name) ? ['--help'] : command === undefined ? [] : rest
+  const { options, positionals = [] } = command ?? {}
+  const expected = { name: 'breakwater chaos', usage, options: { ...common, ...options }, positionals }
+  return runCommand(own, expected, out, async (values, positionals) => {
+    if (command === undefined)
+      throw new Misuse(name === '' ? 'which command?' : unknownCommand(name, Object.keys(commands)))
+    const control = controlAt({ base: values.control, token: values.token, env })
+    return command.run({ values, positionals, control, out, env, width })
+  })
 }

@@ -1,23 +1,43 @@
+import type { Env } from '../config/files/interpolate.ts'
 import { formatIssue } from '../config/issues/issues.ts'
-import { loadConfig } from '../config/load.ts'
 import type { Config } from '../config/schema/schema.ts'
-import { startGateway } from '../gateway/gateway.ts'
-import { systemClock } from '../mesh/clock.ts'
-import { settled } from '../registry/listing.ts'
-import { createLog } from '../telemetry/log.ts'
-import { banner } from './banner.ts'
+import { type Cancel, systemClock } from '../mesh/clock.ts'
+import type { GatewayGeneration } from '../registry/generation.ts'
+import type { KnownServer } from '../registry/known-server.ts'
+import { type Paint, plain } from '../telemetry/colours.ts'
+import { printable } from '../telemetry/printable.ts'
+import { logLevels, optionLines, runCommand, type Values } from './arguments.ts'
+import { configNames, findConfig, noConfig } from './find-config.ts'
+import { seconds, showProgress } from './progress.ts'
+import type { Terminal } from './terminal.ts'
 
-export interface StartOptions {
-  readonly config: string
-  readonly host?: string | undefined
-  readonly port?: string | undefined
-  readonly logLevel: string
-}
+const options = {
+  config: {
+    kind: 'text',
+    value: 'FILE',
+    about: `the config (default: the first of ${configNames.join(', ')})`,
+  },
+  host: { kind: 'text', value: 'HOST', about: 'where the data plane binds, whatever the config says' },
+  port: {
+    kind: 'integer',
+    max: 65_534,
+    value: 'PORT',
+    about: "the data plane's port; the control plane's is one up",
+  },
+  'log-level': {
+    kind: 'choice',
+    of: logLevels,
+    value: 'LEVEL',
+    default: 'info',
+    about: 'trace, debug, info, warn, error or silent',
+  },
+} as const
 
-export interface Output {
-  stdout(line: string): void
-  stderr(line: string): void
-}
+const usage = `breakwater start [--config FILE]
+
+  Runs the gateway until SIGTERM or SIGINT; SIGHUP reads its config again, SIGUSR2 stops all faults.
+
+${optionLines(options)}`
 
 /** How long the banner waits for servers to be discovered, in milliseconds. */
 const BANNER_MS = 10_000
@@ -25,26 +45,40 @@ const BANNER_MS = 10_000
 /** How long the process may go on when all is closed, in milliseconds. */
 const LINGER_MS = 500
 
-const levels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']
-
 /** `breakwater start`: runs until SIGTERM or SIGINT. Resolves to the exit code. */
-export async function start(options: StartOptions, out: Output): Promise<number> {
-  if (!levels.includes(options.logLevel)) {
-    out.stderr(`breakwater: --log-level must be one of ${levels.join(', ')}`)
-    return 2
-  }
-  const loaded = await loadConfig(options.config, process.env)
+export function start(args: readonly string[], out: Terminal, env: Env): Promise<number> {
+  return runCommand(
+    args,
+    { name: 'breakwater start', usage, options, positionals: [] },
+    out,
+    async (values) => {
+      const config = values.config ?? (await findConfig(process.cwd()))
+      if (config === undefined) {
+        out.stderr(`breakwater: ${noConfig}`)
+        return 1
+      }
+      if (values.config === undefined) out.stderr(`breakwater: the config is ${config}`)
+      return serve(config, values, out, env)
+    },
+  )
+}
+
+async function serve(path: string, values: Values<typeof options>, out: Terminal, env: Env): Promise<number> {
+  const [{ loadConfig }, { startGateway }, { settled }, { createLog }] = await Promise.all([
+    import('../config/load.ts'),
+    import('../gateway/gateway.ts'),
+    import('../registry/listing.ts'),
+    import('../telemetry/log.ts'),
+  ])
+  const loaded = await loadConfig(path, env)
   if (!loaded.ok) {
     for (const issue of loaded.errors) out.stderr(formatIssue(issue))
     return 1
   }
-  const log = createLog(options.logLevel)
+  const isTTY = process.stdout.isTTY
+  const log = createLog(values['log-level'], isTTY ? out.log : process.stdout)
   for (const issue of loaded.warnings) log.warn(formatIssue(issue))
-  const config = readdress(loaded.config, options)
-  if (config === undefined) {
-    out.stderr('breakwater: --port must be a number from 0 to 65534')
-    return 2
-  }
+  const config = readdress(loaded.config, values)
 
   // From before the start on: whoever ends a gateway that has just come up wants what it made to go, too.
   const stopped = new Promise<void>((resolve) => {
@@ -53,7 +87,7 @@ export async function start(options: StartOptions, out: Output): Promise<number>
   })
   let gateway
   try {
-    gateway = await startGateway({ config, path: options.config, files: loaded.files, env: process.env, log })
+    gateway = await startGateway({ config, path, files: loaded.files, env, log })
   } catch (error) {
     out.stderr(`breakwater: cannot start: ${(error as Error).message}`)
     // Whatever may be left of the parts that were made already.
@@ -61,14 +95,18 @@ export async function start(options: StartOptions, out: Output): Promise<number>
     return 1
   }
   const { live, data, control, tokenFile, chaos } = gateway
+  const endWaiting = out.status === undefined ? () => undefined : showWaiting(live.current, out)
   void settled(live.current.servers.values(), systemClock, BANNER_MS).then(() => {
     // On standard output a pipe expects JSON lines and nothing else.
-    const print = process.stdout.isTTY ? out.stdout : out.stderr
-    print(banner(live.current, { data, control, tokenFile }))
+    const parts = { data, control, tokenFile, paint: isTTY ? out.paint : plain }
+    const text = banner(live.current, parts)
+    if (isTTY) out.stdout(text)
+    else out.stderr(text)
   })
   process.on('SIGHUP', () => void gateway.reload('SIGHUP'))
   process.on('SIGUSR2', () => chaos.killSwitch.kill('SIGUSR2', 'the process was signalled'))
   await stopped
+  endWaiting()
   const hurry = () => process.exit(1)
   process.once('SIGTERM', hurry)
   process.once('SIGINT', hurry)
@@ -78,15 +116,78 @@ export async function start(options: StartOptions, out: Output): Promise<number>
   return 0
 }
 
-/** The config under the addresses of the command line; undefined when they are none. */
-function readdress(config: Config, { host, port }: StartOptions): Config | undefined {
-  if (port !== undefined && !(/^\d{1,5}$/.test(port) && Number(port) < 65_535)) return undefined
+/** Shows which servers are still starting until none is; returns how to end that. */
+function showWaiting({ servers }: GatewayGeneration, out: Terminal): Cancel {
+  const cancel = showProgress(out, systemClock, (ms) => {
+    const waiting = [...servers.values()].filter(({ state }) => state === 'starting')
+    const names = waiting.map(({ name }) => printable(name)).join(', ')
+    return waiting.length === 0 ? undefined : `${names}  starting, ${seconds(ms)}`
+  })
+  void Promise.all([...servers.values()].map((server) => server.settled)).then(cancel)
+  return cancel
+}
+
+/** The config under the addresses of the command line. */
+function readdress(config: Config, { host, port }: Values<typeof options>): Config {
   const move = (address: string, offset: number) => {
     const colon = address.lastIndexOf(':')
-    const moved = port === undefined || port === '0' ? port : String(Number(port) + offset)
+    const moved = port === undefined || port === 0 ? port : port + offset
     return `${address.slice(0, colon)}:${moved ?? address.slice(colon + 1)}`
   }
   const { listen, control } = config.gateway
   const onHost = host === undefined ? listen : `${host}:${listen.slice(listen.lastIndexOf(':') + 1)}`
   return { ...config, gateway: { ...config.gateway, listen: move(onHost, 0), control: move(control, 1) } }
+}
+
+/** How much is told of why a server is down, in characters. */
+const LONGEST_REASON = 400
+
+interface BannerParts {
+  /** Base URL of the data plane. */
+  readonly data: string
+  /** Base URL of the control plane. */
+  readonly control: string
+  /** The file with the control token, if it was made at start. */
+  readonly tokenFile: string | undefined
+  readonly paint: Paint
+}
+
+/** What somebody who just started the gateway wants to know. */
+function banner({ servers }: GatewayGeneration, { data, control, tokenFile, paint }: BannerParts): string {
+  const width = Math.max(0, ...[...servers.keys()].map((name) => name.length))
+  const snippet = { mcpServers: { breakwater: { type: 'http', url: `${data}/mcp` } } }
+  return [
+    '',
+    `  ${paint('strong', 'Breakwater is up.')}`,
+    '',
+    `  All servers    ${data}/mcp`,
+    `  One of them    ${data}/mcp/{server}`,
+    `  Operators      ${control}/admin/servers, ${control}/metrics`,
+    ...(tokenFile === undefined ? [] : [`  Control token  ${tokenFile}`]),
+    '',
+    ...[...servers.values()].map((server) => `  ${server.name.padEnd(width)}  ${describe(server, paint)}`),
+    '',
+    '  Paste this into an MCP client:',
+    '',
+    ...JSON.stringify(snippet, undefined, 2)
+      .split('\n')
+      .map((line) => `  ${line}`),
+    '',
+  ].join('\n')
+}
+
+function describe(server: KnownServer, paint: Paint): string {
+  switch (server.state) {
+    case 'up': {
+      const count = server.entries('tools').length
+      return `${paint('good', 'up')}, ${count} ${count === 1 ? 'tool' : 'tools'}`
+    }
+    case 'starting':
+      return paint(
+        'doubtful',
+        `starting, ${Math.max(0, Math.floor((systemClock.wall() - server.since) / 1_000))} s`,
+      )
+    case 'down':
+      return `${paint('bad', 'down')}: ${printable(server.error?.message ?? 'no reason known', LONGEST_REASON)}`
+  }
 }

@@ -1,30 +1,40 @@
 import type { Readable, Writable } from 'node:stream'
+import { Pool } from 'undici'
 import type { Env } from '../config/files/interpolate.ts'
-import { type Millis, systemClock } from '../mesh/clock.ts'
+import { gatewayErrorText } from '../downstream/respond.ts'
+import { type Clock, type Millis, systemClock } from '../mesh/clock.ts'
+import { gatewayError, type GatewayError } from '../mesh/errors.ts'
+import {
+  errorText,
+  INVALID_REQUEST,
+  isObject,
+  isRequestId,
+  kindOf,
+  paramsOf,
+  PARSE_ERROR,
+  parseJson,
+  type RequestId,
+} from '../protocol/jsonrpc.ts'
+import { encodeHeaderValue, PROTOCOL_VERSION_KEY } from '../protocol/modern.ts'
+import type { SseEvent } from '../protocol/sse.ts'
 import { settled } from '../registry/listing.ts'
-import { readLines } from '../upstreams/stdio/lines.ts'
-import type { Output } from './start.ts'
-import { explained, parsed } from './wrap/arguments.ts'
-import { Bridge } from './wrap/bridge.ts'
-import { lineWriter } from './wrap/line-writer.ts'
+import { connectorOf } from '../upstreams/http/connector.ts'
+import type { ReplyHeaders } from '../upstreams/http/http-headers.ts'
+import { HttpListener } from '../upstreams/http/http-listener.ts'
+import { leave } from '../upstreams/http/http-post.ts'
+import { HttpReply, type ReplySink } from '../upstreams/http/http-reply.ts'
+import { HttpWire } from '../upstreams/http/http-wire.ts'
+import { type Overlong, readLines } from '../upstreams/stdio/lines.ts'
+import { Misuse, optionLines, type Output, runCommand, type Values, wrapping } from './arguments.ts'
 import { reportFaults } from './wrap/report.ts'
 import { untilSignal } from './wrap/signals.ts'
 import { MAX_MESSAGE, startWrapped, WRAPPED } from './wrap/wrapped.ts'
-
-const options = {
-  plan: { type: 'string' },
-  strict: { type: 'boolean', default: false },
-  'log-level': { type: 'string', default: 'warn' },
-  help: { type: 'boolean', short: 'h' },
-} as const
 
 const usage = `breakwater stdio [--plan FILE] [--strict] -- PROGRAM [ARGUMENT …]
 
   An MCP server over standard input and output that is PROGRAM with the whole mesh around it.
 
-  --plan FILE           faults: a plan, a block "chaos", or a plan of mcp-chaos or mcp-chaos-monkey
-  --strict              calls fail when the engine of the faults does
-  --log-level LEVEL     trace, debug, info, warn, error or silent; on standard error (default: warn)`
+${optionLines(wrapping)}`
 
 /** How long the program may take to start, as one that is downloaded first does; the first message waits for it. */
 const START_MS: Millis = 60_000
@@ -36,17 +46,25 @@ const LAST_CALLS_MS: Millis = 5_000
  * `breakwater stdio`: an MCP server over standard input and output that is another one with the mesh around it. Runs
  * until its input ends. Resolves to the exit code.
  */
-export async function stdio(
+export function stdio(
   args: readonly string[],
   out: Output,
   env: Env,
   io: { readonly stdin: Readable; readonly stdout: Writable } = process,
 ): Promise<number> {
-  const given = parsed(args, options)
-  if (!given.ok || given.values.help === true) return explained(given, usage, out)
-  const { values, positionals } = given
-  const [command, ...rest] = positionals
-  if (command === undefined) return explained({ ok: false, message: 'which program?' }, usage, out)
+  return runCommand(args, { name: 'breakwater', usage, options: wrapping }, out, (values, program) =>
+    serve(values, program, out, env, io),
+  )
+}
+
+async function serve(
+  values: Values<typeof wrapping>,
+  [command, ...rest]: readonly string[],
+  out: Output,
+  env: Env,
+  io: { readonly stdin: Readable; readonly stdout: Writable },
+): Promise<number> {
+  if (command === undefined) throw new Misuse('which program?')
   const gateway = await startWrapped(
     {
       plan: values.plan,
@@ -71,13 +89,13 @@ export async function stdio(
   const url = `${gateway.data}/mcp/${WRAPPED}`
   const bridge = new Bridge({ url, clock: systemClock, maxMessage: MAX_MESSAGE, write })
   const stop = Promise.race([untilSignal(), gone])
-  const serve = async () => {
+  const untilRead = async () => {
     await settled(gateway.live.current.servers.values(), systemClock, START_MS)
     // An input that breaks off has ended.
     await readLines(io.stdin, MAX_MESSAGE, (line) => bridge.take(line)).catch(() => undefined)
     await bridge.settled(LAST_CALLS_MS)
   }
-  await Promise.race([serve(), stop])
+  await Promise.race([untilRead(), stop])
   io.stdin.destroy()
   await bridge.close()
   reportFaults(gateway.chaos.status(), out)
@@ -89,4 +107,298 @@ function definedIn(env: Env): Record<string, string> {
   return Object.fromEntries(
     Object.entries(env).filter((entry): entry is [string, string] => entry[1] !== undefined),
   )
+}
+
+/** Writes lines to a stream. */
+export interface LineWriter {
+  /** A promise asks to wait: the reader is slower. Lines for a reader that has gone are dropped. */
+  readonly write: (line: string) => Promise<void> | undefined
+  /** Resolves when nobody reads any more. */
+  readonly gone: Promise<void>
+}
+
+export function lineWriter(stream: Writable): LineWriter {
+  let drained: Promise<void> | undefined
+  let isGone = false
+  const gone = new Promise<void>((resolve) => {
+    const end = () => {
+      isGone = true
+      resolve()
+    }
+    stream.once('close', end)
+    // Stays, for an error that nobody listens to ends the process.
+    stream.on('error', end)
+  })
+  return {
+    gone,
+    write(line) {
+      if (isGone || stream.write(`${line}\n`)) return undefined
+      drained ??= Promise.race([new Promise<void>((resolve) => stream.once('drain', resolve)), gone]).then(
+        () => {
+          drained = undefined
+        },
+      )
+      return drained
+    },
+  }
+}
+
+interface BridgeParts {
+  /** The MCP endpoint that the lines go to. */
+  readonly url: string
+  readonly clock: Clock
+  /** Longest message either way, in bytes. */
+  readonly maxMessage: number
+  /** Takes a line for the client; a promise asks to wait. */
+  readonly write: (line: string) => Promise<void> | undefined
+}
+
+/** How long the endpoint may take to let the session go, in milliseconds. */
+const LEAVE_MS: Millis = 500
+
+/** Carries the messages of a client over stdio, a line each, to an endpoint of Streamable HTTP, and back. */
+class Bridge {
+  readonly #parts: BridgeParts
+  readonly #pool: Pool
+  /** The wire of no session. */
+  readonly #bare: HttpWire
+  #wire: HttpWire
+  readonly #underWay = new Map<Exchange, HttpReply>()
+  #listener: HttpListener | undefined
+  #quiet: () => void = () => undefined
+
+  constructor(parts: BridgeParts) {
+    this.#parts = parts
+    // How long a reply may take is for the mesh to say.
+    this.#pool = new Pool(new URL(parts.url).origin, {
+      headersTimeout: 0,
+      bodyTimeout: 0,
+      connect: connectorOf(),
+    })
+    const { url } = parts
+    const pools = { calls: this.#pool, streams: this.#pool }
+    this.#bare = HttpWire.to({ url, headers: {}, agent: undefined }, pools)
+    this.#wire = this.#bare
+  }
+
+  /** Takes a line of the client. A promise asks it to wait, so that what has to stay in order does. */
+  take(line: string | Overlong): Promise<void> | undefined {
+    const said = readLine(line, this.#parts.maxMessage)
+    if (typeof said === 'string') return this.#parts.write(said)
+    if (said === undefined || typeof line !== 'string') return undefined
+    if (said.messages.some(({ method }) => method === 'initialize')) return this.#initialize(line, said)
+    const isModern = this.#wire.sessionId === undefined
+    const [first] = said.messages
+    if (isModern && first !== undefined && said.messages.length === 1 && this.#takesBack(first))
+      return undefined
+    const exchange = this.#post(line, said)
+    // What asks for nothing may be what those behind it build upon.
+    return exchange.ids.size > 0 ? undefined : exchange.over
+  }
+
+  /** Resolves when no request waits for its reply, or after `limitMs`. */
+  settled(limitMs: Millis): Promise<void> {
+    if (this.#underWay.size === 0) return Promise.resolve()
+    return new Promise((resolve) => {
+      const cancel = this.#parts.clock.after(limitMs, resolve)
+      this.#quiet = () => {
+        cancel()
+        resolve()
+      }
+    })
+  }
+
+  /** Gives up what is under way, and ends the session. */
+  async close(): Promise<void> {
+    for (const reply of this.#underWay.values()) reply.abort(gatewayError('cancelled', 'the client has gone'))
+    await this.#leave()
+    await this.#pool.destroy()
+  }
+
+  async #leave(): Promise<void> {
+    this.#listener?.close()
+    if (this.#wire.sessionId !== undefined) await leave(this.#wire, this.#parts.clock, LEAVE_MS)
+  }
+
+  /** Nothing else can be said before a session is open. */
+  async #initialize(line: string, said: Said): Promise<void> {
+    await this.#leave()
+    this.#wire = this.#bare
+    await this.#post(line, said).over
+  }
+
+  #post(line: string, { messages, ids }: Said): Exchange {
+    const exchange = new Exchange(ids, {
+      write: this.#parts.write,
+      onSession: (id, version) => this.#open(id, version),
+    })
+    const reply = new HttpReply(exchange, { maxReply: this.#parts.maxMessage })
+    this.#underWay.set(exchange, reply)
+    void exchange.over.then(() => {
+      this.#underWay.delete(exchange)
+      if (this.#underWay.size === 0) this.#quiet()
+    })
+    this.#wire.post(line, modernHeaders(messages[0]), reply)
+    return exchange
+  }
+
+  /**
+   * Without a session there are no notifications: over HTTP, a client of the modern era takes a request back by
+   * hanging up. True when the message needs not be sent.
+   */
+  #takesBack(message: Said['messages'][number]): boolean {
+    if (kindOf(message) !== 'notification') return false
+    const { requestId } = paramsOf(message)
+    if (message.method !== 'notifications/cancelled' || !isRequestId(requestId)) return true
+    for (const [exchange, reply] of this.#underWay) {
+      if (!exchange.ids.delete(requestId)) continue
+      reply.abort(gatewayError('cancelled', 'the client took it back'))
+    }
+    return true
+  }
+
+  /** Resolves when what the server says on its own would arrive. */
+  async #open(id: string, version: string): Promise<void> {
+    const wire = this.#bare.inSession(id, version)
+    this.#wire = wire
+    const { clock, maxMessage: maxReply, write } = this.#parts
+    this.#listener = new HttpListener({
+      clock,
+      maxReply,
+      wire: () => wire,
+      receive: (data) => void write(data),
+      ready: () => Promise.resolve(),
+      // The client finds out with its next message: there is nothing more to listen to.
+      isLost: () => Promise.resolve(false),
+    })
+    await this.#listener.opening
+  }
+}
+
+/** What a client said on one line: a message, or several as a batch. */
+interface Said {
+  readonly messages: readonly Readonly<Record<string, unknown>>[]
+  /** Of the requests among them: each wants an answer. */
+  readonly ids: Set<RequestId>
+}
+
+/** Reads a line of a client; the text of an error when it says nothing, and undefined when it is empty. */
+export function readLine(line: string | Overlong, limit: number): Said | string | undefined {
+  if (typeof line !== 'string')
+    return errorText(null, INVALID_REQUEST, `a message is larger than ${limit} bytes`)
+  if (line.trim() === '') return undefined
+  const value = parseJson(line)
+  if (value === undefined) return errorText(null, PARSE_ERROR, 'Parse error: the line is not JSON')
+  const messages = (Array.isArray(value) ? value : [value]).filter(isObject)
+  const ids = messages.flatMap(({ id, method }) => (method !== undefined && isRequestId(id) ? [id] : []))
+  return { messages, ids: new Set(ids) }
+}
+
+/** Parameters that name what a request is about. */
+const names = ['name', 'uri', 'taskId'] as const
+
+/**
+ * The headers by which a request of the modern era repeats over HTTP what stands in its body; undefined for one of
+ * the legacy era.
+ */
+export function modernHeaders(
+  message: Readonly<Record<string, unknown>> | undefined,
+): Record<string, string> | undefined {
+  if (message === undefined || typeof message.method !== 'string') return undefined
+  const params = paramsOf(message)
+  const version = isObject(params._meta) ? params._meta[PROTOCOL_VERSION_KEY] : undefined
+  if (typeof version !== 'string') return undefined
+  const name = names.map((key) => params[key]).find((value) => typeof value === 'string')
+  return {
+    'mcp-protocol-version': encodeHeaderValue(version),
+    'mcp-method': encodeHeaderValue(message.method),
+    ...(typeof name === 'string' && { 'mcp-name': encodeHeaderValue(name) }),
+  }
+}
+
+interface ExchangeParts {
+  /** Takes a line for the client; a promise asks to wait. */
+  readonly write: (line: string) => Promise<void> | undefined
+  /** Told of the session that a reply opens; what the client is told waits for it. */
+  readonly onSession: (id: string, version: string) => Promise<void>
+}
+
+/** Most of a body that is no JSON-RPC that the client is told, in characters. */
+const SHOWN = 200
+
+/** The reply to one POST, line by line. A client over stdio knows no status: each request gets an answer or an error. */
+export class Exchange implements ReplySink {
+  /** Requests that have no answer yet. */
+  readonly ids: Set<RequestId>
+  /** Resolves when nothing more comes. */
+  readonly over: Promise<void>
+  readonly #parts: ExchangeParts
+  #end: () => void = () => undefined
+  #broken = false
+
+  constructor(ids: Set<RequestId>, parts: ExchangeParts) {
+    this.ids = ids
+    this.#parts = parts
+    this.over = new Promise((resolve) => (this.#end = resolve))
+  }
+
+  opened(): void {}
+
+  event({ data }: SseEvent): Promise<void> | undefined {
+    return data === '' ? undefined : this.#pass(data, parseJson(data))
+  }
+
+  body(status: number, headers: ReplyHeaders, text: string): void {
+    const value = parseJson(text)
+    const session = headers.get('mcp-session-id')
+    if (session !== undefined && status === 200 && isObject(value)) {
+      const version = isObject(value.result) ? value.result.protocolVersion : undefined
+      if (typeof version === 'string')
+        return void this.#parts.onSession(session, version).then(() => this.#finish(status, text, value))
+    }
+    this.#finish(status, text, value)
+  }
+
+  ended(): void {
+    const words = this.#broken ? 'the reply is not JSON' : 'the stream ended without an answer'
+    this.#giveUp(gatewayError('upstream_disconnected', words, { sent: true }))
+  }
+
+  failed(error: GatewayError): void {
+    this.#giveUp(error)
+  }
+
+  #finish(status: number, text: string, value: unknown): void {
+    if (isAnonymousError(value) && this.ids.size > 0) {
+      // Who refuses a request before reading it does not know whose it is.
+      for (const id of this.ids) void this.#parts.write(JSON.stringify({ ...value, id }))
+      this.ids.clear()
+    } else if (isObject(value) ? 'jsonrpc' in value : Array.isArray(value)) void this.#pass(text, value)
+    const words = text === '' ? '' : `: ${text.slice(0, SHOWN)}`
+    this.#giveUp(gatewayError('upstream_refused', `HTTP ${status} without an answer${words}`, { sent: true }))
+  }
+
+  /** Hands on what the server said; what is no JSON would break the client's reading. */
+  #pass(text: string, value: unknown): Promise<void> | undefined {
+    if (value === undefined) {
+      this.#broken = true
+      return undefined
+    }
+    for (const message of Array.isArray(value) ? value : [value]) {
+      if (isObject(message) && message.method === undefined && isRequestId(message.id))
+        this.ids.delete(message.id)
+    }
+    // Within JSON, line breaks stand only between tokens.
+    return this.#parts.write(text.replace(/[\r\n]+/g, ' '))
+  }
+
+  #giveUp(error: GatewayError): void {
+    for (const id of this.ids) void this.#parts.write(gatewayErrorText(id, error, {}))
+    this.ids.clear()
+    this.#end()
+  }
+}
+
+function isAnonymousError(value: unknown): value is Record<string, unknown> {
+  return isObject(value) && isObject(value.error) && (value.id === null || value.id === undefined)
 }

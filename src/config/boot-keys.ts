@@ -17,7 +17,7 @@ const liveKeys = [
 ] as const satisfies readonly `gateway.${keyof GatewayConfig}`[]
 
 /** The way to a value within nested maps. */
-type Path = readonly string[]
+type KeyPath = readonly string[]
 
 /** The keys whose change takes a restart, such as `gateway.sessions.max`, of those that differ. */
 export function bootChanges(boot: Config, next: Config): string[] {
@@ -29,16 +29,16 @@ export function keepBootKeys(boot: Config, next: Config): Config {
   return changedAtBoot(boot, next).reduce((config, path) => replaced(config, path, valueAt(boot, path)), next)
 }
 
-function changedAtBoot(boot: Config, next: Config): Path[] {
+function changedAtBoot(boot: Config, next: Config): KeyPath[] {
   return differing(boot, next).filter((path) => isWithin(path, bootBlocks) && !isWithin(path, liveKeys))
 }
 
-function isWithin(path: Path, places: readonly string[]): boolean {
+function isWithin(path: KeyPath, places: readonly string[]): boolean {
   return places.some((place) => place.split('.').every((key, index) => path[index] === key))
 }
 
 /** Keys within two maps whose values differ, as paths. */
-function differing(a: object, b: object): Path[] {
+function differing(a: object, b: object): KeyPath[] {
   const before = new Map<string, unknown>(Object.entries(a))
   const after = new Map<string, unknown>(Object.entries(b))
   return [...new Set([...before.keys(), ...after.keys()])].flatMap((key) => {
@@ -48,13 +48,13 @@ function differing(a: object, b: object): Path[] {
   })
 }
 
-function valueAt(map: object, [key, ...inner]: Path): unknown {
+function valueAt(map: object, [key, ...inner]: KeyPath): unknown {
   const value: unknown = Object.entries(map).find(([name]) => name === key)?.[1]
   return inner.length > 0 && isPlainMap(value) ? valueAt(value, inner) : value
 }
 
 /** The map with another value in one place; undefined takes it out. */
-function replaced<T extends object>(map: T, [key = '', ...inner]: Path, value: unknown): T {
+function replaced<T extends object>(map: T, [key = '', ...inner]: KeyPath, value: unknown): T {
   const copy = { ...map } as Record<string, unknown>
   const there = copy[key]
   copy[key] = inner.length > 0 && isPlainMap(there) ? replaced(there, inner, value) : value

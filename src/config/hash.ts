@@ -1,18 +1,12 @@
 import { createHash } from 'node:crypto'
+import { canonicalJson } from '../protocol/canonical-json.ts'
 
 /**
  * A name for what a config says: 16 hex digits, the same for equal values whatever the order of their keys.
- * Keys without a value (undefined) do not count.
+ * Keys without a value (undefined) do not count. Throws for a value that nests deeper than 1,000 levels.
  */
 export function configHash(value: unknown): string {
-  return createHash('sha256').update(canonical(value)).digest('hex').slice(0, 16)
-}
-
-function canonical(value: unknown): string {
-  if (Array.isArray(value)) return `[${value.map(canonical).join()}]`
-  if (typeof value !== 'object' || value === null) return JSON.stringify(value ?? null)
-  const entries = Object.entries(value)
-    .filter(([, held]) => held !== undefined)
-    .sort(([a], [b]) => (a < b ? -1 : 1))
-  return `{${entries.map(([key, held]) => `${JSON.stringify(key)}:${canonical(held)}`).join()}}`
+  const text = canonicalJson(value)
+  if (text === undefined) throw new RangeError('a config nests too deep')
+  return createHash('sha256').update(text).digest('hex').slice(0, 16)
 }

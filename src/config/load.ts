@@ -1,19 +1,31 @@
-import { resolve } from 'node:path'
-import { withOwnPlan } from './files/foreign-plan.ts'
+import { dirname, isAbsolute, join, resolve } from 'node:path'
+import {
+  aliasesIn,
+  ForeignPlanError,
+  fromChaosMonkey,
+  fromMcpChaos,
+  planFormat,
+} from '../chaos/plan/compat/index.ts'
+import { withAbsolutePaths } from './absolute-paths.ts'
+import { clientSettings } from './files/client-settings.ts'
+import { parseSource, type SourceDocument } from './files/document.ts'
 import type { Env } from './files/interpolate.ts'
-import type { Origins } from './files/origins.ts'
-import { formatPath, type Path } from './files/path.ts'
-import { rememberInterpolated } from './files/provenance.ts'
-import { readSources } from './files/sources.ts'
+import { Origins } from './files/origins.ts'
+import { ownBlock } from './files/own-block.ts'
+import { type ConfigPath, formatPath } from './files/path.ts'
+import { readText } from './files/read-text.ts'
+import { type Reading, readValues } from './files/read-values.ts'
+import { serverBlocks, takeFiles, writtenServers } from './files/server-files.ts'
 import { configHash } from './hash.ts'
-import { doubts } from './issues/doubts.ts'
-import { editorKeysIn } from './issues/editor-keys.ts'
+import { clientFindings } from './issues/client-findings.ts'
 import { explain } from './issues/explain.ts'
-import type { Finding } from './issues/finding.ts'
-import { type ConfigIssue, sortIssues } from './issues/issues.ts'
-import { brokenRules } from './issues/rules.ts'
+import { type ConfigFinding, type ConfigIssue, sortIssues } from './issues/issues.ts'
+import { brokenRules, warningsOf } from './issues/rules.ts'
 import { coerce } from './schema/coerce.ts'
+import { isPlainMap } from './schema/plain-map.ts'
 import { type Config, config as schema } from './schema/schema.ts'
+import { slugOf } from './schema/server-names.ts'
+import { rememberInterpolated } from './secrets/redact.ts'
 
 /** A config that can be used, or all that keeps it from being used. */
 export type Loaded =
@@ -35,7 +47,7 @@ export type Loaded =
 
 /** Reads the config at `path`, with its variables from `env`. Never rejects: what is wrong comes back as errors. */
 export async function loadConfig(path: string, env: Env): Promise<Loaded> {
-  const { value, files, origins, issues, interpolated } = await readSources(path, env)
+  const { value, files, origins, issues, interpolated, leftOut } = await readSources(path, env)
   const watched = [...new Set(files.map((file) => resolve(file)))]
   const failed = (errors: readonly ConfigIssue[]): Loaded => ({
     ok: false,
@@ -44,8 +56,9 @@ export async function loadConfig(path: string, env: Env): Promise<Loaded> {
   })
   if (value === undefined) return failed(issues)
 
-  const { value: own, problem } = withOwnPlan(value)
-  if (problem !== undefined) return failed([report('error', { ...problem, at: 'value' }, origins)])
+  const { value: withoutSettings, settings } = withoutClientSettings(value)
+  const { value: own, problem } = withOwnPlan(withoutSettings)
+  if (problem !== undefined) return failed([report('error', { ...problem, at: 'value' }, origins, {})])
   const typed = coerce(own, schema, origins)
   // Without texts of its own zod leaves those of the schemas, and `explain` finds the rest.
   const parsed = schema.safeParse(typed, { error: () => '' })
@@ -59,13 +72,18 @@ export async function loadConfig(path: string, env: Env): Promise<Loaded> {
   }
   if (issues.length > 0) return failed(issues)
 
-  const config = parsed.data
+  const config = withAbsolutePaths(parsed.data, dirname(resolve(path)))
   const broken = brokenRules(config)
-  if (broken.length > 0) return failed(broken.map((finding) => report('error', finding, origins)))
+  if (broken.length > 0)
+    return failed(broken.map((finding) => report('error', finding, origins, config.mcpServers)))
   rememberInterpolated(config, interpolated)
-  const warnings = [...editorKeysIn(typed), ...doubts(config)].map((finding) =>
-    report('warning', finding, origins),
-  )
+  const warnings = [
+    ...leftOut.map((at) =>
+      report('warning', { path: at, at: 'key', message: 'is disabled, and left out' }, origins, {}),
+    ),
+    ...clientFindings(typed, settings).map((finding) => report('warning', finding, origins, {})),
+    ...warningsOf(config).map((finding) => report('warning', finding, origins, config.mcpServers)),
+  ]
   return { ok: true, config, warnings: sortIssues(warnings, files), files: watched, hash: configHash(config) }
 }
 
@@ -74,17 +92,162 @@ const within = (path: string, outer: string) =>
 
 function report(
   severity: ConfigIssue['severity'],
-  { path, at, message }: Finding,
+  { path, at, message }: ConfigFinding,
   origins: Origins,
+  servers: Config['mcpServers'],
 ): ConfigIssue {
-  const written = asWritten(path, origins)
+  const written = asWritten(path, origins, servers)
   return { severity, path: formatPath(written), message, ...origins.locate(written, at) }
 }
 
-/** The path in the words of its author, who may have called `mcpServers` `servers`. */
-function asWritten(path: Path, origins: Origins): Path {
-  const [block, ...rest] = path
-  const renamed =
-    block === 'mcpServers' && origins.get([block]) === undefined && origins.get(['servers']) !== undefined
-  return renamed ? ['servers', ...rest] : path
+/** The path in the words of its author, who may have another name for the block of the servers, and for a server. */
+function asWritten(path: ConfigPath, origins: Origins, servers: Config['mcpServers']): ConfigPath {
+  const [block, name, ...rest] = path
+  if (block !== 'mcpServers') return path
+  const written = serverBlocks.find((names) => origins.get(names) !== undefined) ?? [block]
+  if (name === undefined) return written
+  return [...written, servers[name]?.writtenName ?? name, ...rest]
+}
+
+/** The keys that a config may have. */
+const ownKeys = Object.keys(schema.in.shape)
+
+/** A config without the settings of the client whose file it is, and which these are. */
+function withoutClientSettings(value: unknown): { value: unknown; settings: readonly string[] } {
+  if (!isPlainMap(value)) return { value, settings: [] }
+  const settings = clientSettings(Object.keys(value), ownKeys)
+  const kept = Object.entries(value).filter(([key]) => !settings.includes(key))
+  return { value: Object.fromEntries(kept), settings }
+}
+
+/** A config as it was written, its files put together. */
+interface Sources extends Reading {
+  /** Undefined when there is nothing to check, because the main file cannot be read or parsed. */
+  readonly value: unknown
+  /** Files in the order in which they were read, as issues name them. */
+  readonly files: readonly string[]
+  /** Servers that are not in `value`, for they are disabled and cannot be read. */
+  readonly leftOut: readonly ConfigPath[]
+}
+
+/** Reads `main` and the files that stand for whole blocks of it (`policies: { file: policies.yaml }`). */
+async function readSources(main: string, env: Env): Promise<Sources> {
+  const files: string[] = []
+  const reading: Reading = { env, origins: new Origins(), issues: [], interpolated: new Set() }
+
+  function fail(
+    place: Pick<ConfigIssue, 'file' | 'line' | 'column'>,
+    path: ConfigPath,
+    message: string,
+  ): undefined {
+    reading.issues.push({ severity: 'error', ...place, path: formatPath(path), message })
+  }
+
+  async function open(
+    file: string,
+    unreadable: (problem: string) => undefined,
+  ): Promise<SourceDocument | undefined> {
+    files.push(file)
+    const read = await readText(file)
+    if ('problem' in read) return unreadable(read.problem)
+    const source = parseSource(file, read.text)
+    for (const { position, message } of source.problems) fail({ file, ...position }, [], message)
+    if (source.problems.length > 0) return undefined
+    // An empty file is most often one that is being written just now.
+    if (source.root === null) return fail({ file, line: 1, column: 1 }, [], 'the file is empty')
+    return source
+  }
+
+  async function include(block: string, named: string): Promise<unknown> {
+    const file = isAbsolute(named) ? named : join(dirname(main), named)
+    const place = reading.origins.locate([block, 'file'])
+    const source = await open(file, (problem) => fail(place, [block, 'file'], `${file} ${problem}`))
+    if (source === undefined) return undefined
+    const { node, unknownKeys } = ownBlock(block, source)
+    for (const { name, node: key } of unknownKeys) {
+      fail({ file, ...source.positionOf(key) }, [name], `only "${block}" is read from this file`)
+    }
+    return readValues(file, source, node, [block], reading)
+  }
+
+  const source = await open(main, (problem) => fail({ file: main }, [], problem))
+  const value = source && readValues(main, source, source.root, [], reading)
+  for (const [block, held] of Object.entries(isPlainMap(value) ? value : {})) {
+    if (!isPlainMap(value) || !isPlainMap(held) || typeof held.file !== 'string') continue
+    const beside = Object.keys(held).find((key) => key !== 'file')
+    if (beside !== undefined) {
+      const path = [block, beside]
+      fail(reading.origins.locate(path, 'key'), path, 'a block that is a "file" has no other keys')
+    } else if (held.file === '' && !reading.issues.some(({ path }) => path === `${block}.file`)) {
+      fail(reading.origins.locate([block, 'file']), [block, 'file'], 'expected the path of a file, found ""')
+    }
+    // A block that cannot be read counts as absent, so that the others are checked all the same.
+    value[block] = held.file === '' || beside !== undefined ? undefined : await include(block, held.file)
+  }
+  await takeFiles(value, reading, files)
+  return { ...reading, value, files, leftOut: leaveOut(value, reading.issues) }
+}
+
+/**
+ * Takes servers out that are disabled and whose entries cannot be read, as when a variable is not set: they need none.
+ * Returns which.
+ */
+function leaveOut(value: unknown, issues: ConfigIssue[]): ConfigPath[] {
+  return writtenServers(value).flatMap(({ path, entry, block }) => {
+    if (entry.disabled !== true && entry.enabled !== false) return []
+    const others = issues.filter((issue) => !within(issue.path, formatPath(path)))
+    if (others.length === issues.length) return []
+    issues.splice(0, issues.length, ...others)
+    Reflect.deleteProperty(block, String(path.at(-1)))
+    return [path]
+  })
+}
+
+/** How long faults of a plan without times stay armed, in milliseconds. */
+const TTL_MS = 3_600_000
+
+export interface Translated {
+  readonly value: unknown
+  /** Why the plan could not be read. */
+  readonly problem?: { readonly path: ConfigPath; readonly message: string }
+}
+
+/** The config with a plan that was written for another tool, in the block `chaos`, in our own words. */
+function withOwnPlan(value: unknown): Translated {
+  const chaos = isPlainMap(value) ? value.chaos : undefined
+  if (!isPlainMap(value) || !isPlainMap(chaos)) return { value }
+  const format = planFormat(chaos)
+  if (format === 'own') return { value }
+  const { faults: _, seed, ...rest } = chaos
+  const servers = serversIn(value)
+  const options = {
+    ttl: typeof chaos.maxTtl === 'number' ? chaos.maxTtl : TTL_MS,
+    allowWrites: true,
+    aliases: aliasesIn(chaos.aliases),
+    ...(servers && { servers }),
+  }
+  try {
+    const plan =
+      format === 'mcp-chaos'
+        ? fromMcpChaos({ seed, faults: chaos.faults }, options)
+        : {
+            ...(seed === undefined ? {} : { seed }),
+            faults: fromChaosMonkey({ faults: chaos.faults }, options),
+          }
+    return { value: { ...value, chaos: { ...rest, ...plan } } }
+  } catch (error) {
+    if (!(error instanceof ForeignPlanError)) throw error
+    return { value, problem: { path: ['chaos', ...error.path], message: error.message } }
+  }
+}
+
+/** The names of the servers of a config, as the gateway knows them; undefined when it has none. */
+function serversIn(value: Readonly<Record<string, unknown>>): readonly string[] | undefined {
+  const servers = writtenServers(value)
+  const separator = isPlainMap(value.gateway) ? value.gateway.separator : undefined
+  const names = servers.map(({ path }) => {
+    const written = String(path.at(-1))
+    return slugOf(written, typeof separator === 'string' ? separator : '__') ?? written
+  })
+  return names.length === 0 ? undefined : names
 }

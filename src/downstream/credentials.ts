@@ -5,16 +5,16 @@ import type { Server } from '../registry/server.ts'
 
 /** The servers that an agent looks onto: one, or all (undefined). */
 interface Looking {
-  readonly front: { readonly server: string | undefined }
+  readonly endpoint: { readonly server: string | undefined }
 }
 
 type Servers = ReadonlyMap<string, Server>
 
-/** Which headers servers get to see, by the servers of one generation and by the front; `''` is that of all. */
+/** Which headers servers get to see, by the servers of one generation and by the endpoint; `''` is that of all. */
 const shownNames = new WeakMap<Servers, Map<string, readonly string[]>>()
 
-/** The names of the headers of agents that the servers behind a front get to see. */
-function namesFor({ front: { server } }: Looking, servers: Servers): readonly string[] {
+/** The names of the headers of agents that the servers behind an endpoint get to see. */
+function namesFor({ endpoint: { server } }: Looking, servers: Servers): readonly string[] {
   let known = shownNames.get(servers)
   if (known === undefined) shownNames.set(servers, (known = new Map<string, readonly string[]>()))
   let names = known.get(server ?? '')
@@ -34,12 +34,12 @@ function namesOf(server: Server | undefined): string[] {
 
 /** The headers of an agent that the servers which it looks onto get to see. */
 export function shownHeaders(
-  visit: Looking & { readonly headers: IncomingHttpHeaders },
+  incoming: Looking & { readonly headers: IncomingHttpHeaders },
   servers: Servers,
 ): Record<string, string> {
   const shown: Record<string, string> = {}
-  for (const name of namesFor(visit, servers)) {
-    const value = visit.headers[name]
+  for (const name of namesFor(incoming, servers)) {
+    const value = incoming.headers[name]
     if (typeof value === 'string') shown[name] = value
   }
   return shown

@@ -39,11 +39,11 @@ export class EventStream {
   /**
    * Sends this stream to a connection, in place of the one before. With `after`, events behind that one
    * are repeated; without, those that nobody has received. `priming` gives the client an id to resume from
-   * before the first message.
+   * before the first message. With `shift` it begins so many events earlier (below 0) or later than it should.
    */
   attach(
     response: ServerResponse,
-    { after, priming }: { after?: number | undefined; priming: boolean },
+    { after, priming, shift = 0 }: { after?: number | undefined; priming: boolean; shift?: number },
   ): void {
     this.#response?.end()
     this.#response = undefined
@@ -60,7 +60,7 @@ export class EventStream {
     })
     response.flushHeaders()
     if (priming && after === undefined) response.write(`id: ${this.number}-${this.#delivered}\ndata: \n\n`)
-    for (const event of this.#log.after(this.number, after ?? this.#delivered)) {
+    for (const event of this.#log.after(this.number, (after ?? this.#delivered) + shift)) {
       response.write(encodeEvent(event.data, `${this.number}-${event.sequence}`))
     }
     this.#delivered = this.#sequence

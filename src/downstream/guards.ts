@@ -1,7 +1,10 @@
 import type { RequestId } from '../mesh/call.ts'
+import type { Clock } from '../mesh/clock.ts'
+import { gatewayError, type GatewayError } from '../mesh/errors.ts'
+import { formatRate, KeyedLimit, perSecond } from '../policies/rate-limit/limit.ts'
+import type { Rate } from '../policies/state/token-bucket.ts'
 import type { Quotas } from './quotas.ts'
 import type { ReplayBudget } from './replay.ts'
-import type { RequestLimits } from './request-limits.ts'
 import type { Tenancies } from './tenancy.ts'
 import type { UnreadReplies } from './unread-replies.ts'
 
@@ -19,4 +22,78 @@ export interface Guards {
   readonly unread: UnreadReplies
   /** What is kept of events for clients that come back, of all sessions together. */
   readonly replay: ReplayBudget
+}
+
+/** How fast requests may come. */
+export interface RequestRate {
+  /** In the long run. */
+  readonly rate: Rate
+  /** At once, after a pause; the requests of one second, and at least 1, unless given. */
+  readonly burst?: number | undefined
+}
+
+/** Without a rate there is no limit. */
+export interface RequestRates {
+  readonly perSession?: RequestRate | undefined
+  readonly perTenant?: RequestRate | undefined
+}
+
+export const requestLimitNames = ['per_session', 'per_tenant'] as const
+
+export type RequestLimitName = (typeof requestLimitNames)[number]
+
+interface Limited {
+  readonly limit: KeyedLimit
+  readonly message: string
+}
+
+/**
+ * How fast requests may come, whatever they are for. It stands before all else, so that a client that calls in a loop
+ * costs next to nothing: no record, no call and no log are made of a request that is refused here.
+ */
+export class RequestLimits {
+  readonly #clock: Clock
+  readonly #refused: (limit: RequestLimitName) => void
+  #settings = ''
+  #session: Limited | undefined
+  #tenant: Limited | undefined
+
+  /** `refused` is told of each request that is refused. */
+  constructor(clock: Clock, rates: RequestRates, refused: (limit: RequestLimitName) => void) {
+    this.#clock = clock
+    this.#refused = refused
+    this.tune(rates)
+  }
+
+  /** Other rates are in force. The same ones again change nothing. */
+  tune(rates: RequestRates): void {
+    const settings = JSON.stringify(rates)
+    if (settings === this.#settings) return
+    this.#settings = settings
+    this.#session = this.#limited(rates.perSession, 'session')
+    this.#tenant = this.#limited(rates.perTenant, 'tenant')
+  }
+
+  /** Why one more request comes too fast; undefined when it does not. `session`: where there is one. */
+  refusal(session: string | undefined, countsAs: string): GatewayError | undefined {
+    if (this.#session === undefined && this.#tenant === undefined) return undefined
+    const bySession = session === undefined ? undefined : this.#take(this.#session, session, 'per_session')
+    return bySession ?? this.#take(this.#tenant, countsAs, 'per_tenant')
+  }
+
+  #take(limited: Limited | undefined, key: string, name: RequestLimitName): GatewayError | undefined {
+    const waitMs = limited?.limit.take(key) ?? 0
+    if (limited === undefined || waitMs === 0) return undefined
+    this.#refused(name)
+    return gatewayError('rate_limited', limited.message, { retryAfterMs: Math.ceil(waitMs) })
+  }
+
+  #limited(given: RequestRate | undefined, whose: string): Limited | undefined {
+    if (given === undefined) return undefined
+    const { rate, burst = Math.max(1, Math.floor(perSecond(rate))) } = given
+    return {
+      limit: new KeyedLimit({ rate, burst }, this.#clock),
+      message: `rate limit of ${formatRate(rate)} for the requests of one ${whose} exceeded`,
+    }
+  }
 }

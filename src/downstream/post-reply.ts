@@ -3,16 +3,19 @@ import type { Answer, CallRecord, Channel, Message, WireReply } from '../mesh/ca
 import type { Clock } from '../mesh/clock.ts'
 import { errorText, type RequestId } from '../protocol/jsonrpc.ts'
 import type { EventStream } from './event-stream.ts'
+import { resetNow } from '../upstreams/http/shaped-connection.ts'
 import type { Response } from './respond.ts'
 import type { Session } from './session.ts'
+import { ShapedReply } from './shaped-reply.ts'
 import { forWire } from './unread-replies.ts'
-import type { Visit } from './visit.ts'
+import type { InboundRequest } from './inbound-request.ts'
 
 /** The reply to one POST: JSON, unless something has to travel before the answer; then a stream of events. */
 export class PostReply {
   readonly #session: Session
   readonly #response: ServerResponse
   readonly #clock: Clock
+  #shaped: ShapedReply | undefined
   #stream: EventStream | undefined
 
   constructor(session: Session, response: ServerResponse, clock: Clock) {
@@ -34,12 +37,13 @@ export class PostReply {
         record.firstByteAt ??= this.#clock.now()
         return this.#open().send(text)
       },
+      shape: (shape) => (this.#shaped ??= this.#shape()).add(shape),
     }
   }
 
   /** Ends the POST with the answers to its requests: one as it is, several of a batch in order. */
   finish(responses: readonly Response[], isBatch: boolean): void {
-    const wire = responses.find((response) => response.wire !== undefined)?.wire
+    const wire = responses.find(({ wire }) => wire !== undefined && wire.end !== 'shape')?.wire
     if (wire !== undefined) {
       putOnWire(this.#response, wire)
       if (this.#stream !== undefined) this.#session.streams.close(this.#stream)
@@ -52,8 +56,12 @@ export class PostReply {
     }
     const [first] = responses
     if (isBatch) sendJson(this.#response, 200, `[${responses.map(({ text }) => text).join()}]`)
-    else if (first !== undefined) sendJson(this.#response, first.status, first.text)
+    else if (first !== undefined) sendJson(this.#response, first.status, first.text, first.headers)
     this.#session.wrote(this.#response)
+  }
+
+  #shape(): ShapedReply {
+    return new ShapedReply(this.#response, () => this.#session.wrote(this.#response))
   }
 
   #open(): EventStream {
@@ -85,7 +93,7 @@ export function putOnWire(
 ): void {
   if (response.destroyed || response.writableEnded) return
   if (end === 'reset') {
-    response.req.socket.resetAndDestroy()
+    resetNow(response.req.socket)
     return
   }
   if (!response.headersSent) {
@@ -113,6 +121,6 @@ export function refusal(
 }
 
 /** Answers a request with its refusal: there is nothing more to wait for. */
-export function refuse({ response }: Visit, { status, text }: Refusal): undefined {
+export function refuse({ response }: InboundRequest, { status, text }: Refusal): undefined {
   sendJson(response, status, text)
 }

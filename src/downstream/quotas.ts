@@ -12,9 +12,9 @@ const keys = {
   calls: 'gateway.limits.perClient.calls',
   callers: 'gateway.limits.perClient.callers',
   connections: 'gateway.limits.perClient.connections',
-  greetings: 'gateway.limits.perClient.greetings',
+  initializeParams: 'gateway.limits.perClient.initializeParams',
   listens: 'gateway.limits.perClient.listens',
-  parked: 'gateway.limits.perClient.parked',
+  pendingInputs: 'gateway.limits.perClient.pendingInputs',
   answers: 'gateway.limits.perClient.answers',
   pipelined: 'gateway.limits.perClient.pipelined',
   sessions: 'gateway.sessions.perClient',
@@ -33,10 +33,10 @@ export const quotaLimits: readonly QuotaLimit[] = [
 /** Most streams of `subscriptions/listen`, kinds of clients without sessions, and calls that wait for their clients. */
 const MAX_LISTENS = 10_000
 const MAX_CALLERS = 1_024
-const MAX_PARKED = 1_000
+const MAX_PENDING_INPUTS = 1_000
 
 /** What may be kept of what clients say of themselves, in bytes of memory. */
-const MAX_GREETINGS = 128 * 1024 ** 2
+const MAX_INITIALIZE_PARAMS = 128 * 1024 ** 2
 
 /** What is kept of answers for clients that were asked something in mid-call, in bytes. */
 const MAX_ANSWERS = 64 * 1024 ** 2
@@ -251,10 +251,10 @@ export class Quotas {
   /** Connections of agents. */
   readonly connections: Quota
   /** Bytes kept of what clients say of themselves, whether in a session or as a kind of clients. */
-  readonly greetings: EvictingQuota
+  readonly initializeParams: EvictingQuota
   readonly listens: Quota
   /** Calls that wait for an answer of their client. */
-  readonly parked: Quota
+  readonly pendingInputs: Quota
   /** Bytes of answers that are kept until their clients come for them. */
   readonly answers: Quota
   /** Requests that wait for the reply to an earlier one of their connection. */
@@ -270,11 +270,11 @@ export class Quotas {
     this.callers = quota('callers', 'kinds of clients at once')
     this.connections = quota('connections', 'connections')
     this.listens = quota('listens', 'subscriptions')
-    this.parked = quota('parked', 'calls that wait for answers of their clients')
+    this.pendingInputs = quota('pendingInputs', 'calls that wait for answers of their clients')
     this.answers = quota('answers', 'bytes of answers that wait for their clients')
     this.pipelined = quota('pipelined', 'requests behind others of their connections')
     const kept = 'bytes of clientInfo and capabilities'
-    this.greetings = new EvictingQuota('greetings', kept, shares.greetings, refused)
+    this.initializeParams = new EvictingQuota('initializeParams', kept, shares.initializeParams, refused)
   }
 
   /** Other settings are in force. What is open already stays. */
@@ -293,9 +293,9 @@ function sharesOf({
     calls: share(maxInFlight, perClient.calls),
     callers: share(MAX_CALLERS, perClient.callers),
     connections: share(connections, perClient.connections),
-    greetings: share(MAX_GREETINGS, perClient.greetings),
+    initializeParams: share(MAX_INITIALIZE_PARAMS, perClient.initializeParams),
     listens: share(MAX_LISTENS, perClient.listens),
-    parked: share(MAX_PARKED, perClient.parked),
+    pendingInputs: share(MAX_PENDING_INPUTS, perClient.pendingInputs),
     answers: share(MAX_ANSWERS, perClient.answers),
     pipelined: share(MAX_PIPELINED, perClient.pipelined),
   }

@@ -11,7 +11,7 @@ export interface ReplayLimits {
 }
 
 /** An event that is kept; one that is not any more has no log. */
-interface Kept extends LoggedEvent {
+interface ReplayableEvent extends LoggedEvent {
   readonly bytes: number
   data: string
   log: ReplayLog | undefined
@@ -19,22 +19,22 @@ interface Kept extends LoggedEvent {
 
 /** First in, first out. What is taken out in front leaves a gap, which is closed when it is half of all. */
 class Queue {
-  #items: (Kept | undefined)[] = []
+  #items: (ReplayableEvent | undefined)[] = []
   #head = 0
 
   get size(): number {
     return this.#items.length - this.#head
   }
 
-  get first(): Kept | undefined {
+  get first(): ReplayableEvent | undefined {
     return this.#items[this.#head]
   }
 
-  push(item: Kept): void {
+  push(item: ReplayableEvent): void {
     this.#items.push(item)
   }
 
-  shift(): Kept | undefined {
+  shift(): ReplayableEvent | undefined {
     const { first } = this
     if (first === undefined) return undefined
     this.#items[this.#head++] = undefined
@@ -46,13 +46,13 @@ class Queue {
   }
 
   /** Only those for which `which` is true stay. */
-  keep(which: (item: Kept) => boolean): void {
+  keep(which: (item: ReplayableEvent) => boolean): void {
     this.#items = this.all().filter(which)
     this.#head = 0
   }
 
-  all(): Kept[] {
-    return this.#items.slice(this.#head) as Kept[]
+  all(): ReplayableEvent[] {
+    return this.#items.slice(this.#head) as ReplayableEvent[]
   }
 }
 
@@ -76,7 +76,7 @@ export class ReplayBudget {
     return this.#bytes
   }
 
-  add(event: Kept): void {
+  add(event: ReplayableEvent): void {
     this.#queue.push(event)
     this.#bytes += event.bytes
     while (this.#bytes > this.limit) {
@@ -94,7 +94,7 @@ export class ReplayBudget {
   }
 
   /** An event is kept no more. */
-  forget({ bytes }: Kept): void {
+  forget({ bytes }: ReplayableEvent): void {
     this.#bytes -= bytes
     this.#gone++
     if (this.#gone * 2 <= this.#queue.size) return
@@ -119,7 +119,7 @@ export class ReplayLog {
   add({ stream, sequence, data }: LoggedEvent): void {
     if (this.#isClosed) return
     const bytes = Buffer.byteLength(data)
-    const event: Kept = { stream, sequence, data, bytes, log: this }
+    const event: ReplayableEvent = { stream, sequence, data, bytes, log: this }
     this.#events.push(event)
     this.#bytes += bytes
     this.#budget.add(event)

@@ -1,27 +1,21 @@
-import type {
-  CallRecord,
-  CallResult,
-  Message,
-  Outcome,
-  PolicyName,
-  RequestId,
-  WireReply,
-} from '../mesh/call.ts'
+import type { Call, CallRecord, CallResult, Outcome, PolicyName, RequestId, WireReply } from '../mesh/call.ts'
+import { mayBeRepeated, wasTurnedDown } from '../mesh/classify.ts'
 import type { Millis } from '../mesh/clock.ts'
-import { type GatewayError, reasons } from '../mesh/errors.ts'
+import { type GatewayError, stableCode } from '../mesh/errors.ts'
+import type { Effect } from '../mesh/policy.ts'
 import { errorText, paramsOf, resultText } from '../protocol/jsonrpc.ts'
 import { withPartial } from './partial.ts'
 
 /** What an error is about, as far as the caller may know. */
-interface Subject {
-  readonly server?: string | undefined
-  readonly tool?: string | undefined
-  readonly message?: Message | undefined
-  readonly record?: CallRecord | undefined
-}
+type Subject = { readonly [Key in 'server' | 'tool' | 'message' | 'record']?: Call[Key] | undefined }
 
-/** How agents get errors of the gateway about tool calls: as JSON-RPC errors, or as results that a model can read. */
-type Delivery = 'protocol_error' | 'tool_result'
+/** How an error of the gateway is told. */
+export interface Manner {
+  /** How agents get those about tool calls: as JSON-RPC errors (default), or as results that a model can read. */
+  readonly deliver?: 'protocol_error' | 'tool_result'
+  /** What calling the tool again does; unknown unless given. */
+  readonly effectOf?: () => Effect
+}
 
 /** A complete JSON-RPC response, and the HTTP status that goes with it. */
 export interface Response {
@@ -31,7 +25,12 @@ export interface Response {
   readonly value?: CallResult['value']
   /** How it is to be put on the wire, where that is not the usual way. */
   readonly wire?: WireReply
+  /** More headers; a reply whose stream has begun has none. */
+  readonly headers?: Readonly<Record<string, string>>
 }
+
+/** Says which faults hit the call, where `chaos.debugHeader` asks for it. */
+const FAULTS_HEADER = 'x-breakwater-faults'
 
 /** Where a result that is an error of ours says what `data` says of a JSON-RPC error. */
 export const ERROR_KEY = 'dev.breakwater/error'
@@ -40,28 +39,35 @@ export const ERROR_KEY = 'dev.breakwater/error'
  * Writes an outcome as JSON-RPC: a server's reply as it came, flagged when something is missing of it; one of our
  * errors with what an agent can act on.
  */
-export function respond(
-  id: RequestId,
-  outcome: Outcome,
-  subject: Subject,
-  delivery: Delivery = 'protocol_error',
-): Response {
-  return onWire(written(id, outcome, subject, delivery), outcome)
+export function respond(id: RequestId, outcome: Outcome, subject: Subject, manner: Manner = {}): Response {
+  return onWire(written(id, outcome, subject, manner), outcome, subject.record)
 }
 
-/** The response as the outcome wants it on the wire. */
-export function onWire(response: Response, { wire }: Outcome): Response {
-  return wire === undefined ? response : { ...response, wire }
+/** The response as the outcome, and what was noted of its call, want it on the wire. */
+export function onWire(response: Response, { wire }: Outcome, record: CallRecord | undefined): Response {
+  const said = record?.debugHeader
+  if (said === undefined) return wire === undefined ? response : { ...response, wire }
+  const headers = { [FAULTS_HEADER]: said }
+  if (wire === undefined) return { ...response, headers }
+  return { ...response, wire: { ...wire, headers: { ...wire.headers, ...headers } } }
 }
 
-function written(id: RequestId, outcome: Outcome, subject: Subject, delivery: Delivery): Response {
+function written(id: RequestId, outcome: Outcome, subject: Subject, manner: Manner): Response {
   if (outcome.kind === 'answered') return notLost(withPartial(outcome))
-  const { error } = outcome
+  const uncertain = isUncertain(outcome.error, subject, manner)
+  const error = uncertain ? { ...outcome.error, retryable: false, retryAfterMs: undefined } : outcome.error
   const by = outcome.kind === 'rejected' ? outcome.by : undefined
   const isLost = error.reason === 'session_lost'
-  if (delivery === 'tool_result' && !isLost && takesToolResult(subject))
-    return { text: toolResultText(id, error, subject, by), status: 200 }
+  if (manner.deliver === 'tool_result' && !isLost && takesToolResult(subject)) {
+    const words = forModel(error, subject, uncertain)
+    return { text: toolResultText(id, words, facts(error, subject, by)), status: 200 }
+  }
   return { text: gatewayErrorText(id, error, subject, by), status: isLost ? 404 : 200 }
+}
+
+/** Whether only the agent can find out if a call has run that must not run twice. */
+function isUncertain(error: GatewayError, { tool }: Subject, { effectOf }: Manner): boolean {
+  return error.retryable && tool !== undefined && !mayBeRepeated(error, effectOf?.() ?? 'unknown')
 }
 
 /** HTTP 404 tells a client that its session is over, which only we can know: a server speaks of what it has not found. */
@@ -76,20 +82,11 @@ export function gatewayErrorText(
   subject: Subject,
   by?: PolicyName,
 ): string {
-  return errorText(id, reasons[error.reason].code, inShort(error, subject), facts(error, subject, by))
+  return errorText(id, error.code, inShort(error, subject), facts(error, subject, by))
 }
 
-function toolResultText(
-  id: RequestId,
-  error: GatewayError,
-  subject: Subject,
-  by: PolicyName | undefined,
-): string {
-  const result = {
-    content: [{ type: 'text', text: forModel(error, subject) }],
-    isError: true,
-    _meta: { [ERROR_KEY]: facts(error, subject, by) },
-  }
+function toolResultText(id: RequestId, words: string, said: object): string {
+  const result = { content: [{ type: 'text', text: words }], isError: true, _meta: { [ERROR_KEY]: said } }
   return resultText(id, JSON.stringify(result))
 }
 
@@ -100,14 +97,13 @@ function takesToolResult({ tool, message }: Subject): boolean {
 
 /** What a program can act on. What is not known is left out. */
 function facts(error: GatewayError, { server, tool, record }: Subject, by: PolicyName | undefined): object {
-  const { stable, retryable } = reasons[error.reason]
   return {
-    code: stable,
+    code: stableCode(error.reason),
     reason: error.reason,
     ...(by === undefined ? {} : { by }),
     ...(server === undefined ? {} : { server }),
     ...(tool === undefined ? {} : { tool }),
-    retryable,
+    retryable: error.retryable,
     ...(error.retryAfterMs === undefined ? {} : { retryAfterMs: Math.ceil(error.retryAfterMs) }),
     attempts: record?.attempts ?? 0,
     sent: error.sent,
@@ -131,16 +127,15 @@ function inShort(error: GatewayError, { server, tool }: Place): string {
 }
 
 /** Sentences for a model, which has to decide what to do next. */
-function forModel(error: GatewayError, { server, tool }: Place): string {
-  const { retryable } = reasons[error.reason]
+function forModel(error: GatewayError, { server, tool }: Place, uncertain: boolean): string {
   const what = `The gateway could not get an answer of ${placeOf(server, tool)}: ${error.message}.`
-  return `${what} The call ${whatRan(error)}. ${adviceOn(error, retryable)}`
+  return `${what} The call ${whatRan(error)}. ${adviceOn(error, uncertain)}`
 }
 
-function adviceOn({ sent, retryAfterMs }: GatewayError, retryable: boolean): string {
+function adviceOn({ retryable, retryAfterMs }: GatewayError, uncertain: boolean): string {
+  if (uncertain) return 'Find out first whether it has: to call it again may do it twice.'
   if (!retryable) return 'To try the same again will not help.'
-  const again = retryAfterMs === undefined ? 'Try again later' : `Try again in ${lasting(retryAfterMs)}`
-  return sent ? `${again}; if the tool changes something, check first whether it has.` : `${again}.`
+  return retryAfterMs === undefined ? 'Try again later.' : `Try again in ${lasting(retryAfterMs)}.`
 }
 
 function placeOf(server: string | undefined, tool: string | undefined): string {
@@ -148,8 +143,9 @@ function placeOf(server: string | undefined, tool: string | undefined): string {
   return tool === undefined ? server : `${server}/${tool}`
 }
 
-function whatRan({ sent }: GatewayError): string {
-  return sent ? 'may have run' : 'was not sent'
+function whatRan(error: GatewayError): string {
+  if (!error.sent) return 'was not sent'
+  return wasTurnedDown(error) ? 'was turned down' : 'may have run'
 }
 
 /** A time to wait, rounded up: who comes too early is sent away again. */

@@ -1,26 +1,33 @@
 import type { ServerResponse } from 'node:http'
-import { asking } from '../mesh/asking.ts'
 import type { Answer, Caller, CallRecord, Message, RequestId } from '../mesh/call.ts'
 import type { Cancellation } from '../mesh/cancel.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { Coalescing } from '../mesh/coalescing.ts'
 import { gatewayError, type GatewayError } from '../mesh/errors.ts'
-import { errorText, INTERNAL_ERROR, METHOD_NOT_FOUND } from '../protocol/jsonrpc.ts'
+import { pauseDeadline, type ServerQuestion } from '../mesh/pause-deadline.ts'
+import { replaceAt } from '../protocol/json-span.ts'
+import {
+  errorText,
+  INTERNAL_ERROR,
+  isObject,
+  isRequestId,
+  METHOD_NOT_FOUND,
+  paramsOf,
+} from '../protocol/jsonrpc.ts'
 import { isListChange } from '../protocol/list-changes.ts'
 import type { LegacyVersion } from '../protocol/versions.ts'
-import { Asked } from './asked.ts'
-import type { Front } from './front.ts'
-import type { ReplayBudget, ReplayLimits } from './replay.ts'
-import { SessionStreams } from './session-streams.ts'
+import type { Endpoint } from './endpoint.ts'
+import { EventStream, readEventId } from './event-stream.ts'
+import { type ReplayBudget, type ReplayLimits, ReplayLog } from './replay.ts'
 import { SessionTenants } from './tenancy.ts'
 import type { UnreadReplies } from './unread-replies.ts'
 
 export interface SessionParts {
   /** The `Mcp-Session-Id`. */
   readonly id: string
-  readonly front: Front
+  readonly endpoint: Endpoint
   /** The client's own `initialize` params. */
-  readonly hello: Readonly<Record<string, unknown>>
+  readonly initializeParams: Readonly<Record<string, unknown>>
   /** HTTP headers that came with them, lower case, without `Authorization`. */
   readonly headers: Readonly<Record<string, string | string[] | undefined>>
   /** Digest of the `Authorization` that came with them; empty without one. */
@@ -32,15 +39,15 @@ export interface SessionParts {
   readonly replay: ReplayLimits
   readonly unread: UnreadReplies
   readonly replayBudget: ReplayBudget
-  /** Puts a server's message into the words of the front; undefined drops it. */
+  /** Puts a server's message into the words of the endpoint; undefined drops it. */
   readonly inbound: (server: string, message: Message) => Message | undefined
 }
 
 /** A client of the legacy era between its `initialize` and its end. */
 export class Session implements Caller {
   readonly id: string
-  readonly front: Front
-  readonly hello: Readonly<Record<string, unknown>>
+  readonly endpoint: Endpoint
+  readonly initializeParams: Readonly<Record<string, unknown>>
   readonly headers: SessionParts['headers']
   readonly principal: string
   readonly version: LegacyVersion
@@ -50,7 +57,7 @@ export class Session implements Caller {
   used = false
   /** Calls under way, by the client's ids. */
   readonly inFlight = new Map<RequestId, Cancellation>()
-  readonly asked = new Asked()
+  readonly asked = new PendingServerRequests()
   readonly streams: SessionStreams
   readonly tenants: SessionTenants
   readonly #parts: SessionParts
@@ -60,8 +67,8 @@ export class Session implements Caller {
 
   constructor(parts: SessionParts) {
     this.id = parts.id
-    this.front = parts.front
-    this.hello = parts.hello
+    this.endpoint = parts.endpoint
+    this.initializeParams = parts.initializeParams
     this.headers = parts.headers
     this.principal = parts.principal
     this.version = parts.version
@@ -100,9 +107,12 @@ export class Session implements Caller {
     this.#parts.unread.wrote(response, this)
   }
 
-  /** The client listens: for everything outside of calls, or to a stream that it lost. False for an id that is none of ours. */
-  listen(response: ServerResponse, lastEventId: string | undefined): boolean {
-    const stream = this.streams.attach(response, lastEventId)
+  /**
+   * The client listens: for everything outside of calls, or to a stream that it lost. False for an id that is none of ours.
+   * `shift`: how many events later than it should the stream begins.
+   */
+  listen(response: ServerResponse, lastEventId: string | undefined, shift = 0): boolean {
+    const stream = this.streams.attach(response, lastEventId, shift)
     if (stream === this.streams.standalone) {
       this.#listening = true
       response.once('close', () => this.touch())
@@ -144,7 +154,7 @@ export class Session implements Caller {
       void answer(errorText(null, INTERNAL_ERROR, 'the client owes too many answers')).catch(ignore)
       return undefined
     }
-    const question = call === undefined ? { answer } : asking(call, this.#parts.clock, answer)
+    const question = call === undefined ? { answer } : pauseDeadline(call, this.#parts.clock, answer)
     return this.asked.ask(server, inbound, question, call)
   }
 
@@ -158,3 +168,170 @@ export class Session implements Caller {
 
 /** The server that asked is gone: nobody waits for the refusal. */
 function ignore(): void {}
+
+/** The number of the stream for what belongs to no call. */
+const STANDALONE = 0
+
+/** The streams of events of one session: one for what belongs to no call, and one for each POST that needs it. */
+class SessionStreams {
+  readonly standalone: EventStream
+  readonly #log: ReplayLog
+  readonly #priming: boolean
+  readonly #unread: (response: ServerResponse) => void
+  readonly #open = new Map<number, EventStream>()
+  #count = STANDALONE
+
+  /**
+   * `priming` gives clients an id to resume from before the first event of a stream; `unread` is told of connections
+   * that did not take all at once.
+   */
+  constructor(
+    limits: ReplayLimits,
+    budget: ReplayBudget,
+    priming: boolean,
+    unread: (response: ServerResponse) => void,
+  ) {
+    this.#log = new ReplayLog(limits, budget)
+    this.#priming = priming
+    this.#unread = unread
+    this.standalone = this.#stream(STANDALONE)
+  }
+
+  /** A stream for one POST, from its first message on. */
+  open(response: ServerResponse): EventStream {
+    const stream = this.#stream(++this.#count)
+    this.#open.set(stream.number, stream)
+    stream.attach(response, { priming: this.#priming })
+    return stream
+  }
+
+  close(stream: EventStream): void {
+    stream.end()
+    this.#open.delete(stream.number)
+  }
+
+  /**
+   * Sends a client the stream that it lost, or without an event id what belongs to no call. Gives that stream;
+   * undefined for an id that is none of ours. `shift`: how many events later than it should it begins.
+   */
+  attach(response: ServerResponse, lastEventId: string | undefined, shift: number): EventStream | undefined {
+    const place =
+      lastEventId === undefined ? { stream: STANDALONE, sequence: undefined } : readEventId(lastEventId)
+    if (place === undefined || place.stream > this.#count) return undefined
+    const live = place.stream === STANDALONE ? this.standalone : this.#open.get(place.stream)
+    const stream = live ?? this.#stream(place.stream)
+    stream.attach(response, { after: place.sequence, priming: this.#priming, shift })
+    // What is over is repeated as far as it is kept.
+    if (live === undefined) stream.end()
+    return stream
+  }
+
+  /** Ends all streams for good: nobody comes back to them. */
+  endAll(): void {
+    for (const stream of this.#open.values()) stream.end()
+    this.standalone.end()
+    this.#log.close()
+  }
+
+  #stream(number: number): EventStream {
+    return new EventStream(number, this.#log, this.#unread)
+  }
+}
+
+/** A request of a server that the agent has not answered yet. */
+interface Question {
+  readonly server: string
+  /** The server's own id and progress token. */
+  readonly id: unknown
+  readonly progressToken: unknown
+  readonly asking: ServerQuestion
+  /** The call in the course of which it was asked; undefined when it was in none. */
+  readonly call: object | undefined
+}
+
+/** Most questions that one agent may owe an answer to. */
+const MAX_OPEN = 1_000
+
+/**
+ * What servers asked an agent. Servers count their requests each for itself, so the agent sees ids of
+ * ours, and its answers find back by them. What was asked in the course of a call ends with it.
+ */
+export class PendingServerRequests {
+  readonly #open = new Map<unknown, Question>()
+  /** Our ids of what was asked in the course of calls that go on. */
+  readonly #byCall = new Map<object, Set<string>>()
+  #count = 0
+
+  /** How many questions wait for an answer. */
+  get size(): number {
+    return this.#open.size
+  }
+
+  /** Whether the agent owes so many answers that it is asked nothing more. */
+  get isFull(): boolean {
+    return this.#open.size >= MAX_OPEN
+  }
+
+  /** The request under an id of ours. */
+  ask(server: string, request: Message, asking: ServerQuestion, call?: object): string {
+    const id = `breakwater-${++this.#count}`
+    const meta = paramsOf(request.value)._meta
+    const progressToken = isObject(meta) ? meta.progressToken : undefined
+    this.#open.set(id, { server, id: request.value.id, progressToken, asking, call })
+    if (call !== undefined) {
+      const ids = this.#byCall.get(call)
+      if (ids === undefined) this.#byCall.set(call, new Set([id]))
+      else ids.add(id)
+    }
+    const text = replaceAt(request.text, ['id'], id)
+    return progressToken === undefined ? text : replaceAt(text, ['params', '_meta', 'progressToken'], id)
+  }
+
+  /** Takes the agent's answer back to its server. False when nobody asked, or nobody waits any more. */
+  async answer(response: Message): Promise<boolean> {
+    const question = this.#take(response.value.id)
+    if (question === undefined) return false
+    await question.asking.answer(response.text)
+    return true
+  }
+
+  /** A call has ended: nobody waits for the answers to what was asked in its course. */
+  end(call: object): void {
+    const ids = this.#byCall.get(call)
+    if (ids === undefined) return
+    this.#byCall.delete(call)
+    for (const id of ids) this.#open.delete(id)
+  }
+
+  /** The agent's progress on a question, in the server's words; undefined when nobody asked to be told. */
+  progress(notification: Message): { server: string; text: string } | undefined {
+    const question = this.#open.get(paramsOf(notification.value).progressToken)
+    if (question?.progressToken === undefined) return undefined
+    return {
+      server: question.server,
+      text: replaceAt(notification.text, ['params', 'progressToken'], question.progressToken),
+    }
+  }
+
+  /** A server takes its question back; the text tells the agent, under our id. */
+  withdraw(server: string, notification: Message): string | undefined {
+    const theirs = paramsOf(notification.value).requestId
+    if (!isRequestId(theirs)) return undefined
+    for (const [id, question] of this.#open) {
+      if (question.server !== server || question.id !== theirs) continue
+      this.#take(id)
+      question.asking.withdrawn?.()
+      return replaceAt(notification.text, ['params', 'requestId'], id)
+    }
+    return undefined
+  }
+
+  /** By an id as the agent gives it, which may be anything. */
+  #take(id: unknown): Question | undefined {
+    const question = this.#open.get(id)
+    if (question === undefined) return undefined
+    this.#open.delete(id)
+    if (question.call !== undefined) this.#byCall.get(question.call)?.delete(id as string)
+    return question
+  }
+}

@@ -9,7 +9,7 @@ import { kinds } from '../registry/kinds.ts'
 import type { Guards } from './guards.ts'
 import { notificationText } from '../protocol/jsonrpc.ts'
 import { bearsCredentialsOf, principalOf, withoutAuthorization } from './credentials.ts'
-import { greetingBytes } from './hello.ts'
+import { initializeBytes } from './initialize.ts'
 import { EvictingQuota, halfOf, type Holding } from './quotas.ts'
 import type { ReplayBudget } from './replay.ts'
 import { Session, type SessionParts } from './session.ts'
@@ -49,7 +49,7 @@ export class Sessions {
   /** All of them, drafts and leaving ones included, as quotas know them. */
   readonly #all = new Map<Session, Holding>()
   readonly #quota: EvictingQuota
-  readonly #greetings: EvictingQuota
+  readonly #initializeParamsQuota: EvictingQuota
   readonly #untold = new Set<string>()
   #cancelSweep: Cancel
   #cancelTell: Cancel | undefined
@@ -63,7 +63,7 @@ export class Sessions {
     const { max, perClient = halfOf(max) } = limits
     this.limits = limits
     this.#quota = new EvictingQuota('sessions', 'sessions', { max, perClient }, quotas.refused)
-    this.#greetings = quotas.greetings
+    this.#initializeParamsQuota = quotas.initializeParams
     this.#unread = unread
     this.#replay = replay
     this.#live = live
@@ -81,13 +81,13 @@ export class Sessions {
   }
 
   /** Why no more may be kept of what a client says of itself, for whose sake others may be ended that are idle. */
-  greetingRefusal(
+  initializeRefusal(
     client: string,
     principal: string,
-    hello: SessionParts['hello'],
+    initializeParams: SessionParts['initializeParams'],
     headers: InboundHeaders,
   ): GatewayError | undefined {
-    return this.#greetings.makeRoom(client, principal, greetingBytes(hello, headers))
+    return this.#initializeParamsQuota.makeRoom(client, principal, initializeBytes(initializeParams, headers))
   }
 
   values(): IterableIterator<Session> {
@@ -104,7 +104,9 @@ export class Sessions {
   }
 
   /** A session that nobody can find yet: its `initialize` may still fail. Either `add` or `close` it. */
-  draft(parts: Pick<SessionParts, 'front' | 'hello' | 'headers' | 'version' | 'client'>): Session {
+  draft(
+    parts: Pick<SessionParts, 'endpoint' | 'initializeParams' | 'headers' | 'version' | 'client'>,
+  ): Session {
     const session = new Session({
       ...parts,
       headers: withoutAuthorization(parts.headers),
@@ -114,7 +116,7 @@ export class Sessions {
       unread: this.#unread,
       replayBudget: this.#replay,
       replay: { events: this.limits.replayEvents, bytes: this.limits.replayBytes },
-      inbound: (server, message) => parts.front.inbound(this.#live.current, server, message),
+      inbound: (server, message) => parts.endpoint.inbound(this.#live.current, server, message),
     })
     this.#count(session)
     return session
@@ -134,7 +136,7 @@ export class Sessions {
     }
     this.#all.set(session, holding)
     this.#quota.hold(holding)
-    this.#greetings.hold(holding, greetingBytes(session.hello, session.headers))
+    this.#initializeParamsQuota.hold(holding, initializeBytes(session.initializeParams, session.headers))
   }
 
   #discount(session: Session): void {
@@ -142,7 +144,7 @@ export class Sessions {
     if (holding === undefined) return
     this.#all.delete(session)
     this.#quota.drop(holding)
-    this.#greetings.drop(holding)
+    this.#initializeParamsQuota.drop(holding)
   }
 
   /** Has a draft found from now on; false when it was closed meanwhile. */
@@ -152,14 +154,14 @@ export class Sessions {
     return true
   }
 
-  /** Ends a session and its conversations with all servers; calls under way end with `error`. */
+  /** Ends a session and its upstream sessions with all servers; calls under way end with `error`. */
   async close(session: Session, error?: GatewayError): Promise<void> {
     this.#byId.delete(session.id)
     this.#leaving.delete(session)
     this.#discount(session)
     session.close(error)
     const servers = [...this.#live.current.servers.values()]
-    await Promise.all(servers.map((server) => server.links.drop(session)))
+    await Promise.all(servers.map((server) => server.upstreamSessions.drop(session)))
   }
 
   /** Ends all sessions, also those whose `initialize` is under way. */
@@ -174,7 +176,7 @@ export class Sessions {
   closeOrphans(): void {
     const { servers } = this.#live.current
     for (const session of this.#byId.values()) {
-      if (session.front.server === undefined || servers.has(session.front.server)) continue
+      if (session.endpoint.server === undefined || servers.has(session.endpoint.server)) continue
       this.#byId.delete(session.id)
       this.#leaving.add(session)
       this.settle(session)
@@ -194,7 +196,7 @@ export class Sessions {
       this.#untold.clear()
       this.#cancelTell = undefined
       void inTurns(this.#byId.values(), (session) => {
-        if (session.front.server === undefined) texts.forEach((text) => session.tell(text))
+        if (session.endpoint.server === undefined) texts.forEach((text) => session.tell(text))
       })
     })
   }

@@ -1,6 +1,7 @@
 import type { InboundHeaders } from '../mesh/call.ts'
 import type { Millis } from '../mesh/clock.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
+import { Recent } from '../units/recent.ts'
 
 /** On whose behalf a request comes. */
 export interface Tenancy {
@@ -34,19 +35,15 @@ function tenantOf(headers: InboundHeaders, clientInfo: unknown): string {
   return typeof name === 'string' ? name.slice(0, LONGEST) : ''
 }
 
-interface Known {
-  usedAt: Millis
-}
-
 /**
  * Whom requests count as. Names are for anybody to choose: with a new one for each call, a client would have a share
  * of its own each time. So a name is a newcomer until it is seen a second time after a second, and all newcomers
  * count as one. A name that was seen once puts out none that has settled.
  */
 export class Tenancies {
-  readonly #settled = new Map<string, Known>()
+  readonly #settled = new Recent<true>(MAX_NAMES)
   /** When each was seen first. */
-  readonly #newcomers = new Map<string, Millis>()
+  readonly #newcomers = new Recent<Millis>(MAX_NAMES)
 
   /** `clientInfo` is what the client says of itself; `own` counts the tenants of its session, if it has one. */
   of(headers: InboundHeaders, clientInfo: unknown, now: Millis, own?: SessionTenants): Tenancy {
@@ -57,29 +54,20 @@ export class Tenancies {
   }
 
   #identity(name: string, now: Millis): string {
-    const known = this.#settled.get(name)
-    if (known === undefined) return this.#isSettling(name, now) ? name : NEWCOMERS
-    // Moved to the end: the map's order is that of use, as precisely as it needs to be.
-    if (now - known.usedAt >= SETTLED_MS) {
-      this.#settled.delete(name)
-      this.#settled.set(name, known)
-      known.usedAt = now
-    }
-    return name
+    if (this.#settled.get(name) === true || this.#isSettling(name, now)) return name
+    return NEWCOMERS
   }
 
   /** Notes a newcomer, and tells whether it is none any more. */
   #isSettling(name: string, now: Millis): boolean {
-    const firstAt = this.#newcomers.get(name)
+    const firstAt = this.#newcomers.peek(name)
     if (firstAt === undefined) {
-      makeRoom(this.#newcomers)
       this.#newcomers.set(name, now)
       return false
     }
     if (now - firstAt < SETTLED_MS) return false
     this.#newcomers.delete(name)
-    makeRoom(this.#settled)
-    this.#settled.set(name, { usedAt: now })
+    this.#settled.set(name, true)
     return true
   }
 }
@@ -107,13 +95,5 @@ export class SessionTenants {
   #dropIdle(now: Millis): boolean {
     for (const [name, usedAt] of this.#names) if (now - usedAt >= IDLE_MS) this.#names.delete(name)
     return this.#names.size < MAX_OF_SESSION
-  }
-}
-
-function makeRoom(names: Map<string, unknown>): void {
-  if (names.size < MAX_NAMES) return
-  for (const [oldest] of names) {
-    names.delete(oldest)
-    return
   }
 }

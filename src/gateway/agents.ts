@@ -1,6 +1,6 @@
 import type { Guards } from '../downstream/guards.ts'
-import { LegacyEndpoint } from '../downstream/legacy.ts'
-import { ModernEndpoint } from '../downstream/modern/endpoint.ts'
+import { LegacyHandler } from '../downstream/legacy-handler.ts'
+import { ModernHandler } from '../downstream/modern/handler.ts'
 import { type SessionLimits, Sessions } from '../downstream/sessions.ts'
 import type { Clock } from '../mesh/clock.ts'
 import type { Live } from '../mesh/live.ts'
@@ -10,8 +10,8 @@ import type { ListKind } from '../registry/kinds.ts'
 /** The agents of both eras, as the rest of the gateway knows them. */
 export interface Agents {
   readonly sessions: Sessions
-  readonly legacy: LegacyEndpoint
-  readonly modern: ModernEndpoint
+  readonly legacy: LegacyHandler
+  readonly modern: ModernHandler
   /** What a server offers may have changed, or for undefined that of all: nothing that was kept of it is given out. */
   forgetLists(server?: string): void
   /** Tells those that look onto all servers that lists changed. */
@@ -30,10 +30,10 @@ export function createAgents(
   guards: Guards,
 ): Agents {
   const sessions = new Sessions(live, clock, limits, guards)
-  const modern = new ModernEndpoint(live, clock, guards)
+  const modern = new ModernHandler(live, clock, guards)
   return {
     sessions,
-    legacy: new LegacyEndpoint(live, sessions, clock, guards),
+    legacy: new LegacyHandler(live, sessions, clock, guards),
     modern,
     forgetLists: (server) => modern.forgetLists(server),
     tellChanged(lists) {

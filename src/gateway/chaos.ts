@@ -1,13 +1,28 @@
 import { Controller } from '../chaos/control/controller.ts'
-import { injector } from '../chaos/injector.ts'
+import { type FaultEnvironment, type RawReply, serverAddress } from '../chaos/fault.ts'
+import { faults } from '../chaos/faults/index.ts'
+import { injector } from '../chaos/firing/engine.ts'
+import { methodsOf } from '../chaos/plan/checks.ts'
+import type { Fault } from '../chaos/plan/common.ts'
+import type { ServerConfig } from '../config/schema/schema.ts'
 import type { Call, FaultFate, Layer, Outcome, Service } from '../mesh/call.ts'
 import { type Clock, sleepOn } from '../mesh/clock.ts'
+import { gatewayError, type Reason } from '../mesh/errors.ts'
+import { matcher } from '../mesh/match.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
+import { kinds, type ListKind, listKinds } from '../registry/kinds.ts'
+import { readdress } from '../registry/readdress.ts'
+import type { Server } from '../registry/server.ts'
 import { noteChaos } from '../telemetry/chaos-events.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
-import { noteFaults } from '../telemetry/observe-policies.ts'
-import { worldOf } from './fault-environment.ts'
+import { noteDiscoveryFaults, noteFaults } from '../telemetry/observe-policies.ts'
+import { failToConnect } from '../upstreams/http/failing-connection.ts'
+import { ReplyHeaders } from '../upstreams/http/http-headers.ts'
+import { transportError } from '../upstreams/http/http-reply.ts'
+import { readReply } from '../upstreams/http/http-status.ts'
+import { concealing } from '../upstreams/server-words.ts'
+import { launchError } from '../upstreams/stdio/children.ts'
 
 /** The chaos mesh, as the rest of the gateway knows it. */
 export interface Chaos {
@@ -18,6 +33,11 @@ export interface Chaos {
     /** As `upstream`, for what the gateway asks servers by itself: nobody else counts the faults of that. */
     readonly discovery: Layer
   }
+  /**
+   * The faults that shake agents with answers which the gateway gives by itself, such as lists over all servers;
+   * undefined while none is armed for such requests. They say themselves what became of them.
+   */
+  readonly clientFaults: (server: string, method: string) => Layer | undefined
   /** Says of each fault of a call what became of it. Once per call, at its very end. */
   readonly account: (call: Call, outcome: Outcome) => readonly FaultFate[]
 }
@@ -28,43 +48,114 @@ export interface ChaosParts {
   readonly metrics: Metrics
   /** The generation in force; not asked for before there is one. */
   readonly current: () => GatewayGeneration
-  /** As it was at boot. */
+  /** As they were at boot. */
   readonly environment: string
+  readonly chaosEnvironments: readonly string[]
   readonly variables: Readonly<Record<string, string | undefined>>
+  /** The file in which a kill outlives the process; undefined: it does not. */
+  readonly killRecord: string | undefined
+  /** `gateway.stateDir`. */
+  readonly stateDir: string | undefined
+  /** What was kept of a server's lists is void, and agents are shown those of `changed` otherwise from now on. */
+  readonly onLists: (server: Server, changed: readonly ListKind[]) => void
 }
 
 /** Ties the chaos mesh to the gateway. It starts disarmed. */
 export function createChaos(parts: ChaosParts): Chaos {
-  const { clock, log, metrics, current, environment, variables } = parts
+  const {
+    clock,
+    log,
+    metrics,
+    current,
+    environment,
+    chaosEnvironments,
+    variables,
+    killRecord,
+    stateDir,
+    onLists,
+  } = parts
   const note = noteChaos(metrics, log)
   const controller = new Controller({
     clock: harmless(clock, log),
     environment,
+    chaosEnvironments,
     variables,
-    world: worldOf(current, clock),
+    killRecord,
+    stateDir,
+    onDropped: (count) => metrics.chaosJournalDropped.inc({}, count),
+    faultEnvironment: faultEnvironmentOf(current, clock),
     effectOf: (call) => current().mesh.effectOf(call),
-    emit(event) {
-      note(event)
-      if (changesLists.has(event.type)) for (const server of current().servers.values()) server.refresh()
+    emit: note,
+    onTurned(turned) {
+      for (const server of current().servers.values()) {
+        if (isHitBy(turned.filter(atServers), server.name, LISTEN))
+          // One that was refused for good is asked for again, and one that is open when a fault is armed is hit from now on.
+          server.upstreamSessions.relisten(controller.engine.aims('upstream', server.name, LISTEN))
+        if (!discovering.some((method) => isHitBy(turned, server.name, method))) continue
+        const isOfLists = ({ type }: Fault) => faults[type]?.family === 'registry'
+        // Also where a pause after failures, which a fault had made, has a while to go.
+        if (turned.some((fault) => atServers(fault) || isOfLists(fault))) server.refresh()
+        // Whoever is told of a change asks again. What is wrong with a connection is no change of a list.
+        onLists(server, listsHitBy(turned.filter(isOfLists), server.name))
+      }
     },
   })
-  const upstream = injector('upstream', controller.engine)
+  const client = injector('client', controller.engine)
+  const asking = injector('upstream', controller.engine, 'discovery')
   return {
     controller,
     layers: {
-      client: injector('client', controller.engine),
-      upstream,
-      discovery: (next) => counted(upstream(next), metrics),
+      client,
+      upstream: injector('upstream', controller.engine),
+      discovery: (next) => counted(asking(next), controller, metrics),
+    },
+    clientFaults(server, method) {
+      if (!controller.engine.aims('client', server, method)) return undefined
+      return (next) => {
+        const shaken = client(next)
+        const ended = (call: Call, outcome: Outcome) => {
+          call.record.fates = controller.engine.account(call, outcome)
+          noteFaults(metrics, call.record)
+          return outcome
+        }
+        return (call) => shaken(call).then((outcome) => ended(call, outcome))
+      }
     },
     account: (call, outcome) => controller.engine.account(call, outcome),
   }
 }
 
-/** Counts the faults of questions that are no agent's: there is nobody whose lot they could be. */
-function counted(ask: Service, metrics: Metrics): Service {
+/** The lists of a server that such faults can do something to. */
+function listsHitBy(turned: readonly Fault[], server: string): ListKind[] {
+  return listKinds.filter((kind) => isHitBy(turned, server, kinds[kind].method))
+}
+
+/** By which the streams for what belongs to no call are asked for, as faults know it. */
+const LISTEN = 'subscriptions/listen'
+
+const atServers = ({ side }: Fault): boolean => side === 'upstream'
+
+function isHitBy(turned: readonly Fault[], server: string, method: string): boolean {
+  return turned.some(
+    ({ type, match = {} }) =>
+      methodsOf(faults[type]).includes(method) && matcher(match)(server, method, undefined),
+  )
+}
+
+/** What the gateway asks a server by itself, to know what it is and what it offers. */
+const discovering: readonly string[] = [
+  'initialize',
+  'server/discover',
+  'ping',
+  ...listKinds.map((kind) => kinds[kind].method),
+]
+
+/** Accounts for the faults of questions that are no agent's, apart from those of agents. */
+function counted(ask: Service, { engine }: Controller, metrics: Metrics): Service {
   return (call) =>
     ask(call).then((outcome) => {
-      noteFaults(metrics, call.record)
+      engine.account(call, outcome)
+      noteDiscoveryFaults(metrics, call.record)
       return outcome
     })
 }
@@ -82,14 +173,87 @@ function harmless(clock: Clock, log: Log): Clock {
   return { now: clock.now, wall: clock.wall, after, sleep: (ms, signal) => sleepOn({ after }, ms, signal) }
 }
 
-/** Events after which servers are asked for their lists again: faults of the registry show there, and go. */
-const changesLists: ReadonlySet<string> = new Set([
-  'armed',
-  'disarmed',
-  'killed',
-  'unkilled',
-  'plan',
-  'injected',
-  'cleared',
-  'expired',
-])
+/** What faults can do outside of the call that they hit, to the servers of the generation in force. */
+function faultEnvironmentOf(current: () => GatewayGeneration, clock: Clock): FaultEnvironment {
+  const find = (server: string) => current().servers.get(server)
+  return {
+    kindOf({ server, caller, replica }) {
+      const found = find(server)
+      if (found === undefined) return undefined
+      const urls = urlsOf(found, replica)
+      return {
+        transport: found.transportAt(replica),
+        era: found.eraFor(caller, replica),
+        ...(urls.length > 0 && { address: serverAddress(urls) }),
+      }
+    },
+    outputSchemaOf: (server, tool) => find(server)?.facts(tool)?.outputSchema,
+    signal: (server, signal) => find(server)?.signal(signal) === true,
+    crash: (server, loop) => find(server)?.crash(loop),
+    write: (server, bytes, over) => find(server)?.write(bytes, over),
+    loseSession(server, caller) {
+      const upstreamSessions = find(server)?.upstreamSessions.all(caller) ?? []
+      return upstreamSessions
+        .map((upstreamSession) => upstreamSession.loseSession?.() === true)
+        .includes(true)
+    },
+    tell(server, message) {
+      // An answer belongs to a call: outside of one there is nobody to give it to.
+      if (!('method' in message.value)) return
+      for (const caller of find(server)?.upstreamSessions.callers() ?? []) caller.receive(server, message)
+    },
+    refresh: (server) => find(server)?.refresh(),
+    beginAttempt: (call, sent) => find(call.server)?.standIns.begin(call, sent) === true,
+    suspect: (call, error) => find(call.server)?.standIns.failed(call, error),
+    unreachable(call) {
+      const config = find(call.server)?.config
+      if (config?.type === 'stdio') return launchError(config, { code: 'EAGAIN', message: '' })
+      return transportError({ code: 'ECONNREFUSED', message: '', name: 'Error' }, false)
+    },
+    failToConnect(call, failure) {
+      const found = find(call.server)
+      if (found === undefined || found.config.type === 'stdio') return undefined
+      const url = urlsOf(found, call.replica).find((one) => {
+        const { isNamed, isSecure } = serverAddress([one])
+        return failure.of === 'name' ? isNamed : isSecure
+      })
+      return url === undefined ? undefined : failToConnect(found.config, url, failure)
+    },
+    sendTo(call, server) {
+      const other = find(server)
+      const readdressed = call.tool === undefined ? undefined : readdress(call, other, call.tool)
+      return readdressed && other?.send(readdressed)
+    },
+    read(call, raw) {
+      const limit = find(call.server)?.config.maxReply
+      return limit !== undefined && Buffer.byteLength(raw.body) > limit
+        ? failed('reply_too_large', `the reply is larger than ${limit} bytes`)
+        : read(call, raw, clock.wall(), find(call.server)?.config)
+    },
+  }
+}
+
+/** The URLs that a call may go to: that of its replica, where it has one. */
+function urlsOf({ config }: Server, replica: number | undefined): readonly string[] {
+  if (config.type === 'stdio') return []
+  return replica === undefined ? config.urls : config.urls.slice(replica, replica + 1)
+}
+
+function read(
+  call: Call,
+  { status, headers, body }: RawReply,
+  wallMs: number,
+  config: ServerConfig | undefined,
+): Outcome {
+  const raw = Object.entries(headers).flatMap(([name, value]) => [Buffer.from(name), Buffer.from(value)])
+  // As much is taken out of it as of words of the server itself.
+  const conceal = config === undefined ? {} : { conceal: concealing(config) }
+  const context = { hasSession: false, wallMs, ...conceal }
+  const reading = readReply(call.id, status, new ReplyHeaders(raw), body, context)
+  return reading.kind === 'suspected_loss' ? reading.otherwise : reading
+}
+
+const failed = (reason: Reason, message: string): Outcome => ({
+  kind: 'failed',
+  error: gatewayError(reason, message, { sent: true }),
+})

@@ -107,6 +107,15 @@ function runFolders({ XDG_RUNTIME_DIR: runtime }: Env): string[] {
   return runtime !== undefined && isAbsolute(runtime) ? [join(runtime, 'breakwater'), own] : [own]
 }
 
+/** The first of these folders that can be trusted; it is made, unless it is there. Undefined when there is none. Never rejects. */
+export async function openRunFolder(env: Env): Promise<string | undefined> {
+  for (const folder of runFolders(env)) {
+    const problem = await prepareRunFolder(folder).catch((error: Error) => error.message)
+    if (problem === undefined) return folder
+  }
+  return undefined
+}
+
 /** A file's name says which control plane it is for; hosts are addresses. */
 const nameOf = (host: string, port: string) => `control-${bare(host).replaceAll(':', '_')}-${port}.token`
 

@@ -1,38 +1,46 @@
+import { createHash } from 'node:crypto'
+import { join, resolve } from 'node:path'
+import { environmentLock } from '../chaos/control/guard.ts'
 import type { Controller } from '../chaos/control/controller.ts'
 import { keepBootKeys } from '../config/boot-keys.ts'
 import { loadConfig } from '../config/load.ts'
 import type { ReloadReport } from '../config/reload-report.ts'
 import { isLoopback } from '../config/schema/address.ts'
-import type { Config } from '../config/schema/schema.ts'
+import type { Config, ServerConfig } from '../config/schema/schema.ts'
 import { watchFiles } from '../config/watch/watch.ts'
-import { systemClock } from '../mesh/clock.ts'
+import type { Call } from '../mesh/call.ts'
+import { type Cancel, type Clock, type Millis, nextTurn, systemClock } from '../mesh/clock.ts'
 import { Live } from '../mesh/live.ts'
 import { during } from '../mesh/work.ts'
+import { version } from '../protocol/identity.ts'
 import { DynamicServers } from '../registry/dynamic-servers.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
-import { lookForIdleGlobs } from '../registry/idle-globs.ts'
-import { logState, warnOfCuts, warnOfNames } from '../registry/notices.ts'
+import { logState, lookForIdleGlobs, warnOfCuts, warnOfNames } from '../registry/notices.ts'
+import type { Server } from '../registry/server.ts'
 import { Bodies, bodyRefusals, MAX_FIRST_BODY } from '../routes/bodies.ts'
 import { Intents } from '../telemetry/intents.ts'
 import type { Log } from '../telemetry/log.ts'
-import { createMetrics } from '../telemetry/metrics.ts'
+import { createMetrics, type Metrics } from '../telemetry/metrics.ts'
+import type { TraceSettings } from '../telemetry/schema.ts'
 import { watchStalls } from '../telemetry/stalls.ts'
+import { createTracing, type Peer, type Tracing } from '../telemetry/tracing.ts'
+import { endSupervisor } from '../upstreams/stdio/groups.ts'
 import { unfinishedCauses, UnfinishedReplies } from '../upstreams/unfinished-replies.ts'
-import { createAgents } from './agents.ts'
-import { applyConfig } from './apply-config.ts'
+import { type Agents, createAgents } from './agents.ts'
 import { createChaos } from './chaos.ts'
-import { registerControl } from './control-plane.ts'
-import { keepToken, type KeptToken, newControlToken } from './control-token.ts'
-import { registerData } from './data-plane.ts'
-import { openDurable } from './durable-store.ts'
+import { keepToken, type KeptToken, newControlToken, openRunFolder } from './control-token.ts'
 import { compileGeneration, type GenerationParts } from './generation.ts'
 import { createControlGuards, createGuards } from './guards.ts'
-import { addressOf, listenAt } from './listen.ts'
-import { createControlPlane, createDataPlane } from './planes.ts'
-import { createKit } from './policy-context.ts'
-import { Reloader, withServers } from './reload.ts'
-import { shutDown } from './shutdown.ts'
-import { createSpans } from './spans.ts'
+import {
+  addressOf,
+  createControlPlane,
+  createDataPlane,
+  listenAt,
+  registerControl,
+  registerData,
+} from './planes.ts'
+import { createPolicyContext, openDurable } from './policy-context.ts'
+import { applyConfig, Reloader, withServers } from './reload.ts'
 
 export interface GatewayOptions {
   /** The config, read already; `path` is read again at a reload. */
@@ -41,6 +49,8 @@ export interface GatewayOptions {
   readonly files: readonly string[]
   readonly env: Readonly<Record<string, string | undefined>>
   readonly log: Log
+  /** Whether a kill of faults outlives the process; unless it is false, it does. */
+  readonly keepsKill?: boolean
 }
 
 /** A gateway that listens. */
@@ -63,7 +73,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const { config: file, path, files, env, log } = options
   const clock = systemClock
   const { gateway } = file
-  const { environment, maxBody, controlToken } = gateway
+  const { environment, chaosEnvironments, maxBody, controlToken } = gateway
   const current = () => live.current
 
   // Servers that were added at run time.
@@ -84,12 +94,29 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   // What outlives all generations.
   const metrics = createMetrics()
   const durable = await openDurable({ stateDir: gateway.stateDir, clock, log })
-  const kit = createKit(clock, log, metrics, durable)
-  const chaos = createChaos({ clock, log, metrics, current, environment, variables: env })
+  const context = createPolicyContext(clock, log, metrics, durable)
+  const killRecord = options.keepsKill === false ? undefined : await killRecordOf(options)
+  const chaos = createChaos({
+    clock,
+    log,
+    metrics,
+    current,
+    environment,
+    chaosEnvironments,
+    variables: env,
+    killRecord,
+    stateDir: gateway.stateDir,
+    onLists(server, changed) {
+      agents.forgetLists(server.name)
+      if (changed.length === 0) return
+      server.announce(changed)
+      agents.tellChanged(changed)
+    },
+  })
   const { controller } = chaos
   const tracing = await createSpans({ clock, log, metrics, env, config: file.telemetry.traces, current })
   const intents = new Intents({ clock, metrics })
-  for (const limit of unfinishedCauses) metrics.repliesEnded.cell({ limit })
+  for (const limit of unfinishedCauses) metrics.repliesEnded.series({ limit })
   const replies = new UnfinishedReplies(gateway.limits.replies, (limit) =>
     metrics.repliesEnded.inc({ limit }),
   )
@@ -105,7 +132,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const parts: GenerationParts = {
     ...common,
     load,
-    kit,
+    context,
     chaos,
     replies,
     onStale: ({ name }) => agents.forgetLists(name),
@@ -133,7 +160,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     for (const reading of [bodies, ownBodies]) reading.tune(config.gateway.limits.bodies)
     tune(config)
   }
-  const inForce = { live, parts, state: kit.state, agents, follow }
+  const inForce = { live, parts, state: context.state, agents, follow }
   const reloader: Reloader = new Reloader(file, files, {
     ...common,
     load: () => loadConfig(path, env),
@@ -147,7 +174,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const data = addressOf(gateway.listen)
   const allowed = () => live.current.config.gateway
   const dataPlane = createDataPlane({ host: data.host, log, guards, allowed })
-  for (const cause of bodyRefusals) metrics.bodiesRefused.cell({ cause })
+  for (const cause of bodyRefusals) metrics.bodiesRefused.series({ cause })
   const bodies = new Bodies(clock, { maxBody, maxFirst: MAX_FIRST_BODY }, gateway.limits.bodies, (cause) =>
     metrics.bodiesRefused.inc({ cause }),
   )
@@ -178,7 +205,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     guards,
     bodies,
     replies,
-    state: kit.state,
+    state: context.state,
     chaos: controller,
     dynamic,
     reloader,
@@ -235,6 +262,17 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   }
 }
 
+/** Where a kill outlives the process: in the state folder, or where this user's gateways are, under the config's path. */
+async function killRecordOf({ config, path, env }: GatewayOptions): Promise<string | undefined> {
+  const { stateDir, environment, chaosEnvironments } = config.gateway
+  if (stateDir !== undefined) return join(stateDir, 'chaos-kill.json')
+  // Where nothing can be armed there is nothing to keep.
+  if (environmentLock({ environment, chaosEnvironments, variables: env }) !== undefined) return undefined
+  const folder = await openRunFolder(env)
+  const name = createHash('sha256').update(resolve(path)).digest('hex').slice(0, 16)
+  return folder && join(folder, `chaos-kill-${name}.json`)
+}
+
 /** Without its token nobody changes anything over the control plane, which reading and stopping faults do not need. */
 function warnOfToken({ files, problems }: KeptToken, log: Log): void {
   if (problems.length === 0) return
@@ -244,4 +282,210 @@ function warnOfToken({ files, problems }: KeptToken, log: Log): void {
     { problems },
     'the control token could not be kept, so the control plane changes nothing: set XDG_RUNTIME_DIR, gateway.stateDir or gateway.controlToken',
   )
+}
+
+export interface SpansParts {
+  readonly clock: Clock
+  readonly log: Log
+  readonly metrics: Metrics
+  readonly env: Readonly<Record<string, string | undefined>>
+  /** As it was at boot. */
+  readonly config: TraceSettings
+  /** The generation in force; not asked for before there is one. */
+  readonly current: () => GatewayGeneration
+}
+
+/** Ties tracing to the gateway: what spans say of servers, and what becomes of spans. */
+function createSpans({ clock, log, metrics, env, config, current }: SpansParts): Promise<Tracing> {
+  return createTracing({
+    clock,
+    log,
+    env,
+    version,
+    config,
+    counts: {
+      exported: (count) => metrics.spansExported.inc({}, count),
+      dropped: (count, cause) => metrics.spansDropped.inc({ cause }, count),
+    },
+    isListed: (server, tool) => current().servers.get(server)?.facts(tool) !== undefined,
+    peerOf: (call, replica) => peerOf(current(), call, replica),
+  })
+}
+
+/** How a replica is reached, and in which version its caller's upstream session with it goes on. */
+function peerOf({ servers }: GatewayGeneration, call: Call, replica = 0): Peer | undefined {
+  const server = servers.get(call.server)
+  if (server === undefined) return undefined
+  const { config, upstreamSessions } = server
+  const address = peerAddressOf(config, replica)
+  const said = upstreamSessions.current(call.caller, replica)?.upstreamSession.initializeResult.value
+    .protocolVersion
+  const version = typeof said === 'string' ? said : undefined
+  return version === undefined ? address : { ...address, version }
+}
+
+/** By config: to read a URL costs as much as all else that a span says. */
+const addresses = new WeakMap<ServerConfig, Map<number, Peer>>()
+
+function peerAddressOf(config: ServerConfig, replica: number): Peer {
+  const known = addresses.get(config) ?? new Map<number, Peer>()
+  const found = known.get(replica) ?? readAddress(config, replica)
+  known.set(replica, found)
+  addresses.set(config, known)
+  return found
+}
+
+function readAddress(config: ServerConfig, replica: number): Peer {
+  if (config.type === 'stdio') return { transport: 'pipe' }
+  const { hostname, port, protocol } = new URL(config.urls[replica] ?? config.urls[0] ?? '')
+  const known = Number(port || (protocol === 'https:' ? 443 : 80))
+  // URLs write IPv6 addresses in brackets; conventions do not.
+  return { transport: 'tcp', address: hostname.replace(/^\[(.*)\]$/, '$1'), port: known }
+}
+
+/** As much of a plane as its end needs. */
+interface EndingPlane {
+  /** `close` takes no new connections, and says when the last one has ended. */
+  readonly server: { close(ended: () => void): unknown }
+  close(): PromiseLike<unknown>
+}
+
+/** As much of a generation as its end needs. */
+interface EndingGeneration {
+  readonly config: { readonly gateway: Pick<Config['gateway'], 'drain'> }
+  readonly servers: ReadonlyMap<string, Pick<Server, 'name' | 'processes' | 'close'>>
+}
+
+export interface ShutdownParts {
+  readonly dataPlane: EndingPlane
+  readonly controlPlane: Pick<EndingPlane, 'close'>
+  readonly live: { readonly current: EndingGeneration; readonly open: readonly EndingGeneration[] }
+  readonly agents: Pick<Agents, 'close'>
+  /** Faults end first: what they hold back has to be let go. */
+  readonly chaos: { close(): Promise<void> }
+  /** Spans that are left are sent, as far as the collector takes them. */
+  readonly tracing: { close(): Promise<void> }
+  /** Told last of the ends of calls; undefined where nothing outlives the process. */
+  readonly durable: { close(): Promise<void> } | undefined
+  /** Tasks of agents end with the process. */
+  readonly intents: { closeAll(): void }
+  readonly endStallWatch: () => void
+  /** While the control plane's address is still ours. */
+  readonly removeToken: () => Promise<void>
+  /** Requests of agents that are under way, and calls that go on though their agents have left. */
+  readonly load: { readonly inFlight: number; readonly detached: number }
+  readonly clock: Clock
+  readonly log: Log
+}
+
+/** How often the drain looks whether calls are still under way, in milliseconds. */
+const LOOK_MS: Millis = 50
+
+/**
+ * Longest end after the drain, in milliseconds: servers that ignore the end of their input and SIGTERM take 2.5 s, what they have
+ * left outside of their process groups half a second more, spans whose collector is silent 3 s. What takes longer is left to
+ * the end of the process, which ends its children.
+ */
+const LONGEST_END_MS: Millis = 5_000
+
+/** How long calls that were ended may take to answer their agents, in milliseconds. */
+const ANSWER_GRACE_MS: Millis = 500
+
+/** How often the end says what it waits for, in milliseconds. */
+const SAY_MS: Millis = 1_000
+
+/**
+ * Ends a gateway in the order that hurts least: no new connections, calls in flight, sessions, children, the rest. After the
+ * drain all that does not need one another ends at the same time: nobody's time of grace begins when another's is over.
+ */
+export async function shutDown(parts: ShutdownParts): Promise<void> {
+  const { dataPlane, live, load, log, clock } = parts
+  const { drain } = live.current.config.gateway
+  // First, because connections whose replies faults hold back would be taken for idle ones.
+  const faultsOver = parts.chaos.close()
+  const stopped = new Promise<void>((resolve) => dataPlane.server.close(() => resolve()))
+  log.info(
+    { inFlight: load.inFlight, detached: load.detached, drainMs: drain },
+    'stopping: calls in flight may finish',
+  )
+  await faultsOver
+  await drained(parts, drain)
+  if (isBusy(load)) log.warn({ ...load }, 'the drain is over: ending calls in flight')
+  const waits = new Waits()
+  const cancelSay = repeatedly(clock, () => log.info({ waitingFor: waits.names }, 'stopping: still waiting'))
+  let cancelLimit: Cancel | undefined
+  const limit = new Promise<'late'>((resolve) => {
+    cancelLimit = clock.after(LONGEST_END_MS, () => resolve('late'))
+  })
+  const how = await Promise.race([endAll(parts, stopped, waits), limit]).finally(() => {
+    cancelSay()
+    cancelLimit?.()
+  })
+  const left = { waitingFor: waits.names, limitMs: LONGEST_END_MS }
+  if (how === 'late') log.warn(left, 'the end takes too long: leaving what has not ended')
+  log.info('stopped')
+}
+
+async function endAll(parts: ShutdownParts, stopped: Promise<void>, waits: Waits): Promise<void> {
+  const { dataPlane, controlPlane, live, agents, tracing, durable, clock } = parts
+  // Calls end here and now, with an error that says why; their sessions are told to the servers while those still run.
+  const sessions = waits.note('the sessions of agents', agents.close())
+  // Those of older configs, too, whose last calls have not ended.
+  const servers = new Set(live.open.flatMap((generation) => [...generation.servers.values()]))
+  const upstreamSessions = [...servers].map((server) =>
+    waits.note(() => nameOf(server.name, server.processes), server.close()),
+  )
+  // Spans and answers of the calls that were ended come first.
+  const answered = drained(parts, ANSWER_GRACE_MS).then(nextTurn)
+  const spans = answered.then(() => {
+    parts.intents.closeAll()
+    return waits.note('the collector of spans', tracing.close())
+  })
+  const rest = Promise.all([sessions, ...upstreamSessions, parts.removeToken(), answered]).then(() =>
+    Promise.all([
+      waits.note('the ports', Promise.all([dataPlane.close(), controlPlane.close(), stopped])),
+      waits.note('what servers have left behind', endSupervisor(clock)),
+    ]),
+  )
+  // Nothing of it is waited for alone: what fails meanwhile fails the end, and is no rejection that nobody handles.
+  await Promise.all([spans, rest])
+  parts.endStallWatch()
+  if (durable !== undefined) await waits.note('the store on disk', durable.close())
+}
+
+/** What the end waits for. */
+class Waits {
+  readonly #open = new Set<() => string>()
+
+  get names(): string[] {
+    return [...this.#open].map((name) => name())
+  }
+
+  note<T>(name: string | (() => string), ending: Promise<T>): Promise<T> {
+    const entry = typeof name === 'string' ? () => name : name
+    this.#open.add(entry)
+    return ending.finally(() => this.#open.delete(entry))
+  }
+}
+
+function nameOf(server: string, processes: number | undefined): string {
+  return processes === undefined ? `server ${server}` : `server ${server} (processes: ${processes})`
+}
+
+function repeatedly(clock: Clock, say: () => void): Cancel {
+  let cancel = clock.after(SAY_MS, function again() {
+    say()
+    cancel = clock.after(SAY_MS, again)
+  })
+  return () => cancel()
+}
+
+async function drained({ load, clock }: ShutdownParts, limitMs: Millis): Promise<void> {
+  const never = new AbortController().signal
+  const until = clock.now() + limitMs
+  while (isBusy(load) && clock.now() < until) await clock.sleep(LOOK_MS, never)
+}
+
+function isBusy({ inFlight, detached }: ShutdownParts['load']): boolean {
+  return inFlight + detached > 0
 }

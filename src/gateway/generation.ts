@@ -1,13 +1,13 @@
 import { configHash } from '../config/hash.ts'
 import type { Config, ServerConfig } from '../config/schema/schema.ts'
-import { MOST_ASKED_MS } from '../mesh/asking.ts'
+import { MOST_ASKED_MS } from '../mesh/pause-deadline.ts'
 import type { Call, Outcome, Service } from '../mesh/call.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { compileMesh } from '../mesh/compile.ts'
 import { gatewayError } from '../mesh/errors.ts'
-import type { Kit } from '../mesh/policy.ts'
+import type { PolicyContext } from '../mesh/policy.ts'
 import { policies } from '../policies/index.ts'
-import { ownHello } from '../protocol/identity.ts'
+import { ownInitializeParams } from '../protocol/identity.ts'
 import { connectionOf } from '../registry/connection.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import type { KnownServerParts } from '../registry/known-server.ts'
@@ -23,6 +23,7 @@ import { observe } from '../telemetry/observe.ts'
 import type { Tracing } from '../telemetry/tracing.ts'
 import { createUpstreams } from '../upstreams/create.ts'
 import type { UnfinishedReplies } from '../upstreams/unfinished-replies.ts'
+import { policiesOf } from './call-timeouts.ts'
 import type { Chaos } from './chaos.ts'
 
 export interface GenerationParts extends Pick<KnownServerParts, 'onChanged' | 'onStale' | 'onState'> {
@@ -30,10 +31,10 @@ export interface GenerationParts extends Pick<KnownServerParts, 'onChanged' | 'o
   readonly log: Log
   readonly metrics: Metrics
   /** Outlives all generations. */
-  readonly kit: Kit
+  readonly context: PolicyContext
   readonly intents: Intents
   readonly tracing: Tracing
-  readonly chaos: Pick<Chaos, 'layers' | 'account'>
+  readonly chaos: Pick<Chaos, 'layers' | 'account' | 'clientFaults'>
   /** What is kept of replies until they are complete. Outlives all generations. */
   readonly replies: UnfinishedReplies
   /** Counts what goes on although no agent waits for it. */
@@ -52,6 +53,7 @@ export function compileGeneration(
   renew: ReadonlySet<string> = new Set(),
 ): GatewayGeneration {
   const names = new Names(config.gateway.separator)
+  const inForce = policiesOf(config)
   const servers = new Map<string, Server>()
   for (const [name, entry] of Object.entries(config.mcpServers)) {
     if (entry.disabled) continue
@@ -71,8 +73,8 @@ export function compileGeneration(
     names,
     mesh: compileMesh({
       policies,
-      config: config.policies,
-      kit: parts.kit,
+      config: inForce,
+      context: parts.context,
       target: (name) => servers.get(name),
       readdress: (call, name, tool) => readdress(call, servers.get(name), tool),
       observe: seen,
@@ -80,7 +82,8 @@ export function compileGeneration(
       faults: parts.chaos.layers,
       transport: transportTo(servers),
     }),
-    patienceMs: patienceOf(config.policies),
+    clientFaults: parts.chaos.clientFaults,
+    patienceMs: patienceOf(inForce),
     close() {
       for (const server of servers.values()) server.release()
     },
@@ -112,8 +115,9 @@ function createServer(
 ): Server {
   const replicas = createUpstreams(name, config, {
     ...parts,
-    hello: ownHello,
+    initializeParams: ownInitializeParams,
     refused: (limit) => parts.metrics.quotaRefused.inc({ limit }),
+    faults: parts.chaos.layers.discovery,
   })
   return new Server({
     ...parts,
@@ -121,7 +125,7 @@ function createServer(
     config,
     connection,
     replicas,
-    hello: ownHello,
+    initializeParams: ownInitializeParams,
     names,
     faults: parts.chaos.layers.discovery,
   })

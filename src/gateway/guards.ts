@@ -1,17 +1,26 @@
+import { createHash, timingSafeEqual } from 'node:crypto'
+import {
+  createServer,
+  type IncomingMessage,
+  type RequestListener,
+  type Server,
+  ServerResponse,
+} from 'node:http'
+import { isIPv6, type Socket } from 'node:net'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { isLoopback } from '../config/schema/address.ts'
 import type { Config } from '../config/schema/schema.ts'
-import type { Guards } from '../downstream/guards.ts'
-import { quotaLimits, Quotas } from '../downstream/quotas.ts'
+import { type Guards, requestLimitNames, RequestLimits } from '../downstream/guards.ts'
+import { clientOf, type Quota, quotaLimits, Quotas } from '../downstream/quotas.ts'
 import { ReplayBudget } from '../downstream/replay.ts'
-import { requestLimitNames, RequestLimits } from '../downstream/request-limits.ts'
 import { gatewayErrorText } from '../downstream/respond.ts'
 import { Tenancies } from '../downstream/tenancy.ts'
 import { unreadCauses, UnreadReplies } from '../downstream/unread-replies.ts'
-import type { Clock } from '../mesh/clock.ts'
+import { type Clock, nextTurn } from '../mesh/clock.ts'
 import { gatewayError } from '../mesh/errors.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { processLimits } from '../upstreams/stdio/children.ts'
-import type { ServerGuards } from './http-server.ts'
 
 interface GuardsParts {
   readonly clock: Clock
@@ -23,10 +32,10 @@ interface GuardsParts {
 export function createGuards(gateway: Config['gateway'], { clock, metrics, log }: GuardsParts): Guards {
   const { limits, unread, sessions } = gateway
   // `rate` does not see the first event of a series that begins with it.
-  metrics.replayDropped.cell()
-  for (const limit of requestLimitNames) metrics.requestsRefused.cell({ limit })
-  for (const cause of unreadCauses) metrics.unreadClosed.cell({ cause })
-  for (const limit of [...quotaLimits, ...processLimits]) metrics.quotaRefused.cell({ limit })
+  metrics.replayDropped.series()
+  for (const limit of requestLimitNames) metrics.requestsRefused.series({ limit })
+  for (const cause of unreadCauses) metrics.unreadClosed.series({ cause })
+  for (const limit of [...quotaLimits, ...processLimits]) metrics.quotaRefused.series({ limit })
   return {
     quotas: new Quotas(gateway, (limit) => metrics.quotaRefused.inc({ limit })),
     limits: new RequestLimits(clock, limits, (limit) => metrics.requestsRefused.inc({ limit })),
@@ -51,4 +60,238 @@ export function createControlGuards({ maxInFlight, unread }: Config['gateway'], 
     quotas: new Quotas({ maxInFlight, limits }, () => undefined),
     unread: new UnreadReplies(clock, unread, () => undefined),
   }
+}
+
+/** What bounds the connections of a server. */
+export interface ServerGuards {
+  readonly quotas: Pick<Quotas, 'connections' | 'pipelined' | 'refused'>
+  /** Replies that wait for clients which do not read them. */
+  readonly unread: Pick<UnreadReplies, 'wrote'>
+}
+
+/**
+ * Most requests of one connection that wait for the reply to an earlier one. Hardly any client sends the next request
+ * before it has the reply to the last one, and those that do send a few. Whoever sends more is cut off instead of made
+ * to wait: of a connection that is not read nobody hears that its client has left. Node stops reading by itself only
+ * when the replies that wait have 16 KiB, and not before it is done with the 64 KiB of requests that came at once.
+ */
+export const MAX_PIPELINED = 64
+
+/** The HTTP server of a plane, which neither keeps more connections nor more of their requests and replies than it may. */
+export function createGuardedServer(listener: RequestListener, { quotas, unread }: ServerGuards): Server {
+  class Reply extends ServerResponse {
+    /** Whatever answers a request, and however small the answer: a client that does not read it is seen. */
+    override end(chunk?: unknown, encoding?: unknown, done?: unknown): this {
+      super.end(chunk, encoding as BufferEncoding, done as () => void)
+      if (this.writableLength > 0) unread.wrote(this)
+      return this
+    }
+  }
+  const queues = new Queues(quotas)
+  const guarded =
+    (answer: RequestListener): RequestListener =>
+    (request, response) => {
+      // Node goes on with what came together, also when the connection was closed because of a part of it.
+      if (request.socket.destroyed) return
+      // What has the socket is in front: nothing else is under way on its connection.
+      if (response.socket === null && !queues.take(request.socket, response)) return
+      answer(request, response)
+    }
+  // What Node would answer by itself waits behind other requests, too: it is counted with them.
+  const server = createServer(
+    { ServerResponse: Reply, requireHostHeader: false },
+    guarded((request, response) => {
+      if (lacksHost(request)) response.writeHead(400, { connection: 'close' }).end()
+      else listener(request, response)
+    }),
+  )
+  server.on(
+    'checkExpectation',
+    guarded((_, response) => void response.writeHead(417).end()),
+  )
+  server.prependListener('connection', (socket: Socket) => limitConnection(socket, quotas.connections))
+  return server
+}
+
+/** Whether a request does not name the host that it is for, as those of HTTP/1.1 have to. */
+function lacksHost({ httpVersionMajor, httpVersionMinor, headers }: IncomingMessage): boolean {
+  return headers.host === undefined && httpVersionMajor === 1 && httpVersionMinor === 1
+}
+
+/** Closes a connection at once when there are too many: an answer would cost more than it, and would have to be read. */
+function limitConnection(socket: Socket, connections: Quota): void {
+  const client = clientOf(socket.remoteAddress)
+  if (connections.refusal(client) !== undefined) return void socket.destroy()
+  connections.take(client)
+  socket.once('close', () => connections.release(client))
+}
+
+/**
+ * Closes a connection, and ends the reading of what came together with the last request. Node would make objects of all
+ * of it, a thousand requests and more for each of many connections, and everybody else would wait until it has.
+ */
+function cutOff(socket: Socket): void {
+  const { parser } = socket as Socket & { readonly parser?: { onIncoming: () => number } | null }
+  // 2 stands for an upgrade: what follows is no HTTP, and is not read as such.
+  if (parser) parser.onIncoming = () => 2
+  socket.destroy()
+}
+
+/** The responses of a connection that wait for earlier ones. */
+interface Queue {
+  readonly client: string
+  readonly responses: Set<ServerResponse>
+}
+
+/**
+ * Responses that wait for earlier ones of their connection. They hear of its end here: Node closes only the one in front;
+ * those behind it would wait for ever, and with them their calls and streams.
+ */
+class Queues {
+  readonly #quotas: ServerGuards['quotas']
+  readonly #queues = new WeakMap<Socket, Queue>()
+
+  constructor(quotas: ServerGuards['quotas']) {
+    this.#quotas = quotas
+  }
+
+  /** False when there are too many: then the connection is closed. */
+  take(socket: Socket, response: ServerResponse): boolean {
+    const { pipelined, refused } = this.#quotas
+    const { client, responses } = this.#queues.get(socket) ?? this.#begin(socket)
+    const isLong = responses.size >= MAX_PIPELINED
+    if (isLong) refused('pipelined_per_connection')
+    if (isLong || pipelined.refusal(client) !== undefined) {
+      cutOff(socket)
+      return false
+    }
+    responses.add(response)
+    pipelined.take(client)
+    const leave = () => {
+      if (responses.delete(response)) pipelined.release(client)
+    }
+    response.once('socket', leave)
+    response.once('close', leave)
+    return true
+  }
+
+  #begin(socket: Socket): Queue {
+    const responses = new Set<ServerResponse>()
+    const queue = { client: clientOf(socket.remoteAddress), responses }
+    this.#queues.set(socket, queue)
+    socket.once('close', () => {
+      for (const response of responses) response.destroy()
+      // Node 24 closes them by itself: those have left the queue by then.
+      void nextTurn().then(() => {
+        for (const response of responses) response.emit('close')
+      })
+    })
+    return queue
+  }
+}
+
+/** Whether a `Host` header may be served: this is what stops DNS rebinding. */
+export function allowsHost(
+  header: string | undefined,
+  listenHost: string,
+  allowed: readonly string[],
+): boolean {
+  const host = header === undefined ? undefined : hostOf(header)
+  if (host === undefined) return false
+  if (isLoopback(host) || [listenHost, ...allowed].some((name) => hostOf(name) === host)) return true
+  // Behind a public address the operator's names are unknown unless given; browsers are stopped by their Origin, and by
+  // `Sec-Fetch-Site` (see `isOfAnotherSite`) where they send none.
+  return allowed.length === 0 && !isLoopback(hostOf(listenHost) ?? listenHost)
+}
+
+/** Verdicts on `Host` headers that are remembered; past it they are worked out again. */
+const REMEMBERED = 64
+
+/** `allowsHost` for one list of names, with a memory: the same few headers come with every request. */
+export function hostGuard(
+  listenHost: string,
+  allowed: readonly string[],
+): (header: string | undefined) => boolean {
+  const verdicts = new Map<string | undefined, boolean>()
+  return (header) => {
+    let verdict = verdicts.get(header)
+    if (verdict !== undefined) return verdict
+    verdict = allowsHost(header, listenHost, allowed)
+    if (verdicts.size < REMEMBERED) verdicts.set(header, verdict)
+    return verdict
+  }
+}
+
+/** Whether the page that a browser shows may call: pages of this machine, and those that the operator names. */
+export function allowsOrigin(header: string | undefined, allowed: readonly string[]): boolean {
+  if (header === undefined) return true
+  if (allowed.some((origin) => origin.toLowerCase() === header.toLowerCase())) return true
+  const host = hostnameOf(header)
+  return host !== undefined && isLoopback(host)
+}
+
+type Headers = Readonly<Record<string, string | string[] | undefined>>
+
+/** Whether a browser asks on behalf of a page of another origin than the one it asks. */
+export function isCrossOrigin(headers: Headers): boolean {
+  const { origin, host } = headers
+  if (isOfAnotherSite(headers)) return true
+  return (
+    typeof origin === 'string' && origin !== `http://${String(host)}` && origin !== `https://${String(host)}`
+  )
+}
+
+/**
+ * Whether a browser says that a page of another origin made it ask. Images, scripts, forms and links do so without an
+ * `Origin`, which is why that alone does not tell.
+ */
+export function isOfAnotherSite({ 'sec-fetch-site': site }: Headers): boolean {
+  return site === 'cross-site' || site === 'same-site'
+}
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** A request that stops faults and does nothing else: it asks for no more than reading does. */
+    readonly stops?: boolean
+    /** The status of a request that lacks the token; 401 unless it says otherwise. */
+    readonly unauthorized?: number
+  }
+}
+
+export interface ControlAccess {
+  readonly token: string
+  /** Whether whoever reaches the plane may read without the token, and stop faults. */
+  readonly openToRead: boolean
+}
+
+/** Demands the control token, as a bearer token. */
+export function demandToken(app: FastifyInstance, { token, openToRead }: ControlAccess): void {
+  app.addHook('onRequest', (request, reply, done) => {
+    if ((openToRead && changesNothing(request)) || hasToken(request.headers.authorization, token))
+      return done()
+    void reply
+      .code(request.routeOptions.config.unauthorized ?? 401)
+      .header('www-authenticate', 'Bearer')
+      .send({ error: 'unauthorized: send the control token as a bearer token' })
+  })
+}
+
+function changesNothing({ method, is404, routeOptions }: FastifyRequest): boolean {
+  return is404 || method === 'GET' || method === 'HEAD' || routeOptions.config.stops === true
+}
+
+/** Compares a bearer token in constant time, whatever the lengths. */
+export function hasToken(authorization: string | undefined, token: string): boolean {
+  const digest = (text: string) => createHash('sha256').update(text).digest()
+  return timingSafeEqual(digest(authorization ?? ''), digest(`Bearer ${token}`))
+}
+
+/** The host of `host` or `host:port`, in the one way in which it can be compared. */
+function hostOf(name: string): string | undefined {
+  // An address to listen on has no brackets.
+  return hostnameOf(`http://${isIPv6(name) ? `[${name}]` : name}`)
+}
+
+function hostnameOf(url: string): string | undefined {
+  return URL.canParse(url) ? new URL(url).hostname.replace(/^\[|\]$/g, '').toLowerCase() : undefined
 }

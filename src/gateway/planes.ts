@@ -1,21 +1,55 @@
-import Fastify, { type FastifyInstance } from 'fastify'
+import { lookup } from 'node:dns/promises'
+import { type AddressInfo, createServer, type Server } from 'node:net'
+import Fastify from 'fastify'
+import type { FastifyInstance } from 'fastify'
+import type { Controller } from '../chaos/control/controller.ts'
+import { serverAddress } from '../chaos/fault.ts'
+import type { PlanTarget } from '../chaos/plan/checks.ts'
+import { type Address, parseAddress } from '../config/schema/address.ts'
 import type { GatewayConfig } from '../config/schema/schema.ts'
-import { errorText, INVALID_REQUEST, PARSE_ERROR } from '../protocol/jsonrpc.ts'
-import { createGuardedServer, type ServerGuards } from './http-server.ts'
+import { AggregateEndpoint } from '../downstream/endpoints.ts'
+import type { Guards } from '../downstream/guards.ts'
+import type { Sessions } from '../downstream/sessions.ts'
+import type { Clock } from '../mesh/clock.ts'
+import type { Live } from '../mesh/live.ts'
+import type { StateStore } from '../mesh/policy.ts'
 import { MAX_DEPTH } from '../protocol/json-check.ts'
 import { isDeeperThan } from '../protocol/json-scan.ts'
-import { BodyRefusal, type Bodies } from '../routes/bodies.ts'
+import { errorText, INVALID_REQUEST, PARSE_ERROR } from '../protocol/jsonrpc.ts'
+import type { DynamicServers } from '../registry/dynamic-servers.ts'
+import type { GatewayGeneration } from '../registry/generation.ts'
+import { registerAdminChaos } from '../routes/admin-chaos.ts'
+import {
+  registerAdmin,
+  registerAdminMesh,
+  registerAdminOutcomes,
+  registerAdminServers,
+} from '../routes/admin.ts'
+import { type Bodies, BodyRefusal } from '../routes/bodies.ts'
+import { registerChaos } from '../routes/chaos.ts'
+import { registerHealth } from '../routes/health.ts'
+import { registerMcp } from '../routes/mcp.ts'
+import { registerMetrics } from '../routes/metrics.ts'
+import { registerPassthrough } from '../routes/passthrough.ts'
+import type { Intents } from '../telemetry/intents.ts'
+import type { Log } from '../telemetry/log.ts'
+import type { Metrics } from '../telemetry/metrics.ts'
+import { printableJson } from '../telemetry/printable.ts'
+import type { UnfinishedReplies } from '../upstreams/unfinished-replies.ts'
+import type { Agents } from './agents.ts'
+import { shareWith } from './cors.ts'
 import {
   allowsHost,
   allowsOrigin,
+  type ControlAccess,
+  createGuardedServer,
   demandToken,
   hostGuard,
   isCrossOrigin,
   isOfAnotherSite,
-  type ControlAccess,
-} from '../routes/guard.ts'
-import type { Log } from '../telemetry/log.ts'
-import { printableJson } from '../telemetry/printable.ts'
+  type ServerGuards,
+} from './guards.ts'
+import type { Reloader } from './reload.ts'
 
 export interface PlaneParts {
   /** Host that the plane binds, without its port. */
@@ -90,7 +124,12 @@ export function createDataPlane(
         : origin === undefined && isOfAnotherSite(request.headers)
           ? 'a browser asks for a page of another site and does not say which (no Origin)'
           : undefined
-    if (refused === undefined) return done()
+    if (refused === undefined) {
+      // What lies behind `/proxy` speaks for itself.
+      const isShared = origin !== undefined && !request.url.startsWith('/proxy/')
+      if (isShared && shareWith(origin, request.raw, reply.raw)) return void reply.hijack()
+      return done()
+    }
     void reply
       .code(403)
       .type('application/json')
@@ -128,4 +167,138 @@ export function createControlPlane(
   })
   demandToken(app, parts.access)
   return app
+}
+
+export interface DataParts {
+  readonly live: Live<GatewayGeneration>
+  readonly agents: Agents
+  readonly guards: Guards
+  readonly clock: Clock
+  readonly log: Log
+  /** Reads request bodies. */
+  readonly bodies: Bodies
+  /** Calls that are under way; the drain waits for it to fall to 0. */
+  readonly load: { inFlight: number }
+  /** True from the first sign of the end on. */
+  readonly isStopping: () => boolean
+}
+
+/** Everything that the data plane answers; each part reads bodies in its own way. */
+export async function registerData(app: FastifyInstance, parts: DataParts): Promise<void> {
+  const { live, agents, guards, clock, log, bodies, load, isStopping } = parts
+  const { legacy, modern } = agents
+  const { quotas } = guards
+  await app.register(async (scope) => registerPassthrough(scope, { live, clock, log, load, quotas }))
+  await app.register((scope, _, done) => {
+    const aggregate = new AggregateEndpoint(clock)
+    registerMcp(scope, { live, aggregate, legacy, modern, quotas, log, bodies, load })
+    done()
+  })
+  registerHealth(app, { live, isStopping })
+}
+
+export interface ControlParts {
+  readonly live: Live<GatewayGeneration>
+  readonly clock: Clock
+  readonly metrics: Metrics
+  readonly intents: Intents
+  readonly sessions: Sessions
+  readonly guards: Guards
+  /** Those of the data plane. */
+  readonly bodies: Bodies
+  readonly replies: UnfinishedReplies
+  readonly state: StateStore
+  readonly chaos: Controller
+  readonly dynamic: DynamicServers
+  readonly reloader: Reloader
+}
+
+/** Everything that the control plane answers. */
+export function registerControl(app: FastifyInstance, parts: ControlParts): void {
+  const {
+    live,
+    clock,
+    metrics,
+    intents,
+    sessions,
+    guards,
+    bodies,
+    replies,
+    state,
+    chaos,
+    dynamic,
+    reloader,
+  } = parts
+  const targets = () => targetsOf(live.current)
+  registerMetrics(app, { live, clock, metrics, sessions, guards, bodies, replies, intents, state, chaos })
+  registerAdmin(app, { live, sessions, clock, reload: () => reloader.reload('admin') })
+  registerAdminMesh(app, { live, state })
+  registerAdminServers(app, { live, state, dynamic, restart: (name) => reloader.refresh(new Set([name])) })
+  registerAdminChaos(app, { chaos, clock, targets })
+  registerAdminOutcomes(app, { clock, chaos, intents })
+  registerChaos(app, { chaos, targets })
+}
+
+/** The servers that a plan may aim at. */
+function targetsOf({ servers }: GatewayGeneration): PlanTarget[] {
+  return [...servers.values()].map((server) => ({
+    name: server.name,
+    kind: {
+      transport: server.transportAt(),
+      era: server.onlyEra,
+      ...(server.config.type !== 'stdio' && { address: serverAddress(server.config.urls) }),
+    },
+  }))
+}
+
+/** Reads an address that the config's schema has let through. */
+export function addressOf(text: string): Address {
+  const address = parseAddress(text)
+  if (address === undefined) throw new Error(`not an address: ${text}`)
+  return address
+}
+
+/** Why an address cannot be bound, in words. */
+const causes: Readonly<Record<string, string>> = {
+  EADDRINUSE: 'something else listens there already',
+  EACCES: 'this user may not bind that port',
+  EADDRNOTAVAIL: 'this machine has no such address',
+  ENOTFOUND: 'there is no such host',
+}
+
+/** Resolves to the base URL of a plane that listens; rejects, naming the `key` that sets the address, when it cannot be bound. */
+export async function listenAt({ host, port }: Address, app: FastifyInstance, key: string): Promise<string> {
+  try {
+    await app.listen({ host, port })
+  } catch (error) {
+    const { code = '', message } = error as NodeJS.ErrnoException
+    const cause = causes[code] ?? message
+    throw new Error(`cannot listen on ${host}, port ${port}: ${cause}; ${key} says where, or --port`, {
+      cause: error,
+    })
+  }
+  if (host === 'localhost') await listenOnOtherAddresses(app.server)
+  const { address, family, port: bound } = app.server.address() as AddressInfo
+  return `http://${family === 'IPv6' ? `[${address}]` : address}:${bound}`
+}
+
+/**
+ * `localhost` has an address of each family: what comes to another one than that which the server has is taken by the same
+ * server, whose limits hold for both. An address that cannot be bound is left out.
+ */
+async function listenOnOtherAddresses(server: Server): Promise<void> {
+  const { address, port } = server.address() as AddressInfo
+  // It is bound already: a name that cannot be looked up again has no other address.
+  for (const other of await lookup('localhost', { all: true }).catch(() => [])) {
+    if (other.address === address) continue
+    const beside = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
+      if (server.listening) server.emit('connection', socket)
+      else socket.destroy()
+    })
+    server.once('close', () => beside.close())
+    await new Promise<void>((resolve) => {
+      beside.once('error', () => resolve())
+      beside.listen(port, other.address, resolve)
+    })
+  }
 }

@@ -1,33 +1,380 @@
 import { randomInt } from 'node:crypto'
-import type { Clock } from '../mesh/clock.ts'
-import { createDice } from '../mesh/dice.ts'
-import type { DurableStore } from '../mesh/durable.ts'
-import type { Kit } from '../mesh/policy.ts'
+import { chmod, mkdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { ClassicLevel } from 'classic-level'
+import { LRUCache } from 'lru-cache'
+import type { Clock, Millis } from '../mesh/clock.ts'
+import type { DurableRecord, DurableRecords, DurableStore } from '../mesh/durable.ts'
+import { ExpiryQueue } from '../mesh/expiry.ts'
+import { createKeyedRandom } from '../mesh/keyed-random.ts'
+import type { PolicyContext } from '../mesh/policy.ts'
 import { States } from '../mesh/state.ts'
 import type { Log } from '../telemetry/log.ts'
 import { noteEvents } from '../telemetry/mesh-events.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 
-/** The kit of a gateway, and what its policies remember. */
-export interface GatewayKit extends Kit {
+/** What the policies of a gateway may touch, and what they remember. */
+export interface GatewayPolicyContext extends PolicyContext {
   readonly state: States
 }
 
-/** How many seeds dice tell apart. */
+/** How many seeds there are. */
 const SEEDS = 2 ** 32
 
 /**
- * What policies may touch, for as long as the process lives. `seed`: of their dice, a whole number from 0 to 2^32 − 1.
+ * What policies may touch, for as long as the process lives. `seed`: of their draws, a whole number from 0 to 2^32 − 1.
  * Each process has one of its own, or gateways before the same servers would wait, and come back, in step. Faults on
  * purpose draw by the seed of their plan.
  */
-export function createKit(
+export function createPolicyContext(
   clock: Clock,
   log: Log,
   metrics: Metrics,
   durable: DurableStore | undefined,
   seed: number = randomInt(SEEDS),
-): GatewayKit {
+): GatewayPolicyContext {
   const emit = noteEvents(metrics, log)
-  return { clock, dice: createDice(seed), state: new States(clock), durable, emit }
+  return { clock, random: createKeyedRandom(seed), state: new States(clock), durable, emit }
+}
+
+export interface DurableParts {
+  /** `gateway.stateDir`; undefined: nothing outlives the process. */
+  readonly stateDir: string | undefined
+  readonly clock: Clock
+  readonly log: Log
+}
+
+export interface ClosableStore extends DurableStore {
+  /** Writes what is left to write, for 2 seconds at most; nothing is kept afterwards. Idempotent, never rejects. */
+  close(): Promise<void>
+}
+
+/** Most records, and most bytes of them and their keys; past either, those that were written longest ago go. */
+const MAX_RECORDS = 100_000
+const MAX_BYTES = 128 * 1024 ** 2
+
+/** Most changes, and bytes of them, that wait for a disk which takes none; past either, new ones are not kept. */
+const MAX_UNWRITTEN = 10_000
+const MAX_UNWRITTEN_BYTES = 16 * 1024 ** 2
+
+/** How long anybody waits until a record is written, in milliseconds. */
+const PATIENCE_MS: Millis = 1_000
+
+/** How long a store that failed is left alone, in milliseconds. */
+const RETRY_MS: Millis = 5_000
+
+/** How long the last writing may take, in milliseconds. */
+const CLOSE_MS: Millis = 2_000
+
+/** How often what nobody has taken is looked through for what has expired, in milliseconds. */
+const SWEEP_MS: Millis = 60_000
+
+/** A record on disk: there, the wall time at which it expires stands before its JSON. */
+interface Left {
+  readonly key: string
+  /** Of the record and its key. */
+  readonly bytes: number
+  readonly expiresAt: Millis
+  readonly json: string
+}
+
+/**
+ * Opens the store in `{stateDir}/records`, a LevelDB in a folder that nobody but its owner may enter: what it keeps
+ * are answers of other agents. One that cannot be opened is no reason not to start: the log says so, and until the
+ * next start nothing outlives the process. One that is damaged is repaired, as far as that goes.
+ *
+ * A write is in the hands of the operating system before it counts as written, and not on the disk: it outlives the
+ * process, however that ends, and not the loss of power.
+ */
+export async function openDurable({
+  stateDir,
+  clock,
+  log,
+}: DurableParts): Promise<ClosableStore | undefined> {
+  if (stateDir === undefined) return undefined
+  const folder = join(stateDir, 'records')
+  try {
+    await mkdir(stateDir, { recursive: true, mode: 0o700 })
+    await mkdir(folder, { recursive: true, mode: 0o700 })
+    await chmod(folder, 0o700)
+    const level = await openLevel(folder, log)
+    const store = new LevelStore(level, clock, log)
+    try {
+      await store.load()
+    } catch (error) {
+      await level.close()
+      throw error
+    }
+    return store
+  } catch (error) {
+    log.warn(
+      { folder, ...causeOf(error) },
+      'cannot open the store: idempotency keys will not outlive this process',
+    )
+    return undefined
+  }
+}
+
+async function openLevel(folder: string, log: Log): Promise<ClassicLevel> {
+  // Loaded only where it is wanted: it is native code, which not every platform has.
+  const { ClassicLevel } = await import('classic-level')
+  const level = new ClassicLevel(folder)
+  try {
+    await level.open()
+  } catch (error) {
+    const { code } = causeOf(error)
+    if (code !== 'LEVEL_CORRUPTION') throw error
+    log.warn({ folder, code }, 'the store is damaged: repairing it, some idempotency keys may be lost')
+    await ClassicLevel.repair(folder)
+    await level.open()
+  }
+  return level
+}
+
+/** Why it went wrong, as LevelDB says: code and words of its own, which hold no record. */
+function causeOf(error: unknown): { code: string | undefined; message: string } {
+  const { code, message, cause } = error as NodeJS.ErrnoException & { cause?: unknown }
+  return cause instanceof Error ? causeOf(cause) : { code, message }
+}
+
+class LevelStore implements ClosableStore {
+  readonly #level: ClassicLevel
+  readonly #clock: Clock
+  readonly #log: Log
+  /** What an earlier process left and nobody has taken, by its owner. */
+  readonly #left = new Map<string, Left[]>()
+  /** Sizes of all records in bytes, in the order in which they were written; `#evictExcess` keeps their limits. */
+  readonly #sizes = new LRUCache<string, number>({
+    maxSize: Number.MAX_SAFE_INTEGER,
+    sizeCalculation: (bytes) => bytes,
+  })
+  /** What the next batch writes, by its key; undefined deletes. */
+  #changes = new Map<string, string | undefined>()
+  #changedBytes = 0
+  #waiting: (() => void)[] = []
+  readonly #patience: ExpiryQueue
+  /** Whether a batch is being written: one at a time, because two might overtake one another. */
+  #isWriting = false
+  /** Until the last batch was written. */
+  #written: Promise<void> | undefined
+  #failed = false
+  #retryAt: Millis = -Infinity
+  #closed = false
+  #closing: Promise<void> | undefined
+
+  constructor(level: ClassicLevel, clock: Clock, log: Log) {
+    this.#level = level
+    this.#clock = clock
+    this.#log = log
+    this.#patience = new ExpiryQueue(clock, PATIENCE_MS)
+  }
+
+  /** Reads what is there, and deletes what has expired. Rejects when it cannot. */
+  async load(): Promise<void> {
+    const now = this.#clock.wall()
+    const found: Left[] = []
+    const useless: string[] = []
+    let total = 0
+    for await (const [key, text] of this.#level.iterator()) {
+      const space = text.indexOf(' ')
+      const expiresAt = Number(text.slice(0, space))
+      const bytes = Buffer.byteLength(key) + Buffer.byteLength(text)
+      const fits = found.length < MAX_RECORDS && total + bytes <= MAX_BYTES
+      if (!fits || !(expiresAt > now)) useless.push(key)
+      else {
+        total += bytes
+        found.push({ key, bytes, expiresAt, json: text.slice(space + 1) })
+      }
+    }
+    if (useless.length > 0) await this.#level.batch(useless.map((key) => ({ type: 'del', key })))
+    found.sort((a, b) => a.expiresAt - b.expiresAt)
+    for (const left of found) {
+      this.#sizes.set(left.key, left.bytes)
+      const owner = ownerOf(left.key)
+      const others = this.#left.get(owner)
+      if (others === undefined) this.#left.set(owner, [left])
+      else others.push(left)
+    }
+    if (found.length > 0) this.#log.info({ records: found.length }, 'read what an earlier process kept')
+    this.#sweep()
+  }
+
+  of({ kind, set, server }: Parameters<DurableStore['of']>[0]): DurableRecords {
+    const owner = JSON.stringify([kind, set, server])
+    return {
+      take: () => this.#take(owner),
+      put: (id, value, expiresAt) =>
+        this.#put(keyOf(owner, id), `${Math.ceil(expiresAt)} ${JSON.stringify(value)}`),
+      delete: (id) => this.#delete(keyOf(owner, id)),
+    }
+  }
+
+  close(): Promise<void> {
+    return (this.#closing ??= this.#close())
+  }
+
+  async #close(): Promise<void> {
+    // Once more, also if it has just failed: there is no other time.
+    this.#retryAt = -Infinity
+    this.#write()
+    this.#closed = true
+    await Promise.race([this.#end(), this.#clock.sleep(CLOSE_MS, new AbortController().signal)])
+  }
+
+  async #end(): Promise<void> {
+    await this.#written
+    await this.#level
+      .close()
+      .catch((error: unknown) => this.#log.warn(causeOf(error), 'cannot close the store'))
+  }
+
+  #take(owner: string): DurableRecord[] {
+    const left = this.#left.get(owner) ?? []
+    this.#left.delete(owner)
+    const now = this.#clock.wall()
+    return left.flatMap(({ key, expiresAt, json }) => {
+      const value = expiresAt > now ? readJson(json) : undefined
+      if (value !== undefined) return { id: key.slice(owner.length + 1), value, expiresAt }
+      this.#delete(key)
+      return []
+    })
+  }
+
+  #put(key: string, text: string): Promise<void> {
+    const bytes = Buffer.byteLength(key) + Buffer.byteLength(text)
+    if (this.#closed || !this.#change(key, text, bytes)) return Promise.resolve()
+    this.#sizes.set(key, bytes)
+    return new Promise((resolve) => {
+      const expiry = this.#patience.add(resolve)
+      this.#waiting.push(() => {
+        this.#patience.remove(expiry)
+        resolve()
+      })
+      this.#evictExcess()
+      this.#write()
+    })
+  }
+
+  #delete(key: string): void {
+    if (this.#closed || !this.#sizes.has(key)) return
+    this.#sizes.delete(key)
+    this.#change(key, undefined, Buffer.byteLength(key))
+    this.#write()
+  }
+
+  #evictExcess(): void {
+    while (this.#sizes.size > MAX_RECORDS || this.#sizes.calculatedSize > MAX_BYTES) {
+      const { value: oldest } = this.#sizes.rkeys().next()
+      if (oldest === undefined) return
+      this.#delete(oldest)
+    }
+  }
+
+  /** Notes what the next batch has to write; false when too much waits for that already. */
+  #change(key: string, text: string | undefined, bytes: number): boolean {
+    // To delete what is there takes no more room than it had.
+    const isTooMany = text !== undefined && this.#changes.size >= MAX_UNWRITTEN && !this.#changes.has(key)
+    const isTooLarge = text !== undefined && this.#changedBytes + bytes > MAX_UNWRITTEN_BYTES
+    if (isTooMany || isTooLarge) return false
+    this.#changes.set(key, text)
+    this.#changedBytes += bytes
+    return true
+  }
+
+  /** Begins to write what waits for it, unless somebody does: then the next batch takes it along. */
+  #write(): void {
+    if (this.#isWriting) return
+    if (this.#closed || this.#clock.now() < this.#retryAt) return this.#release()
+    this.#isWriting = true
+    this.#written = this.#writeAll()
+  }
+
+  async #writeAll(): Promise<void> {
+    while (this.#changes.size > 0) {
+      const changes = this.#changes
+      const waiting = this.#waiting
+      this.#changes = new Map()
+      this.#changedBytes = 0
+      this.#waiting = []
+      const written = await this.#batch(changes)
+      for (const done of waiting) done()
+      if (written) continue
+      this.#putBack(changes)
+      this.#release()
+      break
+    }
+    this.#isWriting = false
+  }
+
+  /** Whether it was written. */
+  async #batch(changes: ReadonlyMap<string, string | undefined>): Promise<boolean> {
+    try {
+      if (this.#failed) await this.#reopen()
+      await this.#level.batch(
+        [...changes].map(([key, value]) =>
+          value === undefined ? { type: 'del', key } : { type: 'put', key, value },
+        ),
+      )
+      if (this.#failed) this.#log.info('the store can be written to again')
+      this.#failed = false
+      return true
+    } catch (error) {
+      if (!this.#failed)
+        this.#log.warn(
+          causeOf(error),
+          'cannot write to the store: for now, new keys do not outlive this process',
+        )
+      this.#failed = true
+      this.#retryAt = this.#clock.now() + RETRY_MS
+      return false
+    }
+  }
+
+  /**
+   * A log that could not be written to the end is not to be appended to: LevelDB would take what follows, and not find
+   * it again after a crash. Opened once more, it begins another one.
+   */
+  async #reopen(): Promise<void> {
+    await this.#level.close()
+    await this.#level.open()
+  }
+
+  /** What could not be written is written with the next batch, unless something newer is. */
+  #putBack(changes: ReadonlyMap<string, string | undefined>): void {
+    for (const [key, text] of changes) {
+      if (this.#changes.has(key)) continue
+      const bytes = Buffer.byteLength(key) + (text === undefined ? 0 : Buffer.byteLength(text))
+      this.#change(key, text, bytes)
+    }
+  }
+
+  #release(): void {
+    const waiting = this.#waiting
+    this.#waiting = []
+    for (const done of waiting) done()
+  }
+
+  /** Servers that are gone take nothing: what is theirs goes when its time is up. */
+  #sweep(): void {
+    const now = this.#clock.wall()
+    for (const [owner, left] of this.#left) {
+      const stays = left.filter(({ expiresAt }) => expiresAt > now)
+      for (const { key, expiresAt } of left) if (expiresAt <= now) this.#delete(key)
+      if (stays.length > 0) this.#left.set(owner, stays)
+      else this.#left.delete(owner)
+    }
+    if (this.#left.size > 0 && !this.#closed) this.#clock.after(SWEEP_MS, () => this.#sweep())
+  }
+}
+
+/** No JSON text holds a bare line feed, and no owner is anything else. */
+const keyOf = (owner: string, id: string) => `${owner}\n${id}`
+const ownerOf = (key: string) => key.slice(0, key.indexOf('\n'))
+
+function readJson(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown
+  } catch {
+    return undefined
+  }
 }

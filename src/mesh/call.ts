@@ -1,18 +1,21 @@
+import type { AnswerShape } from './answer-shape.ts'
 import type { Signal } from './cancel.ts'
 import type { Millis } from './clock.ts'
 import type { Message } from './message.ts'
 import type { Outcome } from './outcome.ts'
 import type { CallRecord } from './record.ts'
+import type { WireShape } from './wire-shape.ts'
 
 export type { Message } from './message.ts'
 export type { CallResult, Outcome, Partial, PolicyName, Verdict, WireReply } from './outcome.ts'
 export {
+  fates,
   newRecord,
   type CallRecord,
+  type Fate,
   type FaultFate,
   type Holding,
   type InjectedFault,
-  type RetryRefusal,
 } from './record.ts'
 
 /** A JSON-RPC request id, as its sender chose it. */
@@ -48,17 +51,24 @@ export interface Channel {
    * A promise means "wait for it before the next one" (backpressure).
    */
   send(message: Message, answer?: Answer): Promise<void> | undefined
+  /** Has the bytes of the reply to the agent go as a fault wants them, and before that as faults want them that ask for it later. Asked for before anything of it is written. */
+  shape?(shape: WireShape): void
+  /**
+   * Has a stream that is taken up again begin in the wrong place, by so many messages: earlier below 0, and later above. Only of
+   * streams for what belongs to no call, in the era that resumes them; before they are asked for.
+   */
+  resume?(shift: number): void
 }
 
 /**
- * Whoever calls, for as long as they stay: upstream conversations are kept per caller.
+ * Whoever calls, for as long as they stay: upstream sessions are kept per caller.
  * A downstream session is one; so is the gateway itself when it discovers tools.
  */
 export interface Caller {
   /** Unique in this process, never sent to a server. */
   readonly id: string
   /** The `initialize` params which an upstream is told on behalf of this caller. */
-  readonly hello: Readonly<Record<string, unknown>>
+  readonly initializeParams: Readonly<Record<string, unknown>>
   /** HTTP headers that came with it, lower case. Servers get those of them that they are configured to get. */
   readonly headers?: InboundHeaders
   /** The client that it stands for where clients have shares of something; undefined for the gateway itself. */
@@ -101,6 +111,10 @@ export interface Call {
   readonly attempt: number
   /** Index of the replica to send it to; undefined: any. */
   readonly replica: number | undefined
+  /** What faults do to the bytes of the server's reply, the outermost first; only of servers behind Streamable HTTP. */
+  readonly shapes?: readonly WireShape[] | undefined
+  /** What a fault does to the server's answer where those of all calls share one stream: over stdio and HTTP+SSE. */
+  readonly answerShape?: AnswerShape | undefined
   readonly record: CallRecord
 }
 
@@ -135,6 +149,8 @@ export function derive(call: Call, changes: CallChanges): Call {
     deadline: changes.deadline ?? call.deadline,
     attempt: changes.attempt ?? call.attempt,
     replica: 'replica' in changes ? changes.replica : call.replica,
+    shapes: 'shapes' in changes ? changes.shapes : call.shapes,
+    answerShape: 'answerShape' in changes ? changes.answerShape : call.answerShape,
     record: call.record,
   }
 }

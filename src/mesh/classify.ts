@@ -1,6 +1,7 @@
 import type { CallRecord, CallResult, Deadline, Outcome, Verdict } from './call.ts'
 import type { Millis } from './clock.ts'
-import type { GatewayError } from './errors.ts'
+import type { GatewayError, Reason } from './errors.ts'
+import type { Effect } from './policy.ts'
 
 /** What became of a call, as metrics and breakers name it. */
 export type Result =
@@ -17,15 +18,15 @@ export function verdictOf(response: Readonly<Record<string, unknown>>): Verdict 
 }
 
 /** What is known of a call besides its outcome that bears on whose fault that was. */
-type Known = Pick<CallRecord, 'invalidArguments'>
+type Known = Pick<CallRecord, 'isInvalid'>
 
 /** What became of a call: an error that a tool tells of arguments which break its schema is its caller's. */
-export function resultOfCall(outcome: Outcome, { invalidArguments }: Known): Result {
+export function resultOfCall(outcome: Outcome, { isInvalid }: Known): Result {
   const isTold = outcome.kind === 'answered' && outcome.verdict === 'tool_error'
-  return invalidArguments && isTold ? 'caller_error' : resultOf(outcome)
+  return isInvalid && isTold ? 'caller_error' : resultOf(outcome)
 }
 
-/** The one truth about what an outcome was. */
+/** The result of an outcome: the only place that decides it. */
 export function resultOf(outcome: Outcome): Result {
   switch (outcome.kind) {
     case 'answered':
@@ -113,7 +114,7 @@ export function attributionOf(
       ? attributionOfAnswer(outcome)
       : attributionOfFailure(outcome.error, deadline, ranMs)
   const isBad = lesson === 'outage' || lesson === 'wrong'
-  return isBad && record.invalidArguments && !isConnectionLost(outcome) ? 'caller_error' : lesson
+  return isBad && record.isInvalid && !isConnectionLost(outcome) ? 'caller_error' : lesson
 }
 
 function attributionOfAnswer(outcome: Outcome & { kind: 'answered' }): Attribution {
@@ -129,10 +130,11 @@ function attributionOfAnswer(outcome: Outcome & { kind: 'answered' }): Attributi
 }
 
 function attributionOfFailure(
-  { reason }: GatewayError,
+  { reason, notStarted }: GatewayError,
   deadline: Deadline | undefined,
   ranMs: Millis,
 ): Attribution {
+  if (notStarted) return 'nothing'
   switch (reason) {
     case 'incorrect_result':
       // It came, and a layer below held it back because it was wrong.
@@ -141,6 +143,7 @@ function attributionOfFailure(
       if (deadline?.askedFor === true) return 'caller_timeout'
       return ranMs < LEAST_BLAMED_MS ? 'nothing' : 'outage'
     case 'upstream_refused':
+    case 'upstream_forbidden':
     case 'upstream_unauthorized':
     case 'upstream_rate_limited':
     case 'session_lost':
@@ -165,4 +168,30 @@ function isConnectionLost(outcome: Outcome): boolean {
 /** Whether the server never got the call, so that sending it again cannot make it run twice. */
 export function wasNeverDelivered(outcome: Outcome): boolean {
   return outcome.kind === 'failed' && !outcome.error.sent
+}
+
+/** Whether a call of this effect does no harm when it runs twice. */
+export function isRepeatable(effect: Effect): boolean {
+  return effect === 'read_only' || effect === 'idempotent'
+}
+
+/**
+ * Ends with which a server says that it did not run what it got: HTTP 401, 403 and 429 come before any processing
+ * (RFC 9110, 15.5; RFC 6585, 4). Another status may come of the tool itself: a 404 of what it was to change, a 400
+ * of a session that it was to book.
+ */
+const turnedDown: ReadonlySet<string> = new Set<Reason>([
+  'upstream_rate_limited',
+  'upstream_unauthorized',
+  'upstream_forbidden',
+])
+
+/** Whether a call ended because its server would not run it. */
+export function wasTurnedDown({ reason }: GatewayError): boolean {
+  return turnedDown.has(reason)
+}
+
+/** Whether a call of this effect that ended like this can be sent again without doing twice what it does. */
+export function mayBeRepeated(error: GatewayError, effect: Effect): boolean {
+  return !error.sent || isRepeatable(effect) || wasTurnedDown(error)
 }

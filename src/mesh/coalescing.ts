@@ -14,7 +14,7 @@ export class Coalescing<Told> {
     this.#tell = tell
   }
 
-  /** Those of one key are equal. */
+  /** Messages of one key are equal. */
   tell(key: string, told: Told): void {
     const burst = this.#bursts.get(key)
     if (burst !== undefined) {

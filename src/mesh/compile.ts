@@ -1,17 +1,16 @@
 import type { Call, Layer, Service } from './call.ts'
-import { ATTEMPT_BEFORE, type LayerName, order } from './order.ts'
-import type { Effect, Kit, Policy } from './policy.ts'
-import { scopeFor, type Target } from './scope.ts'
+import type { Effect, PolicyContext, Policy } from './policy.ts'
+import { scopeFor, type ServerFacts } from './scope.ts'
 import { type Applied, type MeshConfig, Settings } from './settings.ts'
 
 /** The policy set that needs no name. */
 export const DEFAULT_SET = 'default'
 
-/** The policies there are, by their name in the config. */
-type PolicyRegistry = Readonly<Partial<Record<LayerName, Pick<Policy<never>, 'build'>>>>
+/** The policies there are, by their name in the config, outermost first. */
+type PolicyRegistry = Readonly<Record<string, Pick<Policy<never>, 'build' | 'perAttempt'>>>
 
 /** One line of a chain, as the admin API prints it. */
-interface ChainLink {
+interface ChainLayer {
   readonly layer: string
   readonly config?: unknown
   /** `default`, the number of the override that decided, from 0, or the name of the set. */
@@ -23,7 +22,7 @@ export interface Mesh {
   /** The chain for a call. Throws when there is no such set. */
   serviceFor(server: string, method: string, tool: string | undefined, set?: string): Service
   /** What that chain is made of, outermost first. */
-  chainFor(server: string, method: string, tool: string | undefined, set?: string): readonly ChainLink[]
+  chainFor(server: string, method: string, tool: string | undefined, set?: string): readonly ChainLayer[]
   /** What running a call again would do. */
   effectOf(call: Call): Effect
 }
@@ -31,9 +30,9 @@ export interface Mesh {
 interface MeshParts {
   readonly policies: PolicyRegistry
   readonly config: MeshConfig
-  readonly kit: Kit
+  readonly context: PolicyContext
   /** What is known of a server. */
-  readonly target: (server: string) => Target | undefined
+  readonly target: (server: string) => ServerFacts | undefined
   /** The call as another server has to get it; undefined when there is no such server. */
   readonly readdress: (call: Call, server: string, tool: string) => Call | undefined
   /** The outermost layer, which sees every outcome. */
@@ -50,38 +49,44 @@ interface Chain {
   /** Everything under `observe`. */
   readonly inner: Service
   readonly service: Service
-  readonly links: readonly ChainLink[]
+  readonly described: readonly ChainLayer[]
   readonly effectOf: (call: Call) => Effect
 }
 
 /** Compiles a config into services. A chain is built when it is first asked for. */
 export function compileMesh(parts: MeshParts): Mesh {
-  const { policies, config, kit, target, observe, attempt, transport } = parts
+  const { policies, config, context, target, observe, attempt, transport } = parts
   const settings = new Settings(config)
+  const inOrder = Object.entries(policies)
+  const ofCalls = inOrder.filter(([, { perAttempt }]) => perAttempt !== true)
+  const ofAttempts = inOrder.filter(([, { perAttempt }]) => perAttempt === true)
+  if (inOrder.slice(ofCalls.length).some(([, { perAttempt }]) => perAttempt !== true))
+    throw new Error('policies about attempts stand last')
   const sets = [DEFAULT_SET, ...Object.keys(config.sets ?? {})]
   const known = new Map(sets.map((set) => [set, new Chains<Chain>()]))
 
   function build(set: string, server: string, tool: string | undefined, applied: Applied): Chain {
     const effect = settings.effectOf(applied)
     const overrides = tool === undefined ? settings.namesOf(applied) : undefined
-    const scope = scopeFor({ set, server, tool, overrides, effect, target, detour })
-    const links: ChainLink[] = [{ layer: 'observe' }]
+    const scope = scopeFor({ set, server, tool, overrides, effect, target, fallbackCall })
+    const described: ChainLayer[] = [{ layer: 'observe' }]
     const layers: Layer[] = [parts.faults.client]
-    for (const name of order) {
-      if (name === ATTEMPT_BEFORE) layers.push(attempt)
-      const policy = policies[name]
+    const add = ([name, policy]: [string, PolicyRegistry[string]]) => {
       const [chosen, from] = settings.of(name, set, applied)
-      if (policy === undefined || chosen === undefined || chosen === false) continue
-      layers.push(policy.build(chosen as never, kit, scope))
-      links.push({ layer: name, config: chosen, from })
+      if (chosen === undefined || chosen === false) return
+      layers.push(policy.build(chosen as never, context, scope))
+      described.push({ layer: name, config: chosen, from })
     }
+    ofCalls.forEach(add)
+    layers.push(attempt)
+    ofAttempts.forEach(add)
     layers.push(parts.faults.upstream)
-    links.push({ layer: 'transport' })
+    described.push({ layer: 'transport' })
     const inner = layers.reduceRight<Service>((next, layer) => layer(next), transport)
-    return { inner, service: observe(inner), links, effectOf: scope.effectOf }
+    return { inner, service: observe(inner), described, effectOf: scope.effectOf }
   }
 
-  function detour(set: string, call: Call, server: string, tool: string) {
+  function fallbackCall(set: string, call: Call, server: string, tool: string) {
     const readdressed = parts.readdress(call, server, tool)
     return readdressed && { call: readdressed, service: find(server, call.method, tool, set).inner }
   }
@@ -102,7 +107,7 @@ export function compileMesh(parts: MeshParts): Mesh {
 
   return {
     serviceFor: (server, method, tool, set = DEFAULT_SET) => find(server, method, tool, set).service,
-    chainFor: (server, method, tool, set = DEFAULT_SET) => find(server, method, tool, set).links,
+    chainFor: (server, method, tool, set = DEFAULT_SET) => find(server, method, tool, set).described,
     effectOf: (call) => find(call.server, call.method, call.tool, DEFAULT_SET).effectOf(call),
   }
 }
@@ -117,7 +122,7 @@ const REMEMBERED_TOOLS = 50_000
 const LONGEST = 512
 
 /** What calls ask for. */
-interface Asked {
+interface ChainKey {
   readonly server: string
   readonly method: string
   readonly tool: string | undefined
@@ -142,7 +147,7 @@ class Chains<Chain> {
 
   /** Agents can ask for what does not exist: such calls share a chain, and so what its policies remember. */
   ofOther<Applied extends readonly number[]>(
-    { server, method, tool }: Asked,
+    { server, method, tool }: ChainKey,
     appliedTo: () => Applied,
     build: (applied: Applied) => Chain,
   ): Chain {

@@ -1,58 +1,101 @@
 import type { Millis } from './clock.ts'
 
-/**
- * Every way in which the gateway itself ends a call. JSON-RPC codes lie outside the range that the
- * protocol reserves (-32768 … -32000): 1000 plus the HTTP status that an engineer would expect.
- * `retryable`: whether the same call may succeed later, all else unchanged.
- */
-export const reasons = {
-  deadline_exceeded: { code: 1504, stable: 'BW_DEADLINE_EXCEEDED', retryable: true },
-  deadline_infeasible: { code: 1504, stable: 'BW_DEADLINE_INFEASIBLE', retryable: true },
-  breaker_open: { code: 1503, stable: 'BW_BREAKER_OPEN', retryable: true },
-  bulkhead_full: { code: 1503, stable: 'BW_BULKHEAD_FULL', retryable: true },
-  concurrency_limited: { code: 1503, stable: 'BW_CONCURRENCY_LIMITED', retryable: true },
-  rate_limited: { code: 1429, stable: 'BW_RATE_LIMITED', retryable: true },
-  invalid_arguments: { code: 1422, stable: 'BW_INVALID_ARGUMENTS', retryable: false },
-  incorrect_result: { code: 1502, stable: 'BW_INCORRECT_RESULT', retryable: true },
-  idempotency_conflict: { code: 1409, stable: 'BW_IDEMPOTENCY_CONFLICT', retryable: false },
-  idempotency_full: { code: 1503, stable: 'BW_IDEMPOTENCY_FULL', retryable: true },
-  attempt_timeout: { code: 1504, stable: 'BW_ATTEMPT_TIMEOUT', retryable: true },
-  upstream_unavailable: { code: 1503, stable: 'BW_UPSTREAM_UNAVAILABLE', retryable: true },
-  upstream_disconnected: { code: 1502, stable: 'BW_UPSTREAM_DISCONNECTED', retryable: true },
-  upstream_status: { code: 1502, stable: 'BW_UPSTREAM_STATUS', retryable: true },
-  upstream_rate_limited: { code: 1429, stable: 'BW_UPSTREAM_RATE_LIMITED', retryable: true },
-  upstream_unauthorized: { code: 1401, stable: 'BW_UPSTREAM_UNAUTHORIZED', retryable: false },
-  upstream_refused: { code: 1502, stable: 'BW_UPSTREAM_REFUSED', retryable: false },
-  bad_reply: { code: 1502, stable: 'BW_BAD_REPLY', retryable: true },
-  reply_too_large: { code: 1413, stable: 'BW_REPLY_TOO_LARGE', retryable: false },
-  session_lost: { code: 1404, stable: 'BW_SESSION_LOST', retryable: false },
-  overloaded: { code: 1429, stable: 'BW_OVERLOADED', retryable: true },
-  cancelled: { code: 1499, stable: 'BW_CANCELLED', retryable: false },
-  shutting_down: { code: 1503, stable: 'BW_SHUTTING_DOWN', retryable: true },
-  internal: { code: 1500, stable: 'BW_INTERNAL', retryable: false },
-} as const
+/** What there is to say of a reason for which the gateway itself ends a call. */
+export interface ReasonFacts {
+  /** JSON-RPC code: 1000 plus the HTTP status that an engineer would expect, outside of the range that the protocol reserves (-32768 … -32000). */
+  readonly code: number
+  /** Whether the same call may succeed later, all else unchanged. */
+  readonly retryable: boolean
+  /** What has happened, in a sentence for the documentation. */
+  readonly about: string
+}
 
+/** A reason that one policy alone knows; its stable code is `BW_` and its name in capitals. */
+export interface PolicyReason extends ReasonFacts {
+  readonly name: string
+}
+
+/** The reasons of the data path, and those that more than one policy knows. */
+export const reasons = {
+  deadline_exceeded: { code: 1504, retryable: true, about: 'There was no answer before the deadline.' },
+  attempt_timeout: {
+    code: 1504,
+    retryable: true,
+    about: 'An attempt, or what came before it, took too long.',
+  },
+  rate_limited: { code: 1429, retryable: true, about: 'A limit of calls per time is used up.' },
+  invalid_arguments: { code: 1422, retryable: false, about: "The arguments break the tool's inputSchema." },
+  incorrect_result: { code: 1502, retryable: true, about: 'An answer came, and it was wrong.' },
+  upstream_unavailable: { code: 1503, retryable: true, about: 'The server cannot be reached.' },
+  upstream_disconnected: { code: 1502, retryable: true, about: 'The connection to the server broke.' },
+  upstream_status: { code: 1502, retryable: true, about: 'The server answered with an HTTP error.' },
+  upstream_rate_limited: { code: 1429, retryable: true, about: 'The server answered with HTTP 429.' },
+  upstream_unauthorized: { code: 1401, retryable: false, about: 'The server refused our credentials.' },
+  upstream_forbidden: { code: 1403, retryable: false, about: 'The server forbids the request (HTTP 403).' },
+  upstream_refused: { code: 1502, retryable: false, about: 'The server does not take such requests.' },
+  bad_reply: { code: 1502, retryable: true, about: 'The reply was no valid JSON-RPC response.' },
+  reply_too_large: { code: 1413, retryable: false, about: 'The reply was larger than it may be.' },
+  session_lost: { code: 1404, retryable: false, about: 'The session is over.' },
+  overloaded: {
+    code: 1429,
+    retryable: true,
+    about: 'A limit of the gateway is reached; its message names the limit.',
+  },
+  cancelled: { code: 1499, retryable: false, about: 'The caller has given the call up.' },
+  shutting_down: { code: 1503, retryable: true, about: 'The gateway is about to end.' },
+  internal: { code: 1500, retryable: false, about: 'A defect of the gateway.' },
+} as const satisfies Readonly<Record<string, ReasonFacts>>
+
+/** A reason that is known everywhere. */
 export type Reason = keyof typeof reasons
 
 /** Why a call got no reply of its server. A value, not an exception: the mesh never throws it. */
 export interface GatewayError {
-  readonly reason: Reason
+  /** A `Reason`, or the name of a policy's own. */
+  readonly reason: string
+  /** See `ReasonFacts`. */
+  readonly code: number
+  readonly retryable: boolean
   /** What happened and the limit that was met; safe to show to an agent, holds no secret. */
   readonly message: string
   /** Whether the request may have reached the server, and thus may have run. */
   readonly sent: boolean
   /** When trying again makes sense, in milliseconds from now. */
   readonly retryAfterMs: Millis | undefined
+  /** The HTTP status by which the server refused the request, where that is what happened. */
+  readonly status?: number
+  /**
+   * Set when the call came to nothing because the program of its server is not up, and will not be at once: nothing was
+   * tried that a retry within the same call could do better, or that says how the server treats calls.
+   */
+  readonly notStarted?: true
 }
 
 /** Builds a `GatewayError`; `sent` unless told otherwise is false. */
 export function gatewayError(
-  reason: Reason,
+  reason: Reason | PolicyReason,
   message: string,
-  { sent = false, retryAfterMs }: { sent?: boolean; retryAfterMs?: Millis | undefined } = {},
+  {
+    sent = false,
+    retryAfterMs,
+    status,
+  }: { sent?: boolean; retryAfterMs?: Millis | undefined; status?: number | undefined } = {},
 ): GatewayError {
-  return { reason, message, sent, retryAfterMs }
+  const { code, retryable } = typeof reason === 'string' ? reasons[reason] : reason
+  const name = typeof reason === 'string' ? reason : reason.name
+  return {
+    reason: name,
+    code,
+    retryable,
+    message,
+    sent,
+    retryAfterMs,
+    ...(status !== undefined && { status }),
+  }
 }
+
+/** The code by which programs know a reason, such as `BW_BREAKER_OPEN`. */
+export const stableCode = (reason: string): string => `BW_${reason.toUpperCase()}`
 
 /** Whether an abort's reason, or anything else that was caught, is one of our errors. */
 export function isGatewayError(value: unknown): value is GatewayError {

@@ -12,7 +12,7 @@ export interface Generation {
 }
 
 /** A generation that a call holds on to until it ends. */
-export interface Lease<G extends Generation> {
+export interface GenerationLease<G extends Generation> {
   readonly generation: G
   release(): void
 }
@@ -52,7 +52,7 @@ export class Live<G extends Generation> {
   }
 
   /** Holds the current generation open. `release` it exactly once per lease. */
-  enter(): Lease<G> {
+  enter(): GenerationLease<G> {
     const slot = this.#slot
     slot.users++
     return { generation: slot.generation, release: () => this.#leave(slot) }

@@ -45,8 +45,8 @@ export interface WireReply {
   readonly headers?: Readonly<Record<string, string>>
   /** The body as it is, in place of a JSON-RPC response. */
   readonly body?: string
-  /** Breaks off the connection. */
-  readonly end?: 'reset'
+  /** Breaks off the connection: at once, or where the shape of its bytes says, with the reply as it would be else. */
+  readonly end?: 'reset' | 'shape'
 }
 
 export type Outcome =

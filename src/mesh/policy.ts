@@ -1,7 +1,10 @@
-import type { Call, Caller, Layer, Service } from './call.ts'
+import type { Call, Caller, Layer, Outcome, Service } from './call.ts'
 import type { Clock, Millis } from './clock.ts'
-import type { Dice } from './dice.ts'
+import type { KeyedRandom } from './keyed-random.ts'
 import type { DurableStore } from './durable.ts'
+import type { PolicyReason } from './errors.ts'
+import type { Decision, Fact } from './facts.ts'
+import type { MetricSpec } from './metric-spec.ts'
 import type { StateKey } from './state-key.ts'
 
 export type { StateKey } from './state-key.ts'
@@ -31,9 +34,9 @@ export interface StateStore {
 }
 
 /** All that a policy may touch besides its own config and its scope. */
-export interface Kit {
+export interface PolicyContext {
   readonly clock: Clock
-  readonly dice: Dice
+  readonly random: KeyedRandom
   readonly state: StateStore
   /** For what has to outlive the process; undefined when there is nowhere to put it. */
   readonly durable?: DurableStore | undefined
@@ -44,7 +47,7 @@ export interface Kit {
 export type Effect = 'read_only' | 'idempotent' | 'write' | 'unknown'
 
 /** What its server says of a tool, as it stands in the catalog. The same object as long as nothing has changed. */
-export interface ToolFacts {
+export interface ToolDefinition {
   readonly inputSchema: unknown
   readonly outputSchema: unknown
   /** Changes when anything in the entry does. */
@@ -52,7 +55,7 @@ export interface ToolFacts {
 }
 
 /** A call in the words of another tool, and the chain for it, which does not count as a call of its own. */
-export interface Detour {
+export interface FallbackCall {
   readonly call: Call
   readonly service: Service
 }
@@ -77,7 +80,7 @@ export interface Scope {
    */
   readonly endpoints: readonly string[]
   /** What is known of the tool now; undefined when it is in no catalog. */
-  facts(): ToolFacts | undefined
+  facts(): ToolDefinition | undefined
   /** What running the call again would do, by the operator's word, a trusted server's, or its method. */
   effectOf(call: Call): Effect
   /** The replica that holds state for a caller, and thus has to get all its calls; undefined: any may. */
@@ -99,14 +102,90 @@ export interface Scope {
    */
   hold(): () => void
   /** The way to another tool, with the same arguments; undefined when there is no such server. */
-  detour(call: Call, server: string, tool: string): Detour | undefined
+  fallbackCall(call: Call, server: string, tool: string): FallbackCall | undefined
 }
 
-/** A configurable rule: one file, one line in the registry, one test. */
+/** A type of `MeshEvent`: how often it comes is always counted by type; here is what else there is to count. */
+export interface EventType {
+  /** What has happened, in one line, for the documentation. */
+  readonly about: string
+  /** The labels `server` and `tool` are the event's. */
+  readonly counter?: MetricSpec<'counter'>
+  /** Its other labels. */
+  labels?(detail: Readonly<Record<string, unknown>>): Readonly<Record<string, string>>
+  /** Whether it is a warning in the log. */
+  isWarning?(detail: Readonly<Record<string, unknown>>): boolean
+}
+
+/** What the admin API shows of a state: plain facts. */
+export interface Observable {
+  snapshot(): object
+}
+
+/** One value of a gauge; the labels `server` and `tool` are those of the state. */
+export interface Sample {
+  readonly labels: Readonly<Record<string, string>>
+  readonly value: number
+}
+
+/** A kind of state that a policy keeps, as it is shown. */
+export interface StateKind<State = unknown> {
+  readonly kind: string
+  /** Whether it says how much is still free: then `/admin/budgets` lists it. Its states are `Observable`. */
+  readonly isBudget?: true
+  /** Read at each scrape, from the states of the policies without a name; equal labels add up. */
+  readonly gauge?: {
+    readonly metric: MetricSpec<'gauge'>
+    /** Labels that have a series at value 0 also while there is no state. */
+    readonly always?: readonly Readonly<Record<string, string>>[]
+    samples(state: State): readonly Sample[]
+  }
+}
+
+/** Whose state an operator changes. */
+export interface OperatorTarget {
+  readonly set: string
+  readonly server: string
+  /** Undefined for a server's other requests. */
+  readonly tool: string | undefined
+}
+
+/**
+ * What an operator may do to a policy by hand: `GET /admin/{path}` lists its states, `POST /admin/{path}/{server}/{tool}`
+ * takes `{"action": …}`. What was done stays in force until it is undone, over reloads and other settings: it is kept
+ * in a state of its own, whose key holds no settings.
+ */
+export interface Operator<State extends Observable = Observable> {
+  readonly path: string
+  /** The kind of the states that it is about, and what people call one of them. */
+  readonly kind: string
+  readonly noun: string
+  readonly actions: readonly string[]
+  /** `states`: those that the target has now, at least one. */
+  act(action: string, target: OperatorTarget, states: readonly State[], store: StateStore): void
+}
+
+/**
+ * A resilience policy, and all that is known of it anywhere: one module, one line in the registry, one test. Errors, metrics,
+ * spans, the access log, the admin API, the config schema and the documentation are made of what stands here.
+ */
 export interface Policy<Config> {
+  /** Its settings, with their documentation. */
   readonly schema: Schema<Config>
   /** In force only where the config names it; the others are in force unless it says `false`. */
   readonly optIn?: true
+  /** Whether it is about single attempts: these policies stand last, and observers of attempts see what they make of one. */
+  readonly perAttempt?: true
+  /** Reasons for which it ends calls, beside those that are known everywhere. */
+  readonly reasons?: readonly PolicyReason[]
+  /** What it notes on calls. */
+  readonly facts?: readonly Fact[]
+  /** What it decided about a call, where the outcome shows that. */
+  decisionIn?(outcome: Outcome): Decision | undefined
+  /** The events that it emits, by type. */
+  readonly events?: Readonly<Record<string, EventType>>
+  readonly states?: readonly StateKind[]
+  readonly operator?: Operator
   /** Called once per generation, scope and distinct config. */
-  build(config: Config, kit: Kit, scope: Scope): Layer
+  build(config: Config, context: PolicyContext, scope: Scope): Layer
 }

@@ -1,5 +1,5 @@
 import type { Millis } from './clock.ts'
-import type { Reason } from './errors.ts'
+import { newFacts } from './facts.ts'
 import type { Outcome } from './outcome.ts'
 
 /** What a call holds of something that is limited, and gives back while its agent is asked. */
@@ -12,24 +12,6 @@ export interface Holding {
   takeBack(): Promise<void> | undefined
 }
 
-/** Why a failed call was not sent again. */
-export type RetryRefusal =
-  /** It may have run, and is not known to be repeatable. */
-  | 'unsafe'
-  /** A byte of it has reached the caller. */
-  | 'streaming'
-  /** It is somebody's retry already. */
-  | 'inbound_attempt'
-  /** The attempts that are configured are used up. */
-  | 'attempts'
-  /** The next try would begin after the deadline, or after the wait that the server asked for. */
-  | 'deadline'
-  | 'server_budget'
-  | 'gateway_budget'
-  | 'concurrency'
-  /** It was, and a limit of ours rejected that try. */
-  | 'limited'
-
 /** A fault that was aimed at a call, for whoever accounts for it. */
 export interface InjectedFault {
   readonly name: string
@@ -37,17 +19,41 @@ export interface InjectedFault {
   readonly side: 'upstream' | 'client'
   /** The try that it hit, from 1. */
   readonly attempt: number
-  /** `shadow`: it was decided and not done. */
-  status: 'applied' | 'not_applicable' | 'shadow'
+  /**
+   * `not_applicable`: there was nothing for it to do at such a call. `not_reached`: the call, or the fault, was over before it
+   * took effect. `shadow`: it was decided and not done.
+   */
+  status: 'applied' | 'not_applicable' | 'not_reached' | 'shadow'
+  /** Whether the call was sent again after the try that it hit: a retry, or a hedge. */
+  resent?: boolean
   note?: Readonly<Record<string, unknown>>
 }
+
+/** Whatever can become of an injected fault. */
+export const fates = [
+  /** The agent got a good answer in spite of it, and no later. */
+  'masked',
+  /** The agent got a good answer, and had to wait for it. */
+  'delayed',
+  /** An error, or word that something is missing, reached the agent: it can fail safely. */
+  'surfaced',
+  /** A corrupted reply reached the agent, looking fine. */
+  'escaped',
+  /** The call, or the fault, was over before it took effect. */
+  'not_reached',
+] as const
+
+export type Fate = (typeof fates)[number]
 
 /** What became of a fault, by what the agent got. */
 export interface FaultFate {
   /** As the record of the call that it hit has it. */
   readonly fault: InjectedFault
-  /** The agent got a good answer in spite of it, was told that something is wrong, or took a wrong answer for a good one. */
-  readonly fate: 'masked' | 'surfaced' | 'escaped'
+  readonly fate: Fate
+  /** How long the agent had to wait because of it, in milliseconds; only where that is its fate. */
+  readonly delayedMs?: Millis
+  /** Whether it hit an earlier call, whose reply was kept and is this call's answer: it has been accounted for there. */
+  readonly isKept?: true
 }
 
 /** The task of an agent that a call belongs to. */
@@ -58,7 +64,10 @@ export interface CallIntent {
   readonly source: 'meta' | 'baggage' | 'trace' | 'header' | 'session'
 }
 
-/** The flat facts of one call. Layers write them, `observe` reads them once, at the end. */
+/**
+ * The flat facts of one call. Layers write them, `observe` reads them once, at the end. What only one policy knows stands in
+ * `facts`; the rest is what the data path and several of its parts know.
+ */
 export interface CallRecord {
   readonly startedAt: Millis
   /** Tries at an upstream. */
@@ -73,20 +82,14 @@ export interface CallRecord {
   failedReplica: number | undefined
   /** Conversations that had to be opened again for this call. */
   recoveries: number
-  /** Times that it was sent again after a failure. */
-  retries: number
-  /** Times that it was sent a second time while the first had not come back. */
-  hedges: number
-  /** Why its last failure was not followed by a retry. */
-  retryRefused: RetryRefusal | undefined
   /** Why tries of it were rejected that are not what its caller is told: undefined for none. */
-  overruled: Reason[] | undefined
-  /** Whether an estimate said that its deadline could not be met. */
-  infeasible: boolean
-  /** Whether its arguments broke the tool's `inputSchema`. */
-  invalidArguments: boolean
-  /** Whether its answer is that of an earlier call with the same idempotency key, which was over or still under way. */
-  replayed: 'no' | 'stored' | 'joined'
+  supersededRejections: string[] | undefined
+  /** Whether it was found to be wrong before it was sent: then a bad end of it is not laid to its server. */
+  isInvalid: boolean
+  /** Whether it waited in a way that is in neither `waitedMs` nor `upstreamMs`, such as for the outcome of an equal call: its overhead is not known. */
+  hasWaitedElsewhere: boolean
+  /** What policies noted, by slot: see `Fact`. */
+  readonly facts: unknown[]
   /** Faults that were aimed at it; undefined for none. */
   faults: InjectedFault[] | undefined
   /**
@@ -94,6 +97,12 @@ export interface CallRecord {
    * is over, and undefined for none.
    */
   fates: readonly FaultFate[] | undefined
+  /** Faults that had hit its server when a breaker kept it from there; undefined for none. */
+  rejectedOver: string[] | undefined
+  /** What an HTTP header says to the agent of its faults, where an operator asked for that; undefined otherwise. */
+  debugHeader: string | undefined
+  /** Whether its outcome is known: whatever is still under way for it can make no difference to its agent. */
+  isOver: boolean
   /** Questions of the server that the agent has not answered yet. */
   asking: number
   /** When the first of them came. */
@@ -121,8 +130,8 @@ export interface CallRecord {
 }
 
 /** Notes a rejection in place of which another outcome is told: it took place, and is counted. */
-export function noteOverruled(record: CallRecord, outcome: Outcome): void {
-  if (outcome.kind === 'rejected') (record.overruled ??= []).push(outcome.error.reason)
+export function noteSupersededRejection(record: CallRecord, outcome: Outcome): void {
+  if (outcome.kind === 'rejected') (record.supersededRejections ??= []).push(outcome.error.reason)
 }
 
 /** A record for a call that starts now. */
@@ -135,15 +144,15 @@ export function newRecord(startedAt: Millis): CallRecord {
     replica: undefined,
     failedReplica: undefined,
     recoveries: 0,
-    retries: 0,
-    hedges: 0,
-    retryRefused: undefined,
-    overruled: undefined,
-    infeasible: false,
-    invalidArguments: false,
-    replayed: 'no',
+    supersededRejections: undefined,
+    isInvalid: false,
+    hasWaitedElsewhere: false,
+    facts: newFacts(),
     faults: undefined,
     fates: undefined,
+    rejectedOver: undefined,
+    debugHeader: undefined,
+    isOver: false,
     asking: 0,
     askingSince: 0,
     askedMs: 0,

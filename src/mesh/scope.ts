@@ -1,12 +1,12 @@
 import type { Call, Caller } from './call.ts'
 import type { Millis } from './clock.ts'
-import type { Detour, Effect, Scope, ToolFacts } from './policy.ts'
+import type { FallbackCall, Effect, Scope, ToolDefinition } from './policy.ts'
 
 /** What the registry knows of one server. */
-export interface Target {
+export interface ServerFacts {
   /** The identity of each replica's endpoint; at least one. */
   readonly endpoints: readonly string[]
-  facts(tool: string): ToolFacts | undefined
+  facts(tool: string): ToolDefinition | undefined
   /** What the server says of a tool's effect, as far as it is trusted. */
   effectOf(tool: string): Effect
   home(caller: Caller): number | undefined
@@ -24,8 +24,8 @@ export interface ScopeParts {
   readonly overrides: readonly string[] | undefined
   /** The operator's word on the tool's effect. */
   readonly effect: Effect | undefined
-  readonly target: (server: string) => Target | undefined
-  readonly detour: (set: string, call: Call, server: string, tool: string) => Detour | undefined
+  readonly target: (server: string) => ServerFacts | undefined
+  readonly fallbackCall: (set: string, call: Call, server: string, tool: string) => FallbackCall | undefined
 }
 
 /** What requests other than tool calls do, as the protocol defines them. */
@@ -55,7 +55,7 @@ const effects: ReadonlyMap<string, Effect> = new Map<string, Effect>(
 const nowhere: readonly string[] = ['']
 
 /** A scope over what the registry knows. */
-export function scopeFor({ set, server, tool, overrides, effect, target, detour }: ScopeParts): Scope {
+export function scopeFor({ set, server, tool, overrides, effect, target, fallbackCall }: ScopeParts): Scope {
   const endpoints = target(server)?.endpoints ?? nowhere
   return {
     set,
@@ -75,7 +75,7 @@ export function scopeFor({ set, server, tool, overrides, effect, target, detour 
     leave: (caller, replica) => target(server)?.leave(caller, replica),
     backAt: (replica) => target(server)?.backAt(replica) ?? -Infinity,
     hold: () => target(server)?.hold() ?? nothing,
-    detour: (call, to, other) => detour(set, call, to, other),
+    fallbackCall: (call, to, other) => fallbackCall(set, call, to, other),
   }
 }
 

@@ -1,9 +1,8 @@
 import { matcher, type Match, type Matcher } from './match.ts'
-import type { LayerName } from './order.ts'
 import type { Effect } from './policy.ts'
 
 /** Settings by policy name; `false` switches a policy off. */
-export type PolicySettings = Readonly<Partial<Record<LayerName, unknown>>>
+export type PolicySettings = Readonly<Record<string, unknown>>
 
 export interface Override extends PolicySettings {
   readonly match: Match
@@ -52,7 +51,7 @@ export class Settings {
   }
 
   /** What a policy is to be built with, and who says so: `default`, `override 0` or `set cautious`. */
-  of(name: LayerName, set: string, applied: Applied): [settings: unknown, from: string] {
+  of(name: string, set: string, applied: Applied): [settings: unknown, from: string] {
     const alternative = this.#sets.get(set) ?? {}
     if (name in alternative) return [alternative[name], `set ${set}`]
     const decisive = applied.findLast((index) => name in (this.#overrides[index] ?? {}))

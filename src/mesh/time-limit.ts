@@ -1,4 +1,4 @@
-import { askedMs } from './asking.ts'
+import { askedMs } from './pause-deadline.ts'
 import type { Call, CallChanges, Outcome, Service } from './call.ts'
 import { derive } from './call.ts'
 import { Cancellation } from './cancel.ts'

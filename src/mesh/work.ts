@@ -21,7 +21,7 @@ export type Work = (typeof works)[number]
 /** From which length on reading a text counts as work, in characters: it takes a fraction of a millisecond then. */
 export const LARGE_TEXT = 64 * 1024
 
-/** Is told what took how long. */
+/** Is told how long each piece of work took. */
 export interface WorkWatch {
   now(): Millis
   worked(work: Work, ms: Millis): void

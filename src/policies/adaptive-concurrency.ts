@@ -1,11 +1,11 @@
 import { z } from 'zod'
-import { askedMs, hold, letGo } from '../mesh/asking.ts'
+import { askedMs, hold, letGo } from '../mesh/pause-deadline.ts'
 import type { Call, Holding, Layer, Outcome, Service } from '../mesh/call.ts'
 import { isFailure, resultOf } from '../mesh/classify.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
-import { gatewayError } from '../mesh/errors.ts'
+import { gatewayError, type PolicyReason } from '../mesh/errors.ts'
 import type { Policy } from '../mesh/policy.ts'
-import { Kept } from './state/kept.ts'
+import { StatesBySettings } from './state/states-by-settings.ts'
 
 /** A number of calls at once. */
 const concurrency = () => z.int().min(1).max(10_000)
@@ -43,6 +43,16 @@ const schema = z
   })
   .describe('Learns from latency how many calls a server can take at once, and rejects those above.')
 
+/** The kind of state of limiters. */
+const ADAPTIVE_CONCURRENCY = 'adaptive-concurrency'
+
+export const concurrencyLimited = {
+  name: 'concurrency_limited',
+  code: 1503,
+  retryable: true,
+  about: 'The server has as many calls under way as its latency allows.',
+} as const satisfies PolicyReason
+
 /**
  * Limits the calls in flight to a server by what its latency says (Gradient2 of Netflix' concurrency-limits). The
  * estimate is per server: a tool that is slow by nature weighs in the mean as often as it is called.
@@ -50,8 +60,13 @@ const schema = z
 export const adaptiveConcurrency: Policy<z.output<typeof schema>> & { schema: typeof schema } = {
   schema,
   optIn: true,
+  reasons: [concurrencyLimited],
+  states: [{ kind: ADAPTIVE_CONCURRENCY, isBudget: true }],
   build(config, { clock, state }, { set, server }): Layer {
-    const limiters = state.get({ kind: 'adaptive-concurrency', set, server }, () => new Kept<Limiter>())
+    const limiters = state.get(
+      { kind: ADAPTIVE_CONCURRENCY, set, server },
+      () => new StatesBySettings<Limiter>(),
+    )
     const limiter = limiters.get(config, () => new Limiter(server, config, clock))
     return (next) => (call) => limiter.run(call, next)
   },
@@ -132,7 +147,7 @@ export class Limiter {
     const message = `concurrency limit for ${this.#server} reached (${this.#inFlight} of ${limit} in flight)`
     // At this latency, so often a call comes back.
     const retryAfterMs = Math.round(Math.min(MOST_RETRY_MS, Math.max(LEAST_RETRY_MS, latencyMs / limit)))
-    const error = gatewayError('concurrency_limited', message, { retryAfterMs })
+    const error = gatewayError(concurrencyLimited, message, { retryAfterMs })
     return { kind: 'rejected', error, by: 'adaptiveConcurrency' }
   }
 }

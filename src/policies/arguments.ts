@@ -1,9 +1,11 @@
 import { z } from 'zod'
 import type { Layer, Outcome } from '../mesh/call.ts'
 import { gatewayError } from '../mesh/errors.ts'
+import { Fact } from '../mesh/facts.ts'
+import { counter } from '../mesh/metric-spec.ts'
 import type { Policy } from '../mesh/policy.ts'
 import { paramsOf } from '../protocol/jsonrpc.ts'
-import { sharedSchemas } from './state/schemas.ts'
+import { schemaStates, sharedSchemas } from './state/schemas.ts'
 import type { Mismatch } from './state/schemas/mismatch.ts'
 
 const schema = z
@@ -18,19 +20,37 @@ const schema = z
   })
   .describe('Checks the arguments of a tool call before anything is sent.')
 
+/** Whether the arguments of a call break the `inputSchema` of its tool. */
+export const invalidArguments = new Fact(false, {
+  about: "The arguments break the tool's `inputSchema`.",
+  log: 'invalidArguments',
+  event: () => ({ decision: 'invalid' }),
+  counting: {
+    metric: counter(
+      'invalid_arguments_total',
+      "Calls whose arguments break the tool's schema, whether they were stopped for it or not.",
+      ['server', 'tool'],
+      'tools',
+    ),
+  },
+})
+
 /** Compares arguments with the tool's `inputSchema`; passes what it cannot tell. */
 export const argumentsPolicy: Policy<z.output<typeof schema>> & { schema: typeof schema } = {
   schema,
-  build({ check: mode }, kit, scope): Layer {
+  facts: [invalidArguments],
+  states: [schemaStates],
+  build({ check: mode }, context, scope): Layer {
     if (mode === 'off') return (next) => next
-    const schemas = sharedSchemas(kit)
+    const schemas = sharedSchemas(context)
     return (next) => (call) => {
       if (call.tool === undefined) return next(call)
       const check = schemas.find(scope.facts()?.inputSchema, 'arguments')
       if (check === undefined) return next(call)
       const finding = check(paramsOf(call.message.value).arguments ?? {})
       if (typeof finding === 'string') return next(call)
-      call.record.invalidArguments = true
+      invalidArguments.note(call.record, true)
+      call.record.isInvalid = true
       return mode === 'enforce' ? Promise.resolve(rejection(finding)) : next(call)
     }
   },

@@ -18,6 +18,7 @@ const schema = z
 /** Ends one attempt at an upstream after `timeout`; the upstream is told to cancel it. */
 export const attemptTimeout: Policy<z.output<typeof schema>> & { schema: typeof schema } = {
   schema,
+  perAttempt: true,
   build({ timeout }, { clock }): Layer {
     const limit = new TimeLimit(clock, timeout)
     return (next) => (call) => {

@@ -1,12 +1,60 @@
 import type { z } from 'zod'
-import type { Layer } from '../mesh/call.ts'
-import type { Policy } from '../mesh/policy.ts'
-import { Breaker } from './breaker/breaker.ts'
-import { holdsOf } from './breaker/holds.ts'
-import { breakerSchema } from './breaker/schema.ts'
+import type { Call, CallRecord, Layer, Outcome, Service } from '../mesh/call.ts'
+import type { Clock, Millis } from '../mesh/clock.ts'
+import { counter, gauge } from '../mesh/metric-spec.ts'
+import { askedMs } from '../mesh/pause-deadline.ts'
+import type { Operator, Policy, PolicyContext, StateStore } from '../mesh/policy.ts'
+import {
+  type BreakerConfig,
+  breakerSchema,
+  type HealthSample,
+  HealthWindow,
+  judge,
+} from './breaker/health.ts'
+import {
+  breakerOpen,
+  type BreakerOwner,
+  type BreakerSnapshot,
+  type HalfOpenProbes,
+  Machine,
+  type Probe,
+  refusedOpen,
+  refusedProbing,
+} from './breaker/state-machine.ts'
 
-/** Kind under which breakers are kept: the admin API finds them by it. */
-export const BREAKER = 'breaker'
+/** Tools whose breakers an operator holds open; undefined stands for a server's other requests. */
+export type Holds = Set<string | undefined>
+
+/**
+ * What an operator holds open of a server, within a policy set. It is no part of a breaker: a breaker begins anew with
+ * its settings and with the endpoint that it is for, and what was done by hand is about the tool, whichever they are.
+ */
+function holdsOf(state: StateStore, set: string, server: string): Holds {
+  return state.get<Holds>({ kind: 'breaker-holds', set, server }, () => new Set())
+}
+
+/** The kind of state of breakers. */
+const BREAKER = 'breaker'
+
+const actions = ['open', 'close', 'reset'] as const satisfies readonly BreakerOrder[]
+
+/** Takes the breakers of one tool by hand: those that there are, and, for as long as it is held, those to come. */
+export const operator: Operator<Breaker> = {
+  path: 'breakers',
+  kind: BREAKER,
+  noun: 'breaker',
+  actions,
+  act(action, { set, server, tool }, breakers, store) {
+    const order = actions.find((known) => known === action)
+    if (order === undefined) return
+    const holds = holdsOf(store, set, server)
+    if (order === 'open') holds.add(tool)
+    else holds.delete(tool)
+    for (const breaker of breakers) breaker.force(order)
+  },
+}
+
+const states = ['closed', 'open', 'half_open'] as const
 
 /**
  * Stops calling what fails or answers wrongly, and tries it again later. A breaker for each endpoint of a tool;
@@ -14,14 +62,46 @@ export const BREAKER = 'breaker'
  */
 export const breaker: Policy<z.output<typeof breakerSchema>> & { schema: typeof breakerSchema } = {
   schema: breakerSchema,
-  build(config, kit, { set, server, tool, overrides, endpoints, backAt }): Layer {
+  reasons: [breakerOpen],
+  events: {
+    breaker: {
+      about: 'A breaker has changed its state.',
+      counter: counter(
+        'breaker_transitions_total',
+        'Changes of state of breakers, by what brought them about and the state that was entered.',
+        ['server', 'tool', 'dimension', 'state'],
+        'tools × 4 dimensions × 3 states',
+      ),
+      labels: ({ dimension, state }) => ({ dimension: String(dimension), state: String(state) }),
+      isWarning: ({ state }) => state === 'open',
+    },
+  },
+  states: [
+    {
+      kind: BREAKER,
+      gauge: {
+        metric: gauge(
+          'breaker_state',
+          '1 for the state that a breaker of the default policies is in; of a tool with several replicas, how many are.',
+          ['server', 'tool', 'state'],
+          'tools × 3 states',
+        ),
+        samples(breaker: Breaker) {
+          const now = breaker.snapshot().state
+          return states.map((state) => ({ labels: { state }, value: now === state ? 1 : 0 }))
+        },
+      },
+    },
+  ],
+  operator,
+  build(config, context, { set, server, tool, overrides, endpoints, backAt }): Layer {
     const breakers = new Array<Breaker | undefined>(endpoints.length)
-    const holds = holdsOf(kit.state, set, server)
+    const holds = holdsOf(context.state, set, server)
     function breakerOf(replica: number): Breaker {
       const owner = { set, server, tool, endpoint: endpoints[replica] ?? '', replica }
       const key = { kind: BREAKER, ...owner, overrides, config }
-      const found = kit.state.get(key, () => new Breaker(config, kit, owner))
-      // One that is new, or whose endpoint was gone while an operator gave orders, has not heard of them.
+      const found = context.state.get(key, () => new Breaker(config, context, owner))
+      // What an operator did by hand before this breaker was there, or while its endpoint was gone, is done to it now.
       if (holds.has(tool) !== found.isHeld) found.force(holds.has(tool) ? 'open' : 'close')
       return found
     }
@@ -30,4 +110,166 @@ export const breaker: Policy<z.output<typeof breakerSchema>> & { schema: typeof 
       return (breakers[replica] ??= breakerOf(replica)).run(call, next, backAt)
     }
   },
+}
+
+/** What can be asked of a breaker by hand. */
+type BreakerOrder = 'open' | 'close' | 'reset'
+
+/**
+ * How often in a row it believes that its server is back before a call has succeeded: one that takes connections and
+ * fails every call would otherwise never be left in peace.
+ */
+const MOST_EARLY = 3
+
+/** When a replica was last found to be reachable again, on the monotonic clock. */
+type BackAt = (replica: number) => Millis
+
+/**
+ * One breaker: exact windows say when to open, opossum holds the state. Time is looked at when a call comes, so
+ * that it needs no timer, and no `close()` either: chains of an older generation may go on using it.
+ */
+export class Breaker {
+  readonly #config: BreakerConfig
+  readonly #clock: Clock
+  /** Changes places with its endpoint. */
+  readonly #owner: { -readonly [Key in keyof BreakerOwner]: BreakerOwner[Key] }
+  readonly #window: HealthWindow
+  readonly #machine: Machine
+  /** Whether the failure that was counted last was one of the connection, as when the server is down. */
+  #wasOutage = false
+  /** Times that it believed that its server is back since a call has succeeded. */
+  #early = 0
+
+  constructor(
+    config: BreakerConfig,
+    context: Pick<PolicyContext, 'clock' | 'random' | 'emit'>,
+    owner: BreakerOwner,
+  ) {
+    this.#config = config
+    this.#clock = context.clock
+    this.#owner = { ...owner }
+    this.#window = new HealthWindow(config)
+    this.#machine = new Machine(config, context, this.#owner, () => this.#window.reset())
+  }
+
+  /** Passes a call on, or rejects it. */
+  run(call: Call, next: Service, backAt: BackAt): Promise<Outcome> {
+    const machine = this.#machine
+    if (machine.state !== 'closed') return this.#guard(call, next, backAt)
+    const { record } = call
+    const { generation } = machine
+    const startedAt = this.#clock.now()
+    const askedBefore = askedMs(record, startedAt)
+    return next(call).then((outcome) => {
+      // What was admitted before a change of state says nothing of the time after it.
+      if (generation !== machine.generation) return outcome
+      const now = this.#clock.now()
+      const ranMs = ran(record, startedAt, askedBefore, now)
+      const sample = judge(outcome, call, ranMs)
+      this.#note(sample, outcome)
+      const trip = this.#window.add(sample, ranMs, now)
+      if (trip !== undefined) machine.open(trip)
+      return outcome
+    })
+  }
+
+  /**
+   * Takes it by hand: `open` holds it open until it is closed or reset, `close` closes it with empty windows,
+   * `reset` makes it as if it were new. After the last two it decides by itself again.
+   */
+  force(order: BreakerOrder): void {
+    if (order === 'open') this.#machine.hold()
+    else this.#machine.close(order === 'reset')
+  }
+
+  /** Whether it was opened by hand, and has not been closed since. */
+  get isHeld(): boolean {
+    return this.#machine.manual
+  }
+
+  /** Its endpoint is that of another replica now. */
+  moved(replica: number): void {
+    this.#owner.replica = replica
+  }
+
+  snapshot(): BreakerSnapshot {
+    const { state, trip, manual, since, openForMs, generation } = this.#machine
+    const now = this.#clock.now()
+    const timed = state === 'open' && !manual
+    return {
+      state,
+      since: this.#clock.wall() - (now - since),
+      dimension: trip?.dimension,
+      why: trip?.why,
+      manual,
+      availability: this.#window.availability(now),
+      correctness: this.#window.correctness(now),
+      slow: this.#window.slow(now),
+      consecutive: this.#window.consecutive,
+      openForMs: timed ? openForMs : undefined,
+      nextProbeInMs: timed ? this.#machine.waitMs(now) : undefined,
+      generation,
+    }
+  }
+
+  /** The way of a call that finds it open or half-open. */
+  #guard(call: Call, next: Service, backAt: BackAt): Promise<Outcome> {
+    const machine = this.#machine
+    const waitMs = machine.waitMs(this.#clock.now())
+    if (machine.state === 'open' && waitMs > 0) {
+      if (!this.#isBack(backAt)) return Promise.resolve(refusedOpen(this.#owner, machine.trip, waitMs))
+      this.#early++
+      if (this.#wasOutage) {
+        // All that was against the server was that it was down: nothing is left to be tried.
+        machine.recover('reachable again')
+        return this.run(call, next, backAt)
+      }
+    }
+    if (machine.state === 'open') machine.halfOpen()
+    const { probes } = machine
+    const probe = probes?.begin(call.record)
+    if (probes === undefined || probe === undefined)
+      return Promise.resolve(refusedProbing(this.#owner, machine.trip, this.#config.probeTimeout))
+    return this.#try(call, next, probes, probe)
+  }
+
+  /** Whether the server came back since the breaker opened, before the time that was chosen without knowing. */
+  #isBack(backAt: BackAt): boolean {
+    const { manual, since } = this.#machine
+    return !manual && this.#early < MOST_EARLY && backAt(this.#owner.replica) >= since
+  }
+
+  #note(sample: HealthSample, outcome: Outcome): void {
+    if (sample === 'neutral' || sample === 'caller_timeout') return
+    this.#wasOutage = sample === 'failed' && isOutage(outcome)
+    if (sample !== 'failed') this.#early = 0
+  }
+
+  #try(call: Call, next: Service, probes: HalfOpenProbes, probe: Probe): Promise<Outcome> {
+    const { record } = call
+    const startedAt = this.#clock.now()
+    const askedBefore = askedMs(record, startedAt)
+    return next(call).then((outcome) => {
+      const ranMs = ran(record, startedAt, askedBefore, this.#clock.now())
+      const sample = judge(outcome, call, ranMs)
+      this.#note(sample, outcome)
+      const fault = this.#window.faultOf(sample, ranMs)
+      if (fault !== undefined) probes.failed(probe, fault)
+      else if (sample === 'neutral' || sample === 'caller_timeout') probes.neutral(probe)
+      else probes.passed(probe)
+      return outcome
+    })
+  }
+}
+
+/** Whether a call ended as calls do when there is nobody at the other end. */
+function isOutage(outcome: Outcome): boolean {
+  if (outcome.kind !== 'failed') return false
+  const { reason } = outcome.error
+  return reason === 'upstream_unavailable' || reason === 'upstream_disconnected'
+}
+
+/** How long an attempt ran, in milliseconds, without the time for which the agent was asked. */
+function ran(record: CallRecord, startedAt: Millis, askedBefore: Millis, now: Millis): Millis {
+  return now - startedAt - (askedMs(record, now) - askedBefore)
 }

@@ -1,9 +1,17 @@
 import { z } from 'zod'
-import type { Layer } from '../mesh/call.ts'
+import type { Call, Holding, Layer, Outcome, Service } from '../mesh/call.ts'
+import type { Clock, Millis } from '../mesh/clock.ts'
+import { gatewayError, type PolicyReason } from '../mesh/errors.ts'
+import { ExpiryQueue } from '../mesh/expiry.ts'
+import { hold, letGo } from '../mesh/pause-deadline.ts'
 import type { Policy } from '../mesh/policy.ts'
 import { duration } from '../units/duration.ts'
-import { Pool } from './bulkhead/pool.ts'
-import { Kept } from './state/kept.ts'
+import { Holds, threshold, Tools, type ToolSlots } from './bulkhead/slots.ts'
+import { leftWaiting, type Tenant, Tenants, waitForSlot, WaitQueue } from './bulkhead/wait-queue.ts'
+import { StatesBySettings } from './state/states-by-settings.ts'
+
+/** The kind of state of pools. */
+const BULKHEAD = 'bulkhead'
 
 const schema = z
   .strictObject({
@@ -44,16 +52,318 @@ const schema = z
   })
   .describe('Limits how many calls of a server run at once, so that a slow one cannot take everything.')
 
+export const bulkheadFull = {
+  name: 'bulkhead_full',
+  code: 1503,
+  retryable: true,
+  about: 'All slots of the server or of the tool are taken, and so are the places in the queue.',
+} as const satisfies PolicyReason
+
 /**
  * Limits concurrency per server and per tool; calls over the limit wait in a bounded queue, earliest deadline first,
  * with a fair share for every tenant. A call that finds no place, or no slot in time, is rejected.
  */
 export const bulkhead: Policy<z.output<typeof schema>> & { schema: typeof schema } = {
   schema,
+  reasons: [bulkheadFull],
+  states: [{ kind: BULKHEAD, isBudget: true }],
   build({ perTool, ...settings }, { clock, state }, { set, server, tool }): Layer {
-    const pools = state.get({ kind: 'bulkhead', set, server }, () => new Kept<Pool>())
+    const pools = state.get({ kind: BULKHEAD, set, server }, () => new StatesBySettings<Pool>())
     const pool = pools.get(settings, () => new Pool(server, settings, clock))
     const slots = pool.tool(tool, perTool)
     return (next) => (call) => pool.run(call, slots, next)
   },
+}
+
+interface PoolSettings {
+  /** How many calls run at once. */
+  readonly concurrent: number
+  /** How many calls wait at most. */
+  readonly queue: number
+  /** How long a call waits at most, in milliseconds. */
+  readonly maxWait: Millis
+  /** Share of the slots that one tenant may hold while others wait, in (0, 1]. */
+  readonly tenantShare: number
+}
+
+/** What a pool does with slots of calls whose agents are asked. */
+interface Lending {
+  readonly lend: (slot: Slot) => void
+  readonly takeBack: (slot: Slot) => Promise<void> | undefined
+}
+
+/** The slot of one call, while that is under way. */
+class Slot implements Holding {
+  outer: Holding | undefined
+  readonly tool: ToolSlots
+  readonly tenant: Tenant
+  /** `lent`: the agent is asked. `waiting`: it has answered, and there is no slot for the call to go on. */
+  state: 'held' | 'lent' | 'waiting' | 'over' = 'held'
+  since: Millis = 0
+  /** Ends the wait. */
+  settle: (() => void) | undefined
+  readonly #lending: Lending
+
+  constructor(lending: Lending, tool: ToolSlots, tenant: Tenant) {
+    this.#lending = lending
+    this.tool = tool
+    this.tenant = tenant
+  }
+
+  lend(): void {
+    this.#lending.lend(this)
+  }
+
+  takeBack(): Promise<void> | undefined {
+    return this.#lending.takeBack(this)
+  }
+}
+
+/**
+ * The slots of one server. A call needs one of the server's and one of its tool's: it gets both at once, or waits
+ * for both without holding either. No slot is free as long as somebody waits who could use it.
+ */
+export class Pool {
+  readonly server: string
+  readonly settings: PoolSettings
+  readonly #clock: Clock
+  readonly #tools = new Tools()
+  readonly #tenants = new Tenants()
+  readonly #queue = new WaitQueue(this.#tenants, (tool) => this.#hasSlot(tool))
+  readonly #expiries: ExpiryQueue
+  readonly #holds = new Holds()
+  /** Calls whose agent has answered, and that wait for a slot to go on, oldest first. */
+  readonly #returning = new Set<Slot>()
+  readonly #lending: Lending = {
+    lend: (slot) => this.#lend(slot),
+    takeBack: (slot) => this.#takeBack(slot),
+  }
+  #arrivals = 0
+
+  constructor(server: string, settings: PoolSettings, clock: Clock) {
+    this.server = server
+    this.settings = settings
+    this.#clock = clock
+    this.#expiries = new ExpiryQueue(clock, settings.maxWait)
+  }
+
+  get running(): number {
+    return this.#holds.running
+  }
+
+  get waiting(): number {
+    return this.#queue.size
+  }
+
+  /** What one tool has of the pool, or all requests that are for no listed one. `perTool`: how many slots at most. */
+  tool(tool: string | undefined, perTool: number | undefined): ToolSlots {
+    return this.#tools.get(tool, perTool)
+  }
+
+  /** How many slots a tool may hold as things are. */
+  limitOf({ perTool, holds }: ToolSlots): number {
+    return perTool ?? threshold(this.settings.concurrent, this.running, holds.running)
+  }
+
+  /** How many calls of a tool may wait as things are: of the queue it gets what it gets of the slots. */
+  placesOf({ perTool, waiting }: ToolSlots): number {
+    const { queue, concurrent } = this.settings
+    if (perTool !== undefined) return Math.ceil(queue * Math.min(1, perTool / concurrent))
+    // With a single slot, half of it is all of it.
+    if (concurrent === 1) return queue - (this.waiting - waiting)
+    return threshold(queue, this.waiting, waiting)
+  }
+
+  /** When all who wait will have been served, in milliseconds, at the pace at which slots are given back. */
+  retryAfterMs(tool: ToolSlots): Millis {
+    const now = this.#clock.now()
+    const ofServer = this.#holds.estimateMs(now) * ((this.waiting + 1) / this.settings.concurrent)
+    const ofTool = tool.holds.estimateMs(now) * ((tool.waiting + 1) / Math.max(1, this.limitOf(tool)))
+    return Math.max(ofServer, ofTool)
+  }
+
+  run(call: Call, tool: ToolSlots, next: Service): Promise<Outcome> {
+    const tenant = this.#tenants.of(call.countsAs)
+    if (this.#hasSlot(tool)) return this.#start(call, tool, tenant, next)
+    if (call.signal.aborted) return Promise.resolve(leftWaiting(call))
+    if (!this.#makeRoom(tool, tenant)) return Promise.resolve(full(this, tool))
+    const since = this.#clock.now()
+    return waitForSlot(this.#queue, this.#expiries, {
+      call,
+      order: this.#arrivals++,
+      tool,
+      tenant,
+      start: () => {
+        call.record.waitedMs += this.#clock.now() - since
+        return this.#start(call, tool, tenant, next)
+      },
+      full: () => full(this, tool),
+      waitedInVain: () => waitedInVain(this, tool),
+    })
+  }
+
+  snapshot() {
+    const { concurrent, queue } = this.settings
+    const tools = this.#tools.active().map((slots) => ({
+      tool: slots.tool,
+      limit: this.limitOf(slots),
+      running: slots.holds.running,
+      waiting: slots.waiting,
+    }))
+    const { running, waiting } = this
+    const holdMs = Math.round(this.#holds.estimateMs(this.#clock.now()))
+    return { concurrent, running, queue, waiting, tenants: this.#tenants.active, holdMs, tools }
+  }
+
+  #start(call: Call, tool: ToolSlots, tenant: Tenant, next: Service): Promise<Outcome> {
+    const slot = new Slot(this.#lending, tool, tenant)
+    this.#take(slot)
+    hold(call.record, slot)
+    const broke = (cause: unknown): never => {
+      this.#end(call, slot)
+      throw cause
+    }
+    try {
+      return next(call).then((outcome) => {
+        this.#end(call, slot)
+        return outcome
+      }, broke)
+    } catch (cause) {
+      return broke(cause)
+    }
+  }
+
+  #end(call: Call, slot: Slot): void {
+    letGo(call.record, slot)
+    if (slot.state === 'held') this.#free(slot)
+    if (slot.state === 'waiting') this.#returning.delete(slot)
+    slot.state = 'over'
+    slot.settle?.()
+  }
+
+  #take(slot: Slot): void {
+    const now = this.#clock.now()
+    slot.state = 'held'
+    slot.since = now
+    this.#holds.started(now)
+    slot.tool.holds.started(now)
+    this.#tenants.started(slot.tenant)
+  }
+
+  #free({ tool, tenant, since }: Slot): void {
+    const now = this.#clock.now()
+    this.#holds.ended(since, now)
+    tool.holds.ended(since, now)
+    // Whoever gives the slot back still counts as its holder: with few slots, tenants take turns.
+    if (this.#queue.size > 0 || this.#returning.size > 0) this.#admit()
+    this.#tenants.ended(tenant)
+  }
+
+  /** While an agent is asked, its call uses no slot: people may take minutes, and others would be locked out for as long. */
+  #lend(slot: Slot): void {
+    if (slot.state === 'held') {
+      slot.state = 'lent'
+      this.#free(slot)
+    } else if (slot.state === 'waiting') {
+      // It was asked once more, before the answer to an earlier question could go on.
+      slot.state = 'lent'
+      this.#returning.delete(slot)
+      slot.settle?.()
+    }
+  }
+
+  #takeBack(slot: Slot): Promise<void> | undefined {
+    if (slot.state !== 'lent') return undefined
+    if (this.#hasSlot(slot.tool)) return void this.#take(slot)
+    slot.state = 'waiting'
+    this.#returning.add(slot)
+    return new Promise((resolve) => (slot.settle = resolve))
+  }
+
+  #hasSlot(tool: ToolSlots): boolean {
+    return this.running < this.settings.concurrent && tool.holds.running < this.limitOf(tool)
+  }
+
+  /** With a slot given back, limits have risen for all tools; with each that is taken, they fall again. */
+  #admit(): void {
+    const { concurrent, tenantShare } = this.settings
+    // Those that are half done go first.
+    for (const slot of this.#returning) {
+      if (!this.#hasSlot(slot.tool)) continue
+      this.#returning.delete(slot)
+      this.#take(slot)
+      slot.settle?.()
+    }
+    while (this.running < concurrent) {
+      const share = Math.max(1, Math.floor(concurrent * Math.min(tenantShare, 1 / this.#tenants.active)))
+      const waiter = this.#queue.next(share)
+      if (waiter === undefined) return
+      waiter.start()
+    }
+  }
+
+  /** Whether one more may wait; a tenant that has more waiting than others gives way to them. */
+  #makeRoom(tool: ToolSlots, tenant: Tenant): boolean {
+    const isToolFull = tool.waiting >= this.placesOf(tool)
+    if (!isToolFull && this.#queue.size < this.settings.queue) return true
+    const evictionVictim = this.#queue.evictionVictim(tenant, isToolFull ? tool : undefined)
+    evictionVictim?.displace()
+    return evictionVictim !== undefined
+  }
+}
+
+/** Bounds of what a rejected call is told to wait, in milliseconds. */
+const LEAST_RETRY_MS = 50
+const MOST_RETRY_MS = 30_000
+
+/** Rejects a call for which there is no slot and no place to wait. */
+export function full(pool: Pool, tool: ToolSlots): Outcome {
+  const { queue, concurrent } = pool.settings
+  const ofQueue = pool.placesOf(tool)
+  const byTool = tool.waiting >= ofQueue && (isAtLimit(pool, tool) || pool.waiting < queue)
+  const [waiting, places] = byTool ? [tool.waiting, ofQueue] : [pool.waiting, queue]
+  const [running, slots] = byTool ? slotsOf(pool, tool) : [pool.running, concurrent]
+  const whom = byTool ? nameOf(pool, tool) : pool.server
+  const facts = `${running} of ${slots} running, ${waiting} of ${places} waiting`
+  return reject(pool, tool, `bulkhead full for ${whom} (${facts})`)
+}
+
+/** Rejects a call that got no slot in time. */
+function waitedInVain(pool: Pool, tool: ToolSlots): Outcome {
+  const waited = `waited ${pool.settings.maxWait} ms for a free slot`
+  if (isAtLimit(pool, tool)) {
+    const [running, limit] = slotsOf(pool, tool)
+    return reject(pool, tool, `${waited} of ${nameOf(pool, tool)} (${running} of ${limit} running)`)
+  }
+  return reject(
+    pool,
+    tool,
+    `${waited} of ${pool.server} (${pool.running} of ${pool.settings.concurrent} running)`,
+  )
+}
+
+/** Whether it is the tool's own calls that keep it from a slot, and not those of others. */
+function isAtLimit(pool: Pool, tool: ToolSlots): boolean {
+  const { running } = tool.holds
+  if (running < pool.limitOf(tool)) return false
+  return tool.perTool !== undefined || pool.running < pool.settings.concurrent || running === pool.running
+}
+
+/** How many slots a tool holds, and how many it may; what others have taken since does not make it hold too many. */
+function slotsOf(pool: Pool, tool: ToolSlots): [number, number] {
+  const { running } = tool.holds
+  return [running, Math.max(running, pool.limitOf(tool))]
+}
+
+function nameOf({ server }: Pool, { tool }: ToolSlots): string {
+  return tool === undefined ? `requests to ${server} that are for no listed tool` : `${tool} of ${server}`
+}
+
+function reject(pool: Pool, tool: ToolSlots, message: string): Outcome {
+  const error = gatewayError(bulkheadFull, message, { retryAfterMs: retryAfterMs(pool, tool) })
+  return { kind: 'rejected', error, by: 'bulkhead' }
+}
+
+function retryAfterMs(pool: Pool, tool: ToolSlots): Millis {
+  return Math.round(Math.min(MOST_RETRY_MS, Math.max(LEAST_RETRY_MS, pool.retryAfterMs(tool))))
 }

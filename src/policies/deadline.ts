@@ -42,8 +42,8 @@ export const deadline: Policy<z.output<typeof schema>> & { schema: typeof schema
       })
     }
 
-    /** A call that took a detour has its deadline: its new tool's may only be earlier, and begins now. */
-    function runDetour(call: Call, next: Service, { at, reserveMs }: NonNullable<Call['deadline']>) {
+    /** A fallback call has the deadline of the first one: its new tool's may only be earlier, and begins now. */
+    function runFallbackCall(call: Call, next: Service, { at, reserveMs }: NonNullable<Call['deadline']>) {
       const own = clock.now() + total
       if (at <= own) return next(call)
       return limit.run(call, next, total, () => exceeded(total, call.record.sent), {
@@ -52,7 +52,7 @@ export const deadline: Policy<z.output<typeof schema>> & { schema: typeof schema
     }
 
     return (next) => (call) => {
-      if (call.deadline !== undefined) return runDetour(call, next, call.deadline)
+      if (call.deadline !== undefined) return runFallbackCall(call, next, call.deadline)
       const asked = askedLimitMs(call)
       // Nobody counts from the moment of arrival then, and all such calls can share a timer.
       if (asked === undefined) return run(call, next, total, total, forward === 'always')

@@ -1,14 +1,16 @@
+import { LRUCache } from 'lru-cache'
 import { z } from 'zod'
 import { type Call, type CallRecord, derive, type Layer, type Outcome, type Verdict } from '../mesh/call.ts'
 import { isFailure } from '../mesh/classify.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { isGatewayError, type Reason } from '../mesh/errors.ts'
 import type { Policy, Scope } from '../mesh/policy.ts'
-import { noteOverruled } from '../mesh/record.ts'
+import { noteSupersededRejection } from '../mesh/record.ts'
 import { locate } from '../protocol/json-span.ts'
 import { isObject, paramsOf, parseJson, resultText } from '../protocol/jsonrpc.ts'
 import { duration } from '../units/duration.ts'
 import { size } from '../units/size.ts'
+import type { idempotencyConflict } from './idempotency/stored-outcome.ts'
 import { isFinal, isTask } from './state/final-result.ts'
 import { argumentsOf, digestOf, identityOf } from './state/sameness.ts'
 
@@ -69,16 +71,20 @@ const schema = z
 export const degrade: Policy<z.output<typeof schema>> & { schema: typeof schema; optIn: true } = {
   schema,
   optIn: true,
-  build(config, kit, scope): Layer {
+  decisionIn(outcome) {
+    const source = outcome.kind === 'answered' ? outcome.partial?.source : undefined
+    return source === 'fallback' || source === 'stale' ? { decision: 'served', reason: source } : undefined
+  },
+  build(config, context, scope): Layer {
     const { set, server, tool } = scope
     const { notice } = config
-    const detour = config.fallback && toFallback(config.fallback, scope, notice)
+    const fallback = config.fallback && toFallback(config.fallback, scope, notice)
     const stale =
       config.lastKnownGood &&
       staleAnswers(
-        kit.state.get({ kind: 'last-known-good', set, server, tool }, () => new LastKnownGood()),
+        context.state.get({ kind: 'last-known-good', set, server, tool }, () => new LastKnownGood()),
         config.lastKnownGood,
-        kit.clock,
+        context.clock,
         scope,
         notice,
       )
@@ -94,23 +100,26 @@ export const degrade: Policy<z.output<typeof schema>> & { schema: typeof schema;
         const atHand = () => stale?.find(call, failure) ?? last?.(call, failure)
         const instead = (other: Outcome | undefined): Outcome => {
           if (other === undefined) return outcome
-          noteOverruled(call.record, outcome)
+          noteSupersededRejection(call.record, outcome)
           return other
         }
         // What is at hand may come at the very end of the deadline; another server's answer may not.
-        if (detour === undefined || call.signal.aborted) return instead(atHand())
-        return detour(call, failure).then((other) => instead(other ?? (isGone(call) ? undefined : atHand())))
+        if (fallback === undefined || call.signal.aborted) return instead(atHand())
+        return fallback(call, failure).then((other) =>
+          instead(other ?? (isGone(call) ? undefined : atHand())),
+        )
       })
     }
   },
 }
 
 /** Ends that are the caller's own doing, that concern its rights, or that it has to hear of to go on. */
-const notDegraded: ReadonlySet<Reason> = new Set([
+const notDegraded: ReadonlySet<string> = new Set<Reason | typeof idempotencyConflict.name>([
   'cancelled',
   'idempotency_conflict',
   'invalid_arguments',
   'session_lost',
+  'upstream_forbidden',
   'upstream_unauthorized',
 ])
 
@@ -141,13 +150,13 @@ function errorOf(outcome: Outcome & { kind: 'answered' }): string | undefined {
 }
 
 /** A way to another answer: asks for it, and says why it was needed. Undefined when there is none. */
-type Detour = (call: Call, failure: string) => Promise<Outcome | undefined>
+type Fallback = (call: Call, failure: string) => Promise<Outcome | undefined>
 
 /** Most fallbacks in a row: one whose own fallback leads back to it would go on for ever. */
 const MOST_IN_A_ROW = 3
 
-/** How many detours a call is on. */
-const detours = new WeakMap<CallRecord, number>()
+/** How many fallbacks led to a call. */
+const fallbackDepth = new WeakMap<CallRecord, number>()
 
 const nothing = Promise.resolve(undefined)
 
@@ -156,22 +165,22 @@ function toFallback(
   { tool, server: named }: { readonly tool: string; readonly server?: string | undefined },
   scope: Scope,
   notice: boolean,
-): Detour {
+): Fallback {
   const server = named ?? scope.server
   const name = server === scope.server ? tool : `${server}/${tool}`
   return (call, failure) => {
     const { record } = call
-    const before = detours.get(record) ?? 0
+    const before = fallbackDepth.get(record) ?? 0
     // A call that goes on where the server had left off means nothing to another tool.
     if (before >= MOST_IN_A_ROW || paramsOf(call.message.value).requestState !== undefined) return nothing
-    const detour = scope.detour(call, server, tool)
-    if (detour === undefined) return nothing
-    detours.set(record, before + 1)
-    const ended = () => detours.set(record, before)
-    const asked = detour.service(server === call.server ? asAnother(detour.call) : detour.call)
+    const fallback = scope.fallbackCall(call, server, tool)
+    if (fallback === undefined) return nothing
+    fallbackDepth.set(record, before + 1)
+    const ended = () => fallbackDepth.set(record, before)
+    const asked = fallback.service(server === call.server ? asAnother(fallback.call) : fallback.call)
     asked.then(ended, ended)
     return asked.then((outcome) => {
-      noteOverruled(record, outcome)
+      noteSupersededRejection(record, outcome)
       if (outcome.kind !== 'answered' || !isUsable(outcome)) return undefined
       const reason = `answered by ${name} because ${failure}${alsoPartial(outcome)}`
       return { ...outcome, partial: { source: 'fallback', reason, notice } }
@@ -179,7 +188,7 @@ function toFallback(
   }
 }
 
-/** In one conversation no id may come twice. */
+/** In one upstream session no id may come twice. */
 function asAnother(call: Call): Call {
   return derive(call, { attempt: call.attempt + 1 })
 }
@@ -210,35 +219,27 @@ interface Limits {
   readonly maxSize: number
 }
 
-/** The last good answers of one tool; the oldest go first. */
+/** The last good answers of one tool; the oldest go first. Their limits come with each, as reloads may change them. */
 export class LastKnownGood {
-  readonly #answers = new Map<string, Good>()
-  #bytes = 0
+  readonly #answers = new LRUCache<string, Good>({
+    maxSize: Number.MAX_SAFE_INTEGER,
+    sizeCalculation: ({ bytes }) => bytes,
+  })
 
   /** The answer, however old. */
   get(key: string): Good | undefined {
-    return this.#answers.get(key)
+    return this.#answers.peek(key)
   }
 
   put(key: string, good: Good, { most, maxSize }: Limits): void {
-    this.#drop(key)
-    if (good.bytes > maxSize) return
-    this.#answers.set(key, good)
-    this.#bytes += good.bytes
-    while (this.#answers.size > most || this.#bytes > maxSize) {
-      const oldest = this.#answers.keys().next()
-      if (oldest.done !== true) this.#drop(oldest.value)
-    }
+    if (good.bytes > maxSize) this.#answers.delete(key)
+    else this.#answers.set(key, good)
+    while (this.#answers.size > most || this.#answers.calculatedSize > maxSize) this.#answers.pop()
   }
 
   /** For the admin API. */
   snapshot() {
-    return { answers: this.#answers.size, bytes: this.#bytes }
-  }
-
-  #drop(key: string): void {
-    this.#bytes -= this.#answers.get(key)?.bytes ?? 0
-    this.#answers.delete(key)
+    return { answers: this.#answers.size, bytes: this.#answers.calculatedSize }
   }
 }
 

@@ -5,10 +5,17 @@ import { isFailure } from '../mesh/classify.ts'
 import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError } from '../mesh/errors.ts'
 import type { Policy } from '../mesh/policy.ts'
-import { noteOverruled } from '../mesh/record.ts'
+import { noteSupersededRejection } from '../mesh/record.ts'
 import { duration } from '../units/duration.ts'
-import { isInboundRetry, nextTry, withSent } from './retry.ts'
-import { budgetSchema, RetryBudgets } from './retry/budgets.ts'
+import {
+  budgetSchema,
+  hedges,
+  isInboundRetry,
+  nextTry,
+  retryRefused,
+  RetryBudgets,
+  withSent,
+} from './retry/tries.ts'
 import { estimateOf, type LatencyEstimate } from './state/estimate.ts'
 
 const quantiles = { p90: 0.9, p95: 0.95, p99: 0.99 } as const
@@ -41,13 +48,14 @@ const schema = z
 export const hedge: Policy<z.output<typeof schema>> & { schema: typeof schema } = {
   schema,
   optIn: true,
-  build({ after, most, budget }, kit, scope): Layer {
-    const { clock } = kit
-    const parts = { clock, most, budgets: new RetryBudgets(kit, scope, budget) }
+  facts: [hedges],
+  build({ after, most, budget }, context, scope): Layer {
+    const { clock } = context
+    const parts = { clock, most, budgets: new RetryBudgets(context, scope, budget) }
     const estimates: LatencyEstimate[] = []
     if (typeof after === 'string')
       for (let replica = 0; replica < scope.replicas; replica++)
-        estimates.push(estimateOf(kit, scope, replica))
+        estimates.push(estimateOf(context, scope, replica))
 
     function delayFor(call: Call, now: Millis): Millis | undefined {
       if (typeof after === 'number') return after
@@ -142,8 +150,8 @@ class Race {
     // What the agent has seen of a try has to go on with that try.
     if (signal.aborted || record.firstByteAt !== undefined || this.#channel.taken) return
     const refused = isInboundRetry(this.#call) ? 'inbound_attempt' : budgets.claim(clock.now())
-    if (refused !== undefined) return void (record.retryRefused = refused)
-    record.hedges++
+    if (refused !== undefined) return retryRefused.note(record, refused)
+    hedges.add(record)
     this.#start()
     if (!this.#over && this.#runners.length <= most) this.#arm()
   }
@@ -207,7 +215,7 @@ class Race {
     this.#call.signal.removeEventListener('abort', this.#follow)
     for (const { signal, outcome } of this.#runners)
       if (outcome === undefined) signal.abort(gatewayError('cancelled', 'the other try was faster'))
-      else if (outcome !== told) noteOverruled(this.#call.record, outcome)
+      else if (outcome !== told) noteSupersededRejection(this.#call.record, outcome)
   }
 }
 

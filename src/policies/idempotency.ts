@@ -1,14 +1,17 @@
 import { z } from 'zod'
-import type { Call, Layer, Outcome } from '../mesh/call.ts'
-import { gatewayError, type Reason } from '../mesh/errors.ts'
-import type { Policy } from '../mesh/policy.ts'
+import { isRepeatable } from '../mesh/classify.ts'
+import type { Answer, Call, Channel, Layer, Message, Outcome } from '../mesh/call.ts'
+import { gatewayError, type PolicyReason, type Reason, reasons } from '../mesh/errors.ts'
+import type { Policy, Scope } from '../mesh/policy.ts'
 import { TimeLimit } from '../mesh/time-limit.ts'
+import { errorText } from '../protocol/jsonrpc.ts'
+import { metaOf } from '../protocol/meta.ts'
 import { duration } from '../units/duration.ts'
 import { size } from '../units/size.ts'
-import { isRepeatable, keep, replay } from './idempotency/kept.ts'
-import { isInvalid, keyOf } from './idempotency/key.ts'
-import { LeavingChannel } from './idempotency/leaving-channel.ts'
 import { joined, runDetached, Runs, whileThere } from './idempotency/runs.ts'
+import { idempotencyConflict, keep, replay, replayed } from './idempotency/stored-outcome.ts'
+import { isTask } from './state/final-result.ts'
+import { argumentsOf, digestOf, identityOf, type Sharing } from './state/sameness.ts'
 
 const schema = z
   .strictObject({
@@ -48,6 +51,13 @@ const schema = z
     'Runs a tool call once per idempotency key, however often it is sent. Keys outlive reloads; with `gateway.stateDir` also the process, even if it is killed: a call that was under way then, and that must not run twice, is not run again but told to may have run. Records are handed to the operating system before a call is sent, not forced to the disk, so a loss of power can lose the last ones; a full or broken disk stops no call, only its record.',
   )
 
+const idempotencyFull = {
+  name: 'idempotency_full',
+  code: 1503,
+  retryable: true,
+  about: 'As many calls with an idempotency key are under way as there may be.',
+} as const satisfies PolicyReason
+
 /**
  * The first call with a key runs, apart from its caller: the usual reason for a second one is that the first was
  * given up too early. Who comes while it runs waits for the same outcome; who comes later gets it again.
@@ -56,6 +66,8 @@ const schema = z
  */
 export const idempotency: Policy<z.output<typeof schema>> & { schema: typeof schema } = {
   schema,
+  reasons: [idempotencyConflict, idempotencyFull],
+  facts: [replayed],
   build(config, { clock, state, durable }, scope): Layer {
     const { set, server } = scope
     const owner = { kind: 'idempotency', set, server }
@@ -70,7 +82,7 @@ export const idempotency: Policy<z.output<typeof schema>> & { schema: typeof sch
         const known = runs.find(key.id)
         if (known === undefined) return first(call, key.id, key.fingerprint)
         if (known.fingerprint !== key.fingerprint)
-          return rejected('idempotency_conflict', 'this idempotency key was used with other arguments')
+          return rejected(idempotencyConflict, 'this idempotency key was used with other arguments')
         return 'kept' in known ? Promise.resolve(replay(known.kept, call)) : joined(call, known)
       }
 
@@ -79,7 +91,7 @@ export const idempotency: Policy<z.output<typeof schema>> & { schema: typeof sch
         if (call.signal.aborted) return next(call)
         if (!runs.makeRoom(most)) {
           const message = `too many calls with an idempotency key under way (${most} of ${most})`
-          return rejected('idempotency_full', message)
+          return rejected(idempotencyFull, message)
         }
         const channel = new LeavingChannel(call.channel)
         const run = () =>
@@ -102,6 +114,88 @@ export const idempotency: Policy<z.output<typeof schema>> & { schema: typeof sch
   },
 }
 
-function rejected(reason: Reason, message: string): Promise<Outcome> {
+function rejected(reason: Reason | PolicyReason, message: string): Promise<Outcome> {
   return Promise.resolve({ kind: 'rejected', error: gatewayError(reason, message), by: 'idempotency' })
+}
+
+/** Where a caller names the key of a call, in `params._meta`: a string of 1 to 256 characters. */
+export const IDEMPOTENCY_KEY = 'dev.breakwater/idempotency-key'
+
+const LONGEST = 256
+
+export interface Key {
+  /** Names the tool, the identity for which it runs, and the caller's key. */
+  readonly id: string
+  /** Names what is to be run: one key stands for one of these. */
+  readonly fingerprint: string
+}
+
+export interface InvalidKey {
+  readonly problem: string
+}
+
+function isInvalid(key: Key | InvalidKey): key is InvalidKey {
+  return 'problem' in key
+}
+
+/** Which calls have a key, and among whose calls it counts. */
+export interface KeySettings {
+  readonly key: 'explicit' | 'auto'
+  readonly scope: Sharing
+}
+
+/** The key of a tool call; undefined when it has none. */
+function keyOf(
+  call: Call,
+  { key: mode, scope: sharing }: KeySettings,
+  scope: Pick<Scope, 'effectOf'>,
+): Key | InvalidKey | undefined {
+  const named = metaOf(call.message.value, 'params', IDEMPOTENCY_KEY)
+  if (named === undefined) {
+    // To join calls that only read would be a cache, and that is for somebody else to ask for.
+    if (mode === 'explicit' || scope.effectOf(call) === 'read_only') return undefined
+    const fingerprint = fingerprintOf(call)
+    return { id: idOf(call, sharing, 'auto', fingerprint), fingerprint }
+  }
+  if (typeof named !== 'string' || named === '' || named.length > LONGEST)
+    return { problem: `an idempotency key has to be a string of 1 to ${LONGEST} characters` }
+  return { id: idOf(call, sharing, 'explicit', named), fingerprint: fingerprintOf(call) }
+}
+
+/** A digest, because names of tools may be as long as their caller likes, and keys and headers may be secrets. */
+function idOf(call: Call, sharing: Sharing, mode: string, key: string): string {
+  return digestOf(sharing, mode, call.tool ?? '', identityOf(call, sharing), key)
+}
+
+/** The eras, and calls that run as tasks, get answers of other shapes: one cannot stand in for the other. */
+function fingerprintOf(call: Call): string {
+  return digestOf(argumentsOf(call), String(isTask(call)), String(call.caller.takesInputRequired))
+}
+
+/** A caller's channel for as long as the caller is there; afterwards nobody hears, and questions are declined. */
+class LeavingChannel implements Channel {
+  #channel: Channel | undefined
+
+  constructor(channel: Channel) {
+    this.#channel = channel
+  }
+
+  open(): void {
+    this.#channel?.open()
+  }
+
+  pause(retryMs: number): void {
+    this.#channel?.pause(retryMs)
+  }
+
+  send(message: Message, answer?: Answer): Promise<void> | undefined {
+    if (this.#channel !== undefined) return this.#channel.send(message, answer)
+    // A server that waited for an answer would wait until the call's time is up.
+    answer?.(errorText('', reasons.cancelled.code, 'the caller has gone')).catch(() => undefined)
+    return undefined
+  }
+
+  leave(): void {
+    this.#channel = undefined
+  }
 }

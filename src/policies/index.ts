@@ -12,7 +12,12 @@ import { retry } from './retry.ts'
 import { route } from './route.ts'
 import { verdict } from './verdict.ts'
 
-/** Every resilience policy, by its name in the config: the one line that a new policy adds. */
+/**
+ * Every resilience policy, by its name in the config: the one line that a new policy adds. The order of the lines is the order of the
+ * policies, outermost first: the deadline covers all attempts; what one key has started is joined before anything is tried again;
+ * backoff holds no bulkhead slot; no policy below the breaker may reject: the breaker would take that for an
+ * attempt; the breaker sees each attempt with its verdict.
+ */
 export const policies = {
   deadline,
   arguments: argumentsPolicy,

@@ -2,12 +2,11 @@ import { z } from 'zod'
 import type { Layer } from '../mesh/call.ts'
 import { DEFAULT_SET } from '../mesh/compile.ts'
 import { gatewayError } from '../mesh/errors.ts'
-import type { Kit, Policy, Scope } from '../mesh/policy.ts'
+import type { PolicyContext, Policy, Scope } from '../mesh/policy.ts'
 import { duration } from '../units/duration.ts'
-import { KeyedLimit, type Limit, SharedLimit } from './rate-limit/limit.ts'
+import { formatRate, KeyedLimit, type Limit, perSecond, rate, SharedLimit } from './rate-limit/limit.ts'
 import { Quota, type QuotaSettings } from './rate-limit/quota.ts'
-import { formatRate, perSecond, rate } from './rate-limit/rate.ts'
-import { Kept } from './state/kept.ts'
+import { StatesBySettings } from './state/states-by-settings.ts'
 import type { Rate } from './state/token-bucket.ts'
 
 const quota = z
@@ -58,6 +57,10 @@ type Config = z.output<typeof schema>
 /** The rate when the config names neither a rate nor a quota. */
 const DEFAULT_RATE: Rate = { calls: 100, perMs: 1_000 }
 
+/** The kinds of state of limits of ours, and of quotas that an upstream grants. */
+const RATE_LIMIT = 'rate-limit'
+const QUOTA = 'rate-limit-quota'
+
 /** Whose calls share a limit, in words. */
 function whose(per: Config['per'], { server, tool }: Scope): string {
   if (per === 'server') return server
@@ -65,19 +68,24 @@ function whose(per: Config['per'], { server, tool }: Scope): string {
   return tool === undefined ? `requests to ${server} that are for no listed tool` : `${tool} of ${server}`
 }
 
-function limitFor(config: Config, rate: Rate, { clock, state }: Kit, { set, server, tool }: Scope): Limit {
+function limitFor(
+  config: Config,
+  rate: Rate,
+  { clock, state }: PolicyContext,
+  { set, server, tool }: Scope,
+): Limit {
   const { per, burst = Math.max(1, Math.floor(perSecond(rate))) } = config
   const settings = { rate, burst }
   const create = () => new SharedLimit(settings, clock)
   if (per === 'tool' && tool !== undefined)
-    return state.get({ kind: 'rate-limit', set, server, tool, config: settings }, create)
-  const limits = state.get({ kind: 'rate-limit', set, server }, () => new Kept<Limit>())
+    return state.get({ kind: RATE_LIMIT, set, server, tool, config: settings }, create)
+  const limits = state.get({ kind: RATE_LIMIT, set, server }, () => new StatesBySettings<Limit>())
   return limits.get({ per, ...settings }, per === 'tenant' ? () => new KeyedLimit(settings, clock) : create)
 }
 
 /** A contract knows nothing of policy sets: all of them draw on one quota. */
-function quotaFor(settings: QuotaSettings, { clock, state }: Kit, server: string): Quota {
-  const quotas = state.get({ kind: 'rate-limit-quota', set: DEFAULT_SET, server }, () => new Kept<Quota>())
+function quotaFor(settings: QuotaSettings, { clock, state }: PolicyContext, server: string): Quota {
+  const quotas = state.get({ kind: QUOTA, set: DEFAULT_SET, server }, () => new StatesBySettings<Quota>())
   return quotas.get(settings, () => new Quota(server, settings, clock))
 }
 
@@ -85,12 +93,16 @@ function quotaFor(settings: QuotaSettings, { clock, state }: Kit, server: string
 export const rateLimit: Policy<Config> & { schema: typeof schema } = {
   schema,
   optIn: true,
-  build(config, kit, scope): Layer {
-    const quota = config.quota && quotaFor(config.quota, kit, scope.server)
+  states: [
+    { kind: RATE_LIMIT, isBudget: true },
+    { kind: QUOTA, isBudget: true },
+  ],
+  build(config, context, scope): Layer {
+    const quota = config.quota && quotaFor(config.quota, context, scope.server)
     const rate = config.rate ?? (quota === undefined ? DEFAULT_RATE : undefined)
     const within: Layer = (next) => (quota === undefined ? next : (call) => quota.run(call, next))
     if (rate === undefined) return within
-    const limit = limitFor(config, rate, kit, scope)
+    const limit = limitFor(config, rate, context, scope)
     const message = `rate limit of ${formatRate(rate)} for ${whose(config.per, scope)} exceeded`
     return (next) => {
       const passed = within(next)

@@ -1,21 +1,24 @@
 import { z } from 'zod'
-import {
-  type Call,
-  type CallChanges,
-  derive,
-  type Layer,
-  type Outcome,
-  type RetryRefusal,
-  type Service,
-} from '../mesh/call.ts'
+import type { Call, Layer, Outcome, Service } from '../mesh/call.ts'
 import { isFailure, isIncorrect, wasNeverDelivered } from '../mesh/classify.ts'
 import type { Millis } from '../mesh/clock.ts'
-import type { Dice } from '../mesh/dice.ts'
-import { gatewayError, isGatewayError, reasons } from '../mesh/errors.ts'
-import type { Kit, Policy, Scope } from '../mesh/policy.ts'
-import { noteOverruled } from '../mesh/record.ts'
+import type { KeyedRandom } from '../mesh/keyed-random.ts'
+import { gatewayError, isGatewayError } from '../mesh/errors.ts'
+import type { PolicyContext, Policy, Scope } from '../mesh/policy.ts'
+import { noteSupersededRejection } from '../mesh/record.ts'
 import { duration } from '../units/duration.ts'
-import { budgetSchema, RetryBudgets } from './retry/budgets.ts'
+import {
+  budgetSchema,
+  hedges,
+  isInboundRetry,
+  nextTry,
+  retries,
+  retryBudget,
+  RetryBudgets,
+  type RetryRefusal,
+  retryRefused,
+  withSent,
+} from './retry/tries.ts'
 
 const schema = z
   .strictObject({
@@ -43,18 +46,20 @@ const schema = z
 /** Sends failed calls again; see `ruleAgainst` for which, and `state/retry-budget.ts` for how many. */
 export const retry: Policy<z.output<typeof schema>> & { schema: typeof schema } = {
   schema,
-  build({ budget, ...config }, kit, scope): Layer {
-    const budgets = new RetryBudgets(kit, scope, budget)
-    const parts = { ...config, kit, scope, budgets }
+  facts: [retries, retryRefused],
+  states: [retryBudget],
+  build({ budget, ...config }, context, scope): Layer {
+    const budgets = new RetryBudgets(context, scope, budget)
+    const parts = { ...config, context, scope, budgets }
     const leave = () => budgets.leave()
     const broke = (cause: unknown) => {
       leave()
       throw cause
     }
     return (next) => (call) => {
-      const hedgesBefore = call.record.hedges
+      const hedgesBefore = hedges.of(call.record)
       const first = next(call)
-      budgets.enter(kit.clock.now())
+      budgets.enter(context.clock.now())
       return first.then((outcome) => {
         if (isWorthRetrying(outcome, config.incorrect))
           return Promise.resolve(new Retries(call, next, parts, hedgesBefore).after(outcome)).finally(leave)
@@ -69,7 +74,7 @@ interface RetryParts extends Backoff {
   /** Most retries of one call. */
   readonly attempts: number
   readonly incorrect: boolean
-  readonly kit: Kit
+  readonly context: PolicyContext
   readonly scope: Scope
   readonly budgets: RetryBudgets
 }
@@ -96,18 +101,19 @@ class Retries {
 
   /** What becomes of the call after a try that ended so. */
   after(outcome: Outcome): Outcome | Promise<Outcome> {
-    const { kit, budgets, incorrect } = this.#parts
+    const { context, budgets, incorrect } = this.#parts
     const { signal, record } = this.#call
     this.#sent ||= !wasNeverDelivered(outcome)
     if (signal.aborted || !isWorthRetrying(outcome, incorrect)) return this.#told(outcome)
-    const waitMs = waitBefore(this.#retries, this.#call, outcome, this.#parts, kit.dice)
-    record.retryRefused = this.#refusal(outcome, waitMs)
-    if (record.retryRefused !== undefined) return this.#told(outcome)
+    const waitMs = waitBefore(this.#retries, this.#call, outcome, this.#parts, context.random)
+    const refusal = this.#refusal(outcome, waitMs)
+    retryRefused.note(record, refusal)
+    if (refusal !== undefined) return this.#told(outcome)
     if (outcome.kind === 'answered' && outcome.verdict !== 'rpc_error') this.#wrong = outcome
-    const since = kit.clock.now()
-    return kit.clock.sleep(waitMs, signal).then(
+    const since = context.clock.now()
+    return context.clock.sleep(waitMs, signal).then(
       () => {
-        record.waitedMs += kit.clock.now() - since
+        record.waitedMs += context.clock.now() - since
         return this.#again(outcome)
       },
       (reason: unknown) => {
@@ -118,11 +124,11 @@ class Retries {
   }
 
   #refusal(outcome: Outcome, waitMs: number): RetryRefusal | undefined {
-    const { attempts, kit, scope, budgets } = this.#parts
+    const { attempts, context, scope, budgets } = this.#parts
     const rule = ruleAgainst(this.#call, outcome, scope)
     if (rule !== undefined) return rule
     if (this.#retries >= attempts) return 'attempts'
-    const now = kit.clock.now()
+    const now = context.clock.now()
     return fits(waitMs, this.#call, now) ? budgets.claim(now) : 'deadline'
   }
 
@@ -130,18 +136,18 @@ class Retries {
     const { attempt, record } = this.#call
     this.#retries++
     // Hedges have numbers too: no two tries of a call share one.
-    const number = attempt + this.#retries + record.hedges - this.#hedgesBefore
+    const number = attempt + this.#retries + hedges.of(record) - this.#hedgesBefore
     const release = () => this.#parts.budgets.release()
     return this.#next(nextTry(this.#call, number))
       .finally(release)
       .then((outcome) => {
         // A limit of ours says nothing of the call, which was sent before: what stands is how that ended.
         if (outcome.kind === 'rejected') {
-          noteOverruled(record, outcome)
-          record.retryRefused = 'limited'
+          noteSupersededRejection(record, outcome)
+          retryRefused.note(record, 'limited')
           return this.#told(before)
         }
-        record.retries++
+        retries.add(record)
         return this.after(outcome)
       })
   }
@@ -167,9 +173,9 @@ function isWorthRetrying(outcome: Outcome, incorrect: boolean): boolean {
     case 'rejected':
       return false
     case 'failed': {
-      const { reason } = outcome.error
-      // Retryable for the agent, with another deadline; not within this one.
-      return reason !== 'deadline_exceeded' && reasons[reason].retryable
+      const { reason, retryable, notStarted } = outcome.error
+      // Retryable for the agent, with another deadline or once the server is up; not within this one.
+      return reason !== 'deadline_exceeded' && !notStarted && retryable
     }
     case 'answered':
       return isFailure(outcome) || (incorrect && isIncorrect(outcome) && !asksForInput(outcome))
@@ -196,32 +202,6 @@ function asksForInput(outcome: Outcome): boolean {
   return result?.resultType === 'input_required'
 }
 
-const ATTEMPT_HEADER = 'x-breakwater-attempt'
-
-/** By these whoever calls us says which try of theirs it is. */
-const inboundHeaders = [ATTEMPT_HEADER, 'x-envoy-attempt-count']
-
-/** The call once more, as try number `attempt`. Servers behind HTTP are told, so that none of them retries a retry. */
-export function nextTry(call: Call, attempt: number, changes: CallChanges = {}): Call {
-  changes.attempt = attempt
-  if (attempt > 1) changes.headers = { ...call.headers, [ATTEMPT_HEADER]: String(attempt) }
-  return derive(call, changes)
-}
-
-/** Whether a call came to us as somebody's retry: whoever is outermost retries, or tries multiply. */
-export function isInboundRetry({ inbound }: Call): boolean {
-  return inboundHeaders.some((name) => {
-    const attempt = Number(inbound[name])
-    return Number.isInteger(attempt) && attempt >= 2
-  })
-}
-
-/** The outcome of a call that had several tries: when one of them may have run, the call may have run. */
-export function withSent(outcome: Outcome, sent: boolean): Outcome {
-  if (outcome.kind !== 'failed' || !sent || outcome.error.sent) return outcome
-  return { kind: 'failed', error: { ...outcome.error, sent } }
-}
-
 interface Backoff {
   /** Longest wait before the first retry, in milliseconds; each further one may wait twice as long. */
   readonly base: Millis
@@ -237,11 +217,17 @@ const LONGEST_WAIT_MS = 60_000
  * exponential bound ("full jitter", Brooker 2015), which spreads a crowd the widest. Comes on top of what the
  * server asked for: all who were sent away got the same time from it.
  */
-function waitBefore(retry: number, call: Call, outcome: Outcome, { base, cap }: Backoff, dice: Dice): Millis {
+function waitBefore(
+  retry: number,
+  call: Call,
+  outcome: Outcome,
+  { base, cap }: Backoff,
+  random: KeyedRandom,
+): Millis {
   const { caller, id, record, server, tool, attempt } = call
   const key = `${caller.id}\n${id}\n${record.startedAt}\n${server}\n${tool ?? call.method}\n${attempt + retry}`
   const askedMs = outcome.kind === 'failed' ? (outcome.error.retryAfterMs ?? 0) : 0
-  return askedMs + dice(key, 'retry') * Math.min(cap, base * 2 ** retry)
+  return askedMs + random(key, 'retry') * Math.min(cap, base * 2 ** retry)
 }
 
 /**

@@ -1,14 +1,14 @@
 import { z } from 'zod'
-import type { Layer } from '../mesh/call.ts'
-import type { Policy } from '../mesh/policy.ts'
+import { type Call, derive, type Layer, type Outcome, type Service } from '../mesh/call.ts'
+import { attributionOf, wasNeverDelivered } from '../mesh/classify.ts'
+import type { Clock, Millis } from '../mesh/clock.ts'
+import type { GatewayError } from '../mesh/errors.ts'
+import { askedMs } from '../mesh/pause-deadline.ts'
+import type { Policy, Scope } from '../mesh/policy.ts'
 import { duration } from '../units/duration.ts'
-import { Chooser } from './route/chooser.ts'
-import { toOneAmong, toSingle } from './route/choosing.ts'
-import { Ejection } from './route/ejection.ts'
-import { Feasibility } from './route/feasibility.ts'
+import { deadlineInfeasible, Feasibility, infeasible } from './route/feasibility.ts'
 import { Homes } from './route/homes.ts'
-import { replicasOf } from './route/replica.ts'
-import { Scores } from './route/scores.ts'
+import { Chooser, Ejection, type Replica, replicasOf, UsualTime } from './route/load.ts'
 
 const rate = () => z.number().min(0).max(1)
 
@@ -58,17 +58,185 @@ const schema = z
 /** Chooses the replica for each attempt, and learns from what becomes of it. */
 export const route: Policy<z.output<typeof schema>> & { schema: typeof schema } = {
   schema,
-  build(config, kit, scope): Layer {
-    const { clock, dice } = kit
-    const replicas = replicasOf(kit, scope)
+  reasons: [deadlineInfeasible],
+  facts: [infeasible],
+  events: {
+    ejection: { about: 'A replica is left out for a while: too many of its calls in a row failed.' },
+  },
+  build(config, context, scope): Layer {
+    const { clock, random } = context
+    const replicas = replicasOf(context, scope)
     const rule = config.ejection
-    const ejection = rule === false ? undefined : new Ejection(rule, replicas, scope.server, kit)
+    const ejection = rule === false ? undefined : new Ejection(rule, replicas, scope.server, context)
     const scores = new Scores(ejection)
     const feasibility = new Feasibility(config)
     const [only] = replicas
     if (only !== undefined && replicas.length === 1) return toSingle(only, scores, feasibility, clock)
-    const chooser = new Chooser(replicas, dice)
-    const homes = config.affinity === 'auto' ? new Homes(replicas, chooser, scope, kit) : undefined
+    const chooser = new Chooser(replicas, random)
+    const homes = config.affinity === 'auto' ? new Homes(replicas, chooser, scope, context) : undefined
     return toOneAmong({ replicas, chooser, scores, feasibility, clock, homes, backAt: scope.backAt })
   },
+}
+
+/** The way to a server with one replica: there is nothing to choose, only something to learn. */
+function toSingle(replica: Replica, scores: Scores, feasibility: Feasibility, clock: Clock): Layer {
+  const { load } = replica
+  return (next) => (call) => {
+    const { record } = call
+    const begun = clock.now()
+    const leftMs = feasibility.leftMs(call, begun)
+    if (leftMs !== undefined && !feasibility.fits(replica, leftMs, begun)) {
+      infeasible.note(record, true)
+      const refusal = feasibility.refuse(replica, leftMs, begun)
+      if (refusal !== undefined) return Promise.resolve(refusal)
+    }
+    const askedBefore = askedMs(record, begun)
+    const answered = next(call)
+    load.inFlight++
+    return answered.then(
+      (outcome) => {
+        const now = clock.now()
+        load.inFlight--
+        scores.note(replica, call, outcome, now - begun - (askedMs(record, now) - askedBefore), now)
+        return outcome
+      },
+      (defect: unknown) => {
+        load.inFlight--
+        throw defect
+      },
+    )
+  }
+}
+
+interface AmongParts {
+  readonly replicas: readonly Replica[]
+  readonly chooser: Chooser
+  readonly scores: Scores
+  readonly feasibility: Feasibility
+  readonly clock: Clock
+  /** Who is at home where; undefined: any replica will do for anybody. */
+  readonly homes: Homes | undefined
+  readonly backAt: Scope['backAt']
+}
+
+const NONE: readonly number[] = []
+
+/** The way to a server with several replicas. */
+function toOneAmong({ replicas, chooser, scores, feasibility, clock, homes, backAt }: AmongParts): Layer {
+  /** The replica that the call has to go to, if there is one. */
+  function boundTo(call: Call, now: Millis): Replica | undefined {
+    return call.replica === undefined ? homes?.of(call, now) : replicas[call.replica]
+  }
+
+  /** The replica for a call that may go to any. */
+  function choose(call: Call, tried: readonly number[], now: Millis): Replica | undefined {
+    return homes?.place(call, tried, now) ?? chooser.choose(call, tried, now)
+  }
+
+  function route(next: Service, call: Call): Promise<Outcome> {
+    const now = clock.now()
+    for (const { load, index } of replicas) if (load.isEjected(now)) load.readmit(backAt(index))
+    const bound = boundTo(call, now)
+    let to = (bound ?? choose(call, NONE, now)) as Replica
+    const leftMs = feasibility.leftMs(call, now)
+    if (leftMs !== undefined && !feasibility.fits(to, leftMs, now)) {
+      const better = bound === undefined ? chooser.chooseFitting(feasibility, leftMs, now) : undefined
+      if (better === undefined) {
+        infeasible.note(call.record, true)
+        const refusal = feasibility.refuse(to, leftMs, now)
+        if (refusal !== undefined) return Promise.resolve(refusal)
+      } else to = better
+    }
+    return send(next, call, to, NONE, now)
+  }
+
+  function send(
+    next: Service,
+    call: Call,
+    to: Replica,
+    tried: readonly number[],
+    begun: Millis,
+  ): Promise<Outcome> {
+    const { load, index } = to
+    const { record } = call
+    const before = record.replica
+    const askedBefore = askedMs(record, begun)
+    // The transport writes it too, but not when it finds no way to the replica.
+    record.replica = index
+    const answered = next(derive(call, { replica: index }))
+    load.inFlight++
+    return answered.then(
+      (outcome) => {
+        const now = clock.now()
+        load.inFlight--
+        const isRejected = outcome.kind === 'rejected' && outcome.by === 'breaker'
+        if (isRejected) record.replica = before
+        else scores.note(to, call, outcome, now - begun - (askedMs(record, now) - askedBefore), now)
+        record.failedReplica = outcome.kind === 'failed' ? index : undefined
+        // What did not get to one replica may go to another: neither its breaker nor its closed port has run anything.
+        if (!isRejected && !isUnreached(outcome)) return outcome
+        const mayVisit = call.replica === undefined && homes?.mayVisit(call) !== false
+        if (!mayVisit || call.signal.aborted) return outcome
+        const avoided = [...tried, index]
+        const other = choose(call, avoided, now)
+        return other === undefined ? outcome : send(next, call, other, avoided, now)
+      },
+      (defect: unknown) => {
+        load.inFlight--
+        throw defect
+      },
+    )
+  }
+
+  return (next) => (call) => route(next, call)
+}
+
+/** Whether a call found nobody to be sent to. */
+function isUnreached(outcome: Outcome): boolean {
+  return (
+    wasNeverDelivered(outcome) && outcome.kind === 'failed' && outcome.error.reason === 'upstream_unavailable'
+  )
+}
+
+/** Draws the lessons of what became of the calls of one tool. */
+class Scores {
+  readonly #usual = new UsualTime()
+  readonly #ejection: Ejection | undefined
+
+  constructor(ejection: Ejection | undefined) {
+    this.#ejection = ejection
+  }
+
+  /** Notes how an attempt ended after `ms`, in which the wait for an agent's answer does not count. */
+  note(replica: Replica, call: Call, outcome: Outcome, ms: Millis, now: Millis): void {
+    if (outcome.kind === 'rejected') return
+    if (outcome.kind === 'answered') replica.estimate.record(ms, now)
+    else if (call.record.sent && wasGivenUp(outcome.error)) replica.estimate.recordCensored(ms, now)
+    const { load } = replica
+    const slowness = this.#usual.slownessOf(ms)
+    switch (attributionOf(outcome, call, ms)) {
+      case 'good':
+        this.#usual.add(ms)
+        load.answered(slowness, now)
+        return load.succeeded(now)
+      case 'outage':
+        load.failed(slowness, now)
+        load.broke(ms, now)
+        return this.#ejection?.failed(replica, now)
+      case 'wrong':
+      case 'refused':
+        // No outage; but whoever is quick at it must not draw more calls either.
+        return load.failed(slowness, now)
+      case 'caller_error':
+        if (outcome.kind === 'answered') load.answered(slowness, now)
+        return
+      case 'caller_timeout':
+      case 'nothing':
+        return load.givenUp(slowness, now)
+    }
+  }
+}
+
+function wasGivenUp({ reason }: GatewayError): boolean {
+  return reason === 'attempt_timeout' || reason === 'deadline_exceeded' || reason === 'cancelled'
 }

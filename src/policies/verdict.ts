@@ -1,11 +1,11 @@
 import { z } from 'zod'
 import type { Call, Layer, Outcome } from '../mesh/call.ts'
 import { gatewayError } from '../mesh/errors.ts'
-import type { Kit, Policy, Scope } from '../mesh/policy.ts'
+import type { PolicyContext, Policy, Scope } from '../mesh/policy.ts'
 import { isObject, paramsOf } from '../protocol/jsonrpc.ts'
 import { sharedSchemas } from './state/schemas.ts'
 import type { Mismatch } from './state/schemas/mismatch.ts'
-import { breachOf, declaredPartial, type Judgement, look, type Looks } from './verdict/judge.ts'
+import { breachOf, declaredPartial, type ReplyVerdict, look, type Looks } from './verdict/judge.ts'
 import { ToolMemories, type ToolMemory } from './verdict/memory.ts'
 
 const schema = z
@@ -45,32 +45,38 @@ const absent: readonly Mismatch[] = [
 /** Says of each reply of a tool how good it was; what it cannot tell stays `unchecked`. */
 export const verdict: Policy<Config> & { schema: typeof schema } = {
   schema,
-  build(config, kit, scope): Layer {
+  perAttempt: true,
+  events: {
+    drift: { about: 'Results of a tool have another shape than all before.' },
+    schema_invalid: { about: "Results of a tool break the tool's outputSchema." },
+    json_invalid: { about: 'Results of a tool claim to be JSON and are none.' },
+  },
+  build(config, context, scope): Layer {
     if (config.output === 'off' && !config.shapes && !config.partials) return (next) => next
-    const judge = judgeFor(config, kit, scope)
+    const judge = judgeFor(config, context, scope)
     return (next) => (call) =>
       call.tool === undefined ? next(call) : next(call).then((outcome) => judge(call, outcome))
   },
 }
 
-function judgeFor({ output, shapes, partials }: Config, kit: Kit, scope: Scope) {
+function judgeFor({ output, shapes, partials }: Config, context: PolicyContext, scope: Scope) {
   const { set, server, tool } = scope
-  const schemas = sharedSchemas(kit)
+  const schemas = sharedSchemas(context)
   const memories =
     tool === undefined
       ? undefined
-      : kit.state.get({ kind: 'shape', set, server, tool }, () => new ToolMemories())
+      : context.state.get({ kind: 'shape', set, server, tool }, () => new ToolMemories())
   const looks: Looks = { json: output !== 'off', partials, shapes }
   const looksAtSchema: Looks = { json: output !== 'off', partials, shapes: false }
 
-  function report({ verdict: type, drift, breach }: Judgement, memory: ToolMemory | undefined): void {
-    const now = kit.clock.now()
+  function report({ verdict: type, drift, breach }: ReplyVerdict, memory: ToolMemory | undefined): void {
+    const now = context.clock.now()
     if (drift !== undefined && memory?.reportsDrift(drift, now)) {
       const { path, was, now: is } = drift
-      kit.emit({ type: 'drift', server, tool, detail: { path: path.slice(0, 200), was, now: is } })
+      context.emit({ type: 'drift', server, tool, detail: { path: path.slice(0, 200), was, now: is } })
     }
     if (breach !== undefined && memory?.reportsBreach(now))
-      kit.emit({ type, server, tool, detail: { breach } })
+      context.emit({ type, server, tool, detail: { breach } })
   }
 
   return (call: Call, outcome: Outcome): Outcome => {

@@ -13,5 +13,9 @@ export const implementation = { name: 'breakwater', title: 'Breakwater', version
  */
 const capabilities = { roots: {}, sampling: {}, elicitation: { form: {}, url: {} } } as const
 
-/** How the gateway says hello when it speaks for itself. */
-export const ownHello = { protocolVersion: LATEST_LEGACY, capabilities, clientInfo: implementation } as const
+/** The `initialize` params of the gateway when it speaks for itself. */
+export const ownInitializeParams = {
+  protocolVersion: LATEST_LEGACY,
+  capabilities,
+  clientInfo: implementation,
+} as const

@@ -8,6 +8,9 @@ export type MetaRoot = 'params' | 'result'
 /** Where a result or a list says that something is missing of it. */
 export const PARTIAL_KEY = 'dev.breakwater/partial'
 
+/** Where a tool that is listed under a shortened name says its whole one. */
+export const FULL_NAME_KEY = 'dev.breakwater/name'
+
 /** Where an agent says how long it has, and a server is told, in milliseconds. */
 export const DEADLINE_KEY = 'dev.breakwater/deadline-ms'
 
@@ -34,6 +37,11 @@ export function withMeta({ text, value }: Message, root: MetaRoot, key: string, 
     text: patched(text, [root, '_meta', key], JSON.stringify(entry)),
     value: withEntry(value, root, withEntry(holder, '_meta', withEntry(meta, key, entry))),
   }
+}
+
+/** The text of a thing that is listed, such as a tool, with one more entry in its `_meta`. */
+export function listedWithMeta(text: string, key: string, entry: unknown): string {
+  return patched(text, ['_meta', key], JSON.stringify(entry))
 }
 
 /** Puts `json` at `path`, with the objects on the way there that are missing. */

@@ -219,3 +219,52 @@ export function encodeEvent(data: string, id?: string): string {
   const head = id === undefined ? 'event: message\n' : `id: ${id}\nevent: message\n`
   return `${head}data: ${/[\r\n]/.test(data) ? data.split(/\r\n|\r|\n/).join('\ndata: ') : data}\n\n`
 }
+
+/** The bytes of U+FEFF in UTF-8; no line of an event begins with one of them. */
+const byteOrderMark: ReadonlySet<number> = new Set([0xef, 0xbb, 0xbf])
+
+/** Finds the ends of events (WHATWG HTML, section 9.2.5): empty lines, each line ended by CR, LF or CRLF. */
+export class EventBoundary {
+  #isLineEmpty = true
+  #isAfterCr = false
+  #hasContent = false
+  /** Whether a sign of life between two events has begun and not ended. */
+  #isComment = false
+
+  /** Between two events: how many bytes at the beginning belong to none, as a byte order mark, empty lines and signs of life do. */
+  idle(bytes: Buffer): number {
+    for (let at = 0; at < bytes.length; at++) {
+      const byte = bytes[at] as number
+      const isEnd = byte === CR || byte === LF
+      if (this.#isComment) this.#isComment = !isEnd
+      else if (byte === COLON) this.#isComment = true
+      else if (!isEnd && !byteOrderMark.has(byte)) return at
+    }
+    return bytes.length
+  }
+
+  /** Where the event ends, behind its last byte; undefined when it goes on. */
+  find(bytes: Buffer): number | undefined {
+    for (let at = 0; at < bytes.length; at++) {
+      const byte = bytes[at]
+      const isSecondHalf = byte === LF && this.#isAfterCr
+      this.#isAfterCr = byte === CR
+      if (isSecondHalf) continue
+      if (byte !== CR && byte !== LF) {
+        this.#isLineEmpty = false
+        this.#hasContent = true
+        continue
+      }
+      const isEnd = this.#isLineEmpty && this.#hasContent
+      this.#isLineEmpty = true
+      if (!isEnd) continue
+      this.#hasContent = false
+      if (byte === CR && bytes[at + 1] === LF) {
+        this.#isAfterCr = false
+        return at + 2
+      }
+      return at + 1
+    }
+    return undefined
+  }
+}

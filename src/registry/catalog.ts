@@ -10,7 +10,7 @@ import { isWider } from '../protocol/output-schema.ts'
 import { kinds, listKinds, type ListKind } from './kinds.ts'
 
 /** One tool, prompt, resource or template: its exact JSON text, under its server's own name. */
-export interface Entry {
+export interface CatalogEntry {
   /** Name, URI or URI template. */
   readonly key: string
   readonly text: string
@@ -28,7 +28,7 @@ export interface Entry {
 export interface Catalog {
   /** Milliseconds since the Unix epoch; undefined when it was never asked with success. */
   readonly fetchedAt: number | undefined
-  readonly lists: Readonly<Record<ListKind, readonly Entry[]>>
+  readonly lists: Readonly<Record<ListKind, readonly CatalogEntry[]>>
   /** Why a list is not all that the server offers; of those that are, nothing. */
   readonly cut?: Readonly<Partial<Record<ListKind, string>>>
 }
@@ -59,7 +59,7 @@ export type Ask = (
 
 /** What came of fetching a list. */
 export interface Fetched {
-  readonly entries: readonly Entry[]
+  readonly entries: readonly CatalogEntry[]
   /** Why these are not all of them. */
   readonly cut: string | undefined
 }
@@ -69,7 +69,7 @@ export interface Fetched {
  * rest serves. Rejects with a `GatewayError`.
  */
 export async function fetchList(kind: ListKind, ask: Ask, limit: number): Promise<Fetched> {
-  const kept = new Kept(kind, limit)
+  const kept = new CollectedPages(kind, limit)
   const followed = new Set<string>()
   let cursor: string | undefined
   for (;;) {
@@ -86,8 +86,8 @@ export async function fetchList(kind: ListKind, ask: Ask, limit: number): Promis
 }
 
 /** What is kept of a list while its pages come. */
-class Kept {
-  readonly entries = new Map<string, Entry>()
+class CollectedPages {
+  readonly entries = new Map<string, CatalogEntry>()
   /** Why no more is kept. */
   end: string | undefined
   readonly #kind: ListKind
@@ -146,21 +146,22 @@ class Kept {
   }
 }
 
-function entryOf(kind: ListKind, text: string): Entry | undefined {
+/** The entry of a list that a JSON text is; undefined when it has no name. */
+export function entryOf(kind: ListKind, text: string): CatalogEntry | undefined {
   const value: unknown = parseExactly(text)
   const key = isObject(value) ? value[kinds[kind].key] : undefined
   if (!isObject(value) || typeof key !== 'string') return undefined
   return new Listed(key, text, value)
 }
 
-class Listed implements Entry {
+class Listed implements CatalogEntry {
   readonly key: string
   readonly text: string
   readonly fingerprint: string
   readonly hasUi: boolean
   readonly isWider: boolean
 
-  constructor(key: string, text: string, { _meta, outputSchema }: Entry['value']) {
+  constructor(key: string, text: string, { _meta, outputSchema }: CatalogEntry['value']) {
     this.key = key
     this.text = text
     this.fingerprint = fingerprint(text)
@@ -168,8 +169,8 @@ class Listed implements Entry {
     this.isWider = isWider(outputSchema)
   }
 
-  get value(): Entry['value'] {
-    return parseExactly(this.text) as Entry['value']
+  get value(): CatalogEntry['value'] {
+    return parseExactly(this.text) as CatalogEntry['value']
   }
 }
 

@@ -6,7 +6,8 @@ import type { HttpServerConfig } from '../config/schema/server-schema.ts'
  * The settings of a server that say what agents get of it and how the gateway looks after it. All others, those to come
  * included, are taken to be about its connections, which begin anew when one of them changes.
  */
-const detached: ReadonlySet<string> = new Set<keyof HttpServerConfig>([
+const detached: ReadonlySet<string> = new Set<keyof HttpServerConfig | 'writtenName'>([
+  'writtenName',
   'disabled',
   'trusted',
   'tools',
@@ -16,6 +17,7 @@ const detached: ReadonlySet<string> = new Set<keyof HttpServerConfig>([
   'maxList',
   'probe',
   'passthrough',
+  'timeout',
   // Two of them belong to the sockets: see below.
   'timeouts',
 ])

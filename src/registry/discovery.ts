@@ -5,22 +5,29 @@ import { gatewayError, type GatewayError, isGatewayError } from '../mesh/errors.
 import { errorText, isObject, METHOD_NOT_FOUND, requestText, resultText } from '../protocol/jsonrpc.ts'
 import { printableWords } from '../telemetry/printable.ts'
 import { orAborted } from '../upstreams/failure.ts'
-import type { Era, Link } from '../upstreams/upstream.ts'
-import { type Ask, type Catalog, emptyCatalog, type Entry, type Fetched, fetchList } from './catalog.ts'
+import type { Era, UpstreamSession } from '../upstreams/upstream.ts'
+import {
+  type Ask,
+  type Catalog,
+  emptyCatalog,
+  type CatalogEntry,
+  type Fetched,
+  fetchList,
+} from './catalog.ts'
 import { kinds, type ListKind, listKinds } from './kinds.ts'
-import type { Links } from './links.ts'
+import type { UpstreamSessions } from './upstream-sessions.ts'
 
 export interface DiscoveryOptions {
   readonly server: string
-  readonly links: Links
+  readonly upstreamSessions: UpstreamSessions
   /** The era in which it asks where the server speaks both; modern unless given. */
   readonly era?: Era
   /** The `initialize` params of the gateway itself. */
-  readonly hello: Readonly<Record<string, unknown>>
+  readonly initializeParams: Readonly<Record<string, unknown>>
   /** Faults stand in the way of what it asks, too. */
   readonly faults: Layer
   readonly clock: Clock
-  /** For one whole round: handshake and lists. Read at each, as the times below: they may change. */
+  /** For one whole round: handshake and lists, but for the start of a process. Read at each, as the times below: they may change. */
   readonly timeoutMs: Millis
   /** Between two rounds while the server is up. */
   readonly refreshMs: Millis
@@ -29,9 +36,11 @@ export interface DiscoveryOptions {
   /** Between two pings while the server is up. */
   readonly probeMs: Millis
   /** A round succeeded. */
-  readonly onUp: (catalog: Catalog, greeting: Message) => void
+  readonly onUp: (catalog: Catalog, initializeResult: Message) => void
   /** The server says that a list has changed; what it is now is found out by the next round. */
   readonly onStale: () => void
+  /** The catalog had come by way of faults which are over: this is the last one without. */
+  readonly onReverted: (catalog: Catalog) => void
   /** A round failed. */
   readonly onDown: (error: GatewayError) => void
 }
@@ -50,7 +59,7 @@ const COALESCE_MS = 250
  */
 export class Discovery implements Caller {
   readonly id: string
-  readonly hello: Readonly<Record<string, unknown>>
+  readonly initializeParams: Readonly<Record<string, unknown>>
   readonly listening = true
   /** In the modern era the catalog holds what servers wrote, whoever will read it. */
   readonly takesInputRequired: boolean
@@ -58,14 +67,15 @@ export class Discovery implements Caller {
   readonly #questions: Questions
   readonly #lists: Lists
   readonly #rounds: Rounds
-  readonly #watched = new WeakSet<Link>()
+  readonly #watched = new WeakSet<UpstreamSession>()
   #retryMs: Millis = FIRST_RETRY_MS
+  #refresh: Refresh | undefined
 
   constructor(options: DiscoveryOptions) {
-    const { server, hello, clock, faults, era = 'modern' } = options
+    const { server, initializeParams, clock, faults, era = 'modern' } = options
     this.id = `discovery:${server}:${era}`
     this.takesInputRequired = era === 'modern'
-    this.hello = hello
+    this.initializeParams = initializeParams
     this.#options = options
     this.#questions = new Questions(server, this, clock, faults)
     this.#lists = new Lists(
@@ -81,10 +91,19 @@ export class Discovery implements Caller {
     this.#rounds.within(0)
   }
 
-  /** Fetches all lists again, now. */
+  /** Fetches all lists again, now: what is known of them may be wrong. */
   refresh(): void {
+    if (this.#rounds.stopped) return
+    if (this.#lists.revert()) this.#options.onReverted(this.#lists.catalog)
     this.#lists.doubt()
+    this.#refresh ??= newRefresh()
+    this.#refresh.begun = false
     this.#rounds.within(0)
+  }
+
+  /** Resolves when the round that `refresh` asked for last is over, whatever came of it; at once while there is none. */
+  get refreshed(): Promise<void> {
+    return this.#refresh?.over ?? Promise.resolve()
   }
 
   /** A call could not reach the server: look now, not at the next ping. Does nothing while that is under way. */
@@ -94,10 +113,16 @@ export class Discovery implements Caller {
 
   stop(): void {
     this.#rounds.stop()
+    this.#endRefresh()
+  }
+
+  #endRefresh(): void {
+    this.#refresh?.end()
+    this.#refresh = undefined
   }
 
   receive(_: string, message: Message, answer?: Answer): void {
-    if (answer !== undefined) return void answer(standIn(message)).catch(ignore)
+    if (answer !== undefined) return void answer(defaultReply(message)).catch(ignore)
     if (!this.#lists.hear(message)) return
     this.#options.onStale()
     this.#rounds.within(COALESCE_MS)
@@ -105,20 +130,37 @@ export class Discovery implements Caller {
 
   /** One round; resolves to the time until the next one. */
   async #round(): Promise<Millis> {
-    const { clock, links, timeoutMs, probeMs } = this.#options
+    if (this.#refresh !== undefined) this.#refresh.begun = true
+    const delayMs = await this.#look()
+    if (this.#refresh === undefined) return delayMs
+    // One that was asked for meanwhile is that of the next round, which waits for no pause.
+    if (!this.#refresh.begun) return 0
+    this.#endRefresh()
+    return delayMs
+  }
+
+  async #look(): Promise<Millis> {
+    const { server, clock, upstreamSessions, timeoutMs, probeMs } = this.#options
     const limit = new AbortController()
-    const cancel = clock.after(timeoutMs, () => {
-      limit.abort(
-        gatewayError('attempt_timeout', `discovery took longer than ${timeoutMs} ms`, { sent: true }),
-      )
-    })
+    const tookTooLong = () => {
+      const message = `discovery took longer than ${timeoutMs} ms (mcpServers.${server}.timeouts.discovery)`
+      limit.abort(gatewayError('attempt_timeout', message, { sent: true }))
+    }
+    const { startsProcesses } = upstreamSessions
+    let cancel = startsProcesses ? () => undefined : clock.after(timeoutMs, tookTooLong)
     try {
-      const { link } = await orAborted(links.of(this), limit.signal)
-      this.#watch(link)
-      if (this.#lists.fresh) await this.#questions.ping(link, limit.signal)
-      else await this.#lists.fetch(link.greeting, this.#questions.over(link, limit.signal))
+      const { upstreamSession } = await orAborted(upstreamSessions.of(this), limit.signal)
+      if (startsProcesses) cancel = clock.after(timeoutMs, tookTooLong)
+      this.#watch(upstreamSession)
+      if (this.#lists.fresh) await this.#questions.ping(upstreamSession, limit.signal)
+      else
+        await this.#lists.fetch(
+          upstreamSession.initializeResult,
+          this.#questions.over(upstreamSession, limit.signal),
+          this.#questions,
+        )
       this.#retryMs = FIRST_RETRY_MS
-      if (!this.#rounds.stopped) this.#options.onUp(this.#lists.catalog, link.greeting)
+      if (!this.#rounds.stopped) this.#options.onUp(this.#lists.catalog, upstreamSession.initializeResult)
       return probeMs
     } catch (error) {
       return await this.#failed(error)
@@ -131,23 +173,37 @@ export class Discovery implements Caller {
     const error = isGatewayError(cause) ? cause : gatewayError('internal', 'discovery failed')
     this.#lists.doubt()
     if (!this.#rounds.stopped) this.#options.onDown(error)
-    await this.#options.links.drop(this)
-    // Whatever happened meanwhile, such as the end of the conversation: the pause comes first.
+    await this.#options.upstreamSessions.drop(this)
+    // Whatever happened meanwhile, such as the end of the upstream session: the pause comes first.
     this.#rounds.forget()
     const delayMs = Math.max(error.retryAfterMs ?? 0, this.#retryMs)
     this.#retryMs = Math.min(this.#retryMs * 2, LAST_RETRY_MS)
     return delayMs
   }
 
-  /** Looks at once when the conversation ends by itself, but not ever more often when no conversation lasts. */
-  #watch(link: Link): void {
-    if (this.#watched.has(link)) return
-    this.#watched.add(link)
+  /** Looks at once when the upstream session ends by itself, but not ever more often when no upstream session lasts. */
+  #watch(upstreamSession: UpstreamSession): void {
+    if (this.#watched.has(upstreamSession)) return
+    this.#watched.add(upstreamSession)
     const { clock } = this.#options
     const from = clock.now()
     const ended = () => this.#rounds.within(Math.max(0, from + FIRST_RETRY_MS - clock.now()))
-    link.ended.addEventListener('abort', ended, { once: true })
+    upstreamSession.ended.addEventListener('abort', ended, { once: true })
   }
+}
+
+/** A round that somebody waits for. */
+interface Refresh {
+  readonly over: Promise<void>
+  readonly end: () => void
+  /** Whether the round is under way: one that began before may have seen what is no more. */
+  begun: boolean
+}
+
+function newRefresh(): Refresh {
+  let end = () => {}
+  const over = new Promise<void>((resolve) => (end = resolve))
+  return { over, end: () => end(), begun: false }
 }
 
 /** The server asked and is gone: its next round will tell. */
@@ -164,6 +220,8 @@ class Lists {
   /** When all of them were fetched last, on the monotonic clock; or when that was begun. */
   #fetchedAt: Millis = -Infinity
   #catalog = emptyCatalog
+  /** The last one that no fault has touched. */
+  #untouched = emptyCatalog
 
   /**
    * `refreshMs`: how long they are believed to be true when nobody says otherwise; `limit`: how much is kept of each, in
@@ -183,6 +241,13 @@ class Lists {
     return this.#stale.size === 0 && !this.#isOld(this.#clock.now())
   }
 
+  /** Goes back to the last catalog that no fault has touched; false when that is the one there is. */
+  revert(): boolean {
+    const differs = this.#catalog !== this.#untouched
+    this.#catalog = this.#untouched
+    return differs
+  }
+
   /** All of them may have changed. */
   doubt(): void {
     this.#fetchedAt = -Infinity
@@ -195,11 +260,19 @@ class Lists {
     return changed.length > 0
   }
 
-  /** Fetches the stale ones that a server with this `greeting` offers. Rejects with a `GatewayError`. */
-  async fetch({ value: { capabilities } }: Message, ask: Ask): Promise<void> {
+  /**
+   * Fetches the stale ones that a server with this `initialize` result offers. Rejects with a `GatewayError`. `faults`
+   * counts the answers that faults have touched.
+   */
+  async fetch(
+    { value: { capabilities } }: Message,
+    ask: Ask,
+    faults: { readonly touched: number },
+  ): Promise<void> {
+    const before = { touched: faults.touched, isUntouched: this.#catalog === this.#untouched }
     const stale = this.#takeStale()
     const offered = (kind: ListKind) => isObject(capabilities) && kinds[kind].capability in capabilities
-    const lists: Record<ListKind, readonly Entry[]> = { ...this.#catalog.lists }
+    const lists: Record<ListKind, readonly CatalogEntry[]> = { ...this.#catalog.lists }
     const cuts: Partial<Record<ListKind, string>> = { ...this.#catalog.cut }
     await Promise.all(
       stale.map(async (kind) => {
@@ -213,6 +286,8 @@ class Lists {
     )
     const cut = Object.keys(cuts).length === 0 ? {} : { cut: cuts }
     this.#catalog = { fetchedAt: this.#clock.wall(), lists, ...cut }
+    const isWhole = before.isUntouched || stale.length === listKinds.length
+    if (isWhole && faults.touched === before.touched) this.#untouched = this.#catalog
   }
 
   #takeStale(): readonly ListKind[] {
@@ -245,6 +320,8 @@ class Questions {
   readonly #clock: Clock
   readonly #faults: Layer
   #count = 0
+  /** How many answers faults have done something to. */
+  touched = 0
 
   /** `caller` hears what the server says in the course of an answer. */
   constructor(server: string, caller: Caller, clock: Clock, faults: Layer) {
@@ -254,10 +331,10 @@ class Questions {
     this.#clock = clock
   }
 
-  /** Asks over one conversation. A method that the server does not know is an answer; its other errors are not. */
-  over(link: Link, signal: Signal): Ask {
+  /** Asks over one upstream session. A method that the server does not know is an answer; its other errors are not. */
+  over(upstreamSession: UpstreamSession, signal: Signal): Ask {
     return async (method, params) => {
-      const { text, value } = await this.#exchange(link, method, params, signal)
+      const { text, value } = await this.#exchange(upstreamSession, method, params, signal)
       if (!isObject(value.error) || value.error.code === METHOD_NOT_FOUND) return { text, value }
       const words = printableWords(value.error.message, 200)
       throw gatewayError('bad_reply', `${method} failed: ${words}`, { sent: true })
@@ -265,13 +342,20 @@ class Questions {
   }
 
   /** Whether anybody is there: any answer says yes, an error too. Rejects with a `GatewayError`. */
-  async ping(link: Link, signal: Signal): Promise<void> {
-    await this.#exchange(link, 'ping', {}, signal)
+  async ping(upstreamSession: UpstreamSession, signal: Signal): Promise<void> {
+    await this.#exchange(upstreamSession, 'ping', {}, signal)
   }
 
-  async #exchange(link: Link, method: string, params: Readonly<Record<string, unknown>>, signal: Signal) {
-    const send = this.#faults((call) => link.exchange(call))
-    const outcome = await send(this.#call(method, params, signal))
+  async #exchange(
+    upstreamSession: UpstreamSession,
+    method: string,
+    params: Readonly<Record<string, unknown>>,
+    signal: Signal,
+  ) {
+    const send = this.#faults((call) => upstreamSession.exchange(call))
+    const call = this.#call(method, params, signal)
+    const outcome = await send(call)
+    if (call.record.faults?.some(({ status }) => status === 'applied') === true) this.touched++
     if (outcome.kind !== 'answered') throw outcome.error
     return outcome.result
   }
@@ -367,7 +451,7 @@ export class Rounds {
 }
 
 /** The answer to a server that asks something where there is no agent to ask, under any id. */
-function standIn({ value: { method } }: Message): string {
+function defaultReply({ value: { method } }: Message): string {
   switch (method) {
     case 'ping':
       return resultText(0, '{}')

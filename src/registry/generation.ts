@@ -1,4 +1,5 @@
 import type { Config } from '../config/schema/schema.ts'
+import type { Layer } from '../mesh/call.ts'
 import type { Mesh } from '../mesh/compile.ts'
 import type { Generation } from '../mesh/live.ts'
 import type { Names } from './names.ts'
@@ -13,4 +14,9 @@ export interface GatewayGeneration extends Generation {
   readonly servers: ReadonlyMap<string, Server>
   readonly names: Names
   readonly mesh: Mesh
+  /**
+   * The faults towards agents that answers of the gateway's own have to pass, such as lists over all servers; undefined
+   * while none is armed for such requests.
+   */
+  readonly clientFaults: (server: string, method: string) => Layer | undefined
 }

@@ -3,15 +3,15 @@ import type { Message } from '../mesh/call.ts'
 import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
 import type { GatewayError } from '../mesh/errors.ts'
 import { glob, type Glob } from '../mesh/match.ts'
-import type { Effect, ToolFacts } from '../mesh/policy.ts'
+import type { Effect, ToolDefinition } from '../mesh/policy.ts'
 import { during } from '../mesh/work.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
 import type { Era } from '../upstreams/upstream.ts'
-import { type Catalog, changedKinds, emptyCatalog, type Entry } from './catalog.ts'
+import { type Catalog, changedKinds, emptyCatalog, type CatalogEntry } from './catalog.ts'
 import { type ListKind, listKinds } from './kinds.ts'
 import { faultOfName, type Names } from './names.ts'
 
-/** `starting` until the first round of discovery has ended, one way or the other. */
+/** `starting` until the first round of discovery has ended, one way or the other, however long a process takes to come up. */
 export type ServerState = 'starting' | 'up' | 'down'
 
 /** Something that a server offers and agents are not shown. */
@@ -50,15 +50,21 @@ export class KnownServer {
   #catalog: Catalog = emptyCatalog
   #listed = emptyCatalog.lists
   #unlisted: readonly Unlisted[] = []
+  /** Tools by the names under which they are shown where models would not take their own. */
+  #shortened: ReadonlyMap<string, string> = new Map()
+  /** The other way round, in full: digests of thousands of names take their time. */
+  #exposedNames: ReadonlyMap<string, string> = new Map()
+  /** Tools whose shortened name another one has: by accident, or because the server wants a list that no model takes. */
+  #shadowed: ReadonlySet<string> = new Set()
   #tools: ReadonlyMap<string, KnownTool> = new Map()
-  #greeting: Message | undefined
+  #initializeResult: Message | undefined
   /** What it offers in the legacy era, where that is known to be something of its own. */
   #legacy:
     | {
         readonly catalog: Catalog
         /** Without what is not shown to agents because of its name. */
         readonly listed: Catalog['lists']
-        readonly greeting: Message | undefined
+        readonly initializeResult: Message | undefined
       }
     | undefined
   #legacyTools: ReadonlyMap<string, KnownTool> = new Map()
@@ -66,7 +72,7 @@ export class KnownServer {
   #graceSince: Millis = 0
   #cancelGrace: Cancel | undefined
   #settle: () => void = () => undefined
-  /** Resolves when the first round of discovery has ended. */
+  /** Resolves when the first round of discovery has ended, or takes so long that nobody should wait for it. */
   readonly settled = new Promise<void>((resolve) => (this.#settle = resolve))
 
   constructor(parts: KnownServerParts) {
@@ -106,13 +112,13 @@ export class KnownServer {
   }
 
   /** The server's `initialize` result, as the gateway got it last. */
-  get greeting(): Message | undefined {
-    return this.#greeting
+  get initializeResult(): Message | undefined {
+    return this.#initializeResult
   }
 
   /** The `initialize` result that tells what agents of an era are offered. */
-  greetingFor(era: Era): Message | undefined {
-    return (era === 'legacy' ? this.#legacy?.greeting : undefined) ?? this.#greeting
+  initializeResultFor(era: Era): Message | undefined {
+    return (era === 'legacy' ? this.#legacy?.initializeResult : undefined) ?? this.#initializeResult
   }
 
   /** Resolves when it is known what agents of an era are offered, or why it is not. */
@@ -121,7 +127,7 @@ export class KnownServer {
   }
 
   /** What agents of an era may see of a list. */
-  entries(kind: ListKind, era: Era = 'modern'): readonly Entry[] {
+  entries(kind: ListKind, era: Era = 'modern'): readonly CatalogEntry[] {
     const isKnown = this.#catalog.fetchedAt !== undefined
     const all = ((era === 'legacy' && isKnown ? this.#legacy?.listed : undefined) ?? this.#listed)[kind]
     return kind === 'tools' ? all.filter((entry) => this.allows(entry.key)) : all
@@ -132,8 +138,23 @@ export class KnownServer {
     return this.#unlisted
   }
 
+  /** The name of a tool on the endpoint of all servers. */
+  exposedName(tool: string): string {
+    return this.#exposedNames.get(tool) ?? this.#parts.names.exposeTool(this.name, tool)
+  }
+
+  /** The tool that is shown under such a name, without its server's before it; undefined unless that is a shortened one. */
+  toolShownAs(shown: string): string | undefined {
+    return this.#shortened.get(shown)
+  }
+
+  /** Whether another tool of it has the name that a tool would be shown under on the endpoint of all servers. */
+  isShadowed(tool: string): boolean {
+    return this.#shadowed.has(tool)
+  }
+
   /** What the catalog says of a tool. */
-  facts(tool: string): ToolFacts | undefined {
+  facts(tool: string): ToolDefinition | undefined {
     return this.#known(tool)
   }
 
@@ -142,26 +163,37 @@ export class KnownServer {
     return this.config.trusted ? (this.#known(tool)?.annotated ?? 'unknown') : 'unknown'
   }
 
+  /** Nobody is to wait any longer for the end of the first round. */
+  protected settle(): void {
+    this.#settle()
+  }
+
   /** It answered, with this catalog. */
-  protected cameUp(catalog: Catalog, greeting: Message): void {
+  protected cameUp(catalog: Catalog, initializeResult: Message): void {
     this.endGrace()
-    this.#greeting = greeting
+    this.#initializeResult = initializeResult
     this.#error = undefined
     this.#enter('up')
     during('catalog', () => this.#replace(catalog))
   }
 
+  /** What was known of its lists was the work of faults: this was known before. */
+  protected wasRestored(catalog: Catalog): void {
+    during('catalog', () => this.#replace(catalog))
+  }
+
   /** What it offers in the legacy era; undefined: nothing else than in the modern one. */
-  protected offersLegacy(catalog: Catalog | undefined, greeting: Message | undefined): void {
+  protected offersLegacy(catalog: Catalog | undefined, initializeResult: Message | undefined): void {
     const before = this.#legacy?.catalog
-    this.#legacy = catalog && { catalog, listed: withoutFaults(catalog), greeting }
+    this.#legacy = catalog && { catalog, listed: withoutFaults(catalog), initializeResult }
     this.#legacyTools = catalog === undefined ? new Map() : knownTools(catalog, this.#legacyTools)
+    this.#shortenNames()
     // Nobody was shown another one before the first.
     const changed = before === undefined ? [] : changedKinds(before, catalog ?? this.#catalog)
     if (changed.length > 0) this.tellChanged(changed)
   }
 
-  /** It did not answer. What it offered stays known for the time of grace. */
+  /** The server did not answer. What it offered stays known for the time of grace. */
   protected wentDown(error: GatewayError): void {
     this.#error = error
     this.#enter('down')
@@ -199,16 +231,35 @@ export class KnownServer {
     this.#shownTools = new Set(this.#listed.tools.map(({ key }) => key).filter(this.#allows))
   }
 
+  #shortenNames(): void {
+    const before = this.name.length + this.#parts.names.separator.length
+    const shortened = new Map<string, string>()
+    const exposedNames = new Map<string, string>()
+    const shadowed = new Set<string>()
+    for (const tool of new Set([...this.#tools.keys(), ...this.#legacyTools.keys()])) {
+      const exposed = this.exposedName(tool)
+      const shown = exposed.slice(before)
+      if (shown === tool) continue
+      exposedNames.set(tool, exposed)
+      if (shortened.has(shown) || this.#known(shown) !== undefined) shadowed.add(tool)
+      else shortened.set(shown, tool)
+    }
+    this.#shortened = shortened
+    this.#exposedNames = exposedNames
+    this.#shadowed = shadowed
+  }
+
   #waitForGrace(): void {
     const { clock } = this.#parts
     const leftMs = Math.max(0, this.#graceSince + this.#config.grace - clock.now())
     this.#cancelGrace = clock.after(leftMs, () => this.#replace(emptyCatalog))
   }
 
-  #unlistedAs(kind: ListKind, { key }: Entry): Unlisted[] {
+  #unlistedAs(kind: ListKind, { key }: CatalogEntry): Unlisted[] {
     const fault = faultOfName(kind, key)
     if (fault !== undefined) return [{ kind, name: key, why: fault, where: 'everywhere' }]
-    const why = this.#parts.names.faultOf(kind, this.name, key)
+    const isShadowed = kind === 'tools' && this.isShadowed(key)
+    const why = isShadowed ? 'would be that of another tool' : this.#parts.names.faultOf(kind, this.name, key)
     return why === undefined ? [] : [{ kind, name: key, why, where: 'aggregate' }]
   }
 
@@ -223,11 +274,12 @@ export class KnownServer {
   #replace(catalog: Catalog): void {
     const changed = changedKinds(this.#catalog, catalog)
     this.#catalog = catalog
+    this.#tools = knownTools(catalog, this.#tools)
+    this.#shortenNames()
     this.#unlisted = listKinds.flatMap((kind) =>
       catalog.lists[kind].flatMap((entry) => this.#unlistedAs(kind, entry)),
     )
     this.#listed = this.#unlisted.length === 0 ? catalog.lists : withoutFaults(catalog)
-    this.#tools = knownTools(catalog, this.#tools)
     this.#showTools()
     if (changed.length > 0) this.tellChanged(changed)
   }
@@ -253,7 +305,7 @@ function withoutFaults({ lists }: Catalog): Catalog['lists'] {
 }
 
 /** What is known of a tool of the catalog, its server's own word on its effect included. */
-interface KnownTool extends ToolFacts {
+interface KnownTool extends ToolDefinition {
   readonly annotated: Effect
 }
 
@@ -274,10 +326,10 @@ export function knownTools(
 class Known implements KnownTool {
   readonly fingerprint: string
   readonly annotated: Effect
-  readonly #entry: Entry
-  #schemas: Pick<ToolFacts, 'inputSchema' | 'outputSchema'> | undefined
+  readonly #entry: CatalogEntry
+  #schemas: Pick<ToolDefinition, 'inputSchema' | 'outputSchema'> | undefined
 
-  constructor(entry: Entry) {
+  constructor(entry: CatalogEntry) {
     this.#entry = entry
     this.fingerprint = entry.fingerprint
     this.annotated = annotatedEffect(entry.value.annotations)
@@ -291,7 +343,7 @@ class Known implements KnownTool {
     return this.#read().outputSchema
   }
 
-  #read(): Pick<ToolFacts, 'inputSchema' | 'outputSchema'> {
+  #read(): Pick<ToolDefinition, 'inputSchema' | 'outputSchema'> {
     if (this.#schemas !== undefined) return this.#schemas
     const { inputSchema, outputSchema } = this.#entry.value
     return (this.#schemas = { inputSchema, outputSchema })

@@ -3,15 +3,15 @@ import { MODERN_VERSION } from '../protocol/modern.ts'
 import type { Catalog } from './catalog.ts'
 import type { Discovery, DiscoveryOptions } from './discovery.ts'
 
-type Hooks = Pick<DiscoveryOptions, 'onUp' | 'onDown' | 'onStale'>
+type Hooks = Pick<DiscoveryOptions, 'onUp' | 'onDown' | 'onStale' | 'onReverted'>
 
 export interface LegacyViewOptions {
   /** Makes the discovery that asks in the legacy era. */
   readonly discovery: (hooks: Hooks) => Discovery
   /** It was fetched, or found to be no other than that of the modern era: then undefined. */
-  readonly onCatalog: (catalog: Catalog | undefined, greeting: Message | undefined) => void
+  readonly onCatalog: (catalog: Catalog | undefined, initializeResult: Message | undefined) => void
   readonly onStale: () => void
-  /** Ends the discovery's conversations. */
+  /** Ends the discovery's upstream sessions. */
   readonly onEnd: (discovery: Discovery) => void
 }
 
@@ -29,22 +29,26 @@ export class LegacyView {
     this.#options = options
   }
 
-  /** Begins, unless it has. Resolves once the first round is over. */
+  /** Begins, unless it has. Resolves once the first round is over, and no `look` for all of it is under way. */
   begin(): Promise<void> {
-    return (this.#settled ??= new Promise((settle) => {
+    const settled = (this.#settled ??= new Promise((settle) => {
       const { discovery, onCatalog, onStale } = this.#options
+      let greeted: Message | undefined
       this.#discovery = discovery({
-        onUp: (catalog, greeting) => {
-          const isBridged = greeting.value.protocolVersion === MODERN_VERSION
+        onUp: (catalog, initializeResult) => {
+          greeted = initializeResult
+          const isBridged = initializeResult.value.protocolVersion === MODERN_VERSION
           if (isBridged) this.#forget()
-          else onCatalog(catalog, greeting)
+          else onCatalog(catalog, initializeResult)
           settle()
         },
         onDown: () => settle(),
         onStale,
+        onReverted: (catalog) => onCatalog(catalog, greeted),
       })
       this.#discovery.run()
     }))
+    return settled.then(() => this.#discovery?.refreshed)
   }
 
   /** Looks again now; `all`: fetches all lists. */

@@ -3,11 +3,11 @@ import type { Signal } from '../mesh/cancel.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { type Edit, locate, splice } from '../protocol/json-span.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
-import { PARTIAL_KEY } from '../protocol/meta.ts'
+import { FULL_NAME_KEY, listedWithMeta, PARTIAL_KEY } from '../protocol/meta.ts'
 import { MODERN_VERSION } from '../protocol/modern.ts'
 import { legacyTool } from '../protocol/output-schema.ts'
 import type { Era } from '../upstreams/upstream.ts'
-import type { Entry } from './catalog.ts'
+import type { CatalogEntry } from './catalog.ts'
 import { kinds, type ListKind } from './kinds.ts'
 import type { KnownServer } from './known-server.ts'
 import type { Names } from './names.ts'
@@ -41,62 +41,125 @@ export function settled(
   })
 }
 
+/** An entry as readers get to see it, but for its name. */
+export type ShownEntry = Pick<CatalogEntry, 'key' | 'text' | 'value' | 'hasUi'>
+
+/** What one page of a list over all servers has of one of them. */
+export interface ListSlice {
+  readonly server: string
+  /** Under its server's own names. */
+  readonly entries: readonly ShownEntry[]
+  /** Where it begins. */
+  readonly cursor: string
+  /** Where the next page begins, if that is within the list of this server. */
+  readonly nextCursor: string | undefined
+  /** How long the list holds, in milliseconds, where anybody says so. */
+  readonly ttlMs?: number
+}
+
 /**
  * One page of a list over all servers, as the JSON text of its result: servers in the order of the config,
  * entries in the order of their server, every byte but names and URIs as the server wrote it.
+ */
+export function listPage(...asked: Parameters<typeof listSlices>): string | undefined {
+  const [kind, , servers, names] = asked
+  const slices = listSlices(...asked)
+  return slices && pageOf(kind, slices, servers, names)
+}
+
+/**
+ * The same in slices, before names tell their servers.
  * `cursor` undefined begins; a cursor that is none of ours, or whose server is gone, gives undefined.
  * `legacy`: the reader knows only the legacy era, so what modern servers say beyond it is put into its words.
  */
-export function listPage(
+export function listSlices(
   kind: ListKind,
   cursor: string | undefined,
   servers: ReadonlyMap<string, KnownServer>,
   names: Names,
   { legacy = false }: { legacy?: boolean } = {},
-): string | undefined {
+): ListSlice[] | undefined {
   const order = [...servers.values()]
   const start = cursor === undefined ? { server: order[0]?.name ?? '', index: 0 } : readCursor(cursor)
   const from = order.findIndex((server) => server.name === start?.server)
   if (start === undefined || (from === -1 && cursor !== undefined)) return undefined
 
-  const page: string[] = []
-  let next: Position | undefined
+  const slices: ListSlice[] = []
+  let room = PAGE
   for (const server of from === -1 ? [] : order.slice(from)) {
     const entries = server
       .entries(kind, legacy ? 'legacy' : 'modern')
       .filter(({ key }) => names.faultOf(kind, server.name, key) === undefined)
+      .filter(({ key }) => kind !== 'tools' || !server.isShadowed(key))
     const first = server.name === start.server ? start.index : 0
-    const room = PAGE - page.length
-    const said = server.greetingFor(legacy ? 'legacy' : 'modern')?.value.protocolVersion
+    const said = server.initializeResultFor(legacy ? 'legacy' : 'modern')?.value.protocolVersion
     const translate = legacy && kind === 'tools' && said === MODERN_VERSION
-    for (const entry of entries.slice(first, first + room)) {
-      const text = translate && entry.isWider ? legacyTool(entry.text, entry.value) : entry.text
-      page.push(expose(kind, server.name, text, entry, names))
-    }
-    if (entries.length - first <= room) continue
-    next = { server: server.name, index: first + room }
-    break
+    const shown = entries.slice(first, first + room)
+    const isCut = entries.length - first > room
+    const nextCursor = isCut ? writeCursor({ server: server.name, index: first + room }) : undefined
+    slices.push({
+      server: server.name,
+      cursor: writeCursor({ server: server.name, index: first }),
+      entries: translate ? shown.map(inLegacyWords) : shown,
+      nextCursor,
+    })
+    if (isCut) break
+    room -= shown.length
   }
+  return slices
+}
+
+function inLegacyWords(entry: CatalogEntry): ShownEntry {
+  if (!entry.isWider) return entry
+  const { key, text, value, hasUi } = entry
+  return { key, text: legacyTool(text, value), value, hasUi }
+}
+
+/** The page that slices make, as the JSON text of a result. */
+export function pageOf(
+  kind: ListKind,
+  slices: readonly ListSlice[],
+  servers: ReadonlyMap<string, KnownServer>,
+  names: Names,
+): string {
+  const page = slices.flatMap(({ server, entries }) =>
+    entries.map((entry) => expose(kind, server, entry, names)),
+  )
+  const next = slices.find(({ nextCursor }) => nextCursor !== undefined)?.nextCursor
+  const ttlMs = slices.find((slice) => slice.ttlMs !== undefined)?.ttlMs
   const members = [`${JSON.stringify(kind)}:[${page.join()}]`]
-  if (next !== undefined) members.push(`"nextCursor":${JSON.stringify(writeCursor(next))}`)
-  const partial = missing(kind, order)
+  if (next !== undefined) members.push(`"nextCursor":${JSON.stringify(next)}`)
+  if (ttlMs !== undefined) members.push(`"ttlMs":${ttlMs}`)
+  const partial = missing(kind, [...servers.values()])
   if (partial !== undefined) members.push(`"_meta":${JSON.stringify({ [PARTIAL_KEY]: partial })}`)
   return `{${members.join()}}`
 }
 
-/** An entry, as `text`, under its name on the aggregated endpoint. */
-function expose(kind: ListKind, server: string, text: string, entry: Entry, names: Names): string {
-  const { key } = entry
+/** The text of an entry under its name on the aggregated endpoint. */
+function expose(
+  kind: ListKind,
+  server: string,
+  { key, text, value, hasUi }: ShownEntry,
+  names: Names,
+): string {
+  if (kind === 'tools') return exposeTool(server, { key, text, value, hasUi }, names)
   const isUri = kind === 'resources' || kind === 'resourceTemplates'
   const exposed = isUri ? names.exposeUri(server, key) : names.expose(server, key)
+  return splice(text, [edit(text, [kinds[kind].key], exposed)])
+}
+
+function exposeTool(server: string, { key, text: own, value, hasUi }: ShownEntry, names: Names): string {
+  const exposed = names.exposeTool(server, key)
+  const full = names.expose(server, key)
+  const text = exposed === full ? own : listedWithMeta(own, FULL_NAME_KEY, full)
   return splice(text, [
-    edit(text, [kinds[kind].key], exposed),
-    ...(entry.hasUi ? uiEdits(server, text, entry.value, names) : []),
+    edit(text, [kinds.tools.key], exposed),
+    ...(hasUi ? uiEdits(server, text, value, names) : []),
   ])
 }
 
 /** Tools may name a user interface by its URI, nested or flat. */
-function uiEdits(server: string, text: string, { _meta: meta }: Entry['value'], names: Names): Edit[] {
+function uiEdits(server: string, text: string, { _meta: meta }: CatalogEntry['value'], names: Names): Edit[] {
   if (!isObject(meta)) return []
   const nested = isObject(meta.ui) ? meta.ui.resourceUri : undefined
   const flat = meta['ui/resourceUri']

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import { hasUnprintable } from '../telemetry/printable.ts'
 import type { ListKind } from './kinds.ts'
 
@@ -27,20 +28,21 @@ export function faultOfName(kind: ListKind, name: string): string | undefined {
   return hasUnprintable(name) ? 'holds control characters' : undefined
 }
 
-/** Longest name that every client takes; several refuse longer ones, which the protocol allows up to 128. */
-const SAFE_LENGTH = 64
+/** Names of tools that the APIs of all models take; the protocol itself allows 128 characters, and dots. */
+const LONGEST_TAKEN = 64
+const TAKEN = /^[A-Za-z0-9_-]+$/
 
-/** What clients may have against a tool's name on the aggregated endpoint; undefined when nothing. */
-export function doubtAbout(name: string): string | undefined {
-  if (!/^[A-Za-z0-9_.-]{1,128}$/.test(name)) return 'only A-Z a-z 0-9 _ . - are allowed, 1 to 128 of them'
-  return name.length > SAFE_LENGTH
-    ? `longer than the ${SAFE_LENGTH} characters that every client takes`
-    : undefined
+/** Whether agents can hand a tool of this name to any model. */
+export function isTakenByModels(name: string): boolean {
+  return name.length <= LONGEST_TAKEN && TAKEN.test(name)
 }
 
+/** How much of a SHA-256 stands behind a name that was shortened, in hexadecimal digits. */
+const DIGEST = 8
+
 /**
- * Names on the aggregated endpoint, both ways. Tools, prompts and task ids are `{server}{separator}{name}`;
- * resource URIs are `breakwater://{server}/{uri}`, except that `ui://` URIs keep their scheme, which hosts
+ * Names on the aggregated endpoint, both ways. Tools, prompts and task ids are `{server}{separator}{name}`, tools only as far
+ * as models take such a name; resource URIs are `breakwater://{server}/{uri}`, except that `ui://` URIs keep their scheme, which hosts
  * look at, and become `ui://{server}{separator}{rest}`. Templates are mapped like URIs, so that whatever
  * is put into one maps back.
  */
@@ -55,6 +57,18 @@ export class Names {
     return server + this.separator + name
   }
 
+  /**
+   * The name of a tool: as `expose` has it where all models take that, or else its beginning, other characters as `_`, and behind
+   * it a digest of the tool's own name, which keeps it the same over restarts and apart from others.
+   */
+  exposeTool(server: string, tool: string): string {
+    const name = this.expose(server, tool)
+    if (isTakenByModels(name)) return name
+    const digest = createHash('sha256').update(tool).digest('hex').slice(0, DIGEST)
+    const kept = LONGEST_TAKEN - server.length - this.separator.length - 1 - DIGEST
+    return this.expose(server, `${tool.replace(/[^A-Za-z0-9_-]/gu, '_').slice(0, kept)}_${digest}`)
+  }
+
   resolve(exposed: string): Resolved | undefined {
     const at = exposed.indexOf(this.separator)
     if (at < 1) return undefined
@@ -66,6 +80,7 @@ export class Names {
    * undefined when they may: the limits are for what an agent sees.
    */
   faultOf(kind: ListKind, server: string, name: string): string | undefined {
+    if (kind === 'tools') return undefined
     const isUri = kind === 'resources' || kind === 'resourceTemplates'
     const before = isUri && !name.startsWith('ui://') ? SCHEME.length + 1 : this.separator.length
     if (before + server.length + name.length <= LONGEST[kind]) return undefined

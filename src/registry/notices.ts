@@ -1,7 +1,10 @@
+import type { Live } from '../mesh/live.ts'
+import { glob } from '../mesh/match.ts'
 import type { Log } from '../telemetry/log.ts'
 import { printable } from '../telemetry/printable.ts'
+import type { GatewayGeneration } from './generation.ts'
 import type { KnownServer } from './known-server.ts'
-import { doubtAbout, type Names } from './names.ts'
+import type { Names } from './names.ts'
 
 /** Most names of one server that are told, over its whole life, and how much of each, in characters. */
 const MAX_TOLD = 100
@@ -10,7 +13,7 @@ const LONGEST = 160
 /** What was told of each server already: a server can change its lists as often as it likes. */
 const told = new WeakMap<KnownServer, Set<string>>()
 
-/** Tells operators, once each, of tools whose names some clients will not take, and of all that agents are not shown. */
+/** Tells operators, once each, of tools that have another name on /mcp, and of all that agents are not shown. */
 export function warnOfNames(log: Log, names: Names, server: KnownServer): void {
   const known = told.get(server) ?? new Set()
   told.set(server, known)
@@ -27,8 +30,14 @@ export function warnOfNames(log: Log, names: Names, server: KnownServer): void {
   }
   for (const { key } of server.entries('tools')) {
     const name = names.expose(server.name, key)
-    const doubt = names.faultOf('tools', server.name, key) === undefined ? doubtAbout(name) : undefined
-    if (doubt !== undefined) tell('doubt', name, { tool: name.slice(0, 256) }, `doubtful name: ${doubt}`)
+    const shown = server.exposedName(key)
+    if (shown !== name)
+      tell(
+        'shortened',
+        name,
+        { tool: name.slice(0, 256), shown },
+        'models do not take the name of a tool: agents of /mcp see another',
+      )
   }
 }
 
@@ -46,4 +55,35 @@ export function logState(log: Log, { name, state, error }: KnownServer): void {
 export function warnOfCuts(log: Log, { name, catalog }: KnownServer): void {
   for (const [list, why] of Object.entries(catalog.cut ?? {}))
     log.warn({ server: name, list, why }, 'a list is offered in part only')
+}
+
+/** What is read of a generation. */
+export interface Listed {
+  readonly config: { readonly policies: Pick<GatewayGeneration['config']['policies'], 'overrides'> }
+  readonly servers: ReadonlyMap<string, Pick<KnownServer, 'name' | 'state' | 'entries'>>
+}
+
+/** Warns of them once every server of the generation in force has been asked, if it is in force still. */
+export function lookForIdleGlobs(log: Log, live: Live<GatewayGeneration>): void {
+  const generation = live.current
+  const settled = [...generation.servers.values()].map((server) => server.settled)
+  void Promise.all(settled).then(() => {
+    if (live.current === generation) warnOfIdleGlobs(log, generation)
+  })
+}
+
+/**
+ * Tells operators of overrides whose `tool` matches none that there is: a typing error, most likely. To be called when
+ * every server has been asked; an override for a server that is down is left alone, for that may have such a tool.
+ */
+export function warnOfIdleGlobs(log: Log, { config, servers }: Listed): void {
+  for (const [index, { match }] of config.policies.overrides.entries()) {
+    if (match.tool === undefined) continue
+    const meant = [...servers.values()].filter(({ name }) => glob(match.server ?? '*')(name))
+    if (meant.length === 0 || meant.some(({ state }) => state !== 'up')) continue
+    const holds = glob(match.tool)
+    if (meant.some((server) => server.entries('tools').some(({ key }) => holds(key)))) continue
+    const path = `policies.overrides[${index}].match.tool`
+    log.warn({ path, servers: meant.map(({ name }) => name) }, `"${match.tool}" matches no tool`)
+  }
 }

@@ -1,17 +1,18 @@
 import { parseExactly } from '../protocol/json-parse.ts'
 import type { Message } from '../mesh/call.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
-import { locate, splice, type Edit, type Path } from '../protocol/json-span.ts'
-import { locateAll } from '../protocol/locate-all.ts'
+import { type Edit, type JsonPath, locate, locateAll, splice } from '../protocol/json-span.ts'
 import { withEntry } from '../protocol/with-entry.ts'
+import type { GatewayGeneration } from './generation.ts'
 import type { ListKind } from './kinds.ts'
+import type { KnownServer } from './known-server.ts'
 import { faultOfName, type Names, type Resolved } from './names.ts'
 
 /** How a reference is written: as `{server}{separator}{name}`, or as a URI. */
 type Form = 'name' | 'uri'
 
 /** A place of a message that holds a reference. */
-type Place = readonly [Path, Form]
+type Place = readonly [JsonPath, Form]
 
 /** Where each request names what it is about; the first path that holds a string counts. */
 const requests = placesByMethod({
@@ -73,13 +74,24 @@ export function isAboutUnlisted(method: string, { value }: Message): boolean {
 }
 
 /** The server that a request is for, and the request in that server's own terms. */
-export function routeRequest(method: string, message: Message, names: Names): Routed | undefined {
+export function routeRequest(
+  method: string,
+  message: Message,
+  {
+    names,
+    servers,
+  }: Pick<GatewayGeneration, 'names'> & {
+    readonly servers: ReadonlyMap<string, Pick<KnownServer, 'toolShownAs'>>
+  },
+): Routed | undefined {
   for (const [path, form] of requests.get(method) ?? []) {
     const exposed = at(message.value, path)
     if (typeof exposed !== 'string') continue
-    const resolved = form === 'uri' ? names.resolveUri(exposed) : names.resolve(exposed)
+    const found = form === 'uri' ? names.resolveUri(exposed) : names.resolve(exposed)
     const span = locate(message.text, path)
-    if (resolved === undefined || span === undefined) return undefined
+    if (found === undefined || span === undefined) return undefined
+    const tool = method === 'tools/call' ? servers.get(found.server)?.toolShownAs(found.name) : undefined
+    const resolved = tool === undefined ? found : { ...found, name: tool }
     const text = splice(message.text, [{ ...span, with: JSON.stringify(resolved.name) }])
     return {
       ...resolved,
@@ -130,7 +142,7 @@ function expose(server: string, message: Message, places: readonly Place[], name
 const RELATED_TASK = 'io.modelcontextprotocol/related-task'
 
 /** Every place in a result that refers to a resource or a task of its server. */
-function* placesIn(result: Readonly<Record<string, unknown>>, path: Path): Generator<Place> {
+function* placesIn(result: Readonly<Record<string, unknown>>, path: JsonPath): Generator<Place> {
   if (typeof result.taskId === 'string') yield [[...path, 'taskId'], 'name']
   if (isObject(result.task)) yield [[...path, 'task', 'taskId'], 'name']
   if (isObject(result._meta) && RELATED_TASK in result._meta)
@@ -145,24 +157,24 @@ function* placesIn(result: Readonly<Record<string, unknown>>, path: Path): Gener
   }
 }
 
-function* blocks(content: unknown, path: Path): Generator<Place> {
+function* blocks(content: unknown, path: JsonPath): Generator<Place> {
   if (!Array.isArray(content)) return
   for (const [index, item] of content.entries()) yield* block(item, [...path, index])
 }
 
-function* block(item: unknown, path: Path): Generator<Place> {
+function* block(item: unknown, path: JsonPath): Generator<Place> {
   if (!isObject(item)) return
   if (item.type === 'resource_link') yield [[...path, 'uri'], 'uri']
   if (item.type === 'resource') yield [[...path, 'resource', 'uri'], 'uri']
 }
 
 /** The value with another one at `path`; the rest is shared with the original. */
-function replaced(value: unknown, [step, ...rest]: Path, by: unknown): unknown {
+function replaced(value: unknown, [step, ...rest]: JsonPath, by: unknown): unknown {
   if (step === undefined || !isObject(value)) return by
   return withEntry(value, String(step), replaced(value[step], rest, by))
 }
 
-function at(value: unknown, path: Path): unknown {
+function at(value: unknown, path: JsonPath): unknown {
   let found: unknown = value
   for (const step of path) {
     if (Array.isArray(found) && typeof step === 'number') found = found[step]

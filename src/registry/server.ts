@@ -1,22 +1,33 @@
 import type { ServerConfig } from '../config/schema/schema.ts'
 import type { Caller, Layer, Service } from '../mesh/call.ts'
-import { Cancellation } from '../mesh/cancel.ts'
-import type { Clock, Millis } from '../mesh/clock.ts'
+import { Cancellation, type Signal } from '../mesh/cancel.ts'
+import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
+import type { CrashLoop } from '../mesh/crash-loop.ts'
 import { gatewayError } from '../mesh/errors.ts'
 import { notificationText } from '../protocol/jsonrpc.ts'
 import { MODERN_VERSION } from '../protocol/modern.ts'
 import { otherEra, ownEra } from '../upstreams/era-verdicts.ts'
 import { orAborted } from '../upstreams/failure.ts'
-import { openPlainHttp, type PlainHttp } from '../upstreams/http/plain-http.ts'
-import type { Era, Eras, Upstream } from '../upstreams/upstream.ts'
+import { openPlainHttp, type PlainHttp } from '../upstreams/http/http-wire.ts'
+import type { Era, Eras, Starting, TransportVerdict, Upstream } from '../upstreams/upstream.ts'
 import { endpointsOf } from './connection.ts'
 import { Discovery, type DiscoveryOptions } from './discovery.ts'
-import { kinds } from './kinds.ts'
+import { kinds, type ListKind } from './kinds.ts'
 import { KnownServer, type KnownServerParts } from './known-server.ts'
 import { LegacyView } from './legacy-view.ts'
-import { type BoundLink, Links } from './links.ts'
-import { Reachability } from './reachability.ts'
-import { sendOver } from './sending.ts'
+import {
+  type BoundSession,
+  StandIns,
+  UpstreamSessions,
+  sendOver,
+  whileStarting,
+} from './upstream-sessions.ts'
+
+// What `Server.plainHttp` is, for those who may not know of upstreams.
+export { plainHttpError, type PlainHttp } from '../upstreams/http/http-wire.ts'
+
+/** How long an agent that names no time waits for the start of a process, in milliseconds. */
+const LONGEST_START_MS: Millis = 60_000
 
 /** Longest time that a timer can be set to, in milliseconds. */
 const LONGEST_MS: Millis = 2 ** 31 - 1
@@ -26,21 +37,23 @@ interface ServerParts extends KnownServerParts {
   readonly connection: string
   readonly replicas: readonly Upstream[]
   /** The `initialize` params of the gateway itself. */
-  readonly hello: Readonly<Record<string, unknown>>
+  readonly initializeParams: Readonly<Record<string, unknown>>
   /** Faults below all policies: they hit what the gateway asks on its own behalf as well. */
   readonly faults: Layer
   /** What goes on at all servers although no agent waits for it: counted here. */
   readonly load?: { detached: number } | undefined
 }
 
-/** An entry of the registry while it lives: what is known of it, its replicas, and the conversations with them. */
+/** An entry of the registry while it lives: what is known of it, its replicas, and the upstream sessions with them. */
 export class Server extends KnownServer {
   readonly connection: string
   /** The identity of each replica's endpoint. */
   readonly endpoints: readonly string[]
-  readonly links: Links
-  /** Sends a call over its caller's conversation, which is begun if need be. */
+  readonly upstreamSessions: UpstreamSessions
+  /** Sends a call over its caller's upstream session, which is begun if need be. */
   readonly send: Service
+  /** For attempts that faults end before they come to `send`. */
+  readonly standIns: StandIns
   readonly #replicas: readonly Upstream[]
   readonly #clock: Clock
   readonly #load: { detached: number }
@@ -49,18 +62,32 @@ export class Server extends KnownServer {
   readonly #reachability: Reachability
   #plainHttp: PlainHttp | undefined
   #holders = 0
+  #cancelSettling: Cancel = () => undefined
   #closing: Promise<void> | undefined
 
   constructor(parts: ServerParts) {
     super(parts)
-    const { name, config, connection, replicas, clock, hello, faults, load = { detached: 0 } } = parts
+    const {
+      name,
+      config,
+      connection,
+      replicas,
+      clock,
+      initializeParams,
+      faults,
+      load = { detached: 0 },
+    } = parts
     // Durations are read when they are needed: the config may change meanwhile.
     const current = () => this.config
     this.connection = connection
     this.endpoints = endpointsOf(config)
-    this.links = new Links({
+    this.upstreamSessions = new UpstreamSessions({
+      server: name,
       replicas,
       clock,
+      get startMs() {
+        return current().timeouts.start
+      },
       get timeoutMs() {
         return current().timeouts.discovery
       },
@@ -68,13 +95,16 @@ export class Server extends KnownServer {
     this.#clock = clock
     this.#load = load
     this.#replicas = replicas
-    const discover = (era: Era, hooks: Pick<DiscoveryOptions, 'onUp' | 'onDown' | 'onStale'>) =>
+    const discover = (
+      era: Era,
+      hooks: Pick<DiscoveryOptions, 'onUp' | 'onDown' | 'onStale' | 'onReverted'>,
+    ) =>
       new Discovery({
         ...hooks,
         server: name,
-        links: this.links,
+        upstreamSessions: this.upstreamSessions,
         era,
-        hello,
+        initializeParams,
         clock,
         faults,
         get timeoutMs() {
@@ -91,20 +121,20 @@ export class Server extends KnownServer {
         },
       })
     this.#discovery = discover('modern', {
-      onUp: (catalog, greeting) => this.cameUp(catalog, greeting),
+      onUp: (catalog, initializeResult) => this.cameUp(catalog, initializeResult),
       onStale: () => parts.onStale(this),
+      onReverted: (catalog) => this.wasRestored(catalog),
       onDown: (error) => this.wentDown(error),
     })
     this.#legacyView = new LegacyView({
       discovery: (hooks) => discover('legacy', hooks),
-      onCatalog: (catalog, greeting) => this.offersLegacy(catalog, greeting),
+      onCatalog: (catalog, initializeResult) => this.offersLegacy(catalog, initializeResult),
       onStale: () => parts.onStale(this),
-      onEnd: (discovery) => void this.links.drop(discovery),
+      onEnd: (discovery) => void this.upstreamSessions.drop(discovery),
     })
     this.#reachability = new Reachability({ replicas, clock, onBack: () => this.#discovery.run() })
-    this.send = sendOver({
-      links: this.links,
-      clock,
+    const sending: ConstructorParameters<typeof StandIns>[0] = {
+      upstreamSessions: this.upstreamSessions,
       replicas: replicas.length,
       mayMove: () => this.mayMove,
       suspect: (replica, reason) => {
@@ -112,7 +142,19 @@ export class Server extends KnownServer {
         // Answers are signs of life, whatever they say, and one slow tool is no outage.
         if (reason === 'upstream_unavailable' || reason === 'upstream_disconnected') this.#discovery.suspect()
       },
-    })
+    }
+    this.send = sendOver({ ...sending, clock })
+    this.standIns = new StandIns(sending)
+  }
+
+  /** The transport behind each URL, as far as it is not in the config and has been found out. */
+  get transports(): readonly (TransportVerdict | undefined)[] {
+    return this.#replicas.map((replica) => replica.transport?.())
+  }
+
+  /** What a replica is reached by: as it was found, where the config does not say. */
+  transportAt(replica = 0): ServerConfig['type'] {
+    return this.transports[replica]?.transport === 'sse' ? 'sse' : this.config.type
   }
 
   /** The eras that each replica speaks, as far as anybody has found out. */
@@ -121,11 +163,12 @@ export class Server extends KnownServer {
   }
 
   /**
-   * The era in which a caller is spoken for at a replica; before there is a conversation, the one that is to be expected.
+   * The era in which a caller is spoken for at a replica; before there is an upstream session, the one that is to be expected.
    * Undefined while nobody knows.
    */
   eraFor(caller: Caller, replica: number | undefined): Era | undefined {
-    const said = this.links.current(caller, replica)?.link.greeting.value.protocolVersion
+    const said = this.upstreamSessions.current(caller, replica)?.upstreamSession.initializeResult.value
+      .protocolVersion
     if (said !== undefined) return said === MODERN_VERSION ? 'modern' : 'legacy'
     const eras = this.eras[replica ?? 0] ?? {}
     const own = ownEra(caller)
@@ -134,6 +177,7 @@ export class Server extends KnownServer {
 
   /** The era in which all callers are spoken for; undefined when that depends on the caller, or nobody knows. */
   get onlyEra(): Era | undefined {
+    if (this.config.type === 'sse') return 'legacy'
     const [eras = {}] = this.eras
     const isOnly = (era: Era) => {
       const verdict = eras[era]
@@ -144,27 +188,30 @@ export class Server extends KnownServer {
   }
 
   /**
-   * A caller's conversation, begun if need be; the caller waits `limitMs` for it at most, undefined for as long as it takes.
+   * A caller's upstream session, begun if need be; the caller waits `limitMs` for it at most, undefined for as long as it takes.
    * Rejects with a `GatewayError`.
    */
-  async converse(caller: Caller, limitMs?: Millis): Promise<BoundLink> {
-    const opening = this.links.of(caller)
-    if (limitMs === undefined) return opening
+  async converse(caller: Caller, limitMs?: Millis): Promise<BoundSession> {
+    const opening = this.upstreamSessions.soon(caller)
+    const longestMs = this.upstreamSessions.startsProcesses ? LONGEST_START_MS : undefined
+    const ms = limitMs ?? longestMs
+    if (ms === undefined) return opening
     const limit = new Cancellation()
-    const cancel = this.#clock.after(Math.min(limitMs, LONGEST_MS), () => {
-      limit.abort(gatewayError('deadline_exceeded', `the server did not greet within ${limitMs} ms`))
+    const cancel = this.#clock.after(Math.min(ms, LONGEST_MS), () => {
+      const error = gatewayError('deadline_exceeded', `the server did not greet within ${ms} ms`)
+      limit.abort(whileStarting(error, this.upstreamSessions.starting(caller)))
     })
     return orAborted(opening, limit).finally(cancel)
   }
 
   /** The replica that may remember something of a caller. */
   home(caller: Caller): number | undefined {
-    return this.links.home(caller)
+    return this.upstreamSessions.home(caller)
   }
 
   /** How many callers are at home at each replica; undefined when the server keeps nothing of such a caller. */
   homes(caller: Caller): readonly number[] | undefined {
-    return this.links.homes(caller)
+    return this.upstreamSessions.homes(caller)
   }
 
   /** The way to it for plain HTTP, to be used only while it is retained; undefined unless its entry says `passthrough: true`. */
@@ -179,9 +226,9 @@ export class Server extends KnownServer {
     return this.config.type !== 'http' || this.config.sessionRecovery === 'transparent'
   }
 
-  /** Takes a caller's conversation with a replica from it: its next call begins another one, perhaps elsewhere. */
+  /** Takes a caller's upstream session with a replica from it: its next call begins another one, perhaps elsewhere. */
   leave(caller: Caller, replica: number): void {
-    this.links.leave(caller, replica)
+    this.upstreamSessions.leave(caller, replica)
   }
 
   /** When a replica that could not be reached was last found to be reachable again, on the monotonic clock. */
@@ -191,13 +238,21 @@ export class Server extends KnownServer {
 
   start(): void {
     this.#discovery.run()
+    if (!this.upstreamSessions.startsProcesses) return
+    this.#cancelSettling = this.#clock.after(this.config.timeouts.discovery, () => this.settle())
+  }
+
+  /** The start of the process that the gateway itself waits for; undefined when there is none. */
+  get starting(): Starting | undefined {
+    return this.upstreamSessions.starting(this.#discovery)
   }
 
   /** What is offered in the legacy era is asked for by the first who needs it, where it may be something of its own. */
   override settledFor(era: Era): Promise<void> {
-    if (era === 'modern') return this.settled
-    return this.settled.then(() => {
-      const isModern = this.greeting?.value.protocolVersion === MODERN_VERSION
+    const known = this.settled.then(() => this.#discovery.refreshed)
+    if (era === 'modern') return known
+    return known.then(() => {
+      const isModern = this.initializeResult?.value.protocolVersion === MODERN_VERSION
       const { legacy, modern } = this.eras[0] ?? {}
       const isOnly = legacy?.speaks === false || modern?.decidedBy === 'config' || this.config.type !== 'http'
       return this.state === 'up' && isModern && !isOnly ? this.#legacyView.begin() : undefined
@@ -222,19 +277,25 @@ export class Server extends KnownServer {
     const after = this.entries('tools')
     if (before.length === after.length && before.every((tool, index) => tool === after[index])) return
     this.tellChanged(['tools'])
-    const method = kinds.tools.changed
-    const message = { text: notificationText(method), value: { jsonrpc: '2.0', method } }
-    // Whoever looks onto this server alone hears of changes from nobody else.
-    for (const caller of this.links.callers())
-      if (caller !== this.#discovery) caller.receive(this.name, message)
+    this.announce(['tools'])
+  }
+
+  /** Tells those who look onto this server alone that lists have changed, which the server itself does not know. */
+  announce(changed: readonly ListKind[]): void {
+    for (const method of new Set(changed.map((kind) => kinds[kind].changed))) {
+      const message = { text: notificationText(method), value: { jsonrpc: '2.0', method } }
+      for (const caller of this.upstreamSessions.callers())
+        if (!(caller instanceof Discovery)) caller.receive(this.name, message)
+    }
   }
 
   /** It is in the config no more, or not as it is: nobody needs to know of it but the calls that are under way. */
   retire(): void {
+    this.#cancelSettling()
     this.#discovery.stop()
     this.#legacyView.stop()
     this.endGrace()
-    void this.links.drop(this.#discovery)
+    void this.upstreamSessions.drop(this.#discovery)
   }
 
   /** Has its lists fetched again soon. */
@@ -252,6 +313,17 @@ export class Server extends KnownServer {
   /** Signals the processes behind it; false when there are none. */
   signal(name: NodeJS.Signals): boolean {
     return this.#replicas.map((replica) => replica.signal?.(name) === true).includes(true)
+  }
+
+  /** Ends the processes behind it, and each that is started while the loop lasts; see `Upstream.crash`. */
+  crash(loop: CrashLoop): void {
+    for (const replica of this.#replicas) replica.crash?.(loop)
+  }
+
+  /** Has bytes read as if the processes behind it had written them; see `Upstream.write`. */
+  write(bytes: Buffer, over: Signal): Promise<void> | undefined {
+    const writing = this.#replicas.flatMap((replica) => replica.write?.(bytes, over) ?? [])
+    return writing.length === 0 ? undefined : Promise.all(writing).then(() => undefined)
   }
 
   /** One more generation uses it. */
@@ -274,7 +346,7 @@ export class Server extends KnownServer {
     }
   }
 
-  /** Ends its conversations and processes. Idempotent. */
+  /** Ends its upstream sessions and processes. Idempotent. */
   close(): Promise<void> {
     return (this.#closing ??= this.#close())
   }
@@ -284,9 +356,115 @@ export class Server extends KnownServer {
     this.#reachability.stop()
     // At the same time, as each of them may take its time of grace: replicas wait themselves for what goes on over them.
     await Promise.all([
-      this.links.closeAll(),
+      this.upstreamSessions.closeAll(),
       ...this.#replicas.map((replica) => replica.close()),
       this.#plainHttp?.pool.destroy(),
     ])
   }
 }
+
+export interface ReachabilityOptions {
+  readonly replicas: readonly Upstream[]
+  readonly clock: Clock
+  /** Told when a replica that could not be reached can be again. */
+  readonly onBack: (replica: number) => void
+}
+
+/** How long an endpoint may take to show that it is there, in milliseconds. */
+const PROBE_MS: Millis = 1_000
+
+/**
+ * Pauses between two probes by how long the outage has lasted, in milliseconds: a restart takes a second or two and is to
+ * be noticed at once, and a server that is down for the night costs one connection in five seconds.
+ */
+const PAUSES: readonly (readonly [forMs: Millis, pauseMs: Millis])[] = [
+  [3_000, 50],
+  [15_000, 200],
+  [60_000, 1_000],
+]
+const LONGEST_PAUSE_MS: Millis = 5_000
+
+/** One endpoint in doubt. */
+interface Watch {
+  readonly since: Millis
+  /** Whether it is known that the endpoint could not be reached. */
+  lost: boolean
+  cancel: Cancel
+}
+
+/**
+ * Watches endpoints that calls could not reach until they can be reached again, so that nobody has to find out by a call,
+ * or by the end of a pause that has been chosen without knowing. Active health checking in the sense of Envoy, but only
+ * while there is a doubt: an endpoint that works is never probed.
+ */
+export class Reachability {
+  readonly #options: ReachabilityOptions
+  readonly #watched = new Map<number, Watch>()
+  /** When each replica was found to be reachable again, on the monotonic clock. */
+  readonly #backAt: Millis[]
+  #stopped = false
+
+  constructor(options: ReachabilityOptions) {
+    this.#options = options
+    this.#backAt = options.replicas.map(() => -Infinity)
+  }
+
+  /** When a replica that could not be reached was last found to be reachable again; negative infinity: never. */
+  backAt(replica: number): Millis {
+    return this.#backAt[replica] ?? -Infinity
+  }
+
+  /** A call could not reach a replica (`lost`), or got no answer of it: then a probe decides whether it can be reached. */
+  suspect(replica: number, lost: boolean): void {
+    if (this.#stopped || this.#options.replicas[replica]?.probe === undefined) return
+    const watch = this.#watched.get(replica)
+    if (watch !== undefined) {
+      watch.lost ||= lost
+      return
+    }
+    const began: Watch = { since: this.#options.clock.now(), lost, cancel: () => undefined }
+    this.#watched.set(replica, began)
+    this.#probeIn(lost ? this.#pauseOf(began) : 0, replica, began)
+  }
+
+  stop(): void {
+    this.#stopped = true
+    for (const { cancel } of this.#watched.values()) cancel()
+    this.#watched.clear()
+  }
+
+  #probeIn(ms: Millis, replica: number, watch: Watch): void {
+    watch.cancel = this.#options.clock.after(ms, () => void this.#probe(replica, watch))
+  }
+
+  async #probe(replica: number, watch: Watch): Promise<void> {
+    const isThere = await this.#isThere(replica)
+    if (this.#stopped) return
+    if (isThere) {
+      this.#watched.delete(replica)
+      // One that was there all the time has not come back.
+      if (!watch.lost) return
+      this.#backAt[replica] = this.#options.clock.now()
+      this.#options.onBack(replica)
+      return
+    }
+    watch.lost = true
+    this.#probeIn(this.#pauseOf(watch), replica, watch)
+  }
+
+  #isThere(replica: number): Promise<boolean> {
+    const limit = new Cancellation()
+    const probing = this.#options.replicas[replica]?.probe?.(limit) ?? Promise.resolve(false)
+    const cancel = this.#options.clock.after(PROBE_MS, () => limit.abort(tookTooLong))
+    return orAborted(probing, limit).catch(never).finally(cancel)
+  }
+
+  #pauseOf({ since }: Watch): Millis {
+    const outMs = this.#options.clock.now() - since
+    return PAUSES.find(([forMs]) => outMs < forMs)?.[1] ?? LONGEST_PAUSE_MS
+  }
+}
+
+const tookTooLong = gatewayError('attempt_timeout', `no sign of life within ${PROBE_MS} ms`)
+
+const never = (): boolean => false

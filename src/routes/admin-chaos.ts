@@ -1,13 +1,224 @@
 import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
+import type { Done } from '../chaos/control/controller-parts.ts'
 import type { Controller } from '../chaos/control/controller.ts'
+import type { Because, DecisionEntry } from '../chaos/journal/entry.ts'
+import { explain } from '../chaos/journal/explain.ts'
 import type { PlanTarget } from '../chaos/plan/checks.ts'
 import { withoutSecrets } from '../chaos/plan/without-secrets.ts'
 import type { Clock } from '../mesh/clock.ts'
-import { malformed, read, withPlainErrors } from './chaos/answers.ts'
+import { isObject, parseJson } from '../protocol/jsonrpc.ts'
+import { duration, formatDuration } from '../units/duration.ts'
+import { malformed, outdated, read, refused, tagged, withPlainErrors } from './chaos/answers.ts'
 import { readPlan } from './chaos/plan.ts'
-import { registerStarts, registerStops, SOMEBODY } from './chaos/switches.ts'
-import { registerViews } from './chaos/views.ts'
+import { wouldHit } from './chaos/would-hit.ts'
+
+/** Who does it, when a request does not say. */
+const SOMEBODY = 'admin API'
+const NO_REASON = 'no reason given'
+
+const attribution = z
+  .strictObject({
+    by: z.string().min(1).max(128).default(SOMEBODY).describe('Who does it.'),
+    why: z.string().min(1).max(512).default(NO_REASON).describe('What for.'),
+  })
+  .prefault({})
+
+/** Most that is read of why somebody stops it, in bytes. */
+const MOST_WORDS = 16 * 1024
+
+type Turn = (chaos: Controller, by: string, why: string) => Done
+
+const turns: Readonly<Record<string, Turn>> = {
+  arm: (chaos, by, why) => chaos.arm(by, why),
+  unkill: (chaos, by, why) => chaos.unkill(by, why),
+  renew: (chaos, by) => chaos.renew(by),
+}
+
+/** `POST /admin/chaos/{arm,unkill,renew}`: starting asks for a request that can be read. */
+function registerStarts(scope: FastifyInstance, chaos: Controller): void {
+  withPlainErrors(scope)
+  for (const [name, turn] of Object.entries(turns)) {
+    scope.post(`/admin/chaos/${name}`, (request, reply) => {
+      const body = read(attribution, request.body ?? {}, 'the body')
+      if (!body.ok) return malformed(reply, body)
+      const stale = outdated(request, reply, chaos)
+      if (stale !== undefined) return stale
+      const { by, why } = body.value
+      return refused(reply, turn(chaos, by, why)) ?? tagged(reply, chaos).send(withoutSecrets(chaos.status()))
+    })
+  }
+}
+
+/**
+ * `POST /admin/chaos/{kill,disarm}`: stopping works whatever is wrong with the request, `If-Match` included, and asks nothing of the engine
+ * but to stop. The answer of `kill` comes from the switch alone.
+ */
+function registerStops(scope: FastifyInstance, chaos: Controller): void {
+  const kill = (body: unknown) => {
+    const { by, why } = attributed(body)
+    chaos.killSwitch.kill(by, why)
+    return { state: 'killed', ...chaos.killSwitch.killed }
+  }
+  const disarm = (body: unknown) => {
+    const { by, why } = attributed(body)
+    chaos.disarm(by, why)
+    return withoutSecrets(chaos.status())
+  }
+  scope.removeAllContentTypeParsers()
+  scope.addContentTypeParser('*', { parseAs: 'string', bodyLimit: MOST_WORDS }, (_, body, done) =>
+    done(null, String(body)),
+  )
+  for (const [path, stop] of [
+    ['/admin/chaos/kill', kill],
+    ['/admin/chaos/disarm', disarm],
+  ] as const) {
+    scope.post(path, {
+      config: { stops: true },
+      handler: (request, reply) => reply.send(stop(request.body)),
+      errorHandler(error, _, reply) {
+        // A body that is too long, or cut off, is no reason to go on either.
+        stop(undefined)
+        void reply.code(error.statusCode ?? 500).send({ error: `${error.message}; stopped all the same` })
+      },
+    })
+  }
+}
+
+/** Who stops it and why, as far as that can be made out. */
+function attributed(body: unknown): { readonly by: string; readonly why: string } {
+  const said = typeof body === 'string' ? parseJson(body) : undefined
+  const { by, why } = isObject(said) ? said : {}
+  return {
+    by: typeof by === 'string' && by !== '' ? by.slice(0, 128) : SOMEBODY,
+    why: typeof why === 'string' && why !== '' ? why.slice(0, 512) : NO_REASON,
+  }
+}
+
+/** Most entries that one request shows. */
+const MAX_SHOWN = 1_000
+
+const number = (least: number, most: number) => z.coerce.number().pipe(z.int().min(least).max(most))
+
+const journalQuery = z.strictObject({
+  limit: number(1, MAX_SHOWN).default(100).describe('Most entries.'),
+  since: number(0, Number.MAX_SAFE_INTEGER)
+    .optional()
+    .describe('Only entries after this number, the oldest first; without it the latest.'),
+})
+
+const explainQuery = z.strictObject({
+  call: z.string().min(1).max(2_048).describe('Id of a call, its callKey, or its intent.'),
+})
+
+const planQuery = z.strictObject({
+  last: duration({ min: 1 }).default(3_600_000).describe('How far back.'),
+})
+
+/** What was decided and done: `GET /admin/chaos/{journal,explain,plan}`, out of what is in memory. */
+function registerViews(scope: FastifyInstance, chaos: Controller, clock: Clock): void {
+  withPlainErrors(scope)
+
+  scope.get('/admin/chaos/journal', (request, reply) => {
+    const query = read(journalQuery, request.query, 'the query')
+    if (!query.ok) return malformed(reply, query)
+    const { limit, since } = query.value
+    const kept = chaos.journal.entries()
+    const later = since === undefined ? kept : kept.filter(({ seq }) => seq > since)
+    const entries = since === undefined ? later.slice(-limit) : later.slice(0, limit)
+    return reply.send({
+      entries,
+      /** What to ask for next with `since`. */
+      next: entries.at(-1)?.seq ?? since ?? 0,
+      /** Whether there are entries after these. */
+      more: later.at(-1) !== entries.at(-1),
+      oldest: kept[0]?.seq,
+    })
+  })
+
+  scope.get('/admin/chaos/explain', (request, reply) => {
+    const query = read(explainQuery, request.query, 'the query')
+    if (!query.ok) return malformed(reply, query)
+    const { call } = query.value
+    const decisions = explain(chaos.journal.decisions(), call).slice(-MAX_SHOWN)
+    if (decisions.length > 0) {
+      return reply.send({
+        call,
+        decisions: decisions.map((entry) => ({ words: inWords(entry), ...entry })),
+      })
+    }
+    const error =
+      `nothing was decided about a call "${call.slice(0, 64)}" as far back as memory goes: ` +
+      'no armed fault matched it, or its entries are in the journal file only'
+    return reply.code(404).send({ error })
+  })
+
+  scope.get('/admin/chaos/plan', (request, reply) => {
+    const query = read(planQuery, request.query, 'the query')
+    if (!query.ok) return malformed(reply, query)
+    const { mode } = chaos.config
+    return reply.send({ mode, ...wouldHit(chaos.journal.entries(), clock.wall(), query.value.last) })
+  })
+}
+
+/** Says of a decision, in one sentence, who was hit or not, and why. */
+function inWords(entry: DecisionEntry): string {
+  const { fault, type, side, attempt, call } = entry
+  const target = `${call.server}/${call.tool ?? call.method}`
+  const what = `${fault} (${type}, ${side} side), attempt ${attempt} at ${target}`
+  return `${what}: ${entry.because === undefined ? hit(entry) : `not hit: ${reasons[entry.because](entry)}`}`
+}
+
+const reasons: Readonly<Record<Because, (entry: DecisionEntry) => string>> = {
+  rate: (entry) =>
+    entry.step === undefined
+      ? `the draw ${shown(entry.u)} is not below the rate ${entry.rate}`
+      : `no burst in ${stepOf(entry)}, whose draw is ${shown(entry.u)} (rate ${entry.rate})`,
+  task: ({ u, rate }) => `its task is not one of the ${rate} of all tasks that are hit (draw ${shown(u)})`,
+  schedule: ({ count, sinceMs, u }) =>
+    `its schedule leaves out call ${count} of those that match, ${formatDuration(Math.round(sinceMs))} after it was armed (draw ${shown(u)})`,
+  write: (entry) => `${drawn(entry)}, but the tool is not known to be read-only and allowWrites is false`,
+  max_injections: (entry) => `${drawn(entry)}, but maxInjections is used up`,
+  overflow: (entry) => `${drawn(entry)}, but it holds maxConcurrent calls already`,
+  refused: (entry) => `${drawn(entry)}, but the fault cannot work with this server`,
+  shadow: (entry) => `${drawn(entry)}, but in shadow mode nothing is done`,
+}
+
+function hit(entry: DecisionEntry): string {
+  const { status, note, outcome, released, fate, agent } = entry
+  const parts = [`hit: ${drawn(entry)}`]
+  if (status === 'pending') parts.push('still under way')
+  if (status === 'not_applicable') parts.push(`there was nothing for it to do${reasonIn(note)}`)
+  if (status === 'not_reached') parts.push(`it took no effect${reasonIn(note)}`)
+  if (status === 'error') parts.push('the engine failed, and the call went on unharmed')
+  if (released !== undefined) parts.push(`cut short: ${released}`)
+  if (outcome !== undefined) parts.push(`the attempt ended as ${outcome}`)
+  if (fate !== undefined) parts.push(fates[fate])
+  if (agent !== undefined) parts.push(`what the agent did next: ${agent}`)
+  return parts.join('; ')
+}
+
+const fates = {
+  masked: 'masked: the agent never knew',
+  delayed: 'delayed: the agent had to wait',
+  surfaced: 'surfaced: the agent was told',
+  escaped: 'escaped: a corrupted reply reached the agent looking fine',
+  not_reached: 'not reached: the call, or the fault, was over before',
+}
+
+const drawn = (entry: DecisionEntry) =>
+  entry.step === undefined
+    ? `the draw ${shown(entry.u)} is below the rate ${entry.rate}`
+    : `a burst in ${stepOf(entry)}, whose draw is ${shown(entry.u)} (rate ${entry.rate})`
+
+const stepOf = ({ step }: DecisionEntry) =>
+  `${step?.per} ${step?.index}${step?.of === undefined ? '' : ` of ${step.of}`}`
+
+const reasonIn = (note: DecisionEntry['note']) =>
+  typeof note?.why === 'string' ? ` (${note.why.slice(0, 200)})` : ''
+
+/** Cut and not rounded, so that no draw looks as if it had reached the rate. */
+const shown = (u: number) => String(Math.floor(u * 1e6) / 1e6)
 
 export interface AdminChaosParts {
   readonly chaos: Controller
@@ -34,17 +245,22 @@ export function registerAdminChaos(app: FastifyInstance, { chaos, clock, targets
   within((scope) => {
     withPlainErrors(scope)
 
-    scope.get('/admin/chaos', () => withoutSecrets(chaos.status()))
+    scope.get('/admin/chaos', (_, reply) => tagged(reply, chaos).send(withoutSecrets(chaos.status())))
 
-    /** The plan of this process from now on, until a config is loaded whose block `chaos` is another one than before. */
+    /**
+     * The plan of this process from now on, until a config is loaded whose block `chaos` is another one than before.
+     * What it does not say is as in a config that does not say it, and not as in the plan before.
+     */
     scope.put('/admin/chaos', (request, reply) => {
       const query = read(putQuery, request.query, 'the query')
       if (!query.ok) return malformed(reply, query)
       const plan = readPlan(request.body, chaos.config, targets?.())
       if (!plan.ok) return malformed(reply, plan)
+      const stale = outdated(request, reply, chaos)
+      if (stale !== undefined) return stale
       const { seed, mode, faults } = plan.value
       chaos.apply({ ...chaos.config, seed, mode, faults }, query.value.by)
-      return reply.send(withoutSecrets(chaos.status()))
+      return tagged(reply, chaos).send(withoutSecrets(chaos.status()))
     })
   })
 }

@@ -1,11 +1,26 @@
+import { withoutSecrets } from '../chaos/plan/without-secrets.ts'
 import type { FastifyInstance } from 'fastify'
+import { z } from 'zod'
+import type { Controller } from '../chaos/control/controller.ts'
+import type { ReloadReport } from '../config/reload-report.ts'
+import type { ServerConfig } from '../config/schema/schema.ts'
 import { redact } from '../config/secrets/redact.ts'
 import type { Sessions } from '../downstream/sessions.ts'
 import type { Clock } from '../mesh/clock.ts'
+import { DEFAULT_SET } from '../mesh/compile.ts'
 import type { Live } from '../mesh/live.ts'
+import type { Observable, Operator, StateKey, StateStore, ToolDefinition } from '../mesh/policy.ts'
+import { operators, states as policyStates } from '../policies/descriptions.ts'
+import type { Schemas } from '../policies/state/schemas.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
+import type { DynamicServers } from '../registry/dynamic-servers.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
-import type { ReloadReport } from '../config/reload-report.ts'
+import type { ListKind } from '../registry/kinds.ts'
+import type { Server } from '../registry/server.ts'
+import type { Intents } from '../telemetry/intents.ts'
+import { LONGEST_INTENT } from '../telemetry/intents/intent.ts'
+import { printable } from '../telemetry/printable.ts'
+import { malformed, read, withPlainErrors } from './chaos/answers.ts'
 
 export interface AdminParts {
   readonly live: Live<GatewayGeneration>
@@ -15,22 +30,25 @@ export interface AdminParts {
 }
 
 /** Longest word of a client on itself that is shown, in characters. */
-const LONGEST = 200
+const LONGEST_CLIENT_WORD = 200
 
 /** Of what a client says of itself, what tells it from others: the rest may be anything, and there may be much of it. */
-function shown(clientInfo: unknown): Record<string, string> | undefined {
+function clientShown(clientInfo: unknown): Record<string, string> | undefined {
   if (!isObject(clientInfo)) return undefined
   const words: Record<string, string> = {}
   for (const key of ['name', 'title', 'version']) {
     const word = clientInfo[key]
-    if (typeof word === 'string') words[key] = word.slice(0, LONGEST)
+    if (typeof word === 'string') words[key] = word.slice(0, LONGEST_CLIENT_WORD)
   }
   return words
 }
 
 /** What an operator asks about the gateway as a whole. */
 export function registerAdmin(app: FastifyInstance, { live, sessions, clock, reload }: AdminParts): void {
-  app.get('/admin/config', () => ({ hash: live.current.hash, config: redact(live.current.config) }))
+  app.get('/admin/config', () => ({
+    hash: live.current.hash,
+    config: redact(withoutSecrets(live.current.config)),
+  }))
 
   app.post('/admin/reload', async (_, reply) => {
     const report = await reload()
@@ -43,13 +61,295 @@ export function registerAdmin(app: FastifyInstance, { live, sessions, clock, rel
     sessions: [...sessions.values()].slice(0, 1_000).map((session) => ({
       // Whoever knows a session's id can speak in its name: only its beginning is shown.
       id: `${session.id.slice(0, 8)}…`,
-      endpoint: session.front.server === undefined ? '/mcp' : `/mcp/${session.front.server}`,
+      endpoint: session.endpoint.server === undefined ? '/mcp' : `/mcp/${session.endpoint.server}`,
       version: session.version,
-      client: shown(session.hello.clientInfo),
+      client: clientShown(session.initializeParams.clientInfo),
       inFlight: session.inFlight.size,
       listening: session.listening,
       idleMs: Math.round(session.idleMs),
     })),
     at: new Date(clock.wall()).toISOString(),
   }))
+}
+
+export interface AdminMeshParts {
+  readonly live: Live<GatewayGeneration>
+  /** What policies remember. */
+  readonly state: StateStore
+}
+
+interface OfSet {
+  readonly Querystring: { readonly set?: string }
+}
+
+interface OneState extends OfSet {
+  readonly Params: { readonly server: string; readonly tool: string }
+  readonly Body: { readonly action?: unknown } | null
+}
+
+/** What the path calls requests that are no calls of a listed tool, as metrics do. */
+const OTHER = '_other'
+
+/** Kinds of state that say how much is still free. */
+const budgets = policyStates.filter(({ isBudget }) => isBudget === true)
+
+/** The policies in force, and what they remember. */
+export function registerAdminMesh(app: FastifyInstance, { live, state }: AdminMeshParts): void {
+  const unknownSet = (set: string) => ({
+    error: `unknown policy set "${set.slice(0, 64)}"`,
+    sets: [DEFAULT_SET, ...Object.keys(live.current.config.policies.sets)],
+  })
+
+  app.get<OfSet>('/admin/mesh', (request, reply) => {
+    const { set = DEFAULT_SET } = request.query
+    const { servers, mesh, config } = live.current
+    if (set !== DEFAULT_SET && !Object.hasOwn(config.policies.sets, set))
+      return reply.code(404).send(unknownSet(set))
+    return [...servers.values()].map((server) => ({
+      server: server.name,
+      other: mesh.chainFor(server.name, 'tools/list', undefined, set),
+      tools: Object.fromEntries(
+        server.entries('tools').map(({ key }) => [key, mesh.chainFor(server.name, 'tools/call', key, set)]),
+      ),
+    }))
+  })
+
+  for (const operator of operators) registerOperator(app, operator, state)
+
+  app.get('/admin/budgets', () =>
+    Object.fromEntries(budgets.map(({ kind }) => [kind, state.list<Observable>(kind).map(stateShown)])),
+  )
+}
+
+/** What an operator may see of a policy, and do to it by hand. */
+function registerOperator(app: FastifyInstance, operator: Operator, store: StateStore): void {
+  const { path, kind, noun, actions } = operator
+  app.get(`/admin/${path}`, () => store.list<Observable>(kind).map(stateShown))
+
+  app.post<OneState>(`/admin/${path}/:server/:tool`, (request, reply) => {
+    const { server, tool } = request.params
+    const { set = DEFAULT_SET } = request.query
+    const action = actions.find((known) => known === request.body?.action)
+    if (action === undefined)
+      return reply.code(400).send({ error: `expected {"action": "${actions.join('|')}"}` })
+    const states = store
+      .list<Observable>(kind)
+      .filter(([key]) => key.server === server && (key.tool ?? OTHER) === tool && key.set === set)
+    if (states.length === 0) {
+      const error = `no ${noun} of ${server.slice(0, 64)}/${tool.slice(0, 128)} yet: it begins with the first call`
+      return reply.code(404).send({ error })
+    }
+    const target = { set, server, tool: tool === OTHER ? undefined : tool }
+    const owned = states.map(([, state]) => state)
+    operator.act(action, target, owned, store)
+    return reply.send(states.map(stateShown))
+  })
+}
+
+function stateShown([{ set, server, tool, overrides, replica }, state]: readonly [StateKey, Observable]) {
+  const matched = overrides?.map((match) => JSON.parse(match) as unknown) ?? []
+  const of = matched.length === 0 ? {} : { overrides: matched }
+  return { set, server, tool, ...of, replica, ...state.snapshot() }
+}
+
+/** How many of the names that agents are not shown an operator is, and how much of each, in characters. */
+const MAX_UNLISTED = 100
+const LONGEST_UNLISTED = 160
+
+export interface AdminServersParts {
+  readonly live: Live<GatewayGeneration>
+  /** What policies remember. */
+  readonly state: StateStore
+  readonly dynamic: DynamicServers
+  /** Ends a server's processes and upstream sessions, and begins anew. */
+  readonly restart: (server: string) => void
+}
+
+interface ByName {
+  readonly Params: { readonly server: string }
+}
+
+/** The registry, as an operator sees and changes it. */
+export function registerAdminServers(
+  app: FastifyInstance,
+  { live, state, dynamic, restart }: AdminServersParts,
+): void {
+  const find = (name: string) => live.current.servers.get(name)
+  const unknown = (name: string) => ({
+    error: `unknown server "${name.slice(0, 64)}"`,
+    servers: [...live.current.servers.keys()],
+  })
+
+  app.get('/admin/servers', () =>
+    [...live.current.servers.values()].map((server) => summary(server, dynamic)),
+  )
+
+  app.get<ByName>('/admin/servers/:server', (request, reply) => {
+    const server = find(request.params.server)
+    if (server === undefined) return reply.code(404).send(unknown(request.params.server))
+    return reply.send(detail(server, dynamic, state.list<Schemas>('schemas')[0]?.[1]))
+  })
+
+  app.post<{ Body: unknown }>('/admin/servers', async (request, reply) => {
+    const { status, ...answer } = await dynamic.add(request.body)
+    return reply.code(status).send(answer)
+  })
+
+  app.delete<ByName>('/admin/servers/:server', async (request, reply) => {
+    const { status, ...answer } = await dynamic.remove(request.params.server)
+    return reply.code(status).send(answer)
+  })
+
+  app.post<ByName>('/admin/servers/:server/restart', (request, reply) => {
+    const { server } = request.params
+    if (find(server) === undefined) return reply.code(404).send(unknown(server))
+    restart(server)
+    return reply.code(202).send({ server, restarting: true })
+  })
+}
+
+function summary(server: Server, dynamic: DynamicServers) {
+  const { name, config, state, since, error, catalog, initializeResult, eras, starting } = server
+  return {
+    name,
+    /** What its config calls it, where that is something else. */
+    writtenName: config.writtenName,
+    type: config.type,
+    from: dynamic.has(name) ? 'api' : 'config',
+    state,
+    since: new Date(since).toISOString(),
+    /** How long its process has been on the way, whether it is the first one or not. */
+    ...(starting === undefined ? {} : { startingForMs: Math.round(starting.forMs) }),
+    ...(error === undefined ? {} : { error: error.message, reason: error.reason }),
+    replicas: config.type === 'stdio' ? 1 : config.urls.length,
+    era: eras.map(told),
+    transport: server.transports.map((verdict) => transportTold(config, verdict)),
+    sessions: server.upstreamSessions.size,
+    tools: server.entries('tools').length,
+    serverInfo: initializeResult?.value.serverInfo,
+    protocolVersion: initializeResult?.value.protocolVersion,
+    /** Why a list is not all that it offers. */
+    cut: catalog.cut,
+    fetchedAt: catalog.fetchedAt === undefined ? undefined : new Date(catalog.fetchedAt).toISOString(),
+  }
+}
+
+/** The transport of one replica: by the config, or as it was found; nothing while nobody knows. */
+function transportTold({ type, ...config }: ServerConfig, verdict: Server['transports'][number]) {
+  if (verdict !== undefined) return { ...verdict, at: new Date(verdict.at).toISOString() }
+  if ('detect' in config && config.detect && config.era !== 'modern') return {}
+  return { transport: type === 'http' ? 'streamable-http' : type, decidedBy: 'config' }
+}
+
+/** The verdict of each era, at one replica. */
+function told(eras: Server['eras'][number]) {
+  const verdicts = Object.entries(eras).map(([era, verdict]) => [
+    era,
+    { ...verdict, at: new Date(verdict.at).toISOString() },
+  ])
+  return Object.fromEntries(verdicts) as Readonly<Record<string, unknown>>
+}
+
+function detail(server: Server, dynamic: DynamicServers, schemas: Schemas | undefined) {
+  const entries = (kind: ListKind) =>
+    server.entries(kind).map(({ key, fingerprint }) => ({ key, fingerprint }))
+  return {
+    ...summary(server, dynamic),
+    capabilities: server.initializeResult?.value.capabilities,
+    tools: entries('tools').map((tool) => ({
+      ...tool,
+      exposed: server.exposedName(tool.key),
+      ...uncheckedOf(server.facts(tool.key), schemas),
+    })),
+    prompts: entries('prompts'),
+    resources: entries('resources'),
+    resourceTemplates: entries('resourceTemplates'),
+    unlisted: server.unlisted.slice(0, MAX_UNLISTED).map(({ kind, name, why, where }) => ({
+      list: kind,
+      name: printable(name, LONGEST_UNLISTED),
+      why,
+      where,
+    })),
+    unlistedCount: server.unlisted.length,
+  }
+}
+
+/** Which schemas of a tool nothing is checked with, and why; known once there was a call that could be checked. */
+function uncheckedOf(facts: ToolDefinition | undefined, schemas: Schemas | undefined) {
+  const inputSchema = schemas?.refusal(facts?.inputSchema, 'arguments')
+  const outputSchema = schemas?.refusal(facts?.outputSchema, 'reply')
+  if (inputSchema === undefined && outputSchema === undefined) return {}
+  return { unchecked: { inputSchema, outputSchema } }
+}
+
+export interface AdminOutcomesParts {
+  readonly clock: Pick<Clock, 'after'>
+  readonly chaos: Pick<Controller, 'engine'>
+  readonly intents: Pick<Intents, 'report'>
+}
+
+/** Most reports of one request. */
+const MAX_REPORTS = 1_000
+
+/** After how many reports others get a turn: each may search a journal. */
+const REPORTS_PER_TURN = 5
+
+const ofCall = z
+  .strictObject({
+    call: z
+      .union([z.string().min(1).max(1_024), z.number()])
+      .describe('Id of the call, as the agent sent it.'),
+    outcome: z.enum(['safe', 'silent', 'unknown']).describe('What the agent did with what it got.'),
+  })
+  .meta({ title: 'what came of a call' })
+
+const ofIntent = z
+  .strictObject({
+    intent: z.string().min(1).max(LONGEST_INTENT).describe('Name of the task: what its calls carry.'),
+    outcome: z.enum(['succeeded', 'failed']).describe('How the task ended.'),
+    source: z
+      .enum(['meta', 'baggage', 'trace', 'header', 'session'])
+      .optional()
+      .describe('Where its calls carry it, in case that several tasks have this name.'),
+    tenant: z.string().max(64).optional().describe('On whose behalf they come, in the same case.'),
+  })
+  .meta({ title: 'how a task ended' })
+
+const report = z.union([ofCall, ofIntent])
+const reports = z.array(report).max(MAX_REPORTS)
+
+/**
+ * What gateways cannot see: what agents did with what they got, and how their tasks ended. One report or a list of them,
+ * each answered with what it was linked to. If one of a list cannot be read, none is taken.
+ */
+export function registerAdminOutcomes(
+  app: FastifyInstance,
+  { clock, chaos, intents }: AdminOutcomesParts,
+): void {
+  const take = (said: z.output<typeof report>) =>
+    'call' in said
+      ? { ...said, faults: chaos.engine.accounting.report(said.call, said.outcome) }
+      : { intent: said.intent, outcome: said.outcome, ...intents.report(said) }
+
+  // In a scope of its own: how it tells errors is nothing to the others.
+  void app.register((scope, _, done) => {
+    withPlainErrors(scope)
+
+    scope.post('/admin/outcomes', async (request, reply) => {
+      if (!Array.isArray(request.body)) {
+        const one = read(report, request.body ?? {}, 'the body')
+        return one.ok ? take(one.value) : malformed(reply, one)
+      }
+      const all = read(reports, request.body, 'the body')
+      if (!all.ok) return malformed(reply, all)
+      const answers = []
+      for (const said of all.value) {
+        answers.push(take(said))
+        if (answers.length % REPORTS_PER_TURN === 0)
+          await new Promise<void>((resolve) => clock.after(0, resolve))
+      }
+      return answers
+    })
+    done()
+  })
 }

@@ -5,6 +5,8 @@ import { clientOf } from '../downstream/quotas.ts'
 import { gatewayErrorText } from '../downstream/respond.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError } from '../mesh/errors.ts'
+import { ownTurn } from '../mesh/turns.ts'
+import { during, LARGE_TEXT } from '../mesh/work.ts'
 import { Chunks, textOf } from '../protocol/chunks.ts'
 import { errorText, INVALID_REQUEST, PARSE_ERROR } from '../protocol/jsonrpc.ts'
 
@@ -39,6 +41,9 @@ export const MAX_FIRST_BODY = 64 * 1024
  */
 const FREE_CHUNKS = 1_000
 const LEAST_CHUNK = 16
+
+/** So much of a body is read without a break, in bytes: many of them come at once, each with a socket buffer full. */
+const BYTES_PER_TURN = 256 * 1024
 
 /** From this size on a body counts until its request is over, in bytes: what is smaller is bounded by the number of calls. */
 const HELD_FROM = 16 * 1024
@@ -284,6 +289,8 @@ class Body {
   /** From the first look on, so that nobody is cut off too early. */
   #ageMs: Millis = -LOOK_MS
   #stalledMs: Millis = 0
+  /** How much was read since the last break, in bytes. */
+  #sinceBreak = 0
   readonly #bodies: Bodies
   readonly #payload: IncomingMessage
   readonly #declared: number
@@ -334,12 +341,23 @@ class Body {
 
   readonly #onData = (chunk: Buffer): void => {
     this.chunks++
+    this.#sinceBreak += chunk.length
     this.#chunks.add(chunk, chunk.length === this.#declared)
     this.#bodies.came(this, chunk.length)
+    if (this.#sinceBreak < BYTES_PER_TURN) return
+    this.#sinceBreak = 0
+    this.#payload.pause()
+    void ownTurn(this.sender.address).then(() => this.#payload.resume())
   }
 
   readonly #onEnd = (): void => {
-    this.#bodies.leave(this)
+    // A large one becomes text in a turn of its own, until which it counts as one that is on its way.
+    if (this.bytes < LARGE_TEXT) this.#complete()
+    else void ownTurn(this.sender.address).then(() => during('request', () => this.#complete()))
+  }
+
+  #complete(): void {
+    if (!this.#bodies.leave(this)) return
     const bytes = this.#chunks.takeBytes()
     const text = textOf(bytes)
     // What is no UTF-8 would be read as something else than what was sent: the replacement character stands for it then.

@@ -1,11 +1,24 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import { z } from 'zod'
 import type { Controller } from '../chaos/control/controller.ts'
-import type { PlanTarget } from '../chaos/plan/checks.ts'
+import { faults as types } from '../chaos/faults/index.ts'
+import { faultFindings, type PlanTarget, targetFindings } from '../chaos/plan/checks.ts'
+import type { Fault } from '../chaos/plan/common.ts'
+import { ForeignPlanError, fromChaosMonkey, partsOf, targetsOf } from '../chaos/plan/compat/index.ts'
+import { faultSchema } from '../chaos/plan/schema.ts'
 import { withoutSecrets } from '../chaos/plan/without-secrets.ts'
-import { malformed, read, refused, withPlainErrors } from './chaos/answers.ts'
-import { type Asked, readRuntimeFault } from './chaos/runtime-fault.ts'
-import { restyled, type Style, styleOf } from './chaos/style.ts'
+import { formatPath } from '../config/files/path.ts'
+import { isObject } from '../protocol/jsonrpc.ts'
+import {
+  malformed,
+  outdated,
+  read,
+  type Read,
+  type RequestFinding,
+  tagged,
+  unreadable,
+  withPlainErrors,
+} from './chaos/answers.ts'
 
 export interface ChaosParts {
   readonly chaos: Controller
@@ -15,15 +28,30 @@ export interface ChaosParts {
 
 const BY = 'runtime API'
 
-const STOPS = { config: { stops: true } } as const
+/** What mcp-chaos-monkey answers where a fault cannot be injected now, though the request is right. */
+const REFUSED = 500
+
+/** What mcp-chaos-monkey answers without the token. */
+const unauthorized = 403
+
+const plain = { config: { unauthorized } }
+const stops = { config: { unauthorized, stops: true } }
 
 const statusQuery = z.strictObject({
   style: z.enum(['camelCase', 'snake_case']).default('camelCase').describe('How keys are written.'),
 })
 
+const renewBody = z.strictObject({
+  faultIds: z.array(z.string().min(1).max(128)).min(1).max(1_000).describe('What injecting gave.'),
+})
+
 const clearBody = z.strictObject({ faultId: z.string().min(1).max(128).describe('What injecting gave.') })
 
-/** Faults one by one, each for a time: `/chaos/{status,inject,clear,clear-all}`, as mcp-chaos-monkey has them. */
+/**
+ * Faults one by one, each for a time: `/chaos/{status,inject,clear,clear-all}`, as mcp-chaos-monkey has them, with its
+ * status codes: 200, 400 for a request that cannot be read, 403 without the token, 500 for one that is refused; and
+ * `/chaos/renew`, for those that are to end with the program that made them.
+ */
 export function registerChaos(app: FastifyInstance, parts: ChaosParts): void {
   void app.register((scope, _, done) => {
     registerWithin(scope, parts)
@@ -33,7 +61,7 @@ export function registerChaos(app: FastifyInstance, parts: ChaosParts): void {
 
 function registerWithin(scope: FastifyInstance, { chaos, targets }: ChaosParts): void {
   /** Faults as they were asked for, by id. */
-  const asked = new Map<string, Asked>()
+  const asked = new Map<string, RuntimeFaultRequest>()
   let named = 0
 
   /** The next number whose name no fault has: it is used up by a fault only, as names decide the draws. */
@@ -52,7 +80,7 @@ function registerWithin(scope: FastifyInstance, { chaos, targets }: ChaosParts):
 
   withPlainErrors(scope)
 
-  scope.get('/chaos/status', (request, reply) => {
+  scope.get('/chaos/status', plain, (request, reply) => {
     const query = read(statusQuery, request.query, 'the query')
     if (!query.ok) return malformed(reply, query)
     const { state, faults } = chaos.status()
@@ -61,6 +89,9 @@ function registerWithin(scope: FastifyInstance, { chaos, targets }: ChaosParts):
       const original = asked.get(id)
       return {
         faultId: id,
+        // The same two by the names that mcp-chaos-monkey has for them.
+        id,
+        requestCount: hits,
         target: original?.target ?? target,
         type: original?.config.type ?? type,
         config: withoutSecrets(original?.config ?? config),
@@ -68,39 +99,202 @@ function registerWithin(scope: FastifyInstance, { chaos, targets }: ChaosParts):
         hits,
       }
     })
-    return send(reply, query.value.style, { state, faults: active })
+    return send(tagged(reply, chaos), query.value.style, { state, faults: active })
   })
 
-  scope.post('/chaos/inject', (request, reply) => {
+  scope.post('/chaos/inject', plain, (request, reply) => {
     const style = styleOf(request.body)
-    const { maxTtl } = chaos.config
+    const { maxTtl, aliases } = chaos.config
     const number = nextNumber()
-    const parts = { name: nameOf(number), maxTtl, targets: targets?.() }
+    const parts = { name: nameOf(number), maxTtl, aliases, targets: targets?.() }
     const wanted = readRuntimeFault(restyled(request.body ?? {}, 'camelCase'), parts)
     if (!wanted.ok) return malformed(reply, wanted)
-    const { fault } = wanted.value
-    const injected = chaos.runtime.inject(fault, BY)
-    if (!injected.ok) return refused(reply, injected)
-    named = number
+    const stale = outdated(request, reply, chaos)
+    if (stale !== undefined) return stale
+    const { fault, leaseMs, isProtected } = wanted.value
+    const injected = chaos.runtime.inject(fault, BY, fault.ttl, leaseMs)
+    if (!injected.ok) return reply.code(REFUSED).send({ error: injected.why })
+    if (fault.name === parts.name) named = number
     prune()
     asked.set(injected.id, wanted.value)
-    return send(reply, style, { faultId: injected.id, durationMs: fault.ttl })
+    const note = isProtected ? { note: PROTECTED } : {}
+    return send(tagged(reply, chaos), style, { faultId: injected.id, durationMs: fault.ttl, ...note })
   })
 
-  scope.post('/chaos/clear', STOPS, (request, reply) => {
+  scope.post('/chaos/renew', plain, (request, reply) => {
+    const body = read(renewBody, restyled(request.body ?? {}, 'camelCase'), 'the body')
+    if (!body.ok) return malformed(reply, body)
+    return reply.send({ ended: chaos.runtime.renew(body.value.faultIds) })
+  })
+
+  scope.post('/chaos/clear', stops, (request, reply) => {
     const body = read(clearBody, restyled(request.body ?? {}, 'camelCase'), 'the body')
     if (!body.ok) return malformed(reply, body)
+    const stale = outdated(request, reply, chaos)
+    if (stale !== undefined) return stale
     const { faultId } = body.value
-    const cleared = chaos.runtime.clear(faultId, BY)
-    if (!cleared.ok) return reply.code(404).send({ error: cleared.why })
-    return reply.send({ cleared: faultId })
+    // One that is gone is cleared: whoever was late gets what they wanted.
+    const { ok: existed } = chaos.runtime.clear(faultId, BY)
+    return tagged(reply, chaos).send({ cleared: faultId, existed })
   })
 
-  scope.post('/chaos/clear-all', STOPS, (_, reply) =>
-    reply.send({ cleared: 'all', count: chaos.runtime.clearAll(BY) }),
+  scope.post('/chaos/clear-all', stops, (request, reply) => {
+    const stale = outdated(request, reply, chaos)
+    if (stale !== undefined) return stale
+    const count = chaos.runtime.clearAll(BY)
+    return tagged(reply, chaos).send({ cleared: 'all', count })
+  })
+}
+
+/** Begins the names of faults that no plan has: in metrics they are counted together. */
+const RUNTIME_PREFIX = 'runtime-'
+
+const nameOf = (number: number) => `${RUNTIME_PREFIX}${number}`
+
+const send = (reply: FastifyReply, style: Style, answer: object) => reply.send(restyled(answer, style))
+
+/** How long a fault stays unless its request says so, in milliseconds. */
+const DEFAULT_MS = 900_000
+
+/** What a request asks for, its keys in camelCase. */
+interface RuntimeFaultRequest {
+  readonly target: string
+  readonly config: Readonly<Record<string, unknown>>
+  readonly fault: Fault
+  /** Undefined: it outlives whoever asked for it. */
+  readonly leaseMs: number | undefined
+  /** Whether tools that may write are left out without the request having said so. */
+  readonly isProtected: boolean
+}
+
+const PROTECTED = 'tools that are not known to be read-only are left out; allowWrites: true hits them too'
+
+const TARGET = 'expected SERVER or SERVER/TOOL, as globs'
+
+const body = z.strictObject({
+  target: z
+    .string()
+    .max(512)
+    .regex(/^[^/]+(\/.+)?$/, TARGET)
+    .describe('What it hits.'),
+  config: z.record(z.string(), z.unknown()).describe('The fault.'),
+  durationMs: z.number().min(0).optional().describe('How long, in milliseconds; 0 is over at once.'),
+  allowWrites: z.boolean().optional().describe('Whether it may hit tools not known to be read-only.'),
+  leaseMs: z
+    .int()
+    .min(1_000)
+    .max(3_600_000)
+    .optional()
+    .describe(
+      'Ends it when nobody has renewed it for so long, in milliseconds; without it, only its time does.',
+    ),
+})
+
+const fault = faultSchema()
+
+export interface RuntimeFaultParts {
+  /** Under which name it goes. */
+  readonly name: string
+  readonly maxTtl: number
+  /** What targets of mcp-chaos-monkey are here, by their names. */
+  readonly aliases: Readonly<Record<string, string>>
+  readonly targets: readonly PlanTarget[] | undefined
+}
+
+/**
+ * Reads the body of an injection: a fault config of mcp-chaos-monkey, or a fault of ours, whose type has a dot in it.
+ * A fault of ours needs neither a name nor a `ttl`.
+ */
+export function readRuntimeFault(value: unknown, parts: RuntimeFaultParts): Read<RuntimeFaultRequest> {
+  const asked = read(body, value, 'the body')
+  if (!asked.ok) return asked
+  const { target, config, durationMs, allowWrites, leaseMs } = asked.value
+  const { name, maxTtl, targets } = parts
+  const translated = inOwnWords(asked.value, parts)
+  if (!translated.ok) return translated
+  const ttl =
+    durationMs === undefined
+      ? (translated.value.ttl ?? DEFAULT_MS)
+      : Math.min(Math.max(1, durationMs), maxTtl)
+  const own = config.name
+  // What a fault draws depends on its name: one that has its own hits the same calls whenever it is injected.
+  const named = typeof own === 'string' ? `${RUNTIME_PREFIX}${own}` : name
+  const parsed = read(fault, { ...translated.value, name: named, ttl }, 'the fault')
+  if (!parsed.ok) return parsed
+  const limited: Fault = { ...parsed.value, ttl: Math.min(parsed.value.ttl, maxTtl) }
+  const findings: RequestFinding[] = [
+    ...faultFindings(limited, maxTtl, types),
+    ...(targets === undefined ? [] : targetFindings([limited], targets, types)).map((finding) => ({
+      ...finding,
+      path: finding.path.slice(2),
+    })),
+  ]
+    .filter(({ severity }) => severity === 'error')
+    .map(({ path, message }) => ({ path: formatPath(path), message }))
+  if (findings.length > 0) return unreadable('the fault', findings)
+  const isProtected = allowWrites === undefined && config.allowWrites === undefined && !limited.allowWrites
+  return { ok: true, value: { target, config, fault: limited, leaseMs, isProtected } }
+}
+
+function inOwnWords(
+  { target, config, allowWrites }: z.output<typeof body>,
+  { aliases, targets }: RuntimeFaultParts,
+): Read<Readonly<Record<string, unknown>>> {
+  const { type } = config
+  try {
+    const servers = targets?.map(({ name }) => name)
+    const aimed = targetsOf([target], { aliases, ...(servers && { servers }) })(target, ['target'])
+    // A type with a dot that there is not gets our words too: the other format has none.
+    if (typeof type === 'string' && (type.includes('.') || Object.hasOwn(types, type))) {
+      const match = { ...(isObject(config.match) ? config.match : {}), ...matchOf(aimed) }
+      const leave = allowWrites === undefined ? {} : { allowWrites }
+      return { ok: true, value: { ...config, ...(Object.keys(match).length > 0 && { match }), ...leave } }
+    }
+    const [own] = fromChaosMonkey({ target: aimed, config }, { ttl: DEFAULT_MS })
+    if (own === undefined) return { ok: true, value: {} }
+    // Its users know no tools that may not be hit: where nothing can run by it that was not asked for, all are.
+    const runsAsAsked = types[own.type]?.runsAsAsked === true
+    return { ok: true, value: { ...own, allowWrites: allowWrites ?? runsAsAsked } }
+  } catch (error) {
+    if (!(error instanceof ForeignPlanError)) throw error
+    const hint = error.path.at(-1) === 'type' ? '; those of a plan, such as conn.latency, will do too' : ''
+    return unreadable('the fault', [{ path: formatPath(error.path), message: error.message + hint }])
+  }
+}
+
+function matchOf(target: string): Readonly<Record<string, string>> {
+  const { server, tool } = partsOf(target)
+  return { ...(server === '*' ? {} : { server }), ...(tool && { tool }) }
+}
+
+/** How the keys of a request are written; its answer has the same. */
+type Style = 'camelCase' | 'snake_case'
+
+/** What holds names or data of somebody else, in which nothing may be renamed. */
+const foreign = new Set(['header', 'headers', 'data', 'value', 'values', 'to', 'body'])
+
+/** `snake_case` when any key has a `_`; else `camelCase`. */
+function styleOf(value: unknown): Style {
+  return keysIn(value).some((key) => key.includes('_')) ? 'snake_case' : 'camelCase'
+}
+
+function keysIn(value: unknown): string[] {
+  if (Array.isArray(value)) return value.flatMap(keysIn)
+  if (!isObject(value)) return []
+  return Object.entries(value).flatMap(([key, held]) => [key, ...(foreign.has(key) ? [] : keysIn(held))])
+}
+
+/** The same with its keys in a style. Of two that become one, the last one counts. */
+function restyled(value: unknown, style: Style): unknown {
+  if (Array.isArray(value)) return value.map((item) => restyled(item, style))
+  if (!isObject(value)) return value
+  return Object.fromEntries(
+    Object.entries(value).map(([key, held]) => [
+      style === 'camelCase' ? camel(key) : snake(key),
+      foreign.has(key) ? held : restyled(held, style),
+    ]),
   )
 }
 
-const nameOf = (number: number) => `runtime-${number}`
-
-const send = (reply: FastifyReply, style: Style, answer: object) => reply.send(restyled(answer, style))
+const camel = (key: string) => key.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase())
+const snake = (key: string) => key.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)

@@ -1,6 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import type { Live } from '../mesh/live.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
+import type { Server } from '../registry/server.ts'
 
 export interface HealthParts {
   readonly live: Live<GatewayGeneration>
@@ -24,6 +25,14 @@ export function registerHealth(app: FastifyInstance, { live, isStopping }: Healt
     const enough = { always: true, any: up > 0, all: up === servers.size }[config.gateway.ready]
     const ready = enough && !isStopping()
     const status = ready ? 'ready' : isStopping() ? 'stopping' : 'not ready'
-    return reply.code(ready ? 200 : 503).send({ status, servers: states })
+    return reply.code(ready ? 200 : 503).send({ status, servers: states, ...startingIn(servers.values()) })
   })
+}
+
+/** How long the processes have been on the way that are not up yet. */
+function startingIn(servers: Iterable<Server>) {
+  const known = [...servers].flatMap(({ name, starting }) =>
+    starting === undefined ? [] : [[name, `${Math.floor(starting.forMs / 1_000)} s`] as const],
+  )
+  return known.length === 0 ? {} : { starting: Object.fromEntries(known) }
 }

@@ -1,13 +1,13 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import type { Front } from '../downstream/front.ts'
-import type { LegacyEndpoint } from '../downstream/legacy.ts'
-import type { ModernEndpoint } from '../downstream/modern/endpoint.ts'
+import type { Endpoint } from '../downstream/endpoint.ts'
+import type { LegacyHandler } from '../downstream/legacy-handler.ts'
+import type { ModernHandler } from '../downstream/modern/handler.ts'
 import { isModern } from '../downstream/modern/envelope.ts'
 import { refusal, refuse, sendJson } from '../downstream/post-reply.ts'
 import { clientOf, type Quotas } from '../downstream/quotas.ts'
 import { gatewayErrorText } from '../downstream/respond.ts'
-import { ServerFront } from '../downstream/server-front.ts'
-import type { Visit } from '../downstream/visit.ts'
+import { ServerEndpoint } from '../downstream/endpoints.ts'
+import type { InboundRequest } from '../downstream/inbound-request.ts'
 import { gatewayError } from '../mesh/errors.ts'
 import type { Live } from '../mesh/live.ts'
 import { ownTurn } from '../mesh/turns.ts'
@@ -20,9 +20,9 @@ import { type Bodies, BodyRefusal } from './bodies.ts'
 
 export interface McpRoutesParts {
   readonly live: Live<GatewayGeneration>
-  readonly aggregate: Front
-  readonly legacy: LegacyEndpoint
-  readonly modern: ModernEndpoint
+  readonly aggregate: Endpoint
+  readonly legacy: LegacyHandler
+  readonly modern: ModernHandler
   readonly quotas: Pick<Quotas, 'calls'>
   readonly log: Log
   /** Reads request bodies. */
@@ -46,11 +46,11 @@ export function registerMcp(
     else done(full)
   })
 
-  /** The front that a path names; otherwise the refusal is sent, and undefined returned. */
-  function frontOf(request: FastifyRequest, reply: FastifyReply): Front | undefined {
+  /** The endpoint that a path names; otherwise the refusal is sent, and undefined returned. */
+  function endpointOf(request: FastifyRequest, reply: FastifyReply): Endpoint | undefined {
     const { server } = request.params as ServerParams
     if (server === undefined) return aggregate
-    if (live.current.servers.has(server)) return new ServerFront(server)
+    if (live.current.servers.has(server)) return new ServerEndpoint(server)
     const known = [...live.current.servers.keys()].slice(0, 20).join(', ')
     const text = errorText(
       null,
@@ -61,31 +61,31 @@ export function registerMcp(
     return undefined
   }
 
-  function visitOf(request: FastifyRequest, reply: FastifyReply): Visit | undefined {
-    const front = frontOf(request, reply)
-    if (front === undefined) return undefined
+  function inboundRequestOf(request: FastifyRequest, reply: FastifyReply): InboundRequest | undefined {
+    const endpoint = endpointOf(request, reply)
+    if (endpoint === undefined) return undefined
     reply.hijack()
     const client = clientOf(request.socket.remoteAddress)
-    return { front, headers: request.headers, client, response: reply.raw }
+    return { endpoint, headers: request.headers, client, response: reply.raw }
   }
 
   /** Whatever went wrong, the client is answered: by an error, or where its answer has begun already by the end of that. */
-  function defect({ response }: Visit, cause: unknown): void {
+  function defect({ response }: InboundRequest, cause: unknown): void {
     log.error({ err: cause }, 'a request met a defect of the gateway')
     if (response.headersSent) response.end()
     else sendJson(response, 500, gatewayErrorText(null, gatewayError('internal', 'internal error'), {}))
   }
 
   /** Everything that is done for a request whose reply is ours to write goes through here. `size`: of its body, in characters. */
-  function guarded(visit: Visit, take: () => Promise<void> | undefined | void, size = 0): void {
+  function guarded(incoming: InboundRequest, take: () => Promise<void> | undefined | void, size = 0): void {
     let ending: Promise<void> | undefined | void
     try {
       ending = take()
     } catch (cause) {
-      return defect(visit, cause)
+      return defect(incoming, cause)
     }
     if (ending === undefined) return
-    const { client } = visit
+    const { client } = incoming
     load.inFlight++
     quotas.calls.take(client)
     bodies.hold(client, size)
@@ -96,7 +96,7 @@ export function registerMcp(
     }
     ending.then(done, (cause: unknown) => {
       done()
-      defect(visit, cause)
+      defect(incoming, cause)
     })
   }
 
@@ -110,17 +110,19 @@ export function registerMcp(
     return new BodyRefusal(status, error.message, gatewayErrorText(null, error, {}), { 'retry-after': '1' })
   }
 
-  function post(visit: Visit, body: string): Promise<void> | undefined {
+  function post(incoming: InboundRequest, body: string): Promise<void> | undefined {
     const read = readJson(body)
-    if (!read.ok) return refuse(visit, refusal(400, idOf(read.value), read.code, read.message))
+    if (!read.ok) return refuse(incoming, refusal(400, idOf(read.value), read.code, read.message))
     const { value } = read
-    return isModern(visit.headers, value) ? modern.post(visit, body, value) : legacy.post(visit, body, value)
+    return isModern(incoming.headers, value)
+      ? modern.post(incoming, body, value)
+      : legacy.post(incoming, body, value)
   }
 
   /** A large request is read in a turn of its own; by then its client may have left. */
-  async function postInTurn(visit: Visit, body: string): Promise<void> {
-    await ownTurn(visit.client)
-    if (!visit.response.destroyed) await during('request', () => post(visit, body))
+  async function postInTurn(incoming: InboundRequest, body: string): Promise<void> {
+    await ownTurn(incoming.client)
+    if (!incoming.response.destroyed) await during('request', () => post(incoming, body))
   }
 
   for (const url of ['/mcp', '/mcp/:server']) {
@@ -131,21 +133,21 @@ export function registerMcp(
       const full = fullness(request)
       if (full !== undefined) throw full
       if (typeof body !== 'string') return noBody(reply)
-      const visit = accepts(request, reply) ? visitOf(request, reply) : undefined
-      if (visit === undefined) return
-      if (body.length < LARGE_TEXT) guarded(visit, () => post(visit, body), body.length)
-      else guarded(visit, () => postInTurn(visit, body), body.length)
+      const incoming = accepts(request, reply) ? inboundRequestOf(request, reply) : undefined
+      if (incoming === undefined) return
+      if (body.length < LARGE_TEXT) guarded(incoming, () => post(incoming, body), body.length)
+      else guarded(incoming, () => postInTurn(incoming, body), body.length)
     })
     // A HEAD would be taken for a client that listens.
     app.get(url, { exposeHeadRoute: false }, (request, reply) => {
       if (isModern(request.headers, undefined)) return onlyPost(reply)
-      const visit = acceptsEvents(request, reply) ? visitOf(request, reply) : undefined
-      if (visit !== undefined) guarded(visit, () => legacy.listen(visit))
+      const incoming = acceptsEvents(request, reply) ? inboundRequestOf(request, reply) : undefined
+      if (incoming !== undefined) guarded(incoming, () => legacy.listen(incoming))
     })
     app.delete(url, (request, reply) => {
       if (isModern(request.headers, undefined)) return onlyPost(reply)
-      const visit = visitOf(request, reply)
-      if (visit !== undefined) guarded(visit, () => legacy.leave(visit))
+      const incoming = inboundRequestOf(request, reply)
+      if (incoming !== undefined) guarded(incoming, () => legacy.leave(incoming))
     })
   }
 }

@@ -51,7 +51,7 @@ function collect(parts: MetricsParts): void {
   metrics.sessions.set(sessions.size)
   metrics.unreadBytes.set(guards.unread.bytes)
   metrics.replayBytes.set(guards.replay.bytes)
-  metrics.greetingBytes.set(guards.quotas.greetings.total)
+  metrics.initializeParamsBytes.set(guards.quotas.initializeParams.total)
   metrics.answerBytes.set(guards.quotas.answers.total)
   metrics.replyBytes.set(replies.bytes)
   metrics.bodies.set(bodies.count)

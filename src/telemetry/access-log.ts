@@ -1,6 +1,7 @@
-import type { Call, Outcome } from '../mesh/call.ts'
+import type { Call, CallRecord, Outcome } from '../mesh/call.ts'
 import type { Result } from '../mesh/classify.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
+import { facts } from '../policies/descriptions.ts'
 import { wentWrong } from './intents/went-wrong.ts'
 import { LogThrottle } from './log-throttle.ts'
 import type { Log } from './log.ts'
@@ -112,14 +113,9 @@ function lineOf(call: Call, outcome: Outcome, result: Result, tookMs: Millis, ov
     overheadMs: rounded(overheadMs),
     waitedMs: rounded(record.waitedMs),
     attempts: record.attempts,
-    retries: record.retries,
-    hedges: record.hedges,
-    retryRefused: record.retryRefused,
-    overruled: record.overruled,
+    supersededRejections: record.supersededRejections,
     recoveries: record.recoveries || undefined,
-    replayed: record.replayed === 'no' ? undefined : record.replayed,
-    infeasible: record.infeasible || undefined,
-    invalidArguments: record.invalidArguments || undefined,
+    ...notedOn(record),
     replica: record.replica,
     faults: record.faults?.filter(({ status }) => status === 'applied').map(({ name }) => name),
     fates: record.fates?.map(({ fault, fate }) => `${fault.name} ${fate}`),
@@ -130,6 +126,17 @@ function lineOf(call: Call, outcome: Outcome, result: Result, tookMs: Millis, ov
     traceId: record.traceId,
     spanId: keptSpanOf(record)?.spanId,
   }
+}
+
+/** What policies noted on a call, by the keys that they have for it. */
+function notedOn(record: CallRecord): Record<string, unknown> {
+  const noted: Record<string, unknown> = {}
+  for (const { fact } of facts) {
+    const value = fact.of(record)
+    const { log, alwaysLogged } = fact.telemetry
+    if (value !== fact.initial || alwaysLogged === true) noted[log] = value
+  }
+  return noted
 }
 
 const clipped = (text: string) => text.slice(0, LONGEST)

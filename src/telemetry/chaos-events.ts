@@ -16,7 +16,6 @@ export function noteChaos(
 ): (event: ChaosEvent) => void {
   return ({ type, by, why, detail }) => {
     if (type === 'engine_error') chaosEngineErrors.inc()
-    const level = type === 'engine_error' || type === 'journal_error' ? 'error' : 'warn'
-    log[level]({ by, why, ...detail }, `chaos: ${type}`)
+    log[type.endsWith('_error') ? 'error' : 'warn']({ by, why, ...detail }, `chaos: ${type}`)
   }
 }

@@ -1,16 +1,17 @@
 import type { Call, Outcome } from '../mesh/call.ts'
 import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
 import type { CallIntent } from '../mesh/record.ts'
-import { attribute } from './intents/attribution.ts'
 import {
+  attribute,
   callsOf,
   failedOf,
   type IntentOutcome,
+  type IntentQuery,
   keyOf,
   type KnownIntent,
+  KnownIntents,
   newIntent,
 } from './intents/intent.ts'
-import { type IntentQuery, KnownIntents } from './intents/known.ts'
 import { wentWrong } from './intents/went-wrong.ts'
 import type { Metrics } from './metrics.ts'
 import type { IntentSettings } from './schema.ts'
@@ -97,7 +98,7 @@ export class Intents {
     const intent = found[0]!
     const repeated = intent.outcome !== undefined
     intent.outcome = said.outcome
-    if (!repeated && !intent.isOpen) this.#link(intent, said.outcome)
+    if (!repeated && !intent.isOpen) this.#countOutcome(intent, said.outcome)
     else if (intent.isOpen && intent.underWay === 0) this.#close(intent)
     return { linked: true, repeated, task: factsOf(intent) }
   }
@@ -123,7 +124,7 @@ export class Intents {
     this.#count(intent)
   }
 
-  /** It is open no more. */
+  /** The task is closed. */
   #count(intent: KnownIntent): void {
     const { intents, intentToolCalls } = this.#parts.metrics
     const { arm, source, failed, calls, outcome } = intent
@@ -131,13 +132,13 @@ export class Intents {
     this.#known.end(intent, this.#parts.clock.now())
     intents.inc({ outcome: failed > 0 ? 'failed' : 'ok', arm, source })
     // At 0 from the beginning: to Prometheus the first of a series that is new has not happened.
-    intents.cell({ outcome: failed > 0 ? 'ok' : 'failed', arm, source })
+    intents.series({ outcome: failed > 0 ? 'ok' : 'failed', arm, source })
     intentToolCalls.series({ arm, source }).observe(calls)
-    if (outcome !== undefined) this.#link(intent, outcome)
+    if (outcome !== undefined) this.#countOutcome(intent, outcome)
   }
 
   /** How it ended, and whether calls of it failed: once for a task. */
-  #link(intent: KnownIntent, outcome: IntentOutcome): void {
+  #countOutcome(intent: KnownIntent, outcome: IntentOutcome): void {
     const { arm, source } = intent
     const calls = failedOf(intent) > 0 ? 'failed' : 'ok'
     this.#parts.metrics.intentOutcomes.inc({ outcome, calls, arm, source })
@@ -151,7 +152,7 @@ interface OpenIntentsParts {
   readonly clock: Clock
   /** One was quiet for long enough, and is open no more. */
   readonly over: (intent: KnownIntent) => void
-  /** So is one that had to make room. */
+  /** A task that was evicted is closed, too. */
   readonly evicted: (intent: KnownIntent) => void
 }
 

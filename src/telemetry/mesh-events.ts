@@ -1,23 +1,24 @@
 import type { MeshEvent } from '../mesh/policy.ts'
+import { events } from '../policies/descriptions.ts'
 import type { Log } from './log.ts'
 import type { Metrics } from './metrics.ts'
 import { OTHER } from './metrics/tool-series.ts'
 
 /** Counts and logs what policies tell. */
 export function noteEvents(
-  metrics: Pick<Metrics, 'meshEvents' | 'breakerTransitions' | 'tools'>,
+  metrics: Pick<Metrics, 'meshEvents' | 'ofPolicies' | 'tools'>,
   log: Log,
 ): (event: MeshEvent) => void {
   return ({ type, server, tool, detail = {} }) => {
     metrics.meshEvents.inc({ server, type })
-    if (type === 'breaker') {
-      const { dimension, state } = detail as { dimension: string; state: string }
+    const known = events.get(type)
+    if (known?.counter !== undefined) {
       const label = tool === undefined ? OTHER : metrics.tools.of(server, tool, always).labels.tool
-      metrics.breakerTransitions.inc({ server, tool: label, dimension, state })
+      metrics.ofPolicies.counter(known.counter).inc({ server, tool: label, ...known.labels?.(detail) })
     }
-    log[detail.state === 'open' ? 'warn' : 'info']({ server, tool, ...detail }, type)
+    log[known?.isWarning?.(detail) === true ? 'warn' : 'info']({ server, tool, ...detail }, type)
   }
 }
 
-/** Only tools in a catalog have policies of their own. */
+/** Only tools in a catalog have policies of their own, so there is no need to look it up. */
 const always = () => true

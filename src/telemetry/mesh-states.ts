@@ -1,29 +1,27 @@
+import { DEFAULT_SET } from '../mesh/compile.ts'
 import type { StateStore } from '../mesh/policy.ts'
+import { states } from '../policies/descriptions.ts'
 import type { Metrics } from './metrics.ts'
 import { OTHER } from './metrics/tool-series.ts'
 
-const breakerStates = ['closed', 'open', 'half_open'] as const
-const schemaStates = ['compiled', 'waiting', 'refused'] as const
-
 /** Reads what policies remember into gauges: done at a scrape, for it changes more often than anybody looks. */
-export function collectStates(
-  metrics: Pick<Metrics, 'breakerState' | 'retryBudget' | 'schemas' | 'tools'>,
-  state: StateStore,
-): void {
-  const { breakerState, retryBudget, schemas, tools } = metrics
-  breakerState.reset()
-  for (const [{ server, tool, set }, breaker] of state.list<Showing<{ state: string }>>('breaker')) {
-    if (set !== 'default') continue
-    const now = breaker.snapshot().state
-    const label = tool === undefined ? OTHER : tools.of(server, tool, always).labels.tool
-    for (const state of breakerStates) breakerState.inc({ server, tool: label, state }, now === state ? 1 : 0)
+export function collectStates(metrics: Pick<Metrics, 'ofPolicies' | 'tools'>, store: StateStore): void {
+  for (const { gauge } of states) if (gauge !== undefined) metrics.ofPolicies.gauge(gauge.metric).reset()
+  for (const { kind, gauge } of states) {
+    if (gauge === undefined) continue
+    const { metric, always = [], samples } = gauge
+    const read = metrics.ofPolicies.gauge(metric)
+    const names = new Set(metric.labels)
+    for (const labels of always) read.inc(labels, 0)
+    for (const [{ server, tool, set }, state] of store.list(kind)) {
+      if (set !== DEFAULT_SET) continue
+      const owner: Record<string, string> = {}
+      if (names.has('server')) owner.server = server
+      if (names.has('tool'))
+        owner.tool = tool === undefined ? OTHER : metrics.tools.of(server, tool, listed).labels.tool
+      for (const { labels, value } of samples(state)) read.inc({ ...owner, ...labels }, value)
+    }
   }
-  retryBudget.reset()
-  for (const [{ server, set }, budget] of state.list<Showing<{ balance: number }>>('retry-budget'))
-    if (set === 'default') retryBudget.set({ server }, budget.snapshot().balance)
-  for (const schemaState of schemaStates) schemas.set({ state: schemaState }, 0)
-  for (const [, known] of state.list<Counting>('schemas'))
-    for (const schemaState of schemaStates) schemas.set({ state: schemaState }, known.counts()[schemaState])
 }
 
 /** Reads how many requests are under way. */
@@ -32,13 +30,5 @@ export function collectInFlight({ underWay, inFlight }: Pick<Metrics, 'underWay'
   for (const [server, count] of inFlight) underWay.set({ server }, count)
 }
 
-interface Counting {
-  counts(): Readonly<Record<(typeof schemaStates)[number], number>>
-}
-
-interface Showing<Snapshot> {
-  snapshot(): Snapshot
-}
-
-/** Only tools in a catalog have state of their own. */
-const always = () => true
+/** Only tools in a catalog have state of their own, so there is no need to look it up. */
+const listed = () => true

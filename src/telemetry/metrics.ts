@@ -1,17 +1,26 @@
 import { Registry } from 'prom-client'
+import type { MetricSpec } from '../mesh/metric-spec.ts'
+import { policyMetrics } from '../policies/descriptions.ts'
 import { version } from '../protocol/identity.ts'
 import { calls } from './metrics/calls.ts'
 import { gateway } from './metrics/gateway.ts'
-import { Tally } from './metrics/instruments.ts'
+import { Counter, type Gauge } from './metrics/instruments.ts'
 import { mesh } from './metrics/mesh.ts'
-import { build, type MetricsOf } from './metrics/spec.ts'
+import { build, create, type MetricsOf } from './metrics/spec.ts'
 import { ToolSeries } from './metrics/tool-series.ts'
 
-/** Every metric there is: name, meaning, labels, buckets, and how many series there can be. */
-export const table = { ...calls, ...mesh, ...gateway } as const
+const own = { ...calls, ...mesh, ...gateway } as const
 
-/** The metrics of the table by key, and what it takes to keep them. */
-export interface Metrics extends MetricsOf<typeof table> {
+/** Every metric there is, those of policies included: name, meaning, labels, buckets, and how many series there can be. */
+export const table: readonly MetricSpec[] = [...Object.values(own), ...policyMetrics]
+
+/** The metrics by key, and what it takes to keep them. */
+export interface Metrics extends MetricsOf<typeof own> {
+  /** Those of policies, by what they say of them. */
+  readonly ofPolicies: {
+    counter(spec: MetricSpec<'counter'>): Counter<string>
+    gauge(spec: MetricSpec<'gauge'>): Gauge<string>
+  }
   readonly registry: Registry
   /** Requests under way by server: counted here, for it changes twice a call, and read at a scrape. */
   readonly inFlight: Map<string, number>
@@ -24,20 +33,27 @@ export interface Metrics extends MetricsOf<typeof table> {
 /** Makes the metrics of one gateway; several in one process count each for themselves. */
 export function createMetrics(): Metrics {
   const registry = new Registry()
-  const made = build(table, registry)
+  const made = build(own, registry)
+  const ofPolicies = new Map(policyMetrics.map((spec) => [spec, create(spec, registry)]))
+  const all = [...Object.values(made), ...ofPolicies.values()]
   made.buildInfo.set({ version, node: process.version }, 1)
-  const tools = new ToolSeries(made)
+  const perTool = [...ofPolicies.values()].filter((metric) => metric instanceof Counter && metric.has('tool'))
+  const tools = new ToolSeries(made, perTool as Counter<string>[])
   const inFlight = new Map<string, number>()
   return {
     ...made,
+    ofPolicies: {
+      counter: (spec) => ofPolicies.get(spec) as Counter<string>,
+      gauge: (spec) => ofPolicies.get(spec) as Gauge<string>,
+    },
     registry,
     inFlight,
     tools,
     forgetServer(server) {
       inFlight.delete(server)
       tools.forget(server)
-      for (const metric of Object.values(made))
-        if (metric instanceof Tally && metric.has('server'))
+      for (const metric of all)
+        if (metric instanceof Counter && metric.has('server'))
           metric.forget((labels) => labels.server === server)
     },
   }

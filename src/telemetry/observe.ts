@@ -8,7 +8,7 @@ import type { Log } from './log.ts'
 import type { Metrics } from './metrics.ts'
 import type { IsListed } from './metrics/tool-series.ts'
 import { upstreamMsOf } from './observe-attempt.ts'
-import { noteFaults, notePolicies } from './observe-policies.ts'
+import { countedFacts, noteFaults, notePolicies } from './observe-policies.ts'
 import type { Tracing } from './tracing.ts'
 
 export interface ObserveParts {
@@ -34,9 +34,11 @@ export function observe(parts: ObserveParts): Layer {
   const { clock, metrics, log, isListed, account, intents, tracing, accessLog } = parts
   const { inFlight } = metrics
   const overhead = metrics.overhead.series({})
+  const counted = countedFacts(metrics)
 
   function note(call: Call, outcome: Outcome): void {
     const { server, tool, record } = call
+    record.isOver = true
     const fates = account(call, outcome)
     if (fates.length > 0) record.fates = fates
     tracing.end(call, outcome)
@@ -46,12 +48,11 @@ export function observe(parts: ObserveParts): Layer {
     const overheadMs = Math.max(0, tookMs - upstreamMsOf(record, now) - record.waitedMs)
     inFlight.set(server, (inFlight.get(server) ?? 1) - 1)
     if (!isDelayedElsewhere(record)) overhead.observe(overheadMs / 1_000)
-    notePolicies(metrics, call, outcome)
     noteFaults(metrics, record)
-    if (tool === undefined) metrics.requests.inc({ server, result })
+    const series = tool === undefined ? undefined : metrics.tools.of(server, tool, isListed)
+    notePolicies(metrics, counted, call, outcome, series?.labels.tool)
+    if (series === undefined) metrics.requests.inc({ server, result })
     else {
-      const series = metrics.tools.of(server, tool, isListed)
-      if (record.invalidArguments) metrics.invalidArguments.inc(series.labels)
       const verdict = outcome.kind === 'answered' ? outcome.verdict : ''
       const { arm, traceId } = record
       const wallMs = traceId === undefined ? 0 : clock.wall()
@@ -84,6 +85,6 @@ export function observe(parts: ObserveParts): Layer {
 }
 
 /** Whether it waited where nobody notes how long: for the call that it joined, or for a fault above all policies. */
-function isDelayedElsewhere({ replayed, faults }: CallRecord): boolean {
-  return replayed === 'joined' || faults?.some(({ side }) => side === 'client') === true
+function isDelayedElsewhere({ hasWaitedElsewhere, faults }: CallRecord): boolean {
+  return hasWaitedElsewhere || faults?.some(({ side }) => side === 'client') === true
 }

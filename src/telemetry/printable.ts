@@ -1,3 +1,5 @@
+import { splitColours } from './colours.ts'
+
 /**
  * What text from outside may do to a terminal and to the lines of a log: control characters (C0, DEL, C1) move the cursor,
  * change colours and titles, or begin a line; marks of direction and isolates show text in another order than it has; line and
@@ -32,37 +34,17 @@ export function printableWords(words: unknown, longest: number): string {
     : `no text but ${words === null ? 'null' : typeof words}`
 }
 
-/** A text of several lines, all of which we have written: whatever slipped into one of them is made visible. */
-export function printableLines(text: string): string {
-  return UNPRINTABLE.test(text)
-    ? text.replace(ALL, (found) => (found === '\n' ? found : escaped(found)))
-    : text
+/** One line that was painted: our own colours stay. Words of others in it have to be made printable before they are painted. */
+export function printablePainted(line: string): string {
+  if (!UNPRINTABLE.test(line)) return line
+  return splitColours(line)
+    .map((part, index) => (index % 2 === 0 ? part.replace(ALL, escaped) : part))
+    .join('')
 }
 
 /** JSON text that means the same and holds nothing that a terminal would obey, but for its own line breaks. */
 export function printableJson(json: string): string {
   return IN_JSON.test(json) ? json.replace(ALL_IN_JSON, coded) : json
-}
-
-/** A value of JSON with all text in it made printable, keys included. Stack traces of errors keep their lines. */
-export function printableValue(value: unknown): unknown {
-  if (typeof value === 'string') return printable(value)
-  if (typeof value !== 'object' || value === null) return value
-  if (Array.isArray(value)) return value.map(printableValue)
-  return Object.fromEntries(
-    Object.entries(value).map(([key, held]) => [
-      printable(key),
-      key === 'stack' && typeof held === 'string' ? printableStack(held) : printableValue(held),
-    ]),
-  )
-}
-
-/** Only what is written as a frame or a cause is a line of its own: messages may hold line breaks of anybody. */
-function printableStack(stack: string): string {
-  return stack
-    .split(/\n(?=\s+at |caused by: )/)
-    .map((line) => printable(line))
-    .join('\n')
 }
 
 function escaped(found: string): string {

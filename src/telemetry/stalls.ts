@@ -4,7 +4,7 @@ import type { Log } from './log.ts'
 import { LogThrottle } from './log-throttle.ts'
 import type { Metrics } from './metrics.ts'
 
-/** Time between two looks, in milliseconds. */
+/** Time between two checks, in milliseconds. */
 const LOOK_MS: Millis = 100
 
 /** A look that comes later than this is a stall, in milliseconds. */
@@ -33,8 +33,8 @@ export function watchStalls({
   const spent = new Map<Work, Millis>()
   // `rate` does not see the first event of a series that begins with it.
   for (const work of works) {
-    metrics.stalls.cell({ during: work })
-    metrics.stalledSeconds.cell({ during: work })
+    metrics.stalls.series({ during: work })
+    metrics.stalledSeconds.series({ during: work })
   }
 
   const unwatch = watchWork({

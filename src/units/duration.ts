@@ -10,6 +10,18 @@ const MAX_MS = 24 * units.d
 export const formatDuration = (ms: number): string => formatQuantity(ms, units)
 
 /**
+ * Writes a measured time in the same words, as exact as people read it: `0.4ms`, `12ms`, `1.5s`, `90s`, `12m`, `3.5h`. What
+ * it writes can be read as a duration.
+ */
+export function roundedDuration(ms: number): string {
+  if (ms < 10) return `${Math.round(ms * 10) / 10}ms`
+  if (ms < 999.5) return `${Math.round(ms)}ms`
+  const unit = ms < 100 * units.s ? 's' : ms < 100 * units.m ? 'm' : ms < 72 * units.h ? 'h' : 'd'
+  const count = ms / units[unit]
+  return `${count < 10 ? Math.round(count * 10) / 10 : Math.round(count)}${unit}`
+}
+
+/**
  * A duration in a config: `250ms`, `1.5s`, `5m`, `1h`, `1d`, or a bare number of milliseconds.
  * Reads to whole milliseconds within `min` (default 0) … `max` (default 24 days).
  */

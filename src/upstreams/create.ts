@@ -1,28 +1,31 @@
 import type { ServerConfig } from '../config/schema/schema.ts'
 import type { HttpServerConfig } from '../config/schema/server-schema.ts'
+import type { Layer } from '../mesh/call.ts'
 import type { Clock } from '../mesh/clock.ts'
 import type { Log } from '../telemetry/log.ts'
 import { EraUpstream } from './era.ts'
 import { HttpUpstream } from './http/http.ts'
 import { SessionStates } from './http/session-state.ts'
-import type { ModernHttpOptions } from './modern/modern-http-way.ts'
-import { ModernHttpUpstream } from './modern/modern-http.ts'
+import { type ModernHttpOptions, ModernHttpUpstream } from './modern/modern-http.ts'
 import { TaskBinding } from './modern/task-binding.ts'
-import { ToolFacts } from './modern/tool-facts.ts'
+import { ToolCallRules } from './modern/tool-call-rules.ts'
 import { SseUpstream } from './sse/sse.ts'
 import { type StdioOptions, StdioUpstream } from './stdio/stdio.ts'
+import { TransportUpstream } from './transport.ts'
 import type { UnfinishedReplies } from './unfinished-replies.ts'
 import type { Upstream } from './upstream.ts'
 
 interface UpstreamParts {
   readonly clock: Clock
   readonly log: Log
-  /** The `initialize` params of the gateway itself, for conversations that no single caller owns. */
-  readonly hello: Readonly<Record<string, unknown>>
+  /** The `initialize` params of the gateway itself, for upstream sessions that no single caller owns. */
+  readonly initializeParams: Readonly<Record<string, unknown>>
   /** What is kept of replies of all servers until they are complete. */
   readonly replies: UnfinishedReplies
   /** Told of each process that a limit refuses. */
   readonly refused?: NonNullable<StdioOptions['refused']>
+  /** Faults of the handshakes and pings that upstream sessions need for themselves; none unless given. */
+  readonly faults?: Layer | undefined
 }
 
 /** The replicas of a server: one for a process, one per URL otherwise. A new type of server is one more case. */
@@ -32,12 +35,18 @@ export function createUpstreams(server: string, config: ServerConfig, parts: Ups
     case 'stdio':
       return [new StdioUpstream({ server, config, ...parts })]
     case 'http': {
-      const tools = new ToolFacts()
+      const tools = new ToolCallRules()
       const tasks = new TaskBinding(parts.clock)
       const states = new SessionStates()
-      return config.urls.map((url) =>
-        httpUpstream({ ...config, ...parts, server, url, tools, tasks, states, unfinished }, config.era),
-      )
+      return config.urls.map((url) => {
+        const options = { ...config, ...parts, server, url, tools, tasks, states, unfinished }
+        const http = httpUpstream(options, config.era)
+        // HTTP+SSE is of the legacy era.
+        if (config.era === 'modern') return http
+        const sse = () => new SseUpstream({ server, config, url, unfinished, ...parts })
+        const { clock, log } = parts
+        return new TransportUpstream({ server, fallsBack: config.detect, clock, log, http, sse })
+      })
     }
     case 'sse':
       return config.urls.map((url) => new SseUpstream({ server, config, url, unfinished, ...parts }))
@@ -49,7 +58,7 @@ function httpUpstream(options: ModernHttpOptions, era: HttpServerConfig['era']):
   return new EraUpstream({
     era,
     clock: options.clock,
-    hello: options.hello,
+    initializeParams: options.initializeParams,
     handshakeMs: options.timeouts.discovery,
     make: (onVersionError) => ({
       legacy: new HttpUpstream({ ...options, onVersionError: onVersionError('legacy') }),

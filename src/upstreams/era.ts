@@ -4,11 +4,11 @@ import type { Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError, isGatewayError, type GatewayError, type Reason } from '../mesh/errors.ts'
 import { EraVerdicts, otherEra, ownEra } from './era-verdicts.ts'
 import { orAborted, within } from './failure.ts'
-import type { Era, Eras, Link, Upstream } from './upstream.ts'
+import type { Era, Eras, UpstreamSession, Upstream } from './upstream.ts'
 
 /** An upstream of the modern era. */
 export interface ModernUpstream extends Upstream {
-  /** The server is asked anew what it is when a conversation is opened next. */
+  /** The server is asked anew what it is when an upstream session is opened next. */
   forget(): void
 }
 
@@ -17,7 +17,7 @@ export interface EraOptions {
   readonly era: Era | 'auto'
   readonly clock: Clock
   /** The `initialize` params of the gateway itself, by which it finds out what no client may decide for all. */
-  readonly hello: Readonly<Record<string, unknown>>
+  readonly initializeParams: Readonly<Record<string, unknown>>
   /** How long a handshake may take. */
   readonly handshakeMs: Millis
   /** Makes the two ways to the same endpoint; each tells of replies that say that its version is wrong. */
@@ -34,7 +34,7 @@ export interface EraOptions {
 const SILENCE_MS: Millis = 2_000
 
 /** Ends of an opening that tell that the server is there and does not speak this era. */
-const refusals: ReadonlySet<Reason> = new Set(['upstream_refused', 'bad_reply', 'upstream_status'])
+const refusals: ReadonlySet<string> = new Set<Reason>(['upstream_refused', 'bad_reply', 'upstream_status'])
 
 export function isOtherEra({ reason }: GatewayError): boolean {
   return refusals.has(reason)
@@ -52,10 +52,10 @@ export class EraUpstream implements Upstream {
   readonly #legacy: Upstream
   readonly #modern: ModernUpstream
   readonly #verdicts: EraVerdicts
-  readonly #links = new Map<Link, { readonly era: Era; readonly caller: Caller }>()
+  readonly #upstreamSessions = new Map<UpstreamSession, { readonly era: Era; readonly caller: Caller }>()
   /** Somebody finds out about an era while the other one is at hand: nobody else has to. */
   readonly #finding = new Map<Era, Promise<unknown>>()
-  /** On whose behalf the gateway says hello to know what the server speaks. */
+  /** On whose behalf the gateway sends `initialize` to learn what the server speaks. */
   readonly #self: Caller
 
   constructor(options: EraOptions) {
@@ -64,8 +64,14 @@ export class EraUpstream implements Upstream {
     this.#legacy = legacy
     this.#modern = modern
     this.#verdicts = new EraVerdicts(options.era, options.clock)
-    const { hello } = options
-    this.#self = { id: '', hello, listening: false, takesInputRequired: false, receive: () => undefined }
+    const { initializeParams } = options
+    this.#self = {
+      id: '',
+      initializeParams,
+      listening: false,
+      takesInputRequired: false,
+      receive: () => undefined,
+    }
   }
 
   eras(): Eras {
@@ -77,7 +83,7 @@ export class EraUpstream implements Upstream {
     return this.#legacy.probe?.(signal) ?? Promise.resolve(false)
   }
 
-  async open(caller: Caller, signal: Signal): Promise<Link> {
+  async open(caller: Caller, signal: Signal): Promise<UpstreamSession> {
     const { era } = this.#options
     if (era !== 'auto') return this.#openAs(era, caller, signal)
     const own = ownEra(caller)
@@ -98,14 +104,14 @@ export class EraUpstream implements Upstream {
   }
 
   /** Opens in an era of which nobody knows whether it is spoken, or else in the other one, which is. */
-  #find(own: Era, caller: Caller, signal: Signal): Promise<Link> {
+  #find(own: Era, caller: Caller, signal: Signal): Promise<UpstreamSession> {
     const opening = this.#openEither(own, caller, signal)
     const found = opening.then(nothing, nothing).finally(() => this.#finding.delete(own))
     this.#finding.set(own, found)
     return opening
   }
 
-  async #openEither(own: Era, caller: Caller, signal: Signal): Promise<Link> {
+  async #openEither(own: Era, caller: Caller, signal: Signal): Promise<UpstreamSession> {
     try {
       return await this.#openSoon(own, caller, signal)
     } catch (error) {
@@ -115,28 +121,28 @@ export class EraUpstream implements Upstream {
   }
 
   /** Opens in the era that is left when the first one was refused: only a server that takes it does not speak the first. */
-  async #openOther(first: Era, refusal: unknown, caller: Caller, signal: Signal): Promise<Link> {
+  async #openOther(first: Era, refusal: unknown, caller: Caller, signal: Signal): Promise<UpstreamSession> {
     if (!isGatewayError(refusal) || !isOtherEra(refusal)) throw refusal
     const second = otherEra(first)
     this.#modern.forget()
-    let link: Link
+    let upstreamSession: UpstreamSession
     try {
-      link = await this.#openAs(second, caller, signal)
+      upstreamSession = await this.#openAs(second, caller, signal)
     } catch (error) {
       // Of a server that refuses both, what it said to the handshake tells more.
       throw first === 'legacy' && isGatewayError(error) && isOtherEra(error) ? refusal : error
     }
     const takesOurs = first === 'legacy' ? await this.#takesOurs(signal) : false
     if (takesOurs === true) {
-      void link.close()
+      void upstreamSession.close()
       throw refusal
     }
     if (takesOurs === false) this.#deny(first)
-    return link
+    return upstreamSession
   }
 
   /**
-   * Whether a server that refused a client's hello takes the gateway's own: then it refused the client, and not the era.
+   * Whether a server that refused a client's `initialize` takes the gateway's own: then it refused the client, and not the era.
    * Undefined when it does not say.
    */
   async #takesOurs(signal: Signal): Promise<boolean | undefined> {
@@ -149,7 +155,7 @@ export class EraUpstream implements Upstream {
   }
 
   /** Opens, unless the server is silent for so long that it is better to go without. */
-  #openSoon(era: Era, caller: Caller, signal: Signal): Promise<Link> {
+  #openSoon(era: Era, caller: Caller, signal: Signal): Promise<UpstreamSession> {
     const { clock, handshakeMs } = this.#options
     const end = new Cancellation()
     const gone = () => end.abort(signal.reason)
@@ -157,7 +163,7 @@ export class EraUpstream implements Upstream {
     else signal.addEventListener('abort', gone)
     const opening = within(handshakeMs, clock, end, (limit) => this.#openAs(era, caller, limit))
     let late = false
-    return new Promise<Link>((resolve, reject) => {
+    return new Promise<UpstreamSession>((resolve, reject) => {
       const cancel = clock.after(SILENCE_MS, () => {
         late = true
         this.#verdicts.note(era, false, 'silence')
@@ -170,28 +176,30 @@ export class EraUpstream implements Upstream {
           signal.removeEventListener('abort', gone)
         })
         .then(
-          (link) => (late ? void link.close() : resolve(link)),
+          (upstreamSession) => (late ? void upstreamSession.close() : resolve(upstreamSession)),
           (error: unknown) => reject(error as GatewayError),
         )
     })
   }
 
-  async #openAs(era: Era, caller: Caller, signal: Signal): Promise<Link> {
+  async #openAs(era: Era, caller: Caller, signal: Signal): Promise<UpstreamSession> {
     const isKnown = this.#verdicts.speaks(era) === true
     const wasDenied = this.#verdicts.all[era]?.speaks === false
     // What it said earlier is no answer to a question that is open.
     if (era === 'modern' && !isKnown) this.#modern.forget()
-    const link = await (era === 'modern' ? this.#modern : this.#legacy).open(caller, signal)
+    const upstreamSession = await (era === 'modern' ? this.#modern : this.#legacy).open(caller, signal)
     // A handshake confirms each time what is known.
     if (!isKnown || era === 'legacy') this.#verdicts.note(era, true)
     if (wasDenied) this.#unbridge(era)
-    this.#links.set(link, { era, caller })
-    link.ended.addEventListener('abort', () => this.#links.delete(link), { once: true })
-    return link
+    this.#upstreamSessions.set(upstreamSession, { era, caller })
+    upstreamSession.ended.addEventListener('abort', () => this.#upstreamSessions.delete(upstreamSession), {
+      once: true,
+    })
+    return upstreamSession
   }
 
   /**
-   * The server does not speak an era. Conversations in it of which the server keeps nothing end, and the next call of each
+   * The server does not speak an era. Upstream sessions in it of which the server keeps nothing end, and the next call of each
    * begins anew: nobody would tell them. A session is the server's to end: it may refuse a new one for other reasons.
    */
   #deny(era: Era): void {
@@ -201,21 +209,21 @@ export class EraUpstream implements Upstream {
 
   /**
    * The server speaks an era now that it did not: those of modern clients who were bridged begin anew in their own, as
-   * their pooled conversations might never end by themselves. One that somebody listens to, or a session, has something to lose.
+   * their pooled upstream sessions might never end by themselves. One that somebody listens to, or a session, has something to lose.
    */
   #unbridge(era: Era): void {
     if (era === 'modern')
       this.#end('legacy', (_, { takesInputRequired, listening }) => takesInputRequired && !listening)
   }
 
-  /** The server refuses the version: conversations in that era end, and whoever comes next finds out anew. */
+  /** The server refuses the version: upstream sessions in that era end, and whoever comes next finds out anew. */
   #doubt(era: Era): void {
     if (this.#verdicts.doubt(era)) this.#end(era, () => true)
   }
 
-  #end(era: Era, which: (link: Link, caller: Caller) => boolean): void {
-    for (const [link, spoken] of this.#links)
-      if (spoken.era === era && which(link, spoken.caller)) void link.close()
+  #end(era: Era, which: (upstreamSession: UpstreamSession, caller: Caller) => boolean): void {
+    for (const [upstreamSession, spoken] of this.#upstreamSessions)
+      if (spoken.era === era && which(upstreamSession, spoken.caller)) void upstreamSession.close()
   }
 }
 

@@ -2,10 +2,10 @@ import type { Signal } from '../mesh/cancel.ts'
 import { newRecord, type Call, type Caller, type Channel, type Message } from '../mesh/call.ts'
 import { requestText } from '../protocol/jsonrpc.ts'
 
-/** Nobody: what comes for it is not for anybody. */
+/** The gateway itself as a caller: messages for it are dropped. */
 const nobody: Caller = {
   id: '',
-  hello: {},
+  initializeParams: {},
   listening: false,
   takesInputRequired: false,
   receive: () => undefined,

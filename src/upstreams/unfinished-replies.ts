@@ -126,7 +126,7 @@ function overShare(bytes: number, limit: number): GatewayError {
   return gatewayError('reply_too_large', message, { sent: true })
 }
 
-/** No single server is to blame. */
+/** The total limit was met, not that of one server. */
 function overTotal(bytes: number, limit: number): GatewayError {
   const message = `unfinished replies of all servers hold ${bytes} bytes (at most ${limit}; gateway.limits.replies.total), and this one has waited the longest for more`
   return gatewayError('overloaded', message, { sent: true })

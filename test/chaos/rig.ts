@@ -2,67 +2,84 @@ import { z } from 'zod'
 import type { ControllerParts } from '../../src/chaos/control/controller-parts.ts'
 import { Controller } from '../../src/chaos/control/controller.ts'
 import type { ChaosEvent } from '../../src/chaos/events.ts'
-import { type FaultType, resultIn, type World } from '../../src/chaos/fault.ts'
+import { type FaultType, resultIn, type FaultEnvironment } from '../../src/chaos/fault.ts'
 import type { FaultRegistry } from '../../src/chaos/faults/index.ts'
-import { injector } from '../../src/chaos/injector.ts'
+import { injector } from '../../src/chaos/firing/engine.ts'
+import type { Fault } from '../../src/chaos/plan/common.ts'
 import { chaosSchema } from '../../src/chaos/plan/schema.ts'
 import type { Call, Outcome, Service } from '../../src/mesh/call.ts'
 import { gatewayError } from '../../src/mesh/errors.ts'
 import { duration } from '../../src/units/duration.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 
+/** What the catalogue wants to know of a type. */
+const described = {
+  family: 'connection',
+  use: 'In tests.',
+  seen: 'Whatever the test expects.',
+  containedBy: { policies: [], how: 'Nothing is there to contain it.' },
+  sides: ['upstream', 'client'],
+  example: { name: 'example', rate: 1, ttl: '10m' },
+} as const
+
 const hold: FaultType<{ holdFor: number }> = {
   schema: z.strictObject({ holdFor: duration().default(60_000) }),
+  ...described,
   about: 'Holds a call back.',
   methods: ['tools/call', 'tools/list'],
   layer:
-    ({ holdFor }, shot) =>
+    ({ holdFor }, injection) =>
     (next) =>
     (call) =>
-      shot.pause(holdFor, call).then((how) => {
-        shot.note({ how })
+      injection.pause(holdFor, call).then((how) => {
+        injection.note({ how })
         return next(call)
       }),
 }
 
 const spoil: FaultType<{ to: string }> = {
   schema: z.strictObject({ to: z.string().default('spoiled') }),
+  ...described,
   about: 'Changes a result.',
   layer:
-    ({ to }, shot) =>
+    ({ to }, injection) =>
     (next) =>
     (call) =>
       next(call).then((outcome) =>
-        shot.change(outcome, { ...resultIn(outcome), structuredContent: { was: to } }),
+        injection.change(outcome, { ...resultIn(outcome), structuredContent: { was: to } }),
       ),
 }
 
 const fail: FaultType<{ code: number }> = {
   schema: z.strictObject({ code: z.int().default(-32603) }),
   about: 'Answers with an error in place of the server.',
+  ...described,
   sides: ['upstream'],
-  layer: (_, shot) => () => (call) => Promise.resolve(shot.disconnect(call, 'the connection was reset')),
+  layer: (_, injection) => () => (call) =>
+    Promise.resolve(injection.disconnect(call, 'the connection was reset')),
 }
 
 const reply: FaultType<{ status: number }> = {
   schema: z.strictObject({ status: z.int().default(503) }),
+  ...described,
   about: 'Answers with a status.',
-  refuses: ({ transport }) => (transport === 'stdio' ? 'there is no HTTP' : undefined),
+  transports: { only: ['http', 'sse'], otherwise: 'there is no HTTP' },
   layer:
-    ({ status }, shot) =>
+    ({ status }, injection) =>
     () =>
     (call) =>
-      Promise.resolve(shot.reply(call, { status, headers: { 'retry-after': '1' }, body: 'busy' })),
+      Promise.resolve(injection.reply(call, { status, headers: { 'retry-after': '1' }, body: 'busy' })),
 }
 
 const defect: FaultType<{ at: 'build' | 'before' | 'after' | 'reject' | 'nothing' }> = {
   schema: z.strictObject({ at: z.enum(['build', 'before', 'after', 'reject', 'nothing']).default('before') }),
+  ...described,
   about: 'Breaks in a way of its own.',
   layer({ at }) {
     if (at === 'build') throw new Error('broken')
     return (next) => (call) => {
       if (at === 'before') throw new Error('broken')
-      if (at === 'nothing') return next(call).then(() => undefined as never)
+      if (at === 'nothing') return next(call).then(() => JSON.parse('null') as Outcome)
       if (at === 'reject') return Promise.reject(new Error('broken'))
       return next(call).then(() => Promise.reject(new Error('broken')))
     }
@@ -80,13 +97,23 @@ export const registry: FaultRegistry = {
 
 export const schema = chaosSchema(registry)
 
-export const world: World = {
+export const faultEnvironment: FaultEnvironment = {
   kindOf: ({ server }) => ({ transport: server.startsWith('pipe') ? 'stdio' : 'http', era: undefined }),
   outputSchemaOf: () => undefined,
-  kill: () => false,
+  signal: () => false,
+  crash: () => undefined,
+  write: () => undefined,
   loseSession: () => false,
   tell: () => undefined,
   refresh: () => undefined,
+  beginAttempt: ({ record }, sent) => {
+    record.attempts++
+    record.sent ||= sent
+    return true
+  },
+  suspect: () => undefined,
+  unreachable: () => gatewayError('upstream_unavailable', 'cannot connect (ECONNREFUSED)'),
+  failToConnect: () => undefined,
   sendTo: () => undefined,
   read: (_, { status }) => ({
     kind: 'failed',
@@ -112,7 +139,7 @@ export function rig(parts: Partial<ControllerParts> & { server?: Service } = {})
   const events: ChaosEvent[] = []
   const controller = new Controller({
     clock,
-    world,
+    faultEnvironment,
     registry,
     environment: 'test',
     variables: {},
@@ -149,6 +176,9 @@ export function rig(parts: Partial<ControllerParts> & { server?: Service } = {})
     typesOf: () => events.map(({ type }) => type),
   }
 }
+
+/** An entry of a plan, as its schema reads it. */
+export const parsedFault = (entry: object): Fault => schema.parse({ faults: [entry] }).faults[0]!
 
 /** A fault that always hits, for an hour. */
 export const fault = (name: string, type: string, more: object = {}) => ({

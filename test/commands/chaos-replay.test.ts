@@ -76,7 +76,7 @@ test('a journal that somebody changed is refused, with the line', async (context
   assert.deepEqual([code, stdout], [1, ''])
   assert.match(
     stderr,
-    /^breakwater: the chain of .* is broken: line \d+ was changed, or a line before it is missing/,
+    /^breakwater: the chain of .* is broken: line \d+ was changed, or made without the key, or a line before it is missing/,
   )
 })
 

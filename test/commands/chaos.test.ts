@@ -59,7 +59,7 @@ test('faults are injected and cleared one by one and all at once', async (contex
   assert.deepEqual([fault?.target, fault?.config.status, fault?.remainingMs], ['search/q*', 500, 30_000])
   assert.equal((await command('clear', 'fault-1')).stdout, 'cleared fault-1\n')
   const gone = await command('clear', 'fault-1')
-  assert.deepEqual([gone.code, gone.stderr], [1, 'breakwater: there is no fault fault-1\n'])
+  assert.deepEqual([gone.code, gone.stdout], [0, 'there is no fault fault-1 (any more)\n'])
   for (let number = 0; number < 2; number++) await command('inject', '*', 'malformed')
   assert.equal((await command('clear-all')).stdout, 'cleared 2 faults\n')
 })
@@ -80,9 +80,57 @@ test('the options of an injection say what the fault is', async (context) => {
     ['/a', '/b'],
   )
   assert.equal((await injected('timeout')).hold, 1_000)
+  assert.deepEqual((await injected('connection-drop', '--delay', '2s')).at, { after: 2_000 })
   const own = await injected('http.status', '--status', '502', '--allow-writes')
   assert.deepEqual([own.status, own.rate, own.allowWrites], [502, 1, true])
   assert.equal((await injected('rpc.error', '--config', '{"code": -32001, "side": "client"}')).code, -32001)
+})
+
+test('durations are written in one notation; a bare number is milliseconds, and seconds where mcp-chaos-monkey says so', async (context) => {
+  const { command, controller } = await listening(context)
+  const injected = async (...args: string[]) => {
+    const { code, stderr } = await command('inject', 's', ...args)
+    assert.equal(code, 0, stderr)
+    return controller.status().faults.at(-1)!.config
+  }
+  const latency = (await injected('conn.latency', '--delay', '1.5s', '--duration', '2m')) as {
+    ttl: number
+    distribution?: { delay: number }
+  }
+  assert.deepEqual([latency.ttl, latency.distribution?.delay], [120_000, 1_500])
+  assert.equal((await injected('conn.half_open', '--delay', '250')).hold, 250)
+  assert.equal((await injected('limit.429', '--retry-after', '1500ms')).retryAfter, 1_500)
+  assert.equal((await injected('limit.429', '--duration', '2000')).ttl, 2_000)
+  assert.equal((await injected('rate-limit', '--duration', '20')).ttl, 20_000)
+  assert.equal((await injected('rate-limit', '--retry-after', '1m')).retryAfter, 60_000)
+  assert.equal((await injected('sse.stall', '--delay', '7s')).stall, 7_000)
+  assert.equal((await injected('rpc.late', '--delay', '7s')).delay, 7_000)
+})
+
+test('the status shows what was left out because a fault held as many calls as it may', async (context) => {
+  const slow = { name: 'slow', type: 'conn.latency', rate: 1, ttl: '15m', maxConcurrent: 1 }
+  const faults = [{ ...slow, distribution: { kind: 'fixed', delay: '1m' } }]
+  const { command, send, controller, clock } = await listening(context, { config: { faults } })
+  controller.arm('me', 'a test')
+  const held = send(toolCall('t', { n: 1 }))
+  await send(toolCall('t', { n: 2 }))
+  await send(toolCall('t', { n: 3 }))
+  const { stdout } = await command('status')
+  assert.match(stdout, /^slow left out 2 calls, because it held as many as maxConcurrent allows \(1\)$/m)
+  assert.match(stdout, /DECIDED +HITS +OVERFLOW/)
+  assert.match(stdout, /^slow .* 3 +1 +2 /m)
+  await clock.advance(60_000)
+  await held
+})
+
+test('the status shows what was chosen and came too late to do anything', async (context) => {
+  const slow = { name: 'slow', type: 'conn.latency', rate: 1, ttl: '15m' }
+  const faults = [failing('first'), { ...slow, distribution: { kind: 'fixed', delay: '1m' } }]
+  const { command, send, controller } = await listening(context, { config: { faults } })
+  controller.arm('me', 'a test')
+  for (const n of [1, 2]) await send(toolCall('t', { n }))
+  const { stdout } = await command('status')
+  assert.match(stdout, /^slow was to hit 2 more calls, which were over before it took effect$/m)
 })
 
 test('what is wrong with a fault is printed line by line', async (context) => {
@@ -158,6 +206,17 @@ test('arguments that make no sense are told with the usage', async () => {
     [['status', '--rate', '1'], /--rate/],
     [['inject', 's', 'error', '--status', 'bad'], /--status must be a number, not "bad"/],
     [['inject', 's', 'schema-mismatch'], /needs --fields/],
+    [
+      ['inject', 's', 'conn.latency'],
+      /conn\.latency needs "distribution": --delay, or --config '\{"distribution"/,
+    ],
+    [['inject', 's', 'registry.tool_missing'], /needs "tools": --config '\{"tools":/],
+    [['inject', 's', 'conn.refused', '--delay', '5'], /conn\.refused takes no --delay/],
+    [['inject', 's', 'error', '--delay', '5'], /error takes no --delay, but --status/],
+    [['inject', 's', 'conn.latency', '--retry-after', '5'], /takes no --retry-after, but --delay/],
+    [['inject', 's', 'latency', '--delay', 'soon'], /--delay: expected a duration .*, not "soon"/],
+    [['inject', 's', 'latency', '--duration', '5y'], /--duration: expected a duration/],
+    [['plan', '--last', 'week'], /--last: expected a duration/],
     [['inject', 's', 'error', '--config', '['], /--config must be a JSON object/],
     [['status', '--control', 'localhost:8081'], /--control must be a URL/],
     [['replay'], /needs --plan FILE and --journal FILE/],

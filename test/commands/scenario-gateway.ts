@@ -1,7 +1,11 @@
-import type { ChaosState, FaultCounts, Faults } from '../../src/commands/scenario/control.ts'
+import { newFaultCounts } from '../../src/chaos/accounting/counts.ts'
+import type { ChaosState, FaultCounts, Faults } from '../../src/commands/scenario/run.ts'
 
 /** What a fault has done, whenever it is asked. */
 export const counts = {
+  ...newFaultCounts(),
+  discovery: newFaultCounts(),
+  injected: 5,
   type: 'conn.refused',
   decided: 8,
   hits: 5,
@@ -14,6 +18,7 @@ export const counts = {
 /** A gateway on which things can go wrong. */
 export class FakeGateway implements Faults {
   readonly injected: unknown[] = []
+  readonly renewed: (readonly string[])[] = []
   readonly cleared: string[] = []
   counts: Omit<FaultCounts, 'id'> = counts
   engineErrors = 0
@@ -27,14 +32,23 @@ export class FakeGateway implements Faults {
   async state(): Promise<ChaosState> {
     this.onLook(this.looks++)
     const faults = this.#active.map((id) => ({ ...this.counts, id }))
-    return { state: 'armed', mode: this.mode, engineErrors: this.engineErrors, faults }
+    const { mode, engineErrors, maxTtl } = this
+    return { state: 'armed', mode, engineErrors, maxTtl, faults }
   }
 
   async inject(fault: object, durationMs: number) {
     this.injected.push({ ...fault, durationMs })
     const id = `fault-${this.injected.length}`
     this.#active.push(id)
-    return { id, durationMs: Math.min(durationMs, this.maxTtl) }
+    return id
+  }
+
+  async servers(): Promise<readonly string[]> {
+    return ['search-1', 'search-2']
+  }
+
+  async renew(ids: readonly string[]): Promise<void> {
+    this.renewed.push(ids)
   }
 
   async clear(id: string): Promise<void> {

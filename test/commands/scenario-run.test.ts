@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict'
+import { newFaultCounts } from '../../src/chaos/accounting/counts.ts'
 import { test } from 'node:test'
-import { aimed } from '../../src/commands/scenario/aimed.ts'
-import { ControlError } from '../../src/commands/scenario/control.ts'
-import type { Scenario } from '../../src/commands/scenario/library.ts'
-import { runScenario } from '../../src/commands/scenario/run.ts'
+import { aimed, type Scenario } from '../../src/commands/scenario/library.ts'
+import { ControlError, runScenario } from '../../src/commands/scenario/run.ts'
 import { Cancellation } from '../../src/mesh/cancel.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import { counts, FakeGateway } from './scenario-gateway.ts'
@@ -19,12 +18,18 @@ const scenario: Scenario = {
   ],
 }
 
-function start(gateway: FakeGateway, { allowWrites = false } = {}) {
+function start(
+  gateway: FakeGateway,
+  {
+    allowWrites = false,
+    status,
+  }: { readonly allowWrites?: boolean; readonly status?: (line: string | undefined) => void } = {},
+) {
   const clock = new ManualClock()
   const stop = new Cancellation()
   const said: string[] = []
   const options = { server: 'search*', durationMs: 10_000, allowWrites }
-  const parts = { gateway, clock, stop, say: (line: string) => void said.push(line) }
+  const parts = { gateway, clock, stop, say: (line: string) => void said.push(line), status }
   const run = runScenario(scenario, options, parts)
   run.catch(() => undefined)
   return { clock, stop, said, run }
@@ -38,7 +43,7 @@ async function pass(clock: ManualClock, seconds: number): Promise<void> {
   }
 }
 
-test('faults are injected where they are aimed, for longer than the run, and cleared after it', async () => {
+test('faults are injected where they are aimed, by names of their own, and cleared after the run', async () => {
   const gateway = new FakeGateway()
   const { clock, run } = start(gateway)
   await pass(clock, 11)
@@ -47,11 +52,16 @@ test('faults are injected where they are aimed, for longer than the run, and cle
   assert.deepEqual(gateway.injected, [
     {
       target: 'search*',
-      config: { type: 'conn.refused', rate: 1, match: { tool: 'a*' } },
+      config: { name: 'one', type: 'conn.refused', rate: 1, match: { tool: 'a*' } },
       durationMs: 40_000,
     },
-    { target: 'search*', config: { type: 'rpc.error', rate: 1 }, durationMs: 40_000 },
+    { target: 'search*', config: { name: 'two', type: 'rpc.error', rate: 1 }, durationMs: 40_000 },
   ])
+  // Their leases begin again at each look.
+  assert.deepEqual(
+    gateway.renewed,
+    Array.from({ length: 10 }, () => ['fault-1', 'fault-2']),
+  )
   assert.deepEqual(gateway.cleared, ['fault-1', 'fault-2'])
   assert.deepEqual(
     faults.map(({ name, counts }) => [name, counts?.hits]),
@@ -61,6 +71,25 @@ test('faults are injected where they are aimed, for longer than the run, and cle
     ],
   )
   assert.equal(clock.pending, 0)
+})
+
+test('how a run stands is told every five seconds, or where somebody watches each second in one line that goes', async () => {
+  const plain = start(new FakeGateway())
+  await pass(plain.clock, 11)
+  await plain.run
+  const told = plain.said.filter((line) => line.includes(' left; injected: '))
+  assert.deepEqual(told, ['5s left; injected: one 5, two 5'])
+  const shown: (string | undefined)[] = []
+  const watched = start(new FakeGateway(), { status: (line) => void shown.push(line) })
+  await pass(watched.clock, 11)
+  await watched.run
+  assert.equal(
+    watched.said.some((line) => line.includes(' left; injected: ')),
+    false,
+  )
+  assert.equal(shown.length, 10)
+  assert.match(shown[0] ?? '', /^9s left; injected: one /)
+  assert.equal(shown.at(-1), undefined)
 })
 
 test('a run in which nothing was injected is invalid, and says what may be the reason', async () => {
@@ -78,6 +107,14 @@ test('a run in which nothing was injected is invalid, and says what may be the r
     assert.equal(flaws.length, 1)
     assert.match(flaws[0] ?? '', why)
   }
+})
+
+test('a run that hit nothing but what the gateway asks by itself is invalid', async () => {
+  const gateway = new FakeGateway()
+  gateway.counts = { ...counts, hits: 0, injected: 0, discovery: { ...newFaultCounts(), hits: 5 } }
+  const { clock, run } = start(gateway)
+  await pass(clock, 11)
+  assert.match((await run).flaws.join(), /no call of an agent was hit: the 10 that were/)
 })
 
 test('a run in which the engine failed is invalid', async () => {
@@ -140,7 +177,7 @@ test('a run that is longer than faults may last does not begin', async () => {
   const gateway = new FakeGateway()
   gateway.maxTtl = 5_000
   await assert.rejects(start(gateway).run, /maxTtl, which is 5s/)
-  assert.deepEqual(gateway.cleared, ['fault-1'])
+  assert.deepEqual(gateway.injected, [])
 })
 
 test('clearing is tried again, and what stays is named', async () => {
@@ -172,6 +209,6 @@ test('a fault that names servers of its own is aimed at these', async () => {
   const fault = { name: 'own', type: 'conn.refused', rate: 1, match: { server: 'backup', tool: 'a*' } }
   assert.deepEqual(aimed(fault, { server: 'search*', allowWrites: false }), {
     target: 'backup',
-    config: { type: 'conn.refused', rate: 1, match: { tool: 'a*' } },
+    config: { name: 'own', type: 'conn.refused', rate: 1, match: { tool: 'a*' } },
   })
 })

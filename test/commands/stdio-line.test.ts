@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict'
 import { PassThrough } from 'node:stream'
 import { test } from 'node:test'
-import { modernHeaders, readLine } from '../../src/commands/wrap/bridge.ts'
-import { lineWriter } from '../../src/commands/wrap/line-writer.ts'
+import { lineWriter, modernHeaders, readLine } from '../../src/commands/stdio.ts'
 
 test('a line is one message or a batch; its requests are those that want an answer', () => {
   const said = readLine(

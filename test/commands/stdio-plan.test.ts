@@ -3,7 +3,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
-import { readPlan } from '../../src/commands/wrap/plan.ts'
+import { readPlan } from '../../src/commands/wrap/wrapped.ts'
 
 const folder = await mkdtemp(join(tmpdir(), 'breakwater-plan-'))
 after(() => rm(folder, { recursive: true }))
@@ -55,6 +55,24 @@ test('plans of the two other tools hit tools that write, and last for a day', as
   assert.deepEqual(
     others.faults.map(({ type }) => type),
     ['conn.latency', 'conn.half_open'],
+  )
+})
+
+test('a single target of another tool is the wrapped server, and aliases say which of several is what', async () => {
+  const config = 'config: { type: connection-refused }'
+  const single = await usable(
+    `faults: [{ target: weather-api, ${config} }, { target: weather-api/get, ${config} }]`,
+  )
+  assert.deepEqual(
+    single.faults.map(({ match }) => match),
+    [{ server: 'wrapped' }, { server: 'wrapped', tool: 'get' }],
+  )
+  const both = `faults: [{ target: weather-api, ${config} }, { target: redis, ${config} }]`
+  const { faults } = await usable(`{ aliases: { redis: wrapped/cached }, ${both} }`)
+  assert.deepEqual(faults[1]?.match, { server: 'wrapped', tool: 'cached' })
+  assert.match(
+    await problems(both),
+    /^plan\.yaml:1:\d+ {2}faults\[0\]\.target: "weather-api" is no server here: say under "aliases"/,
   )
 })
 

@@ -58,7 +58,7 @@ test('editors reject what the gateway rejects', () => {
     { mcpServers: { a: { url: 'http://h', urls: ['http://h'] } } },
     { mcpServers: { a: { command: 'x', type: 'http' } } },
     { mcpServers: { a: { command: 'x', args: [1] } } },
-    { mcpServers: { 'a b': { command: 'x' } } },
+    { mcpServers: { '': { command: 'x' } } },
     { gateway: { drain: '5 seconds' } },
     { gateway: { maxInFlight: 0 } },
     { gateway: { ready: 'most' } },
@@ -70,7 +70,7 @@ test('editors reject what the gateway rejects', () => {
 
 test('every key is explained', () => {
   const silent: string[] = []
-  const visit = (value: unknown, path: string): void => {
+  const incoming = (value: unknown, path: string): void => {
     if (typeof value !== 'object' || value === null) return
     for (const [key, inside] of Object.entries(value)) {
       if (key === 'properties') {
@@ -86,10 +86,10 @@ test('every key is explained', () => {
             silent.push(`${path}.${name}`)
         }
       }
-      visit(inside, `${path}.${key}`)
+      incoming(inside, `${path}.${key}`)
     }
   }
-  visit(schema, '')
+  incoming(schema, '')
   assert.deepEqual(silent, [])
 })
 

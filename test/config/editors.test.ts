@@ -60,9 +60,9 @@ test('a file of VS Code works, and says which of its keys mean nothing here', as
 }`
   const { config, warnings } = await loadGood(t, { 'mcp.json': file }, { KEY: 'k' })
   assert.deepEqual(warnings, [
-    'mcp.json:3:3  inputs  warning: is for editors; a gateway ignores it',
-    'mcp.json:7:81  servers.playwright.gallery  warning: is for editors; a gateway ignores it',
-    'mcp.json:8:109  servers.remote.version  warning: is for editors; a gateway ignores it',
+    'mcp.json:3:3  inputs  warning: asks a person, which a gateway cannot: ignored; use environment variables',
+    'mcp.json:7:81  servers.playwright.gallery  warning: is for a client; a gateway ignores it',
+    'mcp.json:8:109  servers.remote.version  warning: is for a client; a gateway ignores it',
   ])
   assert.deepEqual(essence(config), [
     ['playwright', 'npx', ['-y', '@playwright/mcp@latest'], {}],
@@ -84,7 +84,14 @@ test('a file of Cursor works as it is', async (t) => {
     ['remote', 'http', ['http://localhost:3000/mcp'], { API_KEY: 'value' }],
   ])
   assert.equal(config.mcpServers.off?.disabled, true)
-  assert.equal(warnings.length, 2)
+  assert.deepEqual(
+    warnings.map((line) => line.replace(/^\S+ {2}/, '')),
+    [
+      'mcpServers.off  warning: is disabled, and left out',
+      'mcpServers.off.autoApprove  warning: is about asking a person before tools are called, which clients do; a gateway ignores it',
+      'mcpServers.off.alwaysAllow  warning: is about asking a person before tools are called, which clients do; a gateway ignores it',
+    ],
+  )
   assert.deepEqual(
     Object.keys(config.mcpServers.off ?? {}).filter((key) => /approve|allow/i.test(key)),
     [],

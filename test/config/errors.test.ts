@@ -32,7 +32,7 @@ test('a key that is like nothing is named, with all that are allowed', async (t)
   assert.deepEqual(
     await errorsOf(t, 'weather: {}\nmcpServers: { a: { command: x, tools: { colour: 1 } } }'),
     [
-      '1:1  weather  unknown key "weather"; allowed are $schema, gateway, mcpServers, servers, inputs, policies, chaos, telemetry',
+      '1:1  weather  unknown key "weather"; allowed are $schema, gateway, mcpServers, servers, context_servers, mcp, inputs, policies, chaos, telemetry',
       '2:41  mcpServers.a.tools.colour  unknown key "colour"; allowed are include, exclude',
     ],
   )
@@ -68,8 +68,8 @@ test('a server must be exactly one kind of thing', async (t) => {
       '3:28  mcpServers.both.url  a server has "command" or "url", not both',
       '4:29  mcpServers.twice.urls  says the same as "url"; keep one',
       '5:34  mcpServers.said.transport  says the same as "type"; keep one',
-      '6:16  mcpServers.odd.type  expected "stdio", "http", "streamable-http", "streamableHttp" or "sse", found "streamable"',
-      '7:22  mcpServers.case.transport  expected "stdio", "http", "streamable-http", "streamableHttp" or "sse", found "HTTP"; did you mean "http"?',
+      '6:16  mcpServers.odd.type  expected "stdio", "auto", "http", "streamable-http", "streamableHttp" or "sse", found "streamable"',
+      '7:22  mcpServers.case.transport  expected "stdio", "auto", "http", "streamable-http", "streamableHttp" or "sse", found "HTTP"; did you mean "http"?',
       '8:3  mcpServers.wrong.url  missing; expected the URL of the server',
       '8:24  mcpServers.wrong.command  "command" belongs to an entry of another kind (stdio server)',
       '9:3  mcpServers.bare.command  missing; expected text',
@@ -100,7 +100,7 @@ mcpServers:
     url: ftp://h/mcp
     connections: 5000
     timeouts: 5s
-  -c: { command: x }
+  '': { command: x }
 policies:
   defaults: { attemptTimeout: true }
   overrides:
@@ -124,7 +124,7 @@ policies:
       '16:10  mcpServers.b.url  expected an http:// or https:// URL without #, found "ftp://h/mcp"',
       '17:18  mcpServers.b.connections  expected a whole number from 1 to 4096, found 5000',
       '18:15  mcpServers.b.timeouts  expected a map, found text',
-      '19:3  mcpServers.-c  expected 1 to 64 of A-Z a-z 0-9 _ . - without . or - in front, found "-c"',
+      '19:3  mcpServers[""]  expected a name, found ""',
       '21:31  policies.defaults.attemptTimeout  expected a map or false, found true',
       '23:7  policies.overrides[0].match  missing; expected a map',
       '23:36  policies.overrides[0].attemptTimeout.timeout  expected a duration from 1ms to 24d, such as 250ms, 30s or 5m, found 0',
@@ -218,4 +218,20 @@ test('both names of the servers at once are one too many', async (t) => {
 
 test('a config that is no map says what it is instead', async (t) => {
   assert.deepEqual(await errorsOf(t, '- a'), ['1:1  expected a map, found a list'])
+})
+
+test('a fault of the modern era that aims at a server behind HTTP+SSE, which is older, is an error', async (t) => {
+  assert.deepEqual(
+    await errorsOf(
+      t,
+      `mcpServers:
+  old: { type: sse, url: "http://h/sse" }
+chaos:
+  faults:
+    - { name: ttl, type: registry.bad_ttl, rate: 1, ttl: 1m, match: { server: old } }`,
+    ),
+    [
+      '5:26  chaos.faults[0].type  registry.bad_ttl cannot work with old: lists of the legacy era have no ttlMs',
+    ],
+  )
 })

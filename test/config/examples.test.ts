@@ -7,6 +7,7 @@ import { z } from 'zod'
 import { editorSchema } from '../../src/config/schema/editor-schema.ts'
 import { formatIssue } from '../../src/config/issues/issues.ts'
 import { loadConfig } from '../../src/config/load.ts'
+import { clientKeys } from '../../src/config/schema/client-keys.ts'
 import { config as schema } from '../../src/config/schema/schema.ts'
 import { spread } from '../../src/config/schema/schema-walk.ts'
 
@@ -38,12 +39,22 @@ test('the reference mentions every key', async () => {
     '$schema',
     'servers',
     'inputs',
+    'context_servers',
+    'mcp',
     'transport',
-    'autoApprove',
-    'alwaysAllow',
-    'dev',
-    'gallery',
-    'version',
+    'transportType',
+    'enabled',
+    'httpUrl',
+    'serverUrl',
+    'includeTools',
+    'excludeTools',
+    'disabledTools',
+    // Of the block `mcp` of clients.
+    'discovery',
+    'allowed',
+    'excluded',
+    'serverCommand',
+    ...Object.keys(clientKeys),
   ]
   const missing = [...keysOf(schema)].filter(
     (key) => !silent.includes(key) && !new RegExp(`(^|[\\s{\`])${key}:`, 'm').test(text),

@@ -54,7 +54,7 @@ test('defaults fill in all that was not written', async (t) => {
     disabled: false,
     trusted: false,
     tools: { include: ['*'], exclude: [] },
-    timeouts: { connect: 5_000, discovery: 10_000, idle: 300_000 },
+    timeouts: { connect: 5_000, start: 180_000, discovery: 10_000, idle: 300_000 },
     grace: 60_000,
     refresh: 300_000,
     probe: 15_000,

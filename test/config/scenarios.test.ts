@@ -3,10 +3,14 @@ import { test } from 'node:test'
 import { faults as types } from '../../src/chaos/faults/index.ts'
 import { targetFindings } from '../../src/chaos/plan/checks.ts'
 import { chaos } from '../../src/chaos/plan/schema.ts'
-import { readScenario, scenarioNames, SERVER_PLACEHOLDER } from '../../src/commands/scenario/library.ts'
+import {
+  aimed,
+  readScenario,
+  scenarioNames,
+  SERVER_PLACEHOLDER,
+} from '../../src/commands/scenario/library.ts'
 import { policies } from '../../src/policies/index.ts'
-import { readRuntimeFault } from '../../src/routes/chaos/runtime-fault.ts'
-import { aimed } from '../../src/commands/scenario/aimed.ts'
+import { readRuntimeFault } from '../../src/routes/chaos.ts'
 
 const names = await scenarioNames('config/scenarios')
 
@@ -20,9 +24,14 @@ function planned(fault: Readonly<Record<string, unknown>>, server: string) {
 test('the library has what it promises', () => {
   assert.deepEqual(names, [
     'cascading',
+    'dependency-down',
+    'dependency-slow',
+    'dependency-then-outage',
     'flapping-server',
     'hang',
     'head-of-line',
+    'malformed-replies',
+    'outage-and-recovery',
     'rate-limited',
     'retry-storm',
     'schema-drift',
@@ -55,6 +64,7 @@ for (const name of names) {
       const taken = readRuntimeFault(JSON.parse(JSON.stringify(body)), {
         name: 'runtime-1',
         maxTtl: 3_600_000,
+        aliases: {},
         targets: undefined,
       })
       assert.ok(taken.ok, taken.ok ? '' : JSON.stringify(taken.findings))

@@ -12,7 +12,7 @@ async function run(t: TestContext, text: string) {
     stdout: (line: string) => void stdout.push(line),
     stderr: (line: string) => void stderr.push(line),
   }
-  const code = await validate({ config: join(path, 'gw.yaml') }, out, {})
+  const code = await validate([join(path, 'gw.yaml')], out, {})
   const short = (lines: string[]) => lines.map((line) => line.replaceAll(`${path}/`, ''))
   return { code, stdout: short(stdout), stderr: short(stderr) }
 }
@@ -21,7 +21,7 @@ test('validate says that a good config is good, and what is in it', async (t) =>
   assert.deepEqual(await run(t, 'mcpServers: { a: { command: x }, b: { command: x, disabled: true } }'), {
     code: 0,
     stdout: ['gw.yaml is valid: 2 servers (1 disabled)'],
-    stderr: [],
+    stderr: ['gw.yaml:1:34  mcpServers.b  warning: is disabled, and left out'],
   })
 })
 
@@ -43,7 +43,7 @@ test('validate prints every error of a bad config and fails', async (t) => {
     stdout: [],
     stderr: [
       'gw.yaml:1:19  gateway.drain  expected a duration from 0ms to 10m, such as 250ms, 30s or 5m, found "x"',
-      'gw.yaml:2:1  weather  unknown key "weather"; allowed are $schema, gateway, mcpServers, servers, inputs, policies, chaos, telemetry',
+      'gw.yaml:2:1  weather  unknown key "weather"; allowed are $schema, gateway, mcpServers, servers, context_servers, mcp, inputs, policies, chaos, telemetry',
       'gw.yaml is not valid: 2 errors',
     ],
   })

@@ -6,20 +6,20 @@ import { MAX_REPLY, resultOf, returned, promising, talk, type MakeSubject } from
 export function answers(kind: string, make: MakeSubject): void {
   const it = promising(kind)
 
-  it('the greeting is what the server said, byte by byte', async (t) => {
-    const { link } = await talk(t, make, 'raw')
-    assert.ok(link.greeting.text.includes('"x-big":12345678901234567890'))
-    assert.ok(link.greeting.text.includes('"x-unknown":{"b":1,"a":2.0}'))
-    assert.deepEqual(link.greeting.value.serverInfo, { name: 'raw', version: '1' })
-    assert.equal(link.ended.aborted, false)
+  it('the initialize result is what the server said, byte by byte', async (t) => {
+    const { upstreamSession } = await talk(t, make, 'raw')
+    assert.ok(upstreamSession.initializeResult.text.includes('"x-big":12345678901234567890'))
+    assert.ok(upstreamSession.initializeResult.text.includes('"x-unknown":{"b":1,"a":2.0}'))
+    assert.deepEqual(upstreamSession.initializeResult.value.serverInfo, { name: 'raw', version: '1' })
+    assert.equal(upstreamSession.ended.aborted, false)
   })
 
   it('nobody re-writes a request or its reply', async (t) => {
-    const { link, caller } = await talk(t, make, 'raw')
+    const { upstreamSession, caller } = await talk(t, make, 'raw')
     const params =
       '{"z":1.0,"n":12345678901234567890,"x-unknown":[null,1e2],"\\u0061":"\\u00e9","_meta":{"x":2.50}}'
     const text = `{"method":"raw/mirror","x-top":1.0,"params":${params},"id":"mine","jsonrpc":"2.0"}`
-    const outcome = await link.exchange(newCall({ method: 'raw/mirror', text, caller }))
+    const outcome = await upstreamSession.exchange(newCall({ method: 'raw/mirror', text, caller }))
     const request = String(resultOf(outcome).request)
     assert.equal(request.replace(/"id":[^,]+,/, '"id":"mine",'), text)
     assert.ok(outcome.kind === 'answered')
@@ -34,10 +34,10 @@ export function answers(kind: string, make: MakeSubject): void {
   })
 
   it('a reply carries the id of its call, whatever kind of id that is', async (t) => {
-    const { link, caller } = await talk(t, make, 'raw')
+    const { upstreamSession, caller } = await talk(t, make, 'raw')
     for (const id of ['"text"', '""', '0', '-7', '"\\u00e9"']) {
       const text = `{"jsonrpc":"2.0","id":${id},"method":"ping"}`
-      const outcome = await link.exchange(newCall({ method: 'ping', text, caller }))
+      const outcome = await upstreamSession.exchange(newCall({ method: 'ping', text, caller }))
       assert.ok(outcome.kind === 'answered')
       assert.ok(outcome.result.text.endsWith(`,"id":${id}}`), outcome.result.text)
       assert.equal(outcome.result.value.id, JSON.parse(id))
@@ -75,11 +75,11 @@ export function answers(kind: string, make: MakeSubject): void {
   })
 
   it('a large reply is whole, and one over the limit ends its call', async (t) => {
-    const { ask, link, caller } = await talk(t, make, 'raw')
+    const { ask, upstreamSession, caller } = await talk(t, make, 'raw')
     const large = resultOf(await ask('raw/size', { bytes: MAX_REPLY - 1_000 }))
     assert.equal(String(large.padding).length, MAX_REPLY - 1_000)
     const call = newCall({ method: 'raw/size', params: { bytes: MAX_REPLY * 2 }, caller })
-    const tooLarge = await link.exchange(call)
+    const tooLarge = await upstreamSession.exchange(call)
     assert.ok(tooLarge.kind === 'failed', 'failed')
     assert.deepEqual(
       [tooLarge.error.reason, tooLarge.error.sent, call.record.sent],

@@ -11,10 +11,10 @@ export function cancellation(kind: string, make: MakeSubject): void {
   const it = promising(kind)
 
   it('an aborted call ends at once with the reason, and the server is told', async (t) => {
-    const { tool, link, caller } = await talk(t, make, 'contract')
+    const { tool, upstreamSession, caller } = await talk(t, make, 'contract')
     const patience = new AbortController()
     const call = toolCall('wait', {}, { caller, signal: patience.signal })
-    const waiting = link.exchange(call)
+    const waiting = upstreamSession.exchange(call)
     returned(await tool('echo', {}))
     patience.abort(tooSlow)
     assert.deepEqual(await waiting, { kind: 'failed', error: { ...tooSlow, sent: true } })
@@ -26,9 +26,9 @@ export function cancellation(kind: string, make: MakeSubject): void {
   })
 
   it('a call that is aborted before it begins is not sent', async (t) => {
-    const { link, caller } = await talk(t, make, 'contract')
+    const { upstreamSession, caller } = await talk(t, make, 'contract')
     const call = toolCall('wait', {}, { caller, signal: AbortSignal.abort(tooSlow) })
-    assert.deepEqual(await link.exchange(call), { kind: 'failed', error: tooSlow })
+    assert.deepEqual(await upstreamSession.exchange(call), { kind: 'failed', error: tooSlow })
   })
 
   it('an answer that comes too late is dropped', async (t) => {

@@ -17,33 +17,38 @@ export function endings(kind: string, make: MakeSubject): void {
   })
 
   it('a closed conversation takes its calls along, and no more', async (t) => {
-    const { ask, link } = await talk(t, make, 'raw')
+    const { ask, upstreamSession } = await talk(t, make, 'raw')
     const waiting = ask('raw/late')
     resultOf(await ask('ping'))
-    await Promise.all([link.close(), link.close()])
+    await Promise.all([upstreamSession.close(), upstreamSession.close()])
     const [before, after] = [await waiting, await ask('ping')]
     assert.ok(before.kind === 'failed' && after.kind === 'failed', 'both failed')
     assert.deepEqual([before.error.sent, after.error.sent], [true, false])
-    assert.equal(link.ended.aborted, true)
-    assert.equal(link.ended.reason.reason, 'cancelled')
-    await assert.rejects(link.post('{"jsonrpc":"2.0","method":"notifications/x"}'), { sent: false })
+    assert.equal(upstreamSession.ended.aborted, true)
+    assert.equal(upstreamSession.ended.reason.reason, 'cancelled')
+    await assert.rejects(upstreamSession.post('{"jsonrpc":"2.0","method":"notifications/x"}'), {
+      sent: false,
+    })
   })
 
   it('a caller may come back after it closed its conversation', async (t) => {
-    const { link, upstream, caller } = await talk(t, make, 'raw')
-    await link.close()
+    const { upstreamSession, upstream, caller } = await talk(t, make, 'raw')
+    await upstreamSession.close()
     const again = await upstream.open(caller, new AbortController().signal)
-    assert.deepEqual([again.ended.aborted, again.greeting.value.protocolVersion], [false, '2025-11-25'])
+    assert.deepEqual(
+      [again.ended.aborted, again.initializeResult.value.protocolVersion],
+      [false, '2025-11-25'],
+    )
   })
 
   it('closing the upstream ends all conversations', async (t) => {
-    const { link, upstream, ask } = await talk(t, make, 'raw')
+    const { upstreamSession, upstream, ask } = await talk(t, make, 'raw')
     const other = await upstream.open(new TestCaller(), new AbortController().signal)
     const waiting = ask('raw/late')
     resultOf(await ask('ping'))
     await upstream.close()
     assert.equal((await waiting).kind, 'failed')
-    assert.deepEqual([link.ended.aborted, other.ended.aborted], [true, true])
+    assert.deepEqual([upstreamSession.ended.aborted, other.ended.aborted], [true, true])
     await assert.rejects(upstream.open(new TestCaller(), new AbortController().signal), { sent: false })
   })
 }

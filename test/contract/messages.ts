@@ -10,11 +10,13 @@ export function messages(kind: string, make: MakeSubject, { shared = false }: Tr
   const it = promising(kind)
 
   it("progress comes in order, under the caller's token, before the reply", async (t) => {
-    const { link, caller } = await talk(t, make, 'contract')
+    const { upstreamSession, caller } = await talk(t, make, 'contract')
     for (const progressToken of ['mine', 0]) {
       const channel = new TestChannel()
       const params = { name: 'progress', arguments: { steps: 20 }, _meta: { progressToken } }
-      const outcome = await link.exchange(newCall({ method: 'tools/call', params, caller, channel }))
+      const outcome = await upstreamSession.exchange(
+        newCall({ method: 'tools/call', params, caller, channel }),
+      )
       assert.equal(returned(outcome), 20)
       const told = channel.of('notifications/progress').map(({ value }) => value.params)
       assert.deepEqual(
@@ -76,9 +78,9 @@ export function messages(kind: string, make: MakeSubject, { shared = false }: Tr
   })
 
   it('what the server says outside of calls reaches a caller that listens', async (t) => {
-    const { tool, link, caller } = await talk(t, make, 'contract')
-    link.listen()
-    link.listen()
+    const { tool, upstreamSession, caller } = await talk(t, make, 'contract')
+    upstreamSession.listen()
+    upstreamSession.listen()
     await until('a change of the tools is told', async () => {
       await tool('change_tools')
       return caller.of('notifications/tools/list_changed').length > 0
@@ -86,9 +88,9 @@ export function messages(kind: string, make: MakeSubject, { shared = false }: Tr
   })
 
   it('changes of a resource are told while it is subscribed to', async (t) => {
-    const { tool, ask, link, caller } = await talk(t, make, 'contract')
+    const { tool, ask, upstreamSession, caller } = await talk(t, make, 'contract')
     const uri = 'file:///a'
-    link.listen()
+    upstreamSession.listen()
     assert.equal(returned(await tool('touch', { uri })), false)
     resultOf(await ask('resources/subscribe', { uri }))
     await until('a change of the resource is told', async () => {
@@ -100,8 +102,8 @@ export function messages(kind: string, make: MakeSubject, { shared = false }: Tr
   })
 
   it('a notification of the caller reaches the server', async (t) => {
-    const { tool, link } = await talk(t, make, 'contract')
-    await link.post('{"jsonrpc":"2.0","method":"notifications/vendor/news","params":{}}')
+    const { tool, upstreamSession } = await talk(t, make, 'contract')
+    await upstreamSession.post('{"jsonrpc":"2.0","method":"notifications/vendor/news","params":{}}')
     await until('the notification is there', async () => {
       return (returned(await tool('notifications')) as string[]).includes('notifications/vendor/news')
     })

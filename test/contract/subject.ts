@@ -1,6 +1,6 @@
 import { test, type TestContext } from 'node:test'
 import type { Outcome } from '../../src/mesh/call.ts'
-import type { Link, Upstream } from '../../src/upstreams/upstream.ts'
+import type { UpstreamSession, Upstream } from '../../src/upstreams/upstream.ts'
 import { newCall, TestCaller, toolCall, type CallParts } from '../support/caller.ts'
 import type { Fixture } from '../support/fixture.ts'
 
@@ -34,7 +34,7 @@ export function promising(kind: string) {
 /** A caller's conversation with a fixture server, for as long as a test runs. */
 export interface Talk {
   readonly upstream: Upstream
-  readonly link: Link
+  readonly upstreamSession: UpstreamSession
   readonly caller: TestCaller
   /** Calls a tool of the contract server. */
   tool(name: string, args?: Readonly<Record<string, unknown>>, parts?: Partial<CallParts>): Promise<Outcome>
@@ -54,14 +54,14 @@ export async function talk(
 ): Promise<Talk> {
   const { upstream, stop } = await make(fixture)
   t.after(() => upstream.close().then(stop))
-  const link = await upstream.open(caller, new AbortController().signal)
+  const upstreamSession = await upstream.open(caller, new AbortController().signal)
   return {
     upstream,
-    link,
+    upstreamSession,
     caller,
-    tool: (name, args, parts) => link.exchange(toolCall(name, args, { caller, ...parts })),
+    tool: (name, args, parts) => upstreamSession.exchange(toolCall(name, args, { caller, ...parts })),
     ask: (method, params, parts) =>
-      link.exchange(newCall({ method, params: params ?? {}, caller, ...parts })),
+      upstreamSession.exchange(newCall({ method, params: params ?? {}, caller, ...parts })),
   }
 }
 

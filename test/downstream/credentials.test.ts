@@ -1,16 +1,20 @@
 import assert from 'node:assert/strict'
 import type { TestContext } from 'node:test'
 import { test } from 'node:test'
+import { testServer } from '../registry/test-server.ts'
 import { request, testEndpoint, type Reply } from './test-endpoint.ts'
+import { generationOf } from './test-generation.ts'
 
 const params = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'c', version: '1' } }
+
+/** The server `s`, to which these headers of agents are passed on. */
+const serverThatGets = (...names: string[]) =>
+  testServer({ forwardHeaders: Object.fromEntries(names.map((name) => [name, name])) }).server
 
 /** An endpoint before a server that gets `x-user`. */
 async function setUp(t: TestContext) {
   const bench = await testEndpoint(t)
-  const links = { all: () => [], drop: () => Promise.resolve() }
-  const config = { type: 'http', forwardHeaders: { 'x-user': 'x-user' } }
-  bench.generation.servers.set('s', { name: 's', config, links })
+  bench.servers.set('s', serverThatGets('x-user'))
   const begin = async (headers: Readonly<Record<string, string>>) => {
     const reply = await bench.post(request(1, 'initialize', params), headers)
     return { 'mcp-session-id': String(reply.headers['mcp-session-id']) }
@@ -61,12 +65,9 @@ test('a session keeps no token', async (t) => {
 })
 
 test('a header that servers get since a reload is that of the handshake as well', async (t) => {
-  const { begin, post, live, generation } = await setUp(t)
+  const { begin, post, live, clock } = await setUp(t)
   const session = await begin({ ...own, 'x-team': 'blue' })
-  const server = generation.servers.get('s') as object
-  const config = { type: 'http', forwardHeaders: { 'x-user': 'x-user', 'x-team': 'x-team' } }
-  const servers = new Map([['s', { ...server, config }]])
-  live.swap({ ...generation, servers } as unknown as typeof live.current)
+  live.swap(generationOf(new Map([['s', serverThatGets('x-user', 'x-team')]]), clock))
   assert.equal((await post(request(2), { ...session, ...own, 'x-team': 'red' })).status, 404)
   assert.equal((await post(request(3), { ...session, ...own, 'x-team': 'blue' })).status, 200)
 })

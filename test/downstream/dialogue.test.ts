@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Inquiry } from '../../src/downstream/front.ts'
+import type { McpRequest } from '../../src/downstream/endpoint.ts'
 import { gatewayErrorText, type Response } from '../../src/downstream/respond.ts'
 import type { GatewayError } from '../../src/mesh/errors.ts'
 import { ownTurn } from '../../src/mesh/turns.ts'
@@ -11,20 +11,20 @@ const errorOf = ({ json }: Reply) => (json as { error: { code: number; message: 
 
 /** Requests that wait until the test answers them, or their client gives up. */
 function waiting() {
-  const inquiries: Inquiry[] = []
-  const answer = (inquiry: Inquiry) => {
-    inquiries.push(inquiry)
+  const requests: McpRequest[] = []
+  const answer = (request: McpRequest) => {
+    requests.push(request)
     return new Promise<Response>((resolve) => {
-      inquiry.signal.addEventListener('abort', () => {
-        const error = inquiry.signal.reason as GatewayError
-        resolve({ text: gatewayErrorText(inquiry.id, error, {}), status: 200 })
+      request.signal.addEventListener('abort', () => {
+        const error = request.signal.reason as GatewayError
+        resolve({ text: gatewayErrorText(request.id, error, {}), status: 200 })
       })
     })
   }
   return {
-    inquiries,
+    requests,
     answer,
-    begun: (count: number) => until(`${count} requests are there`, () => inquiries.length === count),
+    begun: (count: number) => until(`${count} requests are there`, () => requests.length === count),
   }
 }
 
@@ -67,7 +67,7 @@ test('a session is in use until a large answer is on the wire, however long its 
   assert.equal(session?.inFlight.size, 0)
 })
 
-test('messages without an answer are accepted, and handed to the front unless they are for us', async (t) => {
+test('messages without an answer are accepted, and handed to the endpoint unless they are for us', async (t) => {
   const { post, begin, notified } = await testEndpoint(t)
   const session = await begin()
   for (const method of [
@@ -141,15 +141,15 @@ test('a batch is answered in the order of its requests, notifications not at all
 
 test('a call holds its generation until it ends, well or not', async (t) => {
   const { answer, begun } = waiting()
-  const { post, begin, live, generation } = await testEndpoint(t, answer)
+  const { post, begin, live, isClosed } = await testEndpoint(t, answer)
   const session = await begin()
   const reply = post(request(1), session)
   await begun(1)
   live.swap({ ...live.current, close: () => undefined })
-  assert.equal(generation.closed, false)
+  assert.equal(isClosed(), false)
   await post(cancelled(1), session)
   await reply
-  assert.equal(generation.closed, true)
+  assert.equal(isClosed(), true)
 })
 
 test('a session that a server lost for good ends with the 404 that tells of it', async (t) => {
@@ -173,12 +173,12 @@ for (const [how, defect] of [
     },
   ],
 ] as const)
-  test(`a front that ${how} is answered for, and leaves nothing in flight`, async (t) => {
-    const { post, begin, sessions, live, generation } = await testEndpoint(t, defect)
+  test(`an endpoint that ${how} is answered for, and leaves nothing in flight`, async (t) => {
+    const { post, begin, sessions, live, isClosed } = await testEndpoint(t, defect)
     const session = await begin()
     const { json } = await post(request(1), session)
     assert.deepEqual(json, { jsonrpc: '2.0', id: 1, error: { code: 1500, message: 'internal error' } })
     assert.equal(sessions.find(session['mcp-session-id'])?.inFlight.size, 0)
     live.swap({ ...live.current, close: () => undefined })
-    assert.equal(generation.closed, true)
+    assert.equal(isClosed(), true)
   })

@@ -64,7 +64,7 @@ test('a stream that the server opened is open for the client at once', async (t)
   assert.deepEqual(client.data, [answer.text])
 })
 
-test('what the front drops opens nothing', async (t) => {
+test('what the endpoint drops opens nothing', async (t) => {
   const { client, channel, reply, record } = await setUp(t, { inbound: () => undefined })
   assert.equal(channel.send(progress), undefined)
   assert.equal(record.firstByteAt, undefined)
@@ -87,7 +87,7 @@ test('a question holds its call until it is answered, or taken back here or outs
   assert.equal(record.asking, 0)
 })
 
-test('a request that the front drops is refused, and holds nothing', async (t) => {
+test('a request that the endpoint drops is refused, and holds nothing', async (t) => {
   const { client, channel, reply, record } = await setUp(t, { inbound: () => undefined })
   const refusals: string[] = []
   const refuse = (text: string) => Promise.resolve(void refusals.push(text))

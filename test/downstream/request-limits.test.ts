@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { RequestLimits } from '../../src/downstream/request-limits.ts'
+import { RequestLimits } from '../../src/downstream/guards.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import { headersFor, modern, testModern } from './modern/test-modern.ts'
 import { testEndpoint } from './test-endpoint.ts'
@@ -94,7 +94,7 @@ test('an initialize that comes too fast begins no session', async (t) => {
 })
 
 test('clients of the modern era count for their tenants, all new ones as one', async (t) => {
-  const { send, inquiries, clock } = await testModern(t, () => '{}', { perTenant: slow })
+  const { send, requests, clock } = await testModern(t, () => '{}', { perTenant: slow })
   const call = async (id: number, tenant: string) => {
     const body = modern(id, 'tools/call', { name: 't' })
     const { messages } = await send(body, { ...headersFor(body), 'x-breakwater-tenant': tenant })
@@ -104,12 +104,12 @@ test('clients of the modern era count for their tenants, all new ones as one', a
     [await call(1, 'a'), await call(2, 'b'), await call(3, 'c')],
     [undefined, undefined, 'rate_limited'],
   )
-  assert.equal(inquiries.length, 2)
+  assert.equal(requests.length, 2)
   await clock.advance(1_000)
   // Seen again after a second, each of them has a rate of its own.
   for (const tenant of ['a', 'b', 'c']) assert.equal(await call(4, tenant), undefined)
   assert.deepEqual(
-    inquiries.slice(2).map(({ tenancy }) => tenancy.countsAs),
+    requests.slice(2).map(({ tenancy }) => tenancy.countsAs),
     ['a', 'b', 'c'],
   )
 })

@@ -3,6 +3,9 @@ import { test } from 'node:test'
 import { gatewayErrorText, respond } from '../../src/downstream/respond.ts'
 import { newRecord, type Outcome } from '../../src/mesh/call.ts'
 import { gatewayError, type Reason, reasons } from '../../src/mesh/errors.ts'
+import { breakerOpen } from '../../src/policies/breaker/state-machine.ts'
+import type { Effect } from '../../src/mesh/policy.ts'
+import { bulkheadFull } from '../../src/policies/bulkhead.ts'
 
 /** The error of a response. */
 const errorOf = (text: string) =>
@@ -30,7 +33,7 @@ test('an error of ours tells what happened, where, whether it may have run, and 
     id: 'id',
     error: {
       code: 1429,
-      message: 's/t: too fast; it may have run; try again in 2 s',
+      message: 's/t: too fast; it was turned down; try again in 2 s',
       data: {
         code: 'BW_UPSTREAM_RATE_LIMITED',
         reason: 'upstream_rate_limited',
@@ -62,7 +65,7 @@ test('what is not known is left out', () => {
 })
 
 test('a rejected call reads like a failed one, and names the policy that rejected it', () => {
-  const error = gatewayError('bulkhead_full', 'bulkhead full (8 of 8)')
+  const error = gatewayError(bulkheadFull, 'bulkhead full (8 of 8)')
   const rejected = errorOf(respond(1, { kind: 'rejected', error, by: 'bulkhead' }, {}).text)
   const failed = errorOf(respond(1, { kind: 'failed', error }, {}).text)
   assert.deepEqual(rejected, { ...failed, data: { ...failed.data, by: 'bulkhead' } })
@@ -91,9 +94,11 @@ const resultOf = (text: string) =>
   (JSON.parse(text) as { id: unknown; result: Record<string, unknown> }).result
 
 test('where the server is set to it, an error about a tool call is a result that a model can read', () => {
-  const error = gatewayError('breaker_open', 'breaker open', { retryAfterMs: 2_500 })
+  const error = gatewayError(breakerOpen, 'breaker open', { retryAfterMs: 2_500 })
   const subject = { server: 's', tool: 't', record: newRecord(0) }
-  const { text, status } = respond('id', { kind: 'rejected', error, by: 'breaker' }, subject, 'tool_result')
+  const { text, status } = respond('id', { kind: 'rejected', error, by: 'breaker' }, subject, {
+    deliver: 'tool_result',
+  })
   assert.equal(status, 200)
   assert.deepEqual(JSON.parse(text), {
     jsonrpc: '2.0',
@@ -124,15 +129,17 @@ test('where the server is set to it, an error about a tool call is a result that
 })
 
 test('a model is told what to do next', () => {
-  const said = (reason: Reason, sent: boolean) => {
-    const error = gatewayError(reason, 'x', { sent })
-    const { text } = respond(1, { kind: 'failed', error }, { server: 's', tool: 't' }, 'tool_result')
+  const said = (reason: Reason, sent: boolean, effect?: Effect) => {
+    const error = gatewayError(reason, 'x', { sent, retryAfterMs: sent ? 100 : undefined })
+    const manner = { deliver: 'tool_result', ...(effect && { effectOf: () => effect }) } as const
+    const { text } = respond(1, { kind: 'failed', error }, { server: 's', tool: 't' }, manner)
     return (resultOf(text).content as { text: string }[])[0]?.text.split('x. ')[1]
   }
-  assert.equal(
-    said('attempt_timeout', true),
-    'The call may have run. Try again later; if the tool changes something, check first whether it has.',
-  )
+  const uncertain = 'The call may have run. Find out first whether it has: to call it again may do it twice.'
+  assert.equal(said('attempt_timeout', true), uncertain)
+  assert.equal(said('attempt_timeout', true, 'write'), uncertain)
+  assert.equal(said('attempt_timeout', true, 'read_only'), 'The call may have run. Try again in 100 ms.')
+  assert.equal(said('upstream_rate_limited', true), 'The call was turned down. Try again in 100 ms.')
   assert.equal(said('upstream_unavailable', false), 'The call was not sent. Try again later.')
   assert.equal(
     said('invalid_arguments', false),
@@ -140,14 +147,34 @@ test('a model is told what to do next', () => {
   )
 })
 
+test('what may have run is not to be tried again, unless its tool is known to do no harm', () => {
+  const told = (effect: Effect, tool?: string) => {
+    const error = gatewayError('upstream_disconnected', 'x', { sent: true, retryAfterMs: 5 })
+    const { text } = respond(1, { kind: 'failed', error }, { server: 's', tool }, { effectOf: () => effect })
+    const { retryable, retryAfterMs } = errorOf(text).data
+    return [retryable, retryAfterMs]
+  }
+  for (const effect of ['unknown', 'write'] as const) assert.deepEqual(told(effect, 't'), [false, undefined])
+  for (const effect of ['read_only', 'idempotent'] as const) assert.deepEqual(told(effect, 't'), [true, 5])
+  assert.deepEqual(told('unknown'), [true, 5], 'no tool is called')
+})
+
 test('what is no tool call, runs as a task, or lost its session gets a protocol error all the same', () => {
-  const error = gatewayError('breaker_open', 'breaker open')
+  const error = gatewayError(breakerOpen, 'breaker open')
   const value = { params: { name: 't', task: {} } }
   const subjects = [{}, { server: 's' }, { server: 's', tool: 't', message: { text: '', value } }]
   for (const subject of subjects)
-    assert.equal(errorOf(respond(1, { kind: 'failed', error }, subject, 'tool_result').text).code, 1503)
+    assert.equal(
+      errorOf(respond(1, { kind: 'failed', error }, subject, { deliver: 'tool_result' }).text).code,
+      1503,
+    )
   const lost = gatewayError('session_lost', 'gone')
-  const response = respond(1, { kind: 'failed', error: lost }, { server: 's', tool: 't' }, 'tool_result')
+  const response = respond(
+    1,
+    { kind: 'failed', error: lost },
+    { server: 's', tool: 't' },
+    { deliver: 'tool_result' },
+  )
   assert.equal(response.status, 404)
   assert.equal(errorOf(response.text).code, 1404)
 })

@@ -74,7 +74,7 @@ test('a server that takes back a question is heard, and one that takes back noth
   assert.deepEqual(last, { last: true })
 })
 
-test('what the front drops is not told, and what it re-writes is told as re-written', async (t) => {
+test('what the endpoint drops is not told, and what it re-writes is told as re-written', async (t) => {
   const inbound = (server: string, { value }: Message) =>
     value.method === 'dropped' ? undefined : message({ method: `${server}/${String(value.method)}` })
   const { session, told } = await listening(t, { inbound })

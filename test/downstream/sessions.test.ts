@@ -98,15 +98,15 @@ test('a session that had no request is closed sooner', async () => {
 test('a session that is closed ends its calls and its conversations', async () => {
   const { sessions, server, upstream, add } = testSessions()
   const session = add()
-  await server.links.of(session)
+  await server.upstreamSessions.of(session)
   const call = new Cancellation()
   session.inFlight.set(1, call)
   await sessions.close(session)
   assert.equal(sessions.find(session.id), undefined)
   assert.equal(call.aborted, true)
-  assert.equal(upstream.link.closes, 1)
+  assert.equal(upstream.upstreamSession.closes, 1)
   await sessions.close(session)
-  assert.equal(upstream.link.closes, 1)
+  assert.equal(upstream.upstreamSession.closes, 1)
 })
 
 test('a session that nobody uses is closed, and one that is used is not', async () => {
@@ -198,34 +198,37 @@ test('at the end all sessions are closed, and no timer is left', async () => {
 })
 
 test('what a client said of itself counts from the draft on until its session is closed', async () => {
-  const { sessions, greetings, draft, add } = testSessions()
+  const { sessions, initializeParams, draft, add } = testSessions()
   const [drafted, open] = [draft('s'), add('s')]
-  assert.ok(greetings.total > 0)
+  assert.ok(initializeParams.total > 0)
   await sessions.close(drafted)
   await sessions.close(drafted)
-  assert.ok(greetings.total > 0)
+  assert.ok(initializeParams.total > 0)
   await sessions.close(open)
-  assert.equal(greetings.total, 0)
+  assert.equal(initializeParams.total, 0)
 })
 
 test('who hoards what is kept of clients makes room for others, at one address or from anywhere', async () => {
-  const { clock, sessions, greetings, draft } = testSessions(100)
+  const { clock, sessions, initializeParams, draft } = testSessions(100)
   const big = { clientInfo: { name: 'x'.repeat(1_000) } }
   const hoarder = { authorization: 'hoarder' }
-  const session = (client: string, hello: Readonly<Record<string, unknown>>, headers = {}) => {
-    const made = draft(undefined, client, headers, hello)
+  const session = (client: string, initializeParams: Readonly<Record<string, unknown>>, headers = {}) => {
+    const made = draft(undefined, client, headers, initializeParams)
     sessions.add(made)
     return made
   }
   const first = session('shared', big, hoarder)
-  const each = greetings.total
-  greetings.share = { max: 6 * each, perClient: 4 * each }
+  const each = initializeParams.total
+  initializeParams.share = { max: 6 * each, perClient: 4 * each }
   const bystander = session('shared', {}, { authorization: 'bystander' })
   await clock.advance(1_000)
   const hoard = [session('shared', big, hoarder), session('shared', big, hoarder)]
   await clock.advance(1_000)
-  const refusal = (client: string, principal: string, hello: Readonly<Record<string, unknown>> = big) =>
-    sessions.greetingRefusal(client, principal, hello, {})
+  const refusal = (
+    client: string,
+    principal: string,
+    initializeParams: Readonly<Record<string, unknown>> = big,
+  ) => sessions.initializeRefusal(client, principal, initializeParams, {})
   // Its own words may not take the place of its own words, nor those of others.
   assert.match(
     refusal('shared', first.principal)?.message ?? '',
@@ -235,24 +238,24 @@ test('who hoards what is kept of clients makes room for others, at one address o
   const open = () => [first, bystander, ...hoard].map(({ id }) => sessions.find(id) !== undefined)
   assert.deepEqual(open(), [false, true, true, true])
 
-  greetings.share = { max: greetings.total, perClient: 4 * each }
+  initializeParams.share = { max: initializeParams.total, perClient: 4 * each }
   assert.equal(refusal('elsewhere', ''), undefined)
   assert.deepEqual(open().filter(Boolean).length, 2)
 })
 
 test('of those whom nothing tells apart, what takes more makes room for what takes less, and never the other way', async () => {
-  const { clock, sessions, greetings, draft } = testSessions(100)
+  const { clock, sessions, initializeParams, draft } = testSessions(100)
   const small = { clientInfo: { name: 'x' } }
   const big = { clientInfo: { name: 'x'.repeat(1_000) } }
   const hoard = [1, 2].map(() => draft(undefined, 'shared', {}, big))
   const modest = draft(undefined, 'shared', {}, small)
   for (const session of [...hoard, modest]) sessions.add(session)
-  greetings.share = { max: 10 * greetings.total, perClient: greetings.total }
+  initializeParams.share = { max: 10 * initializeParams.total, perClient: initializeParams.total }
   await clock.advance(1_000)
   hoard[0]!.touch()
-  assert.notEqual(sessions.greetingRefusal('shared', '', big, {}), undefined)
+  assert.notEqual(sessions.initializeRefusal('shared', '', big, {}), undefined)
   assert.equal(sessions.size, 3)
-  assert.equal(sessions.greetingRefusal('shared', '', small, {}), undefined)
+  assert.equal(sessions.initializeRefusal('shared', '', small, {}), undefined)
   assert.deepEqual(
     [...hoard, modest].map(({ id }) => sessions.find(id) !== undefined),
     [true, false, true],

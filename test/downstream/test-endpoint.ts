@@ -1,16 +1,17 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import type { TestContext } from 'node:test'
-import type { Front, Inquiry } from '../../src/downstream/front.ts'
-import { LegacyEndpoint } from '../../src/downstream/legacy.ts'
-import type { RequestRates } from '../../src/downstream/request-limits.ts'
+import type { Endpoint, McpRequest } from '../../src/downstream/endpoint.ts'
+import { LegacyHandler } from '../../src/downstream/legacy-handler.ts'
+import type { RequestRates } from '../../src/downstream/guards.ts'
 import type { Response } from '../../src/downstream/respond.ts'
 import { type SessionLimits, Sessions } from '../../src/downstream/sessions.ts'
 import type { Message } from '../../src/mesh/call.ts'
 import { Live } from '../../src/mesh/live.ts'
-import type { GatewayGeneration } from '../../src/registry/generation.ts'
+import type { Server } from '../../src/registry/server.ts'
 import { holdResponses } from '../support/held-responses.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import type { Json } from '../support/memory-pipe.ts'
+import { generationOf } from './test-generation.ts'
 import { testGuards } from './test-guards.ts'
 
 export interface Reply {
@@ -20,10 +21,10 @@ export interface Reply {
   readonly json: unknown
 }
 
-/** What a front does with requests; the promise of an answer, or its JSON result at once. */
-export type Answer = (inquiry: Inquiry) => Promise<Response> | string
+/** What an endpoint does with requests; the promise of an answer, or its JSON result at once. */
+export type Answer = (request: McpRequest) => Promise<Response> | string
 
-/** The legacy endpoint over a front that a test plays, spoken to over real connections. */
+/** The legacy handler over an endpoint that a test plays, spoken to over real connections. */
 export async function testEndpoint(
   t: TestContext,
   answer: Answer = () => '{}',
@@ -31,14 +32,12 @@ export async function testEndpoint(
   rates: RequestRates = {},
 ) {
   const clock = new ManualClock()
-  const generation = {
-    servers: new Map<string, unknown>(),
-    closed: false,
-    close() {
-      this.closed = true
-    },
-  }
-  const live = new Live(generation as unknown as GatewayGeneration, clock)
+  const servers = new Map<string, Server>()
+  let closed = false
+  const live = new Live(
+    generationOf(servers, clock, () => (closed = true)),
+    clock,
+  )
   const defaults = {
     max: 10,
     perClient: 10,
@@ -50,15 +49,15 @@ export async function testEndpoint(
   }
   const guards = testGuards(clock, rates)
   const sessions = new Sessions(live, clock, { ...defaults, ...limits }, guards)
-  const endpoint = new LegacyEndpoint(live, sessions, clock, guards)
+  const handler = new LegacyHandler(live, sessions, clock, guards)
   const notified: Message[] = []
-  const front: Front = {
+  const endpoint: Endpoint = {
     server: undefined,
     welcome: (_, __, version) => Promise.resolve({ text: `{"protocolVersion":"${version}"}` }),
-    request(_, inquiry) {
-      const answered = answer(inquiry)
+    request(_, request) {
+      const answered = answer(request)
       if (typeof answered !== 'string') return answered
-      const text = `{"jsonrpc":"2.0","id":${JSON.stringify(inquiry.id)},"result":${answered}}`
+      const text = `{"jsonrpc":"2.0","id":${JSON.stringify(request.id)},"result":${answered}}`
       return Promise.resolve({ text, status: 200 })
     },
     notify: (_, __, message) => void notified.push(message),
@@ -68,11 +67,11 @@ export async function testEndpoint(
 
   /** Sends one HTTP request, and waits for the whole reply. */
   async function send(
-    take: (visit: Parameters<LegacyEndpoint['post']>[0]) => unknown,
+    take: (incoming: Parameters<LegacyHandler['post']>[0]) => unknown,
     headers: IncomingHttpHeaders,
   ): Promise<Reply> {
     const { response, client } = await hold()
-    await take({ front, headers, client: '127.0.0.1', response })
+    await take({ endpoint, headers, client: '127.0.0.1', response })
     await client.ended
     const { statusCode: status, headers: replied } = await client.headers
     const json: unknown =
@@ -82,21 +81,24 @@ export async function testEndpoint(
 
   const post = (body: unknown, headers: IncomingHttpHeaders = {}) => {
     const text = typeof body === 'string' ? body : JSON.stringify(body)
-    return send((visit) => endpoint.post(visit, text, JSON.parse(text)), headers)
+    return send((incoming) => handler.post(incoming, text, JSON.parse(text)), headers)
   }
 
   return {
     clock,
     live,
-    generation,
+    /** Those of the first generation. */
+    servers,
+    /** Whether the first generation is closed. */
+    isClosed: () => closed,
     sessions,
+    handler,
     endpoint,
-    front,
     notified,
     hold,
     post,
-    leave: (headers: IncomingHttpHeaders) => send((visit) => endpoint.leave(visit), headers),
-    listen: (headers: IncomingHttpHeaders) => send((visit) => endpoint.listen(visit), headers),
+    leave: (headers: IncomingHttpHeaders) => send((incoming) => handler.leave(incoming), headers),
+    listen: (headers: IncomingHttpHeaders) => send((incoming) => handler.listen(incoming), headers),
     /** Begins a session; the headers of its further requests. */
     async begin(
       version = '2025-11-25',

@@ -1,5 +1,5 @@
 import { config as schema } from '../../src/config/schema/schema.ts'
-import type { Inquiry } from '../../src/downstream/front.ts'
+import type { McpRequest } from '../../src/downstream/endpoint.ts'
 import { type Message, newRecord } from '../../src/mesh/call.ts'
 import { Cancellation } from '../../src/mesh/cancel.ts'
 import { compileMesh } from '../../src/mesh/compile.ts'
@@ -9,7 +9,7 @@ import { readdress } from '../../src/registry/readdress.ts'
 import type { Server } from '../../src/registry/server.ts'
 import { testServer } from '../registry/test-server.ts'
 import { TestCaller, TestChannel } from '../support/caller.ts'
-import { testKit } from '../support/kit.ts'
+import { testPolicyContext } from '../support/policy-context.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import type { Json } from '../support/memory-pipe.ts'
 import type { ScriptedUpstream } from '../support/scripted-upstream.ts'
@@ -27,10 +27,19 @@ export async function testGeneration(
     server.start()
   }
   await clock.advance(0)
+  return { generation: generationOf(servers, clock), clock }
+}
+
+/** A generation of these servers, without policies; `close` is told when its last call has ended. */
+export function generationOf(
+  servers: ReadonlyMap<string, Server>,
+  clock: ManualClock,
+  close: () => void = () => undefined,
+): GatewayGeneration {
   const mesh = compileMesh({
     policies: {},
     config: { defaults: {}, overrides: [] },
-    kit: testKit(clock),
+    context: testPolicyContext(clock),
     target: (name) => servers.get(name),
     readdress: (call, name, tool) => readdress(call, servers.get(name), tool),
     observe: (next) => next,
@@ -39,27 +48,27 @@ export async function testGeneration(
     transport: (call) => servers.get(call.server)!.send(call),
   })
   const names = new Names('__')
-  const generation = {
+  return {
     config: schema.parse({}),
     hash: '',
     servers,
     names,
     mesh,
+    clientFaults: () => undefined,
     patienceMs: 1_000,
-    close: () => undefined,
+    close,
   }
-  return { generation, clock }
 }
 
 /** A request of an agent, with its channel and the servers that the channel was made for. */
-export function inquiry(method: string, params: Json = {}, more: Partial<Inquiry> = {}) {
+export function mcpRequest(method: string, params: Json = {}, more: Partial<McpRequest> = {}) {
   const value = { jsonrpc: '2.0', id: 7, method, params }
   const message: Message = { text: JSON.stringify(value), value }
   const channel = new TestChannel()
   const caller = new TestCaller()
   const record = newRecord(0)
   const signal = new Cancellation()
-  const request: Inquiry = {
+  const request: McpRequest = {
     id: 7,
     message,
     headers: {},

@@ -1,7 +1,6 @@
-import type { Guards } from '../../src/downstream/guards.ts'
+import { type Guards, RequestLimits, type RequestRates } from '../../src/downstream/guards.ts'
 import { Quotas } from '../../src/downstream/quotas.ts'
 import { ReplayBudget } from '../../src/downstream/replay.ts'
-import { RequestLimits, type RequestRates } from '../../src/downstream/request-limits.ts'
 import { Tenancies } from '../../src/downstream/tenancy.ts'
 import { UnreadReplies } from '../../src/downstream/unread-replies.ts'
 import { errorText } from '../../src/protocol/jsonrpc.ts'

@@ -1,14 +1,14 @@
-import type { Front } from '../../src/downstream/front.ts'
+import type { Endpoint } from '../../src/downstream/endpoint.ts'
 import { Session, type SessionParts } from '../../src/downstream/session.ts'
 import type { Message } from '../../src/mesh/call.ts'
 import { testGuards } from './test-guards.ts'
-import { capableHello } from '../support/caller.ts'
+import { capableClient } from '../support/caller.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import type { Json } from '../support/memory-pipe.ts'
 
-/** A front of this server, which does nothing; `undefined` is the aggregate. */
-export function idleFront(server: string | undefined): Front {
-  const unused = () => Promise.reject(new Error('this front is not asked anything'))
+/** An endpoint of this server, which does nothing; `undefined` is the aggregate. */
+export function idleEndpoint(server: string | undefined): Endpoint {
+  const unused = () => Promise.reject(new Error('this endpoint is not asked anything'))
   return {
     server,
     welcome: unused,
@@ -23,8 +23,8 @@ export function testSession(parts: Partial<SessionParts> = {}) {
   const clock = new ManualClock()
   const session = new Session({
     id: 'session-1',
-    front: idleFront(undefined),
-    hello: capableHello,
+    endpoint: idleEndpoint(undefined),
+    initializeParams: capableClient,
     headers: {},
     principal: '',
     client: '',

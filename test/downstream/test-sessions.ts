@@ -1,13 +1,13 @@
 import { Sessions } from '../../src/downstream/sessions.ts'
 import type { Session } from '../../src/downstream/session.ts'
 import { Live } from '../../src/mesh/live.ts'
-import type { GatewayGeneration } from '../../src/registry/generation.ts'
 import type { Server } from '../../src/registry/server.ts'
-import { capableHello } from '../support/caller.ts'
+import { capableClient } from '../support/caller.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import { testServer } from '../registry/test-server.ts'
+import { generationOf } from './test-generation.ts'
 import { testGuards } from './test-guards.ts'
-import { idleFront } from './test-session.ts'
+import { idleEndpoint } from './test-session.ts'
 
 export const IDLE_MS = 60_000
 export const UNUSED_MS = 30_000
@@ -17,10 +17,7 @@ export function testSessions(max = 3, perClient = max) {
   const clock = new ManualClock()
   const { server, upstream } = testServer({}, undefined, { clock })
   const generation = (...servers: Server[]) =>
-    ({
-      servers: new Map(servers.map((each) => [each.name, each])),
-      close: () => undefined,
-    }) as unknown as GatewayGeneration
+    generationOf(new Map(servers.map((each) => [each.name, each])), clock)
   const live = new Live(generation(server), clock)
   const limits = {
     max,
@@ -34,14 +31,14 @@ export function testSessions(max = 3, perClient = max) {
   const guards = testGuards(clock)
   const sessions = new Sessions(live, clock, limits, guards)
   const draft = (
-    front: string | undefined,
+    endpoint: string | undefined,
     client = '',
     headers: Readonly<Record<string, string>> = {},
-    hello: Readonly<Record<string, unknown>> = capableHello,
+    initializeParams: Readonly<Record<string, unknown>> = capableClient,
   ) =>
     sessions.draft({
-      front: idleFront(front),
-      hello,
+      endpoint: idleEndpoint(endpoint),
+      initializeParams,
       headers,
       version: '2025-11-25',
       client,
@@ -52,16 +49,16 @@ export function testSessions(max = 3, perClient = max) {
     server,
     upstream,
     sessions,
-    greetings: guards.quotas.greetings,
+    initializeParams: guards.quotas.initializeParams,
     generation,
     draft,
     /** `used`: it has had a request. */
     add(
-      front?: string,
+      endpoint?: string,
       client?: string,
       { headers = {}, used = true }: { headers?: Readonly<Record<string, string>>; used?: boolean } = {},
     ): Session {
-      const session = draft(front, client, headers)
+      const session = draft(endpoint, client, headers)
       session.used = used
       sessions.add(session)
       return session

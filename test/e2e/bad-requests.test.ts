@@ -83,8 +83,8 @@ test('a session is needed, has to be known, and belongs to one endpoint', async 
 })
 
 test('an unknown server is named, with those that there are', async () => {
-  const hello = { jsonrpc: '2.0', id: 1, method: 'initialize', params: {} }
-  const reply = await post(gateway.mcp('locall'), JSON.stringify(hello))
+  const initializeRequest = { jsonrpc: '2.0', id: 1, method: 'initialize', params: {} }
+  const reply = await post(gateway.mcp('locall'), JSON.stringify(initializeRequest))
   await refused(reply, { status: 404, code: -32600, message: /locall.*local/ })
 })
 

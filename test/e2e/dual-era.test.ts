@@ -41,16 +41,16 @@ for (const { title, server, prefix } of routes) {
     const asks = { name: `${prefix}test_input_required_result_elicitation` }
     const resultOf = async (params: Json) =>
       (await recent.ask('tools/call', params)).messages.at(-1)?.result as Json
-    const parked = await resultOf(asks)
-    assert.equal(parked.resultType, 'input_required')
+    const pending = await resultOf(asks)
+    assert.equal(pending.resultType, 'input_required')
 
     const logged: unknown[] = []
     const capabilities = { sampling: {}, elicitation: { form: {} } }
     const client = await connect(gateway.mcp(server), capabilities, (one) => {
       one.setRequestHandler(CreateMessageRequestSchema, async () => {
         // The modern client gets its answer while the legacy one is being asked.
-        const [key] = Object.keys(parked.inputRequests as Json)
-        const answers = { requestState: parked.requestState, inputResponses: { [String(key)]: name } }
+        const [key] = Object.keys(pending.inputRequests as Json)
+        const answers = { requestState: pending.requestState, inputResponses: { [String(key)]: name } }
         const { content } = await resultOf({ ...asks, ...answers })
         const [{ text }] = content as [{ text: string }]
         return { role: 'assistant', model: 'm', content: { type: 'text', text } }
@@ -113,8 +113,8 @@ test('an era that the config names is the only one for all clients', async () =>
   await pinned.waitFor('up', 'l')
   const ofDiscovery = 1
   assert.equal(dual.initializes() - before, ofDiscovery)
-  const asked = await new ModernClient(pinned.mcp('l'), { sampling: {} }).call('test_sampling', {
+  const parked = await new ModernClient(pinned.mcp('l'), { sampling: {} }).call('test_sampling', {
     prompt: '?',
   })
-  assert.equal((asked.messages.at(-1)?.result as Json).resultType, 'input_required')
+  assert.equal((parked.messages.at(-1)?.result as Json).resultType, 'input_required')
 })

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict'
-import { stat } from 'node:fs/promises'
+import { readdir, readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
-import { setTimeout } from 'node:timers/promises'
 import { until } from '../support/until.ts'
 import { FlakyServer } from './support/flaky.ts'
 import { cleanUp, Gateway, newFolder } from './support/gateway.ts'
@@ -20,6 +19,16 @@ async function start(stateDir: string): Promise<Gateway> {
   const gateway = await Gateway.start({ gateway: { stateDir }, servers: { flaky: { url: server.url } } })
   await gateway.waitFor('up', 'flaky')
   return gateway
+}
+
+/** Waits until the store has an answer: its agent is not kept waiting for that. */
+async function written(stateDir: string): Promise<void> {
+  const folder = join(stateDir, 'records')
+  await until('the answer is on the disk', async () => {
+    const logs = (await readdir(folder)).filter((name) => name.endsWith('.log'))
+    const texts = await Promise.all(logs.map((name) => readFile(join(folder, name), 'latin1')))
+    return texts.some((text) => /written \d/.test(text))
+  })
 }
 
 async function end(gateway: Gateway, signal: 'SIGKILL' | 'SIGTERM'): Promise<void> {
@@ -56,8 +65,7 @@ test('an answer that was there before the gateway ended is given again, however 
     const first = await start(stateDir)
     const answer = await keyedWrite(first.mcp('flaky'), 'order')
     assert.match(JSON.stringify(answer?.result), /written/)
-    // An answer is not kept waiting until it is written.
-    await setTimeout(100)
+    await written(stateDir)
     await end(first, signal)
 
     const second = await start(stateDir)

@@ -84,7 +84,10 @@ for (const { title, kind, url, name, uri } of routes) {
     })
     assert.deepEqual(completion.values, ['7'])
 
-    const links = await client.callTool({ name: name('get-resource-links'), arguments: { count: 1 } })
+    const links = await client.callTool({
+      name: name('get-resource-links'),
+      arguments: { count: 1 },
+    })
     const [link] = (links.content as { type: string; uri: string }[]).filter(
       ({ type }) => type === 'resource_link',
     )

@@ -16,7 +16,7 @@ const MIB = 1024 ** 2
 /** How long an answer may take that is made at once; what is never answered takes for ever. In milliseconds. */
 const ANSWER_MS = 10_000
 
-/** Whoever names a version may send more than a greeting. */
+/** Whoever names a version may send more than an initialize request. */
 const version = { 'mcp-protocol-version': '2025-11-25' }
 
 const probe = fileURLToPath(new URL('../fixtures/heap-probe.js', import.meta.url))
@@ -142,14 +142,18 @@ test('no request without a session goes without an answer either', async () => {
 })
 
 test('what clients say of themselves is bounded in depth and size, and the list of sessions shows it', async () => {
-  const hello = (info: string, capabilities = '{}') =>
+  const initializeRequest = (info: string, capabilities = '{}') =>
     `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":${capabilities},"clientInfo":${info}}}`
-  for (const body of [hello(deep(100_000)), hello('{"name":"x"}', deep(100_000))])
+  for (const body of [initializeRequest(deep(100_000)), initializeRequest('{"name":"x"}', deep(100_000))])
     assert.equal(((await answerTo(gateway.mcp(), body, {})).error as Json).code, -32600)
-  const { error } = await answerTo(gateway.mcp(), hello(`{"name":"x","x":"${'x'.repeat(17 * KIB)}"}`), {})
+  const { error } = await answerTo(
+    gateway.mcp(),
+    initializeRequest(`{"name":"x","x":"${'x'.repeat(17 * KIB)}"}`),
+    {},
+  )
   assert.match(String((error as Json).message), /at most 16384/)
   const many = { experimental: { a: Array.from({ length: 300 }, () => ({})) } }
-  const crowded = await answerTo(gateway.mcp(), hello('{"name":"x"}', JSON.stringify(many)), {})
+  const crowded = await answerTo(gateway.mcp(), initializeRequest('{"name":"x"}', JSON.stringify(many)), {})
   assert.match(String((crowded.error as Json).message), /at most 256/)
   const crowd = { ...metaOf(), 'io.modelcontextprotocol/clientCapabilities': many }
   const asked = { jsonrpc: '2.0', id: 1, method: 'tools/list', params: { _meta: crowd } }
@@ -159,7 +163,7 @@ test('what clients say of themselves is bounded in depth and size, and the list 
   const request = { jsonrpc: '2.0', id: 1, method: 'tools/list', params: { _meta: large } }
   const refused = await answerTo(gateway.mcp(), JSON.stringify(request), headersOf(request))
   assert.match(String((refused.error as Json).message), /clientInfo .*at most 16384/)
-  const odd = await post(gateway.mcp(), hello(`{"name":"odd","version":["1"],"x":${deep(100)}}`))
+  const odd = await post(gateway.mcp(), initializeRequest(`{"name":"odd","version":["1"],"x":${deep(100)}}`))
   const session = { 'mcp-session-id': odd.headers.get('mcp-session-id') ?? '' }
   const { status, body } = await gateway.admin<{ sessions: { client: Json }[] }>('/admin/sessions')
   assert.equal(status, 200)

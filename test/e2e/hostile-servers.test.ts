@@ -155,7 +155,7 @@ test('a server is listened to as fast as it takes its answers, and others are se
   await stage.served()
 })
 
-/** A program that greets, floods with pings, and never reads again. */
+/** A program that answers its handshake, floods with pings, and never reads again. */
 const deafPinger = `
 process.stdin.once('data', (data) => {
   process.stdin.pause()
@@ -190,8 +190,9 @@ test('a process that pings and never reads costs little, and others are served',
 
 for (const kind of ['JSON', 'an event'] as const)
   test(`a reply of 1 MB that comes as ${kind} in chunks of one byte costs about its size`, async (t) => {
-    const waiting = calm()
     const bytes = MIB
+    let letFinish: () => void = () => undefined
+    const mayFinish = new Promise<void>((resolve) => (letFinish = resolve))
     const raw = await RawServer.start(
       ({ message: { id, method } }, response) => {
         if (method !== 'tools/call') return false
@@ -208,8 +209,7 @@ for (const kind of ['JSON', 'an event'] as const)
           if (left-- > 0)
             return void (socket?.write(piece) === true ? setImmediate(more) : socket?.once('drain', more))
           const finish = () => socket?.end(`${chunked(kind === 'JSON' ? tail : `${tail}\n\n`)}0\r\n\r\n`)
-          const look = () => (waiting.isOver ? finish() : setTimeout(look, 20))
-          look()
+          void mayFinish.then(finish)
           all++
         }
         more()
@@ -228,7 +228,7 @@ for (const kind of ['JSON', 'an event'] as const)
       return all === 2
     })
     assertGrowth(t, before, await held(), 2 * 2 * bytes + 16 * MIB)
-    waiting.isOver = true
+    letFinish()
     for (const text of await Promise.all(calls)) assert.equal(text.length, bytes)
     await served()
     assertGrowth(t, before, await held(), 16 * MIB)

@@ -7,10 +7,11 @@ import { errorOf, ModernClient } from './support/modern-client.ts'
 import { RawClient } from './support/raw-client.ts'
 import { closeServers, RawServer } from './support/raw-server.ts'
 
-const ATTEMPT_MS = 300
-const DEADLINE_MS = 400
+/** Both much longer than what else a call does takes, on a busy machine too. */
+const ATTEMPT_MS = 800
+const DEADLINE_MS = 1_000
 /** How long the agent thinks: longer than both. */
-const THINKING_MS = 700
+const THINKING_MS = 2_000
 
 const elicitation = { elicitation: { form: {} } }
 const answer = { action: 'accept', content: { name: 'Ada' } }
@@ -18,7 +19,7 @@ const answer = { action: 'accept', content: { name: 'Ada' } }
 let gateway: Gateway
 
 /** Calls that wait for an answer, by the id of the question. */
-const asked = new Map<unknown, { readonly response: ServerResponse; readonly call: Json }>()
+const pendingInputs = new Map<unknown, { readonly response: ServerResponse; readonly call: Json }>()
 
 const event = (message: Json) => `data: ${JSON.stringify({ jsonrpc: '2.0', ...message })}\n\n`
 
@@ -34,10 +35,10 @@ before(async () => {
         response.writeHead(200, { 'content-type': 'text/event-stream' })
         const ask = { message: 'Who?', requestedSchema }
         response.write(event({ id: question, method: 'elicitation/create', params: ask }))
-        asked.set(question, { response, call: message })
+        pendingInputs.set(question, { response, call: message })
         return true
       }
-      const waiting = method === undefined ? asked.get(id) : undefined
+      const waiting = method === undefined ? pendingInputs.get(id) : undefined
       if (waiting === undefined) return false
       response.writeHead(202).end()
       const { name } = waiting.call.params as Json
@@ -60,9 +61,13 @@ after(async () => {
 })
 
 /** Calls a tool, and answers its question when an agent has thought about it. */
-async function converse(client: RawClient, name: string): Promise<Json> {
+async function converse(
+  client: RawClient,
+  name: string,
+  headers: Record<string, string> = {},
+): Promise<Json> {
   const body = { jsonrpc: '2.0', id: name, method: 'tools/call', params: { name, arguments: {} } }
-  const reader = await client.stream(body)
+  const reader = await client.stream(body, headers)
   const question = await reader.next('the question comes', ({ method }) => method === 'elicitation/create')
   await setTimeout(THINKING_MS)
   await client.post({ jsonrpc: '2.0', id: question.id, result: answer })
@@ -74,8 +79,8 @@ for (const [where, url, name] of [
   ['the endpoint of all', () => gateway.mcp(), (tool: string) => `raw__${tool}`],
 ] as const) {
   test(`while the agent is asked on ${where}, neither timeout nor deadline move on`, async () => {
-    const talks = [{}, { 'x-breakwater-deadline-ms': '350' }].map(async (headers) =>
-      converse(await RawClient.open(url(), { capabilities: elicitation, headers }), name('ask')),
+    const talks = [{}, { 'x-breakwater-deadline-ms': '900' }].map(async (headers) =>
+      converse(await RawClient.open(url(), { capabilities: elicitation }), name('ask'), headers),
     )
     for (const { result } of await Promise.all(talks)) assert.match(JSON.stringify(result), /Ada/)
   })
@@ -100,11 +105,11 @@ for (const [where, url, name] of [
       ['ask', /Ada/],
       ['ask_and_hang', /attempt_timeout|deadline_exceeded/],
     ] as const) {
-      const parked = (await client.call(name(tool))).messages[0]?.result as Json
-      assert.equal(parked.resultType, 'input_required')
+      const pending = (await client.call(name(tool))).messages[0]?.result as Json
+      assert.equal(pending.resultType, 'input_required')
       await setTimeout(THINKING_MS)
-      const [key] = Object.keys(parked.inputRequests as Json)
-      const more = { requestState: parked.requestState, inputResponses: { [String(key)]: answer } }
+      const [key] = Object.keys(pending.inputRequests as Json)
+      const more = { requestState: pending.requestState, inputResponses: { [String(key)]: answer } }
       const reply = await client.call(name(tool), {}, more)
       assert.match(JSON.stringify(reply.messages[0]?.result ?? errorOf(reply)), end)
     }

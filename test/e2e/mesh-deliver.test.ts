@@ -40,14 +40,14 @@ for (const [where, url, prefix] of [
       assert.equal(
         textOf(result),
         `The gateway could not get an answer of gentle/${tool}: no answer within 200 ms. The call may have run. ` +
-          'Try again later; if the tool changes something, check first whether it has.',
+          'Find out first whether it has: to call it again may do it twice.',
       )
       assert.deepEqual(result._meta?.[ERROR], {
         code: 'BW_ATTEMPT_TIMEOUT',
         reason: 'attempt_timeout',
         server: 'gentle',
         tool,
-        retryable: true,
+        retryable: false,
         attempts: 1,
         sent: true,
       })

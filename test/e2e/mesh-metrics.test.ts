@@ -14,7 +14,8 @@ before(async () => {
   gateway = await Gateway.start({
     servers: { flaky: { url: server.url, trusted: true }, gone: { url: 'http://127.0.0.1:9/mcp' } },
     policies: {
-      defaults: { attemptTimeout: { timeout: 300 }, retry: { base: 1 } },
+      // Long enough to look at a call that hangs, on a busy machine too.
+      defaults: { attemptTimeout: { timeout: 1_500 }, retry: { base: 1 } },
       overrides: [
         { match: { tool: 'write' }, bulkhead: { concurrent: 1, queue: 0 } },
         { match: { tool: 'read' }, degrade: { static: { text: 'unknown' } } },

@@ -127,7 +127,7 @@ test('batches, responses and what is no message are refused', async () => {
     [echo()],
     { jsonrpc: '2.0', id: 1, result: {} },
     { jsonrpc: '2.0', id: null, method: 'x' },
-    { hello: 1 },
+    { neither: 1 },
     [],
   ]
   for (const body of bodies) {

@@ -9,7 +9,7 @@ import { stdioToolbox } from './support/toolbox.ts'
 afterEach(closeServers)
 after(cleanUp)
 
-const hello = {
+const initializeResult = {
   protocolVersion: '2025-11-25',
   capabilities: { tools: { listChanged: true }, resources: { subscribe: true } },
   serverInfo: { name: 'raw', version: '1.0.0' },
@@ -20,7 +20,8 @@ function legacy(call: Parameters<typeof RawServer.start>[0]): Promise<RawServer>
   return RawServer.start(
     (seen, response) => {
       const { id, method } = seen.message
-      if (method === 'initialize') sendJson(response, JSON.stringify({ jsonrpc: '2.0', id, result: hello }))
+      if (method === 'initialize')
+        sendJson(response, JSON.stringify({ jsonrpc: '2.0', id, result: initializeResult }))
       else if (String(method).startsWith('resources/'))
         sendJson(response, JSON.stringify({ jsonrpc: '2.0', id, result: {} }))
       else if (method === 'tools/call' || (method === undefined && seen.verb === 'POST'))

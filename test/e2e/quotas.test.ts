@@ -13,7 +13,7 @@ after(cleanUp)
 const probe = async (gateway: Gateway) =>
   (await (await RawClient.open(gateway.mcp('box'))).say('received')).split(',').slice(0, -1)
 
-const hello = {
+const initializeRequest = {
   jsonrpc: '2.0',
   id: 1,
   method: 'initialize',
@@ -28,7 +28,7 @@ test('who hoards sessions loses the longest idle ones to others at the same addr
   const statuses: number[] = []
   const texts: string[] = []
   for (let n = 0; n < 50; n++) {
-    const { status, text } = await greedy.post(hello)
+    const { status, text } = await greedy.post(initializeRequest)
     statuses.push(status)
     texts.push(text)
   }
@@ -47,25 +47,27 @@ test('who says very much of itself in many sessions keeps nobody out, at its own
   const gateway = await Gateway.start({ servers: { box: stdioToolbox() } })
   await gateway.waitFor('up', 'box')
   const long = Object.fromEntries(Array.from({ length: 200 }, (_, n) => [`k${n}`, 'x'.repeat(60)]))
-  const params = { ...hello.params, capabilities: { experimental: long } }
+  const params = { ...initializeRequest.params, capabilities: { experimental: long } }
   const greedy = await RawClient.open(gateway.mcp(), { headers: { authorization: 'Bearer greedy' } })
   const statuses: number[] = []
   // 64 MiB for one address, of which each takes some 60 KB.
   while (statuses.length < 2_000 && statuses.at(-1) !== 503) {
-    const replies = await Promise.all(Array.from({ length: 10 }, () => greedy.post({ ...hello, params })))
+    const replies = await Promise.all(
+      Array.from({ length: 10 }, () => greedy.post({ ...initializeRequest, params })),
+    )
     statuses.push(...replies.map(({ status }) => status))
   }
   assert.equal(statuses.at(-1), 503, `${statuses.length} sessions were taken`)
-  const { text } = await greedy.post({ ...hello, params })
+  const { text } = await greedy.post({ ...initializeRequest, params })
   assert.match(
     text,
-    /too many bytes of clientInfo and capabilities of this client \(67108864 of 67108864; gateway\.limits\.perClient\.greetings\)/,
+    /too many bytes of clientInfo and capabilities of this client \(67108864 of 67108864; gateway\.limits\.perClient\.initializeParams\)/,
   )
   for (const authorization of ['Bearer other', 'Bearer greedy']) {
     const bystander = await RawClient.open(gateway.mcp(), { headers: { authorization } })
     assert.equal(await bystander.say('box__echo', { text: 'in' }), 'in', authorization)
   }
-  const bytes = (await gateway.metric('breakwater_greeting_bytes')) ?? 0
+  const bytes = (await gateway.metric('breakwater_initialize_params_bytes')) ?? 0
   assert.ok(bytes > 32 * 1024 ** 2 && bytes <= 64 * 1024 ** 2, `${bytes} bytes`)
 })
 

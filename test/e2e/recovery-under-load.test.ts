@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { setTimeout } from 'node:timers/promises'
+import { until } from '../support/until.ts'
 import { Agent, talliesOf, type Told } from './support/agent.ts'
 import { CountingServer, type Era } from './support/counting.ts'
 import { cleanUp, Gateway } from './support/gateway.ts'
@@ -73,7 +74,7 @@ for (const way of ways)
         await setTimeout(PAUSE_MS)
       }
     })
-    await setTimeout(300)
+    await until('every session is under load', () => calls.length >= SESSIONS * AT_ONCE)
     await server.program.kill()
     await setTimeout(OUTAGE_MS)
     await server.revive()

@@ -18,17 +18,19 @@ async function outage(policies: Json): Promise<{ offered: number; received: numb
   await server.behave({ read: { failing: 1 } })
   const gateway = await Gateway.start({ servers: { flaky: { url: server.url, trusted: true } }, policies })
   await gateway.waitFor('up', 'flaky')
+  const clients = await Promise.all(
+    Array.from({ length: CALLERS }, () => RawClient.open(gateway.mcp('flaky'))),
+  )
   const until = performance.now() + OUTAGE_MS
   let offered = 0
-  const agent = async () => {
-    const client = await RawClient.open(gateway.mcp('flaky'))
+  const agent = async (client: RawClient) => {
     while (performance.now() < until) {
       offered++
       assert.ok((await client.call('read')).error)
       await setTimeout(PAUSE_MS)
     }
   }
-  await Promise.all(Array.from({ length: CALLERS }, agent))
+  await Promise.all(clients.map(agent))
   return { offered, received: await server.count('read') }
 }
 

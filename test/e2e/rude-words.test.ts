@@ -208,10 +208,13 @@ test('the limits of names hold for what an agent sees: with the name of their se
     const [list = []] = Object.values(result)
     return list.map((entry) => String(entry[key]))
   }
-  for (const method of ['tools/list', 'prompts/list']) {
-    assert.deepEqual(await listed(aggregate, method, 'name'), ['edge__plain', `edge__${fits}`], method)
+  assert.deepEqual(await listed(aggregate, 'prompts/list', 'name'), ['edge__plain', `edge__${fits}`])
+  const [plain, ...shortened] = await listed(aggregate, 'tools/list', 'name')
+  assert.equal(plain, 'edge__plain')
+  assert.equal(new Set(shortened).size, 3)
+  for (const name of shortened) assert.match(name, /^edge__t{49}_[0-9a-f]{8}$/)
+  for (const method of ['tools/list', 'prompts/list'])
     assert.deepEqual(await listed(alone, method, 'name'), names.slice(1), method)
-  }
   assert.deepEqual(
     await listed(aggregate, 'resources/list', 'uri'),
     uris.slice(1, 3).map((uri) => `breakwater://edge/${uri}`),
@@ -221,30 +224,41 @@ test('the limits of names hold for what an agent sees: with the name of their se
   const codeOf = async (client: RawClient, method: string, params: Json) =>
     ((await client.request(method, params)).error as Json | undefined)?.code
   for (const name of ['edge__', `edge__${fits}t`, `edge__${bare}`])
-    for (const method of ['tools/call', 'prompts/get'])
-      assert.equal(await codeOf(aggregate, method, { name }), -32602, `${method} ${name}`)
+    assert.equal(await codeOf(aggregate, 'prompts/get', { name }), -32602, name)
+  assert.equal(await codeOf(aggregate, 'tools/call', { name: 'edge__' }), -32602)
   assert.equal(await codeOf(alone, 'tools/call', { name: '' }), -32602)
   assert.equal(await codeOf(aggregate, 'resources/read', { uri: 'breakwater://edge/' }), -32602)
   assert.equal(await alone.say(bare), 'called')
+  const { result } = (await aggregate.request('tools/list')) as { result: { tools: Json[] } }
+  const { tools } = (await gateway.server('edge')) as { tools: { key: string; exposed: string }[] }
+  assert.deepEqual(
+    result.tools.map(({ name, _meta }) => [name, (_meta as Json | undefined)?.['dev.breakwater/name']]),
+    [
+      ['edge__plain', undefined],
+      ...shortened.map((name, index) => [name, `edge__${[fits, `${fits}t`, bare][index]}`]),
+    ],
+  )
+  assert.deepEqual(
+    tools.map(({ key, exposed }) => [key, exposed]),
+    [plain, ...shortened].map((name, index) => [['plain', fits, `${fits}t`, bare][index], name]),
+  )
+
+  // Its whole name is as good as the one that is shown.
   assert.equal(await aggregate.say(`edge__${fits}`), 'called')
-  assert.ok(
-    edge
-      .of('tools/call')
-      .every(({ message }) => [bare, fits].includes(String((message.params as Json).name))),
+  for (const name of shortened) assert.equal(await aggregate.say(name), 'called')
+  assert.deepEqual(
+    edge.of('tools/call').map(({ message }) => (message.params as Json).name),
+    [bare, fits, fits, `${fits}t`, bare],
   )
 
   const { unlisted, unlistedCount } = (await gateway.server('edge')) as {
     unlisted: { list: string; name: string; why: string; where: string }[]
     unlistedCount: number
   }
-  assert.equal(unlistedCount, 3 + 3 + 2)
+  assert.equal(unlistedCount, 1 + 3 + 2)
   assert.deepEqual(
     unlisted.filter(({ list }) => list === 'tools').map(({ why, where }) => [where, why]),
-    [
-      ['everywhere', 'is empty'],
-      ['aggregate', 'is longer than 128 characters with that of its server before it'],
-      ['aggregate', 'is longer than 128 characters with that of its server before it'],
-    ],
+    [['everywhere', 'is empty']],
   )
-  assert.equal(await gateway.metric('breakwater_server_unlisted', 'server="edge",list="tools"'), 3)
+  assert.equal(await gateway.metric('breakwater_server_unlisted', 'server="edge",list="tools"'), 1)
 })

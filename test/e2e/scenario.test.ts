@@ -4,6 +4,8 @@ import { join } from 'node:path'
 import { after, afterEach, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import type { Client } from '@modelcontextprotocol/sdk/client/index.js'
+import { LEASE_MS } from '../../src/commands/scenario/run.ts'
+import { until } from '../support/until.ts'
 import { cleanUp, newFolder, type Json } from './support/gateway.ts'
 import { Program } from './support/program.ts'
 import { closeClients, connect } from './support/sdk-client.ts'
@@ -56,7 +58,7 @@ test('a scenario is run for its time, its effects are told, and nothing of it st
   assert.equal(code, 0, said)
   assert.match(
     said,
-    /upstream-503 .*http\.status .*injected [1-9]\d*, masked \d+, surfaced [1-9]\d*, escaped 0/,
+    /upstream-503 .*http\.status .*injected [1-9]\d*, masked \d+, delayed \d+, surfaced [1-9]\d*, escaped 0, not reached 0/,
   )
   assert.match(said, /breaker: opens after/)
   assert.deepEqual(await activeFaults(control), [])
@@ -88,4 +90,32 @@ test('what the gateway refuses is told, and is no success', async () => {
   const stranger = run(control, 'hang', '--token', 'some-other-token')
   assert.equal((await stranger.ended).code, 1)
   assert.match(stranger.lines.join('\n'), /token/)
+})
+
+test('the faults of a run that is killed end with its lease, and the calls that they hold go on', async (context) => {
+  const { control, client } = await startGateway()
+  const runner = run(control, 'cascading', '--duration', '60s', '--allow-writes')
+  await runner.line('all is injected', (line) => (line.includes('cascading-3-hang') ? true : undefined))
+  const asking = traffic(client, runner)
+  assert.equal((await activeFaults(control)).length, 3)
+  // It lives for longer than its lease, which is renewed meanwhile.
+  await runner.line('it is under way', (line) => (line.includes(' left; injected: ') ? true : undefined))
+  assert.equal((await activeFaults(control)).length, 3)
+  runner.signal('SIGKILL')
+  await runner.ended
+  const killedAt = performance.now()
+  await until('nothing is armed', async () => (await activeFaults(control)).length === 0)
+  const tookMs = performance.now() - killedAt
+  await asking
+  context.diagnostic(`nothing is armed ${tookMs.toFixed(0)} ms after kill -9; the lease is ${LEASE_MS} ms`)
+  const journal = await fetch(`${control}/admin/chaos/journal?limit=1000`, {
+    headers: { authorization: `Bearer ${token}` },
+  })
+  const { entries } = (await journal.json()) as { entries: { type: string; by?: string; at: number }[] }
+  const ended = entries.filter(({ type }) => type === 'cleared')
+  assert.deepEqual(
+    ended.map(({ by }) => by),
+    ['lease', 'lease', 'lease'],
+    'by their leases, and not by their time',
+  )
 })

@@ -83,13 +83,13 @@ for (const route of ['recording', undefined]) {
 }
 
 test('headers that are passed on go with the handshake and with each call, and a session has one set of them', async () => {
-  const [atHello, atCall] = [secret('at-hello'), secret('at-call')]
-  const client = await RawClient.open(gateway.mcp('recording'), { headers: { 'x-user-token': atHello } })
+  const [atInitialize, atCall] = [secret('at-initialize'), secret('at-call')]
+  const client = await RawClient.open(gateway.mcp('recording'), { headers: { 'x-user-token': atInitialize } })
   for (const method of ['initialize', 'notifications/initialized'])
-    assert.equal(server.of(method).at(-1)?.headers['x-renamed'], atHello, method)
+    assert.equal(server.of(method).at(-1)?.headers['x-renamed'], atInitialize, method)
   const call = { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'accept' } }
-  await client.post(call, { 'x-user-token': atHello })
-  assert.equal(server.of('tools/call').at(-1)?.headers['x-renamed'], atHello)
+  await client.post(call, { 'x-user-token': atInitialize })
+  assert.equal(server.of('tools/call').at(-1)?.headers['x-renamed'], atInitialize)
   const before = server.of('tools/call').length
   assert.equal((await client.post(call, { 'x-user-token': atCall })).status, 404)
   assert.equal(server.of('tools/call').length, before)

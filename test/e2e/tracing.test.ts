@@ -120,7 +120,7 @@ test('one call with a fault and a retry is one trace, from the agent through the
   const line = gateway.log.find(({ tool }) => tool === 'refused')
   assert.deepEqual([line?.traceId, line?.faults, line?.fates], [TRACE, ['no-way'], ['no-way masked']])
   assert.equal(line?.spanId, spans.server?.spanId)
-  assert.equal(await gateway.metric('breakwater_fault_outcomes_total', 'handled="masked"'), 1)
+  assert.equal(await gateway.metric('breakwater_fault_outcomes_total', 'fate="masked"'), 1)
 })
 
 test('what was sampled out sends nothing when it goes well, and all of it when it does not', async () => {

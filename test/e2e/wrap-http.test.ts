@@ -10,11 +10,12 @@ import { HttpToolbox } from './support/toolbox.ts'
 
 const main = fileURLToPath(new URL('../../src/main.js', import.meta.url))
 
-async function wrap(plan: unknown, ...args: readonly string[]) {
+/** `command`: `http`, or what mcp-chaos says instead. */
+async function wrap(plan: unknown, args: readonly string[] = [], command: readonly string[] = ['http']) {
   const file = join(await newFolder(), 'plan.yaml')
   await writeFile(file, JSON.stringify(plan))
   const { url } = await HttpToolbox.start()
-  const program = new Program([main, 'http', '--upstream', url, '--port', '0', '--plan', file, ...args])
+  const program = new Program([main, ...command, '--upstream', url, '--port', '0', '--plan', file, ...args])
   const endpoint = await program.line('its endpoint', (line) => /^http\S+\/mcp\/wrapped$/.exec(line)?.[0])
   return { program, endpoint }
 }
@@ -43,14 +44,22 @@ test('faults of HTTP hit a wrapped endpoint, and the mesh around it tells them a
   assert.match(textOf(await client.callTool({ name: 'pid', arguments: {} })), /^\d+$/)
 })
 
+test('mcp-chaos calls it proxy http, and a plan of mcp-chaos-monkey about one service means it', async () => {
+  const faults = [{ target: 'weather-api/echo', config: { type: 'timeout', hangMs: 20 } }]
+  const { endpoint } = await wrap({ faults }, ['--strict'], ['proxy', 'http'])
+  const client = await connect(endpoint)
+  await assert.rejects(client.callTool({ name: 'echo', arguments: { text: 'hi' } }), /ETIMEDOUT/)
+  assert.match(textOf(await client.callTool({ name: 'pid', arguments: {} })), /^\d+$/)
+})
+
 test('SIGTERM ends it with 0, and it says what its faults did', async () => {
   const plan = [{ ...always, name: 'gone', type: 'rpc.error', match: { tool: 'echo' } }]
-  const { program, endpoint } = await wrap(plan, '--strict')
+  const { program, endpoint } = await wrap(plan, ['--strict'])
   const client = await connect(endpoint)
   await assert.rejects(client.callTool({ name: 'echo', arguments: { text: 'hi' } }))
   program.signal('SIGTERM')
   assert.deepEqual(await program.ended, { code: 0, signal: null })
-  assert.match(program.lines.join('\n'), /gone .*injected 1, masked 0, surfaced 1, escaped 0/)
+  assert.match(program.lines.join('\n'), /gone .*injected 1, masked 0, delayed 0, surfaced 1, escaped 0/)
 })
 
 test('it asks for an endpoint, and for a port that is one', async () => {

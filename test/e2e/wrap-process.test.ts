@@ -24,8 +24,12 @@ function start() {
 
 test('when its input ends it exits with 0, and leaves no process behind', async () => {
   const { program, say } = start()
-  const hello = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'x', version: '1' } }
-  say({ id: 1, method: 'initialize', params: hello })
+  const initializeParams = {
+    protocolVersion: '2025-11-25',
+    capabilities: {},
+    clientInfo: { name: 'x', version: '1' },
+  }
+  say({ id: 1, method: 'initialize', params: initializeParams })
   say({ id: 2, method: 'tools/call', params: { name: 'sleep', arguments: { ms: 200 } } })
   await program.line('it answers', (line) => (line.includes('"id":1') ? true : undefined))
   const children = descendantsOf(program.pid)

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
 import { ClassicLevel } from 'classic-level'
-import { openDurable, type ClosableStore } from '../../src/gateway/durable-store.ts'
+import { type ClosableStore, openDurable } from '../../src/gateway/policy-context.ts'
 import { recordedLog } from '../support/log.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 

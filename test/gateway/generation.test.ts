@@ -10,7 +10,7 @@ import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { untraced } from '../../src/telemetry/tracing.ts'
 import { UnfinishedReplies } from '../../src/upstreams/unfinished-replies.ts'
 import { toolCall } from '../support/caller.ts'
-import { testKit } from '../support/kit.ts'
+import { testPolicyContext } from '../support/policy-context.ts'
 import { silent } from '../support/log.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import { noChaos } from '../support/no-faults.ts'
@@ -29,7 +29,7 @@ function setUp() {
     replies: new UnfinishedReplies({ total: 1024 ** 2 }, () => undefined),
     intents: new Intents({ clock, metrics }),
     tracing: untraced,
-    kit: testKit(clock),
+    context: testPolicyContext(clock),
     onChanged: () => undefined,
     onStale: () => undefined,
     onState: () => undefined,

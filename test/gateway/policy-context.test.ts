@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { createKit } from '../../src/gateway/policy-context.ts'
+import { createPolicyContext } from '../../src/gateway/policy-context.ts'
 import { Backoff } from '../../src/policies/breaker/state-machine.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { silent } from '../support/log.ts'
@@ -10,8 +10,8 @@ const config = { open: 5_000, maxOpen: 60_000, jitter: 0.2 }
 
 /** How long the breakers of a process stay open, time after time. */
 function openTimes(seed?: number): readonly number[] {
-  const { dice } = createKit(new ManualClock(), silent, createMetrics(), undefined, seed)
-  const backoff = new Backoff(config, dice)
+  const { random } = createPolicyContext(new ManualClock(), silent, createMetrics(), undefined, seed)
+  const backoff = new Backoff(config, random)
   return Array.from({ length: 8 }, () => backoff.next('search/query/endpoint'))
 }
 

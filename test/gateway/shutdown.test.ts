@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { shutDown, type ShutdownParts } from '../../src/gateway/shutdown.ts'
+import { shutDown, type ShutdownParts } from '../../src/gateway/gateway.ts'
 import { recordedLog } from '../support/log.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 
 const never = new Promise<never>(() => undefined)
 const atOnce = () => Promise.resolve()
 
-/** A gateway of which only the end is real. */
-function world(over: { sessions?: Promise<void>; servers?: Record<string, () => Promise<void>> }) {
+/** The parts of a gateway that ends, which say in which order they were told to. */
+function ending(over: { sessions?: Promise<void>; servers?: Record<string, () => Promise<void>> }) {
   const clock = new ManualClock()
   const { log, lines } = recordedLog()
   const ended: string[] = []
@@ -27,7 +27,7 @@ function world(over: { sessions?: Promise<void>; servers?: Record<string, () => 
     config: { gateway: { drain: 1_000 } },
     servers: new Map(servers.map((one) => [one.name, one])),
   }
-  const parts = {
+  const parts: ShutdownParts = {
     dataPlane: { server: { close: (done: () => void) => done() }, close: closing('data') },
     controlPlane: { close: closing('control') },
     live: { current: generation, open: [generation] },
@@ -42,13 +42,13 @@ function world(over: { sessions?: Promise<void>; servers?: Record<string, () => 
     clock,
     log,
   }
-  return { parts: parts as unknown as ShutdownParts, clock, lines, ended }
+  return { parts, clock, lines, ended }
 }
 
 test('servers are ended while sessions still are, and before what needs them', async () => {
   let end: () => void = () => undefined
   const sessions = new Promise<void>((resolve) => (end = resolve))
-  const { parts, clock, ended } = world({ sessions, servers: { one: atOnce, two: () => never } })
+  const { parts, clock, ended } = ending({ sessions, servers: { one: atOnce, two: () => never } })
   const stopped = shutDown(parts)
   await clock.advance(0)
   assert.deepEqual(ended.slice(0, 4), ['chaos', 'sessions', 'one', 'two'])
@@ -59,7 +59,7 @@ test('servers are ended while sessions still are, and before what needs them', a
 })
 
 test('the end has a limit, and says every second what it waits for', async () => {
-  const { parts, clock, lines } = world({ servers: { quick: atOnce, stuck: () => never } })
+  const { parts, clock, lines } = ending({ servers: { quick: atOnce, stuck: () => never } })
   const stopped = shutDown(parts)
   await clock.advance(0)
   await clock.advance(5_000)
@@ -76,7 +76,7 @@ test('the end has a limit, and says every second what it waits for', async () =>
 })
 
 test('what fails to end fails the end, and says nothing more after it', async () => {
-  const { parts, clock, lines } = world({
+  const { parts, clock, lines } = ending({
     servers: { broken: () => Promise.reject(new Error('broken')), stuck: () => never },
   })
   const stopped = shutDown({ ...parts, load: { inFlight: 1, detached: 0 } })
@@ -91,7 +91,7 @@ test('what fails to end fails the end, and says nothing more after it', async ()
 })
 
 test('the store on disk is closed after everything that may still write to it, and nothing waits on', async () => {
-  const { parts, clock, ended, lines } = world({ servers: { one: atOnce } })
+  const { parts, clock, ended, lines } = ending({ servers: { one: atOnce } })
   await shutDown(parts)
   assert.equal(ended.at(-1), 'durable')
   assert.ok(ended.indexOf('intents') < ended.indexOf('tracing'))

@@ -71,18 +71,16 @@ test('a call without an answer came to nothing, whoever is to blame', () => {
 })
 
 /** What the end of an attempt says of its server. */
-function lesson(
-  outcome: Outcome,
-  { invalidArguments = false, askedFor = false, ranMs = 60_000 } = {},
-): Attribution {
-  assert.notEqual(outcome.kind, 'rejected')
+function lesson(outcome: Outcome, { isInvalid = false, askedFor = false, ranMs = 60_000 } = {}): Attribution {
+  if (outcome.kind === 'rejected') throw new TypeError('a rejection is no attempt')
   const deadline = { at: 0, reserveMs: undefined, askedFor }
-  return attributionOf(outcome as never, { deadline, record: { invalidArguments } }, ranMs)
+  return attributionOf(outcome, { deadline, record: { isInvalid } }, ranMs)
 }
 
 const lessons: Partial<Record<Reason, Attribution>> = {
   upstream_refused: 'refused',
   upstream_unauthorized: 'refused',
+  upstream_forbidden: 'refused',
   upstream_rate_limited: 'refused',
   session_lost: 'refused',
   overloaded: 'refused',
@@ -95,6 +93,8 @@ const lessons: Partial<Record<Reason, Attribution>> = {
 test('a server is blamed for what it did, not for what callers and the gateway did', () => {
   for (const reason of Object.keys(reasons) as Reason[])
     assert.equal(lesson(failed(reason)), lessons[reason] ?? 'outage', reason)
+  const down = gatewayError('upstream_unavailable', 'the program does not start')
+  assert.equal(lesson({ kind: 'failed', error: { ...down, notStarted: true } }), 'nothing')
   assert.equal(lesson(answered({ result: { isError: true } })), 'good')
   assert.equal(lesson(answered({ error: { code: -32603 } })), 'outage')
   assert.equal(lesson(answered({ error: { code: -32602 } })), 'caller_error')
@@ -123,10 +123,10 @@ test('whatever arguments that break the schema have led to is their caller’s d
     failed('bad_reply'),
     failed('deadline_exceeded'),
   ])
-    assert.equal(lesson(outcome, { invalidArguments: true }), 'caller_error')
+    assert.equal(lesson(outcome, { isInvalid: true }), 'caller_error')
   for (const reason of ['upstream_unavailable', 'upstream_disconnected'] as const)
-    assert.equal(lesson(failed(reason), { invalidArguments: true }), 'outage')
-  assert.equal(lesson(answered({ result: {} }), { invalidArguments: true }), 'good')
+    assert.equal(lesson(failed(reason), { isInvalid: true }), 'outage')
+  assert.equal(lesson(answered({ result: {} }), { isInvalid: true }), 'good')
 })
 
 test('a deadline that the caller asked for says that it was impatient, however long it waited', () => {

@@ -5,7 +5,7 @@ import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import type { Service } from '../../src/mesh/call.ts'
 import { compileMesh } from '../../src/mesh/compile.ts'
-import { testKit } from '../support/kit.ts'
+import { testPolicyContext } from '../support/policy-context.ts'
 
 setFlagsFromString('--expose-gc')
 const collect = runInNewContext('gc') as () => void
@@ -15,7 +15,7 @@ function meshOf(globs: readonly string[]) {
   return compileMesh({
     policies: { retry: { build: () => (next) => (call) => next(call) } },
     config: { defaults: {}, overrides: globs.map((tool, n) => ({ match: { tool }, retry: n + 1 })) },
-    kit: testKit(),
+    context: testPolicyContext(),
     target: () => undefined,
     readdress: () => undefined,
     faults: { client: (next) => next, upstream: (next) => next },

@@ -2,10 +2,9 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Call, Outcome, Service } from '../../src/mesh/call.ts'
 import { compileMesh } from '../../src/mesh/compile.ts'
-import { type LayerName, order } from '../../src/mesh/order.ts'
 import type { MeshConfig } from '../../src/mesh/settings.ts'
 import { toolCall } from '../support/caller.ts'
-import { testKit } from '../support/kit.ts'
+import { testPolicyContext } from '../support/policy-context.ts'
 import { testTarget } from '../support/target.ts'
 
 const answer: Outcome = {
@@ -14,12 +13,15 @@ const answer: Outcome = {
   verdict: 'unchecked',
 }
 
+/** Policies in their order; the last one is about attempts. */
+const order = ['deadline', 'retry', 'bulkhead', 'breaker', 'attemptTimeout']
+
 const facts = { inputSchema: {}, outputSchema: undefined, fingerprint: '' }
 
 /** A mesh whose layers write down that a call passed, as `name(settings)`. */
 function recordedMesh(
   config: Partial<MeshConfig>,
-  names: readonly LayerName[] = order,
+  names: readonly string[] = order,
   listed: readonly string[] = [],
   noteAttempts = false,
 ) {
@@ -33,11 +35,14 @@ function recordedMesh(
     built++
     return noting(`${name}(${JSON.stringify(settings)})`)
   }
-  const policies = Object.fromEntries(names.toReversed().map((name) => [name, { build: build(name) }]))
+  const perAttempt = { perAttempt: true } as const
+  const policies = Object.fromEntries(
+    names.map((name) => [name, { build: build(name), ...(name === 'attemptTimeout' ? perAttempt : {}) }]),
+  )
   const mesh = compileMesh({
     policies,
     config: { defaults: {}, overrides: [], ...config },
-    kit: testKit(),
+    context: testPolicyContext(),
     target: () => testTarget({ facts: (tool) => (listed.includes(tool) ? facts : undefined) }),
     readdress: () => undefined,
     faults: { client: (next) => next, upstream: (next) => next },
@@ -57,7 +62,7 @@ function recordedMesh(
   }
 }
 
-test('layers stand in our order, whatever order the config has', async () => {
+test('layers stand in the order of the policies, whatever order the config has', async () => {
   const defaults = Object.fromEntries(order.toReversed().map((name) => [name, {}]))
   const { way } = recordedMesh({ defaults })
   assert.deepEqual(await way('s', 't'), ['observe', ...order.map((name) => `${name}({})`), 'transport'])

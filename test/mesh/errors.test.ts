@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { gatewayError, isGatewayError, reasons } from '../../src/mesh/errors.ts'
+import { gatewayError, isGatewayError, reasons, stableCode } from '../../src/mesh/errors.ts'
 
 test('an error says that nothing was sent unless told otherwise', () => {
   assert.deepEqual(gatewayError('overloaded', 'bulkhead full (8 of 8)'), {
     reason: 'overloaded',
+    code: 1429,
+    retryable: true,
     message: 'bulkhead full (8 of 8)',
     sent: false,
     retryAfterMs: undefined,
@@ -26,7 +28,9 @@ test('no code lies in the range that the protocol reserves', () => {
   for (const { code } of Object.values(reasons)) assert.ok(code >= 1_000 && code < 2_000, `${code}`)
 })
 
-test('every reason has a stable code of its own, which is its name', () => {
-  for (const [reason, { stable }] of Object.entries(reasons))
-    assert.equal(stable, `BW_${reason.toUpperCase()}`)
+test('a reason of a policy is told like any other', () => {
+  const closed = { name: 'shop_closed', code: 1503, retryable: true, about: 'It is Sunday.' }
+  const { reason, code, retryable } = gatewayError(closed, 'closed')
+  assert.deepEqual([reason, code, retryable], ['shop_closed', 1503, true])
+  assert.equal(stableCode(reason), 'BW_SHOP_CLOSED')
 })

@@ -23,7 +23,7 @@ function scope(effect: Effect | undefined, said: Effect = 'unknown', tool: strin
             home: () => 2,
           })
         : undefined,
-    detour: () => undefined,
+    fallbackCall: () => undefined,
   })
 }
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { asking } from '../../src/mesh/asking.ts'
+import { pauseDeadline } from '../../src/mesh/pause-deadline.ts'
 import type { Call, Outcome, Service } from '../../src/mesh/call.ts'
 import { gatewayError, type GatewayError } from '../../src/mesh/errors.ts'
 import { TimeLimit } from '../../src/mesh/time-limit.ts'
@@ -19,7 +19,7 @@ function setUp(ms = 1_000) {
   const call: Call = toolCall('asks')
   const error = () => gatewayError('attempt_timeout', 'too long')
   void limit.run(call, hung, ms, error).then((outcome) => outcomes.push(outcome))
-  const ask = () => asking(call.record, clock, () => Promise.resolve())
+  const ask = () => pauseDeadline(call.record, clock, () => Promise.resolve())
   return { clock, outcomes, ask }
 }
 

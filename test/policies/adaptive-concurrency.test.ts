@@ -5,7 +5,7 @@ import type { Call, Outcome } from '../../src/mesh/call.ts'
 import { gatewayError, type Reason } from '../../src/mesh/errors.ts'
 import { adaptiveConcurrency } from '../../src/policies/adaptive-concurrency.ts'
 import { toolCall } from '../support/caller.ts'
-import { testKit, testScope } from '../support/kit.ts'
+import { testPolicyContext, testScope } from '../support/policy-context.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 
 const answer: Outcome = {
@@ -19,13 +19,13 @@ const failure = (reason: Reason): Outcome => ({ kind: 'failed', error: gatewayEr
 /** A limiter before a server that answers on command, all calls under way at once. */
 function setUp(settings: object) {
   const clock = new ManualClock()
-  const kit = testKit(clock)
+  const context = testPolicyContext(clock)
   const config = adaptiveConcurrency.schema.parse(settings)
   let running: ((outcome: Outcome) => void)[] = []
   const build = (tool: string) =>
     adaptiveConcurrency.build(
       config,
-      kit,
+      context,
       testScope({ server: 'search', tool }),
     )(() => new Promise((resolve) => running.push(resolve)))
   const send = (call: Call = toolCall('tool')) => build(call.tool ?? '')(call)
@@ -42,9 +42,9 @@ function setUp(settings: object) {
     await end(latencyMs, outcome)
   }
   const facts = () => {
-    const [entry] = kit.state.list<{ snapshot(): { limit: number; inFlight: number; latencyMs: number }[] }>(
-      'adaptive-concurrency',
-    )
+    const [entry] = context.state.list<{
+      snapshot(): { limit: number; inFlight: number; latencyMs: number }[]
+    }>('adaptive-concurrency')
     return entry![1].snapshot()[0]!
   }
   void build('tool')
@@ -125,12 +125,12 @@ test('the time for which the agent was asked does not count as latency', async (
 })
 
 test('a defect further in gives the place back', async () => {
-  const kit = testKit()
+  const context = testPolicyContext()
   const config = adaptiveConcurrency.schema.parse({ initial: 1, min: 1 })
   let broken: 'throws' | 'rejects' | 'works' = 'throws'
   const service = adaptiveConcurrency.build(
     config,
-    kit,
+    context,
     testScope(),
   )(() => {
     if (broken === 'throws') throw new Error('a defect')

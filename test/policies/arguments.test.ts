@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import type { Outcome } from '../../src/mesh/call.ts'
 import { argumentsPolicy } from '../../src/policies/arguments.ts'
 import { newCall, toolCall } from '../support/caller.ts'
-import { testKit, testScope } from '../support/kit.ts'
+import { testPolicyContext, testScope } from '../support/policy-context.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 
 const inputSchema = {
@@ -24,7 +24,7 @@ async function setUp(settings: object, schema: unknown = inputSchema) {
   const scope = testScope({
     facts: () => ({ inputSchema: schema, outputSchema: undefined, fingerprint: 'a' }),
   })
-  const layer = argumentsPolicy.build(argumentsPolicy.schema.parse(settings), testKit(clock), scope)
+  const layer = argumentsPolicy.build(argumentsPolicy.schema.parse(settings), testPolicyContext(clock), scope)
   const service = layer(() => Promise.resolve(passed))
   const first = toolCall('tool', { wrong: true })
   const beforeCompiled = await service(first)
@@ -36,10 +36,10 @@ test('arguments that do not fit are noted, and the call passes', async () => {
   const { service } = await setUp({})
   const wrong = toolCall('tool', { query: 7 })
   assert.equal(await service(wrong), passed)
-  assert.equal(wrong.record.invalidArguments, true)
+  assert.equal(wrong.record.isInvalid, true)
   const right = toolCall('tool', { query: 'x', limit: 3, order: 'up' })
   assert.equal(await service(right), passed)
-  assert.equal(right.record.invalidArguments, false)
+  assert.equal(right.record.isInvalid, false)
 })
 
 test('when enforced, a rejection names up to three places and what was expected, and no values', async () => {
@@ -73,7 +73,7 @@ test('words are those that a model needs: allowed values are listed, the whole i
 test('calls pass until the schema is compiled, and when it cannot be', async () => {
   const { beforeCompiled, first } = await setUp({ check: 'enforce' })
   assert.equal(beforeCompiled, passed)
-  assert.equal(first.record.invalidArguments, false)
+  assert.equal(first.record.isInvalid, false)
   const { service } = await setUp({ check: 'enforce' }, { type: 'no such type' })
   assert.equal(await service(toolCall('tool', { anything: 1 })), passed)
 })
@@ -81,13 +81,17 @@ test('calls pass until the schema is compiled, and when it cannot be', async () 
 test('other requests and unknown tools pass unchecked', async () => {
   const { service } = await setUp({ check: 'enforce' })
   assert.equal(await service(newCall({ method: 'prompts/get', params: { arguments: {} } })), passed)
-  const layer = argumentsPolicy.build({ check: 'enforce' }, testKit(), testScope({ tool: undefined }))
+  const layer = argumentsPolicy.build(
+    { check: 'enforce' },
+    testPolicyContext(),
+    testScope({ tool: undefined }),
+  )
   assert.equal(await layer(() => Promise.resolve(passed))(toolCall('unheard')), passed)
 })
 
 test('off is no layer at all; reporting is the default', () => {
   const next = () => Promise.resolve(passed)
-  assert.equal(argumentsPolicy.build({ check: 'off' }, testKit(), testScope())(next), next)
+  assert.equal(argumentsPolicy.build({ check: 'off' }, testPolicyContext(), testScope())(next), next)
   assert.deepEqual(argumentsPolicy.schema.parse({}), { check: 'report' })
 })
 

@@ -5,7 +5,7 @@ import { Cancellation } from '../../src/mesh/cancel.ts'
 import { gatewayError, type GatewayError } from '../../src/mesh/errors.ts'
 import { attemptTimeout } from '../../src/policies/attempt-timeout.ts'
 import { toolCall } from '../support/caller.ts'
-import { testKit, testScope } from '../support/kit.ts'
+import { testPolicyContext, testScope } from '../support/policy-context.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 
 const answer: Outcome = {
@@ -26,7 +26,11 @@ function upstream(clock: ManualClock, answerMs: number): Service {
 /** What becomes of a call, as soon as that is known. */
 function setUp(timeout: string | number, answerMs: number) {
   const clock = new ManualClock()
-  const layer = attemptTimeout.build(attemptTimeout.schema.parse({ timeout }), testKit(clock), testScope())
+  const layer = attemptTimeout.build(
+    attemptTimeout.schema.parse({ timeout }),
+    testPolicyContext(clock),
+    testScope(),
+  )
   const service = layer(upstream(clock, answerMs))
   const outcomes: Outcome[] = []
   const send = (call: Call) => void service(call).then((outcome) => outcomes.push(outcome))

@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { breaker } from '../../src/policies/breaker.ts'
-import { testScope } from '../support/kit.ts'
+import { testScope } from '../support/policy-context.ts'
 import { bad, good, setUp, times } from './breaker/rig.ts'
+import { toolCall } from '../support/caller.ts'
 
 test('an open breaker says why, what comes next, and when', async () => {
   const { clock, send, sendAll } = setUp(
@@ -16,6 +17,8 @@ test('an open breaker says why, what comes next, and when', async () => {
     by: 'breaker',
     error: {
       reason: 'breaker_open',
+      code: 1503,
+      retryable: true,
       message:
         'breaker open for search/query (availability: 12 of 20 calls failed in 30s); next probe in 3200 ms',
       sent: false,
@@ -35,12 +38,12 @@ test('the requests of a server that are no calls of a listed tool share a breake
 })
 
 test('replicas have a breaker each, which begins with their first call', async () => {
-  const { kit, send, state } = setUp({}, testScope({ replicas: 3 }))
-  assert.equal(kit.state.list('breaker').length, 0)
+  const { context, send, state } = setUp({}, testScope({ replicas: 3 }))
+  assert.equal(context.state.list('breaker').length, 0)
   for (const outcome of times(5, bad)) await send(outcome, 1)
   assert.equal((await send(good, 2)).kind, 'answered')
   assert.equal((await send(good, 1)).kind, 'rejected')
-  assert.deepEqual([state(1), state(2), kit.state.list('breaker').length], ['open', 'closed', 2])
+  assert.deepEqual([state(1), state(2), context.state.list('breaker').length], ['open', 'closed', 2])
 })
 
 test('a call that names no replica goes by the breaker of the first', async () => {
@@ -50,21 +53,21 @@ test('a call that names no replica goes by the breaker of the first', async () =
 })
 
 test('a breaker outlives a rebuild with the same settings, and begins anew with others', async () => {
-  const { kit, config, sendAll } = setUp()
+  const { context, config, sendAll } = setUp()
   await sendAll(times(5, bad))
   const after = async (settings: typeof config) => {
-    const service = breaker.build(settings, kit, testScope())(() => Promise.resolve(good))
-    return (await service({ replica: undefined, record: {} } as never)).kind
+    const service = breaker.build(settings, context, testScope())(() => Promise.resolve(good))
+    return (await service(toolCall('tool'))).kind
   }
   assert.equal(await after({ ...config }), 'rejected')
   assert.equal(await after({ ...config, open: 4_000 }), 'answered')
 })
 
 test('each policy set has breakers of its own', async () => {
-  const { kit, config, sendAll } = setUp()
+  const { context, config, sendAll } = setUp()
   await sendAll(times(5, bad))
-  const other = breaker.build(config, kit, testScope({ set: 'cautious' }))(() => Promise.resolve(good))
-  assert.equal((await other({ replica: undefined, record: {} } as never)).kind, 'answered')
+  const other = breaker.build(config, context, testScope({ set: 'cautious' }))(() => Promise.resolve(good))
+  assert.equal((await other(toolCall('tool'))).kind, 'answered')
 })
 
 test('each change of state is told, with what brought it about', async () => {

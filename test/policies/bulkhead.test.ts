@@ -6,7 +6,7 @@ import { Cancellation } from '../../src/mesh/cancel.ts'
 import { gatewayError } from '../../src/mesh/errors.ts'
 import { bulkhead } from '../../src/policies/bulkhead.ts'
 import { toolCall } from '../support/caller.ts'
-import { testKit, testScope } from '../support/kit.ts'
+import { testPolicyContext, testScope } from '../support/policy-context.ts'
 import { answer, Stage } from './bulkhead/stage.ts'
 
 const deadline = (at: number) => ({ at, reserveMs: undefined })
@@ -61,7 +61,7 @@ test('a slot is given back once, whether the call was answered, failed or was re
 
 test('a slot is given back when something further in breaks, and the defect meets its own call only', async () => {
   const config = bulkhead.schema.parse({ concurrent: 1, queue: 1 })
-  const layer = bulkhead.build(config, testKit(), testScope())
+  const layer = bulkhead.build(config, testPolicyContext(), testScope())
   let settle: (outcome: Outcome) => void = () => undefined
   const service = layer(({ id }) => {
     if (id === 'first') return new Promise((resolve) => (settle = resolve))

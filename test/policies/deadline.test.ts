@@ -4,7 +4,7 @@ import type { Call, Outcome, Service } from '../../src/mesh/call.ts'
 import type { GatewayError } from '../../src/mesh/errors.ts'
 import { deadline } from '../../src/policies/deadline.ts'
 import { newCall, toolCall } from '../support/caller.ts'
-import { testKit, testScope } from '../support/kit.ts'
+import { testPolicyContext, testScope } from '../support/policy-context.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 
 const answer: Outcome = {
@@ -16,7 +16,7 @@ const answer: Outcome = {
 /** The policy before an upstream that answers after `answerMs`, or gives up when it is told to. */
 function setUp(settings: object = {}, answerMs = 0) {
   const clock = new ManualClock()
-  const layer = deadline.build(deadline.schema.parse(settings), testKit(clock), testScope())
+  const layer = deadline.build(deadline.schema.parse(settings), testPolicyContext(clock), testScope())
   const sent: Call[] = []
   const upstream: Service = (call) => {
     sent.push(call)
@@ -172,7 +172,7 @@ test('the time in which the agent is asked does not count', async () => {
   assert.equal(outcomes[0]?.kind, 'answered')
 })
 
-test('on a detour the deadline of the call stands, unless the other tool has to be quicker', async () => {
+test('in a fallback call the deadline of the call stands, unless the other tool has to be quicker', async () => {
   const { clock, send, sent } = setUp({ total: '5s' }, 10_000)
   await clock.advance(8_000)
   const sooner = { at: 9_000, reserveMs: 50, askedFor: true }

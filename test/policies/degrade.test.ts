@@ -1,3 +1,4 @@
+import { idempotencyConflict } from '../../src/policies/idempotency/stored-outcome.ts'
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Cancellation } from '../../src/mesh/cancel.ts'
@@ -40,7 +41,7 @@ test('a rejection that another answer stands in for is noted in the record', asy
   const { service } = setUp(text)
   const call = toolCall('tool')
   await service(call)
-  assert.deepEqual(call.record.overruled, ['breaker_open'])
+  assert.deepEqual(call.record.supersededRejections, ['breaker_open'])
 })
 
 test("long words of a server's error are cut", async () => {
@@ -55,10 +56,11 @@ test("what a tool says of its own failure, and what is the caller's own doing, i
     { ...answer(call, { isError: true }), verdict: 'tool_error' as const },
     rpcError(call, -32602, 'Invalid params'),
     failed('cancelled'),
-    failed('idempotency_conflict'),
+    { kind: 'failed' as const, error: gatewayError(idempotencyConflict, 'scripted') },
     failed('invalid_arguments'),
     failed('session_lost'),
     failed('upstream_unauthorized'),
+    failed('upstream_forbidden'),
   ]
   for (const end of ends) {
     const { service } = setUp(text, { script: () => end })
@@ -76,14 +78,16 @@ test('a call that its caller gave up is not degraded, whatever became of it', as
 test('when the deadline is over, only what is at hand may answer', async () => {
   const signal = new Cancellation()
   signal.abort(gatewayError('deadline_exceeded', 'too late'))
-  const { detour, calls } = otherTools({ 'test/other': (call) => Promise.resolve(answer(call)) })
+  const { fallbackCall, calls } = otherTools({
+    'test/other': (call) => Promise.resolve(answer(call)),
+  })
   const end = failed('deadline_exceeded')
-  const both = setUp({ ...text, fallback: { tool: 'other' } }, { script: () => end, scope: { detour } })
+  const both = setUp({ ...text, fallback: { tool: 'other' } }, { script: () => end, scope: { fallbackCall } })
   assert.match(
     read(await both.service(toolCall('tool', {}, { signal }))).partial?.reason ?? '',
     /^a prepared answer/,
   )
-  const one = setUp({ fallback: { tool: 'other' } }, { script: () => end, scope: { detour } })
+  const one = setUp({ fallback: { tool: 'other' } }, { script: () => end, scope: { fallbackCall } })
   assert.equal(await one.service(toolCall('tool', {}, { signal })), end)
   assert.equal(calls.length, 0)
 })
@@ -112,11 +116,11 @@ test('a prepared answer may be structured; its text then says the same', async (
 
 test('the ways are tried in order: another tool, the last good answer, the prepared one', async () => {
   const other = { works: true }
-  const { detour } = otherTools({
+  const { fallbackCall } = otherTools({
     'test/other': (call) => Promise.resolve(other.works ? answer(call, { from: 'other' }) : rejected),
   })
   const settings = { ...text, fallback: { tool: 'other' }, lastKnownGood: {} }
-  const { service, play } = setUp(settings, { scope: { detour } })
+  const { service, play } = setUp(settings, { scope: { fallbackCall } })
   const ask = async () => read(await service(toolCall('tool'))).result
   assert.deepEqual(await ask(), { from: 'other' })
   other.works = false

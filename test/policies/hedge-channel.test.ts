@@ -1,22 +1,24 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Answer, Call, Message, Outcome } from '../../src/mesh/call.ts'
+import type { GatewayError } from '../../src/mesh/errors.ts'
 import { hedge } from '../../src/policies/hedge.ts'
 import { TestChannel, toolCall } from '../support/caller.ts'
-import { testKit, testScope } from '../support/kit.ts'
+import { testPolicyContext, testScope } from '../support/policy-context.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import { answer, failed } from './retry/scripted.ts'
+import { hedges } from '../../src/policies/retry/tries.ts'
 
 /** A server whose tries end when the test says so. */
 function setUp() {
   const clock = new ManualClock()
   const tries: { call: Call; end: (outcome: Outcome) => void }[] = []
-  const layer = hedge.build(hedge.schema.parse({ after: 100 }), testKit(clock), testScope())
+  const layer = hedge.build(hedge.schema.parse({ after: 100 }), testPolicyContext(clock), testScope())
   const service = layer(
     (call) =>
       new Promise((resolve) => {
         tries.push({ call, end: resolve })
-        const aborted = () => resolve({ kind: 'failed', error: call.signal.reason as never })
+        const aborted = () => resolve({ kind: 'failed', error: call.signal.reason as GatewayError })
         call.signal.addEventListener('abort', aborted)
       }),
   )
@@ -43,7 +45,7 @@ test('what the only try sends passes, backpressure and all, and from then on the
   assert.deepEqual(heard(), ['progress'])
   await clock.advance(1_000)
   assert.equal(tries.length, 1)
-  assert.equal(call.record.hedges, 0)
+  assert.equal(hedges.of(call.record), 0)
 })
 
 test('a call of which a byte has reached the agent is not sent twice', async () => {

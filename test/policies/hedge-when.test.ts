@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Kit, Scope } from '../../src/mesh/policy.ts'
+import type { PolicyContext, Scope } from '../../src/mesh/policy.ts'
 import { hedge } from '../../src/policies/hedge.ts'
 import { estimateOf } from '../../src/policies/state/estimate.ts'
 import { toolCall } from '../support/caller.ts'
-import { testScope } from '../support/kit.ts'
+import { testScope } from '../support/policy-context.ts'
 import { hedged } from './retry/hedged.ts'
+import { hedges, retryRefused } from '../../src/policies/retry/tries.ts'
 
 test('only what is known to read alone is sent twice', async () => {
   for (const effect of ['write', 'unknown', 'idempotent'] as const) {
@@ -29,7 +30,7 @@ test("somebody else's retry is not sent twice", async () => {
   send(call)
   await clock.advance(1_000)
   assert.equal(tries.length, 1)
-  assert.equal(call.record.retryRefused, 'inbound_attempt')
+  assert.equal(retryRefused.of(call.record), 'inbound_attempt')
 })
 
 test('second tries are paid for from the budget of retries, and without it there are none', async () => {
@@ -40,7 +41,7 @@ test('second tries are paid for from the budget of retries, and without it there
   await clock.advance(1_000)
   assert.equal(tries.length, 5)
   assert.deepEqual(
-    calls.map(({ record }) => [record.hedges, record.retryRefused]),
+    calls.map(({ record }) => [hedges.of(record), retryRefused.of(record)]),
     [
       [1, undefined],
       [1, undefined],
@@ -63,8 +64,8 @@ test('a quantile is that of the tool: as long as it is not known, nothing is sen
   assert.equal(unknown.tries.length, 1)
   const known = hedged([10_000], {
     config: { after: 'p95' },
-    learn: (kit, scope) => {
-      for (let i = 0; i < 50; i++) estimateOf(kit, scope, 0).record(200, 0)
+    learn: (context, scope) => {
+      for (let i = 0; i < 50; i++) estimateOf(context, scope, 0).record(200, 0)
     },
   })
   known.send(toolCall('tool'))
@@ -74,9 +75,9 @@ test('a quantile is that of the tool: as long as it is not known, nothing is sen
 })
 
 test('of several replicas the fastest counts, unless the call has to go to a certain one', async () => {
-  const learn = (kit: Kit, scope: Scope) => {
-    for (let i = 0; i < 50; i++) estimateOf(kit, scope, 0).record(1_000, 0)
-    for (let i = 0; i < 50; i++) estimateOf(kit, scope, 1).record(100, 0)
+  const learn = (context: PolicyContext, scope: Scope) => {
+    for (let i = 0; i < 50; i++) estimateOf(context, scope, 0).record(1_000, 0)
+    for (let i = 0; i < 50; i++) estimateOf(context, scope, 1).record(100, 0)
   }
   for (const [home, replica, least, most] of [
     [undefined, undefined, 85, 116],

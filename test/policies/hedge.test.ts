@@ -5,10 +5,11 @@ import { Cancellation } from '../../src/mesh/cancel.ts'
 import { gatewayError } from '../../src/mesh/errors.ts'
 import { hedge } from '../../src/policies/hedge.ts'
 import { toolCall } from '../support/caller.ts'
-import { testKit, testScope } from '../support/kit.ts'
+import { testPolicyContext, testScope } from '../support/policy-context.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import { hedged } from './retry/hedged.ts'
 import { answer, failed, rejected, rpcError, slow } from './retry/scripted.ts'
+import { hedges } from '../../src/policies/retry/tries.ts'
 
 const reasonOf = (outcome: Outcome | undefined) => (outcome?.kind === 'failed' ? outcome.error : undefined)
 
@@ -20,7 +21,7 @@ test('a call that is answered in time is sent once, and leaves no timer behind',
   assert.deepEqual(told, [answer])
   assert.equal(tries.length, 1)
   assert.equal(clock.pending, 0)
-  assert.equal(call.record.hedges, 0)
+  assert.equal(hedges.of(call.record), 0)
 })
 
 test('a call that is not answered in time is sent once more, and the faster answer is told', async () => {
@@ -39,7 +40,7 @@ test('a call that is not answered in time is sent once more, and the faster answ
       [2, { 'x-breakwater-attempt': '2' }],
     ],
   )
-  assert.equal(call.record.hedges, 1)
+  assert.equal(hedges.of(call.record), 1)
 })
 
 test('the slower try is cancelled, whichever it is, and the call is not', async () => {
@@ -106,7 +107,7 @@ test('a hedge that our own limits reject is noted in the record', async () => {
   const call = toolCall('tool')
   send(call)
   await clock.advance(400)
-  assert.deepEqual(call.record.overruled, ['bulkhead_full'])
+  assert.deepEqual(call.record.supersededRejections, ['bulkhead_full'])
 })
 
 test('when both fail, the failure of the first is told', async () => {
@@ -161,7 +162,7 @@ test('once a call is over, the end of its caller no longer concerns it', async (
 
 test('a defect under a second try fails the call, and nothing else', async () => {
   const clock = new ManualClock()
-  const layer = hedge.build(hedge.schema.parse({ after: 100 }), testKit(clock), testScope())
+  const layer = hedge.build(hedge.schema.parse({ after: 100 }), testPolicyContext(clock), testScope())
   const service = layer((call) => {
     if (call.attempt > 1) throw new Error('a defect')
     return slow(clock, 1_000)(call)

@@ -2,8 +2,9 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { idempotency } from '../../src/policies/idempotency.ts'
 import { newCall, toolCall } from '../support/caller.ts'
-import { testScope } from '../support/kit.ts'
+import { testScope } from '../support/policy-context.ts'
 import { answerTo, errorOf, HeldServer, keyed, leaving, read, setUp } from './idempotency/keyed.ts'
+import { replayed } from '../../src/policies/idempotency/stored-outcome.ts'
 
 test('calls with the same key at the same time run once, and each gets the answer under its own id', async () => {
   const { clock, server, send } = setUp()
@@ -15,7 +16,7 @@ test('calls with the same key at the same time run once, and each gets the answe
   await clock.advance(0)
   assert.deepEqual(read(first), { id: 'one', result: { n: 0 }, valueId: 'one' })
   assert.deepEqual(read(second), { id: 2, result: { n: 0 }, valueId: 2 })
-  assert.deepEqual([first.call.record.replayed, second.call.record.replayed], ['no', 'joined'])
+  assert.deepEqual([replayed.of(first.call.record), replayed.of(second.call.record)], ['no', 'joined'])
 })
 
 test('a call whose key is known gets the answer again, under its own id and otherwise as it was written', async () => {
@@ -26,7 +27,7 @@ test('a call whose key is known gets the answer again, under its own id and othe
   const later = send(keyed('k', { id: 'x' }))
   await clock.advance(0)
   assert.equal(server.calls.length, 1)
-  assert.equal(later.call.record.replayed, 'stored')
+  assert.equal(replayed.of(later.call.record), 'stored')
   assert.ok(later.outcome?.kind === 'answered')
   assert.equal(later.outcome.result.text, '{ "result": {"n":0,"big":1.5}, "id": "x", "jsonrpc": "2.0" }')
   assert.deepEqual(later.outcome.result.value, JSON.parse(later.outcome.result.text))
@@ -100,7 +101,7 @@ test('the tools of a server share what is remembered, and another generation fin
   before.send(keyed('k'))
   before.server.answer(0)
   await before.clock.advance(0)
-  const after = setUp({ kit: before.kit, tool: 'renamed', settings: { window: '1h' } })
+  const after = setUp({ context: before.context, tool: 'renamed', settings: { window: '1h' } })
   const again = after.send(keyed('k'))
   await after.clock.advance(0)
   assert.ok(read(again))
@@ -156,12 +157,12 @@ test('an answer that asks for more input is passed on and forgotten: the call go
 })
 
 test('a defect in the run is told to who waits, and not run again', async () => {
-  const { clock, kit } = setUp()
+  const { clock, context } = setUp()
   const scope = testScope({ effect: 'write' })
   let runs = 0
   const service = idempotency.build(
     idempotency.schema.parse({}),
-    kit,
+    context,
     scope,
   )((call) => {
     runs++
@@ -198,7 +199,7 @@ test('the defaults, and what is refused', () => {
 })
 
 test('a call holds its server, and the process, for as long as it runs, and not for who has left', async () => {
-  const { clock, kit } = setUp()
+  const { clock, context } = setUp()
   let held = 0
   const hold = () => {
     held++
@@ -206,7 +207,7 @@ test('a call holds its server, and the process, for as long as it runs, and not 
   }
   const server = new HeldServer()
   const scope = testScope({ effect: 'write', hold })
-  const service = idempotency.build(idempotency.schema.parse({}), kit, scope)(server.service)
+  const service = idempotency.build(idempotency.schema.parse({}), context, scope)(server.service)
   const { call, leave } = leaving('k')
   const left = service(call)
   leave()

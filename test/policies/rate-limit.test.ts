@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Outcome } from '../../src/mesh/call.ts'
-import type { Kit, Scope } from '../../src/mesh/policy.ts'
+import type { PolicyContext, Scope } from '../../src/mesh/policy.ts'
 import { rateLimit } from '../../src/policies/rate-limit.ts'
 import { toolCall } from '../support/caller.ts'
-import { testKit, testScope } from '../support/kit.ts'
+import { testPolicyContext, testScope } from '../support/policy-context.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 
 const answer: Outcome = {
@@ -14,11 +14,11 @@ const answer: Outcome = {
 }
 
 /** A chain of its own over shared state, as another tool or the next generation has it. */
-function chain(kit: Kit, settings: object, scope: Partial<Scope> = {}) {
+function chain(context: PolicyContext, settings: object, scope: Partial<Scope> = {}) {
   const config = rateLimit.schema.parse(settings)
   const service = rateLimit.build(
     config,
-    kit,
+    context,
     testScope({ server: 'search', ...scope }),
   )(() => Promise.resolve(answer))
   return (tenant = 'test') => service(toolCall('tool', {}, { tenant }))
@@ -26,8 +26,8 @@ function chain(kit: Kit, settings: object, scope: Partial<Scope> = {}) {
 
 function setUp(settings: object) {
   const clock = new ManualClock()
-  const kit = testKit(clock)
-  return { clock, kit, send: chain(kit, settings) }
+  const context = testPolicyContext(clock)
+  return { clock, context, send: chain(context, settings) }
 }
 
 const errorOf = (outcome: Outcome) => (outcome.kind === 'rejected' ? outcome.error : undefined)
@@ -54,11 +54,11 @@ test('tools of a server share its rate, unless each is to have its own', async (
     ['server', 'rejected'],
     ['tool', 'answered'],
   ]) {
-    const { kit } = setUp({})
+    const { context } = setUp({})
     const settings = { rate: 1, per }
-    assert.equal((await chain(kit, settings, { tool: 'one' })()).kind, 'answered')
-    assert.equal((await chain(kit, settings, { tool: 'two' })()).kind, expected)
-    assert.equal((await chain(kit, settings, { tool: 'one' })()).kind, 'rejected')
+    assert.equal((await chain(context, settings, { tool: 'one' })()).kind, 'answered')
+    assert.equal((await chain(context, settings, { tool: 'two' })()).kind, expected)
+    assert.equal((await chain(context, settings, { tool: 'one' })()).kind, 'rejected')
   }
 })
 
@@ -70,7 +70,7 @@ test('each tenant can have a rate of its own, which names nobody', async () => {
 })
 
 test('of ten thousand tenants and more, those who called least recently are forgotten', async () => {
-  const { send, kit } = setUp({ rate: '1/d', per: 'tenant' })
+  const { send, context } = setUp({ rate: '1/d', per: 'tenant' })
   await send('first')
   await send('second')
   for (let i = 0; i < 9_998; i++) await send(`${i}`)
@@ -78,21 +78,21 @@ test('of ten thousand tenants and more, those who called least recently are forg
   await send('one more')
   assert.equal((await send('first')).kind, 'rejected')
   assert.equal((await send('second')).kind, 'answered')
-  const [entry] = kit.state.list<{ snapshot(): unknown }>('rate-limit')
+  const [entry] = context.state.list<{ snapshot(): unknown }>('rate-limit')
   assert.deepEqual(entry?.[1].snapshot(), [{ rate: '1/d', burst: 1, tenants: 10_000 }])
 })
 
 test('a reload with the same numbers does not fill the bucket, other numbers begin anew', async () => {
-  const { kit, send } = setUp({ rate: 1 })
+  const { context, send } = setUp({ rate: 1 })
   await send()
-  assert.equal((await chain(kit, { rate: '1/s' })()).kind, 'rejected')
-  assert.equal((await chain(kit, { rate: 2 })()).kind, 'answered')
+  assert.equal((await chain(context, { rate: '1/s' })()).kind, 'rejected')
+  assert.equal((await chain(context, { rate: 2 })()).kind, 'answered')
 })
 
 test('arms of an experiment have rates of their own', async () => {
-  const { kit, send } = setUp({ rate: 1 })
+  const { context, send } = setUp({ rate: 1 })
   await send()
-  assert.equal((await chain(kit, { rate: 1 }, { set: 'cautious' })()).kind, 'answered')
+  assert.equal((await chain(context, { rate: 1 }, { set: 'cautious' })()).kind, 'answered')
 })
 
 test('rates are read in every unit, and what is none is refused', () => {

@@ -3,13 +3,14 @@ import { test } from 'node:test'
 import { toolCall } from '../support/caller.ts'
 import { run } from './retry/run.ts'
 import { answer, failed, rpcError } from './retry/scripted.ts'
+import { retryRefused } from '../../src/policies/retry/tries.ts'
 
 test('a write that may have run is not retried', async () => {
   for (const effect of ['write', 'unknown'] as const) {
     for (const outcome of [failed('attempt_timeout'), failed('upstream_rate_limited'), rpcError(-32603)]) {
       const { calls, record } = await run([outcome, answer], { effect })
       assert.equal(calls.length, 1)
-      assert.equal(record.retryRefused, 'unsafe')
+      assert.equal(retryRefused.of(record), 'unsafe')
     }
   }
 })
@@ -23,7 +24,7 @@ test('a write stops being retried as soon as a try of it may have run', async ()
   const undelivered = failed('upstream_unavailable', { sent: false })
   const { calls, record } = await run([undelivered, failed('attempt_timeout'), answer], { effect: 'write' })
   assert.equal(calls.length, 2)
-  assert.equal(record.retryRefused, 'unsafe')
+  assert.equal(retryRefused.of(record), 'unsafe')
 })
 
 test('an idempotent call is retried', async () => {
@@ -42,7 +43,7 @@ test('nothing is retried once a byte of it has reached the agent', async () => {
   call.record.firstByteAt = 1
   const { calls, record } = await run([failed('bad_reply'), answer], { call })
   assert.equal(calls.length, 1)
-  assert.equal(record.retryRefused, 'streaming')
+  assert.equal(retryRefused.of(record), 'streaming')
 })
 
 test("somebody else's retry is not retried, and their first try is", async () => {
@@ -51,7 +52,7 @@ test("somebody else's retry is not retried, and their first try is", async () =>
       call: toolCall('tool', {}, { inbound: { [header]: '2' } }),
     })
     assert.equal(retried.calls.length, 1)
-    assert.equal(retried.record.retryRefused, 'inbound_attempt')
+    assert.equal(retryRefused.of(retried.record), 'inbound_attempt')
     for (const first of ['1', 'two', '', '2.5']) {
       const call = toolCall('tool', {}, { inbound: { [header]: first } })
       assert.equal((await run([failed('bad_reply'), answer], { call })).calls.length, 2, first)

@@ -1,24 +1,25 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Kit } from '../../src/mesh/policy.ts'
+import type { PolicyContext } from '../../src/mesh/policy.ts'
 import { retry } from '../../src/policies/retry.ts'
 import type { BudgetSnapshot } from '../../src/policies/state/retry-budget.ts'
 import { toolCall } from '../support/caller.ts'
-import { testKit, testScope } from '../support/kit.ts'
+import { testPolicyContext, testScope } from '../support/policy-context.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import { answer, failed, pass, scripted, slow } from './retry/scripted.ts'
+import { retries, retryRefused } from '../../src/policies/retry/tries.ts'
 
 function serviceOf(
-  kit: Kit,
+  context: PolicyContext,
   next: Parameters<ReturnType<typeof retry.build>>[0],
   config: object = {},
   server = 'test',
 ) {
-  return retry.build(retry.schema.parse(config), kit, testScope({ server }))(next)
+  return retry.build(retry.schema.parse(config), context, testScope({ server }))(next)
 }
 
-function budgets(kit: Kit): Record<string, BudgetSnapshot> {
-  const listed = kit.state.list<{ snapshot(): BudgetSnapshot }>('retry-budget')
+function budgets(context: PolicyContext): Record<string, BudgetSnapshot> {
+  const listed = context.state.list<{ snapshot(): BudgetSnapshot }>('retry-budget')
   return Object.fromEntries(listed.map(([{ server }, budget]) => [server, budget.snapshot()]))
 }
 
@@ -32,7 +33,7 @@ for (const attempts of [2, 10])
       let tries = 0
       const upstream = slow(clock, 5, () => (isDown ? down : answer))
       const service = serviceOf(
-        testKit(clock),
+        testPolicyContext(clock),
         (call) => {
           if (isDown) tries++
           return upstream(call)
@@ -61,7 +62,7 @@ test('50 callers whose server turns slow and fails send at most 1.25 tries a cal
   let tries = 0
   const fast = slow(clock, 100)
   const failing = slow(clock, 1_000, () => down)
-  const service = serviceOf(testKit(clock), (call) => {
+  const service = serviceOf(testPolicyContext(clock), (call) => {
     if (isDown) tries++
     return isDown ? failing(call) : fast(call)
   })
@@ -80,43 +81,43 @@ test('50 callers whose server turns slow and fails send at most 1.25 tries a cal
 
 test('an agent that is alone gets both retries of every call, minute after minute', async () => {
   const clock = new ManualClock()
-  const service = serviceOf(testKit(clock), scripted(down).service)
+  const service = serviceOf(testPolicyContext(clock), scripted(down).service)
   for (let second = 0; second < 120; second++) {
     const call = toolCall('tool')
     void service(call)
     await pass(clock, 1_000)
-    assert.equal(call.record.retries, 2)
+    assert.equal(retries.of(call.record), 2)
   }
 })
 
 test('when the budget of the server is used up, calls fail at their first try and say so', async () => {
   const clock = new ManualClock()
-  const kit = testKit(clock)
-  const service = serviceOf(kit, scripted(down).service, {
+  const context = testPolicyContext(clock)
+  const service = serviceOf(context, scripted(down).service, {
     budget: { floor: 0.3, ratio: 0, leastConcurrent: 100 },
   })
   const calls = [1, 2, 3].map(() => toolCall('tool'))
   for (const call of calls) void service(call)
   await pass(clock, 1_000)
   assert.equal(
-    calls.reduce((sum, { record }) => sum + record.retries, 0),
+    calls.reduce((sum, { record }) => sum + retries.of(record), 0),
     3,
   )
   assert.deepEqual(
-    calls.map(({ record }) => record.retryRefused),
+    calls.map(({ record }) => retryRefused.of(record)),
     ['server_budget', 'server_budget', 'server_budget'],
   )
-  assert.equal(budgets(kit).test?.balance, 0)
+  assert.equal(budgets(context).test?.balance, 0)
   await pass(clock, 10_000)
-  assert.equal(budgets(kit).test?.balance, 3)
+  assert.equal(budgets(context).test?.balance, 3)
 })
 
 test('servers have budgets of their own, and share that of the gateway', async () => {
   const clock = new ManualClock()
-  const kit = testKit(clock)
+  const context = testPolicyContext(clock)
   const budget = { floor: 0.3, ratio: 0, leastConcurrent: 100 }
-  const one = serviceOf(kit, scripted(down).service, { attempts: 1, budget }, 'one')
-  const two = serviceOf(kit, scripted(down).service, { attempts: 1, budget }, 'two')
+  const one = serviceOf(context, scripted(down).service, { attempts: 1, budget }, 'one')
+  const two = serviceOf(context, scripted(down).service, { attempts: 1, budget }, 'two')
   const calls = [one, one, two, two].map((service) => {
     const call = toolCall('tool')
     void service(call)
@@ -124,10 +125,10 @@ test('servers have budgets of their own, and share that of the gateway', async (
   })
   await pass(clock, 1_000)
   assert.deepEqual(
-    calls.map(({ record }) => record.retryRefused),
+    calls.map(({ record }) => retryRefused.of(record)),
     ['attempts', 'attempts', 'attempts', 'gateway_budget'],
   )
-  const { one: first, two: second, '': gateway } = budgets(kit)
+  const { one: first, two: second, '': gateway } = budgets(context)
   assert.deepEqual([first?.balance, second?.balance, gateway?.balance], [1, 2, 0])
   assert.equal(gateway?.deposits, 4)
 })
@@ -138,41 +139,41 @@ test('of few calls under way three may be retried at a time, of many a fifth', a
     [50, 10],
   ] as const) {
     const clock = new ManualClock()
-    const kit = testKit(clock)
+    const context = testPolicyContext(clock)
     const service = serviceOf(
-      kit,
+      context,
       slow(clock, 1_000, () => down),
       { attempts: 1 },
     )
     const calls = Array.from({ length: callers }, () => toolCall('tool'))
     for (const call of calls) void service(call)
     await pass(clock, 10_000)
-    const refused = calls.filter(({ record }) => record.retryRefused === 'concurrency').length
+    const refused = calls.filter(({ record }) => retryRefused.of(record) === 'concurrency').length
     assert.equal(callers - refused, granted)
-    const { active, retrying } = budgets(kit).test as BudgetSnapshot
+    const { active, retrying } = budgets(context).test as BudgetSnapshot
     assert.deepEqual({ active, retrying }, { active: 0, retrying: 0 })
   }
 })
 
 test('tools with terms of their own draw on the same budget of their server', async () => {
   const clock = new ManualClock()
-  const kit = testKit(clock)
-  const strict = serviceOf(kit, scripted(down).service, { budget: { floor: 0.1, ratio: 0 } })
-  const lax = serviceOf(kit, scripted(down).service)
+  const context = testPolicyContext(clock)
+  const strict = serviceOf(context, scripted(down).service, { budget: { floor: 0.1, ratio: 0 } })
+  const lax = serviceOf(context, scripted(down).service)
   const first = toolCall('lax')
   void lax(first)
   await pass(clock, 1_000)
-  assert.equal(first.record.retries, 2)
+  assert.equal(retries.of(first.record), 2)
   const second = toolCall('strict')
   void strict(second)
   await pass(clock, 1_000)
-  assert.equal(second.record.retryRefused, 'server_budget')
+  assert.equal(retryRefused.of(second.record), 'server_budget')
 })
 
 test('a defect of ours under a call leaves no call under way behind', async () => {
   const clock = new ManualClock()
-  const kit = testKit(clock)
-  const service = serviceOf(kit, () => Promise.reject(new Error('a defect')))
+  const context = testPolicyContext(clock)
+  const service = serviceOf(context, () => Promise.reject(new Error('a defect')))
   await assert.rejects(service(toolCall('tool')), /a defect/)
-  assert.equal(budgets(kit).test?.active, 0)
+  assert.equal(budgets(context).test?.active, 0)
 })

@@ -3,27 +3,31 @@ import { test } from 'node:test'
 import type { Call, Outcome } from '../../src/mesh/call.ts'
 import { Cancellation } from '../../src/mesh/cancel.ts'
 import { gatewayError } from '../../src/mesh/errors.ts'
-import type { Kit } from '../../src/mesh/policy.ts'
+import type { PolicyContext } from '../../src/mesh/policy.ts'
 import { retry } from '../../src/policies/retry.ts'
 import { toolCall } from '../support/caller.ts'
-import { testKit, testScope } from '../support/kit.ts'
+import { testPolicyContext, testScope } from '../support/policy-context.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import { answer, failed, pass, scripted } from './retry/scripted.ts'
+import { retryRefused } from '../../src/policies/retry/tries.ts'
 
 /** A server with a script; `at` are the times at which it got a call. */
-function setUp(outcomes: Outcome[], { config = {}, dice }: { config?: object; dice?: Kit['dice'] } = {}) {
+function setUp(
+  outcomes: Outcome[],
+  { config = {}, random }: { config?: object; random?: PolicyContext['random'] } = {},
+) {
   const clock = new ManualClock()
-  const kit = dice === undefined ? testKit(clock) : { ...testKit(clock), dice }
+  const context = random === undefined ? testPolicyContext(clock) : { ...testPolicyContext(clock), random }
   const { service } = scripted(...outcomes)
   const at: number[] = []
-  const layer = retry.build(retry.schema.parse(config), kit, testScope())
+  const layer = retry.build(retry.schema.parse(config), context, testScope())
   const tried = layer((call) => {
     at.push(clock.now())
     return service(call)
   })
   const told: Outcome[] = []
   const send = (call: Call) => void tried(call).then((outcome) => told.push(outcome))
-  return { clock, kit, send, at, told }
+  return { clock, context, send, at, told }
 }
 
 test('waits are drawn from zero up to a bound that doubles with each retry, and is capped', async () => {
@@ -33,7 +37,7 @@ test('waits are drawn from zero up to a bound that doubles with each retry, and 
     [0.999, [99.9, 199.8, 399.6, 799.2, 999]],
   ] as const) {
     const config = { attempts: 5, base: 100, cap: '1s' }
-    const { clock, send, at } = setUp([failed('bad_reply')], { config, dice: () => draw })
+    const { clock, send, at } = setUp([failed('bad_reply')], { config, random: () => draw })
     send(toolCall('tool'))
     await pass(clock, 10_000)
     const waited = at.slice(1).map((time, retry) => time - (at[retry] ?? 0))
@@ -72,18 +76,18 @@ test('a wait that ends after the deadline is not begun', async () => {
   send(call)
   await clock.advance(0)
   assert.deepEqual(told, [busy])
-  assert.equal(call.record.retryRefused, 'deadline')
+  assert.equal(retryRefused.of(call.record), 'deadline')
   assert.equal(at.length, 1)
   assert.equal(clock.pending, 0)
 })
 
 test('backoff counts towards the deadline too', async () => {
-  const { clock, send, at } = setUp([failed('bad_reply')], { dice: () => 0.5 })
+  const { clock, send, at } = setUp([failed('bad_reply')], { random: () => 0.5 })
   const call = toolCall('tool', {}, { deadline: { at: 150, reserveMs: undefined } })
   send(call)
   await pass(clock, 1_000)
   assert.deepEqual(at, [0, 50])
-  assert.equal(call.record.retryRefused, 'deadline')
+  assert.equal(retryRefused.of(call.record), 'deadline')
 })
 
 test('without a deadline nobody waits for longer than a minute', async () => {
@@ -95,12 +99,12 @@ test('without a deadline nobody waits for longer than a minute', async () => {
     const call = toolCall('tool')
     send(call)
     await pass(clock, 60_000)
-    assert.equal(call.record.retryRefused, refused)
+    assert.equal(retryRefused.of(call.record), refused)
   }
 })
 
 test('a caller that gives up during the wait gets the reason at once, and no timer stays behind', async () => {
-  const { clock, kit, send, at, told } = setUp([failed('bad_reply')], { dice: () => 0.5 })
+  const { clock, context, send, at, told } = setUp([failed('bad_reply')], { random: () => 0.5 })
   const signal = new Cancellation()
   send({ ...toolCall('tool'), signal })
   await pass(clock, 10)
@@ -112,7 +116,7 @@ test('a caller that gives up during the wait gets the reason at once, and no tim
   ])
   assert.equal(clock.pending, 0)
   assert.equal(at.length, 1)
-  for (const [, budget] of kit.state.list<{ snapshot(): object }>('retry-budget')) {
+  for (const [, budget] of context.state.list<{ snapshot(): object }>('retry-budget')) {
     const { active, retrying } = budget.snapshot() as Record<string, unknown>
     assert.deepEqual({ active, retrying }, { active: 0, retrying: 0 })
   }

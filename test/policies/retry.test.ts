@@ -1,27 +1,29 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { gatewayError } from '../../src/mesh/errors.ts'
 import type { Outcome } from '../../src/mesh/call.ts'
 import { retry } from '../../src/policies/retry.ts'
 import { toolCall } from '../support/caller.ts'
-import { testKit, testScope } from '../support/kit.ts'
+import { testPolicyContext, testScope } from '../support/policy-context.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import { run } from './retry/run.ts'
 import { answer, failed, pass, rejected, rpcError, scripted } from './retry/scripted.ts'
+import { hedges, retries, retryRefused } from '../../src/policies/retry/tries.ts'
 
 test('a call that succeeds is sent once', async () => {
   const { outcome, calls, record } = await run([answer])
   assert.equal(outcome, answer)
   assert.equal(calls.length, 1)
-  assert.equal(record.retries, 0)
-  assert.equal(record.retryRefused, undefined)
+  assert.equal(retries.of(record), 0)
+  assert.equal(retryRefused.of(record), undefined)
 })
 
 test('a call that fails is sent again until it succeeds', async () => {
   const { outcome, calls, record } = await run([failed('upstream_disconnected'), failed('bad_reply'), answer])
   assert.equal(outcome, answer)
   assert.equal(calls.length, 3)
-  assert.equal(record.retries, 2)
-  assert.equal(record.retryRefused, undefined)
+  assert.equal(retries.of(record), 2)
+  assert.equal(retryRefused.of(record), undefined)
 })
 
 test('after two retries the last failure is told', async () => {
@@ -29,7 +31,7 @@ test('after two retries the last failure is told', async () => {
   const { outcome, calls, record } = await run([failed('bad_reply'), failed('bad_reply'), last])
   assert.equal(outcome, last)
   assert.equal(calls.length, 3)
-  assert.equal(record.retryRefused, 'attempts')
+  assert.equal(retryRefused.of(record), 'attempts')
 })
 
 test('every failure that may pass is retried, and no other', async () => {
@@ -42,6 +44,12 @@ test('every failure that may pass is retried, and no other', async () => {
   for (const reason of passing) assert.equal((await run([failed(reason), answer])).calls.length, 2, reason)
   const final = ['cancelled', 'deadline_exceeded', 'upstream_unauthorized', 'reply_too_large'] as const
   for (const reason of final) assert.equal((await run([failed(reason), answer])).calls.length, 1, reason)
+})
+
+test('no retry waits for a program that is not up', async () => {
+  const error = gatewayError('upstream_unavailable', 'the program does not start')
+  const down = { kind: 'failed', error: { ...error, notStarted: true, retryAfterMs: 1 } } as const
+  assert.equal((await run([down, answer])).calls.length, 1)
 })
 
 test('an error of the server is retried, one of the caller is not', async () => {
@@ -57,8 +65,8 @@ test('when a retry is rejected by our own limits, the failure before it is told'
   const first = failed('bad_reply')
   const { outcome, record } = await run([first, rejected])
   assert.equal(outcome, first)
-  assert.equal(record.retries, 0)
-  assert.deepEqual([record.overruled, record.retryRefused], [['bulkhead_full'], 'limited'])
+  assert.equal(retries.of(record), 0)
+  assert.deepEqual([record.supersededRejections, retryRefused.of(record)], [['bulkhead_full'], 'limited'])
 })
 
 test('an error of a tool, and a question to the agent, are answers', async () => {
@@ -104,9 +112,9 @@ test('a retry never has the number of a hedge', async () => {
   const call = toolCall('tool')
   const clock = new ManualClock()
   const { service, calls } = scripted(failed('bad_reply'), answer)
-  const layer = retry.build(retry.schema.parse({}), testKit(clock), testScope())
+  const layer = retry.build(retry.schema.parse({}), testPolicyContext(clock), testScope())
   const hedging = layer((tried) => {
-    if (tried.attempt === 1) tried.record.hedges++
+    if (tried.attempt === 1) hedges.add(tried.record)
     return service(tried)
   })
   void hedging(call)
@@ -120,7 +128,7 @@ test('a retry never has the number of a hedge', async () => {
 test('no retries are sent where the config allows none', async () => {
   const { calls, record } = await run([failed('bad_reply')], { config: { attempts: 0 } })
   assert.equal(calls.length, 1)
-  assert.equal(record.retryRefused, 'attempts')
+  assert.equal(retryRefused.of(record), 'attempts')
 })
 
 test('two retries, from 100 ms up to 2 s, unless told otherwise', () => {

@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import type { Outcome } from '../../src/mesh/call.ts'
+import { gatewayError } from '../../src/mesh/errors.ts'
 import { isFailure, isIncorrect } from '../../src/mesh/classify.ts'
 import { verdict } from '../../src/policies/verdict.ts'
 import { newCall, toolCall } from '../support/caller.ts'
-import { testKit, testScope } from '../support/kit.ts'
+import { testPolicyContext, testScope } from '../support/policy-context.ts'
 import { answered, jsonResult, setUp, structured, textResult } from './verdict/judged.ts'
 
 const outputSchema = {
@@ -120,22 +122,22 @@ test('results that are no answer yet stay unchecked', async () => {
 test('what has a verdict, or failed, is none of its business', async () => {
   const { judgeOutcome, verdictOn } = await compiled()
   assert.equal(await verdictOn({ ...bad, isError: true }), 'tool_error')
-  const failed = { kind: 'failed', error: { reason: 'bad_reply' } } as never
+  const failed: Outcome = { kind: 'failed', error: gatewayError('bad_reply', 'no JSON') }
   assert.equal(await judgeOutcome(failed), failed)
 })
 
 test('requests other than tool calls pass as they are', async () => {
-  const layer = verdict.build(verdict.schema.parse({}), testKit(), testScope({ tool: undefined }))
+  const layer = verdict.build(verdict.schema.parse({}), testPolicyContext(), testScope({ tool: undefined }))
   const outcome = answered(textResult('{"cut'))
   assert.equal(await layer(() => Promise.resolve(outcome))(newCall({ method: 'prompts/get' })), outcome)
 })
 
 test('tools in no catalog are looked at, and nothing of them is remembered', async () => {
-  const kit = testKit()
-  const layer = verdict.build(verdict.schema.parse({}), kit, testScope({ tool: undefined }))
+  const context = testPolicyContext()
+  const layer = verdict.build(verdict.schema.parse({}), context, testScope({ tool: undefined }))
   const outcome = await layer(() => Promise.resolve(answered(textResult('{"cut'))))(toolCall('unheard'))
   assert.equal(isIncorrect(outcome), true)
-  assert.deepEqual(kit.state.list('shape'), [])
+  assert.deepEqual(context.state.list('shape'), [])
 })
 
 test('all is reported and nothing enforced, unless told otherwise', () => {
@@ -146,5 +148,5 @@ test('all is reported and nothing enforced, unless told otherwise', () => {
 test('with everything off there is no layer at all', () => {
   const settings = verdict.schema.parse({ output: 'off', shapes: false, partials: false })
   const next = () => Promise.reject(new Error('not called'))
-  assert.equal(verdict.build(settings, testKit(), testScope())(next), next)
+  assert.equal(verdict.build(settings, testPolicyContext(), testScope())(next), next)
 })

@@ -1,5 +1,5 @@
 import fc from 'fast-check'
-import type { Path, Span } from '../../src/protocol/json-span.ts'
+import type { JsonPath, Span } from '../../src/protocol/json-span.ts'
 
 /** White space as JSON allows it. */
 const space = fc.string({ unit: fc.constantFrom(' ', '\n', '\r', '\t'), maxLength: 2 })
@@ -59,7 +59,7 @@ const { node, padded } = fc.letrec<{ node: Node; padded: Padded; member: Member 
 export interface Written {
   readonly text: string
   /** Each value that `JSON.parse` lets one see: of members of one name the last. */
-  readonly values: readonly (Span & { readonly path: Path })[]
+  readonly values: readonly (Span & { readonly path: JsonPath })[]
   /** Whether an object has two members of one name. */
   readonly hasDuplicates: boolean
 }
@@ -74,11 +74,11 @@ export const writtenObject: fc.Arbitrary<Written> = fc
   .map(write)
 
 function write(whole: Padded): Written {
-  const values: (Span & { path: Path })[] = []
+  const values: (Span & { path: JsonPath })[] = []
   let text = ''
   let hasDuplicates = false
   const add = (more: string) => void (text += more)
-  const put = ({ before, node, after }: Padded, path: Path, seen: boolean): void => {
+  const put = ({ before, node, after }: Padded, path: JsonPath, seen: boolean): void => {
     add(before)
     const start = text.length
     if ('scalar' in node) add(node.scalar)

@@ -157,14 +157,14 @@ function play(given: Exchange, client: RawClient): Promise<void> {
   })
 }
 
-interface World {
+interface Stage {
   readonly gateway: Gateway
   readonly bystander: RawClient
 }
 
-let world: Promise<World> | undefined
+let stage: Promise<Stage> | undefined
 
-async function begin(): Promise<World> {
+async function begin(): Promise<Stage> {
   const gateway = await Gateway.start({
     gateway: { maxInFlight: 200 },
     servers: { local: stdioToolbox(), other: stdioToolbox() },
@@ -177,7 +177,7 @@ const inputs = asyncTarget(
   'whatever bytes agents send, each is answered or its connection closes, and everybody else is served',
   fc.array(exchange, { minLength: AT_ONCE, maxLength: AT_ONCE }),
   async (exchanges) => {
-    const { gateway, bystander } = await (world ??= begin())
+    const { gateway, bystander } = await (stage ??= begin())
     const agent = await RawClient.open(gateway.mcp())
     await Promise.all(exchanges.map((given) => play(given, agent)))
     await agent.leave()
@@ -195,7 +195,7 @@ export const edgeTarget: Target = {
   ...inputs,
   inputs: AT_ONCE,
   async close() {
-    world = undefined
+    stage = undefined
     await cleanUp()
   },
 }

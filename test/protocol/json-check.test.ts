@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { OUTCOME_KEY } from '../../src/chaos/accounting/accounting.ts'
 import { INTENT_KEY as FAULT_INTENT_KEY } from '../../src/chaos/decide/call-key.ts'
 import { ERROR_KEY } from '../../src/downstream/respond.ts'
-import { IDEMPOTENCY_KEY } from '../../src/policies/idempotency/key.ts'
+import { IDEMPOTENCY_KEY } from '../../src/policies/idempotency.ts'
 import { decidingMeta, MAX_DEPTH, readJson } from '../../src/protocol/json-check.ts'
 import { MAX_MEMBERS } from '../../src/protocol/json-size.ts'
 import { locate } from '../../src/protocol/json-span.ts'
@@ -14,7 +14,7 @@ import {
   LOG_LEVEL_KEY,
   PROTOCOL_VERSION_KEY,
 } from '../../src/protocol/modern.ts'
-import { INTENT_KEY } from '../../src/telemetry/intents/attribution.ts'
+import { INTENT_KEY } from '../../src/telemetry/intents/intent.ts'
 
 const call = (params: string) => `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":${params}}`
 

@@ -7,12 +7,12 @@ import {
   prependMember,
   replaceAt,
   splice,
-  type Path,
+  type JsonPath,
 } from '../../src/protocol/json-span.ts'
 import { pick, seeded } from '../support/random.ts'
 
 /** The text that `locate` finds; undefined when it finds none. */
-function textAt(text: string, path: Path): string | undefined {
+function textAt(text: string, path: JsonPath): string | undefined {
   const span = locate(text, path)
   return span && text.slice(span.start, span.end)
 }
@@ -55,7 +55,7 @@ test('a path leads through objects and arrays', () => {
 
 test('what is not there is not found', () => {
   const text = '{"a":{"b":[1,2]},"s":"text","n":null}'
-  const absent: Path[] = [
+  const absent: JsonPath[] = [
     ['b'],
     ['a', 'c'],
     ['a', 'b', 2],
@@ -176,7 +176,7 @@ function document(random: () => number, depth: number): string {
 }
 
 /** Every path into a parsed value, with what is there. */
-function* paths(value: unknown, path: Path = []): Generator<[Path, unknown]> {
+function* paths(value: unknown, path: JsonPath = []): Generator<[JsonPath, unknown]> {
   yield [path, value]
   if (typeof value !== 'object' || value === null) return
   const entries: [string | number, unknown][] = Array.isArray(value)

@@ -1,12 +1,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { locate, type Path } from '../../src/protocol/json-span.ts'
-import { locateAll } from '../../src/protocol/locate-all.ts'
+import { type JsonPath, locate, locateAll } from '../../src/protocol/json-span.ts'
 import { pick, seeded } from '../support/random.ts'
 
 test('many values are found in one walk, in the order in which they were asked for', () => {
   const text = ' {"a":[10,{"b":"x"}], "c" : {"d":null} }'
-  const paths: Path[] = [['c', 'd'], ['a', 1, 'b'], ['a', 0], ['a', 1], [], ['c', 'd']]
+  const paths: JsonPath[] = [['c', 'd'], ['a', 1, 'b'], ['a', 0], ['a', 1], [], ['c', 'd']]
   const texts = locateAll(text, paths).map((span) => span && text.slice(span.start, span.end))
   assert.deepEqual(texts, ['null', '"x"', '10', '{"b":"x"}', text.trim(), 'null'])
 })

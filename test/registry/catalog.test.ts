@@ -6,7 +6,7 @@ import {
   fetchList as fetchUpTo,
   type Ask,
   type Catalog,
-  type Entry,
+  type CatalogEntry,
 } from '../../src/registry/catalog.ts'
 import type { ListKind } from '../../src/registry/kinds.ts'
 
@@ -24,13 +24,13 @@ function pages(...results: string[]): { ask: Ask; asked: unknown[] } {
 const LIMIT = 1024 ** 2
 
 /** Fetches a list that is all there. */
-async function fetchList(kind: ListKind, ask: Ask): Promise<readonly Entry[]> {
+async function fetchList(kind: ListKind, ask: Ask): Promise<readonly CatalogEntry[]> {
   const { entries, cut } = await fetchUpTo(kind, ask, LIMIT)
   assert.equal(cut, undefined)
   return entries
 }
 
-const keys = (entries: readonly Entry[]) => entries.map(({ key }) => key)
+const keys = (entries: readonly CatalogEntry[]) => entries.map(({ key }) => key)
 
 /** The names of what is kept of a list of tools, and why it is not all. */
 async function partly(ask: Ask): Promise<[string[], string | undefined]> {

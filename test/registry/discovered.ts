@@ -1,7 +1,6 @@
-import type { GatewayError } from '../../src/mesh/errors.ts'
 import type { Catalog } from '../../src/registry/catalog.ts'
 import { Discovery } from '../../src/registry/discovery.ts'
-import { Links } from '../../src/registry/links.ts'
+import { UpstreamSessions } from '../../src/registry/upstream-sessions.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import { noFaults } from '../support/no-faults.ts'
 import { type Script, ScriptedUpstream } from '../support/scripted-upstream.ts'
@@ -19,13 +18,13 @@ export const oneTool: Script = (method) => {
 /** A server that is being discovered, and what was told of it. */
 export function discovered(script: Script = oneTool, upstream = new ScriptedUpstream(script)) {
   const clock = new ManualClock()
-  const links = new Links({ replicas: [upstream], clock, timeoutMs: TIMEOUT_MS })
-  const told: ('up' | GatewayError['reason'])[] = []
+  const upstreamSessions = new UpstreamSessions({ replicas: [upstream], clock, timeoutMs: TIMEOUT_MS })
+  const told: string[] = []
   const catalogs: Catalog[] = []
   const discovery = new Discovery({
     server: 's',
-    links,
-    hello: {},
+    upstreamSessions,
+    initializeParams: {},
     clock,
     faults: noFaults.upstream,
     timeoutMs: TIMEOUT_MS,
@@ -37,18 +36,19 @@ export function discovered(script: Script = oneTool, upstream = new ScriptedUpst
       catalogs.push(catalog)
     },
     onStale: () => undefined,
+    onReverted: () => told.push('reverted'),
     onDown: ({ reason }) => told.push(reason),
   })
   return {
     clock,
-    links,
+    upstreamSessions,
     upstream,
     discovery,
     told,
     catalogs,
     /** All that the server was asked, over all conversations, since the last look. */
     asked(): string[] {
-      const asked = upstream.links.flatMap((link) => link.asked.splice(0))
+      const asked = upstream.upstreamSessions.flatMap((upstreamSession) => upstreamSession.asked.splice(0))
       return asked.sort()
     },
     /** Begins, and waits for the first round. */

@@ -26,13 +26,14 @@ test('a server that answers the handshake and then fails is not asked in a frenz
   await clock.advance(7_500)
   assert.deepEqual(told, ['bad_reply', 'bad_reply', 'bad_reply', 'bad_reply'])
   assert.equal(upstream.attempts, 4)
-  assert.ok(upstream.links.every((link) => link.ended.aborted))
+  assert.ok(upstream.upstreamSessions.every((upstreamSession) => upstreamSession.ended.aborted))
 })
 
 test('a conversation whose goodbye takes its time does not change the pause', async () => {
-  const { start, clock, upstream } = discovered((_, __, link) => {
-    const close = link.close.bind(link)
-    if (link.asked.length === 1) link.close = () => close().then(() => clock.sleep(500, new Cancellation()))
+  const { start, clock, upstream } = discovered((_, __, upstreamSession) => {
+    const close = upstreamSession.close.bind(upstreamSession)
+    if (upstreamSession.asked.length === 1)
+      upstreamSession.close = () => close().then(() => clock.sleep(500, new Cancellation()))
     return { error: { code: -32603, message: 'broken' } }
   })
   await start()
@@ -53,7 +54,7 @@ test('a server that is up again begins anew, pause included', async () => {
   assert.deepEqual(asked(), allLists)
   await clock.advance(1_000)
   upstream.refusal = unavailable
-  upstream.link.end()
+  upstream.upstreamSession.end()
   await clock.advance(0)
   assert.equal(told.at(-1), 'upstream_unavailable')
   const { attempts } = upstream
@@ -77,8 +78,8 @@ test('a server that names a time is not asked before that, nor sooner than it wo
 })
 
 test('a round that takes too long is over, and the server is down', async () => {
-  const { start, clock, told } = discovered((method, params, link) =>
-    method === 'prompts/list' ? new Promise(() => {}) : oneTool(method, params, link),
+  const { start, clock, told } = discovered((method, params, upstreamSession) =>
+    method === 'prompts/list' ? new Promise(() => {}) : oneTool(method, params, upstreamSession),
   )
   await start()
   await clock.advance(TIMEOUT_MS - 1)
@@ -88,8 +89,10 @@ test('a round that takes too long is over, and the server is down', async () => 
 })
 
 test('a ping that fails takes the server down', async () => {
-  const { start, clock, told } = discovered((method, params, link) =>
-    method === 'ping' ? gatewayError('upstream_disconnected', 'broke') : oneTool(method, params, link),
+  const { start, clock, told } = discovered((method, params, upstreamSession) =>
+    method === 'ping'
+      ? gatewayError('upstream_disconnected', 'broke')
+      : oneTool(method, params, upstreamSession),
   )
   await start()
   await clock.advance(PROBE_MS)

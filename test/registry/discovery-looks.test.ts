@@ -10,16 +10,16 @@ test('a conversation that ends is noticed at once, not at the next ping', async 
   await start()
   await clock.advance(1_000)
   asked()
-  upstream.link.end()
+  upstream.upstreamSession.end()
   await clock.advance(0)
   assert.equal(upstream.attempts, 2)
   assert.deepEqual(told, ['up', 'up'])
 })
 
 test('a server that ends every conversation is not asked in a frenzy', async () => {
-  const { start, clock, upstream } = discovered((method, params, link) => {
-    setImmediate(() => link.end())
-    return oneTool(method, params, link)
+  const { start, clock, upstream } = discovered((method, params, upstreamSession) => {
+    setImmediate(() => upstreamSession.end())
+    return oneTool(method, params, upstreamSession)
   })
   await start()
   for (let n = 0; n < 100; n++) await clock.advance(100)
@@ -36,7 +36,7 @@ test('a suspicion makes it look at once, and does nothing while it waits for a s
   assert.deepEqual(asked(), ['ping'])
   await clock.advance(1_000)
   upstream.refusal = unavailable
-  upstream.link.end()
+  upstream.upstreamSession.end()
   await clock.advance(0)
   const { attempts } = upstream
   for (let n = 0; n < 10; n++) {
@@ -67,10 +67,10 @@ test('whoever asks for it has all lists fetched again at once', async () => {
 })
 
 test('a server that was removed is asked nothing any more, and nobody is told', async () => {
-  const { start, clock, upstream, discovery, links, told } = discovered()
+  const { start, clock, upstream, discovery, upstreamSessions, told } = discovered()
   await start()
   discovery.stop()
-  await links.closeAll()
+  await upstreamSessions.closeAll()
   await clock.advance(1_000_000)
   assert.equal(upstream.attempts, 1)
   assert.deepEqual(told, ['up'])
@@ -78,10 +78,12 @@ test('a server that was removed is asked nothing any more, and nobody is told', 
 })
 
 test('a server that is removed in the middle of a round is not told of either', async () => {
-  const { start, clock, discovery, links, told, upstream } = discovered(() => new Promise(() => {}))
+  const { start, clock, discovery, upstreamSessions, told, upstream } = discovered(
+    () => new Promise(() => {}),
+  )
   await start()
   discovery.stop()
-  await links.closeAll()
+  await upstreamSessions.closeAll()
   await clock.advance(1_000_000)
   assert.deepEqual(told, [])
   assert.equal(upstream.attempts, 1)

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { greeting } from '../support/scripted-upstream.ts'
+import { initializeResult } from '../support/scripted-upstream.ts'
 import { allLists, discovered, oneTool, PROBE_MS, REFRESH_MS } from './discovered.ts'
 
 test('the first round fetches every list that the server offers', async () => {
@@ -17,17 +17,17 @@ test('the first round fetches every list that the server offers', async () => {
 
 test('a list that the server does not offer is empty, and nobody asks for it', async () => {
   const { start, asked, upstream, catalogs } = discovered()
-  upstream.greeting = greeting({ tools: {} })
+  upstream.initializeResult = initializeResult({ tools: {} })
   await start()
   assert.deepEqual(asked(), ['tools/list'])
   assert.deepEqual(catalogs[0]?.lists.prompts, [])
 })
 
 test('a list that the server turns out not to know is empty', async () => {
-  const { start, told, catalogs } = discovered((method, params, link) =>
+  const { start, told, catalogs } = discovered((method, params, upstreamSession) =>
     method === 'resources/templates/list'
       ? { error: { code: -32601, message: 'x' } }
-      : oneTool(method, params, link),
+      : oneTool(method, params, upstreamSession),
   )
   await start()
   assert.deepEqual(told, ['up'])
@@ -36,8 +36,8 @@ test('a list that the server turns out not to know is empty', async () => {
 
 test('a list that fails takes neither the server down nor its last-known entries away', async () => {
   let broken = false
-  const { start, clock, told, catalogs } = discovered((method, params, link) => {
-    if (method !== 'prompts/list') return oneTool(method, params, link)
+  const { start, clock, told, catalogs } = discovered((method, params, upstreamSession) => {
+    if (method !== 'prompts/list') return oneTool(method, params, upstreamSession)
     return broken ? { error: { code: -32603, message: 'x' } } : { result: { prompts: [{ name: 'p' }] } }
   })
   await start()
@@ -51,8 +51,10 @@ test('a list that fails takes neither the server down nor its last-known entries
 })
 
 test('tools that cannot be listed are an outage', async () => {
-  const { start, told } = discovered((method, params, link) =>
-    method === 'tools/list' ? { error: { code: -32603, message: 'x' } } : oneTool(method, params, link),
+  const { start, told } = discovered((method, params, upstreamSession) =>
+    method === 'tools/list'
+      ? { error: { code: -32603, message: 'x' } }
+      : oneTool(method, params, upstreamSession),
   )
   await start()
   assert.deepEqual(told, ['bad_reply'])
@@ -74,8 +76,8 @@ test('a server that is up is pinged now and then, and its lists are fetched agai
 
 test('a ping that is answered with an error is an answer', async () => {
   for (const code of [-32601, -32603]) {
-    const { start, clock, told, upstream } = discovered((method, params, link) =>
-      method === 'ping' ? { error: { code, message: 'no' } } : oneTool(method, params, link),
+    const { start, clock, told, upstream } = discovered((method, params, upstreamSession) =>
+      method === 'ping' ? { error: { code, message: 'no' } } : oneTool(method, params, upstreamSession),
     )
     await start()
     await clock.advance(PROBE_MS * 3)
@@ -88,7 +90,7 @@ test('a list that changed is fetched again, and only that one', async () => {
   const { start, asked, clock, upstream } = discovered()
   await start()
   asked()
-  upstream.link.say({ method: 'notifications/resources/list_changed' })
+  upstream.upstreamSession.say({ method: 'notifications/resources/list_changed' })
   await clock.advance(250)
   assert.deepEqual(asked(), ['resources/list', 'resources/templates/list'])
 })
@@ -98,8 +100,8 @@ test('a storm of changes makes one round', async () => {
   await start()
   asked()
   for (let n = 0; n < 100; n++) {
-    upstream.link.say({ method: 'notifications/tools/list_changed' })
-    upstream.link.say({ method: 'notifications/prompts/list_changed' })
+    upstream.upstreamSession.say({ method: 'notifications/tools/list_changed' })
+    upstream.upstreamSession.say({ method: 'notifications/prompts/list_changed' })
     await clock.advance(1)
   }
   await clock.advance(250)
@@ -111,7 +113,7 @@ test('a storm that never ends does not put the round off for ever', async () => 
   await start()
   asked()
   for (let n = 0; n < 20; n++) {
-    upstream.link.say({ method: 'notifications/tools/list_changed' })
+    upstream.upstreamSession.say({ method: 'notifications/tools/list_changed' })
     await clock.advance(100)
   }
   const rounds = asked().length
@@ -120,14 +122,14 @@ test('a storm that never ends does not put the round off for ever', async () => 
 
 test('a change that is told while a round is under way is not lost', async () => {
   let release = () => {}
-  const { start, asked, clock, upstream } = discovered(async (method, params, link) => {
-    if (method === 'tools/list' && link.asked.filter((asked) => asked === method).length === 1) {
+  const { start, asked, clock, upstream } = discovered(async (method, params, upstreamSession) => {
+    if (method === 'tools/list' && upstreamSession.asked.filter((asked) => asked === method).length === 1) {
       await new Promise<void>((resolve) => (release = resolve))
     }
-    return oneTool(method, params, link)
+    return oneTool(method, params, upstreamSession)
   })
   await start()
-  upstream.link.say({ method: 'notifications/tools/list_changed' })
+  upstream.upstreamSession.say({ method: 'notifications/tools/list_changed' })
   release()
   await clock.advance(0)
   await clock.advance(250)
@@ -138,8 +140,8 @@ test('other notifications cause nothing', async () => {
   const { start, asked, clock, upstream } = discovered()
   await start()
   asked()
-  upstream.link.say({ method: 'notifications/message', params: { level: 'info', data: 'x' } })
-  upstream.link.say({ method: 'notifications/resources/updated', params: { uri: 'a' } })
+  upstream.upstreamSession.say({ method: 'notifications/message', params: { level: 'info', data: 'x' } })
+  upstream.upstreamSession.say({ method: 'notifications/resources/updated', params: { uri: 'a' } })
   await clock.advance(PROBE_MS - 1)
   assert.deepEqual(asked(), [])
 })
@@ -150,7 +152,7 @@ test('what the server asks is answered, for a server may wait for that', async (
   const answers: string[] = []
   const answer = (text: string) => Promise.resolve(void answers.push(text))
   for (const [id, method] of ['ping', 'roots/list', 'sampling/createMessage'].entries()) {
-    upstream.link.say({ id, method }, answer)
+    upstream.upstreamSession.say({ id, method }, answer)
   }
   await clock.advance(0)
   const [ping, roots, sampling] = answers.map((text) => JSON.parse(text) as Record<string, unknown>)

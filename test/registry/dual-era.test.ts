@@ -3,10 +3,10 @@ import { test } from 'node:test'
 import type { Caller } from '../../src/mesh/call.ts'
 import { gatewayError } from '../../src/mesh/errors.ts'
 import { ownEra } from '../../src/upstreams/era-verdicts.ts'
-import type { Era, Eras, Link, Upstream } from '../../src/upstreams/upstream.ts'
+import type { Era, Eras, UpstreamSession, Upstream } from '../../src/upstreams/upstream.ts'
 import { TestCaller, toolCall } from '../support/caller.ts'
 import type { ManualClock } from '../support/manual-clock.ts'
-import { greeting, ScriptedLink, ScriptedUpstream } from '../support/scripted-upstream.ts'
+import { initializeResult, ScriptedSession, ScriptedUpstream } from '../support/scripted-upstream.ts'
 import { testServer } from './test-server.ts'
 
 const versions = { legacy: '2025-11-25', modern: '2026-07-28' }
@@ -17,20 +17,20 @@ class DualUpstream extends ScriptedUpstream implements Upstream {
   readonly tools: Record<Era, readonly string[]> = { legacy: ['old'], modern: ['new'] }
   readonly #known = new Map<Era, boolean>()
 
-  override open(caller: Caller): Promise<Link> {
+  override open(caller: Caller): Promise<UpstreamSession> {
     this.attempts++
     const own = ownEra(caller)
     const era = this.spoken.has(own) ? own : own === 'modern' ? 'legacy' : 'modern'
     this.#known.set(own, era === own).set(era, true)
-    const said = greeting(undefined, { protocolVersion: versions[era] })
-    const link = new ScriptedLink(caller, said, (method) => {
+    const said = initializeResult(undefined, { protocolVersion: versions[era] })
+    const upstreamSession = new ScriptedSession(caller, said, (method) => {
       const tools = this.tools[era].map((name) => ({ name }))
       const lists = { tools, prompts: [], resources: [], resourceTemplates: [] }
       return { result: method.endsWith('/list') ? lists : {} }
     })
-    link.keepsState = era === 'legacy'
-    this.links.push(link)
-    return Promise.resolve(link)
+    upstreamSession.keepsState = era === 'legacy'
+    this.upstreamSessions.push(upstreamSession)
+    return Promise.resolve(upstreamSession)
   }
 
   eras(): Eras {
@@ -65,7 +65,7 @@ test('each era is listed what the server offers in it, and nobody asks for that 
   assert.ok(server.facts('old') !== undefined && server.facts('new') !== undefined)
   changes.length = 0
   upstream.tools.legacy = ['older']
-  upstream.link.say({ method: 'notifications/tools/list_changed' })
+  upstream.upstreamSession.say({ method: 'notifications/tools/list_changed' })
   await clock.advance(250)
   assert.deepEqual([listed('modern'), listed('legacy'), changes], [['new'], ['older'], [['tools']]])
   await server.close()
@@ -78,7 +78,7 @@ test('a server of one era has one list for all, and is asked for another one onc
     await Promise.all([server.settledFor('legacy'), turns(clock)])
     assert.deepEqual([listed('legacy'), upstream.attempts], [['new'], 2])
   }
-  assert.equal(server.links.size, 1)
+  assert.equal(server.upstreamSessions.size, 1)
   const old = await dual(1, ['legacy'])
   await old.server.settledFor('legacy')
   assert.deepEqual([old.listed('legacy'), old.upstream.attempts], [['old'], 1])
@@ -121,7 +121,7 @@ test('a conversation that the server refuses to open again is left, and the next
   const caller = legacy()
   const send = () => server.send(toolCall('a', {}, { caller }))
   await send()
-  assert.equal(upstream.link.ended.aborted, true)
+  assert.equal(upstream.upstreamSession.ended.aborted, true)
   await send()
   assert.equal(upstream.attempts, 2)
 })

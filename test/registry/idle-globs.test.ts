@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Match } from '../../src/mesh/match.ts'
-import type { Entry } from '../../src/registry/catalog.ts'
-import { warnOfIdleGlobs } from '../../src/registry/idle-globs.ts'
+import type { CatalogEntry } from '../../src/registry/catalog.ts'
+import { warnOfIdleGlobs } from '../../src/registry/notices.ts'
 import type { ServerState } from '../../src/registry/known-server.ts'
 import { recordedLog } from '../support/log.ts'
 
 function server(name: string, state: ServerState, ...tools: string[]) {
-  return { name, state, entries: () => tools.map((key) => ({ key }) as Entry) }
+  return { name, state, entries: () => tools.map((key) => ({ key }) as CatalogEntry) }
 }
 
 function warnings(servers: readonly ReturnType<typeof server>[], ...matches: Match[]) {

@@ -29,7 +29,7 @@ test('a change of state is told once, with the time when it began', async () => 
   await clock.advance(60_000)
   assert.equal(server.since, since)
   upstream.refusal = unavailable
-  upstream.link.end()
+  upstream.upstreamSession.end()
   await clock.advance(30_000)
   assert.deepEqual(states, ['up', 'down'])
   assert.equal(server.since, since + 60_000)
@@ -45,7 +45,7 @@ test('the tools of a server that went down stay listed for the time of grace, an
   assert.deepEqual(changes, [['tools']])
   await clock.advance(1_000)
   upstream.refusal = unavailable
-  upstream.link.end()
+  upstream.upstreamSession.end()
   await clock.advance(59_999)
   assert.equal(server.entries('tools').length, 1)
   assert.equal(server.facts('a') !== undefined, true)
@@ -65,7 +65,7 @@ test('a server that comes back within the grace has changed nothing, and its nex
   for (let round = 0; round < 3; round++) {
     await clock.advance(1_000)
     upstream.refusal = unavailable
-    upstream.link.end()
+    upstream.upstreamSession.end()
     await clock.advance(20_000)
     assert.equal(server.state, 'down')
     upstream.refusal = undefined

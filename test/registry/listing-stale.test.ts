@@ -17,7 +17,7 @@ test('a list that shows last-known entries of a server says so, until they are g
   assert.deepEqual(list(), { tools: [{ name: 's__a' }] })
   await clock.advance(1_000)
   upstream.refusal = gatewayError('upstream_unavailable', 'cannot connect')
-  upstream.link.end()
+  upstream.upstreamSession.end()
   await clock.advance(0)
   const stale = { source: 'stale', reason: 'down, shown as last known: s' }
   assert.deepEqual(list(), { tools: [{ name: 's__a' }], _meta: { 'dev.breakwater/partial': stale } })
@@ -30,7 +30,7 @@ test('a server that is down and had nothing of a kind is missing from that list'
   await start()
   await clock.advance(1_000)
   upstream.refusal = gatewayError('upstream_unavailable', 'cannot connect')
-  upstream.link.end()
+  upstream.upstreamSession.end()
   await clock.advance(0)
   const prompts = listPage('prompts', undefined, new Map([['s', server]]), names)
   assert.ok(prompts?.includes('"source":"missing_servers"'))

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { settled } from '../../src/registry/listing.ts'
+import { Names } from '../../src/registry/names.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import { ScriptedUpstream } from '../support/scripted-upstream.ts'
 import { servers, tools } from './listed.ts'
@@ -71,4 +72,25 @@ test('a list waits for servers that are being discovered, but not for ever', asy
   assert.deepEqual(done, ['quick'])
   await clock.advance(1)
   assert.deepEqual(done, ['quick', 'both'])
+})
+
+test('no two tools have one name on the endpoint of all servers, whatever a server calls them', async () => {
+  const names = new Names('__')
+  const shortened = names.exposeTool('a', 'x.y').slice('a__'.length)
+  // With 32 bits of a digest, two such names are found in no time.
+  const [one, other] = [13_367, 37_726].map((number) => 't'.repeat(100) + number) as [string, string]
+  assert.equal(names.exposeTool('a', one), names.exposeTool('a', other))
+  const { found, page } = await servers({ a: tools('x.y', shortened, one, other), b: tools('z') })
+  const shown = page()?.tools?.map(({ name }) => name)
+  assert.deepEqual(shown, [`a__${shortened}`, names.exposeTool('a', one), 'b__z'])
+  const a = found.get('a')
+  assert.equal(a?.toolShownAs(shortened), undefined)
+  assert.equal(a?.toolShownAs(names.exposeTool('a', one).slice('a__'.length)), one)
+  assert.deepEqual(
+    a?.unlisted.map(({ name, where }) => [name, where]),
+    [
+      ['x.y', 'aggregate'],
+      [other, 'aggregate'],
+    ],
+  )
 })

@@ -18,20 +18,35 @@ test('a name without a server is none of ours', () => {
 })
 
 test('another separator does the same', () => {
-  const dotted = new Names('.')
-  assert.equal(dotted.expose('search', 'a.b'), 'search.a.b')
-  assert.deepEqual(dotted.resolve('search.a.b'), { server: 'search', name: 'a.b' })
+  const dashed = new Names('-')
+  assert.equal(dashed.expose('search', 'a-b'), 'search-a-b')
+  assert.deepEqual(dashed.resolve('search-a-b'), { server: 'search', name: 'a-b' })
+})
+
+test('a tool has its own name where models take it, and else one that is always the same', () => {
+  const longest = 't'.repeat(64 - 'search__'.length)
+  for (const tool of ['query', 'a-b', longest])
+    assert.equal(names.exposeTool('search', tool), `search__${tool}`)
+  assert.equal(names.exposeTool('search', 'a.b/c'), 'search__a_b_c_fc7cd9c4')
+  const shortened = [`${longest}t`, `${longest}u`, 'a.b', 'a/b', 'ü', '🦀', 'a b'].map((tool) =>
+    names.exposeTool('search', tool),
+  )
+  assert.equal(new Set(shortened).size, shortened.length)
+  for (const name of shortened) assert.match(name, /^search__[A-Za-z0-9_-]{1,47}_[0-9a-f]{8}$/)
+  // The longest that a config takes.
+  const narrow = new Names('_'.repeat(8)).exposeTool('s'.repeat(40), 'x'.repeat(128))
+  assert.match(narrow, /^s{40}_{8}x{7}_[0-9a-f]{8}$/)
 })
 
 test('two pairs never share a name, and every name finds back', () => {
   const random = seeded(20_260_728)
   const text = (alphabet: string) =>
     Array.from({ length: Math.floor(random() * 6) }, () => pick(random, [...alphabet])).join('')
-  for (const separator of ['_', '__', '-', 'aa', '_a_', '.']) {
+  for (const separator of ['_', '__', '-', 'aa', '_a_']) {
     const subject = new Names(separator)
     const seen = new Map<string, string>()
     for (let i = 0; i < 5_000; i++) {
-      const server = text('a_-.')
+      const server = text('a_-')
       const name = text('a_-./:')
       // What the config demands of a server's name.
       if (server === '' || (server + separator).indexOf(separator) !== server.length) continue

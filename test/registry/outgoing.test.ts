@@ -1,20 +1,21 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type Call, derive, type Outcome } from '../../src/mesh/call.ts'
-import { exchangeOver } from '../../src/registry/sending.ts'
-import type { Link } from '../../src/upstreams/upstream.ts'
+import { exchangeOver } from '../../src/registry/upstream-sessions.ts'
 import { newCall, TestCaller, toolCall } from '../support/caller.ts'
 import { ManualClock } from '../support/manual-clock.ts'
-import { greeting, ScriptedLink } from '../support/scripted-upstream.ts'
+import { initializeResult, ScriptedSession } from '../support/scripted-upstream.ts'
 
 const KEY = 'dev.breakwater/deadline-ms'
 
 /** A conversation that answers everything, and what went through it. */
 function linkTo() {
-  const link = new ScriptedLink(new TestCaller(), greeting(), () => ({ result: { big: 1 } }))
+  const upstreamSession = new ScriptedSession(new TestCaller(), initializeResult(), () => ({
+    result: { big: 1 },
+  }))
   const clock = new ManualClock()
-  const sent = () => link.calls.at(-1) as Call
-  return { link, clock, sent, send: (call: Call) => exchangeOver(link, call, clock) }
+  const sent = () => upstreamSession.calls.at(-1) as Call
+  return { upstreamSession, clock, sent, send: (call: Call) => exchangeOver(upstreamSession, call, clock) }
 }
 
 const resultOf = (outcome: Outcome) => (outcome.kind === 'answered' ? outcome.result : assert.fail())
@@ -77,7 +78,7 @@ test('every further try goes out under an id that is new, and the answer carries
 })
 
 test('the HTTP status, the verdict and what else an outcome says survive the change of ids', async () => {
-  const { clock } = linkTo()
+  const { upstreamSession, send } = linkTo()
   const value = { jsonrpc: '2.0', id: 'x', error: { code: -32603, message: 'no' } }
   const outcome: Outcome = {
     kind: 'answered',
@@ -85,8 +86,8 @@ test('the HTTP status, the verdict and what else an outcome says survive the cha
     verdict: 'rpc_error',
     partial: { source: 'declared', reason: 'r', notice: true },
   }
-  const link = { exchange: () => Promise.resolve(outcome) } as unknown as Link
-  const got = await exchangeOver(link, toolCall('t', {}, { attempt: 2, id: 5 }), clock)
+  upstreamSession.exchange = () => Promise.resolve(outcome)
+  const got = await send(toolCall('t', {}, { attempt: 2, id: 5 }))
   assert.deepEqual(got, {
     ...outcome,
     result: { text: JSON.stringify({ ...value, id: 5 }), value: { ...value, id: 5 }, status: 404 },
@@ -94,10 +95,10 @@ test('the HTTP status, the verdict and what else an outcome says survive the cha
 })
 
 test('a further try with a deadline has both, and a failure comes back as it is', async () => {
-  const { link, clock, send, sent } = linkTo()
-  link.end()
+  const { upstreamSession, clock, send, sent } = linkTo()
+  upstreamSession.end()
   const call = derive(toolCall('t'), { attempt: 2, deadline: { at: 300, reserveMs: 100, askedFor: true } })
-  assert.deepEqual(await send(call), { kind: 'failed', error: link.ended.reason })
+  assert.deepEqual(await send(call), { kind: 'failed', error: upstreamSession.ended.reason })
   assert.match(sent().message.text, new RegExp(`"${KEY}":200`))
   assert.match(String(sent().id), /^call-\d+~\d+$/)
   assert.equal(clock.pending, 0)

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { Reachability } from '../../src/registry/reachability.ts'
+import { Reachability } from '../../src/registry/server.ts'
 import type { Upstream } from '../../src/upstreams/upstream.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 

@@ -24,14 +24,14 @@ async function setUp(settings: object = {}) {
 
 test('another entry is in force at once, and nobody is disconnected', async () => {
   const { server, upstream, caller, changes, reconfigure } = await setUp()
-  const links = [...upstream.links]
+  const upstreamSessions = [...upstream.upstreamSessions]
   assert.equal(server.effectOf('read'), 'unknown')
   reconfigure({ deliver: 'tool_result', trusted: true })
   assert.equal(server.config.deliver, 'tool_result')
   assert.equal(server.effectOf('read'), 'read_only')
   await server.send(toolCall('read', {}, { caller }))
-  assert.deepEqual(upstream.links, links)
-  assert.ok(links.every(({ ended, closes }) => !ended.aborted && closes === 0))
+  assert.deepEqual(upstream.upstreamSessions, upstreamSessions)
+  assert.ok(upstreamSessions.every(({ ended, closes }) => !ended.aborted && closes === 0))
   assert.deepEqual([server.state, changes, caller.of(LIST_CHANGED)], ['up', [], []])
 })
 
@@ -51,7 +51,7 @@ test('agents are told when they may see other tools, and only then', async () =>
 
 test('a server is looked after by the times of its new entry, from now on', async () => {
   const { upstream, clock, reconfigure } = await setUp({ probe: '1h', refresh: '1h' })
-  const asked = () => upstream.links[0]?.asked.splice(0).toSorted() ?? []
+  const asked = () => upstream.upstreamSessions[0]?.asked.splice(0).toSorted() ?? []
   const pings = () => asked().filter((method) => method === 'ping').length
   await clock.advance(60_000)
   asked()
@@ -72,7 +72,7 @@ test('the time for discovery and handshakes is that of the new entry', async () 
   const { server, upstream, clock, reconfigure } = await setUp({ timeouts: { discovery: '1h' } })
   upstream.gate = new Promise(() => undefined)
   reconfigure({ timeouts: { discovery: '2s' } })
-  const opening = server.links.of(new TestCaller())
+  const opening = server.upstreamSessions.of(new TestCaller())
   const failed = assert.rejects(opening, { reason: 'attempt_timeout' })
   await clock.advance(2_000)
   await failed
@@ -86,7 +86,7 @@ test('a grace that has begun ends by the new entry', async () => {
   ] as const) {
     const { server, upstream, clock, reconfigure } = await setUp({ grace: '60s' })
     upstream.refusal = gatewayError('upstream_unavailable', 'cannot connect')
-    for (const link of upstream.links) link.end()
+    for (const upstreamSession of upstream.upstreamSessions) upstreamSession.end()
     await clock.advance(1_000)
     assert.equal(server.state, 'down')
     await clock.advance(9_000)
@@ -106,7 +106,7 @@ test('a server that has left the config tells nothing any more, and serves the c
   await clock.advance(600_000)
   assert.deepEqual([states, changes], [[], []])
   assert.deepEqual(
-    upstream.links.map(({ ended }) => ended.aborted),
+    upstream.upstreamSessions.map(({ ended }) => ended.aborted),
     [true, false],
     'its own conversation is over',
   )

@@ -57,8 +57,9 @@ test('the rest of a result stays as it is, to the byte', () => {
 })
 
 test('a result with many references takes time in proportion', { timeout: 20_000 }, () => {
-  const link = '{"type":"resource_link","uri":"file:///a","description":"............................"}'
-  const message = response(`{"content":[${new Array<string>(50_000).fill(link).join()}]}`)
+  const upstreamSession =
+    '{"type":"resource_link","uri":"file:///a","description":"............................"}'
+  const message = response(`{"content":[${new Array<string>(50_000).fill(upstreamSession).join()}]}`)
   const exposed = exposeResponse('s', message, names).value.result as { content: { uri: string }[] }
   assert.equal(exposed.content.at(-1)?.uri, 'breakwater://s/file:///a')
 })

@@ -5,6 +5,7 @@ import { Names } from '../../src/registry/names.ts'
 import { exposeNotification, namesServer, routeRequest } from '../../src/registry/references.ts'
 
 const names = new Names('__')
+const endpoint = { names, servers: new Map() }
 
 const read = (text: string): Message => ({ text, value: JSON.parse(text) as Message['value'] })
 
@@ -34,7 +35,7 @@ test("each request finds the server that it names, and leaves in that server's w
     ['tasks/cancel', '{"taskId":"s__1"}', '{"taskId":"1"}'],
   ] as const) {
     assert.ok(namesServer(method))
-    const routed = routeRequest(method, request(method, params), names)
+    const routed = routeRequest(method, request(method, params), endpoint)
     assert.equal(routed?.server, 's', method)
     assert.equal(routed?.message.text, request(method, expected).text)
     assert.deepEqual(routed?.message.value, JSON.parse(routed.message.text))
@@ -45,10 +46,26 @@ test('a name that is written with escapes is read as JSON reads it', () => {
   const routed = routeRequest(
     'tools/call',
     request('tools/call', '{"\\u006eame":"\\u0073__t\\u00e9"}'),
-    names,
+    endpoint,
   )
   assert.equal(routed?.name, 'té')
   assert.equal(routed?.message.text, request('tools/call', '{"\\u006eame":"té"}').text)
+})
+
+test('a tool that is shown under a shortened name is called by its own', () => {
+  const servers = new Map([
+    ['s', { toolShownAs: (shown: string) => (shown === 'a_b_1' ? 'a.b' : undefined) }],
+  ])
+  const routed = routeRequest('tools/call', request('tools/call', '{"name":"s__a_b_1"}'), { names, servers })
+  assert.deepEqual(
+    [routed?.name, routed?.message.text],
+    ['a.b', request('tools/call', '{"name":"a.b"}').text],
+  )
+  const prompt = routeRequest('prompts/get', request('prompts/get', '{"name":"s__a_b_1"}'), {
+    names,
+    servers,
+  })
+  assert.equal(prompt?.name, 'a_b_1', 'prompts are not shortened')
 })
 
 test('a request that names no server is for nobody', () => {
@@ -60,10 +77,10 @@ test('a request that names no server is for nobody', () => {
     '{"uri":"breakwater://s/x"}',
     '{"name":["s__t"]}',
   ]) {
-    assert.equal(routeRequest('tools/call', request('tools/call', params), names), undefined, params)
+    assert.equal(routeRequest('tools/call', request('tools/call', params), endpoint), undefined, params)
   }
   assert.equal(
-    routeRequest('tools/call', read('{"jsonrpc":"2.0","id":1,"method":"tools/call"}'), names),
+    routeRequest('tools/call', read('{"jsonrpc":"2.0","id":1,"method":"tools/call"}'), endpoint),
     undefined,
   )
 })
@@ -80,7 +97,7 @@ test('a method of any other name names no server, whatever objects inherit', () 
     'hasOwnProperty',
   ]) {
     assert.equal(namesServer(method), false, method)
-    assert.equal(routeRequest(method, request(method, '{"name":"s__t"}'), names), undefined, method)
+    assert.equal(routeRequest(method, request(method, '{"name":"s__t"}'), endpoint), undefined, method)
     const notification = request(method, '{"uri":"a","taskId":"1"}')
     assert.equal(exposeNotification('s', notification, names), notification, method)
   }

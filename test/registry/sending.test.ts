@@ -36,8 +36,8 @@ test('a call that cannot reach the server fails, was not sent, and makes discove
   await start()
   upstream.refusal = unavailable
   await clock.advance(1_000)
-  upstream.link.end(unavailable)
-  upstream.link.asked.length = 0
+  upstream.upstreamSession.end(unavailable)
+  upstream.upstreamSession.asked.length = 0
   const outcome = await server.send(toolCall('a'))
   assert.deepEqual(outcome, { kind: 'failed', error: unavailable })
   await clock.advance(0)
@@ -109,7 +109,7 @@ test('a session that is lost for good is given up', async () => {
   await server.send(toolCall('a', {}, { caller }))
   assert.equal(upstream.attempts, 2)
   assert.deepEqual(
-    upstream.links.map((link) => link.closes),
+    upstream.upstreamSessions.map((upstreamSession) => upstreamSession.closes),
     [1, 0],
   )
 })
@@ -128,24 +128,24 @@ test('a failure that comes late does not end the conversation that was begun sin
   // Both calls are under way on one conversation, and the second goes on over it.
   fails[0]?.()
   await calls[0]
-  assert.equal(replicas[0]!.links[0]?.closes, 0)
+  assert.equal(replicas[0]!.upstreamSessions[0]?.closes, 0)
   const next = await server.send(toolCall('a', {}, { caller, replica: 1 }))
   assert.equal(next.kind, 'answered')
   fails[1]?.()
   await calls[1]
   await clock.advance(0)
-  assert.deepEqual([replicas[0]!.links[0]?.closes, replicas[1]!.link.closes], [1, 0])
-  assert.equal(server.links.current(caller)?.link, replicas[1]!.link)
+  assert.deepEqual([replicas[0]!.upstreamSessions[0]?.closes, replicas[1]!.upstreamSession.closes], [1, 0])
+  assert.equal(server.upstreamSessions.current(caller)?.upstreamSession, replicas[1]!.upstreamSession)
 })
 
-test('an agent waits for a greeting no longer than it has said that it does', async () => {
+test('an agent waits for a handshake no longer than it has said that it does', async () => {
   const { server, upstream, clock } = testServer()
   upstream.gate = new Promise(() => {})
   const caller = new TestCaller()
   const refused = assert.rejects(server.converse(caller, 500), { reason: 'deadline_exceeded' })
   await clock.advance(500)
   await refused
-  await server.links.drop(caller)
+  await server.upstreamSessions.drop(caller)
   upstream.gate = undefined
   assert.equal((await server.converse(caller, 1e300)).replica, 0)
 })

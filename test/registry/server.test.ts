@@ -12,7 +12,7 @@ test('closing ends conversations and replicas once, and nothing goes on behind i
   await Promise.all([server.close(), server.close()])
   await clock.advance(1_000_000)
   assert.equal(upstream.closed, 1)
-  assert.ok(upstream.links.every((link) => link.ended.aborted))
+  assert.ok(upstream.upstreamSessions.every((upstreamSession) => upstreamSession.ended.aborted))
   assert.deepEqual(states, ['up'])
   assert.equal(clock.pending, 0)
 })
@@ -29,10 +29,10 @@ test('discovery has a conversation of its own', async () => {
   const { server, upstream, start } = testServer()
   await start()
   await server.send(toolCall('a'))
-  assert.equal(upstream.links.length, 2)
-  assert.deepEqual(upstream.links[0]?.asked.toSorted(), allLists)
-  assert.deepEqual(upstream.links[1]?.asked, ['tools/call'])
-  assert.equal(server.links.size, 2)
+  assert.equal(upstream.upstreamSessions.length, 2)
+  assert.deepEqual(upstream.upstreamSessions[0]?.asked.toSorted(), allLists)
+  assert.deepEqual(upstream.upstreamSessions[1]?.asked, ['tools/call'])
+  assert.equal(server.upstreamSessions.size, 2)
 })
 
 test('its way for plain HTTP is opened once, only if its entry allows that, and closed with it', async () => {

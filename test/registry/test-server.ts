@@ -24,7 +24,7 @@ export function testServer(
     names: new Names('__'),
     clock,
     faults: noFaults.upstream,
-    hello: {},
+    initializeParams: {},
     onChanged: (_, changed) => changes.push(changed),
     onStale: () => undefined,
     onState: ({ state }) => states.push(state),

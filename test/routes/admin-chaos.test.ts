@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { toolCall } from '../support/caller.ts'
-import { chaosApp, failing } from './chaos-app.ts'
+import { chaosApp, failing, TOKEN } from './chaos-app.ts'
 
 test('a plan is put, armed, disarmed, and its state is told each time', async () => {
   const { ask, send } = chaosApp()
@@ -28,7 +28,7 @@ test('a plan that is put while another is armed takes its place, and keeps what 
     (body.faults as readonly { name: string; armed: boolean }[]).map(({ name, armed }) => [name, armed]),
     [['new', true]],
   )
-  assert.equal(body.seed, 5)
+  assert.equal(body.seed, 0, 'what a plan does not say is not that of the config or of another plan')
   assert.equal(controller.config.lease, 60_000)
   const told = controller.journal.entries().findLast((entry) => entry.kind === 'control')
   assert.deepEqual([told?.type, told?.by], ['plan', 'me'])
@@ -44,7 +44,80 @@ test('plans of both other tools can be put as they are', async () => {
   )
   const monkey = [{ target: 'search/query', config: { type: 'error', statusCode: 500 } }]
   const second = await ask('PUT', '/admin/chaos', monkey)
-  assert.deepEqual([second.status, second.body.seed, second.body.faults[0].target], [200, 3, 'search/query'])
+  assert.deepEqual([second.status, second.body.seed, second.body.faults[0].target], [200, 0, 'search/query'])
+})
+
+test('a plan inherits nothing of the one before that it does not say', async () => {
+  const { ask } = chaosApp({ config: { mode: 'shadow', seed: 9, faults: [failing('old')] } })
+  for (const faults of [[failing('new')], [{ target: '*', config: { type: 'error', statusCode: 500 } }]]) {
+    await ask('PUT', '/admin/chaos', { seed: 7, mode: 'shadow', faults: [failing('yesterday')] })
+    const { status, body } = await ask('PUT', '/admin/chaos', { faults })
+    assert.deepEqual([status, body.seed, body.mode, body.faults.length], [200, 0, 'act', 1])
+  }
+})
+
+test('of two operators who read the same state the second one is told that it has changed', async () => {
+  const { ask, controller } = chaosApp({ config: { faults: [failing('a')] } })
+  const { headers } = await ask('GET', '/admin/chaos')
+  const read = String(headers.etag)
+  assert.match(read, /^"[\w-]+"$/)
+  assert.equal((await ask('GET', '/chaos/status')).headers.etag, read)
+  const ifMatch = (etag: string) => ({ headers: { authorization: `Bearer ${TOKEN}`, 'if-match': etag } })
+
+  const first = await ask('PUT', '/admin/chaos', { faults: [failing('b')] }, ifMatch(read))
+  assert.equal(first.status, 200)
+  const now = String(first.headers.etag)
+  assert.notEqual(now, read)
+  const error503 = { target: '*', config: { type: 'error', statusCode: 503 } }
+  const late = [
+    ['PUT', '/admin/chaos', { faults: [failing('c')] }],
+    ['POST', '/admin/chaos/arm', {}],
+    ['POST', '/admin/chaos/renew', {}],
+    ['POST', '/admin/chaos/unkill', {}],
+    ['POST', '/chaos/inject', error503],
+    ['POST', '/chaos/clear', { faultId: 'fault-1' }],
+    ['POST', '/chaos/clear-all', {}],
+  ] as const
+  for (const [method, path, body] of late) {
+    for (const etag of [read, `W/${now}`, '"x", "y"', '']) {
+      const answered = await ask(method, path, body, ifMatch(etag))
+      assert.deepEqual([answered.status, answered.headers.etag], [412, now], `${path} ${etag}`)
+      assert.match(
+        String(answered.body.error),
+        /has changed since it was read: it is at ".*" now, and If-Match says/,
+      )
+    }
+  }
+  assert.deepEqual(
+    controller.status().faults.map(({ name, armed }) => [name, armed]),
+    [['b', false]],
+  )
+  // Each change gives the next tag; what is only counted, read or refused gives none.
+  let tag = now
+  for (const [method, path, body] of [
+    ['PUT', '/admin/chaos', { faults: [failing('d')] }],
+    ['POST', '/admin/chaos/arm', {}],
+    ['POST', '/chaos/inject', error503],
+    ['POST', '/chaos/clear', { faultId: 'fault-1' }],
+  ] as const) {
+    const answered = await ask(method, path, body, ifMatch(`"x", ${tag}`))
+    assert.equal(answered.status, 200, `${path}: ${JSON.stringify(answered.body)}`)
+    assert.notEqual(answered.headers.etag, tag)
+    tag = String(answered.headers.etag)
+  }
+  assert.equal((await ask('GET', '/admin/chaos')).headers.etag, tag)
+  assert.equal((await ask('POST', '/admin/chaos/arm', {}, ifMatch('*'))).status, 200)
+  assert.equal((await ask('POST', '/chaos/clear-all', {})).status, 200, 'nobody has to say what was read')
+})
+
+test('stopping works whatever If-Match says', async () => {
+  for (const stop of ['disarm', 'kill']) {
+    const { ask, controller } = chaosApp({ config: { faults: [failing('a')] } })
+    controller.arm('me', 'a test')
+    const headers = { authorization: `Bearer ${TOKEN}`, 'if-match': '"stale"' }
+    assert.equal((await ask('POST', `/admin/chaos/${stop}`, {}, { headers })).status, 200)
+    assert.notEqual(controller.status().state, 'armed')
+  }
 })
 
 test('a plan that is wrong is refused with all that is wrong, and the old one goes on', async () => {
@@ -101,7 +174,13 @@ test('after a kill nothing can be armed until it is lifted, and lifting arms not
   const { ask, controller } = chaosApp({ config: { faults: [failing('a')] } })
   controller.arm('me', 'a test')
   const killed = await ask('POST', '/admin/chaos/kill', { by: 'me', why: 'it hurts' })
-  assert.deepEqual(killed.body, { state: 'killed', by: 'me', why: 'it hurts', tookMs: 0 })
+  assert.deepEqual(killed.body, {
+    state: 'killed',
+    by: 'me',
+    why: 'it hurts',
+    at: Date.UTC(2026, 0, 1),
+    tookMs: 0,
+  })
   assert.equal(controller.status().state, 'killed')
   assert.equal((await ask('POST', '/admin/chaos/arm')).status, 409)
   assert.equal((await ask('POST', '/admin/chaos/unkill')).body.state, 'disarmed')

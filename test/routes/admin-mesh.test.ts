@@ -6,11 +6,11 @@ import { compileMesh } from '../../src/mesh/compile.ts'
 import { Live } from '../../src/mesh/live.ts'
 import { policies } from '../../src/policies/index.ts'
 import { Names } from '../../src/registry/names.ts'
-import { registerAdminMesh } from '../../src/routes/admin-mesh.ts'
+import { registerAdminMesh } from '../../src/routes/admin.ts'
 import { failed } from '../policies/breaker/rig.ts'
 import { testServer } from '../registry/test-server.ts'
 import { newCall, toolCall } from '../support/caller.ts'
-import { testKit } from '../support/kit.ts'
+import { testPolicyContext } from '../support/policy-context.ts'
 import type { Json } from '../support/memory-pipe.ts'
 import { noFaults } from '../support/no-faults.ts'
 
@@ -28,11 +28,11 @@ async function admin(t: TestContext) {
   await start()
   const servers = new Map([['s', server]])
   const config = schema.parse({ policies: meshConfig })
-  const kit = testKit(clock)
+  const context = testPolicyContext(clock)
   const mesh = compileMesh({
     policies,
     config: config.policies,
-    kit,
+    context,
     target: (name) => servers.get(name),
     readdress: () => undefined,
     observe: (next) => next,
@@ -46,11 +46,12 @@ async function admin(t: TestContext) {
     servers,
     names: new Names('__'),
     mesh,
+    clientFaults: () => undefined,
     patienceMs: 0,
     close: () => undefined,
   }
   const app = fastify()
-  registerAdminMesh(app, { live: new Live(generation, clock), state: kit.state })
+  registerAdminMesh(app, { live: new Live(generation, clock), state: context.state })
   t.after(() => app.close())
   const get = async <Body = Json>(url: string) => {
     const { statusCode, body } = await app.inject({ url })
@@ -199,9 +200,9 @@ test('budgets are listed by kind, also those that nobody has used', async (t) =>
   const { body } = await get<Record<string, Json[]>>('/admin/budgets')
   assert.deepEqual(Object.keys(body), [
     'retry-budget',
-    'bulkhead',
     'rate-limit',
     'rate-limit-quota',
+    'bulkhead',
     'adaptive-concurrency',
   ])
   assert.ok(body['retry-budget']?.some(({ server, balance }) => server === 's' && Number(balance) > 0))

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { registerAdminOutcomes } from '../../src/routes/admin-outcomes.ts'
+import { registerAdminOutcomes } from '../../src/routes/admin.ts'
 import { failed } from '../policies/breaker/rig.ts'
 import { toolCall } from '../support/caller.ts'
 import { intentsRig } from '../telemetry/intents/rig.ts'

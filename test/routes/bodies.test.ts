@@ -87,7 +87,7 @@ test('a body may come in small chunks, but not in very many of them', async () =
   await until('it is complete: what holds nothing is no chunk', () => many.text?.length === 90)
 })
 
-test('without a session a body may only be as large as a greeting', async () => {
+test('without a session a body may only be as large as an initialize request', async () => {
   const { bodies, begin } = setUp()
   assert.equal(begin('10.0.0.1', { 'content-length': '81' }).error?.statusCode, 413)
   assert.equal(
@@ -175,5 +175,31 @@ test('a client that leaves before its body is complete leaves nothing behind', a
   body.payload.write('{')
   body.payload.destroy(new Error('aborted'))
   await until('it is given up', () => body.error !== undefined)
+  assert.deepEqual([bodies.count, bodies.bytes], [0, 0])
+})
+
+test('a large body is read with breaks, becomes text in a turn of its own, and counts until then', async () => {
+  const clock = new ManualClock()
+  const bodies = new Bodies(
+    clock,
+    { maxBody: 10_000_000 },
+    { ...generous, total: 10_000_000, perAddress: 10_000_000 },
+    () => undefined,
+  )
+  const payload = new PassThrough({ highWaterMark: 10_000_000 })
+  const request = {
+    headers: session,
+    raw: { socket: { remoteAddress: '10.0.0.1' } },
+  } as unknown as FastifyRequest
+  let text = ''
+  let pauses = 0
+  payload.on('pause', () => pauses++)
+  bodies.read(request, payload as unknown as IncomingMessage, (_, body) => (text = body ?? ''))
+  const ended = new Promise((resolve) => payload.once('end', resolve))
+  for (let n = 0; n < 16; n++) payload.write('x'.repeat(65_536))
+  payload.end()
+  await ended
+  assert.deepEqual([pauses, bodies.count, text.length], [4, 1, 0])
+  await until('it is text', () => text.length === 1_048_576)
   assert.deepEqual([bodies.count, bodies.bytes], [0, 0])
 })

@@ -1,15 +1,16 @@
-import Fastify, { type FastifyInstance, type InjectOptions } from 'fastify'
 import type { ControllerParts } from '../../src/chaos/control/controller-parts.ts'
 import { Controller } from '../../src/chaos/control/controller.ts'
-import { injector } from '../../src/chaos/injector.ts'
+import { injector } from '../../src/chaos/firing/engine.ts'
 import type { PlanTarget } from '../../src/chaos/plan/checks.ts'
 import { chaos } from '../../src/chaos/plan/schema.ts'
 import type { Call } from '../../src/mesh/call.ts'
 import { registerAdminChaos } from '../../src/routes/admin-chaos.ts'
 import { registerChaos } from '../../src/routes/chaos.ts'
-import { demandToken } from '../../src/routes/guard.ts'
-import { answer, world } from '../chaos/rig.ts'
+import { demandToken } from '../../src/gateway/guards.ts'
+import { answer, faultEnvironment } from '../chaos/rig.ts'
 import { ManualClock } from '../support/manual-clock.ts'
+
+import Fastify, { type FastifyInstance, type InjectOptions } from 'fastify'
 
 export const TOKEN = 'sixteen-letters-or-more'
 
@@ -26,7 +27,7 @@ export function chaosApp(
   const { targets, config = {}, openToRead = true, ...parts } = more
   const controller = new Controller({
     clock,
-    world,
+    faultEnvironment,
     environment: 'test',
     variables: {},
     effectOf: () => 'read_only',

@@ -7,6 +7,7 @@ const error503 = { type: 'error', statusCode: 503 }
 /** Starting takes the token, whatever else it takes. */
 const starts = [
   ['POST', '/chaos/inject'],
+  ['POST', '/chaos/renew'],
   ['PUT', '/admin/chaos'],
   ['POST', '/admin/chaos/arm'],
   ['POST', '/admin/chaos/unkill'],
@@ -26,6 +27,9 @@ const stops = [
   ['POST', '/admin/chaos/disarm'],
 ] as const
 
+/** What is answered without the token: on the paths of mcp-chaos-monkey what that answers. */
+const statusWithout = (path: string) => (path.startsWith('/chaos/') ? 403 : 401)
+
 const strangers = [
   { authorization: '' },
   { authorization: 'Bearer wrong' },
@@ -39,9 +43,10 @@ test('arming takes what injecting takes: the token, wherever that is from', asyn
     for (const [method, path] of starts) {
       for (const headers of strangers) {
         const answered = await ask(method, path, {}, { headers })
-        assert.deepEqual([answered.status, answered.headers['www-authenticate']], [401, 'Bearer'], path)
+        const status = statusWithout(path)
+        assert.deepEqual([answered.status, answered.headers['www-authenticate']], [status, 'Bearer'], path)
       }
-      assert.notEqual((await ask(method, path, {})).status, 401, path)
+      assert.notEqual((await ask(method, path, {})).status, statusWithout(path), path)
     }
     controller.disarm('me', 'enough')
   }
@@ -51,9 +56,9 @@ test('stopping takes no more than looking: nothing, unless the config sets a tok
   for (const [method, path] of [...looks, ...stops]) {
     for (const headers of strangers) {
       const open = await chaosApp().ask(method, path, undefined, { headers })
-      assert.notEqual(open.status, 401, path)
+      assert.notEqual(open.status, statusWithout(path), path)
       const closed = await chaosApp({ openToRead: false }).ask(method, path, undefined, { headers })
-      assert.equal(closed.status, 401, path)
+      assert.equal(closed.status, statusWithout(path), path)
     }
   }
 })
@@ -69,14 +74,26 @@ test('a fault is injected, told of, hits, and is cleared', async () => {
   assert.deepEqual(status, {
     state: 'armed',
     faults: [
-      { faultId: 'fault-1', target: 'test/t', type: 'error', config: error503, remainingMs: 30_000, hits: 1 },
+      {
+        faultId: 'fault-1',
+        id: 'fault-1',
+        requestCount: 1,
+        target: 'test/t',
+        type: 'error',
+        config: error503,
+        remainingMs: 30_000,
+        hits: 1,
+      },
     ],
   })
   const cleared = await ask('POST', '/chaos/clear', { faultId: 'fault-1' })
-  assert.deepEqual(cleared.body, { cleared: 'fault-1' })
+  assert.deepEqual(cleared.body, { cleared: 'fault-1', existed: true })
   assert.equal((await send(toolCall('t'))).kind, 'answered')
   assert.deepEqual((await ask('GET', '/chaos/status')).body.faults, [])
-  assert.equal((await ask('POST', '/chaos/clear', { faultId: 'fault-1' })).status, 404)
+  // One that is gone is cleared, as there; a request that names none is wrong.
+  const again = await ask('POST', '/chaos/clear', { faultId: 'fault-1' })
+  assert.deepEqual([again.status, again.body], [200, { cleared: 'fault-1', existed: false }])
+  assert.equal((await ask('POST', '/chaos/clear', {})).status, 400)
 })
 
 test('whoever asks in snake_case is answered in it', async () => {
@@ -87,6 +104,8 @@ test('whoever asks in snake_case is answered in it', async () => {
   const { body } = await ask('GET', '/chaos/status?style=snake_case')
   assert.deepEqual(body.faults[0], {
     fault_id: 'fault-1',
+    id: 'fault-1',
+    request_count: 0,
     target: 's',
     type: 'error',
     config,
@@ -107,6 +126,9 @@ test('every type of mcp-chaos-monkey can be injected', async () => {
     { type: 'connection-drop' },
     { type: 'rate-limit', retryAfterSeconds: 1 },
     { type: 'schema-mismatch', missingFields: ['a'] },
+    { type: 'schema-mismatch' },
+    { type: 'connection-drop', afterBytes: 10 },
+    { type: 'connection-drop', afterMs: 10 },
   ]
   for (const config of configs) {
     const { status, body } = await ask('POST', '/chaos/inject', { target: '*', config })
@@ -136,15 +158,37 @@ test('a fault of a plan can be injected without name and ttl, in either style', 
   )
 })
 
-test('tools that may write are hit by foreign faults, and by those of a plan only when told so', async () => {
+test('tools that may write are hit by foreign faults that run nothing, and by all others only when told so', async () => {
   const { ask, controller } = chaosApp()
   const allowed = async (config: object, more: object = {}) => {
-    await ask('POST', '/chaos/inject', { target: '*', config, ...more })
-    return controller.status().faults.at(-1)?.config.allowWrites
+    const { body } = await ask('POST', '/chaos/inject', { target: '*', config, ...more })
+    const { allowWrites } = controller.status().faults.at(-1)!.config
+    const isSaid = 'allowWrites' in more || 'allow_writes' in more
+    assert.equal(body.note !== undefined, !allowWrites && !isSaid, 'what is left out unasked is told')
+    return allowWrites
   }
   const own = { type: 'rpc.error', rate: 1 }
   assert.equal(await allowed(error503), true)
   assert.equal(await allowed(error503, { allowWrites: false }), false)
+  const runNothing = [
+    { type: 'latency', delayMs: 5 },
+    { type: 'connection-refused' },
+    { type: 'rate-limit', retryAfterSeconds: 1 },
+  ]
+  for (const config of runNothing) assert.equal(await allowed(config), true, config.type)
+  const mayHaveRun = [
+    { type: 'timeout', hangMs: 5 },
+    { type: 'malformed', corruptResponse: true },
+    { type: 'connection-drop' },
+    { type: 'connection-drop', afterMs: 5 },
+    { type: 'schema-mismatch', missingFields: ['a'] },
+  ]
+  for (const config of mayHaveRun) {
+    assert.equal(await allowed(config), false, config.type)
+    assert.equal(await allowed(config, { allowWrites: true }), true, config.type)
+  }
+  const repeating = ['fanout.amplify', 'retry.storm', 'rpc.duplicate', 'rpc.late', 'conn.reset', 'sse.cut']
+  for (const type of repeating) assert.equal(await allowed({ type, rate: 1 }), false, type)
   assert.equal(await allowed(own), false)
   assert.equal(await allowed(own, { allow_writes: true }), true)
 })
@@ -156,6 +200,27 @@ test('a fault lasts as long as the config allows at most, and is gone by itself'
   await clock.advance(60_000)
   assert.deepEqual((await ask('GET', '/chaos/status')).body, { state: 'disarmed', faults: [] })
   assert.equal(clock.pending, 0)
+})
+
+test('a fault with a duration of 0 is taken, and over at once', async () => {
+  const { ask, clock } = chaosApp()
+  const { status } = await ask('POST', '/chaos/inject', { target: '*', config: error503, durationMs: 0 })
+  assert.equal(status, 200)
+  await clock.advance(1)
+  assert.deepEqual((await ask('GET', '/chaos/status')).body.faults, [])
+})
+
+test('a target is what the aliases of the config say; one that is nothing is refused with their name', async () => {
+  const targets = () => [{ name: 'cache', kind: { transport: 'http' as const, era: undefined } }]
+  const { ask, controller } = chaosApp({ config: { aliases: { redis: 'cache/get' } }, targets })
+  for (const config of [error503, { type: 'rpc.error', rate: 1 }]) {
+    const injected = await ask('POST', '/chaos/inject', { target: 'redis', config })
+    assert.equal(injected.status, 200, JSON.stringify(injected.body))
+    assert.deepEqual(controller.status().faults.at(-1)?.config.match, { server: 'cache', tool: 'get' })
+    const refused = await ask('POST', '/chaos/inject', { target: 'oauth-token', config })
+    assert.equal(refused.status, 400)
+    assert.match(JSON.stringify(refused.body.findings), /no server here: say under .*aliases/)
+  }
 })
 
 test('a body that is wrong is refused with what is wrong, and uses up no name', async () => {
@@ -189,7 +254,7 @@ test('a refusal comes with its reason', async () => {
   for (const [parts, why] of refusals) {
     const { ask } = chaosApp(parts)
     const { status, body } = await ask('POST', '/chaos/inject', { target: '*', config: error503 })
-    assert.equal(status, 409)
+    assert.equal(status, 500)
     assert.match(String(body.error), why)
   }
 })
@@ -200,7 +265,7 @@ test('a thousand faults are the most, and all go at once; those of the plan stay
   const inject = () => ask('POST', '/chaos/inject', { target: '*', config: error503 })
   for (let number = 0; number < 1_000; number++) assert.equal((await inject()).status, 200)
   const { status, body } = await inject()
-  assert.deepEqual([status, body.error], [409, 'too many faults (1000 of 1000)'])
+  assert.deepEqual([status, body.error], [500, 'too many faults (1000 of 1000)'])
   assert.deepEqual((await ask('POST', '/chaos/clear-all')).body, { cleared: 'all', count: 1_000 })
   assert.deepEqual(
     controller.status().faults.map(({ name, armed }) => [name, armed]),

@@ -10,7 +10,7 @@ import { registerMetrics } from '../../src/routes/metrics.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { testGuards } from '../downstream/test-guards.ts'
 import { testServer } from '../registry/test-server.ts'
-import { testKit } from '../support/kit.ts'
+import { testPolicyContext } from '../support/policy-context.ts'
 
 /** The route over one server. */
 async function scraped(t: TestContext) {
@@ -24,11 +24,12 @@ async function scraped(t: TestContext) {
     servers,
     names: new Names('__'),
     mesh: {} as Mesh,
+    clientFaults: () => undefined,
     close: () => undefined,
   })
   const live = new Live(generation(new Map([['s', server]])), clock)
   const sessions = { size: 2 }
-  const { state } = testKit(clock)
+  const { state } = testPolicyContext(clock)
   const chaos = { engine: { live: true } }
   const app = fastify()
   const guards = testGuards(clock)

@@ -30,12 +30,12 @@ function imports(): ReadonlyMap<string, readonly string[]> {
 function circleIn(graph: ReadonlyMap<string, readonly string[]>): readonly string[] {
   const done = new Set<string>()
   const way: string[] = []
-  const visit = (file: string): readonly string[] => {
+  const incoming = (file: string): readonly string[] => {
     if (way.includes(file)) return [...way.slice(way.indexOf(file)), file]
     if (done.has(file)) return []
     way.push(file)
     for (const next of graph.get(file) ?? []) {
-      const circle = visit(next)
+      const circle = incoming(next)
       if (circle.length > 0) return circle
     }
     way.pop()
@@ -43,7 +43,7 @@ function circleIn(graph: ReadonlyMap<string, readonly string[]>): readonly strin
     return []
   }
   for (const file of graph.keys()) {
-    const circle = visit(file)
+    const circle = incoming(file)
     if (circle.length > 0) return circle
   }
   return []

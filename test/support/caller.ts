@@ -17,7 +17,7 @@ export interface Received {
 }
 
 /** The `initialize` params of a client that can do everything. */
-export const capableHello = {
+export const capableClient = {
   protocolVersion: '2025-11-25',
   capabilities: { sampling: {}, elicitation: { form: {}, url: {} }, roots: { listChanged: true } },
   clientInfo: { name: 'test-client', version: '1.0.0' },
@@ -31,18 +31,22 @@ let callers = 0
 /** A caller that writes down what it gets outside of calls, and answers by a script. */
 export class TestCaller implements Caller {
   readonly id = `test-caller-${++callers}`
-  readonly hello: Caller['hello']
+  readonly initializeParams: Caller['initializeParams']
   readonly listening = true
   readonly takesInputRequired: boolean
   readonly received: Received[] = []
   readonly #replies: Replies
 
   constructor({
-    hello = capableHello,
+    initializeParams = capableClient,
     replies = {},
     takesInputRequired = false,
-  }: { hello?: Caller['hello']; replies?: Replies; takesInputRequired?: boolean } = {}) {
-    this.hello = hello
+  }: {
+    initializeParams?: Caller['initializeParams']
+    replies?: Replies
+    takesInputRequired?: boolean
+  } = {}) {
+    this.initializeParams = initializeParams
     this.takesInputRequired = takesInputRequired
     this.#replies = replies
   }

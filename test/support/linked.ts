@@ -1,7 +1,7 @@
 import type { Caller } from '../../src/mesh/call.ts'
 import type { Signal } from '../../src/mesh/cancel.ts'
 import { soloAudience } from '../../src/upstreams/shared/audience.ts'
-import { MessageLink } from '../../src/upstreams/pipe/message-link.ts'
+import { MessageSession } from '../../src/upstreams/pipe/message-session.ts'
 import { TestCaller } from './caller.ts'
 import { silent } from './log.ts'
 import { ManualClock } from './manual-clock.ts'
@@ -12,15 +12,21 @@ const never: Signal = new AbortController().signal
 /** Opens a conversation over a pipe. */
 export function openOn(pipe: MemoryPipe, caller: Caller = new TestCaller(), signal = never, log = silent) {
   const clock = new ManualClock()
-  const terms = { server: 'test', hello: caller.hello, audience: soloAudience('test', caller), clock, log }
-  return MessageLink.open(pipe.connect, terms, signal)
+  const terms = {
+    server: 'test',
+    initializeParams: caller.initializeParams,
+    audience: soloAudience('test', caller),
+    clock,
+    log,
+  }
+  return MessageSession.open(pipe.connect, terms, signal)
 }
 
 /** A conversation whose handshake is done. */
 export async function linked({ caller = new TestCaller(), log = silent } = {}) {
   const pipe = new MemoryPipe()
-  const link = await openOn(pipe, caller, never, log)
-  return { pipe, link, caller }
+  const upstreamSession = await openOn(pipe, caller, never, log)
+  return { pipe, upstreamSession, caller }
 }
 
 /** The id under which the latest request of this method was sent. */

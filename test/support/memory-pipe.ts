@@ -1,3 +1,4 @@
+import type { AnswerShape } from '../../src/mesh/answer-shape.ts'
 import { gatewayError, type GatewayError } from '../../src/mesh/errors.ts'
 import type { Connect, Pipe, PipeEvents, Posting } from '../../src/upstreams/pipe/pipe.ts'
 
@@ -12,6 +13,8 @@ const welcome: Json = {
 export class MemoryPipe implements Pipe {
   /** All that was sent, oldest first. */
   readonly texts: string[] = []
+  /** How answers are to come, by the ids of their requests. */
+  readonly shapes = new Map<number, AnswerShape>()
   /** While true, what is sent waits for its turn. */
   full = false
   isClosed = false
@@ -37,6 +40,11 @@ export class MemoryPipe implements Pipe {
     const { id, method } = JSON.parse(text) as Json
     if (method === 'initialize' && this.#welcome !== undefined) void this.say({ id, ...this.#welcome })
     return Promise.resolve()
+  }
+
+  shape(id: number, shape: AnswerShape): () => void {
+    this.shapes.set(id, shape)
+    return () => void this.shapes.delete(id)
   }
 
   close(): Promise<void> {

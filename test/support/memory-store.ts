@@ -1,7 +1,7 @@
 import type { Millis } from '../../src/mesh/clock.ts'
 import type { DurableRecord, DurableRecords, DurableStore } from '../../src/mesh/durable.ts'
 
-/** A store that outlives test kits: what was put is there, as JSON, for whoever takes it. */
+/** A store that outlives the policy contexts of a test: what was put is there, as JSON, for whoever takes it. */
 export class MemoryStore implements DurableStore {
   readonly records = new Map<string, { readonly json: string; readonly expiresAt: Millis }>()
   #held: Promise<void> | undefined

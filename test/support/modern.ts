@@ -10,14 +10,14 @@ import { systemClock } from '../../src/mesh/clock.ts'
 import { SessionStates } from '../../src/upstreams/http/session-state.ts'
 import { ModernHttpUpstream } from '../../src/upstreams/modern/modern-http.ts'
 import { TaskBinding } from '../../src/upstreams/modern/task-binding.ts'
-import { ToolFacts } from '../../src/upstreams/modern/tool-facts.ts'
-import { capableHello } from './caller.ts'
+import { ToolCallRules } from '../../src/upstreams/modern/tool-call-rules.ts'
+import { capableClient } from './caller.ts'
 
 /** What the wire options of an upstream at `url` are, with the config's own defaults. */
 export function httpOptions(url: string, clock: Clock = systemClock) {
   const config = httpServer.parse({ type: 'http', url })
-  const known = { tools: new ToolFacts(), tasks: new TaskBinding(clock), states: new SessionStates() }
-  return { ...config, server: 'test', url, clock, hello: capableHello, ...known }
+  const known = { tools: new ToolCallRules(), tasks: new TaskBinding(clock), states: new SessionStates() }
+  return { ...config, server: 'test', url, clock, initializeParams: capableClient, ...known }
 }
 
 /** An upstream that speaks the modern era to `url` for as long as a test runs. */
@@ -93,9 +93,9 @@ export const discovered = {
 }
 
 /** Answers server/discover, and leaves the rest to `play`. */
-export function modernServer(t: TestContext, play: Play, greeting: object = discovered) {
+export function modernServer(t: TestContext, play: Play, initializeResult: object = discovered) {
   return rawHttp(t, (came, response) => {
     if (came.body.method !== 'server/discover') return play(came, response)
-    json(response, { jsonrpc: '2.0', id: came.body.id, result: greeting })
+    json(response, { jsonrpc: '2.0', id: came.body.id, result: initializeResult })
   })
 }

@@ -3,19 +3,23 @@ import type { Signal } from '../../src/mesh/cancel.ts'
 import { verdictOf } from '../../src/mesh/classify.ts'
 import { gatewayError, isGatewayError, type GatewayError } from '../../src/mesh/errors.ts'
 import { paramsOf } from '../../src/protocol/jsonrpc.ts'
-import type { Link, Upstream } from '../../src/upstreams/upstream.ts'
+import type { UpstreamSession, Upstream } from '../../src/upstreams/upstream.ts'
 import type { Json } from './memory-pipe.ts'
 
 /** The rest of a response, or why there is none. */
 export type Reply = { readonly result: Json } | { readonly error: Json } | GatewayError
 
 /** What a server does with a request. One that never settles is ended by its caller. */
-export type Script = (method: string, params: Json, link: ScriptedLink) => Reply | Promise<Reply>
+export type Script = (
+  method: string,
+  params: Json,
+  upstreamSession: ScriptedSession,
+) => Reply | Promise<Reply>
 
 const everything = { tools: {}, prompts: {}, resources: {}, logging: {} }
 
 /** A server's `initialize` result. */
-export function greeting(capabilities: Json = everything, more: Json = {}): Message {
+export function initializeResult(capabilities: Json = everything, more: Json = {}): Message {
   const value = {
     protocolVersion: '2025-11-25',
     capabilities,
@@ -28,14 +32,14 @@ export function greeting(capabilities: Json = everything, more: Json = {}): Mess
 /** An endpoint that a test plays. */
 export class ScriptedUpstream implements Upstream {
   /** All conversations that were begun, oldest first. */
-  readonly links: ScriptedLink[] = []
+  readonly upstreamSessions: ScriptedSession[] = []
   /** How many handshakes were tried. */
   attempts = 0
   /** While set, handshakes fail with it. */
   refusal: GatewayError | undefined
   /** While set, handshakes take until it resolves. */
   gate: Promise<void> | undefined
-  greeting = greeting()
+  initializeResult = initializeResult()
   closed = 0
   readonly #script: Script
 
@@ -43,13 +47,13 @@ export class ScriptedUpstream implements Upstream {
     this.#script = script
   }
 
-  async open(caller: Caller, signal: Signal): Promise<Link> {
+  async open(caller: Caller, signal: Signal): Promise<UpstreamSession> {
     this.attempts++
     if (this.gate !== undefined) await unlessAborted(this.gate, signal)
     if (this.refusal !== undefined) throw this.refusal
-    const link = new ScriptedLink(caller, this.greeting, this.#script)
-    this.links.push(link)
-    return link
+    const upstreamSession = new ScriptedSession(caller, this.initializeResult, this.#script)
+    this.upstreamSessions.push(upstreamSession)
+    return upstreamSession
   }
 
   close(): Promise<void> {
@@ -58,9 +62,9 @@ export class ScriptedUpstream implements Upstream {
   }
 
   /** The conversation that was begun last. */
-  get link(): ScriptedLink {
+  get upstreamSession(): ScriptedSession {
     return (
-      this.links.at(-1) ??
+      this.upstreamSessions.at(-1) ??
       (() => {
         throw new Error('no conversation was begun')
       })()
@@ -69,9 +73,9 @@ export class ScriptedUpstream implements Upstream {
 }
 
 /** A conversation with it. */
-export class ScriptedLink implements Link {
+export class ScriptedSession implements UpstreamSession {
   keepsState = true
-  readonly greeting: Message
+  readonly initializeResult: Message
   /** The methods that were asked for, oldest first. */
   readonly asked: string[] = []
   readonly calls: Call[] = []
@@ -82,9 +86,9 @@ export class ScriptedLink implements Link {
   readonly #script: Script
   readonly #end = new AbortController()
 
-  constructor(caller: Caller, greeting: Message, script: Script) {
+  constructor(caller: Caller, initializeResult: Message, script: Script) {
     this.#caller = caller
-    this.greeting = greeting
+    this.initializeResult = initializeResult
     this.#script = script
   }
 

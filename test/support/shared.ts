@@ -1,14 +1,14 @@
 import type { Call, Outcome } from '../../src/mesh/call.ts'
-import { ToolFacts } from '../../src/upstreams/modern/tool-facts.ts'
-import { SharedLink } from '../../src/upstreams/shared/shared-link.ts'
-import type { Link } from '../../src/upstreams/upstream.ts'
+import { ToolCallRules } from '../../src/upstreams/modern/tool-call-rules.ts'
+import { SharedConnection } from '../../src/upstreams/shared/shared-connection.ts'
+import type { UpstreamSession } from '../../src/upstreams/upstream.ts'
 import { TestCaller } from './caller.ts'
 import { silent } from './log.ts'
 import { ManualClock } from './manual-clock.ts'
 import { type Json, MemoryPipe } from './memory-pipe.ts'
 
 /** What the gateway says of itself. */
-export const gatewayHello = {
+export const gatewayInitialize = {
   protocolVersion: '2025-11-25',
   capabilities: { roots: { listChanged: true } },
   clientInfo: { name: 'gateway', version: '1.0.0' },
@@ -17,22 +17,22 @@ export const gatewayHello = {
 /** A conversation that callers can join. */
 export async function shared() {
   const pipe = new MemoryPipe()
-  const [clock, tools] = [new ManualClock(), new ToolFacts()]
-  const terms = { server: 'test', hello: gatewayHello, clock, log: silent, tools }
-  const link = await SharedLink.open(pipe.connect, terms, new AbortController().signal)
-  const join = (caller = new TestCaller()) => ({ caller, link: link.attach(caller) })
-  return { pipe, link, join }
+  const [clock, tools] = [new ManualClock(), new ToolCallRules()]
+  const terms = { server: 'test', initializeParams: gatewayInitialize, clock, log: silent, tools }
+  const upstreamSession = await SharedConnection.open(pipe.connect, terms, new AbortController().signal)
+  const join = (caller = new TestCaller()) => ({ caller, upstreamSession: upstreamSession.attach(caller) })
+  return { pipe, upstreamSession, join }
 }
 
 /** Sends a call, and lets the server answer it. */
 export async function answered(
   pipe: MemoryPipe,
-  link: Link,
+  upstreamSession: UpstreamSession,
   call: Call,
   rest: Json = { result: {} },
 ): Promise<Outcome> {
   const before = pipe.sent(call.method).length
-  const outcome = link.exchange(call)
+  const outcome = upstreamSession.exchange(call)
   const request = pipe.sent(call.method)[before]
   if (request !== undefined) void pipe.say({ id: request.id, ...rest })
   return outcome

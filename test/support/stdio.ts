@@ -5,12 +5,12 @@ import type { Outcome } from '../../src/mesh/call.ts'
 import { systemClock, type Clock } from '../../src/mesh/clock.ts'
 import type { Log } from '../../src/telemetry/log.ts'
 import { StdioUpstream, type StdioOptions } from '../../src/upstreams/stdio/stdio.ts'
-import type { Link } from '../../src/upstreams/upstream.ts'
+import type { UpstreamSession } from '../../src/upstreams/upstream.ts'
 import { newCall, TestCaller, type CallParts } from './caller.ts'
 import { fixtureCommand } from './fixture.ts'
 import { silent } from './log.ts'
 import { ManualClock } from './manual-clock.ts'
-import { gatewayHello } from './shared.ts'
+import { gatewayInitialize } from './shared.ts'
 
 export type StdioParts = Partial<
   Pick<StdioServerConfig, 'command' | 'args' | 'env' | 'cwd' | 'sharing' | 'maxReply' | 'era' | 'processes'>
@@ -28,7 +28,7 @@ export function stdioUpstream(
   const upstream = new StdioUpstream({
     server: 'test',
     config: stdioServer.parse({ ...fixtureCommand('raw', 'stdio'), ...config }),
-    hello: gatewayHello,
+    initializeParams: gatewayInitialize,
     clock,
     log,
     ...(refused === undefined ? {} : { refused }),
@@ -42,18 +42,18 @@ export function stdioUpstream(
 }
 
 /** Opens a conversation that nobody gives up. */
-export function open(upstream: StdioUpstream, caller = new TestCaller()): Promise<Link> {
+export function open(upstream: StdioUpstream, caller = new TestCaller()): Promise<UpstreamSession> {
   return upstream.open(caller, new AbortController().signal)
 }
 
 /** Sends a request to the raw fixture server. */
 export function ask(
-  link: Link,
+  upstreamSession: UpstreamSession,
   method: string,
   params: Record<string, unknown> = {},
   parts: Partial<CallParts> = {},
 ) {
-  return link.exchange(newCall({ method, params, ...parts }))
+  return upstreamSession.exchange(newCall({ method, params, ...parts }))
 }
 
 /** The result of a request that has to succeed. */
@@ -64,6 +64,6 @@ export async function result(outcome: Promise<Outcome>): Promise<Readonly<Record
 }
 
 /** The process that a conversation is held with. */
-export async function pidOf(link: Link): Promise<number> {
-  return (await result(ask(link, 'raw/pid'))).pid as number
+export async function pidOf(upstreamSession: UpstreamSession): Promise<number> {
+  return (await result(ask(upstreamSession, 'raw/pid'))).pid as number
 }

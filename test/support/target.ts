@@ -1,7 +1,7 @@
-import type { Target } from '../../src/mesh/scope.ts'
+import type { ServerFacts } from '../../src/mesh/scope.ts'
 
 /** What is known of a server with one replica that keeps nothing of its callers. */
-export function testTarget(known: Partial<Target> = {}): Target {
+export function testTarget(known: Partial<ServerFacts> = {}): ServerFacts {
   return {
     endpoints: ['endpoint'],
     facts: () => undefined,

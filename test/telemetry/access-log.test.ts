@@ -1,10 +1,16 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Call, Outcome } from '../../src/mesh/call.ts'
-import { gatewayError } from '../../src/mesh/errors.ts'
+import { gatewayError, type PolicyReason } from '../../src/mesh/errors.ts'
 import { toolCall, type CallParts } from '../support/caller.ts'
 import { answered, failed, rpcError } from '../policies/breaker/rig.ts'
 import { observed } from './observed.ts'
+import { breakerOpen } from '../../src/policies/breaker/state-machine.ts'
+import { bulkheadFull } from '../../src/policies/bulkhead.ts'
+import { invalidArguments } from '../../src/policies/arguments.ts'
+import { replayed } from '../../src/policies/idempotency/stored-outcome.ts'
+import { hedges, retries, retryRefused } from '../../src/policies/retry/tries.ts'
+import { infeasible } from '../../src/policies/route/feasibility.ts'
 
 interface Logged {
   readonly accessLog?: object
@@ -63,12 +69,12 @@ test('a rejected call says who rejected it', async () => {
 })
 
 test('of rejected calls ten a second are logged by server and reason, and the next one counts the others', async () => {
-  const rejected = (reason: 'breaker_open' | 'bulkhead_full'): Outcome => ({
+  const rejected = (reason: PolicyReason): Outcome => ({
     kind: 'rejected',
     error: gatewayError(reason, 'no'),
     by: 'p',
   })
-  let outcome = rejected('breaker_open')
+  let outcome = rejected(breakerOpen)
   const { service, lines, clock } = observed(() => Promise.resolve(outcome), undefined, { sample: 1 })
   const send = async (times: number, server: string) => {
     for (let i = 0; i < times; i++) await service(toolCall('t', {}, { server, startedAt: clock.now() }))
@@ -76,10 +82,10 @@ test('of rejected calls ten a second are logged by server and reason, and the ne
   }
   assert.equal((await send(500, 'a')).length, 10)
   assert.equal((await send(500, 'b')).length, 10)
-  outcome = rejected('bulkhead_full')
+  outcome = rejected(bulkheadFull)
   assert.equal((await send(500, 'a')).length, 10)
   await clock.advance(1_000)
-  outcome = rejected('breaker_open')
+  outcome = rejected(breakerOpen)
   assert.deepEqual(await send(2, 'a'), [490, undefined])
   outcome = answered('tool_error')
   assert.equal((await send(500, 'a')).length, 500)
@@ -146,14 +152,14 @@ test('slow calls are logged', async () => {
 test('the line tells everything that the record knows of a call', async () => {
   const note = (record: Call['record']) => {
     record.attempts = 3
-    record.retries = 1
-    record.hedges = 1
-    record.retryRefused = 'server_budget'
-    record.overruled = ['rate_limited']
+    retries.note(record, 1)
+    hedges.note(record, 1)
+    retryRefused.note(record, 'server_budget')
+    record.supersededRejections = ['rate_limited']
     record.recoveries = 1
-    record.replayed = 'joined'
-    record.infeasible = true
-    record.invalidArguments = true
+    replayed.note(record, 'joined')
+    infeasible.note(record, true)
+    invalidArguments.note(record, true)
     record.replica = 2
     record.waitedMs = 40
     record.arm = 'control'
@@ -178,7 +184,7 @@ test('the line tells everything that the record knows of a call', async () => {
     retries: 1,
     hedges: 1,
     retryRefused: 'server_budget',
-    overruled: ['rate_limited'],
+    supersededRejections: ['rate_limited'],
     recoveries: 1,
     replayed: 'joined',
     infeasible: true,

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Outcome } from '../../src/mesh/call.ts'
+import { gatewayError } from '../../src/mesh/errors.ts'
 import { answered, failed, rpcError } from '../policies/breaker/rig.ts'
 import { intentsRig } from './intents/rig.ts'
 import { exposedBy } from './observed.ts'
@@ -73,10 +74,7 @@ test('one failed call makes a failed task, and only what went wrong for the agen
     [answered('schema_invalid'), 'failed'],
     [rpcError(-32603), 'failed'],
     [failed('upstream_disconnected'), 'failed'],
-    [
-      { kind: 'rejected', error: (failed('overloaded') as never as { error: never }).error, by: 'x' },
-      'failed',
-    ],
+    [{ kind: 'rejected', error: gatewayError('overloaded', 'full'), by: 'x' }, 'failed'],
   ]
   for (const [outcome, expected] of outcomes) {
     const { begin, closed, intents } = setUp()

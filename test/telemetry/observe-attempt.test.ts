@@ -8,6 +8,7 @@ import { observeAttempt, upstreamMsOf } from '../../src/telemetry/observe-attemp
 import { newCall, toolCall } from '../support/caller.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import { answered, failed, rpcError } from '../policies/breaker/rig.ts'
+import { concurrencyLimited } from '../../src/policies/adaptive-concurrency.ts'
 
 const NAME = 'breakwater_upstream_attempts_total'
 
@@ -53,7 +54,7 @@ test("an error of the tool about arguments that break its schema is its caller's
   const { service, exposed } = observed([answered('tool_error'), answered('schema_invalid')])
   for (let n = 0; n < 2; n++) {
     const call = toolCall('known', {}, { server: 's' })
-    call.record.invalidArguments = true
+    call.record.isInvalid = true
     await service(call)
   }
   assert.deepEqual(await exposed(), [
@@ -92,7 +93,7 @@ test('requests that are no tool calls pass without being counted', async () => {
 })
 
 test('what a policy under it rejects is no success', async () => {
-  const error = gatewayError('concurrency_limited', 'x')
+  const error = gatewayError(concurrencyLimited, 'x')
   const { service, exposed } = observed([{ kind: 'rejected', error, by: 'x' }])
   await service(toolCall('known', {}, { server: 's' }))
   assert.match((await exposed())[0] ?? '', /outcome="transport_error"/)

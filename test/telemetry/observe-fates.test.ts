@@ -44,7 +44,7 @@ test('what became of faults is asked once per call, and known to spans, metrics 
     [['lie escaped']],
   )
   const name = 'breakwater_fault_outcomes_total'
-  assert.deepEqual(await exposed(name), [`${name}{fault="lie",handled="escaped"} 1`])
+  assert.deepEqual(await exposed(name), [`${name}{fault="lie",fate="escaped"} 1`])
 })
 
 test('a call that no fault has to do with keeps no fates, and is not logged for them', async () => {

@@ -5,6 +5,7 @@ import { verdictOf } from '../../src/mesh/classify.ts'
 import { gatewayError } from '../../src/mesh/errors.ts'
 import { newCall, toolCall } from '../support/caller.ts'
 import { observed } from './observed.ts'
+import { bulkheadFull } from '../../src/policies/bulkhead.ts'
 
 /** A reply with this rest, judged. */
 function answered(rest: Readonly<Record<string, unknown>>): Outcome {
@@ -107,8 +108,8 @@ test('sessions that had to be opened again are counted', async () => {
 
 test('rejections that the caller is not told of are counted like those that it is', async () => {
   const rig = observed((call) => {
-    call.record.overruled = ['breaker_open', 'rate_limited']
-    return Promise.resolve({ kind: 'rejected', error: gatewayError('bulkhead_full', 'full'), by: 'bulkhead' })
+    call.record.supersededRejections = ['breaker_open', 'rate_limited']
+    return Promise.resolve({ kind: 'rejected', error: gatewayError(bulkheadFull, 'full'), by: 'bulkhead' })
   })
   await rig.service(toolCall('t', {}, { server: 's' }))
   assert.deepEqual(await rig.exposed('breakwater_rejections_total'), [
@@ -175,7 +176,7 @@ test('overhead is the time that a call is neither at a server nor kept waiting',
 
 test('a call that waited for another one, or for a fault that shakes its agent, has no overhead to speak of', async () => {
   const fault = { name: 'slow', type: 'latency', side: 'client', attempt: 1, status: 'applied' } as const
-  for (const facts of [{ replayed: 'joined' }, { faults: [fault] }] as const) {
+  for (const facts of [{ hasWaitedElsewhere: true }, { faults: [fault] }] as const) {
     const { service, metrics } = observed((call) => {
       Object.assign(call.record, facts)
       return Promise.resolve(fine)

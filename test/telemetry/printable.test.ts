@@ -2,12 +2,12 @@ import assert from 'node:assert/strict'
 import { Writable } from 'node:stream'
 import { test } from 'node:test'
 import { createLog } from '../../src/telemetry/log.ts'
+import { coloured } from '../../src/telemetry/colours.ts'
 import {
   hasUnprintable,
   printable,
   printableJson,
-  printableLines,
-  printableValue,
+  printablePainted,
   printableWords,
 } from '../../src/telemetry/printable.ts'
 
@@ -44,8 +44,12 @@ test('a text that is too long is cut, and says so', () => {
   assert.ok(printable('x'.repeat(1e6)).length < 9_000)
 })
 
-test('lines of ours keep their line breaks', () => {
-  assert.equal(printableLines('a\n  b\u001b[31m\r\nc'), 'a\n  b\\u001b[31m\\r\nc')
+test('a painted line keeps our own colours, and nothing else that a terminal obeys', () => {
+  const painted = coloured('bad', 'b')
+  assert.equal(
+    printablePainted(`a${painted}\u001b[2J\u001b[35m\r\nc`),
+    `a${painted}\\u001b[2J\\u001b[35m\\r\\nc`,
+  )
 })
 
 test('JSON means the same after it, and holds no such character but its own line breaks', () => {
@@ -66,19 +70,6 @@ test('what is no text, where words are due, is only named', () => {
     assert.equal(printableWords(value, 100), words)
 })
 
-test('an error keeps the frames of its stack, and its message makes no line', () => {
-  const stack =
-    'Error: a\n[12:00] INFO: forged\n    at f (x.js:1:1)\n    at g\ncaused by: Error: b\u001b\n    at h'
-  assert.deepEqual(printableValue({ err: { message: 'a\nb', stack }, '\u0007': [1, null, true] }), {
-    err: {
-      message: 'a\\nb',
-      stack:
-        'Error: a\\n[12:00] INFO: forged\n    at f (x.js:1:1)\n    at g\ncaused by: Error: b\\u001b\n    at h',
-    },
-    '\\u0007': [1, null, true],
-  })
-})
-
 /** What a log has written, on a terminal or not. */
 function logged(isTTY: boolean): { log: ReturnType<typeof createLog>; text: () => string } {
   let text = ''
@@ -88,7 +79,7 @@ function logged(isTTY: boolean): { log: ReturnType<typeof createLog>; text: () =
       done()
     },
   })
-  return { log: createLog('trace', Object.assign(output, { isTTY }) as never), text: () => text }
+  return { log: createLog('trace', Object.assign(output, { isTTY })), text: () => text }
 }
 
 /** The colours that the log gives its own words. */

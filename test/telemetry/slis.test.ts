@@ -5,6 +5,7 @@ import { gatewayError } from '../../src/mesh/errors.ts'
 import { answered, failed, rpcError } from '../policies/breaker/rig.ts'
 import { TestCaller, toolCall } from '../support/caller.ts'
 import { observed } from './observed.ts'
+import { bulkheadFull } from '../../src/policies/bulkhead.ts'
 
 /** What an indicator is: a numerator and a denominator, whole numbers both. */
 type Ratio = readonly [number, number]
@@ -47,7 +48,7 @@ function indicators(text: string, name: string) {
   }
 }
 
-const rejected: Outcome = { kind: 'rejected', error: gatewayError('bulkhead_full', 'full'), by: 'bulkhead' }
+const rejected: Outcome = { kind: 'rejected', error: gatewayError(bulkheadFull, 'full'), by: 'bulkhead' }
 
 /** Three tasks and a call of none: what each call comes to. */
 const script: readonly (readonly [task: string | undefined, outcomes: readonly Outcome[]])[] = [

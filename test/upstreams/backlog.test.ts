@@ -20,7 +20,7 @@ async function stuck({ signal = new AbortController().signal } = {}) {
   const call = toolCall('slow', {}, { id: 'slow', caller: slow.caller, channel, signal })
   const text = call.message.text.replace('"arguments"', '"_meta":{"progressToken":"p"},"arguments"')
   const message = { text, value: JSON.parse(text) as typeof call.message.value }
-  void slow.link.exchange({ ...call, message }).then((outcome) => (ended.outcome = outcome))
+  void slow.upstreamSession.exchange({ ...call, message }).then((outcome) => (ended.outcome = outcome))
   const id = lastId(pipe)
   channel.hold()
   return { pipe, slow, other, channel, id, ended }
@@ -38,7 +38,7 @@ const steps = (channel: TestChannel) =>
 test('a caller that does not read holds up nobody else of a shared process', async () => {
   const { pipe, other, id, ended } = await stuck()
   for (let step = 1; step <= 100; step++) assert.equal(progress(pipe, id, step), undefined)
-  const quick = other.link.exchange(toolCall('quick', {}, { caller: other.caller }))
+  const quick = other.upstreamSession.exchange(toolCall('quick', {}, { caller: other.caller }))
   assert.equal(pipe.say({ id: lastId(pipe), result: {} }), undefined)
   assert.equal((await quick).kind, 'answered')
   assert.deepEqual(ended, { outcome: undefined })
@@ -75,7 +75,7 @@ for (const [what, count, bytes] of [
       pipe.sent('notifications/cancelled').map(({ params }) => (params as { requestId: unknown }).requestId),
       [id],
     )
-    assert.equal(other.link.ended.aborted, false)
+    assert.equal(other.upstreamSession.ended.aborted, false)
   })
 }
 
@@ -109,17 +109,17 @@ test('a question that comes while an answer waits is no question of that call', 
   for (let step = 1; step <= 3; step++) void progress(pipe, id, step)
   void pipe.say({ id, result: {} })
   const channel = new TestChannel()
-  void other.link.exchange(toolCall('asks', {}, { caller: other.caller, channel }))
+  void other.upstreamSession.exchange(toolCall('asks', {}, { caller: other.caller, channel }))
   void pipe.say({ id: 'q', method: 'sampling/createMessage', params: {} })
   assert.equal(channel.of('sampling/createMessage').length, 1)
   assert.equal(slow.caller.received.length, 0)
 })
 
 test('a conversation that is held for one caller still waits for it', async () => {
-  const { pipe, link, caller } = await linked()
+  const { pipe, upstreamSession, caller } = await linked()
   const channel = new TestChannel()
   channel.hold()
-  void link.exchange(toolCall('slow', {}, { caller, channel }))
+  void upstreamSession.exchange(toolCall('slow', {}, { caller, channel }))
   const log = { method: 'notifications/message', params: { level: 'info', data: 'x' } }
   const wait = pipe.say(log)
   assert.ok(wait instanceof Promise)
@@ -129,10 +129,10 @@ test('a conversation that is held for one caller still waits for it', async () =
 
 test('it does not where the caller stands for several clients', async () => {
   const caller = new TestCaller({ takesInputRequired: true })
-  const { pipe, link } = await linked({ caller })
+  const { pipe, upstreamSession } = await linked({ caller })
   const channel = new TestChannel()
   channel.hold()
-  void link.exchange(toolCall('slow', {}, { caller, channel }))
+  void upstreamSession.exchange(toolCall('slow', {}, { caller, channel }))
   const log = { method: 'notifications/message', params: { level: 'info', data: 'x' } }
   assert.equal(pipe.say(log), undefined)
   assert.equal(pipe.say(log), undefined)

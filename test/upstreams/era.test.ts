@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict'
 import type { ServerResponse } from 'node:http'
 import { test, type TestContext } from 'node:test'
-import { ownHello } from '../../src/protocol/identity.ts'
+import { ownInitializeParams } from '../../src/protocol/identity.ts'
 import { Cancellation } from '../../src/mesh/cancel.ts'
 import type { Clock } from '../../src/mesh/clock.ts'
 import { gatewayError } from '../../src/mesh/errors.ts'
 import { EraUpstream, type EraOptions } from '../../src/upstreams/era.ts'
 import { HttpUpstream } from '../../src/upstreams/http/http.ts'
-import type { Link } from '../../src/upstreams/upstream.ts'
+import type { UpstreamSession } from '../../src/upstreams/upstream.ts'
 import { ModernHttpUpstream } from '../../src/upstreams/modern/modern-http.ts'
 import { TestCaller, toolCall } from '../support/caller.ts'
 import { ManualClock } from '../support/manual-clock.ts'
@@ -25,7 +25,7 @@ function eraUpstream(
   const upstream = new EraUpstream({
     era,
     clock,
-    hello: ownHello,
+    initializeParams: ownInitializeParams,
     handshakeMs: 10_000,
     make: (onVersionError) => ({
       legacy: new HttpUpstream({ ...httpOptions(url, clock), onVersionError: onVersionError('legacy') }),
@@ -58,13 +58,13 @@ function endpoint(t: TestContext, refuses: Refusals, { sessions = false } = {}) 
     const era = headers['mcp-protocol-version'] === '2026-07-28' ? 'modern' : 'legacy'
     const refuse = refuses[era]
     if (refuse !== undefined) return refuse(body.id, response, came)
-    const greeting = {
+    const initializeResult = {
       protocolVersion: '2025-11-25',
       capabilities: {},
       serverInfo: { name: 'old', version: '1' },
     }
     if (sessions && body.method === 'initialize') response.setHeader('mcp-session-id', `session-${++count}`)
-    const results: Record<string, unknown> = { 'server/discover': discovered, initialize: greeting }
+    const results: Record<string, unknown> = { 'server/discover': discovered, initialize: initializeResult }
     json(response, {
       jsonrpc: '2.0',
       id: body.id,
@@ -77,7 +77,8 @@ const versionError = refusal(400, -32022, { supported: ['2026-07-28'], requested
 
 const legacy = () => new TestCaller()
 const modern = () => new TestCaller({ takesInputRequired: true })
-const eraOf = ({ greeting }: Link) => (greeting.value.protocolVersion === '2026-07-28' ? 'modern' : 'legacy')
+const eraOf = ({ initializeResult }: UpstreamSession) =>
+  initializeResult.value.protocolVersion === '2026-07-28' ? 'modern' : 'legacy'
 const asked = (came: readonly Came[]) => came.flatMap(({ body }) => body.method ?? [])
 const spoken = (upstream: EraUpstream) => {
   const { legacy: old, modern: recent } = upstream.eras()
@@ -128,33 +129,33 @@ for (const [what, refuse] of Object.entries(answers)) {
   })
 }
 
-const refusesHellos: Record<string, Refuse> = {
+const refusesInitialize: Record<string, Refuse> = {
   'that its version is wrong': versionError,
   'that it knows no such method': refusal(404, -32601),
   'nothing but a 500': (_, response) => void response.writeHead(500).end('oops'),
 }
 
-for (const [what, refuse] of Object.entries(refusesHellos)) {
-  test(`a server that says ${what} to a hello is a modern one, and hears no other hello for ten minutes`, async (t) => {
+for (const [what, refuse] of Object.entries(refusesInitialize)) {
+  test(`a server that says ${what} to initialize is a modern one, and hears no other for ten minutes`, async (t) => {
     const { url, came } = await endpoint(t, { legacy: refuse })
     const clock = new ManualClock()
     const upstream = eraUpstream(t, url, clock)
     await upstream.open(modern(), never)
-    const hellos = () => asked(came).filter((method) => method === 'initialize').length
-    const links = await Promise.all([1, 2, 3, 4, 5].map(() => upstream.open(legacy(), never)))
+    const handshakes = () => asked(came).filter((method) => method === 'initialize').length
+    const upstreamSessions = await Promise.all([1, 2, 3, 4, 5].map(() => upstream.open(legacy(), never)))
     assert.deepEqual(
-      links.map(eraOf),
-      links.map(() => 'modern'),
+      upstreamSessions.map(eraOf),
+      upstreamSessions.map(() => 'modern'),
     )
     assert.deepEqual(spoken(upstream), [false, true])
-    assert.equal(hellos(), 2, "one client's, and the gateway's own")
+    assert.equal(handshakes(), 2, "one client's, and the gateway's own")
     await clock.advance(599_999)
     await upstream.open(legacy(), never)
-    assert.equal(hellos(), 2)
+    assert.equal(handshakes(), 2)
     await clock.advance(1)
     await upstream.open(legacy(), never)
-    assert.equal(hellos(), 4)
-    assert.ok(links.every(({ ended }) => !ended.aborted))
+    assert.equal(handshakes(), 4)
+    assert.ok(upstreamSessions.every(({ ended }) => !ended.aborted))
   })
 }
 
@@ -172,18 +173,20 @@ test('a hello that the server refuses of one client decides nothing for the othe
       const isOdd = (body.params?.clientInfo as { name?: string } | undefined)?.name === 'odd'
       if (isOdd)
         return json(response, { jsonrpc: '2.0', id, error: { code: -32000, message: 'not you' } }, 400)
-      const greeting = {
+      const initializeResult = {
         protocolVersion: '2025-11-25',
         capabilities: {},
         serverInfo: { name: 'old', version: '1' },
       }
-      json(response, { jsonrpc: '2.0', id, result: greeting })
+      json(response, { jsonrpc: '2.0', id, result: initializeResult })
     },
   })
   const upstream = eraUpstream(t, url, new ManualClock())
   await upstream.open(modern(), never)
   const kept = await upstream.open(legacy(), never)
-  const odd = new TestCaller({ hello: { capabilities: {}, clientInfo: { name: 'odd', version: '1' } } })
+  const odd = new TestCaller({
+    initializeParams: { capabilities: {}, clientInfo: { name: 'odd', version: '1' } },
+  })
   await assert.rejects(upstream.open(odd, never), { reason: 'upstream_refused' })
   assert.deepEqual([...spoken(upstream), kept.ended.aborted], [true, true, false])
   assert.equal(eraOf(await upstream.open(legacy(), never)), 'legacy')
@@ -193,12 +196,12 @@ test('a server that is silent to a hello is bridged in two seconds, and known by
   let answer: (() => void) | undefined
   const refuses: Refusals = {
     legacy: (id, response) => {
-      const greeting = {
+      const initializeResult = {
         protocolVersion: '2025-11-25',
         capabilities: {},
         serverInfo: { name: 'old', version: '1' },
       }
-      answer = () => json(response, { jsonrpc: '2.0', id, result: greeting })
+      answer = () => json(response, { jsonrpc: '2.0', id, result: initializeResult })
     },
   }
   const { url, came } = await endpoint(t, refuses)
@@ -223,15 +226,15 @@ test('a silence is asked about again after a minute', async (t) => {
   const clock = new ManualClock()
   const upstream = eraUpstream(t, url, clock)
   await upstream.open(modern(), never)
-  const hellos = () => asked(came).filter((method) => method === 'initialize').length
+  const handshakes = () => asked(came).filter((method) => method === 'initialize').length
   for (const round of [1, 2]) {
     const opening = upstream.open(legacy(), never)
-    await until('it is asked', () => hellos() === round)
+    await until('it is asked', () => handshakes() === round)
     await clock.advance(2_000)
     assert.equal(eraOf(await opening), 'modern')
     await clock.advance(59_999)
     await upstream.open(legacy(), never)
-    assert.equal(hellos(), round)
+    assert.equal(handshakes(), round)
     await clock.advance(1)
   }
 })
@@ -278,7 +281,7 @@ test('a server that takes up the modern era keeps its sessions; who was bridged 
   assert.equal(eraOf(await upstream.open(modern(), never)), 'legacy')
   await clock.advance(1)
   assert.equal(eraOf(await upstream.open(modern(), never)), 'modern')
-  const ended = [bridged, listens, old].map((link) => link.ended.aborted)
+  const ended = [bridged, listens, old].map((upstreamSession) => upstreamSession.ended.aborted)
   assert.deepEqual(ended, [true, false, false])
 })
 
@@ -316,11 +319,11 @@ test('a version that the server refuses is not spoken again; the other era is no
   const { url } = await endpoint(t, refuses, { sessions: true })
   const upstream = eraUpstream(t, url, new ManualClock())
   const caller = legacy()
-  const [other, link] = [await upstream.open(modern(), never), await upstream.open(caller, never)]
+  const [other, upstreamSession] = [await upstream.open(modern(), never), await upstream.open(caller, never)]
   refuses.legacy = versionError
-  const outcome = await link.exchange(toolCall('a', {}, { caller }))
+  const outcome = await upstreamSession.exchange(toolCall('a', {}, { caller }))
   assert.ok(outcome.kind === 'answered' && outcome.result.status === 400)
-  assert.deepEqual([link.ended.aborted, other.ended.aborted], [true, false])
+  assert.deepEqual([upstreamSession.ended.aborted, other.ended.aborted], [true, false])
   const again = await upstream.open(caller, never)
   assert.equal((await again.exchange(toolCall('a', {}, { caller }))).kind, 'answered')
   assert.deepEqual(spoken(upstream), [false, true])
@@ -332,10 +335,10 @@ test("a version of one client's own choice that the server refuses does not put 
   const { url } = await endpoint(t, refuses, { sessions: true })
   const upstream = eraUpstream(t, url, new ManualClock())
   const caller = legacy()
-  const link = await upstream.open(caller, never)
+  const upstreamSession = await upstream.open(caller, never)
   refuses.legacy = refusal(400, -32022, { supported: ['2025-11-25'], requested: '2024-11-05' })
-  await link.exchange(toolCall('a', {}, { caller }))
-  assert.equal(link.ended.aborted, false)
+  await upstreamSession.exchange(toolCall('a', {}, { caller }))
+  assert.equal(upstreamSession.ended.aborted, false)
 })
 
 test('an opening that fails for the era is tried in the other one at once', async (t) => {

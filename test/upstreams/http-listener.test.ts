@@ -111,6 +111,26 @@ test('a server may name the pause, within reason', async (t) => {
   }
 })
 
+test('the pause doubles while streams break as soon as they are open, until one lasts', async (t) => {
+  const { asked, gets, clock, resting } = await setUp(t, (get) => stream(get))
+  for (const [index, pauseMs] of [1_000, 2_000, 4_000].entries()) {
+    await asked(index + 1)
+    const { response } = gets[index]!
+    response.end()
+    await resting()
+    await clock.advance(pauseMs - 1)
+    assert.equal(gets.length, index + 1, `${pauseMs}`)
+    await clock.advance(1)
+  }
+  await asked(4)
+  await until('it is open', () => clock.pending === 0)
+  await clock.advance(30_000)
+  gets[3]!.response.end()
+  await resting()
+  await clock.advance(1_000)
+  await asked(5)
+})
+
 test('the pause doubles while the server fails, up to half a minute', async (t) => {
   const { asked, gets, clock, resting } = await setUp(t, ({ response }) => void response.writeHead(503).end())
   for (const [index, pauseMs] of [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000].entries()) {

@@ -2,7 +2,8 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { until } from '../support/until.ts'
 import { eventStream } from '../support/wired.ts'
-import { LIMIT, post } from './posted.ts'
+import { HttpReply } from '../../src/upstreams/http/http-reply.ts'
+import { LIMIT, post, recorder } from './posted.ts'
 
 test('a reply that is larger than the limit is given up, whole or as an event', async (t) => {
   for (const headers of [{ 'content-type': 'application/json' }, eventStream]) {
@@ -76,4 +77,18 @@ test('a sink that asks to wait holds the server back, and goes on where it was',
   await end
   assert.equal(told.length, total + 2)
   assert.match(told.at(-2) ?? '', /^event 400 /)
+})
+
+test('of a large reply no more than 256 KiB are read in one go', () => {
+  const { sink } = recorder()
+  const reply = new HttpReply(sink, { maxReply: 10_000_000 })
+  const resumed: string[] = []
+  reply.onConnect(() => undefined)
+  reply.onHeaders(200, [], () => void resumed.push('resumed'))
+  const chunk = Buffer.alloc(64 * 1024, 'x')
+  assert.deepEqual(
+    Array.from({ length: 5 }, () => reply.onData(chunk)),
+    [true, true, true, false, true],
+  )
+  assert.deepEqual(resumed, [])
 })

@@ -39,7 +39,7 @@ test('events with another status than 200 are no stream', async (t) => {
 
 test('hints before the reply are no reply', async (t) => {
   const { last, end } = await post(t, (_, response) => {
-    response.writeEarlyHints({ link: '</x>; rel=preload' })
+    response.writeEarlyHints({ upstreamSession: '</x>; rel=preload' })
     response.writeHead(200, { 'content-type': 'application/json' }).end('{}')
   })
   await end

@@ -6,13 +6,17 @@ import { gatewayError } from '../../src/mesh/errors.ts'
 import { HttpSession } from '../../src/upstreams/http/http-session.ts'
 import { SessionState } from '../../src/upstreams/http/session-state.ts'
 import { Unread } from '../../src/upstreams/unread.ts'
-import { capableHello, newCall, TestChannel } from '../support/caller.ts'
+import { capableClient, newCall, TestChannel } from '../support/caller.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import type { Json } from '../support/memory-pipe.ts'
 import { until } from '../support/until.ts'
 import { wireTo } from '../support/wired.ts'
 
-const greeting = { protocolVersion: '2025-06-18', capabilities: {}, serverInfo: { name: 's', version: '1' } }
+const initializeResult = {
+  protocolVersion: '2025-06-18',
+  capabilities: {},
+  serverInfo: { name: 's', version: '1' },
+}
 
 interface Asked {
   readonly id: unknown
@@ -25,7 +29,7 @@ interface Asked {
 type Play = (asked: Asked) => boolean
 
 /** A session at a server that knows the sessions which it has opened, and what the server got: `method @session-id`. */
-async function session(t: TestContext, reply: Json = { result: greeting }, maxReply = 100_000) {
+async function session(t: TestContext, reply: Json = { result: initializeResult }, maxReply = 100_000) {
   const got: string[] = []
   const known = new Set<string>()
   let opened = 0
@@ -58,8 +62,9 @@ async function session(t: TestContext, reply: Json = { result: greeting }, maxRe
   const farewells: Promise<void>[] = []
   let reopened = 0
   const held = new HttpSession({
+    server: 'test',
     wire,
-    hello: capableHello,
+    initializeParams: capableClient,
     state,
     exchange: {
       clock,
@@ -80,13 +85,13 @@ async function session(t: TestContext, reply: Json = { result: greeting }, maxRe
 test('a handshake tells what the server said, and later requests name the session', async (t) => {
   const { held, got, signal } = await session(t)
   await held.open(signal)
-  assert.deepEqual(held.greeting.value, greeting)
-  assert.equal(held.greeting.text, JSON.stringify(greeting))
+  assert.deepEqual(held.initializeResult.value, initializeResult)
+  assert.equal(held.initializeResult.text, JSON.stringify(initializeResult))
   assert.equal(held.wire.sessionId, 'session-1')
   assert.deepEqual(got, ['initialize @undefined', 'notifications/initialized @session-1'])
 })
 
-test('a server that refuses, or says nothing of use, leaves no greeting', async (t) => {
+test('a server that refuses, or says nothing of use, leaves no initialize result', async (t) => {
   const refused = await session(t, { error: { code: -32600, message: 'not you' } })
   await assert.rejects(refused.held.open(refused.signal), {
     reason: 'upstream_refused',
@@ -217,7 +222,7 @@ test('who gives up a handshake leaves no session behind', async (t) => {
     if (method !== 'initialize') return false
     answer = () => {
       response.writeHead(200, { 'content-type': 'application/json', 'mcp-session-id': 'late' })
-      response.end(JSON.stringify({ jsonrpc: '2.0', id, result: greeting }))
+      response.end(JSON.stringify({ jsonrpc: '2.0', id, result: initializeResult }))
     }
     return true
   }
@@ -237,7 +242,11 @@ test('what a server names that no header can hold, or that is too large to keep,
     [{ protocolVersion: { toString: 1 } }, /\(none is named\)/],
     [{ instructions: 'x'.repeat(300 * 1024) }, /larger than 262144 bytes/],
   ] as const) {
-    const { held, got, farewells, signal } = await session(t, { result: { ...greeting, ...more } }, 1_000_000)
+    const { held, got, farewells, signal } = await session(
+      t,
+      { result: { ...initializeResult, ...more } },
+      1_000_000,
+    )
     await assert.rejects(held.open(signal), { message })
     await Promise.all(farewells)
     assert.deepEqual(got, ['initialize @undefined', 'DELETE @session-1'])
@@ -247,7 +256,7 @@ test('what a server names that no header can hold, or that is too large to keep,
     server.play = ({ id: request, method, response }) => {
       if (method !== 'initialize') return false
       response.writeHead(200, { 'content-type': 'application/json', 'mcp-session-id': id })
-      response.end(JSON.stringify({ jsonrpc: '2.0', id: request, result: greeting }))
+      response.end(JSON.stringify({ jsonrpc: '2.0', id: request, result: initializeResult }))
       return true
     }
     await assert.rejects(held.open(signal), { reason: 'bad_reply', message: /visible characters of ASCII/ })

@@ -94,7 +94,7 @@ test('what has no answer is told apart by its status', () => {
     [302, 'upstream_refused'],
     [400, 'upstream_refused'],
     [401, 'upstream_unauthorized'],
-    [403, 'upstream_unauthorized'],
+    [403, 'upstream_forbidden'],
     [405, 'upstream_refused'],
     [429, 'upstream_rate_limited'],
     [500, 'upstream_status'],

@@ -9,8 +9,8 @@ import { recordedLog } from '../support/log.ts'
 
 test('an answer that nobody waits for is discarded', async () => {
   const { log, lines } = recordedLog()
-  const { pipe, link } = await linked({ log })
-  const outcome = link.exchange(toolCall('t'))
+  const { pipe, upstreamSession } = await linked({ log })
+  const outcome = upstreamSession.exchange(toolCall('t'))
   const id = lastId(pipe)
   for (const stray of [4_711, 'one', null, -1])
     void pipe.say({ id: stray, error: { code: 1, message: 'stray' } })
@@ -22,9 +22,9 @@ test('an answer that nobody waits for is discarded', async () => {
 })
 
 test('an answer that is no JSON-RPC ends the call it is meant for', async () => {
-  const { pipe, link } = await linked()
+  const { pipe, upstreamSession } = await linked()
   for (const rest of [{ result: 'text' }, {}, { result: {}, error: {} }]) {
-    const outcome = link.exchange(toolCall('t'))
+    const outcome = upstreamSession.exchange(toolCall('t'))
     void pipe.say({ id: lastId(pipe), ...rest })
     const failed = await outcome
     assert.ok(failed.kind === 'failed' && failed.error.reason === 'bad_reply' && failed.error.sent)
@@ -32,10 +32,10 @@ test('an answer that is no JSON-RPC ends the call it is meant for', async () => 
 })
 
 test('an answer of more members than anybody may be held up by ends the call it is meant for, unread', async () => {
-  const { pipe, link } = await linked()
+  const { pipe, upstreamSession } = await linked()
   const row = '{"a":1,"b":2,"c":3,"d":4,"e":5}'
   const answer = (rows: number) => {
-    const outcome = link.exchange(toolCall('t'))
+    const outcome = upstreamSession.exchange(toolCall('t'))
     const all = Array.from({ length: rows }, () => row).join()
     void pipe.say(`{"jsonrpc":"2.0","id":${String(lastId(pipe))},"result":{"rows":[${all}]}}`)
     return outcome
@@ -47,11 +47,11 @@ test('an answer of more members than anybody may be held up by ends the call it 
 })
 
 test("progress comes back under the caller's own token, and only to a caller that asked for it", async () => {
-  const { pipe, link } = await linked()
+  const { pipe, upstreamSession } = await linked()
   const channel = new TestChannel()
   const text =
     '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","_meta":{"progressToken":"tok","x":1.0}}}'
-  void link.exchange(newCall({ method: 'tools/call', text, channel }))
+  void upstreamSession.exchange(newCall({ method: 'tools/call', text, channel }))
   const token = (pipe.sent('tools/call')[0]?.params as { _meta: { progressToken: unknown } })._meta
     .progressToken
   assert.equal(typeof token, 'number')
@@ -73,17 +73,17 @@ test("progress comes back under the caller's own token, and only to a caller tha
     },
   ])
   const silentChannel = new TestChannel()
-  void link.exchange(toolCall('t', {}, { channel: silentChannel }))
+  void upstreamSession.exchange(toolCall('t', {}, { channel: silentChannel }))
   void pipe.say({ method: 'notifications/progress', params: { progressToken: lastId(pipe), progress: 1 } })
   void pipe.say({ method: 'notifications/progress', params: { progressToken: 'unknown', progress: 1 } })
   assert.deepEqual([channel.received.length, silentChannel.received.length], [1, 0])
 })
 
 test('a slow channel holds up what comes next, for as long as its call is in flight', async () => {
-  const { pipe, link, caller } = await linked()
+  const { pipe, upstreamSession, caller } = await linked()
   const channel = new TestChannel()
   const patience = new AbortController()
-  void link.exchange(toolCall('t', {}, { caller, channel, signal: patience.signal }))
+  void upstreamSession.exchange(toolCall('t', {}, { caller, channel, signal: patience.signal }))
   channel.hold()
   const logged = { method: 'notifications/message', params: { level: 'info', data: 'x' } }
   let states = ''
@@ -102,8 +102,8 @@ test('a slow channel holds up what comes next, for as long as its call is in fli
 
 test('noise is skipped, and logged a few times a second at most', async () => {
   const { log, lines } = recordedLog()
-  const { pipe, link } = await linked({ log })
-  const outcome = link.exchange(toolCall('t'))
+  const { pipe, upstreamSession } = await linked({ log })
+  const outcome = upstreamSession.exchange(toolCall('t'))
   for (let i = 0; i < 100; i++) void pipe.say(`not JSON ${'x'.repeat(10_000)}`)
   for (const noise of ['', ' ', '7', 'null', '"text"', '{"jsonrpc":"1.0"}', '{}']) void pipe.say(noise)
   void pipe.say({ id: lastId(pipe), result: {} })
@@ -114,10 +114,10 @@ test('noise is skipped, and logged a few times a second at most', async () => {
 })
 
 test('the messages of a batch are taken one by one', async () => {
-  const { pipe, link } = await linked()
-  const first = link.exchange(toolCall('a'))
+  const { pipe, upstreamSession } = await linked()
+  const first = upstreamSession.exchange(toolCall('a'))
   const firstId = lastId(pipe)
-  const second = link.exchange(toolCall('b'))
+  const second = upstreamSession.exchange(toolCall('b'))
   await pipe.say(
     `[{"jsonrpc":"2.0","id":${String(firstId)},"result":{"n":1.0}}, 7, {"jsonrpc":"2.0","id":${String(lastId(pipe))},"result":{}}]`,
   )
@@ -130,10 +130,10 @@ test('the messages of a batch are taken one by one', async () => {
 })
 
 test('a reply over the limit ends its call, and no other', async () => {
-  const { pipe, link } = await linked()
-  const large = link.exchange(toolCall('large'))
+  const { pipe, upstreamSession } = await linked()
+  const large = upstreamSession.exchange(toolCall('large'))
   const largeId = lastId(pipe)
-  const small = link.exchange(toolCall('small'))
+  const small = upstreamSession.exchange(toolCall('small'))
   pipe.overlong(largeId as number)
   pipe.overlong(undefined)
   pipe.overlong(4_711)

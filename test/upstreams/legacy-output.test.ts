@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Outcome } from '../../src/mesh/call.ts'
 import { verdictOf } from '../../src/mesh/classify.ts'
-import { withLegacyError } from '../../src/upstreams/modern/legacy-output.ts'
+import { withLegacyError } from '../../src/upstreams/modern/modern-session.ts'
 
 function answered(text: string): Extract<Outcome, { kind: 'answered' }> {
   const value = JSON.parse(text) as Record<string, unknown>

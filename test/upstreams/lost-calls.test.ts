@@ -41,10 +41,10 @@ async function setUp(t: TestContext, tools: Tools) {
   const upstream = new HttpUpstream(httpOptions(url))
   t.after(() => upstream.close())
   const caller = new TestCaller()
-  const link = await upstream.open(caller, new AbortController().signal)
-  const call = (name: string) => link.exchange({ ...toolCall(name, {}, { caller }), id: 1 })
+  const upstreamSession = await upstream.open(caller, new AbortController().signal)
+  const call = (name: string) => upstreamSession.exchange({ ...toolCall(name, {}, { caller }), id: 1 })
   const initializes = () => came.filter(({ body }) => body.method === 'initialize').length
-  return { playing, link, call, came, initializes }
+  return { playing, upstreamSession, call, came, initializes }
 }
 
 const wellDone = (_: Playing, response: ServerResponse) => {
@@ -96,13 +96,13 @@ test('a call that began before another one was answered was known to the server,
 })
 
 test('a session that is opened again for nobody is ended', async (t) => {
-  const { playing, link, call, came } = await setUp(t, { work: wellDone })
+  const { playing, upstreamSession, call, came } = await setUp(t, { work: wellDone })
   playing.known.clear()
   playing.isMute = true
   const sent = call('work')
   const initialized = () => came.filter(({ body }) => body.method === 'notifications/initialized').length
   await until('the new session waits to be acknowledged', () => initialized() === 2)
-  await link.close()
+  await upstreamSession.close()
   assert.equal((await sent).kind, 'failed')
   const ended = () =>
     came.filter(({ method }) => method === 'DELETE').map(({ headers }) => headers['mcp-session-id'])

@@ -11,14 +11,14 @@ async function setUp(t: TestContext, caller = new TestCaller()) {
   const server = await startModernServer()
   const upstream = modernUpstream(t, server.url)
   t.after(() => upstream.close().then(() => server.close()))
-  const link = await upstream.open(caller, never)
+  const upstreamSession = await upstream.open(caller, never)
   return {
-    link,
+    upstreamSession,
     caller,
     tool: (name: string, parts: Partial<CallParts> = {}) =>
-      link.exchange(toolCall(name, {}, { caller, ...parts })),
+      upstreamSession.exchange(toolCall(name, {}, { caller, ...parts })),
     ask: (method: string, params = {}, parts: Partial<CallParts> = {}) =>
-      link.exchange(newCall({ method, params, caller, ...parts })),
+      upstreamSession.exchange(newCall({ method, params, caller, ...parts })),
   }
 }
 
@@ -35,13 +35,13 @@ const roots = '{"roots":[{"uri":"file:///r","name":"r"}]}'
 const answering = () =>
   new TestChannel({ 'elicitation/create': form, 'sampling/createMessage': model, 'roots/list': roots })
 
-test('the greeting has the form of an initialize result', async (t) => {
-  const { link } = await setUp(t)
-  const { protocolVersion, capabilities, serverInfo } = link.greeting.value
+test('what discovery gives has the form of an initialize result', async (t) => {
+  const { upstreamSession } = await setUp(t)
+  const { protocolVersion, capabilities, serverInfo } = upstreamSession.initializeResult.value
   assert.equal(protocolVersion, '2026-07-28')
   assert.deepEqual(serverInfo, { name: 'modern-fixture', version: '1.0.0' })
   assert.ok('tools' in (capabilities as object))
-  assert.deepEqual(JSON.parse(link.greeting.text), link.greeting.value)
+  assert.deepEqual(JSON.parse(upstreamSession.initializeResult.text), upstreamSession.initializeResult.value)
 })
 
 test('lists and calls of a client of the legacy era are answered under its ids', async (t) => {
@@ -57,10 +57,10 @@ test('lists and calls of a client of the legacy era are answered under its ids',
 })
 
 test('progress comes under the token of the call, and logs come once a level was set', async (t) => {
-  const { ask, link, caller, tool } = await setUp(t)
+  const { ask, upstreamSession, caller, tool } = await setUp(t)
   const channel = new TestChannel()
   const params = { name: 'test_tool_with_progress', arguments: {}, _meta: { progressToken: 'mine' } }
-  resultOf(await link.exchange(newCall({ method: 'tools/call', params, caller, channel })))
+  resultOf(await upstreamSession.exchange(newCall({ method: 'tools/call', params, caller, channel })))
   const told = channel.of('notifications/progress').map(({ value }) => value.params as object)
   assert.deepEqual(
     told.map((one) => ({ ...one })),
@@ -113,12 +113,12 @@ test('a call that is given up while its client is asked ends, and the question i
   await until('the client is asked', () => channel.received.length > 0)
   patience.abort({ reason: 'cancelled', message: 'no', sent: false, retryAfterMs: undefined })
   assert.equal((await asking).kind, 'failed')
-  const asked = channel.of('elicitation/create')[0]?.value.id
+  const elicitationId = channel.of('elicitation/create')[0]?.value.id
   assert.deepEqual(
     channel
       .of('notifications/cancelled')
       .map(({ value }) => (value.params as { requestId: unknown }).requestId),
-    [asked],
+    [elicitationId],
   )
 })
 
@@ -135,9 +135,9 @@ test('an error of the client instead of an answer ends the call with it', async 
 })
 
 test('changes that the server tells of reach a caller that listens', async (t) => {
-  const { link, tool, caller } = await setUp(t)
-  link.listen()
-  link.listen()
+  const { upstreamSession, tool, caller } = await setUp(t)
+  upstreamSession.listen()
+  upstreamSession.listen()
   await tool('test_trigger_tool_change')
   await until('the change is told', () => caller.of('notifications/tools/list_changed').length > 0)
   const [told] = caller.of('notifications/tools/list_changed')
@@ -146,7 +146,7 @@ test('changes that the server tells of reach a caller that listens', async (t) =
 })
 
 test('what the server refuses comes with its status', async (t) => {
-  const { ask, tool } = await setUp(t, new TestCaller({ hello: { capabilities: {} } }))
+  const { ask, tool } = await setUp(t, new TestCaller({ initializeParams: { capabilities: {} } }))
   const outcomes = [await ask('no/such_method'), await tool('test_missing_capability')]
   assert.deepEqual(
     outcomes.map((outcome) => outcome.kind === 'answered' && [outcome.result.status, outcome.verdict]),

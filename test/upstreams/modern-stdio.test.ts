@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { gatewayError } from '../../src/mesh/errors.ts'
 import type { Outcome } from '../../src/mesh/call.ts'
-import type { Link } from '../../src/upstreams/upstream.ts'
+import type { UpstreamSession } from '../../src/upstreams/upstream.ts'
 import { newCall, TestCaller, TestChannel, toolCall } from '../support/caller.ts'
 import { fixtureCommand } from '../support/fixture.ts'
 import { ManualClock } from '../support/manual-clock.ts'
@@ -20,8 +20,8 @@ const legacy = (unknown: string) => ({
   args: [
     '-e',
     `const answer = (id, rest) => console.log(JSON.stringify({ jsonrpc: '2.0', id, ...rest }))
-    const greeting = { protocolVersion: '2025-11-25', capabilities: {}, serverInfo: { name: 'old', version: '1' } }
-    const results = { initialize: greeting, ping: {}, pid: { pid: process.pid } }
+    const initializeResult = { protocolVersion: '2025-11-25', capabilities: {}, serverInfo: { name: 'old', version: '1' } }
+    const results = { initialize: initializeResult, ping: {}, pid: { pid: process.pid } }
     require('readline').createInterface({ input: process.stdin }).on('line', (line) => {
       const { id, method } = JSON.parse(line)
       if (id === undefined) return
@@ -39,20 +39,23 @@ function said(outcome: Outcome): unknown {
   return JSON.parse(content[0].text)
 }
 
-const who = (link: Link, caller: TestCaller) =>
-  link.exchange(toolCall('who', {}, { caller })).then(said) as Promise<{ pid: number; capabilities: object }>
+const who = (upstreamSession: UpstreamSession, caller: TestCaller) =>
+  upstreamSession.exchange(toolCall('who', {}, { caller })).then(said) as Promise<{
+    pid: number
+    capabilities: object
+  }>
 
 test('a modern server is found out, and says in each request who asks', async (t) => {
   const upstream = stdioUpstream(t, modern())
   const able = new TestCaller()
-  const plain = new TestCaller({ hello: { capabilities: { sampling: {} } } })
+  const plain = new TestCaller({ initializeParams: { capabilities: { sampling: {} } } })
   const [first, second] = await Promise.all([open(upstream, able), open(upstream, plain)])
   const { modern: verdict } = upstream.eras()
   assert.deepEqual([verdict?.speaks, verdict?.decidedBy], [true, 'probe'])
-  assert.deepEqual(first.greeting.value.serverInfo, { name: 'modern-stdio', version: '1.0.0' })
+  assert.deepEqual(first.initializeResult.value.serverInfo, { name: 'modern-stdio', version: '1.0.0' })
   const [one, two] = await Promise.all([who(first, able), who(second, plain)])
   assert.equal(one.pid, two.pid)
-  assert.deepEqual(one.capabilities, able.hello.capabilities)
+  assert.deepEqual(one.capabilities, able.initializeParams.capabilities)
   assert.deepEqual(two.capabilities, { sampling: {} })
 })
 
@@ -71,21 +74,24 @@ test('a caller that leaves a modern process leaves it to the others', async (t) 
 test('a modern process of its own ends with its conversation', async (t) => {
   const upstream = stdioUpstream(t, { ...modern(), sharing: 'per_session' })
   const [caller, other] = [new TestCaller(), new TestCaller()]
-  const [link, second] = [await open(upstream, caller), await open(upstream, other)]
-  const { pid } = await who(link, caller)
+  const [upstreamSession, second] = [await open(upstream, caller), await open(upstream, other)]
+  const { pid } = await who(upstreamSession, caller)
   assert.notEqual((await who(second, other)).pid, pid)
   process.kill(pid, 'SIGKILL')
-  await until('the conversation is over', () => link.ended.aborted)
+  await until('the conversation is over', () => upstreamSession.ended.aborted)
   assert.equal(second.ended.aborted, false)
 })
 
 test('progress comes under the token of its call', async (t) => {
   const caller = new TestCaller()
-  const link = await open(stdioUpstream(t, modern()), caller)
+  const upstreamSession = await open(stdioUpstream(t, modern()), caller)
   const progress = async (progressToken: string | number) => {
     const channel = new TestChannel()
     const params = { name: 'stream', arguments: { steps: 2 }, _meta: { progressToken } }
-    assert.equal(said(await link.exchange(newCall({ method: 'tools/call', params, caller, channel }))), 2)
+    assert.equal(
+      said(await upstreamSession.exchange(newCall({ method: 'tools/call', params, caller, channel }))),
+      2,
+    )
     const told = channel.of('notifications/progress')
     assert.deepEqual(
       told.map(({ value }) => (value.params as { progressToken: unknown }).progressToken),
@@ -97,28 +103,28 @@ test('progress comes under the token of its call', async (t) => {
 
 test('a server is told of a call that was given up', async (t) => {
   const caller = new TestCaller()
-  const link = await open(stdioUpstream(t, modern()), caller)
+  const upstreamSession = await open(stdioUpstream(t, modern()), caller)
   const [channel, patience] = [new TestChannel(), new AbortController()]
   const params = { name: 'wait', arguments: {}, _meta: { progressToken: 1 } }
   const parts = { caller, channel, signal: patience.signal }
-  const waiting = link.exchange(newCall({ method: 'tools/call', params, ...parts }))
+  const waiting = upstreamSession.exchange(newCall({ method: 'tools/call', params, ...parts }))
   await until('it runs', () => channel.received.length > 0)
   patience.abort(gatewayError('attempt_timeout', 'too slow'))
   const outcome = await waiting
   assert.ok(outcome.kind === 'failed' && outcome.error.sent)
-  const cancelled = () => link.exchange(toolCall('cancelled', {}, { caller })).then(said)
+  const cancelled = () => upstreamSession.exchange(toolCall('cancelled', {}, { caller })).then(said)
   await until('the server knows', async () => (await cancelled()) === 1)
 })
 
 test('questions go to the caller whose call they belong to, whoever else calls', async (t) => {
   const upstream = stdioUpstream(t, modern())
-  const [asked, busy] = [new TestCaller(), new TestCaller()]
-  const [link, other] = await Promise.all([open(upstream, asked), open(upstream, busy)])
+  const [questioned, busy] = [new TestCaller(), new TestCaller()]
+  const [upstreamSession, other] = await Promise.all([open(upstream, questioned), open(upstream, busy)])
   const patience = new AbortController()
   const waiting = other.exchange(toolCall('wait', {}, { caller: busy, signal: patience.signal }))
   const channel = new TestChannel({ 'elicitation/create': form })
-  const outcome = await link.exchange(
-    toolCall('ask', { kinds: ['form'] }, { caller: asked, channel, id: 'mine' }),
+  const outcome = await upstreamSession.exchange(
+    toolCall('ask', { kinds: ['form'] }, { caller: questioned, channel, id: 'mine' }),
   )
   assert.deepEqual(said(outcome), { form: JSON.parse(form) as unknown })
   assert.ok(outcome.kind === 'answered' && outcome.result.value.id === 'mine')
@@ -128,9 +134,9 @@ test('questions go to the caller whose call they belong to, whoever else calls',
 
 test('a caller that knows results which ask for input gets them as they are', async (t) => {
   const caller = new TestCaller({ takesInputRequired: true })
-  const link = await open(stdioUpstream(t, modern()), caller)
+  const upstreamSession = await open(stdioUpstream(t, modern()), caller)
   const channel = new TestChannel()
-  const outcome = await link.exchange(toolCall('ask', { kinds: ['form'] }, { caller, channel }))
+  const outcome = await upstreamSession.exchange(toolCall('ask', { kinds: ['form'] }, { caller, channel }))
   assert.ok(outcome.kind === 'answered')
   assert.equal((outcome.result.value.result as { resultType: unknown }).resultType, 'input_required')
   assert.equal(channel.received.length, 0)
@@ -139,9 +145,9 @@ test('a caller that knows results which ask for input gets them as they are', as
 test('changes reach each caller that listens, once, and resources only those who subscribed', async (t) => {
   const upstream = stdioUpstream(t, modern())
   const callers = [new TestCaller(), new TestCaller()] as const
-  const links = await Promise.all(callers.map((caller) => open(upstream, caller)))
-  const [first, second] = [links[0] ?? assert.fail(), links[1] ?? assert.fail()]
-  for (const link of links) link.listen()
+  const upstreamSessions = await Promise.all(callers.map((caller) => open(upstream, caller)))
+  const [first, second] = [upstreamSessions[0] ?? assert.fail(), upstreamSessions[1] ?? assert.fail()]
+  for (const upstreamSession of upstreamSessions) upstreamSession.listen()
   await second.exchange(newCall({ method: 'ping', caller: callers[1] }))
   await first.exchange(
     newCall({ method: 'resources/subscribe', params: { uri: 'test://a' }, caller: callers[0] }),
@@ -157,18 +163,18 @@ test('changes reach each caller that listens, once, and resources only those who
 
 test('a server of both eras is spoken to in the configured one', async (t) => {
   const upstream = stdioUpstream(t, { ...modern('both'), era: 'legacy' })
-  const link = await open(upstream)
-  assert.equal(link.greeting.value.protocolVersion, '2025-11-25')
+  const upstreamSession = await open(upstream)
+  assert.equal(upstreamSession.initializeResult.value.protocolVersion, '2025-11-25')
   assert.equal(upstream.eras().legacy?.decidedBy, 'config')
   const found = await open(stdioUpstream(t, modern('both')))
-  assert.equal(found.greeting.value.protocolVersion, '2026-07-28')
+  assert.equal(found.initializeResult.value.protocolVersion, '2026-07-28')
 })
 
 test('a legacy server that refuses the question is initialized, in the same process', async (t) => {
   const upstream = stdioUpstream(t, fixtureCommand('contract', 'stdio'))
-  const link = await open(upstream)
+  const upstreamSession = await open(upstream)
   assert.deepEqual(Object.keys(upstream.eras()), ['legacy'])
-  assert.ok((await link.exchange(newCall({ method: 'ping' }))).kind === 'answered')
+  assert.ok((await upstreamSession.exchange(newCall({ method: 'ping' }))).kind === 'answered')
   await assert.rejects(open(stdioUpstream(t, { ...fixtureCommand('contract', 'stdio'), era: 'modern' })), {
     reason: 'upstream_refused',
   })
@@ -181,16 +187,16 @@ test('a legacy server that says nothing is initialized after two seconds', async
   // The limit of the whole start, and that of the question.
   await until('it is asked', () => clock.pending > 1)
   await clock.advance(2_000)
-  const link = await opening
-  assert.equal(link.greeting.value.protocolVersion, '2025-11-25')
+  const upstreamSession = await opening
+  assert.equal(upstreamSession.initializeResult.value.protocolVersion, '2025-11-25')
   assert.deepEqual(Object.keys(upstream.eras()), ['legacy'])
 })
 
 test('a legacy server that ends over the question is started again, and not asked a second time', async (t) => {
   const upstream = stdioUpstream(t, { ...legacy('process.exit(1)'), sharing: 'per_session' })
   for (const caller of [new TestCaller(), new TestCaller()]) {
-    const link = await open(upstream, caller)
-    assert.ok((await link.exchange(newCall({ method: 'pid', caller }))).kind === 'answered')
+    const upstreamSession = await open(upstream, caller)
+    assert.ok((await upstreamSession.exchange(newCall({ method: 'pid', caller }))).kind === 'answered')
   }
   assert.deepEqual(Object.keys(upstream.eras()), ['legacy'])
 })

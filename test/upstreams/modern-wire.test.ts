@@ -19,10 +19,10 @@ test('a request of the legacy era says all that its session knows, and stays as 
     json(response, { jsonrpc: '2.0', id: body.id, result: ok })
   })
   const caller = new TestCaller()
-  const link = await modernUpstream(t, url).open(caller, never)
+  const upstreamSession = await modernUpstream(t, url).open(caller, never)
   const text =
     '{"x":1.0,"method":"tools/call","params":{"n":12345678901234567890,"name":"ü","_meta":{"progressToken":3}},"id":1,"jsonrpc":"2.0"}'
-  await link.exchange(newCall({ method: 'tools/call', text, caller }))
+  await upstreamSession.exchange(newCall({ method: 'tools/call', text, caller }))
   const { headers, body, text: sent } = came[1]!
   const {
     [keys.version]: version,
@@ -30,7 +30,10 @@ test('a request of the legacy era says all that its session knows, and stays as 
     [keys.capabilities]: able,
     ...rest
   } = body.params!._meta!
-  assert.deepEqual([version, info, able], ['2026-07-28', caller.hello.clientInfo, caller.hello.capabilities])
+  assert.deepEqual(
+    [version, info, able],
+    ['2026-07-28', caller.initializeParams.clientInfo, caller.initializeParams.capabilities],
+  )
   assert.deepEqual(rest, { progressToken: 3 })
   assert.equal(sent.replace(/"_meta":\{.*"progressToken"/, '"_meta":{"progressToken"'), text)
   assert.deepEqual(
@@ -43,10 +46,10 @@ test('a request that has no params, or empty ones, gets a _meta too', async (t) 
   const { url, came } = await modernServer(t, ({ body }, response) => {
     json(response, { jsonrpc: '2.0', id: body.id, result: ok })
   })
-  const link = await modernUpstream(t, url).open(new TestCaller(), never)
+  const upstreamSession = await modernUpstream(t, url).open(new TestCaller(), never)
   for (const params of ['', ',"params":{ }', ',"params":{"_meta":{}}']) {
     const text = `{"jsonrpc":"2.0","id":1,"method":"tools/list"${params}}`
-    await link.exchange(newCall({ method: 'tools/list', text }))
+    await upstreamSession.exchange(newCall({ method: 'tools/list', text }))
   }
   for (const { body } of came.slice(1)) assert.equal(body.params?._meta?.[keys.version], '2026-07-28')
 })
@@ -55,14 +58,14 @@ test('a request of the modern era passes byte for byte', async (t) => {
   const { url, came } = await modernServer(t, ({ body }, response) => {
     json(response, { jsonrpc: '2.0', id: body.id, result: { resultType: 'input_required' } })
   })
-  const link = await modernUpstream(t, url).open(new TestCaller(), never)
+  const upstreamSession = await modernUpstream(t, url).open(new TestCaller(), never)
   const text = `{"id":0,"jsonrpc":"2.0","method":"tools/call","params":{"name":"a","requestState":1.0,"_meta":{"${keys.version}":"2026-07-28"}}}`
   const caller = new TestCaller({ takesInputRequired: true })
   const call = {
     ...newCall({ method: 'tools/call', text, caller }),
     headers: { 'mcp-param-x': '=?base64?eA==?=' },
   }
-  const outcome = await link.exchange(call)
+  const outcome = await upstreamSession.exchange(call)
   assert.equal(came[1]?.text, text)
   assert.equal(came[1]?.headers['mcp-param-x'], '=?base64?eA==?=')
   assert.ok(outcome.kind === 'answered' && outcome.result.text.includes('input_required'))
@@ -73,12 +76,12 @@ test('a server is asked once what it is, by all who come within its time', async
   const clock = new ManualClock()
   const upstream = modernUpstream(t, url, clock)
   const open = () => upstream.open(new TestCaller(), never)
-  const [link] = await Promise.all([open(), open(), open()])
+  const [upstreamSession] = await Promise.all([open(), open(), open()])
   await clock.advance(59_999)
   await open()
   assert.equal(came.length, 1)
   assert.equal(
-    link.greeting.text,
+    upstreamSession.initializeResult.text,
     '{"protocolVersion":"2026-07-28","serverInfo":{"name":"raw","version":"1"},' +
       '"capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},"logging":{}},"instructions":"hi"}',
   )
@@ -89,12 +92,12 @@ test('a server is asked once what it is, by all who come within its time', async
 
 test('a ping asks the server what it is, and the level of the log is kept for it', async (t) => {
   const { url, came } = await modernServer(t, () => {})
-  const link = await modernUpstream(t, url).open(new TestCaller(), never)
+  const upstreamSession = await modernUpstream(t, url).open(new TestCaller(), never)
   for (const method of ['ping', 'logging/setLevel']) {
-    const outcome = await link.exchange(newCall({ method, params: { level: 'info' }, id: 5 }))
+    const outcome = await upstreamSession.exchange(newCall({ method, params: { level: 'info' }, id: 5 }))
     assert.ok(outcome.kind === 'answered' && outcome.result.text === '{"jsonrpc":"2.0","id":5,"result":{}}')
   }
-  await link.post('{"jsonrpc":"2.0","method":"notifications/x"}')
+  await upstreamSession.post('{"jsonrpc":"2.0","method":"notifications/x"}')
   assert.deepEqual(
     came.map(({ body }) => body.method),
     ['server/discover', 'server/discover'],
@@ -106,8 +109,8 @@ test('a stream that breaks off is lost, and is not asked for again', async (t) =
     response.writeHead(200, { 'content-type': 'text/event-stream' })
     response.end('id: 1\ndata: {"jsonrpc":"2.0","method":"notifications/message","params":{}}\n\n')
   })
-  const link = await modernUpstream(t, url).open(new TestCaller(), never)
-  const outcome = await link.exchange(toolCall('a'))
+  const upstreamSession = await modernUpstream(t, url).open(new TestCaller(), never)
+  const outcome = await upstreamSession.exchange(toolCall('a'))
   assert.ok(outcome.kind === 'failed')
   assert.deepEqual([outcome.error.reason, outcome.error.sent], ['upstream_disconnected', true])
   assert.equal(came.length, 2)
@@ -119,10 +122,10 @@ test('a call that is given up loses its socket, and nothing is sent', async (t) 
     events(response)({ jsonrpc: '2.0', method: 'notifications/message', params: {} })
     response.once('close', () => (closed = true))
   })
-  const link = await modernUpstream(t, url).open(new TestCaller(), never)
+  const upstreamSession = await modernUpstream(t, url).open(new TestCaller(), never)
   const patience = new AbortController()
   const channel = new TestChannel()
-  const waiting = link.exchange(toolCall('a', {}, { channel, signal: patience.signal }))
+  const waiting = upstreamSession.exchange(toolCall('a', {}, { channel, signal: patience.signal }))
   await until('the stream is open', () => channel.received.length > 0)
   patience.abort({ reason: 'cancelled', message: 'no', sent: false, retryAfterMs: undefined })
   assert.deepEqual((await waiting).kind, 'failed')
@@ -140,9 +143,9 @@ test('arguments that a tool wants in headers are put there for a client that doe
   const { url, came } = await modernServer(t, ({ body }, response) => {
     json(response, { jsonrpc: '2.0', id: body.id, result: { ...ok, tools } })
   })
-  const link = await modernUpstream(t, url).open(new TestCaller(), never)
-  await link.exchange(newCall({ method: 'tools/list' }))
-  await link.exchange(toolCall('a', { region: 'Zürich', deep: { n: 3 } }))
+  const upstreamSession = await modernUpstream(t, url).open(new TestCaller(), never)
+  await upstreamSession.exchange(newCall({ method: 'tools/list' }))
+  await upstreamSession.exchange(toolCall('a', { region: 'Zürich', deep: { n: 3 } }))
   const { headers } = came[2]!
   assert.deepEqual(
     ['region', 'n', 'off'].map((name) => headers[`mcp-param-${name}`]),
@@ -166,9 +169,9 @@ test('output that the legacy era does not know stands under "result" for its cli
   const upstream = modernUpstream(t, url)
   for (const takesInputRequired of [true, false]) {
     const caller = new TestCaller({ takesInputRequired })
-    const link = await upstream.open(caller, never)
-    const listed = await link.exchange(newCall({ method: 'tools/list', caller }))
-    const called = await link.exchange(toolCall('list', {}, { caller }))
+    const upstreamSession = await upstream.open(caller, never)
+    const listed = await upstreamSession.exchange(newCall({ method: 'tools/list', caller }))
+    const called = await upstreamSession.exchange(toolCall('list', {}, { caller }))
     assert.ok(listed.kind === 'answered' && called.kind === 'answered')
     const result = listed.result.value.result as { tools: { outputSchema: unknown }[] }
     const { structuredContent } = called.result.value.result as { structuredContent: unknown }
@@ -193,10 +196,10 @@ test('a server that asks without end, or for nothing, is not obeyed for ever', a
     const inputRequests = body.params?.name === 'endless' ? ask : { bad: {} }
     json(response, { jsonrpc: '2.0', id: body.id, result: { resultType: 'input_required', inputRequests } })
   })
-  const link = await modernUpstream(t, url).open(new TestCaller(), never)
+  const upstreamSession = await modernUpstream(t, url).open(new TestCaller(), never)
   for (const name of ['endless', 'bad']) {
     const channel = new TestChannel({ 'roots/list': '{"roots":[]}' })
-    const outcome = await link.exchange(toolCall(name, {}, { channel }))
+    const outcome = await upstreamSession.exchange(toolCall(name, {}, { channel }))
     assert.ok(outcome.kind === 'failed' && outcome.error.reason === 'bad_reply', name)
   }
   assert.equal(came.length, 1 + 11 + 1)
@@ -212,8 +215,8 @@ test('a server that only wants more time gets its state back, byte for byte, und
         : '{"content":[]}'
     json(response, `{"jsonrpc":"2.0","id":${JSON.stringify(body.id)},"result":${result}}`)
   })
-  const link = await modernUpstream(t, url, clock).open(new TestCaller(), never)
-  const asking = link.exchange(toolCall('a', {}, { id: 0 }))
+  const upstreamSession = await modernUpstream(t, url, clock).open(new TestCaller(), never)
+  const asking = upstreamSession.exchange(toolCall('a', {}, { id: 0 }))
   await until('it waits', () => clock.pending > 0)
   await clock.advance(250)
   const outcome = await asking
@@ -241,11 +244,11 @@ test('a subscription is kept as one stream, and another one takes its place when
     say({ jsonrpc: '2.0', method: 'notifications/resources/updated', params: { uri: 'a', _meta } })
   })
   const caller = new TestCaller()
-  const link = await modernUpstream(t, url).open(caller, never)
-  link.listen()
+  const upstreamSession = await modernUpstream(t, url).open(caller, never)
+  upstreamSession.listen()
   await until('the first stream is open', () => streams.length === 1)
   const subscribe = (uri: string) =>
-    link.exchange(newCall({ method: 'resources/subscribe', params: { uri }, caller }))
+    upstreamSession.exchange(newCall({ method: 'resources/subscribe', params: { uri }, caller }))
   await Promise.all([subscribe('a'), subscribe('b')])
   assert.deepEqual(
     streams.map(({ filter }) => filter),
@@ -254,7 +257,7 @@ test('a subscription is kept as one stream, and another one takes its place when
   await until('the first stream is closed', () => streams[0]?.response.destroyed === true)
   await until('notifications came', () => caller.received.length === 2)
   assert.deepEqual(caller.received[0]?.message.value.params, { uri: 'a', _meta: { x: 1 } })
-  await link.close()
+  await upstreamSession.close()
   await until('the second stream is closed', () => streams[1]?.response.destroyed === true)
 })
 
@@ -268,14 +271,16 @@ test('what is wanted while a subscription is being opened is there when the answ
     if (opened.push({ filter, acknowledge }) > 1) acknowledge()
   })
   const caller = new TestCaller()
-  const link = await modernUpstream(t, url).open(caller, never)
-  link.listen()
+  const upstreamSession = await modernUpstream(t, url).open(caller, never)
+  upstreamSession.listen()
   await until('the first is asked for', () => opened.length === 1)
-  const subscribed = link.exchange(newCall({ method: 'resources/subscribe', params: { uri: 'a' }, caller }))
+  const subscribed = upstreamSession.exchange(
+    newCall({ method: 'resources/subscribe', params: { uri: 'a' }, caller }),
+  )
   opened[0]?.acknowledge()
   await subscribed
   assert.deepEqual(opened[1]?.filter, { toolsListChanged: true, resourceSubscriptions: ['a'] })
-  await link.close()
+  await upstreamSession.close()
 })
 
 test('a subscription that breaks is asked for again, with a doubling pause while it fails', async (t) => {
@@ -289,10 +294,10 @@ test('a subscription that breaks is asked for again, with a doubling pause while
     events(response)({ jsonrpc: '2.0', method: 'notifications/subscriptions/acknowledged', params })
     response.end()
   })
-  const link = await modernUpstream(t, url, clock).open(new TestCaller(), never)
-  link.listen()
+  const upstreamSession = await modernUpstream(t, url, clock).open(new TestCaller(), never)
+  upstreamSession.listen()
   // A call waits for the subscription.
-  assert.equal((await link.exchange(toolCall('a'))).kind, 'answered')
+  assert.equal((await upstreamSession.exchange(toolCall('a'))).kind, 'answered')
   await until('the pause begins', () => clock.pending === 1)
   works = false
   for (const [pauseMs, requests] of [
@@ -305,15 +310,17 @@ test('a subscription that breaks is asked for again, with a doubling pause while
     await clock.advance(1)
     await until('it is asked again', () => came.length === requests && clock.pending === 1)
   }
-  await link.close()
+  await upstreamSession.close()
   assert.equal(clock.pending, 0)
 })
 
 test('a server that has nothing to tell is not listened to', async (t) => {
   const { url, came } = await modernServer(t, () => {}, { ...discovered, capabilities: { tools: {} } })
-  const link = await modernUpstream(t, url).open(new TestCaller(), never)
-  link.listen()
-  const refused = await link.exchange(newCall({ method: 'resources/subscribe', params: { uri: 'a' } }))
+  const upstreamSession = await modernUpstream(t, url).open(new TestCaller(), never)
+  upstreamSession.listen()
+  const refused = await upstreamSession.exchange(
+    newCall({ method: 'resources/subscribe', params: { uri: 'a' } }),
+  )
   assert.ok(refused.kind === 'answered' && refused.verdict === 'rpc_error')
   assert.equal(came.length, 1)
 })

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { repliedId } from '../../src/upstreams/stdio/overlong.ts'
+import { repliedId } from '../../src/upstreams/stdio/lines.ts'
 
 const padding = 'x'.repeat(2_000)
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { RestartGate } from '../../src/upstreams/stdio/restarts.ts'
+import { RestartGate } from '../../src/upstreams/stdio/stdio.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 
 test('the first start does not wait', () => {

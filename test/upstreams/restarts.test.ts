@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { gatewayError } from '../../src/mesh/errors.ts'
-import { Restarts } from '../../src/upstreams/stdio/restarts.ts'
+import { Experience, Start } from '../../src/upstreams/stdio/start.ts'
+import { Restarts } from '../../src/upstreams/stdio/stdio.ts'
 import { recordedLog } from '../support/log.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 
@@ -10,7 +11,16 @@ const died = gatewayError('upstream_disconnected', "the server's process exited 
 function restarts() {
   const clock = new ManualClock()
   const { log, lines } = recordedLog()
-  return { clock, lines, restarts: new Restarts(clock, log) }
+  const restarts = new Restarts(clock, log)
+  const limits = { startMs: 180_000, handshakeMs: 10_000 }
+  const open = <Held extends { readonly ended: AbortSignal }>(
+    owner: object,
+    opening: () => Promise<Held>,
+  ) => {
+    const parts = { key: 'mcpServers.test.timeouts', limits, experience: new Experience(), clock }
+    return restarts.open(owner, new Start(parts), opening)
+  }
+  return { clock, lines, restarts: { open } }
 }
 
 /** A process that runs until the test ends its conversation. */
@@ -40,8 +50,12 @@ test('a process that never got through its handshake counts as crashed, and says
   const { restarts: owners } = restarts()
   const owner = {}
   const open = () => Promise.reject(died)
-  await assert.rejects(owners.open(owner, open), { ...died, retryAfterMs: 1_000 })
-  await assert.rejects(owners.open(owner, open), { reason: 'upstream_unavailable' })
+  await assert.rejects(owners.open(owner, open), { ...died, retryAfterMs: 1_000, notStarted: true })
+  await assert.rejects(owners.open(owner, open), {
+    reason: 'upstream_unavailable',
+    message: "the server's process exited with code 1; it is not started again before 1000 ms have passed",
+    notStarted: true,
+  })
 })
 
 test('the crash of one process is no business of the others', async () => {

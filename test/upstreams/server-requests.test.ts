@@ -20,13 +20,13 @@ test('a server that asks without reading is not answered without end', async () 
 })
 
 test('a request of the server goes through the latest call, and its answer under its own id, once', async () => {
-  const { pipe, link, caller } = await linked()
+  const { pipe, upstreamSession, caller } = await linked()
   const channels = [new TestChannel(), new TestChannel()] as const
-  for (const channel of channels) void link.exchange(toolCall('t', {}, { caller, channel }))
+  for (const channel of channels) void upstreamSession.exchange(toolCall('t', {}, { caller, channel }))
   void pipe.say('{"jsonrpc":"2.0","id":77777777777777777777,"method":"sampling/createMessage","params":{}}')
-  const [asked] = channels[1].received
-  await asked?.answer?.('{"jsonrpc":"2.0","id":"any","result":{"role":"assistant","x":1.0}}')
-  await asked?.answer?.('{"jsonrpc":"2.0","id":"any","result":{"role":"again"}}')
+  const [question] = channels[1].received
+  await question?.answer?.('{"jsonrpc":"2.0","id":"any","result":{"role":"assistant","x":1.0}}')
+  await question?.answer?.('{"jsonrpc":"2.0","id":"any","result":{"role":"again"}}')
   assert.deepEqual([channels[0].received.length, caller.received.length], [0, 0])
   assert.equal(
     pipe.texts.at(-1),
@@ -36,19 +36,19 @@ test('a request of the server goes through the latest call, and its answer under
 })
 
 test('outside of calls a request of the server goes to the caller', async () => {
-  const { pipe, caller, link } = await linked()
+  const { pipe, caller, upstreamSession } = await linked()
   void pipe.say({ id: 'r1', method: 'roots/list' })
   assert.equal(caller.received[0]?.message.value.method, 'roots/list')
-  await link.post('{"jsonrpc":"2.0","id":"r1","result":{"roots":[]}}')
-  await link.post('{"jsonrpc":"2.0","id":"r1","result":{"roots":[]}}')
-  await link.post('{"jsonrpc":"2.0","id":"r2","result":{"roots":[]}}')
+  await upstreamSession.post('{"jsonrpc":"2.0","id":"r1","result":{"roots":[]}}')
+  await upstreamSession.post('{"jsonrpc":"2.0","id":"r1","result":{"roots":[]}}')
+  await upstreamSession.post('{"jsonrpc":"2.0","id":"r2","result":{"roots":[]}}')
   assert.deepEqual(pipe.answers(), [{ jsonrpc: '2.0', id: 'r1', result: { roots: [] } }])
 })
 
 test('a request that the server takes back is taken back where it went', async () => {
-  const { pipe, link, caller } = await linked()
+  const { pipe, upstreamSession, caller } = await linked()
   const channel = new TestChannel()
-  void link.exchange(toolCall('t', {}, { caller, channel }))
+  void upstreamSession.exchange(toolCall('t', {}, { caller, channel }))
   void pipe.say({ id: 5, method: 'elicitation/create', params: {} })
   const taken = { method: 'notifications/cancelled', params: { requestId: 5 } }
   void pipe.say(taken)
@@ -59,11 +59,11 @@ test('a request that the server takes back is taken back where it went', async (
 })
 
 test('logs go through a call while there is one, all other notifications to the caller', async () => {
-  const { pipe, link, caller } = await linked()
+  const { pipe, upstreamSession, caller } = await linked()
   const channel = new TestChannel()
   const logged = { method: 'notifications/message', params: { level: 'info', data: 'x' } }
   void pipe.say(logged)
-  const outcome = link.exchange(toolCall('t', {}, { caller, channel }))
+  const outcome = upstreamSession.exchange(toolCall('t', {}, { caller, channel }))
   void pipe.say(logged)
   void pipe.say({ method: 'notifications/tools/list_changed' })
   void pipe.say({ id: lastId(pipe), result: {} })

@@ -24,8 +24,8 @@ test('a request of the server goes to the one caller with calls in flight', asyn
   const { pipe, join } = await shared()
   const [busy, idle] = [join(), join()]
   const channel = new TestChannel({ 'sampling/createMessage': '{"role":"assistant"}' })
-  void busy.link.exchange(toolCall('t', {}, { caller: busy.caller, channel }))
-  void idle.link.exchange(newCall({ method: 'tools/list', caller: idle.caller }))
+  void busy.upstreamSession.exchange(toolCall('t', {}, { caller: busy.caller, channel }))
+  void idle.upstreamSession.exchange(newCall({ method: 'tools/list', caller: idle.caller }))
   void pipe.say(sampling)
   assert.equal(channel.received.length, 1)
   assert.deepEqual([busy.caller.received, idle.caller.received], [[], []])
@@ -34,10 +34,11 @@ test('a request of the server goes to the one caller with calls in flight', asyn
 
 test('a request of the server that could be for two callers, or for none, goes to nobody', async () => {
   const { pipe, join } = await shared()
-  const seats = [join(), join()]
+  const joined = [join(), join()]
   const channel = new TestChannel()
   void pipe.say(sampling)
-  for (const { link, caller } of seats) void link.exchange(toolCall('t', {}, { caller, channel }))
+  for (const { upstreamSession, caller } of joined)
+    void upstreamSession.exchange(toolCall('t', {}, { caller, channel }))
   void pipe.say(sampling)
   assert.deepEqual(channel.received, [])
   const errors = pipe.answers().map(({ error }) => error as { code: number; message: string })
@@ -50,9 +51,9 @@ test('a request of the server that could be for two callers, or for none, goes t
 
 test("one client's roots are not told to a process that others use as well", async () => {
   const { pipe, join } = await shared()
-  const { link, caller } = join()
+  const { upstreamSession, caller } = join()
   const channel = new TestChannel()
-  void link.exchange(toolCall('t', {}, { caller, channel }))
+  void upstreamSession.exchange(toolCall('t', {}, { caller, channel }))
   void pipe.say({ id: 'r1', method: 'roots/list' })
   assert.deepEqual([channel.received, caller.received], [[], []])
   const { code, message } = pipe.answers()[0]?.error as { code: number; message: string }
@@ -62,9 +63,11 @@ test("one client's roots are not told to a process that others use as well", asy
 
 test('a client is not asked for what it cannot do', async () => {
   const { pipe, join } = await shared()
-  const { link, caller } = join(new TestCaller({ hello: { capabilities: { sampling: {} } } }))
+  const { upstreamSession, caller } = join(
+    new TestCaller({ initializeParams: { capabilities: { sampling: {} } } }),
+  )
   const channel = new TestChannel()
-  void link.exchange(toolCall('t', {}, { caller, channel }))
+  void upstreamSession.exchange(toolCall('t', {}, { caller, channel }))
   void pipe.say({ id: 'e1', method: 'elicitation/create', params: {} })
   void pipe.say(sampling)
   assert.deepEqual(
@@ -77,10 +80,10 @@ test('a client is not asked for what it cannot do', async () => {
 test('logs go to the only caller that has calls in flight, as far as it wants them', async () => {
   const { pipe, join } = await shared()
   const [quiet, verbose] = [join(), join()]
-  await answered(pipe, quiet.link, setLevel('error'))
-  await answered(pipe, verbose.link, setLevel('debug'))
+  await answered(pipe, quiet.upstreamSession, setLevel('error'))
+  await answered(pipe, verbose.upstreamSession, setLevel('debug'))
   const channel = new TestChannel()
-  void quiet.link.exchange(toolCall('t', {}, { caller: quiet.caller, channel }))
+  void quiet.upstreamSession.exchange(toolCall('t', {}, { caller: quiet.caller, channel }))
   void pipe.say(logged('info'))
   void pipe.say(logged('error'))
   assert.deepEqual(channel.received.length, 1)
@@ -89,27 +92,27 @@ test('logs go to the only caller that has calls in flight, as far as it wants th
 
 test('logs that nobody knows the caller of reach nobody', async () => {
   const { pipe, join } = await shared()
-  const seats = [join(), join()]
+  const joined = [join(), join()]
   void pipe.say(logged('critical'))
   const channel = new TestChannel()
-  for (const { link, caller } of seats) {
-    await answered(pipe, link, toolCall('t', {}, { caller, channel }))
-    void link.exchange(toolCall('t', {}, { caller, channel }))
+  for (const { upstreamSession, caller } of joined) {
+    await answered(pipe, upstreamSession, toolCall('t', {}, { caller, channel }))
+    void upstreamSession.exchange(toolCall('t', {}, { caller, channel }))
   }
   void pipe.say(logged('critical'))
   void pipe.say({ method: 'notifications/vendor/news' })
   assert.deepEqual(channel.received, [])
-  for (const { caller } of seats) assert.deepEqual(caller.received, [])
+  for (const { caller } of joined) assert.deepEqual(caller.received, [])
 })
 
 test('logs between its calls go to a caller that has the process to itself, until another one calls', async () => {
   const { pipe, join } = await shared()
   const [one, other] = [join(), join()]
-  await answered(pipe, one.link, toolCall('t', {}, { caller: one.caller }))
-  await answered(pipe, other.link, newCall({ method: 'tools/list', caller: other.caller }))
+  await answered(pipe, one.upstreamSession, toolCall('t', {}, { caller: one.caller }))
+  await answered(pipe, other.upstreamSession, newCall({ method: 'tools/list', caller: other.caller }))
   void pipe.say(logged('info'))
   assert.deepEqual([one.caller.received.length, other.caller.received.length], [1, 0])
-  await answered(pipe, other.link, toolCall('t', {}, { caller: other.caller }))
+  await answered(pipe, other.upstreamSession, toolCall('t', {}, { caller: other.caller }))
   void pipe.say(logged('info'))
   assert.deepEqual([one.caller.received.length, other.caller.received.length], [1, 0])
 })
@@ -120,9 +123,9 @@ test('a question that may be for a call which was given up goes to nobody else',
   const channel = new TestChannel({ 'sampling/createMessage': '{}' })
   const cancelled = new AbortController()
   const { signal } = cancelled
-  void leaving.link.exchange(toolCall('t', {}, { caller: leaving.caller, signal }))
+  void leaving.upstreamSession.exchange(toolCall('t', {}, { caller: leaving.caller, signal }))
   const abandoned = lastId(pipe)
-  void staying.link.exchange(toolCall('t', {}, { caller: staying.caller, channel }))
+  void staying.upstreamSession.exchange(toolCall('t', {}, { caller: staying.caller, channel }))
   cancelled.abort(gatewayError('cancelled', 'cancelled'))
   void pipe.say(sampling)
   void pipe.say(logged('critical'))
@@ -138,9 +141,9 @@ test('a question for a caller that has left goes to nobody, now and later', asyn
   const { pipe, join } = await shared()
   const [leaving, staying] = [join(), join()]
   const channel = new TestChannel()
-  void leaving.link.exchange(toolCall('t', {}, { caller: leaving.caller }))
-  void staying.link.exchange(toolCall('t', {}, { caller: staying.caller, channel }))
-  await leaving.link.close()
+  void leaving.upstreamSession.exchange(toolCall('t', {}, { caller: leaving.caller }))
+  void staying.upstreamSession.exchange(toolCall('t', {}, { caller: staying.caller, channel }))
+  await leaving.upstreamSession.close()
   void pipe.say(sampling)
   assert.deepEqual([channel.received, leaving.caller.received, staying.caller.received], [[], [], []])
   assert.equal((pipe.answers()[0]?.error as Json).code, -32603)
@@ -148,15 +151,15 @@ test('a question for a caller that has left goes to nobody, now and later', asyn
 
 test('with more calls given up than are remembered, questions are for nobody', async () => {
   const { pipe, join } = await shared()
-  const { link, caller } = join()
+  const { upstreamSession, caller } = join()
   const giveUp = () => {
     const cancelled = new AbortController()
-    void link.exchange(toolCall('t', {}, { caller, signal: cancelled.signal }))
+    void upstreamSession.exchange(toolCall('t', {}, { caller, signal: cancelled.signal }))
     cancelled.abort(gatewayError('cancelled', 'cancelled'))
   }
   for (let n = 0; n < MAX_ABANDONED; n++) giveUp()
   const channel = new TestChannel()
-  void link.exchange(toolCall('t', {}, { caller, channel }))
+  void upstreamSession.exchange(toolCall('t', {}, { caller, channel }))
   void pipe.say(sampling)
   assert.equal(channel.received.length, 1)
   giveUp()
@@ -168,17 +171,21 @@ test("a task is its caller's alone, and looks to others as if there were none", 
   const { pipe, join } = await shared()
   const [owner, other] = [join(), join()]
   const task = { taskId: 'task-1', status: 'working', ttl: 60_000 }
-  await answered(pipe, owner.link, toolCall('t', {}, { caller: owner.caller }), { result: { task } })
+  await answered(pipe, owner.upstreamSession, toolCall('t', {}, { caller: owner.caller }), {
+    result: { task },
+  })
   void pipe.say({ method: 'notifications/tasks/status', params: task })
   assert.deepEqual([owner.caller.received.length, other.caller.received.length], [1, 0])
   for (const method of ['tasks/get', 'tasks/result', 'tasks/cancel', 'tasks/update']) {
-    const outcome = await other.link.exchange(
+    const outcome = await other.upstreamSession.exchange(
       newCall({ method, params: { taskId: 'task-1' }, caller: other.caller }),
     )
     assert.ok(outcome.kind === 'answered')
     assert.equal((outcome.result.value.error as Json).code, -32602)
     assert.equal(pipe.sent(method).length, 0)
-    void owner.link.exchange(newCall({ method, params: { taskId: 'task-1' }, caller: owner.caller }))
+    void owner.upstreamSession.exchange(
+      newCall({ method, params: { taskId: 'task-1' }, caller: owner.caller }),
+    )
     assert.equal(pipe.sent(method).length, 1)
   }
 })
@@ -187,15 +194,15 @@ test('a list of tasks holds those of its caller', async () => {
   const { pipe, join } = await shared()
   const [owner, other] = [join(), join()]
   const tasks = [{ taskId: 'a' }, { taskId: 'b' }, { taskId: 'c' }]
-  for (const [{ link, caller }, task] of [
+  for (const [{ upstreamSession, caller }, task] of [
     [owner, tasks[0]],
     [other, tasks[1]],
     [owner, tasks[2]],
   ] as const) {
-    await answered(pipe, link, toolCall('t', {}, { caller }), { result: { task } })
+    await answered(pipe, upstreamSession, toolCall('t', {}, { caller }), { result: { task } })
   }
   const list = newCall({ method: 'tasks/list', caller: owner.caller })
-  const outcome = await answered(pipe, owner.link, list, { result: { tasks } })
+  const outcome = await answered(pipe, owner.upstreamSession, list, { result: { tasks } })
   assert.ok(outcome.kind === 'answered')
   const own = { tasks: [{ taskId: 'a' }, { taskId: 'c' }] }
   assert.deepEqual((JSON.parse(outcome.result.text) as Json).result, own)
@@ -206,9 +213,11 @@ test('while a task runs, what names no task may be for its caller', async () => 
   const { pipe, join } = await shared()
   const [owner, other] = [join(), join()]
   const task = { taskId: 'task-1', status: 'working' }
-  await answered(pipe, owner.link, toolCall('t', {}, { caller: owner.caller }), { result: { task } })
+  await answered(pipe, owner.upstreamSession, toolCall('t', {}, { caller: owner.caller }), {
+    result: { task },
+  })
   const channel = new TestChannel()
-  void other.link.exchange(toolCall('t', {}, { caller: other.caller, channel }))
+  void other.upstreamSession.exchange(toolCall('t', {}, { caller: other.caller, channel }))
   void pipe.say(sampling)
   assert.deepEqual([channel.received, owner.caller.received], [[], []])
   const related = { _meta: { 'io.modelcontextprotocol/related-task': { taskId: 'task-1' } } }
@@ -222,11 +231,11 @@ test('while a task runs, what names no task may be for its caller', async () => 
 test('the end of an elicitation is told to the client that was sent to its page', async () => {
   const { pipe, join } = await shared()
   const [asked, required, other] = [join(), join(), join()]
-  void asked.link.exchange(toolCall('t', {}, { caller: asked.caller }))
+  void asked.upstreamSession.exchange(toolCall('t', {}, { caller: asked.caller }))
   const params = { mode: 'url', elicitationId: 'e-1', url: 'https://example.com', message: 'go' }
   void pipe.say({ id: 'e1', method: 'elicitation/create', params })
   void pipe.say({ id: lastId(pipe), result: {} })
-  await answered(pipe, required.link, toolCall('t', {}, { caller: required.caller }), {
+  await answered(pipe, required.upstreamSession, toolCall('t', {}, { caller: required.caller }), {
     error: { code: -32042, message: 'go', data: { elicitations: [{ elicitationId: 'e-2' }] } },
   })
   for (const elicitationId of ['e-1', 'e-2', 'e-3'])
@@ -241,15 +250,15 @@ test('the end of an elicitation is told to the client that was sent to its page'
 
 test('changes of a resource reach those who subscribed to it or to what it is part of', async () => {
   const { pipe, join } = await shared()
-  const seats = [join(), join(), join()] as const
-  await answered(pipe, seats[0].link, subscribe('file:///a'))
-  await answered(pipe, seats[1].link, subscribe('file:///b'))
-  await answered(pipe, seats[2].link, subscribe('file:///a'), {
+  const joined = [join(), join(), join()] as const
+  await answered(pipe, joined[0].upstreamSession, subscribe('file:///a'))
+  await answered(pipe, joined[1].upstreamSession, subscribe('file:///b'))
+  await answered(pipe, joined[2].upstreamSession, subscribe('file:///a'), {
     error: { code: 1, message: 'no' },
   })
   for (const uri of ['file:///a', 'file:///a/part', 'file:///ab', 'file:///b', 'file:///c'])
     void pipe.say(updated(uri))
-  const got = seats.map(({ caller }) =>
+  const got = joined.map(({ caller }) =>
     caller.received.map(({ message }) => (message.value.params as Json).uri),
   )
   assert.deepEqual(got, [['file:///a', 'file:///a/part'], ['file:///b'], []])
@@ -258,7 +267,7 @@ test('changes of a resource reach those who subscribed to it or to what it is pa
 test('changes of lists reach everybody who is there', async () => {
   const { pipe, join } = await shared()
   const [one, two, gone] = [join(), join(), join()]
-  await gone.link.close()
+  await gone.upstreamSession.close()
   for (const list of ['tools', 'prompts', 'resources'])
     void pipe.say({ method: `notifications/${list}/list_changed` })
   assert.deepEqual(

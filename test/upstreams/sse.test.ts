@@ -13,8 +13,8 @@ test('configured headers go with every request, forwarded ones with their call',
     response.writeHead(202).end()
     stream.write(`data: {"jsonrpc":"2.0","id":${String(id)},"result":{}}\n\n`)
   })
-  const link = await openSse(sseUpstream(t, url, { headers: { 'X-Key': 'secret' } }))
-  await link.exchange({ ...toolCall('t'), headers: { 'x-user': 'me' } })
+  const upstreamSession = await openSse(sseUpstream(t, url, { headers: { 'X-Key': 'secret' } }))
+  await upstreamSession.exchange({ ...toolCall('t'), headers: { 'x-user': 'me' } })
   assert.ok(requests.every(({ headers }) => headers['x-key'] === 'secret'))
   assert.deepEqual(
     requests.map(({ url }) => url),
@@ -92,11 +92,11 @@ test('when the event stream ends, so do the conversation and its calls', async (
     response.writeHead(202).end()
     stream.end()
   })
-  const link = await openSse(sseUpstream(t, url))
-  const failed = await link.exchange(toolCall('t'))
+  const upstreamSession = await openSse(sseUpstream(t, url))
+  const failed = await upstreamSession.exchange(toolCall('t'))
   assert.ok(failed.kind === 'failed' && failed.error.sent)
   assert.equal(failed.error.reason, 'upstream_disconnected')
-  assert.equal(link.ended.reason.reason, 'upstream_disconnected')
+  assert.equal(upstreamSession.ended.reason.reason, 'upstream_disconnected')
 })
 
 test('a message that the server does not take fails its call and no other', async (t) => {
@@ -104,18 +104,18 @@ test('a message that the server does not take fails its call and no other', asyn
     response.writeHead(method === 'ping' ? 202 : 500).end()
     if (method === 'ping') stream.write(`data: {"jsonrpc":"2.0","id":${String(id)},"result":{}}\n\n`)
   })
-  const link = await openSse(sseUpstream(t, url))
-  const failed = await link.exchange(toolCall('t'))
+  const upstreamSession = await openSse(sseUpstream(t, url))
+  const failed = await upstreamSession.exchange(toolCall('t'))
   assert.ok(failed.kind === 'failed' && failed.error.reason === 'upstream_status' && failed.error.sent)
-  assert.equal((await link.exchange(newCall({ method: 'ping' }))).kind, 'answered')
+  assert.equal((await upstreamSession.exchange(newCall({ method: 'ping' }))).kind, 'answered')
 })
 
 test('a server that forgot the conversation ends it', async (t) => {
   const { url } = await oldServer(t, (_, response) => response.writeHead(404).end())
-  const link = await openSse(sseUpstream(t, url))
-  const failed = await link.exchange(toolCall('t'))
+  const upstreamSession = await openSse(sseUpstream(t, url))
+  const failed = await upstreamSession.exchange(toolCall('t'))
   assert.ok(failed.kind === 'failed' && failed.error.reason === 'upstream_disconnected')
-  await until('the conversation is over', () => link.ended.aborted)
+  await until('the conversation is over', () => upstreamSession.ended.aborted)
 })
 
 test('an event over the limit ends the conversation, and says so to its calls', async (t) => {
@@ -123,8 +123,8 @@ test('an event over the limit ends the conversation, and says so to its calls', 
     response.writeHead(202).end()
     stream.write(`data: ${'x'.repeat(10_000)}\n\n`)
   })
-  const link = await openSse(sseUpstream(t, url, { maxReply: 4096 }))
-  const failed = await link.exchange(toolCall('t'))
+  const upstreamSession = await openSse(sseUpstream(t, url, { maxReply: 4096 }))
+  const failed = await upstreamSession.exchange(toolCall('t'))
   assert.ok(failed.kind === 'failed' && failed.error.reason === 'reply_too_large' && failed.error.sent)
-  assert.equal(link.ended.aborted, true)
+  assert.equal(upstreamSession.ended.aborted, true)
 })

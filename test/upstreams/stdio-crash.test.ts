@@ -9,16 +9,16 @@ import { until } from '../support/until.ts'
 test('a killed process fails its calls, and is started again after a pause', async (t) => {
   const clock = new ManualClock()
   const upstream = stdioUpstream(t, { clock })
-  const link = await open(upstream)
-  const pid = await pidOf(link)
-  const pending = ask(link, 'raw/late')
-  await result(ask(link, 'ping'))
+  const upstreamSession = await open(upstream)
+  const pid = await pidOf(upstreamSession)
+  const pending = ask(upstreamSession, 'raw/late')
+  await result(ask(upstreamSession, 'ping'))
   process.kill(pid, 'SIGKILL')
   const failed = await pending
   assert.ok(failed.kind === 'failed')
   assert.deepEqual([failed.error.reason, failed.error.sent], ['upstream_disconnected', true])
   assert.match(failed.error.message, /SIGKILL/)
-  assert.equal(link.ended.aborted, true)
+  assert.equal(upstreamSession.ended.aborted, true)
   await assert.rejects(open(upstream), { reason: 'upstream_unavailable', retryAfterMs: 1_000 })
   await clock.advance(1_000)
   assert.notEqual(await pidOf(await open(upstream)), pid)
@@ -43,10 +43,10 @@ test('fifty crashes leave nothing behind', async (t) => {
   const clock = new ManualClock()
   const upstream = stdioUpstream(t, { clock })
   const crash = async () => {
-    const link = await open(upstream)
-    const pid = await pidOf(link)
+    const upstreamSession = await open(upstream)
+    const pid = await pidOf(upstreamSession)
     process.kill(pid, 'SIGKILL')
-    await until('the conversation is over', () => link.ended.aborted)
+    await until('the conversation is over', () => upstreamSession.ended.aborted)
     await clock.advance(30_000)
     return pid
   }
@@ -66,23 +66,23 @@ test('fifty crashes leave nothing behind', async (t) => {
 })
 
 test('what a crashed process has started dies with it, even if it holds on to the output', async (t) => {
-  const link = await open(stdioUpstream(t))
+  const upstreamSession = await open(stdioUpstream(t))
   const grandchildren = [
-    (await result(ask(link, 'raw/grandchild'))).pid as number,
-    (await result(ask(link, 'raw/grandchild', { holdsOutput: true }))).pid as number,
+    (await result(ask(upstreamSession, 'raw/grandchild'))).pid as number,
+    (await result(ask(upstreamSession, 'raw/grandchild', { holdsOutput: true }))).pid as number,
   ]
   assert.ok(grandchildren.every(isAlive))
-  const crash = await ask(link, 'raw/exit', { code: 1 })
+  const crash = await ask(upstreamSession, 'raw/exit', { code: 1 })
   assert.equal(crash.kind, 'failed')
   await until('the grandchildren are gone', () => !grandchildren.some(isAlive))
 })
 
 test('closing ends the whole group', async (t) => {
   const upstream = stdioUpstream(t)
-  const link = await open(upstream)
+  const upstreamSession = await open(upstream)
   const pids = [
-    await pidOf(link),
-    (await result(ask(link, 'raw/grandchild', { holdsOutput: true }))).pid as number,
+    await pidOf(upstreamSession),
+    (await result(ask(upstreamSession, 'raw/grandchild', { holdsOutput: true }))).pid as number,
   ]
   await upstream.close()
   await until('the group is gone', () => !pids.some(isAlive))
@@ -91,10 +91,12 @@ test('closing ends the whole group', async (t) => {
 test('a process that ignores SIGTERM is killed, and so is a stubborn grandchild', async (t) => {
   const clock = new ManualClock()
   const upstream = stdioUpstream(t, { clock })
-  const link = await open(upstream)
-  const grandchild = await result(ask(link, 'raw/grandchild', { holdsOutput: true, stubborn: true }))
-  await result(ask(link, 'raw/stubborn'))
-  const pids = [await pidOf(link), grandchild.pid as number]
+  const upstreamSession = await open(upstream)
+  const grandchild = await result(
+    ask(upstreamSession, 'raw/grandchild', { holdsOutput: true, stubborn: true }),
+  )
+  await result(ask(upstreamSession, 'raw/stubborn'))
+  const pids = [await pidOf(upstreamSession), grandchild.pid as number]
   let closed = false
   const closing = upstream.close().then(() => (closed = true))
   await clock.advance(500 + 1_999)
@@ -107,10 +109,10 @@ test('a process that ignores SIGTERM is killed, and so is a stubborn grandchild'
 test('whoever escaped the group and holds on to the output holds up nothing, and is ended, too', async (t) => {
   const clock = new ManualClock()
   const upstream = stdioUpstream(t, { clock })
-  const link = await open(upstream)
-  const escaped = (await result(ask(link, 'raw/grandchild', { holdsOutput: true, escapes: true })))
+  const upstreamSession = await open(upstream)
+  const escaped = (await result(ask(upstreamSession, 'raw/grandchild', { holdsOutput: true, escapes: true })))
     .pid as number
-  const pid = await pidOf(link)
+  const pid = await pidOf(upstreamSession)
   const closing = upstream.close()
   await clock.advance(500)
   await until('the leader is gone', () => !isAlive(pid))
@@ -129,11 +131,11 @@ test('a process that ends with its input is not signalled', async (t) => {
 
 test('a server that hangs up is ended, and its calls fail', async (t) => {
   const upstream = stdioUpstream(t)
-  const link = await open(upstream)
-  const pid = await pidOf(link)
-  const pending = ask(link, 'raw/late')
-  await result(ask(link, 'raw/hang_up'))
-  await until('writing fails', async () => (await ask(link, 'ping')).kind === 'failed')
+  const upstreamSession = await open(upstream)
+  const pid = await pidOf(upstreamSession)
+  const pending = ask(upstreamSession, 'raw/late')
+  await result(ask(upstreamSession, 'raw/hang_up'))
+  await until('writing fails', async () => (await ask(upstreamSession, 'ping')).kind === 'failed')
   const failed = await pending
   assert.ok(failed.kind === 'failed' && failed.error.sent)
   await until('the process is gone', () => !isAlive(pid))

@@ -31,11 +31,11 @@ test('a stopped process can be ended', async (t) => {
 })
 
 test('a line of 100 MB ends its call, is never in memory, and holds up no other call for good', async (t) => {
-  const link = await open(stdioUpstream(t, { maxReply: MIB }))
+  const upstreamSession = await open(stdioUpstream(t, { maxReply: MIB }))
   const before = memoryInUse()
   let peak = 0
-  const large = ask(link, 'raw/size', { bytes: 100 * MIB })
-  const small = ask(link, 'ping')
+  const large = ask(upstreamSession, 'raw/size', { bytes: 100 * MIB })
+  const small = ask(upstreamSession, 'ping')
   let done = false
   void small.then(() => (done = true))
   await until('the small reply is there', () => {
@@ -51,22 +51,23 @@ test('a line of 100 MB ends its call, is never in memory, and holds up no other 
 
 test('binary noise is skipped', async (t) => {
   const { log, lines } = recordedLog()
-  const link = await open(stdioUpstream(t, { log, maxReply: MIB }))
-  for (const bytes of [1, 10_000, MIB]) await result(ask(link, 'raw/noise', { bytes }))
-  assert.deepEqual(await result(ask(link, 'ping')), {})
+  const upstreamSession = await open(stdioUpstream(t, { log, maxReply: MIB }))
+  for (const bytes of [1, 10_000, MIB]) await result(ask(upstreamSession, 'raw/noise', { bytes }))
+  assert.deepEqual(await result(ask(upstreamSession, 'ping')), {})
   const skipped = lines.filter(({ msg }) => msg === 'skipped what is no JSON-RPC message')
-  assert.ok(skipped.length >= 1 && skipped.length < 50, `${skipped.length} lines`)
+  // Of thousands, a few a second.
+  assert.ok(skipped.length >= 1 && skipped.length < 200, `${skipped.length} lines`)
 })
 
 test('a server that does not read costs the memory of the calls that wait, and no more', async (t) => {
   const upstream = stdioUpstream(t)
-  const link = await open(upstream)
-  await result(ask(link, 'raw/deaf'))
+  const upstreamSession = await open(upstream)
+  await result(ask(upstreamSession, 'raw/deaf'))
   const before = memoryInUse()
   let sent = 0
   for (let i = 0; i < 300; i++) {
     const patience = new AbortController()
-    const call = ask(link, 'raw/mirror', { padding: 'x'.repeat(MIB) }, { signal: patience.signal })
+    const call = ask(upstreamSession, 'raw/mirror', { padding: 'x'.repeat(MIB) }, { signal: patience.signal })
     patience.abort(tooSlow)
     const outcome = await call
     assert.ok(outcome.kind === 'failed' && outcome.error.reason === 'attempt_timeout')

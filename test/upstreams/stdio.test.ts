@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { test } from 'node:test'
 import { gatewayError } from '../../src/mesh/errors.ts'
 import { returned } from '../contract/subject.ts'
-import { capableHello, TestCaller, toolCall } from '../support/caller.ts'
+import { capableClient, TestCaller, toolCall } from '../support/caller.ts'
 import { fixtureCommand } from '../support/fixture.ts'
 import { recordedLog } from '../support/log.ts'
 import { ManualClock } from '../support/manual-clock.ts'
@@ -19,10 +19,12 @@ const tooSlow = gatewayError('attempt_timeout', 'too slow')
 
 test('callers share one process, which is told of the gateway', async (t) => {
   const upstream = stdioUpstream(t, fixtureCommand('contract', 'stdio'))
-  const links = await Promise.all([open(upstream), open(upstream), open(upstream)])
-  const pids = await Promise.all(links.map((link) => link.exchange(toolCall('pid')).then(returned)))
+  const upstreamSessions = await Promise.all([open(upstream), open(upstream), open(upstream)])
+  const pids = await Promise.all(
+    upstreamSessions.map((upstreamSession) => upstreamSession.exchange(toolCall('pid')).then(returned)),
+  )
   assert.equal(new Set(pids).size, 1)
-  assert.deepEqual(returned(await (links[0] ?? assert.fail()).exchange(toolCall('client'))), {
+  assert.deepEqual(returned(await (upstreamSessions[0] ?? assert.fail()).exchange(toolCall('client'))), {
     info: { name: 'gateway', version: '1.0.0' },
     capabilities: { sampling: {}, elicitation: { form: {}, url: {} } },
   })
@@ -30,14 +32,18 @@ test('callers share one process, which is told of the gateway', async (t) => {
 
 test('with a process each, callers are told apart, and the server hears of each', async (t) => {
   const upstream = stdioUpstream(t, { ...fixtureCommand('contract', 'stdio'), sharing: 'per_session' })
-  const links = await Promise.all([open(upstream), open(upstream)])
-  const pids = await Promise.all(links.map((link) => link.exchange(toolCall('pid')).then(returned)))
+  const upstreamSessions = await Promise.all([open(upstream), open(upstream)])
+  const pids = await Promise.all(
+    upstreamSessions.map((upstreamSession) => upstreamSession.exchange(toolCall('pid')).then(returned)),
+  )
   assert.equal(new Set(pids).size, 2)
-  const { info, capabilities } = returned(await (links[0] ?? assert.fail()).exchange(toolCall('client'))) as {
+  const { info, capabilities } = returned(
+    await (upstreamSessions[0] ?? assert.fail()).exchange(toolCall('client')),
+  ) as {
     info: unknown
     capabilities: { roots: unknown }
   }
-  assert.deepEqual(info, capableHello.clientInfo)
+  assert.deepEqual(info, capableClient.clientInfo)
   assert.deepEqual(capabilities.roots, { listChanged: true })
 })
 
@@ -62,8 +68,8 @@ test("a caller's own process ends with its conversation", async (t) => {
 test('a server gets the configured environment and folder, and no secret of ours', async (t) => {
   process.env.SECRET_OF_OURS = 'secret'
   t.after(() => delete process.env.SECRET_OF_OURS)
-  const link = await open(stdioUpstream(t, { env: { KEY: 'of the server' }, cwd: tmpdir() }))
-  const { env, cwd } = (await result(ask(link, 'raw/surroundings'))) as {
+  const upstreamSession = await open(stdioUpstream(t, { env: { KEY: 'of the server' }, cwd: tmpdir() }))
+  const { env, cwd } = (await result(ask(upstreamSession, 'raw/surroundings'))) as {
     env: Record<string, string>
     cwd: string
   }
@@ -73,12 +79,12 @@ test('a server gets the configured environment and folder, and no secret of ours
 
 test('a program that does not exist is named, and so is a folder that does not', async (t) => {
   const missing = open(stdioUpstream(t, { command: 'no-such-program' }))
-  const message = 'cannot start no-such-program (ENOENT)'
+  const message = 'command not found: no-such-program'
   await assert.rejects(missing, { reason: 'upstream_unavailable', message, sent: false, retryAfterMs: 1_000 })
   const misplaced = open(stdioUpstream(t, { cwd: '/no/such/folder' }))
   await assert.rejects(misplaced, {
     reason: 'upstream_unavailable',
-    message: /in \/no\/such\/folder \(ENOENT\)/,
+    message: /the working folder does not exist: \/no\/such\/folder$/,
   })
   const oversized = open(stdioUpstream(t, { env: { LARGE: 'x'.repeat(4 * 1024 ** 2) } }))
   await assert.rejects(oversized, { reason: 'upstream_unavailable', message: /\(E2BIG\)/ })
@@ -98,17 +104,15 @@ test('a program that ends at once is unavailable, and may wait longer each time'
   }
 })
 
-test('a handshake that nobody waits for any more takes its process along', async (t) => {
-  for (const sharing of ['shared', 'per_session'] as const) {
-    const before = ownChildren()
-    const upstream = stdioUpstream(t, { ...program('setInterval(() => {}, 1000)'), sharing })
-    const patience = new AbortController()
-    const opening = upstream.open(new TestCaller(), patience.signal)
-    await until('the process runs', () => ownChildren().length > before.length)
-    patience.abort(tooSlow)
-    await assert.rejects(opening, { reason: tooSlow.reason, sent: false })
-    await until('the process is gone', () => ownChildren().length === before.length)
-  }
+test("the handshake of a caller's own process that it waits for no more takes the process along", async (t) => {
+  const before = ownChildren()
+  const upstream = stdioUpstream(t, { ...program('setInterval(() => {}, 1000)'), sharing: 'per_session' })
+  const patience = new AbortController()
+  const opening = upstream.open(new TestCaller(), patience.signal)
+  await until('the process runs', () => ownChildren().length > before.length)
+  patience.abort(tooSlow)
+  await assert.rejects(opening, { reason: tooSlow.reason, sent: false })
+  await until('the process is gone', () => ownChildren().length === before.length)
 })
 
 test('one opener that gives up does not fail the others', async (t) => {
@@ -123,8 +127,8 @@ test('one opener that gives up does not fail the others', async (t) => {
 
 test('what a server complains of is logged under its name, line by line', async (t) => {
   const { log, lines } = recordedLog()
-  const link = await open(stdioUpstream(t, { log }))
-  await result(ask(link, 'raw/stderr', { text: `one\ntwo\n${'x'.repeat(100_000)}\nlast` }))
+  const upstreamSession = await open(stdioUpstream(t, { log }))
+  await result(ask(upstreamSession, 'raw/stderr', { text: `one\ntwo\n${'x'.repeat(100_000)}\nlast` }))
   await until(
     'the complaints are logged',
     () => lines.filter(({ stderr }) => stderr !== undefined).length === 3,

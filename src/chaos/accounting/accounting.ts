@@ -1,34 +1,51 @@
-import type { Call, FaultFate, InjectedFault, Outcome, RequestId } from '../../mesh/call.ts'
+import type { Call, Fate, FaultFate, InjectedFault, Outcome, RequestId } from '../../mesh/call.ts'
 import { verdictOf } from '../../mesh/classify.ts'
 import type { Clock } from '../../mesh/clock.ts'
 import { isObject } from '../../protocol/jsonrpc.ts'
-import { metaOf } from '../../protocol/meta.ts'
-import type { FiredShot } from '../firing/shot.ts'
+import { metaOf, PARTIAL_KEY } from '../../protocol/meta.ts'
+import type { AppliedInjection } from '../firing/injection.ts'
 import type { DecisionEntry } from '../journal/entry.ts'
 import type { Journal } from '../journal/journal.ts'
 import type { Corruptions } from './corruptions.ts'
-import type { AgentOutcome, Fate } from './tally.ts'
+import type { AgentOutcome } from './counts.ts'
 
 interface AccountingParts {
   readonly clock: Clock
   readonly journal: Journal
-  readonly corruptions: Corruptions<FiredShot>
+  readonly corruptions: Corruptions<AppliedInjection>
 }
 
 const NOTHING: readonly FaultFate[] = []
 
-/** Follows injected faults to what the agent saw of them, and to what it did next. */
+/** A shorter hold than this, in milliseconds, is no delay that anybody feels. */
+const LEAST_DELAY_MS = 1
+
+/**
+ * Follows injected faults to what the agent saw of them, and to what it did next.
+ *
+ * Each injection has exactly one fate, which is known when the call that it hit is over. The first of these that is true:
+ *
+ * - `not_reached`: it has done nothing to the call: the call had ended, or the fault.
+ * - `surfaced`: the agent got an error, or a reply that says that something is missing of it.
+ * - `escaped`: the agent got a good reply which shows what the fault did to it.
+ * - `delayed`: the agent got a good reply, and the fault held the call for a millisecond or more before that; by so much.
+ * - `masked`: the agent got a good reply.
+ *
+ * So of any fault injected = masked + delayed + surfaced + escaped + not_reached: see `FaultCounts`, and the metrics
+ * `faults_injected_total` and `fault_outcomes_total`. A reply that was kept and reaches later calls is told of with these, and
+ * counted apart. The gateway's own questions are counted in the same way, apart from agents' calls.
+ */
 export class Accounting {
   readonly #parts: AccountingParts
-  readonly #shots = new WeakMap<InjectedFault | DecisionEntry, FiredShot>()
+  readonly #injections = new WeakMap<InjectedFault | DecisionEntry, AppliedInjection>()
 
   constructor(parts: AccountingParts) {
     this.#parts = parts
   }
 
-  follow(shot: FiredShot): void {
-    this.#shots.set(shot.injected, shot)
-    this.#shots.set(shot.entry, shot)
+  follow(injection: AppliedInjection): void {
+    this.#injections.set(injection.injected, injection)
+    this.#injections.set(injection.entry, injection)
   }
 
   /**
@@ -38,19 +55,36 @@ export class Accounting {
   account({ record }: Call, outcome: Outcome): readonly FaultFate[] {
     const culprits = this.#parts.corruptions.of(outcome)
     if (record.faults === undefined && culprits === undefined) return NOTHING
-    const warned = isWarned(outcome)
-    const involved = new Set(culprits)
-    for (const injected of record.faults ?? []) {
-      const shot = injected.status === 'applied' ? this.#shots.get(injected) : undefined
-      if (shot !== undefined) involved.add(shot)
+    const isTold = isWarned(outcome)
+    const own = (record.faults ?? []).flatMap((injected) => this.#injections.get(injected) ?? [])
+    const fates: FaultFate[] = []
+    for (const injection of own) {
+      if (!injection.isOpen) continue
+      const delayedMs = injection.heldMs
+      const fate = fateOf(injection, isTold, culprits?.has(injection) === true)
+      injection.settle(fate)
+      this.#write(injection.entry, { fate })
+      const { injected: fault } = injection
+      fates.push(fate === 'delayed' ? { fault, fate, delayedMs } : { fault, fate })
     }
-    return [...involved].map((shot) => {
-      const fate = warned ? 'surfaced' : culprits?.has(shot) === true ? 'escaped' : 'masked'
-      shot.armed.tally[fate]++
-      shot.entry.fate = fate
-      this.#write(shot.entry, { fate })
-      return { fault: shot.injected, fate }
-    })
+    for (const injection of culprits ?? []) {
+      if (own.includes(injection)) continue
+      const fate = isTold ? 'surfaced' : 'escaped'
+      if (fate === 'escaped') injection.counts.kept++
+      fates.push({ fault: injection.injected, fate, isKept: true })
+    }
+    return fates
+  }
+
+  /** A call is about to be sent: if that is not the first time, it is so because of, or in spite of, what hit it before. */
+  sentAgain({ record: { faults }, attempt }: Call): void {
+    for (const injected of faults ?? []) {
+      if (injected.side === 'client' || injected.attempt >= attempt || injected.resent === true) continue
+      const injection = this.#injections.get(injected)
+      if (injection === undefined || !injection.tookEffect) continue
+      injected.resent = true
+      injection.counts.resent++
+    }
   }
 
   /**
@@ -73,10 +107,10 @@ export class Accounting {
   }
 
   #note(entry: DecisionEntry, agent: AgentOutcome): boolean {
-    const shot = this.#shots.get(entry)
-    if (shot === undefined || (entry.agent !== undefined && entry.agent !== 'unknown')) return false
+    const injection = this.#injections.get(entry)
+    if (injection === undefined || (entry.agent !== undefined && entry.agent !== 'unknown')) return false
     entry.agent = agent
-    shot.armed.tally[agent]++
+    injection.armed.counts[agent]++
     this.#write(entry, { agent })
     return true
   }
@@ -87,13 +121,24 @@ export class Accounting {
   }
 }
 
+function fateOf(injection: AppliedInjection, isTold: boolean, isSeen: boolean): Fate {
+  if (!injection.tookEffect) return 'not_reached'
+  if (isTold) return 'surfaced'
+  if (isSeen) return 'escaped'
+  return injection.heldMs >= LEAST_DELAY_MS ? 'delayed' : 'masked'
+}
+
 /** Whether the agent can tell that something went wrong. */
 function isWarned(outcome: Outcome): boolean {
   if (outcome.kind !== 'answered') return true
   const { wire, partial, result } = outcome
   if (wire?.end !== undefined || (wire?.status ?? 200) >= 400) return true
-  return partial !== undefined || verdictOf(result.value) !== 'unchecked'
+  return partial !== undefined || verdictOf(result.value) !== 'unchecked' || saysPartial(result.value.result)
 }
+
+/** Whether a result says itself that something is missing of it, though no policy has looked. */
+const saysPartial = (result: unknown): boolean =>
+  isObject(result) && isObject(result._meta) && isObject(result._meta[PARTIAL_KEY])
 
 /** Where an agent says on a later call what it did with what it got of an earlier one: `{call, outcome}`. */
 export const OUTCOME_KEY = 'dev.breakwater/outcome'

@@ -1,6 +1,6 @@
 import type { Call } from '../../mesh/call.ts'
 import { paramsOf } from '../../protocol/jsonrpc.ts'
-import { Recent } from '../decide/recent.ts'
+import { Recent } from '../../units/recent.ts'
 import type { DecisionEntry } from '../journal/entry.ts'
 
 /** Most values that are watched for; the oldest are forgotten first. */
@@ -32,7 +32,7 @@ export class Canaries {
   /** The decisions whose values a call's arguments hold. */
   in({ message }: Call): DecisionEntry[] {
     if (this.#planted.size === 0) return []
-    const found = leaves(paramsOf(message.value).arguments).map((leaf) => this.#planted.get(leaf))
+    const found = leaves(paramsOf(message.value).arguments).map((leaf) => this.#planted.peek(leaf))
     return [...new Set(found)].filter((entry) => entry !== undefined)
   }
 }

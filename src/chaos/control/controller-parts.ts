@@ -2,20 +2,29 @@ import type { Call } from '../../mesh/call.ts'
 import type { Clock } from '../../mesh/clock.ts'
 import type { Effect } from '../../mesh/policy.ts'
 import type { ChaosEvent } from '../events.ts'
-import type { World } from '../fault.ts'
+import type { FaultEnvironment } from '../fault.ts'
 import type { FaultRegistry } from '../faults/index.ts'
+import type { Fault } from '../plan/common.ts'
 import type { Locks } from './guard.ts'
 
 /** What the chaos mesh needs of the gateway around it. */
 export interface ControllerParts extends Locks {
   readonly clock: Clock
-  readonly world: World
+  readonly faultEnvironment: FaultEnvironment
   /** What running a call again would do: only what is known to read may be hit without leave. */
   readonly effectOf: (call: Call) => Effect
   /** The arm of a running experiment that a call belongs to. */
   readonly armOf?: (call: Call) => string | undefined
   /** Hears what an operator will want to read about. */
   readonly emit: (event: ChaosEvent) => void
+  /** The file in which a kill outlives the process; without one it ends with the process. */
+  readonly killRecord?: string | undefined
+  /** Where key and head of the journal are kept apart from it; without one they lie beside it. */
+  readonly stateDir?: string | undefined
+  /** Hears of entries of the journal that will never be written. */
+  readonly onDropped?: (count: number) => void
+  /** Hears which faults do something to calls from now on, or nothing any more. Must not throw. */
+  readonly onTurned?: (faults: readonly Fault[]) => void
   /** The kinds of faults; all that there are, unless told otherwise. */
   readonly registry?: FaultRegistry
 }

@@ -1,16 +1,18 @@
 import { isDeepStrictEqual } from 'node:util'
-import type { Clock } from '../../mesh/clock.ts'
-import { createDice } from '../../mesh/dice.ts'
+import type { Clock, Cancel } from '../../mesh/clock.ts'
+import { createKeyedRandom } from '../../mesh/keyed-random.ts'
 import type { ChaosEvent } from '../events.ts'
 import { faults as registered } from '../faults/index.ts'
 import { Engine } from '../firing/engine.ts'
+import { JournalFile } from '../journal/file.ts'
+import { keptIn } from '../journal/head.ts'
 import { Journal } from '../journal/journal.ts'
-import { KillSwitch } from '../kill/kill-switch.ts'
+import { KillRecord } from '../kill/kill-record.ts'
+import { KillSwitch, watchKillFile } from '../kill/kill-switch.ts'
 import { diffPlans } from '../plan/diff.ts'
 import { chaos, type ChaosConfig } from '../plan/schema.ts'
 import { withoutSecrets } from '../plan/without-secrets.ts'
-import { Run } from './armory.ts'
-import { Attachments } from './attachments.ts'
+import { ChaosRun } from './chaos-run.ts'
 import { type ControllerParts, DONE, type Done } from './controller-parts.ts'
 import { environmentLock, refusalOf } from './guard.ts'
 import { RuntimeFaults } from './runtime-faults.ts'
@@ -26,9 +28,10 @@ export class Controller {
   readonly #parts: ControllerParts
   /** Taken at boot: no reload, header or request can change it. */
   readonly #lock: string | undefined
-  readonly #run: Run
+  readonly #run: ChaosRun
   readonly #attachments: Attachments
   readonly #announcer: Announcer
+  readonly #killRecord: KillRecord | undefined
   #config: ChaosConfig = chaos.parse({})
   #booted = false
   /** What the config said last. */
@@ -49,7 +52,13 @@ export class Controller {
     this.#run = assembly.run
     this.#attachments = assembly.attachments
     this.#announcer = assembly.announcer
+    this.#killRecord = assembly.killRecord
     this.killSwitch.onKill(() => this.#killed())
+  }
+
+  /** Another one after each change of the plan, of what is armed, or of the kill switch; no process gives one of another. */
+  get revision(): string {
+    return this.#announcer.revision
   }
 
   /** The one in force. */
@@ -71,7 +80,7 @@ export class Controller {
    * Takes a config: at boot the first time, from reloads afterwards. The process starts disarmed unless the config
    * says `enabled` and `persist`. A reload that sets `enabled` arms the plan, one that takes it away disarms it; while
    * it stays set, faults that did not change stay armed with their counters and their time, and an operator's
-   * `disarm` holds. Another seed is another run.
+   * `disarm` holds. Another seed is another run. A kill holds, of this process or of one before it, until it is lifted.
    */
   apply(config: ChaosConfig, by = 'config'): void {
     const before = this.#config
@@ -79,10 +88,17 @@ export class Controller {
     this.#config = config
     this.#booted = true
     this.#attachments.apply(config)
+    if (config.enabled && this.#lock === undefined) this.#killRecord?.reserve()
+    if (boots) this.#tellUnrecorded()
     if (!boots) this.#announcer.planned(by, before, config)
-    if (config.mode === 'shadow' && !this.engine.shadow) this.#run.armory.release('shadow')
+    const turnsShadow = (config.mode === 'shadow') !== this.engine.shadow
     this.engine.shadow = config.mode === 'shadow'
+    if (turnsShadow) {
+      if (this.engine.shadow) this.#run.armed.release('shadow')
+      this.#parts.onTurned?.(this.#run.armed.list().map(({ fault }) => fault))
+    }
     this.engine.strict = config.strict
+    this.engine.debugHeader = config.debugHeader
     if (!config.enabled) this.disarm(by, 'chaos.enabled is false')
     else if (this.#run.planned) this.#run.replace(before, config, by)
     else if (boots && config.persist) this.arm(by, 'chaos.persist is true')
@@ -104,7 +120,7 @@ export class Controller {
 
   /** Disarms everything, and lets go of the calls that are held. */
   disarm(by: string, why: string): Done {
-    if (this.#run.armory.size === 0 && !this.#run.planned) return DONE
+    if (this.#run.armed.size === 0 && !this.#run.planned) return DONE
     this.#run.stop('disarmed')
     this.#announcer.turned('disarmed', by, why)
     return DONE
@@ -121,12 +137,13 @@ export class Controller {
     if (!this.killSwitch.on) return DONE
     this.killSwitch.lift()
     this.#announcer.turned('unkilled', by, why)
+    this.#tellUnrecorded()
     return DONE
   }
 
   /** Begins the time of the lease again. */
   renew(by: string): Done {
-    if (this.#run.armory.size === 0) return { ok: false, why: 'nothing is armed' }
+    if (this.#run.armed.size === 0) return { ok: false, why: 'nothing is armed' }
     this.#run.lease.renew(this.#config.lease)
     this.#announcer.tell({ type: 'renewed', by })
     return DONE
@@ -140,6 +157,7 @@ export class Controller {
       refusal: this.#refusal(this.#config.faults.length),
       run: this.#run,
       killed: this.killSwitch.on,
+      killRecordProblem: this.#killRecord?.problem,
       engineErrors: this.engine.errors,
       now: this.#parts.clock.now(),
     })
@@ -148,6 +166,7 @@ export class Controller {
   /** Disarms, and resolves when the journal is written. */
   close(): Promise<void> {
     this.disarm('shutdown', 'the process ends')
+    this.#killRecord?.close()
     return this.#attachments.close()
   }
 
@@ -158,9 +177,15 @@ export class Controller {
 
   #killed(): void {
     const { by, why, tookMs } = this.killSwitch.killed ?? { by: 'unknown', why: 'unknown' }
-    const { held } = this.#run.armory
+    const { held } = this.#run.armed
     this.#run.stop('killed')
     this.#announcer.turned('killed', by, why, { held, tookMs })
+    this.#tellUnrecorded()
+  }
+
+  #tellUnrecorded(): void {
+    const why = this.#killRecord?.problem
+    if (why !== undefined) this.#announcer.tell({ type: 'kill_record_error', why })
   }
 }
 
@@ -177,39 +202,64 @@ interface Control {
 interface Assembly {
   readonly journal: Journal
   readonly killSwitch: KillSwitch
+  readonly killRecord: KillRecord | undefined
   readonly announcer: Announcer
   readonly engine: Engine
-  readonly run: Run
+  readonly run: ChaosRun
   readonly attachments: Attachments
   readonly runtime: RuntimeFaults
 }
 
 function assemble(parts: ControllerParts, control: Control): Assembly {
-  const { clock, registry = registered, armOf = () => undefined, emit } = parts
+  const { clock, registry = registered, armOf = () => undefined, emit, onTurned = () => undefined } = parts
   const { config, refusal, onEnd } = control
   const journal = new Journal()
-  const kill = new KillSwitch(() => clock.now())
-  const announcer = new Announcer(clock, journal, emit)
+  const killRecord = parts.killRecord === undefined ? undefined : new KillRecord(parts.killRecord, clock)
+  const kill = new KillSwitch(clock, killRecord)
+  const announcer = new Announcer({ clock, journal, emit, killed: kill.killed })
   const onError = (errors: number) => {
     if (errors >= config().engineErrors) onEnd('engine', `it failed ${errors} times`)
   }
   const engine = new Engine({ ...parts, emit: (event) => announcer.tell(event), kill, journal, onError })
   const onExpired = (fault: string) => announcer.tell({ type: 'expired', by: 'ttl', detail: { fault } })
-  const run = new Run({ clock, kill, registry, armOf, engine, onExpired, onEnd })
+  const run = new ChaosRun({ clock, kill, registry, armOf, engine, onExpired, onEnd, onTurned })
   const onUnwritten = (why: string) => announcer.tell({ type: 'journal_error', why })
   const runtime = new RuntimeFaults({
-    armory: run.armory,
+    clock,
+    armed: run.armed,
     registry,
     refusal: () => refusal(1),
     maxTtl: () => config().maxTtl,
-    dice: () => createDice(config().seed),
+    random: () => createKeyedRandom(config().seed),
     isPlanned: (name) => config().faults.some((fault) => fault.name === name),
-    onBegin: () => run.begin(config().lease),
+    // They have leases of their own, where their makers want them.
+    onBegin: () => run.begin(undefined),
     onChange: (type, by, detail) => announcer.tell({ type, by, detail }),
   })
-  const attachments = new Attachments({ clock, journal, kill, onError: onUnwritten })
-  return { journal, killSwitch: kill, announcer, engine, run, attachments, runtime }
+  const { stateDir, onDropped = () => undefined } = parts
+  const attachments = new Attachments({ clock, journal, kill, stateDir, onDropped, onError: onUnwritten })
+  return { journal, killSwitch: kill, killRecord, announcer, engine, run, attachments, runtime }
 }
+
+interface AnnouncerParts {
+  readonly clock: Clock
+  readonly journal: Journal
+  readonly emit: (event: ChaosEvent) => void
+  /** The kill that an earlier process left. */
+  readonly killed: KillSwitch['killed']
+}
+
+/** What changes the state that operators see, and act upon. */
+const changing: ReadonlySet<ChaosEvent['type']> = new Set([
+  'armed',
+  'disarmed',
+  'killed',
+  'unkilled',
+  'plan',
+  'injected',
+  'cleared',
+  'expired',
+])
 
 /** Tells what happens to the engine: in the journal, and to whoever listens. Never throws. */
 class Announcer {
@@ -218,15 +268,26 @@ class Announcer {
   readonly #clock: Clock
   readonly #journal: Journal
   readonly #emit: (event: ChaosEvent) => void
+  readonly #bootedAt: string
+  #changes = 0
 
-  constructor(clock: Clock, journal: Journal, emit: (event: ChaosEvent) => void) {
+  constructor({ clock, journal, emit, killed }: AnnouncerParts) {
     this.#clock = clock
     this.#journal = journal
     this.#emit = emit
-    this.last = { since: clock.wall(), by: 'boot', why: 'the process started' }
+    this.#bootedAt = Math.floor(clock.wall()).toString(36)
+    this.last =
+      killed === undefined
+        ? { since: clock.wall(), by: 'boot', why: 'the process started' }
+        : { since: killed.at, by: killed.by, why: `${killed.why} (before this process started)` }
+  }
+
+  get revision(): string {
+    return `${this.#bootedAt}-${this.#changes}`
   }
 
   tell(said: ChaosEvent): void {
+    if (changing.has(said.type)) this.#changes++
     try {
       const event = withoutSecrets(said)
       this.#journal.control(this.#clock.wall(), event)
@@ -247,5 +308,55 @@ class Announcer {
   turned(type: 'armed' | 'disarmed' | 'killed' | 'unkilled', by: string, why: string, detail?: object): void {
     this.last = { since: this.#clock.wall(), by, why }
     this.tell({ type, by, why, ...(detail && { detail: { ...detail } }) })
+  }
+}
+
+interface AttachmentParts {
+  readonly clock: Clock
+  readonly journal: Journal
+  readonly kill: KillSwitch
+  readonly stateDir: string | undefined
+  readonly onDropped: (count: number) => void
+  /** Hears when the journal cannot be written. */
+  readonly onError: (why: string) => void
+}
+
+/** What the engine has on the disk: the journal's file and the kill file, as the config has them. */
+class Attachments {
+  readonly #parts: AttachmentParts
+  #journal: ChaosConfig['journal'] | undefined
+  #file: JournalFile | undefined
+  #killFile: string | undefined
+  #unwatch: Cancel = () => undefined
+
+  constructor(parts: AttachmentParts) {
+    this.#parts = parts
+  }
+
+  apply({ journal, killFile }: Pick<ChaosConfig, 'journal' | 'killFile'>): void {
+    const { clock, kill } = this.#parts
+    if (!isDeepStrictEqual(journal, this.#journal)) this.#open(journal)
+    if (killFile === this.#killFile) return
+    this.#killFile = killFile
+    this.#unwatch()
+    this.#unwatch = killFile === undefined ? () => undefined : watchKillFile(killFile, kill, clock)
+  }
+
+  /** Resolves when everything is written. */
+  close(): Promise<void> {
+    this.#unwatch()
+    return this.#file?.close() ?? Promise.resolve()
+  }
+
+  #open(config: ChaosConfig['journal']): void {
+    const { journal, stateDir, ...parts } = this.#parts
+    const { file: path, maxSize, keep } = config
+    const after = this.#file
+    this.#journal = config
+    this.#file =
+      path === undefined
+        ? undefined
+        : new JournalFile({ ...parts, path, keptIn: keptIn(path, stateDir), maxSize, keep, after })
+    journal.sink = this.#file
   }
 }

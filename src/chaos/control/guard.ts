@@ -2,24 +2,48 @@
 export interface Locks {
   /** The config's `gateway.environment`, as it was at boot. */
   readonly environment: string | undefined
+  /** The config's `gateway.chaosEnvironments`, as they were at boot; undefined where there is no such key. */
+  readonly chaosEnvironments?: readonly string[] | undefined
   /** The process's environment variables, as they were at boot. */
   readonly variables: Readonly<Record<string, string | undefined>>
 }
 
-/** The environment lock: why it refuses, or undefined. Taken once at boot, so that nothing can open it later. */
-export function environmentLock({ environment, variables }: Locks): string | undefined {
+/** Names of environments that everybody means for tests. All others have to be named by the config, or refuse. */
+const forTests: readonly string[] = ['dev', 'development', 'test', 'staging', 'sandbox', 'qa', 'local']
+
+/** Names of environments that nobody can mean for tests. */
+const neverForTests: readonly string[] = ['production', 'prod', 'prd', 'live']
+
+/** Whether faults may be armed in an environment of that name if a config says so. */
+export function mayBeForTests(environment: string): boolean {
+  return !neverForTests.includes(normalized(environment))
+}
+
+/** Environment variables that say what a process is part of, by custom. */
+const telling: readonly string[] = ['NODE_ENV', 'ENVIRONMENT']
+
+/**
+ * The environment lock: why it refuses, or undefined. It fails closed: what is not known to be for tests refuses. Taken
+ * once at boot, so that nothing can open it later.
+ */
+export function environmentLock({ environment, chaosEnvironments, variables }: Locks): string | undefined {
   if (environment === undefined || environment === '') {
     return 'gateway.environment is not set, which counts as production; set it to the name of a test environment'
   }
-  if (isProduction(environment)) return `gateway.environment is "${environment}"`
-  for (const name of ['NODE_ENV', 'ENVIRONMENT']) {
-    const value = variables[name]
-    if (value !== undefined && isProduction(value)) return `the environment variable ${name} is "${value}"`
-  }
-  return undefined
+  const allowed = new Set([...forTests, ...(chaosEnvironments ?? []).map(normalized)])
+  const said = [
+    { where: 'gateway.environment', name: environment },
+    ...telling.map((name) => ({ where: `the environment variable ${name}`, name: variables[name] ?? '' })),
+  ]
+  const refusing = said.find(({ name }) => name.trim() !== '' && !allowed.has(normalized(name)))
+  if (refusing === undefined) return undefined
+  const why = `${refusing.where} is "${refusing.name}"`
+  if (!mayBeForTests(refusing.name)) return why
+  const hint = chaosEnvironments === undefined ? '' : '; gateway.chaosEnvironments may name it'
+  return `${why}, which is none of ${forTests.join(', ')}${hint}`
 }
 
-const isProduction = (name: string) => /^prod(uction)?\b/i.test(name.trim())
+const normalized = (name: string) => name.trim().toLowerCase()
 
 /** The three keys: the environment, the flag and a plan. Says which one is missing; undefined when none is. */
 export function refusalOf(lock: string | undefined, enabled: boolean, faults: number): string | undefined {

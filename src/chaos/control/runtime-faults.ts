@@ -1,20 +1,23 @@
-import type { Dice } from '../../mesh/dice.ts'
+import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
+import type { KeyedRandom } from '../../mesh/keyed-random.ts'
 import type { FaultRegistry } from '../faults/index.ts'
+import { formatDuration } from '../../units/duration.ts'
 import { faultFindings } from '../plan/checks.ts'
 import type { Fault } from '../plan/common.ts'
-import type { Armory } from './armory.ts'
+import type { ArmedFaults } from './chaos-run.ts'
 import { DONE, type Done } from './controller-parts.ts'
 
 /** Most faults of the runtime API at a time. */
-export const MAX_RUNTIME_FAULTS = 1_000
+const MAX_RUNTIME_FAULTS = 1_000
 
 export interface RuntimeParts {
-  readonly armory: Armory
+  readonly clock: Clock
+  readonly armed: ArmedFaults
   readonly registry: FaultRegistry
   /** Why nothing may be armed now; undefined when it may. */
   readonly refusal: () => string | undefined
   readonly maxTtl: () => number
-  readonly dice: () => Dice
+  readonly random: () => KeyedRandom
   /** Whether the plan has a fault of this name. */
   readonly isPlanned: (name: string) => boolean
   /** Hears of each change. */
@@ -30,26 +33,36 @@ export interface RuntimeParts {
 export type Injected =
   { readonly ok: true; readonly id: string } | { readonly ok: false; readonly why: string }
 
-/** Faults that come and go one by one, at the word of the runtime API: each has an id, and a time to live. */
+/** The time that a fault has while whoever made it lives. */
+interface FaultLease {
+  readonly ms: Millis
+  cancel: Cancel
+}
+
+/**
+ * Faults that come and go one by one, at the word of the runtime API: each has an id and a time to live; and, if whoever
+ * makes it wants that, a lease, which ends it as soon as nobody has renewed it for so long.
+ */
 export class RuntimeFaults {
   readonly #parts: RuntimeParts
   readonly #names = new Map<string, string>()
+  readonly #leases = new Map<string, FaultLease>()
   #made = 0
 
   constructor(parts: RuntimeParts) {
     this.#parts = parts
   }
 
-  /** Arms a fault. `durationMs`: how long, in place of its `ttl`; cut to `maxTtl`. */
-  inject(fault: Fault, by: string, durationMs: number = fault.ttl): Injected {
-    const { armory, registry, refusal, maxTtl, dice, isPlanned, onChange, onBegin } = this.#parts
+  /** Arms a fault. `durationMs`: how long, in place of its `ttl`; cut to `maxTtl`. `leaseMs`: and only while it is renewed. */
+  inject(fault: Fault, by: string, durationMs: number = fault.ttl, leaseMs?: Millis): Injected {
+    const { armed, registry, refusal, maxTtl, random, isPlanned, onChange, onBegin } = this.#parts
     const refused = (why: string): Injected => ({ ok: false, why })
     const why = refusal()
     if (why !== undefined) return refused(why)
     const limited = { ...fault, ttl: Math.min(durationMs, maxTtl()) }
     const finding = faultFindings(limited, maxTtl(), registry)[0]
     if (finding !== undefined) return refused(`${finding.path.join('.')}: ${finding.message}`)
-    if (isPlanned(fault.name) || armory.get(fault.name) !== undefined) {
+    if (isPlanned(fault.name) || armed.get(fault.name) !== undefined) {
       return refused(`there is a fault "${fault.name}" already`)
     }
     const count = this.list().length
@@ -57,37 +70,60 @@ export class RuntimeFaults {
     onBegin()
     const id = `fault-${++this.#made}`
     this.#names.set(id, fault.name)
-    armory.change([limited], dice(), { id })
-    onChange('injected', by, { id, fault: limited })
+    armed.change([limited], random(), { id })
+    if (leaseMs !== undefined) this.#lease(id, leaseMs)
+    onChange('injected', by, { id, fault: limited, ...(leaseMs !== undefined && { leaseMs }) })
     return { ok: true, id }
   }
 
+  /** Begins the leases of faults again. Returns the ids of those that have ended. */
+  renew(ids: readonly string[]): readonly string[] {
+    const present = new Set(this.list().map(({ id }) => id))
+    for (const id of ids) {
+      const lease = this.#leases.get(id)
+      if (lease !== undefined) this.#lease(id, lease.ms)
+    }
+    return ids.filter((id) => !present.has(id))
+  }
+
   /** Ends a fault, and lets go of what it holds. */
-  clear(id: string, by: string): Done {
+  clear(id: string, by: string, why?: string): Done {
     const name = this.list().find((listed) => listed.id === id)?.name
-    this.#names.delete(id)
+    this.#forget(id)
     if (name === undefined) return { ok: false, why: `there is no fault ${id.slice(0, 64)}` }
-    this.#end([name], by, { id, fault: name })
+    this.#end([name], by, { id, fault: name, ...(why !== undefined && { why }) })
     return DONE
   }
 
   /** Ends all of them; those of the plan stay. Returns how many there were. */
   clearAll(by: string): number {
     const names = this.list().map(({ name }) => name)
-    this.#names.clear()
+    for (const id of [...this.#names.keys()]) this.#forget(id)
     if (names.length > 0) this.#end(names, by, { faults: names.length })
     return names.length
   }
 
   /** Those that are armed; others are forgotten. */
   list(): readonly { readonly id: string; readonly name: string }[] {
-    for (const [id, name] of this.#names) if (this.#parts.armory.get(name)?.id !== id) this.#names.delete(id)
+    for (const [id, name] of this.#names) if (this.#parts.armed.get(name)?.id !== id) this.#forget(id)
     return [...this.#names].map(([id, name]) => ({ id, name }))
   }
 
+  #lease(id: string, ms: Millis): void {
+    this.#leases.get(id)?.cancel()
+    const why = `nobody renewed it for ${formatDuration(ms)}`
+    this.#leases.set(id, { ms, cancel: this.#parts.clock.after(ms, () => void this.clear(id, 'lease', why)) })
+  }
+
+  #forget(id: string): void {
+    this.#names.delete(id)
+    this.#leases.get(id)?.cancel()
+    this.#leases.delete(id)
+  }
+
   #end(names: readonly string[], by: string, detail: Readonly<Record<string, unknown>>): void {
-    const { armory, dice, onChange } = this.#parts
-    armory.change([], dice(), { without: names })
+    const { armed, random, onChange } = this.#parts
+    armed.change([], random(), { without: names })
     onChange('cleared', by, detail)
   }
 }

@@ -1,13 +1,14 @@
-import { newTally, type Tally } from '../accounting/tally.ts'
+import type { Seed } from '../../mesh/keyed-random.ts'
+import { newFaultCounts, type FaultCounts } from '../accounting/counts.ts'
 import type { ArmedFault } from '../firing/armed-fault.ts'
 import type { Fault } from '../plan/common.ts'
 import type { ChaosConfig } from '../plan/schema.ts'
-import type { Run } from './armory.ts'
+import type { ChaosRun } from './chaos-run.ts'
 
 export type State = 'disarmed' | 'armed' | 'killed'
 
 /** One fault, as the admin API shows it. */
-export interface FaultStatus extends Tally {
+export interface FaultStatus extends FaultCounts {
   readonly name: string
   /** Of a fault that the runtime API made. */
   readonly id: string | undefined
@@ -22,6 +23,8 @@ export interface FaultStatus extends Tally {
   /** Calls that it holds now. */
   readonly concurrent: number
   readonly config: Fault
+  /** The same counts of what the gateway asks servers by itself: no agent's calls, and in none of the others. */
+  readonly discovery: FaultCounts
 }
 
 export interface Status {
@@ -35,10 +38,14 @@ export interface Status {
   readonly refusal: string | undefined
   readonly enabled: boolean
   readonly mode: 'act' | 'shadow'
-  readonly seed: number
+  readonly seed: Seed
+  /** How long any fault may be armed. */
+  readonly maxTtl: number
   readonly faults: readonly FaultStatus[]
   readonly engineErrors: number
   readonly killed: boolean
+  /** Why the next process would not hear of a kill, or of its end; undefined while it would. */
+  readonly killRecordProblem: string | undefined
   /** Until the run ends unless it is renewed; undefined when it needs no renewal. */
   readonly leaseRemainingMs: number | undefined
 }
@@ -49,7 +56,8 @@ export interface StatusParts {
   readonly environment: string | undefined
   readonly refusal: string | undefined
   readonly killed: boolean
-  readonly run: Run
+  readonly killRecordProblem: string | undefined
+  readonly run: ChaosRun
   readonly engineErrors: number
   /** On the monotonic clock. */
   readonly now: number
@@ -57,8 +65,8 @@ export interface StatusParts {
 
 /** A snapshot: the faults of the plan, armed or not, and the armed ones of the runtime API. */
 export function statusOf(parts: StatusParts): Status {
-  const { config, last, killed, run, now, environment, refusal, engineErrors } = parts
-  const armed = run.armory.list()
+  const { config, last, killed, killRecordProblem, run, now, environment, refusal, engineErrors } = parts
+  const armed = run.armed.list()
   const present = new Set(armed)
   const planned = config.faults.map((fault) => {
     const latest = run.latest(fault.name)
@@ -73,9 +81,11 @@ export function statusOf(parts: StatusParts): Status {
     enabled: config.enabled,
     mode: config.mode,
     seed: config.seed,
+    maxTtl: config.maxTtl,
     faults: [...planned, ...others.map((other) => faultStatus(other.fault, other, true, now))],
     engineErrors,
     killed,
+    killRecordProblem,
     leaseRemainingMs: run.lease.remainingMs,
   }
 }
@@ -94,6 +104,7 @@ function faultStatus(fault: Fault, run: ArmedFault | undefined, armed: boolean, 
     remainingMs: armed && run !== undefined ? Math.max(0, run.endsAt - now) : 0,
     concurrent: run?.concurrent ?? 0,
     config: fault,
-    ...(run?.tally ?? newTally()),
+    ...(run?.counts ?? newFaultCounts()),
+    discovery: run?.discovery ?? newFaultCounts(),
   }
 }

@@ -1,17 +1,24 @@
 import type { Call, CallRecord } from '../../mesh/call.ts'
 import { paramsOf } from '../../protocol/jsonrpc.ts'
+import { canonicalJson } from '../../protocol/canonical-json.ts'
 import { metaOf } from '../../protocol/meta.ts'
-import { canonical, digest, joined } from './canonical.ts'
-import { Recent } from './recent.ts'
+import { digest, joined } from './digest.ts'
+import { Recent } from '../../units/recent.ts'
 
 /** Where an agent says which of its tasks a call belongs to. */
 export const INTENT_KEY = 'dev.breakwater/intent'
+
+/** Where an agent may say which call of its task this is, from 0: then the order in which they come makes no difference. */
+export const STEP_KEY = 'dev.breakwater/step'
 
 /** Most calls that are told apart by how often they came; the ones longest ago are forgotten. */
 const MAX_KEYS = 50_000
 
 /** Longest request whose arguments are compared, in characters: larger ones go by arrival. */
 const MAX_TEXT = 256 * 1024
+
+/** Deepest arguments that are compared, in levels. */
+const MAX_DEPTH = 100
 
 /** Which logical call this is: all its attempts are the same one. */
 export interface Identity {
@@ -60,17 +67,27 @@ export class Identities {
       const key = joined('arrival', this.#arrivals++)
       return { server, subject, key, orderDependent: true, intent }
     }
-    const base = joined(...whose, server, kind, short(subject), digest(asked))
-    const occurrence = this.#occurrences.get(base) ?? 0
+    const step = stepOf(call)
+    const which = step === undefined ? [] : ['step', step]
+    const base = joined(...whose, server, kind, short(subject), digest(asked), ...which)
+    const occurrence = this.#occurrences.peek(base) ?? 0
     this.#occurrences.set(base, occurrence + 1)
     return { server, subject, key: `${base} ${joined(occurrence)}`, orderDependent: false, intent }
   }
 }
 
-/** The task of a call, as its agent names it; undefined when it does not. */
-export function intentOf({ message }: Call): string | undefined {
+/** The task of a call, as its agent names it; undefined when it does not: traces and sessions have names of chance. */
+export function intentOf({ message, record }: Call): string | undefined {
   const intent = metaOf(message.value, 'params', INTENT_KEY)
-  return typeof intent === 'string' && intent !== '' ? short(intent) : undefined
+  if (typeof intent === 'string' && intent !== '') return short(intent)
+  const known = record.intent
+  return known?.source === 'baggage' || known?.source === 'header' ? short(known.id) : undefined
+}
+
+/** Which call of its task this is, as its agent numbers them; undefined when it does not. */
+export function stepOf({ message }: Call): number | undefined {
+  const step = metaOf(message.value, 'params', STEP_KEY)
+  return typeof step === 'number' && Number.isSafeInteger(step) && step >= 0 ? step : undefined
 }
 
 /** The key that draws are made with: every attempt has draws of its own, unless they are to share a fate. */
@@ -80,9 +97,13 @@ export const drawKeyOf = ({ key }: Identity, attempt: number, sticky: boolean): 
 /** What is asked for, without what is said about the asking. */
 function argumentsOf({ tool, message }: Call): string | undefined {
   const params = paramsOf(message.value)
-  if (tool !== undefined) return canonical(params.arguments ?? {})
+  if (tool !== undefined) return comparable(params.arguments ?? {})
   const { _meta, ...asked } = params
-  return canonical(asked)
+  return comparable(asked)
 }
+
+/** Undefined when it nests too deep: then calls go by arrival. */
+export const comparable = (value: unknown): string | undefined =>
+  canonicalJson(value, { maxDepth: MAX_DEPTH })
 
 const short = (text: string) => (text.length <= 128 ? text : `${text.slice(0, 64)}…${digest(text)}`)

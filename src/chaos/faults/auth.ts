@@ -1,11 +1,11 @@
 import { z } from 'zod'
 import type { Call, Outcome, Service } from '../../mesh/call.ts'
+import type { Millis } from '../../mesh/clock.ts'
+import { errorText, resultText } from '../../protocol/jsonrpc.ts'
 import { duration } from '../../units/duration.ts'
-import type { FaultType, ServerKind, Shot } from '../fault.ts'
-import { NO_STATUS, speaksHttp } from './shared/http.ts'
-import { requests } from './shared/requests.ts'
-
-const refuses = ({ transport }: ServerKind) => (transport === 'stdio' ? NO_STATUS : undefined)
+import { digest, joined } from '../decide/digest.ts'
+import type { FaultType, Injection } from '../fault.ts'
+import { json, NO_STATUS, speaksHttp, requests } from './shared.ts'
 
 const expiring = z.strictObject({
   after: duration()
@@ -15,17 +15,26 @@ const expiring = z.strictObject({
 
 const expired: FaultType<z.output<typeof expiring>> = {
   schema: expiring,
+  family: 'auth',
   about: 'HTTP 401: the token has expired.',
+  use: 'To see what happens when the credentials of a server run out.',
+  seen: 'BW_UPSTREAM_UNAUTHORIZED, which is not retryable.',
+  containedBy: {
+    policies: [],
+    how: 'Whoever holds the credentials has to act; the error says so and is not retried.',
+  },
   methods: requests,
-  refuses,
+  sides: ['upstream', 'client'],
+  transports: { only: ['http', 'sse'], otherwise: NO_STATUS },
+  example: { name: 'expired', rate: 1, ttl: '10m', match: { server: 'search' }, after: '5m' },
   layer:
-    ({ after }, shot) =>
+    ({ after }, injection) =>
     (next) =>
     (call) => {
-      const now = shot.clock.now()
-      const leftMs = shot.memory('token', () => ({ since: now })).since + after - now
-      if (leftMs <= 0) return refused(call, next, shot, 401, 'invalid_token', 'The access token expired')
-      shot.notApplicable(`the token holds for another ${Math.ceil(leftMs)} ms`)
+      const now = injection.clock.now()
+      const leftMs = injection.memory('token', () => ({ since: now })).since + after - now
+      if (leftMs <= 0) return refused(call, next, injection, 401, 'invalid_token', 'The access token expired')
+      injection.notApplicable(`the token holds for another ${Math.ceil(leftMs)} ms`)
       return next(call)
     },
 }
@@ -44,14 +53,23 @@ const scoped = z.strictObject({
 
 const scope: FaultType<z.output<typeof scoped>> = {
   schema: scoped,
+  family: 'auth',
   about: 'HTTP 403: the token does not go far enough.',
+  use: 'To see what happens when the credentials of a server do not allow a tool.',
+  seen: 'BW_UPSTREAM_FORBIDDEN, which is not retryable.',
+  containedBy: {
+    policies: [],
+    how: 'Whoever holds the credentials has to act; the error says so and is not retried.',
+  },
   methods: requests,
-  refuses,
-  layer: (config, shot) => (next) => (call) =>
+  sides: ['upstream', 'client'],
+  transports: { only: ['http', 'sse'], otherwise: NO_STATUS },
+  example: { name: 'scope', rate: 0.02, ttl: '10m', match: { server: 'modern' }, scope: 'files:write' },
+  layer: (config, injection) => (next) => (call) =>
     refused(
       call,
       next,
-      shot,
+      injection,
       403,
       'insufficient_scope',
       'The access token lacks a scope',
@@ -59,21 +77,143 @@ const scope: FaultType<z.output<typeof scoped>> = {
     ),
 }
 
-/** A refusal as RFC 6750 (section 3) has it: the server has not looked at the call. */
+const refreshSchema = z.strictObject({
+  after: duration()
+    .optional()
+    .describe('How long the first token of a tenant holds, from its first call; without it, for ever.'),
+})
+
+/** What is remembered of a tenant's token: never the token itself. */
+interface Token {
+  readonly digest: string
+  readonly since: Millis
+}
+
+/**
+ * The gateway neither issues nor refreshes tokens: it forwards those of agents, or sends what the config says. So a
+ * refresh shows as another token of the same tenant: a session never changes its token, with another one it begins anew.
+ */
+const refreshRefused: FaultType<z.output<typeof refreshSchema>> = {
+  schema: refreshSchema,
+  family: 'auth',
+  about: "HTTP 401 to a tenant's second token: its refresh is not accepted.",
+  use: 'To see whether an agent whose refreshed token is refused stops, asks, or refreshes for ever.',
+  seen: 'BW_UPSTREAM_UNAUTHORIZED, which is not retryable, from the first call with another token on.',
+  containedBy: {
+    policies: [],
+    how: 'Whoever holds the credentials has to act. Upstream it takes a header of the agent that is forwarded as `authorization`: the token of a config never changes, and can only expire (`after`).',
+  },
+  methods: requests,
+  sides: ['upstream', 'client'],
+  transports: { only: ['http', 'sse'], otherwise: NO_STATUS },
+  example: { name: 'refresh', rate: 1, ttl: '10m', match: { server: 'search' }, after: '5m' },
+  layer:
+    ({ after }, injection) =>
+    (next) =>
+    (call) => {
+      const now = injection.clock.now()
+      const token = digest(tokenOf(call, injection))
+      const first = injection.memory<Token>(joined('token', call.server, call.tenant), () => ({
+        digest: token,
+        since: now,
+      }))
+      if (first.digest !== token)
+        return refused(call, next, injection, 401, 'invalid_token', 'The access token was not accepted')
+      if (after !== undefined && now >= first.since + after)
+        return refused(call, next, injection, 401, 'invalid_token', 'The access token expired')
+      injection.notApplicable('it is the first token of its tenant')
+      return next(call)
+    },
+}
+
+/** The token that the receiver of the call sees, as far as it is the agent's. */
+function tokenOf({ headers, inbound }: Call, { side }: Injection): string {
+  const held = (side === 'upstream' ? headers : inbound)?.authorization
+  return typeof held === 'string' ? held : ''
+}
+
+const ownerSchema = z.strictObject({
+  as: z
+    .enum(['forbidden', 'not_found', 'other_result'])
+    .default('forbidden')
+    .describe(
+      '`forbidden`: HTTP 403. `not_found`: what was asked for is not there. `other_result`: `result`, as if it were that of the other owner.',
+    ),
+  result: z
+    .record(z.string(), z.json())
+    .default({ content: [{ type: 'text', text: 'No entries.' }] })
+    .describe('The whole result of a tool that `other_result` gives. Never that of another agent.'),
+  after: duration()
+    .default(0)
+    .describe(
+      "How long the token is still its owner's, from the first call that is hit; calls until then pass.",
+    ),
+})
+
+const ownerChanged: FaultType<z.output<typeof ownerSchema>> = {
+  schema: ownerSchema,
+  family: 'auth',
+  about: 'The token belongs to somebody else now: what it gives access to is not what it was.',
+  use: 'To find out whether an agent notices that it acts for another user, as after a mix-up of sessions or a change of accounts.',
+  seen: 'BW_UPSTREAM_FORBIDDEN; or that nothing is there; or an answer that looks right and is not its own.',
+  containedBy: {
+    policies: [],
+    how: 'A status is told and not retried; an answer of another owner looks like any other, read the outcome `escaped`.',
+  },
+  methods: ['tools/call', 'resources/read'],
+  sides: ['upstream', 'client'],
+  example: { name: 'owner', rate: 0.05, ttl: '10m', match: { server: 'search' }, as: 'not_found' },
+  layer:
+    ({ as, result, after }, injection) =>
+    (next) =>
+    (call) => {
+      const now = injection.clock.now()
+      const leftMs = injection.memory('owner', () => ({ since: now })).since + after - now
+      if (leftMs > 0) {
+        injection.notApplicable(`the token is its owner's for another ${Math.ceil(leftMs)} ms`)
+        return next(call)
+      }
+      if (as === 'forbidden')
+        return refused(call, next, injection, 403, 'access_denied', 'It belongs to another user')
+      if (as === 'other_result' && call.tool === undefined) {
+        injection.notApplicable('only tools have such a result')
+        return next(call)
+      }
+      injection.note({ as })
+      const isModern = injection.faultEnvironment.kindOf(call)?.era === 'modern'
+      const whole = (held: object) => JSON.stringify({ ...(isModern && { resultType: 'complete' }), ...held })
+      if (as === 'other_result') return answered(call, resultText(call.id, whole(result)), injection)
+      if (call.tool === undefined)
+        return answered(call, errorText(call.id, RESOURCE_NOT_FOUND, 'Resource not found'), injection)
+      const missing = { content: [{ type: 'text', text: 'Not found' }], isError: true }
+      return answered(call, resultText(call.id, whole(missing)), injection)
+    },
+}
+
+/** What servers of the legacy era say to the URI of a resource that they do not have. */
+const RESOURCE_NOT_FOUND = -32002
+
+/** A reply of JSON-RPC. Towards the agent it goes the usual way: only there is the agent's own id known. */
+function answered(call: Call, text: string, injection: Injection): Promise<Outcome> {
+  const { wire: _, ...outcome } = injection.reply(call, json(text))
+  return Promise.resolve(outcome)
+}
+
+/** A refusal in the form of RFC 6750 (section 3): the server has not looked at the call. */
 function refused(
   call: Call,
   next: Service,
-  shot: Shot,
+  injection: Injection,
   status: 401 | 403,
   error: string,
   words: string,
   more = '',
 ): Promise<Outcome> {
-  if (!speaksHttp(call, shot)) {
-    shot.notApplicable(NO_STATUS)
+  if (!speaksHttp(call, injection)) {
+    injection.notApplicable(NO_STATUS)
     return next(call)
   }
-  shot.note({ status, error })
+  injection.note({ status, error })
   const reply = {
     status,
     headers: {
@@ -82,8 +222,13 @@ function refused(
     },
     body: JSON.stringify({ error, error_description: words }),
   }
-  return Promise.resolve(shot.reply(call, reply))
+  return Promise.resolve(injection.reply(call, reply))
 }
 
 /** What can happen to authorization. */
-export const authFaults = { 'auth.expired': expired, 'auth.scope': scope }
+export const authFaults = {
+  'auth.expired': expired,
+  'auth.scope': scope,
+  'auth.refresh_refused': refreshRefused,
+  'auth.owner_changed': ownerChanged,
+}

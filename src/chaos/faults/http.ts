@@ -1,7 +1,6 @@
 import { z } from 'zod'
 import type { FaultType } from '../fault.ts'
-import { NO_STATUS, speaksHttp } from './shared/http.ts'
-import { requests } from './shared/requests.ts'
+import { NO_STATUS, speaksHttp, requests } from './shared.ts'
 
 const headerName = z
   .string()
@@ -27,17 +26,28 @@ const schema = z.strictObject({
 /** A status in place of a reply, as from a proxy before the server: that one never gets the call. */
 const status = {
   schema,
+  family: 'http',
   about: 'An HTTP status in place of a reply.',
+  use: 'To imitate a proxy or a server that is overloaded, under maintenance or misconfigured.',
+  seen: 'Nothing when a retry succeeds, or an error.',
+  containedBy: {
+    policies: ['retry', 'breaker'],
+    how: 'Statuses that pass by themselves are retried, and a breaker opens when they do not pass.',
+  },
   methods: requests,
-  refuses: ({ transport }) => (transport === 'stdio' ? `${NO_STATUS}; see rpc.error` : undefined),
-  layer: (config, shot) => (next) => (call) => {
-    if (!speaksHttp(call, shot)) {
-      shot.notApplicable(NO_STATUS)
+  sides: ['upstream', 'client'],
+  transports: { only: ['http', 'sse'], otherwise: `${NO_STATUS}; see rpc.error` },
+  runsAsAsked: true,
+  aliases: { 'chaos-monkey': ['error'] },
+  example: { name: 'status', rate: 0.2, ttl: '10m', match: { server: 'search' }, status: 503 },
+  layer: (config, injection) => (next) => (call) => {
+    if (!speaksHttp(call, injection)) {
+      injection.notApplicable(NO_STATUS)
       return next(call)
     }
-    shot.note({ status: config.status })
+    injection.note({ status: config.status })
     const headers = { 'content-type': 'text/plain', ...config.headers }
-    return Promise.resolve(shot.reply(call, { status: config.status, headers, body: config.body }))
+    return Promise.resolve(injection.reply(call, { status: config.status, headers, body: config.body }))
   },
 } satisfies FaultType<z.output<typeof schema>>
 

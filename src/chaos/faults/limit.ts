@@ -2,9 +2,8 @@ import { z } from 'zod'
 import type { Call } from '../../mesh/call.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { duration } from '../../units/duration.ts'
-import type { FaultType, Shot } from '../fault.ts'
-import { NO_STATUS, speaksHttp, errorBody, json } from './shared/http.ts'
-import { requests } from './shared/requests.ts'
+import type { FaultType, Injection } from '../fault.ts'
+import { NO_STATUS, speaksHttp, errorBody, json, requests } from './shared.ts'
 
 const schema = z.strictObject({
   retryAfter: duration().default(1_000).describe('When to come again; told in whole seconds, rounded up.'),
@@ -27,31 +26,49 @@ const TEN_YEARS_S = 315_360_000
 /** A server that limits its callers, or a proxy before it: it has not looked at the call. */
 const tooMany: FaultType<Config> = {
   schema,
+  family: 'limit',
   about: 'HTTP 429: too many calls.',
+  use: 'To test how quotas are respected, and what absurd values of Retry-After do.',
+  seen: 'Nothing when a retry succeeds, or an error that says when to come again.',
+  containedBy: {
+    policies: ['retry', 'rateLimit'],
+    how: 'retry waits for as long as the server says, and a rate limit of the gateway keeps below the quota.',
+  },
   methods: requests,
-  refuses: ({ transport }) => (transport === 'stdio' ? NO_STATUS : undefined),
-  layer(config, shot) {
+  sides: ['upstream', 'client'],
+  transports: { only: ['http', 'sse'], otherwise: NO_STATUS },
+  runsAsAsked: true,
+  aliases: { 'chaos-monkey': ['rate-limit'] },
+  example: {
+    name: 'quota',
+    rate: 0.1,
+    ttl: '10m',
+    match: { server: 'search' },
+    retryAfter: '2s',
+    form: 'seconds',
+  },
+  layer(config, injection) {
     return (next) => (call) => {
-      const why = speaksHttp(call, shot) ? undefined : NO_STATUS
+      const why = speaksHttp(call, injection) ? undefined : NO_STATUS
       const pass =
-        why ?? (isWithin(config, call, shot) ? `within ${config.perSecond} calls a second` : undefined)
+        why ?? (isWithin(config, call, injection) ? `within ${config.perSecond} calls a second` : undefined)
       if (pass !== undefined) {
-        shot.notApplicable(pass)
+        injection.notApplicable(pass)
         return next(call)
       }
-      const told = retryAfter(config, shot.clock)
-      shot.note({ status: 429, retryAfter: told ?? 'absent' })
+      const told = retryAfter(config, injection.clock)
+      injection.note({ status: 429, retryAfter: told ?? 'absent' })
       const reply = json(errorBody('null', { code: -32000, message: 'Too many requests' }), 429)
       const headers = told === undefined ? reply.headers : { ...reply.headers, 'retry-after': told }
-      return Promise.resolve(shot.reply(call, { ...reply, headers }))
+      return Promise.resolve(injection.reply(call, { ...reply, headers }))
     }
   },
 }
 
-function isWithin({ perSecond }: Config, { server }: Call, shot: Shot): boolean {
+function isWithin({ perSecond }: Config, { server }: Call, injection: Injection): boolean {
   if (perSecond === undefined) return false
-  const second = Math.floor(shot.clock.now() / 1_000)
-  const window = shot.memory(server, () => ({ second, passed: 0 }))
+  const second = Math.floor(injection.clock.now() / 1_000)
+  const window = injection.memory(server, () => ({ second, passed: 0 }))
   if (window.second !== second) Object.assign(window, { second, passed: 0 })
   if (window.passed >= perSecond) return false
   window.passed++

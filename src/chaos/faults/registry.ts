@@ -1,7 +1,368 @@
-import { badTtl, dropCursor, dupName, invalidCursor, slowList } from './registry/lists.ts'
-import { staleList, staleSchema } from './registry/stale.ts'
-import { listChangedStorm } from './registry/storm.ts'
-import { ghostTool, moved, toolMissing } from './registry/tools.ts'
+import { z } from 'zod'
+import { derive, type Call, type Message } from '../../mesh/call.ts'
+import { replaceAt } from '../../protocol/json-span.ts'
+import { paramsOf, notificationText, parseJson } from '../../protocol/jsonrpc.ts'
+import { duration } from '../../units/duration.ts'
+import type { FaultType, Injection } from '../fault.ts'
+import {
+  anyOf,
+  listOrCall,
+  refusing,
+  toolMethods,
+  toolNames,
+  unknownTool,
+  changingPage,
+  nameOf,
+  listMethods,
+} from './lists.ts'
+import { sending } from './route.ts'
+import { givenUp } from './shared.ts'
+import { staleList, staleSchema } from './stale-lists.ts'
+
+const missingSchema = z.strictObject({
+  tools: toolNames().describe('Globs over the names of the tools that are gone, as their server knows them.'),
+})
+
+const toolMissing: FaultType<z.output<typeof missingSchema>> = {
+  schema: missingSchema,
+  family: 'registry',
+  about: 'Tools are gone from the list, and calls of them fail.',
+  use: 'To see whether an agent copes with a tool that a new version of the server no longer has.',
+  seen: 'The tool is gone from tools/list, and a call of it gets -32602.',
+  containedBy: {
+    policies: [],
+    how: 'The code blames the caller, so that no policy tries again or answers in its place: the agent has to read the list again.',
+  },
+  methods: toolMethods,
+  sides: ['upstream', 'client'],
+  aliases: { 'mcp-chaos': ['drop_tool'] },
+  example: { name: 'tool-missing', rate: 1, ttl: '10m', match: { server: 'search' }, tools: ['query_*'] },
+  layer({ tools }, injection) {
+    const isGone = anyOf(tools)
+    const list = changingPage(injection, (page) => {
+      const gone = page.entries.map(nameOf).filter(isGone)
+      if (gone.length === 0) return 'the page lists none of the tools'
+      return { result: page.with(page.entries.filter((entry) => !isGone(nameOf(entry)))), note: { gone } }
+    })
+    return listOrCall(list, refusing(injection, isGone, unknownTool))
+  },
+}
+
+const ghostSchema = z.strictObject({
+  tools: toolNames().describe('Names of tools that are listed and do not exist.'),
+})
+
+const ghostTool: FaultType<z.output<typeof ghostSchema>> = {
+  schema: ghostSchema,
+  family: 'registry',
+  about: 'Tools are listed that do not exist; calls of them fail.',
+  use: 'To see what an agent does with a tool that is listed and cannot be called.',
+  seen: 'One more tool in tools/list, whose calls get -32602.',
+  containedBy: {
+    policies: [],
+    how: 'No policy can know that the tool does not exist; the next list that the server gives is without it.',
+  },
+  methods: toolMethods,
+  sides: ['upstream', 'client'],
+  aliases: { 'mcp-chaos': ['registry_inconsistency'] },
+  example: { name: 'ghost-tool', rate: 1, ttl: '10m', match: { server: 'search' }, tools: ['query_v2'] },
+  layer({ tools }, injection) {
+    const list = changingPage(injection, (page) => {
+      if (page.result.nextCursor !== undefined) return 'not the last page of the list'
+      const there = new Set(page.entries.map(nameOf))
+      const ghosts = tools.filter((name) => !there.has(name))
+      if (ghosts.length === 0) return 'the list has all of the tools already'
+      return { result: page.with([...page.entries, ...ghosts.map(ghost)]), note: { ghosts } }
+    })
+    return listOrCall(
+      list,
+      refusing(injection, (name) => tools.includes(name), unknownTool),
+    )
+  },
+}
+
+/** An entry that looks like any other. */
+const ghost = (name: string) => ({
+  name,
+  description: `${name.replace(/[_-]+/g, ' ')}.`,
+  inputSchema: { type: 'object', properties: { query: { type: 'string' } }, required: ['query'] },
+})
+
+const movedSchema = z.strictObject({
+  tools: toolNames().default(['*']).describe('Globs over the names of the tools that have moved.'),
+  replacement: z
+    .string()
+    .regex(/^[^/]+(\/.+)?$/, 'expected SERVER or SERVER/TOOL')
+    .describe('The server that they have moved to, and the name there (SERVER/TOOL) when it is another one.'),
+  mode: z
+    .enum(['error', 'silent'])
+    .default('error')
+    .describe('Whether the caller is told, or the other server gets the call.'),
+})
+
+const moved: FaultType<z.output<typeof movedSchema>> = {
+  schema: movedSchema,
+  family: 'registry',
+  about: 'A tool has moved to another server: calls are told so, or go there.',
+  use: 'To test clients against a tool that was handed over to another server, with or without a notice.',
+  seen: '-32602 with a notice of where the tool is now, or, with `mode: silent`, an answer of another server.',
+  containedBy: {
+    policies: ['verdict'],
+    how: 'Where the tool has an outputSchema, verdict notices an answer of another shape; a notice is an error that the agent can read.',
+  },
+  sides: ['upstream', 'client'],
+  example: {
+    name: 'moved',
+    rate: 0.1,
+    ttl: '10m',
+    match: { server: 'search' },
+    replacement: 'modern',
+    mode: 'error',
+  },
+  layer({ tools, replacement, mode }, injection) {
+    const isMoved = anyOf(tools)
+    if (mode === 'error')
+      return refusing(injection, isMoved, (tool) => `Tool ${tool} has moved, use ${replacement} instead`)
+    const slash = replacement.indexOf('/')
+    const server = slash === -1 ? replacement : replacement.slice(0, slash)
+    const name = slash === -1 ? undefined : replacement.slice(slash + 1)
+    const elsewhere = sending(injection, server, (call) => (name === undefined ? call : renamed(call, name)))
+    return (next) => {
+      const away = elsewhere(next)
+      return (call) => {
+        if (call.tool !== undefined && isMoved(call.tool)) return away(call)
+        injection.notApplicable('the tool is none of those that are named')
+        return next(call)
+      }
+    }
+  },
+}
+
+/** The same call of a tool with another name. */
+function renamed(call: Call, tool: string): Call {
+  const { text, value } = call.message
+  const message = {
+    text: replaceAt(text, ['params', 'name'], tool),
+    value: { ...value, params: { ...paramsOf(value), name: tool } },
+  }
+  return derive(call, { tool, message })
+}
+
+const none = z.strictObject({})
+type None = z.output<typeof none>
+
+const slowSchema = z.strictObject({
+  delay: duration({ min: 1 }).default(10_000).describe('How much later the list comes.'),
+})
+
+const slowList: FaultType<z.output<typeof slowSchema>> = {
+  schema: slowSchema,
+  family: 'registry',
+  about: 'A list comes late.',
+  use: 'To check that a server whose lists are slow holds up neither the start nor other servers.',
+  seen: 'The list of before, until the new one has arrived.',
+  containedBy: {
+    policies: [],
+    how: 'Lists are fetched in the background and servers are asked in parallel, so no call waits for one.',
+  },
+  methods: listMethods,
+  sides: ['upstream', 'client'],
+  example: { name: 'slow-list', rate: 0.5, ttl: '10m', match: { server: 'search' }, delay: '5s' },
+  layer:
+    ({ delay }, injection) =>
+    (next) =>
+    (call) => {
+      injection.note({ delayMs: delay })
+      return injection.pause(delay, call).then((how) => (how === 'aborted' ? givenUp(call) : next(call)))
+    },
+}
+
+const dropCursor: FaultType<None> = {
+  schema: none,
+  family: 'registry',
+  about: 'The cursor to the next page of a list is missing: the list seems to be shorter.',
+  use: 'To find out whether anybody notices that most of a long list is missing.',
+  seen: 'The tools of the first page only.',
+  containedBy: {
+    policies: [],
+    how: 'A short list looks like any other; compare the number of tools with that of before.',
+  },
+  methods: listMethods,
+  sides: ['upstream', 'client'],
+  example: { name: 'drop-cursor', rate: 0.1, ttl: '10m', match: { server: 'search' } },
+  layer: (_, injection) =>
+    changingPage(injection, ({ result: { nextCursor, ...rest } }) =>
+      nextCursor === undefined ? 'the page has no cursor' : { result: rest, note: { dropped: 'nextCursor' } },
+    ),
+}
+
+const invalidSchema = z.strictObject({
+  cursor: z
+    .string()
+    .optional()
+    .describe('The cursor; without it, sixteen random letters, which differ from call to call.'),
+})
+
+const invalidCursor: FaultType<z.output<typeof invalidSchema>> = {
+  schema: invalidSchema,
+  family: 'registry',
+  about: 'A list has a cursor to a next page that its server does not know.',
+  use: 'To test what a failure in the middle of a paged list does to the part that is known.',
+  seen: 'Nothing: the last good list stays for the grace period of the server.',
+  containedBy: {
+    policies: [],
+    how: 'The gateway keeps the last complete list until a new one has been read to its end.',
+  },
+  methods: listMethods,
+  sides: ['upstream', 'client'],
+  example: { name: 'invalid-cursor', rate: 0.1, ttl: '10m', match: { server: 'search' } },
+  layer: ({ cursor }, injection) =>
+    changingPage(injection, ({ result }) => {
+      const nextCursor = cursor ?? letters((purpose) => injection.draw(purpose))
+      return { result: { ...result, nextCursor }, note: { nextCursor } }
+    }),
+}
+
+const letters = (draw: (purpose: string) => number): string =>
+  Array.from({ length: 16 }, (_, at) => String.fromCharCode(97 + Math.floor(draw(`letter ${at}`) * 26))).join(
+    '',
+  )
+
+const dupName: FaultType<None> = {
+  schema: none,
+  family: 'registry',
+  about: 'A list has two entries of one name; the second is what another entry was, when there is one.',
+  use: 'To test how name collisions in one list are resolved.',
+  seen: 'Each name once; one entry may have the description and schema of another tool.',
+  containedBy: {
+    policies: [],
+    how: 'The catalog takes one entry for each name, so a list with two of them does no more harm than a wrong description.',
+  },
+  methods: listMethods,
+  sides: ['upstream', 'client'],
+  example: { name: 'dup-name', rate: 0.5, ttl: '10m', match: { server: 'search' } },
+  layer: (_, injection) =>
+    changingPage(injection, (page) => {
+      const { entries } = page
+      const at = Math.floor(injection.draw('entry') * entries.length)
+      const entry = entries[at]
+      if (entry === undefined) return 'the page has no entries'
+      const key = ['name', 'uri', 'uriTemplate'].find((name) => name in entry) ?? 'name'
+      const twin = { ...entries[(at + 1) % entries.length], [key]: entry[key] }
+      return { result: page.with([...entries, twin]), note: { name: nameOf(entry) } }
+    }),
+}
+
+const NO_TTL = 'lists of the legacy era have no ttlMs'
+
+/** Whether a list is read in the legacy era: by the gateway of its server, or by the agent. */
+function isLegacy({ side, faultEnvironment }: Injection, call: Call): boolean {
+  if (side === 'client') return !call.caller.takesInputRequired
+  return faultEnvironment.kindOf(call)?.era === 'legacy'
+}
+
+const ttlSchema = z.strictObject({
+  ttlMs: z
+    .int()
+    .default(315_360_000_000)
+    .describe('For how many milliseconds the list is said to hold: 10 years, or a negative number.'),
+})
+
+const badTtl: FaultType<z.output<typeof ttlSchema>> = {
+  schema: ttlSchema,
+  family: 'registry',
+  about: 'A list says that it holds for an absurd time.',
+  use: 'To check that a server cannot make its list be kept for years.',
+  seen: 'Nothing.',
+  containedBy: {
+    policies: [],
+    how: 'The gateway refreshes lists at intervals of its own, whatever time a server gives.',
+  },
+  methods: listMethods,
+  sides: ['upstream', 'client'],
+  eras: { only: ['modern'], otherwise: NO_TTL },
+  example: { name: 'bad-ttl', rate: 0.5, ttl: '10m', match: { server: 'modern' } },
+  layer: ({ ttlMs }, injection) =>
+    changingPage(injection, ({ result }, call) =>
+      isLegacy(injection, call)
+        ? NO_TTL
+        : { result: { ...result, ttlMs }, note: { ttlMs, was: result.ttlMs } },
+    ),
+}
+
+/** Timers are no finer than this: what falls due meanwhile is told at once. */
+const FINEST_MS = 10
+
+const stormSchema = z.strictObject({
+  perSecond: z.number().gt(0).max(1_000).default(10).describe('Notifications in a second.'),
+  duration: duration({ min: 1 }).default(10_000).describe('How long a storm takes.'),
+})
+
+type StormConfig = z.output<typeof stormSchema>
+
+/** The call that sets it off goes on unharmed. */
+const listChangedStorm: FaultType<StormConfig> = {
+  schema: stormSchema,
+  family: 'registry',
+  about: 'A server says over and over that its tools have changed.',
+  use: 'To check that a flood of notifications does not become a flood of list requests.',
+  seen: 'A few list_changed notifications.',
+  containedBy: { policies: [], how: 'Discovery combines notifications that come together into one round.' },
+  methods: toolMethods,
+  sides: ['upstream', 'client'],
+  example: {
+    name: 'storm',
+    rate: 0.01,
+    ttl: '10m',
+    match: { server: 'search' },
+    perSecond: 50,
+    duration: '5s',
+  },
+  layer: (config, injection) => (next) => (call) => {
+    const storm = injection.memory(`storm ${call.server}`, () => ({ on: false }))
+    if (storm.on) injection.notApplicable(`there is a storm at ${call.server} already`)
+    else {
+      storm.on = true
+      injection.note({ notifications: totalOf(config) })
+      blow(config, call.server, injection, () => (storm.on = false))
+    }
+    return next(call)
+  },
+}
+
+const totalOf = ({ perSecond, duration }: StormConfig): number => Math.floor((perSecond * duration) / 1000)
+
+/** Tells as many as are due, until the time is up or the injection is released. */
+function blow(
+  { perSecond, duration }: StormConfig,
+  server: string,
+  injection: Injection,
+  over: () => void,
+): void {
+  const { clock, released, faultEnvironment } = injection
+  const text = notificationText('notifications/tools/list_changed')
+  const message: Message = { text, value: parseJson(text) as Message['value'] }
+  const startedAt = clock.now()
+  const most = totalOf({ perSecond, duration })
+  let told = 0
+  let cancel = () => {}
+
+  function end(): void {
+    cancel()
+    released.removeEventListener('abort', end)
+    over()
+  }
+  function gust(): void {
+    const elapsedMs = clock.now() - startedAt
+    const due = Math.min(most, Math.floor((elapsedMs * perSecond) / 1000))
+    for (; told < due; told++) faultEnvironment.tell(server, message)
+    if (elapsedMs >= duration) return end()
+    cancel = clock.after(Math.min(Math.max(1000 / perSecond, FINEST_MS), duration - elapsedMs), gust)
+  }
+  released.addEventListener('abort', end, { once: true })
+  if (released.aborted) return end()
+  gust()
+}
 
 /** What a server's lists can be besides right. */
 export const registryFaults = {

@@ -1,14 +1,225 @@
+import { LRUCache } from 'lru-cache'
 import { z } from 'zod'
 import type { Call, Outcome } from '../../mesh/call.ts'
+import type { Millis } from '../../mesh/clock.ts'
+import { parseJson, resultText, paramsOf } from '../../protocol/jsonrpc.ts'
+import { duration } from '../../units/duration.ts'
 import { size } from '../../units/size.ts'
-import type { FaultType, Shot } from '../fault.ts'
-import { blocksOf, changing, textResult } from './result/change.ts'
-import { drift } from './result/drift.ts'
-import { stale, wrongEntity } from './result/earlier.ts'
-import { errorAsSuccess, isError } from './result/error.ts'
-import { partial } from './result/partial.ts'
-import { splitBrain } from './result/split.ts'
-import { json } from './shared/http.ts'
+import { comparable } from '../decide/call-key.ts'
+import { joined } from '../decide/digest.ts'
+import { ENDED, resultIn, type FaultType, type Injection } from '../fault.ts'
+import { clockSkew } from './clock-skew.ts'
+import { drift, partial, splitBrain } from './drift.ts'
+import { json } from './shared.ts'
+import { changing, textResult, type ToolResult, blocksOf } from './tool-result.ts'
+
+const isErrorSchema = z.strictObject({
+  text: z.string().min(1).default('The request could not be completed.').describe('What the error says.'),
+})
+
+/** The tool has run: only its answer is another one. */
+const isError: FaultType<z.output<typeof isErrorSchema>> = {
+  schema: isErrorSchema,
+  family: 'result',
+  about: 'The tool says that it failed.',
+  use: 'To see how an agent handles a tool that says that it failed.',
+  seen: '`isError: true` with the text.',
+  containedBy: {
+    policies: [],
+    how: 'The agent can tell and decide by itself; degrade does not take it for a failure.',
+  },
+  sides: ['upstream', 'client'],
+  example: {
+    name: 'is-error',
+    rate: 0.1,
+    ttl: '10m',
+    match: { server: 'search' },
+    text: 'The index is locked.',
+  },
+  layer: ({ text }, injection) =>
+    changing(injection, (result) => ({
+      result: { ...textResult(result, text), isError: true },
+      note: { text },
+    })),
+}
+
+const errorAsSuccessSchema = z.strictObject({
+  of: z
+    .enum(['errors', 'every_reply'])
+    .default('errors')
+    .describe(
+      '`errors`: what went wrong is told as a success. `every_reply`: a good reply gives way to the words of an ' +
+        'error, which is not marked as one.',
+    ),
+  text: z.string().optional().describe('What the reply says; without it, `OK`, or the words of an error.'),
+})
+
+const errorAsSuccess: FaultType<z.output<typeof errorAsSuccessSchema>> = {
+  schema: errorAsSuccessSchema,
+  family: 'result',
+  about: 'An error that looks like a success.',
+  use: 'To find out whether an agent notices an error that is not marked as one.',
+  seen: 'A success that is none.',
+  containedBy: {
+    policies: ['verdict'],
+    how: 'verdict notices it where the tool has an outputSchema that the text breaks.',
+  },
+  sides: ['upstream', 'client'],
+  example: { name: 'as-success', rate: 0.05, ttl: '10m', match: { server: 'search' }, of: 'every_reply' },
+  layer: ({ of, text }, injection) => {
+    const ofGood = changing(injection, (result) =>
+      of === 'errors'
+        ? 'the reply is no error'
+        : { result: textResult(result, text ?? 'Error: the request failed'), note: { was: 'a good reply' } },
+    )
+    return (next) => (call) =>
+      next(call).then((outcome) => {
+        const was = errorIn(outcome)
+        if (was === undefined) return ofGood(() => Promise.resolve(outcome))(call)
+        if (injection.released.aborted || call.signal.aborted) {
+          injection.notReached(injection.released.aborted ? ENDED : 'the call was aborted')
+          return outcome
+        }
+        injection.note({ was })
+        return injection.change(
+          answer(call, outcome),
+          textResult(envelope(call, outcome, injection), text ?? 'OK'),
+        )
+      })
+  },
+}
+
+/** What kind of error it is; undefined for none. */
+function errorIn(outcome: Outcome): string | undefined {
+  if (outcome.kind !== 'answered') return outcome.error.reason
+  if (outcome.verdict === 'rpc_error') return 'rpc_error'
+  return resultIn(outcome)?.isError === true ? 'tool_error' : undefined
+}
+
+/** The outcome when it was an answer, or else an empty answer in its place. */
+function answer(call: Call, outcome: Outcome): Outcome {
+  if (outcome.kind === 'answered') return outcome
+  const text = resultText(call.id, '{}')
+  return {
+    kind: 'answered',
+    result: { text, value: parseJson(text) as Record<string, unknown>, status: 200 },
+    verdict: 'unchecked',
+  }
+}
+
+/** What a result says besides its content; every result of a modern server says that it is complete. */
+function envelope(call: Call, outcome: Outcome, injection: Injection): Readonly<Record<string, unknown>> {
+  const modern = injection.faultEnvironment.kindOf(call)?.era === 'modern'
+  return resultIn(outcome) ?? (modern ? { resultType: 'complete' } : {})
+}
+
+/** Most replies that one fault remembers; the oldest are forgotten first. */
+const MOST = 256
+
+/** Longest reply that is remembered, in characters. */
+const LONGEST = 64 * 1024
+
+interface Earlier {
+  readonly group: string
+  readonly text: string
+  readonly at: Millis
+}
+
+/** The first reply to each call of a tool, for one tenant: nobody gets to see what is another tenant's. */
+class Replies {
+  readonly #byKey = new LRUCache<string, Earlier>({ max: MOST })
+
+  /** The reply to the same call; this one is remembered when it is the first. */
+  first(key: string, reply: Earlier): Earlier | undefined {
+    const known = this.#byKey.peek(key)
+    if (known !== undefined || reply.text.length > LONGEST) return known
+    this.#byKey.set(key, reply)
+    return undefined
+  }
+
+  /** Replies of the same tool that are not like this one, oldest first. */
+  unlike({ group, text }: Earlier): Earlier[] {
+    const others: Earlier[] = []
+    this.#byKey.rforEach((earlier) => {
+      if (earlier.group === group && earlier.text !== text) others.push(earlier)
+    })
+    return others
+  }
+}
+
+interface Seen {
+  readonly replies: Replies
+  readonly now: Earlier
+  /** The first reply to the same call; undefined when it is this one. */
+  readonly same: Earlier | undefined
+}
+
+/** What there was before this reply. Errors are not remembered: they are no data of anything. */
+function seen(injection: Injection, call: Call, result: ToolResult): Seen | string {
+  if (result.isError === true) return 'the reply is an error of the tool'
+  const args = comparable(paramsOf(call.message.value).arguments ?? {})
+  if (args === undefined) return 'the arguments nest too deep'
+  const group = joined(call.tenant, call.server, call.tool ?? '')
+  const now = { group, text: JSON.stringify(result), at: injection.clock.now() }
+  const replies = injection.memory('replies', () => new Replies())
+  return { replies, now, same: replies.first(joined(group, args), now) }
+}
+
+const staleSchema = z.strictObject({
+  age: duration().default(0).describe('How old a reply has to be at least.'),
+})
+
+/** The first reply since the fault was armed that it hit is the old one from then on. */
+const stale: FaultType<z.output<typeof staleSchema>> = {
+  schema: staleSchema,
+  family: 'result',
+  about: 'An earlier reply to the same call, which has changed since.',
+  use: 'To find out what an outdated answer does, as from a replica that lags behind.',
+  seen: 'An earlier answer to the same question.',
+  containedBy: {
+    policies: [],
+    how: 'Nothing that reads one reply alone can notice it; read the outcome `escaped`.',
+  },
+  sides: ['upstream', 'client'],
+  example: { name: 'stale', rate: 0.05, ttl: '10m', match: { server: 'search' }, age: '1m' },
+  layer: ({ age }, injection) =>
+    changing(injection, (result, call) => {
+      const found = seen(injection, call, result)
+      if (typeof found === 'string') return found
+      const { now, same } = found
+      if (same === undefined) return 'no earlier reply to the same call'
+      const ageMs = now.at - same.at
+      if (ageMs < age) return `the earlier reply to the same call is ${Math.round(ageMs)} ms old only`
+      if (same.text === now.text) return 'the reply has not changed since'
+      return { result: JSON.parse(same.text) as ToolResult, note: { ageMs } }
+    }),
+}
+
+const wrongEntitySchema = z.strictObject({})
+
+/** What it hits is remembered, to be the wrong answer to another call later. */
+const wrongEntity: FaultType<z.output<typeof wrongEntitySchema>> = {
+  schema: wrongEntitySchema,
+  family: 'result',
+  about: 'The reply to an earlier call of the same tool with other arguments.',
+  use: 'To find out whether anybody checks that an answer belongs to the question, as after a mix-up of cache keys.',
+  seen: 'The answer to another question.',
+  containedBy: {
+    policies: [],
+    how: 'Nothing that reads one reply alone can notice it; read the outcome `escaped`.',
+  },
+  sides: ['upstream', 'client'],
+  example: { name: 'wrong-entity', rate: 0.05, ttl: '10m', match: { server: 'search' } },
+  layer: (_, injection) =>
+    changing(injection, (result, call) => {
+      const found = seen(injection, call, result)
+      if (typeof found === 'string') return found
+      const others = found.replies.unlike(found.now)
+      const other = others[Math.floor(injection.draw('entity') * others.length)]
+      if (other === undefined) return 'no earlier reply to other arguments'
+      return { result: JSON.parse(other.text) as ToolResult, note: { ageMs: found.now.at - other.at } }
+    }),
+}
 
 const emptySchema = z.strictObject({
   form: z
@@ -19,9 +230,18 @@ const emptySchema = z.strictObject({
 
 const empty: FaultType<z.output<typeof emptySchema>> = {
   schema: emptySchema,
+  family: 'result',
   about: 'A reply with nothing in it.',
-  layer: ({ form }, shot) =>
-    changing(shot, (result) => {
+  use: 'To see whether an agent takes no data for an answer of "nothing found".',
+  seen: 'An empty result.',
+  containedBy: {
+    policies: ['verdict'],
+    how: 'verdict notices it where the tool has an outputSchema that an empty result breaks.',
+  },
+  sides: ['upstream', 'client'],
+  example: { name: 'empty', rate: 0.05, ttl: '10m', match: { server: 'search' } },
+  layer: ({ form }, injection) =>
+    changing(injection, (result) => {
       const none = { ...textResult(result, ''), ...(form === 'no_content' ? { content: [] } : {}) }
       const structured = result.structuredContent === undefined ? {} : { structuredContent: {} }
       return { result: { ...none, ...structured }, note: { form } }
@@ -36,27 +256,36 @@ const oversizeSchema = z.strictObject({
 
 const oversize: FaultType<z.output<typeof oversizeSchema>> = {
   schema: oversizeSchema,
+  family: 'result',
   about: 'A reply that is far too long.',
-  layer: ({ bytes }, shot) => {
-    const grow = changing(shot, (result) => ({
+  use: 'To test size limits, and what a huge answer does to the context of an agent.',
+  seen: '10 MiB more, or an error where replies have a smaller limit.',
+  containedBy: {
+    policies: [],
+    how: 'The size limit of replies of the server refuses it, where that limit is smaller.',
+  },
+  sides: ['upstream', 'client'],
+  example: { name: 'oversize', rate: 0.01, ttl: '10m', match: { server: 'search' }, bytes: '10MiB' },
+  layer: ({ bytes }, injection) => {
+    const grow = changing(injection, (result) => ({
       result: { ...result, content: [...blocksOf(result), { type: 'text', text: 'x'.repeat(bytes) }] },
       note: { bytes },
     }))
-    if (shot.side === 'client') return grow
+    if (injection.side === 'client') return grow
     // The gateway has to meet it as a server would have sent it: where replies are read, their size has a limit.
     return (next) => (call) =>
       next(call).then((whole) =>
         grow(() => Promise.resolve(whole))(call).then((grown) =>
-          grown === whole ? whole : reread(shot, call, grown),
+          grown === whole ? whole : reread(injection, call, grown),
         ),
       )
   },
 }
 
-function reread(shot: Shot, call: Call, outcome: Outcome): Outcome {
+function reread(injection: Injection, call: Call, outcome: Outcome): Outcome {
   if (outcome.kind !== 'answered') return outcome
   const { text, status } = outcome.result
-  return shot.reply(call, json(text, status))
+  return injection.reply(call, json(text, status))
 }
 
 /** What a reply can be besides right. */
@@ -70,4 +299,5 @@ export const resultFaults = {
   'result.stale': stale,
   'result.split_brain': splitBrain,
   'result.oversize': oversize,
+  'result.clock_skew': clockSkew,
 } as const

@@ -1,6 +1,29 @@
 import { z } from 'zod'
-import type { FaultType } from '../fault.ts'
-import { sending } from './route/sending.ts'
+import type { Call, Layer, Outcome } from '../../mesh/call.ts'
+import { resultIn, type Injection, type FaultType } from '../fault.ts'
+import { firstOf } from './shared.ts'
+
+/** A layer that has another server answer; its answer counts as corrupted. */
+export function sending(injection: Injection, server: string, readdress: (call: Call) => Call): Layer {
+  function corrupted(outcome: Outcome): Outcome {
+    const result = resultIn(outcome)
+    return result === undefined ? outcome : injection.change(outcome, result)
+  }
+
+  return (next) => (call) => {
+    const sent =
+      call.server === server ? undefined : injection.faultEnvironment.sendTo(readdress(call), server)
+    if (sent === undefined) {
+      injection.notApplicable(`there is no other server ${server}`)
+      return next(call)
+    }
+    injection.note({ server })
+    // Once it is released, nobody may wait for the wrong server any more.
+    return firstOf(sent, injection.released).then(() =>
+      injection.released.aborted ? next(call) : sent.then(corrupted),
+    )
+  }
+}
 
 const schema = z.strictObject({
   server: z.string().min(1).describe('The server that gets the call, under the same name of the tool.'),
@@ -8,9 +31,17 @@ const schema = z.strictObject({
 
 const wrongBackend: FaultType<z.output<typeof schema>> = {
   schema,
+  family: 'route',
   about: 'A call goes to the wrong server, whose answer may look right.',
+  use: 'To find out whether answers of a wrong server are noticed, as after a mistake in routing.',
+  seen: 'A plausible answer of another server.',
+  containedBy: {
+    policies: ['verdict'],
+    how: 'Only verdict can notice, and only where the tool has an outputSchema that the answer breaks.',
+  },
   sides: ['upstream'],
-  layer: ({ server }, shot) => sending(shot, server, (call) => call),
+  example: { name: 'wrong-backend', rate: 0.05, ttl: '10m', match: { server: 'search' }, server: 'modern' },
+  layer: ({ server }, injection) => sending(injection, server, (call) => call),
 }
 
 /** Calls that arrive somewhere else. */

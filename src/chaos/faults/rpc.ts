@@ -1,9 +1,480 @@
-import { error } from './rpc/error.ts'
-import { duplicate, wrongId } from './rpc/identity.ts'
-import { late } from './rpc/late.ts'
-import { malformed } from './rpc/malformed.ts'
-import { headerMismatch, versionMismatch } from './rpc/refusal.ts'
-import { reorder } from './rpc/reorder.ts'
+import { z } from 'zod'
+import { derive, type Call, type CallResult, type Layer, type Outcome } from '../../mesh/call.ts'
+import type { Millis } from '../../mesh/clock.ts'
+import { locate, splice } from '../../protocol/json-span.ts'
+import { paramsOf } from '../../protocol/jsonrpc.ts'
+import {
+  HEADER_MISMATCH,
+  MODERN_VERSION,
+  PROTOCOL_VERSION_KEY,
+  UNSUPPORTED_VERSION,
+} from '../../protocol/modern.ts'
+import { encodeEvent } from '../../protocol/sse.ts'
+import { LATEST_LEGACY, legacyVersions } from '../../protocol/versions.ts'
+import { duration } from '../../units/duration.ts'
+import { ENDED, NO_REPLY, type RawReply, type Injection, type FaultType, type ServerKind } from '../fault.ts'
+import { endOf, errorBody, firstOf, givenUp, json, onAnswer, requests, sharesStream } from './shared.ts'
+
+/** The call's id as its sender wrote it: numbers that JavaScript would round keep all of their digits. */
+function rawId({ id, message: { text } }: Call): string {
+  const span = locate(text, ['id'])
+  return span === undefined ? JSON.stringify(id) : text.slice(span.start, span.end)
+}
+
+/** The text of a reply under another id, which is given as JSON text. */
+function withId(text: string, id: string): string {
+  const span = locate(text, ['id'])
+  return span === undefined ? text : splice(text, [{ ...span, with: id }])
+}
+
+/**
+ * A JSON-RPC error in place of a reply. Towards the agent it goes the usual way: only there is the agent's own id
+ * known, which may not be that of the call.
+ */
+function refusal(call: Call, raw: RawReply, injection: Injection): Outcome {
+  const { wire: _, ...outcome } = injection.reply(call, raw)
+  return outcome
+}
+
+/**
+ * The call as it has to be sent on when its reply may be replaced: towards the agent that is possible only while
+ * nothing of it is on the wire, so a stream begins no earlier than its first message.
+ */
+function unopened(call: Call, { side }: Injection): Call {
+  if (side === 'upstream') return call
+  const { channel } = call
+  return derive(call, {
+    channel: {
+      open: () => undefined,
+      pause: (retryMs) => channel.pause(retryMs),
+      send: (message, answer) => channel.send(message, answer),
+    },
+  })
+}
+
+/** The reply that a fault may break; undefined when it may not, and the journal is told why there was none. */
+function breakable(call: Call, outcome: Outcome, injection: Injection): CallResult | undefined {
+  if (injection.released.aborted) return void injection.notReached(ENDED)
+  if (outcome.kind !== 'answered') return void injection.notReached(NO_REPLY)
+  if (injection.side === 'client' && call.record.firstByteAt !== undefined)
+    return void injection.notApplicable('a part of the reply is with the agent already')
+  return outcome.result
+}
+
+const errorSchema = z.strictObject({
+  code: z.int().default(-32603).describe('The JSON-RPC code.'),
+  message: z.string().max(4_096).default('Internal error').describe('The message.'),
+  data: z.unknown().optional().describe('The data, any JSON; none unless given.'),
+})
+
+/** A JSON-RPC error in place of a reply. The server never gets the call, though nobody can tell. */
+export const error = {
+  schema: errorSchema,
+  family: 'rpc',
+  about: 'A JSON-RPC error in place of a reply.',
+  use: 'To imitate a server that fails on its own terms, at a rate.',
+  seen: 'Nothing when a retry succeeds, or the error, as if the server had sent it.',
+  containedBy: {
+    policies: ['retry', 'breaker'],
+    how: 'A code that does not blame the caller counts as a failure of the server: calls that only read are retried.',
+  },
+  methods: requests,
+  sides: ['upstream', 'client'],
+  aliases: { 'mcp-chaos': ['error_injection', 'burst_error', 'server_degradation'] },
+  example: {
+    name: 'rpc-error',
+    rate: 0.02,
+    ttl: '10m',
+    match: { server: 'search' },
+    code: -32603,
+    message: 'injected',
+  },
+  layer:
+    ({ code, message, data }, injection) =>
+    () =>
+    (call) => {
+      injection.note({ code })
+      return Promise.resolve(refusal(call, json(errorBody(rawId(call), { code, message, data })), injection))
+    },
+} satisfies FaultType<z.output<typeof errorSchema>>
+
+const malformedSchema = z.strictObject({
+  kind: z
+    .enum(['truncate', 'bad_json', 'wrong_content_type'])
+    .default('truncate')
+    .describe('The first half only; with a comma too many; or inside of a web page (HTTP only).'),
+})
+
+/** The server runs the call, and its reply arrives as what is no JSON-RPC response. */
+export const malformed = {
+  schema: malformedSchema,
+  family: 'rpc',
+  about: "The server's reply arrives broken: cut off, as no JSON, or as a web page.",
+  use: 'To check that broken bytes never reach an agent.',
+  seen: 'A clean error (BW_BAD_REPLY), or over stdio and HTTP+SSE a timeout; never the bytes.',
+  containedBy: {
+    policies: ['attemptTimeout', 'retry'],
+    how: 'The transport refuses what it cannot parse, or skips it where nothing says whose answer it was: there the attempt timeout ends the wait. Calls that only read are retried.',
+  },
+  methods: requests,
+  sides: ['upstream', 'client'],
+  aliases: { 'chaos-monkey': ['malformed'] },
+  example: { name: 'malformed', rate: 0.05, ttl: '10m', match: { server: 'search' }, kind: 'bad_json' },
+  layer:
+    ({ kind }, injection) =>
+    (next) =>
+    (call) => {
+      if (sharesStream(call, injection)) return malformedAnswer(kind, injection)(next)(call)
+      return next(unopened(call, injection)).then((outcome) => {
+        const result = breakable(call, outcome, injection)
+        if (result === undefined) return outcome
+        injection.note({ kind })
+        const text = result.text.trim()
+        return injection.reply(
+          call,
+          kind === 'wrong_content_type' ? page(text, result.status) : json(broken(kind, text), result.status),
+        )
+      })
+    },
+} satisfies FaultType<z.output<typeof malformedSchema>>
+
+type Malformed = z.output<typeof malformedSchema>['kind']
+
+/** A line or an event of its own in place of the answer: nothing in it says whose answer it was. */
+function malformedAnswer(kind: Malformed, injection: Injection): Layer {
+  return (next) => {
+    if (kind === 'wrong_content_type') {
+      injection.notApplicable('only replies over HTTP have a content type')
+      return next
+    }
+    return onAnswer((text) => {
+      injection.note({ kind })
+      return { texts: [broken(kind, text.trim())] }
+    }, injection)(next)
+  }
+}
+
+/** No half of an object is JSON, nor is one with a comma behind its last member. */
+function broken(kind: Exclude<Malformed, 'wrong_content_type'>, text: string): string {
+  switch (kind) {
+    case 'truncate':
+      return text.slice(0, Math.floor(text.length / 2))
+    case 'bad_json':
+      return `${text.slice(0, -1)},}`
+  }
+}
+
+function page(text: string, status: number): RawReply {
+  return {
+    status,
+    headers: { 'content-type': 'text/html; charset=utf-8' },
+    body: `<!doctype html><html><body><pre>${text}</pre></body></html>`,
+  }
+}
+
+/**
+ * A reply that no call waits for: the gateway reads it like any other, and finds that its id is none that it has
+ * asked for. Its id is always a string of its own: where servers answer to numbers of the gateway's, that of the
+ * caller could be another call's. It goes to no audience: transports throw such replies away before that.
+ */
+function orphan(call: Call, { text, status }: CallResult, injection: Injection): void {
+  const read = injection.faultEnvironment.read(
+    call,
+    json(withId(text, JSON.stringify(`${call.id}-over`)), status),
+  )
+  injection.note({ discarded: read.kind === 'answered' ? 'unread' : read.error.reason })
+}
+
+const identitySchema = z.strictObject({})
+
+type IdentityConfig = z.output<typeof identitySchema>
+
+/** The server runs the call and answers it, under the id of another that there never was. */
+export const wrongId = {
+  schema: identitySchema,
+  family: 'rpc',
+  about: "The server's reply carries the id of another request.",
+  use: 'To check that answers cannot be taken for those of other calls.',
+  seen: 'An error, or over stdio and HTTP+SSE a timeout.',
+  containedBy: {
+    policies: ['attemptTimeout'],
+    how: 'The gateway matches replies by id and discards this one; the attempt timeout ends the wait where all replies share one stream.',
+  },
+  methods: requests,
+  sides: ['upstream', 'client'],
+  example: { name: 'wrong-id', rate: 0.05, ttl: '10m', match: { server: 'search' } },
+  layer: (_, injection) => (next) => (call) => {
+    const id = `${call.id}-other`
+    const misnamed = (text: string) => {
+      injection.note({ id })
+      return withId(text, JSON.stringify(id))
+    }
+    if (sharesStream(call, injection))
+      return onAnswer((text) => ({ texts: [misnamed(text)] }), injection)(next)(call)
+    return next(unopened(call, injection)).then((outcome) => {
+      const result = breakable(call, outcome, injection)
+      if (result === undefined) return outcome
+      const { text, status } = result
+      return injection.reply(call, json(misnamed(text), status))
+    })
+  },
+} satisfies FaultType<IdentityConfig>
+
+/**
+ * The reply comes twice. Upstream the second one reaches the gateway outside of the call, which is over with the
+ * first. The agent gets both as events of one stream: JSON has no room for two.
+ */
+export const duplicate = {
+  schema: identitySchema,
+  family: 'rpc',
+  about: "The server's reply comes twice.",
+  use: 'To check that a reply that is sent twice is delivered once.',
+  seen: 'One answer.',
+  containedBy: { policies: [], how: 'The gateway matches replies by id and discards the second one.' },
+  methods: requests,
+  sides: ['upstream', 'client'],
+  example: { name: 'duplicate', rate: 0.1, ttl: '10m', match: { server: 'search' } },
+  layer: (_, injection) => (next) => (call) => {
+    if (sharesStream(call, injection)) {
+      const again = onAnswer((text) => {
+        injection.note({ effect: 'orphan' })
+        return { texts: [text, text] }
+      }, injection)
+      return again(next)(call)
+    }
+    return next(unopened(call, injection)).then((outcome) => {
+      const result = breakable(call, outcome, injection)
+      if (result === undefined) return outcome
+      injection.note({ effect: injection.side === 'upstream' ? 'orphan' : 'two events' })
+      if (injection.side === 'client') return twice(outcome, result)
+      orphan(call, result, injection)
+      return outcome
+    })
+  },
+} satisfies FaultType<IdentityConfig>
+
+function twice(outcome: Outcome, { text }: CallResult): Outcome {
+  const event = encodeEvent(text)
+  const headers = { 'content-type': 'text/event-stream', 'cache-control': 'no-store' }
+  return { ...outcome, wire: { status: 200, headers, body: event + event } }
+}
+
+const lateSchema = z.strictObject({
+  delay: duration({ min: 1 }).default(5_000).describe('How long after the server gave it the reply arrives.'),
+})
+
+/**
+ * The server runs the call at once, and its reply is late. A gateway that does not wait for it gets it all the
+ * same, and has to know that nobody wants it any more.
+ */
+export const late = {
+  schema: lateSchema,
+  family: 'rpc',
+  about: "The server's reply is late; the call has run long before.",
+  use: 'To test what becomes of an answer that comes after the call was given up.',
+  seen: 'A delay, or a timeout; the call has run long before.',
+  containedBy: {
+    policies: ['attemptTimeout'],
+    how: 'The attempt timeout ends the wait, and the gateway discards the reply when it comes.',
+  },
+  methods: requests,
+  sides: ['upstream', 'client'],
+  example: { name: 'late', rate: 0.1, ttl: '10m', match: { server: 'search' }, delay: '2s' },
+  layer:
+    ({ delay }, injection) =>
+    (next) =>
+    (call) => {
+      if (sharesStream(call, injection)) return lateAnswer(delay, injection)(next)(call)
+      return next(call).then((outcome) => {
+        if (outcome.kind !== 'answered') {
+          injection.notReached(NO_REPLY)
+          return outcome
+        }
+        injection.note({ delayMs: delay })
+        const dueAt = injection.clock.now() + delay
+        return injection.pause(delay, call).then((how) => {
+          if (how !== 'aborted') return outcome
+          if (injection.side === 'upstream')
+            arriveLate(call, outcome.result, dueAt - injection.clock.now(), injection)
+          return givenUp(call)
+        })
+      })
+    },
+} satisfies FaultType<z.output<typeof lateSchema>>
+
+/** The answers of other calls overtake it, and whether its own call is still there shows when it is read. */
+function lateAnswer(delay: Millis, injection: Injection): Layer {
+  return onAnswer((text, call) => {
+    const holds = (over: Promise<void>) => {
+      injection.note({ delayMs: delay })
+      void injection.delaying(call, firstOf(over, call.signal))
+    }
+    return { texts: [text], holdMs: delay, holds }
+  }, injection)
+}
+
+/** Not when the fault has ended by then: nothing may happen after that. */
+function arriveLate(call: Call, result: CallResult, inMs: Millis, injection: Injection): void {
+  const { released } = injection
+  if (released.aborted) return
+  const cancel = injection.clock.after(inMs, () => {
+    released.removeEventListener('abort', cancel)
+    orphan(call, result, injection)
+  })
+  released.addEventListener('abort', cancel, { once: true })
+}
+
+const reorderSchema = z.strictObject({
+  maxHold: duration({ min: 1 }).default(1_000).describe('How long a reply waits at most to be overtaken.'),
+})
+
+/** By how much a reply is overtaken, in milliseconds: replies go over sockets of their own, and are read in any order. */
+const AHEAD_MS = 25
+
+/** The reply of a server that waits for another to overtake it. */
+interface Line {
+  letGo: (() => void) | undefined
+}
+
+/**
+ * Replies swap places by twos: one waits until the next one of the same server that the fault hits has passed.
+ * With a rate below 1 it may be overtaken by many others as well.
+ */
+export const reorder = {
+  schema: reorderSchema,
+  family: 'rpc',
+  about: 'A reply waits until a later one of the same server has passed.',
+  use: 'To check that concurrent calls to one server cannot get the answers of one another.',
+  seen: 'A delay until another call is answered.',
+  containedBy: { policies: [], how: 'The gateway matches replies by id, so each call gets its own answer.' },
+  methods: requests,
+  sides: ['upstream', 'client'],
+  example: { name: 'reorder', rate: 0.2, ttl: '10m', match: { server: 'search' }, maxHold: '1s' },
+  layer:
+    ({ maxHold }, injection) =>
+    (next) =>
+    (call) =>
+      next(call).then((outcome) => {
+        if (injection.released.aborted) return outcome
+        if (outcome.kind !== 'answered') {
+          injection.notReached(NO_REPLY)
+          return outcome
+        }
+        const line = injection.memory<Line>(`line of ${call.server}`, () => ({ letGo: undefined }))
+        const { letGo } = line
+        if (letGo === undefined) return stand(line, maxHold, call, injection).then((held) => held ?? outcome)
+        line.letGo = undefined
+        injection.note({ effect: 'overtakes' })
+        injection.clock.after(AHEAD_MS, letGo)
+        return outcome
+      }),
+} satisfies FaultType<z.output<typeof reorderSchema>>
+
+/** Waits to be overtaken. Undefined when the reply may go on, and what became of the call otherwise. */
+function stand(line: Line, maxHold: Millis, call: Call, injection: Injection) {
+  const { end, leave } = endOf(call)
+  const since = injection.clock.now()
+  let isOvertaken = false
+  const letGo = () => {
+    isOvertaken = true
+    end.abort('overtaken')
+  }
+  line.letGo = letGo
+  return injection.pause(maxHold, derive(call, { signal: end })).then((how) => {
+    leave()
+    if (line.letGo === letGo) line.letGo = undefined
+    if (isOvertaken)
+      injection.note({ effect: 'overtaken', heldMs: Math.round(injection.clock.now() - since) })
+    else if (how === 'aborted') return givenUp(call)
+    else if (how === 'over') injection.notApplicable(`no other reply came within ${maxHold} ms`)
+    return undefined
+  })
+}
+
+const mismatchSchema = z.strictObject({})
+
+type MismatchConfig = z.output<typeof mismatchSchema>
+
+/** As a server that was replaced by one of another version: it refuses requests that name the one which it spoke before. */
+export const versionMismatch = {
+  schema: mismatchSchema,
+  family: 'rpc',
+  about: 'The server no longer speaks the version of the protocol that it spoke.',
+  use: 'To test the replacement of a server by one that speaks another version of the protocol.',
+  seen: 'HTTP 400 with the code -32022; in the legacy era nothing when a retry succeeds, or -32000.',
+  containedBy: {
+    policies: ['retry'],
+    how: 'In the legacy era calls that only read are retried. In the modern one the refusal goes on to the agent, who names the version: nothing is repeated, and no breaker counts it.',
+  },
+  methods: requests,
+  sides: ['upstream', 'client'],
+  example: { name: 'version', rate: 0.02, ttl: '10m', match: { server: 'modern' } },
+  refuses: ({ transport, era }) =>
+    era === 'legacy' && transport !== 'http' ? `${transport} names no version in the legacy era` : undefined,
+  layer: (_, injection) => (next) => (call) => {
+    const { transport, era } = kindFor(call, injection)
+    if (era === undefined || (era === 'legacy' && transport !== 'http')) {
+      injection.notApplicable(
+        era === undefined ? 'its era is not known yet' : `${transport} names no version`,
+      )
+      return next(call)
+    }
+    injection.note({ era })
+    const body = era === 'modern' ? modernRefusal(call) : legacyRefusal
+    return Promise.resolve(refusal(call, json(body, 400), injection))
+  },
+} satisfies FaultType<MismatchConfig>
+
+/** As a server, or something before it, that read the headers in another way than the gateway wrote them. */
+export const headerMismatch = {
+  schema: mismatchSchema,
+  family: 'rpc',
+  about: 'The server finds headers that do not say what the body says.',
+  use: 'To test the recovery of clients when headers and body of a request are said not to agree.',
+  seen: 'HTTP 400 with the code -32020.',
+  containedBy: {
+    policies: [],
+    how: 'The gateway passes the refusal on: nothing is repeated, and no breaker counts it. A client may fetch the list anew, whose schemas say which headers there are, and call again.',
+  },
+  methods: requests,
+  sides: ['upstream', 'client'],
+  transports: { only: ['http'], otherwise: '{} has no headers' },
+  eras: { only: ['modern'], otherwise: 'the legacy era has none' },
+  example: { name: 'header', rate: 0.02, ttl: '10m', match: { server: 'modern' } },
+  layer: (_, injection) => (next) => (call) => {
+    const { transport, era } = kindFor(call, injection)
+    if (transport !== 'http' || era !== 'modern') {
+      injection.notApplicable('only requests of the modern era over HTTP have headers that repeat the body')
+      return next(call)
+    }
+    const header = call.tool === undefined ? 'Mcp-Method' : 'Mcp-Name'
+    injection.note({ header })
+    const mismatch = { code: HEADER_MISMATCH, message: `Header mismatch: ${header}` }
+    return Promise.resolve(refusal(call, json(errorBody(rawId(call), mismatch), 400), injection))
+  },
+} satisfies FaultType<MismatchConfig>
+
+/** Who speaks with whom, and how: with the agent always HTTP, in the era that it chose. */
+function kindFor(call: Call, { side, faultEnvironment }: Injection): Partial<ServerKind> {
+  if (side === 'upstream') return faultEnvironment.kindOf(call) ?? {}
+  return { transport: 'http', era: call.caller.takesInputRequired ? 'modern' : 'legacy' }
+}
+
+function modernRefusal(call: Call): string {
+  const meta = paramsOf(call.message.value)._meta as Readonly<Record<string, unknown>> | undefined
+  const requested = meta?.[PROTOCOL_VERSION_KEY] ?? MODERN_VERSION
+  return errorBody(rawId(call), {
+    code: UNSUPPORTED_VERSION,
+    message: 'Unsupported protocol version',
+    data: { supported: [LATEST_LEGACY], requested },
+  })
+}
+
+/** Servers of the legacy era look at the header before they look at the body, whose id they thus do not know. */
+const legacyRefusal = errorBody('null', {
+  code: -32000,
+  message: `Bad Request: Unsupported protocol version (supported versions: ${legacyVersions.slice(1).join(', ')})`,
+})
 
 /** Faults of the JSON-RPC that replies are made of. */
 export const rpcFaults = {

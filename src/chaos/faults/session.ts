@@ -1,7 +1,6 @@
 import { z } from 'zod'
 import type { FaultType } from '../fault.ts'
-import { errorBody, json } from './shared/http.ts'
-import { requests } from './shared/requests.ts'
+import { errorBody, json, requests } from './shared.ts'
 
 const schema = z.strictObject({
   status: z
@@ -20,27 +19,32 @@ const words = {
 
 const lost: FaultType<z.output<typeof schema>> = {
   schema,
+  family: 'session',
   about: 'The server has forgotten the session of the caller.',
+  use: 'To test a server that restarts and no longer knows its sessions.',
+  seen: 'Nothing.',
+  containedBy: { policies: [], how: 'The gateway initializes a new session once and sends the call again.' },
   methods: requests,
-  refuses({ transport, era }) {
-    if (transport !== 'http') return `there is no session to lose over ${transport}`
-    return era === 'modern' ? 'the modern era has no sessions' : undefined
-  },
+  sides: ['upstream', 'client'],
+  transports: { only: ['http'], otherwise: 'there is no session to lose over {}' },
+  eras: { only: ['legacy'], otherwise: 'the modern era has no sessions' },
+  example: { name: 'session', rate: 0.02, ttl: '10m', match: { server: 'search' } },
   layer:
-    ({ status }, shot) =>
+    ({ status }, injection) =>
     (next) =>
     (call) => {
-      if (shot.side === 'upstream') {
-        if (shot.world.loseSession(call.server, call.caller)) shot.note({ lost: 'session' })
-        else shot.notApplicable('the caller has no session with the server')
+      if (injection.side === 'upstream') {
+        if (injection.faultEnvironment.loseSession(call.server, call.caller))
+          injection.note({ lost: 'session' })
+        else injection.notApplicable('the caller has no session with the server')
         return next(call)
       }
       if (call.caller.takesInputRequired) {
-        shot.notApplicable('the agent speaks the modern era, which has no sessions')
+        injection.notApplicable('the agent speaks the modern era, which has no sessions')
         return next(call)
       }
-      shot.note({ status })
-      return Promise.resolve(shot.reply(call, json(errorBody('null', words[status]), status)))
+      injection.note({ status })
+      return Promise.resolve(injection.reply(call, json(errorBody('null', words[status]), status)))
     },
 }
 

@@ -1,13 +1,63 @@
 import { z } from 'zod'
-import type { Call, Outcome } from '../../mesh/call.ts'
-import { gatewayError } from '../../mesh/errors.ts'
-import { encodeEvent } from '../../protocol/sse.ts'
+import { derive, type Call, type Channel, type Layer, type Outcome, type Service } from '../../mesh/call.ts'
+import type { Millis } from '../../mesh/clock.ts'
+import type { WireIncident } from '../../mesh/wire-shape.ts'
+import { notificationText } from '../../protocol/jsonrpc.ts'
+import { metaOf } from '../../protocol/meta.ts'
 import { duration } from '../../units/duration.ts'
-import type { FaultType, Shot } from '../fault.ts'
-import { requests } from './shared/requests.ts'
-import { breakStream } from './stream/break.ts'
-import { onlyProgress } from './stream/progress.ts'
-import { stallStream } from './stream/stall.ts'
+import type { Injection, FaultType } from '../fault.ts'
+import { endOf, firstOf, givenUp, onTheWire, ownReplies, requests } from './shared.ts'
+
+const PROGRESS = 'notifications/progress'
+
+/**
+ * Keeps the answer back and reports progress every `everyMs` instead, until the call is given up or the injection is
+ * released. The server's own reports make way for ours, because progress may only grow. Failures are not held.
+ */
+function onlyProgress(call: Call, next: Service, injection: Injection, everyMs: Millis): Promise<Outcome> {
+  const token = metaOf(call.message.value, 'params', 'progressToken')
+  if (typeof token !== 'string' && typeof token !== 'number') {
+    injection.notApplicable('the call asks for no progress')
+    return next(call)
+  }
+  const { end, leave } = endOf(call)
+  let active = true
+  let reports = 0
+
+  const channel: Channel = {
+    open: () => call.channel.open(),
+    pause: (retryMs) => call.channel.pause(retryMs),
+    send(message, answer) {
+      if (active && message.value.method === PROGRESS) return undefined
+      return call.channel.send(message, answer)
+    },
+  }
+
+  const ticking = derive(call, { signal: end })
+  async function report(): Promise<void> {
+    while ((await injection.pause(everyMs, ticking)) === 'over') {
+      const params = { progressToken: token, progress: ++reports }
+      const value = { jsonrpc: '2.0', method: PROGRESS, params }
+      await call.channel.send({ text: notificationText(PROGRESS, params), value })
+    }
+    active = false
+  }
+
+  const reported = report()
+  return next(derive(call, { channel })).then(async (outcome) => {
+    if (outcome.kind === 'answered') await firstOf(reported, call.signal)
+    end.abort(undefined)
+    leave()
+    injection.note({ reports })
+    return outcome.kind === 'answered' && call.signal.aborted ? givenUp(call) : outcome
+  })
+}
+
+/** What happens to the stream of a reply, or to a reply that is none in place of the answer. */
+function onStream(incident: WireIncident, injection: Injection): Layer {
+  injection.note({ effect: incident.kind })
+  return onTheWire({ incident, nothing: () => 'there was no message to hit' }, injection)
+}
 
 const afterEvents = z
   .int()
@@ -27,33 +77,35 @@ const cutting = z.strictObject({
 
 const cut: FaultType<z.output<typeof cutting>> = {
   schema: cutting,
+  family: 'stream',
   about: 'The stream of a reply ends without an answer; the server may have run the call.',
+  use: 'To test streams that end early, when the server may have run the call.',
+  seen: 'Nothing where the stream can be resumed, or an error; the call may have run.',
+  containedBy: {
+    policies: ['retry'],
+    how: 'A call that only reads is retried, unless a message of it has reached the agent.',
+  },
   methods: requests,
-  layer: (config, shot) => (next) => (call) =>
-    breakStream(call, next, shot, config, () => shot.disconnect(call, 'the stream ended without an answer')),
+  sides: ['upstream', 'client'],
+  transports: ownReplies,
+  example: { name: 'cut', rate: 0.05, ttl: '10m', match: { server: 'search' }, afterEvents: 1 },
+  layer: ({ afterEvents, after }, injection) =>
+    onStream({ kind: 'close', at: { messages: afterEvents }, latestMs: after }, injection),
 }
 
 const badFrame: FaultType<z.output<typeof broken>> = {
   schema: broken,
+  family: 'stream',
   about: 'An event of the stream is no JSON.',
+  use: 'To check that an event that cannot be read ends in a clean error.',
+  seen: 'A clean error (BW_BAD_REPLY).',
+  containedBy: { policies: [], how: 'The transport refuses what it cannot parse.' },
   methods: requests,
-  layer: (config, shot) => (next) => (call) =>
-    breakStream(call, next, shot, config, () => garbled(call, shot)),
-}
-
-/** What the gateway makes of such an event, or (client) a stream that holds one. */
-function garbled(call: Call, shot: Shot): Outcome {
-  if (shot.side === 'upstream') {
-    const message = 'an event of the stream is no JSON-RPC message'
-    return { kind: 'failed', error: gatewayError('bad_reply', message, { sent: true }) }
-  }
-  // Without an id: that of the call may not be the agent's own.
-  const half = '{"jsonrpc":"2.0","result":{"content":[{"type":"te'
-  return shot.reply(call, {
-    status: 200,
-    headers: { 'content-type': 'text/event-stream' },
-    body: encodeEvent(half),
-  })
+  sides: ['upstream', 'client'],
+  transports: ownReplies,
+  example: { name: 'bad-frame', rate: 0.05, ttl: '10m', match: { server: 'search' } },
+  layer: ({ afterEvents }, injection) =>
+    onStream({ kind: 'garble', at: { messages: afterEvents } }, injection),
 }
 
 const stalled = z.strictObject({
@@ -63,9 +115,21 @@ const stalled = z.strictObject({
 
 const stall: FaultType<z.output<typeof stalled>> = {
   schema: stalled,
+  family: 'stream',
   about: 'The stream of a reply falls silent for a while.',
+  use: 'To check that a stream which falls silent does not hold a call for ever.',
+  seen: 'Silence.',
+  containedBy: {
+    policies: ['attemptTimeout', 'deadline'],
+    how: 'Both limit the total time of a call; before them, `timeouts.idle` of the server ends a silence that is longer.',
+  },
   methods: requests,
-  layer: (config, shot) => (next) => (call) => stallStream(call, next, shot, config),
+  sides: ['upstream', 'client'],
+  transports: ownReplies,
+  options: { delay: { sets: 'stall' } },
+  example: { name: 'stall', rate: 0.05, ttl: '10m', match: { server: 'search' }, stall: '30s' },
+  layer: ({ afterEvents, stall }, injection) =>
+    onStream({ kind: 'stall', at: { messages: afterEvents }, stallMs: stall }, injection),
 }
 
 const endless = z.strictObject({
@@ -74,13 +138,22 @@ const endless = z.strictObject({
 
 const progressForever: FaultType<z.output<typeof endless>> = {
   schema: endless,
+  family: 'stream',
   about:
     'Progress, and never a result: an idle timeout does not end it. Only for calls that ask for progress.',
+  use: 'To check that progress without a result cannot hold a call for ever.',
+  seen: 'Progress without end.',
+  containedBy: {
+    policies: ['deadline'],
+    how: 'A total time ends it; an idle timeout would begin again with every report.',
+  },
+  sides: ['upstream', 'client'],
+  example: { name: 'progress', rate: 0.05, ttl: '10m', match: { server: 'search' }, every: '1s' },
   layer:
-    ({ every }, shot) =>
+    ({ every }, injection) =>
     (next) =>
     (call) =>
-      onlyProgress(call, next, shot, every),
+      onlyProgress(call, next, injection, every),
 }
 
 /** What can happen to the stream of a reply. */

@@ -1,15 +1,50 @@
 import type { Call } from '../../mesh/call.ts'
 import type { Millis } from '../../mesh/clock.ts'
-import type { Dice } from '../../mesh/dice.ts'
-import { newTally, type Tally } from '../accounting/tally.ts'
+import type { KeyedRandom } from '../../mesh/keyed-random.ts'
+import { glob, matcher, type Matcher } from '../../mesh/match.ts'
+import { newFaultCounts, type FaultCounts } from '../accounting/counts.ts'
 import { decider, type Decider, dependsOnOrder, drawnAs } from '../decide/decide.ts'
-import { type Target, targetOf } from '../decide/match.ts'
-import { Recent } from '../decide/recent.ts'
+import { Recent } from '../../units/recent.ts'
 import type { FaultType } from '../fault.ts'
 import type { KillSwitch } from '../kill/kill-switch.ts'
 import { Release, type ReleaseReason } from '../kill/release.ts'
 import { methodsOf } from '../plan/checks.ts'
 import type { Fault } from '../plan/common.ts'
+
+/** A compiled target. */
+interface FaultTarget {
+  /** Whether calls of this kind can be hit at all: the same for all of them, so that the answer can be kept. */
+  readonly subject: Matcher
+  /** Whether this very call is meant. */
+  readonly call: (call: Call) => boolean
+}
+
+/** Compiles what a fault aims at. `methods`: those that its type can hit. `armOf`: the arm that a call runs in. */
+function targetOf(
+  { match = {} }: Fault,
+  methods: readonly string[],
+  armOf: (call: Call) => string | undefined,
+): FaultTarget {
+  const holds = matcher(match)
+  const hit = new Set(methods)
+  const tenant = match.tenant === undefined ? undefined : glob(match.tenant)
+  const arm = match.arm === undefined ? undefined : glob(match.arm)
+  const headers = Object.entries(match.header ?? {}).map(([name, pattern]) => [name, glob(pattern)] as const)
+
+  function isMeant(call: Call): boolean {
+    if (tenant !== undefined && !tenant(call.tenant)) return false
+    if (arm !== undefined && !arm(armOf(call) ?? '')) return false
+    return headers.every(([name, value]) => {
+      const held = Object.hasOwn(call.inbound, name) ? call.inbound[name] : undefined
+      return held !== undefined && value(typeof held === 'string' ? held : held.join(', '))
+    })
+  }
+
+  return {
+    subject: (server, method, tool) => hit.has(method) && holds(server, method, tool),
+    call: isMeant,
+  }
+}
 
 /** Most things that one fault remembers. */
 const MAX_MEMORIES = 10_000
@@ -17,7 +52,7 @@ const MAX_MEMORIES = 10_000
 interface ArmedParts {
   readonly fault: Fault
   readonly type: FaultType<unknown>
-  readonly dice: Dice
+  readonly random: KeyedRandom
   readonly kill: KillSwitch
   /** When it is armed, on the monotonic clock. */
   readonly now: Millis
@@ -31,14 +66,17 @@ export class ArmedFault {
   readonly fault: Fault
   readonly type: FaultType<unknown>
   readonly id: string | undefined
-  readonly target: Target
+  readonly target: FaultTarget
   readonly decide: Decider
   readonly subject: string
   readonly orderDependent: boolean
-  readonly dice: Dice
+  readonly random: KeyedRandom
   readonly armedAt: Millis
   readonly endsAt: Millis
-  readonly tally: Tally = newTally()
+  /** Of agents' calls. */
+  readonly counts: FaultCounts = newFaultCounts()
+  /** Of what the gateway asks servers by itself. */
+  readonly discovery: FaultCounts = newFaultCounts()
   /** Calls that matched. */
   count = 0
   /** Calls that it holds now. */
@@ -47,15 +85,15 @@ export class ArmedFault {
   #released = new Release()
   #memory = new Recent<object>(MAX_MEMORIES)
 
-  constructor({ fault, type, dice, kill, now, armOf, id }: ArmedParts) {
+  constructor({ fault, type, random, kill, now, armOf, id }: ArmedParts) {
     this.fault = fault
     this.type = type
     this.id = id
     this.target = targetOf(fault, methodsOf(type), armOf)
-    this.decide = decider(fault, dice)
+    this.decide = decider(fault, random)
     this.subject = drawnAs(fault)
     this.orderDependent = dependsOnOrder(fault)
-    this.dice = dice
+    this.random = random
     this.armedAt = now
     this.endsAt = now + fault.ttl
     this.#kill = kill
@@ -68,7 +106,7 @@ export class ArmedFault {
   }
 
   memory<State extends object>(key: string, create: () => State): State {
-    const known = this.#memory.get(key)
+    const known = this.#memory.peek(key)
     if (known !== undefined) return known as State
     const made = create()
     this.#memory.set(key, made)

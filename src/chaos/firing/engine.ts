@@ -1,23 +1,78 @@
-import type { Call, FaultFate, Outcome, Service } from '../../mesh/call.ts'
+import type { Call, FaultFate, Outcome, Service, Layer } from '../../mesh/call.ts'
 import type { Clock } from '../../mesh/clock.ts'
 import { gatewayError } from '../../mesh/errors.ts'
 import type { Effect } from '../../mesh/policy.ts'
 import { Accounting, reportedIn } from '../accounting/accounting.ts'
 import { Canaries } from '../accounting/canaries.ts'
 import { Corruptions } from '../accounting/corruptions.ts'
-import { Candidates } from '../decide/candidates.ts'
 import type { ChaosEvent } from '../events.ts'
-import type { Side, World } from '../fault.ts'
+import type { Side, FaultEnvironment } from '../fault.ts'
 import type { Journal } from '../journal/journal.ts'
 import type { KillSwitch } from '../kill/kill-switch.ts'
 import type { ArmedFault } from './armed-fault.ts'
-import { Considering } from './considering.ts'
 import { fire } from './fire.ts'
-import type { FiredShot } from './shot.ts'
+import { type Asker, InjectionDecider } from './injection-decider.ts'
+import type { AppliedInjection } from './injection.ts'
+
+/** Most kinds of calls that are remembered; past it they are worked out again. */
+const REMEMBERED = 4096
+
+/** Longest name that is remembered, in characters: agents may ask for huge ones. */
+const LONGEST = 256
+
+/** The faults that one kind of call can meet, in the order of the plan. */
+type Aimed = Readonly<Record<Side, readonly ArmedFault[]>>
+
+/** Armed faults by what they can hit, so that a call which none is aimed at costs two look-ups. */
+class Candidates {
+  readonly #faults: readonly ArmedFault[]
+  readonly #tools = new Map<string, Map<string, Aimed | undefined>>()
+  readonly #methods = new Map<string, Map<string, Aimed | undefined>>()
+  #size = 0
+
+  constructor(faults: readonly ArmedFault[]) {
+    this.#faults = faults
+  }
+
+  /** The faults that calls of this kind can meet; undefined for none. */
+  of({ server, method, tool }: Pick<Call, 'server' | 'method' | 'tool'>): Aimed | undefined {
+    const index = tool === undefined ? this.#methods : this.#tools
+    const name = tool ?? method
+    const known = index.get(server)
+    const found = known?.get(name)
+    if (found !== undefined || known?.has(name) === true) return found
+    const made = this.#find(server, method, tool)
+    if (name.length <= LONGEST) this.#remember(index, server, name, made)
+    return made
+  }
+
+  #find(server: string, method: string, tool: string | undefined): Aimed | undefined {
+    const hit = this.#faults.filter(({ target }) => target.subject(server, method, tool))
+    if (hit.length === 0) return undefined
+    const on = (side: Side) => hit.filter(({ fault }) => fault.side === side)
+    return { upstream: on('upstream'), client: on('client') }
+  }
+
+  #remember(
+    index: Map<string, Map<string, Aimed | undefined>>,
+    server: string,
+    name: string,
+    aimed: Aimed | undefined,
+  ): void {
+    if (++this.#size > REMEMBERED) {
+      this.#tools.clear()
+      this.#methods.clear()
+      this.#size = 1
+    }
+    const known = index.get(server)
+    if (known === undefined) index.set(server, new Map([[name, aimed]]))
+    else known.set(name, aimed)
+  }
+}
 
 interface EngineParts {
   readonly clock: Clock
-  readonly world: World
+  readonly faultEnvironment: FaultEnvironment
   readonly kill: KillSwitch
   readonly journal: Journal
   /** What running a call again would do: only what is known to read may be hit without leave. */
@@ -34,22 +89,29 @@ export class Engine {
   live = false
   /** Whether it only decides. */
   shadow = false
+  /** Whether agents are told by a header which faults hit their calls. */
+  debugHeader = false
   /** Whether a call fails when the engine does. */
   strict = false
   /** Defects since the run began. */
   errors = 0
   readonly accounting: Accounting
   readonly #parts: EngineParts
-  readonly #considering: Considering
+  readonly #decider: InjectionDecider
   readonly #canaries = new Canaries()
   #candidates = new Candidates([])
 
   constructor(parts: EngineParts) {
     this.#parts = parts
-    const { clock, world, journal } = parts
-    const corruptions = new Corruptions<FiredShot>()
+    const { clock, faultEnvironment, journal } = parts
+    const corruptions = new Corruptions<AppliedInjection>()
     this.accounting = new Accounting({ clock, journal, corruptions })
-    this.#considering = new Considering(parts, { clock, world, corruptions, canaries: this.#canaries })
+    this.#decider = new InjectionDecider(parts, {
+      clock,
+      faultEnvironment,
+      corruptions,
+      canaries: this.#canaries,
+    })
   }
 
   /** Replaces what is armed. */
@@ -58,26 +120,33 @@ export class Engine {
     this.live = faults.length > 0
   }
 
+  /** Whether a fault is armed on a side that can hit such requests, which are no tool calls. */
+  aims(side: Side, server: string, method: string): boolean {
+    if (!this.live || this.#parts.kill.on) return false
+    return (this.#candidates.of({ server, method, tool: undefined })?.[side].length ?? 0) > 0
+  }
+
   /** Begins a run: calls are counted from the first again. */
   begin(): void {
     this.errors = 0
-    this.#considering.begin()
+    this.#decider.begin()
   }
 
   /** Takes a call on its way at one of the two places. */
-  run(side: Side, next: Service, call: Call): Promise<Outcome> {
-    if (this.#parts.kill.on) return next(call)
-    let shots: FiredShot[] | undefined
+  run(side: Side, next: Service, call: Call, asker: Asker = 'agent'): Promise<Outcome> {
+    // What goes on for a call that is over, such as the run that others have joined, has no agent whose lot it could be.
+    if (this.#parts.kill.on || call.record.isOver) return next(call)
+    let injections: AppliedInjection[] | undefined
     try {
-      shots = this.#shotsAt(side, call)
+      injections = this.#injectionsAt(side, call, asker)
     } catch (cause) {
       return this.#broke(cause, call) ?? next(call)
     }
-    if (shots === undefined) return next(call)
-    for (const shot of shots) this.accounting.follow(shot)
-    return fire(shots, next, call, {
+    if (injections === undefined) return next(call)
+    for (const injection of injections) this.accounting.follow(injection)
+    return fire(injections, next, call, {
       journal: this.#parts.journal,
-      broke: (shot, cause) => this.#broke(cause, call, shot),
+      broke: (injection, cause) => this.#broke(cause, call, injection),
     })
   }
 
@@ -87,14 +156,31 @@ export class Engine {
    */
   account(call: Call, outcome: Outcome): readonly FaultFate[] {
     try {
-      return this.accounting.account(call, outcome)
+      if (this.live) this.#noteRejections(call, outcome)
+      const fates = this.accounting.account(call, outcome)
+      if (this.debugHeader && fates.length > 0) call.record.debugHeader = fates.map(inShort).join(', ')
+      return fates
     } catch (cause) {
       void this.#broke(cause, call)
       return []
     }
   }
 
-  #shotsAt(side: Side, call: Call): FiredShot[] | undefined {
+  /** Counts that a breaker kept a call from its server with the faults that had hit that kind of call before. */
+  #noteRejections(call: Call, outcome: Outcome): void {
+    const { record } = call
+    const isTold = outcome.kind === 'rejected' && outcome.error.reason === BREAKER_OPEN
+    const superseded = record.supersededRejections?.filter((reason) => reason === BREAKER_OPEN).length ?? 0
+    const times = superseded + (isTold ? 1 : 0)
+    if (times === 0) return
+    for (const { fault, counts } of this.#candidates.of(call)?.upstream ?? []) {
+      if (counts.hits === 0) continue
+      counts.rejections += times
+      for (let i = 0; i < times; i++) (record.rejectedOver ??= []).push(fault.name)
+    }
+  }
+
+  #injectionsAt(side: Side, call: Call, asker: Asker): AppliedInjection[] | undefined {
     if (side === 'client') {
       this.#lookForCanaries(call)
       this.#hear(call)
@@ -102,21 +188,22 @@ export class Engine {
     const aimed = this.#candidates.of(call)
     if (aimed === undefined) return undefined
     // On both sides: the occurrence of a call must not depend on whether it got past the policies.
-    const identity = this.#considering.identify(call)
-    let shots: FiredShot[] | undefined
+    const identity = this.#decider.identify(call)
+    if (side === 'upstream') this.accounting.sentAgain(call)
+    let injections: AppliedInjection[] | undefined
     try {
       for (const armed of aimed[side]) {
-        const shot = this.#considering.consider(armed, call, identity, this.shadow)
-        if (shot !== undefined) (shots ??= []).push(shot)
+        const injection = this.#decider.decide(armed, call, identity, { shadow: this.shadow, asker })
+        if (injection !== undefined) (injections ??= []).push(injection)
       }
     } catch (cause) {
-      for (const shot of shots ?? []) {
-        shot.withdraw()
-        this.#parts.journal.finish(shot.entry)
+      for (const injection of injections ?? []) {
+        injection.withdraw()
+        this.#parts.journal.finish(injection.entry)
       }
       throw cause
     }
-    return shots
+    return injections
   }
 
   /** Takes what an agent says of an earlier call of its own; what a canary showed before outranks it. */
@@ -137,13 +224,27 @@ export class Engine {
   }
 
   /** What a defect makes of a call: undefined, to go on as if there were no fault, unless the engine is strict. */
-  #broke(cause: unknown, call: Call, shot?: FiredShot): Promise<Outcome> | undefined {
+  #broke(cause: unknown, call: Call, injection?: AppliedInjection): Promise<Outcome> | undefined {
     this.errors++
     const why = cause instanceof Error ? cause.message : String(cause)
-    this.#parts.emit({ type: 'engine_error', why, detail: { fault: shot?.fault, errors: this.errors } })
+    this.#parts.emit({ type: 'engine_error', why, detail: { fault: injection?.fault, errors: this.errors } })
     this.#parts.onError(this.errors)
     if (!this.strict) return undefined
     const error = gatewayError('internal', 'the chaos engine failed', { sent: call.record.sent })
     return Promise.resolve({ kind: 'failed', error })
   }
+}
+
+/** The reason for which breakers reject calls. */
+const BREAKER_OPEN = 'breaker_open'
+
+/** One fault of a call, for people: "slow (conn.latency, delayed by 300 ms)". Names and types have no character that a header cannot hold. */
+function inShort({ fault: { name, type }, fate, delayedMs }: FaultFate): string {
+  const by = delayedMs === undefined ? '' : ` by ${Math.round(delayedMs)} ms`
+  return `${name} (${type}, ${fate}${by})`
+}
+
+/** The layer that faults work in. While none is armed it costs one branch. */
+export function injector(side: Side, engine: Engine, asker: Asker = 'agent'): Layer {
+  return (next) => (call) => (engine.live ? engine.run(side, next, call, asker) : next(call))
 }

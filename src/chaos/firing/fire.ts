@@ -1,51 +1,53 @@
 import type { Call, Layer, Outcome, Service } from '../../mesh/call.ts'
 import { resultOf } from '../../mesh/classify.ts'
 import type { Journal } from '../journal/journal.ts'
-import type { FiredShot } from './shot.ts'
+import type { AppliedInjection } from './injection.ts'
+import { StandInAttempt } from './stand-in-attempt.ts'
 
 interface FireParts {
   readonly journal: Journal
-  /** What a defect of a shot's layer makes of the call; undefined: the call goes on without it. */
-  readonly broke: (shot: FiredShot, cause: unknown) => Promise<Outcome> | undefined
+  /** What a defect of an injection's layer makes of the call; undefined: the call goes on without it. */
+  readonly broke: (injection: AppliedInjection, cause: unknown) => Promise<Outcome> | undefined
 }
 
-/** Sends a call through shots, the first outermost; each lets go of its place when it is over or the caller leaves. */
+/** Sends a call through injections, the first outermost; each lets go of its place when it is over or the caller leaves. */
 export function fire(
-  shots: readonly FiredShot[],
+  injections: readonly AppliedInjection[],
   next: Service,
   call: Call,
   { journal, broke }: FireParts,
 ): Promise<Outcome> {
+  const attempt = attemptOf(injections)
   const leave = () => {
-    for (const shot of shots) shot.leave()
+    for (const injection of injections) injection.leave()
   }
   call.signal.addEventListener('abort', leave)
 
-  const end = (shot: FiredShot, outcome: Outcome | undefined) => {
-    if (!shot.end(outcome === undefined ? undefined : resultOf(outcome))) return
-    journal.finish(shot.entry)
+  const end = (injection: AppliedInjection, outcome: Outcome | undefined) => {
+    if (!injection.end(outcome === undefined ? undefined : resultOf(outcome))) return
+    journal.finish(injection.entry)
   }
 
-  const layerOf = (shot: FiredShot): Layer => {
-    const { type, fault } = shot.armed
+  const layerOf = (injection: AppliedInjection): Layer => {
+    const { type, fault } = injection.armed
     const layer = guarded(
-      () => type.layer(fault, shot),
+      () => type.layer(fault, injection),
       (cause) => {
-        shot.entry.status = 'error'
-        return broke(shot, cause)
+        injection.notReached('the fault broke down')
+        injection.entry.status = 'error'
+        return broke(injection, cause)
       },
     )
     return (inner) => {
       const service = layer(inner)
       return (hit) => {
-        shot.reached = true
         // A fault further out may have held the call for longer than this one was in force.
-        if (shot.released.aborted) {
-          shot.notApplicable('it had ended when the call came to it')
+        if (injection.released.aborted) {
+          injection.notReached('it had ended when the call came to it')
           return inner(hit)
         }
         return service(hit).then((outcome) => {
-          end(shot, outcome)
+          end(injection, outcome)
           return outcome
         })
       }
@@ -54,13 +56,12 @@ export function fire(
 
   const over = (outcome: Outcome | undefined) => {
     call.signal.removeEventListener('abort', leave)
-    for (const shot of shots) {
-      if (!shot.reached) shot.notApplicable('a fault around it ended the call first')
-      end(shot, outcome)
-    }
+    for (const injection of injections) end(injection, outcome)
+    if (outcome !== undefined) attempt?.end(call, outcome)
   }
 
-  const hit = shots.map(layerOf).reduceRight<Service>((inner, layer) => layer(inner), next)
+  const toServer = attempt?.before(next) ?? next
+  const hit = injections.map(layerOf).reduceRight<Service>((inner, layer) => layer(inner), toServer)
   return hit(call).then(
     (outcome) => {
       over(outcome)
@@ -71,6 +72,15 @@ export function fire(
       throw defect
     },
   )
+}
+
+/** What stands in for the attempt at the server that they hit; undefined on the agent's side, where there is none. */
+function attemptOf(injections: readonly AppliedInjection[]): StandInAttempt | undefined {
+  const [first] = injections
+  if (first?.side !== 'upstream') return undefined
+  const attempt = new StandInAttempt(first.faultEnvironment)
+  for (const injection of injections) injection.attempt = attempt
+  return attempt
 }
 
 /**

@@ -1,7 +1,6 @@
-import { createHash } from 'node:crypto'
-import { readFile } from 'node:fs/promises'
+import { createHmac, type KeyObject } from 'node:crypto'
 import { isObject, parseJson } from '../../protocol/jsonrpc.ts'
-import type { Entry } from './entry.ts'
+import type { JournalEntry } from './entry.ts'
 
 /** What the first line of a chain takes for the hash of the line before it. */
 export const ROOT = '0'.repeat(64)
@@ -10,6 +9,8 @@ export const ROOT = '0'.repeat(64)
 export interface Header {
   readonly kind: 'header'
   readonly at: number
+  /** Number of the file in its journal, from 1: it stays when the file is renamed. */
+  readonly file: number
   /** Hash of the last line of the file before. */
   readonly previous: string
 }
@@ -21,49 +22,63 @@ export interface Gap {
   readonly dropped: number
 }
 
-export type Line = Entry | Header | Gap
+export type Line = JournalEntry | Header | Gap
 
-/** Hash of a line: SHA-256 of the hash before it and of its own record. */
-export const chainHash = (previous: string, record: string): string =>
-  createHash('sha256').update(previous).update(record).digest('hex')
+/** Hash of a line: HMAC-SHA-256 of the hash before it and of its own record, so that nobody without the key can make one. */
+export const chainHash = (key: KeyObject, previous: string, record: string): string =>
+  createHmac('sha256', key).update(previous).update(record).digest('hex')
 
 /** A record as a line of the file. The hash stands in front, so that the rest is exactly what it covers. */
 export const formatLine = (hash: string, record: string): string => `{"hash":"${hash}","record":${record}}\n`
 
 const LINE = /^\{"hash":"([0-9a-f]{64})","record":(.*)\}$/s
 
-export type Verified =
-  | { readonly ok: true; readonly lines: readonly Line[]; readonly previous: string; readonly last: string }
-  | { readonly ok: false; readonly line: number; readonly why: string }
+/** What a file's text holds up to the first line that is wrong. */
+export interface Chain {
+  readonly header: Header | undefined
+  readonly lines: readonly Line[]
+  /** Of each line. */
+  readonly hashes: readonly string[]
+  /** Bytes of these lines. */
+  readonly bytes: number
+  /** The first line that is wrong, from 1, and why; the last line also is when it has no end. */
+  readonly broken: { readonly line: number; readonly why: string; readonly isTorn: boolean } | undefined
+}
 
 /**
- * Checks the chain of one file's text. `previous`: the hash that it has to go on from, when that is known; a file by
- * itself is believed where it says that it goes on from.
+ * Reads the chain of one file's text, and checks it with the key; without one it can tell only what is no line. That the
+ * file goes on from where it says is for whoever knows the file before.
  */
-export function verifyText(text: string, previous?: string): Verified {
+export function readChain(text: string, key: KeyObject | undefined): Chain {
   const lines: Line[] = []
-  let last = previous
-  let first = ROOT
-  for (const [index, line] of text.split('\n').entries()) {
-    if (line === '') continue
-    const broken = (why: string): Verified => ({ ok: false, line: index + 1, why })
-    const [, hash, record] = LINE.exec(line) ?? []
+  const hashes: string[] = []
+  let header: Header | undefined
+  let bytes = 0
+  let last = ROOT
+  for (let at = 0; at < text.length;) {
+    const end = text.indexOf('\n', at)
+    const isTorn = end === -1
+    const raw = text.slice(at, isTorn ? undefined : end)
+    const broken = (why: string): Chain => {
+      return { header, lines, hashes, bytes, broken: { line: lines.length + 1, why, isTorn } }
+    }
+    if (isTorn) return broken('is cut off within')
+    const [, hash, record] = LINE.exec(raw) ?? []
     const read = record === undefined ? undefined : parseJson(record)
     if (hash === undefined || record === undefined || !isObject(read))
       return broken('is no line of a journal')
-    if (lines.length === 0) {
-      if (read.kind !== 'header') return broken('the beginning of the file is missing')
-      first = String(read.previous)
-      last ??= first
-      if (last !== first) return broken('does not go on from the file before')
+    if (header === undefined) {
+      if (read.kind !== 'header') return broken('is not the first line of a file: that is missing')
+      header = read as unknown as Header
+      last = String(header.previous)
     }
-    last = chainHash(last ?? ROOT, record)
-    if (last !== hash) return broken('was changed, or a line before it is missing')
+    if (key !== undefined && chainHash(key, last, record) !== hash)
+      return broken('was changed, or made without the key, or a line before it is missing')
+    last = hash
     lines.push(read as unknown as Line)
+    hashes.push(hash)
+    bytes += Buffer.byteLength(raw) + 1
+    at = end + 1
   }
-  return { ok: true, lines, previous: first, last: last ?? ROOT }
+  return { header, lines, hashes, bytes, broken: undefined }
 }
-
-/** Checks the chain of a file. */
-export const verifyFile = (path: string): Promise<Verified> =>
-  readFile(path, 'utf8').then((text) => verifyText(text))

@@ -1,11 +1,14 @@
-import type { RequestId } from '../../mesh/call.ts'
-import type { AgentOutcome, Fate } from '../accounting/tally.ts'
+import type { Fate, RequestId } from '../../mesh/call.ts'
+import type { AgentOutcome } from '../accounting/counts.ts'
+import type { Step } from '../decide/decide.ts'
 import type { Side } from '../fault.ts'
 
 /** Why a call that a fault matches was not hit. */
 export type Because =
   | 'rate'
   | 'schedule'
+  /** Its task is not among those that are hit. */
+  | 'task'
   /** The tool is not known to be read-only. */
   | 'write'
   | 'max_injections'
@@ -29,11 +32,13 @@ export interface DecisionEntry {
   readonly orderDependent: boolean
   /** What the draw was keyed with. */
   readonly drawKey: string
+  /** What the draw about its task was keyed with, where there was one. */
+  readonly task?: string | undefined
   readonly u: number
   readonly rate: number
   readonly count: number
   readonly sinceMs: number
-  readonly step?: { readonly per: 'slot' | 'intent'; readonly index: number } | undefined
+  readonly step?: Step | undefined
   readonly attempt: number
   readonly decision: 'injected' | 'not_injected'
   readonly because: Because | undefined
@@ -46,7 +51,7 @@ export interface DecisionEntry {
     readonly intent: string | undefined
   }
   /** `pending` until the attempt is over; then what the fault says that it did. */
-  status?: 'pending' | 'applied' | 'not_applicable' | 'error'
+  status?: 'pending' | 'applied' | 'not_applicable' | 'not_reached' | 'error'
   note?: Readonly<Record<string, unknown>>
   /** Digests of the result that it found and of the one that it left. */
   before?: string
@@ -82,4 +87,4 @@ export interface ControlEntry {
   readonly detail?: Readonly<Record<string, unknown>> | undefined
 }
 
-export type Entry = DecisionEntry | FateEntry | ControlEntry
+export type JournalEntry = DecisionEntry | FateEntry | ControlEntry

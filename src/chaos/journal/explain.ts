@@ -1,9 +1,9 @@
 import type { RequestId } from '../../mesh/call.ts'
-import { createDice } from '../../mesh/dice.ts'
+import { createKeyedRandom, type Seed } from '../../mesh/keyed-random.ts'
 import { decider } from '../decide/decide.ts'
 import type { Fault } from '../plan/common.ts'
 import type { Line } from './chain.ts'
-import type { DecisionEntry } from './entry.ts'
+import type { Because, DecisionEntry } from './entry.ts'
 
 /** The decisions among the lines of a file, with what became of them, which the file says further down. */
 export function decisionsIn(lines: readonly Line[]): readonly DecisionEntry[] {
@@ -46,6 +46,9 @@ export interface Replayed {
   readonly differing: readonly Differing[]
 }
 
+/** Why a call is not hit by the draws of a plan themselves. */
+const drawnFor: ReadonlySet<Because | undefined> = new Set(['rate', 'schedule', 'task'])
+
 /** Most differences that are told one by one. */
 const MAX_TOLD = 1_000
 
@@ -54,17 +57,17 @@ const MAX_TOLD = 1_000
  * places) is not part of a plan's draws: of those decisions only the draw is compared.
  */
 export function replay(
-  { seed, faults }: { readonly seed: number; readonly faults: readonly Fault[] },
+  { seed, faults }: { readonly seed: Seed; readonly faults: readonly Fault[] },
   entries: readonly DecisionEntry[],
 ): Replayed {
-  const dice = createDice(seed)
-  const deciders = new Map(faults.map((fault) => [fault.name, decider(fault, dice)]))
+  const random = createKeyedRandom(seed)
+  const deciders = new Map(faults.map((fault) => [fault.name, decider(fault, random)]))
   const differing: Differing[] = []
   for (const entry of entries) {
     const { seq, fault } = entry
     const decide = deciders.get(fault)
     const again = decide?.(entry)
-    const drawn = entry.because === 'rate' || entry.because === 'schedule' ? entry.because : 'hit'
+    const drawn = drawnFor.has(entry.because) ? entry.because! : 'hit'
     const now = again?.because ?? 'hit'
     if (again === undefined) differing.push({ seq, fault, what: 'fault_missing', was: drawn, now: 'none' })
     else if (again.u !== entry.u) differing.push({ seq, fault, what: 'draw', was: entry.u, now: again.u })

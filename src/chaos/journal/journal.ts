@@ -1,4 +1,4 @@
-import type { ControlEntry, DecisionEntry, Entry } from './entry.ts'
+import type { ControlEntry, DecisionEntry, JournalEntry } from './entry.ts'
 
 /** Most entries that are kept in memory. */
 const CAPACITY = 10_000
@@ -6,13 +6,13 @@ const CAPACITY = 10_000
 /** Where entries go for good. */
 export interface Sink {
   /** Takes an entry at once, and writes it down when there is time. */
-  append(entry: Entry): void
+  append(entry: JournalEntry): void
   close(): Promise<void>
 }
 
 /** Everything that was decided and done: the latest in memory, all of it in a file where there is one. */
 export class Journal {
-  readonly #ring: Entry[] = []
+  readonly #ring: JournalEntry[] = []
   #sink: Sink | undefined
   #at = 0
   #seq = 0
@@ -38,7 +38,7 @@ export class Journal {
     this.#sink?.append({ ...entry })
   }
 
-  append(entry: Entry): void {
+  append(entry: JournalEntry): void {
     // What became of a decision stands in the decision too, as long as that is in memory.
     if (entry.kind !== 'fate') this.#keep(entry)
     this.#sink?.append(entry)
@@ -49,7 +49,7 @@ export class Journal {
   }
 
   /** What is in memory, the oldest first. */
-  entries(): readonly Entry[] {
+  entries(): readonly JournalEntry[] {
     return [...this.#ring.slice(this.#at), ...this.#ring.slice(0, this.#at)]
   }
 
@@ -68,7 +68,7 @@ export class Journal {
     return found
   }
 
-  #keep(entry: Entry): void {
+  #keep(entry: JournalEntry): void {
     if (this.#ring.length < CAPACITY) {
       this.#ring.push(entry)
       return

@@ -1,10 +1,15 @@
-import type { Millis } from '../../mesh/clock.ts'
+import { lstatSync } from 'node:fs'
+import { lstat } from 'node:fs/promises'
+import type { Millis, Cancel, Clock } from '../../mesh/clock.ts'
+import type { KillRecord } from './kill-record.ts'
 import { Release } from './release.ts'
 
 /** Who threw the switch, and why. */
-export interface Killed {
+interface Killed {
   readonly by: string
   readonly why: string
+  /** When, in milliseconds since the Unix epoch. */
+  readonly at: number
   /** How long it took until no fault held a call any more. */
   readonly tookMs: Millis
 }
@@ -16,14 +21,21 @@ export interface Killed {
 export class KillSwitch {
   /** A plain field, read for every call while faults are armed. */
   on = false
-  readonly #now: () => Millis
+  readonly #clock: Pick<Clock, 'now' | 'wall'>
+  readonly #record: KillRecord | undefined
   readonly #told: (() => void)[] = []
   #release = new Release()
   #killed: Killed | undefined
 
-  /** `now`: the monotonic clock. */
-  constructor(now: () => Millis) {
-    this.#now = now
+  /** `record`: where a kill outlives the process. One that an earlier process left is in force from here on. */
+  constructor(clock: Pick<Clock, 'now' | 'wall'>, record?: KillRecord) {
+    this.#clock = clock
+    this.#record = record
+    const left = record?.read()
+    if (left === undefined) return
+    this.on = true
+    this.#release.abort('killed')
+    this.#killed = { ...left, tookMs: 0 }
   }
 
   /** Aborts when the switch is thrown; another one after it was lifted. */
@@ -38,10 +50,13 @@ export class KillSwitch {
   /** Throws it. When this returns, no fault is in effect any more; the calls that were held go on from here. */
   kill(by: string, why: string): void {
     if (this.on) return
-    const since = this.#now()
+    const since = this.#clock.now()
     this.on = true
     this.#release.abort('killed')
-    this.#killed = { by, why, tookMs: this.#now() - since }
+    const at = this.#clock.wall()
+    this.#killed = { by, why, at, tookMs: this.#clock.now() - since }
+    // Before anybody is told: whoever hears of a kill may rely on it.
+    this.#record?.write({ by, why, at })
     for (const tell of this.#told) {
       try {
         tell()
@@ -54,6 +69,7 @@ export class KillSwitch {
   /** Allows faults again. Nothing is armed by it. */
   lift(): void {
     if (!this.on) return
+    this.#record?.write(undefined)
     this.#release = new Release()
     this.#killed = undefined
     this.on = false
@@ -62,5 +78,42 @@ export class KillSwitch {
   /** Calls `tell` after each kill, whoever did it. */
   onKill(tell: () => void): void {
     this.#told.push(tell)
+  }
+}
+
+/** How often the file is looked for, in milliseconds: short enough for a person who waits. */
+const LOOK_EVERY_MS = 50
+
+/**
+ * Throws the switch as soon as a file exists, whatever it is, a link that leads nowhere included; one that is there already before this returns, so that nothing is armed
+ * meanwhile. It has to be gone before the switch is lifted, or it is thrown again.
+ */
+export function watchKillFile(path: string, kill: KillSwitch, clock: Clock): Cancel {
+  let closed = false
+  const found = () => {
+    if (!closed) kill.kill('file', `${path} exists`)
+  }
+  const look = () => {
+    void lstat(path)
+      .then(found, () => undefined)
+      .then(() => {
+        if (!closed) cancel = clock.after(LOOK_EVERY_MS, look)
+      })
+  }
+  if (exists(path)) found()
+  let cancel = clock.after(LOOK_EVERY_MS, look)
+  return () => {
+    closed = true
+    cancel()
+  }
+}
+
+/** A path that cannot be looked at counts as missing, here as in each look to come. */
+function exists(path: string): boolean {
+  try {
+    lstatSync(path)
+    return true
+  } catch {
+    return false
   }
 }

@@ -25,11 +25,11 @@ export function edited(
   segments: readonly string[],
   edit: Editor,
 ): { readonly value: unknown } | undefined {
-  const done = visit({ value: root, key: undefined, holder: undefined }, segments, 0, edit)
+  const done = incoming({ value: root, key: undefined, holder: undefined }, segments, 0, edit)
   return done !== undefined && 'value' in done ? done : undefined
 }
 
-function visit(site: Site, segments: readonly string[], at: number, edit: Editor): Edit | undefined {
+function incoming(site: Site, segments: readonly string[], at: number, edit: Editor): Edit | undefined {
   const segment = segments[at]
   if (segment === undefined) return edit(site)
   if (Array.isArray(site.value)) return visitArray(site.value, segment, segments, at + 1, edit)
@@ -47,7 +47,7 @@ function visitArray(
   let changed = false
   const copy = elements.map((value, index) => {
     if (segment !== EVERY && Number(segment) !== index) return value
-    const done = visit({ value, key: undefined, holder: undefined }, segments, at, edit)
+    const done = incoming({ value, key: undefined, holder: undefined }, segments, at, edit)
     if (done === undefined || !('value' in done)) return value
     changed = true
     return done.value
@@ -63,7 +63,7 @@ function visitObject(
   edit: Editor,
 ): Edit | undefined {
   if (!Object.hasOwn(holder, key)) return undefined
-  const done = visit({ value: holder[key], key, holder }, segments, at, edit)
+  const done = incoming({ value: holder[key], key, holder }, segments, at, edit)
   if (done === undefined) return undefined
   // Built from entries, which keeps the order and makes a plain member of a key like `__proto__`.
   const entries = Object.entries(holder).flatMap((entry) => {

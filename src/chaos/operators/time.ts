@@ -64,12 +64,23 @@ export const staleValue = operator({
 function earlier(text: string, ageMs: number): string {
   if (!text.includes('T'))
     return new Date(Date.parse(text) - Math.max(ageMs, 86_400_000)).toISOString().slice(0, 10)
+  return shifted(text, -ageMs) ?? text
+}
+
+/** A point in time (RFC 3339, with a time of day) moved by `byMs`, as exact as it was; undefined past the years that can be written. */
+export function shifted(text: string, byMs: number): string | undefined {
   const zone = /(Z|[+-]\d\d:?\d\d)$/.exec(text)?.[0] ?? ''
   const local = text.slice(0, text.length - zone.length)
-  const back = new Date(Date.parse(`${local}Z`) - ageMs).toISOString()
+  const moved = Date.parse(`${local}Z`) + byMs
+  if (!(moved >= YEAR_0 && moved < YEAR_10000)) return undefined
+  const written = new Date(moved).toISOString()
   const exact = /\.\d+$/.exec(local)?.[0] ?? ''
-  return `${back.slice(0, local.length - exact.length)}${exact}${zone}`
+  return `${written.slice(0, local.length - exact.length)}${exact}${zone}`
 }
+
+/** Years of four digits, which is all that RFC 3339 has. */
+const YEAR_0 = Date.parse('0000-01-01T00:00:00Z')
+const YEAR_10000 = Date.parse('+010000-01-01T00:00:00Z')
 
 function fewer(value: number, change: number): number {
   const less = value * (1 - change)

@@ -1,11 +1,11 @@
 import { formatDuration } from '../../units/duration.ts'
 import { glob, matcher } from '../../mesh/match.ts'
-import type { FaultType, ServerKind } from '../fault.ts'
+import { refusalOf, type FaultType, type ServerKind } from '../fault.ts'
 import type { FaultRegistry } from '../faults/index.ts'
 import type { Fault } from './common.ts'
 
 /** What is wrong with a plan, and where in the block `chaos`. */
-export interface Finding {
+export interface PlanFinding {
   /** A plan with an `error` cannot be used; a `warning` is about a part that will do nothing. */
   readonly severity: 'error' | 'warning'
   readonly path: readonly (string | number)[]
@@ -26,7 +26,7 @@ export const methodsOf = (type: FaultType<unknown> | undefined): readonly string
 export function contradictions(
   { faults, maxTtl }: { readonly faults: readonly Fault[]; readonly maxTtl: number },
   registry: FaultRegistry,
-): Finding[] {
+): PlanFinding[] {
   const names = new Map<string, number>()
   return faults.flatMap((fault, index) => {
     const findings = faultFindings(fault, maxTtl, registry)
@@ -38,8 +38,8 @@ export function contradictions(
 }
 
 /** The same for one fault; paths are within it. */
-export function faultFindings(fault: Fault, maxTtl: number, registry: FaultRegistry): Finding[] {
-  const findings: Finding[] = []
+export function faultFindings(fault: Fault, maxTtl: number, registry: FaultRegistry): PlanFinding[] {
+  const findings: PlanFinding[] = []
   if (fault.ttl > maxTtl) {
     const message = `expected at most chaos.maxTtl (${formatDuration(maxTtl)}), found ${formatDuration(fault.ttl)}`
     findings.push(error(['ttl'], message))
@@ -53,6 +53,13 @@ export function faultFindings(fault: Fault, maxTtl: number, registry: FaultRegis
     !methods.some((name) => name === 'tools/call' && glob(method ?? '*')(name))
   ) {
     findings.push(error(['match', 'tool'], 'never matches: only calls of the method tools/call have a tool'))
+  }
+  if (fault.match?.arm !== undefined) {
+    findings.push(error(['match', 'arm'], 'never matches: no experiment gives calls an arm'))
+  }
+  if (fault.when?.burst !== undefined && fault.when.ramp !== undefined) {
+    const message = 'not together with when.burst, whose bursts are as frequent as `rate` says all the time'
+    findings.push(error(['when', 'ramp'], message))
   }
   const length = fault.when?.burst?.meanLength
   if (length !== undefined && fault.rate < 1 && fault.rate > length / (length + 1)) {
@@ -68,7 +75,7 @@ export function targetFindings(
   faults: readonly Fault[],
   servers: readonly PlanTarget[],
   registry: FaultRegistry,
-): Finding[] {
+): PlanFinding[] {
   return faults.flatMap((fault, index) => {
     const holds = matcher({ server: fault.match?.server })
     const hit = servers.filter(({ name }) => holds(name, '', undefined))
@@ -81,7 +88,8 @@ export function targetFindings(
     // Towards the agent it is the gateway that plays the server, whatever that is like.
     if (fault.side === 'client') return []
     const refusals = hit.flatMap(({ name, kind }) => {
-      const why = registry[fault.type]?.refuses?.(kind)
+      const type = registry[fault.type]
+      const why = type && refusalOf(type, kind)
       return why === undefined ? [] : [`${name}: ${why}`]
     })
     if (refusals.length === 0) return []
@@ -93,7 +101,11 @@ export function targetFindings(
   })
 }
 
-const error = (path: Finding['path'], message: string): Finding => ({ severity: 'error', path, message })
+const error = (path: PlanFinding['path'], message: string): PlanFinding => ({
+  severity: 'error',
+  path,
+  message,
+})
 
-const at = (index: number, findings: readonly Finding[]): Finding[] =>
+const at = (index: number, findings: readonly PlanFinding[]): PlanFinding[] =>
   findings.map((finding) => ({ ...finding, path: ['faults', index, ...finding.path] }))

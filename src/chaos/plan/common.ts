@@ -6,6 +6,12 @@ const glob = z
   .string()
   .regex(/^[^\s{}[\]()|^$\\!]+$/, 'expected a glob, in which * is any text and ? any character')
 
+/** Values of headers hold spaces and brackets, and may be keys. */
+export const headerGlob = z
+  .string()
+  .max(1_024)
+  .regex(/^[\x20-\x7e]+$/, 'expected printable ASCII, in which * is any text and ? any character')
+
 const word = z.string().regex(/^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$/, 'expected 1 to 64 of A-Z a-z 0-9 _ . -')
 
 const headerName = z
@@ -20,13 +26,21 @@ const match = z
     tenant: glob.optional().describe('Glob over tenants.'),
     arm: glob.optional().describe('Glob over the arms of a running experiment.'),
     header: z
-      .record(headerName, glob)
+      .record(headerName, headerGlob)
       .optional()
       .describe('Headers of the request, by name in lower case: each has to be there and match its glob.'),
+    tasks: z
+      .number()
+      .min(0)
+      .max(1)
+      .optional()
+      .describe(
+        'Share of the tasks (intents, or else sessions), in [0, 1]: of a task that is drawn all calls come into question, of the others none.',
+      ),
   })
   .refine((set) => Object.values(set).some((held) => held !== undefined), {
     error:
-      'matches nothing in particular: name a server, tool, method, tenant, arm or header, or leave it out',
+      'matches nothing in particular: name a server, tool, method, tenant, arm, header or share of tasks, or leave it out',
   })
 
 const window = z
@@ -44,10 +58,17 @@ const window = z
 const burst = z.strictObject({
   meanLength: z.number().min(1).max(100_000).describe('How long a burst is on average, in steps.'),
   per: z
-    .enum(['slot', 'intent'])
+    .enum(['slot', 'call', 'intent'])
     .default('slot')
-    .describe('What a step is: a slot of time, or one intent. Calls without an intent go by slots.'),
+    .describe(
+      'What a step is: a slot of time; a call, counted within its task (its intent, or else its session); or an intent, of which all calls are hit or none. Intents are in a row when their names differ only in the number at the end; calls without an intent go by slots.',
+    ),
   slot: duration({ min: 10 }).default(1_000).describe('Length of a slot of time.'),
+})
+
+const ramp = z.strictObject({
+  from: z.number().min(0).max(1).default(0).describe('The rate when the fault is armed, in [0, 1].'),
+  over: duration({ min: 1 }).describe('How long it takes, in a straight line, to become `rate`.'),
 })
 
 const when = z.strictObject({
@@ -58,6 +79,9 @@ const when = z.strictObject({
   burst: burst
     .optional()
     .describe('In bursts, of which all calls are hit; the rate stays what it is over time.'),
+  ramp: ramp
+    .optional()
+    .describe('With a rate that rises or falls after it was armed; not together with bursts.'),
 })
 
 /** What all faults have, whatever their type; `type` and `side` depend on the type. */
@@ -78,7 +102,9 @@ export const common = {
   when: when
     .meta({ id: 'FaultWhen' })
     .optional()
-    .describe('Which of the calls that match come into question. Counts go by arrival.'),
+    .describe(
+      'Which of the calls that match come into question; `onCall`, `afterCalls` and `everyNth` count by arrival.',
+    ),
   maxInjections: z
     .int()
     .min(1)

@@ -1,13 +1,12 @@
 import { z } from 'zod'
 import { duration } from '../../units/duration.ts'
 import { size } from '../../units/size.ts'
+import { suggestions } from '../../units/suggest.ts'
 import type { Side } from '../fault.ts'
 import { faults as registered, type FaultRegistry } from '../faults/index.ts'
 import { contradictions } from './checks.ts'
 import { common, type Fault } from './common.ts'
-import { near } from './near.ts'
-
-const BOTH: readonly Side[] = ['upstream', 'client']
+import { seed } from './seed.ts'
 
 /** One entry of a plan: a union over the types of `registry`, told apart by `type`. */
 export function faultSchema(registry: FaultRegistry = registered): z.ZodType<Fault> {
@@ -20,7 +19,7 @@ export function faultSchema(registry: FaultRegistry = registered): z.ZodType<Fau
 }
 
 function option(name: string, registry: FaultRegistry): z.ZodObject {
-  const { schema, about, sides = BOTH } = registry[name]!
+  const { schema, about, sides } = registry[name]!
   if (!(schema instanceof z.ZodObject))
     throw new Error(`fault type ${name}: its schema has to be a strictObject`)
   const own: z.ZodObject = schema
@@ -41,18 +40,29 @@ function option(name: string, registry: FaultRegistry): z.ZodObject {
 function unknownType(input: unknown, names: readonly string[]): string {
   const type = (input as { type?: unknown }).type
   if (typeof type !== 'string') return 'missing; expected the type of the fault, such as conn.latency'
-  const alike = near(type, names)
+  const alike = suggestions(type, names)
   const meant = alike.length > 0 ? `did you mean ${alike.join(' or ')}?` : `there are ${names.join(', ')}`
   return `unknown type "${type.slice(0, 64)}"; ${meant}`
 }
 
 const journal = z.strictObject({
-  file: z.string().min(1).optional().describe('JSON Lines file to append to; without it, memory only.'),
+  file: z
+    .string()
+    .min(1)
+    .optional()
+    .describe(
+      'JSON Lines file to append to; without it, memory only. Its key and head lie in `gateway.stateDir`, or beside it where there is none; `breakwater chaos verify` checks it.',
+    ),
   maxSize: size()
     .default(16 * 1024 ** 2)
     .describe('Size past which a new file is begun.'),
   keep: z.int().min(1).max(100).default(4).describe('Older files that are kept, as FILE.1, FILE.2 …'),
 })
+
+const alias = z
+  .string()
+  .regex(/^[^\s/]+(\/[^\s/]+)?$/, 'expected SERVER or SERVER/TOOL, as globs')
+  .describe('SERVER or SERVER/TOOL, as globs.')
 
 /** The block `chaos`, over the types of `registry`. */
 export function chaosSchema(registry: FaultRegistry = registered) {
@@ -66,20 +76,29 @@ export function chaosSchema(registry: FaultRegistry = registered) {
         .enum(['act', 'shadow'])
         .default('act')
         .describe('`shadow` decides and journals without doing anything.'),
-      seed: z
-        .int()
+      seed: seed()
         .default(0)
-        .describe('Decides all draws: the same seed, plan and calls give the same faults.'),
+        .describe(
+          'Decides all draws: the same seed, plan and calls give the same faults. From 0 to 2^64 - 1; from 2^53 on in quotes.',
+        ),
       persist: z
         .boolean()
         .default(false)
-        .describe('Whether the plan is armed again when the process starts.'),
+        .describe(
+          'Whether the plan is armed again when the process starts; never after a kill that was not lifted.',
+        ),
       maxTtl: duration({ min: 1 }).default(3_600_000).describe('Longest `ttl` of a fault.'),
       journal: journal.prefault({}).describe('Where every decision is written down.'),
       killFile: z.string().min(1).optional().describe('While this file exists, no fault does anything.'),
       lease: duration({ min: 1_000 })
         .optional()
         .describe('A run ends when nobody has renewed it for so long; without it, only by `ttl`.'),
+      debugHeader: z
+        .boolean()
+        .default(false)
+        .describe(
+          'Whether an HTTP header of a reply, `x-breakwater-faults`, says which faults hit the call. For debugging: tests should be blind.',
+        ),
       strict: z
         .boolean()
         .default(false)
@@ -89,6 +108,13 @@ export function chaosSchema(registry: FaultRegistry = registered) {
         .min(1)
         .default(10)
         .describe('Errors of the engine after which it disarms itself.'),
+      aliases: z
+        .record(z.string().min(1).max(256), alias)
+        .default({})
+        .describe(
+          'What the targets of faults of mcp-chaos-monkey are here, by their names: the name of another service than an ' +
+            'MCP server, such as `redis`, stands for the server or the tool that it is behind.',
+        ),
       faults: z.array(faultSchema(registry)).max(1_000).default([]).describe('The plan.'),
     })
     .superRefine((config, context) => {

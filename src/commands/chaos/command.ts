@@ -1,11 +1,12 @@
-import type { ParseArgsConfig } from 'node:util'
+import type { Status } from '../../chaos/control/status.ts'
 import type { Env } from '../../config/files/interpolate.ts'
-import type { Out } from '../validate.ts'
+import type { Options, Output } from '../arguments.ts'
 import type { Control } from './control.ts'
-import { printable } from '../../telemetry/printable.ts'
+import { type Paint, plain, type Tone } from '../../telemetry/colours.ts'
+import { printablePainted } from '../../telemetry/printable.ts'
 
-/** Values of options, by name, as `parseArgs` reads them. */
-export type Values = Readonly<Record<string, string | boolean | (string | boolean)[] | undefined>>
+/** Values of options, by name. */
+export type Values = Readonly<Record<string, string | number | boolean | readonly string[] | undefined>>
 
 /** What a command is told, and where it writes. */
 export interface Given {
@@ -14,7 +15,7 @@ export interface Given {
   readonly positionals: readonly string[]
   /** The running gateway. */
   readonly control: Control
-  readonly out: Out
+  readonly out: Output
   readonly env: Env
   /** Characters in a line of the terminal. */
   readonly width: number
@@ -24,13 +25,11 @@ export interface Given {
 export interface Command {
   /** Names of what has to follow the command. */
   readonly positionals?: readonly string[]
-  readonly options?: NonNullable<ParseArgsConfig['options']>
+  /** Besides those that all have. */
+  readonly options?: Options
   /** Resolves to the exit code: 0, or 1 when it did not work. Throws `Misuse`. */
   run(given: Given): Promise<number>
 }
-
-/** Arguments that cannot be meant so. */
-export class Misuse extends Error {}
 
 /** The text of an option; undefined when it is not given. */
 export function textOf(values: Values, name: string): string | undefined {
@@ -38,13 +37,21 @@ export function textOf(values: Values, name: string): string | undefined {
   return typeof value === 'string' ? value : undefined
 }
 
-/** The number of an option, which has to be one from 0 on; undefined when it is not given. */
+/** The number of an option; undefined when it is not given. */
 export function numberOf(values: Values, name: string): number | undefined {
-  const text = textOf(values, name)
-  if (text === undefined) return undefined
-  if (!/^\d+(\.\d+)?$/.test(text)) throw new Misuse(`--${name} must be a number, not "${text}"`)
-  return Number(text)
+  const value = values[name]
+  return typeof value === 'number' ? value : undefined
 }
+
+/** The state of the whole mesh, as it strikes an operator. */
+export const stateTones: Readonly<Record<Status['state'], Tone>> = {
+  disarmed: 'good',
+  armed: 'doubtful',
+  killed: 'bad',
+}
+
+/** How what a command prints gets its colours. */
+export const paintOf = ({ out }: Pick<Given, 'out'>): Paint => out.paint ?? plain
 
 /** Asks the gateway, and shows its answer: as it is with `--json`, else as `show` says it in lines. */
 export async function ask(
@@ -58,6 +65,6 @@ export async function ask(
     return 1
   }
   if (values.json === true) out.stdout(JSON.stringify(answered.value, undefined, 2))
-  else for (const line of show(answered.value as never)) out.stdout(printable(line))
+  else for (const line of show(answered.value as never)) out.stdout(printablePainted(line))
   return 0
 }

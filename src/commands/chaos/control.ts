@@ -3,12 +3,15 @@ import { findToken } from '../../gateway/control-token.ts'
 import { systemClock } from '../../mesh/clock.ts'
 import { isObject, parseJson } from '../../protocol/jsonrpc.ts'
 import { printable } from '../../telemetry/printable.ts'
+import { formatDuration } from '../../units/duration.ts'
 
 export interface Request {
-  readonly method: 'GET' | 'POST'
+  readonly method: 'GET' | 'POST' | 'PUT'
   /** With its query. */
   readonly path: string
   readonly body?: unknown
+  /** Whether the answer is any text, rather than JSON. */
+  readonly isText?: boolean
 }
 
 /** What the gateway answered, or in words why it did not do it. */
@@ -44,7 +47,7 @@ export interface ControlOptions {
 
 export function controlAt({ base: asked, token: given, env }: ControlOptions): Control {
   let known: Promise<Access> | undefined
-  return async ({ method, path, body }) => {
+  return async ({ method, path, body, isText = false }) => {
     const access = await (known ??= accessTo(asked, given, env))
     const { base, token } = access
     const patience = new AbortController()
@@ -60,9 +63,15 @@ export function controlAt({ base: asked, token: given, env }: ControlOptions): C
         redirect: 'error',
         signal: patience.signal,
       })
-      return understood(access, response.status, parseJson(await response.text()))
+      const { status, headers } = response
+      // A status alone does not tell: there are others without leave than those without the token.
+      if (status >= 400 && headers.has('www-authenticate')) return failed(refusedToken(access))
+      const text = await response.text()
+      if (isText && status < 400) return { ok: true, value: text }
+      return understood(access, status, parseJson(text))
     } catch (error) {
-      if (patience.signal.aborted) return failed(`${base} did not answer within ${PATIENCE_MS / 1_000} s`)
+      if (patience.signal.aborted)
+        return failed(`${base} did not answer within ${formatDuration(PATIENCE_MS)}`)
       return failed(unreachable(base, error as Error))
     } finally {
       cancel()
@@ -88,7 +97,6 @@ function unreachable(base: string, { message, cause }: Error): string {
 
 function understood(access: Access, status: number, value: unknown): Answered {
   if (status < 400 && value !== undefined) return { ok: true, value }
-  if (status === 401) return failed(refusedToken(access))
   if (!isObject(value) || typeof value.error !== 'string')
     return failed(`${access.base} does not answer as the control port of a gateway does (status ${status})`)
   return failed([value.error, ...findingsIn(value.findings)].map((line) => printable(line)).join('\n  '))

@@ -1,4 +1,13 @@
+import { type Paint, plain, type Tone } from '../../telemetry/colours.ts'
 import { printable } from '../../telemetry/printable.ts'
+
+/** A text that has a colour where there are any. */
+export interface Toned {
+  readonly text: string
+  readonly tone: Tone
+}
+
+export type Cell = string | number | Toned
 
 /** No column is cut to less, in characters. */
 const LEAST = 6
@@ -9,10 +18,11 @@ const GAP = '  '
 /** Rows under a head, in columns as wide as their longest cell; past `width` the widest ones are cut. */
 export function table(
   head: readonly string[],
-  rows: readonly (readonly (string | number)[])[],
+  rows: readonly (readonly Cell[])[],
   width: number,
+  paint: Paint = plain,
 ): string[] {
-  const lines = [head, ...rows.map((row) => row.map((cell) => printable(String(cell))))]
+  const lines = [head, ...rows.map((row) => row.map((cell) => printable(textOf(cell))))]
   const widths = head.map((_, column) => Math.max(...lines.map((line) => line[column]?.length ?? 0)))
   const total = () => widths.reduce((sum, wide) => sum + wide, GAP.length * (head.length - 1))
   for (let over = total() - width; over > 0; over--) {
@@ -21,16 +31,26 @@ export function table(
     widths[widest]!--
   }
   const isNumber = head.map((_, column) => rows.every((row) => typeof row[column] === 'number'))
-  return lines.map((line) =>
-    line
-      .map((cell, column) => {
-        const cut = fitted(cell, widths[column]!)
-        return isNumber[column] ? cut.padStart(widths[column]!) : cut.padEnd(widths[column]!)
-      })
-      .join(GAP)
-      .trimEnd(),
-  )
+  return lines.map((line, at) => {
+    const cells = line.map((cell, column) => {
+      const cut = fitted(cell, widths[column]!)
+      return isNumber[column] ? cut.padStart(widths[column]!) : cut.padEnd(widths[column]!)
+    })
+    // Nothing but spaces may be at the end, and colours would keep them there.
+    const last = cells.length - 1
+    if (last >= 0) cells[last] = cells[last]!.trimEnd()
+    const painted = cells.map((cell, column) => {
+      const tone = at === 0 ? 'aside' : toneOf(rows[at - 1]![column])
+      return tone === undefined || cell === '' ? cell : paint(tone, cell)
+    })
+    return painted.join(GAP).trimEnd()
+  })
 }
+
+const textOf = (cell: Cell): string => (typeof cell === 'object' ? cell.text : String(cell))
+
+const toneOf = (cell: Cell | undefined): Tone | undefined =>
+  typeof cell === 'object' ? cell.tone : undefined
 
 const fitted = (cell: string, width: number) =>
   cell.length <= width ? cell : `${cell.slice(0, Math.max(1, width - 1))}…`

@@ -8,8 +8,9 @@ import { readText } from '../../config/files/read-text.ts'
 import { type Reading, readValues } from '../../config/files/read-values.ts'
 import { explain } from '../../config/issues/explain.ts'
 import { type ConfigIssue, formatIssue } from '../../config/issues/issues.ts'
-import { suggest } from '../../config/issues/suggest.ts'
+import { isPlainMap } from '../../config/schema/plain-map.ts'
 import { duration } from '../../units/duration.ts'
+import { suggest } from '../../units/suggest.ts'
 
 /** Stands in a fault's `match.server` for the servers that a run is aimed at. */
 export const SERVER_PLACEHOLDER = '$server'
@@ -74,4 +75,33 @@ export async function readScenario(name: string, folder = libraryFolder): Promis
       ? issues
       : explain(parsed.error?.issues ?? [], { schema, value, origins: reading.origins })
   return { ok: false, problems: found.map(formatIssue) }
+}
+
+/** A fault as the runtime API takes it. */
+export interface Aimed {
+  /** Servers, as a glob. */
+  readonly target: string
+  readonly config: Readonly<Record<string, unknown>>
+}
+
+export interface Aim {
+  /** Which servers are hit: a glob. */
+  readonly server: string
+  /** Whether it may hit tools that are not known to be read-only, whatever the scenario says. */
+  readonly allowWrites: boolean
+}
+
+/**
+ * Aims a fault of a scenario: its servers are told beside it (those of the run, unless it names its own), and its time
+ * is that of the run. It keeps its name, on which its draws depend: every run hits the same calls.
+ */
+export function aimed(fault: Readonly<Record<string, unknown>>, { server, allowWrites }: Aim): Aimed {
+  const { ttl: _, match: written, ...rest } = fault
+  const { server: own = SERVER_PLACEHOLDER, ...match } = isPlainMap(written) ? written : {}
+  const config = {
+    ...rest,
+    ...(Object.keys(match).length > 0 && { match }),
+    ...(allowWrites && { allowWrites }),
+  }
+  return { target: typeof own === 'string' && own !== SERVER_PLACEHOLDER ? own : server, config }
 }

@@ -1,16 +1,29 @@
 import { environmentLock } from '../../chaos/control/guard.ts'
-import type { ChaosConfig } from '../../chaos/plan/schema.ts'
+import {
+  aliasesIn,
+  ForeignPlanError,
+  fromChaosMonkey,
+  fromMcpChaos,
+  planFormat,
+} from '../../chaos/plan/compat/index.ts'
+import { chaos, type ChaosConfig } from '../../chaos/plan/schema.ts'
+import { parseSource } from '../../config/files/document.ts'
 import type { Env } from '../../config/files/interpolate.ts'
-import { doubts } from '../../config/issues/doubts.ts'
-import type { Finding } from '../../config/issues/finding.ts'
-import { brokenRules } from '../../config/issues/rules.ts'
-import { config as schema, type Config } from '../../config/schema/schema.ts'
+import { Origins } from '../../config/files/origins.ts'
+import { ownBlock } from '../../config/files/own-block.ts'
 import { formatPath } from '../../config/files/path.ts'
-import { startGateway, type Gateway } from '../../gateway/gateway.ts'
-import { systemClock, type Millis } from '../../mesh/clock.ts'
+import { readText } from '../../config/files/read-text.ts'
+import { type Reading, readValues } from '../../config/files/read-values.ts'
+import { explain } from '../../config/issues/explain.ts'
+import { type ConfigFinding, type ConfigIssue, formatIssue } from '../../config/issues/issues.ts'
+import { brokenRules, warningsOf } from '../../config/issues/rules.ts'
+import { coerce } from '../../config/schema/coerce.ts'
+import { isPlainMap } from '../../config/schema/plain-map.ts'
+import { config as schema, type Config } from '../../config/schema/schema.ts'
+import { type Gateway, startGateway } from '../../gateway/gateway.ts'
+import { type Millis, systemClock } from '../../mesh/clock.ts'
 import { createLog } from '../../telemetry/log.ts'
-import type { Output } from '../start.ts'
-import { readPlan } from './plan.ts'
+import type { Output } from '../arguments.ts'
 
 /** The name of the one server, as a plan and the paths of URLs know it. */
 export const WRAPPED = 'wrapped'
@@ -36,17 +49,11 @@ export interface WrapOptions {
   readonly gateway: Readonly<Record<string, unknown>>
 }
 
-const levels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']
-
 /** Starts a gateway around one server, with its plan armed. The exit code of the command when that cannot be. */
 export async function startWrapped(options: WrapOptions, out: Output, env: Env): Promise<Gateway | number> {
   const failed = (...lines: readonly string[]) => {
     for (const line of lines) out.stderr(`breakwater: ${line}`)
     return 1
-  }
-  if (!levels.includes(options.logLevel)) {
-    out.stderr(`breakwater: --log-level must be one of ${levels.join(', ')}`)
-    return 2
   }
   const lock = environmentLock({ environment: ENVIRONMENT, variables: env })
   if (options.plan !== undefined && lock !== undefined) return failed(`faults are refused: ${lock}`)
@@ -56,13 +63,15 @@ export async function startWrapped(options: WrapOptions, out: Output, env: Env):
   if (typeof config === 'string') return failed(config)
   const broken = brokenRules(config)
   if (broken.length > 0) return failed(...broken.map((finding) => said(finding, options)))
-  for (const finding of doubts(config)) out.stderr(`breakwater: warning: ${said(finding, options)}`)
+  for (const finding of warningsOf(config)) out.stderr(`breakwater: warning: ${said(finding, options)}`)
   if (plan?.chaos.faults.length === 0) out.stderr(`breakwater: warning: ${options.plan} has no faults`)
 
   let gateway
   try {
     const log = createLog(options.logLevel, process.stderr)
-    gateway = await startGateway({ config, path: options.plan ?? WRAPPED, files: [], env, log })
+    // Whoever wraps a server arms the plan by that, each time anew: a kill is over with the process.
+    const source = { config, path: options.plan ?? WRAPPED, files: [] }
+    gateway = await startGateway({ ...source, env, log, keepsKill: false })
   } catch (error) {
     // Whatever may be left of the parts that were made already.
     systemClock.after(LINGER_MS, () => process.exit(1))
@@ -92,7 +101,83 @@ function configOf({ server, gateway }: WrapOptions, chaos: ChaosConfig | undefin
 }
 
 /** A finding, with the path as the plan has it. */
-function said({ path, message }: Finding, { plan }: WrapOptions): string {
+function said({ path, message }: ConfigFinding, { plan }: WrapOptions): string {
   const [block, ...rest] = path
   return block === 'chaos' ? `${plan}  ${formatPath(rest)}  ${message}` : `${formatPath(path)}  ${message}`
 }
+
+/** A plan that can be used, or what keeps it from being used, a line each. */
+type ReadPlan =
+  | { readonly ok: true; readonly chaos: ChaosConfig }
+  | { readonly ok: false; readonly problems: readonly string[] }
+
+/** How long faults may stay armed around one server, and those of other formats do: whoever wraps one also ends it. */
+const LONGEST = '24h'
+
+/**
+ * Reads a plan from a file: ours (a list of faults, `{ seed, faults }`, a block `chaos`, or a file with such a block),
+ * or one of the two other formats, whose faults may hit tools that write. It is armed as soon as it is applied.
+ */
+export async function readPlan(file: string, env: Env, strict: boolean): Promise<ReadPlan> {
+  const read = await readText(file)
+  if ('problem' in read) return unusable([`${file} ${read.problem}`])
+  const source = parseSource(file, read.text)
+  const issues: ConfigIssue[] = source.problems.map(({ position, message }) => {
+    return { severity: 'error', file, path: '', ...position, message }
+  })
+  if (issues.length > 0) return unusable(issues.map(formatIssue))
+  const { node, unknownKeys } = ownBlock('chaos', source)
+  for (const { name, node: key } of unknownKeys) {
+    const message = 'only "chaos" is read from a plan'
+    issues.push({ severity: 'error', file, path: name, ...source.positionOf(key), message })
+  }
+  const reading: Reading = { env, origins: new Origins(), issues, interpolated: new Set() }
+  const written = node === null ? {} : readValues(file, source, node, [], reading)
+  if (issues.length > 0) return unusable(issues.map(formatIssue))
+  return checked(file, written, reading.origins, strict)
+}
+
+function checked(file: string, written: unknown, origins: Origins, strict: boolean): ReadPlan {
+  let plan: unknown
+  try {
+    plan = inOurWords(written)
+  } catch (error) {
+    if (!(error instanceof ForeignPlanError)) throw error
+    const place = formatIssue({ severity: 'error', path: '', message: '', ...origins.locate(error.path) })
+    return unusable([`${place}  ${error.message}`])
+  }
+  const value = coerce(armed(plan, strict), chaos, origins)
+  // Without texts of its own zod leaves those of the schemas, and `explain` finds the rest.
+  const parsed = chaos.safeParse(value, { error: () => '' })
+  if (parsed.success) return { ok: true, chaos: parsed.data }
+  const problems = explain(parsed.error.issues, { schema: chaos, value, origins })
+  return unusable(problems.map((issue) => formatIssue(issue.file === '' ? { ...issue, file } : issue)))
+}
+
+/** There is one server: a plan of another tool that has a single target means it, whatever it calls it. */
+const here = { servers: [WRAPPED], soleTarget: WRAPPED }
+
+/** A plan as the block `chaos` says it. */
+function inOurWords(written: unknown): unknown {
+  const options = { ttl: LONGEST, allowWrites: true }
+  switch (planFormat(written)) {
+    case 'mcp-chaos':
+      return fromMcpChaos(written, options)
+    case 'chaos-monkey': {
+      if (!isPlainMap(written)) return { faults: fromChaosMonkey(written, { ...options, ...here }) }
+      const { aliases, seed, ...scenario } = written
+      const faults = fromChaosMonkey(scenario, { ...options, ...here, aliases: aliasesIn(aliases) })
+      return { ...(aliases !== undefined && { aliases }), ...(seed !== undefined && { seed }), faults }
+    }
+    case 'own':
+      return Array.isArray(written) ? { faults: written } : written
+  }
+}
+
+/** Wrapping a server is asking for its faults, so nothing else has to switch them on. */
+function armed(plan: unknown, strict: boolean): unknown {
+  if (!isPlainMap(plan)) return plan
+  return { maxTtl: LONGEST, ...plan, enabled: true, persist: true, ...(strict && { strict }) }
+}
+
+const unusable = (problems: readonly string[]): ReadPlan => ({ ok: false, problems })

@@ -1,4 +1,5 @@
 import { type Alias, type Document, isNode, LineCounter, type Node, parseDocument, visit } from 'yaml'
+import { isJson, isNamedJson, jsonMistake, type JsonMistake } from './json-mistakes.ts'
 import type { Position } from './origins.ts'
 
 /** Follow-on errors of a broken file say little; these are the first, and enough. */
@@ -13,12 +14,17 @@ export interface SourceDocument {
   targetOf(alias: Alias): Node | undefined
 }
 
-/** Parses YAML, or JSON with comments when `file` is called so. */
+/** Parses YAML, or JSON with comments when `file` is called so, or begins as an object. */
 export function parseSource(file: string, text: string): SourceDocument {
   const lines = new LineCounter()
   const deepAt = tooDeepAt(text)
-  if (deepAt !== undefined) return unreadable(text, deepAt)
-  const document = parseDocument(/\.jsonc?$/i.test(file) ? blankComments(text) : text, {
+  if (deepAt !== undefined) return unreadable(text, deepAt, 'not valid YAML: nested too deeply')
+  const mistake = isJson(file, text) && text.trim() !== '' ? jsonMistake(text) : undefined
+  const isUnreadable = ({ offset, message }: JsonMistake) =>
+    unreadable(text, offset, `not valid JSON: ${message}`)
+  // YAML takes much that is no JSON, and calls the rest by names that say nothing to who wrote JSON.
+  if (mistake !== undefined && isNamedJson(file)) return isUnreadable(mistake)
+  const document = parseDocument(isJson(file, text) && mistake === undefined ? blankComments(text) : text, {
     lineCounter: lines,
     // Its pretty errors quote the source, which may hold secrets.
     prettyErrors: false,
@@ -29,6 +35,7 @@ export function parseSource(file: string, text: string): SourceDocument {
     const { line, col } = lines.linePos(offset)
     return { line: Math.max(line, 1), column: Math.max(col, 1) }
   }
+  if (mistake !== undefined && document.errors.length > 0) return isUnreadable(mistake)
   const targets = document.errors.length === 0 ? aliasTargets(document) : new Map<Alias, Node>()
   return {
     root: document.contents,
@@ -41,12 +48,12 @@ export function parseSource(file: string, text: string): SourceDocument {
 }
 
 /** A file that nobody should try to parse. */
-function unreadable(text: string, offset: number): SourceDocument {
+function unreadable(text: string, offset: number, message: string): SourceDocument {
   const before = text.slice(0, offset).split('\n')
   const position = { line: before.length, column: (before.at(-1)?.length ?? 0) + 1 }
   return {
     root: null,
-    problems: [{ position, message: 'not valid YAML: nested too deeply' }],
+    problems: [{ position, message }],
     positionOf: () => position,
     targetOf: () => undefined,
   }

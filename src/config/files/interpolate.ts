@@ -14,8 +14,13 @@ const REFERENCE = /^(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?$/s
 /**
  * Puts variables into `text`: `${VAR}`, `${env:VAR}`, and `${VAR:-default}` for one that is unset or empty.
  * A default may hold references of its own; values are taken as they are. `$${` stands for a literal `${`.
+ * `places` are known by their names whatever the environment holds; they are no variables.
  */
-export function interpolate(text: string, env: Env): Interpolated {
+export function interpolate(
+  text: string,
+  env: Env,
+  places: Readonly<Record<string, string>> = {},
+): Interpolated {
   const variables: string[] = []
   const problems: string[] = []
 
@@ -40,6 +45,8 @@ export function interpolate(text: string, env: Env): Interpolated {
   }
 
   function resolve(reference: string): string {
+    const place = Object.hasOwn(places, reference) ? places[reference] : undefined
+    if (place !== undefined) return place
     const [, name, fallback] = REFERENCE.exec(reference) ?? []
     if (name === undefined) {
       problems.push(unknownReference(reference))
@@ -66,10 +73,17 @@ function closing(text: string, from: number): number | undefined {
   return undefined
 }
 
+/** The environment variable for what clients ask a person for under the name `id`. */
+export function variableFor(id: string): string {
+  const name = id.replace(/[^A-Za-z0-9]+/g, '_').toUpperCase()
+  return /^[A-Z_]/.test(name) ? name : `_${name}`
+}
+
 function unknownReference(reference: string): string {
   const forms = 'allowed are ${VAR}, ${VAR:-default} and ${env:VAR}; write $${ for a literal ${'
   if (/^input:[\w-]{1,64}$/.test(reference)) {
-    return `\${${reference}} would ask a person, and a gateway has nobody to ask; ${forms}`
+    const variable = variableFor(reference.slice('input:'.length))
+    return `\${${reference}} would ask a person, and a gateway has nobody to ask: write \${${variable}}, and set that environment variable`
   }
   return `found a "\${…}" that names no variable; ${forms}`
 }

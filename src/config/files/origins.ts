@@ -1,4 +1,4 @@
-import type { Path } from './path.ts'
+import type { ConfigPath } from './path.ts'
 
 /** A point in a file; both count from 1. */
 export interface Position {
@@ -22,16 +22,16 @@ export interface Origin {
 export class Origins {
   readonly #origins = new Map<string, Origin>()
 
-  set(path: Path, origin: Origin): void {
+  set(path: ConfigPath, origin: Origin): void {
     this.#origins.set(JSON.stringify(path), origin)
   }
 
-  get(path: Path): Origin | undefined {
+  get(path: ConfigPath): Origin | undefined {
     return this.#origins.get(JSON.stringify(path))
   }
 
   /** The place to show for `path`: its own, or that of the innermost thing around it that was written. */
-  locate(path: Path, at: 'key' | 'value' = 'value'): { file: string } & Partial<Position> {
+  locate(path: ConfigPath, at: 'key' | 'value' = 'value'): { file: string } & Partial<Position> {
     for (let length = path.length; length >= 0; length--) {
       const origin = this.get(path.slice(0, length))
       if (origin === undefined) continue

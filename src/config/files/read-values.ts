@@ -4,7 +4,8 @@ import { isPlainMap } from '../schema/plain-map.ts'
 import type { SourceDocument } from './document.ts'
 import { type Env, interpolate } from './interpolate.ts'
 import type { Origins, Position } from './origins.ts'
-import { formatPath, type Path } from './path.ts'
+import { formatPath, type ConfigPath } from './path.ts'
+import { placesOf } from './places.ts'
 
 /** No config is this deep; a loop of aliases is. */
 const MAX_DEPTH = 32
@@ -19,6 +20,8 @@ export interface Reading {
   readonly issues: ConfigIssue[]
   /** All text that came out of a variable, which nobody may print. */
   readonly interpolated: Set<string>
+  /** Whether references to variables stay as they are. */
+  readonly verbatim?: boolean
 }
 
 /**
@@ -29,13 +32,14 @@ export function readValues(
   file: string,
   source: SourceDocument,
   node: Node | null,
-  at: Path,
+  at: ConfigPath,
   reading: Reading,
 ): unknown {
-  const { env, origins, issues, interpolated } = reading
+  const { env, origins, issues, interpolated, verbatim = false } = reading
+  const places = placesOf(file, env)
   let left = MAX_VALUES
 
-  function report(path: Path, position: Position, message: string): undefined {
+  function report(path: ConfigPath, position: Position, message: string): undefined {
     issues.push({ severity: 'error', file, path: formatPath(path), ...position, message })
   }
 
@@ -44,7 +48,7 @@ export function readValues(
     report(at, position, message)
   }
 
-  function read(written: Node | null, path: Path, key: Position | undefined): unknown {
+  function read(written: Node | null, path: ConfigPath, key: Position | undefined): unknown {
     if (left < 0) return undefined
     const found = isAlias(written) ? follow(written, path) : written
     const value = found === null ? (key ?? { line: 1, column: 1 }) : source.positionOf(found)
@@ -65,21 +69,22 @@ export function readValues(
       return values
     }
     if (!isScalar(found) || typeof found.value !== 'string') return isScalar(found) ? found.value : null
-    const { text, variables, problems } = interpolate(found.value, env)
+    if (verbatim) return found.value
+    const { text, variables, problems } = interpolate(found.value, env, places)
     if (variables.length > 0 && text !== '') interpolated.add(text)
     origins.set(path, { ...origin, variables })
     for (const problem of problems) report(path, value, problem)
     return text
   }
 
-  function follow(alias: Alias, path: Path): Node | null {
+  function follow(alias: Alias, path: ConfigPath): Node | null {
     const target = source.targetOf(alias)
     if (target === undefined)
       report(path, source.positionOf(alias), `*${alias.source} names no anchor above it`)
     return target ?? null
   }
 
-  function readMap(map: YAMLMap, path: Path): Record<string, unknown> {
+  function readMap(map: YAMLMap, path: ConfigPath): Record<string, unknown> {
     const pairs = map.items as Pair<Node, Node | null>[]
     const values: Record<string, unknown> = {}
     for (const { key, value } of pairs) if (isMerge(key)) Object.assign(values, merge(value, key, path))
@@ -103,7 +108,7 @@ export function readValues(
   }
 
   /** What a `<<` brings in; of several maps the first wins. */
-  function merge(value: Node | null, key: Node, path: Path): object {
+  function merge(value: Node | null, key: Node, path: ConfigPath): object {
     const sources = isSeq(value) ? (value.items as Node[]).toReversed() : [value]
     const maps = sources.map((item) => read(item, path, origins.get(path)?.key))
     if (maps.every(isPlainMap)) return Object.assign({}, ...maps) as object

@@ -1,13 +1,12 @@
 import { z } from 'zod'
+import { suggest } from '../../units/suggest.ts'
 import type { Origins } from '../files/origins.ts'
-import { formatPath, type Path } from '../files/path.ts'
+import { type ConfigPath, formatPath } from '../files/path.ts'
 import { isPlainMap } from '../schema/plain-map.ts'
 import { objectsOf, schemasAt, secrecyAt } from '../schema/schema-walk.ts'
 import { looksLikeKey, redactUrls } from '../secrets/redact-text.ts'
 import type { Secrecy } from '../secrets/secrets.ts'
 import type { ConfigIssue } from './issues.ts'
-import { suggest } from './suggest.ts'
-import { type LeafIssue, leafIssues } from './zod-issues.ts'
 
 /** A config that was read, and what to check it against. */
 interface Explained {
@@ -39,11 +38,11 @@ export function explain(issues: readonly z.core.$ZodIssue[], about: Explained): 
   })
 }
 
-function at({ origins }: Explained, path: Path, place: 'key' | 'value', text: string): ConfigIssue {
+function at({ origins }: Explained, path: ConfigPath, place: 'key' | 'value', text: string): ConfigIssue {
   return { severity: 'error', path: formatPath(path), message: text, ...origins.locate(path, place) }
 }
 
-function unknownKey({ schema }: Explained, path: Path, key: string, meant: Set<string>): string {
+function unknownKey({ schema }: Explained, path: ConfigPath, key: string, meant: Set<string>): string {
   const objects = objectsOf(schemasAt(schema, path))
   const other = objects.find(({ shape }) => Object.hasOwn(shape, key))
   if (other !== undefined) return `"${key}" belongs to an entry of another kind (${titleOf(other)})`
@@ -58,7 +57,7 @@ function unknownKey({ schema }: Explained, path: Path, key: string, meant: Set<s
 
 const titleOf = (schema: z.core.$ZodType) => z.globalRegistry.get(schema)?.title ?? 'see the reference'
 
-function invalidKey(about: Explained, path: Path, issue: z.core.$ZodIssueInvalidKey): ConfigIssue {
+function invalidKey(about: Explained, path: ConfigPath, issue: z.core.$ZodIssueInvalidKey): ConfigIssue {
   const text = issue.issues[0]?.message ?? 'expected another name'
   // A secret that was written without its name looks like a name.
   if (secrecyAt(about.schema, path) !== undefined) {
@@ -73,7 +72,7 @@ function invalidKey(about: Explained, path: Path, issue: z.core.$ZodIssueInvalid
   return at(about, path, 'key', `${text}, found "${path.at(-1)}"`)
 }
 
-function message({ schema, value, origins }: Explained, path: Path, issue: LeafIssue): string {
+function message({ schema, value, origins }: Explained, path: ConfigPath, issue: LeafIssue): string {
   const held = path.reduce<unknown>(
     (inside, key) => (inside as Record<string, unknown> | undefined)?.[key],
     value,
@@ -193,3 +192,33 @@ function hides(text: string, secrecy: Secrecy | undefined): boolean {
 }
 
 const shorten = (text: string) => (text.length <= MAX_SHOWN ? text : `${text.slice(0, MAX_SHOWN)}…"`)
+
+type ZodIssue = z.core.$ZodIssue
+
+/** What zod found, without unions: at a leaf, with its full path. */
+type LeafIssue = Exclude<ZodIssue, z.core.$ZodIssueInvalidUnion> | NoneOf
+
+/** A value that is no alternative of a union, not even a wrong one. */
+export interface NoneOf {
+  readonly code: 'none_of'
+  readonly path: PropertyKey[]
+  readonly message: string
+  readonly alternatives: readonly LeafIssue[]
+}
+
+/** Opens unions: the complaints of the alternative that the value resembles, or one about all of them. */
+function leafIssues(issues: readonly ZodIssue[], at: readonly PropertyKey[] = []): LeafIssue[] {
+  return issues.flatMap((issue): LeafIssue[] => {
+    const path = [...at, ...issue.path]
+    if (issue.code !== 'invalid_union') return [{ ...issue, path }]
+    const branches = issue.errors.map((errors) => leafIssues(errors, path))
+    const alike = branches.filter((branch) => !branch.some((leaf) => isOfAnotherType(leaf, path)))
+    const closest = alike.toSorted((a, b) => a.length - b.length)[0]
+    if (closest !== undefined && issue.message === '') return closest
+    return [{ code: 'none_of', path, message: issue.message, alternatives: branches.flat() }]
+  })
+}
+
+function isOfAnotherType(leaf: LeafIssue, at: readonly PropertyKey[]): boolean {
+  return ['invalid_type', 'invalid_value', 'none_of'].includes(leaf.code) && leaf.path.length === at.length
+}

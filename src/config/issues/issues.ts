@@ -1,3 +1,5 @@
+import type { ConfigPath } from '../files/path.ts'
+
 /** Something wrong with a config (`error`: it cannot be used), or doubtful about it (`warning`). */
 export interface ConfigIssue {
   readonly severity: 'error' | 'warning'
@@ -28,4 +30,12 @@ export function sortIssues(issues: readonly ConfigIssue[], files: readonly strin
       (a.line ?? 0) - (b.line ?? 0) ||
       (a.column ?? 0) - (b.column ?? 0),
   )
+}
+
+/** Something about keys that are right one by one. */
+export interface ConfigFinding {
+  readonly path: ConfigPath
+  /** Whether the name of the key is at fault, or its value. */
+  readonly at: 'key' | 'value'
+  readonly message: string
 }

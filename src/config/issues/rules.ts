@@ -1,11 +1,15 @@
+import { serverAddress } from '../../chaos/fault.ts'
+import { faults as types } from '../../chaos/faults/index.ts'
+import { targetFindings } from '../../chaos/plan/checks.ts'
+import { glob, matcher } from '../../mesh/match.ts'
+import { formatDuration } from '../../units/duration.ts'
+import type { ConfigPath } from '../files/path.ts'
 import { isLoopback, parseAddress } from '../schema/address.ts'
-import { faultFindings } from './chaos-rules.ts'
-import { contradictions } from './policy-rules.ts'
-import type { Finding } from './finding.ts'
 import type { Config } from '../schema/schema.ts'
+import type { ConfigFinding } from './issues.ts'
 
 /** What no schema of one key can see; each finding makes the config unusable. */
-export function brokenRules(config: Config): Finding[] {
+export function brokenRules(config: Config): ConfigFinding[] {
   return [
     ...planes(config),
     ...serverNames(config),
@@ -15,8 +19,8 @@ export function brokenRules(config: Config): Finding[] {
   ]
 }
 
-function planes({ gateway }: Config): Finding[] {
-  const findings: Finding[] = []
+function planes({ gateway }: Config): ConfigFinding[] {
+  const findings: ConfigFinding[] = []
   const listen = parseAddress(gateway.listen)
   const control = parseAddress(gateway.control)
   const path = ['gateway', 'control']
@@ -34,9 +38,9 @@ function planes({ gateway }: Config): Finding[] {
   return findings
 }
 
-function serverNames({ gateway: { separator }, mcpServers }: Config): Finding[] {
+function serverNames({ gateway: { separator }, mcpServers }: Config): ConfigFinding[] {
   const seen = new Map<string, string>()
-  return Object.keys(mcpServers).flatMap((name): Finding[] => {
+  return Object.keys(mcpServers).flatMap((name): ConfigFinding[] => {
     const path = ['mcpServers', name]
     const twin = seen.get(name.toLowerCase())
     seen.set(name.toLowerCase(), name)
@@ -52,13 +56,218 @@ function serverNames({ gateway: { separator }, mcpServers }: Config): Finding[] 
   })
 }
 
-function sentTwice({ mcpServers }: Config): Finding[] {
+function sentTwice({ mcpServers }: Config): ConfigFinding[] {
   return Object.entries(mcpServers).flatMap(([name, server]) => {
     if (server.type === 'stdio') return []
     const fixed = new Set(Object.keys(server.headers).map((header) => header.toLowerCase()))
     const message = 'would be sent twice: "headers" sets it as well'
-    return Object.entries(server.forwardHeaders).flatMap(([from, to]): Finding[] =>
+    return Object.entries(server.forwardHeaders).flatMap(([from, to]): ConfigFinding[] =>
       fixed.has(to) ? [{ path: ['mcpServers', name, 'forwardHeaders', from], at: 'value', message }] : [],
     )
+  })
+}
+
+type Policies = Config['policies']
+type Settings = Omit<Policies['overrides'][number], 'match' | 'effect'>
+
+/** Settings of one place in the file, over the defaults. */
+interface Place {
+  readonly path: ConfigPath
+  readonly settings: Settings
+}
+
+/** Policies that contradict each other, though each of them is right by itself. */
+function contradictions(config: Config): ConfigFinding[] {
+  const { defaults, overrides, sets } = config.policies
+  const places: Place[] = [
+    { path: ['policies', 'defaults'], settings: defaults },
+    ...overrides.map((settings, index) => ({ path: ['policies', 'overrides', index], settings })),
+    ...Object.entries(sets).map(([name, settings]) => ({ path: ['policies', 'sets', name], settings })),
+  ]
+  return [
+    ...places.flatMap((place) => [
+      ...uselessTimeout(place, defaults),
+      ...uselessHedge(place, defaults),
+      ...unknownFallback(place, config),
+    ]),
+    ...overrides.flatMap((_, index) => fallbackCycle(index, config)),
+  ]
+}
+
+/** The timeout that is in force without a word about it gives way to any deadline. */
+const UNSAID_TIMEOUT_MS = 60_000
+
+function uselessTimeout({ path, settings }: Place, defaults: Settings): ConfigFinding[] {
+  const { attemptTimeout } = settings
+  const deadline = settings.deadline ?? defaults.deadline
+  if (!attemptTimeout || !deadline || attemptTimeout.timeout === UNSAID_TIMEOUT_MS) return []
+  if (attemptTimeout.timeout <= deadline.total) return []
+  const message = `expected at most the deadline of ${formatDuration(deadline.total)}, which covers all attempts, found ${formatDuration(attemptTimeout.timeout)}`
+  return [{ path: [...path, 'attemptTimeout', 'timeout'], at: 'value', message }]
+}
+
+function uselessHedge({ path, settings }: Place, defaults: Settings): ConfigFinding[] {
+  const { hedge } = settings
+  const timeout = settings.attemptTimeout ?? defaults.attemptTimeout
+  if (!hedge || !timeout || typeof hedge.after !== 'number' || hedge.after < timeout.timeout) return []
+  const message = `expected less than the attempt timeout of ${formatDuration(timeout.timeout)}, found ${formatDuration(hedge.after)}`
+  return [{ path: [...path, 'hedge', 'after'], at: 'value', message }]
+}
+
+function unknownFallback({ path, settings }: Place, { mcpServers }: Config): ConfigFinding[] {
+  const server = settings.degrade ? settings.degrade.fallback?.server : undefined
+  if (server === undefined || Object.hasOwn(mcpServers, server)) return []
+  const message = `there is no server "${server}"`
+  return [{ path: [...path, 'degrade', 'fallback', 'server'], at: 'value', message }]
+}
+
+/** Follows fallbacks from what an override applies to: one that comes back would never end. */
+function fallbackCycle(index: number, { policies, mcpServers }: Config): ConfigFinding[] {
+  const { degrade, match } = policies.overrides[index] ?? {}
+  const first = degrade ? degrade.fallback : undefined
+  if (first === undefined) return []
+  const holds = matcher({ server: match?.server })
+  const starts = Object.keys(mcpServers).filter((server) => holds(server, 'tools/call', undefined))
+  const cycle = starts.map((server) => cycleFrom(first.server ?? server, first.tool, policies))
+  const found = cycle.find((way) => way !== undefined)
+  if (found === undefined) return []
+  const path = ['policies', 'overrides', index, 'degrade', 'fallback']
+  return [{ path, at: 'key', message: `comes back to itself: ${found.join(' → ')}` }]
+}
+
+function cycleFrom(server: string, tool: string, policies: Policies): readonly string[] | undefined {
+  const way: string[] = []
+  for (;;) {
+    const here = `${server}/${tool}`
+    if (way.includes(here)) return [...way, here]
+    way.push(here)
+    const next = fallbackOf(server, tool, policies)
+    if (next === undefined) return undefined
+    server = next.server ?? server
+    tool = next.tool
+  }
+}
+
+function fallbackOf(server: string, tool: string, { defaults, overrides }: Policies) {
+  const decisive = overrides.findLast(
+    ({ match, degrade }) => degrade !== undefined && matcher(match)(server, 'tools/call', tool),
+  )
+  const degrade = decisive === undefined ? defaults.degrade : decisive.degrade
+  return degrade ? degrade.fallback : undefined
+}
+
+/** Faults that hit no server, or cannot work with those that they hit. */
+function faultFindings({ chaos, mcpServers }: Config, severity: 'error' | 'warning'): ConfigFinding[] {
+  const targets = Object.entries(mcpServers).map(([name, server]) => {
+    const own = server.era === 'auto' ? undefined : server.era
+    const era = server.type === 'sse' ? ('legacy' as const) : own
+    const address = server.type === 'stdio' ? undefined : serverAddress(server.urls)
+    return { name, kind: { transport: server.type, era, address } }
+  })
+  return targetFindings(chaos.faults, targets, types)
+    .filter((finding) => finding.severity === severity)
+    .map(({ path, message }) => ({ path: ['chaos', ...path], at: 'value', message }))
+}
+
+/** What is allowed and yet hardly meant. */
+export function warningsOf(config: Config): ConfigFinding[] {
+  return [
+    ...noServers(config),
+    ...leftOut(config),
+    ...renamed(config),
+    ...bareVariables(config),
+    ...idleOverrides(config),
+    ...idleSettings(config),
+    ...faultFindings(config, 'warning'),
+  ]
+}
+
+function noServers({ mcpServers }: Config): ConfigFinding[] {
+  if (Object.values(mcpServers).some(({ disabled }) => !disabled)) return []
+  return [{ path: ['mcpServers'], at: 'key', message: 'no server is configured, or all are disabled' }]
+}
+
+/** Servers that are in the config and are not run. */
+function leftOut({ mcpServers }: Config): ConfigFinding[] {
+  const out = Object.entries(mcpServers).filter(([, { disabled }]) => disabled)
+  // If that is all of them, it has been said.
+  if (out.length === Object.keys(mcpServers).length) return []
+  return out.map(([name]) => ({
+    path: ['mcpServers', name],
+    at: 'key',
+    message: 'is disabled, and left out',
+  }))
+}
+
+/** Servers whose names do not do here. */
+function renamed({ mcpServers, gateway: { separator } }: Config): ConfigFinding[] {
+  return Object.entries(mcpServers).flatMap(([name, { writtenName }]): ConfigFinding[] => {
+    if (writtenName === undefined) return []
+    const message = `is known as "${name}": at /mcp/${name}, and as ${name}${separator}… in the names of its tools`
+    return [{ path: ['mcpServers', name], at: 'key', message }]
+  })
+}
+
+/** `$NAME`, in which Gemini CLI puts the variable, and nobody else. */
+function bareVariables({ mcpServers }: Config): ConfigFinding[] {
+  return Object.entries(mcpServers).flatMap(([server, entry]) => {
+    const [block, held] = entry.type === 'stdio' ? ['env', entry.env] : ['headers', entry.headers]
+    return Object.entries(held).flatMap(([key, value]): ConfigFinding[] => {
+      if (!/^(?:\w+ )?\$[A-Z][A-Z0-9_]*$/.test(value)) return []
+      const message = 'holds a $NAME, which is taken as it is; a variable is written ${NAME}'
+      return [{ path: ['mcpServers', server, block, key], at: 'value', message }]
+    })
+  })
+}
+
+function idleOverrides({ mcpServers, policies }: Config): ConfigFinding[] {
+  const names = Object.keys(mcpServers)
+  return policies.overrides.flatMap(({ match, ...settings }, index) => {
+    const findings: ConfigFinding[] = []
+    const path = ['policies', 'overrides', index]
+    const { server, tool, method } = match
+    if (server !== undefined && !names.some(glob(server))) {
+      findings.push({
+        path: [...path, 'match', 'server'],
+        at: 'value',
+        message: `"${server}" matches no server`,
+      })
+    }
+    if (tool !== undefined && method !== undefined && !glob(method)('tools/call')) {
+      const message = 'never matches: only calls of the method tools/call have a tool'
+      findings.push({ path: [...path, 'match', 'method'], at: 'value', message })
+    }
+    if (Object.keys(settings).length === 0) findings.push({ path, at: 'key', message: 'sets no policy' })
+    return findings
+  })
+}
+
+function idleSettings({ mcpServers }: Config): ConfigFinding[] {
+  return Object.entries(mcpServers).flatMap(([name, server]) => {
+    const findings: ConfigFinding[] = []
+    const path = ['mcpServers', name]
+    if (server.tools.include.length === 0) {
+      findings.push({
+        path: [...path, 'tools', 'include'],
+        at: 'key',
+        message: 'is empty, so that no tool is offered',
+      })
+    }
+    if (server.type === 'stdio') return findings
+    if (new Set(server.urls).size < server.urls.length) {
+      findings.push({ path: [...path, 'urls'], at: 'key', message: 'lists a replica more than once' })
+    }
+    if (server.tls !== undefined && !server.urls.some((url) => /^https:/i.test(url))) {
+      findings.push({
+        path: [...path, 'tls'],
+        at: 'key',
+        message: 'has no effect: no URL of this server is https://',
+      })
+    }
+    if (server.tls?.rejectUnauthorized === false) {
+      const message = 'anyone between here and the server can read and change every call'
+      findings.push({ path: [...path, 'tls', 'rejectUnauthorized'], at: 'value', message })
+    }
+    return findings
   })
 }

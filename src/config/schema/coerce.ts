@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import type { Origins } from '../files/origins.ts'
-import type { Path } from '../files/path.ts'
+import type { ConfigPath } from '../files/path.ts'
 import { isPlainMap } from './plain-map.ts'
 import { schemasAt } from './schema-walk.ts'
 
@@ -8,7 +8,12 @@ import { schemasAt } from './schema-walk.ts'
  * Gives text that came out of a variable the type that its place asks for, since a variable holds only text:
  * `maxInFlight: ${MAX}` is a number. Text stays where text is allowed.
  */
-export function coerce(value: unknown, schema: z.core.$ZodType, origins: Origins, path: Path = []): unknown {
+export function coerce(
+  value: unknown,
+  schema: z.core.$ZodType,
+  origins: Origins,
+  path: ConfigPath = [],
+): unknown {
   if (Array.isArray(value)) return value.map((item, index) => coerce(item, schema, origins, [...path, index]))
   if (isPlainMap(value)) {
     const entries = Object.entries(value)

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import type { Path } from '../files/path.ts'
+import type { ConfigPath } from '../files/path.ts'
 import { secrets, type Secrecy } from '../secrets/secrets.ts'
 
 type Schema = z.core.$ZodType
@@ -30,7 +30,7 @@ export function step(schemas: readonly Schema[], key: string | number): Schema[]
 }
 
 /** Every schema that has a say at `path`. */
-export function schemasAt(root: Schema, path: Path): Schema[] {
+export function schemasAt(root: Schema, path: ConfigPath): Schema[] {
   return path.reduce<Schema[]>(step, spread(root))
 }
 
@@ -45,7 +45,7 @@ export function secrecyOf(schemas: readonly Schema[]): Secrecy | undefined {
 }
 
 /** How secret the value at `path` is; what lies within a secret is as secret. */
-export function secrecyAt(root: Schema, path: Path): Secrecy | undefined {
+export function secrecyAt(root: Schema, path: ConfigPath): Secrecy | undefined {
   const places = path.map((_, index) => path.slice(0, index + 1))
   return places.map((place) => secrecyOf(schemasAt(root, place))).find((secrecy) => secrecy !== undefined)
 }

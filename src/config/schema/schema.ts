@@ -1,23 +1,356 @@
 import { z } from 'zod'
+import { mayBeForTests } from '../../chaos/control/guard.ts'
+import { headerGlob } from '../../chaos/plan/common.ts'
 import { chaos } from '../../chaos/plan/schema.ts'
+import { policies } from '../../policies/index.ts'
+import { rate } from '../../policies/rate-limit/limit.ts'
 import { telemetry } from '../../telemetry/schema.ts'
-import { gateway } from './gateway-schema.ts'
-import { mesh } from './policies-schema.ts'
-import { server } from './server-schema.ts'
+import { duration } from '../../units/duration.ts'
+import { size } from '../../units/size.ts'
+import { secrets } from '../secrets/secrets.ts'
+import { address } from './address.ts'
+import { withTimeoutUnit } from './client-keys.ts'
+import { globPattern } from './glob-schema.ts'
+import { isPlainMap } from './plain-map.ts'
+import { serverNamePattern, slugOf } from './server-names.ts'
+import { server, type ServerConfig } from './server-schema.ts'
 
 export type { ServerConfig } from './server-schema.ts'
+
+// What a fault wants to see in a header may be a key.
+secrets.add(headerGlob, { secrecy: 'text' })
+
+const count = (max: number) => z.number().int().min(1).max(max)
+
+const hostName = z
+  .string()
+  .regex(/^(\[[0-9a-fA-F:.]+\]|[^\s/:]+)(:\d{1,5})?$/, 'expected a host name, without http://')
+
+const origin = z
+  .string()
+  .regex(
+    /^[a-z][a-z0-9+.-]*:\/\/[^\s/]+$/i,
+    'expected an origin such as https://app.example.com, without a path',
+  )
+
+const sessions = z
+  .strictObject({
+    max: count(1_000_000).default(10_000).describe('Sessions open at once.'),
+    perClient: count(1_000_000)
+      .optional()
+      .describe(
+        'Of them for one client, told apart by its address (IPv6: its first 64 bits). Default: half of `max`, for behind a proxy all clients may have one address. When there is no room, a client with fewer sessions gets that of the longest idle one of the client with the most.',
+      ),
+    unused: duration({ min: 1_000 })
+      .default(5 * 60_000)
+      .describe('A session without any request since its `initialize` is closed after so long.'),
+    idle: duration({ min: 1_000 })
+      .default(30 * 60_000)
+      .describe('A session unused for so long is closed.'),
+    maxInFlight: count(10_000).default(256).describe('Calls under way at once in one session.'),
+    replayEvents: count(100_000).default(256).describe('Events kept per session for a client that resumes.'),
+    replayBytes: size()
+      .default(1024 ** 2)
+      .describe('Bytes of such events kept per session.'),
+    replayTotal: size()
+      .default(64 * 1024 ** 2)
+      .describe('Bytes of such events kept for all sessions together; the oldest go first.'),
+  })
+  .prefault({})
+  .describe('Sessions of agents that speak a protocol with sessions.')
+
+const requestRate = z.strictObject({
+  rate: rate().describe('Requests in the long run: 100/s, 60/m, 1000/h, or a number of requests per second.'),
+  burst: count(1_000_000)
+    .optional()
+    .describe(
+      'How many requests may come at once after a pause. Default: the requests of one second, at least 1.',
+    ),
+})
+
+const bodies = z
+  .strictObject({
+    total: size()
+      .default(64 * 1024 ** 2)
+      .describe(
+        'What may have come of all of them together, those of 16 KiB and more until their request is answered; never less than `maxBody`.',
+      ),
+    perAddress: size()
+      .default(32 * 1024 ** 2)
+      .describe('The same for one address of clients.'),
+    count: count(100_000).default(4_000).describe('How many may be on their way at once.'),
+    countPerAddress: count(100_000).default(2_000).describe('The same for one address of clients.'),
+    stalled: duration({ min: 1_000 })
+      .default(10_000)
+      .describe('A body of which nothing comes for so long is not waited for.'),
+    whole: duration({ min: 1_000 }).default(60_000).describe('How long a body may take as a whole.'),
+  })
+  .prefault({})
+  .describe(
+    'Bodies of requests that are on their way. Beyond these limits they are refused: HTTP 503, or 408 for those that take too long.',
+  )
+
+const replies = z
+  .strictObject({
+    total: size()
+      .default(256 * 1024 ** 2)
+      .describe('What may have come of all of them together; never less than `maxReply` of the server.'),
+    perServer: size()
+      .optional()
+      .describe('The same for one server, over all its replicas. Default: half of `total`.'),
+  })
+  .prefault({})
+  .describe(
+    'Replies of HTTP servers that are not complete. Over a limit, the one of which nothing has come for the longest is ended with an error: one of the server that exceeds its share, or else of the server that has the most.',
+  )
+
+/** Half of what there is for all, unless given. */
+const perClient = z
+  .strictObject({
+    calls: count(100_000).optional().describe('Calls under way at once. Default: half of `maxInFlight`.'),
+    callers: count(1_024)
+      .optional()
+      .describe(
+        'Kinds of clients without sessions (protocol 2026-07-28), which differ in what they say of themselves or in credentials. Of 1,024 for all. Default: 512.',
+      ),
+    connections: count(1_000_000)
+      .optional()
+      .describe('Connections open at once; further ones are closed at once. Default: half of `connections`.'),
+    initializeParams: size()
+      .optional()
+      .describe(
+        'Bytes of memory for what clients say of themselves, in sessions or as kinds of clients. Of 128 MiB for all. Default: 64 MiB. Beyond it the longest idle session, or kind of clients, ends of who keeps the most.',
+      ),
+    listens: count(10_000)
+      .optional()
+      .describe(
+        'Open streams of `subscriptions/listen`; one whose URIs take more than 4,096 characters counts as several. Of 10,000 for all. Default: 5,000.',
+      ),
+    pendingInputs: count(1_000)
+      .optional()
+      .describe(
+        'Calls without a session that wait for answers of their client. Of 1,000 for all. Default: 500.',
+      ),
+    answers: size()
+      .optional()
+      .describe(
+        'Bytes of the answers to such calls that wait for their client to come back. Of 64 MiB for all. Default: 32 MiB. An answer that is too much is not kept: its client is told so, and that the call has run.',
+      ),
+    pipelined: count(4_096)
+      .optional()
+      .describe(
+        'Requests that were sent before the reply to an earlier one of their connection had come, over all its connections; at most 64 on each. Of 4,096 for all. Default: 2,048. The connection of what is too much is closed.',
+      ),
+  })
+  .prefault({})
+  .describe(
+    'What one client may have at once of what is for all. Clients are told apart by their address (IPv6: its first 64 bits); behind a proxy all of them may have one, so the defaults are generous. What is too much is refused with an error that names the limit.',
+  )
+
+const limits = z
+  .strictObject({
+    perClient,
+    perSession: requestRate
+      .optional()
+      .describe(
+        'For each session; clients without sessions, and `initialize`, count for `perTenant` alone. What is too much gets the JSON-RPC error `rate_limited`. Default: no limit.',
+      ),
+    perTenant: requestRate
+      .optional()
+      .describe(
+        'For each tenant (the header x-breakwater-tenant, or else the name of the client); all names that are new count as one. Default: no limit.',
+      ),
+    connections: count(1_000_000)
+      .default(20_000)
+      .describe('Connections of agents open at once; further ones are closed at once.'),
+    bodies,
+    replies,
+  })
+  .prefault({})
+  .describe(
+    'How fast requests of agents may come, whatever they are for, and how much at once, of all clients and of one. What is too much is refused before anything else is done for it.',
+  )
+
+const unread = z
+  .strictObject({
+    total: size()
+      .default(64 * 1024 ** 2)
+      .describe('What waits for all clients together.'),
+    perSession: size()
+      .default(16 * 1024 ** 2)
+      .describe('What waits for one session, over all its connections.'),
+    stalled: duration({ min: 1_000 })
+      .default(30_000)
+      .describe('A connection that takes nothing for so long, while something waits for it, is closed.'),
+  })
+  .prefault({})
+  .describe(
+    'Replies that clients have not read yet. Over a limit, the connections that have read the least lately are closed.',
+  )
+
+const environmentName = z.string().regex(/^[\w.-]{1,64}$/, 'expected 1 to 64 of A-Z a-z 0-9 _ . -')
+
+/** The block `gateway`. */
+const gateway = z
+  .strictObject({
+    listen: address.default('127.0.0.1:8080').describe('Data plane: /mcp, /mcp/{server}, /livez, /readyz.'),
+    control: address.default('127.0.0.1:8081').describe('Control plane: /metrics and /admin.'),
+    controlToken: z
+      .string()
+      .regex(/^[\x21-\x7e]{16,}$/, 'expected at least 16 characters, ASCII and without spaces')
+      .register(secrets, { secrecy: 'text' })
+      .optional()
+      .describe(
+        'Bearer token of the control plane; required when `control` is not a loopback address. Unless given, one is made at each start and kept in a file for the commands of the same user, and on loopback reading goes without.',
+      ),
+    dynamicCommands: z
+      .boolean()
+      .default(false)
+      .describe('Whether servers that are added through the admin API may be programs to run (`command`).'),
+    environment: environmentName
+      .default('production')
+      .describe(
+        'What this gateway serves. Faults may be armed in dev, development, test, staging, sandbox, qa and local, and in what `chaosEnvironments` names; the environment variables NODE_ENV and ENVIRONMENT, where they are set, have to be one of these as well. Fixed at boot: a reload cannot change it.',
+      ),
+    chaosEnvironments: z
+      .array(environmentName.refine(mayBeForTests, 'faults are never armed in an environment of that name'))
+      .max(32)
+      .default([])
+      .describe('Further environments in which faults may be armed, such as `staging-eu`. Fixed at boot.'),
+    stateDir: z
+      .string()
+      .min(1)
+      .optional()
+      .describe(
+        'Folder for state that outlives the process: servers added through the admin API (`servers.json`), and what became of calls with an idempotency key (`records`, a LevelDB that holds answers of servers as they are, in a folder that only its owner may enter), whether faults were killed (`chaos-kill.json`), and key and heads of their journal (`chaos-journal.key`, `chaos-journal-*.head`). For one gateway at a time: a second one runs without `records`, and warns.',
+      ),
+    separator: z
+      .string()
+      .regex(/^[A-Za-z0-9_-]{1,8}$/, 'expected 1 to 8 of A-Z a-z 0-9 _ -')
+      .default('__')
+      .describe('Stands between server and tool in the names on /mcp; forbidden inside server names.'),
+    allowedHosts: z
+      .array(hostName)
+      .max(64)
+      .default([])
+      .describe('Host names that clients may ask for besides loopback names and the listen address.'),
+    allowedOrigins: z
+      .array(origin)
+      .max(64)
+      .default([])
+      .describe('Origins of browser pages that may call, besides loopback origins.'),
+    maxBody: size()
+      .default(4 * 1024 ** 2)
+      .describe('Largest request body.'),
+    maxInFlight: count(100_000).default(2_000).describe('Calls under way at once, over all sessions.'),
+    listTimeout: duration({ min: 1 })
+      .default(2_000)
+      .describe('How long a list on /mcp waits for servers that are still being discovered.'),
+    drain: duration({ max: 600_000 }).default(10_000).describe('How long SIGTERM waits for calls in flight.'),
+    ready: z
+      .enum(['always', 'any', 'all'])
+      .default('any')
+      .describe('Which servers must be up for /readyz: none of them, one, or all.'),
+    sessions,
+    limits,
+    unread,
+  })
+  .prefault({})
+  .describe('The gateway itself.')
+
+type Policies = typeof policies
+type Setting<Name extends keyof Policies> = z.ZodUnion<[Policies[Name]['schema'], z.ZodLiteral<false>]>
+type Settings = { [Name in keyof Policies]: z.ZodOptional<Setting<Name>> }
+
+/** What stands under the name of each policy: its settings, or `false`. */
+const choices = Object.entries(policies).map(([name, policy]) => {
+  const { schema } = policy
+  const setting = z.union([schema, z.literal(false)])
+  return { name, policy, setting: setting.describe(schema.description ?? '').meta({ id: `Policy_${name}` }) }
+})
+
+/** A key for every registered policy. */
+function settings(inForce: boolean): Settings {
+  const shape = choices.map(({ name, policy, setting }) => {
+    const byDefault = inForce && !('optIn' in policy)
+    return [name, byDefault ? setting.prefault({}) : setting.optional()]
+  })
+  return Object.fromEntries(shape) as Settings
+}
+
+const setName = z
+  .string()
+  .regex(
+    /^(?!default$)[A-Za-z0-9_][A-Za-z0-9_-]{0,63}$/,
+    'expected 1 to 64 of A-Z a-z 0-9 _ -, and not "default"',
+  )
+
+const effect = z
+  .enum(['read_only', 'idempotent', 'write'])
+  .describe('What running these tools again does: decides what may be retried, hedged and kept.')
+
+const match = z
+  .strictObject({
+    server: globPattern.optional().describe('Glob over server names.'),
+    tool: globPattern.optional().describe('Glob over tool names, as their server knows them.'),
+    method: globPattern.optional().describe('Glob over JSON-RPC methods.'),
+  })
+  .describe('What an override applies to: everything that all of these globs match.')
+
+/** The block `policies`. */
+const mesh = z
+  .strictObject({
+    defaults: z.strictObject(settings(true)).prefault({}).describe('For every call.'),
+    overrides: z
+      .array(z.strictObject({ match, effect: effect.optional(), ...settings(false) }))
+      .max(1_000)
+      .default([])
+      .describe('For some calls. Of those that match, the last that sets a policy decides about it.'),
+    sets: z
+      .record(setName, z.strictObject(settings(false)))
+      .default({})
+      .describe('Alternatives by name. What a set says of a policy wins over defaults and overrides.'),
+  })
+  .prefault({})
+  .describe('Resilience policies, by name; `false` switches one off.')
 
 /** A server's name: it stands in URLs, and in front of its tools' names. */
 export const serverName = z
   .string()
-  .regex(
-    /^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$/,
-    'expected 1 to 64 of A-Z a-z 0-9 _ . - without . or - in front',
-  )
+  .regex(serverNamePattern, 'expected 1 to 40 of A-Z a-z 0-9 _ - without - in front')
+
+/** A name as clients allow it: what does not fit ours is replaced. */
+const writtenName = z.string().min(1, 'expected a name').max(256, 'expected a name of at most 256 characters')
 
 const servers = z
-  .record(serverName, server)
-  .describe('MCP servers by name, as Claude, VS Code and Cursor write them.')
+  .preprocess(withTimeoutUnits, z.record(writtenName, server))
+  .describe('MCP servers by name, as Claude, VS Code, Cursor and others write them.')
+
+/** The entries that stand beside one may tell in which unit its `timeout` is. */
+function withTimeoutUnits(given: unknown): unknown {
+  if (!isPlainMap(given)) return given
+  const entries = Object.values(given)
+  return Object.fromEntries(
+    Object.entries(given).map(([name, entry]) => [
+      name,
+      isPlainMap(entry) ? withTimeoutUnit(entry, entries) : entry,
+    ]),
+  )
+}
+
+const ofClient = z.unknown().optional().describe('Of a client; a gateway has no use for it.')
+
+/** The block `mcp` of the settings of VS Code; Gemini CLI has one of its own, in which there are no servers. */
+const mcp = z
+  .strictObject({
+    servers: servers.optional().describe('Another name for `mcpServers`.'),
+    inputs: z.array(z.unknown()).optional().describe('What VS Code asks a person for: ignored.'),
+    discovery: ofClient,
+    allowed: ofClient,
+    excluded: ofClient,
+    serverCommand: ofClient,
+  })
+  .describe('Settings of VS Code or Gemini CLI.')
 
 /** The whole config file. One source of types, defaults, documentation and the editors' JSON Schema. */
 export const config = z
@@ -26,6 +359,8 @@ export const config = z
     gateway,
     mcpServers: servers.optional(),
     servers: servers.optional().describe('Another name for `mcpServers`, the one that VS Code uses.'),
+    context_servers: servers.optional().describe('Another name for `mcpServers`, the one that Zed uses.'),
+    mcp: mcp.optional(),
     inputs: z
       .array(z.unknown())
       .optional()
@@ -34,16 +369,40 @@ export const config = z
     chaos,
     telemetry,
   })
-  .transform(({ gateway, mcpServers, servers, policies, chaos, telemetry }, context) => {
-    if (mcpServers !== undefined && servers !== undefined) {
-      context.addIssue({
-        code: 'custom',
-        message: 'says the same as "mcpServers"; keep one',
-        path: ['servers'],
-      })
+  .transform(({ gateway, policies, chaos, telemetry, ...written }, context) => {
+    const { mcpServers, servers, context_servers, mcp } = written
+    const blocks = Object.entries({ mcpServers, servers, context_servers, 'mcp.servers': mcp?.servers })
+    const [[path, entries] = ['mcpServers', {}], second] = blocks.filter(([, held]) => held !== undefined)
+    if (second !== undefined) {
+      const message = `says the same as "${path}"; keep one`
+      context.addIssue({ code: 'custom', message, path: second[0].split('.') })
     }
-    return { gateway, mcpServers: mcpServers ?? servers ?? {}, policies, chaos, telemetry }
+    const named = withOwnNames(entries ?? {}, gateway.separator, (name, message) =>
+      context.addIssue({ code: 'custom', message, path: [...path.split('.'), name] }),
+    )
+    return { gateway, mcpServers: named, policies, chaos, telemetry }
   })
+
+/** The servers by names that fit; `refuse` is told of those for which there is none. */
+function withOwnNames(
+  servers: Readonly<Record<string, ServerConfig>>,
+  separator: string,
+  refuse: (written: string, message: string) => void,
+): Record<string, ServerConfig> {
+  const named = new Map<string, ServerConfig>()
+  for (const [written, entry] of Object.entries(servers)) {
+    const name = slugOf(written, separator)
+    const twin = name === undefined ? undefined : named.get(name)
+    if (name === undefined) refuse(written, 'a server name needs a letter or a digit of A-Z a-z 0-9')
+    else if (twin !== undefined)
+      refuse(
+        written,
+        `would be known as "${name}", and so would "${twin.writtenName ?? name}"; rename one of them`,
+      )
+    else named.set(name, name === written ? entry : { ...entry, writtenName: written })
+  }
+  return Object.fromEntries(named)
+}
 
 export type Config = z.output<typeof config>
 export type GatewayConfig = Config['gateway']

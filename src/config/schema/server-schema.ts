@@ -1,38 +1,307 @@
 import { z } from 'zod'
-import { httpServer } from './http-server.ts'
+import { duration } from '../../units/duration.ts'
+import { size } from '../../units/size.ts'
+import { suggest } from '../../units/suggest.ts'
+import { secrets } from '../secrets/secrets.ts'
+import { clientKeyShape, withTimeoutUnit } from './client-keys.ts'
+import { globPattern } from './glob-schema.ts'
+import { forwardHeaders, headers } from './header-schema.ts'
 import { isPlainMap } from './plain-map.ts'
-import { silentKeys } from './server-settings.ts'
-import { stdioServer } from './stdio-server.ts'
-import { suggest } from '../issues/suggest.ts'
 
-export { httpServer, type HttpServerConfig } from './http-server.ts'
-export { stdioServer, type StdioServerConfig } from './stdio-server.ts'
+const globs = z.array(globPattern).max(1_000)
 
-/** Tells the two kinds of server apart as editors do: by `type` or `transport`, else by what is given. */
-function withType(given: unknown, context: z.core.$RefinementCtx): unknown {
-  if (!isPlainMap(given)) return given
-  const name = given.type === undefined ? 'transport' : 'type'
+/** Settings of every server, however it is reached. */
+const serverSettings = {
+  disabled: z.boolean().default(false).describe('Keeps the entry and does not run it.'),
+  enabled: z.boolean().optional().describe('The opposite of `disabled`, as Zed writes it.'),
+  trusted: z.boolean().default(false).describe("Whether the server's own annotations may be believed."),
+  tools: z
+    .strictObject({
+      include: globs.default(['*']).describe('Globs of tools to offer.'),
+      exclude: globs.default([]).describe('Globs of tools to hide; wins over `include`.'),
+    })
+    .prefault({})
+    .describe('Which of its tools exist for agents.'),
+  includeTools: globs.optional().describe('Another name for `tools.include`, as Gemini CLI writes it.'),
+  excludeTools: globs.optional().describe('Another name for `tools.exclude`, as Gemini CLI writes it.'),
+  disabledTools: globs.optional().describe('Another name for `tools.exclude`, as Roo Code writes it.'),
+  timeout: duration({ min: 1 })
+    .optional()
+    .describe(
+      'How long a call of it may take: an override of `attemptTimeout`, and of `deadline` where that is shorter, in front of all others. Of a bare number the other keys tell whether it is in seconds (Cline, Roo Code) or in milliseconds (Gemini CLI, Claude Code).',
+    ),
+  timeouts: z
+    .strictObject({
+      connect: duration({ min: 1 }).default(5_000).describe('TCP and TLS.'),
+      start: duration({ min: 1 })
+        .default(180_000)
+        .describe(
+          'From the start of a process until it writes to its standard output: `npx` and `uvx` download programs at their first start. One of a program that came up before gets three times as long as that took, and at least `discovery`.',
+        ),
+      discovery: duration({ min: 1 })
+        .default(10_000)
+        .describe(
+          'Bounds discovery (handshake and lists together), each handshake for a caller, and the acknowledgement of a notification. With a process it counts from the first that it writes.',
+        ),
+      idle: duration({ min: 1 }).default(300_000).describe('Longest silence between two chunks of a reply.'),
+    })
+    .prefault({})
+    .describe('How long its slow moments may last. Calls have the policy `attemptTimeout`.'),
+  grace: duration()
+    .default(60_000)
+    .describe('How long the last-known tools stay listed after the server went down.'),
+  refresh: duration({ min: 1_000 }).default(300_000).describe('How often its lists are fetched again.'),
+  probe: duration({ min: 1_000 }).default(15_000).describe('How often it is pinged while it is up.'),
+  maxReply: size()
+    .default(16 * 1024 ** 2)
+    .describe('Largest single message that it may send.'),
+  maxList: size()
+    .default(16 * 1024 ** 2)
+    .describe(
+      'Most bytes that are read and kept of each of its lists (tools, prompts, resources, templates), pages together; of a longer one, or one of more than 10,000 entries, the first part is offered.',
+    ),
+  deliver: z
+    .enum(['protocol_error', 'tool_result'])
+    .default('protocol_error')
+    .describe(
+      'How agents get errors of the gateway about its tool calls: as JSON-RPC errors, or as results that a model can read.',
+    ),
+}
+
+/** Words for the kind of a server, those of clients among them. */
+const kinds = z.enum(['stdio', 'auto', 'http', 'streamable-http', 'streamableHttp', 'sse'])
+
+/** Keys that are accepted beside the settings and that nobody reads. */
+const silentKeys = {
+  transport: kinds.optional().describe('Another name for `type`.'),
+  transportType: kinds.optional().describe('Another name for `type`, as Cline writes it.'),
+  ...clientKeyShape,
+}
+
+/** Keys of clients for what has a name of its own here. */
+type Renamed = 'enabled' | 'includeTools' | 'excludeTools' | 'disabledTools' | keyof typeof silentKeys
+
+/** What the settings of every server read to. */
+type Settings = z.output<z.ZodObject<typeof serverSettings>>
+
+/** The settings in our own words. */
+function inOurWords<Given extends Settings>(
+  given: Given,
+  context: z.core.$RefinementCtx,
+): Omit<Given, Renamed> {
+  const { enabled, includeTools, excludeTools, disabledTools, ...rest } = given
+  if (enabled !== undefined && enabled === given.disabled) {
+    const message = 'contradicts "disabled"; keep one'
+    if (enabled) context.addIssue({ code: 'custom', message, path: ['enabled'] })
+  }
+  const include = includeTools ?? given.tools.include
+  const exclude = [...given.tools.exclude, ...(excludeTools ?? []), ...(disabledTools ?? [])]
+  const { timeouts, timeout = 0 } = given
+  const settings = {
+    ...rest,
+    disabled: given.disabled || enabled === false,
+    tools: { include, exclude },
+    // A call that may take long may be silent for as long.
+    timeouts: { ...timeouts, idle: Math.max(timeouts.idle, timeout) },
+  }
+  const kept = Object.entries(settings).filter(([key]) => !Object.hasOwn(silentKeys, key))
+  return Object.fromEntries(kept) as Omit<Given, Renamed>
+}
+
+const httpUrl = z
+  .string()
+  .regex(/^https?:\/\/[^\s#]+$/i, 'expected an http:// or https:// URL without #')
+  .refine((text) => URL.canParse(text), 'expected an http:// or https:// URL')
+  .register(secrets, { secrecy: 'url' })
+
+const file = z.string().min(1)
+
+const tls = z
+  .strictObject({
+    ca: file.optional().describe('File with the certificates to trust, PEM.'),
+    cert: file.optional().describe('File with the client certificate, PEM.'),
+    key: file.optional().describe('File with its key, PEM.'),
+    rejectUnauthorized: z
+      .boolean()
+      .default(true)
+      .describe('Whether to refuse a certificate that is not trusted. Never false outside a test.'),
+  })
+  .refine(({ cert, key }) => (cert === undefined) === (key === undefined), '"cert" and "key" go together')
+  .describe('How https:// is verified.')
+
+/** Keys that say where a server is. */
+const urlKeys = ['url', 'urls', 'httpUrl', 'serverUrl'] as const
+
+/** A server that is reached over HTTP: Streamable HTTP, or the older HTTP+SSE. */
+export const httpServer = z
+  .strictObject({
+    type: z
+      .enum(['auto', 'http', 'streamable-http', 'streamableHttp', 'sse'])
+      .default('auto')
+      .describe(
+        '`http` is Streamable HTTP, `sse` the older HTTP+SSE, and `auto` whichever of them is found there.',
+      ),
+    url: httpUrl.optional().describe('Where it is.'),
+    httpUrl: httpUrl.optional().describe('Another name for `url`, as Gemini CLI writes it.'),
+    serverUrl: httpUrl.optional().describe('Another name for `url`, as Windsurf writes it.'),
+    urls: z.array(httpUrl).min(1).max(64).optional().describe('Where its replicas are, instead of `url`.'),
+    headers: headers.default({}).describe('Sent with every request.'),
+    era: z
+      .enum(['auto', 'legacy', 'modern'])
+      .default('auto')
+      .describe(
+        'Versions of the protocol to speak: up to 2025-11-25 (`legacy`), 2026-07-28 (`modern`), or those of each client, if the server speaks them (`auto`).',
+      ),
+    forwardHeaders: forwardHeaders
+      .prefault([])
+      .describe(
+        "Request headers of the agent that are passed on: a list, or a map from the agent's name to the server's. " +
+          'Cookies only in a map; `Authorization` of the agent never, yet a header of its own may become it. ' +
+          'A session is bound to those that its `initialize` came with: a later request of it with others, or without, gets a 404.',
+      ),
+    sessionRecovery: z
+      .enum(['transparent', 'surface'])
+      .default('transparent')
+      .describe('What follows when the server forgot a session: a new one, or a 404 to the agent.'),
+    connections: z.number().int().min(1).max(4_096).default(256).describe('Sockets for calls, per replica.'),
+    tls: tls.optional(),
+    passthrough: z
+      .boolean()
+      .default(false)
+      .describe(
+        'Opens /proxy/{server}/*, which forwards plain HTTP to the folder of its first URL and below (http://host/base/ for http://host/base/mcp), past policies and filters of tools.',
+      ),
+    ...serverSettings,
+    ...silentKeys,
+  })
+  .meta({
+    title: 'HTTP server',
+    description: 'A server that is reached over HTTP.',
+    oneOf: urlKeys.map((key) => ({ required: [key] })),
+  })
+  .transform((given, context) => {
+    const { type, url, urls, httpUrl, serverUrl, ...rest } = given
+    const [first, second] = urlKeys.filter((key) => given[key] !== undefined)
+    if (second !== undefined) {
+      context.addIssue({ code: 'custom', message: `says the same as "${first}"; keep one`, path: [second] })
+    }
+    if (first === undefined) {
+      context.addIssue({ code: 'custom', message: 'missing; expected the URL of the server', path: ['url'] })
+    }
+    const only = url ?? httpUrl ?? serverUrl
+    if (type === 'sse' && given.era === 'modern') {
+      context.addIssue({ code: 'custom', message: 'HTTP+SSE is of the legacy era', path: ['era'] })
+    }
+    return {
+      type: type === 'sse' ? ('sse' as const) : ('http' as const),
+      /** Whether the transport is found out. */
+      detect: type === 'auto',
+      urls: urls ?? (only === undefined ? [] : [only]),
+      ...inOurWords(rest, context),
+    }
+  })
+
+export type HttpServerConfig = z.output<typeof httpServer>
+
+const variableName = z.string().regex(/^[^=\0]+$/, 'expected the name of an environment variable')
+
+/** Text that a process can be given. */
+const text = z.string().refine((value) => !value.includes('\0'), 'expected text without NUL')
+
+/** A server that the gateway runs as a child process. */
+export const stdioServer = z
+  .strictObject({
+    type: z.literal('stdio').default('stdio').describe('Follows from `command`.'),
+    command: text.min(1).describe('Program to start.'),
+    args: z.array(text).default([]).register(secrets, { secrecy: 'args' }).describe('Its arguments.'),
+    env: z
+      .record(variableName, text)
+      .default({})
+      .register(secrets, { secrecy: 'text' })
+      .describe('Added to a minimal environment (PATH, HOME, …).'),
+    envFile: text
+      .min(1)
+      .optional()
+      .describe(
+        'File with more of it, in lines of KEY=value; `env` wins. Relative to the folder of the config.',
+      ),
+    cwd: text
+      .min(1)
+      .optional()
+      .describe("Working folder, relative to the folder of the config; the gateway's own unless given."),
+    sharing: z
+      .enum(['shared', 'per_session'])
+      .default('shared')
+      .describe('One process for all sessions, or one for each. Roots need one for each.'),
+    era: z
+      .enum(['auto', 'legacy', 'modern'])
+      .default('auto')
+      .describe(
+        'Versions of the protocol to speak: up to 2025-11-25 (`legacy`), 2026-07-28 (`modern`), or found out (`auto`; the newer one of a program that speaks both).',
+      ),
+    processes: z
+      .strictObject({
+        max: z.number().int().min(1).max(10_000).default(100).describe('At once, over all sessions.'),
+        perClient: z
+          .number()
+          .int()
+          .min(1)
+          .max(10_000)
+          .optional()
+          .describe('Of them for one client, told apart by its address. Default: half of `max`.'),
+      })
+      .prefault({})
+      .describe('How many processes `sharing: per_session` may start; a session too many is refused.'),
+    ...serverSettings,
+    ...silentKeys,
+  })
+  .meta({ title: 'stdio server', description: 'A server that the gateway runs as a child process.' })
+  .transform((given, context) => {
+    const { envFile, ...rest } = given
+    if (envFile !== undefined) {
+      const message = 'is read for servers of a config file only; write the variables into "env"'
+      context.addIssue({ code: 'custom', message, path: ['envFile'] })
+    }
+    return inOurWords(rest, context)
+  })
+
+export type StdioServerConfig = z.output<typeof stdioServer>
+
+/** Tells the two kinds of server apart as clients do: by `type` or another name for it, else by what is given. */
+function withType(written: unknown, context: z.core.$RefinementCtx): unknown {
+  if (!isPlainMap(written)) return written
+  const given = withTimeoutUnit(written)
+  if (typeof given.timeout === 'number' && given.timeout > 0) {
+    const message = `may be seconds or milliseconds: write "${given.timeout}s" or "${given.timeout}ms"`
+    context.addIssue({ code: 'custom', message, path: ['timeout'] })
+  }
+  const [name = 'type', other] = ['type', 'transport', 'transportType'].filter(
+    (key) => given[key] !== undefined,
+  )
   const type = given[name]
-  const known = silentKeys.transport.unwrap().options
-  if (type !== undefined && !known.some((option) => option === type)) {
-    context.addIssue({ code: 'invalid_value', values: known, path: [name], input: type })
+  if (type !== undefined && !kinds.options.some((option) => option === type)) {
+    context.addIssue({ code: 'invalid_value', values: kinds.options, path: [name], input: type })
   }
-  if (name === 'type' && given.transport !== undefined) {
-    context.addIssue({ code: 'custom', message: 'says the same as "type"; keep one', path: ['transport'] })
+  if (other !== undefined) {
+    context.addIssue({ code: 'custom', message: `says the same as "${name}"; keep one`, path: [other] })
   }
-  const url = ['url', 'urls'].find((key) => key in given)
+  const url = urlKeys.find((key) => key in given)
   if ('command' in given && url !== undefined) {
-    context.addIssue({ code: 'custom', message: 'a server has "command" or "url", not both', path: [url] })
+    context.addIssue({ code: 'custom', message: `a server has "command" or "${url}", not both`, path: [url] })
   }
   if (type !== undefined) return { ...given, type }
   if ('command' in given) return { ...given, type: 'stdio' }
-  if (url !== undefined) return { ...given, type: 'http' }
+  if (url !== undefined) return { ...given, type: 'auto' }
   // A typing error is reported by the schema of the kind that was most likely meant.
   const meant = Object.keys(given)
-    .map((key) => suggest(key, ['command', 'url', 'urls']))
+    .map((key) => suggest(key, ['command', ...urlKeys]))
     .find(Boolean)
-  if (meant !== undefined) return { ...given, type: meant === 'command' ? 'stdio' : 'http' }
-  context.addIssue({ code: 'custom', message: 'expected a "command" to run or a "url" to reach' })
+  if (meant !== undefined) return { ...given, type: meant === 'command' ? 'stdio' : 'auto' }
+  const message =
+    'settings' in given || given.source === 'extension'
+      ? 'is an extension that only Zed can start; write the "command" that it runs'
+      : 'expected a "command" to run or a "url" to reach'
+  context.addIssue({ code: 'custom', message })
   return given
 }
 
@@ -42,4 +311,7 @@ export const server = z.preprocess(withType, z.discriminatedUnion('type', [stdio
   description: 'A program to run (`command`) or an endpoint to reach (`url` or `urls`).',
 })
 
-export type ServerConfig = z.output<typeof server>
+export type ServerConfig = z.output<typeof server> & {
+  /** What its config calls it, where the gateway goes by another name. */
+  readonly writtenName?: string
+}

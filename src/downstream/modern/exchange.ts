@@ -1,8 +1,8 @@
-import { asking, type Asking } from '../../mesh/asking.ts'
 import type { CallRecord, Channel, Message, RequestId, WireReply } from '../../mesh/call.ts'
 import { Cancellation } from '../../mesh/cancel.ts'
 import type { Clock } from '../../mesh/clock.ts'
 import { gatewayError } from '../../mesh/errors.ts'
+import { pauseDeadline, type ServerQuestion } from '../../mesh/pause-deadline.ts'
 import { parseExactly } from '../../protocol/json-parse.ts'
 import { type Edit, locate, members, replaceAt, splice } from '../../protocol/json-span.ts'
 import {
@@ -16,8 +16,7 @@ import {
 import { MISSING_CAPABILITY } from '../../protocol/modern.ts'
 import { gatewayErrorText, type Response } from '../respond.ts'
 import type { Envelope } from './envelope.ts'
-import { admits } from './levels.ts'
-import type { Parking } from './parking.ts'
+import type { PendingInputStore } from './pending-inputs.ts'
 import type { PooledCaller } from './pool.ts'
 import type { Post } from './post.ts'
 
@@ -36,7 +35,7 @@ interface KeptAnswer {
 
 /**
  * One call of a modern client to a server. When the server asks something in mid-call, the client's POST is
- * answered with `input_required`, the call is parked, and the POST that brings the answers takes it up again.
+ * answered with `input_required`, the call waits, and the POST that brings the answers takes it up again.
  */
 export class Exchange {
   readonly signal = new Cancellation()
@@ -47,12 +46,14 @@ export class Exchange {
   readonly target: string
   /** The client that it came from. */
   readonly client: string
-  readonly #parking: Parking<Exchange>
+  readonly #pendingInputs: PendingInputStore<Exchange>
   #turn: Turn | undefined
   /** Most servers ask nothing. */
   #questions: Questions | undefined
   /** The answer, while no POST waits for it: as bytes, which keep nothing but themselves. */
   #kept: KeptAnswer | undefined
+  /** The id of the call, which is ours; known when it has ended. */
+  #callId: RequestId = 0
   #state: string | undefined
 
   constructor(
@@ -60,13 +61,13 @@ export class Exchange {
     caller: PooledCaller,
     client: string,
     target: string,
-    parking: Parking<Exchange>,
+    pendingInputs: PendingInputStore<Exchange>,
   ) {
     this.envelope = envelope
     this.caller = caller
     this.client = client
     this.target = target
-    this.#parking = parking
+    this.#pendingInputs = pendingInputs
   }
 
   /** A POST begins to wait for the call. */
@@ -81,12 +82,13 @@ export class Exchange {
     if (this.#turn === turn) this.signal.abort(gatewayError('cancelled', 'the client disconnected'))
   }
 
-  /** The call has ended; `response` is the server's, or ours, under the id of the call. */
-  end(response: Response, record: CallRecord): void {
+  /** The call has ended; `response` is the server's, or ours, under `callId`, the id of the call. */
+  end(response: Response, record: CallRecord, callId: RequestId): void {
+    this.#callId = callId
     if (this.#turn !== undefined) return this.#finish(response, this.#turn)
     const { text, status, wire } = response
     const bytes = Buffer.byteLength(text) + Buffer.byteLength(wire?.body ?? '')
-    const full = this.#state === undefined ? undefined : this.#parking.keep(this.#state, bytes)
+    const full = this.#state === undefined ? undefined : this.#pendingInputs.keep(this.#state, bytes)
     this.#kept =
       full === undefined
         ? { text: Buffer.from(text), status, wire }
@@ -106,13 +108,14 @@ export class Exchange {
       open: () => undefined,
       pause: () => undefined,
       send: (message, answer) => {
-        if (answer !== undefined) return this.#question(message, asking(record, clock, answer))
+        if (answer !== undefined) return this.#question(message, pauseDeadline(record, clock, answer))
         if (message.value.method === 'notifications/cancelled') return void this.#questions?.withdraw(message)
         const text = this.#notification(message)
         if (text === undefined || this.#turn === undefined) return undefined
         record.firstByteAt ??= clock.now()
         return this.#turn.post.send(text)
       },
+      shape: (shape) => this.#turn?.post.shape(shape),
     }
   }
 
@@ -129,15 +132,15 @@ export class Exchange {
     }
   }
 
-  #question(request: Message, asking: Asking): undefined {
+  #question(request: Message, asking: ServerQuestion): undefined {
     this.#questions ??= new Questions(this.envelope.capabilities)
     if (this.#questions.ask(request, asking) && this.#turn !== undefined)
       this.#ask(this.#questions, this.#turn)
   }
 
-  /** Answers the POST that waits with the open questions, and parks the call until they are answered. */
+  /** Answers the POST that waits with the open questions, and keeps the call until they are answered. */
   #ask(questions: Questions, turn: Turn): void {
-    const state = this.#parking.enter(this)
+    const state = this.#pendingInputs.enter(this)
     if (typeof state !== 'string') return this.signal.abort({ ...state, sent: true })
     this.#state = state
     this.#turn = undefined
@@ -146,8 +149,25 @@ export class Exchange {
 
   #finish(response: Response, turn: Turn): void {
     this.#kept = this.#turn = undefined
-    turn.post.finish(modernise(this.envelope.method, turn.id, response))
+    const modern = modernise(this.envelope.method, turn.id, response)
+    const { headers, wire } = response
+    const own = wire?.body === undefined ? modern : { ...modern, wire: underId(wire, this.#callId, turn.id) }
+    turn.post.finish(headers === undefined ? own : { ...own, headers })
   }
+}
+
+/**
+ * Bytes that a fault puts on the wire as they are, under the client's id where they name the call by ours. They need not be
+ * JSON, and an id in them may begin with that of the call: `"breakwater-7-other"` becomes `"1-other"`.
+ */
+function underId(wire: WireReply, callId: RequestId, id: RequestId): WireReply {
+  const ours = JSON.stringify(String(callId)).slice(0, -1)
+  const whole = JSON.stringify(id)
+  const begun = JSON.stringify(String(id)).slice(0, -1)
+  const body = wire.body
+    ?.replaceAll(`"id":${ours}"`, () => `"id":${whole}`)
+    .replaceAll(`"id":${ours}-`, () => `"id":${begun}-`)
+  return { ...wire, ...(body !== undefined && { body }) }
 }
 
 function read({ text, status, wire }: KeptAnswer): Response {
@@ -167,7 +187,7 @@ const MAX_ROUNDS = 10
 
 interface Question {
   readonly request: Message
-  readonly asking: Asking
+  readonly asking: ServerQuestion
 }
 
 /** What the server of one call asks, until the client has answered it. */
@@ -188,7 +208,7 @@ export class Questions {
   }
 
   /** Takes a question. False when it is not for the client to answer: then it is answered already. */
-  ask(request: Message, asking: Asking): boolean {
+  ask(request: Message, asking: ServerQuestion): boolean {
     const method = request.value.method as string
     const reply = method === 'ping' ? resultText(0, '{}') : this.#refusal(method)
     if (reply === undefined) this.#open.set(`${method.split('/')[0]}-${++this.#asked}`, { request, asking })
@@ -267,7 +287,7 @@ const RESOURCE_NOT_FOUND = -32002
 /** An answer as a modern client expects it, under its own id: what a legacy server leaves out is added, nothing else is touched. */
 export function modernise(method: string, id: RequestId, response: Response): Response {
   const { text, status, value, wire } = response
-  if (wire !== undefined) return response
+  if (wire !== undefined && wire.end !== 'shape') return response
   const { result, error } = value ?? (parseExactly(text) as Record<string, unknown>)
   const top = text.indexOf('{')
   let ownId: Edit = { start: top + 1, end: top + 1, with: `"id":${JSON.stringify(id)},` }
@@ -308,4 +328,22 @@ function addition(method: string, result: Readonly<Record<string, unknown>>): st
   if (missing.length === 0) return ''
   for (const _ in result) return `${missing.join()},`
   return missing.join()
+}
+
+/** Log levels from the least to the most severe, as RFC 5424 names them. */
+const levels = ['debug', 'info', 'notice', 'warning', 'error', 'critical', 'alert', 'emergency']
+
+/** Whether a client that asked for `wanted` gets messages of `level`; one that asked for nothing gets none. */
+export function admits(wanted: string | undefined, level: unknown): boolean {
+  return (
+    wanted !== undefined &&
+    levels.includes(wanted) &&
+    levels.indexOf(level as string) >= levels.indexOf(wanted)
+  )
+}
+
+/** Whether a server that sends from `current` on has to be asked for more, to serve `wanted`. */
+export function isMoreVerbose(wanted: string, current: string | undefined): boolean {
+  if (!levels.includes(wanted)) return false
+  return current === undefined || levels.indexOf(wanted) < levels.indexOf(current)
 }

@@ -6,7 +6,7 @@ import { notificationText, requestText } from '../../protocol/jsonrpc.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
 import { kinds, type ListKind } from '../../registry/kinds.ts'
 import { orAborted, within } from '../../upstreams/failure.ts'
-import type { Front } from '../front.ts'
+import type { Endpoint } from '../endpoint.ts'
 import type { Tenancy } from '../tenancy.ts'
 import type { PooledCaller } from './pool.ts'
 import type { Subscription } from './subscriptions.ts'
@@ -16,7 +16,7 @@ const KEEP_ALIVE_MS: Millis = 15_000
 
 /** Who listens, and to what. */
 interface Subscriber {
-  readonly front: Front
+  readonly endpoint: Endpoint
   readonly caller: PooledCaller
   readonly tenancy: Tenancy
   readonly subscription: Subscription
@@ -48,17 +48,17 @@ export class Listening {
 
   /** Begins to pass on what a subscription asks for. Returns how to end it. */
   add(subscriber: Subscriber): () => void {
-    const { front, caller, subscription } = subscriber
+    const { endpoint, caller, subscription } = subscriber
     const receive = (server: string, message: Message) => {
-      if (front.server !== undefined && front.server !== server) return
-      const inbound = front.inbound(this.#live.current, server, message)
+      if (endpoint.server !== undefined && endpoint.server !== server) return
+      const inbound = endpoint.inbound(this.#live.current, server, message)
       if (inbound !== undefined) subscription.tell(inbound)
     }
     const listener = { ...subscriber, receive }
     this.#open.add(listener)
     caller.listeners.add(receive)
     for (const server of this.#live.current.servers.values())
-      for (const link of server.links.all(caller)) link.listen()
+      for (const upstreamSession of server.upstreamSessions.all(caller)) upstreamSession.listen()
     this.#resources.add(subscriber, subscription.filter.resourceSubscriptions)
     this.#cancelKeepAlive ??= this.#keepAliveLater()
     return () => this.#remove(listener)
@@ -70,16 +70,16 @@ export class Listening {
     for (const method of methods) {
       const text = notificationText(method)
       const message = { text, value: { jsonrpc: '2.0', method } }
-      void inTurns(this.#open, ({ front, subscription }) => {
-        if (front.server === undefined) subscription.tell(message)
+      void inTurns(this.#open, ({ endpoint, subscription }) => {
+        if (endpoint.server === undefined) subscription.tell(message)
       })
     }
   }
 
   /** Says goodbye to subscriptions on servers that are no more; to all of them when the gateway stops. */
-  end(which: (front: Front) => boolean): void {
+  end(which: (endpoint: Endpoint) => boolean): void {
     for (const listener of [...this.#open]) {
-      if (!which(listener.front)) continue
+      if (!which(listener.endpoint)) continue
       listener.subscription.end()
       this.#remove(listener)
     }
@@ -111,12 +111,12 @@ const REQUEST_MS: Millis = 10_000
 
 /** Who wants resources, and of whom. */
 interface Wanting {
-  readonly front: Front
+  readonly endpoint: Endpoint
   readonly caller: PooledCaller
   readonly tenancy: Tenancy
 }
 
-/** What one caller wants of one front. */
+/** What one caller wants of one endpoint. */
 interface Wants {
   /** How many subscriptions want each URI. */
   readonly counts: Map<string, number>
@@ -145,7 +145,7 @@ class WantedResources {
     const wants = this.#of(wanting)
     for (const uri of uris) {
       wants.counts.set(uri, (wants.counts.get(uri) ?? 0) + 1)
-      // Also when it is wanted already: the conversation may be another one by now.
+      // Also when it is wanted already: the upstream session may be another one by now.
       wants.untold.set(uri, wanting)
     }
     this.#tell(wanting, wants)
@@ -166,23 +166,23 @@ class WantedResources {
     this.#forget(wanting)
   }
 
-  #of({ caller, front }: Wanting): Wants {
-    let fronts = this.#wants.get(caller)
-    if (fronts === undefined) this.#wants.set(caller, (fronts = new Map<string | undefined, Wants>()))
-    let wants = fronts.get(front.server)
+  #of({ caller, endpoint }: Wanting): Wants {
+    let endpoints = this.#wants.get(caller)
+    if (endpoints === undefined) this.#wants.set(caller, (endpoints = new Map<string | undefined, Wants>()))
+    let wants = endpoints.get(endpoint.server)
     if (wants === undefined) {
       wants = { counts: new Map(), untold: new Map(), isTelling: false }
-      fronts.set(front.server, wants)
+      endpoints.set(endpoint.server, wants)
     }
     return wants
   }
 
-  #forget({ caller, front }: Wanting): void {
-    const fronts = this.#wants.get(caller)
-    const wants = fronts?.get(front.server)
+  #forget({ caller, endpoint }: Wanting): void {
+    const endpoints = this.#wants.get(caller)
+    const wants = endpoints?.get(endpoint.server)
     if (wants === undefined || wants.counts.size > 0 || wants.isTelling) return
-    fronts?.delete(front.server)
-    if (fronts?.size === 0) this.#wants.delete(caller)
+    endpoints?.delete(endpoint.server)
+    if (endpoints?.size === 0) this.#wants.delete(caller)
   }
 
   #tell(wanting: Wanting, wants: Wants): void {
@@ -192,7 +192,7 @@ class WantedResources {
   async #tellAll(wanting: Wanting, wants: Wants): Promise<void> {
     const { caller } = wanting
     wants.isTelling = true
-    // In use also when nobody listens any more: for a caller that was dropped, each request would begin a conversation
+    // In use also when nobody listens any more: for a caller that was dropped, each request would begin an upstream session
     // that nobody ends.
     caller.calls++
     try {
@@ -201,7 +201,7 @@ class WantedResources {
         for (const [uri, by] of wants.untold) {
           wants.untold.delete(uri)
           // Nothing is left to be asked of a server that was removed.
-          if (this.#isGone(by.front)) continue
+          if (this.#isGone(by.endpoint)) continue
           if (round.push(this.#ask(by, wants.counts.has(uri) ? 'subscribe' : 'unsubscribe', uri)) === AT_ONCE)
             break
         }
@@ -219,12 +219,12 @@ class WantedResources {
     this.#forget(wanting)
   }
 
-  #isGone({ server }: Front): boolean {
+  #isGone({ server }: Endpoint): boolean {
     return server !== undefined && !this.#live.current.servers.has(server)
   }
 
   /** Rejects when there is no answer in time. */
-  async #ask({ front, caller, tenancy }: Wanting, what: string, uri: string): Promise<void> {
+  async #ask({ endpoint, caller, tenancy }: Wanting, what: string, uri: string): Promise<void> {
     const id = caller.mintId()
     const method = `resources/${what}`
     const params = { uri }
@@ -234,8 +234,8 @@ class WantedResources {
     const lease = this.#live.enter()
     try {
       await within(REQUEST_MS, this.#clock, new Cancellation(), async (signal) => {
-        const inquiry = { id, message, headers: {}, caller, tenancy, channelFor, signal, record }
-        await orAborted(front.request(lease.generation, inquiry), signal)
+        const request = { id, message, headers: {}, caller, tenancy, channelFor, signal, record }
+        await orAborted(endpoint.request(lease.generation, request), signal)
       })
     } finally {
       lease.release()

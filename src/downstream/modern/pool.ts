@@ -9,7 +9,7 @@ import { implementation } from '../../protocol/identity.ts'
 import { errorText, METHOD_NOT_FOUND, resultText } from '../../protocol/jsonrpc.ts'
 import { isListChange } from '../../protocol/list-changes.ts'
 import { LATEST_LEGACY } from '../../protocol/versions.ts'
-import { greetingBytes } from '../hello.ts'
+import { initializeBytes } from '../initialize.ts'
 import type { EvictingQuota, Holding, Quota } from '../quotas.ts'
 
 /** Takes what a server sends outside of calls. */
@@ -18,7 +18,7 @@ export type Listener = (server: string, message: Message) => void
 /** On behalf of whom servers are called for all modern clients that are alike. */
 export class PooledCaller implements Caller {
   readonly id: string
-  readonly hello: Readonly<Record<string, unknown>>
+  readonly initializeParams: Readonly<Record<string, unknown>>
   readonly headers: Readonly<Record<string, string>>
   readonly takesInputRequired = true
   readonly listeners = new Set<Listener>()
@@ -47,14 +47,18 @@ export class PooledCaller implements Caller {
     this.#hear = hear
     this.headers = headers
     this.#changes = new Coalescing(clock, ({ server, message }) => this.#tell(server, message))
-    this.hello = { protocolVersion: LATEST_LEGACY, capabilities, clientInfo: clientInfo ?? implementation }
+    this.initializeParams = {
+      protocolVersion: LATEST_LEGACY,
+      capabilities,
+      clientInfo: clientInfo ?? implementation,
+    }
   }
 
   get listening(): boolean {
     return this.listeners.size > 0
   }
 
-  /** Whether somebody would miss its conversations right now. */
+  /** Whether somebody would miss its upstream sessions right now. */
   get busy(): boolean {
     return this.calls > 0 || this.listening
   }
@@ -110,23 +114,23 @@ export class CallerPool {
   /** What each of them keeps of its clients' words. */
   readonly #kept = new Map<PooledCaller, Holding>()
   readonly #quota: Quota
-  readonly #greetings: EvictingQuota
+  readonly #initializeParamsQuota: EvictingQuota
 
   /**
    * The quota says how many kinds of clients are told apart at once, and how many of them one client may be; of those that
-   * nobody uses right now, the one unused for longest makes room. `drop` ends a caller's conversations; `hear` gets what
+   * nobody uses right now, the one unused for longest makes room. `drop` ends a caller's upstream sessions; `hear` gets what
    * servers send outside of calls before anybody else does.
    */
   constructor(
     clock: Clock,
     quota: Quota,
-    greetings: EvictingQuota,
+    initializeParamsQuota: EvictingQuota,
     drop: (caller: PooledCaller) => void,
     hear: Listener,
   ) {
     this.#clock = clock
     this.#quota = quota
-    this.#greetings = greetings
+    this.#initializeParamsQuota = initializeParamsQuota
     this.#drop = drop
     this.#hear = hear
   }
@@ -150,8 +154,8 @@ export class CallerPool {
     const key = said.length <= LONG_KEY ? said : createHash('sha256').update(said).digest('base64url')
     let caller = this.#callers.get(key)
     if (caller === undefined) {
-      const bytes = greetingBytes([clientInfo, capabilities], headers)
-      const full = this.#makeRoom(client) ?? this.#greetings.makeRoom(client, principal, bytes)
+      const bytes = initializeBytes([clientInfo, capabilities], headers)
+      const full = this.#makeRoom(client) ?? this.#initializeParamsQuota.makeRoom(client, principal, bytes)
       if (full !== undefined) return full
       this.#quota.take(client)
       // The same when clients like this one come again: what is bound to it is theirs then as well.
@@ -201,7 +205,7 @@ export class CallerPool {
       end: () => this.#end(key, caller),
     }
     this.#kept.set(caller, holding)
-    this.#greetings.hold(holding, bytes)
+    this.#initializeParamsQuota.hold(holding, bytes)
   }
 
   #end(key: string, caller: PooledCaller): void {
@@ -209,7 +213,7 @@ export class CallerPool {
     this.#quota.release(caller.client)
     const kept = this.#kept.get(caller)
     this.#kept.delete(caller)
-    if (kept !== undefined) this.#greetings.drop(kept)
+    if (kept !== undefined) this.#initializeParamsQuota.drop(kept)
     caller.close()
     this.#drop(caller)
   }

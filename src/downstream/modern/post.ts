@@ -1,8 +1,10 @@
 import type { ServerResponse } from 'node:http'
+import type { WireShape } from '../../mesh/wire-shape.ts'
 import { encodeEvent } from '../../protocol/sse.ts'
 import { drained } from '../event-stream.ts'
 import { putOnWire, sendJson } from '../post-reply.ts'
 import type { Response } from '../respond.ts'
+import { ShapedReply } from '../shaped-reply.ts'
 import { forWire, type UnreadReplies } from '../unread-replies.ts'
 
 /** What may wait for a client that does not read, in bytes. */
@@ -21,6 +23,7 @@ export interface PostParts {
 export class Post {
   readonly #response: ServerResponse
   readonly #parts: PostParts
+  #shaped: ShapedReply | undefined
   #streaming = false
 
   constructor(response: ServerResponse, parts: PostParts) {
@@ -40,6 +43,12 @@ export class Post {
     return drained(this.#response)
   }
 
+  /** Has the bytes of the reply go as a fault wants them. */
+  shape(shape: WireShape): void {
+    this.#shaped ??= new ShapedReply(this.#response, () => this.#wrote())
+    this.#shaped.add(shape)
+  }
+
   /** Sends one message on behalf of somebody who cannot wait: a client that does not read is sent away. */
   tell(text: string): void {
     if (this.#response.writableLength > MAX_BACKLOG) {
@@ -55,10 +64,10 @@ export class Post {
     if (this.#streaming && !this.#response.writableEnded) this.#response.write(': keepalive\n\n')
   }
 
-  finish({ text, status, wire }: Response): void {
-    if (wire !== undefined) return putOnWire(this.#response, wire)
+  finish({ text, status, wire, headers }: Response): void {
+    if (wire !== undefined && wire.end !== 'shape') return putOnWire(this.#response, wire)
     if (this.#streaming) this.#response.end(forWire(encodeEvent(text)))
-    else sendJson(this.#response, status, text)
+    else sendJson(this.#response, status, text, headers)
     this.#wrote()
   }
 

@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache'
 import { type Message, newRecord } from '../../mesh/call.ts'
 import { Cancellation } from '../../mesh/cancel.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
@@ -9,14 +10,13 @@ import { replaceAt } from '../../protocol/json-span.ts'
 import { isObject, paramsOf, parseJson, requestText } from '../../protocol/jsonrpc.ts'
 import { withEntry } from '../../protocol/with-entry.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
-import type { Inquiry } from '../front.ts'
+import type { McpRequest } from '../endpoint.ts'
 import type { Guards } from '../guards.ts'
 import type { Response } from '../respond.ts'
 import type { Tenancy } from '../tenancy.ts'
-import type { Visit } from '../visit.ts'
+import type { InboundRequest } from '../inbound-request.ts'
 import { mirroredHeaders } from './envelope.ts'
-import type { Exchange } from './exchange.ts'
-import { isMoreVerbose } from './levels.ts'
+import { type Exchange, isMoreVerbose } from './exchange.ts'
 import type { PooledCaller } from './pool.ts'
 
 /** Takes the requests of modern clients to their servers, and the answers back to the exchanges that wait for them. */
@@ -33,8 +33,13 @@ export class Relay {
     this.#lists = new ListCache(clock)
   }
 
-  /** Sends the request on under ids of ours: the conversation with the server is not this client's alone. */
-  run({ front, headers }: Visit, exchange: Exchange, tenancy: Tenancy, message: Message): Promise<void> {
+  /** Sends the request on under ids of ours: the upstream session with the server is not this client's alone. */
+  run(
+    { endpoint, headers }: InboundRequest,
+    exchange: Exchange,
+    tenancy: Tenancy,
+    message: Message,
+  ): Promise<void> {
     const { caller, signal } = exchange
     const { logLevel } = exchange.envelope
     const id = caller.mintId()
@@ -43,7 +48,7 @@ export class Relay {
     const own = renamed(message, id)
     const lease = this.#live.enter()
     caller.calls++
-    const plain: Inquiry = {
+    const plain: McpRequest = {
       id,
       message: own,
       headers,
@@ -53,20 +58,22 @@ export class Relay {
       signal,
       record,
     }
-    const inquiry = mirrored === undefined ? plain : { ...plain, mirrored }
+    const request = mirrored === undefined ? plain : { ...plain, mirrored }
     const done = (response: Response) => {
       caller.calls--
       lease.release()
-      if (response.text.length < LARGE_TEXT) return void exchange.end(response, record)
-      return ownTurn(exchange.client).then(() => during('reply', () => exchange.end(response, record)))
+      if (response.text.length < LARGE_TEXT) return void exchange.end(response, record, id)
+      return ownTurn(exchange.client).then(() => during('reply', () => exchange.end(response, record, id)))
     }
-    // A defect of ours has an answer, too, also where the call is parked.
+    // A defect of ours has an answer, too, also where the call waits for input.
     const broke = (cause: unknown) => done({ text: this.#guards.defect(id, cause), status: 200 })
     try {
       const answer =
         logLevel === undefined
-          ? this.#ask(lease.generation, front, inquiry)
-          : this.#raiseLevel(inquiry, front, logLevel).then(() => this.#ask(lease.generation, front, inquiry))
+          ? this.#ask(lease.generation, endpoint, request)
+          : this.#raiseLevel(request, endpoint, logLevel).then(() =>
+              this.#ask(lease.generation, endpoint, request),
+            )
       return answer.then(done, broke)
     } catch (cause) {
       return broke(cause) ?? Promise.resolve()
@@ -74,16 +81,22 @@ export class Relay {
   }
 
   /** Lists are asked for once for all who may share them, so none of these can cancel it for the others. */
-  #ask(generation: GatewayGeneration, front: Visit['front'], inquiry: Inquiry): Promise<Response> {
-    const { value } = inquiry.message
+  #ask(
+    generation: GatewayGeneration,
+    endpoint: InboundRequest['endpoint'],
+    request: McpRequest,
+  ): Promise<Response> {
+    const { value } = request.message
     const method = value.method as string
-    if (!isList(method)) return front.request(generation, inquiry)
-    const key = JSON.stringify([generation.hash, front.server, method, paramsOf(value).cursor])
-    if (key.length > LONGEST_KEY) return front.request(generation, inquiry)
-    const hurries = askedLimitMs({ inbound: inquiry.headers, message: inquiry.message }) !== undefined
-    const asked = hurries ? inquiry : { ...inquiry, signal: new Cancellation() }
-    const list = { server: front.server, key }
-    return this.#lists.get(list, inquiry.caller.id, () => front.request(generation, asked), hurries)
+    if (!isList(method)) return endpoint.request(generation, request)
+    // What faults do to the agent they do to each of its requests: no list of before hides them, and none is kept of them.
+    if (isShaken(generation, endpoint.server, method)) return endpoint.request(generation, request)
+    const key = JSON.stringify([generation.hash, endpoint.server, method, paramsOf(value).cursor])
+    if (key.length > LONGEST_KEY) return endpoint.request(generation, request)
+    const hurries = askedLimitMs({ inbound: request.headers, message: request.message }) !== undefined
+    const asked = hurries ? request : { ...request, signal: new Cancellation() }
+    const list = { server: endpoint.server, key }
+    return this.#lists.get(list, request.caller.id, () => endpoint.request(generation, asked), hurries)
   }
 
   /** What a server offers has changed, or for undefined that of all: no list that was kept of it is given out any more. */
@@ -91,16 +104,21 @@ export class Relay {
     this.#lists.forget(server)
   }
 
-  /** A legacy server has one log level per conversation: the most verbose that anybody asked for. */
-  async #raiseLevel(inquiry: Inquiry, front: Visit['front'], level: string): Promise<void> {
-    const caller = inquiry.caller as PooledCaller
-    const key = front.server ?? ''
+  /** A legacy server has one log level per upstream session: the most verbose that anybody asked for. */
+  async #raiseLevel(request: McpRequest, endpoint: InboundRequest['endpoint'], level: string): Promise<void> {
+    const caller = request.caller as PooledCaller
+    const key = endpoint.server ?? ''
     if (!isMoreVerbose(level, caller.levels.get(key))) return
     caller.levels.set(key, level)
     const id = caller.mintId()
     const value = { jsonrpc: '2.0', id, method: 'logging/setLevel', params: { level } }
     const message = { text: requestText(id, value.method, value.params), value }
-    await front.request(this.#live.current, { ...inquiry, id, message, record: newRecord(this.#clock.now()) })
+    await endpoint.request(this.#live.current, {
+      ...request,
+      id,
+      message,
+      record: newRecord(this.#clock.now()),
+    })
   }
 }
 
@@ -137,7 +155,13 @@ function isList(method: string): boolean {
   return lists.has(method)
 }
 
-interface Kept {
+/** Whether faults towards agents are armed for a list of one server, or of any of them. */
+function isShaken({ servers, clientFaults }: GatewayGeneration, server: string | undefined, method: string) {
+  const names = server === undefined ? [...servers.keys()] : [server]
+  return names.some((name) => clientFaults(name, method) !== undefined)
+}
+
+interface KeptAnswer {
   readonly response: Pick<Response, 'text' | 'status'>
   readonly until: Millis
   /** How often its server had changed when it was asked for. */
@@ -164,9 +188,11 @@ interface ListKey {
  */
 export class ListCache {
   readonly #clock: Clock
-  /** The oldest first. */
-  readonly #kept = new Map<string, Kept>()
-  #characters = 0
+  readonly #kept = new LRUCache<string, KeptAnswer>({
+    max: MAX_LISTS,
+    maxSize: MAX_CHARACTERS,
+    sizeCalculation: ({ response }, key) => key.length + response.text.length,
+  })
   readonly #fetching = new Map<string, Fetching>()
   /** How often each server has changed, and how often all of them have. */
   readonly #changes = new Map<string | undefined, number>()
@@ -208,7 +234,6 @@ export class ListCache {
     if (server === undefined) {
       this.#allChanges++
       this.#kept.clear()
-      this.#characters = 0
       return
     }
     for (const changed of [server, undefined])
@@ -219,28 +244,12 @@ export class ListCache {
     return this.#allChanges + (this.#changes.get(server) ?? 0)
   }
 
-  #find(key: string, changes: number): Kept | undefined {
-    const kept = this.#kept.get(key)
+  #find(key: string, changes: number): KeptAnswer | undefined {
+    // Looked up without making it newer: the oldest is that which was fetched first.
+    const kept = this.#kept.peek(key)
     if (kept === undefined || (kept.until > this.#clock.now() && kept.changes === changes)) return kept
-    this.#drop(key)
-    return undefined
-  }
-
-  #add(key: string, kept: Kept): void {
-    this.#drop(key)
-    this.#kept.set(key, kept)
-    this.#characters += sizeOf(key, kept)
-    for (const oldest of this.#kept.keys()) {
-      if (this.#kept.size <= MAX_LISTS && this.#characters <= MAX_CHARACTERS) break
-      this.#drop(oldest)
-    }
-  }
-
-  #drop(key: string): void {
-    const kept = this.#kept.get(key)
-    if (kept === undefined) return
     this.#kept.delete(key)
-    this.#characters -= sizeOf(key, kept)
+    return undefined
   }
 
   #keep(
@@ -257,7 +266,11 @@ export class ListCache {
     if (changes === this.#changesOf(server)) {
       const until = this.#clock.now() + Math.min(result.ttlMs, MAX_TTL_MS)
       const { text, status } = response
-      this.#add(result.cacheScope === 'public' ? key : own, { response: { text, status }, until, changes })
+      this.#kept.set(result.cacheScope === 'public' ? key : own, {
+        response: { text, status },
+        until,
+        changes,
+      })
     }
     // A server may say ten years; nobody should believe it.
     return result.ttlMs <= MAX_TTL_MS
@@ -266,13 +279,8 @@ export class ListCache {
   }
 
   /** The answer with what is left of its time. */
-  #aged({ response: { text, status }, until }: Kept): Response {
+  #aged({ response: { text, status }, until }: KeptAnswer): Response {
     const left = Math.max(0, Math.floor(until - this.#clock.now()))
     return { text: replaceAt(text, ['result', 'ttlMs'], left), status }
   }
-}
-
-/** In characters. */
-function sizeOf(key: string, { response }: Kept): number {
-  return key.length + response.text.length
 }

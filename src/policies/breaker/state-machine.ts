@@ -1,14 +1,83 @@
 import { EventEmitter } from 'node:events'
 import CircuitBreaker from 'opossum'
-import { askedMs } from '../../mesh/asking.ts'
-import type { CallRecord } from '../../mesh/call.ts'
+import type { CallRecord, Outcome } from '../../mesh/call.ts'
 import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
-import type { Dice } from '../../mesh/dice.ts'
-import type { Kit } from '../../mesh/policy.ts'
+import { gatewayError, type PolicyReason } from '../../mesh/errors.ts'
+import type { KeyedRandom } from '../../mesh/keyed-random.ts'
+import { askedMs } from '../../mesh/pause-deadline.ts'
+import type { PolicyContext } from '../../mesh/policy.ts'
 import { formatDuration } from '../../units/duration.ts'
-import type { BreakerOwner, BreakerState } from './facts.ts'
-import type { Dimension, Trip } from './health.ts'
-import type { BreakerConfig } from './schema.ts'
+import type { BreakerConfig, Counts, Dimension, Trip } from './health.ts'
+
+export const breakerOpen = {
+  name: 'breaker_open',
+  code: 1503,
+  retryable: true,
+  about: 'The breaker of the tool is open: its server failed too often, or somebody holds it open.',
+} as const satisfies PolicyReason
+
+type BreakerState = 'closed' | 'open' | 'half_open'
+
+/** Whose breaker it is. */
+export interface BreakerOwner {
+  readonly set: string
+  readonly server: string
+  /** Undefined for all requests of the server that are no calls of a listed tool. */
+  readonly tool: string | undefined
+  /** The endpoint that it is for. */
+  readonly endpoint: string
+  /** Index of the replica that is there now. */
+  readonly replica: number
+}
+
+/** A breaker as the admin API shows it. */
+export interface BreakerSnapshot {
+  readonly state: BreakerState
+  /** Since when, in milliseconds of the Unix epoch. */
+  readonly since: Millis
+  /** What brought the last change about; undefined when there was none. */
+  readonly dimension: Dimension | undefined
+  readonly why: string | undefined
+  /** Whether it stays open until somebody closes or resets it. */
+  readonly manual: boolean
+  readonly availability: Counts
+  readonly correctness: Counts
+  /** Undefined when slow calls do not count. */
+  readonly slow: Counts | undefined
+  /** Failures in a row. */
+  readonly consecutive: number
+  /** How long it stays open this time, in milliseconds; undefined unless it is open and not held open. */
+  readonly openForMs: Millis | undefined
+  /** When the next call may try it, in milliseconds from now, 0 when it is due; undefined likewise. */
+  readonly nextProbeInMs: Millis | undefined
+  /** Counts the changes: what was admitted under another number does not count any more. */
+  readonly generation: number
+}
+
+/** Longest wait that is proposed to whoever finds all probes taken, in milliseconds: probes mostly return soon. */
+const LONGEST_PROBE_WAIT_MS = 1_000
+
+/** `search/query`, or `search` for a server's other requests. */
+function nameOf({ server, tool }: BreakerOwner): string {
+  return tool === undefined ? server : `${server}/${tool}`
+}
+
+/** The answer of a breaker that is open; `waitMs` until the next probe is infinite when it is held open. */
+export function refusedOpen(owner: BreakerOwner, trip: Trip | undefined, waitMs: Millis): Outcome {
+  const opened = `breaker open for ${nameOf(owner)} (${trip?.why})`
+  if (waitMs === Infinity) return refused(`${opened}, until it is closed by hand`, undefined)
+  return refused(`${opened}; next probe in ${waitMs} ms`, waitMs)
+}
+
+/** The answer of a breaker that is being probed. */
+export function refusedProbing(owner: BreakerOwner, trip: Trip | undefined, probeTimeout: Millis): Outcome {
+  const waitMs = Math.min(probeTimeout, LONGEST_PROBE_WAIT_MS)
+  return refused(`breaker half-open for ${nameOf(owner)} (${trip?.why}); all probes are under way`, waitMs)
+}
+
+function refused(message: string, retryAfterMs: Millis | undefined): Outcome {
+  return { kind: 'rejected', error: gatewayError(breakerOpen, message, { retryAfterMs }), by: 'breaker' }
+}
 
 /**
  * The state of one breaker. opossum changes it; this says how long and why, counts the changes, and tells them.
@@ -16,7 +85,7 @@ import type { BreakerConfig } from './schema.ts'
  */
 export class Machine {
   readonly #config: BreakerConfig
-  readonly #kit: Pick<Kit, 'clock' | 'dice' | 'emit'>
+  readonly #context: Pick<PolicyContext, 'clock' | 'random' | 'emit'>
   readonly #owner: BreakerOwner
   readonly #backoff: Backoff
   readonly #onClosed: () => void
@@ -34,21 +103,21 @@ export class Machine {
   /** Counts the changes, so that what was admitted before one can be told. */
   generation = 0
   /** What a call may take a probe's slot of; only while half-open. */
-  trial: Trial | undefined
+  probes: HalfOpenProbes | undefined
 
   /** `onClosed`: told when it closes, or begins anew. */
   constructor(
     config: BreakerConfig,
-    kit: Pick<Kit, 'clock' | 'dice' | 'emit'>,
+    context: Pick<PolicyContext, 'clock' | 'random' | 'emit'>,
     owner: BreakerOwner,
     onClosed: () => void,
   ) {
     this.#config = config
     this.#onClosed = onClosed
-    this.#kit = kit
+    this.#context = context
     this.#owner = owner
-    this.#backoff = new Backoff(config, kit.dice)
-    this.since = kit.clock.now()
+    this.#backoff = new Backoff(config, context.random)
+    this.since = context.clock.now()
   }
 
   /** How long an open breaker lets nothing through, in milliseconds, 0 when a probe is due. */
@@ -95,7 +164,7 @@ export class Machine {
     this.#circuit = createCircuit('half_open', this.#events())
     const decide = this.#circuit.fire()
     const { probes, probeTimeout } = this.#config
-    this.trial = new Trial({ clock: this.#kit.clock, probes, probeTimeout }, (failure) => {
+    this.probes = new HalfOpenProbes({ clock: this.#context.clock, probes, probeTimeout }, (failure) => {
       this.trip = { dimension: 'probe', why: failure ?? 'recovered' }
       decide(failure)
     })
@@ -107,7 +176,7 @@ export class Machine {
   }
 
   #opened(): void {
-    const lasted = this.#kit.clock.now() - this.since >= this.#config.window
+    const lasted = this.#context.clock.now() - this.since >= this.#config.window
     if (this.state === 'closed' && lasted) this.#backoff.reset()
     this.openForMs = this.manual ? Infinity : this.#backoff.next(keyOf(this.#owner))
     this.#enter('open', this.trip?.dimension)
@@ -121,15 +190,15 @@ export class Machine {
 
   #enter(state: BreakerState, dimension: Dimension | undefined): void {
     if (state !== 'half_open') {
-      this.trial?.abandon()
-      this.trial = undefined
+      this.probes?.abandon()
+      this.probes = undefined
     }
     this.state = state
-    this.since = this.#kit.clock.now()
+    this.since = this.#context.clock.now()
     this.generation++
     const { set, server, tool, replica } = this.#owner
     const openForMs = state === 'open' && !this.manual ? this.openForMs : undefined
-    this.#kit.emit({
+    this.#context.emit({
       type: 'breaker',
       server,
       tool,
@@ -156,7 +225,7 @@ interface TrialParts {
 }
 
 /** The half-open time of a breaker: as many probes as needed, and the decision that they come to. */
-export class Trial {
+export class HalfOpenProbes {
   readonly #parts: TrialParts
   readonly #decided: (failure: string | undefined) => void
   readonly #underWay = new Set<Probe>()
@@ -229,23 +298,23 @@ export class Trial {
  */
 export class Backoff {
   readonly #config: Pick<BreakerConfig, 'open' | 'maxOpen' | 'jitter'>
-  readonly #dice: Dice
+  readonly #random: KeyedRandom
   /** Openings so far: each has a draw of its own. */
   #openings = 0
   /** Openings since the last recovery that lasted. */
   #inARow = 0
 
-  constructor(config: Pick<BreakerConfig, 'open' | 'maxOpen' | 'jitter'>, dice: Dice) {
+  constructor(config: Pick<BreakerConfig, 'open' | 'maxOpen' | 'jitter'>, random: KeyedRandom) {
     this.#config = config
-    this.#dice = dice
+    this.#random = random
   }
 
-  /** How long to stay open this time, in milliseconds, at least 1. `owner`: whose breaker it is, for the dice. */
+  /** How long to stay open this time, in milliseconds, at least 1. `owner`: whose breaker it is, for the draws. */
   next(owner: string): Millis {
     const { open, maxOpen, jitter } = this.#config
     // Past 2^31 every open time has met its maximum.
     const usualMs = Math.min(maxOpen, open * 2 ** Math.min(this.#inARow++, 31))
-    const draw = this.#dice(`${owner}/${this.#openings++}`, 'breaker')
+    const draw = this.#random(`${owner}/${this.#openings++}`, 'breaker')
     return Math.max(1, Math.round(usualMs * (1 + jitter * (2 * draw - 1))))
   }
 

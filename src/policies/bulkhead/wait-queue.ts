@@ -164,7 +164,7 @@ interface Waiting extends Pick<Waiter, 'order' | 'tool' | 'tenant'> {
 export const leftWaiting = (call: Call): Outcome => givenUp(call, 'cancelled while it waited for a slot')
 
 /** Lets a call wait for a slot, for as long as `expiries` allow and nobody gives it up. */
-export function waitIn(lanes: WaitQueue, expiries: ExpiryQueue, waiting: Waiting): Promise<Outcome> {
+export function waitForSlot(lanes: WaitQueue, expiries: ExpiryQueue, waiting: Waiting): Promise<Outcome> {
   const { call, order, tool, tenant } = waiting
   return new Promise((resolve) => {
     const leave = () => {

@@ -1,10 +1,18 @@
+import { LRUCache } from 'lru-cache'
 import { type Call, type Channel, derive, type Outcome, type Service } from '../../mesh/call.ts'
 import type { Signal } from '../../mesh/cancel.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import type { DurableRecords } from '../../mesh/durable.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import type { TimeLimit } from '../../mesh/time-limit.ts'
-import { interrupted, type Kept, readStored, shared, type Stored } from './kept.ts'
+import {
+  interrupted,
+  type StoredOutcome,
+  readStored,
+  replayed,
+  shared,
+  type Stored,
+} from './stored-outcome.ts'
 
 /** A call that was started under a key. */
 interface Run {
@@ -25,8 +33,11 @@ interface Ended extends Stored {
 export class Runs {
   readonly #clock: Clock
   readonly #underWay = new Map<string, Run>()
-  readonly #over = new Map<string, Ended>()
-  #oldestFirst = this.#over.entries()
+  /** Its limits come with each call, as reloads may change them. */
+  readonly #over = new LRUCache<string, Ended>({
+    maxSize: Number.MAX_SAFE_INTEGER,
+    sizeCalculation: () => 1,
+  })
   #bytes = 0
   #evicted = 0
   #records: DurableRecords | undefined
@@ -45,7 +56,7 @@ export class Runs {
   find(id: string): Run | Ended | undefined {
     const running = this.#underWay.get(id)
     if (running !== undefined) return running
-    const run = this.#over.get(id)
+    const run = this.#over.peek(id)
     if (run === undefined || run.expiresAt > this.#clock.now()) return run
     this.#drop(id, run)
     return undefined
@@ -70,7 +81,7 @@ export class Runs {
   }
 
   /** The call is over, and is remembered for `ms`; `maxSize` is how many bytes of answers may be kept. */
-  finish(id: string, fingerprint: string, kept: Kept, ms: Millis, maxSize: number): void {
+  finish(id: string, fingerprint: string, kept: StoredOutcome, ms: Millis, maxSize: number): void {
     this.#underWay.delete(id)
     this.#add(id, { fingerprint, kept, expiresAt: this.#clock.now() + ms })
     // Who asks for it is not kept waiting: should it get lost, the call is still known to have run.
@@ -106,15 +117,10 @@ export class Runs {
     this.#bytes += bytesOf(ended)
   }
 
-  /** One walk for all of them: each new one would have to pass by what others have dropped at the front. */
   #evictOldest(): void {
-    let { value: oldest } = this.#oldestFirst.next()
-    if (oldest === undefined) {
-      this.#oldestFirst = this.#over.entries()
-      oldest = this.#oldestFirst.next().value
-    }
-    if (oldest === undefined) return
-    const [id, ended] = oldest
+    const { value: id } = this.#over.rkeys().next()
+    const ended = id === undefined ? undefined : this.#over.peek(id)
+    if (id === undefined || ended === undefined) return
     if (ended.expiresAt > this.#clock.now()) this.#evicted++
     this.#drop(id, ended)
   }
@@ -176,7 +182,8 @@ export function runDetached(
 
 /** Waits for the outcome of a call that another caller has started with the same key. */
 export function joined(call: Call, { outcome }: Run): Promise<Outcome> {
-  call.record.replayed = 'joined'
+  replayed.note(call.record, 'joined')
+  call.record.hasWaitedElsewhere = true
   return whileThere(
     call,
     outcome.then((ended) => shared(ended, call)),

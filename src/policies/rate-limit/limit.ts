@@ -1,12 +1,13 @@
+import { z } from 'zod'
 import type { Clock, Millis } from '../../mesh/clock.ts'
-import { TokenBucket, type Rate } from '../state/token-bucket.ts'
-import { formatRate } from './rate.ts'
+import { Recent } from '../../units/recent.ts'
+import { type Rate, TokenBucket } from '../state/token-bucket.ts'
 
 /** A rate limit for all calls that share it, or for each of their callers by what tells them apart. */
 export interface Limit {
   /** Takes a token: 0. Or tells after how many milliseconds there is one. */
   take(key: string): Millis
-  snapshot(): unknown
+  snapshot(): object
 }
 
 export interface LimitSettings {
@@ -43,7 +44,7 @@ export class SharedLimit implements Limit {
 export class KeyedLimit implements Limit {
   readonly #settings: LimitSettings
   readonly #clock: Clock
-  readonly #buckets = new Map<string, TokenBucket>()
+  readonly #buckets = new Recent<TokenBucket>(MOST_KEYS)
 
   constructor(settings: LimitSettings, clock: Clock) {
     this.#settings = settings
@@ -55,9 +56,8 @@ export class KeyedLimit implements Limit {
     let bucket = this.#buckets.get(key)
     if (bucket === undefined) {
       bucket = new TokenBucket(rate, burst)
-      if (this.#buckets.size >= MOST_KEYS) this.#forgetOne()
-    } else this.#buckets.delete(key)
-    this.#buckets.set(key, bucket)
+      this.#buckets.set(key, bucket)
+    }
     return bucket.take(this.#clock.now())
   }
 
@@ -65,11 +65,38 @@ export class KeyedLimit implements Limit {
     const { rate, burst } = this.#settings
     return { rate: formatRate(rate), burst, tenants: this.#buckets.size }
   }
+}
 
-  #forgetOne(): void {
-    for (const [key] of this.#buckets) {
-      this.#buckets.delete(key)
-      return
-    }
-  }
+const units: Readonly<Record<string, number>> = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 }
+
+/** Most calls per unit of time: more are no limit. */
+const MOST_CALLS = 1_000_000
+
+const pattern = /^(\d+(?:\.\d+)?)\/([smhd])$/
+
+const expected = `expected a rate above 0 and up to ${MOST_CALLS} calls per unit, such as 100/s, 60/m or 1000/h`
+
+/** A rate in a config: `100/s`, `60/m`, `1000/h`, `5000/d`, or a bare number of calls per second. */
+export function rate() {
+  return z
+    .union(
+      [z.number().positive(expected).max(MOST_CALLS, expected), z.string().regex(pattern, expected)],
+      expected,
+    )
+    .transform((value, context): Rate => {
+      const [, count, unit = 's'] = typeof value === 'number' ? [value, value] : (pattern.exec(value) ?? [])
+      const calls = Number(count)
+      if (calls > 0 && calls <= MOST_CALLS) return { calls, perMs: units[unit] ?? 1_000 }
+      context.addIssue({ code: 'custom', message: expected })
+      return z.NEVER
+    })
+}
+
+/** How many calls a second that is. */
+export const perSecond = ({ calls, perMs }: Rate): number => (calls * 1_000) / perMs
+
+/** Writes a rate as a config does: `60/m`. */
+export function formatRate({ calls, perMs }: Rate): string {
+  const unit = Object.keys(units).find((name) => units[name] === perMs) ?? 's'
+  return `${calls}/${unit}`
 }

@@ -1,8 +1,32 @@
-import { askedMs } from '../../mesh/asking.ts'
 import type { Call, Outcome } from '../../mesh/call.ts'
 import type { Millis } from '../../mesh/clock.ts'
-import { gatewayError } from '../../mesh/errors.ts'
-import type { Replica } from './replica.ts'
+import { gatewayError, type PolicyReason } from '../../mesh/errors.ts'
+import { Fact } from '../../mesh/facts.ts'
+import { counter } from '../../mesh/metric-spec.ts'
+import { askedMs } from '../../mesh/pause-deadline.ts'
+import type { LatencyEstimate } from '../state/estimate.ts'
+
+export const deadlineInfeasible = {
+  name: 'deadline_infeasible',
+  code: 1504,
+  retryable: true,
+  about: 'By all that is known of the tool, its answer would come after the deadline.',
+} as const satisfies PolicyReason
+
+/** Whether an estimate said that the deadline of a call could not be met. */
+export const infeasible = new Fact(false, {
+  about: 'An estimate said that the deadline could not be met.',
+  log: 'infeasible',
+  event: () => ({ decision: 'infeasible' }),
+  counting: {
+    metric: counter(
+      'deadlines_infeasible_total',
+      'Calls whose deadline could not be met by estimate, whether they were stopped for it or not.',
+      ['server'],
+      'servers',
+    ),
+  },
+})
 
 export interface FeasibilityRule {
   readonly feasibility: 'off' | 'observe' | 'enforce'
@@ -10,6 +34,12 @@ export interface FeasibilityRule {
   readonly threshold: number
   /** Share of the infeasible calls that are sent nevertheless, in [0, 1]. */
   readonly explore: number
+}
+
+/** A replica, as far as it matters here. */
+interface Estimated {
+  /** Of the tool that the call is for. */
+  readonly estimate: LatencyEstimate
 }
 
 /** Whether a call can be answered before its deadline, by all that is known of its tool. */
@@ -29,7 +59,7 @@ export class Feasibility {
   }
 
   /** Whether a replica will probably answer in time. Yes, if nothing is known. */
-  fits({ estimate }: Replica, leftMs: Millis, now: Millis): boolean {
+  fits({ estimate }: Estimated, leftMs: Millis, now: Millis): boolean {
     const chance = estimate.chanceWithin(leftMs, now)
     return chance === undefined || chance >= this.#rule.threshold
   }
@@ -38,7 +68,7 @@ export class Feasibility {
    * The end of a call that no replica will answer in time; undefined when it is to be sent nevertheless. Some always
    * are, at even intervals: nobody would notice otherwise that the tool has become faster.
    */
-  refuse({ estimate }: Replica, leftMs: Millis, now: Millis): Outcome | undefined {
+  refuse({ estimate }: Estimated, leftMs: Millis, now: Millis): Outcome | undefined {
     if (this.#rule.feasibility !== 'enforce') return undefined
     this.#explored += this.#rule.explore
     if (this.#explored >= 1) {
@@ -47,6 +77,6 @@ export class Feasibility {
     }
     const percent = Math.round(100 * (estimate.chanceWithin(leftMs, now) ?? 0))
     const message = `estimate: ${percent} % chance of an answer within the remaining ${Math.max(0, Math.floor(leftMs))} ms`
-    return { kind: 'rejected', error: gatewayError('deadline_infeasible', message), by: 'route' }
+    return { kind: 'rejected', error: gatewayError(deadlineInfeasible, message), by: 'route' }
   }
 }

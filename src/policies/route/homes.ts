@@ -1,8 +1,7 @@
 import type { Call, Caller } from '../../mesh/call.ts'
 import type { Millis } from '../../mesh/clock.ts'
-import type { Kit, Scope } from '../../mesh/policy.ts'
-import type { Chooser } from './chooser.ts'
-import type { Replica } from './replica.ts'
+import type { PolicyContext, Scope } from '../../mesh/policy.ts'
+import type { Chooser, Replica } from './load.ts'
 
 /** Failures in a row after which nobody stays at home at a replica, if there is one without any. */
 const SUSPICIOUS = 2
@@ -26,7 +25,7 @@ export class Homes {
   /** When callers were placed while not all replicas were in order; shared by all tools. */
   readonly #provisional: WeakMap<Caller, Millis>
 
-  constructor(replicas: readonly Replica[], chooser: Chooser, scope: Scope, { state }: Kit) {
+  constructor(replicas: readonly Replica[], chooser: Chooser, scope: Scope, { state }: PolicyContext) {
     const { set, server } = scope
     this.#replicas = replicas
     this.#chooser = chooser

@@ -1,6 +1,10 @@
+import type { Call } from '../../mesh/call.ts'
 import type { Millis } from '../../mesh/clock.ts'
-import type { Kit, Scope } from '../../mesh/policy.ts'
+import type { KeyedRandom } from '../../mesh/keyed-random.ts'
+import type { PolicyContext, Scope } from '../../mesh/policy.ts'
+import { estimateOf, type LatencyEstimate } from '../state/estimate.ts'
 import { PeakEwma } from '../state/peak-ewma.ts'
+import type { Feasibility } from './feasibility.ts'
 
 /** How fast a replica's cost is forgotten, in milliseconds. */
 const TAU_MS = 10_000
@@ -101,7 +105,7 @@ export class ReplicaLoad {
 }
 
 /** The load of a replica, shared by all tools of its server. */
-export function loadOf({ state }: Kit, { set, server, endpoints }: Scope, replica: number): ReplicaLoad {
+function loadOf({ state }: PolicyContext, { set, server, endpoints }: Scope, replica: number): ReplicaLoad {
   return state.get(
     { kind: 'load', set, server, endpoint: endpoints[replica], replica },
     () => new ReplicaLoad(),
@@ -128,5 +132,154 @@ export class UsualTime {
   /** How many times of the usual a duration is; 1 when nothing is known. */
   slownessOf(ms: Millis): number {
     return this.#ms === undefined ? 1 : (ms + NOISE_MS) / (this.#ms + NOISE_MS)
+  }
+}
+
+/** One endpoint of a server, and what is known of it. */
+export interface Replica {
+  readonly index: number
+  /** Shared by all tools. */
+  readonly load: ReplicaLoad
+  /** How long this tool takes there. */
+  readonly estimate: LatencyEstimate
+}
+
+/** All replicas of a scope's server. */
+export function replicasOf(context: PolicyContext, scope: Scope): Replica[] {
+  return Array.from({ length: scope.replicas }, (_, index) => ({
+    index,
+    load: loadOf(context, scope, index),
+    estimate: estimateOf(context, scope, index),
+  }))
+}
+
+/** When a replica is taken out of use. */
+export interface EjectionRule {
+  /** After so many failures in a row. */
+  readonly consecutive: number
+  /** For how long the first time, in milliseconds; twice as long the second time, then three times … */
+  readonly base: Millis
+  /** Most of the replicas that may be out at once, as a share; one may always be, but never the last. */
+  readonly most: number
+}
+
+/** Longest time that a replica is out, in milliseconds. */
+const LONGEST_MS = 300_000
+
+/**
+ * Takes replicas that only fail out of use for a while. The first call after that decides: if it fails, the replica
+ * is out again, for longer.
+ */
+export class Ejection {
+  readonly #rule: EjectionRule
+  readonly #replicas: readonly Replica[]
+  readonly #most: number
+  readonly #server: string
+  readonly #emit: PolicyContext['emit']
+
+  constructor(rule: EjectionRule, replicas: readonly Replica[], server: string, context: PolicyContext) {
+    this.#rule = rule
+    this.#replicas = replicas
+    this.#most = Math.min(replicas.length - 1, Math.max(1, Math.floor(replicas.length * rule.most)))
+    this.#server = server
+    this.#emit = (event) => context.emit(event)
+  }
+
+  /** A replica had an outage. */
+  failed({ index, load }: Replica, now: Millis): void {
+    if (load.isEjected(now)) return
+    if (load.failures < this.#rule.consecutive || this.#out(now) >= this.#most) return
+    // Where all fail, none is an outlier: they come back together, and none may be left out then.
+    if (!this.#replicas.some((other) => other.load.failures === 0 && !other.load.isEjected(now))) return
+    load.ejections++
+    const forMs = Math.min(LONGEST_MS, this.#rule.base * load.ejections)
+    load.ejectedUntil = now + forMs
+    const { failures, ejections } = load
+    this.#emit({
+      type: 'ejection',
+      server: this.#server,
+      detail: { replica: index, forMs, failures, ejections },
+    })
+  }
+
+  #out(now: Millis): number {
+    let out = 0
+    for (const { load } of this.#replicas) if (load.isEjected(now)) out++
+    return out
+  }
+}
+
+/**
+ * Chooses replicas: of two at random the better one (Mitzenmacher, "The power of two choices"), which is nearly as
+ * good as the best of all, and does not send everybody to the same one.
+ */
+export class Chooser {
+  readonly #replicas: readonly Replica[]
+  readonly #random: KeyedRandom
+  /** Those in question, while one choice is made; the rest is left over from earlier ones. */
+  readonly #pool: Replica[]
+  #size = 0
+
+  constructor(replicas: readonly Replica[], random: KeyedRandom) {
+    this.#replicas = replicas
+    this.#random = random
+    this.#pool = [...replicas]
+  }
+
+  /** One that is in use, that is none of `tried`, and, if there is another, not the one that failed before. */
+  choose(call: Call, tried: readonly number[], now: Millis): Replica | undefined {
+    this.#fill(call, tried, now)
+    const [first] = this.#pool
+    if (this.#size <= 1) return this.#size === 1 ? first : undefined
+    const { caller, id, attempt, record } = call
+    // One draw is enough for both. The time is for clients that give every call the same id.
+    const drawn = this.#random(`${caller.id}:${id}:${attempt}:${record.startedAt | 0}`, 'route') * this.#size
+    const one = Math.floor(drawn)
+    const step = 1 + Math.floor((drawn - one) * (this.#size - 1))
+    const a = this.#pool[one] as Replica
+    const b = this.#pool[(one + step) % this.#size] as Replica
+    return a.load.rating(now) <= b.load.rating(now) ? a : b
+  }
+
+  /** The best of those that `choose` chooses from. */
+  best(
+    call: Call,
+    tried: readonly number[],
+    now: Millis,
+    isBetter: (a: Replica, b: Replica) => boolean,
+  ): Replica | undefined {
+    this.#fill(call, tried, now)
+    let best: Replica | undefined
+    for (let i = 0; i < this.#size; i++) {
+      const replica = this.#pool[i] as Replica
+      if (best === undefined || isBetter(replica, best)) best = replica
+    }
+    return best
+  }
+
+  /** The best of those in question at the last choice that will probably answer in time. */
+  chooseFitting(feasibility: Feasibility, leftMs: Millis, now: Millis): Replica | undefined {
+    let best: Replica | undefined
+    for (let i = 0; i < this.#size; i++) {
+      const replica = this.#pool[i] as Replica
+      if (best !== undefined && best.load.rating(now) <= replica.load.rating(now)) continue
+      if (feasibility.fits(replica, leftMs, now)) best = replica
+    }
+    return best
+  }
+
+  #fill({ attempt, record }: Call, tried: readonly number[], now: Millis): void {
+    const failed = attempt > 1 ? (record.failedReplica ?? record.replica) : undefined
+    let avoided: Replica | undefined
+    this.#size = 0
+    for (const replica of this.#replicas) {
+      if (tried.includes(replica.index) || replica.load.isEjected(now)) continue
+      if (replica.index === failed) avoided = replica
+      else this.#pool[this.#size++] = replica
+    }
+    if (this.#size > 0) return
+    if (avoided !== undefined) this.#pool[this.#size++] = avoided
+    // The config may have taken away all that were in use: an ejected replica is better than none.
+    else if (tried.length === 0) for (const replica of this.#replicas) this.#pool[this.#size++] = replica
   }
 }

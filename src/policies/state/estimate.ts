@@ -1,5 +1,5 @@
 import type { Millis } from '../../mesh/clock.ts'
-import type { Kit, Scope } from '../../mesh/policy.ts'
+import type { PolicyContext, Scope } from '../../mesh/policy.ts'
 import { DecayingHistogram, GAMMA } from './histogram.ts'
 
 /** Fewer samples than this tell nothing: ten calls within a few seconds. */
@@ -90,7 +90,7 @@ export class LatencyEstimate {
 }
 
 /** The estimate for a tool on one replica, shared by all policies; requests other than tool calls share one. */
-export function estimateOf({ state }: Kit, scope: Scope, replica: number): LatencyEstimate {
+export function estimateOf({ state }: PolicyContext, scope: Scope, replica: number): LatencyEstimate {
   const { set, server, tool, endpoints } = scope
   const key = { kind: 'estimate', set, server, tool, endpoint: endpoints[replica], replica }
   return state.get(key, () => new LatencyEstimate())

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import type { Call, InboundHeaders } from '../../mesh/call.ts'
+import { canonicalJson } from '../../protocol/canonical-json.ts'
 import { paramsOf } from '../../protocol/jsonrpc.ts'
 import { locate } from '../../protocol/json-span.ts'
 
@@ -19,11 +20,14 @@ export function digestOf(...texts: string[]): string {
  * Numbers that `JSON.parse` may have rounded are compared as they were written.
  */
 export function argumentsOf({ message: { text, value } }: Call): string {
-  const reading = { exact: true }
-  const canonical = write(paramsOf(value).arguments ?? {}, 0, reading)
-  if (reading.exact) return canonical
+  let isExact = true
+  const visit = (held: unknown) => {
+    if (typeof held === 'number' && isRounded(held)) isExact = false
+  }
+  const canonical = canonicalJson(paramsOf(value).arguments ?? {}, { maxDepth: DEEPEST, visit })
+  if (isExact && canonical !== undefined) return canonical
   const span = locate(text, ['params', 'arguments'])
-  return span === undefined ? canonical : text.slice(span.start, span.end)
+  return span === undefined ? (canonical ?? text) : text.slice(span.start, span.end)
 }
 
 /** Who counts as one and the same, from narrow to wide: one caller, one tenant, or all callers of a server. */
@@ -57,22 +61,8 @@ function principalOf({ authorization }: InboundHeaders): string[] {
  * What stays the same of a caller. Without a session that is what its clients say of themselves and the headers that
  * servers may see: the id counts only in this process, and for as long as the caller is in use.
  */
-function callerOf({ caller: { id, hello, headers, takesInputRequired } }: Call): unknown {
-  return takesInputRequired ? [hello, headers] : id
-}
-
-function write(value: unknown, depth: number, reading: { exact: boolean }): string {
-  if (typeof value === 'number' && isRounded(value)) reading.exact = false
-  if (typeof value !== 'object' || value === null) return JSON.stringify(value)
-  if (depth === DEEPEST) {
-    reading.exact = false
-    return ''
-  }
-  if (Array.isArray(value)) return `[${value.map((item) => write(item, depth + 1, reading)).join()}]`
-  const members = Object.entries(value)
-    .sort(([a], [b]) => (a < b ? -1 : 1))
-    .map(([key, held]) => `${JSON.stringify(key)}:${write(held, depth + 1, reading)}`)
-  return `{${members.join()}}`
+function callerOf({ caller: { id, initializeParams, headers, takesInputRequired } }: Call): unknown {
+  return takesInputRequired ? [initializeParams, headers] : id
 }
 
 /** Whether other digits may have been written than were read. */

@@ -1,10 +1,35 @@
 import { createHash } from 'node:crypto'
+import { LRUCache } from 'lru-cache'
 import type { Clock } from '../../mesh/clock.ts'
 import { DEFAULT_SET } from '../../mesh/compile.ts'
-import type { Kit } from '../../mesh/policy.ts'
+import { gauge } from '../../mesh/metric-spec.ts'
+import type { PolicyContext, StateKind } from '../../mesh/policy.ts'
 import { during } from '../../mesh/work.ts'
 import { isObject } from '../../protocol/jsonrpc.ts'
 import { type Check, compileSchema } from './schemas/compile.ts'
+
+/** The kind of state of compiled schemas. */
+const SCHEMAS = 'schemas'
+
+const states = ['compiled', 'waiting', 'refused'] as const
+
+/** Schemas as they are shown. */
+export const schemaStates: StateKind<Schemas> = {
+  kind: SCHEMAS,
+  gauge: {
+    metric: gauge(
+      'schemas',
+      'Distinct schemas of tools by whether they are compiled, wait for it, or are refused: then nothing is checked with them.',
+      ['state'],
+      '3 states',
+    ),
+    always: states.map((state) => ({ state })),
+    samples(schemas) {
+      const counts = schemas.counts()
+      return states.map((state) => ({ labels: { state }, value: counts[state] }))
+    },
+  },
+}
 
 /** What a schema is for: of a reply the first mismatch counts, of arguments up to three. */
 type Use = 'reply' | 'arguments'
@@ -13,7 +38,8 @@ interface Compiled {
   state: 'waiting' | 'ready' | 'refused' | 'evicted'
   check: Check | undefined
   reason: string | undefined
-  usedAt: number
+  /** By which equal schemas are found; empty while it waits. */
+  hash: string
 }
 
 /** Largest schema, in characters of JSON. */
@@ -35,9 +61,16 @@ export class Schemas {
     reply: new WeakMap(),
     arguments: new WeakMap(),
   }
-  readonly #byHash = new Map<string, Compiled>()
+  readonly #byHash = new LRUCache<string, Compiled>({
+    max: MAX_SCHEMAS,
+    dispose(compiled, _, reason) {
+      if (reason !== 'evict') return
+      // Whoever still has the schema finds a check that is gone: it is compiled again when it is asked for.
+      compiled.state = 'evicted'
+      compiled.check = undefined
+    },
+  })
   readonly #waiting: { readonly schema: Record<string, unknown>; readonly use: Use }[] = []
-  #uses = 0
 
   constructor(clock: Clock) {
     this.#clock = clock
@@ -48,7 +81,7 @@ export class Schemas {
     if (!isObject(schema)) return undefined
     const compiled = this.#known[use].get(schema)
     if (compiled === undefined || compiled.state === 'evicted') this.#enqueue(schema, use)
-    else compiled.usedAt = ++this.#uses
+    else this.#byHash.get(compiled.hash)
     return compiled?.check
   }
 
@@ -77,7 +110,10 @@ export class Schemas {
   }
 
   #states() {
-    const refused = [...this.#byHash].filter(([, { state }]) => state === 'refused')
+    const refused: [hash: string, compiled: Compiled][] = []
+    this.#byHash.rforEach((compiled, hash) => {
+      if (compiled.state === 'refused') refused.push([hash, compiled])
+    })
     return { compiled: this.#byHash.size - refused.length, waiting: this.#waiting.length, refused }
   }
 
@@ -97,12 +133,12 @@ export class Schemas {
 
   #compiled(schema: Record<string, unknown>, use: Use): Compiled {
     const compiled = newCompiled()
-    let hash = ''
     try {
       const text = JSON.stringify(schema)
-      hash = createHash('sha256').update(text).update(use).digest('hex')
+      const hash = createHash('sha256').update(text).update(use).digest('hex')
       const before = this.#byHash.get(hash)
       if (before !== undefined) return before
+      compiled.hash = hash
       if (text.length > MAX_SCHEMA) throw new Error(`larger than ${MAX_SCHEMA / 1024} KiB`)
       compiled.check = compileSchema(schema, use === 'arguments')
       compiled.state = 'ready'
@@ -110,27 +146,14 @@ export class Schemas {
       compiled.state = 'refused'
       compiled.reason = String((error as Error).message).slice(0, 200)
     }
-    compiled.usedAt = ++this.#uses
-    this.#byHash.set(hash, compiled)
-    if (this.#byHash.size > MAX_SCHEMAS) this.#evict()
+    this.#byHash.set(compiled.hash, compiled)
     return compiled
-  }
-
-  /** Whoever still has the schema finds a check that is gone: it is compiled again when it is asked for. */
-  #evict(): void {
-    let oldest: [string, Compiled] | undefined
-    for (const entry of this.#byHash)
-      if (oldest === undefined || entry[1].usedAt < oldest[1].usedAt) oldest = entry
-    if (oldest === undefined) return
-    this.#byHash.delete(oldest[0])
-    oldest[1].state = 'evicted'
-    oldest[1].check = undefined
   }
 }
 
-const newCompiled = (): Compiled => ({ state: 'waiting', check: undefined, reason: undefined, usedAt: 0 })
+const newCompiled = (): Compiled => ({ state: 'waiting', check: undefined, reason: undefined, hash: '' })
 
 /** The schemas of this process: of no server, so that no reload forgets them. */
-export function sharedSchemas({ state, clock }: Kit): Schemas {
-  return state.get({ kind: 'schemas', set: DEFAULT_SET, server: '' }, () => new Schemas(clock))
+export function sharedSchemas({ state, clock }: PolicyContext): Schemas {
+  return state.get({ kind: SCHEMAS, set: DEFAULT_SET, server: '' }, () => new Schemas(clock))
 }

@@ -2,15 +2,106 @@ import type { Partial, Verdict } from '../../mesh/call.ts'
 import { isObject, parseJson } from '../../protocol/jsonrpc.ts'
 import { PARTIAL_KEY } from '../../protocol/meta.ts'
 import type { Mismatch } from '../state/schemas/mismatch.ts'
-import { cutText, spoiltCopy } from './copy.ts'
-import type { Habit } from './habit.ts'
-import { jsonEnd } from './json-end.ts'
-import type { ToolMemory } from './memory.ts'
-import { type Drift, TEXT } from './shape.ts'
-import { beginsLikeJson, firstText, isSurelyJson } from './text.ts'
+import { type Drift, type Habit, TEXT, type ToolMemory } from './memory.ts'
+
+/** Longest text that is compared with structured content, in characters. */
+const MAX_COMPARED = 64 * 1024
+
+/** That a JSON text was cut. */
+const cutText: Partial = {
+  source: 'detected',
+  reason: 'the JSON text ends in the middle',
+  notice: false,
+}
+
+/**
+ * Structured content should stand in a text block too, for older clients. What is wrong when the text is meant as
+ * that copy (the tool's texts were copies before, or it has the same names at its top) and says something else.
+ */
+function spoiltCopy(text: string, structured: unknown, copies: Habit | undefined): Partial | undefined {
+  if (text.length > MAX_COMPARED) return undefined
+  const value = parseJson(text)
+  if (value === undefined) return isSurelyJson(text) && jsonEnd(text) === 'cut' ? cutText : undefined
+  const path = difference(structured, value)
+  if (path === undefined) {
+    copies?.keep()
+    return undefined
+  }
+  const sameKeys = isObject(value) && isObject(structured) && haveSameKeys(value, structured)
+  const spoilt = copies === undefined ? sameKeys : copies.strong || (sameKeys && copies.possible)
+  copies?.break()
+  if (!spoilt) return undefined
+  const reason = 'the text and the structured content differ'
+  return {
+    source: 'detected',
+    reason,
+    ...(path === '' ? {} : { missing: [path.slice(0, 200)] }),
+    notice: false,
+  }
+}
+
+/** Most values that are compared; larger ones are taken to be equal, as nothing can be said of them. */
+const MOST_VALUES = 100_000
+
+/** Longest path that is told, in steps. */
+const MOST_STEPS = 64
+
+/** Where two objects are compared that stand at the same place. */
+interface Place {
+  readonly left: Readonly<Record<string, unknown>>
+  readonly right: Readonly<Record<string, unknown>>
+  readonly keys: readonly string[]
+  /** The next of the keys. */
+  at: number
+}
+
+/** The JSON Pointer of the first place where two JSON values differ; undefined when they are equal. However deep they are. */
+export function difference(a: unknown, b: unknown): string | undefined {
+  const open: Place[] = []
+  const enter = (left: unknown, right: unknown): boolean => {
+    if (left === right) return true
+    const place = placeOf(left, right)
+    if (place === undefined) return false
+    open.push(place)
+    return true
+  }
+  if (!enter(a, b)) return ''
+  for (let compared = 0; compared < MOST_VALUES; compared++) {
+    const place = open.at(-1)
+    if (place === undefined) return undefined
+    const { left, right, keys } = place
+    const key = keys[place.at++]
+    if (key === undefined) {
+      if (keys.length !== Object.keys(right).length) return pointerTo(open.slice(0, -1))
+      open.pop()
+    } else if (!Object.hasOwn(right, key) || !enter(left[key], right[key])) return pointerTo(open)
+  }
+  return undefined
+}
+
+function placeOf(left: unknown, right: unknown): Place | undefined {
+  if (typeof left !== 'object' || typeof right !== 'object' || left === null || right === null)
+    return undefined
+  if (Array.isArray(left) !== Array.isArray(right)) return undefined
+  return { left: left as Place['left'], right: right as Place['right'], keys: Object.keys(left), at: 0 }
+}
+
+/** By the keys that were taken last at each place. */
+function pointerTo(places: readonly Place[]): string {
+  return places
+    .slice(0, MOST_STEPS)
+    .map(({ keys, at }) => `/${keys[at - 1]}`)
+    .join('')
+}
+
+/** Whether two objects have the same names at their top. */
+function haveSameKeys(a: object, b: object): boolean {
+  const keys = Object.keys(a)
+  return keys.length === Object.keys(b).length && keys.every((key) => Object.hasOwn(b, key))
+}
 
 /** How good a reply was, and what is wrong with it. */
-export interface Judgement {
+export interface ReplyVerdict {
   readonly verdict: Verdict
   readonly partial?: Partial
   readonly drift?: Drift
@@ -26,11 +117,14 @@ export interface Looks {
   readonly shapes: boolean
 }
 
-const jsonInvalid: Judgement = { verdict: 'json_invalid', breach: 'the reply claims to be JSON and is none' }
-const cut: Judgement = { verdict: 'partial_silent', partial: cutText }
+const jsonInvalid: ReplyVerdict = {
+  verdict: 'json_invalid',
+  breach: 'the reply claims to be JSON and is none',
+}
+const cut: ReplyVerdict = { verdict: 'partial_silent', partial: cutText }
 
 /** What the first mismatch with the `outputSchema` means. */
-export function breachOf({ path, expected, keyword, limit }: Mismatch, structured: unknown): Judgement {
+export function breachOf({ path, expected, keyword, limit }: Mismatch, structured: unknown): ReplyVerdict {
   const breach = `the reply breaks the tool’s outputSchema at ${path}: ${expected}`
   if (keyword !== 'minItems') return { verdict: 'schema_invalid', breach }
   const length = lengthAt(structured, path)
@@ -50,7 +144,7 @@ export function look(
   args: Readonly<Record<string, unknown>>,
   memory: ToolMemory | undefined,
   looks: Looks,
-): Judgement | undefined {
+): ReplyVerdict | undefined {
   const text = firstText(content)
   const json = text !== undefined && beginsLikeJson(text)
   let value = structuredContent
@@ -75,7 +169,7 @@ export function look(
 }
 
 /** What to make of a text that begins like JSON and does not parse; undefined: it is text after all. */
-function noJson(text: string, memory: ToolMemory | undefined, looks: Looks): Judgement | undefined {
+function noJson(text: string, memory: ToolMemory | undefined, looks: Looks): ReplyVerdict | undefined {
   const always = memory?.json.strong === true
   if (!always && !isSurelyJson(text)) return undefined
   const end = jsonEnd(text)
@@ -87,7 +181,11 @@ function noJson(text: string, memory: ToolMemory | undefined, looks: Looks): Jud
   return undefined
 }
 
-function drifted(value: unknown, memory: ToolMemory | undefined, { shapes }: Looks): Judgement | undefined {
+function drifted(
+  value: unknown,
+  memory: ToolMemory | undefined,
+  { shapes }: Looks,
+): ReplyVerdict | undefined {
   const drift = shapes ? memory?.shape.observe(value) : undefined
   return drift === undefined ? undefined : { verdict: 'drift', drift }
 }
@@ -199,4 +297,98 @@ export function declaredPartial({ _meta }: Readonly<Record<string, unknown>>): P
 
 function clean(text: string, longest: number): string {
   return text.slice(0, longest).replace(/\p{Cc}/gu, ' ')
+}
+
+/**
+ * How a text that `JSON.parse` refuses comes to be no JSON: `cut` is the beginning of some JSON text, `more` a
+ * complete value with something behind it (lines of JSON, a note), `broken` is wrong in the middle.
+ */
+export type JsonEnd = 'cut' | 'more' | 'broken'
+
+const space = /[ \t\n\r]*/y
+const string = /"(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"/y
+const scalar = /(?:true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)/y
+
+/** Beginnings of strings and scalars that go on where the text ends. */
+const begunString =
+  /"(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*(?:\\(?:u[0-9a-fA-F]{0,3})?)?$/y
+const begunScalar = /(?:t(?:ru?)?|f(?:a(?:ls?)?)?|n(?:ul?)?|-|-?(?:0|[1-9]\d*)(?:\.|(?:\.\d+)?[eE][+-]?))$/y
+
+/** Reads a text that begins with `{` or `[` and that `JSON.parse` refuses. */
+export function jsonEnd(text: string): JsonEnd {
+  const open: string[] = []
+  let at = 0
+  /** What may come: a value, a key, the colon after one, or what follows a value. */
+  let expected: 'value' | 'key' | 'colon' | 'next' = 'value'
+  /** Whether the bracket that was opened last may close at once. */
+  let fresh = false
+
+  const take = (pattern: RegExp): boolean => {
+    pattern.lastIndex = at
+    if (!pattern.test(text)) return false
+    at = pattern.lastIndex
+    return true
+  }
+
+  for (;;) {
+    take(space)
+    if (expected === 'next' && open.length === 0) return 'more'
+    const unit = text[at]
+    if (unit === undefined) return 'cut'
+    const closes = open.at(-1) === '{' ? '}' : ']'
+    if (unit === closes && open.length > 0 && (expected === 'next' || fresh)) {
+      open.pop()
+      at++
+      expected = 'next'
+    } else if (expected === 'next') {
+      if (unit !== ',') return 'broken'
+      at++
+      expected = open.at(-1) === '{' ? 'key' : 'value'
+    } else if (expected === 'colon') {
+      if (unit !== ':') return 'broken'
+      at++
+      expected = 'value'
+    } else if (expected === 'key') {
+      if (!take(string)) return take(begunString) ? 'cut' : 'broken'
+      expected = 'colon'
+    } else if (unit === '{' || unit === '[') {
+      open.push(unit)
+      at++
+      expected = unit === '{' ? 'key' : 'value'
+      fresh = true
+      continue
+    } else {
+      if (!take(string) && !take(scalar)) return take(begunString) || take(begunScalar) ? 'cut' : 'broken'
+      // `12.` reads as 12 and a dot.
+      if (at < text.length && !/[\s,\]}]/.test(text[at] as string)) return take(rest) ? 'cut' : 'broken'
+      expected = 'next'
+    }
+    fresh = false
+  }
+}
+
+/** What may stand behind the digits of a number that was cut. */
+const rest = /(?:\.|[eE][+-]?)$/y
+
+/** Longest text that is read as JSON, in characters. */
+const MAX_TEXT = 256 * 1024
+
+/** The text of the first block of a result's content, when that is text; undefined otherwise. */
+function firstText(content: unknown): string | undefined {
+  if (!Array.isArray(content)) return undefined
+  const block: unknown = content[0]
+  return isObject(block) && block.type === 'text' && typeof block.text === 'string' ? block.text : undefined
+}
+
+/** Whether a text begins as JSON objects and lists do, and is short enough to be read. */
+function beginsLikeJson(text: string): boolean {
+  let at = 0
+  let unit = text.charCodeAt(0)
+  while (unit === 0x20 || unit === 0x0a || unit === 0x0d || unit === 0x09) unit = text.charCodeAt(++at)
+  return (unit === 0x7b || unit === 0x5b) && text.length <= MAX_TEXT
+}
+
+/** Whether a text begins as nothing but JSON does; a link, a log line and a template do not. */
+function isSurelyJson(text: string): boolean {
+  return /^\s*(?:\{\s*"|\[\s*(?:\{\s*"|\[|"|-?\d+(?:\.\d+)?\s*,))/.test(text)
 }

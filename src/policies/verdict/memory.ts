@@ -1,6 +1,3 @@
-import { Habit } from './habit.ts'
-import { type Drift, ShapeMemory } from './shape.ts'
-
 /** Shortest time between two reports of one kind about one tool, in milliseconds. */
 const REPORT_GAP_MS = 10_000
 
@@ -70,5 +67,260 @@ export class ToolMemories {
   snapshot(): Readonly<Record<string, unknown>> {
     if (this.#memory === undefined) return {}
     return { ...this.#memory.shape.snapshot(), drifts: this.#memory.drifts }
+  }
+}
+
+/** Times in a row after which something is a habit. */
+const HABIT = 3
+
+/** Exceptions in a row after which a tool without that habit is known to do without. */
+const NO_HABIT = 3
+
+/** Exceptions in a row after which even a habit is given up: the server has changed for good. */
+const LOST = 20
+
+/**
+ * What a tool does as a rule. An exception to a rule is suspicious; what never was a rule soon is not; and
+ * one that persists becomes the rule, for a false alarm must not last.
+ */
+export class Habit {
+  #kept = 0
+  #broken = 0
+
+  /** It kept to it, once more. */
+  keep(): void {
+    this.#kept++
+    this.#broken = 0
+  }
+
+  /** A reply did not have it. */
+  break(): void {
+    this.#broken++
+    if (this.#broken >= LOST) this.#kept = 0
+  }
+
+  /** Whether it always does. */
+  get strong(): boolean {
+    return this.#kept >= HABIT
+  }
+
+  /** Whether it is not known to do without: early on, nobody can tell. */
+  get possible(): boolean {
+    return this.strong || this.#broken < NO_HABIT
+  }
+}
+
+/** Where a reply has another shape than those before it. */
+export interface Drift {
+  /** A JSON Pointer with `*` for any element or arbitrary name; empty for the whole reply. */
+  readonly path: string
+  readonly was: string
+  readonly now: string
+}
+
+const MAX_DEPTH = 8
+const MAX_PATHS = 200
+/** Objects with more members are maps: their names are data. */
+const MAX_MEMBERS = 32
+/** Elements and arbitrary members that are looked at. */
+const MAX_ELEMENTS = 50
+const LONGEST_NAME = 64
+
+/** The union of the shapes of several replies. */
+export class Shape {
+  readonly root = new ShapeNode()
+  replies = 0
+  paths = 1
+
+  /** Takes a reply in. */
+  learn(value: unknown): void {
+    this.replies++
+    this.#learn(this.root, value, 0)
+  }
+
+  /** Ends the learning: from here on, what every object had is required. */
+  settle(node: ShapeNode = this.root): void {
+    for (const member of node.members?.values() ?? []) {
+      member.required = member.seen === node.objects
+      this.settle(member)
+    }
+    if (node.rest !== undefined) this.settle(node.rest)
+    if (node.element !== undefined) this.settle(node.element)
+  }
+
+  #learn(node: ShapeNode, value: unknown, depth: number): void {
+    node.seen++
+    node.types |= typeOf(value)
+    if (typeof value !== 'object' || value === null || depth === MAX_DEPTH) return
+    if (Array.isArray(value)) {
+      const element = (node.element ??= this.#add())
+      if (element === undefined) return
+      for (let i = 0; i < value.length && i < MAX_ELEMENTS; i++) this.#learn(element, value[i], depth + 1)
+    } else this.#learnObject(node, value as Readonly<Record<string, unknown>>, depth)
+  }
+
+  #learnObject(node: ShapeNode, value: Readonly<Record<string, unknown>>, depth: number): void {
+    const keys = Object.keys(value)
+    node.objects++
+    if (node.rest === undefined && this.#isMap(node, keys)) {
+      for (const member of node.members?.values() ?? []) this.paths -= member.size
+      node.members = undefined
+      node.rest = this.#add()
+    }
+    if (node.rest !== undefined) {
+      for (const key of keys.slice(0, MAX_ELEMENTS)) this.#learn(node.rest, value[key], depth + 1)
+      return
+    }
+    node.members ??= new Map()
+    for (const key of keys) {
+      let member = node.members.get(key)
+      if (member === undefined) {
+        if (key === '__proto__' || (member = this.#add()) === undefined) continue
+        node.members.set(key, member)
+      }
+      this.#learn(member, value[key], depth + 1)
+    }
+  }
+
+  #isMap({ members }: ShapeNode, keys: readonly string[]): boolean {
+    if (keys.length > MAX_MEMBERS) return true
+    let known = members?.size ?? 0
+    for (const key of keys) {
+      if (key.length > LONGEST_NAME) return true
+      if (members?.has(key) !== true) known++
+    }
+    return known > MAX_MEMBERS
+  }
+
+  #add(): ShapeNode | undefined {
+    if (this.paths >= MAX_PATHS) return undefined
+    this.paths++
+    return new ShapeNode()
+  }
+}
+
+/** The first place where a value leaves a shape: a type that is new there, or a member that always was there. */
+function driftFrom(node: ShapeNode, value: unknown): Drift | undefined {
+  const type = typeOf(value)
+  // Nothing is known of what lists hold that were empty.
+  if (node.types === 0) return undefined
+  if ((node.types & type) === 0) return { path: '', was: typeNames(node.types), now: typeNames(type) }
+  if (typeof value !== 'object' || value === null) return undefined
+  if (Array.isArray(value)) {
+    if (node.element === undefined) return undefined
+    for (let i = 0; i < value.length && i < MAX_ELEMENTS; i++) {
+      const drift = driftFrom(node.element, value[i])
+      if (drift !== undefined) return under('*', drift)
+    }
+    return undefined
+  }
+  const object = value as Readonly<Record<string, unknown>>
+  if (node.rest !== undefined) {
+    for (const key of Object.keys(object).slice(0, MAX_ELEMENTS)) {
+      const drift = driftFrom(node.rest, object[key])
+      if (drift !== undefined) return under('*', drift)
+    }
+  }
+  if (node.members === undefined) return undefined
+  for (const [key, member] of node.members) {
+    const inner = object[key]
+    // What every object inherits is a function, which JSON has none of.
+    if (inner === undefined || typeof inner === 'function') {
+      if (member.required) return { path: `/${key}`, was: typeNames(member.types), now: 'missing' }
+    } else {
+      const drift = driftFrom(member, inner)
+      if (drift !== undefined) return under(key, drift)
+    }
+  }
+  return undefined
+}
+
+function under(key: string, { path, was, now }: Drift): Drift {
+  return { path: `/${key}${path}`, was, now }
+}
+
+/** Stands for a reply that is text and no JSON. */
+export const TEXT = Symbol('text')
+
+const names = ['null', 'boolean', 'number', 'string', 'array', 'object', 'text'] as const
+const bits = { null: 1, boolean: 2, number: 4, string: 8, array: 16, object: 32, text: 64 }
+
+/** The type of a JSON value, as one bit. */
+function typeOf(value: unknown): number {
+  if (typeof value === 'object') {
+    if (value === null) return bits.null
+    return Array.isArray(value) ? bits.array : bits.object
+  }
+  if (typeof value === 'string') return bits.string
+  if (typeof value === 'number') return bits.number
+  return value === TEXT ? bits.text : bits.boolean
+}
+
+/** Types, as people call them: `string or null`. */
+function typeNames(types: number): string {
+  return names.filter((name) => (types & bits[name]) !== 0).join(' or ')
+}
+
+/** What is known of the values at one path. */
+class ShapeNode {
+  types = 0
+  /** How many values there were, and how many of them were objects. */
+  seen = 0
+  objects = 0
+  /** Members of objects by name; undefined as long as there was no object, or once names are arbitrary. */
+  members: Map<string, ShapeNode> | undefined
+  /** Any member of an object whose names are arbitrary. */
+  rest: ShapeNode | undefined
+  /** Any element of a list. */
+  element: ShapeNode | undefined
+  /** Whether every object above had it; settled at the end of learning. */
+  required = false
+
+  /** How many paths this one and those below it are. */
+  get size(): number {
+    let size = 1 + (this.rest?.size ?? 0) + (this.element?.size ?? 0)
+    for (const member of this.members?.values() ?? []) size += member.size
+    return size
+  }
+}
+
+/** Replies from which a shape is learned, and of a drift in a row after which it is the new shape. */
+const ENOUGH = 20
+
+/** The shape of a tool's replies, and of those that leave it. */
+class ShapeMemory {
+  #shape = new Shape()
+  #settled = false
+  #next: Shape | undefined
+
+  /** Compares a reply with those before it, or learns from it; returns where it differs. */
+  observe(value: unknown): Drift | undefined {
+    if (!this.#settled) {
+      this.#shape.learn(value)
+      if (this.#shape.replies === ENOUGH) this.#settle()
+      return undefined
+    }
+    const drift = driftFrom(this.#shape.root, value)
+    if (drift === undefined) this.#next = undefined
+    else this.#follow(value)
+    return drift
+  }
+
+  snapshot(): { settled: boolean; paths: number; drifting: number } {
+    return { settled: this.#settled, paths: this.#shape.paths, drifting: this.#next?.replies ?? 0 }
+  }
+
+  #follow(value: unknown): void {
+    this.#next ??= new Shape()
+    this.#next.learn(value)
+    if (this.#next.replies < ENOUGH) return
+    this.#shape = this.#next
+    this.#next = undefined
+    this.#settle()
+  }
+
+  #settle(): void {
+    this.#shape.settle()
+    this.#settled = true
   }
 }

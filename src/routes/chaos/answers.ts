@@ -1,11 +1,11 @@
-import type { FastifyInstance, FastifyReply } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { z } from 'zod'
 import type { Done } from '../../chaos/control/controller-parts.ts'
 import { Origins } from '../../config/files/origins.ts'
 import { explain } from '../../config/issues/explain.ts'
 
 /** What is wrong with a request, and where in it. */
-export interface Finding {
+export interface RequestFinding {
   /** Such as `faults[0].rate`; empty when it is about the whole. */
   readonly path: string
   readonly message: string
@@ -13,7 +13,7 @@ export interface Finding {
 
 export type Read<Value> =
   | { readonly ok: true; readonly value: Value }
-  | { readonly ok: false; readonly error: string; readonly findings: readonly Finding[] }
+  | { readonly ok: false; readonly error: string; readonly findings: readonly RequestFinding[] }
 
 /** Reads a value by its schema; what is wrong with it is said as of a config: with the bound, or what was meant. */
 export function read<Schema extends z.ZodType>(
@@ -31,7 +31,10 @@ export function read<Schema extends z.ZodType>(
   )
 }
 
-export const unreadable = (what: string, findings: readonly Finding[]): Read<never> & { ok: false } => ({
+export const unreadable = (
+  what: string,
+  findings: readonly RequestFinding[],
+): Read<never> & { ok: false } => ({
   ok: false,
   error: `${what} cannot be used`,
   findings,
@@ -53,4 +56,30 @@ export function withPlainErrors(scope: FastifyInstance): void {
     if (status >= 500) throw error
     return reply.code(status).send({ error: error.message })
   })
+}
+
+/** What `If-Match` is compared with: the state of the chaos mesh, without what it counts. */
+const etagOf = ({ revision }: Revised) => `"${revision}"`
+
+interface Revised {
+  readonly revision: string
+}
+
+/** The reply, with the `ETag` of the state that it leaves. */
+export const tagged = (reply: FastifyReply, chaos: Revised) => reply.header('etag', etagOf(chaos))
+
+/**
+ * Answers 412 when the request was written for another state than this one (`If-Match`, RFC 9110, section 13.1.1);
+ * undefined when it was not, or does not say.
+ */
+export function outdated({ headers }: FastifyRequest, reply: FastifyReply, chaos: Revised) {
+  const wanted = headers['if-match']
+  if (wanted === undefined) return undefined
+  const etag = etagOf(chaos)
+  const tags = wanted.split(',').map((tag) => tag.trim())
+  if (tags.includes('*') || tags.includes(etag)) return undefined
+  const error =
+    `the plan, or what is armed, has changed since it was read: it is at ${etag} now, ` +
+    `and If-Match says ${wanted.slice(0, 64)}; read it again, then decide`
+  return tagged(reply, chaos).code(412).send({ error })
 }

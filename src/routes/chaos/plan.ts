@@ -1,27 +1,35 @@
 import { faults as types } from '../../chaos/faults/index.ts'
 import { targetFindings, type PlanTarget } from '../../chaos/plan/checks.ts'
-import { ForeignPlanError, fromChaosMonkey, fromMcpChaos, planFormat } from '../../chaos/plan/compat/index.ts'
+import {
+  aliasesIn,
+  ForeignPlanError,
+  fromChaosMonkey,
+  fromMcpChaos,
+  planFormat,
+} from '../../chaos/plan/compat/index.ts'
 import { chaos, type ChaosConfig } from '../../chaos/plan/schema.ts'
 import { formatPath } from '../../config/files/path.ts'
 import { isObject } from '../../protocol/jsonrpc.ts'
 import { read, unreadable, type Read } from './answers.ts'
 
-/** A plan, and what it takes from the config unless it says otherwise. */
+/** A plan. */
 export type Plan = Pick<ChaosConfig, 'seed' | 'mode' | 'faults'>
 
 /** Keys of a plan: all others of the block `chaos` are the config's business. */
-const keys = ['seed', 'mode', 'faults']
+const keys = ['seed', 'mode', 'aliases', 'faults']
 
 /**
- * Reads a plan: `{seed?, mode?, faults}`, or one of the two other formats. `config`: what holds for all that the plan
- * leaves out, and the longest `ttl`. `targets`: the servers that there are, when they are known.
+ * Reads a plan: `{seed?, mode?, faults}`, or one of the two other formats. What it leaves out has its
+ * default, whatever was in force before.
+ * `config`: the longest `ttl`, in milliseconds, and what foreign targets are here. `targets`: the servers that there are, when they are known.
  */
 export function readPlan(
   body: unknown,
-  config: Pick<ChaosConfig, 'seed' | 'mode' | 'maxTtl'>,
+  config: Pick<ChaosConfig, 'maxTtl' | 'aliases'>,
   targets?: readonly PlanTarget[],
 ): Read<Plan> {
-  const own = inOwnWords(body, config.maxTtl)
+  const { maxTtl } = config
+  const own = inOwnWords(body, config, targets)
   if (!own.ok) return own
   const strange = Object.keys(own.value).filter((key) => !keys.includes(key))
   if (strange.length > 0) {
@@ -34,8 +42,7 @@ export function readPlan(
   if (own.value.faults === undefined) {
     return unreadable('the plan', [{ path: 'faults', message: 'missing; expected a list of faults' }])
   }
-  const { seed, mode, maxTtl } = config
-  const plan = read(chaos, { seed, mode, ...own.value, maxTtl }, 'the plan')
+  const plan = read(chaos, { ...own.value, maxTtl }, 'the plan')
   if (!plan.ok || targets === undefined) return plan
   const findings = targetFindings(plan.value.faults, targets, types)
     .filter(({ severity }) => severity === 'error')
@@ -44,7 +51,11 @@ export function readPlan(
 }
 
 /** A plan of another tool, as one of ours says it. What neither of them knows is `mode`: it may stand beside. */
-function inOwnWords(body: unknown, maxTtl: number): Read<Readonly<Record<string, unknown>>> {
+function inOwnWords(
+  body: unknown,
+  { maxTtl, aliases: known }: Pick<ChaosConfig, 'maxTtl' | 'aliases'>,
+  targets: readonly PlanTarget[] | undefined,
+): Read<Readonly<Record<string, unknown>>> {
   const format = planFormat(body)
   if (format === 'own') {
     if (isObject(body)) return { ok: true, value: body }
@@ -52,9 +63,14 @@ function inOwnWords(body: unknown, maxTtl: number): Read<Readonly<Record<string,
     return unreadable('the plan', [{ path: '', message }])
   }
   // They hit whatever they are aimed at, and stay until they are taken away.
-  const options = { ttl: maxTtl, allowWrites: true }
-  const { mode, ...rest }: Record<string, unknown> = isObject(body) ? body : {}
-  const beside = mode === undefined ? {} : { mode }
+  const { mode, aliases, ...rest }: Record<string, unknown> = isObject(body) ? body : {}
+  const beside = { ...(mode === undefined ? {} : { mode }), ...(aliases === undefined ? {} : { aliases }) }
+  const options = {
+    ttl: maxTtl,
+    allowWrites: true,
+    aliases: { ...known, ...aliasesIn(aliases) },
+    ...(targets && { servers: targets.map(({ name }) => name) }),
+  }
   try {
     if (format === 'mcp-chaos') return { ok: true, value: { ...beside, ...fromMcpChaos(rest, options) } }
     const { seed, ...scenario } = rest

@@ -1,4 +1,4 @@
-import type { DecisionEntry, Entry } from '../../chaos/journal/entry.ts'
+import type { DecisionEntry, JournalEntry } from '../../chaos/journal/entry.ts'
 
 /** How many calls a fault decided about, of one target or of all. */
 export interface HitCounts {
@@ -42,7 +42,7 @@ function count(counts: HitCounts, { because }: DecisionEntry): void {
 }
 
 /** Counts what `entries` say about the last `ms` milliseconds before `to`. */
-export function wouldHit(entries: readonly Entry[], to: number, ms: number): WouldHit {
+export function wouldHit(entries: readonly JournalEntry[], to: number, ms: number): WouldHit {
   const from = to - ms
   const faults = new Map<string, FaultHits & { because: Record<string, number> }>()
   const targets = new Map<string, Targets>()

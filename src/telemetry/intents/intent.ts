@@ -1,5 +1,63 @@
+import type { Call } from '../../mesh/call.ts'
 import type { Millis } from '../../mesh/clock.ts'
 import type { CallIntent } from '../../mesh/record.ts'
+import { isObject, paramsOf } from '../../protocol/jsonrpc.ts'
+import { readParent } from '../tracing/context.ts'
+
+/** Where an agent says which of its tasks a call belongs to. */
+export const INTENT_KEY = 'dev.breakwater/intent'
+
+/** The same as a header, and as an entry of `baggage` (W3C), in `_meta` or as a header. */
+const INTENT_HEADER = 'x-breakwater-intent'
+const INTENT_BAGGAGE = 'breakwater.intent'
+
+/** Longest name of a task, in characters: what is longer is none. */
+export const LONGEST_INTENT = 256
+
+/** W3C Baggage: the most that anyone has to pass on. */
+const MAX_BAGGAGE = 8_192
+
+/**
+ * The task that a call belongs to, by the surest word there is: `_meta`, baggage, the trace of the agent, a header,
+ * and for sessions of the older protocol the session. Undefined when there is none.
+ */
+export function attribute(call: Pick<Call, 'message' | 'inbound' | 'caller'>): CallIntent | undefined {
+  const { message, inbound, caller } = call
+  const found = paramsOf(message.value)._meta
+  const meta = isObject(found) ? found : undefined
+  const named = nameIn(meta?.[INTENT_KEY])
+  if (named !== undefined) return { id: named, source: 'meta' }
+  const carried = fromBaggage(meta?.baggage) ?? fromBaggage(inbound.baggage)
+  if (carried !== undefined) return { id: carried, source: 'baggage' }
+  const parent = meta?.traceparent === undefined ? undefined : readParent(meta.traceparent, undefined)
+  if (parent !== undefined) return { id: parent.traceId, source: 'trace' }
+  const header = nameIn(inbound[INTENT_HEADER])
+  if (header !== undefined) return { id: header, source: 'header' }
+  // Who takes questions as results has no session, and may stand for many.
+  return caller.takesInputRequired ? undefined : { id: caller.id, source: 'session' }
+}
+
+function nameIn(value: unknown): string | undefined {
+  return typeof value === 'string' && value !== '' && value.length <= LONGEST_INTENT ? value : undefined
+}
+
+/** `key=value;property,key=value`, the values percent-encoded (W3C Baggage). */
+function fromBaggage(baggage: unknown): string | undefined {
+  if (typeof baggage !== 'string' || baggage.length > MAX_BAGGAGE) return undefined
+  for (const entry of baggage.split(',')) {
+    const [key, value] = entry.split(';', 1)[0]!.split('=', 2)
+    if (key?.trim() === INTENT_BAGGAGE) return nameIn(decoded(value?.trim() ?? ''))
+  }
+  return undefined
+}
+
+function decoded(text: string): string | undefined {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return undefined
+  }
+}
 
 /** How a task ended, as whoever gave it says. */
 export type IntentOutcome = 'succeeded' | 'failed'
@@ -62,3 +120,99 @@ export function newIntent(
 /** Of all calls since the last report: a pause divides no task for whoever says how it ended. */
 export const callsOf = ({ calls, callsBefore }: KnownIntent) => calls + callsBefore
 export const failedOf = ({ failed, failedBefore }: KnownIntent) => failed + failedBefore
+
+/** What picks a task out of those that are known; what is not said is not looked at. */
+export interface IntentQuery {
+  readonly intent: string
+  readonly tenant?: string | undefined
+  readonly source?: CallIntent['source'] | undefined
+}
+
+/** All tasks that somebody may yet say something about: those that are open, and for a while those that are over. */
+export class KnownIntents {
+  /** By name; where several share one, by key as well. */
+  readonly #named = new Map<string, KnownIntent | Map<string, KnownIntent>>()
+  /** Those that are over are linked as they ended: taking the oldest out of a map costs ever more. */
+  #oldest: KnownIntent | undefined
+  #latest: KnownIntent | undefined
+  #over = 0
+  #rememberMs: Millis = 600_000
+  #max = 10_000
+
+  /** How many are known, open ones included. */
+  get size(): number {
+    let size = 0
+    for (const alike of this.#named.values()) size += alike instanceof Map ? alike.size : 1
+    return size
+  }
+
+  /** From now on, at most `max` that are over are remembered, each for `remember` milliseconds; 0: not at all. */
+  tune({ remember, max }: { readonly remember: Millis; readonly max: number }): void {
+    this.#rememberMs = remember
+    this.#max = max
+  }
+
+  /** The one that has this key, if it is known. */
+  get(id: string, key: string, now: Millis): KnownIntent | undefined {
+    this.#purge(now)
+    const alike = this.#named.get(id)
+    if (alike instanceof Map) return alike.get(key)
+    return alike?.key === key ? alike : undefined
+  }
+
+  /** One opens, in place of the one that has its key. */
+  add(intent: KnownIntent): void {
+    const { id, key } = intent
+    const alike = this.#named.get(id)
+    if (alike instanceof Map) alike.set(key, intent)
+    else if (alike === undefined || alike.key === key) this.#named.set(id, intent)
+    else {
+      const both = [alike, intent].map((one) => [one.key, one] as const)
+      this.#named.set(id, new Map(both))
+    }
+  }
+
+  /** A task has ended. */
+  end(intent: KnownIntent, now: Millis): void {
+    intent.lastAt = now
+    if (this.#latest === undefined) this.#oldest = intent
+    else this.#latest.next = intent
+    this.#latest = intent
+    this.#over++
+    this.#purge(now)
+  }
+
+  /** Those that the query fits: more than one where several sources or tenants use the same name. */
+  find({ intent: id, tenant, source }: IntentQuery, now: Millis): KnownIntent[] {
+    this.#purge(now)
+    const alike = this.#named.get(id)
+    if (alike === undefined) return []
+    return [...(alike instanceof Map ? alike.values() : [alike])].filter(
+      (known) =>
+        (tenant === undefined || known.tenant === tenant) &&
+        (source === undefined || known.source === source),
+    )
+  }
+
+  #purge(now: Millis): void {
+    for (let intent = this.#oldest; intent !== undefined; intent = this.#oldest) {
+      if (this.#over <= this.#max && intent.lastAt + this.#rememberMs > now) return
+      this.#oldest = intent.next
+      if (this.#oldest === undefined) this.#latest = undefined
+      intent.next = undefined
+      this.#over--
+      this.#forget(intent)
+    }
+  }
+
+  /** Unless another one has taken its place. */
+  #forget(intent: KnownIntent): void {
+    const { id, key } = intent
+    const alike = this.#named.get(id)
+    if (alike === intent) this.#named.delete(id)
+    else if (alike instanceof Map && alike.get(key) === intent) {
+      alike.delete(key)
+      if (alike.size === 0) this.#named.delete(id)
+    }
+  }
+}

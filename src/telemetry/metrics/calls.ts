@@ -1,4 +1,4 @@
-import { counter, gauge, histogram } from './spec.ts'
+import { counter, gauge, histogram } from '../../mesh/metric-spec.ts'
 
 const CALL_SECONDS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300]
 const OVERHEAD_SECONDS = [0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1]

@@ -1,7 +1,7 @@
 import type { Registry } from 'prom-client'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { type Format, headOf, introOf, numeral } from './format.ts'
-import { Cells, Spread } from './instruments.ts'
+import { SeriesSet, Histogram } from './instruments.ts'
 
 /** After how long others get a turn. What cannot be divided, such as sending, comes on top. */
 const TURN_MS = 4
@@ -123,7 +123,7 @@ interface Family {
 export async function* familiesOf(registry: Registry, format: Format): AsyncGenerator<Iterable<string>> {
   for (const { name } of registry.getMetricsAsArray()) {
     const metric: unknown = registry.getSingleMetric(name)
-    if (metric instanceof Cells || metric instanceof Spread) {
+    if (metric instanceof SeriesSet || metric instanceof Histogram) {
       yield [introOf(name, metric.help, metric.type, format)]
       yield metric.written(format)
     } else {

@@ -1,4 +1,4 @@
-import { counter, gauge } from './spec.ts'
+import { counter, gauge } from '../../mesh/metric-spec.ts'
 
 /** The part of the table that is about servers, sessions and the gateway itself. */
 export const gateway = {
@@ -40,8 +40,8 @@ export const gateway = {
     '3 causes',
   ),
   unreadBytes: gauge('unread_bytes', 'What waits for clients that have not read it yet, in bytes.', [], '1'),
-  greetingBytes: gauge(
-    'greeting_bytes',
+  initializeParamsBytes: gauge(
+    'initialize_params_bytes',
     'What is kept of what clients say of themselves, in bytes of memory.',
     [],
     '1',

@@ -2,14 +2,14 @@ import type { Metric, Registry } from 'prom-client'
 import { type Exemplar, type Format, headOf, type Labels, numeral, pointer } from './format.ts'
 
 /** One series. Who changes it often keeps it, until it is forgotten. */
-export interface Cell {
+export interface Series {
   readonly labels: Labels
   value: number
   /** What its line begins with; made when it is written first. */
   head: string | undefined
 }
 
-interface CellsOptions<Label extends string> {
+interface SeriesSetOptions<Label extends string> {
   readonly name: string
   readonly help: string
   readonly labelNames: readonly Label[]
@@ -21,27 +21,27 @@ interface CellsOptions<Label extends string> {
  * thousands of series: prom-client's hash and check the labels at every change, also on what `labels()` returned, and
  * can only be read as a whole. A registry of prom-client reads these like metrics of its own.
  */
-export abstract class Cells<Label extends string> {
+export abstract class SeriesSet<Label extends string> {
   abstract readonly type: 'counter' | 'gauge'
   readonly name: string
   readonly help: string
   readonly aggregator = 'sum'
-  protected cells = new Map<string, Cell>()
+  protected seriesByKey = new Map<string, Series>()
   /** Series of before a reset: most come back, and their lines begin as they did. */
-  protected before: ReadonlyMap<string, Cell> | undefined
+  protected before: ReadonlyMap<string, Series> | undefined
   readonly #names: readonly Label[]
 
-  constructor({ name, help, labelNames, registers }: CellsOptions<Label>) {
+  constructor({ name, help, labelNames, registers }: SeriesSetOptions<Label>) {
     this.name = name
     this.help = help
     this.#names = labelNames
     for (const registry of registers) registry.registerMetric(this as unknown as Metric)
-    if (labelNames.length === 0) this.cell()
+    if (labelNames.length === 0) this.series()
   }
 
   /** How many series there are. */
   get size(): number {
-    return this.cells.size
+    return this.seriesByKey.size
   }
 
   /** Whether its series have this label. */
@@ -50,43 +50,43 @@ export abstract class Cells<Label extends string> {
   }
 
   /** The series with these labels. Names that others chose have to be made fit before (`labelValue`). */
-  cell(labels = {} as Readonly<Record<Label, string>>): Cell {
+  series(labels = {} as Readonly<Record<Label, string>>): Series {
     let key = ''
     for (const name of this.#names) key += `${labels[name]}\0`
-    const known = this.cells.get(key)
+    const known = this.seriesByKey.get(key)
     if (known !== undefined) return known
-    const cell = this.#made(key, labels)
-    this.cells.set(key, cell)
-    return cell
+    const series = this.#made(key, labels)
+    this.seriesByKey.set(key, series)
+    return series
   }
 
   /** Adds to a series, 1 unless told otherwise. */
   inc(labels?: Readonly<Record<Label, string>>, by = 1): void {
-    this.cell(labels).value += by
+    this.series(labels).value += by
   }
 
   /** Removes these series: one look at each. */
   forget(isGone: (labels: Labels) => boolean): void {
-    for (const [key, { labels }] of this.cells) if (isGone(labels)) this.cells.delete(key)
+    for (const [key, { labels }] of this.seriesByKey) if (isGone(labels)) this.seriesByKey.delete(key)
   }
 
   /** Its lines, one after the other, each as of when it is asked for. */
   *written(): Generator<string> {
-    for (const cell of this.cells.values())
-      yield `${(cell.head ??= headOf(this.name, cell.labels))}${numeral(cell.value)}\n`
+    for (const series of this.seriesByKey.values())
+      yield `${(series.head ??= headOf(this.name, series.labels))}${numeral(series.value)}\n`
   }
 
   /** The same, for a registry of prom-client. */
   get() {
     const { name, help, type, aggregator } = this
-    const values = Array.from(this.cells.values(), ({ labels, value }) => ({ labels, value }))
+    const values = Array.from(this.seriesByKey.values(), ({ labels, value }) => ({ labels, value }))
     return Promise.resolve({ name, help, type, aggregator, values })
   }
 
-  /** Sets all of it back. */
+  /** Removes all series. */
   abstract reset(): void
 
-  #made(key: string, labels: Readonly<Record<Label, string>>): Cell {
+  #made(key: string, labels: Readonly<Record<Label, string>>): Series {
     const known = this.before?.get(key)
     if (known !== undefined) {
       known.value = 0
@@ -98,32 +98,32 @@ export abstract class Cells<Label extends string> {
 }
 
 /** A counter: its series only grow, until they are forgotten. */
-export class Tally<Label extends string> extends Cells<Label> {
+export class Counter<Label extends string> extends SeriesSet<Label> {
   readonly type = 'counter'
 
   reset(): void {
-    for (const cell of this.cells.values()) cell.value = 0
+    for (const series of this.seriesByKey.values()) series.value = 0
   }
 }
 
 /** A gauge. One that is read anew at each scrape is reset before: series that are not set again are gone. */
-export class Level<Label extends string> extends Cells<Label> {
+export class Gauge<Label extends string> extends SeriesSet<Label> {
   readonly type = 'gauge'
 
   set(value: number): void
   set(labels: Readonly<Record<Label, string>>, value: number): void
   set(...given: [number] | [Readonly<Record<Label, string>>, number]): void {
-    if (given.length === 1) this.cell().value = given[0]
-    else this.cell(given[0]).value = given[1]
+    if (given.length === 1) this.series().value = given[0]
+    else this.series(given[0]).value = given[1]
   }
 
   reset(): void {
-    this.before = this.cells
-    this.cells = new Map()
+    this.before = this.seriesByKey
+    this.seriesByKey = new Map()
   }
 }
 
-interface SpreadOptions<Label extends string> {
+interface HistogramOptions<Label extends string> {
   readonly name: string
   readonly help: string
   readonly labelNames: readonly Label[]
@@ -137,7 +137,7 @@ interface SpreadOptions<Label extends string> {
  * observation, twice if it has an exemplar, and can only be read as a whole: so the counts are kept here, and a
  * registry of prom-client reads them like those of a metric of its own.
  */
-export class Spread<Label extends string> {
+export class Histogram<Label extends string> {
   readonly name: string
   readonly help: string
   readonly type = 'histogram'
@@ -145,9 +145,9 @@ export class Spread<Label extends string> {
   readonly #names: readonly Label[]
   readonly #buckets: readonly number[]
   readonly #frame: readonly Line[]
-  readonly #series = new Map<string, Series>()
+  readonly #series = new Map<string, HistogramSeries>()
 
-  constructor({ name, help, labelNames, buckets, registers }: SpreadOptions<Label>) {
+  constructor({ name, help, labelNames, buckets, registers }: HistogramOptions<Label>) {
     this.name = name
     this.help = help
     this.#names = labelNames
@@ -167,12 +167,12 @@ export class Spread<Label extends string> {
   }
 
   /** The histogram with these labels, to be kept by whoever observes often, until it is forgotten. */
-  series(labels: Readonly<Record<Label, string>>): Series {
+  series(labels: Readonly<Record<Label, string>>): HistogramSeries {
     let key = ''
     for (const name of this.#names) key += `${labels[name]}\0`
     const known = this.#series.get(key)
     if (known !== undefined) return known
-    const made = new Series(labels, this.#buckets)
+    const made = new HistogramSeries(labels, this.#buckets)
     this.#series.set(key, made)
     return made
   }
@@ -223,7 +223,7 @@ interface Line {
 const MAX_EXEMPLAR = 128
 
 /** One histogram: observing is a search among the buckets, and three additions. */
-export class Series {
+export class HistogramSeries {
   readonly labels: Labels
   readonly #buckets: readonly number[]
   /** By bucket, the last one for what is above all bounds; not cumulative. */

@@ -1,48 +1,20 @@
 import type { Registry } from 'prom-client'
-import { Level, Spread, Tally } from './instruments.ts'
-
-/** One metric, as its line in the table says. */
-export interface Spec<Type extends string = string, Label extends string = string> {
-  readonly type: Type
-  readonly name: string
-  readonly help: string
-  readonly labels: readonly Label[]
-  /** How many series there can be at most, in words. */
-  readonly bound: string
-  /** Upper bounds of a histogram, ascending. */
-  readonly buckets: readonly number[]
-}
-
-type Kind = 'counter' | 'gauge' | 'histogram'
+import type { MetricSpec } from '../../mesh/metric-spec.ts'
+import { Gauge, Histogram, Counter } from './instruments.ts'
 
 /** The metrics of a table, under the same keys. */
-export type MetricsOf<Table extends Readonly<Record<string, Spec>>> = {
-  readonly [Key in keyof Table]: Table[Key] extends Spec<infer Type, infer Label>
+export type MetricsOf<Table extends Readonly<Record<string, MetricSpec>>> = {
+  readonly [Key in keyof Table]: Table[Key] extends MetricSpec<infer Type, infer Label>
     ? Type extends 'counter'
-      ? Tally<Label>
+      ? Counter<Label>
       : Type extends 'gauge'
-        ? Level<Label>
-        : Spread<Label>
+        ? Gauge<Label>
+        : Histogram<Label>
     : never
 }
 
-function line<Type extends Kind>(type: Type) {
-  return <const Label extends string = never>(
-    name: string,
-    help: string,
-    labels: readonly Label[],
-    bound: string,
-    buckets: readonly number[] = [],
-  ): Spec<Type, Label> => ({ type, name: `breakwater_${name}`, help, labels, bound, buckets })
-}
-
-/** Lines of the table: name without `breakwater_`, help, labels, bound. */
-export const counter = line('counter')
-export const gauge = line('gauge')
-export const histogram = line('histogram')
-
 /** Makes the metrics of a table. */
-export function build<Table extends Readonly<Record<string, Spec>>>(
+export function build<Table extends Readonly<Record<string, MetricSpec>>>(
   table: Table,
   registry: Registry,
 ): MetricsOf<Table> {
@@ -50,14 +22,15 @@ export function build<Table extends Readonly<Record<string, Spec>>>(
   return Object.fromEntries(made) as MetricsOf<Table>
 }
 
-function create({ type, name, help, labels, buckets }: Spec, registry: Registry) {
+/** Makes one metric. */
+export function create({ type, name, help, labels, buckets }: MetricSpec, registry: Registry) {
   const common = { name, help, labelNames: [...labels], registers: [registry] }
-  switch (type as Kind) {
+  switch (type) {
     case 'counter':
-      return new Tally(common)
+      return new Counter(common)
     case 'gauge':
-      return new Level(common)
+      return new Gauge(common)
     case 'histogram':
-      return new Spread({ ...common, buckets })
+      return new Histogram({ ...common, buckets })
   }
 }

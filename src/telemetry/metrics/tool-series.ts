@@ -1,5 +1,5 @@
 import type { Labels } from './format.ts'
-import type { Cell, Series, Spread, Tally } from './instruments.ts'
+import type { Series, HistogramSeries, Histogram, Counter } from './instruments.ts'
 
 /** Whether a tool is in its server's catalog. */
 export type IsListed = (server: string, tool: string) => boolean
@@ -21,10 +21,14 @@ export class ToolSeries {
   /** Most tools of a server with series of their own. */
   limit = 500
   readonly #metrics: PerTool
+  readonly #all: readonly { forget(isGone: (labels: Labels) => boolean): void }[]
   readonly #servers = new Map<string, OneServer>()
 
-  constructor(metrics: PerTool) {
+  /** `more`: other metrics with the labels `server` and `tool`, of which a tool that is gone leaves nothing either. */
+  constructor(metrics: PerTool, more: readonly Counter<string>[] = []) {
+    const { toolCalls, toolCallVerdicts, toolCallDuration, attempts } = metrics
     this.#metrics = metrics
+    this.#all = [toolCalls, toolCallVerdicts, toolCallDuration, attempts, ...more]
   }
 
   /** Servers that have series. */
@@ -73,35 +77,24 @@ export class ToolSeries {
 
   /** All at once: each metric looks at all its series. What is counted afterwards in a series that is gone is lost. */
   #remove(isGone: (labels: Labels) => boolean): void {
-    for (const name of perTool) this.#metrics[name].forget(isGone)
+    for (const metric of this.#all) metric.forget(isGone)
   }
 }
-
-const perTool = [
-  'toolCalls',
-  'toolCallVerdicts',
-  'toolCallDuration',
-  'attempts',
-  'invalidArguments',
-  'breakerTransitions',
-] as const
 
 type ToolLabel = 'server' | 'tool'
 
 /** The metrics that have series for each tool. */
 export interface PerTool {
-  readonly toolCalls: Tally<ToolLabel | 'result' | 'arm'>
-  readonly toolCallVerdicts: Tally<ToolLabel | 'outcome' | 'verdict' | 'arm'>
-  readonly toolCallDuration: Spread<ToolLabel>
-  readonly attempts: Tally<ToolLabel | 'outcome' | 'verdict'>
-  readonly invalidArguments: Tally<ToolLabel>
-  readonly breakerTransitions: Tally<ToolLabel | 'dimension' | 'state'>
+  readonly toolCalls: Counter<ToolLabel | 'result' | 'arm'>
+  readonly toolCallVerdicts: Counter<ToolLabel | 'outcome' | 'verdict' | 'arm'>
+  readonly toolCallDuration: Histogram<ToolLabel>
+  readonly attempts: Counter<ToolLabel | 'outcome' | 'verdict'>
 }
 
 /** Where a call is counted. */
-interface CallCells {
-  readonly calls: Cell
-  readonly verdicts: Cell
+interface CallSeries {
+  readonly calls: Series
+  readonly verdicts: Series
 }
 
 /**
@@ -122,11 +115,11 @@ const BORN_TOGETHER = [
 class OneTool {
   readonly labels: { readonly server: string; readonly tool: string }
   readonly #metrics: PerTool
-  #duration: Series | undefined
+  #duration: HistogramSeries | undefined
   /** By arm, result and verdict. */
-  readonly #calls = new Map<string, Map<string, Map<string, CallCells>>>()
+  readonly #calls = new Map<string, Map<string, Map<string, CallSeries>>>()
   /** By outcome and verdict. */
-  readonly #attempts = new Map<string, Map<string, Cell>>()
+  readonly #attempts = new Map<string, Map<string, Series>>()
 
   constructor(metrics: PerTool, server: string, tool: string) {
     this.#metrics = metrics
@@ -146,38 +139,38 @@ class OneTool {
     wallMs?: number,
   ): void {
     const found = within(within(this.#calls, arm), result)
-    const cells = found.get(verdict) ?? this.#cellsOf(found, result, verdict, arm)
-    cells.calls.value++
-    cells.verdicts.value++
+    const series = found.get(verdict) ?? this.#seriesOf(found, result, verdict, arm)
+    series.calls.value++
+    series.verdicts.value++
     this.#duration ??= this.#metrics.toolCallDuration.series(this.labels)
     this.#duration.observe(seconds, traceId, wallMs)
   }
 
   /** Counts a try at the server. */
   countAttempt(outcome: string, verdict: string): void {
-    const cell = this.#attempts.get(outcome)?.get(verdict) ?? this.#attemptsOf(outcome, verdict)
-    cell.value++
+    const series = this.#attempts.get(outcome)?.get(verdict) ?? this.#attemptsOf(outcome, verdict)
+    series.value++
   }
 
-  #attemptsOf(outcome: string, verdict: string): Cell {
+  #attemptsOf(outcome: string, verdict: string): Series {
     if (this.#attempts.size === 0) for (const [end, quality] of BORN_TOGETHER) this.#addAttempts(end, quality)
     return this.#attempts.get(outcome)?.get(verdict) ?? this.#addAttempts(outcome, verdict)
   }
 
-  #addAttempts(outcome: string, verdict: string): Cell {
-    const cell = this.#metrics.attempts.cell({ ...this.labels, outcome, verdict })
-    within(this.#attempts, outcome).set(verdict, cell)
-    return cell
+  #addAttempts(outcome: string, verdict: string): Series {
+    const series = this.#metrics.attempts.series({ ...this.labels, outcome, verdict })
+    within(this.#attempts, outcome).set(verdict, series)
+    return series
   }
 
-  #cellsOf(found: Map<string, CallCells>, result: string, verdict: string, arm: string): CallCells {
+  #seriesOf(found: Map<string, CallSeries>, result: string, verdict: string, arm: string): CallSeries {
     const { toolCalls, toolCallVerdicts } = this.#metrics
-    const cells = {
-      calls: toolCalls.cell({ ...this.labels, result, arm }),
-      verdicts: toolCallVerdicts.cell({ ...this.labels, outcome: result, verdict, arm }),
+    const series = {
+      calls: toolCalls.series({ ...this.labels, result, arm }),
+      verdicts: toolCallVerdicts.series({ ...this.labels, outcome: result, verdict, arm }),
     }
-    found.set(verdict, cells)
-    return cells
+    found.set(verdict, series)
+    return series
   }
 }
 

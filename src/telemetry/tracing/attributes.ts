@@ -1,12 +1,20 @@
-import { type Attributes, type HrTime, type Span, type SpanStatus, SpanStatusCode } from '@opentelemetry/api'
+import {
+  type Attributes,
+  type AttributeValue,
+  type HrTime,
+  type Span,
+  type SpanStatus,
+  SpanStatusCode,
+} from '@opentelemetry/api'
 import { createHash } from 'node:crypto'
 import type { Call, Caller, CallRecord, InjectedFault, Outcome } from '../../mesh/call.ts'
 import { resultOfCall } from '../../mesh/classify.ts'
-import { locate, type Path } from '../../protocol/json-span.ts'
+import { deciders, facts } from '../../policies/descriptions.ts'
+import { locate, type JsonPath } from '../../protocol/json-span.ts'
 import { isObject, paramsOf } from '../../protocol/jsonrpc.ts'
 import { MODERN_VERSION, PROTOCOL_VERSION_KEY } from '../../protocol/modern.ts'
 import type { AttemptFacts, CallTrace } from './call-trace.ts'
-import type { Kept } from './keep.ts'
+import type { KeepReason } from './keep.ts'
 import { ATTRIBUTES as A, EVENT_ATTRIBUTES as E, EVENTS, EXECUTE_TOOL, TOOL_ERROR } from './spans.ts'
 
 /** What the spans of a call and of its attempts say alike. */
@@ -23,7 +31,7 @@ function commonAttributes({ server, method, tool, id }: Call): Attributes {
 }
 
 /** What the span of a call says besides its result. */
-export function callAttributes(call: Call, trace: CallTrace, kept: Kept): Attributes {
+export function callAttributes(call: Call, trace: CallTrace, kept: KeepReason): Attributes {
   const { record, inbound } = call
   const attributes = commonAttributes(call)
   attributes[A.transport] = 'tcp'
@@ -35,8 +43,11 @@ export function callAttributes(call: Call, trace: CallTrace, kept: Kept): Attrib
   if (version !== MODERN_VERSION && typeof session === 'string')
     attributes[A.session] = digestOf(call.caller, session)
   if (record.arm !== '') attributes[A.arm] = record.arm
-  if (record.retries > 0) attributes[A.retries] = record.retries
-  if (record.hedges > 0) attributes[A.hedges] = record.hedges
+  for (const { fact } of facts) {
+    const { attribute } = fact.telemetry
+    const value = fact.of(record)
+    if (attribute !== undefined && value !== fact.initial) attributes[attribute] = value as AttributeValue
+  }
   if (record.recoveries > 0) attributes[A.recoveries] = record.recoveries
   const deadline = trace.attempts[0]?.call.deadline
   if (deadline !== undefined) attributes[A.deadline] = Math.round(deadline.at - record.startedAt)
@@ -56,7 +67,7 @@ export function addPayloads(attributes: Attributes, call: Call, outcome: Outcome
   if (result !== undefined) attributes[A.result] = result
 }
 
-function payloadIn(text: string, path: Path): string | undefined {
+function payloadIn(text: string, path: JsonPath): string | undefined {
   const span = locate(text, path)
   return span && clipped(text.slice(span.start, span.end), LONGEST_PAYLOAD)
 }
@@ -65,7 +76,7 @@ function payloadIn(text: string, path: Path): string | undefined {
 function versionOf({ message, inbound, caller }: Call): string | undefined {
   const meta = paramsOf(message.value)._meta
   const said = isObject(meta) ? meta[PROTOCOL_VERSION_KEY] : undefined
-  const version = said ?? inbound['mcp-protocol-version'] ?? caller.hello.protocolVersion
+  const version = said ?? inbound['mcp-protocol-version'] ?? caller.initializeParams.protocolVersion
   return typeof version === 'string' ? version : undefined
 }
 
@@ -187,15 +198,17 @@ export function addDecisions(span: Span, record: CallRecord, outcome: Outcome, a
     if (reason !== undefined) attributes[E.reason] = reason
     span.addEvent(EVENTS.policy, attributes, at)
   }
-  if (record.invalidArguments) add('arguments', 'invalid')
-  if (record.infeasible) add('route', 'infeasible')
-  if (record.replayed !== 'no') add('idempotency', 'replayed', record.replayed)
-  if (record.hedges > 0) add('hedge', 'sent')
-  if (record.retries > 0) add('retry', 'sent')
-  if (record.retryRefused !== undefined) add('retry', 'refused', record.retryRefused)
-  for (const reason of record.overruled ?? []) add(undefined, 'rejected', reason)
-  const source = outcome.kind === 'answered' ? outcome.partial?.source : undefined
-  if (source === 'fallback' || source === 'stale') add('degrade', 'served', source)
+  for (const { policy, fact } of facts) {
+    const value = fact.of(record)
+    if (value === fact.initial) continue
+    const said = fact.telemetry.event?.(value)
+    if (said !== undefined) add(policy, said.decision, said.reason)
+  }
+  for (const reason of record.supersededRejections ?? []) add(undefined, 'rejected', reason)
+  for (const [policy, decisionIn] of deciders) {
+    const said = decisionIn(outcome)
+    if (said !== undefined) add(policy, said.decision, said.reason)
+  }
   if (outcome.kind === 'rejected') add(outcome.by, 'rejected', outcome.error.reason)
 }
 

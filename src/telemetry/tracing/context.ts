@@ -87,7 +87,7 @@ const UNIT = 16
 
 /**
  * Random ids of spans and traces, in lower-case hexadecimal digits. They need no seed to be repeated by, as the
- * mesh's dice do, but must not collide with those of any other process: hence the system's random source.
+ * mesh's draws do, but must not collide with those of any other process: hence the system's random source.
  */
 export class RandomIds {
   readonly #page = Buffer.allocUnsafe(PAGE)

@@ -2,7 +2,6 @@ import type { Call, Outcome } from '../../mesh/call.ts'
 import type { Clock } from '../../mesh/clock.ts'
 import type { Log } from '../log.ts'
 import type { Peer } from './attributes.ts'
-import type { SpanCounts } from './counts.ts'
 import type { TracesConfig, Variables } from './settings.ts'
 
 /** Spans of calls and of their attempts, sent to a collector. */
@@ -37,4 +36,19 @@ export interface TracingParts {
   readonly isListed: (server: string, tool: string) => boolean
   /** How the replica that a call went to is reached; undefined when that is not known. */
   readonly peerOf: (call: Call, replica: number | undefined) => Peer | undefined
+}
+
+/** Why spans were lost. */
+export type LossCause =
+  /** More of them waited than may. */
+  | 'queue_full'
+  /** The collector did not take them. */
+  | 'export_failed'
+  /** The gateway ended before the collector had taken them. */
+  | 'shutdown'
+
+/** Told what became of spans, by how many. */
+export interface SpanCounts {
+  exported(count: number): void
+  dropped(count: number, cause: LossCause): void
 }

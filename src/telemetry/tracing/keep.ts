@@ -2,14 +2,14 @@ import type { CallRecord, Outcome, Verdict } from '../../mesh/call.ts'
 import type { CallTrace } from './call-trace.ts'
 
 /** Why the spans of a call are sent: only those that are `sampled` say how frequent something is. */
-export type Kept = 'sampled' | 'error' | 'fault' | 'partial'
+export type KeepReason = 'sampled' | 'error' | 'fault' | 'partial'
 
-/** Drift is worth a report, and no error. */
+/** Drift is reported, but it is no error. */
 const fine: ReadonlySet<Verdict> = new Set(['unchecked', 'correct', 'drift'])
 const partial: ReadonlySet<Verdict> = new Set(['partial_declared', 'partial_silent'])
 
 /** Decides at the end of a call, once, whether its spans are sent; undefined: they are not. */
-export function whyKept(trace: CallTrace, record: CallRecord, outcome: Outcome): Kept | undefined {
+export function whyKept(trace: CallTrace, record: CallRecord, outcome: Outcome): KeepReason | undefined {
   if (trace.sampled) return 'sampled'
   if (outcome.kind !== 'answered') return 'error'
   if (record.fates !== undefined || isHit(record)) return 'fault'

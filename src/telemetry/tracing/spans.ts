@@ -1,5 +1,5 @@
 /**
- * Every name that spans bear. Those of MCP, GenAI, RPC and networks follow OpenTelemetry's semantic conventions, whose
+ * The names that spans bear, but for attributes of policies, which say them themselves. Those of MCP, GenAI, RPC and networks follow OpenTelemetry's semantic conventions, whose
  * status is "development": they are written out, for the packages that list them move them about.
  */
 export const ATTRIBUTES = {
@@ -29,8 +29,6 @@ export const ATTRIBUTES = {
   deadline: 'breakwater.deadline_ms',
   rejectedBy: 'breakwater.rejected_by',
   attempts: 'breakwater.attempts',
-  retries: 'breakwater.retries',
-  hedges: 'breakwater.hedges',
   recoveries: 'breakwater.recoveries',
   /** Names of the faults that were done to it. */
   faults: 'breakwater.faults',

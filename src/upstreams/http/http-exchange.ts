@@ -2,6 +2,7 @@ import type { Signal } from '../../mesh/cancel.ts'
 import type { Channel, Outcome } from '../../mesh/call.ts'
 import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError, type Reason } from '../../mesh/errors.ts'
+import type { WireShape } from '../../mesh/wire-shape.ts'
 import { sizeFault } from '../../protocol/json-size.ts'
 import { kindOf, notificationText, readMessage, type RequestId } from '../../protocol/jsonrpc.ts'
 import type { SseEvent } from '../../protocol/sse.ts'
@@ -19,6 +20,8 @@ export interface Request {
   readonly headers: Readonly<Record<string, string>> | undefined
   readonly signal: Signal
   readonly channel: Channel
+  /** What faults do to the bytes of the reply. */
+  readonly shapes?: readonly WireShape[] | undefined
   /** Noted in it: that the request was handed to a socket, and thus may run. */
   readonly record?: { sent: boolean }
 }
@@ -29,7 +32,7 @@ export interface ExchangeOptions extends ReplyLimits {
   readonly ackMs: Millis
   /** The exchanges under way: each is in it until it has ended. */
   readonly underWay: Set<HttpExchange>
-  /** What is posted and not acknowledged; that of one conversation. */
+  /** What is posted and not acknowledged; that of one upstream session. */
   readonly unread: Unread
   /** Told once, with the headers of the reply. */
   readonly onHeaders?: (headers: ReplyHeaders) => void
@@ -88,11 +91,11 @@ export class HttpExchange implements ReplySink {
   }
 
   #start(): void {
-    const { signal, text, headers } = this.#request
+    const { signal, text, headers, shapes } = this.#request
     if (signal.aborted) return this.#finish({ kind: 'failed', error: signal.reason as GatewayError })
     signal.addEventListener('abort', this.#cancel)
     this.#options.underWay.add(this)
-    this.#wire.post(text, headers, this.#reply)
+    this.#wire.post(text, headers, this.#reply, shapes)
   }
 
   /** Ends the exchange here; the server may go on with it. */
@@ -166,10 +169,14 @@ export class HttpExchange implements ReplySink {
     if (this.#settled) return
     if (this.#streaming) return this.#broken()
     this.#options.onHeaders?.(headers)
-    const context = { hasSession: this.#wire.sessionId !== undefined, wallMs: this.#options.clock.wall() }
+    const context = {
+      hasSession: this.#wire.sessionId !== undefined,
+      wallMs: this.#options.clock.wall(),
+      conceal: (words: string) => this.#wire.concealing(this.#request.headers)(words),
+    }
     const reading = readReply(this.#request.id, status, headers, text, context)
     this.#finish(reading)
-    // Last, because it ends the conversation with all that is still open.
+    // Last, because it ends the upstream session with all that is still open.
     if (status === 400 && isVersionError(reading)) this.#options.onVersionError?.()
   }
 
@@ -234,7 +241,7 @@ export class HttpExchange implements ReplySink {
 }
 
 /** Ends by which we, and not the server, ended the reply: it does not know that nobody waits any more. */
-const gaveUp: ReadonlySet<Reason> = new Set(['attempt_timeout', 'reply_too_large', 'overloaded'])
+const gaveUp: ReadonlySet<string> = new Set<Reason>(['attempt_timeout', 'reply_too_large', 'overloaded'])
 
 /** The server may have ended as well: nothing is left to be told to it. */
 function ignore(): void {}

@@ -1,9 +1,11 @@
 import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
+import type { WireShape } from '../../mesh/wire-shape.ts'
 import type { SseEvent } from '../../protocol/sse.ts'
 import type { ReplyHeaders } from './http-headers.ts'
 import { HttpReply, type ReplyLimits, type ReplySink } from './http-reply.ts'
 import { looksForgotten } from './http-status.ts'
+import type { StandingStreams } from './standing-stream.ts'
 import type { HttpWire } from './http-wire.ts'
 
 export interface ListenerOptions extends ReplyLimits {
@@ -18,6 +20,8 @@ export interface ListenerOptions extends ReplyLimits {
   readonly ready: () => Promise<void>
   /** Whether the server may have forgotten the session of `wire`; `ready` then opens a new one. Never rejects. */
   readonly isLost: (wire: HttpWire) => Promise<boolean>
+  /** Faults of the stream; none unless given. */
+  readonly past?: StandingStreams | undefined
 }
 
 /** The first and the longest pause before a stream that broke is asked for again, in milliseconds. */
@@ -37,6 +41,10 @@ export class HttpListener implements ReplySink {
   #wire: HttpWire
   #reply: HttpReply | undefined
   #retryMs: Millis = FIRST_RETRY_MS
+  /** The pause after something has come, as the server wants it. */
+  #firstMs: Millis = FIRST_RETRY_MS
+  /** Since when the stream is open; undefined while it is not. */
+  #openSince: Millis | undefined
   #lastEventId: string | undefined
   #cancelRetry: Cancel | undefined
   #closed = false
@@ -63,22 +71,32 @@ export class HttpListener implements ReplySink {
     this.#closed = true
     this.#settle()
     this.#cancelRetry?.()
-    this.#reply?.abort(gatewayError('cancelled', 'the conversation ended'))
+    this.#reply?.abort(gatewayError('cancelled', 'the upstream session ended'))
   }
 
   /** Forgets the old session's place, and begins the new session's stream. */
   restart(): void {
-    this.#tries++
     this.#lastEventId = undefined
-    this.#retryMs = FIRST_RETRY_MS
-    this.#reply?.abort(gatewayError('cancelled', 'the session was opened again'))
+    this.#firstMs = FIRST_RETRY_MS
+    this.#takeUpAgain('the session was opened again')
+  }
+
+  /** Asks for the stream at once, unless it is there or on its way; with `anew` it is dropped then, and taken up behind the last event. */
+  relisten(anew: boolean): void {
+    if (anew || this.#reply === undefined) this.#takeUpAgain('the stream is asked for again')
+  }
+
+  #takeUpAgain(why: string): void {
+    this.#tries++
+    this.#retryMs = this.#firstMs
+    this.#reply?.abort(gatewayError('cancelled', why))
     this.#expect()
     this.#again(0)
   }
 
   opened(): void {
     this.#settle()
-    this.#retryMs = FIRST_RETRY_MS
+    this.#openSince = this.#options.clock.now()
   }
 
   backpressure(): Promise<void> | undefined {
@@ -87,14 +105,19 @@ export class HttpListener implements ReplySink {
 
   event(event: SseEvent): undefined {
     this.#lastEventId = event.id
-    if (event.retryMs !== undefined)
-      this.#retryMs = Math.max(LEAST_RETRY_MS, Math.min(event.retryMs, LAST_RETRY_MS))
-    if (event.data !== '' && !this.#closed) this.#options.receive(event.data)
+    if (event.retryMs !== undefined) {
+      this.#firstMs = Math.max(LEAST_RETRY_MS, Math.min(event.retryMs, LAST_RETRY_MS))
+      this.#retryMs = this.#firstMs
+    }
+    if (event.data === '' || this.#closed) return undefined
+    this.#retryMs = this.#firstMs
+    this.#options.receive(event.data)
     return undefined
   }
 
   /** Not a stream: the session may be lost, or the server may be in trouble; all else says that there is none. */
   body(status: number, _: ReplyHeaders, text: string): void {
+    this.#reply = undefined
     this.#settle()
     if (status >= 500 || status === 429) return this.ended()
     const wire = this.#wire
@@ -105,7 +128,12 @@ export class HttpListener implements ReplySink {
   }
 
   ended(): void {
+    this.#reply = undefined
     this.#settle()
+    const openMs = this.#openSince === undefined ? 0 : this.#options.clock.now() - this.#openSince
+    this.#openSince = undefined
+    // A stream that breaks as soon as it is open is as good as none.
+    if (openMs >= LAST_RETRY_MS) this.#retryMs = this.#firstMs
     this.#again(this.#retryMs)
     this.#retryMs = Math.min(this.#retryMs * 2, LAST_RETRY_MS)
   }
@@ -145,8 +173,12 @@ export class HttpListener implements ReplySink {
 
   #listen(): void {
     if (this.#closed) return
-    this.#reply = new HttpReply(this, this.#options)
     this.#wire = this.#options.wire()
-    this.#wire.listen(this.#lastEventId, this.#reply)
+    const open = (sink: ReplySink, shapes?: readonly WireShape[]) => {
+      this.#reply = new HttpReply(sink, this.#options)
+      this.#wire.listen(this.#lastEventId, this.#reply, shapes)
+    }
+    if (this.#options.past === undefined) open(this)
+    else this.#options.past.ask(this, open)
   }
 }

@@ -1,18 +1,74 @@
+import { readFileSync } from 'node:fs'
 import { Pool } from 'undici'
-import type { HttpOptions } from './http-options.ts'
-import { readTls } from './tls.ts'
+import type { Layer } from '../../mesh/call.ts'
+import type { Clock, Millis } from '../../mesh/clock.ts'
+import { connectorOf } from './connector.ts'
+import type { ReplyLimits } from './http-reply.ts'
+import type { SessionStates } from './session-state.ts'
+import { ShapedCalls } from './shaped-connection.ts'
+
+/** Files in PEM, by what they hold. */
+interface TlsOptions {
+  readonly ca?: string | undefined
+  readonly cert?: string | undefined
+  readonly key?: string | undefined
+  readonly rejectUnauthorized: boolean
+}
+
+/** The options of a socket, with the contents of the files that are named. */
+export function readTls(tls: TlsOptions | undefined) {
+  if (tls === undefined) return {}
+  const { ca, cert, key, rejectUnauthorized } = tls
+  return {
+    rejectUnauthorized,
+    ...(ca === undefined ? {} : { ca: readFileSync(ca) }),
+    ...(cert === undefined ? {} : { cert: readFileSync(cert) }),
+    ...(key === undefined ? {} : { key: readFileSync(key) }),
+  }
+}
+
+/** How a server is reached over Streamable HTTP. */
+export interface HttpOptions extends ReplyLimits {
+  /** The server's name in the registry. */
+  readonly server: string
+  /** The endpoint, path included. */
+  readonly url: string
+  /** Sent with every request. */
+  readonly headers: Readonly<Record<string, string>>
+  /** Headers of the agent that are passed on, old names to new ones. */
+  readonly forwardHeaders: Readonly<Record<string, string>>
+  /** Sockets for calls; streams that stay open have sockets of their own and take none of these. */
+  readonly connections: number
+  /** `discovery` bounds a handshake, and how long a message without a reply may take to be acknowledged. */
+  readonly timeouts: { readonly connect: Millis; readonly idle: Millis; readonly discovery: Millis }
+  /** What follows when the server forgot a session: a new one, or an error. */
+  readonly sessionRecovery: 'transparent' | 'surface'
+  readonly tls?: TlsOptions | undefined
+  /** What callers asked the server to keep in mind: goes with them from one replica to another. */
+  readonly states: SessionStates
+  readonly clock: Clock
+  /** Told when the server does not speak the version of the protocol that it is spoken to in. */
+  readonly onVersionError?: (() => void) | undefined
+  /** Faults of the handshakes and pings that upstream sessions need for themselves; none unless given. */
+  readonly faults?: Layer | undefined
+}
 
 /** The sockets to one replica: for requests that end, and for streams that stay open. */
 export interface Pools {
   readonly calls: Pool
   readonly streams: Pool
+  /** For requests with replies whose bytes faults shape; only where calls have replies of their own. */
+  readonly shaped?: ShapedCalls
+  /** The same for replies that stay open. */
+  readonly shapedStreams?: ShapedCalls
 }
 
 /** Makes the pools; a socket is opened when it is needed. */
 export function openPools({ url, connections, timeouts, tls }: HttpOptions): Pools {
   const { origin } = new URL(url)
   const headersTimeout = timeouts.idle
-  const connect = { timeout: timeouts.connect, ...readTls(tls) }
+  const socket = { timeout: timeouts.connect, ...readTls(tls) }
+  const connect = connectorOf(socket)
   return {
     calls: new Pool(origin, {
       connections,
@@ -22,10 +78,13 @@ export function openPools({ url, connections, timeouts, tls }: HttpOptions): Poo
       connect,
     }),
     streams: new Pool(origin, { pipelining: 1, headersTimeout, bodyTimeout: 0, connect }),
+    shaped: new ShapedCalls(origin, connections, { headersTimeout, bodyTimeout: timeouts.idle }, socket),
+    shapedStreams: new ShapedCalls(origin, Infinity, { headersTimeout, bodyTimeout: 0 }, socket),
   }
 }
 
 /** Drops all sockets, and what goes on over them. */
-export async function closePools({ calls, streams }: Pools): Promise<void> {
-  await Promise.all([calls.destroy(), streams.destroy()])
+export async function closePools({ calls, streams, shaped, shapedStreams }: Pools): Promise<void> {
+  const pools = [calls, streams, shaped, shapedStreams]
+  await Promise.all(pools.map(async (pool) => pool?.destroy()))
 }

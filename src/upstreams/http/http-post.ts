@@ -102,7 +102,7 @@ export function isThere(wire: HttpWire, signal: Signal): Promise<boolean> {
 
 /**
  * The way back for the answer to a request of the server: under the id that the server gave it. Undefined for a request
- * that cannot be answered, and for a ping: whoever is pinged answers it, which is this end of the conversation.
+ * that cannot be answered, and for a ping: whoever is pinged answers it, which is this end of the upstream session.
  */
 export function answerTo(request: Message, post: (text: string) => Promise<void>): Answer | undefined {
   const id = answerableId(request)

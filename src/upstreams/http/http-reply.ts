@@ -2,7 +2,7 @@ import type { Dispatcher } from 'undici'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import { ownTurn, TurnBudget } from '../../mesh/turns.ts'
 import { during, LARGE_TEXT } from '../../mesh/work.ts'
-import { Chunks } from '../../protocol/chunks.ts'
+import { Chunks, textOf } from '../../protocol/chunks.ts'
 import { SseDecoder, SseOverflow, type SseEvent } from '../../protocol/sse.ts'
 import type { ServerReplies, UnfinishedReply } from '../unfinished-replies.ts'
 import { ReplyHeaders } from './http-headers.ts'
@@ -34,8 +34,11 @@ export interface ReplyLimits {
 /** A reply of which less is kept is not counted, in bytes: most are complete by then, and pay nothing. */
 const UNCOUNTED = 16 * 1024
 
-/** Most chunks of a reply that are read without a break: a server may make each of them one byte long. */
-const CHUNKS_PER_TURN = 256
+/** So much of a reply is read without a break, in bytes; many of them come at once, each with a socket buffer full. */
+const BYTES_PER_TURN = 256 * 1024
+
+/** What a chunk counts for at least, in bytes: a server may make each of them one byte long. */
+const LEAST_CHUNK = 1024
 
 /** Largest part of an error's body that anybody looks at, in bytes: no large text. */
 const ERROR_BODY_LIMIT = 63 * 1024
@@ -57,7 +60,8 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
   #body = new Chunks()
   /** How much of it is counted as unfinished, in bytes. */
   #held = 0
-  #chunks = 0
+  /** How much was read since the last break, in bytes. */
+  #sinceBreak = 0
   /** How many events the sink has not taken yet. */
   #waiting = 0
   /** Whether the sink has been told all that it is told. */
@@ -116,7 +120,8 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
   }
 
   onData(chunk: Buffer): boolean {
-    if (this.#aborted !== undefined) return true
+    // With none, undici asks whether the end may be told, as that of a connection may although its reply is paused.
+    if (this.#aborted !== undefined || chunk.length === 0) return true
     if (this.#decoder !== undefined) return this.#feed(this.#decoder, chunk)
     const bytes = this.#body.length + chunk.length
     if (this.#status >= 400 && bytes > ERROR_BODY_LIMIT) return this.#enough()
@@ -127,12 +132,14 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
       this.#body.add(chunk, isAll)
       if (!isAll) this.#hold(bytes)
     }
-    return !this.#rests()
+    return !this.#rests(chunk.length)
   }
 
-  /** Whether so many chunks have come that the next ones have to wait for a turn. */
-  #rests(): boolean {
-    if (++this.#chunks % CHUNKS_PER_TURN !== 0) return false
+  /** Whether so much has come that what follows has to wait for a turn. */
+  #rests(bytes: number): boolean {
+    this.#sinceBreak += Math.max(bytes, LEAST_CHUNK)
+    if (this.#sinceBreak < BYTES_PER_TURN) return false
+    this.#sinceBreak = 0
     void ownTurn(this.#peer).then(() => {
       if (this.#waiting === 0 && !this.#hasBreak) this.#resume()
     })
@@ -164,10 +171,12 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     this.#sink.body(this.#status, this.#headers, text)
   }
 
-  /** Bytes become text in one turn, and the text is read in another one: with 16 MB either takes long enough. */
+  /** What came is put together in one turn, becomes text in the next, and is read in a third: with 16 MB each takes long enough. */
   async #inTurns(): Promise<void> {
     await ownTurn(this.#peer)
-    const text = during('reply', () => this.#body.take())
+    const bytes = during('reply', () => this.#body.takeBytes())
+    await ownTurn(this.#peer)
+    const text = during('reply', () => textOf(bytes))
     await ownTurn(this.#peer)
     this.#drop()
     if (this.#aborted !== undefined) this.#sink.failed(this.#aborted)
@@ -220,7 +229,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
       return false
     }
     this.#read(decoder, chunk)
-    return !this.#rests() && this.#waiting === 0 && !this.#hasBreak
+    return !this.#rests(chunk.length) && this.#waiting === 0 && !this.#hasBreak
   }
 
   /** Reads until there is nothing left to read, or others have to get their turn. */
@@ -303,6 +312,8 @@ const neverConnected = new Set([
   'DEPTH_ZERO_SELF_SIGNED_CERT',
   'SELF_SIGNED_CERT_IN_CHAIN',
   'UNABLE_TO_VERIFY_LEAF_SIGNATURE',
+  'UNABLE_TO_GET_ISSUER_CERT_LOCALLY',
+  'CERT_NOT_YET_VALID',
   'CERT_HAS_EXPIRED',
   'ERR_TLS_CERT_ALTNAME_INVALID',
 ])
@@ -311,7 +322,7 @@ const neverConnected = new Set([
 export function transportError(cause: Error & { code?: string }, sent: boolean): GatewayError {
   const code = cause.code ?? cause.name
   // A connection that was there can still find its host out of reach.
-  if (!sent && neverConnected.has(code))
+  if (!sent && (neverConnected.has(code) || code.startsWith('ERR_SSL_')))
     return gatewayError('upstream_unavailable', `cannot connect (${code})`)
   if (code === 'UND_ERR_HEADERS_TIMEOUT' || code === 'UND_ERR_BODY_TIMEOUT') {
     return gatewayError('attempt_timeout', 'the server fell silent', { sent })

@@ -1,4 +1,4 @@
-import type { Channel, Message } from '../../mesh/call.ts'
+import type { Channel, Layer, Message } from '../../mesh/call.ts'
 import { Cancellation, type Signal } from '../../mesh/cancel.ts'
 import type { Millis } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
@@ -6,7 +6,8 @@ import { isObject, notificationText, requestText } from '../../protocol/jsonrpc.
 import { locate } from '../../protocol/json-span.ts'
 import { LATEST_LEGACY } from '../../protocol/versions.ts'
 import { orAborted, within } from '../failure.ts'
-import { assertLegacy, greetingOf, refusedBy } from '../greeting.ts'
+import { assertLegacy, initializeResultOf, refusedBy } from '../initialize-result.ts'
+import { ownCall } from '../own-call.ts'
 import { SharedAttempts } from '../shared-attempts.ts'
 import { HttpExchange, type ExchangeOptions } from './http-exchange.ts'
 import type { ReplyHeaders } from './http-headers.ts'
@@ -16,10 +17,12 @@ import type { HttpWire } from './http-wire.ts'
 import type { SessionState } from './session-state.ts'
 
 export interface HttpSessionParts {
+  /** The server's name in the registry. */
+  readonly server: string
   /** The wire of no session. */
   readonly wire: HttpWire
   /** The `initialize` params. */
-  readonly hello: Readonly<Record<string, unknown>>
+  readonly initializeParams: Readonly<Record<string, unknown>>
   /** What the server was asked to keep in mind. */
   readonly state: SessionState
   readonly exchange: ExchangeOptions
@@ -31,6 +34,8 @@ export interface HttpSessionParts {
   readonly onReopened: () => void
   /** Told of a session that the server may have opened for nobody: resolves when the server was told so. */
   readonly onFarewell: (farewell: Promise<void>) => void
+  /** Faults of handshakes and pings; none unless given. */
+  readonly faults?: Layer | undefined
 }
 
 /** Whether the server knows a session; `unclear` when it could not be asked, or does not tell sessions apart. */
@@ -52,7 +57,7 @@ const LATE_MS: Millis = 1_000
 export class HttpSession {
   readonly #parts: HttpSessionParts
   #wire: HttpWire
-  #greeting: Message = { text: '{}', value: {} }
+  #initializeResult: Message = { text: '{}', value: {} }
   #lost = false
   #requests = 0
   readonly #reopening: SharedAttempts<void>
@@ -70,8 +75,8 @@ export class HttpSession {
   }
 
   /** The `initialize` result. */
-  get greeting(): Message {
-    return this.#greeting
+  get initializeResult(): Message {
+    return this.#initializeResult
   }
 
   /** The wire of the session of now. */
@@ -88,7 +93,7 @@ export class HttpSession {
   forge(sessionId: string): void {
     // Calls that are under way in the real one may run to their end.
     this.#unclear.add(this.#wire)
-    this.#wire = this.#wire.inSession(sessionId, versionOf(this.#greeting))
+    this.#wire = this.#wire.inSession(sessionId, versionOf(this.#initializeResult))
   }
 
   /** The handshake, and all that the caller has asked the server to keep in mind. Rejects with a `GatewayError`. */
@@ -96,15 +101,15 @@ export class HttpSession {
     this.#adopt(await this.#handshake(signal))
   }
 
-  #adopt({ greeting, wire }: Opened): void {
-    this.#greeting = greeting
+  #adopt({ initializeResult, wire }: Opened): void {
+    this.#initializeResult = initializeResult
     this.#wire = wire
   }
 
   async #handshake(signal: Signal): Promise<Opened> {
     const { exchange, state, onFarewell } = this.#parts
     const { clock, ackMs: limitMs } = exchange
-    const { greeting, wire } = await this.#initialize(signal)
+    const { initializeResult, wire } = await this.#initialize(signal)
     const initialized = notificationText('notifications/initialized')
     try {
       const taken = postAway(wire, initialized, { clock, limitMs, signal })
@@ -114,7 +119,7 @@ export class HttpSession {
       if (wire.sessionId !== undefined) onFarewell(leave(wire, clock, LATE_MS))
       throw error
     }
-    return { greeting, wire }
+    return { initializeResult, wire }
   }
 
   /**
@@ -164,17 +169,17 @@ export class HttpSession {
 
   /** Opens a session; who gives up does not leave one behind at the server. */
   async #initialize(signal: Signal): Promise<Opened> {
-    const { wire, hello, exchange, onFarewell } = this.#parts
+    const { wire, initializeParams, exchange, onFarewell } = this.#parts
     const end = new Cancellation()
     let head: ReplyHeaders | undefined
     const onHeaders = (headers: ReplyHeaders) => (head = headers)
-    // Not among what ends with the conversation: only the answer tells which session there is to end.
+    // Not among what ends with the upstream session: only the answer tells which session there is to end.
     const options = { ...exchange, onHeaders, underWay: new Set<HttpExchange>() }
-    const answer = this.#request(wire, 'initialize', hello, end, options).then((reading) => {
+    const answer = this.#ownRequest(wire, 'initialize', initializeParams, end, options).then((reading) => {
       const sessionId = sessionIn(head)
       try {
-        const greeting = greetingIn(reading)
-        return { greeting, wire: wire.inSession(sessionId, versionOf(greeting)) }
+        const initializeResult = initializeResultIn(reading)
+        return { initializeResult, wire: wire.inSession(sessionId, versionOf(initializeResult)) }
       } catch (error) {
         // A session with which nothing can be begun is not left behind.
         if (sessionId !== undefined)
@@ -198,10 +203,32 @@ export class HttpSession {
 
   /** Rejects when the server does not say. */
   async #ping(wire: HttpWire, signal: Signal): Promise<'known' | 'forgotten'> {
-    const reading = await this.#request(wire, 'ping', undefined, signal)
+    const reading = await this.#ownRequest(wire, 'ping', undefined, signal)
     if (reading.kind === 'suspected_loss') return 'forgotten'
     if (reading.kind === 'answered') return 'known'
     throw reading.error
+  }
+
+  /** A request for the sake of the session itself, which faults may hit. */
+  async #ownRequest(
+    wire: HttpWire,
+    method: string,
+    params: Readonly<Record<string, unknown>> | undefined,
+    signal: Signal,
+    options = this.#parts.exchange,
+  ): Promise<Reading> {
+    const { server, faults } = this.#parts
+    if (faults === undefined) return this.#request(wire, method, params, signal, options)
+    // Faults know outcomes only. What looks like a loss is no answer, whatever they make of it.
+    let loss: Reading | undefined
+    const send = faults(async (call) => {
+      const reading = await this.#request(wire, method, params, call.signal, options)
+      if (reading.kind !== 'suspected_loss') return reading
+      loss = reading
+      return reading.otherwise
+    })
+    const outcome = await send(ownCall(server, method, params ?? {}, signal))
+    return loss ?? outcome
   }
 
   #request(
@@ -218,7 +245,7 @@ export class HttpSession {
 }
 
 interface Opened {
-  readonly greeting: Message
+  readonly initializeResult: Message
   readonly wire: HttpWire
 }
 
@@ -234,15 +261,15 @@ function sessionIn(headers: ReplyHeaders | undefined): string | undefined {
 }
 
 /** The `initialize` result of an outcome; throws its `GatewayError` when there is none. */
-function greetingIn(reading: Reading): Message {
+function initializeResultIn(reading: Reading): Message {
   const outcome = reading.kind === 'suspected_loss' ? reading.otherwise : reading
   if (outcome.kind !== 'answered') throw outcome.error
   const { error, result } = outcome.result.value
-  if (isObject(error)) throw refusedBy('initialize failed', error)
+  if (isObject(error)) throw refusedBy('initialize failed', error, outcome.result.status)
   const span = locate(outcome.result.text, ['result'])
   if (!isObject(result) || span === undefined) throw gatewayError('bad_reply', 'initialize has no result')
   if (result.protocolVersion !== undefined) assertLegacy(result)
-  return greetingOf(outcome.result.text.slice(span.start, span.end), result)
+  return initializeResultOf(outcome.result.text.slice(span.start, span.end), result)
 }
 
 function versionOf({ value: { protocolVersion } }: Message): string {

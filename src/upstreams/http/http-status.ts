@@ -7,7 +7,9 @@ import { prependMember, replaceAt } from '../../protocol/json-span.ts'
 import { MODERN_VERSION, UNSUPPORTED_VERSION } from '../../protocol/modern.ts'
 import { isLegacyVersion } from '../../protocol/versions.ts'
 import type { ReplyHeaders } from './http-headers.ts'
+import { redactShapes } from '../../config/secrets/redact-text.ts'
 import { printable } from '../../telemetry/printable.ts'
+import { type Conceal, excerptOfBody } from '../server-words.ts'
 
 /**
  * A reply that the server would also give if it had forgotten the session. Such replies come from tools and proxies too,
@@ -24,18 +26,25 @@ export type Reading = Outcome | SuspectedLoss
 
 const sent = true
 
-/**
- * Reads a complete HTTP reply to the request `id`. `hasSession` tells whether the request named a
- * session: only then may the reply mean that it is lost.
- */
+/** What has to be known of a request to read its reply. */
+interface ReadingContext {
+  /** Whether the request named a session: only then may the reply mean that it is lost. */
+  readonly hasSession: boolean
+  /** Milliseconds since the Unix epoch. */
+  readonly wallMs: number
+  /** Takes secrets out of the server's words; unless given, only what is secret by its shape. */
+  readonly conceal?: Conceal
+}
+
+/** Reads a complete HTTP reply to the request `id`. */
 export function readReply(
   id: RequestId,
   status: number,
   headers: ReplyHeaders,
   text: string,
-  { hasSession, wallMs }: { hasSession: boolean; wallMs: number },
+  { hasSession, wallMs, conceal = redactShapes }: ReadingContext,
 ): Reading {
-  const otherwise = outcomeOf(id, status, headers, text, wallMs)
+  const otherwise = outcomeOf(id, status, headers, text, { wallMs, conceal })
   if (!hasSession || !looksForgotten(status, text, id)) return otherwise
   return { kind: 'suspected_loss', otherwise }
 }
@@ -45,17 +54,24 @@ function outcomeOf(
   status: number,
   headers: ReplyHeaders,
   text: string,
-  wallMs: number,
+  { wallMs, conceal }: Required<Pick<ReadingContext, 'wallMs' | 'conceal'>>,
 ): Outcome {
-  if (status === 401 || status === 403) {
+  const said = () => {
+    const words = excerptOfBody(text, conceal)
+    return words === undefined ? `HTTP ${status}` : `HTTP ${status}: ${words}`
+  }
+  if (status === 401) {
     return failed(
-      gatewayError('upstream_unauthorized', `the server refused our credentials (HTTP ${status})`, { sent }),
+      gatewayError('upstream_unauthorized', `the server refused our credentials (${said()})`, { sent }),
     )
+  }
+  if (status === 403) {
+    return failed(gatewayError('upstream_forbidden', `the server forbids the request (${said()})`, { sent }))
   }
   if (status === 429) {
     const retryAfterMs = retryAfter(headers, wallMs)
     return failed(
-      gatewayError('upstream_rate_limited', 'the server limits our rate (HTTP 429)', { sent, retryAfterMs }),
+      gatewayError('upstream_rate_limited', `the server limits our rate (${said()})`, { sent, retryAfterMs }),
     )
   }
   const response = readMessage(text)
@@ -66,14 +82,11 @@ function outcomeOf(
   }
   if (status >= 500) {
     const retryAfterMs = retryAfter(headers, wallMs)
-    return failed(
-      gatewayError('upstream_status', `the server answered HTTP ${status}`, { sent, retryAfterMs }),
-    )
+    return failed(gatewayError('upstream_status', `the server answered ${said()}`, { sent, retryAfterMs }))
   }
   if (status >= 300) {
-    return failed(
-      gatewayError('upstream_refused', `the server refused the request (HTTP ${status})`, { sent }),
-    )
+    const message = `the server refused the request (${said()})`
+    return failed(gatewayError('upstream_refused', message, { sent, status }))
   }
   const fault = sizeFault(text)
   if (fault !== undefined) return failed(gatewayError('bad_reply', fault, { sent }))

@@ -1,5 +1,14 @@
-import type { Pools } from './http-pools.ts'
-import type { HttpReply } from './http-reply.ts'
+import { Readable } from 'node:stream'
+import { type Dispatcher, Pool } from 'undici'
+import type { HttpServerConfig } from '../../config/schema/server-schema.ts'
+import { nextTurn } from '../../mesh/clock.ts'
+import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
+import type { WireShape } from '../../mesh/wire-shape.ts'
+import { LARGE_TEXT } from '../../mesh/work.ts'
+import { connectorOf } from './connector.ts'
+import { type Pools, readTls } from './http-pools.ts'
+import { type Conceal, concealingGiven } from '../server-words.ts'
+import { type HttpReply, transportError } from './http-reply.ts'
 
 export interface WireOptions {
   readonly url: string
@@ -8,8 +17,9 @@ export interface WireOptions {
   readonly agent: Readonly<Record<string, string>> | undefined
 }
 
-/** What all sessions of one conversation share. */
-interface Endpoint extends Pools {
+/** What the MCP sessions share that one upstream session opens in turn. */
+interface Target extends Pools {
+  readonly url: string
   readonly path: string
   readonly configured: readonly string[]
   readonly agent: Readonly<Record<string, string>> | undefined
@@ -22,20 +32,20 @@ interface Endpoint extends Pools {
 export class HttpWire {
   /** Undefined before `initialize`, and for servers that keep no session. */
   readonly sessionId: string | undefined
-  readonly #endpoint: Endpoint
+  readonly #target: Target
   readonly #common: readonly string[]
   readonly #post: string[]
 
   /** The wire of no session. `calls` serves requests that end, `streams` those that stay open. */
-  static to({ url, headers, agent }: WireOptions, { calls, streams }: Pools): HttpWire {
+  static to({ url, headers, agent }: WireOptions, pools: Pools): HttpWire {
     const { pathname, search, username, password } = new URL(url)
     const configured = [...Object.entries(headers).flat(), ...basicAuth(username, password)]
-    const endpoint = { path: pathname + search, calls, streams, configured, agent }
-    return new HttpWire(endpoint, undefined, configured)
+    const target = { ...pools, url, path: pathname + search, configured, agent }
+    return new HttpWire(target, undefined, configured)
   }
 
-  private constructor(endpoint: Endpoint, sessionId: string | undefined, common: readonly string[]) {
-    this.#endpoint = endpoint
+  private constructor(endpoint: Target, sessionId: string | undefined, common: readonly string[]) {
+    this.#target = endpoint
     this.sessionId = sessionId
     this.#common = common
     this.#post = postHeaders(common)
@@ -44,43 +54,77 @@ export class HttpWire {
   /** The wire to the same endpoint whose requests name this session, if any, and this protocol version. */
   inSession(sessionId: string | undefined, version: string): HttpWire {
     const session = sessionId === undefined ? [] : ['mcp-session-id', sessionId]
-    const common = ['mcp-protocol-version', version, ...session, ...this.#endpoint.configured]
-    return new HttpWire(this.#endpoint, sessionId, common)
+    const common = ['mcp-protocol-version', version, ...session, ...this.#target.configured]
+    return new HttpWire(this.#target, sessionId, common)
   }
 
-  /** Posts one message; `own` are headers of the agent that came with it. */
-  post(body: string, own: Readonly<Record<string, string>> | undefined, reply: HttpReply): void {
+  /** Takes out of what the server says whatever a request over this wire gives it; `own` are headers of its own. */
+  concealing(own: Readonly<Record<string, string>> = {}): Conceal {
+    const { url, configured, agent } = this.#target
+    // What the protocol has headers repeat of the request is no secret.
+    const told = Object.entries(own).filter(([name]) => !/^mcp-/i.test(name))
+    const named: Record<string, string> = { ...agent, ...Object.fromEntries(told) }
+    for (let at = 0; at < configured.length; at += 2)
+      named[configured[at] as string] = configured[at + 1] as string
+    // Whoever knows it can speak in the name of the session.
+    if (this.sessionId !== undefined) named['mcp-session-id'] = this.sessionId
+    return concealingGiven({ named, urls: [url] })
+  }
+
+  /** Posts one message; `own` are headers of the agent that came with it. With `shapes` over a connection of its own. */
+  post(
+    body: string,
+    own: Readonly<Record<string, string>> | undefined,
+    reply: HttpReply,
+    shapes?: readonly WireShape[],
+  ): void {
     const headers = this.#withAgent(this.#post, own)
-    const { calls, path } = this.#endpoint
-    calls.dispatch({ method: 'POST', path, headers, body }, reply)
+    const { calls, path, shaped } = this.#target
+    if (shapes !== undefined && shaped !== undefined)
+      shaped.dispatch({ method: 'POST', path, ...inSlices(body, headers) }, reply, shapes)
+    else if (body.length < LARGE_TEXT) calls.dispatch({ method: 'POST', path, headers, body }, reply)
+    else calls.dispatch({ method: 'POST', path, ...inSlices(body, headers) }, reply)
   }
 
   /** Posts a message whose reply is a stream that stays open. */
-  subscribe(body: string, own: Readonly<Record<string, string>>, reply: HttpReply): void {
+  subscribe(
+    body: string,
+    own: Readonly<Record<string, string>>,
+    reply: HttpReply,
+    shapes?: readonly WireShape[],
+  ): void {
     const headers = this.#withAgent(this.#post, own)
-    const { streams, path } = this.#endpoint
-    streams.dispatch({ method: 'POST', path, headers, body }, reply)
+    this.#stream({ method: 'POST', path: this.#target.path, headers, body }, reply, shapes)
   }
 
   /** Opens the event stream of the session, or resumes one behind `lastEventId`. */
-  listen(lastEventId: string | undefined, reply: HttpReply): void {
+  listen(lastEventId: string | undefined, reply: HttpReply, shapes?: readonly WireShape[]): void {
     // In UTF-8 (WHATWG HTML, section 9.2.3), of which HTTP sees the single bytes.
     const resume =
       lastEventId === undefined ? [] : ['last-event-id', Buffer.from(lastEventId, 'utf8').toString('latin1')]
     const headers = this.#withAgent(['accept', 'text/event-stream', ...resume, ...this.#common])
-    const { streams, path } = this.#endpoint
-    streams.dispatch({ method: 'GET', path, headers }, reply)
+    this.#stream({ method: 'GET', path: this.#target.path, headers }, reply, shapes)
+  }
+
+  #stream(
+    request: Dispatcher.DispatchOptions,
+    reply: HttpReply,
+    shapes: readonly WireShape[] | undefined,
+  ): void {
+    const { streams, shapedStreams } = this.#target
+    if (shapes === undefined || shapedStreams === undefined) streams.dispatch(request, reply)
+    else shapedStreams.dispatch(request, reply, shapes)
   }
 
   /** Ends the session at the server. */
   leave(reply: HttpReply): void {
     const headers = this.#withAgent([...this.#common])
-    const { calls, path } = this.#endpoint
+    const { calls, path } = this.#target
     calls.dispatch({ method: 'DELETE', path, headers }, reply)
   }
 
   #withAgent(headers: string[], own?: Readonly<Record<string, string>>): string[] {
-    const { agent } = this.#endpoint
+    const { agent } = this.#target
     if (own === undefined && agent === undefined) return headers
     // By hand: done for every traced call, and spreads and entries cost ten times as much.
     const all = headers.slice()
@@ -91,12 +135,70 @@ export class HttpWire {
 }
 
 /** Credentials in a URL, as HTTP sends them. */
-export function basicAuth(username: string, password: string): string[] {
+function basicAuth(username: string, password: string): string[] {
   if (username === '' && password === '') return []
   const credentials = `${decodeURIComponent(username)}:${decodeURIComponent(password)}`
   return ['authorization', `Basic ${Buffer.from(credentials).toString('base64')}`]
 }
 
+/** Written in one go, 4 MB hold up everybody else for several milliseconds. */
+const SLICE_BYTES = 128 * 1024
+
+/** A large body as bytes that are written slice by slice, with turns of the event loop between them, and headers with its length. */
+function inSlices(body: string, headers: readonly string[]): { headers: string[]; body: Readable } {
+  const bytes = Buffer.from(body)
+  const slices = Readable.from(slicesOf(bytes), { objectMode: false, highWaterMark: 1 })
+  return { headers: [...headers, 'content-length', String(bytes.length)], body: slices }
+}
+
+async function* slicesOf(bytes: Buffer): AsyncGenerator<Buffer> {
+  for (let at = 0; at < bytes.length; at += SLICE_BYTES) {
+    if (at > 0) await nextTurn()
+    yield bytes.subarray(at, at + SLICE_BYTES)
+  }
+}
+
 function postHeaders(common: readonly string[]): string[] {
   return ['content-type', 'application/json', 'accept', 'application/json, text/event-stream', ...common]
+}
+
+/** A server as one reaches it by plain HTTP: the folder in which its MCP endpoint is, and all below it. */
+export interface PlainHttp {
+  readonly origin: string
+  /** Begins and ends with a slash: `/` for `http://host/mcp`, `/base/` for `http://host/base/mcp`. */
+  readonly folder: string
+  /** What the operator wants sent with every request; names in lower case. */
+  readonly headers: Readonly<Record<string, string>>
+  /** Sockets of its own, so that nothing of this keeps calls waiting. */
+  readonly pool: Pool
+}
+
+/** Of several replicas, the first. A socket is opened when it is needed, and closes when it is idle. */
+export function openPlainHttp({ urls, headers, connections, timeouts, tls }: HttpServerConfig): PlainHttp {
+  const url = new URL(urls[0] as string)
+  const [, credentials] = basicAuth(url.username, url.password)
+  const configured = Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value])
+  return {
+    origin: url.origin,
+    folder: new URL('.', url).pathname,
+    headers: {
+      ...(credentials === undefined ? {} : { authorization: credentials }),
+      ...(Object.fromEntries(configured) as Record<string, string>),
+    },
+    pool: new Pool(url.origin, {
+      connections,
+      pipelining: 1,
+      headersTimeout: timeouts.idle,
+      bodyTimeout: timeouts.idle,
+      connect: connectorOf({ timeout: timeouts.connect, ...readTls(tls) }),
+    }),
+  }
+}
+
+/** Why a request over it failed. It may have run unless there was no connection at all. */
+export function plainHttpError(cause: Error & { readonly code?: string }): GatewayError {
+  if (cause.code === 'UND_ERR_CONNECT_TIMEOUT')
+    return gatewayError('attempt_timeout', 'no connection to the server in time (timeouts.connect)')
+  const unsent = transportError(cause, false)
+  return unsent.reason === 'upstream_unavailable' ? unsent : transportError(cause, true)
 }

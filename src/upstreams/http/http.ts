@@ -1,19 +1,27 @@
+import type { Answer, Call, Caller, Message, Outcome } from '../../mesh/call.ts'
 import type { Signal } from '../../mesh/cancel.ts'
-import type { Caller } from '../../mesh/call.ts'
 import { nextTurn } from '../../mesh/clock.ts'
+import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
+import { kindOf, readMessage } from '../../protocol/jsonrpc.ts'
+import { withoutEnvelope } from '../../protocol/modern.ts'
+import { failure, orAborted } from '../failure.ts'
 import { forwarded } from '../forwarded.ts'
-import { HttpLink } from './http-link.ts'
-import type { HttpOptions } from './http-options.ts'
-import { isThere } from './http-post.ts'
+import { Unread } from '../unread.ts'
+import type { UpstreamSession, Upstream } from '../upstream.ts'
+import { type ExchangeOptions, HttpExchange } from './http-exchange.ts'
+import { HttpListener } from './http-listener.ts'
+import { closePools, type HttpOptions, openPools, type Pools } from './http-pools.ts'
+import { answerTo, isThere, leave, postAway } from './http-post.ts'
+import { HttpSession, type SessionFate } from './http-session.ts'
 import { HttpWire } from './http-wire.ts'
-import { closePools, openPools, type Pools } from './http-pools.ts'
-import type { Link, Upstream } from '../upstream.ts'
+import { StandingStreams } from './standing-stream.ts'
+import type { SessionState } from './session-state.ts'
 
-/** A server behind Streamable HTTP: a conversation per caller, over one pool of sockets per replica. */
+/** A server behind Streamable HTTP: an upstream session per caller, over one pool of sockets per replica. */
 export class HttpUpstream implements Upstream {
   readonly #options: HttpOptions
   readonly #pools: Pools
-  readonly #links = new Set<Link>()
+  readonly #upstreamSessions = new Set<UpstreamSession>()
   /** Sessions that are being ended. */
   readonly #farewells = new Set<Promise<void>>()
 
@@ -22,15 +30,17 @@ export class HttpUpstream implements Upstream {
     this.#pools = openPools(options)
   }
 
-  async open(caller: Caller, signal: Signal): Promise<Link> {
+  async open(caller: Caller, signal: Signal): Promise<UpstreamSession> {
     const { url, headers, forwardHeaders } = this.#options
     const agent = forwarded(forwardHeaders, caller.headers)
     const wire = HttpWire.to({ url, headers, agent }, this.#pools)
-    const link = new HttpLink(this.#options, wire, caller, this.#seeOff)
-    await link.initialize(signal)
-    this.#links.add(link)
-    link.ended.addEventListener('abort', () => this.#links.delete(link), { once: true })
-    return link
+    const upstreamSession = new HttpUpstreamSession(this.#options, wire, caller, this.#seeOff)
+    await upstreamSession.initialize(signal)
+    this.#upstreamSessions.add(upstreamSession)
+    upstreamSession.ended.addEventListener('abort', () => this.#upstreamSessions.delete(upstreamSession), {
+      once: true,
+    })
+    return upstreamSession
   }
 
   probe(signal: Signal): Promise<boolean> {
@@ -39,7 +49,7 @@ export class HttpUpstream implements Upstream {
   }
 
   async close(): Promise<void> {
-    for (const link of this.#links) void link.close()
+    for (const upstreamSession of this.#upstreamSessions) void upstreamSession.close()
     // Handshakes that were given up just now say in this turn which sessions they leave.
     await nextTurn()
     await Promise.all(this.#farewells)
@@ -50,4 +60,256 @@ export class HttpUpstream implements Upstream {
     this.#farewells.add(farewell)
     void farewell.finally(() => this.#farewells.delete(farewell))
   }
+}
+
+/** How long the goodbye to a server may take, in milliseconds. */
+const GOODBYE_MS = 1_000
+
+/** How much may be posted in one upstream session, calls apart, until the server acknowledges it. */
+const UNREAD_LIMITS = { messages: 256, bytes: 16 * 1024 ** 2 }
+
+/**
+ * How often one call may be sent again because its session was lost. Once: a session that was just opened for it, and is
+ * lost again, may well have been lost by the call itself, which then has run.
+ */
+const MOST_RECOVERIES = 1
+
+/**
+ * A caller's upstream session with one endpoint over Streamable HTTP. Request ids and progress tokens are the
+ * caller's own, so bytes pass unchanged. When the server forgot the session, it is opened again, and the calls that
+ * certainly did not run are sent again.
+ */
+class HttpUpstreamSession implements UpstreamSession {
+  readonly #options: HttpOptions
+  readonly #caller: Caller
+  readonly #exchangeOptions: ExchangeOptions
+  readonly #session: HttpSession
+  readonly #state: SessionState
+  readonly #underWay = new Set<HttpExchange>()
+  readonly #end = new AbortController()
+  readonly #onFarewell: (farewell: Promise<void>) => void
+  /** Calls sent, and in each session the last one of them that was answered: until then the session was there. */
+  #sent = 0
+  readonly #answered = new WeakMap<HttpWire, number>()
+  #listener: HttpListener | undefined
+
+  /** `onFarewell` is told of sessions that are being ended: the upstream session's own, and those that were opened in vain. */
+  constructor(
+    options: HttpOptions,
+    wire: HttpWire,
+    caller: Caller,
+    onFarewell: (farewell: Promise<void>) => void,
+  ) {
+    this.#options = options
+    this.#onFarewell = onFarewell
+    const { server, clock, maxReply, unfinished, onVersionError, timeouts, states, faults } = options
+    const { discovery: ackMs } = timeouts
+    const unread = new Unread(UNREAD_LIMITS)
+    const limits = { maxReply, unfinished }
+    this.#exchangeOptions = { clock, ...limits, ackMs, underWay: this.#underWay, unread, onVersionError }
+    this.#caller = caller
+    this.#state = states.of(caller)
+    this.#session = new HttpSession({
+      server,
+      wire,
+      faults,
+      initializeParams: caller.initializeParams,
+      state: this.#state,
+      exchange: this.#exchangeOptions,
+      handshakeMs: timeouts.discovery,
+      channel: {
+        open: () => undefined,
+        pause: () => undefined,
+        send: (message, answer) => this.#pass(message, answer),
+      },
+      onReopened: () => this.#listener?.restart(),
+      onFarewell,
+    })
+  }
+
+  get initializeResult(): Message {
+    return this.#session.initializeResult
+  }
+
+  /** A server that names no session keeps none. */
+  get keepsState(): boolean {
+    return this.#session.wire.sessionId !== undefined
+  }
+
+  loseSession(): boolean {
+    if (!this.keepsState) return false
+    this.#session.forge('lost-on-purpose')
+    return true
+  }
+
+  get ended(): AbortSignal {
+    return this.#end.signal
+  }
+
+  /** The handshake. Rejects with a `GatewayError`. */
+  initialize(signal: Signal): Promise<void> {
+    return this.#session.open(signal)
+  }
+
+  exchange(call: Call): Promise<Outcome> {
+    // A call may make the server ask something at once, and not as a part of the call.
+    const opening = this.#listener?.opening
+    return opening === undefined ? this.#exchange(call) : this.#exchangeAfter(opening, call)
+  }
+
+  async #exchangeAfter(opening: Promise<void>, call: Call): Promise<Outcome> {
+    const error = await endBefore(opening, call)
+    return error === undefined ? this.#exchange(call) : { kind: 'failed', error }
+  }
+
+  #exchange(call: Call): Promise<Outcome> {
+    if (this.ended.aborted)
+      return Promise.resolve({ kind: 'failed', error: this.ended.reason as GatewayError })
+    const session = this.#session
+    this.#state.note(call)
+    if (session.lost) return this.#sendAgain(call, 1)
+    return this.#send(call, 0)
+  }
+
+  #send(call: Call, recoveries: number): Promise<Outcome> {
+    const { wire } = this.#session
+    const nth = ++this.#sent
+    const { id, message, headers, signal, channel, shapes, caller, record } = call
+    const text = caller.takesInputRequired ? withoutEnvelope(message.text) : message.text
+    const request = { id, text, headers, signal, channel, shapes, record }
+    return HttpExchange.run(wire, request, this.#exchangeOptions).then((reading) => {
+      if (reading.kind === 'suspected_loss')
+        return this.#settle(call, { wire, nth }, reading.otherwise, recoveries)
+      if (reading.kind === 'answered' && nth > (this.#answered.get(wire) ?? 0)) this.#answered.set(wire, nth)
+      return reading
+    })
+  }
+
+  /**
+   * What becomes of a call whose reply looks as if the server had forgotten the session in which it was sent. Only when the
+   * server says so of that session, and not of the new one, and has answered nothing in it that was sent later, the call
+   * certainly did not run, and is sent again, whatever it does. In all other cases `otherwise` is what the reply means.
+   */
+  async #settle(
+    call: Call,
+    { wire, nth }: Sending,
+    otherwise: Outcome,
+    recoveries: number,
+  ): Promise<Outcome> {
+    const session = this.#session
+    let fate: SessionFate
+    try {
+      fate = await orAborted(session.fateOf(wire), call.signal)
+    } catch (error) {
+      return failure(call, error as GatewayError)
+    }
+    if (fate === 'known') return otherwise
+    if (fate === 'unclear' || nth < (this.#answered.get(wire) ?? 0)) return unclear()
+    if (this.#isSurfaced) return forgotten()
+    return recoveries === MOST_RECOVERIES ? unclear() : this.#sendAgain(call, recoveries + 1, wire)
+  }
+
+  /** Sends a call in a session that is opened for it; `before`: the lost one in which it was sent, if it was. */
+  async #sendAgain(call: Call, recoveries: number, before?: HttpWire): Promise<Outcome> {
+    const session = this.#session
+    if (this.#isSurfaced) return forgotten()
+    try {
+      await orAborted(session.reopen(), call.signal)
+      if (before !== undefined && (await session.fateOf(before)) === 'unclear') return unclear()
+      if (this.ended.aborted) throw this.ended.reason
+    } catch (error) {
+      return { kind: 'failed', error: { ...(error as GatewayError), sent: before !== undefined } }
+    }
+    const opening = this.#listener?.opening
+    const ended = opening && (await endBefore(opening, call))
+    if (ended !== undefined) return { kind: 'failed', error: ended }
+    call.record.recoveries++
+    return this.#send(call, recoveries)
+  }
+
+  /** Whether a lost session is its caller's to know of. */
+  get #isSurfaced(): boolean {
+    return this.#options.sessionRecovery === 'surface'
+  }
+
+  readonly post = (text: string): Promise<void> => {
+    if (this.ended.aborted) return Promise.reject(this.ended.reason)
+    const { clock, ackMs: limitMs, unread } = this.#exchangeOptions
+    return unread.send(text, () => postAway(this.#session.wire, text, { clock, limitMs }))
+  }
+
+  relisten(anew: boolean): void {
+    this.#listener?.relisten(anew)
+  }
+
+  listen(): void {
+    const session = this.#session
+    const { faults } = this.#options
+    this.#listener ??= new HttpListener({
+      clock: this.#options.clock,
+      maxReply: this.#options.maxReply,
+      unfinished: this.#options.unfinished,
+      wire: () => session.wire,
+      past: faults && new StandingStreams({ server: this.#options.server, caller: this.#caller, faults }),
+      receive: (data) => this.#receive(data),
+      backpressure: () => this.#exchangeOptions.unread.backpressure(this.#options.unfinished),
+      ready: () => session.reopen(),
+      isLost: (wire) =>
+        this.#isSurfaced ? Promise.resolve(false) : session.fateOf(wire).then((fate) => fate !== 'known'),
+    })
+  }
+
+  #receive(data: string): void {
+    const message = readMessage(data)
+    if (message === undefined) return
+    const kind = kindOf(message.value)
+    if (kind === 'notification') return this.#pass(message, undefined)
+    const answer = kind === 'request' ? answerTo(message, this.post) : undefined
+    if (answer !== undefined) this.#pass(message, answer)
+  }
+
+  #pass(message: Message, answer: Answer | undefined): undefined {
+    this.#caller.receive(this.#options.server, message, answer)
+  }
+
+  close(): Promise<void> {
+    if (this.ended.aborted) return Promise.resolve()
+    this.#over(gatewayError('cancelled', 'the upstream session was closed'))
+    const { wire } = this.#session
+    if (wire.sessionId === undefined) return Promise.resolve()
+    const farewell = leave(wire, this.#options.clock, GOODBYE_MS)
+    this.#onFarewell(farewell)
+    return farewell
+  }
+
+  #over(error: GatewayError): void {
+    this.#listener?.close()
+    this.#session.close(error)
+    this.#end.abort(error)
+    for (const exchange of this.#underWay) exchange.abandon(error)
+  }
+}
+
+/** In which session a call was sent, and its number in the order of sending. */
+interface Sending {
+  readonly wire: HttpWire
+  readonly nth: number
+}
+
+/** Waits for `event`, for as long as the call is wanted: then why it is not. */
+function endBefore(event: Promise<void>, call: Call): Promise<GatewayError | undefined> {
+  return orAborted(event, call.signal).then(
+    () => undefined,
+    (error: unknown) => error as GatewayError,
+  )
+}
+
+function forgotten(): Outcome {
+  return { kind: 'failed', error: gatewayError('session_lost', 'the server forgot the session') }
+}
+
+/** The end of a call that may have run, in a session that may be lost. */
+function unclear(): Outcome {
+  const message = 'the server may have forgotten the session, and does not say whether'
+  return { kind: 'failed', error: gatewayError('upstream_disconnected', message, { sent: true }) }
 }

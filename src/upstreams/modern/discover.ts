@@ -8,7 +8,7 @@ import { locate, members } from '../../protocol/json-span.ts'
 import { MODERN_VERSION, SERVER_INFO_KEY } from '../../protocol/modern.ts'
 import { rawAt } from '../pipe/renumber.ts'
 import { orAborted, within } from '../failure.ts'
-import { greetingOf as boundedGreeting, refusedBy } from '../greeting.ts'
+import { initializeResultOf, refusedBy } from '../initialize-result.ts'
 import { SharedAttempts } from '../shared-attempts.ts'
 
 /** Shortest and longest time for which one answer serves, in milliseconds. */
@@ -31,7 +31,7 @@ export class Discover {
   readonly #ask: AskDiscover
   readonly #options: DiscoverOptions
   readonly #attempts: SharedAttempts<Message>
-  #known: { readonly greeting: Message; readonly until: Millis } | undefined
+  #known: { readonly initializeResult: Message; readonly until: Millis } | undefined
 
   constructor(ask: AskDiscover, options: DiscoverOptions) {
     this.#ask = ask
@@ -43,9 +43,9 @@ export class Discover {
    * The answer in the form of an `initialize` result, from memory while it is fresh. Rejects with a
    * `GatewayError`: `upstream_refused` or `bad_reply` when the server does not speak this era.
    */
-  greeting(signal: Signal): Promise<Message> {
+  initializeResult(signal: Signal): Promise<Message> {
     if (this.#known !== undefined && this.#options.clock.now() < this.#known.until)
-      return Promise.resolve(this.#known.greeting)
+      return Promise.resolve(this.#known.initializeResult)
     return orAborted(this.#attempts.join(), signal)
   }
 
@@ -59,20 +59,20 @@ export class Discover {
     this.#attempts.abort(reason)
   }
 
-  /** Asks the server now, whatever is remembered. Rejects as `greeting` does. */
+  /** Asks the server now, whatever is remembered. Rejects as `initializeResult` does. */
   renew(signal: Signal): Promise<Message> {
     this.forget()
-    return this.greeting(signal)
+    return this.initializeResult(signal)
   }
 
   async #fetch(end: Signal): Promise<Message> {
     const { clock, answerMs } = this.#options
     const response = await within(answerMs, clock, end, this.#ask)
-    const greeting = greetingOf(response)
+    const initializeResult = initializeResultFrom(response)
     const { ttlMs } = response.value.result as { ttlMs?: unknown }
     const ms = typeof ttlMs === 'number' ? Math.min(Math.max(ttlMs, MIN_MS), MAX_MS) : MIN_MS
-    this.#known = { greeting, until: clock.now() + ms }
-    return greeting
+    this.#known = { initializeResult, until: clock.now() + ms }
+    return initializeResult
   }
 }
 
@@ -80,7 +80,7 @@ export class Discover {
 const discoverOnly = new Set(['supportedVersions', 'resultType', 'ttlMs', 'cacheScope', '_meta'])
 
 /** A discover response as an `initialize` result, each member as the server wrote it. */
-function greetingOf({ text, value }: Message): Message {
+function initializeResultFrom({ text, value }: Message): Message {
   const { result, error } = value
   if (isObject(error)) throw refusedBy('server/discover failed', error)
   const span = locate(text, ['result'])
@@ -94,8 +94,8 @@ function greetingOf({ text, value }: Message): Message {
   const parts = kept.map(({ keyStart, end }) => text.slice(keyStart, end))
   if (!('capabilities' in result)) parts.unshift('"capabilities":{}')
   if (!('serverInfo' in result)) parts.unshift(`"serverInfo":${serverInfo(text, result)}`)
-  const greeting = `{"protocolVersion":"${MODERN_VERSION}",${parts.join()}}`
-  return boundedGreeting(greeting, parseExactly(greeting) as Message['value'])
+  const initializeResult = `{"protocolVersion":"${MODERN_VERSION}",${parts.join()}}`
+  return initializeResultOf(initializeResult, parseExactly(initializeResult) as Message['value'])
 }
 
 function serverInfo(text: string, { _meta }: Message['value']): string {

@@ -1,20 +1,28 @@
-import type { Caller, Message, Outcome } from '../../mesh/call.ts'
+import type { Call, Caller, Message, Outcome, Service } from '../../mesh/call.ts'
 import type { Signal } from '../../mesh/cancel.ts'
-import { gatewayError } from '../../mesh/errors.ts'
-import { requestText } from '../../protocol/jsonrpc.ts'
+import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
+import type { WireShape } from '../../mesh/wire-shape.ts'
+import { paramsOf, readMessage, requestText } from '../../protocol/jsonrpc.ts'
+import type { SseEvent } from '../../protocol/sse.ts'
 import type { ModernUpstream } from '../era.ts'
 import { abortError } from '../failure.ts'
 import { forwarded } from '../forwarded.ts'
 import { HttpExchange } from '../http/http-exchange.ts'
-import { closePools, openPools, type Pools } from '../http/http-pools.ts'
+import type { ReplyHeaders } from '../http/http-headers.ts'
+import { closePools, type HttpOptions, openPools, type Pools } from '../http/http-pools.ts'
+import { HttpReply, type ReplyLimits, type ReplySink } from '../http/http-reply.ts'
 import { HttpWire } from '../http/http-wire.ts'
+import { StandingStreams } from '../http/standing-stream.ts'
 import { openError } from '../pipe/handshake.ts'
+import { ownCall } from '../own-call.ts'
 import { NOTHING_POSTED, Unread } from '../unread.ts'
-import type { Link } from '../upstream.ts'
+import type { UpstreamSession } from '../upstream.ts'
 import { Discover } from './discover.ts'
-import { httpWay, type ModernHttpOptions } from './modern-http-way.ts'
-import { ModernLink } from './modern-link.ts'
-import { metaOf, mirrorHeaders, withMeta } from './modern-request.ts'
+import { ModernSession, type ModernWay } from './modern-session.ts'
+import type { Subscribe, Subscription } from './modern-listener.ts'
+import { isModern, metaOf, mirrorHeaders, withMeta } from './modern-request.ts'
+import type { TaskBinding } from './task-binding.ts'
+import type { ToolCallRules } from './tool-call-rules.ts'
 
 /** A server of the modern era behind Streamable HTTP: no sessions, each request stands for itself. */
 export class ModernHttpUpstream implements ModernUpstream {
@@ -22,7 +30,7 @@ export class ModernHttpUpstream implements ModernUpstream {
   readonly #pools: Pools
   readonly #wire: HttpWire
   readonly #discover: Discover
-  readonly #links = new Set<Link>()
+  readonly #upstreamSessions = new Set<UpstreamSession>()
   readonly #end = new AbortController()
 
   constructor(options: ModernHttpOptions) {
@@ -36,21 +44,23 @@ export class ModernHttpUpstream implements ModernUpstream {
     })
   }
 
-  async open(caller: Caller, signal: Signal): Promise<Link> {
+  async open(caller: Caller, signal: Signal): Promise<UpstreamSession> {
     if (signal.aborted) throw openError(abortError(signal))
     if (this.#end.signal.aborted) throw gatewayError('shutting_down', 'the server is being stopped')
-    const greeting = await this.#discover.greeting(signal).catch((cause: unknown) => {
+    const initializeResult = await this.#discover.initializeResult(signal).catch((cause: unknown) => {
       throw openError(cause)
     })
     const { server, clock, url, headers, forwardHeaders, tools, tasks } = this.#options
     const agent = forwarded(forwardHeaders, caller.headers)
     const wire = HttpWire.to({ url, headers, agent }, this.#pools)
-    const way = httpWay(wire, this.#options)
+    const way = httpWay(wire, this.#options, caller)
     const terms = { server, clock, way, discover: this.#discover, tools, tasks }
-    const link = new ModernLink(terms, caller, greeting)
-    this.#links.add(link)
-    link.ended.addEventListener('abort', () => this.#links.delete(link), { once: true })
-    return link
+    const upstreamSession = new ModernSession(terms, caller, initializeResult)
+    this.#upstreamSessions.add(upstreamSession)
+    upstreamSession.ended.addEventListener('abort', () => this.#upstreamSessions.delete(upstreamSession), {
+      once: true,
+    })
+    return upstreamSession
   }
 
   forget(): void {
@@ -59,15 +69,15 @@ export class ModernHttpUpstream implements ModernUpstream {
 
   async close(): Promise<void> {
     this.#end.abort()
-    await Promise.all([...this.#links].map((link) => link.close()))
+    await Promise.all([...this.#upstreamSessions].map((upstreamSession) => upstreamSession.close()))
     await closePools(this.#pools)
   }
 
   async #ask(signal: Signal): Promise<Message> {
-    const { clock, maxReply, unfinished, hello, timeouts } = this.#options
+    const { clock, maxReply, unfinished, initializeParams, timeouts } = this.#options
     const method = 'server/discover'
     const id = `breakwater:${method}`
-    const text = withMeta(requestText(id, method, {}), metaOf(hello))
+    const text = withMeta(requestText(id, method, {}), metaOf(initializeParams))
     const channel = { open: () => undefined, pause: () => undefined, send: () => undefined }
     const request = { id, text, headers: mirrorHeaders({ method }), signal, channel }
     const options = {
@@ -79,10 +89,107 @@ export class ModernHttpUpstream implements ModernUpstream {
       underWay: new Set<HttpExchange>(),
       unread: new Unread(NOTHING_POSTED),
     }
-    const reading = await HttpExchange.run(this.#wire, request, options)
     // Without a session none can be lost.
-    const outcome = reading as Outcome
+    const exchange: Service = (call) =>
+      HttpExchange.run(this.#wire, { ...request, signal: call.signal }, options) as Promise<Outcome>
+    const send = this.#options.faults?.(exchange) ?? exchange
+    const outcome = await send(ownCall(this.#options.server, method, {}, signal))
     if (outcome.kind !== 'answered') throw outcome.error
     return outcome.result
+  }
+}
+
+/** How a server of the modern era is reached over HTTP. */
+export interface ModernHttpOptions extends HttpOptions {
+  /** The gateway's own `initialize` params, to ask the server in nobody's name what it is. */
+  readonly initializeParams: Readonly<Record<string, unknown>>
+  /** What is known of the server's tools. */
+  readonly tools: ToolCallRules
+  /** Whose the server's tasks are, over all its replicas. */
+  readonly tasks: TaskBinding
+}
+
+/** Each request of the modern era as an HTTP request of its own. */
+function httpWay(wire: HttpWire, options: ModernHttpOptions, caller: Caller): ModernWay {
+  const { clock, maxReply, unfinished, onVersionError, timeouts, tools, server, faults } = options
+  const past = faults && new StandingStreams({ server, caller, faults })
+  const underWay = new Set<HttpExchange>()
+  const ackMs = timeouts.discovery
+  const unread = new Unread(NOTHING_POSTED)
+  const limits = { maxReply, unfinished }
+  const exchangeOptions = { clock, ...limits, ackMs, underWay, unread, stateless: true, onVersionError }
+  return {
+    send(call, text, id) {
+      const { signal, channel, shapes, record } = call
+      const request = { id, text, headers: headersOf(call, tools), signal, channel, shapes, record }
+      // Without a session none can be lost.
+      return HttpExchange.run(wire, request, exchangeOptions) as Promise<Outcome>
+    },
+    subscribe: httpSubscribe(wire, limits, past),
+    abandon(error) {
+      for (const exchange of underWay) exchange.abandon(error)
+    },
+  }
+}
+
+/** A request that speaks for itself came with all headers that it needs. */
+function headersOf(
+  { message: { value }, tool, headers }: Call,
+  tools: ToolCallRules,
+): Record<string, string> {
+  const mirrored =
+    isModern(value) || tool === undefined ? undefined : tools.headers(tool, paramsOf(value).arguments)
+  return { ...mirrorHeaders(value), ...mirrored, ...headers }
+}
+
+/** Subscribes over HTTP, where a dropped socket is all that the server needs to be told of the end. */
+function httpSubscribe(wire: HttpWire, limits: ReplyLimits, past: StandingStreams | undefined): Subscribe {
+  return (text, subscription) => {
+    let reply: HttpReply | undefined
+    let isOver = false
+    const open = (sink: ReplySink, shapes?: readonly WireShape[]) => {
+      reply = new HttpReply(sink, limits)
+      if (isOver) reply.abort(unwanted())
+      wire.subscribe(text, mirrorHeaders({ method: 'subscriptions/listen' }), reply, shapes)
+    }
+    const sink = new SubscriptionReply(subscription)
+    if (past === undefined) open(sink)
+    else past.ask(sink, open)
+    return () => {
+      isOver = true
+      reply?.abort(unwanted())
+    }
+  }
+}
+
+const unwanted = () => gatewayError('cancelled', 'nobody listens any more')
+
+/** The HTTP reply that a subscription comes by. */
+class SubscriptionReply implements ReplySink {
+  readonly #subscription: Subscription
+
+  constructor(subscription: Subscription) {
+    this.#subscription = subscription
+  }
+
+  opened(): undefined {}
+
+  event({ data }: SseEvent): undefined {
+    const message = readMessage(data)
+    if (message !== undefined) this.#subscription.message(message)
+  }
+
+  body(status: number, _: ReplyHeaders, text: string): void {
+    const message = status >= 500 || status === 429 ? undefined : readMessage(text)
+    if (message !== undefined) this.#subscription.message(message)
+    this.#subscription.broken(status >= 500 || status === 429)
+  }
+
+  ended(): void {
+    this.#subscription.broken(true)
+  }
+
+  failed(error: GatewayError): void {
+    this.#subscription.broken(error.reason !== 'cancelled')
   }
 }

@@ -1,9 +1,102 @@
-import type { Message } from '../../mesh/call.ts'
+import type { Call, Message, Outcome } from '../../mesh/call.ts'
+import type { Signal } from '../../mesh/cancel.ts'
 import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
-import { isObject, requestText } from '../../protocol/jsonrpc.ts'
+import type { GatewayError } from '../../mesh/errors.ts'
+import { parseExactly } from '../../protocol/json-parse.ts'
+import { locate, members } from '../../protocol/json-span.ts'
+import {
+  errorText,
+  INVALID_PARAMS,
+  isObject,
+  kindOf,
+  METHOD_NOT_FOUND,
+  paramsOf,
+  requestText,
+  resultText,
+} from '../../protocol/jsonrpc.ts'
+import { SUBSCRIPTION_ID_KEY } from '../../protocol/modern.ts'
 import { FIRST_RETRY_MS, LAST_RETRY_MS, PATIENCE_MS } from '../http/http-listener.ts'
-import { withMeta } from './modern-request.ts'
-import { Subscription, type Subscribe } from './subscription.ts'
+import { answered } from '../http/http-status.ts'
+import { metaOf, withMeta } from './modern-request.ts'
+
+export interface SubscriptionEvents {
+  /** The server has acknowledged the subscription. */
+  acknowledged(): void
+  /** A notification, as if there were no subscription. */
+  message(message: Message): void
+  /** Nothing comes any more; `again`: it makes sense to ask anew. */
+  over(again: boolean): void
+}
+
+/** Sends a `subscriptions/listen`, given as JSON text; returns what takes it back. */
+export type Subscribe = (text: string, subscription: Subscription) => () => void
+
+/** One `subscriptions/listen` and the notifications that answer it, whatever they come by. */
+export class Subscription {
+  readonly #events: SubscriptionEvents
+  #takeBack: (() => void) | undefined
+  #over = false
+  #honoured = true
+
+  constructor(events: SubscriptionEvents) {
+    this.#events = events
+  }
+
+  start(subscribe: Subscribe, text: string): void {
+    const takeBack = subscribe(text, this)
+    if (this.#over) takeBack()
+    else this.#takeBack = takeBack
+  }
+
+  /** Tells the server only. */
+  close(): void {
+    this.#over = true
+    this.#takeBack?.()
+    this.#takeBack = undefined
+  }
+
+  /** Takes what the server sent. */
+  message(message: Message): void {
+    if (this.#over) return
+    const kind = kindOf(message.value)
+    if (kind === 'notification') this.#notified(message)
+    else if (kind === 'response') this.#end(message.value)
+  }
+
+  /** Nothing comes any more, and the server did not say so. */
+  broken(again: boolean): void {
+    if (this.#over) return
+    this.close()
+    this.#events.over(again)
+  }
+
+  #notified({ text, value }: Message): void {
+    if (value.method !== 'notifications/subscriptions/acknowledged') {
+      return this.#events.message(withoutSubscription({ text, value }))
+    }
+    const { notifications } = paramsOf(value)
+    this.#honoured = isObject(notifications) && Object.keys(notifications).length > 0
+    this.#events.acknowledged()
+  }
+
+  /** The server ended it in order, or refused it. */
+  #end({ error }: Message['value']): void {
+    const refused = isObject(error) && [METHOD_NOT_FOUND, INVALID_PARAMS].includes(error.code as number)
+    this.broken(this.#honoured && !refused)
+  }
+}
+
+/** A notification without the id of the subscription that it came by. */
+function withoutSubscription({ text, value }: Message): Message {
+  const params = paramsOf(value)
+  const meta = locate(text, ['params', '_meta'])
+  if (meta === undefined || !isObject(params._meta) || !(SUBSCRIPTION_ID_KEY in params._meta))
+    return { text, value }
+  const kept = [...members(text, meta.start)].filter(({ key }) => key !== SUBSCRIPTION_ID_KEY)
+  const parts = kept.map(({ keyStart, end }) => text.slice(keyStart, end))
+  const own = `${text.slice(0, meta.start)}{${parts.join()}}${text.slice(meta.end)}`
+  return { text: own, value: parseExactly(own) as Message['value'] }
+}
 
 export interface ModernListenerOptions {
   readonly clock: Clock
@@ -36,6 +129,8 @@ export class ModernListener {
   #current: Subscription | undefined
   #next: Subscription | undefined
   #retryMs: Millis = FIRST_RETRY_MS
+  /** Since when there is one; undefined while there is none. */
+  #openSince: Millis | undefined
   #cancelNext: Cancel | undefined
   #waiting: { readonly settled: Promise<void>; readonly settle: () => void } | undefined
   #started = false
@@ -57,6 +152,14 @@ export class ModernListener {
     this.#started = true
     this.#wait()
     this.#connect()
+  }
+
+  /** Asks for a subscription at once, unless there is one or it is on its way; with `anew` that is dropped. */
+  relisten(anew: boolean): void {
+    if (!this.#started || (!anew && (this.#current ?? this.#next) !== undefined)) return
+    this.#drop()
+    this.#retryMs = FIRST_RETRY_MS
+    this.#connectIn(0)
   }
 
   /** Other things are wanted now. Resolves as `opening` does. */
@@ -110,7 +213,10 @@ export class ModernListener {
     const text = requestText(id, 'subscriptions/listen', { notifications })
     const subscription: Subscription = new Subscription({
       acknowledged: () => this.#acknowledged(subscription),
-      message: receive,
+      message: (message) => {
+        this.#retryMs = FIRST_RETRY_MS
+        receive(message)
+      },
       over: (again) => this.#over(subscription, again),
     })
     this.#next = subscription
@@ -122,7 +228,7 @@ export class ModernListener {
     this.#current?.close()
     this.#current = subscription
     this.#next = undefined
-    this.#retryMs = FIRST_RETRY_MS
+    this.#openSince = this.#options.clock.now()
     // Who waits for something that is wanted since waits for the next one.
     if (this.#cancelNext === undefined) this.#waiting?.settle()
   }
@@ -133,6 +239,10 @@ export class ModernListener {
     this.#drop()
     this.#waiting?.settle()
     if (!again) return
+    const openMs = this.#openSince === undefined ? 0 : this.#options.clock.now() - this.#openSince
+    this.#openSince = undefined
+    // One that breaks as soon as it is there is as good as none.
+    if (openMs >= LAST_RETRY_MS) this.#retryMs = FIRST_RETRY_MS
     this.#connectIn(this.#retryMs)
     this.#retryMs = Math.min(this.#retryMs * 2, LAST_RETRY_MS)
   }
@@ -154,4 +264,92 @@ export class ModernListener {
     if (resources.size > 0) wanted.resourceSubscriptions = [...resources]
     return wanted
   }
+}
+
+/** Most resources that one caller may subscribe to. */
+const MAX_SUBSCRIPTIONS = 1_024
+
+export interface SessionActs {
+  /** Finds out whether the server is there. Rejects with a `GatewayError`. */
+  ping(signal: Signal): Promise<unknown>
+  /** Other resources are subscribed to now; resolves once the server knows, as far as that goes. */
+  subscribed(): Promise<void>
+}
+
+/** What a server of the legacy era would keep in mind for a caller, and one of the modern era does not. */
+export class KeptSession {
+  readonly #initializeParams: Message['value']
+  readonly #capabilities: Message['value']
+  readonly #acts: SessionActs
+  readonly #resources = new Set<string>()
+  #meta: string
+
+  constructor(initializeParams: Message['value'], { value: { capabilities } }: Message, acts: SessionActs) {
+    this.#initializeParams = initializeParams
+    this.#capabilities = isObject(capabilities) ? capabilities : {}
+    this.#acts = acts
+    this.#meta = metaOf(initializeParams)
+  }
+
+  /** The members of `_meta` which say that in each request, as JSON text. */
+  get meta(): string {
+    return this.#meta
+  }
+
+  /** URIs of the resources that the caller subscribed to. */
+  get resources(): ReadonlySet<string> {
+    return this.#resources
+  }
+
+  /** Answers a request that belongs to a session; undefined for any other. */
+  answer(call: Call): Promise<Outcome> | undefined {
+    const { level, uri } = paramsOf(call.message.value)
+    const { logging, resources } = this.#capabilities
+    switch (call.method) {
+      case 'ping':
+        return this.#ping(call)
+      case 'logging/setLevel':
+        if (logging === undefined || typeof level !== 'string') return Promise.resolve(unoffered(call))
+        this.#meta = metaOf(this.#initializeParams, level)
+        return Promise.resolve(done(call))
+      case 'resources/subscribe':
+      case 'resources/unsubscribe': {
+        const offered = isObject(resources) && resources.subscribe === true && typeof uri === 'string'
+        return offered ? this.#subscribe(call, uri) : Promise.resolve(unoffered(call))
+      }
+      default:
+        return undefined
+    }
+  }
+
+  #ping(call: Call): Promise<Outcome> {
+    return this.#acts.ping(call.signal).then(
+      () => done(call),
+      (error: GatewayError) => ({ kind: 'failed', error }),
+    )
+  }
+
+  async #subscribe(call: Call, uri: string): Promise<Outcome> {
+    if (call.method === 'resources/unsubscribe') this.#resources.delete(uri)
+    else if (this.#resources.size < MAX_SUBSCRIPTIONS) this.#resources.add(uri)
+    else return refusal(call, INVALID_PARAMS, `too many subscriptions (limit ${MAX_SUBSCRIPTIONS})`)
+    await this.#acts.subscribed()
+    return done(call)
+  }
+}
+
+function done(call: Call): Outcome {
+  return local(call, resultText(call.id, '{}'))
+}
+
+function unoffered(call: Call): Outcome {
+  return refusal(call, METHOD_NOT_FOUND, 'the server does not offer this')
+}
+
+function refusal(call: Call, code: number, message: string): Outcome {
+  return local(call, errorText(call.id, code, message))
+}
+
+function local({ id }: Call, text: string): Outcome {
+  return answered(id, { text, value: parseExactly(text) as Message['value'] }, 200)
 }

@@ -21,8 +21,8 @@ export function isModern(value: Value): boolean {
 }
 
 /** The members of `_meta` by which a request says who asks, as JSON text: what `initialize` says in the legacy era. */
-export function metaOf(hello: Value, logLevel?: string): string {
-  const { capabilities = {}, clientInfo } = hello
+export function metaOf(initializeParams: Value, logLevel?: string): string {
+  const { capabilities = {}, clientInfo } = initializeParams
   return members({
     [PROTOCOL_VERSION_KEY]: MODERN_VERSION,
     ...(clientInfo === undefined ? {} : { [CLIENT_INFO_KEY]: clientInfo }),

@@ -24,7 +24,7 @@ export class TaskBinding {
   }
 
   /** Whether the answers to a caller's tool calls may be tasks: in this era only if it says that it knows them. */
-  mayMake({ hello: { capabilities } }: Caller): boolean {
+  mayMake({ initializeParams: { capabilities } }: Caller): boolean {
     return isObject(capabilities) && ('extensions' in capabilities || 'tasks' in capabilities)
   }
 

@@ -1,30 +1,138 @@
-import type { Signal } from '../../mesh/cancel.ts'
 import type { Call, Message, Outcome } from '../../mesh/call.ts'
-import { gatewayError, isGatewayError, type GatewayError } from '../../mesh/errors.ts'
+import type { Signal } from '../../mesh/cancel.ts'
+import type { Millis } from '../../mesh/clock.ts'
+import { gatewayError, type GatewayError, isGatewayError } from '../../mesh/errors.ts'
 import { isObject } from '../../protocol/jsonrpc.ts'
-import { assertLegacy, greetingOf, refusedBy } from '../greeting.ts'
+import { isOtherEra } from '../era.ts'
+import { assertLegacy, initializeResultOf, refusedBy } from '../initialize-result.ts'
+import { Discover } from '../modern/discover.ts'
+import { metaOf, withMeta } from '../modern/modern-request.ts'
 import { ownCall } from '../own-call.ts'
 import { rawAt } from './renumber.ts'
+import type { Terms } from './terms.ts'
 
-/** Says hello; resolves to the `initialize` result. Rejects with a `GatewayError`. */
-export async function handshake(
+/** Sends `initialize`; resolves to its result. Rejects with a `GatewayError`. */
+async function handshake(
   exchange: (call: Call) => Promise<Outcome>,
   server: string,
-  hello: Readonly<Record<string, unknown>>,
+  initializeParams: Readonly<Record<string, unknown>>,
   signal: Signal,
 ): Promise<Message> {
-  const outcome = await exchange(ownCall(server, 'initialize', hello, signal))
+  const outcome = await exchange(ownCall(server, 'initialize', initializeParams, signal))
   if (outcome.kind !== 'answered') throw outcome.error
   const { text, value } = outcome.result
   if (isObject(value.error)) throw refusedBy('the server refused to initialize', value.error)
   if (!isObject(value.result)) throw gatewayError('bad_reply', 'initialize has no result', { sent: true })
   assertLegacy(value.result)
-  return greetingOf(rawAt(text, ['result']), value.result)
+  return initializeResultOf(rawAt(text, ['result']), value.result)
 }
 
 /** What a failed opening means for the calls that waited for it: none of them was sent. */
 export function openError(cause: unknown): GatewayError {
-  if (!isGatewayError(cause)) return gatewayError('internal', 'the conversation could not be opened')
-  const reason = cause.reason === 'upstream_disconnected' ? 'upstream_unavailable' : cause.reason
-  return { ...cause, reason, sent: false }
+  if (!isGatewayError(cause)) return gatewayError('internal', 'the upstream session could not be opened')
+  const { message, retryAfterMs } = cause
+  if (cause.reason === 'upstream_disconnected')
+    return gatewayError('upstream_unavailable', message, { retryAfterMs })
+  return { ...cause, sent: false }
+}
+
+/** A server that says nothing for so long does not know the question, in milliseconds. */
+const SILENCE_MS: Millis = 2_000
+
+/** No limit of its own, in milliseconds: a process may be starting, and whoever opens the upstream session bounds that. */
+const LONGEST_ANSWER_MS: Millis = 2 ** 31 - 1
+
+/** What a server said of itself. */
+export interface Initialized {
+  readonly initializeResult: Message
+  /** Asks it again; only in the modern era. */
+  readonly discover: Discover | undefined
+}
+
+type Exchange = (call: Call) => Promise<Outcome>
+
+/** Begins an upstream session over a pipe in the era of the server. Rejects with a `GatewayError`. */
+export async function greet(exchange: Exchange, terms: Terms, signal: Signal): Promise<Initialized> {
+  const { era = 'legacy', server, initializeParams } = terms
+  if (era === 'legacy') {
+    return {
+      initializeResult: await handshake(exchange, server, initializeParams, signal),
+      discover: undefined,
+    }
+  }
+  const probe = new Probe(exchange, terms, signal)
+  try {
+    return await (era === 'modern' ? probe.initialized : findOut(probe, exchange, terms, signal))
+  } finally {
+    probe.end()
+  }
+}
+
+/** Asks for the modern era first. A server that is silent may be slow, so its answer still counts later. */
+async function findOut(probe: Probe, exchange: Exchange, terms: Terms, signal: Signal): Promise<Initialized> {
+  const early = await probe.within(SILENCE_MS)
+  if (early !== undefined) return early
+  return greet(exchange, { ...terms, era: 'legacy' }, signal).catch((error: unknown) => {
+    if (probe.known === undefined) throw error
+    return probe.known
+  })
+}
+
+/** The question whether a server is of the modern era. */
+class Probe {
+  readonly initialized: Promise<Initialized>
+  /** The answer, once it is there and says so. */
+  known: Initialized | undefined
+  readonly #terms: Terms
+  readonly #signal: Signal
+  readonly #discover: Discover
+  readonly #over = new AbortController()
+  readonly #aborted = () => this.#over.abort(this.#signal.reason)
+
+  constructor(exchange: Exchange, terms: Terms, signal: Signal) {
+    this.#terms = terms
+    this.#signal = signal
+    signal.addEventListener('abort', this.#aborted)
+    const { clock } = terms
+    const options = { clock, answerMs: LONGEST_ANSWER_MS, patienceMs: Infinity }
+    this.#discover = new Discover((asking) => ask(exchange, terms, asking), options)
+    const discover = this.#discover
+    this.initialized = discover
+      .initializeResult(this.#over.signal)
+      .then((initializeResult) => ({ initializeResult, discover }))
+    this.initialized.then(
+      (initialized) => (this.known = initialized),
+      () => undefined,
+    )
+  }
+
+  /** The answer, if it comes within `ms` and is that of a modern server. */
+  within(ms: Millis): Promise<Initialized | undefined> {
+    return new Promise((resolve, reject) => {
+      const cancel = this.#terms.clock.after(ms, () => resolve(undefined))
+      this.initialized
+        .finally(cancel)
+        .then(resolve, (error: GatewayError) => (isOtherEra(error) ? resolve(undefined) : reject(error)))
+    })
+  }
+
+  /** No answer is waited for any more. */
+  end(): void {
+    this.#signal.removeEventListener('abort', this.#aborted)
+    const over = gatewayError('cancelled', 'the question is not needed any more')
+    this.#over.abort(over)
+    this.#discover.abort(over)
+  }
+}
+
+async function ask(
+  exchange: Exchange,
+  { server, initializeParams }: Terms,
+  signal: Signal,
+): Promise<Message> {
+  const call = ownCall(server, 'server/discover', {}, signal)
+  const text = withMeta(call.message.text, metaOf(initializeParams))
+  const outcome = await exchange({ ...call, message: { ...call.message, text } })
+  if (outcome.kind !== 'answered') throw outcome.error
+  return outcome.result
 }

@@ -5,7 +5,7 @@ import { Backlog } from './backlog.ts'
 export type Deliver = (message: Message, answer?: Answer) => Promise<void> | undefined
 
 /** A call that the server has not answered yet. */
-export interface Entry {
+export interface InFlightCall {
   /** Our own id of the request. */
   readonly id: number
   readonly call: Call
@@ -13,6 +13,8 @@ export interface Entry {
   readonly onAbort: () => void
   /** Whether the server may have got it. */
   written: boolean
+  /** Has its answer come as the server gives it again; undefined where no fault wants another. */
+  unshape: (() => void) | undefined
   /** Ends the wait for a slow channel. */
   release: (() => void) | undefined
   /** What waits for a slow channel where nobody else may; undefined until there was any. */
@@ -22,10 +24,10 @@ export interface Entry {
 export interface InFlightParts {
   /** The server's name in the registry. */
   readonly server: string
-  /** Whether callers share the conversation. Then none of them may hold it up: what is too much for one waits apart. */
+  /** Whether callers share the upstream session. Then none of them may hold it up: what is too much for one waits apart. */
   readonly shared: boolean
   /** Told of a call whose caller reads so slowly that no more may wait for it. */
-  readonly overflow: (entry: Entry) => void
+  readonly overflow: (entry: InFlightCall) => void
 }
 
 /** Requests in whose course a server has nothing to ask or to tell, so that nothing is put down to them. */
@@ -44,8 +46,8 @@ const quiet = new Set([
 ])
 
 /**
- * Most calls that were given up and not answered since, in one conversation. When there are more, it cannot be told any
- * more on whose behalf the server speaks: from then on, until the conversation ends, what names no call is nobody's.
+ * Most calls that were given up and not answered since, in one upstream session. When there are more, it cannot be told any
+ * more on whose behalf the server speaks: from then on, until the upstream session ends, what names no call is nobody's.
  */
 export const MAX_ABANDONED = 1_000
 
@@ -56,16 +58,16 @@ interface Abandoned {
   readonly method: string
 }
 
-/** The calls of one conversation that wait for their answers, oldest first. */
+/** The calls of one upstream session that wait for their answers, oldest first. */
 export class InFlight {
   readonly #parts: InFlightParts
-  readonly #entries = new Map<number, Entry>()
+  readonly #entries = new Map<number, InFlightCall>()
   readonly #abandoned = new Map<number, Abandoned>()
   #untold = false
   /** The only caller that ever called, as long as there is only one. */
   #sole: Caller | 'nobody' | 'several' = 'nobody'
   /** Those whose answer waits until their caller has got what came before it. */
-  readonly #answered = new Set<Entry>()
+  readonly #answered = new Set<InFlightCall>()
   #lastId = 0
 
   constructor(parts: InFlightParts) {
@@ -77,15 +79,16 @@ export class InFlight {
   }
 
   /** Enters a call under an id of our own. `abort` is told when its signal aborts before it is settled. */
-  add(call: Call, resolve: (outcome: Outcome) => void, abort: (entry: Entry) => void): Entry {
+  add(call: Call, resolve: (outcome: Outcome) => void, abort: (entry: InFlightCall) => void): InFlightCall {
     const id = ++this.#lastId
     const onAbort = () => abort(entry)
-    const entry: Entry = {
+    const entry: InFlightCall = {
       id,
       call,
       resolve,
       onAbort,
       written: false,
+      unshape: undefined,
       release: undefined,
       backlog: undefined,
     }
@@ -97,12 +100,12 @@ export class InFlight {
   }
 
   /** The call behind an id or progress token, whatever the server sent as such. */
-  get(id: unknown): Entry | undefined {
+  get(id: unknown): InFlightCall | undefined {
     return typeof id === 'number' ? this.#entries.get(id) : undefined
   }
 
   /** The server has answered. The answer overtakes nothing that came before it. */
-  answer(entry: Entry, outcome: Outcome): void {
+  answer(entry: InFlightCall, outcome: Outcome): void {
     const { backlog } = entry
     if (backlog === undefined || backlog.isEmpty) return this.settle(entry, outcome)
     this.#entries.delete(entry.id)
@@ -111,20 +114,21 @@ export class InFlight {
   }
 
   /** Whether the server is done with a call that is not settled yet. */
-  isAnswered(entry: Entry): boolean {
+  isAnswered(entry: InFlightCall): boolean {
     return this.#answered.has(entry)
   }
 
-  settle(entry: Entry, outcome: Outcome): void {
+  settle(entry: InFlightCall, outcome: Outcome): void {
     if (!this.#entries.delete(entry.id) && !this.#answered.delete(entry)) return
     entry.call.signal.removeEventListener('abort', entry.onAbort)
+    entry.unshape?.()
     entry.release?.()
     entry.backlog?.drop()
     entry.resolve(outcome)
   }
 
   /** A call that the server has got was given up: until it is answered, the server may speak on its behalf. */
-  abandon({ id, call: { caller, method } }: Entry): void {
+  abandon({ id, call: { caller, method } }: InFlightCall): void {
     if (quiet.has(method) || (!this.#parts.shared && !caller.takesInputRequired)) return
     if (this.#abandoned.size >= MAX_ABANDONED) this.#untold = true
     else this.#abandoned.set(id, { caller, method })
@@ -144,7 +148,7 @@ export class InFlight {
   }
 
   /** All calls, or those of one caller. */
-  of(caller?: Caller): Entry[] {
+  of(caller?: Caller): InFlightCall[] {
     const all = [...this.#entries.values()]
     return caller === undefined ? all : all.filter(({ call }) => call.caller === caller)
   }
@@ -193,10 +197,10 @@ export class InFlight {
   }
 
   /**
-   * Sends through a call's channel. Waits for a slow one where the conversation is its caller's alone, but for no
+   * Sends through a call's channel. Waits for a slow one where the upstream session is its caller's alone, but for no
    * longer than the call is in flight; otherwise never.
    */
-  through(entry: Entry, message: Message, answer?: Answer): Promise<void> | undefined {
+  through(entry: InFlightCall, message: Message, answer?: Answer): Promise<void> | undefined {
     const { call, backlog } = entry
     if (backlog?.isFull === true) return void backlog.add(message, answer)
     const sent = call.channel.send(message, answer)
@@ -209,12 +213,12 @@ export class InFlight {
     })
   }
 
-  #backlogOf(entry: Entry): Backlog {
+  #backlogOf(entry: InFlightCall): Backlog {
     return (entry.backlog ??= new Backlog(entry.call.channel, () => this.#parts.overflow(entry)))
   }
 
-  #latest(caller: Caller): Entry | undefined {
-    let latest: Entry | undefined
+  #latest(caller: Caller): InFlightCall | undefined {
+    let latest: InFlightCall | undefined
     for (const entry of this.#entries.values()) {
       if (entry.call.caller === caller && !quiet.has(entry.call.method)) latest = entry
     }

@@ -1,3 +1,4 @@
+import type { AnswerShape } from '../../mesh/answer-shape.ts'
 import type { Signal } from '../../mesh/cancel.ts'
 import type { GatewayError } from '../../mesh/errors.ts'
 
@@ -18,6 +19,8 @@ export interface Pipe {
    * `GatewayError` when the pipe is over, and with the signal's reason when the text was taken back.
    */
   send(text: string, posting?: Posting): Promise<void>
+  /** Has the answer to a request with this id come as a fault wants it; what it returns leaves it as it is. */
+  shape(id: number, shape: AnswerShape): () => void
   /** Ends the pipe and what stands behind it; resolves when nothing is left. Idempotent, never rejects. */
   close(): Promise<void>
 }
@@ -28,8 +31,8 @@ export interface PipeEvents {
   message(text: string): Promise<void> | undefined
   /** A text of more than `limit` bytes was thrown away; `id` is that of the request it answers, if known. */
   overlong(id: number | undefined, limit: number): void
-  /** The pipe is over. Nothing comes after it. */
-  closed(error: GatewayError): void
+  /** The pipe has ended. No other method is called after it. `words`: what the other side said last, beside the texts. */
+  closed(error: GatewayError, words?: string): void
 }
 
 /** Makes a pipe that is ready to send. Rejects with a `GatewayError`, and leaves nothing behind then. */

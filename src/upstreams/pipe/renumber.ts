@@ -1,14 +1,14 @@
 import type { Call, CallResult, Message } from '../../mesh/call.ts'
 import { isObject, isRequestId, paramsOf } from '../../protocol/jsonrpc.ts'
-import { locate, splice, type Edit, type Path } from '../../protocol/json-span.ts'
+import { locate, splice, type Edit, type JsonPath } from '../../protocol/json-span.ts'
 import { withEntry } from '../../protocol/with-entry.ts'
 
-const ID: Path = ['id']
-const ASKED_TOKEN: Path = ['params', '_meta', 'progressToken']
-const TOLD_TOKEN: Path = ['params', 'progressToken']
+const ID: JsonPath = ['id']
+const ASKED_TOKEN: JsonPath = ['params', '_meta', 'progressToken']
+const TOLD_TOKEN: JsonPath = ['params', 'progressToken']
 
 /** The exact text of the value at `path`; `null` when there is none. */
-export function rawAt(text: string, path: Path): string {
+export function rawAt(text: string, path: JsonPath): string {
   const span = locate(text, path)
   return span === undefined ? 'null' : text.slice(span.start, span.end)
 }
@@ -49,7 +49,7 @@ function tokenOf(request: Message['value']): unknown {
   return isObject(_meta) ? _meta.progressToken : undefined
 }
 
-function editAt(text: string, path: Path, value: string): Edit[] {
+function editAt(text: string, path: JsonPath, value: string): Edit[] {
   const span = locate(text, path)
   return span === undefined ? [] : [{ ...span, with: value }]
 }

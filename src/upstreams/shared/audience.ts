@@ -22,14 +22,14 @@ export interface Audience {
   refusal?(call: Call): Outcome | undefined
   /** Takes the answer to a caller's request; gives what of it is for that caller. */
   answered?(method: string, caller: Caller, reply: Message): Message
-  /** A caller is gone for good. */
+  /** A caller has left and does not come back. */
   left?(caller: Caller): void
 }
 
 const unclear: Refusal = { code: INTERNAL_ERROR, message: 'it cannot be told which client this is for' }
 
 /**
- * The audience of a conversation that is held on behalf of one caller: everything is for that caller. One of
+ * The audience of an upstream session that is held on behalf of one caller: everything is for that caller. One of
  * the modern era stands for all clients that look alike, so what belongs to a call has to be that of the only one.
  */
 export function soloAudience(server: string, caller: Caller): Audience {

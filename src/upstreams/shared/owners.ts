@@ -46,7 +46,7 @@ export class Owners<Owner> {
   readonly #clock: Pick<Clock, 'now'>
   readonly #ids = new Map<string, Owned<Owner>>()
   readonly #shares = new Map<Owner | undefined, Share>()
-  /** Nothing expires sooner. */
+  /** No entry expires before this. */
   #nextExpiry: Millis = Infinity
   #sweptAt: Millis = -Infinity
 

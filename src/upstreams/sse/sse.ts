@@ -1,20 +1,30 @@
 import { Pool } from 'undici'
 import type { HttpServerConfig } from '../../config/schema/server-schema.ts'
-import type { Caller } from '../../mesh/call.ts'
+import type { AnswerShape } from '../../mesh/answer-shape.ts'
+import type { Caller, Layer } from '../../mesh/call.ts'
 import type { Signal } from '../../mesh/cancel.ts'
-import type { Clock } from '../../mesh/clock.ts'
-import { gatewayError } from '../../mesh/errors.ts'
+import type { Clock, Millis } from '../../mesh/clock.ts'
+import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
+import { requestText } from '../../protocol/jsonrpc.ts'
+import type { SseEvent } from '../../protocol/sse.ts'
 import type { Log } from '../../telemetry/log.ts'
-import { orAborted, whenAborted } from '../failure.ts'
+import { abortError, orAborted, whenAborted, within } from '../failure.ts'
 import { forwarded } from '../forwarded.ts'
+import { connectorOf } from '../http/connector.ts'
+import type { ReplyHeaders } from '../http/http-headers.ts'
+import { readTls } from '../http/http-pools.ts'
+import { HttpReply, type ReplyLimits, type ReplySink } from '../http/http-reply.ts'
+import { looksForgotten, readReply } from '../http/http-status.ts'
 import { HttpWire } from '../http/http-wire.ts'
-import { readTls } from '../http/tls.ts'
-import { MessageLink } from '../pipe/message-link.ts'
-import type { Connect } from '../pipe/pipe.ts'
+import { AnswerShaper } from '../pipe/answer-shaper.ts'
+import { InTurn } from '../pipe/in-turn.ts'
+import { MessageSession } from '../pipe/message-session.ts'
+import type { Connect, Pipe, PipeEvents, Posting } from '../pipe/pipe.ts'
+import { SharedAttempts } from '../shared-attempts.ts'
 import { soloAudience } from '../shared/audience.ts'
 import type { ServerReplies } from '../unfinished-replies.ts'
-import type { Link, Upstream } from '../upstream.ts'
-import { SsePipe } from './sse-pipe.ts'
+import { Unread } from '../unread.ts'
+import type { UpstreamSession, Upstream } from '../upstream.ts'
 
 interface SseOptions {
   /** The server's name in the registry. */
@@ -26,21 +36,23 @@ interface SseOptions {
   readonly unfinished?: ServerReplies | undefined
   readonly clock: Clock
   readonly log: Log
+  /** Faults of the handshakes and pings that upstream sessions need for themselves; none unless given. */
+  readonly faults?: Layer | undefined
 }
 
-/** A server behind HTTP+SSE, the transport of version 2024-11-05: a conversation per caller. */
+/** A server behind HTTP+SSE, the transport of version 2024-11-05: an upstream session per caller. */
 export class SseUpstream implements Upstream {
   readonly #options: SseOptions
   readonly #log: Log
   readonly #posts: Pool
   readonly #streams: Pool
-  readonly #links = new Set<MessageLink>()
+  readonly #upstreamSessions = new Set<MessageSession>()
   #closed = false
 
   constructor(options: SseOptions) {
     const { timeouts, tls, connections } = options.config
     const { origin } = new URL(options.url)
-    const connect = { timeout: timeouts.connect, ...readTls(tls) }
+    const connect = connectorOf({ timeout: timeouts.connect, ...readTls(tls) })
     this.#options = options
     this.#log = options.log.child({ server: options.server })
     this.#posts = new Pool(origin, {
@@ -52,25 +64,38 @@ export class SseUpstream implements Upstream {
     this.#streams = new Pool(origin, { connect, headersTimeout: timeouts.idle, bodyTimeout: 0 })
   }
 
-  async open(caller: Caller, signal: Signal): Promise<Link> {
+  async open(caller: Caller, signal: Signal): Promise<UpstreamSession> {
     if (this.#closed) throw gatewayError('shutting_down', 'the server is being stopped')
-    const { server, clock } = this.#options
+    const { server, clock, faults } = this.#options
     const terms = {
       server,
-      hello: caller.hello,
+      initializeParams: caller.initializeParams,
       audience: soloAudience(server, caller),
       clock,
       log: this.#log,
+      faults,
     }
-    const link = await MessageLink.open(this.#connectFor(caller), terms, signal)
-    this.#links.add(link)
-    whenAborted(link.ended, () => this.#links.delete(link))
-    return link
+    const upstreamSession = await MessageSession.open(this.#connectFor(caller), terms, signal)
+    this.#upstreamSessions.add(upstreamSession)
+    whenAborted(upstreamSession.ended, () => this.#upstreamSessions.delete(upstreamSession))
+    return upstreamSession
+  }
+
+  /** Whether the address is that of an event stream which begins by naming an endpoint. Never rejects. */
+  async namesEndpoint(caller: Caller, signal: Signal): Promise<boolean> {
+    try {
+      const pipe = await this.#connectFor(caller)(deaf, signal)
+      void pipe.close()
+      return true
+    } catch {
+      // Whatever is there instead, it is no such stream.
+      return false
+    }
   }
 
   async close(): Promise<void> {
     this.#closed = true
-    await Promise.all([...this.#links].map((link) => link.close()))
+    await Promise.all([...this.#upstreamSessions].map((upstreamSession) => upstreamSession.close()))
     await Promise.all([this.#posts.destroy(), this.#streams.destroy()])
   }
 
@@ -108,4 +133,210 @@ export class SseUpstream implements Upstream {
     const wire = { url: target.href, headers, agent }
     return HttpWire.to(wire, { calls: this.#posts, streams: this.#streams })
   }
+}
+
+/** Takes no notice of a stream that is only looked at. */
+const deaf: PipeEvents = { message: () => undefined, overlong: () => undefined, closed: () => undefined }
+
+/** How long the server may take to take a ping, in milliseconds. */
+const PING_MS: Millis = 5_000
+
+/** How much may be posted and not acknowledged, calls included. */
+const LIMITS = { messages: 4_096, bytes: 32 * 1024 ** 2 }
+
+interface SsePipeParts extends ReplyLimits {
+  /** For the event stream. */
+  readonly wire: HttpWire
+  /** For messages, which go where the server says. Throws a `GatewayError` when we do not go there. */
+  readonly wireTo: (endpoint: string) => HttpWire
+  readonly events: PipeEvents
+  readonly clock: Clock
+}
+
+/** An event stream that messages come from, and the endpoint that it names, where messages are posted to. */
+class SsePipe implements Pipe, ReplySink {
+  /** Resolves once the server has named its endpoint; rejects with a `GatewayError`. */
+  readonly ready: Promise<void>
+  /** Resolves when the stream is over. */
+  readonly gone: Promise<void>
+  readonly #parts: SsePipeParts
+  readonly #stream: HttpReply
+  #posts: HttpWire | undefined
+  readonly #unread = new Unread(LIMITS)
+  /** One after another: the events of a chunk come all at once, whether or not the first was taken yet. */
+  readonly #messages = new InTurn<string>((data) => this.#parts.events.message(data))
+  readonly #answers = new AnswerShaper({
+    pass: (data) => this.#messages.pass(data),
+    instead: ({ texts }) => this.#passAll(texts),
+  })
+  #over: GatewayError | undefined
+  /** Whether the server has forgotten the upstream session. */
+  readonly #asking: SharedAttempts<boolean>
+  #opened: () => void = () => undefined
+  #failed: (error: GatewayError) => void = () => undefined
+  #closed: () => void = () => undefined
+
+  constructor(parts: SsePipeParts) {
+    this.#parts = parts
+    this.#asking = new SharedAttempts(parts.clock, (end) => this.#ask(end), Infinity)
+    this.ready = new Promise((resolve, reject) => {
+      this.#opened = resolve
+      this.#failed = reject
+    })
+    this.gone = new Promise((resolve) => (this.#closed = resolve))
+    this.#stream = new HttpReply(this, parts)
+    parts.wire.listen(undefined, this.#stream)
+  }
+
+  send(text: string, posting: Posting = {}): Promise<void> {
+    if (this.#over !== undefined) return Promise.reject(this.#over)
+    if (this.#posts === undefined)
+      return Promise.reject(gatewayError('upstream_unavailable', 'not connected yet'))
+    const posts = this.#posts
+    return this.#unread.send(text, () => postMessage(posts, text, posting, this.#refused))
+  }
+
+  shape(id: number, shape: AnswerShape): () => void {
+    return this.#answers.add(id, shape)
+  }
+
+  close(): Promise<void> {
+    this.abort(gatewayError('cancelled', 'the upstream session was closed'))
+    return this.gone
+  }
+
+  /** Ends the stream for a reason. */
+  abort(error: GatewayError): void {
+    this.#stream.abort(error)
+  }
+
+  opened(): void {}
+
+  event({ type, data }: SseEvent): Promise<void> | undefined {
+    if (type === 'endpoint') this.#connect(data)
+    else if (this.#posts !== undefined && data !== '') return this.#answers.pass(data)
+    return undefined
+  }
+
+  /** The server answered the request for its event stream with something else. */
+  body(status: number, headers: ReplyHeaders, text: string): void {
+    const reading = readReply('', status, headers, text, {
+      hasSession: false,
+      wallMs: this.#parts.clock.wall(),
+      conceal: (words) => this.#parts.wire.concealing()(words),
+    })
+    this.failed(reading.kind === 'failed' ? reading.error : badStatus(status))
+  }
+
+  ended(): void {
+    this.failed(gatewayError('upstream_disconnected', 'the event stream ended'))
+  }
+
+  failed(error: GatewayError): void {
+    if (this.#over !== undefined) return
+    this.#over = error
+    this.#answers.end()
+    this.#failed(error)
+    this.#parts.events.closed(error)
+    this.#closed()
+  }
+
+  #connect(endpoint: string): void {
+    try {
+      this.#posts = this.#parts.wireTo(endpoint)
+      this.#opened()
+    } catch (error) {
+      this.abort(error as GatewayError)
+    }
+  }
+
+  /** Never rejects: what was held back has nobody who waits for it. */
+  async #passAll(texts: readonly string[]): Promise<void> {
+    try {
+      // All at once: what comes behind them in the same chunk must not come between them.
+      await Promise.all(texts.map((data) => this.#messages.pass(data) ?? Promise.resolve()))
+    } catch (error) {
+      this.abort(gatewayError('internal', `cannot read from the server (${(error as Error).message})`))
+    }
+  }
+
+  /**
+   * How a message ended that was not taken. The upstream session lives as long as its event stream: a reply that looks as if
+   * it were lost ends it only if a ping gets the same.
+   */
+  readonly #refused = async (status: number, headers: ReplyHeaders, text: string): Promise<GatewayError> => {
+    const context = {
+      hasSession: this.#posts !== undefined,
+      wallMs: this.#parts.clock.wall(),
+      conceal: (words: string) => (this.#posts ?? this.#parts.wire).concealing()(words),
+    }
+    const reading = readReply('', status, headers, text, context)
+    const outcome = reading.kind === 'suspected_loss' ? reading.otherwise : reading
+    const error = outcome.kind === 'failed' ? outcome.error : badStatus(status)
+    if (reading.kind !== 'suspected_loss' || !(await this.#asking.join().catch(() => false))) return error
+    const lost = gatewayError(
+      'upstream_disconnected',
+      `the server forgot the upstream session (HTTP ${status})`,
+    )
+    this.abort(lost)
+    return lost
+  }
+
+  /**
+   * Asks by a message that nobody waits for the answer of: whether it is refused is all that matters. One that gets no
+   * answer proves nothing.
+   */
+  #ask(end: Signal): Promise<boolean> {
+    const ping = requestText('breakwater:ping', 'ping')
+    return within(PING_MS, this.#parts.clock, end, (signal) => {
+      const asked = new Promise<boolean>((resolve) => {
+        const refused = (status: number, _: ReplyHeaders, text: string) => {
+          resolve(looksForgotten(status, text))
+          return badStatus(status)
+        }
+        const taken = () => resolve(false)
+        if (this.#posts === undefined) taken()
+        else postMessage(this.#posts, ping, { signal }, refused).then(taken, taken)
+      })
+      return orAborted(asked, signal)
+    })
+  }
+}
+
+function badStatus(status: number): GatewayError {
+  return gatewayError('upstream_refused', `the server refused the request (HTTP ${status})`, {
+    sent: true,
+    status,
+  })
+}
+
+/** What an acknowledgement may hold; nobody reads it. */
+const ACK_LIMIT = 64 * 1024
+
+/** How an acknowledgement ended, when it says that the message was not taken. */
+type Refused = (status: number, headers: ReplyHeaders, text: string) => GatewayError | Promise<GatewayError>
+
+/** Posts one message whose answer comes over the event stream. Rejects with a `GatewayError`. */
+function postMessage(wire: HttpWire, text: string, posting: Posting, refused: Refused): Promise<void> {
+  const { signal, onWrite, headers } = posting
+  return new Promise((resolve, reject) => {
+    const takeBack = () => reply.abort(abortError(signal as Signal))
+    const sink: ReplySink = {
+      started() {
+        signal?.removeEventListener('abort', takeBack)
+        onWrite?.()
+      },
+      opened: () => resolve(),
+      event: () => undefined,
+      body(status, head, body) {
+        if (status < 300) resolve()
+        else void Promise.resolve(refused(status, head, body)).then(reject)
+      },
+      ended: () => undefined,
+      failed: reject,
+    }
+    const reply = new HttpReply(sink, { maxReply: ACK_LIMIT })
+    signal?.addEventListener('abort', takeBack)
+    wire.post(text, headers, reply)
+  })
 }

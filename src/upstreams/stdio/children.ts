@@ -1,10 +1,24 @@
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process'
+import { existsSync, statSync } from 'node:fs'
+import { resolve } from 'node:path'
+import type { Writable } from 'node:stream'
 import type { StdioServerConfig } from '../../config/schema/server-schema.ts'
+import type { AnswerShape, ShapedAnswer } from '../../mesh/answer-shape.ts'
+import type { Signal } from '../../mesh/cancel.ts'
+import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
+import type { CrashLoop } from '../../mesh/crash-loop.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
+import { LogThrottle } from '../../telemetry/log-throttle.ts'
 import type { Log } from '../../telemetry/log.ts'
-import type { Connect, PipeEvents } from '../pipe/pipe.ts'
-import { Child, type ChildParts } from './child.ts'
-import { placeUnderUs } from './groups.ts'
+import { abortError } from '../failure.ts'
+import { AnswerShaper } from '../pipe/answer-shaper.ts'
+import { InTurn } from '../pipe/in-turn.ts'
+import type { PipeEvents, Posting } from '../pipe/pipe.ts'
+import { type Conceal, excerptOf } from '../server-words.ts'
+import { Unread } from '../unread.ts'
+import { aboutToEnd, placeUnderUs } from './groups.ts'
+import { type Overlong, readLines, repliedId } from './lines.ts'
+import type { SpeakingPipe, StartProcess } from './start.ts'
 
 /** Limits on processes, as the metric of refusals names them. */
 export const processLimits = ['processes', 'processes_per_client'] as const
@@ -24,13 +38,20 @@ interface ChildrenLimits {
   readonly refused: (limit: ProcessLimit) => void
 }
 
+interface Started {
+  /** For which client it is; undefined: for all of them, or for the gateway itself. */
+  readonly client: string | undefined
+  /** Undefined until it runs. */
+  child: Child | undefined
+}
+
 /** The processes of one server: started one by one, ended together. */
 export class Children {
   readonly #program: Program
   readonly #parts: Omit<ChildParts, 'events'>
   readonly #limits: ChildrenLimits
-  /** For which client each is; undefined: for all of them, or for the gateway itself. */
-  readonly #starting = new Map<Promise<Child>, string | undefined>()
+  readonly #starting = new Map<Promise<Child>, Started>()
+  #crashLoop: CrashLoop | undefined
   #closed = false
 
   constructor(program: Program, limits: ChildrenLimits, parts: Omit<ChildParts, 'events'>) {
@@ -49,7 +70,7 @@ export class Children {
     if (client === undefined) return
     const { key, max, perClient = Math.max(1, Math.floor(max / 2)) } = this.#limits
     let own = 0
-    for (const owner of this.#starting.values()) if (owner === client) own++
+    for (const started of this.#starting.values()) if (started.client === client) own++
     if (own >= perClient)
       throw this.#full('processes_per_client', `this client (${own} of ${perClient}; ${key}.perClient)`)
     if (this.size >= max) throw this.#full('processes', `this server (${this.size} of ${max}; ${key}.max)`)
@@ -62,7 +83,7 @@ export class Children {
   }
 
   /** Starts processes for a client. */
-  startFor(client: string | undefined): Connect {
+  startFor(client: string | undefined): StartProcess {
     return (events) => {
       this.assertRoom(client)
       return this.#start(events, client)
@@ -74,9 +95,15 @@ export class Children {
     const starting = launch(this.#program, this.#parts.log).then(
       (leader) => new Child(leader, { ...this.#parts, events }),
     )
-    this.#starting.set(starting, client)
+    const started: Started = { client, child: undefined }
+    this.#starting.set(starting, started)
     const forget = () => this.#starting.delete(starting)
     starting.then((child) => child.gone).then(forget, forget)
+    const runs = (child: Child) => {
+      started.child = child
+      this.#mayCrash(child)
+    }
+    starting.then(runs, noChild)
     return starting
   }
 
@@ -87,8 +114,37 @@ export class Children {
 
   /** Signals all of them; false when there are none. */
   signal(name: NodeJS.Signals): boolean {
-    for (const starting of this.#starting.keys()) void starting.then((child) => child.signal(name), noChild)
+    for (const [starting, { child }] of this.#starting)
+      if (child === undefined) starting.then((started) => started.signal(name), noChild)
+      else child.signal(name)
     return this.#starting.size > 0
+  }
+
+  /** Ends all of them, and each that is started from now on, for as long as the loop lasts. Said again, it changes nothing. */
+  crash(loop: CrashLoop): void {
+    if (this.#crashLoop === loop) return
+    this.#crashLoop = loop
+    this.signal(loop.signal)
+  }
+
+  #mayCrash(child: Child): void {
+    const loop = this.#crashLoop
+    if (loop === undefined) return
+    if (loop.over.aborted) {
+      this.#crashLoop = undefined
+      return
+    }
+    if (loop.afterMs === 0) return void child.signal(loop.signal)
+    const cancel = this.#parts.clock.after(loop.afterMs, () => {
+      if (!loop.over.aborted) child.signal(loop.signal)
+    })
+    void child.gone.then(cancel)
+  }
+
+  /** Has bytes read as if each of them had written them; see `Upstream.write`. */
+  write(bytes: Buffer, over: Signal): Promise<void> | undefined {
+    const writing = [...this.#starting.values()].flatMap(({ child }) => child?.write(bytes, over) ?? [])
+    return writing.length === 0 ? undefined : Promise.all(writing).then(() => undefined)
   }
 
   /** Ends all of them, also those that are being started. Resolves when nothing is left. */
@@ -126,13 +182,34 @@ function launch(program: Program, log: Log): Promise<ChildProcessWithoutNullStre
   })
 }
 
-function launchError({ command, cwd }: Program, error: Error & { code?: string }): GatewayError {
-  const where = cwd === undefined ? '' : ` in ${cwd}`
-  return gatewayError(
-    'upstream_unavailable',
-    `cannot start ${command}${where} (${error.code ?? error.message})`,
-  )
+/** What is told of a program that cannot be started. */
+export function launchError(
+  { command, cwd }: Pick<Program, 'command' | 'cwd'>,
+  error: Pick<Error, 'message'> & { readonly code?: string },
+): GatewayError {
+  return gatewayError('upstream_unavailable', whyNotLaunched(command, cwd, error.code ?? error.message))
 }
+
+/** In the words of shells, where they have any. */
+function whyNotLaunched(command: string, cwd: string | undefined, code: string): string {
+  const isAboutFolder = code === 'ENOENT' || code === 'ENOTDIR' || code === 'EACCES'
+  if (isAboutFolder && cwd !== undefined && !isFolder(cwd))
+    return `cannot start ${command}: the working folder does not exist: ${cwd}`
+  switch (code) {
+    case 'ENOENT':
+      return command.includes('/') && existsSync(resolve(cwd ?? '', command))
+        ? `cannot start ${command}: what its first line names to run it does not exist`
+        : `command not found: ${command}`
+    case 'EACCES':
+      return `permission denied: ${command} is not an executable file (EACCES)`
+    case 'ENOEXEC':
+      return `cannot execute ${command}: it is no program of this machine, or a script without a #! line (ENOEXEC)`
+    default:
+      return `cannot start ${command}${cwd === undefined ? '' : ` in ${cwd}`} (${code})`
+  }
+}
+
+const isFolder = (path: string): boolean => statSync(path, { throwIfNoEntry: false })?.isDirectory() === true
 
 /**
  * What a server inherits of our own environment: who and where it is, and how it speaks to people. Nothing
@@ -165,4 +242,323 @@ export function childEnv(
     if (value !== undefined && !value.startsWith('()')) env[name] = value
   }
   return { ...env, ...configured }
+}
+
+/** Between the end of its input and SIGTERM, for a server that ends by itself then; in milliseconds. */
+const EOF_GRACE_MS = 500
+
+/** Between SIGTERM and SIGKILL, in milliseconds. */
+const TERM_GRACE_MS = 2_000
+
+/** Longest line of standard error that is logged as a whole, in bytes, and how many lines a second. */
+const STDERR_LINE_BYTES = 8 * 1024
+const STDERR_PER_SECOND = 200
+
+interface ChildParts {
+  /** Longest line of standard output, in bytes. */
+  readonly maxReply: number
+  readonly events: PipeEvents
+  readonly clock: Clock
+  readonly log: Log
+  /** Takes out of what it says what the config gives it. */
+  readonly conceal: Conceal
+}
+
+/**
+ * A running program as a pipe: texts are lines of its standard input and output. However it ends, it takes
+ * its whole process group along.
+ */
+class Child implements SpeakingPipe {
+  /** Resolves when the process is gone, and its group, and its pipes. */
+  readonly gone: Promise<void>
+  readonly #leader: ChildProcessWithoutNullStreams
+  readonly #parts: ChildParts
+  readonly #outbox: Outbox
+  /** One after another: what a fault has the process write stands between two lines of its own. */
+  readonly #output: InTurn<string | Overlong | Written>
+  readonly #answers: AnswerShaper
+  readonly #complaints = new Complaints()
+  /** Whether it has been stopped, and reacts to nothing. */
+  #isStopped = false
+  #stage: 'running' | 'closing' | 'terminating' | 'killed' = 'running'
+  #cancelNext: Cancel | undefined
+  /** Whether there is anybody to signal. Its number may mean somebody else once the group is gone. */
+  #hasGroup = true
+  #isGone = false
+
+  /** `leader` runs already, and leads a group of its own. */
+  constructor(leader: ChildProcessWithoutNullStreams, parts: ChildParts) {
+    this.#leader = leader
+    this.#parts = parts
+    this.#outbox = new Outbox(leader.stdin)
+    this.#output = new InTurn((output) =>
+      typeof output !== 'string' && 'bytes' in output ? this.#read(output) : this.#take(output),
+    )
+    this.#answers = new AnswerShaper({
+      pass: (line) => this.#output.pass(line),
+      instead: (answer) => this.#output.pass({ bytes: bytesOf(answer) }),
+    })
+    const errorsRead = this.#readErrors().catch(this.#unreadable)
+    this.gone = new Promise((resolve) => {
+      leader.once('close', (code, signal) => {
+        void errorsRead.then(() => {
+          this.#gone(code, signal)
+          resolve()
+        })
+      })
+    })
+    leader.once('exit', () => this.#exited())
+    leader.stdin.on('error', () => void this.close())
+    void this.#readOutput()
+      .catch(this.#unreadable)
+      .finally(() => this.close())
+  }
+
+  get lastWords(): string | undefined {
+    return excerptOf(this.#complaints.told, this.#parts.conceal)
+  }
+
+  send(text: string, posting?: Posting): Promise<void> {
+    return this.#outbox.send(text, posting)
+  }
+
+  shape(id: number, shape: AnswerShape): () => void {
+    return this.#answers.add(id, shape)
+  }
+
+  /** Has bytes read as if the process had written them now, between two lines; resolves once they are read, or nothing is to be. */
+  async write(bytes: Buffer, over: Signal): Promise<void> {
+    await this.#output.pass({ bytes, over })
+  }
+
+  close(): Promise<void> {
+    if (this.#stage === 'running') {
+      this.#stage = 'closing'
+      // It could not read the end of its input.
+      if (this.#isStopped) this.signal('SIGCONT')
+      aboutToEnd(this.#leader)
+      this.#outbox.end()
+      this.#leader.stdin.end()
+      this.#later(EOF_GRACE_MS, () => this.#terminate())
+    }
+    return this.gone
+  }
+
+  #terminate(): void {
+    this.#stage = 'terminating'
+    this.#outbox.end()
+    this.#signal('SIGTERM')
+    // Whoever is stopped gets it only now; also what stopped itself or was stopped by somebody else.
+    this.#signal('SIGCONT')
+    this.#later(TERM_GRACE_MS, () => this.#kill())
+  }
+
+  /** Nothing of the group survives this, and pipes that left the group with somebody are given up. */
+  #kill(): void {
+    this.#stage = 'killed'
+    this.#signal('SIGKILL')
+    for (const stream of this.#leader.stdio) stream?.destroy()
+  }
+
+  /** The leader is gone. What it started may still be there, and gets the time to end in order. */
+  #exited(): void {
+    if (this.#stage === 'running' || this.#stage === 'closing') this.#terminate()
+    this.#hasGroup = this.#signal(0)
+  }
+
+  #gone(code: number | null, signal: NodeJS.Signals | null): void {
+    this.#cancelNext?.()
+    this.#signal('SIGKILL')
+    this.#isGone = true
+    this.#answers.end()
+    const how = signal === null ? `exited with code ${code}` : `was ended by ${signal}`
+    const error = gatewayError('upstream_disconnected', `the server's process ${how}`)
+    this.#parts.events.closed(error, this.lastWords)
+  }
+
+  #later(ms: Millis, task: () => void): void {
+    this.#cancelNext?.()
+    this.#cancelNext = this.#parts.clock.after(ms, task)
+  }
+
+  /** Signals the whole group; false when there is none any more. */
+  signal(name: NodeJS.Signals): boolean {
+    // One that is about to end is not held up.
+    if (name === 'SIGSTOP' && this.#stage !== 'running') return false
+    if (name === 'SIGSTOP') this.#isStopped = true
+    if (name === 'SIGCONT') this.#isStopped = false
+    return this.#signal(name)
+  }
+
+  #signal(signal: NodeJS.Signals | 0): boolean {
+    if (!this.#hasGroup) return false
+    try {
+      return process.kill(-(this.#leader.pid as number), signal)
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ESRCH')
+        this.#parts.log.warn({ err: error }, 'cannot signal')
+      return false
+    }
+  }
+
+  #readOutput(): Promise<void> {
+    return readLines(this.#leader.stdout, this.#parts.maxReply, (line) =>
+      typeof line === 'string' ? this.#answers.pass(line) : this.#output.pass(line),
+    )
+  }
+
+  /** Reads bytes that a fault has the process write. Never rejects. */
+  #read({ bytes, over }: Written): Promise<void> {
+    const take = (line: string | Overlong) =>
+      this.#isGone || over?.aborted === true ? undefined : this.#take(line)
+    return readLines([bytes], this.#parts.maxReply, take, this.#leader.stdout).catch(this.#unreadable)
+  }
+
+  #take(line: string | Overlong): Promise<void> | undefined {
+    const { events, maxReply } = this.#parts
+    if (typeof line === 'string') return events.message(line)
+    events.overlong(repliedId(line), maxReply)
+    return undefined
+  }
+
+  #readErrors(): Promise<void> {
+    const { clock, log, conceal } = this.#parts
+    const throttle = new LogThrottle(clock, STDERR_PER_SECOND)
+    return readLines(this.#leader.stderr, STDERR_LINE_BYTES, (line) => {
+      const stderr = typeof line === 'string' ? line : `${line.head} … ${line.tail}`
+      this.#complaints.add(typeof line === 'string' ? line : line.head)
+      throttle.admit((dropped) => log.info({ stderr: conceal(stderr), ...(dropped > 0 && { dropped }) }))
+    })
+  }
+
+  /** Streams that we destroyed ourselves end with an error, too. */
+  readonly #unreadable = (error: unknown): void => {
+    if (this.#stage !== 'killed') this.#parts.log.error({ err: error }, 'cannot read from the server')
+  }
+}
+
+/** How many lines of standard error are kept, and how much of each, in characters. */
+const KEPT_LINES = 20
+const KEPT_CHARACTERS = 1_000
+
+/** Lines that name a cause. What stands below them is where it happened, and with what. */
+const CAUSE =
+  /\b(?:error|exception|fatal|panic|missing|required|cannot|could not|not found|denied|invalid)\b|Error:/i
+
+/** What runtimes and package managers write below the cause. */
+const POSTSCRIPT = /^(?:\s|Node\.js v|\}|npm (?:ERR!|error) A complete log)/
+
+/** The last lines that a process wrote to its standard error. */
+class Complaints {
+  readonly #lines: string[] = []
+
+  add(line: string): void {
+    if (line.trim() === '') return
+    this.#lines.push(line.slice(0, KEPT_CHARACTERS))
+    if (this.#lines.length > KEPT_LINES) this.#lines.shift()
+  }
+
+  /** The line that says most likely why the process ended; empty when there is none. */
+  get told(): string {
+    const lines = this.#lines.filter((line) => !POSTSCRIPT.test(line))
+    return lines.findLast((line) => CAUSE.test(line)) ?? lines.at(-1) ?? this.#lines.at(-1) ?? ''
+  }
+}
+
+/** What a fault has a process write. */
+interface Written {
+  readonly bytes: Buffer
+  /** Once it has aborted, what has not been read of it never was. */
+  readonly over?: Signal
+}
+
+/** What a process writes in place of an answer. */
+function bytesOf({ before, texts }: ShapedAnswer): Buffer {
+  const lines = Buffer.from(texts.map((text) => `${text}\n`).join(''))
+  return before === undefined ? lines : Buffer.concat([before, lines])
+}
+
+/** How much may wait for one process, calls included. */
+const LIMITS = { messages: 4_096, bytes: 32 * 1024 ** 2 }
+
+interface Waiting {
+  readonly text: string
+  /** Of the text. */
+  readonly bytes: number
+  readonly posting: Posting
+  readonly onAbort: () => void
+  readonly resolve: () => void
+  readonly reject: (error: GatewayError) => void
+}
+
+/**
+ * Writes texts to a stream, a line each. While the stream is full they wait here, up to a bound, where an abort takes them
+ * back: a server that does not read costs no more memory than what waits for it.
+ */
+export class Outbox {
+  readonly #stream: Writable
+  readonly #waiting = new Set<Waiting>()
+  readonly #unread = new Unread(LIMITS)
+  /** Called when the stream has room again; set while it has none. */
+  #resume: (() => void) | undefined
+  #over: GatewayError | undefined
+
+  constructor(stream: Writable) {
+    this.#stream = stream
+    stream.on('drain', () => this.#drained())
+  }
+
+  /** Resolves once the stream has room for the next text. */
+  send(text: string, posting: Posting = {}): Promise<void> {
+    if (this.#over !== undefined) return Promise.reject(this.#over)
+    const { signal } = posting
+    if (signal?.aborted) return Promise.reject(abortError(signal))
+    return new Promise((resolve, reject) => {
+      if (this.#resume === undefined) return this.#write({ text, posting, resolve })
+      const onAbort = () => {
+        this.#waiting.delete(waiting)
+        this.#unread.release(bytes)
+        reject(abortError(signal as Signal))
+      }
+      const bytes = this.#unread.admit(text)
+      const waiting = { text, bytes, posting, onAbort, resolve, reject }
+      signal?.addEventListener('abort', onAbort, { once: true })
+      this.#waiting.add(waiting)
+    })
+  }
+
+  /** Nothing can be written any more. */
+  end(error: GatewayError = gatewayError('upstream_disconnected', 'the server reads no more')): void {
+    if (this.#over !== undefined) return
+    this.#over = error
+    this.#resume?.()
+    for (const waiting of this.#waiting) {
+      waiting.posting.signal?.removeEventListener('abort', waiting.onAbort)
+      waiting.reject(error)
+    }
+    this.#waiting.clear()
+  }
+
+  #drained(): void {
+    this.#resume?.()
+    this.#resume = undefined
+    for (const waiting of this.#waiting) {
+      if (this.#resume !== undefined) return
+      this.#waiting.delete(waiting)
+      this.#unread.release(waiting.bytes)
+      waiting.posting.signal?.removeEventListener('abort', waiting.onAbort)
+      this.#write(waiting)
+    }
+  }
+
+  #write({ text, posting, resolve }: Pick<Waiting, 'text' | 'posting' | 'resolve'>): void {
+    posting.onWrite?.()
+    if (this.#stream.write(lineOf(text))) resolve()
+    else this.#resume = resolve
+  }
+}
+
+/** A line break may stand between the tokens of a JSON text, never inside one: a space is as good. */
+function lineOf(text: string): string {
+  return `${/[\r\n]/.test(text) ? text.replace(/[\r\n]+/g, ' ') : text}\n`
 }

@@ -1,4 +1,3 @@
-import type { Readable } from 'node:stream'
 import { ownTurn, TurnBudget } from '../../mesh/turns.ts'
 
 const LF = 0x0a
@@ -84,21 +83,23 @@ export class LineReader {
 
 /**
  * Reads a stream line by line, to its end. When `take` returns a promise, the stream has to wait for it; so it has to
- * when it brings so many lines at once that others get their turn first. Rejects when the stream breaks.
+ * when it brings so many lines at once that others get their turn first, `peer` being whose turn it is. Rejects when the
+ * stream breaks.
  */
 export async function readLines(
-  stream: Readable,
+  stream: AsyncIterable<Buffer> | Iterable<Buffer>,
   limit: number,
   take: (line: string | Overlong) => Promise<void> | void,
+  peer: unknown = stream,
 ): Promise<void> {
   const lines = new LineReader(limit)
   const turns = new TurnBudget()
-  for await (const chunk of stream as AsyncIterable<Buffer>) {
+  for await (const chunk of stream) {
     for (const line of lines.feed(chunk)) {
       turns.begin()
       const taken = take(line)
       if (taken !== undefined) await taken
-      if (turns.spent(typeof line === 'string' ? line.length : limit)) await ownTurn(stream)
+      if (turns.spent(typeof line === 'string' ? line.length : limit)) await ownTurn(peer)
     }
   }
   for (const line of lines.end()) await take(line)
@@ -106,4 +107,24 @@ export async function readLines(
 
 function textOf(line: Buffer): string {
   return line.toString('utf8', 0, line.at(-1) === CR ? line.length - 1 : line.length)
+}
+
+const ID = '"id"\\s*:\\s*(\\d+)\\s*'
+
+/** A member that fits into one end of a line as a whole, and does not make the message a request. */
+const SMALL = '"(?!method")[^"\\\\]*"\\s*:\\s*(?:"[^"\\\\]*"|[-+.\\w]+)\\s*'
+
+/** `{"jsonrpc":"2.0","id":7,"result":` …, with the members before the outcome. */
+const opening = new RegExp(`^\\s*\\{\\s*((?:${SMALL},\\s*)*)"(?:result|error)"\\s*:`)
+const idBefore = new RegExp(`${ID},`)
+
+/** … `,"jsonrpc":"2.0","id":7}`: what stands so close to the end is no part of the outcome. */
+const idBehind = new RegExp(`,\\s*${ID}(?:,\\s*${SMALL})*\\}\\s*$`)
+
+/** The id of the request that an overlong line answers; undefined when it shows no such thing. */
+export function repliedId({ head, tail }: Overlong): number | undefined {
+  const [, before] = opening.exec(head) ?? []
+  if (before === undefined) return undefined
+  const [, id] = idBefore.exec(before) ?? idBehind.exec(tail) ?? []
+  return id === undefined ? undefined : Number(id)
 }

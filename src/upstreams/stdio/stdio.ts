@@ -1,48 +1,51 @@
 import type { StdioServerConfig } from '../../config/schema/server-schema.ts'
-import type { Caller } from '../../mesh/call.ts'
-import { Cancellation, type Signal } from '../../mesh/cancel.ts'
+import type { Caller, Layer } from '../../mesh/call.ts'
+import type { Signal } from '../../mesh/cancel.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
-import { gatewayError } from '../../mesh/errors.ts'
+import type { CrashLoop } from '../../mesh/crash-loop.ts'
+import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import type { Log } from '../../telemetry/log.ts'
-import { abortError, whenAborted } from '../failure.ts'
-import { modernSeat } from '../modern/modern-seat.ts'
-import { ToolFacts } from '../modern/tool-facts.ts'
+import { abortError, orAborted, whenAborted } from '../failure.ts'
+import { modernSharedSession } from '../modern/shared-session.ts'
+import { ToolCallRules } from '../modern/tool-call-rules.ts'
 import { openError } from '../pipe/handshake.ts'
-import { MessageLink } from '../pipe/message-link.ts'
-import { PipeVerdict } from '../pipe/pipe-verdict.ts'
+import { MessageSession } from '../pipe/message-session.ts'
 import type { Connect } from '../pipe/pipe.ts'
-import { SingleFlight } from '../pipe/single-flight.ts'
 import { soloAudience } from '../shared/audience.ts'
-import { SharedLink } from '../shared/shared-link.ts'
-import type { Era, Eras, Link, Upstream } from '../upstream.ts'
+import { SharedConnection } from '../shared/shared-connection.ts'
+import { concealing } from '../server-words.ts'
+import type { Era, Eras, Starting, StartLimits, UpstreamSession, Upstream } from '../upstream.ts'
 import { Children, type ProcessLimit } from './children.ts'
-import { Restarts } from './restarts.ts'
-
-/** After so long a start is given up for all who wait for it: there may always be somebody. In milliseconds. */
-const LONGEST_START_MS: Millis = 120_000
+import { Experience, Start, type StartProcess } from './start.ts'
 
 export interface StdioOptions {
   /** The server's name in the registry. */
   readonly server: string
   readonly config: StdioServerConfig
   /** The gateway's own `initialize` params, for a process that callers share. */
-  readonly hello: Readonly<Record<string, unknown>>
+  readonly initializeParams: Readonly<Record<string, unknown>>
   readonly clock: Clock
   readonly log: Log
   /** Told of each process that a limit refuses; nobody is unless given. */
   readonly refused?: (limit: ProcessLimit) => void
+  /** Faults of the handshakes and pings that upstream sessions need for themselves; none unless given. */
+  readonly faults?: Layer | undefined
 }
 
 /** A server that runs as a child process: one for all callers, or one for each. */
 export class StdioUpstream implements Upstream {
   readonly #options: StdioOptions
   readonly #log: Log
-  readonly #links = new Set<MessageLink | SharedLink>()
+  readonly #upstreamSessions = new Set<MessageSession | SharedConnection>()
   readonly #children: Children
   readonly #restarts: Restarts
-  readonly #tools = new ToolFacts()
+  readonly #tools = new ToolCallRules()
   readonly #verdict: PipeVerdict
-  #shared: SingleFlight<SharedLink> | undefined
+  readonly #experience = new Experience()
+  /** Up, or on the way: a start goes on when nobody waits for it any more, since it may be installing something. */
+  #shared: Promise<SharedConnection> | undefined
+  /** Why the last process failed that the gateway started for itself, with no other up since; it is about no agent. */
+  #gatewaysFailure: GatewayError | undefined
 
   constructor(options: StdioOptions) {
     const { server, config, clock } = options
@@ -51,7 +54,8 @@ export class StdioUpstream implements Upstream {
     this.#log = log
     const { refused = () => undefined } = options
     const limits = { ...config.processes, key: `mcpServers.${server}.processes`, refused }
-    this.#children = new Children(config, limits, { maxReply: config.maxReply, clock, log })
+    const conceal = concealing(config)
+    this.#children = new Children(config, limits, { maxReply: config.maxReply, clock, log, conceal })
     this.#restarts = new Restarts(clock, log)
     this.#verdict = new PipeVerdict(config.era, clock)
   }
@@ -60,18 +64,28 @@ export class StdioUpstream implements Upstream {
     return this.#verdict.eras
   }
 
-  async open(caller: Caller, signal: Signal): Promise<Link> {
+  async open(
+    caller: Caller,
+    signal: Signal,
+    limits: StartLimits = limitsIn(this.#options.config),
+  ): Promise<UpstreamSession> {
     if (signal.aborted) throw abortError(signal)
     this.#children.assertOpen()
     return this.#options.config.sharing === 'shared'
-      ? this.#join(caller, signal)
-      : this.#openFor(caller, signal)
+      ? this.#join(caller, signal, limits)
+      : this.#openFor(caller, signal, limits)
+  }
+
+  starting(caller: Caller): Starting | undefined {
+    if (this.#options.config.sharing === 'shared') return this.#restarts.starting(this)
+    const own = this.#restarts.starting(caller)
+    return own && { ...own, failure: own.failure ?? this.#gatewaysFailure }
   }
 
   close(): Promise<void> {
     const closing = this.#children.close()
-    // While their processes still run: the end of a conversation that was closed is no crash.
-    for (const link of this.#links) void link.close()
+    // While their processes still run: the end of an upstream session that was closed is no crash.
+    for (const upstreamSession of this.#upstreamSessions) void upstreamSession.close()
     return closing
   }
 
@@ -83,60 +97,287 @@ export class StdioUpstream implements Upstream {
     return this.#children.signal(name)
   }
 
-  async #openFor(caller: Caller, signal: Signal): Promise<Link> {
-    const { server, clock } = this.#options
+  crash(loop: CrashLoop): void {
+    this.#children.crash(loop)
+  }
+
+  write(bytes: Buffer, over: Signal): Promise<void> | undefined {
+    return this.#children.write(bytes, over)
+  }
+
+  async #openFor(caller: Caller, signal: Signal, limits: StartLimits): Promise<UpstreamSession> {
+    const { server, clock, faults } = this.#options
     const { client } = caller
     this.#children.assertRoom(client)
     const terms = {
       server,
-      hello: caller.hello,
+      initializeParams: caller.initializeParams,
       audience: soloAudience(server, caller),
       clock,
       log: this.#log,
+      faults,
     }
-    const link = await this.#start(caller, this.#children.startFor(client), (connect, era) =>
-      MessageLink.open(connect, { ...terms, era }, signal),
+    const upstreamSession = await this.#start(
+      caller,
+      this.#newStart(limits, signal),
+      this.#children.startFor(client),
+      (connect, era, whole) => MessageSession.open(connect, { ...terms, era }, whole),
+    ).catch((failure: GatewayError) => {
+      if (client === undefined) this.#gatewaysFailure = this.#restarts.failureOf(caller)
+      throw failure
+    })
+    this.#gatewaysFailure = undefined
+    if (upstreamSession.discover === undefined) return upstreamSession
+    const session = modernSharedSession(
+      upstreamSession,
+      upstreamSession.discover,
+      { server, clock, tools: this.#tools },
+      caller,
     )
-    if (link.discover === undefined) return link
-    const seat = modernSeat(link, link.discover, { server, clock, tools: this.#tools }, caller)
-    whenAborted(seat.ended, () => void link.close())
-    return seat
+    whenAborted(session.ended, () => void upstreamSession.close())
+    return session
   }
 
-  async #join(caller: Caller, signal: Signal): Promise<Link> {
-    this.#shared ??= this.#startShared()
-    const shared = await this.#shared.join(signal)
+  async #join(caller: Caller, signal: Signal, limits: StartLimits): Promise<UpstreamSession> {
+    this.#shared ??= this.#startShared(limits)
+    const shared = await orAborted(this.#shared, signal)
     if (shared.ended.aborted) throw openError(shared.ended.reason)
     return shared.attach(caller)
   }
 
-  #startShared(): SingleFlight<SharedLink> {
-    const { server, hello, clock } = this.#options
-    const terms = { server, hello, clock, log: this.#log, tools: this.#tools }
+  #startShared(limits: StartLimits): Promise<SharedConnection> {
+    const { server, initializeParams, clock, faults } = this.#options
+    const terms = { server, initializeParams, clock, log: this.#log, faults, tools: this.#tools }
     const forget = () => (this.#shared = undefined)
-    return new SingleFlight(async (signal) => {
-      const limit = new Cancellation()
-      whenAborted(signal, (error) => limit.abort(error))
-      const cancel = clock.after(LONGEST_START_MS, () => {
-        const message = `the start of the process took longer than ${LONGEST_START_MS} ms`
-        limit.abort(gatewayError('attempt_timeout', message))
-      })
-      const link = await this.#start(this, this.#children.startFor(undefined), (connect, era) =>
-        SharedLink.open(connect, { ...terms, era }, limit),
-      ).finally(cancel)
-      whenAborted(link.ended, forget)
-      return link
-    }, forget)
+    const opening = this.#start(
+      this,
+      this.#newStart(limits),
+      this.#children.startFor(undefined),
+      (connect, era, whole) => SharedConnection.open(connect, { ...terms, era }, whole),
+    )
+    opening.then((upstreamSession) => whenAborted(upstreamSession.ended, forget), forget)
+    return opening
   }
 
-  async #start<Held extends MessageLink | SharedLink>(
+  #newStart(limits: StartLimits, signal?: Signal): Start {
+    const { server, clock } = this.#options
+    const key = `mcpServers.${server}.timeouts`
+    return new Start({ key, limits, experience: this.#experience, clock }, signal)
+  }
+
+  async #start<Held extends MessageSession | SharedConnection>(
     owner: object,
-    start: Connect,
-    open: (connect: Connect, era: Era | 'auto') => Promise<Held>,
+    start: Start,
+    startProcess: StartProcess,
+    open: (connect: Connect, era: Era | 'auto', signal: Signal) => Promise<Held>,
   ): Promise<Held> {
-    const link = await this.#restarts.open(owner, () => this.#verdict.open(start, open))
-    this.#links.add(link)
-    whenAborted(link.ended, () => this.#links.delete(link))
-    return link
+    const upstreamSession = await this.#restarts.open(owner, start, () =>
+      this.#verdict.open(start.watch(startProcess), (connect, era) => open(connect, era, start.signal)),
+    )
+    this.#upstreamSessions.add(upstreamSession)
+    whenAborted(upstreamSession.ended, () => this.#upstreamSessions.delete(upstreamSession))
+    return upstreamSession
+  }
+}
+
+function limitsIn({ timeouts }: StdioServerConfig): StartLimits {
+  return { startMs: timeouts.start, handshakeMs: timeouts.discovery }
+}
+
+/** What is known of the processes of one owner, who is a caller or all of them. */
+interface Owned {
+  readonly gate: RestartGate
+  /** Why the last start failed; undefined once one has succeeded. */
+  failure: GatewayError | undefined
+  /** The start that is under way. */
+  start: Start | undefined
+}
+
+/** Starts processes, each unless the one before it has just crashed. */
+export class Restarts {
+  readonly #clock: Clock
+  readonly #log: Log
+  /** Whose process may be started when. A caller's own is forgotten with the caller. */
+  readonly #owned = new WeakMap<object, Owned>()
+
+  constructor(clock: Clock, log: Log) {
+    this.#clock = clock
+    this.#log = log
+  }
+
+  /** Why the last start for `owner` failed; undefined once one has succeeded. */
+  failureOf(owner: object): GatewayError | undefined {
+    return this.#owned.get(owner)?.failure
+  }
+
+  /** The start of a process of `owner`; undefined while none is under way. */
+  starting(owner: object): Starting | undefined {
+    const { start, failure } = this.#owned.get(owner) ?? {}
+    return start && { forMs: start.forMs, told: start.told, failure }
+  }
+
+  /**
+   * Opens an upstream session with a process of `owner`, who it is for. Rejects with a `GatewayError`; one that
+   * is to be waited for says how long.
+   */
+  async open<Held extends { readonly ended: AbortSignal }>(
+    owner: object,
+    start: Start,
+    open: () => Promise<Held>,
+  ): Promise<Held> {
+    const owned = this.#ownedBy(owner)
+    const retryAfterMs = Math.ceil(owned.gate.waitMs)
+    if (retryAfterMs > 0) throw notBefore(owned, retryAfterMs)
+    owned.gate.started()
+    owned.start = start
+    try {
+      const held = await open()
+      start.end(true)
+      owned.failure = undefined
+      whenAborted(held.ended, (error) => {
+        if (error.reason !== 'cancelled') this.#crashed(owned, error)
+      })
+      return held
+    } catch (error) {
+      start.end(false)
+      const failure = error as GatewayError
+      owned.failure = failure
+      throw { ...this.#crashed(owned, failure), notStarted: true }
+    } finally {
+      owned.start = undefined
+    }
+  }
+
+  #crashed({ gate }: Owned, error: GatewayError): GatewayError {
+    gate.crashed()
+    const retryAfterMs = Math.ceil(gate.waitMs)
+    this.#log.warn({ reason: error.reason, retryAfterMs }, error.message)
+    return { ...error, retryAfterMs }
+  }
+
+  #ownedBy(owner: object): Owned {
+    const owned = this.#owned.get(owner) ?? {
+      gate: new RestartGate(this.#clock),
+      failure: undefined,
+      start: undefined,
+    }
+    this.#owned.set(owner, owned)
+    return owned
+  }
+}
+
+/** Why no process is started now. A call may wait for the start after a crash, but not for one after a row of failures. */
+function notBefore({ gate, failure }: Owned, retryAfterMs: Millis): GatewayError {
+  const why = failure?.message ?? "the server's process ended"
+  const message = `${why}${failure === undefined ? ' and' : '; it'} is not started again before ${retryAfterMs} ms have passed`
+  const error = gatewayError('upstream_unavailable', message, { retryAfterMs })
+  return failure === undefined && !gate.isLoop ? error : { ...error, notStarted: true }
+}
+
+/** After the first crash, in milliseconds; each further one doubles it. */
+const FIRST_PAUSE_MS = 1_000
+const LONGEST_PAUSE_MS = 30_000
+
+/** A process that stayed up for so long was not in a crash loop, in milliseconds. */
+const STABLE_MS = 30_000
+
+/** Says when a process that crashed may be started again. Waits for nothing itself. */
+export class RestartGate {
+  readonly #clock: Clock
+  #startedAt: Millis = 0
+  #pauseMs: Millis = 0
+  #opensAt: Millis = -Infinity
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+  }
+
+  /** How long the next start has to wait, in milliseconds; 0 when it may go ahead. */
+  get waitMs(): Millis {
+    return Math.max(0, this.#opensAt - this.#clock.now())
+  }
+
+  /** Whether several processes in a row have ended soon. */
+  get isLoop(): boolean {
+    return this.#pauseMs > FIRST_PAUSE_MS
+  }
+
+  /** The process was started. */
+  started(): void {
+    this.#startedAt = this.#clock.now()
+  }
+
+  /** It ended without being asked to, or never got through its handshake. */
+  crashed(): void {
+    const now = this.#clock.now()
+    const stable = now - this.#startedAt >= STABLE_MS
+    this.#pauseMs =
+      stable || this.#pauseMs === 0 ? FIRST_PAUSE_MS : Math.min(this.#pauseMs * 2, LONGEST_PAUSE_MS)
+    this.#opensAt = now + this.#pauseMs
+  }
+}
+
+interface Held {
+  readonly era: Era
+}
+
+interface Verdict extends Held {
+  readonly decidedBy: 'config' | 'probe'
+  /** Milliseconds since the Unix epoch. */
+  readonly at: number
+}
+
+/**
+ * What a program is spoken to in, for as long as the gateway runs it. Found out with the first process, and kept in mind.
+ * A process has one upstream session, and that one era.
+ */
+class PipeVerdict {
+  readonly #era: Era | 'auto'
+  readonly #clock: Clock
+  #verdict: Verdict | undefined
+
+  /** With `auto` the server is asked. */
+  constructor(era: Era | 'auto', clock: Clock) {
+    this.#era = era
+    this.#clock = clock
+    if (era !== 'auto') this.#verdict = { era, decidedBy: 'config', at: clock.wall() }
+  }
+
+  get eras(): Eras {
+    if (this.#verdict === undefined) return {}
+    const { era, decidedBy, at } = this.#verdict
+    return { [era]: { speaks: true, decidedBy, at } }
+  }
+
+  /**
+   * Opens an upstream session in the era that the program speaks. A process that ends over the first question is
+   * started once more and spoken to in the legacy era. Rejects as `open` does.
+   */
+  async open<Opened extends Held>(
+    connect: Connect,
+    open: (connect: Connect, era: Era | 'auto') => Promise<Opened>,
+  ): Promise<Opened> {
+    const legacy = this.#verdict?.era === 'legacy'
+    const era = this.#era === 'auto' && legacy ? 'legacy' : this.#era
+    let started = false
+    const noting: Connect = async (events, signal) => {
+      const pipe = await connect(events, signal)
+      started = true
+      return pipe
+    }
+    try {
+      return this.#learn(await open(noting, era))
+    } catch (error) {
+      if (this.#verdict?.decidedBy !== 'config') this.#verdict = undefined
+      const ended = started && (error as GatewayError).reason === 'upstream_unavailable'
+      if (era !== 'auto' || !ended) throw error
+    }
+    return this.#learn(await open(connect, 'legacy'))
+  }
+
+  #learn<Opened extends Held>(upstreamSession: Opened): Opened {
+    const { era } = upstreamSession
+    if (this.#verdict?.era !== era) this.#verdict = { era, decidedBy: 'probe', at: this.#clock.wall() }
+    return upstreamSession
   }
 }

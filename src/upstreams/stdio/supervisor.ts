@@ -134,6 +134,8 @@ async function end(
     }
     return true
   }
+  // What is stopped could neither read the end of its input nor react to SIGTERM.
+  if (isLeft()) send('SIGCONT')
   if (await isOver(graceMs)) return
   send('SIGTERM')
   if (await isOver(termGraceOf(sought))) return

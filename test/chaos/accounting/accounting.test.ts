@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { injector } from '../../../src/chaos/firing/engine.ts'
 import { type Call, type Outcome, derive } from '../../../src/mesh/call.ts'
+import { gatewayError } from '../../../src/mesh/errors.ts'
 import { withMeta } from '../../../src/protocol/meta.ts'
 import { toolCall } from '../../support/caller.ts'
 import { answer, fault, rig } from '../rig.ts'
@@ -46,7 +48,7 @@ test('a fault that the mesh made up for is masked', async () => {
   await set.upstream(call)
   const outcome = await set.upstream(derive(call, { attempt: 2 }))
   const seen = set.account(call, outcome).map(({ fault: { name }, fate }) => `${name} ${fate}`)
-  assert.deepEqual(seen, ['b escaped', 'a masked'])
+  assert.deepEqual(seen, ['a masked', 'b not_reached', 'b escaped'])
   assert.deepEqual([set.tally('a').masked, set.tally('b').escaped], [1, 1])
 })
 
@@ -117,4 +119,99 @@ test('what the server said itself is no canary', async () => {
   await set.send(toolCall('t'))
   await set.send(toolCall('t', { text: 'original-value' }))
   assert.deepEqual(set.typesOf(), ['armed'])
+})
+
+test('each injection has one fate, whatever becomes of the rest of its attempt', async () => {
+  const set = rig()
+  set.arm([fault('a', 'test.hold', { holdFor: '10s' })])
+  const call = toolCall('t')
+  const held = set.upstream(call)
+  await set.clock.advance(3_000)
+  // A hedge was faster: the agent has its answer while the first attempt is still held.
+  call.record.isOver = true
+  const fates = set.account(call, answer())
+  assert.deepEqual(
+    fates.map(({ fate, delayedMs }) => [fate, delayedMs]),
+    [['delayed', 3_000]],
+  )
+  await set.clock.advance(10_000)
+  await held
+  assert.deepEqual(set.account(call, answer()), [])
+  const { injected, hits, delayed, delayedMs, notReached } = set.tally('a')
+  assert.deepEqual([injected, hits, delayed, delayedMs, notReached], [1, 1, 1, 3_000, 0])
+})
+
+test('a fault that has done nothing when the call is over is not reached', async () => {
+  const set = rig({ server: () => new Promise<Outcome>(() => undefined) })
+  set.arm([fault('a', 'test.spoil')])
+  const call = toolCall('t')
+  void set.upstream(call)
+  const [fate] = set.account(call, answer())
+  assert.equal(fate?.fate, 'not_reached')
+  const { injected, hits, masked, notReached } = set.tally('a')
+  assert.deepEqual([injected, hits, masked, notReached], [1, 0, 0, 1])
+})
+
+test('what goes on for a call that is over is not hit any more', async () => {
+  const set = rig()
+  set.arm([fault('a', 'test.spoil')])
+  const call = toolCall('t')
+  call.record.isOver = true
+  await set.upstream(call)
+  assert.equal(set.tally('a').decided, 0)
+})
+
+test('a partial reply that says so has surfaced, though no policy has looked at it', async () => {
+  const declared = { content: [], _meta: { 'dev.breakwater/partial': { reason: 'a part is missing' } } }
+  const told = (outcome: Outcome) =>
+    outcome.kind === 'answered' && answer({ ...(outcome.result.value.result as object), ...declared })
+  const set = rig()
+  set.arm([fault('a', 'test.spoil')])
+  const call = toolCall('t')
+  const outcome = told(await set.send(call))
+  assert.ok(outcome)
+  assert.equal(set.account(call, outcome)[0]?.fate, 'surfaced')
+})
+
+test('what was kept and served again is no second fate of the injection', async () => {
+  const set = rig()
+  set.arm([fault('a', 'test.spoil', { maxInjections: 1 })])
+  const first = toolCall('t')
+  const kept = await set.upstream(first)
+  assert.deepEqual(
+    set.account(first, kept).map(({ fate, isKept }) => [fate, isKept]),
+    [['escaped', undefined]],
+  )
+  assert.deepEqual(
+    set.account(toolCall('t'), kept).map(({ fate, isKept }) => [fate, isKept]),
+    [['escaped', true]],
+  )
+  const { injected, escaped, kept: again } = set.tally('a')
+  assert.deepEqual([injected, escaped, again], [1, 1, 1])
+})
+
+test('what the mesh did about a fault stands beside it', async () => {
+  const set = rig()
+  set.arm([fault('a', 'test.fail', { maxInjections: 1 })])
+  const call = toolCall('t')
+  await set.upstream(call)
+  await set.upstream(derive(call, { attempt: 2 }))
+  set.account(call, answer())
+  const rejected = toolCall('t')
+  const error = { ...gatewayError('overloaded', 'the breaker is open'), reason: 'breaker_open' }
+  assert.deepEqual(set.account(rejected, { kind: 'rejected', error, by: 'breaker' }), [])
+  assert.deepEqual(rejected.record.rejectedOver, ['a'])
+  const { injected, masked, resent, rejections } = set.tally('a')
+  assert.deepEqual([injected, masked, resent, rejections], [1, 1, 1, 1])
+})
+
+test("what the gateway asks by itself is in none of the numbers of agents' calls", async () => {
+  const set = rig()
+  set.arm([fault('a', 'test.fail')])
+  const own = injector('upstream', set.controller.engine, 'discovery')(() => Promise.resolve(answer()))
+  const question = toolCall('t')
+  set.account(question, await own(question))
+  const { decided, injected, surfaced, discovery } = set.tally('a')
+  assert.deepEqual([decided, injected, surfaced], [0, 0, 0])
+  assert.deepEqual([discovery.decided, discovery.injected, discovery.surfaced], [1, 1, 1])
 })

@@ -1,25 +1,50 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { fault, rig } from '../rig.ts'
+import { fault, parsedFault, rig } from '../rig.ts'
 
 const refused = (parts: Parameters<typeof rig>[0], more: object = {}) => {
   const { arm, controller } = rig(parts)
   const done = arm([fault('a', 'test.spoil')], more)
-  assert.equal(controller.status().state, 'disarmed')
-  assert.equal(controller.engine.live, false)
+  assert.equal(controller.status().state, done.ok ? 'armed' : 'disarmed')
+  assert.equal(controller.engine.live, done.ok)
   return done.ok ? undefined : done.why
 }
 
-test('production refuses, whatever it is called and wherever it is said', () => {
+const known = 'dev, development, test, staging, sandbox, qa, local'
+
+test('an environment that is not known to be for tests refuses, wherever it is said', () => {
   assert.match(refused({ environment: undefined }) ?? '', /not set, which counts as production/)
   assert.match(refused({ environment: '' }) ?? '', /not set/)
-  for (const environment of ['production', 'PROD', 'prod-eu', 'Production']) {
+  for (const environment of ['production', 'PROD', 'prd', 'Live'])
     assert.equal(refused({ environment }), `refused: gateway.environment is "${environment}"`)
-  }
+  for (const environment of ['eu-prod', 'prod1', 'prod-eu', 'staging-eu', 'main', 'tests'])
+    assert.equal(
+      refused({ environment, chaosEnvironments: [] }),
+      `refused: gateway.environment is "${environment}", which is none of ${known}; gateway.chaosEnvironments may name it`,
+    )
   for (const name of ['NODE_ENV', 'ENVIRONMENT']) {
-    const why = refused({ variables: { [name]: 'production' } })
-    assert.equal(why, `refused: the environment variable ${name} is "production"`)
+    assert.equal(
+      refused({ variables: { [name]: 'production' } }),
+      `refused: the environment variable ${name} is "production"`,
+    )
+    assert.match(
+      refused({ variables: { [name]: 'eu-live' } }) ?? '',
+      new RegExp(`^refused: the environment variable ${name} is "eu-live", which is none of ${known}$`),
+    )
   }
+})
+
+test('an environment that is known to be for tests, or that the config names, does not refuse', () => {
+  for (const environment of [...known.split(', '), 'Staging', 'QA'])
+    assert.equal(refused({ environment }), undefined)
+  const chaosEnvironments = ['staging-eu']
+  assert.equal(refused({ environment: 'staging-eu', chaosEnvironments }), undefined)
+  assert.equal(refused({ variables: { ENVIRONMENT: 'STAGING-EU' }, chaosEnvironments }), undefined)
+  assert.equal(refused({ variables: { NODE_ENV: 'development', ENVIRONMENT: ' ' } }), undefined)
+  assert.match(
+    refused({ environment: 'staging-us', chaosEnvironments }) ?? '',
+    /"staging-us", which is none of/,
+  )
 })
 
 test('the lock is what it was at boot', () => {
@@ -46,8 +71,7 @@ test('the flag and a plan are keys of their own', () => {
 test('the runtime API has no key to the lock either', () => {
   const { apply, controller } = rig({ environment: 'production' })
   apply({ enabled: true })
-  const one = { ...fault('a', 'test.spoil'), side: 'upstream', ttl: 1_000 } as never
-  assert.deepEqual(controller.runtime.inject(one, 'api'), {
+  assert.deepEqual(controller.runtime.inject(parsedFault(fault('a', 'test.spoil')), 'api'), {
     ok: false,
     why: 'refused: gateway.environment is "production"',
   })

@@ -1,11 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Fault } from '../../../src/chaos/plan/common.ts'
 import { toolCall } from '../../support/caller.ts'
-import { answer, fault, rig, schema } from '../rig.ts'
+import { answer, fault, parsedFault, rig } from '../rig.ts'
 
-const read = (name: string, more: object = {}): Fault =>
-  schema.parse({ faults: [fault(name, 'test.spoil', more)] }).faults[0]!
+const read = (name: string, more: object = {}) => parsedFault(fault(name, 'test.spoil', more))
 
 test('a fault comes by the runtime API and goes when its time is up; the plan stays disarmed', async () => {
   const { apply, controller, send, clock } = rig()
@@ -76,4 +74,30 @@ test('what it wants to see in a header may be a key, which neither the journal n
     assert.match(JSON.stringify(entry), /"header":{"authorization":"\[redacted\]"}/)
     assert.doesNotMatch(JSON.stringify(entry), /s3cret/)
   }
+})
+
+test('a fault with a lease ends as soon as nobody has renewed it for so long, and lets go of what it holds', async () => {
+  const { arm, controller, send, clock } = rig()
+  arm([fault('planned', 'test.spoil', { match: { tool: 'other' } })])
+  const hold = parsedFault(fault('kept', 'test.hold'))
+  const injected = controller.runtime.inject(hold, 'api', 60_000, 5_000)
+  const id = injected.ok ? injected.id : ''
+  for (let second = 0; second < 20; second += 4) {
+    await clock.advance(4_000)
+    assert.deepEqual(controller.runtime.renew([id]), [])
+  }
+  const held = send(toolCall('t'))
+  await clock.advance(4_999)
+  assert.equal(controller.runtime.list().length, 1)
+  await clock.advance(1)
+  assert.deepEqual(await held, answer())
+  assert.deepEqual(controller.runtime.list(), [])
+  assert.deepEqual(controller.runtime.renew([id]), [id])
+  const told = controller.journal.entries().findLast((entry) => entry.kind === 'control')
+  assert.deepEqual(
+    [told?.type, told?.by, told?.detail],
+    ['cleared', 'lease', { id, fault: 'kept', why: 'nobody renewed it for 5s' }],
+  )
+  controller.disarm('me', 'the end')
+  assert.equal(clock.pending, 0)
 })

@@ -33,7 +33,7 @@ test('the same call once more is another occurrence; another attempt is the same
   assert.equal(drawKeyOf(first, 1, true), drawKeyOf(first, 2, true))
 })
 
-test('a detour to another tool is a call of its own, though the record is the same', () => {
+test('a fallback call is a call of its own, though the record is the same', () => {
   const ids = new Identities()
   const call = toolCall('a', { x: 1 })
   const other = derive(call, { tool: 'b' })

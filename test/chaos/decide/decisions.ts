@@ -1,5 +1,5 @@
 import { setImmediate } from 'node:timers/promises'
-import { injector } from '../../../src/chaos/injector.ts'
+import { injector } from '../../../src/chaos/firing/engine.ts'
 import { derive, type Call, type Service } from '../../../src/mesh/call.ts'
 import { newCall } from '../../support/caller.ts'
 import { pick, seeded } from '../../support/random.ts'
@@ -13,30 +13,61 @@ export interface Manner {
   readonly concurrency?: number
   /** Faults that have nothing to do with the others. */
   readonly unrelated?: readonly object[]
+  /** Which part of the work. */
+  readonly part?: number
 }
+
+/** How many parts there are. */
+export const PARTS = 5
 
 const plan = [
   fault('drifting', 'test.spoil', { rate: 0.3, maxConcurrent: 10_000 }),
   fault('failing', 'test.fail', { rate: 0.4, match: { tool: 'q*' }, maxConcurrent: 10_000 }),
   fault('lasting', 'test.fail', { rate: 0.2, sticky: true, maxConcurrent: 10_000 }),
   fault('seen', 'test.spoil', { rate: 0.1, side: 'client', maxConcurrent: 10_000 }),
+  fault('some-tasks', 'test.spoil', {
+    match: { tasks: 0.3, header: { 'x-numbered': 'y*' } },
+    side: 'client',
+    maxConcurrent: 10_000,
+  }),
+  fault('task-bursts', 'test.spoil', {
+    rate: 0.3,
+    when: { burst: { meanLength: 4, per: 'intent' } },
+    match: { header: { 'x-numbered': 'y*' } },
+    side: 'client',
+    maxConcurrent: 10_000,
+  }),
+  fault('call-bursts', 'test.spoil', {
+    rate: 0.3,
+    when: { burst: { meanLength: 3, per: 'call' } },
+    match: { header: { 'x-numbered': 'y*' } },
+    side: 'client',
+    maxConcurrent: 10_000,
+  }),
 ]
 
-/** Three hundred calls of sixty tasks; some of them are equal, and only differ in how often they came. */
-function work(): Call[] {
-  const random = seeded(1)
+/**
+ * Three hundred calls of sixty tasks. Some belong to none, and some of them are equal and only differ in how often they
+ * came. Those that say which call of its task they are have a header.
+ */
+function work(part: number): Call[] {
+  const random = seeded(1 + part)
   return Array.from({ length: 300 }, (_, index) => {
-    const intent = random() < 0.8 ? { 'dev.breakwater/intent': `task ${index % 60}` } : {}
+    const isNumbered = random() < 0.6
+    const step = isNumbered ? { 'dev.breakwater/step': Math.floor(index / 60) } : {}
+    const intent =
+      isNumbered || random() < 0.5 ? { 'dev.breakwater/intent': `${part} task ${index % 60}` } : {}
     const params = {
       name: pick(random, ['query', 'quote', 'list']),
       arguments: { n: index % 7 },
-      _meta: intent,
+      _meta: { ...intent, ...step },
     }
     return newCall({
       method: 'tools/call',
       params,
       server: pick(random, ['a', 'b']),
       tenant: pick(random, ['t', 'u']),
+      inbound: isNumbered ? { 'x-numbered': 'yes' } : {},
     })
   })
 }
@@ -48,9 +79,12 @@ function shuffled<T>(items: readonly T[], seed: number): T[] {
 }
 
 /** Every decision about the work, as text, sorted. Failed attempts are tried again twice. */
-export async function decisions({ order = 0, concurrency = 1, unrelated = [] }: Manner = {}): Promise<
-  string[]
-> {
+export async function decisions({
+  order = 0,
+  concurrency = 1,
+  unrelated = [],
+  part = 0,
+}: Manner = {}): Promise<string[]> {
   const random = seeded(order + 1)
   const set = rig({
     server: async () => {
@@ -67,7 +101,7 @@ export async function decisions({ order = 0, concurrency = 1, unrelated = [] }: 
       return outcome
     })
   const send = injector('client', set.controller.engine)(retrying)
-  const waiting = order === 0 ? work() : shuffled(work(), order)
+  const waiting = order === 0 ? work(part) : shuffled(work(part), order)
   const agents = Array.from({ length: concurrency }, async () => {
     for (let call = waiting.shift(); call !== undefined; call = waiting.shift()) await send(call)
   })
@@ -76,8 +110,8 @@ export async function decisions({ order = 0, concurrency = 1, unrelated = [] }: 
   return set.controller.journal
     .decisions()
     .filter((entry) => planned.has(entry.fault))
-    .map(({ fault, drawKey, attempt, u, decision, after }) =>
-      JSON.stringify([fault, drawKey, attempt, u, decision, after]),
+    .map(({ fault, drawKey, attempt, step, u, decision, after, orderDependent }) =>
+      JSON.stringify([fault, drawKey, attempt, step, u, decision, after, orderDependent]),
     )
     .sort()
 }

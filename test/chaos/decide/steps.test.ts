@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { newCall, toolCall } from '../../support/caller.ts'
+import { newCall, TestCaller, toolCall } from '../../support/caller.ts'
 import { fault, rig } from '../rig.ts'
 
 const send = (set: ReturnType<typeof rig>, server: string, intent: string) => {
@@ -63,4 +63,74 @@ test('a burst by slots hits all calls of a slot, however many come', async () =>
     await set.clock.advance(1_000)
   }
   assert.deepEqual([...new Set(slots)].sort(), ['false', 'true'])
+})
+
+test('calls in bursts count within their task, whatever other tasks do meanwhile and whatever they call', async () => {
+  const burst = { rate: 0.4, when: { burst: { meanLength: 3, per: 'call' } } }
+  const fates = async (tasks: readonly string[], calls: number) => {
+    const set = rig()
+    set.arm([fault('a', 'test.spoil', burst)])
+    const of = new Map<string, boolean[]>()
+    for (const task of tasks.flatMap((name) => Array.from({ length: calls }, () => name)))
+      of.set(task, [...(of.get(task) ?? []), await send(set, 'a', task)])
+    return of
+  }
+  const names = Array.from({ length: 40 }, (_, task) => `task ${task}`)
+  const expected = await fates(names, 8)
+  assert.deepEqual(await fates(names.toReversed(), 8), new Map([...expected].toReversed()))
+  const alternating = await fates([...names, ...names, ...names, ...names], 2)
+  assert.deepEqual(alternating, expected)
+  assert.ok([...expected.values()].some((own) => new Set(own).size === 2))
+})
+
+test('tasks in a row are those whose names differ in the number at the end', async () => {
+  const fates = async (name: (task: number) => string) => {
+    const set = rig()
+    set.arm([fault('a', 'test.spoil', { rate: 0.5, when: { burst: { meanLength: 50, per: 'intent' } } })])
+    const hit: boolean[] = []
+    for (let task = 0; task < 300; task++) hit.push(await send(set, 'a', name(task)))
+    return hit.filter((one, index) => index > 0 && one !== hit[index - 1]).length
+  }
+  assert.ok((await fates((task) => `run-${task}`)) < 40)
+  assert.ok((await fates((task) => `${task}-run`)) > 100)
+})
+
+test('a share of the tasks is hit: all calls of a task or none, by the intent, or else the session', async () => {
+  const set = rig()
+  set.arm([fault('a', 'test.spoil', { match: { tasks: 0.25 } })])
+  let hit = 0
+  for (let task = 0; task < 400; task++) {
+    const caller = new TestCaller()
+    const fates = new Set<boolean>()
+    for (let n = 0; n < 4; n++) {
+      if (task % 2 === 0) fates.add(await send(set, 'a', `task ${task}`))
+      else {
+        const call = toolCall('t', { n }, { caller })
+        await set.send(call)
+        fates.add(call.record.faults !== undefined)
+      }
+    }
+    assert.equal(fates.size, 1)
+    if (fates.has(true)) hit++
+  }
+  const sd = Math.sqrt(400 * 0.25 * 0.75)
+  assert.ok(Math.abs(hit - 100) < 3.29 * sd, `${hit} of 400`)
+})
+
+test('a header of the request is a filter: it cannot raise a rate, and its value is not in the journal', async () => {
+  const set = rig()
+  set.arm([
+    fault('a', 'test.spoil', { rate: 0.5, match: { header: { 'x-key': 'sesame-*', 'x-chaos-rate': '*' } } }),
+  ])
+  let hit = 0
+  for (let n = 0; n < 400; n++) {
+    const inbound = { 'x-key': n % 2 === 0 ? 'sesame-open' : 'other', 'x-chaos-rate': '1' }
+    const call = toolCall('t', { n }, { inbound })
+    await set.send(call)
+    if (call.record.faults === undefined) continue
+    assert.equal(n % 2, 0)
+    hit++
+  }
+  assert.ok(hit > 70 && hit < 130, `${hit} of 200`)
+  assert.doesNotMatch(JSON.stringify(set.controller.journal.decisions()), /sesame/)
 })

@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { refusalOf } from '../../../src/chaos/fault.ts'
 import { authFaults } from '../../../src/chaos/faults/auth.ts'
 import { toolCall } from '../../support/caller.ts'
-import { answering, testShot } from '../../support/shot.ts'
+import { answering, faultLayer, testInjection } from '../../support/injection.ts'
 
 const expired = authFaults['auth.expired']
 const scope = authFaults['auth.scope']
@@ -11,21 +12,21 @@ const unsent = () => assert.fail('must not be sent')
 
 for (const side of ['upstream', 'client'] as const) {
   test(`an expired token is a 401 that says so (${side})`, async () => {
-    const shot = testShot({ side })
-    await expired.layer(expired.schema.parse({}), shot)(unsent)(toolCall('search'))
-    const [reply] = shot.replies
+    const injection = testInjection({ side })
+    await expired.layer(expired.schema.parse({}), injection)(unsent)(toolCall('search'))
+    const [reply] = injection.replies
     assert.equal(reply?.status, 401)
     assert.match(reply?.headers['www-authenticate'] ?? '', /^Bearer error="invalid_token"/)
     assert.equal(JSON.parse(reply?.body ?? '').error, 'invalid_token')
-    assert.deepEqual(shot.notes, [{ status: 401, error: 'invalid_token' }])
+    assert.deepEqual(injection.notes, [{ status: 401, error: 'invalid_token' }])
   })
 
   test(`a token that does not go far enough is a 403 that names the scope (${side})`, async () => {
-    const shot = testShot({ side })
-    await scope.layer(scope.schema.parse({ scope: 'files:read files:write' }), shot)(unsent)(
+    const injection = testInjection({ side })
+    await scope.layer(scope.schema.parse({ scope: 'files:read files:write' }), injection)(unsent)(
       toolCall('search'),
     )
-    const [reply] = shot.replies
+    const [reply] = injection.replies
     assert.equal(reply?.status, 403)
     assert.match(
       reply?.headers['www-authenticate'] ?? '',
@@ -35,15 +36,15 @@ for (const side of ['upstream', 'client'] as const) {
 }
 
 test('a token holds for a while, and not for longer', async () => {
-  const shot = testShot()
-  const layer = expired.layer(expired.schema.parse({ after: '30s' }), shot)(answer)
+  const injection = testInjection()
+  const layer = expired.layer(expired.schema.parse({ after: '30s' }), injection)(answer)
   assert.equal((await layer(toolCall('search'))).kind, 'answered')
-  await shot.clock.advance(29_000)
+  await injection.clock.advance(29_000)
   assert.equal((await layer(toolCall('search'))).kind, 'answered')
-  assert.equal(shot.inapplicable.at(-1), 'the token holds for another 1000 ms')
-  await shot.clock.advance(1_000)
+  assert.equal(injection.inapplicable.at(-1), 'the token holds for another 1000 ms')
+  await injection.clock.advance(1_000)
   assert.equal((await layer(toolCall('search'))).kind, 'failed')
-  assert.equal(shot.replies.length, 1)
+  assert.equal(injection.replies.length, 1)
 })
 
 test('a scope that would break the header is refused', () => {
@@ -55,15 +56,12 @@ test('a scope that would break the header is refused', () => {
 test('a server behind stdio has no status to give, while the agent has', async () => {
   const kind = { transport: 'stdio', era: 'legacy' } as const
   for (const fault of [expired, scope]) {
-    assert.equal(fault.refuses?.(kind), 'stdio has no HTTP status')
-    const upstream = testShot({ world: { kindOf: () => kind } })
-    assert.equal(
-      (await fault.layer(fault.schema.parse({}) as never, upstream)(answer)(toolCall('x'))).kind,
-      'answered',
-    )
+    assert.equal(refusalOf(fault, kind), 'stdio has no HTTP status')
+    const upstream = testInjection({ faultEnvironment: { kindOf: () => kind } })
+    assert.equal((await faultLayer(fault, {}, upstream)(answer)(toolCall('x'))).kind, 'answered')
     assert.deepEqual(upstream.inapplicable, ['stdio has no HTTP status'])
-    const client = testShot({ side: 'client', world: { kindOf: () => kind } })
-    await fault.layer(fault.schema.parse({}) as never, client)(unsent)(toolCall('x'))
+    const client = testInjection({ side: 'client', faultEnvironment: { kindOf: () => kind } })
+    await faultLayer(fault, {}, client)(unsent)(toolCall('x'))
     assert.equal(client.replies.length, 1)
   }
 })

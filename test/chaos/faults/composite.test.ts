@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { compositeFaults } from '../../../src/chaos/faults/composite.ts'
 import type { Outcome } from '../../../src/mesh/call.ts'
 import { toolCall } from '../../support/caller.ts'
-import { answering, testShot } from '../../support/shot.ts'
+import { answering, testInjection } from '../../support/injection.ts'
 
 const domain = compositeFaults.failure_domain
 const storm = compositeFaults['retry.storm']
@@ -12,8 +12,8 @@ const answer = answering({ content: [] })
 const reasonOf = (outcome: Outcome) => (outcome.kind === 'failed' ? outcome.error.reason : outcome.kind)
 
 test('all servers of a failure domain refuse connections: nothing was sent', async () => {
-  const shot = testShot()
-  const service = domain.layer(domain.schema.parse({}), shot)(() => assert.fail('must not be sent'))
+  const injection = testInjection()
+  const service = domain.layer(domain.schema.parse({}), injection)(() => assert.fail('must not be sent'))
   for (const server of ['a', 'b']) {
     const outcome = await service(toolCall('search', {}, { server }))
     assert.equal(reasonOf(outcome), 'upstream_unavailable')
@@ -22,49 +22,51 @@ test('all servers of a failure domain refuse connections: nothing was sent', asy
 })
 
 test('an agent loses its connection when the domain is down', async () => {
-  const shot = testShot({ side: 'client' })
-  const outcome = await domain.layer(domain.schema.parse({}), shot)(answer)(toolCall('search'))
+  const injection = testInjection({ side: 'client' })
+  const outcome = await domain.layer(domain.schema.parse({}), injection)(answer)(toolCall('search'))
   assert.deepEqual(outcome.wire, { end: 'reset' })
 })
 
 test('outages come and go for all servers together', async () => {
-  const shot = testShot()
-  const service = domain.layer(domain.schema.parse({ down: '10s', up: '30s' }), shot)(answer)
+  const injection = testInjection()
+  const service = domain.layer(domain.schema.parse({ down: '10s', up: '30s' }), injection)(answer)
   const kinds = async () => [
     reasonOf(await service(toolCall('x', {}, { server: 'a' }))),
     reasonOf(await service(toolCall('x', {}, { server: 'b' }))),
   ]
   const seen: string[][] = []
   for (const ms of [0, 9_999, 1, 29_999, 1]) {
-    await shot.clock.advance(ms)
+    await injection.clock.advance(ms)
     seen.push(await kinds())
   }
   const down = ['upstream_unavailable', 'upstream_unavailable']
   const up = ['answered', 'answered']
   assert.deepEqual(seen, [down, down, up, up, down])
-  assert.equal(shot.inapplicable[0], 'all is well for another 30000 ms')
+  assert.equal(injection.inapplicable[0], 'all is well for another 30000 ms')
 })
 
 test('the first attempts of each call fail with 503, and then one passes', async () => {
-  const shot = testShot()
-  const service = storm.layer(storm.schema.parse({}), shot)(answer)
+  const injection = testInjection()
+  const service = storm.layer(storm.schema.parse({}), injection)(answer)
   const kinds: string[] = []
   for (const attempt of [1, 2, 3]) kinds.push((await service(toolCall('search', {}, { attempt }))).kind)
   assert.deepEqual(kinds, ['failed', 'failed', 'answered'])
   assert.deepEqual(
-    shot.replies.map(({ status }) => status),
+    injection.replies.map(({ status }) => status),
     [503, 503],
   )
   // A body that were JSON-RPC would be an answer, and no reason to try again.
-  assert.equal(shot.replies[0]?.headers['content-type'], 'text/plain')
-  assert.equal(shot.inapplicable.length, 1)
+  assert.equal(injection.replies[0]?.headers['content-type'], 'text/plain')
+  assert.equal(injection.inapplicable.length, 1)
 })
 
 test('without HTTP, the first attempts find nobody', async () => {
-  const shot = testShot({ world: { kindOf: () => ({ transport: 'stdio', era: 'legacy' }) } })
-  const outcome = await storm.layer(storm.schema.parse({}), shot)(answer)(toolCall('search'))
+  const injection = testInjection({
+    faultEnvironment: { kindOf: () => ({ transport: 'stdio', era: 'legacy' }) },
+  })
+  const outcome = await storm.layer(storm.schema.parse({}), injection)(answer)(toolCall('search'))
   assert.equal(reasonOf(outcome), 'upstream_unavailable')
-  assert.deepEqual(shot.replies, [])
+  assert.deepEqual(injection.replies, [])
 })
 
 test('only the gateway tells attempts apart, so only it can be stormed', () => {

@@ -1,15 +1,13 @@
-import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { FaultType } from '../../../src/chaos/fault.ts'
-import { bandwidth, slowDrip } from '../../../src/chaos/faults/connection/bandwidth.ts'
-import { halfOpen } from '../../../src/chaos/faults/connection/half-open.ts'
-import { latency } from '../../../src/chaos/faults/connection/latency.ts'
-import { late } from '../../../src/chaos/faults/rpc/late.ts'
-import { reorder } from '../../../src/chaos/faults/rpc/reorder.ts'
+import { halfOpen, latency } from '../../../src/chaos/faults/connection.ts'
+import { late, reorder } from '../../../src/chaos/faults/rpc.ts'
 import { Cancellation } from '../../../src/mesh/cancel.ts'
 import { gatewayError } from '../../../src/mesh/errors.ts'
 import { toolCall } from '../../support/caller.ts'
-import { answering, testShot } from '../../support/shot.ts'
+import { answering, testInjection } from '../../support/injection.ts'
+
+import assert from 'node:assert/strict'
 
 const answer = answering({ content: [{ type: 'text', text: 'x'.repeat(2_000) }] })
 
@@ -17,28 +15,26 @@ const answer = answering({ content: [{ type: 'text', text: 'x'.repeat(2_000) }] 
 const holding: Readonly<Record<string, readonly [FaultType<unknown>, unknown]>> = {
   half_open: [halfOpen, {}],
   latency: [latency, { distribution: { kind: 'fixed', delay: '1m' } }],
-  bandwidth: [bandwidth, { kibPerSecond: 0.1 }],
-  slow_drip: [slowDrip, {}],
   late: [late, {}],
   reorder: [reorder, { maxHold: '1m' }],
 }
 
 for (const [name, [fault, config]] of Object.entries(holding)) {
   test(`a thousand calls that ${name} holds go on at once when it ends, and none is harmed`, async () => {
-    const { calls, outcomes, shot, finished } = await hold(fault, config)
-    shot.release()
+    const { calls, outcomes, injection, finished } = await hold(fault, config)
+    injection.release()
     await finished
-    assert.equal(shot.clock.pending, 0)
+    assert.equal(injection.clock.pending, 0)
     for (const [i, call] of calls.entries()) assert.deepEqual(outcomes[i], await answer(call))
   })
 
   test(`a thousand calls that ${name} holds are free at once when their callers give up`, async () => {
-    const { signal, outcomes, shot, finished } = await hold(fault, config)
+    const { signal, outcomes, injection, finished } = await hold(fault, config)
     signal.abort(gatewayError('cancelled', 'gone'))
     await finished
     // Replies that are late come when they are due, unless the fault ends.
-    shot.release()
-    assert.equal(shot.clock.pending, 0)
+    injection.release()
+    assert.equal(injection.clock.pending, 0)
     assert.equal(outcomes.length, 1_000)
     assert.ok(outcomes.every((outcome) => outcome.kind === 'failed' && outcome.error.reason === 'cancelled'))
   })
@@ -46,15 +42,15 @@ for (const [name, [fault, config]] of Object.entries(holding)) {
 
 /** A thousand calls, each to a server of its own so that none sets another free; none is over yet. */
 async function hold(fault: FaultType<unknown>, config: unknown) {
-  const shot = testShot()
+  const injection = testInjection()
   const signal = new Cancellation()
-  const service = fault.layer(fault.schema.parse(config), shot)(answer)
+  const service = fault.layer(fault.schema.parse(config), injection)(answer)
   const calls = Array.from({ length: 1_000 }, (_, i) => toolCall('echo', {}, { signal, server: `s${i}` }))
   let over = 0
   const running = calls.map((call) => service(call).finally(() => over++))
-  await shot.clock.advance(0)
+  await injection.clock.advance(0)
   assert.equal(over, 0)
   const outcomes: Awaited<(typeof running)[number]>[] = []
   const finished = Promise.all(running).then((all) => void outcomes.push(...all))
-  return { shot, signal, calls, outcomes, finished }
+  return { injection, signal, calls, outcomes, finished }
 }

@@ -1,44 +1,45 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { refusalOf } from '../../../src/chaos/fault.ts'
 import { httpFaults } from '../../../src/chaos/faults/http.ts'
 import { toolCall } from '../../support/caller.ts'
-import { answering, testShot } from '../../support/shot.ts'
+import { answering, testInjection } from '../../support/injection.ts'
 
 const fault = httpFaults['http.status']
 const never = () => assert.fail('the server got the call')
 const stdio = { kindOf: () => ({ transport: 'stdio', era: 'legacy' }) as const }
 
 test('the gateway reads a 503 where the reply would be, and the server never gets the call', async () => {
-  const shot = testShot()
-  const outcome = await fault.layer(fault.schema.parse({}), shot)(never)(toolCall('echo'))
-  assert.deepEqual(shot.replies, [{ status: 503, headers: { 'content-type': 'text/plain' }, body: '' }])
+  const injection = testInjection()
+  const outcome = await fault.layer(fault.schema.parse({}), injection)(never)(toolCall('echo'))
+  assert.deepEqual(injection.replies, [{ status: 503, headers: { 'content-type': 'text/plain' }, body: '' }])
   assert.equal(outcome.kind === 'failed' && outcome.error.reason, 'upstream_status')
-  assert.deepEqual(shot.notes, [{ status: 503 }])
+  assert.deepEqual(injection.notes, [{ status: 503 }])
 })
 
 test("on the agent's side the status is the agent's, whatever the server is", async () => {
-  for (const world of [{}, stdio]) {
-    const shot = testShot({ side: 'client', world })
+  for (const faultEnvironment of [{}, stdio]) {
+    const injection = testInjection({ side: 'client', faultEnvironment })
     const config = {
       status: 418,
       body: '{}',
       headers: { 'content-type': 'application/json', 'retry-after': '7' },
     }
-    const { wire } = await fault.layer(fault.schema.parse(config), shot)(never)(toolCall('echo'))
+    const { wire } = await fault.layer(fault.schema.parse(config), injection)(never)(toolCall('echo'))
     assert.deepEqual(wire, config)
   }
 })
 
 test('there is no status between the gateway and a process', async () => {
   assert.equal(
-    fault.refuses({ transport: 'stdio', era: undefined }),
+    refusalOf(fault, { transport: 'stdio', era: undefined }),
     'stdio has no HTTP status; see rpc.error',
   )
-  assert.equal(fault.refuses({ transport: 'http', era: undefined }), undefined)
-  const shot = testShot({ world: stdio })
-  const outcome = await fault.layer(fault.schema.parse({}), shot)(answering({}))(toolCall('echo'))
+  assert.equal(refusalOf(fault, { transport: 'http', era: undefined }), undefined)
+  const injection = testInjection({ faultEnvironment: stdio })
+  const outcome = await fault.layer(fault.schema.parse({}), injection)(answering({}))(toolCall('echo'))
   assert.equal(outcome.kind, 'answered')
-  assert.deepEqual(shot.inapplicable, ['stdio has no HTTP status'])
+  assert.deepEqual(injection.inapplicable, ['stdio has no HTTP status'])
 })
 
 test('a status is one that is no success, headers cannot break out of their line or misstate the body', () => {

@@ -1,28 +1,29 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { refusalOf } from '../../../src/chaos/fault.ts'
 import { limitFaults } from '../../../src/chaos/faults/limit.ts'
 import { toolCall } from '../../support/caller.ts'
-import { answering, testShot, type TestShotParts } from '../../support/shot.ts'
+import { answering, testInjection, type TestInjectionParts } from '../../support/injection.ts'
 
 const tooMany = limitFaults['limit.429']
 
-async function told(config: object, parts: TestShotParts = {}) {
-  const shot = testShot(parts)
-  await shot.clock.advance(250)
+async function told(config: object, parts: TestInjectionParts = {}) {
+  const injection = testInjection(parts)
+  await injection.clock.advance(250)
   const call = toolCall('search', {}, { id: 'call 9' })
-  await tooMany.layer(tooMany.schema.parse(config), shot)(() => assert.fail('must not be sent'))(call)
-  const [reply] = shot.replies
+  await tooMany.layer(tooMany.schema.parse(config), injection)(() => assert.fail('must not be sent'))(call)
+  const [reply] = injection.replies
   assert.ok(reply)
-  return { shot, reply }
+  return { injection, reply }
 }
 
 for (const side of ['upstream', 'client'] as const) {
   test(`a 429 is a 429, under no id, as whoever sent it has not looked at the call, and says when to come again (${side})`, async () => {
-    const { reply, shot } = await told({}, { side })
+    const { reply, injection } = await told({}, { side })
     assert.equal(reply.status, 429)
     assert.equal(reply.headers['retry-after'], '1')
     assert.equal(JSON.parse(reply.body).id, null)
-    assert.deepEqual(shot.notes, [{ status: 429, retryAfter: '1' }])
+    assert.deepEqual(injection.notes, [{ status: 429, retryAfter: '1' }])
   })
 }
 
@@ -37,23 +38,23 @@ test('Retry-After has the form that was asked for, in whole seconds', async () =
 })
 
 test('so many calls a second pass, for each server by itself', async () => {
-  const shot = testShot()
-  const service = tooMany.layer(tooMany.schema.parse({ perSecond: 2 }), shot)(answering({ content: [] }))
+  const injection = testInjection()
+  const service = tooMany.layer(tooMany.schema.parse({ perSecond: 2 }), injection)(answering({ content: [] }))
   const send = async (server: string) => (await service(toolCall('search', {}, { server }))).kind
   assert.deepEqual(
     [await send('a'), await send('a'), await send('a'), await send('b')],
     ['answered', 'answered', 'failed', 'answered'],
   )
-  await shot.clock.advance(1_000)
+  await injection.clock.advance(1_000)
   assert.equal(await send('a'), 'answered')
-  assert.equal(shot.replies.length, 1)
-  assert.equal(shot.inapplicable[0], 'within 2 calls a second')
+  assert.equal(injection.replies.length, 1)
+  assert.equal(injection.inapplicable[0], 'within 2 calls a second')
 })
 
 test('a server behind stdio has no status to give', async () => {
   const kind = { transport: 'stdio', era: 'legacy' } as const
-  assert.equal(tooMany.refuses?.(kind), 'stdio has no HTTP status')
-  const shot = testShot({ world: { kindOf: () => kind } })
-  const service = tooMany.layer(tooMany.schema.parse({}), shot)(answering({ content: [] }))
+  assert.equal(refusalOf(tooMany, kind), 'stdio has no HTTP status')
+  const injection = testInjection({ faultEnvironment: { kindOf: () => kind } })
+  const service = tooMany.layer(tooMany.schema.parse({}), injection)(answering({ content: [] }))
   assert.equal((await service(toolCall('search'))).kind, 'answered')
 })

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { resultIn } from '../../../src/chaos/fault.ts'
+import { refusalOf, resultIn } from '../../../src/chaos/fault.ts'
 import { registryFaults } from '../../../src/chaos/faults/registry.ts'
 import type { Call, Outcome, Service } from '../../../src/mesh/call.ts'
 import { newCall, toolCall } from '../../support/caller.ts'
-import { answering, testShot, type TestShotParts } from '../../support/shot.ts'
+import { answering, faultLayer, testInjection, type TestInjectionParts } from '../../support/injection.ts'
 
 interface Tool {
   name: string
@@ -18,10 +18,9 @@ const tool = (name: string, more: object = {}): Tool => ({
 })
 
 /** A fault that fires again and again, with one memory. */
-function firing(type: keyof typeof registryFaults, config: object, parts: TestShotParts = { draws: 0 }) {
-  const shot = testShot(parts)
-  const fault = registryFaults[type]
-  const layer = fault.layer(fault.schema.parse(config) as never, shot)
+function firing(type: keyof typeof registryFaults, config: object, parts: TestInjectionParts = { draws: 0 }) {
+  const injection = testInjection(parts)
+  const layer = faultLayer(registryFaults[type], config, injection)
   const asked: Call[] = []
   const through = (server: Service) =>
     layer((call) => {
@@ -36,27 +35,27 @@ function firing(type: keyof typeof registryFaults, config: object, parts: TestSh
   const call = (name: string) => through(answering({ content: [] }))(toolCall(name))
   const names = (result: Record<string, unknown> | undefined) =>
     (result?.tools as Tool[]).map(({ name }) => name)
-  return { shot, asked, list, call, names }
+  return { injection, asked, list, call, names }
 }
 
 const errorOf = (outcome: Outcome) =>
   outcome.kind === 'answered' ? (outcome.result.value.error as { code: number; message: string }) : undefined
 
 test('a missing tool is gone from the list', async () => {
-  const { shot, list, names } = firing('registry.tool_missing', { tools: ['get_*'] })
+  const { injection, list, names } = firing('registry.tool_missing', { tools: ['get_*'] })
   assert.deepEqual(names(await list({ tools: [tool('get_a'), tool('put_a'), tool('get_b')] })), ['put_a'])
-  assert.deepEqual(shot.notes, [{ gone: ['get_a', 'get_b'] }])
+  assert.deepEqual(injection.notes, [{ gone: ['get_a', 'get_b'] }])
   await list({ tools: [tool('put_a')] })
-  assert.deepEqual(shot.inapplicable, ['the page lists none of the tools'])
+  assert.deepEqual(injection.inapplicable, ['the page lists none of the tools'])
 })
 
 test('a call of a missing tool fails, and the server does not get it', async () => {
-  const { call, asked, shot } = firing('registry.tool_missing', { tools: ['get_*'] })
+  const { call, asked, injection } = firing('registry.tool_missing', { tools: ['get_*'] })
   assert.deepEqual(errorOf(await call('get_a')), { code: -32602, message: 'Unknown tool: get_a' })
   assert.equal(asked.length, 0)
   assert.equal(errorOf(await call('put_a')), undefined)
   assert.equal(asked.length, 1)
-  assert.equal(shot.inapplicable.length, 1)
+  assert.equal(injection.inapplicable.length, 1)
 })
 
 test('a ghost stands at the end of the list like any tool, and a call of it fails', async () => {
@@ -70,35 +69,35 @@ test('a ghost stands at the end of the list like any tool, and a call of it fail
 })
 
 test('a ghost stands only on the last page', async () => {
-  const { list, names, shot } = firing('registry.ghost_tool', { tools: ['ghost'] })
+  const { list, names, injection } = firing('registry.ghost_tool', { tools: ['ghost'] })
   assert.deepEqual(names(await list({ tools: [tool('a')], nextCursor: '2' })), ['a'])
-  assert.deepEqual(shot.inapplicable, ['not the last page of the list'])
+  assert.deepEqual(injection.inapplicable, ['not the last page of the list'])
 })
 
 test('a stale list hides what has changed, page by page, for as long as it may be old', async () => {
-  const { shot, list, names } = firing('registry.stale_list', { age: '1h' })
+  const { injection, list, names } = firing('registry.stale_list', { age: '1h' })
   await list({ tools: [tool('a')] })
   await list({ tools: [tool('z')] }, { cursor: '2' })
-  assert.equal(shot.inapplicable.length, 2)
-  await shot.clock.advance(3_600_000)
+  assert.equal(injection.inapplicable.length, 2)
+  await injection.clock.advance(3_600_000)
   assert.deepEqual(names(await list({ tools: [tool('a'), tool('b')] })), ['a'])
   assert.deepEqual(names(await list({ tools: [tool('y')] }, { cursor: '2' })), ['z'])
-  assert.deepEqual(shot.notes[0], { ageMs: 3_600_000 })
-  await shot.clock.advance(1)
+  assert.deepEqual(injection.notes[0], { ageMs: 3_600_000 })
+  await injection.clock.advance(1)
   assert.deepEqual(names(await list({ tools: [tool('a'), tool('b')] })), ['a', 'b'])
 })
 
 test('a stale schema is the one that was really seen before', async () => {
-  const { shot, list } = firing('registry.stale_schema', {})
+  const { injection, list } = firing('registry.stale_schema', {})
   const old = tool('a', { inputSchema: { type: 'object', properties: { town: {} } }, description: 'old' })
   await list({ tools: [old] })
   const result = await list({ tools: [tool('a', { description: 'new', outputSchema: { type: 'object' } })] })
   assert.deepEqual(result?.tools, [{ name: 'a', description: 'new', inputSchema: old.inputSchema }])
-  assert.deepEqual(shot.notes.at(-1), { tool: 'a', how: 'inputSchema,outputSchema as it was' })
+  assert.deepEqual(injection.notes.at(-1), { tool: 'a', how: 'inputSchema,outputSchema as it was' })
 })
 
 test('without one that was seen, a required member of a schema has another name', async () => {
-  const { shot, list } = firing('registry.stale_schema', { tools: ['b'] })
+  const { injection, list } = firing('registry.stale_schema', { tools: ['b'] })
   const result = await list({ tools: [tool('a'), tool('b')] })
   assert.deepEqual(result?.tools, [
     tool('a'),
@@ -110,38 +109,38 @@ test('without one that was seen, a required member of a schema has another name'
       },
     }),
   ])
-  assert.deepEqual(shot.notes, [{ tool: 'b', how: 'inputSchema: city was city_value' }])
+  assert.deepEqual(injection.notes, [{ tool: 'b', how: 'inputSchema: city was city_value' }])
   await list({ tools: [{ name: 'b', inputSchema: { type: 'object' } }] }, { cursor: '2' })
-  assert.deepEqual(shot.inapplicable, ['no tool has a schema with members'])
+  assert.deepEqual(injection.inapplicable, ['no tool has a schema with members'])
 })
 
 test('a slow list comes late, at once when the fault is released, and never when the call is aborted', async () => {
-  const { shot, asked, list } = firing('registry.slow_list', { delay: '5s' })
+  const { injection, asked, list } = firing('registry.slow_list', { delay: '5s' })
   const late = list({ tools: [] })
-  await shot.clock.advance(4_999)
+  await injection.clock.advance(4_999)
   assert.equal(asked.length, 0)
-  await shot.clock.advance(1)
+  await injection.clock.advance(1)
   assert.deepEqual(await late, { tools: [] })
   const held = list({ tools: [] })
-  shot.release()
+  injection.release()
   assert.deepEqual(await held, { tools: [] })
-  assert.equal(shot.clock.pending, 0)
+  assert.equal(injection.clock.pending, 0)
 
   const aborted = firing('registry.slow_list', {})
   const { layer, schema } = registryFaults['registry.slow_list']
   const controller = new AbortController()
   const request = newCall({ method: 'tools/list', signal: controller.signal })
-  const outcome = layer(schema.parse({}), aborted.shot)(answering({ tools: [] }))(request)
+  const outcome = layer(schema.parse({}), aborted.injection)(answering({ tools: [] }))(request)
   controller.abort()
   assert.equal((await outcome).kind, 'failed')
-  assert.equal(aborted.shot.clock.pending, 0)
+  assert.equal(aborted.injection.clock.pending, 0)
 })
 
 test('drop_cursor makes a list end early, and a last page is none of its business', async () => {
-  const { shot, list } = firing('registry.drop_cursor', {})
+  const { injection, list } = firing('registry.drop_cursor', {})
   assert.deepEqual(await list({ tools: [], nextCursor: 'x' }), { tools: [] })
   assert.deepEqual(await list({ tools: [] }), { tools: [] })
-  assert.deepEqual(shot.inapplicable, ['the page has no cursor'])
+  assert.deepEqual(injection.inapplicable, ['the page has no cursor'])
 })
 
 test('invalid_cursor leads to a page that nobody knows', async () => {
@@ -158,15 +157,15 @@ test('dup_name gives a second tool the name of the first', async () => {
 })
 
 test('bad_ttl says an absurd time, where the era has one at all', async () => {
-  const modern = { world: { kindOf: () => ({ transport: 'http', era: 'modern' }) as const } }
-  const { list, shot } = firing('registry.bad_ttl', { ttlMs: -1 }, modern)
+  const modern = { faultEnvironment: { kindOf: () => ({ transport: 'http', era: 'modern' }) as const } }
+  const { list, injection } = firing('registry.bad_ttl', { ttlMs: -1 }, modern)
   assert.deepEqual(await list({ tools: [], ttlMs: 5 }), { tools: [], ttlMs: -1 })
-  assert.deepEqual(shot.notes, [{ ttlMs: -1, was: 5 }])
+  assert.deepEqual(injection.notes, [{ ttlMs: -1, was: 5 }])
   const legacy = firing('registry.bad_ttl', {})
   assert.deepEqual(await legacy.list({ tools: [] }), { tools: [] })
-  assert.equal(legacy.shot.inapplicable.length, 1)
+  assert.equal(legacy.injection.inapplicable.length, 1)
   assert.match(
-    registryFaults['registry.bad_ttl'].refuses?.({ transport: 'http', era: 'legacy' }) ?? '',
+    refusalOf(registryFaults['registry.bad_ttl'], { transport: 'http', era: 'legacy' }) ?? '',
     /no ttlMs/,
   )
 })
@@ -174,11 +173,11 @@ test('bad_ttl says an absurd time, where the era has one at all', async () => {
 test('what is no list passes unharmed', async () => {
   for (const type of Object.keys(registryFaults) as (keyof typeof registryFaults)[]) {
     if (['registry.slow_list', 'registry.list_changed_storm', 'registry.moved'].includes(type)) continue
-    const { shot, list } = firing(
+    const { injection, list } = firing(
       type,
       type.endsWith('_tool') || type.endsWith('missing') ? { tools: ['a'] } : {},
     )
     assert.deepEqual(await list({ odd: 1 }), { odd: 1 }, type)
-    assert.deepEqual(shot.inapplicable, ['the reply is no list'], type)
+    assert.deepEqual(injection.inapplicable, ['the reply is no list'], type)
   }
 })

@@ -6,7 +6,13 @@ import type { Outcome, Service } from '../../../src/mesh/call.ts'
 import { gatewayError } from '../../../src/mesh/errors.ts'
 import { errorText } from '../../../src/protocol/jsonrpc.ts'
 import { toolCall } from '../../support/caller.ts'
-import { answering, answerOf, testShot, type TestShotParts } from '../../support/shot.ts'
+import {
+  answering,
+  answerOf,
+  faultLayer,
+  testInjection,
+  type TestInjectionParts,
+} from '../../support/injection.ts'
 
 const good = { content: [{ type: 'text', text: '{"n":1}' }], structuredContent: { n: 1 }, _meta: { a: 1 } }
 const failing: Service = () =>
@@ -19,25 +25,24 @@ async function fire(
   type: keyof typeof resultFaults,
   config: object,
   server: Service = answering(good),
-  parts: TestShotParts = {},
+  parts: TestInjectionParts = {},
 ) {
-  const shot = testShot(parts)
-  const fault = resultFaults[type]
-  const outcome = await fault.layer(fault.schema.parse(config) as never, shot)(server)(toolCall('tool'))
-  return { shot, outcome, result: resultIn(outcome) }
+  const injection = testInjection(parts)
+  const outcome = await faultLayer(resultFaults[type], config, injection)(server)(toolCall('tool'))
+  return { injection, outcome, result: resultIn(outcome) }
 }
 
 const verdictOf = (outcome: Outcome) => (outcome.kind === 'answered' ? outcome.verdict : outcome.error.reason)
 
 test('is_error turns a reply into an error of the tool, and keeps what the reply says of itself', async () => {
-  const { shot, outcome, result } = await fire('result.is_error', { text: 'quota exceeded' })
+  const { injection, outcome, result } = await fire('result.is_error', { text: 'quota exceeded' })
   assert.deepEqual(result, {
     content: [{ type: 'text', text: 'quota exceeded' }],
     _meta: { a: 1 },
     isError: true,
   })
   assert.equal(verdictOf(outcome), 'tool_error')
-  assert.deepEqual(shot.notes, [{ text: 'quota exceeded' }])
+  assert.deepEqual(injection.notes, [{ text: 'quota exceeded' }])
 })
 
 test('error_as_success hides an error, of whatever kind, behind a success', async () => {
@@ -46,24 +51,24 @@ test('error_as_success hides an error, of whatever kind, behind a success', asyn
     [rpcError, 'rpc_error'],
     [failing, 'upstream_disconnected'],
   ] as const) {
-    const { shot, outcome, result } = await fire('result.error_as_success', {}, server)
+    const { injection, outcome, result } = await fire('result.error_as_success', {}, server)
     assert.deepEqual(result, { content: [{ type: 'text', text: 'OK' }] })
     assert.equal(verdictOf(outcome), 'unchecked')
-    assert.ok(shot.isChanged(outcome))
-    assert.deepEqual(shot.notes, [{ was }])
+    assert.ok(injection.isChanged(outcome))
+    assert.deepEqual(injection.notes, [{ was }])
   }
 })
 
 test('a success in place of a failure has what every result of a modern server has', async () => {
-  const world = { kindOf: () => ({ transport: 'http', era: 'modern' }) as const }
-  const { result } = await fire('result.error_as_success', { text: 'done' }, failing, { world })
+  const faultEnvironment = { kindOf: () => ({ transport: 'http', era: 'modern' }) as const }
+  const { result } = await fire('result.error_as_success', { text: 'done' }, failing, { faultEnvironment })
   assert.deepEqual(result, { resultType: 'complete', content: [{ type: 'text', text: 'done' }] })
 })
 
 test('error_as_success leaves good replies alone unless it is told to take them too', async () => {
   const alone = await fire('result.error_as_success', {})
   assert.deepEqual(alone.result, good)
-  assert.deepEqual(alone.shot.inapplicable, ['the reply is no error'])
+  assert.deepEqual(alone.injection.inapplicable, ['the reply is no error'])
   const taken = await fire('result.error_as_success', { of: 'every_reply', text: 'Error: 500' })
   assert.deepEqual(taken.result, { content: [{ type: 'text', text: 'Error: 500' }], _meta: { a: 1 } })
 })
@@ -80,26 +85,28 @@ test('empty leaves no content, or one empty text', async () => {
 })
 
 test('oversize lets a reply grow by as much as it says, and the gateway reads it like any reply', async () => {
-  const { shot, result } = await fire('result.oversize', { bytes: '64KiB' })
+  const { injection, result } = await fire('result.oversize', { bytes: '64KiB' })
   const [first, filler] = result?.content as { text: string }[]
   assert.deepEqual(first, good.content[0])
   assert.equal(filler?.text.length, 65_536)
-  assert.equal(shot.replies.length, 1)
-  assert.deepEqual(shot.notes, [{ bytes: 65_536 }])
+  assert.equal(injection.replies.length, 1)
+  assert.deepEqual(injection.notes, [{ bytes: 65_536 }])
 })
 
 test('the outcome of an oversized reply is what the reader makes of it', async () => {
   const error = gatewayError('reply_too_large', 'too large')
   const { outcome } = await fire('result.oversize', {}, answering(good), {
-    world: { read: () => ({ kind: 'failed', error }) },
+    faultEnvironment: { read: () => ({ kind: 'failed', error }) },
   })
   assert.equal(verdictOf(outcome), 'reply_too_large')
 })
 
 test('above all policies an oversized reply goes to the agent as it is', async () => {
-  const { shot, result } = await fire('result.oversize', { bytes: 2048 }, answering(good), { side: 'client' })
+  const { injection, result } = await fire('result.oversize', { bytes: 2048 }, answering(good), {
+    side: 'client',
+  })
   assert.equal((result?.content as unknown[]).length, 2)
-  assert.equal(shot.replies.length, 0)
+  assert.equal(injection.replies.length, 0)
 })
 
 test('what is no result of a tool passes unharmed, and the journal says so', async () => {
@@ -110,15 +117,16 @@ test('what is no result of a tool passes unharmed, and the journal says so', asy
       ? [task, question]
       : [task, question, rpcError, failing]) {
       const call = toolCall('tool')
-      const shot = testShot()
+      const injection = testInjection()
       const expected = await server(call)
-      const fault = resultFaults[type]
-      const outcome = await fault.layer(
-        fault.schema.parse({}) as never,
-        shot,
-      )(() => Promise.resolve(expected))(call)
+      const layer = faultLayer(resultFaults[type], {}, injection)
+      const outcome = await layer(() => Promise.resolve(expected))(call)
       assert.equal(outcome, expected, type)
-      assert.deepEqual([shot.inapplicable.length, shot.notes.length, shot.replies.length], [1, 0, 0], type)
+      assert.deepEqual(
+        [injection.inapplicable.length, injection.notes.length, injection.replies.length],
+        [1, 0, 0],
+        type,
+      )
     }
   }
 })

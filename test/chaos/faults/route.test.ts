@@ -6,14 +6,16 @@ import { routeFaults } from '../../../src/chaos/faults/route.ts'
 import type { Call, Outcome, Service } from '../../../src/mesh/call.ts'
 import { gatewayError } from '../../../src/mesh/errors.ts'
 import { toolCall } from '../../support/caller.ts'
-import { answering, testShot } from '../../support/shot.ts'
+import { answering, testInjection } from '../../support/injection.ts'
 
 const here = answering({ content: ['here'] })
 const there = answering({ content: ['there'] })
 
-/** A shot in a world with one other server, `mirror`. */
+/** An injection in a fault environment with one other server, `mirror`. */
 function shotWith(mirror: Service = there) {
-  return testShot({ world: { sendTo: (call, server) => (server === 'mirror' ? mirror(call) : undefined) } })
+  return testInjection({
+    faultEnvironment: { sendTo: (call, server) => (server === 'mirror' ? mirror(call) : undefined) },
+  })
 }
 
 const contentOf = (outcome: Outcome) => resultIn(outcome)?.content
@@ -21,31 +23,33 @@ const contentOf = (outcome: Outcome) => resultIn(outcome)?.content
 const { layer, schema } = routeFaults['route.wrong_backend']
 
 test('a call that goes to the wrong server gets the answer of that one, as a corrupted one', async () => {
-  const shot = shotWith()
-  const outcome = await layer(schema.parse({ server: 'mirror' }), shot)(here)(toolCall('tool'))
+  const injection = shotWith()
+  const outcome = await layer(schema.parse({ server: 'mirror' }), injection)(here)(toolCall('tool'))
   assert.deepEqual(contentOf(outcome), ['there'])
-  assert.ok(shot.isChanged(outcome))
-  assert.deepEqual(shot.notes, [{ server: 'mirror' }])
+  assert.ok(injection.isChanged(outcome))
+  assert.deepEqual(injection.notes, [{ server: 'mirror' }])
 })
 
 test('without such a server, or when it is the right one, the call goes where it should', async () => {
   for (const server of ['nowhere', 'test']) {
-    const shot = shotWith()
-    assert.deepEqual(contentOf(await layer(schema.parse({ server }), shot)(here)(toolCall('tool'))), ['here'])
-    assert.deepEqual(shot.inapplicable, [`there is no other server ${server}`])
+    const injection = shotWith()
+    assert.deepEqual(contentOf(await layer(schema.parse({ server }), injection)(here)(toolCall('tool'))), [
+      'here',
+    ])
+    assert.deepEqual(injection.inapplicable, [`there is no other server ${server}`])
   }
 })
 
 test('when the wrong server fails, the call fails', async () => {
   const failed: Outcome = { kind: 'failed', error: gatewayError('upstream_unavailable', 'down') }
-  const shot = shotWith(() => Promise.resolve(failed))
-  assert.equal(await layer(schema.parse({ server: 'mirror' }), shot)(here)(toolCall('tool')), failed)
+  const injection = shotWith(() => Promise.resolve(failed))
+  assert.equal(await layer(schema.parse({ server: 'mirror' }), injection)(here)(toolCall('tool')), failed)
 })
 
 test('a call that waits for the wrong server when the fault is released goes where it should', async () => {
-  const shot = shotWith(() => new Promise(() => undefined))
-  const outcome = layer(schema.parse({ server: 'mirror' }), shot)(here)(toolCall('tool'))
-  shot.release()
+  const injection = shotWith(() => new Promise(() => undefined))
+  const outcome = layer(schema.parse({ server: 'mirror' }), injection)(here)(toolCall('tool'))
+  injection.release()
   assert.deepEqual(contentOf(await outcome), ['here'])
 })
 
@@ -54,34 +58,34 @@ test('a call goes to the wrong server only below all policies', () => {
 })
 
 const moved = registryFaults['registry.moved']
-const movedLayer = (config: object, shot = shotWith()) => ({
-  shot,
-  service: moved.layer(moved.schema.parse(config), shot)(here),
+const movedLayer = (config: object, injection = shotWith()) => ({
+  injection,
+  service: moved.layer(moved.schema.parse(config), injection)(here),
 })
 
 test('a tool that has moved says where', async () => {
-  const { shot, service } = movedLayer({ tools: ['to*'], replacement: 'mirror/tool2' })
+  const { injection, service } = movedLayer({ tools: ['to*'], replacement: 'mirror/tool2' })
   const outcome = await service(toolCall('tool'))
   assert.equal(outcome.kind, 'answered')
   const { error } = outcome.kind === 'answered' ? outcome.result.value : {}
   assert.deepEqual(error, { code: -32602, message: 'Tool tool has moved, use mirror/tool2 instead' })
   assert.deepEqual(contentOf(await service(toolCall('other'))), ['here'])
-  assert.equal(shot.inapplicable.length, 1)
+  assert.equal(injection.inapplicable.length, 1)
 })
 
 test('a tool that has moved silently is answered from its new place', async () => {
-  const { shot, service } = movedLayer({ replacement: 'mirror', mode: 'silent' })
+  const { injection, service } = movedLayer({ replacement: 'mirror', mode: 'silent' })
   assert.deepEqual(contentOf(await service(toolCall('tool'))), ['there'])
-  assert.equal(shot.world.sent[0]?.call.tool, 'tool')
+  assert.equal(injection.faultEnvironment.sent[0]?.call.tool, 'tool')
 })
 
 test('its new place may have another name for it', async () => {
   const calls: Call[] = []
-  const shot = shotWith((call) => {
+  const injection = shotWith((call) => {
     calls.push(call)
     return there(call)
   })
-  const { service } = movedLayer({ replacement: 'mirror/a/b', mode: 'silent' }, shot)
+  const { service } = movedLayer({ replacement: 'mirror/a/b', mode: 'silent' }, injection)
   await service(toolCall('tool', { x: 1 }))
   const [call] = calls
   assert.equal(call?.tool, 'a/b')

@@ -1,19 +1,20 @@
-import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { rpcFaults } from '../../../src/chaos/faults/rpc.ts'
-import { error } from '../../../src/chaos/faults/rpc/error.ts'
-import { malformed } from '../../../src/chaos/faults/rpc/malformed.ts'
-import type { Outcome } from '../../../src/mesh/call.ts'
+import { rpcFaults, error, malformed } from '../../../src/chaos/faults/rpc.ts'
+import type { FaultType } from '../../../src/chaos/fault.ts'
+import type { ShapedAnswer } from '../../../src/mesh/answer-shape.ts'
+import type { Call, Outcome } from '../../../src/mesh/call.ts'
 import { gatewayError } from '../../../src/mesh/errors.ts'
 import { parseJson } from '../../../src/protocol/jsonrpc.ts'
 import { newCall, toolCall } from '../../support/caller.ts'
-import { answering, testShot } from '../../support/shot.ts'
+import { answering, faultLayer, testInjection, type TestInjection } from '../../support/injection.ts'
+
+import assert from 'node:assert/strict'
 
 const answer = answering({ content: [{ type: 'text', text: 'a, b}' }] })
 
 test('a JSON-RPC error is an answer of the server to this very call', async () => {
-  const shot = testShot()
-  const outcome = await error.layer(error.schema.parse({}), shot)()(toolCall('echo', {}, { id: 7 }))
+  const injection = testInjection()
+  const outcome = await error.layer(error.schema.parse({}), injection)()(toolCall('echo', {}, { id: 7 }))
   assert.equal(outcome.kind === 'answered' && outcome.verdict, 'rpc_error')
   assert.deepEqual(outcome.kind === 'answered' && outcome.result.value, {
     jsonrpc: '2.0',
@@ -23,27 +24,29 @@ test('a JSON-RPC error is an answer of the server to this very call', async () =
 })
 
 test('code, message and data are those of the plan', async () => {
-  const shot = testShot({ side: 'client' })
+  const injection = testInjection({ side: 'client' })
   const config = { code: -32000, message: 'injected', data: { hint: [1] } }
-  const outcome = await error.layer(error.schema.parse(config), shot)()(toolCall('echo', {}, { id: 'a"b' }))
-  assert.deepEqual(parseJson(shot.replies[0]?.body ?? ''), { jsonrpc: '2.0', id: 'a"b', error: config })
+  const outcome = await error.layer(error.schema.parse(config), injection)()(
+    toolCall('echo', {}, { id: 'a"b' }),
+  )
+  assert.deepEqual(parseJson(injection.replies[0]?.body ?? ''), { jsonrpc: '2.0', id: 'a"b', error: config })
   assert.equal(outcome.wire, undefined, 'the edge writes it, under the id that the agent knows')
 })
 
 test('an id comes back digit by digit, even one that no double can hold', async () => {
-  const shot = testShot()
+  const injection = testInjection()
   const text = '{"id": 12345678901234567890, "jsonrpc":"2.0","method":"tools/list"}'
-  await error.layer(error.schema.parse({}), shot)()(newCall({ method: 'tools/list', text }))
-  assert.match(shot.replies[0]?.body ?? '', /"id":12345678901234567890,/)
+  await error.layer(error.schema.parse({}), injection)()(newCall({ method: 'tools/list', text }))
+  assert.match(injection.replies[0]?.body ?? '', /"id":12345678901234567890,/)
 })
 
 for (const side of ['upstream', 'client'] as const) {
   for (const kind of ['truncate', 'bad_json', 'wrong_content_type'] as const) {
     test(`a reply that is broken by ${kind} is made of the real one, and is no JSON (${side})`, async () => {
-      const shot = testShot({ side })
-      const outcome = await malformed.layer({ kind }, shot)(answer)(toolCall('echo'))
+      const injection = testInjection({ side })
+      const outcome = await malformed.layer({ kind }, injection)(answer)(toolCall('echo'))
       assert.equal(outcome.kind === 'failed' && outcome.error.reason, 'bad_reply')
-      const [reply] = shot.replies
+      const [reply] = injection.replies
       assert.equal(parseJson(reply?.body ?? ''), undefined)
       assert.match(reply?.body ?? '', /"jsonrpc":"2.0"/)
       assert.match(
@@ -51,41 +54,113 @@ for (const side of ['upstream', 'client'] as const) {
         kind === 'wrong_content_type' ? /^text\/html/ : /^application\/json$/,
       )
       assert.equal(outcome.wire?.body, side === 'client' ? reply?.body : undefined)
-      assert.deepEqual(shot.notes, [{ kind }])
+      assert.deepEqual(injection.notes, [{ kind }])
     })
   }
 }
 
 test('a process has no content type to be wrong; its lines can still be broken', async () => {
-  const world = { kindOf: () => ({ transport: 'stdio', era: 'legacy' }) as const }
-  const shot = testShot({ world })
-  const outcome = await malformed.layer({ kind: 'wrong_content_type' }, shot)(answer)(toolCall('echo'))
+  const faultEnvironment = { kindOf: () => ({ transport: 'stdio', era: 'legacy' }) as const }
+  const injection = testInjection({ faultEnvironment })
+  const outcome = await malformed.layer({ kind: 'wrong_content_type' }, injection)(answer)(toolCall('echo'))
   assert.equal(outcome.kind, 'answered')
-  assert.deepEqual(shot.inapplicable, ['only replies over HTTP have a content type'])
-  assert.equal((await malformed.layer({ kind: 'truncate' }, shot)(answer)(toolCall('echo'))).kind, 'failed')
+  assert.deepEqual(injection.inapplicable, ['only replies over HTTP have a content type'])
+})
+
+/** The answer to a call over a pipe, and how a fault has it come: `undefined` where it asks for nothing. */
+async function shapedBy(type: FaultType<unknown>, config: object, injection: TestInjection) {
+  const text = '{"jsonrpc":"2.0","id":7,"result":{"content":[]}}'
+  const call = toolCall('echo', {}, { id: 'a' })
+  let shaped: ShapedAnswer | undefined
+  const outcome = await faultLayer(
+    type,
+    config,
+    injection,
+  )((sent) => {
+    shaped = sent.answerShape?.take(text)
+    return answer(sent)
+  })(call)
+  assert.deepEqual(outcome, await answer(call), 'what becomes of the call is for whoever reads it to say')
+  return { text, shaped }
+}
+
+for (const transport of ['stdio', 'sse'] as const) {
+  const faultEnvironment = { kindOf: () => ({ transport, era: 'legacy' }) as const }
+
+  test(`over ${transport} a fault says what comes in place of the answer, and notes it when it has come`, async () => {
+    const cases: [keyof typeof rpcFaults, object, (text: string) => string[], object][] = [
+      ['rpc.malformed', {}, (text) => [text.slice(0, text.length / 2)], { kind: 'truncate' }],
+      ['rpc.malformed', { kind: 'bad_json' }, (text) => [`${text.slice(0, -1)},}`], { kind: 'bad_json' }],
+      ['rpc.wrong_id', {}, (text) => [text.replace('7', '"a-other"')], { id: 'a-other' }],
+      ['rpc.duplicate', {}, (text) => [text, text], { effect: 'orphan' }],
+    ]
+    for (const [type, config, texts, note] of cases) {
+      const injection = testInjection({ faultEnvironment })
+      const { text, shaped } = await shapedBy(rpcFaults[type], config, injection)
+      assert.deepEqual(shaped, { texts: texts(text) }, type)
+      assert.deepEqual([injection.notes, injection.inapplicable, injection.replies], [[note], [], []], type)
+    }
+  })
+
+  test(`over ${transport} a late answer is held back, and that delays the call only while it waits`, async () => {
+    const held: Promise<unknown>[] = []
+    const injection = {
+      ...testInjection({ faultEnvironment }),
+      delaying: <Settled>(_: Call, settled: Promise<Settled>) => (held.push(settled), settled),
+    }
+    const { text, shaped } = await shapedBy(rpcFaults['rpc.late'], { delay: '2s' }, injection)
+    assert.deepEqual([shaped?.texts, shaped?.holdMs], [[text], 2_000])
+    assert.deepEqual(injection.notes, [], 'it is not held back yet, and may never be')
+    shaped?.holds?.(Promise.resolve())
+    assert.deepEqual(injection.notes, [{ delayMs: 2_000 }])
+    await Promise.all(held)
+  })
+}
+
+test('two faults cannot shape one answer: the second says so, and does nothing', async () => {
+  const faultEnvironment = { kindOf: () => ({ transport: 'stdio', era: 'legacy' }) as const }
+  const [outer, inner] = [testInjection({ faultEnvironment }), testInjection({ faultEnvironment })]
+  const service = faultLayer(
+    rpcFaults['rpc.duplicate'],
+    {},
+    outer,
+  )(
+    faultLayer(
+      rpcFaults['rpc.malformed'],
+      {},
+      inner,
+    )((call) => {
+      assert.deepEqual(call.answerShape?.take('{}').texts, ['{}', '{}'])
+      return answer(call)
+    }),
+  )
+  await service(toolCall('echo'))
+  assert.deepEqual(inner.inapplicable, ['another fault has the answer to this call'])
 })
 
 const failed: Outcome = { kind: 'failed', error: gatewayError('upstream_unavailable', 'gone') }
 
 test('where there is no reply, none can be broken: the failure passes and the journal says so', async () => {
   for (const name of ['malformed', 'wrong_id', 'duplicate', 'late', 'reorder'] as const) {
-    const fault = rpcFaults[`rpc.${name}`]
-    const shot = testShot()
-    const layer = fault.layer(fault.schema.parse({}) as never, shot)
+    const injection = testInjection()
+    const layer = faultLayer(rpcFaults[`rpc.${name}`], {}, injection)
     assert.equal(await layer(() => Promise.resolve(failed))(toolCall('echo')), failed, name)
-    assert.equal(shot.inapplicable.length, 1, name)
+    assert.equal(injection.inapplicable.length, 1, name)
   }
 })
 
 test('a reply that comes after the fault has ended is whole', async () => {
   for (const name of ['malformed', 'wrong_id', 'duplicate', 'late', 'reorder'] as const) {
-    const fault = rpcFaults[`rpc.${name}`]
-    const shot = testShot()
-    const layer = fault.layer(fault.schema.parse({}) as never, shot)
+    const injection = testInjection()
+    const layer = faultLayer(rpcFaults[`rpc.${name}`], {}, injection)
     const call = toolCall('echo')
-    const outcome = await layer((sent) => (shot.release(), answer(sent)))(call)
+    const outcome = await layer((sent) => (injection.release(), answer(sent)))(call)
     assert.deepEqual(outcome, await answer(call), name)
-    assert.deepEqual([shot.replies.length, shot.world.told.length, shot.clock.pending], [0, 0, 0], name)
+    assert.deepEqual(
+      [injection.replies.length, injection.faultEnvironment.told.length, injection.clock.pending],
+      [0, 0, 0],
+      name,
+    )
   }
 })
 

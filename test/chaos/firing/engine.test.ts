@@ -55,10 +55,10 @@ test('a fault whose layer is never reached gives its place back and is not count
   const { send, arm, tally } = rig()
   arm([fault('outer', 'test.fail'), fault('inner', 'test.hold', { maxConcurrent: 1 })])
   for (let round = 0; round < 3; round++) assert.equal((await send(toolCall('t'))).kind, 'failed')
-  const { hits, notApplicable, concurrent, overflow } = tally('inner')
+  const { hits, notReached, concurrent, overflow } = tally('inner')
   assert.deepEqual(
-    { hits, notApplicable, concurrent, overflow },
-    { hits: 0, notApplicable: 3, concurrent: 0, overflow: 0 },
+    { hits, notReached, concurrent, overflow },
+    { hits: 0, notReached: 3, concurrent: 0, overflow: 0 },
   )
 })
 

@@ -1,14 +1,15 @@
-import assert from 'node:assert/strict'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { watchKillFile } from '../../../src/chaos/kill/kill-file.ts'
-import { KillSwitch } from '../../../src/chaos/kill/kill-switch.ts'
+import { watchKillFile, KillSwitch } from '../../../src/chaos/kill/kill-switch.ts'
 import { systemClock } from '../../../src/mesh/clock.ts'
 import { toolCall } from '../../support/caller.ts'
+import { ManualClock } from '../../support/manual-clock.ts'
 import { until } from '../../support/until.ts'
 import { answer, fault, rig } from '../rig.ts'
+
+import assert from 'node:assert/strict'
 
 test('a kill lets go of a thousand held calls at once, unharmed', async () => {
   const { arm, send, clock, controller, tally } = rig()
@@ -62,7 +63,7 @@ test('the switch alone stops everything, though the engine were broken', async (
 })
 
 test('a listener that throws keeps no other from being let go', () => {
-  const kill = new KillSwitch(() => 0)
+  const kill = new KillSwitch(new ManualClock())
   let told = 0
   kill.signal.addEventListener('abort', () => {
     throw new Error('broken')
@@ -75,17 +76,37 @@ test('a listener that throws keeps no other from being let go', () => {
 test('a file throws the switch, and again for as long as it is there', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'kill-'))
   const path = join(folder, 'stop')
-  const kill = new KillSwitch(() => 0)
+  const kill = new KillSwitch(new ManualClock())
   const close = watchKillFile(path, kill, systemClock)
   try {
     assert.equal(kill.on, false)
     await writeFile(path, '')
     await until('the switch is thrown', () => kill.on)
-    assert.deepEqual(kill.killed, { by: 'file', why: `${path} exists`, tookMs: 0 })
+    assert.deepEqual(kill.killed, { by: 'file', why: `${path} exists`, at: Date.UTC(2026, 0, 1), tookMs: 0 })
     kill.lift()
     await until('the switch is thrown', () => kill.on)
   } finally {
     close()
+    await rm(folder, { recursive: true })
+  }
+})
+
+test('a link that leads nowhere throws the switch like any other file', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'kill-'))
+  const path = join(folder, 'stop')
+  await symlink(join(folder, 'missing'), path)
+  const atOnce = new KillSwitch(new ManualClock())
+  const later = new KillSwitch(new ManualClock())
+  const closings = [watchKillFile(path, atOnce, systemClock)]
+  try {
+    assert.equal(atOnce.on, true)
+    await rm(path)
+    closings.push(watchKillFile(path, later, systemClock))
+    assert.equal(later.on, false)
+    await symlink(join(folder, 'missing'), path)
+    await until('the switch is thrown', () => later.on)
+  } finally {
+    for (const close of closings) close()
     await rm(folder, { recursive: true })
   }
 })

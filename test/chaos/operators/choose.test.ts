@@ -7,7 +7,7 @@ import {
   driftOperators,
   partialNames,
 } from '../../../src/chaos/operators/index.ts'
-import { createDice } from '../../../src/mesh/dice.ts'
+import { createKeyedRandom } from '../../../src/mesh/keyed-random.ts'
 
 const orders = {
   total: 2,
@@ -33,13 +33,13 @@ const schema = {
 
 /** The places that an operator gets over many calls. */
 function drawn(op: DriftName, value: unknown, withSchema?: unknown): string[] {
-  const dice = createDice(1)
+  const random = createKeyedRandom(1)
   const paths = new Set<string>()
   for (let call = 0; call < 300; call++) {
     const path = pathFor(
       driftOperators[op].schema.parse({ op }),
       value,
-      (purpose) => dice(`${call}`, purpose),
+      (purpose) => random(`${call}`, purpose),
       withSchema,
     )
     if (path !== undefined) paths.add(path)
@@ -68,10 +68,10 @@ test('without a schema, the value says what there is', () => {
 })
 
 test('over many calls every operator that fits is picked, and each pick can be applied', () => {
-  const dice = createDice(42)
+  const random = createKeyedRandom(42)
   const seen = new Set<string>()
   for (let call = 0; call < 1_000; call++) {
-    const draw = (purpose: string) => dice(`${call}`, purpose)
+    const draw = (purpose: string) => random(`${call}`, purpose)
     const config = choose(driftNames, () => orders, draw, { schema })
     assert.ok(config?.path !== undefined)
     const applied = apply(config, orders, draw)
@@ -84,7 +84,7 @@ test('over many calls every operator that fits is picked, and each pick can be a
 })
 
 test('the same draws choose the same operator and the same place', () => {
-  const draw = (purpose: string) => createDice(9)('call', purpose)
+  const draw = (purpose: string) => createKeyedRandom(9)('call', purpose)
   assert.deepEqual(
     choose(driftNames, () => orders, draw),
     choose(driftNames, () => structuredClone(orders), draw),
@@ -92,12 +92,12 @@ test('the same draws choose the same operator and the same place', () => {
 })
 
 test('only what no schema can show is chosen when that is asked for', () => {
-  const dice = createDice(3)
+  const random = createKeyedRandom(3)
   for (let call = 0; call < 200; call++) {
     const config = choose(
       driftNames,
       () => orders,
-      (purpose) => dice(`${call}`, purpose),
+      (purpose) => random(`${call}`, purpose),
       {
         detectable: 'semantic',
       },

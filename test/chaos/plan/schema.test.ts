@@ -3,7 +3,6 @@ import { test } from 'node:test'
 import { z } from 'zod'
 import { faults as registered } from '../../../src/chaos/faults/index.ts'
 import { targetFindings } from '../../../src/chaos/plan/checks.ts'
-import { near } from '../../../src/chaos/plan/near.ts'
 import { chaosSchema } from '../../../src/chaos/plan/schema.ts'
 import { fault, registry, schema } from '../rig.ts'
 
@@ -23,8 +22,10 @@ test('chaos is off, acts, and has no faults unless told otherwise', () => {
     persist: false,
     maxTtl: 3_600_000,
     journal: { maxSize: 16 * 1024 ** 2, keep: 4 },
+    debugHeader: false,
     strict: false,
     engineErrors: 10,
+    aliases: {},
   })
 })
 
@@ -56,7 +57,6 @@ test('an unknown type is refused with the names that are near to it', () => {
   ])
   assert.match(issues([fault('a', 'zzz')])[0]!, /unknown type "zzz"; there are test\.hold, /)
   assert.match(issues([{ name: 'a' }])[0]!, /^faults\.0\.type: missing; expected the type/)
-  assert.deepEqual(near('latency', ['conn.latency', 'http.status']), ['conn.latency'])
 })
 
 test('a field of another type is refused', () => {
@@ -78,6 +78,21 @@ test('a match has to name something, and something that the type can hit', () =>
     'faults.0.match.tool: never matches: only calls of the method tools/call have a tool',
   ])
   assert.deepEqual(issues([fault('a', 'test.hold', { match: { method: 'tools/*', tool: 'x' } })]), [])
+})
+
+test('an arm is refused, and a ramp together with bursts', () => {
+  assert.deepEqual(issues([fault('a', 'test.hold', { match: { arm: 'treatment' } })]), [
+    'faults.0.match.arm: never matches: no experiment gives calls an arm',
+  ])
+  const when = { ramp: { over: '1m' }, burst: { meanLength: 4 } }
+  assert.match(
+    issues([fault('a', 'test.hold', { rate: 0.1, when })])[0]!,
+    /^faults\.0\.when\.ramp: not together with when\.burst/,
+  )
+  assert.deepEqual(
+    issues([fault('a', 'test.hold', { match: { tasks: 0.1 }, when: { ramp: { over: '1m' } } })]),
+    [],
+  )
 })
 
 test('a side that the type does not have is refused', () => {

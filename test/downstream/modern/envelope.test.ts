@@ -162,7 +162,7 @@ test('a message that is no request is refused without an id', () => {
   for (const body of [
     { jsonrpc: '2.0', id: 1, result: {} },
     { jsonrpc: '2.0', id: null, method: 'x' },
-    { hello: 1 },
+    { neither: 1 },
   ]) {
     assert.deepEqual(read(body, {}), { status: 400, id: null, code: -32600, data: undefined })
   }

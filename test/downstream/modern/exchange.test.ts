@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Inquiry } from '../../../src/downstream/front.ts'
+import type { McpRequest } from '../../../src/downstream/endpoint.ts'
 import type { Response } from '../../../src/downstream/respond.ts'
 import type { GatewayError } from '../../../src/mesh/errors.ts'
 import { ownTurn } from '../../../src/mesh/turns.ts'
@@ -17,20 +17,20 @@ const call = (id: unknown, more: Json = {}, own: Json = able) =>
 
 /** The result of a reply that is one message. */
 const resultOf = ({ messages }: { messages: Json[] }) => messages[0]?.result as Json
-const stateOf = (asked: { messages: Json[] }) => resultOf(asked).requestState
+const stateOf = (parked: { messages: Json[] }) => resultOf(parked).requestState
 
-const channelOf = (inquiry: Inquiry) => inquiry.channelFor('s')
+const channelOf = (mcpRequest: McpRequest) => mcpRequest.channelFor('s')
 
 /** Puts a question to the client in mid-call; resolves to the answer, read. */
 function ask(
-  inquiry: Inquiry,
+  mcpRequest: McpRequest,
   id: number,
   method = 'elicitation/create',
   params: Json | null = { message: 'Who?' },
 ): Promise<Json> {
   return new Promise((resolve) => {
-    const request = message(params === null ? { id, method } : { id, method, params })
-    void channelOf(inquiry).send(request, (text) => {
+    const question = message(params === null ? { id, method } : { id, method, params })
+    void channelOf(mcpRequest).send(question, (text) => {
       resolve(JSON.parse(text) as Json)
       return Promise.resolve()
     })
@@ -38,30 +38,30 @@ function ask(
 }
 
 test('a question in mid-call becomes input_required, and the retry brings the answer', async (t) => {
-  const bench = await testModern(t, async (inquiry) => {
-    const { result: said } = await ask(inquiry, 1)
-    return result(inquiry, JSON.stringify({ content: [], said }))
+  const bench = await testModern(t, async (mcpRequest) => {
+    const { result: said } = await ask(mcpRequest, 1)
+    return result(mcpRequest, JSON.stringify({ content: [], said }))
   })
-  const asked = await bench.send(call(1))
-  assert.equal(asked.status, 200)
-  assert.equal(asked.messages[0]?.id, 1)
-  assert.equal(resultOf(asked).resultType, 'input_required')
-  assert.deepEqual(resultOf(asked).inputRequests, {
+  const parked = await bench.send(call(1))
+  assert.equal(parked.status, 200)
+  assert.equal(parked.messages[0]?.id, 1)
+  assert.equal(resultOf(parked).resultType, 'input_required')
+  assert.deepEqual(resultOf(parked).inputRequests, {
     'elicitation-1': { method: 'elicitation/create', params: { message: 'Who?' } },
   })
   const inputResponses = { 'elicitation-1': { action: 'accept', content: { name: 'Zoë' } } }
-  const answered = await bench.send(call('two', { inputResponses, requestState: stateOf(asked) }))
+  const answered = await bench.send(call('two', { inputResponses, requestState: stateOf(parked) }))
   assert.equal(answered.messages[0]?.id, 'two')
   assert.deepEqual(resultOf(answered).said, inputResponses['elicitation-1'])
   assert.equal(resultOf(answered).resultType, 'complete')
-  assert.equal(bench.inquiries.length, 1)
+  assert.equal(bench.requests.length, 1)
   assert.equal(bench.clock.pending, 0)
 })
 
-test('questions asked while the call is parked wait for the next round; those left open are asked again', async (t) => {
-  const bench = await testModern(t, async (inquiry) => {
-    await Promise.all([ask(inquiry, 1), ask(inquiry, 2, 'sampling/createMessage')])
-    return result(inquiry, '{"done":true}')
+test('questions asked while the call waits for input wait for the next round; those left open are asked again', async (t) => {
+  const bench = await testModern(t, async (mcpRequest) => {
+    await Promise.all([ask(mcpRequest, 1), ask(mcpRequest, 2, 'sampling/createMessage')])
+    return result(mcpRequest, '{"done":true}')
   })
   const first = await bench.send(call(1))
   assert.deepEqual(Object.keys(resultOf(first).inputRequests as Json), ['elicitation-1'])
@@ -78,38 +78,38 @@ test('questions asked while the call is parked wait for the next round; those le
 })
 
 test('a question that its server takes back holds the call no longer, and its client still gets the result', async (t) => {
-  const asked = later<void>()
-  const bench = await testModern(t, async (inquiry) => {
-    void ask(inquiry, 1)
-    await asked.promise
+  const questioned = later<void>()
+  const bench = await testModern(t, async (mcpRequest) => {
+    void ask(mcpRequest, 1)
+    await questioned.promise
     const params = { requestId: 1 }
-    void channelOf(inquiry).send(message({ method: 'notifications/cancelled', params }))
-    return result(inquiry, JSON.stringify({ asking: inquiry.record.asking }))
+    void channelOf(mcpRequest).send(message({ method: 'notifications/cancelled', params }))
+    return result(mcpRequest, JSON.stringify({ asking: mcpRequest.record.asking }))
   })
   const first = await bench.send(call(1))
-  assert.equal(bench.inquiries[0]?.record.asking, 1)
-  asked.resolve()
+  assert.equal(bench.requests[0]?.record.asking, 1)
+  questioned.resolve()
   const inputResponses = { 'elicitation-1': { action: 'decline' } }
   const last = await bench.send(call(2, { inputResponses, requestState: stateOf(first) }))
   assert.equal(resultOf(last).asking, 0)
 })
 
 test('a question without params is asked without params', async (t) => {
-  const bench = await testModern(t, async (inquiry) => {
-    await ask(inquiry, 1, 'roots/list', null)
-    return result(inquiry, '{}')
+  const bench = await testModern(t, async (mcpRequest) => {
+    await ask(mcpRequest, 1, 'roots/list', null)
+    return result(mcpRequest, '{}')
   })
-  const asked = await bench.send(call(1, {}, { [CLIENT_CAPABILITIES_KEY]: { roots: {} } }))
-  assert.deepEqual(resultOf(asked).inputRequests, { 'roots-1': { method: 'roots/list' } })
+  const parked = await bench.send(call(1, {}, { [CLIENT_CAPABILITIES_KEY]: { roots: {} } }))
+  assert.deepEqual(resultOf(parked).inputRequests, { 'roots-1': { method: 'roots/list' } })
   bench.endpoint.close()
 })
 
 test('a server that asks for ever is refused after ten rounds', async (t) => {
-  const bench = await testModern(t, async (inquiry) => {
+  const bench = await testModern(t, async (mcpRequest) => {
     let rounds = 0
     for (;;) {
-      const { error } = await ask(inquiry, rounds)
-      if (error !== undefined) return result(inquiry, JSON.stringify({ rounds }))
+      const { error } = await ask(mcpRequest, rounds)
+      if (error !== undefined) return result(mcpRequest, JSON.stringify({ rounds }))
       rounds++
     }
   })
@@ -124,10 +124,10 @@ test('a server that asks for ever is refused after ten rounds', async (t) => {
 
 test('what the client did not say that it can answer is refused without asking it', async (t) => {
   const answers: Json[] = []
-  const bench = await testModern(t, async (inquiry) => {
+  const bench = await testModern(t, async (mcpRequest) => {
     for (const method of ['elicitation/create', 'tasks/get', 'ping'])
-      answers.push(await ask(inquiry, 1, method))
-    return result(inquiry, '{"done":true}')
+      answers.push(await ask(mcpRequest, 1, method))
+    return result(mcpRequest, '{"done":true}')
   })
   assert.equal(resultOf(await bench.send(call(1, {}, {}))).done, true)
   assert.deepEqual(
@@ -137,20 +137,20 @@ test('what the client did not say that it can answer is refused without asking i
 })
 
 test('progress comes under the token of the turn that waits, also after a retry', async (t) => {
-  const bench = await testModern(t, async (inquiry) => {
-    const { progressToken } = (inquiry.message.value.params as { _meta: Json })._meta
+  const bench = await testModern(t, async (mcpRequest) => {
+    const { progressToken } = (mcpRequest.message.value.params as { _meta: Json })._meta
     const progress = () =>
-      channelOf(inquiry).send(
+      channelOf(mcpRequest).send(
         message({ method: 'notifications/progress', params: { progressToken, progress: 1 } }),
       )
     void progress()
-    await ask(inquiry, 1)
+    await ask(mcpRequest, 1)
     await progress()
-    return result(inquiry, '{}')
+    return result(mcpRequest, '{}')
   })
-  const asked = await bench.send(call(1, {}, { ...able, progressToken: 'first' }))
-  assert.equal((asked.messages[0]?.params as Json).progressToken, 'first')
-  const requestState = (asked.messages[1]?.result as Json).requestState
+  const parked = await bench.send(call(1, {}, { ...able, progressToken: 'first' }))
+  assert.equal((parked.messages[0]?.params as Json).progressToken, 'first')
+  const requestState = (parked.messages[1]?.result as Json).requestState
   const again = call(
     2,
     { requestState, inputResponses: { 'elicitation-1': {} } },
@@ -162,8 +162,8 @@ test('progress comes under the token of the turn that waits, also after a retry'
 })
 
 test('progress that nobody asked for is not told', async (t) => {
-  const bench = await testModern(t, (inquiry) => {
-    void channelOf(inquiry).send(
+  const bench = await testModern(t, (mcpRequest) => {
+    void channelOf(mcpRequest).send(
       message({ method: 'notifications/progress', params: { progressToken: 'x' } }),
     )
     return '{}'
@@ -172,10 +172,10 @@ test('progress that nobody asked for is not told', async (t) => {
 })
 
 test('messages of the log come down to the level that the request names, and none without', async (t) => {
-  const bench = await testModern(t, (inquiry) => {
-    const levels = inquiry.message.value.method === 'tools/call' ? ['debug', 'warning', 'error'] : []
+  const bench = await testModern(t, (mcpRequest) => {
+    const levels = mcpRequest.message.value.method === 'tools/call' ? ['debug', 'warning', 'error'] : []
     for (const level of levels) {
-      void channelOf(inquiry).send(message({ method: 'notifications/message', params: { level } }))
+      void channelOf(mcpRequest).send(message({ method: 'notifications/message', params: { level } }))
     }
     return '{}'
   })
@@ -185,33 +185,33 @@ test('messages of the log come down to the level that the request names, and non
     ['warning', 'error', 1],
   )
   assert.equal((await bench.send(call(2))).messages.length, 1)
-  const levels = bench.inquiries.filter(({ message: { value } }) => value.method === 'logging/setLevel')
+  const levels = bench.requests.filter(({ message: { value } }) => value.method === 'logging/setLevel')
   assert.equal(levels.length, 1)
 })
 
 test('a client that leaves cancels its call', async (t) => {
   const bench = await testModern(t, () => new Promise<Response>(() => undefined))
   const client = await bench.open(call(1))
-  await until('the call is under way', () => bench.inquiries.length === 1)
+  await until('the call is under way', () => bench.requests.length === 1)
   client.close()
-  const { signal } = bench.inquiries[0]!
+  const { signal } = bench.requests[0]!
   await until('the call is cancelled', () => signal.aborted)
   assert.equal((signal.reason as GatewayError).reason, 'cancelled')
 })
 
-test('a client that is gone while its call is parked cancels nothing, and finds the answer later', async (t) => {
+test('a client that is gone while its call waits for input cancels nothing, and finds the answer later', async (t) => {
   const end = later<void>()
-  const bench = await testModern(t, (inquiry) => {
-    void ask(inquiry, 1)
-    return end.promise.then(() => result(inquiry, '{"late":true}'))
+  const bench = await testModern(t, (mcpRequest) => {
+    void ask(mcpRequest, 1)
+    return end.promise.then(() => result(mcpRequest, '{"late":true}'))
   })
   const client = await bench.open(call(1))
-  const asked = await reply(client)
+  const parked = await reply(client)
   client.close()
-  assert.equal(bench.inquiries[0]?.signal.aborted, false)
+  assert.equal(bench.requests[0]?.signal.aborted, false)
   end.resolve()
   await bench.clock.advance(0)
-  const answered = await bench.send(call(2, { requestState: stateOf(asked) }))
+  const answered = await bench.send(call(2, { requestState: stateOf(parked) }))
   assert.equal(resultOf(answered).late, true)
   assert.equal(answered.messages[0]?.id, 2)
 })
@@ -219,18 +219,18 @@ test('a client that is gone while its call is parked cancels nothing, and finds 
 test('an answer that is too much to be kept is gone when its client comes, which hears that the call has run', async (t) => {
   const end = later<void>()
   const large = JSON.stringify({ text: 'x'.repeat(20 * 1024 ** 2) })
-  const bench = await testModern(t, (inquiry) => {
-    void ask(inquiry, 1)
-    inquiry.record.attempts = 1
-    return end.promise.then(() => result(inquiry, large))
+  const bench = await testModern(t, (mcpRequest) => {
+    void ask(mcpRequest, 1)
+    mcpRequest.record.attempts = 1
+    return end.promise.then(() => result(mcpRequest, large))
   })
-  const asked = [await bench.send(call(1)), await bench.send(call(2))]
+  const parked = [await bench.send(call(1)), await bench.send(call(2))]
   end.resolve()
   await bench.clock.advance(0)
   // Large answers end in turns of their client, one after the other.
   await ownTurn('127.0.0.1')
   const answers: Json[] = []
-  for (const [index, first] of asked.entries()) {
+  for (const [index, first] of parked.entries()) {
     const { messages } = await bench.send(call(`again ${index}`, { requestState: stateOf(first) }))
     answers.push(messages[0] ?? {})
   }
@@ -245,9 +245,9 @@ test('an answer that is too much to be kept is gone when its client comes, which
 })
 
 test('a call of a very long name is found again by the same name only', async (t) => {
-  const bench = await testModern(t, async (inquiry) => {
-    await ask(inquiry, 1)
-    return result(inquiry, '{"done":true}')
+  const bench = await testModern(t, async (mcpRequest) => {
+    await ask(mcpRequest, 1)
+    return result(mcpRequest, '{"done":true}')
   })
   const name = 'x'.repeat(5_000)
   const requestState = stateOf(await bench.send(call(1, { name })))
@@ -258,9 +258,9 @@ test('a call of a very long name is found again by the same name only', async (t
 })
 
 test('a state counts once, for the same request of the same kind of client', async (t) => {
-  const bench = await testModern(t, async (inquiry) => {
-    await ask(inquiry, 1)
-    return result(inquiry, '{"done":true}')
+  const bench = await testModern(t, async (mcpRequest) => {
+    await ask(mcpRequest, 1)
+    return result(mcpRequest, '{"done":true}')
   })
   const requestState = stateOf(await bench.send(call(1)))
   const inputResponses = { 'elicitation-1': {} }
@@ -280,6 +280,6 @@ test('states and answers that are not ours go to the server as they are', async 
   const bench = await testModern(t)
   for (const requestState of ['v1.eyJ', 12345, null])
     await bench.send(call(1, { requestState, inputResponses: null }))
-  const seen = bench.inquiries.map(({ message: { value } }) => (value.params as Json).requestState)
+  const seen = bench.requests.map(({ message: { value } }) => (value.params as Json).requestState)
   assert.deepEqual(seen, ['v1.eyJ', 12345, null])
 })

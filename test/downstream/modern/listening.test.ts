@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
-import type { Inquiry, Welcome } from '../../../src/downstream/front.ts'
+import type { Endpoint, McpRequest, Welcome } from '../../../src/downstream/endpoint.ts'
 import type { PooledCaller } from '../../../src/downstream/modern/pool.ts'
 import type { Response } from '../../../src/downstream/respond.ts'
 import { paramsOf } from '../../../src/protocol/jsonrpc.ts'
@@ -23,8 +23,15 @@ async function listening(bench: Bench, id: unknown, notifications: Json) {
 }
 
 /** The requests that servers got for resources. */
-const asked = ({ inquiries }: Bench) =>
-  inquiries.map(({ message: { value } }) => [value.method, paramsOf(value).uri])
+const asked = ({ requests }: Bench) =>
+  requests.map(({ message: { value } }) => [value.method, paramsOf(value).uri])
+
+/** What an endpoint has that these tests do not come to. */
+const unused: Pick<Endpoint, 'request' | 'notify' | 'inbound'> = {
+  request: () => Promise.reject(new Error('no request is expected')),
+  notify: () => undefined,
+  inbound: () => undefined,
+}
 
 test('a stream is acknowledged with what it will tell, and tells it', async (t) => {
   const bench = await testModern(t)
@@ -65,25 +72,25 @@ test('servers are asked for each resource, and no more once the last one who wan
   const bench = await testModern(t)
   const first = await listening(bench, 1, { resourceSubscriptions: ['a://1', 'a://2'] })
   const second = await listening(bench, 2, { resourceSubscriptions: ['a://2'] })
-  await until('all was asked for', () => bench.inquiries.length === 3)
+  await until('all was asked for', () => bench.requests.length === 3)
   first.close()
-  await until('the first is gone', () => bench.inquiries.length === 4)
+  await until('the first is gone', () => bench.requests.length === 4)
   assert.deepEqual(asked(bench).slice(3), [['resources/unsubscribe', 'a://1']])
   second.close()
-  await until('the second is gone', () => bench.inquiries.length === 5)
+  await until('the second is gone', () => bench.requests.length === 5)
   assert.deepEqual(asked(bench).slice(4), [['resources/unsubscribe', 'a://2']])
-  assert.equal(bench.inquiries[0]?.caller.listening, false)
+  assert.equal(bench.requests[0]?.caller.listening, false)
   assert.equal(bench.clock.pending, 0)
 })
 
 test('streams that end at once give back what only they wanted: once for each resource, a few at a time', async (t) => {
   let underWay = 0
   let most = 0
-  const bench = await testModern(t, async (inquiry) => {
+  const bench = await testModern(t, async (request) => {
     most = Math.max(most, ++underWay)
     await setImmediate()
     underWay--
-    return result(inquiry, '{}')
+    return result(request, '{}')
   })
   const uris = (from: number) => Array.from({ length: 200 }, (_, n) => `a://${from + n}`)
   const clients = await Promise.all(
@@ -93,36 +100,36 @@ test('streams that end at once give back what only they wanted: once for each re
   const named = new Set(Array.from({ length: 20 }, (_, n) => uris(n * 10)).flat())
   const done = () => new Set(asked(bench).map(([, uri]) => uri)).size === named.size && underWay === 0
   await until('all was asked for', done)
-  const before = bench.inquiries.length
+  const before = bench.requests.length
   for (const client of clients) client.close()
   await until('all are gone', () => bench.endpoint.listening.size === 0)
-  await until('all was given back', () => bench.inquiries.length >= before + named.size && underWay === 0)
+  await until('all was given back', () => bench.requests.length >= before + named.size && underWay === 0)
   const ended = asked(bench).slice(before)
   assert.deepEqual(new Set(ended.map(([method]) => method)), new Set(['resources/unsubscribe']))
   assert.deepEqual(ended.map(([, uri]) => uri).toSorted(), [...named].toSorted())
   assert.ok(most <= 16, `${most} at once`)
 })
 
-/** A front whose answers to `resources/*` are for the test to give; one stream that wants 40 resources. */
-async function leaving(t: TestContext, answer: (inquiry: Inquiry) => Promise<Response> | string) {
+/** An endpoint whose answers to `resources/*` are for the test to give; one stream that wants 40 resources. */
+async function leaving(t: TestContext, answer: (request: McpRequest) => Promise<Response> | string) {
   let isLeaving = false
-  const bench = await testModern(t, (inquiry) => (isLeaving ? answer(inquiry) : '{}'))
+  const bench = await testModern(t, (request) => (isLeaving ? answer(request) : '{}'))
   const resourceSubscriptions = Array.from({ length: 40 }, (_, n) => `a://${n}`)
   const client = await listening(bench, 1, { resourceSubscriptions })
-  const { caller } = bench.inquiries[0]!
-  await until('all was asked for', () => bench.inquiries.length === 40 && !(caller as PooledCaller).calls)
+  const { caller } = bench.requests[0]!
+  await until('all was asked for', () => bench.requests.length === 40 && !(caller as PooledCaller).calls)
   isLeaving = true
   client.close()
-  await until('it is gone', () => bench.inquiries.length > 40)
+  await until('it is gone', () => bench.requests.length > 40)
   return { bench, caller: caller as PooledCaller }
 }
 
 test('a caller is in use until its resources are given back: nobody drops it before', async (t) => {
   const answered = later<undefined>()
-  const { bench, caller } = await leaving(t, (inquiry) => answered.promise.then(() => result(inquiry, '{}')))
+  const { bench, caller } = await leaving(t, (request) => answered.promise.then(() => result(request, '{}')))
   assert.deepEqual([caller.listening, caller.busy], [false, true])
   answered.resolve(undefined)
-  await until('all was given back', () => bench.inquiries.length === 80 && !caller.busy)
+  await until('all was given back', () => bench.requests.length === 80 && !caller.busy)
 })
 
 test('a request that breaks holds up none of the later ones', async (t) => {
@@ -131,27 +138,27 @@ test('a request that breaks holds up none of the later ones', async (t) => {
     if (broken++ === 0) throw new Error('a defect')
     return '{}'
   })
-  await until('all was given back', () => bench.inquiries.length === 80 && !caller.busy)
+  await until('all was given back', () => bench.requests.length === 80 && !caller.busy)
   await listening(bench, 2, { resourceSubscriptions: ['a://1'] })
-  await until('it is asked for again', () => bench.inquiries.length === 81)
+  await until('it is asked for again', () => bench.requests.length === 81)
 })
 
 test('a server that never answers is not asked on for a caller that listens no more', async (t) => {
   let isSilent = true
   const { bench, caller } = await leaving(t, () => (isSilent ? new Promise(() => undefined) : '{}'))
-  assert.equal(bench.inquiries.length, 40 + 16)
+  assert.equal(bench.requests.length, 40 + 16)
   await bench.clock.advance(10_000)
   await until('it is given up', () => !caller.busy)
-  assert.equal(bench.inquiries.length, 40 + 16)
+  assert.equal(bench.requests.length, 40 + 16)
   isSilent = false
   await listening(bench, 2, { resourceSubscriptions: ['a://1'] })
-  await until('later ones are asked for', () => bench.inquiries.length === 40 + 16 + 1)
+  await until('later ones are asked for', () => bench.requests.length === 40 + 16 + 1)
 })
 
 test('a burst of one list that changes is told twice, whoever sends it how often', async (t) => {
   const bench = await testModern(t)
   const client = await listening(bench, 1, { toolsListChanged: true, resourceSubscriptions: ['a://1'] })
-  const { caller } = bench.inquiries[0]!
+  const { caller } = bench.requests[0]!
   for (let n = 0; n < 1_000; n++) caller.receive('s', message({ method: 'notifications/tools/list_changed' }))
   await bench.clock.advance(250)
   caller.receive('s', message({ method: 'notifications/resources/updated', params: { uri: 'a://1' } }))
@@ -163,7 +170,7 @@ test('a burst of one list that changes is told twice, whoever sends it how often
 test('what servers say outside of calls reaches those who asked for it', async (t) => {
   const bench = await testModern(t)
   const client = await listening(bench, 1, { resourceSubscriptions: ['a://1'] })
-  const { caller } = bench.inquiries[0]!
+  const { caller } = bench.requests[0]!
   caller.receive('s', message({ method: 'notifications/resources/updated', params: { uri: 'a://2' } }))
   caller.receive('s', message({ method: 'notifications/resources/updated', params: { uri: 'a://1' } }))
   await until('the update is told', () => client.data.length > 1)
@@ -180,22 +187,22 @@ test('a silent stream shows a sign of life every 15 seconds', async (t) => {
   client.close()
 })
 
-test('a client that leaves while the server still says hello is not remembered', async (t) => {
+test('a client that leaves while the server is still asked who it is is not remembered', async (t) => {
   const bench = await testModern(t)
-  const hello = later<Welcome>()
-  bench.greets(hello.promise)
+  const initializeResult = later<Welcome>()
+  bench.welcomesWith(initializeResult.promise)
   const { response, client } = await bench.hold()
   const body = listen('a', { toolsListChanged: true })
   const headers = { 'mcp-protocol-version': '2026-07-28', 'mcp-method': 'subscriptions/listen' }
-  const front = { server: undefined, welcome: () => hello.promise } as never
+  const endpoint: Endpoint = { ...unused, server: undefined, welcome: () => initializeResult.promise }
   const taken = bench.endpoint.post(
-    { front, headers, client: '127.0.0.1', response },
+    { endpoint, headers, client: '127.0.0.1', response },
     JSON.stringify(body),
     body,
   )
   client.close()
   await until('the client is gone', () => response.destroyed)
-  hello.resolve({ text: '{"capabilities":{"tools":{"listChanged":true}}}' })
+  initializeResult.resolve({ text: '{"capabilities":{"tools":{"listChanged":true}}}' })
   await taken
   assert.equal(bench.endpoint.listening.size, 0)
   assert.equal(bench.clock.pending, 0)
@@ -205,15 +212,13 @@ test('a stream on a server that was removed ends with its result, and asks nobod
   const bench = await testModern(t)
   const { response, client } = await bench.hold()
   const body = listen('a', { resourceSubscriptions: ['a://1'] })
-  const front = {
+  const endpoint: Endpoint = {
+    ...unused,
     server: 'gone',
     welcome: () => Promise.resolve({ text: '{"capabilities":{"resources":{"subscribe":true}}}' }),
-    request: () => {
-      throw new Error('there is no such server')
-    },
-  } as never
+  }
   const headers = { 'mcp-protocol-version': '2026-07-28', 'mcp-method': 'subscriptions/listen' }
-  await bench.endpoint.post({ front, headers, client: '127.0.0.1', response }, JSON.stringify(body), body)
+  await bench.endpoint.post({ endpoint, headers, client: '127.0.0.1', response }, JSON.stringify(body), body)
   bench.endpoint.listening.end(({ server }) => server === 'gone')
   const { messages } = await reply(client)
   assert.equal(messages.at(-1)?.id, 'a')

@@ -10,7 +10,7 @@ const MAX = 256
 const IDLE_MS = 10 * 60_000
 const MIB = 1024 ** 2
 
-const greetingsOf = (share: Share) => new EvictingQuota('greetings', 'bytes', share, () => undefined)
+const greetingsOf = (share: Share) => new EvictingQuota('initializeParams', 'bytes', share, () => undefined)
 
 function pool({ max = MAX, perClient = MAX, greetings = greetingsOf({ max: MIB, perClient: MIB }) } = {}) {
   const clock = new ManualClock()
@@ -66,12 +66,12 @@ test('clients that say very much of themselves are told apart as well', () => {
 
 test('a caller says hello as its clients would, and by our name for clients that have none', () => {
   const { like: of } = pool()
-  assert.deepEqual(of({ name: 'a' }, { roots: {} }, {}).hello, {
+  assert.deepEqual(of({ name: 'a' }, { roots: {} }, {}).initializeParams, {
     protocolVersion: '2025-11-25',
     capabilities: { roots: {} },
     clientInfo: { name: 'a' },
   })
-  const { clientInfo } = of(undefined, {}, {}).hello as { clientInfo: { name: string } }
+  const { clientInfo } = of(undefined, {}, {}).initializeParams as { clientInfo: { name: string } }
   assert.equal(clientInfo.name, 'breakwater')
 })
 

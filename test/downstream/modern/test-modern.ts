@@ -1,8 +1,8 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import type { TestContext } from 'node:test'
-import type { Front, Inquiry, Welcome } from '../../../src/downstream/front.ts'
-import { ModernEndpoint } from '../../../src/downstream/modern/endpoint.ts'
-import type { RequestRates } from '../../../src/downstream/request-limits.ts'
+import type { Endpoint, McpRequest, Welcome } from '../../../src/downstream/endpoint.ts'
+import { ModernHandler } from '../../../src/downstream/modern/handler.ts'
+import type { RequestRates } from '../../../src/downstream/guards.ts'
 import type { Response } from '../../../src/downstream/respond.ts'
 import type { Message } from '../../../src/mesh/call.ts'
 import { Live } from '../../../src/mesh/live.ts'
@@ -13,10 +13,10 @@ import {
   MODERN_VERSION,
   PROTOCOL_VERSION_KEY,
 } from '../../../src/protocol/modern.ts'
-import type { GatewayGeneration } from '../../../src/registry/generation.ts'
 import { type HeldClient, holdResponses } from '../../support/held-responses.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 import type { Json } from '../../support/memory-pipe.ts'
+import { generationOf } from '../test-generation.ts'
 import { testGuards } from '../test-guards.ts'
 
 /** What a complete request says of its sender. */
@@ -48,37 +48,36 @@ export function message(value: Json): Message {
   return { text: JSON.stringify(whole), value: whole }
 }
 
-/** What the front does with a request: its result as JSON text, or a promise of a whole response. */
-export type Answer = (inquiry: Inquiry) => Promise<Response> | string
+/** What the endpoint does with a request: its result as JSON text, or a promise of a whole response. */
+export type Answer = (request: McpRequest) => Promise<Response> | string
 
 /** A whole response with this result. */
-export function result(inquiry: Inquiry, text: string): Response {
-  return { text: `{"jsonrpc":"2.0","id":${JSON.stringify(inquiry.id)},"result":${text}}`, status: 200 }
+export function result(request: McpRequest, text: string): Response {
+  return { text: `{"jsonrpc":"2.0","id":${JSON.stringify(request.id)},"result":${text}}`, status: 200 }
 }
 
 const capabilities = { tools: { listChanged: true }, resources: { listChanged: true, subscribe: true } }
 
-/** The modern endpoint over a front that a test plays, spoken to over real connections. */
+/** The modern handler over an endpoint that a test plays, spoken to over real connections. */
 export async function testModern(t: TestContext, answer: Answer = () => '{}', rates: RequestRates = {}) {
   const clock = new ManualClock()
-  const generation = { servers: new Map(), close: () => undefined }
-  const live = new Live(generation as unknown as GatewayGeneration, clock)
-  const endpoint = new ModernEndpoint(live, clock, testGuards(clock, rates))
-  const inquiries: Inquiry[] = []
+  const live = new Live(generationOf(new Map(), clock), clock)
+  const handler = new ModernHandler(live, clock, testGuards(clock, rates))
+  const requests: McpRequest[] = []
   let welcome: Promise<Welcome> = Promise.resolve({
     text: JSON.stringify({
       capabilities: { ...capabilities, tasks: {} },
-      serverInfo: { name: 'front' },
+      serverInfo: { name: 'played' },
       instructions: 'hi',
     }),
   })
-  const front: Front = {
+  const endpoint: Endpoint = {
     server: undefined,
     welcome: () => welcome,
-    request(_, inquiry) {
-      inquiries.push(inquiry)
-      const answered = answer(inquiry)
-      return typeof answered === 'string' ? Promise.resolve(result(inquiry, answered)) : answered
+    request(_, request) {
+      requests.push(request)
+      const answered = answer(request)
+      return typeof answered === 'string' ? Promise.resolve(result(request, answered)) : answered
     },
     notify: () => undefined,
     inbound: (_, __, inbound) => inbound,
@@ -88,18 +87,18 @@ export async function testModern(t: TestContext, answer: Answer = () => '{}', ra
   /** Sends a request, and leaves its reply to the test. */
   async function open(body: Json, headers = headersFor(body)): Promise<HeldClient> {
     const { response, client } = await hold()
-    void endpoint.post({ front, headers, client: '127.0.0.1', response }, JSON.stringify(body), body)
+    void handler.post({ endpoint, headers, client: '127.0.0.1', response }, JSON.stringify(body), body)
     return client
   }
 
   return {
     clock,
-    endpoint,
-    inquiries,
+    endpoint: handler,
+    requests,
     hold,
     open,
-    /** How the front says hello from here on. */
-    greets: (next: Promise<Welcome>) => void (welcome = next),
+    /** What `initialize` and `server/discover` are answered from here on. */
+    welcomesWith: (next: Promise<Welcome>) => void (welcome = next),
     /** Sends a request, and waits for its reply; of a stream for its end. */
     async send(body: Json, headers?: IncomingHttpHeaders) {
       return reply(await open(body, headers))

@@ -56,7 +56,7 @@ const scenes: readonly Scene[] = [
     title: 'auth.scope: a token that lacks a scope is an error as well',
     tool: 'words_scope',
     type: 'auth.scope',
-    got: fails('upstream_unauthorized'),
+    got: fails('upstream_forbidden'),
     verdicts: one(''),
     fates: one('surfaced'),
   },

@@ -40,23 +40,25 @@ const scenes: readonly Scene[] = [
     fault: { delay: 300 },
     runs: 1,
     attempts: { returned: 1 },
-    fates: { masked: 1 },
+    fates: { delayed: 1 },
     takesMs: 300,
   },
   {
     title: 'a server that is slow to start is masked by the timeout and the retry, which finds it warmer',
     tool: 'cold_brief',
     type: 'cold_start',
-    fault: { delay: 300 },
-    policies: { attemptTimeout: { timeout: 200 } },
+    fault: { delay: 900 },
+    policies: { attemptTimeout: { timeout: 600 } },
     runs: 1,
     attempts: { timeout: 1, returned: 1 },
-    fates: { masked: 2 },
-    takesMs: 300,
+    fates: { delayed: 2 },
+    takesMs: 900,
   },
 ]
 
-const hold = { hold: 300 }
+/** Longer than it takes to see that calls are held, on a busy machine too; in milliseconds. */
+const HELD_MS = 1_500
+const hold = { hold: HELD_MS }
 const queue: Act = { tool: 'queue', type: 'hol.block', fault: hold }
 const limited: Act = {
   tool: 'limited',
@@ -74,11 +76,11 @@ const brief: Act = {
 const domain: Act = {
   tool: 'domain',
   type: 'failure_domain',
-  fault: { match: { tool: 'domain' }, down: 700, up: 700 },
+  fault: { match: { tool: 'domain' }, down: HELD_MS, up: HELD_MS },
   policies: { breaker: false },
   on: ({ name }) => name === 'http-legacy',
 }
-const warm: Act = { tool: 'warm', type: 'cold_start', fault: { delay: 200 } }
+const warm: Act = { tool: 'warm', type: 'cold_start', fault: { delay: HELD_MS } }
 
 let stage: Stage
 
@@ -109,8 +111,8 @@ test('hol.block: all wait behind the first, while other tools of the server answ
     const seen = await waiting
     assert.equal(answers(seen), 4)
     // The others may have come a little after the first.
-    assert.ok(Math.max(...seen.map(({ tookMs }) => tookMs)) >= 295, lane.name)
-    assert.deepEqual(await stage.fates(lane, queue), { masked: 4 })
+    assert.ok(Math.max(...seen.map(({ tookMs }) => tookMs)) >= HELD_MS - 5, lane.name)
+    assert.deepEqual(await stage.fates(lane, queue), { delayed: 4 })
   }))
 
 test('hol.block: a bulkhead keeps the queue short', () =>
@@ -118,7 +120,7 @@ test('hol.block: a bulkhead keeps the queue short', () =>
     const seen = await calls(5, lane, limited)
     const rejected = seen.filter(({ reason }) => reason === 'bulkhead_full')
     assert.deepEqual([answers(seen), rejected.length], [2, 3], `${lane.name} ${JSON.stringify(seen)}`)
-    assert.deepEqual(await stage.fates(lane, limited), { masked: 2 })
+    assert.deepEqual(await stage.fates(lane, limited), { delayed: 2 })
     const labels = `server="${lane.name}"`
     const rejections = await stage.gateway.sums('breakwater_rejections_total', 'reason', labels)
     assert.equal(rejections.bulkhead_full, 3)
@@ -130,20 +132,18 @@ test('pool.exhaust: calls wait for the only slot, one after another', () =>
     assert.equal(answers(seen), 3)
     const longest = Math.max(...seen.map(({ tookMs }) => tookMs))
     assert.ok(longest >= 595, `${lane.name}: three of 200 ms took ${longest} ms`)
-    assert.deepEqual(await stage.fates(lane, pool), { masked: 3 })
+    assert.deepEqual(await stage.fates(lane, pool), { masked: 1, delayed: 2 })
   }))
 
-test('pool.exhaust: a timeout ends the wait for a slot, and what never got one never ran', () =>
+// That who gives up waiting is not sent is tested with a clock: here all give up in the moment in which the slot comes free.
+test('pool.exhaust: a timeout ends the wait for a slot', () =>
   everywhere(brief, async (lane) => {
     const seen = await calls(6, lane, brief)
     const { timeout = 0, returned = 0 } = await stage.attempts(lane, brief.tool)
     assert.deepEqual([answers(seen), timeout + returned], [returned, 6], JSON.stringify(seen))
     assert.ok(timeout >= 4, `${lane.name}: ${timeout} ran out of time`)
-    assert.ok((await stage.runs(lane, brief.tool)) < 6, `${lane.name}: not all of them ran`)
-    assert.deepEqual(await stage.fates(lane, brief), {
-      ...(returned > 0 ? { masked: returned } : {}),
-      surfaced: timeout,
-    })
+    const { masked = 0, delayed = 0, ...others } = await stage.fates(lane, brief)
+    assert.deepEqual([masked + delayed, others], [returned, { surfaced: timeout }])
   }))
 
 test('failure_domain: all servers refuse at the same time, and are back at the same time', async () => {
@@ -161,9 +161,9 @@ test('cold_start: whoever comes meanwhile waits as well, and once it is warm nob
     const first = stage.call(lane, warm.tool)
     await until('the first call waits', async () => (await stage.held(lane, warm)) === 1)
     await Promise.all([first, stage.call(lane, warm.tool)])
-    assert.deepEqual(await stage.fates(lane, warm), { masked: 2 })
+    assert.deepEqual(await stage.fates(lane, warm), { delayed: 2 })
     await calls(2, lane, warm)
-    assert.deepEqual(await stage.fates(lane, warm), { masked: 2 })
+    assert.deepEqual(await stage.fates(lane, warm), { delayed: 2 })
   }))
 
 test('the engine had no part in it', () => assertSound(stage))

@@ -82,7 +82,7 @@ for (const { title, gateway: keys, env, why } of cases) {
 
     const error = { type: 'error', statusCode: 503 }
     const injected = await gateway.post('/chaos/inject', { target: 'flaky/read', config: error })
-    assert.equal(injected.status, 409)
+    assert.equal(injected.status, 500)
     assert.match(JSON.stringify(injected.body), /refused: /)
     await assertLocked('POST inject')
 

@@ -58,9 +58,9 @@ const scenes: readonly Scene[] = [
 const dead = { retry: false, breaker: { consecutive: 3, open: '10m', maxOpen: '10m' } }
 const outages: readonly Act[] = [
   { tool: 'dead_status', type: 'http.status', on: overHttp, policies: dead },
-  { tool: 'dead_conn', type: 'conn.refused', policies: dead },
   { tool: 'dead_error', type: 'rpc.error', policies: dead },
 ]
+const refused: Act = { tool: 'dead_conn', type: 'conn.refused', policies: dead }
 
 const flap: Act = {
   tool: 'flap',
@@ -72,7 +72,7 @@ const flap: Act = {
 let stage: Stage
 
 before(async () => {
-  stage = await Stage.start([...scenes, ...outages, flap])
+  stage = await Stage.start([...scenes, ...outages, refused, flap])
 })
 after(async () => {
   await closeClients()
@@ -94,6 +94,31 @@ for (const act of outages) {
       assert.deepEqual(await stage.fates(lane, act), { surfaced: 3 })
     }))
 }
+
+// It comes behind those outages: they look at breakers of the same servers, which it has found to be reachable again.
+test('conn.refused: a breaker believes three times that a server is back that takes connections, and then no more', () =>
+  everywhere(refused, async (lane) => {
+    const { gateway } = stage
+    const labels = `server="${lane.name}",tool="dead_conn"`
+    const closed = async () =>
+      (await gateway.sums('breakwater_breaker_transitions_total', 'state', labels)).closed ?? 0
+    // A process that cannot be started has no address at which it could be found.
+    const early = lane.transport === 'stdio' ? 0 : 3
+    await until('it has believed it as often as it may', async () => {
+      await stage.call(lane, refused.tool)
+      return (await closed()) === early
+    })
+    await until(
+      'it is open again',
+      async () => (await stage.call(lane, refused.tool)).reason === 'breaker_open',
+    )
+    const attempts = await stage.attempts(lane, refused.tool)
+    const { reason, data } = await stage.call(lane, refused.tool)
+    assert.deepEqual([reason, data.by, data.sent], ['breaker_open', 'breaker', false], lane.name)
+    assert.deepEqual(await stage.attempts(lane, refused.tool), attempts, 'the last one was no attempt')
+    assert.deepEqual(Object.values(attempts), [3 * (1 + early)])
+    assert.deepEqual(await stage.fates(lane, refused), { surfaced: 3 * (1 + early) })
+  }))
 
 test('conn.flap: a breaker opens when the server goes, tries it now and then, and closes when it is back', () =>
   everywhere(flap, async (lane) => {

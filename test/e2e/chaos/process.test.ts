@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
+import { until } from '../../support/until.ts'
 import { cleanUp } from '../support/gateway.ts'
 import { assertSound, playEverywhere, type Scene } from '../support/scene.ts'
 import { closeClients } from '../support/sdk-client.ts'
@@ -70,7 +71,7 @@ test('proc.kill: all calls under way fail, and one that writes is not sent again
     assert.deepEqual(await stage.attempts(lane, 'write_slow_killed'), { transport_error: 1 })
     assert.deepEqual(await stage.fates(lane, writing), { surfaced: 1 })
     assert.deepEqual(await stage.fates(lane, bystander), {})
-    // Waits until there is a process again, in which nothing has run yet.
+    await until('there is a process again', async () => (await stage.call(lane, 'plain')).text !== undefined)
     assert.equal(await stage.runs(lane, 'write_slow_killed'), 0)
   }))
 

@@ -104,14 +104,18 @@ test('registry.list_changed_storm: hundreds of notifications make a handful of f
     assert.ok(told.length < 50, `${told.length} times`)
 })
 
-test('what discovery meets of a fault is counted with what agents meet of it', async () => {
+test('what discovery meets of a fault is counted, and apart from what agents meet of it', async () => {
   const { gateway } = listings
+  type Status = { faults: { name: string; injected: number; discovery: { injected: number } }[] }
   for (const fault of ['stale', 'short', 'twins', 'ttl']) {
     await until(`all that ${fault} did is counted`, async () => {
-      const { body } = await gateway.admin<{ faults: { name: string; hits: number }[] }>('/admin/chaos')
-      const hits = body.faults.find(({ name }) => name === fault)?.hits
-      assert.ok(hits !== undefined && hits > 0)
-      return (await gateway.metric('breakwater_faults_injected_total', `fault="${fault}"`)) === hits
+      const { body } = await gateway.admin<Status>('/admin/chaos')
+      const { injected = 0, discovery } = body.faults.find(({ name }) => name === fault) ?? {}
+      assert.ok(discovery !== undefined && discovery.injected > 0)
+      const metric = async (name: string) => (await gateway.metric(name, `fault="${fault}"`)) ?? 0
+      const ofAgents = await metric('breakwater_faults_injected_total')
+      const ofDiscovery = await metric('breakwater_discovery_faults_injected_total')
+      return ofAgents === injected && ofDiscovery === discovery.injected
     })
   }
 })

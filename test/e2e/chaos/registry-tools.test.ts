@@ -52,7 +52,7 @@ for (const [server, gone] of [
     await listings.sees(server, (names) => names.filter((name) => name !== gone))
     for (const agent of listings.own(server)) await assert.rejects(agent.call(gone), unknown)
     for (const agent of listings.all) await assert.rejects(agent.call(`${server}__${gone}`), unknown)
-    const surfaced = `fault="${server}",handled="surfaced"`
+    const surfaced = `fault="${server}",fate="surfaced"`
     const fates = await listings.gateway.metric('breakwater_fault_outcomes_total', surfaced)
     assert.ok((fates ?? 0) >= 4, String(fates))
   })

@@ -5,8 +5,11 @@ import { closeClients } from '../support/sdk-client.ts'
 import { Stage, type Lane } from '../support/stage.ts'
 
 const once = { maxInjections: 1 }
-const brief = { attemptTimeout: { timeout: 200 } }
+/** Longer than an attempt takes that nothing happens to, on a busy machine too; in milliseconds. */
+const BRIEF_MS = 600
+const brief = { attemptTimeout: { timeout: BRIEF_MS } }
 const overHttp = ({ transport }: Lane) => transport === 'http'
+const overStdio = ({ transport }: Lane) => transport === 'stdio'
 const ofModernEra = ({ era }: Lane) => era === 'modern'
 const tried = { transport_error: 3 }
 const saved = { transport_error: 1, returned: 1 }
@@ -46,6 +49,7 @@ const scenes: readonly Scene[] = [
     title: 'half a reply becomes a clean error',
     tool: 'truncate',
     type: 'rpc.malformed',
+    on: overHttp,
     sees: { reason: 'bad_reply', code: 1502, message: /it may have run/ },
     runs: 3,
     attempts: tried,
@@ -56,6 +60,7 @@ const scenes: readonly Scene[] = [
     tool: 'bad_json_once',
     type: 'rpc.malformed',
     fault: { ...once, kind: 'bad_json' },
+    on: overHttp,
     runs: 2,
     attempts: saved,
     fates: { masked: 1 },
@@ -65,6 +70,7 @@ const scenes: readonly Scene[] = [
     tool: 'write_bad_json',
     type: 'rpc.malformed',
     fault: { ...once, kind: 'bad_json', allowWrites: true },
+    on: overHttp,
     sees: { reason: 'bad_reply', message: /it may have run/ },
     runs: 1,
     attempts: { transport_error: 1 },
@@ -85,6 +91,7 @@ const scenes: readonly Scene[] = [
     title: "another request's reply is never taken for this one's",
     tool: 'wrong_id',
     type: 'rpc.wrong_id',
+    on: overHttp,
     sees: { reason: 'bad_reply', message: /answered another request/ },
     runs: 3,
     attempts: tried,
@@ -95,9 +102,59 @@ const scenes: readonly Scene[] = [
     tool: 'wrong_id_once',
     type: 'rpc.wrong_id',
     fault: once,
+    on: overHttp,
     runs: 2,
     attempts: saved,
     fates: { masked: 1 },
+  },
+  {
+    title: "over a pipe half a reply is nobody's: each attempt waits until its time is over",
+    tool: 'truncate_line',
+    type: 'rpc.malformed',
+    policies: brief,
+    on: overStdio,
+    sees: { reason: 'attempt_timeout', message: /it may have run/ },
+    runs: 3,
+    attempts: { timeout: 3 },
+    fates: { surfaced: 3 },
+    takesMs: 3 * BRIEF_MS,
+  },
+  {
+    title: 'over a pipe a reply that is no JSON is masked by the timeout and the retry',
+    tool: 'bad_json_line_once',
+    type: 'rpc.malformed',
+    fault: { ...once, kind: 'bad_json' },
+    policies: brief,
+    on: overStdio,
+    runs: 2,
+    attempts: { timeout: 1, returned: 1 },
+    fates: { masked: 1 },
+    takesMs: BRIEF_MS,
+  },
+  {
+    title: 'over a pipe a reply that is no JSON is no reason to run a tool that writes again',
+    tool: 'write_bad_json_line',
+    type: 'rpc.malformed',
+    fault: { ...once, kind: 'bad_json', allowWrites: true },
+    policies: brief,
+    on: overStdio,
+    sees: { reason: 'attempt_timeout', message: /it may have run/ },
+    runs: 1,
+    attempts: { timeout: 1 },
+    fates: { surfaced: 1 },
+    takesMs: BRIEF_MS,
+  },
+  {
+    title: "over a pipe another request's reply is never taken for this one's, which waits in vain",
+    tool: 'wrong_id_line',
+    type: 'rpc.wrong_id',
+    policies: brief,
+    on: overStdio,
+    sees: { reason: 'attempt_timeout', message: /it may have run/ },
+    runs: 3,
+    attempts: { timeout: 3 },
+    fates: { surfaced: 3 },
+    takesMs: 3 * BRIEF_MS,
   },
   {
     title: 'a second reply is thrown away',
@@ -108,15 +165,15 @@ const scenes: readonly Scene[] = [
     fates: { masked: 1 },
   },
   {
-    title: 'a reply that is late is masked by the timeout and the retry, and thrown away when it comes',
+    title: 'a reply that is late is cut short by the timeout and the retry, and thrown away when it comes',
     tool: 'late_once',
     type: 'rpc.late',
-    fault: { ...once, delay: 300 },
+    fault: { ...once, delay: BRIEF_MS + 300 },
     policies: brief,
     runs: 2,
     attempts: { timeout: 1, returned: 1 },
-    fates: { masked: 1 },
-    takesMs: 200,
+    fates: { delayed: 1 },
+    takesMs: BRIEF_MS,
   },
   {
     title: 'a reply that is a bit late is waited for',
@@ -125,7 +182,7 @@ const scenes: readonly Scene[] = [
     fault: { delay: 300 },
     runs: 1,
     attempts: { returned: 1 },
-    fates: { masked: 1 },
+    fates: { delayed: 1 },
     takesMs: 300,
   },
   {

@@ -45,8 +45,8 @@ after(async () => {
   await cleanUp()
 })
 
-const fate = (fault: string, handled: string) =>
-  gateway.metric(`breakwater_fault_outcomes_total{fault="${fault}",handled="${handled}"`)
+const fate = (fault: string, name: string) =>
+  gateway.metric(`breakwater_fault_outcomes_total{fault="${fault}",fate="${name}"`)
 
 for (const server of servers) {
   const recoveries = () => gateway.metric('breakwater_session_recoveries_total', `server="${server}"`)

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
-import { setTimeout } from 'node:timers/promises'
+import { until } from '../../support/until.ts'
 import { Agent, talliesOf } from '../support/agent.ts'
 import { CountingServer } from '../support/counting.ts'
 import { cleanUp, Gateway } from '../support/gateway.ts'
@@ -43,19 +43,28 @@ async function stage(agentEra: 'legacy' | 'modern', replicas: number) {
     (await server.stats())
       .flatMap(({ initialized }) => Object.entries(initialized))
       .reduce((sum, [client, count]) => sum + (client === 'breakwater' ? 0 : count), 0)
-  return { server, agent, write, runsOf, opened }
+  /** Writes that take long, once all of them have reached the server. */
+  const slowWrites = async (kind: string) => {
+    const calls = async () =>
+      (await server.stats()).reduce((sum, { methods }) => sum + (methods['tools/call'] ?? 0), 0)
+    const before = await calls()
+    const told = write(kind, { ms: SLOW_MS })
+    await until('the writes are under way', async () => (await calls()) >= before + AT_ONCE)
+    // In an object: the writes themselves are not waited for.
+    return { told }
+  }
+  return { server, agent, write, slowWrites, runsOf, opened }
 }
 
 for (const { agent: era, replicas } of ways) {
   const where = `${era} agent, ${replicas === 1 ? 'one server' : `${replicas} replicas`}`
 
   test(`writes under way when the server forgets their session end well, and run once as those behind them (${where})`, async () => {
-    const { server, write, runsOf, opened } = await stage(era, replicas)
+    const { server, write, slowWrites, runsOf, opened } = await stage(era, replicas)
     const before = await opened()
-    const underWay = write('early', { ms: SLOW_MS })
-    await setTimeout(SLOW_MS / 4)
+    const underWay = await slowWrites('early')
     for (let replica = 0; replica < replicas; replica++) await server.tell(replica, 'forget')
-    const [early, late] = await Promise.all([underWay, write('late')])
+    const [early, late] = await Promise.all([underWay.told, write('late')])
     assert.deepEqual(
       {
         early: talliesOf(early),
@@ -75,11 +84,10 @@ for (const { agent: era, replicas } of ways) {
 
   for (const mode of ['booking_full_400', 'status_404_after', 'status_404_own_error'])
     test(`writes whose replies look like a lost session run once, and hurt nobody ("${mode}", ${where})`, async () => {
-      const { server, agent, write } = await stage(era, replicas)
-      const underWay = write('slow', { ms: SLOW_MS })
-      await setTimeout(SLOW_MS / 4)
+      const { server, agent, write, slowWrites } = await stage(era, replicas)
+      const underWay = await slowWrites('slow')
       const odd = await write('odd', { mode })
-      const slow = await underWay
+      const slow = await underWay.told
       const last = await agent.call('write', { token: 'last' })
       const runs = await server.runs()
       const times = (token: string) => runs[token] ?? 0

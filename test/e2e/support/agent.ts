@@ -38,8 +38,12 @@ export class Agent {
     this.session = session
   }
 
+  /** Rejects when an agent of the legacy era is given no session. */
   static async open(era: 'legacy' | 'modern', url: string): Promise<Agent> {
-    return new Agent(era, url, era === 'legacy' ? await RawClient.open(url) : undefined)
+    if (era === 'modern') return new Agent(era, url, undefined)
+    const session = await RawClient.open(url)
+    if (session.session === '') throw new Error(`no session at ${url}: ${JSON.stringify(session.welcome)}`)
+    return new Agent(era, url, session)
   }
 
   /** Calls a tool; always resolves. */

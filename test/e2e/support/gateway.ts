@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url'
 import { until } from '../../support/until.ts'
 import { killAll, Program, type ProgramOptions } from './program.ts'
 
-const main = fileURLToPath(new URL('../../../src/main.js', import.meta.url))
+const ownMain = fileURLToPath(new URL('../../../src/main.js', import.meta.url))
 
 export type Json = Record<string, unknown>
 
@@ -16,13 +16,19 @@ export interface GatewayParts {
   readonly policies?: Json
   /** The block `chaos`; needs an `environment` in the block `gateway` that is no production. */
   readonly chaos?: Json
+  /** Keys of the block `telemetry` besides how old metrics may be: they are always new. */
+  readonly telemetry?: Json
 }
 
 export interface GatewayOptions extends ProgramOptions {
+  /** The program; that of this project unless given. */
+  readonly main?: string
   /** Arguments of node itself. */
   readonly nodeArgs?: readonly string[]
   /** More arguments of the command. */
   readonly args?: readonly string[]
+  /** The folder of its config and its token: whoever starts again in one goes on there. A new one unless given. */
+  readonly folder?: string
 }
 
 export interface Reply<Body> {
@@ -52,10 +58,10 @@ export class Gateway {
 
   /** Starts a gateway on ports that are free, and waits until it listens. */
   static async start(parts: GatewayParts, options: GatewayOptions = {}): Promise<Gateway> {
-    const folder = await newFolder()
+    const folder = options.folder ?? (await newFolder())
     const file = join(folder, 'gateway.yaml')
     await writeFile(file, configText(parts))
-    const { nodeArgs = [], args = [] } = options
+    const { main = ownMain, nodeArgs = [], args = [] } = options
     // Its token lies beside its config, and so goes with it.
     const env = { XDG_RUNTIME_DIR: folder, ...options.env }
     const program = new Program([...nodeArgs, main, 'start', '--config', file, ...args], { ...options, env })
@@ -159,7 +165,7 @@ export async function cleanUp(): Promise<void> {
 }
 
 /** A config as text: JSON, which is YAML as well, a key on a line. */
-export function configText({ servers, gateway, policies, chaos }: GatewayParts): string {
+export function configText({ servers, gateway, policies, chaos, telemetry }: GatewayParts): string {
   const addresses = { listen: '127.0.0.1:0', control: '127.0.0.1:0' }
   return JSON.stringify(
     {
@@ -167,7 +173,7 @@ export function configText({ servers, gateway, policies, chaos }: GatewayParts):
       mcpServers: servers,
       policies,
       chaos,
-      telemetry: { metrics: { maxAge: 0 } },
+      telemetry: { metrics: { maxAge: 0 }, ...telemetry },
     },
     undefined,
     2,
@@ -182,14 +188,14 @@ export interface Addresses {
   readonly tokenFile?: string
 }
 
-/** Finds the addresses of a gateway in its log: in one line of JSON, or in several as it shows them on a terminal. */
+/** Finds the addresses of a gateway in its log: in one line of JSON, or in one as a terminal shows it. */
 function addressesIn(withToken: boolean): (line: string) => Addresses | undefined {
   const found: Record<string, string> = {}
   return (line) => {
     if (line.startsWith('{'))
       return line.includes('"listening"') ? (JSON.parse(line) as Addresses) : undefined
-    const [, name, value] = /(data|control|tokenFile)\S*: "([^"]+)"/.exec(line) ?? []
-    if (name !== undefined && value !== undefined) found[name] = value
+    for (const [, name = '', value = ''] of line.matchAll(/(data|control|tokenFile)=([^\s\u001b]+)/g))
+      found[name] = value
     const { data, control, tokenFile } = found
     if (data === undefined || control === undefined || (withToken && tokenFile === undefined))
       return undefined

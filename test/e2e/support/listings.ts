@@ -101,8 +101,9 @@ export class Listings {
   /** Waits until its fault was done, be it to what the gateway asks on its own behalf. */
   isHit(server: string): Promise<void> {
     return until(`${server} is hit`, async () => {
-      const { body } = await this.gateway.admin<{ faults: { name: string; hits: number }[] }>('/admin/chaos')
-      return body.faults.some(({ name, hits }) => name === server && hits > 0)
+      type Status = { faults: { name: string; hits: number; discovery: { hits: number } }[] }
+      const { body } = await this.gateway.admin<Status>('/admin/chaos')
+      return body.faults.some(({ name, hits, discovery }) => name === server && hits + discovery.hits > 0)
     })
   }
 

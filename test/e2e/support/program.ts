@@ -10,6 +10,8 @@ export interface ProgramOptions {
   /** Added to the test's own environment. */
   readonly env?: Readonly<Record<string, string>>
   readonly stdio?: StdioOptions
+  /** The test's own working folder unless given. */
+  readonly cwd?: string
 }
 
 /** How a process ended. */
@@ -28,9 +30,14 @@ export class Program {
 
   constructor(
     args: readonly string[],
-    { env = {}, stdio = ['ignore', 'pipe', 'pipe'] }: ProgramOptions = {},
+    { env = {}, stdio = ['ignore', 'pipe', 'pipe'], cwd = process.cwd() }: ProgramOptions = {},
   ) {
-    this.child = spawn(process.execPath, args, { detached: true, stdio, env: { ...process.env, ...env } })
+    this.child = spawn(process.execPath, args, {
+      detached: true,
+      stdio,
+      cwd,
+      env: { ...process.env, ...env },
+    })
     this.pid = this.child.pid as number
     for (const stream of [this.child.stdout, this.child.stderr]) {
       if (stream !== null) createInterface({ input: stream }).on('line', (line) => this.lines.push(line))

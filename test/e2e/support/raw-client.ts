@@ -10,7 +10,7 @@ export interface RawReply {
   readonly messages: Json[]
 }
 
-export interface Hello {
+export interface OpenOptions {
   readonly version?: string
   readonly capabilities?: Json
   readonly headers?: Readonly<Record<string, string>>
@@ -31,11 +31,14 @@ export class RawClient {
   }
 
   /** Opens a session. */
-  static async open(url: string, { version = '2025-11-25', capabilities = {}, headers = {} }: Hello = {}) {
+  static async open(
+    url: string,
+    { version = '2025-11-25', capabilities = {}, headers = {} }: OpenOptions = {},
+  ) {
     const clientInfo = { name: 'raw', version: '1' }
     const params = { protocolVersion: version, capabilities, clientInfo }
-    const hello = { jsonrpc: '2.0', id: 'hello', method: 'initialize', params }
-    const reply = await post(url, JSON.stringify(hello), headers)
+    const initializeRequest = { jsonrpc: '2.0', id: 'initialize', method: 'initialize', params }
+    const reply = await post(url, JSON.stringify(initializeRequest), headers)
     const id = reply.headers.get('mcp-session-id')
     const session = {
       ...headers,
@@ -89,11 +92,11 @@ export class RawClient {
   }
 
   /** Posts a message and reads the reply as it comes. */
-  stream(body: Json): Promise<EventReader> {
+  stream(body: Json, headers: Readonly<Record<string, string>> = {}): Promise<EventReader> {
     return EventReader.open(this.url, {
       method: 'POST',
       body: JSON.stringify(body),
-      headers: { ...postHeaders, ...this.headers },
+      headers: { ...postHeaders, ...this.headers, ...headers },
     })
   }
 

@@ -22,9 +22,18 @@ const servers = new Set<Server>()
 export class RawServer {
   readonly seen: Seen[] = []
   readonly url: string
+  readonly #server: Server
 
-  private constructor(url: string) {
+  private constructor(url: string, server: Server) {
     this.url = url
+    this.#server = server
+  }
+
+  /** Ends its connections, and takes no more. */
+  stop(): Promise<void> {
+    const stopped = new Promise<void>((resolve) => this.#server.close(() => resolve()))
+    this.#server.closeAllConnections()
+    return stopped
   }
 
   /** `tools`: names that it lists. */
@@ -44,7 +53,7 @@ export class RawServer {
     })
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
     servers.add(server)
-    const raw = new RawServer(`http://127.0.0.1:${(server.address() as AddressInfo).port}/mcp`)
+    const raw = new RawServer(`http://127.0.0.1:${(server.address() as AddressInfo).port}/mcp`, server)
     return raw
   }
 

@@ -4,7 +4,7 @@ import type { ClientCapabilities } from '@modelcontextprotocol/sdk/types.js'
 
 const open: Client[] = []
 
-/** Connects the SDK's own client to an endpoint. `prepare` sets its handlers before it says hello. */
+/** Connects the SDK's own client to an endpoint. `prepare` sets its handlers before it initializes. */
 export async function connect(
   url: string,
   capabilities: ClientCapabilities = {},

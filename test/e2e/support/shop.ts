@@ -4,7 +4,7 @@ import { until } from '../../support/until.ts'
 import { Gateway, type Json } from './gateway.ts'
 import { Program } from './program.ts'
 import { connect } from './sdk-client.ts'
-import { lanes, type Act, type Lane } from './stage.ts'
+import { lanes, lanesOf, type Act, type Lane } from './stage.ts'
 
 const script = fileURLToPath(new URL('../../fixtures/shop-server.js', import.meta.url))
 
@@ -55,7 +55,11 @@ export class Shop {
       chaos: {
         enabled: true,
         persist: true,
-        faults: acts.flatMap((act) => on.filter(act.on ?? (() => true)).map((lane) => faultOf(act, lane))),
+        faults: acts.flatMap((act) =>
+          lanesOf(act)
+            .filter((lane) => on.includes(lane))
+            .map((lane) => faultOf(act, lane)),
+        ),
       },
     })
     await gateway.waitFor('up', ...on.map(({ name }) => name))
@@ -100,7 +104,7 @@ export class Shop {
 
   /** What became of the injections of a fault. */
   fates({ name }: Lane, tool: string): Promise<Json> {
-    return this.gateway.sums('breakwater_fault_outcomes_total', 'handled', `fault="${tool}.${name}"`)
+    return this.gateway.sums('breakwater_fault_outcomes_total', 'fate', `fault="${tool}.${name}"`)
   }
 
   /** Replies are checked as soon as the schema of their tool was read, which the first of them brings about, in turn. */

@@ -1,5 +1,7 @@
 import { fileURLToPath } from 'node:url'
 import { Client as ModernClient, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
+import { refusalOf } from '../../../src/chaos/fault.ts'
+import { faults } from '../../../src/chaos/faults/index.ts'
 import { Gateway, type Json } from './gateway.ts'
 import { Program } from './program.ts'
 import { connect } from './sdk-client.ts'
@@ -26,16 +28,20 @@ export interface Act {
   readonly fault?: Json
   /** Policies of the tool other than those of the stage. */
   readonly policies?: Json
-  /** Where it can be; everywhere unless given. */
+  /** Where it can be; wherever its type can unless given. */
   readonly on?: (lane: Lane) => boolean
 }
 
+/** The lanes where an act can be: by its own word, or else by that of its type. */
+export function lanesOf({ on, type, fault }: Pick<Act, 'on' | 'type' | 'fault'>): readonly Lane[] {
+  const works = ({ transport, era }: Lane) =>
+    fault?.side === 'client' || refusalOf(faults[type]!, { transport, era }) === undefined
+  return lanes.filter(on ?? works)
+}
+
 /** Does something on every lane where an act can be, at the same time. */
-export async function everywhere(
-  { on = () => true }: Act,
-  task: (lane: Lane) => Promise<unknown>,
-): Promise<void> {
-  await Promise.all(lanes.filter(on).map(task))
+export async function everywhere(act: Act, task: (lane: Lane) => Promise<unknown>): Promise<void> {
+  await Promise.all(lanesOf(act).map(task))
 }
 
 /** What a client got. */
@@ -79,7 +85,7 @@ export class Stage {
       chaos: {
         enabled: true,
         persist: true,
-        faults: acts.flatMap((act) => lanes.filter(act.on ?? (() => true)).map((lane) => faultOf(act, lane))),
+        faults: acts.flatMap((act) => lanesOf(act).map((lane) => faultOf(act, lane))),
       },
     })
     await gateway.waitFor('up', ...lanes.map(({ name }) => name))
@@ -118,7 +124,7 @@ export class Stage {
 
   /** What became of the injections of a fault. */
   fates({ name }: Lane, { tool }: Act): Promise<Record<string, number>> {
-    return this.gateway.sums('breakwater_fault_outcomes_total', 'handled', `fault="${tool}.${name}"`)
+    return this.gateway.sums('breakwater_fault_outcomes_total', 'fate', `fault="${tool}.${name}"`)
   }
 
   /** How many calls a fault holds now. */

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { createDice } from '../../../src/mesh/dice.ts'
+import { createKeyedRandom } from '../../../src/mesh/keyed-random.ts'
 import { Backoff } from '../../../src/policies/breaker/state-machine.ts'
 import { bad, good, setUp, times } from './rig.ts'
 
@@ -36,7 +36,7 @@ test('a recovery that does not last keeps the open time, one of a full window re
 
 test('jitter keeps each open time within its share, and uses all of it', () => {
   const factors = Array.from({ length: 500 }, (_, i) => {
-    const backoff = new Backoff(settings, createDice(1))
+    const backoff = new Backoff(settings, createKeyedRandom(1))
     return backoff.next(`server/tool-${i}/0`) / 5_000
   })
   assert.ok(factors.every((factor) => factor >= 0.8 && factor <= 1.2))
@@ -45,7 +45,7 @@ test('jitter keeps each open time within its share, and uses all of it', () => {
 
 test('breakers that have reached the longest open time are still out of step', () => {
   const longest = ['a', 'b', 'c', 'd'].map((owner) => {
-    const backoff = new Backoff(settings, createDice(1))
+    const backoff = new Backoff(settings, createKeyedRandom(1))
     return times(50, good).reduce(() => backoff.next(owner), 0)
   })
   assert.equal(new Set(longest).size, 4)
@@ -54,7 +54,7 @@ test('breakers that have reached the longest open time are still out of step', (
 
 test('the same owner draws the same open times from the same seed, a new one for each opening', () => {
   const draw = () => {
-    const backoff = new Backoff({ ...settings, maxOpen: 5_000 }, createDice(7))
+    const backoff = new Backoff({ ...settings, maxOpen: 5_000 }, createKeyedRandom(7))
     return [1, 2, 3, 4].map(() => backoff.next('server/tool/0'))
   }
   assert.deepEqual(draw(), draw())

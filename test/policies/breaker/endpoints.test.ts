@@ -3,11 +3,9 @@ import { test } from 'node:test'
 import type { Outcome } from '../../../src/mesh/call.ts'
 import type { MeshEvent, Scope } from '../../../src/mesh/policy.ts'
 import { States } from '../../../src/mesh/state.ts'
-import { breaker } from '../../../src/policies/breaker.ts'
-import type { Breaker } from '../../../src/policies/breaker/breaker.ts'
-import { forceAll, holdsOf } from '../../../src/policies/breaker/holds.ts'
+import { breaker, type Breaker, operator } from '../../../src/policies/breaker.ts'
 import { toolCall } from '../../support/caller.ts'
-import { testKit, testScope } from '../../support/kit.ts'
+import { testPolicyContext, testScope } from '../../support/policy-context.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 import { bad, good } from './rig.ts'
 
@@ -16,7 +14,7 @@ function setUp() {
   const clock = new ManualClock()
   const events: MeshEvent[] = []
   const state = new States(clock)
-  const kit = { ...testKit(clock, events), state }
+  const context = { ...testPolicyContext(clock, events), state }
 
   /** Puts a config with these endpoints into force. Returns how to call a replica of it. */
   function configure(endpoints: readonly string[], settings: object = {}, scope: Partial<Scope> = {}) {
@@ -25,7 +23,7 @@ function setUp() {
       return replica === -1 ? undefined : { ...key, replica }
     })
     const parts = testScope({ replicas: endpoints.length, endpoints, ...scope })
-    const layer = breaker.build(breaker.schema.parse({ jitter: 0, ...settings }), kit, parts)
+    const layer = breaker.build(breaker.schema.parse({ jitter: 0, ...settings }), context, parts)
     return async (outcome: Outcome, replica: number, times = 1): Promise<string> => {
       let last: Outcome = outcome
       for (let n = 0; n < times; n++)
@@ -39,11 +37,11 @@ function setUp() {
     breakers().map(([{ endpoint, replica }, one]) => [endpoint, replica, one.snapshot().state])
   /** Does by hand what the admin API does. */
   const order = (action: 'open' | 'close' | 'reset', tool = 'tool') =>
-    forceAll(
-      holdsOf(state, 'default', 'test'),
-      tool,
-      breakers().flatMap(([key, one]) => (key.tool === tool ? [one] : [])),
+    operator.act(
       action,
+      { set: 'default', server: 'test', tool },
+      breakers().flatMap(([key, one]) => (key.tool === tool ? [one] : [])),
+      state,
     )
   return { clock, events, configure, shown, order }
 }

@@ -6,7 +6,7 @@ import { runInNewContext } from 'node:vm'
 import type { Layer } from '../../../src/mesh/call.ts'
 import { breaker } from '../../../src/policies/breaker.ts'
 import { toolCall } from '../../support/caller.ts'
-import { testKit, testScope } from '../../support/kit.ts'
+import { testPolicyContext, testScope } from '../../support/policy-context.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 import { bad, good } from './rig.ts'
 
@@ -24,14 +24,14 @@ function heapMB(): number {
 
 test('5,000 breakers that had a call each take 10 MB at most, and have nothing to do', async () => {
   const clock = new ManualClock()
-  const kit = testKit(clock)
+  const context = testPolicyContext(clock)
   const config = breaker.schema.parse({})
   const call = toolCall('tool')
   const answer = Promise.resolve(good)
   const failure = Promise.resolve(bad)
   const layers: Layer[] = []
   const build = (name: string) => {
-    const layer = breaker.build(config, kit, testScope({ server: `s${layers.length % 50}`, tool: name }))
+    const layer = breaker.build(config, context, testScope({ server: `s${layers.length % 50}`, tool: name }))
     layers.push(layer)
     return layer
   }
@@ -44,7 +44,7 @@ test('5,000 breakers that had a call each take 10 MB at most, and have nothing t
   for (let n = 0; n < BREAKERS; n++) await build(`tool_${n}`)(() => answer)(call)
   hook.disable()
   const heldMB = heapMB() - before
-  assert.equal(kit.state.list('breaker').length, BREAKERS + 1)
+  assert.equal(context.state.list('breaker').length, BREAKERS + 1)
   assert.ok(heldMB <= MOST_MB, `${heldMB.toFixed(1)} MB`)
   assert.deepEqual([clock.pending, timers], [0, 0], 'a timer would be work')
   assert.equal(layers.length, BREAKERS + 1)

@@ -3,8 +3,9 @@ import { test } from 'node:test'
 import type { Outcome } from '../../../src/mesh/call.ts'
 import { gatewayError } from '../../../src/mesh/errors.ts'
 import { answered, bad, failed, good, rpcError, setUp, times } from './rig.ts'
+import { bulkheadFull } from '../../../src/policies/bulkhead.ts'
 
-const rejected: Outcome = { kind: 'rejected', error: gatewayError('bulkhead_full', 'full'), by: 'bulkhead' }
+const rejected: Outcome = { kind: 'rejected', error: gatewayError(bulkheadFull, 'full'), by: 'bulkhead' }
 
 function withStatus(status: number, outcome: Outcome): Outcome {
   return outcome.kind === 'answered' ? { ...outcome, result: { ...outcome.result, status } } : outcome
@@ -16,6 +17,7 @@ const neutral: Record<string, Outcome> = {
   '429': failed('upstream_rate_limited'),
   'another refusal by HTTP status': failed('upstream_refused'),
   'refused credentials': failed('upstream_unauthorized'),
+  'a forbidden request': failed('upstream_forbidden'),
   'a lost session': failed('session_lost'),
   'an error with HTTP 404': withStatus(404, rpcError(-32000)),
   'an error with HTTP 413': withStatus(413, rpcError(-32603)),

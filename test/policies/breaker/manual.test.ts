@@ -11,6 +11,8 @@ test('a breaker that was opened by hand stays open, whatever succeeds and howeve
   const outcome = await send(good)
   assert.deepEqual(outcome.kind === 'rejected' && outcome.error, {
     reason: 'breaker_open',
+    code: 1503,
+    retryable: true,
     message: 'breaker open for test/tool (opened by hand), until it is closed by hand',
     sent: false,
     retryAfterMs: undefined,

@@ -21,6 +21,8 @@ test('nothing passes until the open time is over, and then one call does', async
   const refused = await send(good)
   assert.deepEqual(refused.kind === 'rejected' && refused.error, {
     reason: 'breaker_open',
+    code: 1503,
+    retryable: true,
     message: 'breaker half-open for test/tool (5 failures in a row); all probes are under way',
     sent: false,
     retryAfterMs: 1_000,

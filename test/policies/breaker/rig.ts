@@ -1,10 +1,9 @@
 import type { Call, Outcome, Verdict } from '../../../src/mesh/call.ts'
 import { gatewayError, type Reason } from '../../../src/mesh/errors.ts'
 import type { MeshEvent, Scope } from '../../../src/mesh/policy.ts'
-import { breaker } from '../../../src/policies/breaker.ts'
-import type { Breaker } from '../../../src/policies/breaker/breaker.ts'
+import { breaker, type Breaker } from '../../../src/policies/breaker.ts'
 import { toolCall, type CallParts } from '../../support/caller.ts'
-import { testKit, testScope } from '../../support/kit.ts'
+import { testPolicyContext, testScope } from '../../support/policy-context.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 
 /** A reply with this verdict. */
@@ -35,17 +34,17 @@ export interface Held {
 export function setUp(settings: object = {}, scope: Partial<Scope> = {}) {
   const clock = new ManualClock()
   const events: MeshEvent[] = []
-  const kit = testKit(clock, events)
+  const context = testPolicyContext(clock, events)
   const config = breaker.schema.parse({ jitter: 0, ...settings })
   /** How the calls that the server got are to be answered. */
   const got: ((outcome: Outcome) => void)[] = []
-  const layer = breaker.build(config, kit, testScope(scope))
+  const layer = breaker.build(config, context, testScope(scope))
   const service = layer(() => new Promise((resolve) => got.push(resolve)))
 
   /** Sends a call, which the server answers at once, if it gets it. */
   function send(outcome: Outcome, replica?: number, invalidArguments = false): Promise<Outcome> {
     const call = toolCall('tool', {}, replica === undefined ? {} : { replica })
-    call.record.invalidArguments = invalidArguments
+    call.record.isInvalid = invalidArguments
     const result = service(call)
     got.pop()?.(outcome)
     return result
@@ -72,13 +71,13 @@ export function setUp(settings: object = {}, scope: Partial<Scope> = {}) {
   }
 
   const breakerOf = (replica = 0) => {
-    const found = kit.state.list<Breaker>('breaker').find(([key]) => key.replica === replica)
+    const found = context.state.list<Breaker>('breaker').find(([key]) => key.replica === replica)
     if (found === undefined) throw new Error('there is no breaker yet')
     return found[1]
   }
   const snapshot = (replica?: number) => breakerOf(replica).snapshot()
   const state = (replica?: number) => snapshot(replica).state
-  return { clock, events, kit, config, send, hold, sendAll, breakerOf, snapshot, state }
+  return { clock, events, context, config, send, hold, sendAll, breakerOf, snapshot, state }
 }
 
 /** The same outcome n times. */

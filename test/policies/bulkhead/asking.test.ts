@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
-import { asking } from '../../../src/mesh/asking.ts'
+import { pauseDeadline } from '../../../src/mesh/pause-deadline.ts'
 import type { Call } from '../../../src/mesh/call.ts'
 import { Limiter } from '../../../src/policies/adaptive-concurrency.ts'
 import { toolCall } from '../../support/caller.ts'
@@ -10,24 +10,24 @@ import { answer, Stage } from './stage.ts'
 
 /** Has the server of a call ask; how to answer, and whether the answer has reached the server. */
 function ask(stage: { readonly clock: ManualClock }, { record }: Call) {
-  const asked = { arrived: false, reply: () => {}, withdraw: () => {} }
-  const { answer, withdrawn } = asking(record, stage.clock, () => {
-    asked.arrived = true
+  const question = { arrived: false, reply: () => {}, withdraw: () => {} }
+  const { answer, withdrawn } = pauseDeadline(record, stage.clock, () => {
+    question.arrived = true
     return Promise.resolve()
   })
-  asked.reply = () => void answer('{}')
-  asked.withdraw = withdrawn
-  return asked
+  question.reply = () => void answer('{}')
+  question.withdraw = withdrawn
+  return question
 }
 
 test('a call whose agent is asked leaves its slot to others, and goes on at once when one is free', async () => {
   const stage = new Stage({ concurrent: 1 })
-  const asked = ask(stage, stage.send('asking'))
+  const question = ask(stage, stage.send('asking'))
   stage.send('bystander')
   assert.deepEqual(stage.started, ['asking', 'bystander'])
   await stage.end('bystander')
-  asked.reply()
-  assert.equal(asked.arrived, true)
+  question.reply()
+  assert.equal(question.arrived, true)
   stage.send('next')
   assert.deepEqual(stage.started, ['asking', 'bystander'])
   await stage.end('asking')
@@ -44,14 +44,14 @@ test('unanswered questions of a greedy client leave a tool free for a bystander'
 
 test('an answer waits for a slot, before calls that have not begun', async () => {
   const stage = new Stage({ concurrent: 1 })
-  const asked = ask(stage, stage.send('asking'))
+  const question = ask(stage, stage.send('asking'))
   stage.send('running')
   stage.send('waiting')
-  asked.reply()
+  question.reply()
   await setImmediate()
-  assert.equal(asked.arrived, false)
+  assert.equal(question.arrived, false)
   await stage.end('running')
-  assert.equal(asked.arrived, true)
+  assert.equal(question.arrived, true)
   assert.deepEqual(stage.started, ['asking', 'running'])
   await stage.end('asking')
   assert.deepEqual(stage.started, ['asking', 'running', 'waiting'])
@@ -60,13 +60,13 @@ test('an answer waits for a slot, before calls that have not begun', async () =>
 test('a call whose question is withdrawn has its slot again', async () => {
   const stage = new Stage({ concurrent: 1 })
   const call = stage.send('asking')
-  const asked = ask(stage, call)
-  asked.withdraw()
-  asked.withdraw()
+  const question = ask(stage, call)
+  question.withdraw()
+  question.withdraw()
   stage.send('bystander')
   assert.deepEqual(stage.started, ['asking'])
   assert.equal(call.record.asking, 0)
-  assert.equal(asked.arrived, false)
+  assert.equal(question.arrived, false)
   await stage.end('asking')
   assert.deepEqual(stage.started, ['asking', 'bystander'])
 })
@@ -109,11 +109,11 @@ test('a call whose agent is asked is no load for the limit that adapts', async (
   const call = toolCall('t')
   let end = () => {}
   const running = limiter.run(call, () => new Promise((resolve) => (end = () => resolve(answer))))
-  const asked = ask({ clock }, call)
+  const question = ask({ clock }, call)
   assert.equal(limiter.snapshot().inFlight, 0)
   const other = await limiter.run(toolCall('t'), () => Promise.resolve(answer))
   assert.equal(other, answer)
-  asked.reply()
+  question.reply()
   assert.equal(limiter.snapshot().inFlight, 1)
   end()
   await running

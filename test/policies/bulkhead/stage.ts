@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { setImmediate } from 'node:timers/promises'
 import type { Call, Outcome } from '../../../src/mesh/call.ts'
-import type { Kit } from '../../../src/mesh/policy.ts'
+import type { PolicyContext } from '../../../src/mesh/policy.ts'
 import { bulkhead } from '../../../src/policies/bulkhead.ts'
 import { toolCall, type CallParts } from '../../support/caller.ts'
-import { testKit, testScope } from '../../support/kit.ts'
+import { testPolicyContext, testScope } from '../../support/policy-context.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 
 export const answer: Outcome = {
@@ -24,7 +24,7 @@ export interface PoolFacts {
 /** A bulkhead before a server that answers on command. Calls are known by their id. */
 export class Stage {
   readonly clock = new ManualClock()
-  readonly kit: Kit = testKit(this.clock)
+  readonly context: PolicyContext = testPolicyContext(this.clock)
   readonly started: (string | number)[] = []
   readonly outcomes = new Map<string | number, Outcome>()
   readonly #settle = new Map<string | number, (outcome: Outcome) => void>()
@@ -39,7 +39,7 @@ export class Stage {
     const { tool = 'tool', settings = this.#settings, ...more } = parts
     const call = toolCall(tool, {}, { id, ...more })
     const config = bulkhead.schema.parse(settings)
-    const layer = bulkhead.build(config, this.kit, testScope({ server: 'search', tool }))
+    const layer = bulkhead.build(config, this.context, testScope({ server: 'search', tool }))
     const service = layer(({ id }) => {
       this.started.push(id)
       return new Promise((resolve) => this.#settle.set(id, resolve))
@@ -66,6 +66,8 @@ export class Stage {
 
   /** The pools that are in use or have been. */
   pools(): PoolFacts[] {
-    return this.kit.state.list<{ snapshot(): PoolFacts[] }>('bulkhead').flatMap(([, kept]) => kept.snapshot())
+    return this.context.state
+      .list<{ snapshot(): PoolFacts[] }>('bulkhead')
+      .flatMap(([, kept]) => kept.snapshot())
   }
 }

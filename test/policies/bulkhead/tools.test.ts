@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { bulkhead } from '../../../src/policies/bulkhead.ts'
 import { newCall } from '../../support/caller.ts'
 import { seeded } from '../../support/random.ts'
-import { testScope } from '../../support/kit.ts'
+import { testScope } from '../../support/policy-context.ts'
 import { Stage } from './stage.ts'
 
 test('a tool that hangs takes half of the slots and of the queue, and the others go on', async () => {
@@ -95,11 +95,11 @@ test('a call that waits for its tool holds no slot of the server', async () => {
 test('requests that are for no listed tool share a limit', async () => {
   const stage = new Stage({ concurrent: 4, perTool: 1, queue: 0 })
   stage.send('a')
-  const { kit } = stage
+  const { context } = stage
   assert.deepEqual(stage.pools()[0]?.tools, [{ tool: 'tool', limit: 1, running: 1, waiting: 0 }])
   const config = bulkhead.schema.parse({ concurrent: 4, perTool: 1, queue: 0 })
   const scope = testScope({ server: 'search', tool: undefined })
-  const others = () => bulkhead.build(config, kit, scope)(() => new Promise(() => {}))
+  const others = () => bulkhead.build(config, context, scope)(() => new Promise(() => {}))
   void others()(newCall({ method: 'tools/list' }))
   const outcome = await others()(newCall({ method: 'prompts/list' }))
   assert.equal(

@@ -1,9 +1,10 @@
 import type { Call, Outcome, Service } from '../../../src/mesh/call.ts'
 import { gatewayError, type Reason } from '../../../src/mesh/errors.ts'
-import type { Kit, Scope } from '../../../src/mesh/policy.ts'
+import type { PolicyContext, Scope } from '../../../src/mesh/policy.ts'
 import { degrade } from '../../../src/policies/degrade.ts'
-import { testKit, testScope } from '../../support/kit.ts'
+import { testPolicyContext, testScope } from '../../support/policy-context.ts'
 import type { ManualClock } from '../../support/manual-clock.ts'
+import { breakerOpen } from '../../../src/policies/breaker/state-machine.ts'
 
 /** A result as a server writes it. */
 export function answer({ id }: Call, result: object = {}, verdict = 'unchecked' as const): Outcome {
@@ -28,7 +29,7 @@ export const failed = (reason: Reason, message = 'it broke'): Outcome => ({
 
 export const rejected: Outcome = {
   kind: 'rejected',
-  error: gatewayError('breaker_open', 'breaker open'),
+  error: gatewayError(breakerOpen, 'breaker open'),
   by: 'breaker',
 }
 
@@ -36,22 +37,25 @@ interface Options {
   /** What becomes of a call of the tool itself, in place of `rejected`. */
   readonly script?: (call: Call) => Outcome | Promise<Outcome>
   readonly scope?: Parameters<typeof testScope>[0]
-  readonly kit?: Kit
+  readonly context?: PolicyContext
 }
 
 /** The policy with these settings, over a tool that a test plays; `script` may be changed on the way. */
-export function setUp(settings: object, { script = () => rejected, scope, kit = testKit() }: Options = {}) {
-  const clock = kit.clock as ManualClock
+export function setUp(
+  settings: object,
+  { script = () => rejected, scope, context = testPolicyContext() }: Options = {},
+) {
+  const clock = context.clock as ManualClock
   const play = { script }
   const inner: Service = (call) => Promise.resolve(play.script(call))
-  const layer = degrade.build(degrade.schema.parse(settings), kit, testScope(scope))
-  return { clock, kit, play, service: layer(inner) }
+  const layer = degrade.build(degrade.schema.parse(settings), context, testScope(scope))
+  return { clock, context, play, service: layer(inner) }
 }
 
 /** A way to other tools which a test plays, and what came there. */
 export function otherTools(tools: Readonly<Record<string, Service>>) {
   const calls: Call[] = []
-  const detour: Scope['detour'] = (call, server, tool) => {
+  const fallbackCall: Scope['fallbackCall'] = (call, server, tool) => {
     const service = tools[`${server}/${tool}`]
     if (service === undefined) return undefined
     const observed: Service = (other) => {
@@ -60,7 +64,7 @@ export function otherTools(tools: Readonly<Record<string, Service>>) {
     }
     return { call: { ...call, server, tool }, service: observed }
   }
-  return { calls, detour }
+  return { calls, fallbackCall }
 }
 
 /** What came back: its id and result, and how it is flagged. */

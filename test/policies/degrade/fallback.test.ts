@@ -11,10 +11,10 @@ const answers = (result: object): Service => {
 }
 
 test("another tool answers with its own verdict, under the caller's id", async () => {
-  const { detour, calls } = otherTools({
+  const { fallbackCall, calls } = otherTools({
     'test/backup': (call) => Promise.resolve({ ...answer(call, { x: 1 }), verdict: 'correct' } as Outcome),
   })
-  const { service } = setUp({ fallback: { tool: 'backup' } }, { scope: { detour } })
+  const { service } = setUp({ fallback: { tool: 'backup' } }, { scope: { fallbackCall } })
   const outcome = await service(toolCall('query', { q: 'x' }, { id: 'mine' }))
   assert.deepEqual(read(outcome), {
     id: 'mine',
@@ -31,16 +31,16 @@ test("another tool answers with its own verdict, under the caller's id", async (
 })
 
 test('a tool of another server is named with its server', async () => {
-  const { detour } = otherTools({ 'spare/query': answers({}) })
-  const { service } = setUp({ fallback: { tool: 'query', server: 'spare' } }, { scope: { detour } })
+  const { fallbackCall } = otherTools({ 'spare/query': answers({}) })
+  const { service } = setUp({ fallback: { tool: 'query', server: 'spare' } }, { scope: { fallbackCall } })
   const { partial } = read(await service(toolCall('query')))
   assert.equal(partial?.reason, 'answered by spare/query because test/query failed: breaker open')
 })
 
 test('a call goes to the same server under another id than before, and to another one as it is', async () => {
-  const { detour, calls } = otherTools({ 'test/a': answers({}), 'spare/a': answers({}) })
+  const { fallbackCall, calls } = otherTools({ 'test/a': answers({}), 'spare/a': answers({}) })
   for (const server of ['test', 'spare']) {
-    const { service } = setUp({ fallback: { tool: 'a', server } }, { scope: { detour } })
+    const { service } = setUp({ fallback: { tool: 'a', server } }, { scope: { fallbackCall } })
     await service(toolCall('tool'))
   }
   assert.deepEqual(
@@ -60,20 +60,23 @@ test('what is no good answer either is not given: the first failure stands', asy
     answer(call, { resultType: 'input_required' }),
   ]
   for (const outcome of bad) {
-    const { detour, calls } = otherTools({ 'test/backup': () => Promise.resolve(outcome) })
-    const { service } = setUp({ fallback: { tool: 'backup' } }, { script: () => end, scope: { detour } })
+    const { fallbackCall, calls } = otherTools({ 'test/backup': () => Promise.resolve(outcome) })
+    const { service } = setUp(
+      { fallback: { tool: 'backup' } },
+      { script: () => end, scope: { fallbackCall } },
+    )
     assert.equal(await service(call), end)
     assert.equal(calls.length, 1)
   }
 })
 
 test('when the other tool is rejected as well, both rejections are noted in the record', async () => {
-  const { detour } = otherTools({ 'test/backup': () => Promise.resolve(rejected) })
+  const { fallbackCall } = otherTools({ 'test/backup': () => Promise.resolve(rejected) })
   const settings = { fallback: { tool: 'backup' }, static: { text: 'sorry' } }
-  const { service } = setUp(settings, { scope: { detour } })
+  const { service } = setUp(settings, { scope: { fallbackCall } })
   const call = toolCall('tool')
   await service(call)
-  assert.deepEqual(call.record.overruled, ['breaker_open', 'breaker_open'])
+  assert.deepEqual(call.record.supersededRejections, ['breaker_open', 'breaker_open'])
 })
 
 test('where there is no such server or tool, the first failure stands', async () => {
@@ -82,8 +85,8 @@ test('where there is no such server or tool, the first failure stands', async ()
 })
 
 test('a call that goes on where its server left off means nothing to another tool', async () => {
-  const { detour, calls } = otherTools({ 'test/backup': answers({}) })
-  const { service } = setUp({ fallback: { tool: 'backup' } }, { scope: { detour } })
+  const { fallbackCall, calls } = otherTools({ 'test/backup': answers({}) })
+  const { service } = setUp({ fallback: { tool: 'backup' } }, { scope: { fallbackCall } })
   const params = { name: 'tool', requestState: 'opaque', inputResponses: {} }
   assert.equal(await service(newCall({ method: 'tools/call', params })), rejected)
   assert.equal(calls.length, 0)
@@ -91,22 +94,22 @@ test('a call that goes on where its server left off means nothing to another too
 
 test('a caller that goes while another tool is asked gets nothing of it', async () => {
   const signal = new Cancellation()
-  const { detour } = otherTools({
+  const { fallbackCall } = otherTools({
     'test/backup': () => {
       signal.abort(gatewayError('cancelled', 'gave up'))
       return Promise.resolve(failed('cancelled'))
     },
   })
   const settings = { fallback: { tool: 'backup' }, static: { text: 'x' } }
-  const { service } = setUp(settings, { scope: { detour } })
+  const { service } = setUp(settings, { scope: { fallbackCall } })
   assert.equal(await service(toolCall('tool', {}, { signal })), rejected)
 })
 
 test('a fallback may have one of its own, and both are told; one that comes back to itself ends', async () => {
   const tools: Record<string, Service> = {}
-  const { detour, calls } = otherTools(tools)
+  const { fallbackCall, calls } = otherTools(tools)
   const over = (tool: string, script: (call: Call) => Outcome) =>
-    setUp({ fallback: { tool } }, { script, scope: { detour } }).service
+    setUp({ fallback: { tool } }, { script, scope: { fallbackCall } }).service
   tools['test/b'] = over('c', () => failed('attempt_timeout', 'too slow'))
   tools['test/c'] = answers({ from: 'c' })
   const chained = over('b', () => rejected)

@@ -8,7 +8,7 @@ import { answer, read, rejected, setUp } from './degraded.ts'
 /** A tool that has answered some calls, and then broke. */
 function breaking(settings: object = {}, scope: Parameters<typeof setUp>[1] = {}) {
   const set = setUp({ lastKnownGood: settings }, scope)
-  const { play, service, kit } = set
+  const { play, service, context } = set
   const good = (call: Call, result: object = { good: true }, more: object = {}) => {
     play.script = () => ({ ...answer(call, result), ...more })
     return service(call)
@@ -17,7 +17,7 @@ function breaking(settings: object = {}, scope: Parameters<typeof setUp>[1] = {}
     play.script = () => rejected
     return read(await service(call))
   }
-  const snapshot = () => kit.state.list<LastKnownGood>('last-known-good')[0]![1].snapshot()
+  const snapshot = () => context.state.list<LastKnownGood>('last-known-good')[0]![1].snapshot()
   return { ...set, good, ask, snapshot }
 }
 
@@ -120,6 +120,6 @@ test('no more answers are kept than may be, and no more bytes; the oldest go fir
 test('answers are found again by another generation', async () => {
   const before = breaking()
   await before.good(call())
-  const after = breaking({ maxAge: '1h' }, { kit: before.kit })
+  const after = breaking({ maxAge: '1h' }, { context: before.context })
   assert.ok('result' in (await after.ask(call())))
 })

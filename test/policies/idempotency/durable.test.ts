@@ -2,10 +2,11 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Effect } from '../../../src/mesh/policy.ts'
 import type { Runs } from '../../../src/policies/idempotency/runs.ts'
-import { testKit } from '../../support/kit.ts'
+import { testPolicyContext } from '../../support/policy-context.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 import { MemoryStore } from '../../support/memory-store.ts'
 import { answerTo, errorOf, keyed, leaving, read, setUp } from './keyed.ts'
+import { replayed } from '../../../src/policies/idempotency/stored-outcome.ts'
 
 const EPOCH = Date.UTC(2026, 0, 1)
 
@@ -19,7 +20,7 @@ interface Process {
 
 /** A gateway's process that begins on a store; others before it have ended as if killed. */
 function begin(store: MemoryStore, { laterMs = 0, ...options }: Process = {}) {
-  return setUp({ ...options, kit: testKit(new ManualClock(EPOCH + laterMs), [], store) })
+  return setUp({ ...options, context: testPolicyContext(new ManualClock(EPOCH + laterMs), [], store) })
 }
 
 test('a call is sent when it is noted that it may run, and not before', async () => {
@@ -50,7 +51,7 @@ test('a call that was under way when the process was killed may have run: it is 
   const other = after.send(keyed('k', { args: { a: 1 } }))
   await after.clock.advance(0)
   assert.equal(after.server.calls.length, 0)
-  assert.equal(again.call.record.replayed, 'stored')
+  assert.equal(replayed.of(again.call.record), 'stored')
   assert.deepEqual([errorOf(again)?.reason, errorOf(again)?.sent], ['upstream_disconnected', true])
   assert.equal(
     errorOf(again)?.message,
@@ -196,7 +197,7 @@ test('a record that nobody can read is deleted, and stops nothing', async () => 
     7,
     {},
     { fingerprint: 'f' },
-    { fingerprint: 'f', kept: { kind: 'failed', error: { ...good, reason: 'no' } } },
+    { fingerprint: 'f', kept: { kind: 'failed', error: { ...good, reason: 7 } } },
   ]
   for (const [index, value] of bad.entries()) await records.put(String(index), value, EPOCH + 60_000)
   const { server, send, snapshot, clock } = begin(store)
@@ -209,13 +210,13 @@ test('a record that nobody can read is deleted, and stops nothing', async () => 
 
 test('what is dropped for good is dropped from the store as well, and what ends later is not put there', async () => {
   const store = new MemoryStore()
-  const { clock, kit, server, send } = begin(store)
+  const { clock, context, server, send } = begin(store)
   for (const key of ['over', 'running']) send(keyed(key))
   await clock.advance(0)
   server.answer(0)
   await clock.advance(0)
   assert.equal(store.records.size, 2)
-  kit.state.list<Runs>('idempotency')[0]![1].close()
+  context.state.list<Runs>('idempotency')[0]![1].close()
   assert.equal(store.records.size, 0)
   server.answer(1)
   await clock.advance(0)

@@ -8,7 +8,7 @@ import { attemptTimeout } from '../../../src/policies/attempt-timeout.ts'
 import { deadline } from '../../../src/policies/deadline.ts'
 import { degrade } from '../../../src/policies/degrade.ts'
 import { idempotency } from '../../../src/policies/idempotency.ts'
-import { testKit } from '../../support/kit.ts'
+import { testPolicyContext } from '../../support/policy-context.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 import { noFaults } from '../../support/no-faults.ts'
 import { answerTo, errorOf, keyed, read } from './keyed.ts'
@@ -36,7 +36,7 @@ function slowMesh(degraded: object | false) {
       },
       overrides: [],
     },
-    kit: testKit(clock),
+    context: testPolicyContext(clock),
     target: () => undefined,
     readdress: () => undefined,
     observe: (next) => next,

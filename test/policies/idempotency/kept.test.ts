@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { readStored } from '../../../src/policies/idempotency/stored-outcome.ts'
 import { gatewayError, type Reason } from '../../../src/mesh/errors.ts'
 import { toolCall } from '../../support/caller.ts'
 import { answerTo, errorOf, keyed, read, setUp } from './keyed.ts'
+import { bulkheadFull } from '../../../src/policies/bulkhead.ts'
 
 /** A status such as 404 or 400 may be what the tool has made of the call: only some of them come before it runs. */
 const mayHaveRun: readonly Reason[] = [
@@ -56,6 +58,7 @@ test('a call that was never sent, or that its server refused to run, runs when i
     ['upstream_refused', false],
     ['upstream_rate_limited', true],
     ['upstream_unauthorized', true],
+    ['upstream_forbidden', true],
   ]
   for (const [reason, sent] of ends) {
     const { clock, server, send, snapshot } = setUp()
@@ -75,7 +78,7 @@ test('a call that was rejected runs when it comes again; who had joined it is to
   const { clock, server, send } = setUp()
   send(keyed('k'))
   const joined = send(keyed('k'))
-  const error = gatewayError('bulkhead_full', 'bulkhead full (8 of 8)', { retryAfterMs: 5 })
+  const error = gatewayError(bulkheadFull, 'bulkhead full (8 of 8)', { retryAfterMs: 5 })
   server.end(0, { kind: 'rejected', error, by: 'bulkhead' })
   await clock.advance(0)
   assert.deepEqual(joined.outcome, { kind: 'rejected', error, by: 'bulkhead' })
@@ -184,4 +187,11 @@ test('answers take no more room than they may: the oldest go first', async () =>
   assert.deepEqual([snapshot().over, snapshot().evicted], [2, 3])
   for (const key of ['k3', 'k4']) send(keyed(key))
   assert.equal(server.calls.length, 5)
+})
+
+test('a record that says less of an error is a record still: the call may have run', () => {
+  const error = { reason: 'upstream_disconnected', message: 'the gateway ended while the call was under way' }
+  const record = readStored({ fingerprint: 'f', kept: { kind: 'failed', error } })
+  assert.ok(record?.kept.kind === 'failed')
+  assert.deepEqual([record.kept.error.reason, record.kept.error.sent], ['upstream_disconnected', true])
 })

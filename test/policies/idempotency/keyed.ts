@@ -1,11 +1,11 @@
 import type { Call, Outcome, Service } from '../../../src/mesh/call.ts'
 import { Cancellation } from '../../../src/mesh/cancel.ts'
 import { gatewayError, type Reason } from '../../../src/mesh/errors.ts'
-import type { Effect, Kit } from '../../../src/mesh/policy.ts'
+import type { Effect, PolicyContext } from '../../../src/mesh/policy.ts'
 import { idempotency } from '../../../src/policies/idempotency.ts'
 import type { Runs } from '../../../src/policies/idempotency/runs.ts'
 import { type CallParts, toolCall } from '../../support/caller.ts'
-import { testKit, testScope } from '../../support/kit.ts'
+import { testPolicyContext, testScope } from '../../support/policy-context.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 
 /** A server whose calls a test ends one by one, in the order in which they came. */
@@ -48,25 +48,25 @@ export function answerTo({ id }: Call, result: object): Outcome & { kind: 'answe
 interface Options {
   readonly settings?: object
   readonly effect?: Effect
-  readonly kit?: Kit
+  readonly context?: PolicyContext
   readonly tool?: string
   readonly server?: string
 }
 
 export function setUp({ settings = {}, effect = 'write', ...more }: Options = {}) {
-  const clock = (more.kit?.clock ?? new ManualClock()) as ManualClock
-  const kit = more.kit ?? testKit(clock)
+  const clock = (more.context?.clock ?? new ManualClock()) as ManualClock
+  const context = more.context ?? testPolicyContext(clock)
   const server = new HeldServer()
   const scope = testScope({ effect, tool: more.tool ?? 'tool', server: more.server ?? 'test' })
-  const service = idempotency.build(idempotency.schema.parse(settings), kit, scope)(server.service)
+  const service = idempotency.build(idempotency.schema.parse(settings), context, scope)(server.service)
   /** Sends a call; what has become of it stands under `outcome` as soon as that is known. */
   const send = (call: Call) => {
     const sent: { call: Call; outcome?: Outcome } = { call }
     void service(call).then((outcome) => (sent.outcome = outcome))
     return sent
   }
-  const snapshot = () => kit.state.list<Runs>('idempotency')[0]![1].snapshot()
-  return { clock, kit, server, service, send, snapshot }
+  const snapshot = () => context.state.list<Runs>('idempotency')[0]![1].snapshot()
+  return { clock, context, server, service, send, snapshot }
 }
 
 interface Keyed extends Partial<CallParts> {

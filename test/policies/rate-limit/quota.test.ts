@@ -4,10 +4,10 @@ import type { Outcome } from '../../../src/mesh/call.ts'
 import { Cancellation } from '../../../src/mesh/cancel.ts'
 import { type Clock, systemClock } from '../../../src/mesh/clock.ts'
 import { gatewayError } from '../../../src/mesh/errors.ts'
-import type { Kit } from '../../../src/mesh/policy.ts'
+import type { PolicyContext } from '../../../src/mesh/policy.ts'
 import { rateLimit } from '../../../src/policies/rate-limit.ts'
 import { type CallParts, toolCall } from '../../support/caller.ts'
-import { testKit, testScope } from '../../support/kit.ts'
+import { testPolicyContext, testScope } from '../../support/policy-context.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 
 const answer: Outcome = {
@@ -32,20 +32,25 @@ const steadyClock: Clock = {
 }
 
 /** bottleneck paces by the machine's clock: what waits here waits for real, and only lower bounds are checked. */
-function setUp(quota: object, clock: Clock = steadyClock, kit: Kit = testKit(clock), set = 'default') {
+function setUp(
+  quota: object,
+  clock: Clock = steadyClock,
+  context: PolicyContext = testPolicyContext(clock),
+  set = 'default',
+) {
   const started: { id: unknown; at: number }[] = []
   const config = rateLimit.schema.parse({ quota })
   const service = rateLimit.build(
     config,
-    kit,
+    context,
     testScope({ server: 'search', set }),
   )(({ id }) => {
     started.push({ id, at: clock.now() })
     return Promise.resolve(answer)
   })
   const send = (id: string, parts: Partial<CallParts> = {}) => service(toolCall('tool', {}, { id, ...parts }))
-  const facts = () => kit.state.list<{ snapshot(): unknown[] }>('rate-limit-quota')[0]?.[1].snapshot()[0]
-  return { kit, started, send, facts }
+  const facts = () => context.state.list<{ snapshot(): unknown[] }>('rate-limit-quota')[0]?.[1].snapshot()[0]
+  return { context, started, send, facts }
 }
 
 const errorOf = (outcome: Outcome) => (outcome.kind === 'rejected' ? outcome.error : undefined)
@@ -142,11 +147,11 @@ test('nobody waits longer than maxWait, and nothing is left of who did', async (
 test('policy sets share one quota, other numbers begin anew while those who wait get their turn', async () => {
   const quota = { calls: 1, per: 40, queue: 5 }
   const first = setUp(quota)
-  const arm = setUp(quota, systemClock, first.kit, 'cautious')
+  const arm = setUp(quota, systemClock, first.context, 'cautious')
   await first.send('a')
   const waiting = arm.send('b')
   assert.equal(arm.started.length, 0)
-  const renewed = setUp({ ...quota, calls: 2 }, systemClock, first.kit)
+  const renewed = setUp({ ...quota, calls: 2 }, systemClock, first.context)
   await renewed.send('c')
   assert.equal(renewed.started.length, 1)
   assert.equal(await waiting, answer)

@@ -1,15 +1,15 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { createDice } from '../../../src/mesh/dice.ts'
+import { createKeyedRandom } from '../../../src/mesh/keyed-random.ts'
 import { SlidingWindow } from '../../../src/policies/rate-limit/quota.ts'
 
 test('no span of that length ever holds more calls than the quota', () => {
-  const dice = createDice(3)
+  const random = createKeyedRandom(3)
   const window = new SlidingWindow({ calls: 5, per: 100, minTime: 0 })
   const passed: number[] = []
   let now = 0
   for (let i = 0; i < 5_000; i++) {
-    now += dice(String(i), 'pause') * 20
+    now += random(String(i), 'pause') * 20
     if (window.take(now) === 0) passed.push(now)
   }
   for (const [i, time] of passed.entries()) assert.ok((passed[i + 5] ?? Infinity) - time >= 100)

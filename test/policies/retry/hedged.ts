@@ -1,8 +1,8 @@
 import type { Call, Outcome, Service } from '../../../src/mesh/call.ts'
-import type { Kit, Scope } from '../../../src/mesh/policy.ts'
+import type { PolicyContext, Scope } from '../../../src/mesh/policy.ts'
 import { hedge } from '../../../src/policies/hedge.ts'
 import type { BudgetSnapshot } from '../../../src/policies/state/retry-budget.ts'
-import { testKit, testScope } from '../../support/kit.ts'
+import { testPolicyContext, testScope } from '../../support/policy-context.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 import { answer, slow } from './scripted.ts'
 
@@ -12,8 +12,8 @@ export function hedged(
   { outcomes = [], config = {}, scope = testScope(), learn }: Options = {},
 ) {
   const clock = new ManualClock()
-  const kit = testKit(clock)
-  learn?.(kit, scope)
+  const context = testPolicyContext(clock)
+  learn?.(context, scope)
   const tries: Call[] = []
   const at: number[] = []
   const next: Service = (call) => {
@@ -21,11 +21,11 @@ export function hedged(
     at.push(clock.now())
     return slow(clock, ms[nth] ?? 0, () => outcomes[nth] ?? answer)(call)
   }
-  const service = hedge.build(hedge.schema.parse({ after: 100, ...config }), kit, scope)(next)
+  const service = hedge.build(hedge.schema.parse({ after: 100, ...config }), context, scope)(next)
   const told: Outcome[] = []
   const send = (call: Call) => void service(call).then((outcome) => told.push(outcome))
   const budget = () =>
-    kit.state.list<{ snapshot(): BudgetSnapshot }>('retry-budget').map(([, state]) => state.snapshot())
+    context.state.list<{ snapshot(): BudgetSnapshot }>('retry-budget').map(([, state]) => state.snapshot())
   return { clock, send, told, tries, at, budget }
 }
 
@@ -33,5 +33,5 @@ interface Options {
   outcomes?: Outcome[]
   config?: object
   scope?: Scope
-  learn?: (kit: Kit, scope: Scope) => void
+  learn?: (context: PolicyContext, scope: Scope) => void
 }

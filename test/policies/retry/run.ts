@@ -3,7 +3,7 @@ import type { Call, Outcome } from '../../../src/mesh/call.ts'
 import type { Effect } from '../../../src/mesh/policy.ts'
 import { retry } from '../../../src/policies/retry.ts'
 import { toolCall } from '../../support/caller.ts'
-import { testKit, testScope } from '../../support/kit.ts'
+import { testPolicyContext, testScope } from '../../support/policy-context.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 import { pass, scripted } from './scripted.ts'
 
@@ -14,7 +14,7 @@ export async function run(
 ) {
   const clock = new ManualClock()
   const { service, calls } = scripted(...outcomes)
-  const layer = retry.build(retry.schema.parse(config), testKit(clock), testScope({ effect }))
+  const layer = retry.build(retry.schema.parse(config), testPolicyContext(clock), testScope({ effect }))
   const told = layer(service)(call)
   await pass(clock, 60_000)
   assert.equal(clock.pending, 0)

@@ -2,6 +2,7 @@ import type { Call, Outcome, Service } from '../../../src/mesh/call.ts'
 import { gatewayError, type Reason } from '../../../src/mesh/errors.ts'
 import type { Clock } from '../../../src/mesh/clock.ts'
 import type { ManualClock } from '../../support/manual-clock.ts'
+import { bulkheadFull } from '../../../src/policies/bulkhead.ts'
 
 export const answer: Outcome & { kind: 'answered' } = {
   kind: 'answered',
@@ -25,7 +26,7 @@ export function rpcError(code: number): Outcome {
 
 export const rejected: Outcome = {
   kind: 'rejected',
-  error: gatewayError('bulkhead_full', 'bulkhead full (8 of 8)'),
+  error: gatewayError(bulkheadFull, 'bulkhead full (8 of 8)'),
   by: 'bulkhead',
 }
 

@@ -72,8 +72,8 @@ test('nor does one that refuses at once, or answers wrongly', async () => {
 })
 
 test('a replica that ran a slow tool does not look slow to a quick one', async () => {
-  const { clock, kit, scope, send, loads } = setUp([up(10), up(10)])
-  const slowTool = route.build(route.schema.parse({}), kit, { ...scope, tool: 'slow' })
+  const { clock, context, scope, send, loads } = setUp([up(10), up(10)])
+  const slowTool = route.build(route.schema.parse({}), context, { ...scope, tool: 'slow' })
   const slow = slowTool((call) => clock.sleep(10_000, call.signal).then(() => answer))
   for (let i = 0; i < 3; i++) {
     void slow(toolCall('slow', {}, { replica: 0 }))

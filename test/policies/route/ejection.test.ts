@@ -194,6 +194,7 @@ test('a failure that is nobody’s fault takes nobody out', async () => {
     'internal',
     'upstream_refused',
     'upstream_unauthorized',
+    'upstream_forbidden',
     'session_lost',
   ] as const) {
     const outcome = { kind: 'failed', error: gatewayError(reason, 'scripted') } as const
@@ -210,7 +211,7 @@ test('a caller who asked for little time takes no replica out, and what it waite
   assert.equal(rig.events.length, 0)
   const now = rig.clock.now()
   assert.ok((rig.loads()[0]?.snapshot(now).cost ?? 0) > 0)
-  assert.ok((estimateOf(rig.kit, rig.scope, 0).chanceWithin(1_000, now) ?? 1) < 0.1)
+  assert.ok((estimateOf(rig.context, rig.scope, 0).chanceWithin(1_000, now) ?? 1) < 0.1)
 })
 
 test('what one caller asked wrongly neither takes a replica out nor brings one back', async () => {
@@ -237,7 +238,7 @@ test('a replica that turns requests down at once draws no more calls for it', as
 })
 
 test('who was placed while replicas were out of reach is placed once more when they are back', async () => {
-  let home = 0
+  let home: number | undefined = 0
   const homes = [4, 0]
   const left: number[] = []
   let backAt = -Infinity
@@ -256,7 +257,7 @@ test('who was placed while replicas were out of reach is placed once more when t
   const load = rig.loads()[1]!
   load.failures = 3
   load.failedAt = rig.clock.now()
-  home = undefined as unknown as number
+  home = undefined
   await rig.run({ caller })
   assert.deepEqual(rig.counts(), [1, 0])
   home = 0

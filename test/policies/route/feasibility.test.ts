@@ -4,12 +4,13 @@ import { gatewayError } from '../../../src/mesh/errors.ts'
 import { Cancellation } from '../../../src/mesh/cancel.ts'
 import { estimateOf } from '../../../src/policies/state/estimate.ts'
 import { failure, setUp, up } from './rig.ts'
+import { deadlineInfeasible, infeasible } from '../../../src/policies/route/feasibility.ts'
 
 type Rig = ReturnType<typeof setUp>
 
 /** Teaches the estimate of a replica that its calls take `ms`. */
-function teach({ kit, scope, clock }: Rig, replica: number, ms: number, count = 50) {
-  const estimate = estimateOf(kit, scope, replica)
+function teach({ context, scope, clock }: Rig, replica: number, ms: number, count = 50) {
+  const estimate = estimateOf(context, scope, replica)
   for (let i = 0; i < count; i++) estimate.record(ms, clock.now())
 }
 
@@ -20,9 +21,9 @@ for (const replicas of [1, 2])
   test(`with ${replicas} replicas a call that will miss its deadline is counted, and sent`, () => {
     const rig = setUp(Array.from({ length: replicas }, () => up(2_000)))
     for (let i = 0; i < replicas; i++) teach(rig, i, 2_000)
-    assert.equal(rig.send(within(rig, 1_000)).call.record.infeasible, true)
-    assert.equal(rig.send(within(rig, 3_000)).call.record.infeasible, false)
-    assert.equal(rig.send().call.record.infeasible, false)
+    assert.equal(infeasible.of(rig.send(within(rig, 1_000)).call.record), true)
+    assert.equal(infeasible.of(rig.send(within(rig, 3_000)).call.record), false)
+    assert.equal(infeasible.of(rig.send().call.record), false)
     assert.equal(rig.sent.length, 3)
   })
 
@@ -38,19 +39,19 @@ for (const replicas of [1, 2])
     assert.deepEqual(outcome, {
       kind: 'rejected',
       error: gatewayError(
-        'deadline_infeasible',
+        deadlineInfeasible,
         'estimate: 0 % chance of an answer within the remaining 1000 ms',
       ),
       by: 'route',
     })
-    assert.equal(call.record.infeasible, true)
+    assert.equal(infeasible.of(call.record), true)
     assert.equal(rig.sent.length, 0)
   })
 
 test('nothing is asked of the estimate when it is off', () => {
   const rig = setUp([up(2_000)], { feasibility: 'off' })
   teach(rig, 0, 2_000)
-  assert.equal(rig.send(within(rig, 1_000)).call.record.infeasible, false)
+  assert.equal(infeasible.of(rig.send(within(rig, 1_000)).call.record), false)
 })
 
 test('the replica that can make it is preferred to the one that looks less loaded', async () => {
@@ -100,7 +101,7 @@ test('so do calls that their agents gave up, but none that were never sent', asy
     await rig.clock.advance(2_000)
     signal.abort(gatewayError('cancelled', 'enough'))
     await Promise.all(calls.map(({ done }) => done))
-    assert.equal(estimateOf(rig.kit, rig.scope, 0).chanceWithin(1_500, rig.clock.now()), chance)
+    assert.equal(estimateOf(rig.context, rig.scope, 0).chanceWithin(1_500, rig.clock.now()), chance)
   }
 })
 
@@ -113,11 +114,11 @@ for (const replicas of [1, 2])
       await rig.clock.advance(1_000)
       await done
     }
-    assert.equal(estimateOf(rig.kit, rig.scope, 0).chanceWithin(150, rig.clock.now()), 1)
+    assert.equal(estimateOf(rig.context, rig.scope, 0).chanceWithin(150, rig.clock.now()), 1)
   })
 
 test('an error that came at once does not make a slow tool look fast', async () => {
   const rig = setUp([{ ms: 1, outcome: failure('upstream_unavailable') }])
   for (let i = 0; i < 20; i++) await rig.run()
-  assert.equal(estimateOf(rig.kit, rig.scope, 0).chanceWithin(100, rig.clock.now()), undefined)
+  assert.equal(estimateOf(rig.context, rig.scope, 0).chanceWithin(100, rig.clock.now()), undefined)
 })

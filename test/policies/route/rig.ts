@@ -4,8 +4,9 @@ import type { MeshEvent, Scope } from '../../../src/mesh/policy.ts'
 import { route } from '../../../src/policies/route.ts'
 import type { ReplicaLoad } from '../../../src/policies/route/load.ts'
 import { type CallParts, toolCall } from '../../support/caller.ts'
-import { testKit, testScope } from '../../support/kit.ts'
+import { testPolicyContext, testScope } from '../../support/policy-context.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
+import { breakerOpen } from '../../../src/policies/breaker/state-machine.ts'
 
 export const answer: Outcome = {
   kind: 'answered',
@@ -20,7 +21,7 @@ export const failure = (reason: Reason = 'upstream_status'): Outcome => ({
 
 export const open: Outcome = {
   kind: 'rejected',
-  error: gatewayError('breaker_open', 'scripted'),
+  error: gatewayError(breakerOpen, 'scripted'),
   by: 'breaker',
 }
 
@@ -34,7 +35,7 @@ export interface Behaviour {
 export function setUp(behaviours: Behaviour[], settings: object = {}, scopeParts: Partial<Scope> = {}) {
   const clock = new ManualClock()
   const events: MeshEvent[] = []
-  const kit = testKit(clock, events)
+  const context = testPolicyContext(clock, events)
   const scope = testScope({ replicas: behaviours.length, ...scopeParts })
   const sent: Call[] = []
   const upstream: Service = (call) => {
@@ -46,7 +47,7 @@ export function setUp(behaviours: Behaviour[], settings: object = {}, scopeParts
       (error: GatewayError) => ({ kind: 'failed', error }),
     )
   }
-  const service = route.build(route.schema.parse(settings), kit, scope)(upstream)
+  const service = route.build(route.schema.parse(settings), context, scope)(upstream)
 
   /** Sends a call that comes now. */
   function send(parts: Partial<CallParts> = {}): { call: Call; done: Promise<Outcome> } {
@@ -77,8 +78,8 @@ export function setUp(behaviours: Behaviour[], settings: object = {}, scopeParts
   const counts = (from = 0) =>
     behaviours.map((_, index) => sent.slice(from).filter(({ replica }) => (replica ?? 0) === index).length)
 
-  const loads = () => kit.state.list<ReplicaLoad>('load').map(([, load]) => load)
-  return { clock, kit, scope, events, sent, service, send, run, stream, counts, loads }
+  const loads = () => context.state.list<ReplicaLoad>('load').map(([, load]) => load)
+  return { clock, context, scope, events, sent, service, send, run, stream, counts, loads }
 }
 
 export const up = (ms = 10): Behaviour => ({ ms, outcome: answer })

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { createDice } from '../../../src/mesh/dice.ts'
+import { createKeyedRandom } from '../../../src/mesh/keyed-random.ts'
 import { DeadlineQueue, type Queued } from '../../../src/policies/state/deadline-queue.ts'
 
 interface Item extends Queued {
@@ -45,13 +45,13 @@ test('any item can be taken out by itself, once', () => {
 })
 
 test('the order holds however items come and go', () => {
-  const dice = createDice(7)
+  const random = createKeyedRandom(7)
   const queue = new DeadlineQueue<Item>()
   const present = new Set<Item>()
   for (let step = 0; step < 2_000; step++) {
-    const pick = Math.floor(dice(String(step), 'pick') * present.size)
-    if (dice(String(step), 'what') < 0.6 || present.size === 0) {
-      const one = item(Math.floor(dice(String(step), 'at') * 50))
+    const pick = Math.floor(random(String(step), 'pick') * present.size)
+    if (random(String(step), 'what') < 0.6 || present.size === 0) {
+      const one = item(Math.floor(random(String(step), 'at') * 50))
       queue.push(one)
       present.add(one)
     } else {

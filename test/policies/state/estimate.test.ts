@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { estimateOf, LatencyEstimate } from '../../../src/policies/state/estimate.ts'
-import { testKit, testScope } from '../../support/kit.ts'
+import { testPolicyContext, testScope } from '../../support/policy-context.ts'
 
 /** An estimate after `count` answers of `ms`, ten a second; and the time by then. */
 function after(count: number, ms: number) {
@@ -56,11 +56,11 @@ test('calls that had little time tell nothing about those that have more', () =>
 })
 
 test('one estimate for a tool and a replica, whoever asks', () => {
-  const kit = testKit()
+  const context = testPolicyContext()
   const scope = testScope()
-  assert.equal(estimateOf(kit, scope, 0), estimateOf(kit, testScope(), 0))
-  assert.notEqual(estimateOf(kit, scope, 0), estimateOf(kit, scope, 1))
-  assert.notEqual(estimateOf(kit, scope, 0), estimateOf(kit, testScope({ tool: 'other' }), 0))
+  assert.equal(estimateOf(context, scope, 0), estimateOf(context, testScope(), 0))
+  assert.notEqual(estimateOf(context, scope, 0), estimateOf(context, scope, 1))
+  assert.notEqual(estimateOf(context, scope, 0), estimateOf(context, testScope({ tool: 'other' }), 0))
 })
 
 test('a snapshot says how much is known and the quantiles', () => {

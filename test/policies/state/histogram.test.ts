@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { createDice } from '../../../src/mesh/dice.ts'
+import { createKeyedRandom } from '../../../src/mesh/keyed-random.ts'
 import { DecayingHistogram, GAMMA } from '../../../src/policies/state/histogram.ts'
 
 /** Times as servers have them: log-normal around 100 ms, drawn from a seed. */
 function times(count: number): number[] {
-  const dice = createDice(7)
+  const random = createKeyedRandom(7)
   return Array.from({ length: count }, (_, i) => {
     const normal =
-      Math.sqrt(-2 * Math.log(1 - dice(`${i}`, 'radius'))) * Math.cos(2 * Math.PI * dice(`${i}`, 'angle'))
+      Math.sqrt(-2 * Math.log(1 - random(`${i}`, 'radius'))) * Math.cos(2 * Math.PI * random(`${i}`, 'angle'))
     return 100 * Math.exp(normal)
   })
 }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Schemas, sharedSchemas } from '../../../src/policies/state/schemas.ts'
-import { testKit } from '../../support/kit.ts'
+import { testPolicyContext } from '../../support/policy-context.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 
 /** The check of a schema, when it has had all the time that it wants. */
@@ -140,6 +140,27 @@ test('a pattern that could take forever is not tried, and what does not come nea
   }
 })
 
+test('neither bounds, groups, names nor classes hide what a pattern may cost, wherever a schema has one', async () => {
+  for (const pattern of [
+    '^(?:a{1,50}){1,50}b$',
+    '(a*){2,}',
+    '^(?<x>a+)\\k<x>$',
+    'a*a*a*a*a*a*b',
+    '(?=(a+)+$)b',
+    '^(?:\\p{L}+)+b$',
+    '^(?:[)\\]a]+)+b$',
+  ])
+    for (const schema of [
+      { pattern },
+      { patternProperties: { [pattern]: true } },
+      { propertyNames: { pattern } },
+    ]) {
+      const { check } = await checkOf(schema)
+      const text = `${'a'.repeat(40)}!`
+      assert.equal(check?.('pattern' in schema ? text : { [text]: 1 }), 'too_costly', JSON.stringify(schema))
+    }
+})
+
 test('the patterns of everyday schemas are tried', async () => {
   for (const [pattern, good, bad] of [
     ['^[a-z0-9_]+$', 'some_name', 'Some Name'],
@@ -226,6 +247,6 @@ test('of more than 2000 schemas those go that were not used for the longest, and
 })
 
 test('all policies share one cache', () => {
-  const kit = testKit()
-  assert.equal(sharedSchemas(kit), sharedSchemas(kit))
+  const context = testPolicyContext()
+  assert.equal(sharedSchemas(context), sharedSchemas(context))
 })

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { difference } from '../../../src/policies/verdict/copy.ts'
+import { difference } from '../../../src/policies/verdict/judge.ts'
 
 /** Lists inside each other, with something in the innermost. */
 function nested(depth: number, innermost: unknown): unknown {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { jsonEnd } from '../../../src/policies/verdict/json-end.ts'
+import { jsonEnd } from '../../../src/policies/verdict/judge.ts'
 
 const whole =
   '{"a" : [1, -2.5e+3, "x\\"\\u00e9\\\\", true, false, null, {}, [], [[0]]], "b":{"c":"{[\\n"} , "":12.25E-1 }'

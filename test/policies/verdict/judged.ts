@@ -1,9 +1,9 @@
 import { verdictOf } from '../../../src/mesh/classify.ts'
 import type { Outcome } from '../../../src/mesh/call.ts'
-import type { MeshEvent, ToolFacts } from '../../../src/mesh/policy.ts'
+import type { MeshEvent, ToolDefinition } from '../../../src/mesh/policy.ts'
 import { verdict } from '../../../src/policies/verdict.ts'
 import { toolCall } from '../../support/caller.ts'
-import { testKit, testScope } from '../../support/kit.ts'
+import { testPolicyContext, testScope } from '../../support/policy-context.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 
 type Result = Readonly<Record<string, unknown>>
@@ -28,14 +28,14 @@ export const jsonResult = (value: unknown): Result => textResult(JSON.stringify(
 export const structured = (structuredContent: unknown): Result => ({ content: [], structuredContent })
 
 /** The policy around a tool that gives the results it is told to. */
-export function setUp(settings: object = {}, tool: Partial<ToolFacts> | undefined = {}) {
+export function setUp(settings: object = {}, tool: Partial<ToolDefinition> | undefined = {}) {
   const clock = new ManualClock()
   const events: MeshEvent[] = []
-  const kit = testKit(clock, events)
-  let facts: ToolFacts | undefined =
+  const context = testPolicyContext(clock, events)
+  let facts: ToolDefinition | undefined =
     tool === undefined ? undefined : { inputSchema: {}, outputSchema: undefined, fingerprint: 'a', ...tool }
   const scope = testScope({ facts: () => facts })
-  const layer = verdict.build(verdict.schema.parse(settings), kit, scope)
+  const layer = verdict.build(verdict.schema.parse(settings), context, scope)
   const judgeOutcome = (outcome: Outcome, args: Result = {}) =>
     layer(() => Promise.resolve(outcome))(toolCall('tool', args))
   const judge = (result: Result, args: Result = {}) => judgeOutcome(answered(result), args)
@@ -47,8 +47,8 @@ export function setUp(settings: object = {}, tool: Partial<ToolFacts> | undefine
   const repeat = async (times: number, result: Result, args: Result = {}) => {
     for (let i = 0; i < times; i++) await judge(result, args)
   }
-  const change = (changed: Partial<ToolFacts>) => {
+  const change = (changed: Partial<ToolDefinition>) => {
     facts = { inputSchema: {}, outputSchema: undefined, fingerprint: 'b', ...changed }
   }
-  return { clock, events, kit, layer, judge, judgeOutcome, verdictOn, partialOf, repeat, change }
+  return { clock, events, context, layer, judge, judgeOutcome, verdictOn, partialOf, repeat, change }
 }

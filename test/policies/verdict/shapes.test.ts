@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { isIncorrect } from '../../../src/mesh/classify.ts'
-import type { ToolMemories } from '../../../src/policies/verdict/memory.ts'
-import { Shape } from '../../../src/policies/verdict/shape.ts'
+import { Shape, type ToolMemories } from '../../../src/policies/verdict/memory.ts'
 import { jsonResult, setUp, structured, textResult } from './judged.ts'
 
 const usual = { items: [{ id: 1, tag: 'a' }, { id: 2 }], page: { size: 2 } }
@@ -138,8 +137,8 @@ test('names that every object inherits are no members', async () => {
 })
 
 test('what is learned can be looked at, and survives a reload', async () => {
-  const { kit } = await learned()
-  const [entry] = kit.state.list<ToolMemories>('shape')
+  const { context } = await learned()
+  const [entry] = context.state.list<ToolMemories>('shape')
   assert.deepEqual(entry?.[1].snapshot(), { settled: true, paths: 7, drifting: 0, drifts: [] })
 })
 

@@ -5,6 +5,7 @@ import { gatewayError } from '../../../src/mesh/errors.ts'
 import type { Outcome } from '../../../src/mesh/call.ts'
 import { answered, failed, setUp, type Held } from '../../policies/breaker/rig.ts'
 import { asyncTarget, type Target } from '../target.ts'
+import { bulkheadFull } from '../../../src/policies/bulkhead.ts'
 
 const outcomes: Readonly<Record<string, Outcome>> = {
   good: answered(),
@@ -12,7 +13,7 @@ const outcomes: Readonly<Record<string, Outcome>> = {
   correct: answered('correct'),
   wrong: answered('schema_invalid'),
   cancelled: failed('cancelled'),
-  rejected: { kind: 'rejected', error: gatewayError('bulkhead_full', 'full'), by: 'bulkhead' },
+  rejected: { kind: 'rejected', error: gatewayError(bulkheadFull, 'full'), by: 'bulkhead' },
 }
 
 type Op =

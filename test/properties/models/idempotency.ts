@@ -4,10 +4,10 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setImmediate } from 'node:timers/promises'
-import { openDurable } from '../../../src/gateway/durable-store.ts'
+import { openDurable } from '../../../src/gateway/policy-context.ts'
 import type { Runs } from '../../../src/policies/idempotency/runs.ts'
 import { errorOf, leaving, read, setUp } from '../../policies/idempotency/keyed.ts'
-import { testKit } from '../../support/kit.ts'
+import { testPolicyContext } from '../../support/policy-context.ts'
 import { recordedLog } from '../../support/log.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 import { MemoryStore } from '../../support/memory-store.ts'
@@ -46,8 +46,8 @@ function idempotency(name: string, { restarts, most }: { restarts: boolean; most
     const settings = { window: WINDOW_MS, limit: LIMIT_MS, most, maxSize: '2KiB' }
     let wall = Date.UTC(2026, 0, 1)
     const begin = () => {
-      const kit = testKit(new ManualClock(wall), [], restarts ? store : undefined)
-      return setUp({ settings, effect: 'write', kit })
+      const context = testPolicyContext(new ManualClock(wall), [], restarts ? store : undefined)
+      return setUp({ settings, effect: 'write', context })
     }
     let process = begin()
     let known = new Map<string, Known>()
@@ -124,7 +124,7 @@ function idempotency(name: string, { restarts, most }: { restarts: boolean; most
           known = new Map(left)
         }
       }
-      const snapshot = process.kit.state.list<Runs>('idempotency')[0]![1].snapshot()
+      const snapshot = process.context.state.list<Runs>('idempotency')[0]![1].snapshot()
       const running = [...known.values()].filter(({ run }) => run !== undefined).length
       assert.equal(snapshot.underWay, running)
       if (!restarts) assert.ok(snapshot.underWay + snapshot.over <= most)

@@ -8,7 +8,7 @@ import type { Caller } from '../../../src/mesh/call.ts'
 import { Cancellation, type Signal } from '../../../src/mesh/cancel.ts'
 import { gatewayError } from '../../../src/mesh/errors.ts'
 import { SharedAttempts } from '../../../src/upstreams/shared-attempts.ts'
-import { Subscriptions } from '../../../src/upstreams/shared/shared-audience.ts'
+import { Subscriptions } from '../../../src/upstreams/shared/shared-connection.ts'
 import { testGuards } from '../../downstream/test-guards.ts'
 import { IDLE_MS, testSessions, UNUSED_MS } from '../../downstream/test-sessions.ts'
 import { TestCaller } from '../../support/caller.ts'
@@ -77,7 +77,7 @@ const sessions = asyncTarget(
         sessions.closeOrphans()
         live.swap(generation(server))
         for (const known of open) {
-          if (known.state !== 'open' || known.session.front.server === undefined) continue
+          if (known.state !== 'open' || known.session.endpoint.server === undefined) continue
           if (known.call === undefined) close(known)
           else known.state = 'leaving'
         }

@@ -9,7 +9,7 @@ import {
   MODERN_VERSION,
   PROTOCOL_VERSION_KEY,
 } from '../../../src/protocol/modern.ts'
-import { allowsHost, allowsOrigin, hasToken, hostGuard, isCrossOrigin } from '../../../src/routes/guard.ts'
+import { allowsHost, allowsOrigin, hasToken, hostGuard, isCrossOrigin } from '../../../src/gateway/guards.ts'
 import { wellFormed } from '../arbitraries.ts'
 import { target, type Target } from '../target.ts'
 

@@ -1,25 +1,25 @@
 import { parseExactly } from '../../../src/protocol/json-parse.ts'
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
-import { withoutEnvelope } from '../../../src/protocol/envelope.ts'
-import {
-  elements,
-  locate,
-  members,
-  prependMember,
-  replaceAt,
-  type Path,
-} from '../../../src/protocol/json-span.ts'
-import { MAX_DEPTH, readJson } from '../../../src/protocol/json-check.ts'
-import { isObject, parseJson, readMessage, readMessages } from '../../../src/protocol/jsonrpc.ts'
-import { locateAll } from '../../../src/protocol/locate-all.ts'
-import { withMeta } from '../../../src/protocol/meta.ts'
 import {
   CLIENT_CAPABILITIES_KEY,
   CLIENT_INFO_KEY,
   LOG_LEVEL_KEY,
   PROTOCOL_VERSION_KEY,
+  withoutEnvelope,
 } from '../../../src/protocol/modern.ts'
+import {
+  elements,
+  type JsonPath,
+  locate,
+  locateAll,
+  members,
+  prependMember,
+  replaceAt,
+} from '../../../src/protocol/json-span.ts'
+import { MAX_DEPTH, readJson } from '../../../src/protocol/json-check.ts'
+import { isObject, parseJson, readMessage, readMessages } from '../../../src/protocol/jsonrpc.ts'
+import { withMeta } from '../../../src/protocol/meta.ts'
 import { withEntry } from '../../../src/protocol/with-entry.ts'
 import { damaged, written, writtenObject } from '../arbitraries.ts'
 import { target, type Target } from '../target.ts'
@@ -28,7 +28,7 @@ const step = fc.oneof(
   fc.constantFrom('id', 'params', '_meta', '__proto__', 'nowhere', ''),
   fc.nat({ max: 4 }),
 )
-const path: fc.Arbitrary<Path> = fc.array(step, { maxLength: 4 })
+const path: fc.Arbitrary<JsonPath> = fc.array(step, { maxLength: 4 })
 
 /** What JSON can say, so that what was put in comes out again. */
 const plain = fc
@@ -36,7 +36,7 @@ const plain = fc
   .map((value) => parseExactly(JSON.stringify(value)))
 
 /** What is at a path of a parsed value; undefined when nothing is, for no JSON value is. */
-function valueAt(value: unknown, path: Path): unknown {
+function valueAt(value: unknown, path: JsonPath): unknown {
   let found = value
   for (const step of path) {
     const fits = typeof step === 'number' ? Array.isArray(found) : isObject(found)
@@ -47,7 +47,7 @@ function valueAt(value: unknown, path: Path): unknown {
 }
 
 /** A copy with another value at a path that is there. */
-function settingAt(value: unknown, [step, ...more]: Path, put: unknown): unknown {
+function settingAt(value: unknown, [step, ...more]: JsonPath, put: unknown): unknown {
   if (step === undefined) return put
   if (Array.isArray(value))
     return value.map((item: unknown, at): unknown => (at === step ? settingAt(item, more, put) : item))

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
-import { LineReader, type Overlong } from '../../../src/upstreams/stdio/lines.ts'
-import { repliedId } from '../../../src/upstreams/stdio/overlong.ts'
+import { LineReader, type Overlong, repliedId } from '../../../src/upstreams/stdio/lines.ts'
 import { cut, cuts } from '../arbitraries.ts'
 import { target, type Target } from '../target.ts'
 

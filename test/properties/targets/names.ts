@@ -1,20 +1,15 @@
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
-import { config } from '../../../src/config/schema/schema.ts'
-import { doubtAbout, Names } from '../../../src/registry/names.ts'
+import { serverNamePattern } from '../../../src/config/schema/server-names.ts'
+import { isTakenByModels, Names } from '../../../src/registry/names.ts'
 import { target, type Target } from '../target.ts'
 
-const separators = fc.constantFrom('__', '_', '.', '-', '_a_', 'aa', '--')
+const separators = fc.constantFrom('__', '_', '-', '_a_', 'aa', '--')
 const chars = (all: string) => fc.string({ unit: fc.constantFrom(...all), maxLength: 7 })
 
-/** What the config takes as the name of a server, with this separator. */
+/** What a server may be called, with this separator. */
 function isTaken(server: string, separator: string): boolean {
-  const servers = { [server]: { url: 'http://127.0.0.1:1/mcp' } }
-  return (
-    server !== '__proto__' &&
-    config.safeParse({ gateway: { separator }, mcpServers: servers }).success &&
-    (server + separator).indexOf(separator) === server.length
-  )
+  return serverNamePattern.test(server) && (server + separator).indexOf(separator) === server.length
 }
 
 const uri = fc.oneof(
@@ -26,7 +21,7 @@ const uri = fc.oneof(
 export const nameTargets: readonly Target[] = [
   target(
     'every name and every URI finds back to its server, and no two share one',
-    fc.tuple(separators, fc.array(fc.tuple(chars('aA_-.0'), chars('a_-./: é\n'), uri), { maxLength: 6 })),
+    fc.tuple(separators, fc.array(fc.tuple(chars('aA_-0'), chars('a_-./: é\n'), uri), { maxLength: 6 })),
     ([separator, all]) => {
       const names = new Names(separator)
       const owners = new Map<string, string>()
@@ -47,7 +42,7 @@ export const nameTargets: readonly Target[] = [
   ),
 
   target(
-    'any text is a name of some server, or of none, and only what every client takes is not doubted',
+    'any text is a name of some server, or of none, and every tool is shown under a name that models take',
     fc.tuple(fc.oneof(fc.string({ unit: 'binary', maxLength: 140 }), chars('a__:/')), separators),
     ([text, separator]) => {
       const names = new Names(separator)
@@ -55,9 +50,12 @@ export const nameTargets: readonly Target[] = [
       if (resolved !== undefined) assert.equal(names.expose(resolved.server, resolved.name), text)
       const resource = names.resolveUri(text)
       if (resource !== undefined) assert.equal(typeof resource.server, 'string')
-      const isSafe =
-        text.length >= 1 && text.length <= 64 && [...text].every((c) => /^[A-Za-z0-9_.-]$/.test(c))
-      assert.equal(doubtAbout(text) === undefined, isSafe)
+      const [server = 's', tool = text] = resolved === undefined ? [] : [resolved.server, resolved.name]
+      if (!isTaken(server, separator)) return
+      const shown = names.exposeTool(server, tool)
+      assert.ok(isTakenByModels(shown), shown)
+      assert.equal(names.resolve(shown)?.server, server)
+      if (isTakenByModels(names.expose(server, tool))) assert.equal(shown, names.expose(server, tool))
     },
   ),
 ]

@@ -1,11 +1,9 @@
-import fc from 'fast-check'
-import assert from 'node:assert/strict'
-import { chosen, mutated } from '../../../src/chaos/faults/result/mutate.ts'
+import { chosen, mutated } from '../../../src/chaos/faults/tool-result.ts'
 import { apply } from '../../../src/chaos/operators/apply.ts'
 import { driftNames, operatorOf, partialNames } from '../../../src/chaos/operators/index.ts'
 import { withPartial } from '../../../src/downstream/partial.ts'
 import type { Outcome, Partial } from '../../../src/mesh/call.ts'
-import { createDice } from '../../../src/mesh/dice.ts'
+import { createKeyedRandom } from '../../../src/mesh/keyed-random.ts'
 import { parseExactly } from '../../../src/protocol/json-parse.ts'
 import { isObject } from '../../../src/protocol/jsonrpc.ts'
 import { PARTIAL_KEY } from '../../../src/protocol/meta.ts'
@@ -19,6 +17,9 @@ import {
 import { newCall } from '../../support/caller.ts'
 import { written, writtenObject } from '../arbitraries.ts'
 import { target, type Target } from '../target.ts'
+
+import fc from 'fast-check'
+import assert from 'node:assert/strict'
 
 const partial: fc.Arbitrary<Partial> = fc.record({
   source: fc.constantFrom('declared', 'detected', 'stale'),
@@ -110,10 +111,10 @@ export const replyTargets: readonly Target[] = [
     'whatever an operator does to a value is JSON, and the value itself stays',
     fc.tuple(written, fc.constantFrom(...driftNames, ...partialNames), fc.integer()),
     ([{ text }, op, seed]) => {
-      const dice = createDice(seed)
+      const random = createKeyedRandom(seed)
       const config = operatorOf(op).schema.parse({ op })
       const value = parseExactly(text)
-      const applied = apply(config, value, (purpose) => dice('a call', purpose))
+      const applied = apply(config, value, (purpose) => random('a call', purpose))
       assert.deepEqual(value, parseExactly(text))
       if (applied === 'not_applicable') return
       const json = JSON.stringify(applied.value)
@@ -126,8 +127,8 @@ export const replyTargets: readonly Target[] = [
     'a result that drifts is a result still, with text that is JSON where it was',
     fc.tuple(toolResult, fc.constantFrom('both', 'structured_only', 'text_only'), fc.integer(), fc.boolean()),
     ([result, sync, seed, part]) => {
-      const dice = createDice(seed)
-      const draw = (purpose: string) => dice('a call', purpose)
+      const random = createKeyedRandom(seed)
+      const draw = (purpose: string) => random('a call', purpose)
       const before = structuredClone(result)
       const config = chosen(result, part ? partialNames : driftNames, sync, draw)
       const done = config && mutated(result, config, sync, draw)

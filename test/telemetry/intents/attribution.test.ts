@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { attribute } from '../../../src/telemetry/intents/attribution.ts'
+import { attribute } from '../../../src/telemetry/intents/intent.ts'
 import { newCall, TestCaller } from '../../support/caller.ts'
 
 const TRACE = '0af7651916cd43dd8448eb211c80319c'

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { newIntent } from '../../../src/telemetry/intents/intent.ts'
-import { KnownIntents } from '../../../src/telemetry/intents/known.ts'
+import { KnownIntents, newIntent } from '../../../src/telemetry/intents/intent.ts'
 
 function intentOf(id: string, tenant = 'a') {
   return newIntent({ id, source: 'meta', tenant, arm: '' }, undefined)

@@ -3,6 +3,11 @@ import { test, type TestContext } from 'node:test'
 import type { CallRecord, Outcome } from '../../../src/mesh/call.ts'
 import { gatewayError } from '../../../src/mesh/errors.ts'
 import { answered, retrying, tracedMesh, unavailable, type MeshSetUp } from './traced-mesh.ts'
+import { invalidArguments } from '../../../src/policies/arguments.ts'
+import { bulkheadFull } from '../../../src/policies/bulkhead.ts'
+import { replayed } from '../../../src/policies/idempotency/stored-outcome.ts'
+import { hedges, retryRefused } from '../../../src/policies/retry/tries.ts'
+import { infeasible } from '../../../src/policies/route/feasibility.ts'
 
 /** The events of a call with this outcome, and the attributes of its span. */
 async function told(
@@ -33,24 +38,24 @@ const event = (policy: string | undefined, decision: string, reason?: string) =>
 })
 
 test('what policies decided stands in events', async (t) => {
-  const error = gatewayError('bulkhead_full', 'full (8 of 8)')
+  const error = gatewayError(bulkheadFull, 'full (8 of 8)')
   const note = (record: CallRecord) => {
-    record.invalidArguments = true
-    record.infeasible = true
-    record.replayed = 'joined'
-    record.hedges = 1
-    record.retryRefused = 'unsafe'
-    record.overruled = ['breaker_open']
+    invalidArguments.note(record, true)
+    infeasible.note(record, true)
+    replayed.note(record, 'joined')
+    hedges.note(record, 1)
+    retryRefused.note(record, 'unsafe')
+    record.supersededRejections = ['breaker_open']
   }
   const { events, attributes } = await told(t, note, { kind: 'rejected', by: 'bulkhead', error })
   assert.equal(attributes['breakwater.rejected_by'], 'bulkhead')
   assert.equal(attributes['error.type'], 'bulkhead_full')
   assert.deepEqual(events, [
     event('arguments', 'invalid'),
-    event('route', 'infeasible'),
     event('idempotency', 'replayed', 'joined'),
-    event('hedge', 'sent'),
     event('retry', 'refused', 'unsafe'),
+    event('hedge', 'sent'),
+    event('route', 'infeasible'),
     event(undefined, 'rejected', 'breaker_open'),
     event('bulkhead', 'rejected', 'bulkhead_full'),
   ])

@@ -17,7 +17,7 @@ import {
 } from '../../../src/telemetry/tracing.ts'
 import { stamped } from '../../../src/telemetry/tracing/call-trace.ts'
 import { type CallParts, toolCall } from '../../support/caller.ts'
-import { testKit } from '../../support/kit.ts'
+import { testPolicyContext } from '../../support/policy-context.ts'
 import { silent } from '../../support/log.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 import { OtlpReceiver } from '../../support/otlp-receiver.ts'
@@ -89,7 +89,7 @@ export async function tracedMesh(t: TestContext, setUp: MeshSetUp = {}) {
   const mesh = compileMesh({
     policies,
     config: { defaults: settings, overrides: [] },
-    kit: testKit(clock),
+    context: testPolicyContext(clock),
     target: () =>
       testTarget({
         facts: () => ({ inputSchema: {}, outputSchema: undefined, fingerprint: '' }),

@@ -91,7 +91,7 @@ const agents = [
     queries: [
       query(`sum(breakwater_unread_bytes${ME})`, 'unread'),
       query(`sum(breakwater_replay_bytes${ME})`, 'replay'),
-      query(`sum(breakwater_greeting_bytes${ME})`, 'greetings'),
+      query(`sum(breakwater_initialize_params_bytes${ME})`, 'initialize params'),
       query(`sum(breakwater_waiting_answer_bytes${ME})`, 'waiting answers'),
       query(`sum(breakwater_request_body_bytes${ME})`, 'bodies'),
       query(`sum(breakwater_unfinished_reply_bytes${ME})`, 'unfinished replies'),

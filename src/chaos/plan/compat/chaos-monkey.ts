@@ -1,20 +1,119 @@
 import { z } from 'zod'
 import { isObject } from '../../../protocol/jsonrpc.ts'
 import { formatDuration } from '../../../units/duration.ts'
-import { meaningOf } from './chaos-monkey-types.ts'
 import {
+  read,
+  schemaOf,
+  type PlanPath,
   commonOf,
   ForeignPlanError,
-  read,
   type FaultConfig,
   type ForeignOptions,
-  type Path,
 } from './foreign.ts'
+import { partsOf, type Targets, targetsOf } from './targets.ts'
+
+const probability = z.number().min(0).max(1).default(1)
+const ms = z.int().min(0)
+
+/** The fields of each type, as mcp-chaos-monkey has them. */
+const schemas = {
+  latency: z.strictObject({ delayMs: ms, probability }),
+  error: z.strictObject({
+    statusCode: z.int().min(400).max(599),
+    message: z.string().optional(),
+    probability,
+  }),
+  timeout: z.strictObject({ hangMs: ms, probability }),
+  malformed: z.strictObject({ corruptResponse: z.boolean().default(true), probability }),
+  'connection-refused': z.strictObject({ probability }),
+  // Its code knows a time, its documents a number of bytes.
+  'connection-drop': z.strictObject({ afterMs: ms.optional(), afterBytes: ms.optional(), probability }),
+  'rate-limit': z.strictObject({ retryAfterSeconds: z.int().min(0), probability }),
+  'schema-mismatch': z.strictObject({ missingFields: z.array(z.string().min(1)).default([]), probability }),
+} as const
+
+type Type = keyof typeof schemas
+
+/** The types of faults that mcp-chaos-monkey has. */
+export const chaosMonkeyTypes: readonly string[] = Object.keys(schemas)
+
+/** A fault of ours, without what is the same for all. */
+type Meant = { readonly type: string; readonly rate: number } & Readonly<Record<string, unknown>>
+
+/** Reads a fault config with keys in camelCase, and says what it means here. Throws `ForeignPlanError`. */
+function meaningOf(
+  { type, ...fields }: Readonly<Record<string, unknown>>,
+  path: PlanPath,
+): { readonly type: string; readonly what: Meant } {
+  const known = schemaOf(schemas, type, path)
+  return { type: known, what: translate(known, fields, path) }
+}
+
+function translate(type: Type, fields: unknown, path: PlanPath): Meant {
+  const as = <Name extends Type>(name: Name) => read(schemas[name], fields, path, name)
+  switch (type) {
+    case 'latency': {
+      const { delayMs, probability: rate } = as('latency')
+      return { type: 'conn.latency', rate, distribution: { kind: 'fixed', delay: formatDuration(delayMs) } }
+    }
+    case 'error': {
+      const { statusCode: status, message, probability: rate } = as('error')
+      return { type: 'http.status', rate, status, ...(message === undefined ? {} : saying(message)) }
+    }
+    case 'timeout': {
+      const { hangMs, probability: rate } = as('timeout')
+      return { type: 'conn.half_open', rate, hold: formatDuration(Math.max(1, hangMs)), then: 'fail' }
+    }
+    case 'malformed': {
+      const { corruptResponse, probability } = as('malformed')
+      return { type: 'rpc.malformed', rate: corruptResponse ? probability : 0, kind: 'bad_json' }
+    }
+    case 'connection-refused':
+      return { type: 'conn.refused', rate: as('connection-refused').probability }
+    case 'connection-drop': {
+      const { afterMs, afterBytes, probability: rate } = as('connection-drop')
+      if (afterMs !== undefined && afterBytes !== undefined)
+        throw new ForeignPlanError([...path, 'afterBytes'], 'a connection drops after a time or after bytes')
+      return { type: 'conn.reset', rate, at: dropAt(afterMs, afterBytes) }
+    }
+    case 'rate-limit': {
+      const { retryAfterSeconds, probability: rate } = as('rate-limit')
+      return {
+        type: 'limit.429',
+        rate,
+        retryAfter: formatDuration(retryAfterSeconds * 1_000),
+        form: 'seconds',
+      }
+    }
+    case 'schema-mismatch': {
+      const { missingFields, probability: rate } = as('schema-mismatch')
+      // Without fields it takes nothing away: it hits, and the journal says that there was nothing to do.
+      return { type: 'result.drift', rate, operators: missingFields.map(without) }
+    }
+  }
+}
+
+/** At once is before the first byte of the reply. */
+function dropAt(afterMs: number | undefined, afterBytes: number | undefined): unknown {
+  if (afterBytes !== undefined) return { afterBytes }
+  return afterMs === undefined || afterMs === 0 ? 'headers' : { after: formatDuration(afterMs) }
+}
+
+const saying = (message: string) => ({
+  headers: { 'content-type': 'application/json' },
+  body: JSON.stringify({ error: message }),
+})
+
+/** A key at the top, as a JSON Pointer (RFC 6901) escapes it. */
+const without = (key: string) => ({
+  op: 'drop_required',
+  path: `/${key.replaceAll('~', '~0').replaceAll('/', '~1')}`,
+})
 
 const aimedSchema = z.strictObject({
   target: z.string().min(1),
   config: z.record(z.string(), z.unknown()),
-  durationMs: z.int().min(0).optional(),
+  durationMs: z.number().min(0).optional(),
 })
 
 const scenarioSchema = z.strictObject({
@@ -27,44 +126,70 @@ const scenarioSchema = z.strictObject({
 
 /**
  * The faults of mcp-chaos-monkey, named after their type and place: a scenario, a list, a single fault with its target,
- * or a bare fault config, which is aimed at everything. Keys may be camelCase or snake_case. A target is a glob over
- * servers, or SERVER/TOOL. Throws `ForeignPlanError`.
+ * or a bare fault config, which is aimed at everything. Keys may be camelCase or snake_case. A target is an alias, or a
+ * glob over servers, or SERVER/TOOL. Throws `ForeignPlanError`.
  */
 export function fromChaosMonkey(config: unknown, options: ForeignOptions): readonly FaultConfig[] {
-  if (Array.isArray(config)) return config.map((entry, index) => translated(entry, index, [index], options))
-  const whole = camelCased(config, [])
-  if (!('faults' in whole)) return [translated(config, 0, [], options)]
-  const { faults } = read(scenarioSchema, whole, [], 'a scenario')
-  return faults.map((entry, index) => translated(entry, index, ['faults', index], options))
+  const entries = entriesOf(config)
+  const targets = targetsOf(
+    entries.flatMap(({ target }) => target ?? []),
+    options,
+  )
+  return entries.map((entry, index) => translated(entry, index, targets, options))
 }
 
-function translated(entry: unknown, index: number, path: Path, options: ForeignOptions): FaultConfig {
+/** A fault with its target; one that has none, as a bare fault config has, is aimed at everything. */
+interface Aimed {
+  readonly target: string | undefined
+  readonly config: unknown
+  readonly durationMs: number | undefined
+  /** Of the fault, and of its config. */
+  readonly path: PlanPath
+  readonly within: PlanPath
+}
+
+function entriesOf(config: unknown): readonly Aimed[] {
+  if (Array.isArray(config)) return config.map((entry, index) => aimedOf(entry, [index]))
+  const whole = camelCased(config, [])
+  if (!('faults' in whole)) return [aimedOf(config, [])]
+  const { faults } = read(scenarioSchema, whole, [], 'a scenario')
+  return faults.map((entry, index) => aimedOf(entry, ['faults', index]))
+}
+
+function aimedOf(entry: unknown, path: PlanPath): Aimed {
   const cased = camelCased(entry, path)
-  const isBare = !('config' in cased) && !('target' in cased)
-  const aimed = read(aimedSchema, isBare ? { target: '*', config: cased } : cased, path, 'a fault')
-  const { target, durationMs } = aimed
-  const within = isBare ? path : [...path, 'config']
-  const { type, what } = meaningOf(camelCased(aimed.config, within), within)
+  if (!('config' in cased) && !('target' in cased))
+    return { target: undefined, config: cased, durationMs: undefined, path, within: path }
+  const { target, config, durationMs } = read(aimedSchema, cased, path, 'a fault')
+  return { target, config, durationMs, path, within: [...path, 'config'] }
+}
+
+function translated(
+  { target, config, durationMs, path, within }: Aimed,
+  index: number,
+  targets: Targets,
+  options: ForeignOptions,
+): FaultConfig {
+  const { type, what } = meaningOf(camelCased(config, within), within)
   const { ttl, ...common } = commonOf(options)
   return {
     name: `${type}-${index + 1}`,
     ...what,
-    ...matchOf(target),
-    // Theirs never end without a duration, and none is what 0 says.
-    ttl: durationMs === undefined || durationMs === 0 ? ttl : formatDuration(durationMs),
+    ...matchOf(target === undefined ? '*' : targets(target, [...path, 'target'])),
+    // Theirs never end without a duration, and one of 0 is over at once.
+    ttl: durationMs === undefined ? ttl : formatDuration(Math.max(1, Math.round(durationMs))),
     ...common,
   }
 }
 
 function matchOf(target: string): { readonly match?: { readonly server?: string; readonly tool?: string } } {
-  const slash = target.indexOf('/')
-  if (slash === -1) return target === '*' ? {} : { match: { server: target } }
-  const [server, tool] = [target.slice(0, slash), target.slice(slash + 1)]
+  const { server, tool } = partsOf(target)
+  if (tool === undefined) return server === '*' ? {} : { match: { server } }
   return { match: server === '*' ? { tool } : { server, tool } }
 }
 
 /** The same members under names in camelCase. */
-function camelCased(value: unknown, path: Path): Record<string, unknown> {
+function camelCased(value: unknown, path: PlanPath): Record<string, unknown> {
   if (!isObject(value)) throw new ForeignPlanError(path, 'expected an object')
   const cased: Record<string, unknown> = {}
   for (const [key, member] of Object.entries(value)) {

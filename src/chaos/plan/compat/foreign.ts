@@ -1,5 +1,5 @@
 import type { z } from 'zod'
-import { near } from '../near.ts'
+import { suggest } from '../../../units/suggest.ts'
 
 /** A fault as a plan of ours would say it: plain data, to be read by the schema of plans. */
 export interface FaultConfig extends Readonly<Record<string, unknown>> {
@@ -15,16 +15,22 @@ export interface ForeignOptions {
   readonly ttl: string | number
   /** Whether faults may hit tools that are not known to be read-only; false unless given. */
   readonly allowWrites?: boolean
+  /** What the targets of another format are here: SERVER or SERVER/TOOL, as globs, by their foreign names. */
+  readonly aliases?: Readonly<Record<string, string>>
+  /** The servers that there are; unless they are given, targets are not checked. */
+  readonly servers?: readonly string[]
+  /** What stands for the target of a plan that has a single one, which is no server; unless given, nothing. */
+  readonly soleTarget?: string
 }
 
 /** Where in a plan. */
-export type Path = readonly (string | number)[]
+export type PlanPath = readonly (string | number)[]
 
 /** Something in a plan of another format that cannot be read; the message says where it stands. */
 export class ForeignPlanError extends Error {
-  readonly path: Path
+  readonly path: PlanPath
 
-  constructor(path: Path, message: string) {
+  constructor(path: PlanPath, message: string) {
     super(path.length === 0 ? message : `${written(path)}: ${message}`)
     this.path = path
   }
@@ -39,7 +45,7 @@ export function commonOf({ ttl, allowWrites }: ForeignOptions) {
 export function schemaOf<Type extends string>(
   schemas: Readonly<Record<Type, unknown>>,
   type: unknown,
-  path: Path,
+  path: PlanPath,
 ): Type {
   const names = Object.keys(schemas)
   if (typeof type === 'string' && names.includes(type)) return type as Type
@@ -56,13 +62,13 @@ export function schemaOf<Type extends string>(
 export function read<Schema extends z.ZodObject>(
   schema: Schema,
   value: unknown,
-  path: Path,
+  path: PlanPath,
   what: string,
 ): z.output<Schema> {
   const result = schema.safeParse(value)
   if (result.success) return result.data
   const issue = result.error.issues[0]!
-  const at = [...path, ...(issue.path as Path)]
+  const at = [...path, ...(issue.path as PlanPath)]
   if (issue.code !== 'unrecognized_keys') throw new ForeignPlanError(at, issue.message)
   const allowed = Object.keys(schema.shape)
   const [key = ''] = issue.keys
@@ -71,11 +77,11 @@ export function read<Schema extends z.ZodObject>(
 }
 
 function meant(word: string, names: readonly string[]): string {
-  const [name] = near(word, names)
+  const name = suggest(word, names)
   return name === undefined ? '' : `did you mean ${name}? `
 }
 
-function written(path: Path): string {
+function written(path: PlanPath): string {
   return path
     .map((step, at) => (typeof step === 'number' ? `[${step}]` : at === 0 ? step : `.${step}`))
     .join('')

@@ -1,4 +1,45 @@
+import { isObject } from '../../../protocol/jsonrpc.ts'
+import { chaosMonkeyTypes } from './chaos-monkey.ts'
+import { mcpChaosTypes } from './mcp-chaos.ts'
+
 export { fromChaosMonkey } from './chaos-monkey.ts'
 export { ForeignPlanError, type FaultConfig, type ForeignOptions } from './foreign.ts'
-export { planFormat, type PlanFormat } from './format.ts'
 export { fromMcpChaos, type ForeignPlan } from './mcp-chaos.ts'
+export { aliasesIn, partsOf, targetsOf } from './targets.ts'
+
+/** How a plan is written. */
+type PlanFormat = 'own' | 'mcp-chaos' | 'chaos-monkey'
+
+/** Fields that each fault of ours has to have; neither of the others knows them. */
+const ours = ['name', 'ttl']
+
+/**
+ * The format of a plan, by the first of its faults that tells: ours have a name and a ttl, those of mcp-chaos-monkey
+ * a target and a config, or a type and fields that only they have. A plan that does not tell is taken for one of ours.
+ */
+export function planFormat(value: unknown): PlanFormat {
+  const entries = entriesOf(value)
+  for (const entry of entries) {
+    const format = isObject(entry) ? formatOf(entry) : undefined
+    if (format !== undefined) return format
+  }
+  return 'own'
+}
+
+function entriesOf(value: unknown): readonly unknown[] {
+  if (Array.isArray(value)) return value
+  if (!isObject(value)) return []
+  return Array.isArray(value.faults) ? value.faults : [value]
+}
+
+function formatOf(entry: Readonly<Record<string, unknown>>): PlanFormat | undefined {
+  if (ours.some((key) => key in entry)) return 'own'
+  if ('config' in entry || 'target' in entry) return 'chaos-monkey'
+  const { type } = entry
+  if (typeof type !== 'string') return undefined
+  if (type.includes('.')) return 'own'
+  // Both have a type `latency`, and only one of them names its delay like this.
+  if (type === 'latency') return 'delayMs' in entry || 'delay_ms' in entry ? 'chaos-monkey' : 'mcp-chaos'
+  if (mcpChaosTypes.includes(type)) return 'mcp-chaos'
+  return chaosMonkeyTypes.includes(type) ? 'chaos-monkey' : undefined
+}

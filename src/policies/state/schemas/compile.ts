@@ -2,14 +2,15 @@ import { _, Ajv, type ErrorObject, type Format, type KeywordCxt, type Options } 
 import { fullFormats } from 'ajv-formats/dist/formats.js'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import { z } from 'zod'
+import { canonicalJson } from '../../../protocol/canonical-json.ts'
 import { instrumented, STEPS } from './instrument.ts'
 import { type Mismatch, mismatches } from './mismatch.ts'
 import { charge, withSteps } from './steps.ts'
 
 /** What came of a check; `too_costly` says nothing about the value. */
-type Finding = 'fits' | 'too_costly' | readonly Mismatch[]
+type CheckResult = 'fits' | 'too_costly' | readonly Mismatch[]
 
-export type Check = (value: unknown) => Finding
+export type Check = (value: unknown) => CheckResult
 
 /** Steps that one check may take: some ten milliseconds for a schema that is made to be slow. */
 const MAX_STEPS = 3_000_000
@@ -18,14 +19,14 @@ const MAX_STEPS = 3_000_000
 const MAX_GIVEN_UP = 20
 
 /**
- * Compiles a schema of a stranger. Throws when it is none, or cannot be compiled by itself.
+ * Compiles a schema that a server sent. Throws when it is none, or cannot be compiled by itself.
  * `all`: the check goes on after the first mismatch, to name up to three.
  */
 export function compileSchema(schema: Readonly<Record<string, unknown>>, all: boolean): Check {
   // First what bounds the rest: also to judge whether it is a schema takes time that grows with it.
   const { $schema: _dialect, ...rest } = instrumented(schema)
   assertValid(schema)
-  // An instance of its own: ids of strangers must not meet, and nothing may be left behind in a shared one.
+  // An instance of its own: ids of different servers must not meet, and nothing may be left behind in a shared one.
   const ajv = new (dialectOf(schema))({
     strict: false,
     allErrors: all,
@@ -130,7 +131,7 @@ function assertValid(schema: Readonly<Record<string, unknown>>): void {
 function areUnique(items: readonly unknown[]): boolean {
   const seen = new Set<unknown>()
   for (const item of items) {
-    const key = typeof item === 'object' ? canonical(item) : typeof item === 'string' ? `"${item}` : item
+    const key = typeof item === 'object' ? textOf(item) : typeof item === 'string' ? `"${item}` : item
     if (seen.has(key)) return false
     seen.add(key)
     charge(1)
@@ -138,12 +139,11 @@ function areUnique(items: readonly unknown[]): boolean {
   return true
 }
 
-function canonical(value: unknown): string {
-  charge(1)
-  if (typeof value !== 'object' || value === null) return JSON.stringify(value)
-  if (Array.isArray(value)) return `[${value.map(canonical).join()}]`
-  const members = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1))
-  return `{${members.map(([key, member]) => `${JSON.stringify(key)}:${canonical(member)}`).join()}}`
+/** Charges for what it reads. Throws for what nests too deep: such a check is given up. */
+function textOf(item: unknown): string {
+  const text = canonicalJson(item, { visit: () => charge(1) })
+  if (text === undefined) throw new RangeError('an item nests too deep')
+  return text
 }
 
 /** Longest pattern that is tried, in characters. */
@@ -167,7 +167,7 @@ const harmless: ReadonlySet<string> = new Set(
 const linear: PatternCost = { factor: 1, degree: 1 }
 
 /**
- * A pattern of a stranger. Before each match it charges what it could cost at most, so that a pattern which takes
+ * A pattern that a server sent. Before each match it charges what it could cost at most, so that a pattern which takes
  * exponential time is never tried, and one of polynomial time on short texts only.
  */
 class GuardedRegExp {

@@ -48,7 +48,7 @@ function describe({ instancePath, keyword, params, message }: ErrorObject): Mism
 
 const json = (value: unknown): string => JSON.stringify(value) ?? ''
 
-/** Names come from strangers: neither long nor able to break a line. */
+/** Names come from servers: neither long nor able to break a line. */
 function clean(text: string): string {
   const bounded = text.length > LONGEST ? `${text.slice(0, LONGEST)}…` : text
   return bounded.replace(/\p{Cc}/gu, ' ')

@@ -1,5 +1,5 @@
 /** Thrown in the middle of a check that costs more than it may. */
-export class TooCostly extends Error {}
+class TooCostly extends Error {}
 
 /** One check runs to its end before another begins, so one counter serves all. */
 let left = 0

@@ -1,19 +1,20 @@
-import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { fanout } from '../../../../src/chaos/faults/composite/fanout.ts'
+import { fanout } from '../../../../src/chaos/faults/composite.ts'
 import { faultSchema } from '../../../../src/chaos/plan/schema.ts'
 import type { Call, Outcome, Service } from '../../../../src/mesh/call.ts'
 import { Cancellation } from '../../../../src/mesh/cancel.ts'
 import { gatewayError, type GatewayError } from '../../../../src/mesh/errors.ts'
 import { notificationText, parseJson, requestText } from '../../../../src/protocol/jsonrpc.ts'
 import { TestChannel, toolCall } from '../../../support/caller.ts'
-import { answering, testShot } from '../../../support/shot.ts'
+import { answering, testInjection } from '../../../support/injection.ts'
+
+import assert from 'node:assert/strict'
 
 const message = (text: string) => ({ text, value: parseJson(text) as Record<string, unknown> })
 
 /** A server that takes 100 ms, numbers its answers, and logs and asks in the middle of each call. */
 function setUp(config: object = {}) {
-  const shot = testShot()
+  const injection = testInjection()
   const seen: Call[] = []
   const answered: string[] = []
   const server: Service = (call) => {
@@ -26,7 +27,7 @@ function setUp(config: object = {}) {
       message(requestText(`ask-${number}`, 'roots/list')),
       async (text) => void answered.push(text),
     )
-    return shot.clock.sleep(100, call.signal).then(
+    return injection.clock.sleep(100, call.signal).then(
       () => answering({ content: [], number })(call),
       (error: GatewayError): Outcome => ({ kind: 'failed', error }),
     )
@@ -36,31 +37,31 @@ function setUp(config: object = {}) {
   const call = toolCall('read', { path: '/' }, { id: 5, channel, signal })
   const outcomes: Outcome[] = []
   const send = () => {
-    const service = fanout.layer(fanout.schema.parse(config), shot)(server)
+    const service = fanout.layer(fanout.schema.parse(config), injection)(server)
     void service(call).then((outcome) => outcomes.push(outcome))
   }
-  return { shot, seen, answered, channel, signal, call, outcomes, send }
+  return { injection, seen, answered, channel, signal, call, outcomes, send }
 }
 
 const numberIn = (outcome: Outcome | undefined) =>
   outcome?.kind === 'answered' ? (outcome.result.value.result as { number: number }).number : undefined
 
 test('one call becomes three, one after another, and the first is answered', async () => {
-  const { shot, seen, send, outcomes } = setUp()
+  const { injection, seen, send, outcomes } = setUp()
   send()
-  await shot.clock.advance(299)
+  await injection.clock.advance(299)
   assert.equal(seen.length, 3)
   assert.equal(outcomes.length, 0)
-  await shot.clock.advance(1)
+  await injection.clock.advance(1)
   assert.equal(numberIn(outcomes[0]), 1)
   assert.equal(outcomes[0]?.kind === 'answered' && outcomes[0].result.value.id, 5)
-  assert.deepEqual(shot.notes, [{ sent: 3 }])
+  assert.deepEqual(injection.notes, [{ sent: 3 }])
 })
 
 test('each copy says the same under an id of its own', async () => {
-  const { shot, seen, send, call } = setUp({ factor: 4 })
+  const { injection, seen, send, call } = setUp({ factor: 4 })
   send()
-  await shot.clock.advance(400)
+  await injection.clock.advance(400)
   assert.equal(new Set(seen.map(({ id }) => id)).size, 4)
   for (const { id, message } of seen) {
     assert.deepEqual(parseJson(message.text), { ...call.message.value, id })
@@ -69,9 +70,9 @@ test('each copy says the same under an id of its own', async () => {
 })
 
 test('the agent hears of one call only, and nobody answers for the copies', async () => {
-  const { shot, send, channel, answered } = setUp()
+  const { injection, send, channel, answered } = setUp()
   send()
-  await shot.clock.advance(300)
+  await injection.clock.advance(300)
   assert.equal(channel.of('notifications/message').length, 1)
   assert.equal(channel.of('roots/list').length, 1)
   const codes = answered.map((text) => (parseJson(text) as { error?: { code: number } }).error?.code)
@@ -79,23 +80,23 @@ test('the agent hears of one call only, and nobody answers for the copies', asyn
 })
 
 test('a release ends it with the answer that there is, and the copy under way is cancelled', async () => {
-  const { shot, seen, send, outcomes, signal } = setUp()
+  const { injection, seen, send, outcomes, signal } = setUp()
   send()
-  await shot.clock.advance(150)
-  shot.release()
-  await shot.clock.advance(0)
+  await injection.clock.advance(150)
+  injection.release()
+  await injection.clock.advance(0)
   assert.equal(numberIn(outcomes[0]), 1)
   assert.equal((seen[1]?.signal.reason as GatewayError).reason, 'cancelled')
   assert.equal(signal.aborted, false)
-  assert.deepEqual(shot.notes, [{ sent: 2 }])
+  assert.deepEqual(injection.notes, [{ sent: 2 }])
 })
 
 test('who gives up while copies are sent gets the reason for that', async () => {
-  const { shot, seen, send, outcomes, signal } = setUp()
+  const { injection, seen, send, outcomes, signal } = setUp()
   send()
-  await shot.clock.advance(150)
+  await injection.clock.advance(150)
   signal.abort(gatewayError('deadline_exceeded', 'too late'))
-  await shot.clock.advance(1_000)
+  await injection.clock.advance(1_000)
   assert.equal(outcomes[0]?.kind === 'failed' && outcomes[0].error.reason, 'deadline_exceeded')
   assert.equal(seen.length, 2)
 })

@@ -1,50 +1,54 @@
-import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { pool } from '../../../../src/chaos/faults/composite/pool.ts'
+import { pool } from '../../../../src/chaos/faults/composite.ts'
 import type { Outcome, Service } from '../../../../src/mesh/call.ts'
 import { Cancellation } from '../../../../src/mesh/cancel.ts'
 import { gatewayError, type GatewayError } from '../../../../src/mesh/errors.ts'
 import { toolCall } from '../../../support/caller.ts'
-import { answering, testShot } from '../../../support/shot.ts'
+import { answering, testInjection } from '../../../support/injection.ts'
+
+import assert from 'node:assert/strict'
 
 /** A server that takes so long for each call. */
 function setUp(config: object, answerMs: number) {
-  const shot = testShot()
+  const injection = testInjection()
   const began: string[] = []
   const over: string[] = []
   const server: Service = (call) => {
-    began.push(`${call.tool} ${shot.clock.now()}`)
-    return shot.clock.sleep(answerMs, call.signal).then(
+    began.push(`${call.tool} ${injection.clock.now()}`)
+    return injection.clock.sleep(answerMs, call.signal).then(
       () => answering({ content: [] })(call),
       (error: GatewayError): Outcome => ({ kind: 'failed', error }),
     )
   }
-  const service = pool.layer(pool.schema.parse(config), shot)(server)
+  const service = pool.layer(pool.schema.parse(config), injection)(server)
   const send = (tool: string, to = 'test', signal = new Cancellation()) => {
     void service(toolCall(tool, {}, { server: to, signal })).then(({ kind }) => over.push(`${tool} ${kind}`))
     return signal
   }
-  return { shot, began, over, send }
+  return { injection, began, over, send }
 }
 
 test('so many calls get through at a time, and the others follow in their order', async () => {
-  const { shot, began, send } = setUp({ slots: 2 }, 100)
+  const { injection, began, send } = setUp({ slots: 2 }, 100)
   for (const tool of ['a', 'b', 'c', 'd']) send(tool)
   send('elsewhere', 'other')
-  await shot.clock.advance(500)
+  await injection.clock.advance(500)
   assert.deepEqual(began, ['a 0', 'b 0', 'elsewhere 0', 'c 100', 'd 100'])
-  assert.deepEqual(shot.notes, [{ waitedMs: 100 }, { waitedMs: 100 }])
-  assert.equal(shot.clock.pending, 0)
+  assert.deepEqual(
+    injection.notes.map(({ waitedMs }) => waitedMs),
+    [0, 0, 0, 100, 100],
+  )
+  assert.equal(injection.clock.pending, 0)
   send('e')
   send('f')
   assert.deepEqual(began.slice(5), ['e 500', 'f 500'])
 })
 
 test('nobody waits longer than `hold`, and who went without a slot gives none back', async () => {
-  const { shot, began, send } = setUp({ slots: 1, hold: '1s' }, 5_000)
+  const { injection, began, send } = setUp({ slots: 1, hold: '1s' }, 5_000)
   send('a')
   send('b')
-  await shot.clock.advance(6_000)
+  await injection.clock.advance(6_000)
   assert.deepEqual(began, ['a 0', 'b 1000'])
   send('c')
   send('d')
@@ -52,34 +56,34 @@ test('nobody waits longer than `hold`, and who went without a slot gives none ba
 })
 
 test('who gives up waiting is not sent, and takes no slot', async () => {
-  const { shot, began, over, send } = setUp({}, 100)
+  const { injection, began, over, send } = setUp({}, 100)
   send('a')
   const signal = send('b')
   send('c')
-  await shot.clock.advance(50)
+  await injection.clock.advance(50)
   signal.abort(gatewayError('cancelled', 'never mind'))
-  await shot.clock.advance(0)
+  await injection.clock.advance(0)
   assert.deepEqual(over, ['b failed'])
-  await shot.clock.advance(1_000)
+  await injection.clock.advance(1_000)
   assert.deepEqual(began, ['a 0', 'c 100'])
-  assert.equal(shot.clock.pending, 0)
+  assert.equal(injection.clock.pending, 0)
 })
 
 test('a slot comes back from a call that was given up as well', async () => {
-  const { shot, began, send } = setUp({}, 1_000)
+  const { injection, began, send } = setUp({}, 1_000)
   const signal = send('a')
   send('b')
-  await shot.clock.advance(50)
+  await injection.clock.advance(50)
   signal.abort(gatewayError('cancelled', 'never mind'))
-  await shot.clock.advance(0)
+  await injection.clock.advance(0)
   assert.deepEqual(began, ['a 0', 'b 50'])
 })
 
 test('all go at once when they are released', async () => {
-  const { shot, began, send } = setUp({}, 1_000)
+  const { injection, began, send } = setUp({}, 1_000)
   for (const tool of ['a', 'b', 'c']) send(tool)
-  await shot.clock.advance(10)
-  shot.release()
-  await shot.clock.advance(0)
+  await injection.clock.advance(10)
+  injection.release()
+  await injection.clock.advance(0)
   assert.deepEqual(began, ['a 0', 'b 10', 'c 10'])
 })

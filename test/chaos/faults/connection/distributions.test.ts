@@ -1,21 +1,22 @@
-import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import {
   type Distribution,
   normalQuantile,
   sample,
   schema,
-} from '../../../../src/chaos/faults/connection/distributions.ts'
-import { createDice } from '../../../../src/mesh/dice.ts'
+} from '../../../../src/chaos/faults/distributions.ts'
+import { createKeyedRandom } from '../../../../src/mesh/keyed-random.ts'
+
+import assert from 'node:assert/strict'
 
 const DRAWS = 100_000
 
 /** Delays of 100,000 calls, shortest first. */
 function delays(input: object): number[] {
   const distribution = schema.parse(input)
-  const dice = createDice(42)
+  const random = createKeyedRandom(42)
   const samples = Array.from({ length: DRAWS }, (_, call) =>
-    sample(distribution, (purpose) => dice(`call ${call}`, purpose)),
+    sample(distribution, (purpose) => random(`call ${call}`, purpose)),
   )
   return samples.sort((one, other) => one - other)
 }
@@ -53,11 +54,23 @@ const expectations: [object, { median: number; p99: number }][] = [
   ],
 ]
 
+/** Of these, the share of delays below a quantile has to lie in its 99.9 % interval. */
+const continuous: ReadonlySet<string> = new Set(['uniform', 'normal', 'lognormal', 'pareto'])
+
 for (const [input, { median, p99 }] of expectations) {
   test(`${JSON.stringify(input)} has its median and its p99`, () => {
     const sorted = delays(input)
     isNear(at(sorted, 0.5), median, 'median')
     isNear(at(sorted, 0.99), p99, 'p99')
+    if (!continuous.has((input as { kind: string }).kind)) return
+    for (const [share, delay] of [
+      [0.5, median],
+      [0.99, p99],
+    ] as const) {
+      const below = sorted.filter((one) => one < delay).length
+      const sd = Math.sqrt(DRAWS * share * (1 - share))
+      assert.ok(Math.abs(below - share * DRAWS) < 3.29 * sd, `${below} below ${delay} ms`)
+    }
   })
 }
 

@@ -1,61 +1,62 @@
-import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { latency } from '../../../../src/chaos/faults/connection/latency.ts'
+import { latency } from '../../../../src/chaos/faults/connection.ts'
 import type { Outcome } from '../../../../src/mesh/call.ts'
 import { Cancellation } from '../../../../src/mesh/cancel.ts'
 import { gatewayError } from '../../../../src/mesh/errors.ts'
 import { toolCall } from '../../../support/caller.ts'
-import { answering, testShot, type TestShotParts } from '../../../support/shot.ts'
+import { answering, testInjection, type TestInjectionParts } from '../../../support/injection.ts'
+
+import assert from 'node:assert/strict'
 
 const answer = answering({ content: [] })
 
-function setUp(distribution: unknown, parts?: TestShotParts) {
-  const shot = testShot(parts)
+function setUp(distribution: unknown, parts?: TestInjectionParts) {
+  const injection = testInjection(parts)
   const signal = new Cancellation()
   const call = toolCall('echo', {}, { signal })
   const outcomes: Outcome[] = []
   let runs = 0
-  const layer = latency.layer(latency.schema.parse({ distribution }), shot)
+  const layer = latency.layer(latency.schema.parse({ distribution }), injection)
   const ran = layer((sent) => (runs++, answer(sent)))(call).then((outcome) => void outcomes.push(outcome))
-  return { shot, signal, call, outcomes, ran, runs: () => runs }
+  return { injection, signal, call, outcomes, ran, runs: () => runs }
 }
 
 for (const side of ['upstream', 'client'] as const) {
   test(`the call is sent after the delay, and not before (${side})`, async () => {
-    const { shot, call, outcomes, runs } = setUp({ kind: 'fixed', delay: '700ms' }, { side })
-    await shot.clock.advance(699)
+    const { injection, call, outcomes, runs } = setUp({ kind: 'fixed', delay: '700ms' }, { side })
+    await injection.clock.advance(699)
     assert.equal(runs(), 0)
-    await shot.clock.advance(1)
+    await injection.clock.advance(1)
     assert.equal(runs(), 1)
     assert.deepEqual(outcomes, [await answer(call)])
-    assert.deepEqual(shot.notes, [{ delayMs: 700 }])
+    assert.deepEqual(injection.notes, [{ delayMs: 700 }])
   })
 }
 
 test('the delay is the one that is drawn for this call', async () => {
-  const { shot, runs } = setUp({ kind: 'uniform', min: 100, max: 200 }, { draws: { delay: 0.25 } })
-  assert.deepEqual(shot.notes, [{ delayMs: 125 }])
-  await shot.clock.advance(124)
+  const { injection, runs } = setUp({ kind: 'uniform', min: 100, max: 200 }, { draws: { delay: 0.25 } })
+  assert.deepEqual(injection.notes, [{ delayMs: 125 }])
+  await injection.clock.advance(124)
   assert.equal(runs(), 0)
-  await shot.clock.advance(1)
+  await injection.clock.advance(1)
   assert.equal(runs(), 1)
 })
 
 test('when the fault ends, the call is sent at once', async () => {
-  const { shot, ran, outcomes } = setUp({ kind: 'fixed', delay: '1h' })
-  shot.release()
+  const { injection, ran, outcomes } = setUp({ kind: 'fixed', delay: '1h' })
+  injection.release()
   await ran
   assert.equal(outcomes[0]?.kind, 'answered')
-  assert.equal(shot.clock.pending, 0)
+  assert.equal(injection.clock.pending, 0)
 })
 
 test('a call that is given up meanwhile is never sent', async () => {
-  const { shot, signal, ran, outcomes, runs } = setUp({ kind: 'fixed', delay: '1h' })
+  const { injection, signal, ran, outcomes, runs } = setUp({ kind: 'fixed', delay: '1h' })
   signal.abort(gatewayError('deadline_exceeded', 'too late'))
   await ran
   assert.equal(runs(), 0)
   assert.deepEqual(outcomes, [{ kind: 'failed', error: gatewayError('deadline_exceeded', 'too late') }])
-  assert.equal(shot.clock.pending, 0)
+  assert.equal(injection.clock.pending, 0)
 })
 
 test('there is no latency without a distribution', () => {

@@ -1,36 +1,43 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { connectionFaults } from '../../../../src/chaos/faults/connection.ts'
-import { refused } from '../../../../src/chaos/faults/connection/refused.ts'
+import { connectionFaults, refused } from '../../../../src/chaos/faults/connection.ts'
+import { gatewayError } from '../../../../src/mesh/errors.ts'
 import { toolCall } from '../../../support/caller.ts'
-import { testShot } from '../../../support/shot.ts'
+import { testInjection } from '../../../support/injection.ts'
 
 test('a refused connection fails as a real one does, and the server never gets the call', async () => {
-  const shot = testShot()
-  const outcome = await refused.layer({}, shot)()(toolCall('echo'))
+  const injection = testInjection()
+  const outcome = await refused.layer({}, injection)()(toolCall('echo'))
   assert.deepEqual(outcome, {
     kind: 'failed',
     error: {
       reason: 'upstream_unavailable',
+      code: 1503,
+      retryable: true,
       message: 'cannot connect (ECONNREFUSED)',
       sent: false,
       retryAfterMs: undefined,
     },
   })
-  assert.deepEqual(shot.notes, [{ effect: 'refused' }])
+  assert.deepEqual(injection.notes, [{ effect: 'refused' }])
 })
 
 test('a server that is a process cannot be started', async () => {
-  const shot = testShot({ world: { kindOf: () => ({ transport: 'stdio', era: 'legacy' }) } })
-  const outcome = await refused.layer({}, shot)()(toolCall('echo'))
-  assert.equal(outcome.kind === 'failed' && outcome.error.message, 'cannot start the server (EAGAIN)')
+  const injection = testInjection({
+    faultEnvironment: {
+      kindOf: () => ({ transport: 'stdio', era: 'legacy' }),
+      unreachable: () => gatewayError('upstream_unavailable', 'cannot start npx (EAGAIN)'),
+    },
+  })
+  const outcome = await refused.layer({}, injection)()(toolCall('echo'))
+  assert.equal(outcome.kind === 'failed' && outcome.error.message, 'cannot start npx (EAGAIN)')
 })
 
 test("on the agent's side it is the agent whose connection breaks", async () => {
-  const shot = testShot({ side: 'client' })
-  const outcome = await refused.layer({}, shot)()(toolCall('echo'))
+  const injection = testInjection({ side: 'client' })
+  const outcome = await refused.layer({}, injection)()(toolCall('echo'))
   assert.deepEqual(outcome.wire, { end: 'reset' })
-  assert.deepEqual(shot.disconnects, ['cannot connect (ECONNREFUSED)'])
+  assert.deepEqual(injection.disconnects, ['cannot connect (ECONNREFUSED)'])
 })
 
 test('every kind is described, and can hit lists as well as calls', () => {

@@ -2,10 +2,10 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { resultIn } from '../../../../src/chaos/fault.ts'
 import { resultFaults } from '../../../../src/chaos/faults/result.ts'
-import { createDice } from '../../../../src/mesh/dice.ts'
+import { createKeyedRandom } from '../../../../src/mesh/keyed-random.ts'
 import { parseJson } from '../../../../src/protocol/jsonrpc.ts'
 import { toolCall } from '../../../support/caller.ts'
-import { answering, testShot, type Draws } from '../../../support/shot.ts'
+import { answering, faultLayer, testInjection, type Draws } from '../../../support/injection.ts'
 
 const order = { id: 7, state: 'open', items: [{ n: 1 }, { n: 2 }, { n: 3 }] }
 const text = (value: unknown) => ({
@@ -22,25 +22,22 @@ interface Changed {
 type Name = 'result.drift' | 'result.partial' | 'result.split_brain'
 
 async function fire(type: Name, config: object, result: object = reply, draws: Draws = 0) {
-  const shot = testShot({ draws })
-  const fault = resultFaults[type]
-  const outcome = await fault.layer(fault.schema.parse(config) as never, shot)(answering(result))(
-    toolCall('tool'),
-  )
+  const injection = testInjection({ draws })
+  const outcome = await faultLayer(resultFaults[type], config, injection)(answering(result))(toolCall('tool'))
   const changed = resultIn(outcome) as unknown as Changed
-  return { shot, outcome, result: changed, read: parseJson(changed.content?.[0]?.text ?? '') }
+  return { injection, outcome, result: changed, read: parseJson(changed.content?.[0]?.text ?? '') }
 }
 
 const rename = { operators: [{ op: 'rename', path: '/state', to: 'status' }] }
 const renamed = { id: 7, status: 'open', items: order.items }
 
 test('drift changes text and structured content alike', async () => {
-  const { shot, outcome, result, read } = await fire('result.drift', rename)
+  const { injection, outcome, result, read } = await fire('result.drift', rename)
   assert.deepEqual(result.structuredContent, renamed)
   assert.deepEqual(read, renamed)
-  assert.ok(shot.isChanged(outcome))
+  assert.ok(injection.isChanged(outcome))
   const parts = ['/structuredContent', '/content/0/text']
-  assert.deepEqual(shot.notes, [{ done: [{ op: 'rename', path: '/state', parts }] }])
+  assert.deepEqual(injection.notes, [{ done: [{ op: 'rename', path: '/state', parts }] }])
 })
 
 test('drift changes only the one of the two that it is told to', async () => {
@@ -62,29 +59,30 @@ test('operators work in order, each on what the one before left; those that fit 
     { op: 'null', path: '/s' },
     { op: 'date', path: '/id' },
   ]
-  const { shot, read } = await fire('result.drift', { operators })
+  const { injection, read } = await fire('result.drift', { operators })
   assert.deepEqual(read, { id: 7, s: null, items: order.items })
-  assert.deepEqual(shot.notes[0]?.missed, ['date /id'])
+  assert.deepEqual(injection.notes[0]?.missed, ['date /id'])
 })
 
 test('drift without any place that fits is not applicable, and the reply is whole', async () => {
   for (const [config, result] of [
     [{ operators: [{ op: 'null', path: '/none' }] }, reply],
+    [{ operators: [] }, reply],
     [{}, { content: [text('plain words')] }],
     [{ sync: 'structured_only' }, { content: [text(order)] }],
     [{ sync: 'text_only' }, { content: [], structuredContent: order }],
   ] as const) {
-    const { shot, result: left } = await fire('result.drift', config, result)
+    const { injection, result: left } = await fire('result.drift', config, result)
     assert.deepEqual(left, result)
-    assert.equal(shot.inapplicable.length, 1)
+    assert.equal(injection.inapplicable.length, 1)
   }
 })
 
 test('automatic drift always changes a reply that has anything in it, both forms alike, and the draws decide how', async () => {
-  const dice = createDice(5)
+  const random = createKeyedRandom(5)
   const seen = new Set<string>()
   for (let call = 0; call < 100; call++) {
-    const draws = (purpose: string) => dice(`${call}`, purpose)
+    const draws = (purpose: string) => random(`${call}`, purpose)
     const one = await fire('result.drift', {}, reply, draws)
     assert.notDeepEqual(one.read, order)
     assert.deepEqual(one.read, one.result.structuredContent)
@@ -95,11 +93,11 @@ test('automatic drift always changes a reply that has anything in it, both forms
 })
 
 test('drift that no schema can show is drawn when it is asked for', async () => {
-  const dice = createDice(5)
+  const random = createKeyedRandom(5)
   for (let call = 0; call < 50; call++) {
-    const draws = (purpose: string) => dice(`${call}`, purpose)
-    const { shot } = await fire('result.drift', { detectable: 'semantic' }, reply, draws)
-    const [{ op }] = shot.notes[0]?.done as [{ op: string }]
+    const draws = (purpose: string) => random(`${call}`, purpose)
+    const { injection } = await fire('result.drift', { detectable: 'semantic' }, reply, draws)
+    const [{ op }] = injection.notes[0]?.done as [{ op: string }]
     assert.ok(['drop_optional', 'unit', 'stale_value', 'precision'].includes(op), op)
   }
 })
@@ -111,13 +109,16 @@ test('automatic drift asks the schema of the tool which members have to be there
     asked.push(`${server}/${tool}`)
     return schema
   }
-  const dice = createDice(5)
+  const random = createKeyedRandom(5)
   const dropped: Record<string, Set<unknown>> = { drop_required: new Set(), drop_optional: new Set() }
   const { layer, schema: settings } = resultFaults['result.drift']
   for (let call = 0; call < 300; call++) {
-    const shot = testShot({ draws: (purpose) => dice(`${call}`, purpose), world: { outputSchemaOf } })
-    await layer(settings.parse({}), shot)(answering(reply))(toolCall('tool', {}, { server: 'shop' }))
-    const [{ op, path }] = shot.notes[0]?.done as [{ op: string; path: string }]
+    const injection = testInjection({
+      draws: (purpose) => random(`${call}`, purpose),
+      faultEnvironment: { outputSchemaOf },
+    })
+    await layer(settings.parse({}), injection)(answering(reply))(toolCall('tool', {}, { server: 'shop' }))
+    const [{ op, path }] = injection.notes[0]?.done as [{ op: string; path: string }]
     if (/^\/(id|state|items)$/.test(path)) dropped[op]?.add(path)
   }
   assert.deepEqual([...dropped.drop_required!], ['/id'])
@@ -158,15 +159,15 @@ const firePartial = (operator: object, result: object) =>
   fire('result.partial', { operators: [operator] }, result)
 
 test('automatic partial replies of plain text lose text or a block', async () => {
-  const dice = createDice(1)
+  const random = createKeyedRandom(1)
   const ops = new Set<unknown>()
   for (let call = 0; call < 40; call++) {
-    const shot = testShot({ draws: (purpose) => dice(`${call}`, purpose) })
+    const injection = testInjection({ draws: (purpose) => random(`${call}`, purpose) })
     const { layer, schema } = resultFaults['result.partial']
-    await layer(schema.parse({}), shot)(answering({ content: [text('some words'), text('more')] }))(
+    await layer(schema.parse({}), injection)(answering({ content: [text('some words'), text('more')] }))(
       toolCall('tool'),
     )
-    ops.add((shot.notes[0]?.done as { op: string }[])[0]?.op)
+    ops.add((injection.notes[0]?.done as { op: string }[])[0]?.op)
   }
   assert.deepEqual([...ops].sort(), ['drop_blocks', 'truncate_text'])
 })
@@ -181,12 +182,14 @@ test('split_brain makes text and structured content differ', async () => {
 })
 
 test('split_brain beside a plain text changes the structured content, and with only one of them does nothing', async () => {
-  const { shot } = await fireRaw({ content: [text('order 7 is open')], structuredContent: order })
-  assert.deepEqual((shot.notes[0]?.done as { parts: string[] }[])[0]?.parts, ['/structuredContent'])
-  assert.deepEqual((await fireRaw({ content: [text(order)] })).shot.inapplicable, [
+  const { injection } = await fireRaw({ content: [text('order 7 is open')], structuredContent: order })
+  assert.deepEqual((injection.notes[0]?.done as { parts: string[] }[])[0]?.parts, ['/structuredContent'])
+  assert.deepEqual((await fireRaw({ content: [text(order)] })).injection.inapplicable, [
     'the reply has no structured content',
   ])
-  assert.deepEqual((await fireRaw({ structuredContent: order })).shot.inapplicable, ['the reply has no text'])
+  assert.deepEqual((await fireRaw({ structuredContent: order })).injection.inapplicable, [
+    'the reply has no text',
+  ])
 })
 
 const fireRaw = (result: object) => fire('result.split_brain', {}, result)

@@ -3,13 +3,12 @@ import { test } from 'node:test'
 import { resultIn } from '../../../../src/chaos/fault.ts'
 import { resultFaults } from '../../../../src/chaos/faults/result.ts'
 import { toolCall } from '../../../support/caller.ts'
-import { answering, testShot } from '../../../support/shot.ts'
+import { answering, faultLayer, testInjection } from '../../../support/injection.ts'
 
 /** Fires at one call after the other; gives what the agent reads. */
 function firing(type: 'result.stale' | 'result.wrong_entity', config: object = {}) {
-  const shot = testShot({ draws: 0 })
-  const fault = resultFaults[type]
-  const layer = fault.layer(fault.schema.parse(config) as never, shot)
+  const injection = testInjection({ draws: 0 })
+  const layer = faultLayer(resultFaults[type], config, injection)
   async function fire(
     args: Record<string, unknown>,
     text: string,
@@ -20,46 +19,46 @@ function firing(type: 'result.stale' | 'result.wrong_entity', config: object = {
     const outcome = await layer(answering(result))(toolCall(tool, args, { tenant }))
     return (resultIn(outcome)?.content as { text: string }[])[0]?.text
   }
-  return { shot, fire }
+  return { injection, fire }
 }
 
 test('wrong_entity gives the reply to other arguments', async () => {
-  const { shot, fire } = firing('result.wrong_entity')
+  const { injection, fire } = firing('result.wrong_entity')
   assert.equal(await fire({ id: 1 }, 'Ada'), 'Ada')
-  assert.deepEqual(shot.inapplicable, ['no earlier reply to other arguments'])
-  await shot.clock.advance(50)
+  assert.deepEqual(injection.inapplicable, ['no earlier reply to other arguments'])
+  await injection.clock.advance(50)
   assert.equal(await fire({ id: 2 }, 'Bob'), 'Ada')
-  assert.deepEqual(shot.notes, [{ ageMs: 50 }])
+  assert.deepEqual(injection.notes, [{ ageMs: 50 }])
   assert.equal(await fire({ id: 1 }, 'Ada'), 'Bob')
 })
 
 test('wrong_entity mixes up neither tools nor tenants, and no reply that is the same', async () => {
-  const { shot, fire } = firing('result.wrong_entity')
+  const { injection, fire } = firing('result.wrong_entity')
   await fire({ id: 1 }, 'Ada')
   assert.equal(await fire({ id: 2 }, 'x', 'other'), 'x')
   assert.equal(await fire({ id: 2 }, 'x', 'tool', 'another tenant'), 'x')
   assert.equal(await fire({ id: 3 }, 'Ada'), 'Ada')
-  assert.equal(shot.notes.length, 0)
-  assert.equal(shot.inapplicable.length, 4)
+  assert.equal(injection.notes.length, 0)
+  assert.equal(injection.inapplicable.length, 4)
 })
 
 test('stale gives the first reply to the same arguments, in whatever order they stand', async () => {
-  const { shot, fire } = firing('result.stale')
+  const { injection, fire } = firing('result.stale')
   assert.equal(await fire({ a: 1, b: 2 }, 'old'), 'old')
-  await shot.clock.advance(1000)
+  await injection.clock.advance(1000)
   assert.equal(await fire({ b: 2, a: 1 }, 'new'), 'old')
-  assert.deepEqual(shot.notes, [{ ageMs: 1000 }])
+  assert.deepEqual(injection.notes, [{ ageMs: 1000 }])
   assert.equal(await fire({ a: 1 }, 'other'), 'other')
 })
 
 test('stale waits until the earlier reply is old enough, and until there is something newer', async () => {
-  const { shot, fire } = firing('result.stale', { age: '1m' })
+  const { injection, fire } = firing('result.stale', { age: '1m' })
   await fire({}, 'old')
-  await shot.clock.advance(59_999)
+  await injection.clock.advance(59_999)
   assert.equal(await fire({}, 'new'), 'new')
-  await shot.clock.advance(1)
+  await injection.clock.advance(1)
   assert.equal(await fire({}, 'old'), 'old')
-  assert.equal(shot.inapplicable.at(-1), 'the reply has not changed since')
+  assert.equal(injection.inapplicable.at(-1), 'the reply has not changed since')
   assert.equal(await fire({}, 'new'), 'old')
 })
 

@@ -1,25 +1,26 @@
-import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { RawReply } from '../../../../src/chaos/fault.ts'
-import { duplicate, wrongId } from '../../../../src/chaos/faults/rpc/identity.ts'
+import { duplicate, wrongId } from '../../../../src/chaos/faults/rpc.ts'
 import type { Call, Outcome } from '../../../../src/mesh/call.ts'
 import { gatewayError } from '../../../../src/mesh/errors.ts'
 import { parseJson } from '../../../../src/protocol/jsonrpc.ts'
 import { SseDecoder } from '../../../../src/protocol/sse.ts'
-import { TestCaller, toolCall } from '../../../support/caller.ts'
-import { answering, testShot } from '../../../support/shot.ts'
+import { toolCall } from '../../../support/caller.ts'
+import { answering, testInjection } from '../../../support/injection.ts'
+
+import assert from 'node:assert/strict'
 
 const answer = answering({ content: [], big: 1 })
 
 for (const side of ['upstream', 'client'] as const) {
   test(`the real reply comes under the id of another request (${side})`, async () => {
     for (const id of [7, 'seven']) {
-      const shot = testShot({ side })
-      const outcome = await wrongId.layer({}, shot)(answer)(toolCall('echo', {}, { id }))
-      const value = parseJson(shot.replies[0]?.body ?? '') as Record<string, unknown>
+      const injection = testInjection({ side })
+      const outcome = await wrongId.layer({}, injection)(answer)(toolCall('echo', {}, { id }))
+      const value = parseJson(injection.replies[0]?.body ?? '') as Record<string, unknown>
       assert.deepEqual(value, { jsonrpc: '2.0', id: `${id}-other`, result: { content: [], big: 1 } })
       assert.equal(outcome.wire !== undefined, side === 'client')
-      assert.deepEqual(shot.notes, [{ id: `${id}-other` }])
+      assert.deepEqual(injection.notes, [{ id: `${id}-other` }])
     }
   })
 }
@@ -31,24 +32,24 @@ test('the reply counts once, and its double is read as what no call waits for', 
     bodies.push(body)
     return { kind: 'failed', error }
   }
-  const shot = testShot({ world: { read } })
+  const injection = testInjection({ faultEnvironment: { read } })
   const call = toolCall('echo', {}, { id: 3 })
-  assert.deepEqual(await duplicate.layer({}, shot)(answer)(call), await answer(call))
+  assert.deepEqual(await duplicate.layer({}, injection)(answer)(call), await answer(call))
   const values = bodies.map((body) => parseJson(body))
   assert.deepEqual(values, [{ jsonrpc: '2.0', id: '3-over', result: { content: [], big: 1 } }])
-  assert.deepEqual(shot.notes, [{ effect: 'orphan' }, { discarded: 'bad_reply' }])
+  assert.deepEqual(injection.notes, [{ effect: 'orphan' }, { discarded: 'bad_reply' }])
 })
 
 test('nobody is told of a double: transports throw away what no call waits for', async () => {
-  const shot = testShot()
-  await duplicate.layer({}, shot)(answer)(toolCall('echo', {}, { id: 3 }))
-  assert.equal(shot.world.told.length, 0)
+  const injection = testInjection()
+  await duplicate.layer({}, injection)(answer)(toolCall('echo', {}, { id: 3 }))
+  assert.equal(injection.faultEnvironment.told.length, 0)
 })
 
 test('the agent gets both as events of one stream, and the call counts as answered', async () => {
-  const shot = testShot({ side: 'client' })
+  const injection = testInjection({ side: 'client' })
   const call = toolCall('echo')
-  const outcome = await duplicate.layer({}, shot)(answer)(call)
+  const outcome = await duplicate.layer({}, injection)(answer)(call)
   const events: string[] = []
   new SseDecoder(10_000, ({ data }) => void events.push(data)).feed(Buffer.from(outcome.wire?.body ?? ''))
   const reply = await answer(call)
@@ -56,31 +57,24 @@ test('the agent gets both as events of one stream, and the call counts as answer
   assert.deepEqual(events, [text, text])
   assert.equal(outcome.wire?.headers?.['content-type'], 'text/event-stream')
   assert.equal(outcome.kind, 'answered')
-  assert.equal(shot.world.told.length, 0)
-})
-
-test('an agent of the modern era gets one: only the edge knows its id', async () => {
-  const shot = testShot({ side: 'client' })
-  const call = toolCall('echo', {}, { caller: new TestCaller({ takesInputRequired: true }) })
-  assert.deepEqual(await duplicate.layer({}, shot)(answer)(call), await answer(call))
-  assert.equal(shot.inapplicable.length, 1)
+  assert.equal(injection.faultEnvironment.told.length, 0)
 })
 
 test('the stream to the agent begins no earlier than its first message, and a reply behind one stays whole', async () => {
   for (const fault of [duplicate, wrongId]) {
-    const shot = testShot({ side: 'client' })
+    const injection = testInjection({ side: 'client' })
     const opened: string[] = []
     const channel = { open: () => void opened.push('open'), pause: () => undefined, send: () => undefined }
     const call = toolCall('echo', {}, { channel })
     const outcome = await fault.layer(
       {},
-      shot,
+      injection,
     )((sent) => {
       sent.channel.open()
       call.record.firstByteAt = 1
       return answer(sent)
     })(call)
     assert.deepEqual([opened, outcome], [[], await answer(call)])
-    assert.equal(shot.inapplicable.length, 1)
+    assert.equal(injection.inapplicable.length, 1)
   }
 })

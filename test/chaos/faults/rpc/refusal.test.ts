@@ -1,10 +1,11 @@
-import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { ServerKind } from '../../../../src/chaos/fault.ts'
-import { headerMismatch, versionMismatch } from '../../../../src/chaos/faults/rpc/refusal.ts'
+import { refusalOf, type ServerKind } from '../../../../src/chaos/fault.ts'
+import { headerMismatch, versionMismatch } from '../../../../src/chaos/faults/rpc.ts'
 import { parseJson } from '../../../../src/protocol/jsonrpc.ts'
 import { newCall, TestCaller, toolCall } from '../../../support/caller.ts'
-import { answering, testShot, type TestShot } from '../../../support/shot.ts'
+import { answering, testInjection, type TestInjection } from '../../../support/injection.ts'
+
+import assert from 'node:assert/strict'
 
 const never = () => assert.fail('the server got the call')
 const answer = answering({ content: [] })
@@ -13,16 +14,16 @@ const kind = (transport: ServerKind['transport'], era: ServerKind['era']) => ({
   kindOf: () => ({ transport, era }),
 })
 
-const bodyOf = ({ replies: [reply] }: TestShot) => {
+const bodyOf = ({ replies: [reply] }: TestInjection) => {
   assert.equal(reply?.status, 400)
   return parseJson(reply.body)
 }
 
 test('a modern server says that it does not speak the version, and which it does', async () => {
   for (const transport of ['http', 'stdio'] as const) {
-    const shot = testShot({ world: kind(transport, 'modern') })
-    await versionMismatch.layer({}, shot)(never)(toolCall('echo', {}, { id: 7 }))
-    assert.deepEqual(bodyOf(shot), {
+    const injection = testInjection({ faultEnvironment: kind(transport, 'modern') })
+    await versionMismatch.layer({}, injection)(never)(toolCall('echo', {}, { id: 7 }))
+    assert.deepEqual(bodyOf(injection), {
       jsonrpc: '2.0',
       id: 7,
       error: {
@@ -35,38 +36,38 @@ test('a modern server says that it does not speak the version, and which it does
 })
 
 test('a legacy server refuses the header, before it knows the id', async () => {
-  const shot = testShot({ world: kind('http', 'legacy') })
-  await versionMismatch.layer({}, shot)(never)(toolCall('echo', {}, { id: 7 }))
-  const { id, error } = bodyOf(shot) as { id: null; error: { code: number; message: string } }
+  const injection = testInjection({ faultEnvironment: kind('http', 'legacy') })
+  await versionMismatch.layer({}, injection)(never)(toolCall('echo', {}, { id: 7 }))
+  const { id, error } = bodyOf(injection) as { id: null; error: { code: number; message: string } }
   assert.equal(id, null)
   assert.match(error.message, /^Bad Request: Unsupported protocol version \(supported versions: .*2025-06-18/)
   assert.doesNotMatch(error.message, /session/i, 'this would be taken for a lost session')
 })
 
 test('a server without a header, or whose era nobody knows, refuses no version', async () => {
-  for (const world of [kind('stdio', 'legacy'), kind('sse', 'legacy'), kind('http', undefined)]) {
-    const shot = testShot({ world })
-    const outcome = await versionMismatch.layer({}, shot)(answer)(toolCall('echo'))
+  for (const faultEnvironment of [kind('stdio', 'legacy'), kind('sse', 'legacy'), kind('http', undefined)]) {
+    const injection = testInjection({ faultEnvironment })
+    const outcome = await versionMismatch.layer({}, injection)(answer)(toolCall('echo'))
     assert.equal(outcome.kind, 'answered')
-    assert.equal(shot.inapplicable.length, 1)
+    assert.equal(injection.inapplicable.length, 1)
   }
 })
 
 test('a modern server says which header does not say what the body says', async () => {
-  const shot = testShot({ world: kind('http', 'modern') })
-  const layer = headerMismatch.layer({}, shot)
+  const injection = testInjection({ faultEnvironment: kind('http', 'modern') })
+  const layer = headerMismatch.layer({}, injection)
   await layer(never)(toolCall('echo', {}, { id: 7 }))
   const error = { code: -32020, message: 'Header mismatch: Mcp-Name' }
-  assert.deepEqual(bodyOf(shot), { jsonrpc: '2.0', id: 7, error })
+  assert.deepEqual(bodyOf(injection), { jsonrpc: '2.0', id: 7, error })
   await layer(never)(newCall({ method: 'tools/list' }))
-  assert.match(shot.replies[1]?.body ?? '', /Header mismatch: Mcp-Method/)
+  assert.match(injection.replies[1]?.body ?? '', /Header mismatch: Mcp-Method/)
 })
 
 test('nobody else has such headers', async () => {
-  for (const world of [kind('http', 'legacy'), kind('stdio', 'modern'), kind('http', undefined)]) {
-    const shot = testShot({ world })
-    assert.equal((await headerMismatch.layer({}, shot)(answer)(toolCall('echo'))).kind, 'answered')
-    assert.equal(shot.inapplicable.length, 1)
+  for (const faultEnvironment of [kind('http', 'legacy'), kind('stdio', 'modern'), kind('http', undefined)]) {
+    const injection = testInjection({ faultEnvironment })
+    assert.equal((await headerMismatch.layer({}, injection)(answer)(toolCall('echo'))).kind, 'answered')
+    assert.equal(injection.inapplicable.length, 1)
   }
 })
 
@@ -76,25 +77,25 @@ test("on the agent's side it is the agent's era that counts", async () => {
     [modern, -32022],
     [new TestCaller(), -32000],
   ] as const) {
-    const shot = testShot({ side: 'client', world: kind('stdio', 'legacy') })
-    const { wire } = await versionMismatch.layer({}, shot)(never)(toolCall('echo', {}, { caller }))
+    const injection = testInjection({ side: 'client', faultEnvironment: kind('stdio', 'legacy') })
+    const { wire } = await versionMismatch.layer({}, injection)(never)(toolCall('echo', {}, { caller }))
     assert.equal(wire, undefined, 'the edge writes it, under the id that the agent knows')
-    assert.equal(shot.replies[0]?.status, 400)
-    assert.equal((parseJson(shot.replies[0].body) as { error: { code: number } }).error.code, code)
+    assert.equal(injection.replies[0]?.status, 400)
+    assert.equal((parseJson(injection.replies[0].body) as { error: { code: number } }).error.code, code)
   }
-  const shot = testShot({ side: 'client', world: kind('stdio', 'legacy') })
-  await headerMismatch.layer({}, shot)(never)(toolCall('echo', {}, { caller: modern }))
-  assert.match(shot.replies[0]?.body ?? '', /-32020/)
+  const injection = testInjection({ side: 'client', faultEnvironment: kind('stdio', 'legacy') })
+  await headerMismatch.layer({}, injection)(never)(toolCall('echo', {}, { caller: modern }))
+  assert.match(injection.replies[0]?.body ?? '', /-32020/)
 })
 
 test('a plan is told of the servers with which they cannot work', () => {
   assert.equal(
-    versionMismatch.refuses({ transport: 'stdio', era: 'legacy' }),
+    refusalOf(versionMismatch, { transport: 'stdio', era: 'legacy' }),
     'stdio names no version in the legacy era',
   )
-  assert.equal(versionMismatch.refuses({ transport: 'stdio', era: undefined }), undefined)
-  assert.equal(versionMismatch.refuses({ transport: 'http', era: 'legacy' }), undefined)
-  assert.equal(headerMismatch.refuses({ transport: 'stdio', era: 'modern' }), 'stdio has no headers')
-  assert.equal(headerMismatch.refuses({ transport: 'http', era: 'legacy' }), 'the legacy era has none')
-  assert.equal(headerMismatch.refuses({ transport: 'http', era: 'modern' }), undefined)
+  assert.equal(refusalOf(versionMismatch, { transport: 'stdio', era: undefined }), undefined)
+  assert.equal(refusalOf(versionMismatch, { transport: 'http', era: 'legacy' }), undefined)
+  assert.equal(refusalOf(headerMismatch, { transport: 'stdio', era: 'modern' }), 'stdio has no headers')
+  assert.equal(refusalOf(headerMismatch, { transport: 'http', era: 'legacy' }), 'the legacy era has none')
+  assert.equal(refusalOf(headerMismatch, { transport: 'http', era: 'modern' }), undefined)
 })

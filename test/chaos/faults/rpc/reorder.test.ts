@@ -1,16 +1,17 @@
-import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { reorder } from '../../../../src/chaos/faults/rpc/reorder.ts'
+import { reorder } from '../../../../src/chaos/faults/rpc.ts'
 import { Cancellation } from '../../../../src/mesh/cancel.ts'
 import { gatewayError } from '../../../../src/mesh/errors.ts'
 import { toolCall } from '../../../support/caller.ts'
-import { answering, testShot, type TestShotParts } from '../../../support/shot.ts'
+import { answering, testInjection, type TestInjectionParts } from '../../../support/injection.ts'
+
+import assert from 'node:assert/strict'
 
 const answer = answering({ content: [] })
 
-function setUp(parts?: TestShotParts) {
-  const shot = testShot(parts)
-  const service = reorder.layer(reorder.schema.parse({}), shot)(answer)
+function setUp(parts?: TestInjectionParts) {
+  const injection = testInjection(parts)
+  const service = reorder.layer(reorder.schema.parse({}), injection)(answer)
   const done: string[] = []
   const signal = new Cancellation()
   /** Resolves once the server has answered, and the fault has the reply. */
@@ -18,42 +19,45 @@ function setUp(parts?: TestShotParts) {
     void service(toolCall('echo', {}, { id, server, signal })).then((outcome) => {
       done.push(`${id} ${outcome.kind === 'answered' ? 'answered' : outcome.error.reason}`)
     })
-    return shot.clock.advance(0)
+    return injection.clock.advance(0)
   }
-  return { shot, done, send, signal }
+  return { injection, done, send, signal }
 }
 
 for (const side of ['upstream', 'client'] as const) {
   test(`replies swap places by twos (${side})`, async () => {
-    const { shot, done, send } = setUp({ side })
+    const { injection, done, send } = setUp({ side })
     for (const id of ['a', 'b', 'c', 'd']) {
       await send(id)
-      await shot.clock.advance(30)
+      await injection.clock.advance(30)
     }
     assert.deepEqual(done, ['b answered', 'a answered', 'd answered', 'c answered'])
-    assert.deepEqual(shot.notes.slice(0, 2), [{ effect: 'overtakes' }, { effect: 'overtaken', heldMs: 55 }])
-    assert.equal(shot.clock.pending, 0)
+    assert.deepEqual(injection.notes.slice(0, 2), [
+      { effect: 'overtakes' },
+      { effect: 'overtaken', heldMs: 55 },
+    ])
+    assert.equal(injection.clock.pending, 0)
   })
 }
 
 test('a reply that nothing overtakes within a second goes on, and the journal says so', async () => {
-  const { shot, done, send } = setUp()
+  const { injection, done, send } = setUp()
   await send('a')
-  await shot.clock.advance(999)
+  await injection.clock.advance(999)
   assert.deepEqual(done, [])
-  await shot.clock.advance(1)
+  await injection.clock.advance(1)
   assert.deepEqual(done, ['a answered'])
-  assert.deepEqual(shot.inapplicable, ['no other reply came within 1000 ms'])
+  assert.deepEqual(injection.inapplicable, ['no other reply came within 1000 ms'])
   await send('b')
-  await shot.clock.advance(10)
+  await injection.clock.advance(10)
   assert.deepEqual(done, ['a answered'], 'nobody is left to be overtaken by b')
 })
 
 test('replies of different servers do not overtake each other', async () => {
-  const { shot, done, send } = setUp()
+  const { injection, done, send } = setUp()
   await send('a', 'one')
   await send('b', 'two')
-  await shot.clock.advance(10)
+  await injection.clock.advance(10)
   assert.deepEqual(done, [])
 })
 
@@ -62,13 +66,13 @@ test('a reply that waits goes on when the fault ends, and not when its caller ha
     ['release', 'a answered'],
     ['abort', 'a cancelled'],
   ] as const) {
-    const { shot, done, send, signal } = setUp()
+    const { injection, done, send, signal } = setUp()
     await send('a')
-    await shot.clock.advance(10)
-    if (end === 'release') shot.release()
+    await injection.clock.advance(10)
+    if (end === 'release') injection.release()
     else signal.abort(gatewayError('cancelled', 'gone'))
-    await shot.clock.advance(0)
+    await injection.clock.advance(0)
     assert.deepEqual(done, [expected])
-    assert.equal(shot.clock.pending, 0)
+    assert.equal(injection.clock.pending, 0)
   }
 })

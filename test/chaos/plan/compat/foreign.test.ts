@@ -102,10 +102,11 @@ test('a scenario of mcp-chaos-monkey is its faults', () => {
     assertions: ['no stack trace'],
   }
   assert.equal(planFormat(scenario), 'chaos-monkey')
-  const common = { type: 'conn.refused', rate: 1, ttl: '15m', maxConcurrent: 10_000 }
+  const common = { type: 'conn.refused', rate: 1, maxConcurrent: 10_000 }
   assert.deepEqual(fromChaosMonkey(scenario, options), [
-    { name: 'connection-refused-1', match: { server: 'weather' }, ...common },
-    { name: 'connection-refused-2', match: { tool: 'get_*' }, ...common },
+    { name: 'connection-refused-1', match: { server: 'weather' }, ttl: '15m', ...common },
+    // Over at once, as there: only without a duration does it stay.
+    { name: 'connection-refused-2', match: { tool: 'get_*' }, ttl: '1ms', ...common },
   ])
 })
 
@@ -116,6 +117,7 @@ test('a bare fault config is aimed at everything', () => {
     type: 'conn.half_open',
     rate: 0.1,
     hold: '5s',
+    then: 'fail',
     ttl: '15m',
     maxConcurrent: 10_000,
   })
@@ -140,4 +142,80 @@ test('the format of a plan is told by its faults', () => {
   assert.equal(planFormat({ faults: [{ type: 'latency', delayMs: 5 }] }), 'chaos-monkey')
   assert.equal(planFormat({ target: 'a', config: {} }), 'chaos-monkey')
   assert.equal(planFormat([{ type: 'rate-limit', retry_after_seconds: 1 }]), 'chaos-monkey')
+})
+
+const targetOf = (target: string, more: object) =>
+  fromChaosMonkey([{ target, config: { type: 'connection-refused' } }], { ...options, ...more })[0]?.match
+
+test('an alias says which server or tool a target is, also as the first part of one', () => {
+  const here = {
+    servers: ['cache', 'weather'],
+    aliases: {
+      redis: 'cache',
+      'oauth-token': 'weather/login',
+      'weather-api': 'weather',
+      'redis/get': 'cache/read',
+    },
+  }
+  assert.deepEqual(targetOf('redis', here), { server: 'cache' })
+  assert.deepEqual(targetOf('redis/set', here), { server: 'cache', tool: 'set' })
+  assert.deepEqual(targetOf('redis/get', here), { server: 'cache', tool: 'read' })
+  assert.deepEqual(targetOf('oauth-token', here), { server: 'weather', tool: 'login' })
+  assert.deepEqual(targetOf('wea*/get_*', here), { server: 'wea*', tool: 'get_*' })
+  assert.equal(targetOf('*', here), undefined)
+  assert.match(
+    refusal(() => targetOf('oauth-token/x', here)),
+    /^\[0\]\.target: "oauth-token" is "weather\/login" by "aliases", which has no tools of its own$/,
+  )
+})
+
+test('a target that is no server is an error that names aliases; where the servers are unknown, it stands', () => {
+  assert.equal(
+    refusal(() => targetOf('redis', { servers: ['weather', 'files'] })),
+    '[0].target: "redis" is no server here: say under "aliases" which SERVER or SERVER/TOOL it is; there are weather, files',
+  )
+  assert.match(
+    refusal(() => targetOf('redis', { servers: ['weather'], aliases: { redis: 'cache' } })),
+    /"redis" is "cache" by "aliases", which is no server here; there are weather$/,
+  )
+  assert.deepEqual(targetOf('redis', {}), { server: 'redis' })
+})
+
+test('around one server a plan with a single target means it; one with several has to say which', () => {
+  const wrapped = { servers: ['wrapped'], soleTarget: 'wrapped' }
+  assert.deepEqual(targetOf('weather-api', wrapped), { server: 'wrapped' })
+  assert.deepEqual(targetOf('weather-api/get_*', wrapped), { server: 'wrapped', tool: 'get_*' })
+  const config = { type: 'connection-refused' }
+  const both = [
+    { target: 'weather-api', config },
+    { target: 'redis', config },
+  ]
+  assert.match(
+    refusal(() => fromChaosMonkey(both, { ...options, ...wrapped })),
+    /^\[0\]\.target: "weather-api" is no server here: say under "aliases"/,
+  )
+  const aliases = { redis: 'wrapped/cached' }
+  assert.deepEqual(
+    fromChaosMonkey(both, { ...options, ...wrapped, aliases }).map(({ match }) => match),
+    [{ server: 'wrapped' }, { server: 'wrapped', tool: 'cached' }],
+  )
+})
+
+test('a connection drops after a time or after bytes, and not after both', () => {
+  const at = (more: object) =>
+    fromChaosMonkey([{ target: 'a', config: { type: 'connection-drop', ...more } }], options)[0]?.at
+  assert.deepEqual(
+    [at({}), at({ afterMs: 0 }), at({ after_ms: 1_500 }), at({ after_bytes: 512 })],
+    ['headers', 'headers', { after: '1500ms' }, { afterBytes: 512 }],
+  )
+  assert.match(
+    refusal(() => at({ afterMs: 1, afterBytes: 1 })),
+    /config\.afterBytes: /,
+  )
+})
+
+test('a server that degrades without tools has none to fail, and a mean of less than one step is one', () => {
+  assert.deepEqual(fromMcpChaos({ faults: [{ type: 'server_degradation' }] }, options).faults, [])
+  const [fault] = fromMcpChaos({ faults: [{ type: 'burst_error', burst_len: 0 }] }, options).faults
+  assert.deepEqual(fault?.when, { burst: { meanLength: 1, per: 'call' } })
 })

@@ -1,4 +1,3 @@
-import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
@@ -10,10 +9,12 @@ import { registryFaults } from '../../../../src/chaos/faults/registry.ts'
 import { resultFaults } from '../../../../src/chaos/faults/result.ts'
 import { rpcFaults } from '../../../../src/chaos/faults/rpc.ts'
 import { streamFaults } from '../../../../src/chaos/faults/stream.ts'
-import { chaosMonkeyTypes } from '../../../../src/chaos/plan/compat/chaos-monkey-types.ts'
+import { chaosMonkeyTypes } from '../../../../src/chaos/plan/compat/chaos-monkey.ts'
 import { fromChaosMonkey, fromMcpChaos, planFormat } from '../../../../src/chaos/plan/compat/index.ts'
-import { mcpChaosTypes } from '../../../../src/chaos/plan/compat/mcp-chaos-types.ts'
+import { mcpChaosTypes } from '../../../../src/chaos/plan/compat/mcp-chaos.ts'
 import { chaosSchema } from '../../../../src/chaos/plan/schema.ts'
+
+import assert from 'node:assert/strict'
 
 /** From the checkout: the compiler copies no JSON. */
 const folder = join(process.cwd(), 'test/chaos/plan/compat/golden')

@@ -1,0 +1,106 @@
+import { z } from 'zod'
+import type { Call, Layer, Outcome } from '../../mesh/call.ts'
+import { glob, type Glob } from '../../mesh/match.ts'
+import { isObject, errorText, INVALID_PARAMS } from '../../protocol/jsonrpc.ts'
+import { NO_REPLY, resultIn, type Injection } from '../fault.ts'
+import { json } from './shared.ts'
+
+/** Where each list has its entries. */
+const entriesKeys: Readonly<Record<string, string>> = {
+  'tools/list': 'tools',
+  'prompts/list': 'prompts',
+  'resources/list': 'resources',
+  'resources/templates/list': 'resourceTemplates',
+}
+
+/** The methods that give lists. */
+export const listMethods = Object.keys(entriesKeys)
+
+export type ListItem = Readonly<Record<string, unknown>>
+
+/** One page of a list. */
+export interface Page {
+  readonly result: Readonly<Record<string, unknown>>
+  readonly entries: readonly ListItem[]
+  /** The same page with other entries. */
+  with(entries: readonly ListItem[]): Readonly<Record<string, unknown>>
+}
+
+export const nameOf = ({ name, uri, uriTemplate }: ListItem): string => String(name ?? uri ?? uriTemplate)
+
+/** The page that an outcome holds; undefined when it is none. */
+function pageIn(call: Call, outcome: Outcome): Page | undefined {
+  const key = entriesKeys[call.method]
+  const result = resultIn(outcome)
+  const entries = key === undefined ? undefined : result?.[key]
+  if (key === undefined || result === undefined || !Array.isArray(entries)) return undefined
+  return {
+    result,
+    entries: entries.filter(isObject),
+    with: (others) => ({ ...result, [key]: others }),
+  }
+}
+
+/** What is done to a page: another result, with what was done; or why nothing is. */
+type PageChange =
+  | { readonly result: Readonly<Record<string, unknown>>; readonly note: Readonly<Record<string, unknown>> }
+  | string
+
+/** A layer that has the list fetched and changes the page that comes. */
+export function changingPage(injection: Injection, make: (page: Page, call: Call) => PageChange): Layer {
+  return (next) => (call) =>
+    next(call).then((outcome) => {
+      if (outcome.kind !== 'answered') {
+        injection.notReached(NO_REPLY)
+        return outcome
+      }
+      const page = pageIn(call, outcome)
+      const change = page === undefined ? 'the reply is no list' : make(page, call)
+      if (typeof change === 'string') {
+        injection.notApplicable(change)
+        return outcome
+      }
+      injection.note(change.note)
+      const { result } = change
+      // Nobody keeps it for longer than the fault is there, unless how long it holds is what the fault is about.
+      const isKept = page !== undefined && Number(page.result.ttlMs) > 0 && result.ttlMs === page.result.ttlMs
+      return injection.change(outcome, isKept ? { ...result, ttlMs: 0 } : result)
+    })
+}
+
+/** Both sides of a tool: its entry in the list, and calls of it. */
+export const toolMethods = ['tools/list', 'tools/call']
+
+/** Names of tools, or globs over them; at most 1,000. */
+export const toolNames = () => z.array(z.string().min(1)).max(1_000)
+
+/** Whether a name is one of these globs. */
+export function anyOf(patterns: readonly string[]): Glob {
+  const globs = patterns.map(glob)
+  return (name) => globs.some((holds) => holds(name))
+}
+
+/** A layer for lists, and another one for calls. */
+export function listOrCall(list: Layer, call: Layer): Layer {
+  return (next) => {
+    const [ofList, ofCall] = [list(next), call(next)]
+    return (request) => (request.method === 'tools/call' ? ofCall(request) : ofList(request))
+  }
+}
+
+/** A layer that answers calls of some tools with an error of the parameters; the server gets none of them. */
+export function refusing(injection: Injection, isOne: Glob, message: (tool: string) => string): Layer {
+  return (next) => (call) => {
+    if (call.tool === undefined || !isOne(call.tool)) {
+      injection.notApplicable('the tool is none of those that are named')
+      return next(call)
+    }
+    injection.note({ tool: call.tool, code: INVALID_PARAMS })
+    return Promise.resolve(
+      injection.reply(call, json(errorText(call.id, INVALID_PARAMS, message(call.tool)))),
+    )
+  }
+}
+
+/** What servers say to the name of a tool that they do not have. */
+export const unknownTool = (tool: string): string => `Unknown tool: ${tool}`

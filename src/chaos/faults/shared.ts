@@ -1,0 +1,216 @@
+import type { ShapedAnswer } from '../../mesh/answer-shape.ts'
+import { derive, type Call, type Channel, type Layer, type Outcome } from '../../mesh/call.ts'
+import { Cancellation, type Signal } from '../../mesh/cancel.ts'
+import { gatewayError, isGatewayError } from '../../mesh/errors.ts'
+import type { WireShape } from '../../mesh/wire-shape.ts'
+import { replaceAt } from '../../protocol/json-span.ts'
+import { errorText, METHOD_NOT_FOUND } from '../../protocol/jsonrpc.ts'
+import { ENDED, type Injection, NO_REPLY, type Only, type RawReply, type Transport } from '../fault.ts'
+
+/** All requests that travel to a server on an agent's behalf: a connection does not know a tool call from a list. */
+export const requests: readonly string[] = [
+  'tools/call',
+  'tools/list',
+  'prompts/list',
+  'prompts/get',
+  'resources/list',
+  'resources/templates/list',
+  'resources/read',
+  'completion/complete',
+]
+
+/** What becomes of a call whose signal has aborted. */
+export function givenUp({ signal, record }: Call): Outcome {
+  const { reason } = signal
+  const error = isGatewayError(reason) ? reason : gatewayError('cancelled', 'the caller gave up')
+  return { kind: 'failed', error: { ...error, sent: record.sent } }
+}
+
+/** The outcome, unless the call's signal aborts before it is there: a call that nobody waits for is not held. */
+export function orGivenUp(outcome: Promise<Outcome>, call: Call): Promise<Outcome> {
+  const { signal } = call
+  return new Promise((resolve, reject) => {
+    const aborted = () => resolve(givenUp(call))
+    if (signal.aborted) return aborted()
+    signal.addEventListener('abort', aborted, { once: true })
+    outcome.finally(() => signal.removeEventListener('abort', aborted)).then(resolve, reject)
+  })
+}
+
+/** An end of a fault's own for what belongs to a call; the call's own end is one too until `leave` is called. */
+export function endOf({ signal }: Call): { readonly end: Cancellation; readonly leave: () => void } {
+  const end = new Cancellation()
+  const follow = () => end.abort(signal.reason)
+  if (signal.aborted) follow()
+  else signal.addEventListener('abort', follow, { once: true })
+  return { end, leave: () => signal.removeEventListener('abort', follow) }
+}
+
+/** Resolves as soon as the promise has settled or a signal has aborted. Which of them did, the caller can see. */
+export function firstOf(settled: Promise<unknown>, ...signals: readonly Signal[]): Promise<void> {
+  return new Promise((resolve) => {
+    const end = () => {
+      for (const signal of signals) signal.removeEventListener('abort', end)
+      resolve()
+    }
+    if (signals.some(({ aborted }) => aborted)) return end()
+    for (const signal of signals) signal.addEventListener('abort', end)
+    settled.then(end, end)
+  })
+}
+
+/** Replies of Streamable HTTP have bytes of their own; what all calls share cannot be broken for one of them. */
+export const ownReplies: Only<Transport> = {
+  only: ['http'],
+  otherwise: 'the replies of all calls share one stream over {}; see conn.half_open and rpc.late',
+}
+
+/** What a fault wants of the bytes of a reply, and what to say when it found nothing to do. */
+interface WirePlan extends Pick<WireShape, 'pace' | 'incident'> {
+  readonly nothing: (done: WireShape['done']) => string
+}
+
+/**
+ * Has the bytes of the reply go as a fault wants them: those that the gateway reads of the server, or those that the agent
+ * reads of the gateway.
+ */
+export function onTheWire({ nothing, ...plan }: WirePlan, injection: Injection): Layer {
+  const { clock, released, side } = injection
+  return (next) => (call) => {
+    const done = { bytes: 0, messages: 0, hasHappened: false }
+    const holds = (settled: Promise<void>) => void injection.delaying(call, settled)
+    const shape: WireShape = { clock, released, ...plan, holds, done }
+    if (side === 'client') {
+      if (call.channel.shape === undefined) {
+        injection.notApplicable('the reply has no bytes of its own')
+        return next(call)
+      }
+      const written = new Promise<void>((over) => call.channel.shape?.({ ...shape, over }))
+      injection.keepsPlace(written)
+      return next(call).then((outcome) => towardsAgent(outcome, shape, injection, nothing))
+    }
+    return next(derive(call, { shapes: [...(call.shapes ?? []), shape] })).then((outcome) => {
+      if (done.hasHappened) injection.note({ effect: shape.incident?.kind ?? 'trickle', bytes: done.bytes })
+      else if (outcome.kind === 'answered' && !released.aborted) injection.notApplicable(nothing(done))
+      else injection.notReached(outcome.kind === 'answered' ? ENDED : NO_REPLY)
+      return outcome
+    })
+  }
+}
+
+/** The answer has yet to be written: unless something has happened before it, whether anything will shows in its size. */
+function towardsAgent(
+  outcome: Outcome,
+  { incident, pace, done, released }: WireShape,
+  injection: Injection,
+  nothing: WirePlan['nothing'],
+): Outcome {
+  const isGone = outcome.kind !== 'answered' && outcome.error.reason === 'cancelled'
+  if ((released.aborted || isGone) && !done.hasHappened) {
+    injection.notReached(isGone ? 'its agent had given the call up' : ENDED)
+    return outcome
+  }
+  // Of an error there are at least its own words.
+  const text = outcome.kind === 'answered' ? outcome.result.text : JSON.stringify(outcome.error)
+  const bytes = done.bytes + (isGone ? 0 : Buffer.byteLength(text))
+  const limit =
+    pace?.bytes ?? (typeof incident?.at === 'object' && 'bytes' in incident.at ? incident.at.bytes : 0)
+  if (bytes <= limit && !done.hasHappened) {
+    injection.notApplicable(nothing({ ...done, bytes }))
+    return outcome
+  }
+  const effect = incident?.kind ?? 'trickle'
+  injection.note({ effect, bytes: incident === undefined ? bytes : Math.min(bytes, limit) })
+  if (pace !== undefined) injection.delayed(Math.max(0, Math.ceil(bytes / pace.bytes) - 1) * pace.gapMs)
+  if (incident?.kind === 'stall') injection.delayed(incident.stallMs ?? 0)
+  const breaks = incident !== undefined && incident.kind !== 'stall'
+  return breaks ? { ...outcome, wire: { ...outcome.wire, end: 'shape' } } : outcome
+}
+
+/** Whether the answers of all calls to its server come over one stream. */
+export function sharesStream(call: Call, { side, faultEnvironment }: Injection): boolean {
+  return side === 'upstream' && faultEnvironment.kindOf(call)?.transport !== 'http'
+}
+
+/**
+ * Has the answer to a call come as a fault wants it where all answers share one stream, and read like all that comes over
+ * it. `take` is told the text of the answer when it has come, and notes what it makes of it.
+ */
+export function onAnswer(take: (text: string, call: Call) => ShapedAnswer, injection: Injection): Layer {
+  const { clock, released } = injection
+  return (next) => (call) => {
+    if (call.answerShape !== undefined) {
+      injection.notApplicable('another fault has the answer to this call')
+      return next(call)
+    }
+    let hasCome = false
+    const answerShape = {
+      clock,
+      released,
+      take(text: string) {
+        hasCome = true
+        return take(text, call)
+      },
+    }
+    return next(derive(call, { answerShape })).then((outcome) => {
+      if (hasCome) return outcome
+      if (outcome.kind === 'answered' && !released.aborted)
+        injection.notApplicable('the answer came together with others')
+      else injection.notReached(outcome.kind === 'answered' ? ENDED : NO_REPLY)
+      return outcome
+    })
+  }
+}
+
+/** What a call gets while there is no server to connect to: nothing of it was sent. */
+export function refuse(call: Call, injection: Injection): Outcome {
+  const error = injection.faultEnvironment.unreachable(call)
+  return injection.side === 'client' ? injection.disconnect(call, error.message) : { kind: 'failed', error }
+}
+
+/** Why a fault that is a status cannot work. */
+export const NO_STATUS = 'stdio has no HTTP status'
+
+/** Whether there is HTTP where the injection goes; towards agents it always is. */
+export function speaksHttp(call: Call, { side, faultEnvironment }: Injection): boolean {
+  return side === 'client' || faultEnvironment.kindOf(call)?.transport !== 'stdio'
+}
+
+/** A reply in JSON, with HTTP status 200 unless told otherwise. */
+export function json(body: string, status = 200): RawReply {
+  return { status, headers: { 'content-type': 'application/json' }, body }
+}
+
+/** The text of an error response; `id` is JSON text. */
+export function errorBody(
+  id: string,
+  error: { readonly code: number; readonly message: string; readonly data?: unknown },
+): string {
+  return `{"jsonrpc":"2.0","id":${id},"error":${JSON.stringify(error)}}`
+}
+
+/** The same call under an id of its own, of which the agent hears nothing. */
+export function copyOf(call: Call, number: number, signal: Signal): Call {
+  const id = `${call.id}.${number}`
+  const { text, value } = call.message
+  return derive(call, {
+    id,
+    message: { text: replaceAt(text, ['id'], id), value: { ...value, id } },
+    channel: nobody,
+    signal,
+    shapes: undefined,
+    answerShape: undefined,
+  })
+}
+
+/** Nobody answers the questions of a server about a copy. */
+const nobody: Channel = {
+  open: () => undefined,
+  pause: () => undefined,
+  send(message, answer) {
+    const { id } = message.value
+    if (answer === undefined || (typeof id !== 'string' && typeof id !== 'number')) return undefined
+    answer(errorText(id, METHOD_NOT_FOUND, 'Method not found')).catch(() => undefined)
+    return undefined
+  },
+}

@@ -1,0 +1,156 @@
+import { z } from 'zod'
+import { derive, type Layer } from '../../mesh/call.ts'
+import type { WireIncident, WireShape } from '../../mesh/wire-shape.ts'
+import { duration } from '../../units/duration.ts'
+import type { FaultType, Injection } from '../fault.ts'
+import { errorBody, json } from './shared.ts'
+
+/** What the faults of standing streams have in common: where the modern era has a request, the legacy one has a GET. */
+const ofStreams = {
+  family: 'stream',
+  methods: ['subscriptions/listen'],
+  sides: ['upstream', 'client'],
+  transports: { only: ['http'], otherwise: 'over {} all that a server says comes by one stream' },
+} as const
+
+/** The stream lasts until something happens to its bytes, or it ends by itself. */
+function onStanding(incident: WireIncident, injection: Injection, ended?: () => void): Layer {
+  const { clock, released, side } = injection
+  return (next) => (call) => {
+    const done = { bytes: 0, messages: 0, hasHappened: false }
+    const holds = (settled: Promise<void>) => void injection.delaying(call, settled)
+    const shape: WireShape = { clock, released, incident, holds, done }
+    if (side === 'client') call.channel.shape?.(shape)
+    return next(side === 'client' ? call : derive(call, { shapes: [...(call.shapes ?? []), shape] })).then(
+      (outcome) => {
+        if (done.hasHappened) {
+          injection.note({ effect: incident.kind, events: done.messages })
+          ended?.()
+        } else injection.notReached('the stream was over before')
+        return outcome
+      },
+    )
+  }
+}
+
+const refusing = z.strictObject({
+  status: z
+    .int()
+    .min(400)
+    .max(599)
+    .default(405)
+    .describe('The HTTP status: 405 says that there is no such stream, 503 that there is none for now.'),
+})
+
+const refused: FaultType<z.output<typeof refusing>> = {
+  schema: refusing,
+  ...ofStreams,
+  about: 'The stream for what belongs to no call (GET, or `subscriptions/listen`) is refused.',
+  use: 'To test whoever relies on notifications: how changes become known without them.',
+  seen: 'No notifications; towards agents, the status.',
+  containedBy: {
+    policies: [],
+    how: 'The gateway fetches lists at intervals (`refresh`) as well, and asks again after a 5xx or 429, with pauses that double.',
+  },
+  options: { status: { sets: 'status' } },
+  example: { name: 'no-stream', rate: 0.5, ttl: '10m', match: { server: 'search' }, status: 503 },
+  layer:
+    ({ status }, injection) =>
+    () =>
+    (call) => {
+      injection.note({ status })
+      const error = { code: -32000, message: status === 405 ? 'Method not allowed.' : 'Not available' }
+      const raw = json(errorBody('null', error), status)
+      return Promise.resolve({ ...injection.reply(call, raw), wire: raw })
+    },
+}
+
+const afterEvents = z
+  .int()
+  .min(0)
+  .max(10_000)
+  .default(1)
+  .describe('Messages that pass before it happens; with 0 it happens when the next one comes.')
+
+const cutting = z.strictObject({
+  afterEvents,
+  after: duration()
+    .optional()
+    .describe('When it happens at the latest after the stream was asked for, though nothing comes.'),
+  how: z
+    .enum(['close', 'reset'])
+    .default('close')
+    .describe('Whether the stream ends, or its connection is reset.'),
+  then: z
+    .enum(['resume', 'replay', 'gap'])
+    .default('resume')
+    .describe(
+      'What the next stream begins with: what there is (`resume`), `events` that had come before again (`replay`), or with the loss of `events` (`gap`). Only in the legacy era: the modern one resumes nothing.',
+    ),
+  events: z.int().min(1).max(16).default(1).describe('How many messages come again, or are lost.'),
+})
+
+const cut: FaultType<z.output<typeof cutting>> = {
+  schema: cutting,
+  ...ofStreams,
+  about:
+    'The stream for what belongs to no call breaks, again and again, and may be taken up in the wrong place.',
+  use: 'To test that a stream is taken up again, without a flood of requests, and that nobody relies on each message coming once.',
+  seen: 'Notifications late, twice or not at all.',
+  containedBy: {
+    policies: [],
+    how: 'The gateway asks again behind the last event, with pauses that double while nothing comes; calls go on.',
+  },
+  example: {
+    name: 'stream-cut',
+    rate: 0.5,
+    ttl: '10m',
+    match: { server: 'search' },
+    afterEvents: 3,
+    then: 'replay',
+    events: 2,
+  },
+  layer({ afterEvents, after, how, then, events }, injection) {
+    const incident: WireIncident = {
+      kind: how,
+      at: { messages: afterEvents },
+      latestMs: after,
+    }
+    return (next) => (call) => {
+      const state = injection.memory(`${call.server} ${call.caller.id}`, () => ({ wasCut: false }))
+      const { channel } = call
+      if (state.wasCut && then !== 'resume' && channel.resume !== undefined) {
+        injection.note({ begins: then, events })
+        channel.resume(then === 'gap' ? events : -events)
+      }
+      state.wasCut = false
+      return onStanding(incident, injection, () => (state.wasCut = true))(next)(call)
+    }
+  },
+}
+
+const stalling = z.strictObject({
+  afterEvents: afterEvents.default(0),
+  stall: duration({ min: 1 })
+    .default(30_000)
+    .describe('How long nothing comes; then all that was held back.'),
+})
+
+const stall: FaultType<z.output<typeof stalling>> = {
+  schema: stalling,
+  ...ofStreams,
+  about: 'The stream for what belongs to no call stays open and is silent for a while.',
+  use: 'To test that nobody waits for a notification to go on.',
+  seen: 'Notifications come late.',
+  containedBy: {
+    policies: [],
+    how: 'No call waits for the stream for more than a second, and the gateway fetches lists at intervals as well.',
+  },
+  options: { delay: { sets: 'stall' } },
+  example: { name: 'stream-stall', rate: 0.5, ttl: '10m', match: { server: 'search' }, stall: '30s' },
+  layer: ({ afterEvents, stall }, injection) =>
+    onStanding({ kind: 'stall', at: { messages: afterEvents }, stallMs: stall }, injection),
+}
+
+/** What can happen to the streams on which servers, and the gateway to agents, tell what belongs to no call. */
+export const standingStreamFaults = { 'listen.refused': refused, 'listen.cut': cut, 'listen.stall': stall }

@@ -1,0 +1,252 @@
+import type { Call, CallRecord, InjectedFault } from '../../mesh/call.ts'
+import type { Millis, Clock } from '../../mesh/clock.ts'
+import type { Effect } from '../../mesh/policy.ts'
+import { drawKeyOf, type Identity, Identities, stepOf } from '../decide/call-key.ts'
+import { joined } from '../decide/digest.ts'
+import type { Facts, Decision, Step } from '../decide/decide.ts'
+import { Recent } from '../../units/recent.ts'
+import { refusalOf } from '../fault.ts'
+import type { Because, DecisionEntry } from '../journal/entry.ts'
+import type { Journal } from '../journal/journal.ts'
+import type { Fault } from '../plan/common.ts'
+import type { ArmedFault } from './armed-fault.ts'
+import { AppliedInjection, type InjectionParts } from './injection.ts'
+
+/** Most tasks, and sessions, that are remembered; one that comes back later counts as new. */
+const MAX_TASKS = 50_000
+
+/** How long faults of a domain share a fate where no intent says so, in milliseconds. */
+const DOMAIN_SLOT_MS = 1_000
+
+/** What decisions about one call go by besides the call itself. */
+interface Place {
+  readonly task: string | undefined
+  readonly step: Step | undefined
+  /** Whether the order in which calls came went into it. */
+  readonly orderDependent: boolean
+}
+
+const NOWHERE: Place = { task: undefined, step: undefined, orderDependent: false }
+
+/** Knows the place of calls in tasks and in time, for one run. */
+class Places {
+  readonly #startedAt: Millis
+  /** Sessions by the order in which they came: their ids are of chance. */
+  readonly #sessions = new Recent<number>(MAX_TASKS)
+  #arrived = 0
+  /** How many calls of a task came, by what faults draw as: an unrelated fault must not move the numbers of another. */
+  readonly #counts = new Map<string, Recent<number>>()
+  /** The number that each call got: all its attempts are the same one. */
+  readonly #numbers = new WeakMap<CallRecord, Map<string, number>>()
+
+  /** `startedAt`: when the run began, on the monotonic clock. */
+  constructor(startedAt: Millis) {
+    this.#startedAt = startedAt
+  }
+
+  /** Where a call stands as far as a fault wants to know. `subject`: what the fault draws as. */
+  of(
+    { match, when, sticky }: Fault,
+    subject: string,
+    call: Call,
+    { intent, key }: Identity,
+    now: Millis,
+  ): Place {
+    const burst = when?.burst
+    const isByTask = match?.tasks !== undefined
+    if (burst === undefined && !isByTask) return NOWHERE
+    const task = intent === undefined ? this.#session(call) : joined('intent', intent)
+    const whole = isByTask ? (task ?? key) : undefined
+    const isNamed = intent !== undefined
+    if (burst === undefined) return { task: whole, step: undefined, orderDependent: !isNamed }
+    if (burst.per === 'call') {
+      const told = stepOf(call)
+      // Without a task, all that a tenant asks for is one.
+      const of = task ?? joined('tenant', call.tenant)
+      const index = told ?? this.#numberOf(call, subject, of)
+      const attempt = sticky ? 1 : call.attempt
+      const isTold = told !== undefined && isNamed
+      return { task: whole, step: { per: 'call', of, index, attempt }, orderDependent: !isTold }
+    }
+    if (burst.per === 'intent' && intent !== undefined)
+      return { task: whole, step: inRow(intent), orderDependent: false }
+    return { task: whole, step: { per: 'slot', index: this.#slot(now, burst.slot) }, orderDependent: true }
+  }
+
+  /** What a draw about a call is keyed with: in a domain, what all that fail together have in common. */
+  drawKey(fault: Fault, identity: Identity, attempt: number, now: Millis): string {
+    if (fault.domain === undefined) return drawKeyOf(identity, attempt, fault.sticky)
+    const { intent } = identity
+    return intent === undefined ? joined('slot', this.#slot(now, DOMAIN_SLOT_MS)) : joined('intent', intent)
+  }
+
+  #slot(now: Millis, length: Millis): number {
+    return Math.max(0, Math.floor((now - this.#startedAt) / length))
+  }
+
+  /** Undefined for callers that have no session, and may stand for many. */
+  #session({ caller }: Call): string | undefined {
+    if (caller.takesInputRequired) return undefined
+    const known = this.#sessions.get(caller.id)
+    const number = known ?? this.#arrived++
+    if (known === undefined) this.#sessions.set(caller.id, number)
+    return joined('session', number)
+  }
+
+  #numberOf({ record }: Call, subject: string, task: string): number {
+    let numbers = this.#numbers.get(record)
+    if (numbers === undefined) this.#numbers.set(record, (numbers = new Map<string, number>()))
+    const known = numbers.get(subject)
+    if (known !== undefined) return known
+    let counts = this.#counts.get(subject)
+    if (counts === undefined) this.#counts.set(subject, (counts = new Recent(MAX_TASKS)))
+    const number = counts.peek(task) ?? 0
+    counts.set(task, number + 1)
+    numbers.set(subject, number)
+    return number
+  }
+}
+
+/**
+ * The step of an intent among those whose names differ from its own only in the number at the end: `run-17` is step 17
+ * of `run-`. One without a number is a chain of its own. So no order of arrival has a say.
+ */
+function inRow(intent: string): Step {
+  const [, of = intent, number = '0'] = /^(.*?)(\d{1,9})$/s.exec(intent) ?? []
+  return { per: 'intent', of, index: Number(number) }
+}
+
+interface InjectionDeciderParts {
+  readonly clock: Clock
+  readonly journal: Journal
+  readonly effectOf: (call: Call) => Effect
+}
+
+/** Who asks a server: an agent, or the gateway on its own behalf, which no agent waits for. */
+export type Asker = 'agent' | 'discovery'
+
+interface DecidingFor {
+  /** Whether nothing is to be done. */
+  readonly shadow: boolean
+  readonly asker: Asker
+}
+
+/** Decides whether faults hit a call, and writes each decision down. */
+export class InjectionDecider {
+  readonly #parts: InjectionDeciderParts
+  readonly #injectionParts: InjectionParts
+  readonly #identities = new Identities()
+  #places: Places
+
+  constructor(parts: InjectionDeciderParts, injectionParts: InjectionParts) {
+    this.#parts = parts
+    this.#injectionParts = injectionParts
+    this.#places = new Places(parts.clock.now())
+  }
+
+  /** Begins a run: occurrences, tasks and slots of time are counted from the first again. */
+  begin(): void {
+    this.#identities.clear()
+    this.#places = new Places(this.#parts.clock.now())
+  }
+
+  identify(call: Call): Identity {
+    return this.#identities.of(call)
+  }
+
+  /** One firing of `armed` at `call`, which holds one of its places from now on; undefined when it is not hit. */
+  decide(
+    armed: ArmedFault,
+    call: Call,
+    identity: Identity,
+    { shadow, asker }: DecidingFor,
+  ): AppliedInjection | undefined {
+    if (!armed.target.call(call)) return undefined
+    const { fault } = armed
+    const tally = asker === 'agent' ? armed.counts : armed.discovery
+    const now = this.#parts.clock.now()
+    armed.count++
+    tally.decided++
+    const place = this.#places.of(fault, armed.subject, call, identity, now)
+    const facts: Facts = {
+      drawKey: this.#places.drawKey(fault, identity, call.attempt, now),
+      task: place.task,
+      count: armed.count,
+      sinceMs: now - armed.armedAt,
+      step: place.step,
+    }
+    const decision = armed.decide(facts)
+    const because = decision.because ?? this.#limit(armed, call, shadow)
+    if (because === 'overflow') tally.overflow++
+    const orderDependent = armed.orderDependent || identity.orderDependent || place.orderDependent
+    const entry = this.#write(armed, call, identity, { ...facts, ...decision, orderDependent }, because)
+    if (because !== undefined && because !== 'shadow') return undefined
+    const { name, type, side } = fault
+    const status = because === undefined ? 'applied' : 'shadow'
+    const injected: InjectedFault = { name, type, side, attempt: call.attempt, status }
+    call.record.faults ??= []
+    call.record.faults.push(injected)
+    if (because === 'shadow') return void tally.shadowed++
+    tally.injected++
+    tally.hits++
+    armed.concurrent++
+    const key = drawKeyOf(identity, call.attempt, fault.sticky)
+    return new AppliedInjection(armed, tally, key, entry, injected, this.#injectionParts)
+  }
+
+  /** Why a call that was drawn is not hit all the same. */
+  #limit(
+    { fault, type, counts, discovery, concurrent }: ArmedFault,
+    call: Call,
+    shadow: boolean,
+  ): Because | undefined {
+    if (!fault.allowWrites && call.tool !== undefined && this.#parts.effectOf(call) !== 'read_only')
+      return 'write'
+    if (fault.side === 'upstream') {
+      const kind = this.#injectionParts.faultEnvironment.kindOf(call)
+      if (kind !== undefined && refusalOf(type, kind) !== undefined) return 'refused'
+    }
+    const done = counts.hits + counts.shadowed + discovery.hits + discovery.shadowed
+    if (done >= (fault.maxInjections ?? Infinity)) return 'max_injections'
+    if (concurrent >= fault.maxConcurrent) return 'overflow'
+    return shadow ? 'shadow' : undefined
+  }
+
+  #write(
+    { fault }: ArmedFault,
+    { server, method, tool, id, caller, attempt }: Call,
+    identity: Identity,
+    decided: Facts & Decision & { readonly orderDependent: boolean },
+    because: Because | undefined,
+  ): DecisionEntry {
+    return this.#parts.journal.decision({
+      kind: 'decision',
+      seq: this.#parts.journal.nextSeq(),
+      at: this.#parts.clock.wall(),
+      fault: fault.name,
+      type: fault.type,
+      side: fault.side,
+      callKey: identity.key,
+      orderDependent: decided.orderDependent,
+      drawKey: decided.drawKey,
+      task: decided.task,
+      u: decided.u,
+      rate: decided.rate,
+      count: decided.count,
+      sinceMs: decided.sinceMs,
+      step: decided.step,
+      attempt,
+      decision: because === undefined ? 'injected' : 'not_injected',
+      because,
+      call: {
+        server,
+        method: method.slice(0, 128),
+        tool: tool?.slice(0, 128),
+        id: typeof id === 'string' ? id.slice(0, 128) : id,
+        caller: caller.id.slice(0, 8),
+        intent: identity.intent,
+      },
+      ...(because === undefined && { status: 'pending' as const }),
+    })
+  }
+}

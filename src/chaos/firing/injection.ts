@@ -1,0 +1,275 @@
+import type { Call, CallResult, Fate, InjectedFault, Outcome } from '../../mesh/call.ts'
+import type { Signal } from '../../mesh/cancel.ts'
+import { verdictOf } from '../../mesh/classify.ts'
+import type { Clock, Millis } from '../../mesh/clock.ts'
+import { gatewayError } from '../../mesh/errors.ts'
+import { replaceAt } from '../../protocol/json-span.ts'
+import { resultText } from '../../protocol/jsonrpc.ts'
+import type { Canaries } from '../accounting/canaries.ts'
+import type { Corruptions } from '../accounting/corruptions.ts'
+import { countHit, type FaultCounts } from '../accounting/counts.ts'
+import { digest } from '../decide/digest.ts'
+import { ENDED, type RawReply, type Injection, type Side, type FaultEnvironment } from '../fault.ts'
+import type { DecisionEntry } from '../journal/entry.ts'
+import type { Release } from '../kill/release.ts'
+import type { ArmedFault } from './armed-fault.ts'
+import type { StandInAttempt } from './stand-in-attempt.ts'
+
+/** What all injections share. */
+export interface InjectionParts {
+  readonly clock: Clock
+  readonly faultEnvironment: FaultEnvironment
+  readonly corruptions: Corruptions<AppliedInjection>
+  readonly canaries: Canaries
+}
+
+/** One firing of an armed fault. */
+export class AppliedInjection implements Injection {
+  readonly fault: string
+  readonly side: Side
+  readonly clock: Clock
+  readonly faultEnvironment: FaultEnvironment
+  readonly released: Release
+  readonly armed: ArmedFault
+  readonly entry: DecisionEntry
+  readonly injected: InjectedFault
+  /** Those of agents' calls, or those of the gateway's own questions. */
+  readonly counts: FaultCounts
+  /** The attempt that it may end in place of the server; undefined on the agent's side. */
+  attempt: StandInAttempt | undefined
+  /** Whether it did anything to the call yet. */
+  #tookEffect = false
+  #fate: Fate | undefined
+  /** What of it holds the call now, since when, and how long it did before, in milliseconds. */
+  #holds = 0
+  #heldSince: Millis = 0
+  #heldMs: Millis = 0
+  readonly #parts: InjectionParts
+  readonly #key: string
+  #hasPlace = true
+  /** Whether it has one although the call may be over. */
+  #keepsPlace = false
+  #over = false
+
+  /** `key`: what its draws depend on. */
+  constructor(
+    armed: ArmedFault,
+    counts: FaultCounts,
+    key: string,
+    entry: DecisionEntry,
+    injected: InjectedFault,
+    parts: InjectionParts,
+  ) {
+    this.fault = armed.fault.name
+    this.side = armed.fault.side
+    this.clock = parts.clock
+    this.faultEnvironment = parts.faultEnvironment
+    this.released = armed.released
+    this.armed = armed
+    this.counts = counts
+    this.entry = entry
+    this.injected = injected
+    this.#parts = parts
+    this.#key = key
+  }
+
+  draw(purpose: string): number {
+    return this.armed.random(this.#key, `${this.fault}/${purpose}`)
+  }
+
+  /** Whether there is something to account for, and it has not been done. */
+  get isOpen(): boolean {
+    const { status } = this.injected
+    return this.#fate === undefined && (status === 'applied' || status === 'not_reached')
+  }
+
+  /** Whether it did anything to the call. */
+  get tookEffect(): boolean {
+    return this.#tookEffect && this.injected.status === 'applied'
+  }
+
+  /** How long it has held the call until now, in milliseconds. */
+  get heldMs(): Millis {
+    return this.#heldMs + (this.#holds > 0 ? this.clock.now() - this.#heldSince : 0)
+  }
+
+  pause(ms: Millis, call: Call, sent = true): Promise<Paused> {
+    return this.#delaying(call, pause(this.clock, ms, this.released, call.signal), sent)
+  }
+
+  delaying<Settled>(call: Call, settled: Promise<Settled>): Promise<Settled> {
+    return this.#delaying(call, settled, true)
+  }
+
+  #delaying<Settled>(call: Call, settled: Promise<Settled>, sent: boolean): Promise<Settled> {
+    this.#tookEffect = true
+    this.attempt?.hold(call, sent)
+    if (this.#holds++ === 0) this.#heldSince = this.clock.now()
+    return settled.finally(() => {
+      if (--this.#holds === 0) this.#heldMs += this.clock.now() - this.#heldSince
+    })
+  }
+
+  delayed(ms: Millis): void {
+    this.#tookEffect = true
+    // Nothing lasts longer than the fault.
+    this.#heldMs += Math.min(ms, Math.max(0, this.armed.endsAt - this.clock.now()))
+  }
+
+  keepsPlace(until: Promise<void>): void {
+    this.#keepsPlace = true
+    void until.then(() => {
+      this.#keepsPlace = false
+      if (this.#over) this.leave()
+    })
+  }
+
+  reply(call: Call, raw: RawReply): Outcome {
+    this.#tookEffect = true
+    const outcome = this.faultEnvironment.read(call, raw)
+    if (outcome.kind === 'answered') {
+      this.#parts.corruptions.mark(this, outcome.result)
+      this.entry.after = digest(outcome.result.text)
+    }
+    if (this.side === 'upstream') return outcome
+    return { ...outcome, wire: { status: raw.status, headers: raw.headers, body: raw.body } }
+  }
+
+  disconnect(_: Call, message: string): Outcome {
+    this.#tookEffect = true
+    const error = gatewayError('upstream_disconnected', message, { sent: true })
+    return this.side === 'upstream'
+      ? { kind: 'failed', error }
+      : { kind: 'failed', error, wire: { end: 'reset' } }
+  }
+
+  change(outcome: Outcome, result: unknown): Outcome {
+    if (outcome.kind !== 'answered') return outcome
+    // Whatever is stopped by now has to stay without effect.
+    if (this.released.aborted) {
+      this.notReached(ENDED)
+      return outcome
+    }
+    this.#tookEffect = true
+    const changed = withResult(outcome.result, result)
+    this.entry.before ??= digest(outcome.result.text)
+    this.entry.after = digest(changed.text)
+    this.#parts.corruptions.mark(this, changed, outcome.result)
+    this.#parts.canaries.plant(this.entry, outcome.result.value.result, result)
+    return { ...outcome, result: changed, verdict: verdictOf(changed.value) }
+  }
+
+  note(facts: Readonly<Record<string, unknown>>): void {
+    this.#tookEffect = true
+    this.#write(facts)
+  }
+
+  notApplicable(why: string): void {
+    this.#write({ why })
+    if (this.#fate !== undefined || this.injected.status !== 'applied') return
+    this.entry.status = 'not_applicable'
+    this.injected.status = 'not_applicable'
+    this.counts.injected--
+    this.counts.hits--
+    this.counts.notApplicable++
+  }
+
+  notReached(why: string): void {
+    this.#write({ why })
+    if (this.#fate !== undefined || this.injected.status !== 'applied') return
+    this.entry.status = 'not_reached'
+    this.#missed()
+  }
+
+  /** It took no effect, and so leaves its part of `maxInjections` to another. */
+  #missed(): void {
+    this.injected.status = 'not_reached'
+    this.counts.hits--
+    this.counts.notReached++
+  }
+
+  #write(facts: Readonly<Record<string, unknown>>): void {
+    this.entry.note = { ...this.entry.note, ...facts }
+    this.injected.note = this.entry.note
+  }
+
+  /** Its fate is known, for good: whatever becomes of the rest of the attempt. */
+  settle(fate: Fate): void {
+    if (!this.isOpen) return
+    this.#fate = fate
+    this.entry.fate = fate
+    if (fate !== 'not_reached') countHit(this.counts, fate, this.heldMs)
+    else if (this.injected.status === 'applied') this.#missed()
+  }
+
+  /** Gives its place to others. */
+  leave(): void {
+    if (this.#keepsPlace) return
+    if (this.#hasPlace) this.armed.concurrent--
+    this.#hasPlace = false
+  }
+
+  /** Takes it back before anything was done. */
+  withdraw(): void {
+    this.leave()
+    this.counts.injected--
+    this.counts.hits--
+    this.entry.status = 'error'
+    this.injected.status = 'not_applicable'
+  }
+
+  /** Closes its entry with what became of the attempt; false when that has been done before. */
+  end(outcome: string | undefined): boolean {
+    this.leave()
+    if (this.#over) return false
+    this.#over = true
+    if (!this.#tookEffect && this.injected.status === 'applied')
+      this.notReached('the call was over before it took effect')
+    if (this.entry.status === 'pending') this.entry.status = 'applied'
+    if (this.released.reason !== undefined) this.entry.released = this.released.reason
+    if (outcome !== undefined) this.entry.outcome = outcome
+    return true
+  }
+
+  memory<State extends object>(key: string, create: () => State): State {
+    return this.armed.memory(key, create)
+  }
+}
+
+/** How a pause ended. */
+type Paused = 'over' | 'released' | 'aborted'
+
+/** Longest time that a timer can hold. */
+const LONGEST_MS = 2 ** 31 - 1
+
+/** Waits until the time is over, or one of the two signals aborts; leaves neither timer nor listener behind. */
+function pause(clock: Clock, ms: Millis, released: Signal, aborted: Signal): Promise<Paused> {
+  if (released.aborted) return Promise.resolve('released')
+  if (aborted.aborted) return Promise.resolve('aborted')
+  return new Promise((resolve) => {
+    const end = (how: Paused) => {
+      cancel()
+      released.removeEventListener('abort', onRelease)
+      aborted.removeEventListener('abort', onAbort)
+      resolve(how)
+    }
+    const onRelease = () => end('released')
+    const onAbort = () => end('aborted')
+    const cancel = clock.after(Math.min(ms, LONGEST_MS), () => end('over'))
+    released.addEventListener('abort', onRelease)
+    aborted.addEventListener('abort', onAbort)
+  })
+}
+
+/** A reply with another result. Of a response, all else stays as its author wrote it; an error becomes a response. */
+function withResult({ text, value, status }: CallResult, result: unknown): CallResult {
+  if ('result' in value) {
+    return { text: replaceAt(text, ['result'], result), value: { ...value, result }, status }
+  }
+  const { id } = value
+  return {
+    text: resultText(id as string | number, JSON.stringify(result)),
+    value: { jsonrpc: '2.0', id, result },
+    status,
+  }
+}

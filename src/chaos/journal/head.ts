@@ -1,0 +1,98 @@
+import {
+  createHash,
+  createHmac,
+  createSecretKey,
+  type KeyObject,
+  randomBytes,
+  timingSafeEqual,
+} from 'node:crypto'
+import { mkdir, readFile, rename, writeFile } from 'node:fs/promises'
+import { dirname, join, resolve } from 'node:path'
+import { isObject, parseJson } from '../../protocol/jsonrpc.ts'
+
+/**
+ * What is kept apart from a journal: the key of its chain, and where it ends. Whoever can write to the journal's files
+ * only can neither make a line nor take one from the end unnoticed. Whoever can read the key as well, or put back an
+ * earlier head together with the files of that time, can: against them helps only to send the journal elsewhere.
+ */
+
+/** Bytes of chance in a key. */
+const KEY_BYTES = 32
+
+/** Where a journal ends, and which of its files there have to be. */
+export interface Head {
+  /** Number of the newest file. */
+  readonly file: number
+  /** Number of the oldest file that was not dropped. */
+  readonly oldest: number
+  /** How many lines of the newest file there are for certain. */
+  readonly line: number
+  /** Hash of the last of them. */
+  readonly hash: string
+}
+
+/** The folder of key and head: the state folder, or that of the journal where there is none. */
+export const keptIn = (journal: string, stateDir: string | undefined): string =>
+  stateDir ?? dirname(resolve(journal))
+
+const keyPath = (folder: string) => join(folder, 'chaos-journal.key')
+
+/** Several journals may have one state folder, over time. */
+export function headPath(folder: string, journal: string): string {
+  const name = createHash('sha256').update(resolve(journal)).digest('hex').slice(0, 16)
+  return join(folder, `chaos-journal-${name}.head`)
+}
+
+/** The key of a folder; undefined when there is none. Rejects when it cannot be read. */
+export async function readKey(folder: string): Promise<KeyObject | undefined> {
+  const text = await readOrNothing(keyPath(folder))
+  if (text === undefined) return undefined
+  const bytes = Buffer.from(text.trim(), 'hex')
+  if (bytes.length !== KEY_BYTES) throw new Error(`${keyPath(folder)} holds no key`)
+  return createSecretKey(bytes)
+}
+
+/** The same, made at the first time, for its owner only. */
+export async function openKey(folder: string): Promise<KeyObject> {
+  const known = await readKey(folder)
+  if (known !== undefined) return known
+  await mkdir(folder, { recursive: true, mode: 0o700 })
+  const text = `${randomBytes(KEY_BYTES).toString('hex')}\n`
+  // Under another name first: a key that was written in part would be one that nobody can read.
+  const draft = `${keyPath(folder)}.${randomBytes(6).toString('hex')}`
+  await writeFile(draft, text, { mode: 0o600, flag: 'wx' })
+  await rename(draft, keyPath(folder))
+  return createSecretKey(Buffer.from(text.trim(), 'hex'))
+}
+
+/** The head of a journal; `none` when there is none, `forged` when it was not made with the key. */
+export async function readHead(path: string, key: KeyObject): Promise<Head | 'none' | 'forged'> {
+  const text = await readOrNothing(path)
+  if (text === undefined) return 'none'
+  const read = parseJson(text)
+  if (!isObject(read) || typeof read.mac !== 'string' || !isObject(read.head)) return 'forged'
+  const expected = Buffer.from(macOf(key, JSON.stringify(read.head)))
+  const found = Buffer.from(read.mac)
+  if (expected.length !== found.length || !timingSafeEqual(expected, found)) return 'forged'
+  return read.head as unknown as Head
+}
+
+export async function writeHead(path: string, key: KeyObject, head: Head): Promise<void> {
+  const text = `${JSON.stringify({ mac: macOf(key, JSON.stringify(head)), head })}\n`
+  await writeFile(`${path}.new`, text, { mode: 0o600 })
+  await rename(`${path}.new`, path)
+}
+
+/** No line of a chain begins like this. */
+const macOf = (key: KeyObject, text: string): string =>
+  createHmac('sha256', key).update('head\n').update(text).digest('hex')
+
+/** The text of a file; undefined when there is no such file. Rejects with any other error. */
+export async function readOrNothing(path: string): Promise<string | undefined> {
+  try {
+    return await readFile(path, 'utf8')
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+    throw error
+  }
+}

@@ -1,0 +1,153 @@
+import type { KeyObject } from 'node:crypto'
+import { type Chain, type Line, readChain } from './chain.ts'
+import { type Head, headPath, readHead, readKey, readOrNothing } from './head.ts'
+
+/** Something that is wrong with a journal. */
+export interface JournalProblem {
+  readonly file: string
+  /** From 1. */
+  readonly line?: number
+  /** Number of the last entry before it. */
+  readonly afterSeq?: number
+  readonly why: string
+}
+
+export interface JournalCheck {
+  readonly entries: number
+  readonly files: number
+  /** Entries that were never written, as the journal itself says. */
+  readonly dropped: number
+  /** Empty: nothing was changed, taken out, put in, moved or made by anybody without the key. */
+  readonly problems: readonly JournalProblem[]
+}
+
+/** Most older files that a config can ask for. */
+const MAX_FILES = 100
+
+/** How often a journal is read again that was rotated meanwhile. */
+const TRIES = 3
+
+interface ReadFile {
+  readonly path: string
+  readonly chain: Chain
+}
+
+/** Checks a journal, its older files included. `folder`: that of key and head. Rejects when something cannot be read. */
+export async function verifyJournal(path: string, folder: string): Promise<JournalCheck> {
+  const key = await readKey(folder)
+  if (key === undefined)
+    return nothing([{ file: path, why: `cannot be checked: there is no key in ${folder}` }])
+  for (let tries = 1; ; tries++) {
+    const head = await readHead(headPath(folder, path), key)
+    const files = await readFiles(path, key)
+    const after = await readHead(headPath(folder, path), key)
+    const isMoved = typeof head !== 'string' && typeof after !== 'string' && head.file !== after.file
+    if (!isMoved || tries === TRIES) return checked(path, files, head)
+  }
+}
+
+const nothing = (problems: readonly JournalProblem[]): JournalCheck => ({
+  entries: 0,
+  files: 0,
+  dropped: 0,
+  problems,
+})
+
+/** The newest first. */
+async function readFiles(path: string, key: KeyObject): Promise<readonly ReadFile[]> {
+  const files: ReadFile[] = []
+  for (let number = 0; number <= MAX_FILES; number++) {
+    const name = number === 0 ? path : `${path}.${number}`
+    const text = await readOrNothing(name)
+    if (text !== undefined && text !== '') files.push({ path: name, chain: readChain(text, key) })
+  }
+  return files
+}
+
+function checked(path: string, found: readonly ReadFile[], head: Head | 'none' | 'forged'): JournalCheck {
+  if (head === 'none' && found.length === 0)
+    return nothing([{ file: path, why: 'is not there, nor was it ever' }])
+  const problems: JournalProblem[] = []
+  if (head === 'none')
+    problems.push({ file: path, why: 'has no head: that was removed, or the file is of another journal' })
+  if (head === 'forged') problems.push({ file: path, why: 'has a head that was made without the key' })
+  const known = typeof head === 'string' ? undefined : head
+  // What was dropped by rotation, and lies there still because fewer files are kept now, belongs to it no more.
+  const files = found.filter(({ chain }) => (chain.header?.file ?? Infinity) >= (known?.oldest ?? 1))
+  for (const file of files) problems.push(...brokenIn(file, known))
+  problems.push(...orderOf(files, path, known))
+  if (known !== undefined) problems.push(...endOf(files, known))
+  const lines = files.flatMap(({ chain }) => chain.lines)
+  return {
+    entries: lines.filter(isEntry).length,
+    files: files.length,
+    dropped: lines.reduce((sum, line) => sum + (line.kind === 'gap' ? line.dropped : 0), 0),
+    problems,
+  }
+}
+
+const isEntry = ({ kind }: Line) => kind !== 'header' && kind !== 'gap'
+
+function brokenIn({ path, chain }: ReadFile, head: Head | undefined): JournalProblem[] {
+  const { broken, lines, header } = chain
+  if (broken === undefined) return []
+  // The end of the newest file may be under way just now, or have been when its process was killed.
+  if (broken.isTorn && header !== undefined && header.file >= (head?.file ?? Infinity)) return []
+  const afterSeq = lines.findLast((line) => 'seq' in line)?.seq
+  return [{ file: path, line: broken.line, ...(afterSeq !== undefined && { afterSeq }), why: broken.why }]
+}
+
+/** Whether the files follow one another, from the oldest that has to be there. */
+function orderOf(files: readonly ReadFile[], path: string, head: Head | undefined): JournalProblem[] {
+  const problems: JournalProblem[] = []
+  const ordered = files.filter(({ chain }) => chain.header !== undefined).reverse()
+  let before: ReadFile | undefined
+  let expected = head?.oldest
+  for (const file of ordered) {
+    const { header, hashes } = file.chain
+    const number = header!.file
+    if (expected !== undefined && number > expected)
+      problems.push({ file: file.path, why: missing(expected, number - 1) })
+    if (expected !== undefined && number < expected)
+      problems.push({
+        file: file.path,
+        why: `is file ${number} of the journal, where file ${expected} has to be: it was exchanged`,
+      })
+    const end = before?.chain.hashes.at(-1)
+    const isNext = before !== undefined && before.chain.header!.file === number - 1
+    if (isNext && before!.chain.broken === undefined && end !== header!.previous) {
+      const why = `does not go on from ${before!.path}: lines are missing at the end of that, or it was exchanged`
+      problems.push({ file: file.path, line: 1, why })
+    }
+    if (hashes.length > 0) before = file
+    expected = number + 1
+  }
+  if (head !== undefined && expected !== undefined && expected <= head.file)
+    problems.push({ file: path, why: missing(expected, head.file) })
+  return problems
+}
+
+const missing = (from: number, to: number) =>
+  from === to ? `file ${from} of the journal is missing` : `files ${from} to ${to} of the journal are missing`
+
+/** Whether the end is there that the head knows of. */
+function endOf(files: readonly ReadFile[], { file, line, hash }: Head): JournalProblem[] {
+  const last = files.find(({ chain }) => chain.header?.file === file)
+  if (last === undefined || line === 0) return []
+  const { hashes, lines, broken } = last.chain
+  if (broken !== undefined && !broken.isTorn) return []
+  if (hashes[line - 1] === hash) return []
+  const afterSeq = lines.findLast((entry) => 'seq' in entry)?.seq
+  const why =
+    hashes.length < line
+      ? `ends after line ${hashes.length}: ${line - hashes.length} lines are missing at its end`
+      : `line ${line} is not the one that the head knows of: the file was exchanged`
+  return [
+    {
+      file: last.path,
+      line: Math.min(line, hashes.length + 1),
+      ...(afterSeq !== undefined && { afterSeq }),
+      why,
+    },
+  ]
+}

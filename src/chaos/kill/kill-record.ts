@@ -1,0 +1,121 @@
+import { closeSync, constants, mkdirSync, openSync, readFileSync, rmSync, writeSync } from 'node:fs'
+import { dirname } from 'node:path'
+import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
+import { isObject, parseJson } from '../../protocol/jsonrpc.ts'
+
+/** A kill, as the next process is told of it. */
+export interface RecordedKill {
+  readonly by: string
+  readonly why: string
+  /** In milliseconds since the Unix epoch. */
+  readonly at: number
+}
+
+/**
+ * Size of the file, in bytes: always the same, and written in place, so that a kill needs no room on a disk that has
+ * none left. The words of a kill are cut so that they fit even if every character of them is escaped.
+ */
+const SIZE = 2_048
+const LONGEST_BY = 64
+const LONGEST_WHY = 200
+
+/** How soon writing is tried again, in milliseconds. */
+const RETRY_MS: Millis = 1_000
+
+/**
+ * Whether the kill switch is thrown, in a file that outlives the process. Written at once and handed to the operating
+ * system: it outlives the process however that ends, and not a loss of power in the seconds after. Nothing here throws.
+ */
+export class KillRecord {
+  readonly #path: string
+  readonly #clock: Clock
+  #problem: string | undefined
+  #reserved = false
+  #cancel: Cancel = () => undefined
+
+  constructor(path: string, clock: Clock) {
+    this.#path = path
+    this.#clock = clock
+  }
+
+  /** Why the file does not say what it should; undefined while it does. */
+  get problem(): string | undefined {
+    return this.#problem
+  }
+
+  /** The kill that nobody has lifted. A file that cannot be read counts as one: it may have been one. */
+  read(): RecordedKill | undefined {
+    let text
+    try {
+      text = readFileSync(this.#path, 'utf8')
+    } catch (error) {
+      const { code, message } = error as NodeJS.ErrnoException
+      return code === 'ENOENT' ? undefined : this.#unreadable(code ?? message)
+    }
+    const record = parseJson(text)
+    if (!isObject(record) || !('killed' in record)) return this.#unreadable('it holds no record')
+    const { killed } = record
+    if (killed === null) return undefined
+    if (!isObject(killed)) return this.#unreadable('it holds no record')
+    return { by: String(killed.by), why: String(killed.why), at: Number(killed.at) || 0 }
+  }
+
+  /** Writes down a kill, or with undefined that there is none; tries again every second while that fails. */
+  write(kill: RecordedKill | undefined): void {
+    this.#cancel()
+    this.#problem = undefined
+    try {
+      this.#overwrite(textOf(kill))
+    } catch (error) {
+      this.#problem = `${this.#path} cannot be written: ${(error as Error).message}`
+      this.#cancel = this.#clock.after(RETRY_MS, () => this.write(kill))
+    }
+  }
+
+  /** Takes the room that a kill will need, while nobody has killed anything. */
+  reserve(): void {
+    if (this.#reserved) return
+    this.#reserved = true
+    if (this.read() === undefined) this.write(undefined)
+  }
+
+  /** At the end of the process: a file that says nothing goes. */
+  close(): void {
+    this.#cancel()
+    if (this.#reserved && this.#problem === undefined && this.read() === undefined)
+      rmSync(this.#path, { force: true })
+  }
+
+  #unreadable(why: string): RecordedKill {
+    return {
+      by: 'boot',
+      why: `${this.#path} cannot be read (${why}), so it counts as a kill`,
+      at: this.#clock.wall(),
+    }
+  }
+
+  #overwrite(text: string): void {
+    mkdirSync(dirname(this.#path), { recursive: true, mode: 0o700 })
+    const file = openSync(
+      this.#path,
+      constants.O_WRONLY | constants.O_CREAT | (constants.O_NOFOLLOW ?? 0),
+      0o600,
+    )
+    try {
+      const written = writeSync(file, text, 0)
+      if (written < SIZE) throw new Error(`only ${written} of ${SIZE} bytes were taken`)
+    } finally {
+      closeSync(file)
+    }
+  }
+}
+
+function textOf(kill: RecordedKill | undefined): string {
+  const killed = kill && {
+    by: kill.by.slice(0, LONGEST_BY),
+    why: kill.why.slice(0, LONGEST_WHY),
+    at: kill.at,
+  }
+  const json = JSON.stringify({ killed: killed ?? null })
+  return `${json}${' '.repeat(SIZE - 1 - Buffer.byteLength(json))}\n`
+}

@@ -1,0 +1,66 @@
+import { glob } from '../../../mesh/match.ts'
+import { isObject } from '../../../protocol/jsonrpc.ts'
+import { ForeignPlanError, type ForeignOptions, type PlanPath } from './foreign.ts'
+
+/** Those of the aliases of a plan, as it was written, that can be read: what is wrong with others its schema says. */
+export function aliasesIn(written: unknown): Readonly<Record<string, string>> {
+  if (!isObject(written)) return {}
+  return Object.fromEntries(
+    Object.entries(written).filter((entry): entry is [string, string] => typeof entry[1] === 'string'),
+  )
+}
+
+/** The parts of `SERVER` or `SERVER/TOOL`. */
+export function partsOf(target: string): { readonly server: string; readonly tool: string | undefined } {
+  const slash = target.indexOf('/')
+  if (slash === -1) return { server: target, tool: undefined }
+  return { server: target.slice(0, slash), tool: target.slice(slash + 1) }
+}
+
+/** What a target is here, as globs: SERVER or SERVER/TOOL. Throws `ForeignPlanError` where that is nothing. */
+export type Targets = (target: string, path: PlanPath) => string
+
+/** `targets`: all those of a plan. */
+export function targetsOf(
+  targets: readonly string[],
+  { aliases = {}, servers, soleTarget }: Pick<ForeignOptions, 'aliases' | 'servers' | 'soleTarget'>,
+): Targets {
+  const isServer = (name: string) => servers === undefined || servers.some(glob(name))
+  const isKnown = (target: string) =>
+    Object.hasOwn(aliases, target) || Object.hasOwn(aliases, partsOf(target).server)
+  const unknown = new Set(
+    targets
+      .filter((target) => !isKnown(target))
+      .map((target) => partsOf(target).server)
+      .filter((server) => !isServer(server)),
+  )
+  // Whoever wraps one server, and has a plan about one, means that.
+  const sole = unknown.size === 1 ? soleTarget : undefined
+
+  return (target, path) => {
+    const { server, tool } = partsOf(target)
+    const meant = Object.hasOwn(aliases, target) ? aliases[target]! : withTool(aliases, server, tool, path)
+    if (isServer(partsOf(meant).server)) return meant
+    if (sole !== undefined && !isKnown(target)) return tool === undefined ? sole : `${sole}/${tool}`
+    const known = servers?.length === 0 ? '' : `; there are ${servers?.join(', ')}`
+    throw new ForeignPlanError(
+      path,
+      isKnown(target)
+        ? `"${target}" is "${meant}" by "aliases", which is no server here${known}`
+        : `"${target}" is no server here: say under "aliases" which SERVER or SERVER/TOOL it is${known}`,
+    )
+  }
+}
+
+/** The tool of a target at the server that its first part is here. */
+function withTool(
+  aliases: Readonly<Record<string, string>>,
+  server: string,
+  tool: string | undefined,
+  path: PlanPath,
+): string {
+  const meant = Object.hasOwn(aliases, server) ? aliases[server]! : server
+  if (tool === undefined) return meant
+  if (!meant.includes('/')) return `${meant}/${tool}`
+  throw new ForeignPlanError(path, `"${server}" is "${meant}" by "aliases", which has no tools of its own`)
+}

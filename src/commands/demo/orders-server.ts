@@ -1,0 +1,58 @@
+import { randomUUID } from 'node:crypto'
+import { once } from 'node:events'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { StreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/streamableHttp.js'
+import { mcpServer } from './mcp-server.ts'
+import { orders } from './tools.ts'
+
+/** A server behind HTTP, and what it has really done. */
+export interface OrdersServer {
+  readonly url: string
+  /** How often each order was placed, by its `ref`. */
+  readonly placed: ReadonlyMap<string, number>
+  close(): Promise<void>
+}
+
+/** Most sessions that are open at a time. */
+const MAX_SESSIONS = 64
+
+/** Starts the server on loopback: Streamable HTTP with sessions. */
+export async function startOrders(): Promise<OrdersServer> {
+  const placed = new Map<string, number>()
+  const sessions = new Map<string, StreamableHTTPServerTransport>()
+
+  async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const id = request.headers['mcp-session-id']
+    const known = typeof id === 'string' ? sessions.get(id) : undefined
+    if (known !== undefined) return known.handleRequest(request, response)
+    if (id !== undefined) return void response.writeHead(404).end()
+    if (sessions.size >= MAX_SESSIONS) return void response.writeHead(503).end()
+    const transport: StreamableHTTPServerTransport = new StreamableHTTPServerTransport({
+      sessionIdGenerator: randomUUID,
+      onsessioninitialized: (session) => void sessions.set(session, transport),
+      onsessionclosed: (session) => void sessions.delete(session),
+    })
+    const server = mcpServer('orders', orders, (_, { ref }) => {
+      if (typeof ref === 'string') placed.set(ref, (placed.get(ref) ?? 0) + 1)
+    })
+    await server.connect(transport)
+    return transport.handleRequest(request, response)
+  }
+
+  const server = createServer((request, response) => {
+    answer(request, response).catch((error: unknown) => response.destroy(error as Error))
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/mcp`,
+    placed,
+    async close() {
+      const closed = once(server, 'close')
+      server.close()
+      server.closeAllConnections()
+      await closed
+    },
+  }
+}

@@ -1,0 +1,160 @@
+import type { FaultStatus } from '../../chaos/control/status.ts'
+
+/** Ways in which an injection ends, as the label `fate` of metrics has them. */
+export const fates = ['masked', 'delayed', 'surfaced', 'escaped', 'not_reached'] as const
+
+export type FateName = (typeof fates)[number]
+
+/** How often a fault was injected into calls of agents, and what became of it. */
+export type FaultCount = Readonly<Record<FateName | 'injected', number>>
+
+/** Calls, or tries of them: all that say something of servers, and of those the ones with an answer judged to be correct. */
+interface Availability {
+  readonly eligible: number
+  readonly correct: number
+}
+
+/** What the metrics of a gateway said at one moment. */
+export interface Reading {
+  /** Tool calls of agents that are over. */
+  readonly calls: number
+  /** Of those, the ones without an error of the protocol or of the tool. */
+  readonly good: number
+  /** Those calls, as agents saw them. */
+  readonly ofAgents: Availability
+  /** Their tries at the servers. */
+  readonly ofServers: Availability
+  /** Tasks, as agents reported their ends. */
+  readonly succeeded: number
+  readonly failed: number
+  readonly faults: ReadonlyMap<string, FaultCount>
+  /** Injections into what the gateway asked by itself. */
+  readonly discovery: number
+}
+
+/** One line of metrics. */
+export interface Sample {
+  readonly name: string
+  readonly labels: Readonly<Record<string, string>>
+  readonly value: number
+}
+
+/** Reads the text format of Prometheus, as far as counters and gauges need it. */
+export function samplesIn(text: string): readonly Sample[] {
+  return text.split('\n').flatMap((line) => {
+    const [, name, labels = '', value] = /^([a-z]\w*)(?:\{(.*)\})? (\S+)$/.exec(line) ?? []
+    if (name === undefined) return []
+    const pairs = [...labels.matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g)].map(([, key, held]) => [key, held])
+    return { name, labels: Object.fromEntries(pairs) as Record<string, string>, value: Number(value) }
+  })
+}
+
+/** Nothing that they say is about servers: who called was wrong, or has left. */
+const aboutCallers = new Set(['caller_error', 'cancelled'])
+
+export function readingOf(samples: readonly Sample[]): Reading {
+  const sum = (metric: string, fits: (labels: Sample['labels']) => boolean = () => true) =>
+    samples.reduce(
+      (total, { name, labels, value }) =>
+        name === `breakwater_${metric}` && fits(labels) ? total + value : total,
+      0,
+    )
+  const availability = (metric: string): Availability => ({
+    eligible: sum(metric, ({ outcome = '' }) => !aboutCallers.has(outcome)),
+    correct: sum(metric, ({ outcome, verdict }) => outcome === 'returned' && verdict === 'correct'),
+  })
+  const isOver = (outcome: string) => sum('intent_outcomes_total', (labels) => labels.outcome === outcome)
+  const names = new Set(
+    samples.flatMap(({ name, labels: { fault } }) =>
+      name === 'breakwater_faults_injected_total' && fault !== undefined ? fault : [],
+    ),
+  )
+  const ofFault = (fault: string): FaultCount => {
+    const ended = (fate: FateName) =>
+      sum('fault_outcomes_total', (labels) => labels.fault === fault && labels.fate === fate)
+    return {
+      injected: sum('faults_injected_total', (labels) => labels.fault === fault),
+      masked: ended('masked'),
+      delayed: ended('delayed'),
+      surfaced: ended('surfaced'),
+      escaped: ended('escaped'),
+      not_reached: ended('not_reached'),
+    }
+  }
+  return {
+    calls: sum('tool_calls_total'),
+    good: sum(
+      'tool_call_verdicts_total',
+      ({ outcome, verdict }) => outcome === 'returned' && verdict !== 'tool_error',
+    ),
+    ofAgents: availability('tool_call_verdicts_total'),
+    ofServers: availability('upstream_attempts_total'),
+    succeeded: isOver('succeeded'),
+    failed: isOver('failed'),
+    faults: new Map([...names].map((name) => [name, ofFault(name)])),
+    discovery: sum('discovery_faults_injected_total'),
+  }
+}
+
+/** Breakers of each server, by the state that they are in. */
+export type Breakers = ReadonlyMap<string, Readonly<Record<string, number>>>
+
+export function breakersIn(samples: readonly Sample[]): Breakers {
+  const servers = new Map<string, Record<string, number>>()
+  for (const { name, labels, value } of samples) {
+    const { server, state } = labels
+    if (name !== 'breakwater_breaker_state' || server === undefined || state === undefined) continue
+    const counts = servers.get(server) ?? {}
+    counts[state] = (counts[state] ?? 0) + value
+    servers.set(server, counts)
+  }
+  return servers
+}
+
+/** What happened between two readings; `after` is the later one. */
+export function between(before: Reading, after: Reading): Reading {
+  const less = (later: Availability, earlier: Availability): Availability => ({
+    eligible: later.eligible - earlier.eligible,
+    correct: later.correct - earlier.correct,
+  })
+  const faults = [...after.faults].map(
+    ([name, count]) => [name, lessCount(count, before.faults.get(name))] as const,
+  )
+  return {
+    calls: after.calls - before.calls,
+    good: after.good - before.good,
+    ofAgents: less(after.ofAgents, before.ofAgents),
+    ofServers: less(after.ofServers, before.ofServers),
+    succeeded: after.succeeded - before.succeeded,
+    failed: after.failed - before.failed,
+    faults: new Map(faults),
+    discovery: after.discovery - before.discovery,
+  }
+}
+
+function lessCount(later: FaultCount, earlier: FaultCount | undefined): FaultCount {
+  if (earlier === undefined) return later
+  return mapCount((key) => later[key] - earlier[key])
+}
+
+function mapCount(value: (key: FateName | 'injected') => number): FaultCount {
+  return {
+    injected: value('injected'),
+    masked: value('masked'),
+    delayed: value('delayed'),
+    surfaced: value('surfaced'),
+    escaped: value('escaped'),
+    not_reached: value('not_reached'),
+  }
+}
+
+/** All faults together. */
+export function totalOf({ faults }: Pick<Reading, 'faults'>): FaultCount {
+  return mapCount((key) => [...faults.values()].reduce((total, count) => total + count[key], 0))
+}
+
+/** The counts of the engine, in the words of the metrics. */
+export function countOf(status: FaultStatus): FaultCount {
+  const { injected, masked, delayed, surfaced, escaped, notReached } = status
+  return { injected, masked, delayed, surfaced, escaped, not_reached: notReached }
+}

@@ -1,0 +1,130 @@
+import type { Millis } from '../../mesh/clock.ts'
+import type { Paint } from '../../telemetry/colours.ts'
+import type { Tally } from './load.ts'
+import { type Breakers, type FaultCount, fates, type Reading, totalOf } from './reading.ts'
+
+/** One part of the run, from its beginning to now. */
+export interface PhaseView {
+  readonly name: string
+  readonly reading: Reading
+  readonly tally: Tally
+}
+
+export interface View {
+  /** What happens now. */
+  readonly title: string
+  readonly elapsedMs: Millis
+  readonly totalMs: Millis
+  /** Those that have begun. */
+  readonly phases: readonly PhaseView[]
+  readonly reading: Reading
+  readonly breakers: Breakers
+  /** Names of all faults that there will be: a table that grows cannot be drawn in place. */
+  readonly faults: readonly string[]
+  readonly armed: ReadonlySet<string>
+}
+
+const share = (part: number, whole: number): number | undefined => (whole === 0 ? undefined : part / whole)
+
+/** Rounded down, so that nothing looks perfect that is not. */
+const percent = (ratio: number | undefined): string =>
+  ratio === undefined ? '-' : `${(Math.floor(ratio * 1_000) / 10).toFixed(1)} %`
+
+const seconds = (ms: Millis): string => `${Math.round(ms / 1_000)} s`
+
+/** The whole table. */
+export function table(view: View, paint: Paint): readonly string[] {
+  const { title, elapsedMs, totalMs } = view
+  return [
+    `${paint('strong', title)}  ${paint('aside', `${seconds(elapsedMs)} of ${seconds(totalMs)}`)}`,
+    '',
+    ...phaseLines(view.phases, paint),
+    '',
+    ...breakerLines(view.breakers, paint),
+    '',
+    ...faultLines(view, paint),
+  ]
+}
+
+/** What there is in columns: the first to the left, the others to the right. */
+function row(first: string, ...others: readonly string[]): string {
+  return first.padEnd(14) + others.map((cell) => cell.padStart(13)).join('')
+}
+
+/** Availability, as servers and as agents have it, beside what agents know to be right. */
+export function phaseLines(phases: readonly PhaseView[], paint: Paint): readonly string[] {
+  const lines = phases.map(({ name, reading, tally }) => {
+    const { calls, good, ofServers, ofAgents } = reading
+    const ratio = share(ofAgents.correct, ofAgents.eligible)
+    const text = row(
+      name,
+      `${calls}/${calls - good}`,
+      percent(share(ofServers.correct, ofServers.eligible)),
+      percent(ratio),
+      percent(share(tally.right, tally.calls)),
+      `${reading.succeeded}/${reading.succeeded + reading.failed}`,
+    )
+    return ratio === undefined || ratio === 1 ? text : paint(ratio < 0.9 ? 'bad' : 'doubtful', text)
+  })
+  const head = row('', 'calls/errors', 'ETA servers', 'ETA agents', 'right', 'tasks done')
+  return [paint('aside', head), ...lines]
+}
+
+function breakerLines(breakers: Breakers, paint: Paint): readonly string[] {
+  const servers = ['docs', 'orders']
+  return servers.map((server) => {
+    const { open = 0, half_open: halfOpen = 0, closed = 0 } = breakers.get(server) ?? {}
+    const text = `breakers of ${server.padEnd(7)} ${open} open, ${halfOpen} half-open, ${closed} closed`
+    return open > 0 ? paint('bad', text) : halfOpen > 0 ? paint('doubtful', text) : text
+  })
+}
+
+const keys = ['injected', ...fates] as const
+
+/** One cell for each of `keys`, as wide as its word asks for. */
+const faultRow = (name: string, cell: (key: (typeof keys)[number]) => string): string =>
+  name.padEnd(15) + keys.map((key) => cell(key).padStart(key.length + 2)).join('')
+
+/** What was injected into agents' calls, and what became of it. */
+export function faultLines(
+  { faults, armed, reading }: Pick<View, 'faults' | 'armed' | 'reading'>,
+  paint: Paint,
+): readonly string[] {
+  const total = totalOf(reading)
+  return [
+    paint(
+      'aside',
+      faultRow('fault', (key) => key.replace('_', ' ')),
+    ),
+    ...faults.map((name) => {
+      const text = faultRow(name, (key) => String(reading.faults.get(name)?.[key] ?? 0))
+      return armed.has(name) ? paint('doubtful', text) : text
+    }),
+    paint(
+      'strong',
+      faultRow('all', (key) => String(total[key])),
+    ),
+  ]
+}
+
+/** The same in one line, for who reads a log. */
+export function line({ title, elapsedMs, phases, reading, breakers }: View): string {
+  const now = phases.at(-1)
+  const { injected, ...ended } = totalOf(reading)
+  const open = [...breakers.values()].reduce((total, { open = 0 }) => total + open, 0)
+  const { ofServers, ofAgents } = now?.reading ?? reading
+  return [
+    `${seconds(elapsedMs)} ${title}`,
+    `${reading.calls} calls, ${reading.calls - reading.good} errors`,
+    `ETA ${now?.name ?? ''}: servers ${percent(share(ofServers.correct, ofServers.eligible))}, agents ${percent(share(ofAgents.correct, ofAgents.eligible))}`,
+    `tasks ${reading.succeeded} / ${reading.succeeded + reading.failed}`,
+    `${open} breakers open`,
+    `faults ${sumOf({ injected, ...ended })}`,
+  ].join(' | ')
+}
+
+/** The sum of which nothing is left over. */
+export function sumOf(count: FaultCount): string {
+  const { injected, masked, delayed, surfaced, escaped } = count
+  return `${injected} = ${masked} masked + ${delayed} delayed + ${surfaced} surfaced + ${escaped} escaped + ${count.not_reached} not reached`
+}

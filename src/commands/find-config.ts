@@ -1,0 +1,22 @@
+import { access } from 'node:fs/promises'
+import { join } from 'node:path'
+
+/** The configs that are found without being named, the first of them first. */
+export const configNames = ['breakwater.yaml', 'breakwater.yml', 'breakwater.json', '.mcp.json'] as const
+
+/** The config of a folder; undefined when there is none of these names. Whether it can be read shows when it is. */
+export async function findConfig(folder: string): Promise<string | undefined> {
+  for (const name of configNames) {
+    const isThere = await access(join(folder, name)).then(
+      () => true,
+      (error: NodeJS.ErrnoException) => error.code !== 'ENOENT',
+    )
+    if (isThere) return name
+  }
+  return undefined
+}
+
+/** What to do where there is no config. */
+export const noConfig = `there is no config in this folder (${configNames.join(', ')}):
+  breakwater init                 writes a breakwater.yaml to begin with
+  breakwater start --config FILE  takes the one that you name`

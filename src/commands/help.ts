@@ -1,0 +1,30 @@
+import { Misuse, runCommand, unknownCommand } from './arguments.ts'
+import type { Commands, Run } from './listed.ts'
+
+/** How the program is used, on the whole. */
+export function usageOf(commands: Commands): string {
+  const width = Math.max(...Object.keys(commands).map((name) => name.length))
+  return [
+    'breakwater: an MCP gateway with a built-in chaos and resilience mesh',
+    '',
+    ...Object.entries(commands).map(([name, { about }]) => `  breakwater ${name.padEnd(width)}  ${about}`),
+    '',
+    'Each explains itself with --help, or by `breakwater help COMMAND`.',
+  ].join('\n')
+}
+
+/** `breakwater help [COMMAND …]`. */
+export function helpOn(commands: Commands): Run {
+  const usage = usageOf(commands)
+  return (args, out, env) =>
+    runCommand(args, { name: 'breakwater', usage, options: {} }, out, async (_, [name, ...more]) => {
+      if (name === undefined || name === 'help') {
+        out.stdout(usage)
+        return 0
+      }
+      const command = Object.hasOwn(commands, name) ? commands[name] : undefined
+      if (command === undefined) throw new Misuse(unknownCommand(name, Object.keys(commands)))
+      const run = await command.load()
+      return run([...more, '--help'], out, env)
+    })
+}

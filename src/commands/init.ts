@@ -1,0 +1,67 @@
+import { writeFile } from 'node:fs/promises'
+import { type Output, runCommand } from './arguments.ts'
+import { findConfig } from './find-config.ts'
+
+const usage = `breakwater init
+
+  Writes a commented breakwater.yaml into this folder, and says what to do next. Never overwrites anything.
+
+  --help                  this text`
+
+/** What `init` writes. */
+export const starter = `# Breakwater: what agents reach at http://127.0.0.1:8080/mcp, and operators at http://127.0.0.1:8081.
+# Save this file and a running gateway follows; a mistake changes nothing. \`breakwater validate\` finds it beforehand.
+# Relative paths are relative to this file.
+
+gateway:
+  # What this gateway serves: dev, development, test, staging, sandbox, qa or local. Elsewhere faults are never armed.
+  environment: development
+
+# MCP servers, as Claude, VS Code and Cursor write them. Agents see their tools as {server}__{tool}.
+mcpServers:
+  # A program that speaks over standard input and output.
+  memory:
+    command: npx
+    args: [-y, '@modelcontextprotocol/server-memory']
+    trusted: true # what it says of its tools is believed: those that only read may be tried again, and hit by faults
+
+  # One behind HTTP. \${NAME} is a variable of the environment, \${NAME:-text} has a default.
+  # search:
+  #   url: https://example.com/mcp
+  #   headers: { Authorization: 'Bearer \${SEARCH_TOKEN}' }
+
+# Deadlines, retries, breakers and the other policies have defaults and are in force already.
+# policies:
+#   defaults:
+#     attemptTimeout: { timeout: 30s }
+#   overrides:
+#     - match: { server: memory, tool: 'read_*' }
+#       effect: read_only # may be tried again
+
+# Faults on purpose: \`breakwater chaos inject memory conn.latency --delay 1s --duration 1m\`.
+chaos:
+  enabled: true
+`
+
+const NAME = 'breakwater.yaml'
+
+/** `breakwater init`. Resolves to the exit code; 1 when there is a config already. */
+export function init(args: readonly string[], out: Output): Promise<number> {
+  return runCommand(args, { name: 'breakwater', usage, options: {}, positionals: [] }, out, async () => {
+    const found = await findConfig(process.cwd())
+    // A config of an editor that is there works as it is; one of ours would be taken in its place.
+    if (found !== undefined) {
+      out.stderr(
+        `breakwater: here is a ${found} already: \`breakwater start\` runs it, and nothing was written`,
+      )
+      return 1
+    }
+    await writeFile(NAME, starter, { flag: 'wx' })
+    out.stdout(`${NAME} is written. Next:
+
+  breakwater validate   checks it, whenever you have changed it
+  breakwater start      runs the gateway, and says what to paste into an MCP client
+  breakwater status     says how its servers are, from another terminal`)
+    return 0
+  })
+}

@@ -1,0 +1,15 @@
+import type { Env } from '../config/files/interpolate.ts'
+import type { Terminal } from './terminal.ts'
+
+/** Runs a command with the arguments behind its name. Resolves to the exit code. */
+export type Run = (args: string[], out: Terminal, env: Env) => Promise<number>
+
+export interface Listed {
+  /** One line for the list of all commands. */
+  readonly about: string
+  /** Reads its module: with the whole gateway behind it that takes longer than most commands. */
+  readonly load: () => Promise<Run>
+}
+
+/** Commands by their names. */
+export type Commands = Readonly<Record<string, Listed>>

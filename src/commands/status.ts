@@ -1,0 +1,247 @@
+import type { Status } from '../chaos/control/status.ts'
+import type { Env } from '../config/files/interpolate.ts'
+import { Cancellation } from '../mesh/cancel.ts'
+import { type Clock, keepAlive, type Millis, systemClock } from '../mesh/clock.ts'
+import { isObject } from '../protocol/jsonrpc.ts'
+import { type Paint, plain, type Tone } from '../telemetry/colours.ts'
+import { printable } from '../telemetry/printable.ts'
+import { roundedDuration } from '../units/duration.ts'
+import { controlAccess, optionLines, type Output, runCommand } from './arguments.ts'
+import { stateTones } from './chaos/command.ts'
+import { type Control, controlAt } from './chaos/control.ts'
+import { type Cell, table } from './chaos/table.ts'
+
+const options = {
+  watch: { kind: 'flag', about: 'shows it anew until somebody ends it, with the rates meanwhile' },
+  every: { kind: 'duration', min: 500, value: 'DURATION', default: '2s', about: 'with --watch, how often' },
+  ...controlAccess,
+  json: { kind: 'flag', about: 'the answers as they are' },
+} as const
+
+const usage = `breakwater status
+
+  How a running gateway is: its servers, the breakers that are not closed, the faults that are armed, and the tool
+  calls since it started; with --watch also those of each second.
+
+${optionLines(options)}
+
+  Exit codes: 0; 1 when the gateway cannot be asked; 2 when the arguments make no sense.`
+
+/** Characters of a line where the output is no terminal. */
+const WIDTH = 120
+
+/** `breakwater status`. Resolves to the exit code; with `--watch` when the gateway cannot be asked any more. */
+export function status(args: readonly string[], out: Output, env: Env): Promise<number> {
+  return runCommand(
+    args,
+    { name: 'breakwater status', usage, options, positionals: [] },
+    out,
+    async (values) => {
+      const control = controlAt({ base: values.control, token: values.token, env })
+      const show = (seen: Seen, before?: Seen) => {
+        const lines = values.json
+          ? [JSON.stringify(seen, undefined, 2)]
+          : statusLines(seen, before, out.width ?? WIDTH, out.paint ?? plain)
+        if (values.watch && out.page !== undefined) out.page(lines)
+        else for (const line of lines) out.stdout(line)
+      }
+      if (values.watch) return watch(control, values.every, show, out)
+      const seen = await look(control, systemClock)
+      if (typeof seen !== 'string') show(seen)
+      else out.stderr(`breakwater: ${seen}`)
+      return typeof seen === 'string' ? 1 : 0
+    },
+  )
+}
+
+async function watch(
+  control: Control,
+  everyMs: Millis,
+  show: (seen: Seen, before?: Seen) => void,
+  out: Output,
+): Promise<number> {
+  const letEnd = keepAlive()
+  const never = new Cancellation()
+  for (let before: Seen | undefined; ;) {
+    const seen = await look(control, systemClock)
+    if (typeof seen === 'string') {
+      out.stderr(`breakwater: ${seen}`)
+      letEnd()
+      return 1
+    }
+    show(seen, before)
+    before = seen
+    await systemClock.sleep(everyMs, never)
+  }
+}
+
+/** A server, as far as it is shown. */
+interface SeenServer {
+  readonly name: string
+  readonly state: 'starting' | 'up' | 'down'
+  /** ISO 8601. */
+  readonly since: string
+  readonly tools: number
+  readonly error?: string
+}
+
+interface SeenBreaker {
+  readonly set: string
+  readonly server: string
+  readonly tool?: string
+  readonly state: string
+  /** Milliseconds since the Unix epoch. */
+  readonly since: number
+  readonly why?: string
+  readonly manual: boolean
+  readonly nextProbeInMs?: number
+}
+
+/** Tool calls of one server since the gateway started; those that failed through no fault of their callers' too. */
+interface Calls {
+  readonly all: number
+  readonly failed: number
+}
+
+/** What the control port said at one time. */
+export interface Seen {
+  /** Monotonic and wall time, in milliseconds. */
+  readonly at: Millis
+  readonly wall: Millis
+  readonly servers: readonly SeenServer[]
+  readonly breakers: readonly SeenBreaker[]
+  readonly chaos: Status
+  readonly calls: Readonly<Record<string, Calls>>
+}
+
+/** Asks for everything that is shown; in words why that cannot be. */
+async function look(control: Control, clock: Pick<Clock, 'now' | 'wall'>): Promise<Seen | string> {
+  const get = (path: string) => control({ method: 'GET', path })
+  const [servers, breakers, chaos, metrics] = await Promise.all([
+    get('/admin/servers'),
+    get('/admin/breakers'),
+    get('/admin/chaos'),
+    control({ method: 'GET', path: '/metrics', isText: true }),
+  ])
+  for (const answered of [servers, breakers, chaos, metrics]) if (!answered.ok) return answered.message
+  const valueOf = (answered: typeof servers) => (answered.ok ? answered.value : undefined)
+  const [listed, kept, mesh] = [valueOf(servers), valueOf(breakers), valueOf(chaos)]
+  if (!Array.isArray(listed) || !Array.isArray(kept) || !isObject(mesh))
+    return 'the control port does not answer as that of a gateway does'
+  return {
+    at: clock.now(),
+    wall: clock.wall(),
+    servers: listed as SeenServer[],
+    breakers: kept as SeenBreaker[],
+    chaos: mesh as unknown as Status,
+    calls: callsIn(String(valueOf(metrics))),
+  }
+}
+
+/** Results of calls that did not fail, or whose callers are to blame. */
+const harmless = new Set(['returned', 'cancelled', 'caller_error'])
+
+/** Reads the tool calls of each server out of what Prometheus would scrape. */
+export function callsIn(metrics: string): Record<string, Calls> {
+  const calls: Record<string, { all: number; failed: number }> = {}
+  for (const line of metrics.split('\n')) {
+    if (!line.startsWith('breakwater_tool_calls_total{')) continue
+    const server = /[{,]server="([^"]*)"/.exec(line)?.[1]
+    const result = /[{,]result="([^"]*)"/.exec(line)?.[1]
+    const count = Number(/\}\s+(\S+)/.exec(line)?.[1])
+    if (server === undefined || result === undefined || !Number.isFinite(count)) continue
+    const sum = (calls[server] ??= { all: 0, failed: 0 })
+    sum.all += count
+    if (!harmless.has(result)) sum.failed += count
+  }
+  return calls
+}
+
+const serverTones: Readonly<Record<SeenServer['state'], Tone>> = {
+  up: 'good',
+  starting: 'doubtful',
+  down: 'bad',
+}
+
+/** What is shown of it; with what was seen `before` also the rates since then. */
+export function statusLines(seen: Seen, before: Seen | undefined, width: number, paint: Paint): string[] {
+  return [
+    ...serverLines(seen, before, width, paint),
+    '',
+    ...breakerLines(seen, width, paint),
+    ...faultLines(seen, width, paint),
+  ]
+}
+
+function serverLines(
+  { at, wall, servers, calls }: Seen,
+  before: Seen | undefined,
+  width: number,
+  paint: Paint,
+): string[] {
+  if (servers.length === 0) return ['no servers']
+  const seconds = before === undefined ? 0 : (at - before.at) / 1_000
+  const head = [
+    'SERVER',
+    'STATE',
+    'FOR',
+    'TOOLS',
+    'CALLS',
+    'FAILED',
+    ...(before ? ['CALLS/S', 'FAILED/S'] : []),
+  ]
+  const rows = servers.map(({ name, state, since, tools, error }): Cell[] => {
+    const now = calls[name] ?? { all: 0, failed: 0 }
+    const then = before?.calls[name] ?? { all: 0, failed: 0 }
+    // A gateway that started anew counts from 0.
+    const rate = (key: keyof Calls) => (Math.max(0, now[key] - then[key]) / seconds).toFixed(1)
+    return [
+      name,
+      { text: state, tone: serverTones[state] },
+      roundedDuration(Math.max(0, wall - Date.parse(since))),
+      tools,
+      now.all,
+      now.failed === 0 ? 0 : { text: failedOf(now), tone: 'bad' },
+      ...(before ? [rate('all'), rate('failed')] : []),
+      state === 'up' || error === undefined ? '' : { text: error, tone: 'bad' },
+    ]
+  })
+  return table([...head, ''], rows, width, paint)
+}
+
+const failedOf = ({ all, failed }: Calls) => `${failed} (${((failed / all) * 100).toPrecision(2)} %)`
+
+function breakerLines({ wall, breakers }: Seen, width: number, paint: Paint): string[] {
+  const open = breakers.filter(({ state }) => state !== 'closed')
+  if (open.length === 0)
+    return [breakers.length === 0 ? 'no breaker has seen a call yet' : 'all breakers are closed']
+  const rows = open.map(({ server, tool, state, since, why, manual, nextProbeInMs }): Cell[] => [
+    server,
+    tool ?? '(other requests)',
+    { text: state, tone: state === 'half_open' ? 'doubtful' : 'bad' },
+    roundedDuration(Math.max(0, wall - since)),
+    manual ? 'by hand' : nextProbeInMs === undefined ? '' : roundedDuration(nextProbeInMs),
+    why ?? '',
+  ])
+  return table(['BREAKER', 'TOOL', 'STATE', 'FOR', 'PROBE IN', 'WHY'], rows, width, paint)
+}
+
+function faultLines({ chaos, wall }: Seen, width: number, paint: Paint): string[] {
+  const { state, since, by, why } = chaos
+  const armed = chaos.faults.filter((fault) => fault.armed)
+  const painted = `faults ${paint(stateTones[state], state)}`
+  // Those that were injected one by one do not change what was last done to the plan.
+  const isOfPlan = armed.length === 0 || armed.some(({ id }) => id === undefined)
+  const how = ` for ${roundedDuration(Math.max(0, wall - since))} by ${printable(by)}: ${printable(why)}`
+  const line = isOfPlan ? `${painted}${how}` : painted
+  if (armed.length === 0) return [line]
+  const rows = armed.map(({ name, type, target, rate, remainingMs, hits }): Cell[] => [
+    name,
+    type,
+    target,
+    rate,
+    roundedDuration(remainingMs),
+    hits,
+  ])
+  return [line, '', ...table(['FAULT', 'TYPE', 'TARGET', 'RATE', 'LEFT', 'HITS'], rows, width, paint)]
+}

@@ -1,0 +1,20 @@
+import type { Output } from './arguments.ts'
+import { findConfig } from './find-config.ts'
+import { usageOf } from './help.ts'
+import type { Commands } from './listed.ts'
+
+/** `breakwater` without a command: what to do next, by whether there is a config. Resolves to the exit code. */
+export async function welcome(commands: Commands, out: Output): Promise<number> {
+  const config = await findConfig(process.cwd())
+  out.stdout(
+    config === undefined
+      ? `Breakwater is an MCP gateway with a built-in chaos and resilience mesh. There is no config in this folder.
+
+  breakwater init                 writes a breakwater.yaml to begin with
+  breakwater start --config FILE  runs the gateway with a config that you have
+  breakwater demo                 shows what the mesh is worth, without any config
+  breakwater help                 all commands`
+      : `${usageOf(commands)}\n\nHere is a ${config}: \`breakwater start\` runs it.`,
+  )
+  return 0
+}

@@ -1,0 +1,65 @@
+/** What is wrong with a line; says nothing of what it holds. */
+export interface EnvFileProblem {
+  /** From 1. */
+  readonly line: number
+  readonly message: string
+}
+
+export interface EnvFile {
+  readonly variables: ReadonlyMap<string, string>
+  readonly problems: readonly EnvFileProblem[]
+}
+
+const ASSIGNMENT = /^\s*(?:export\s+)?([A-Za-z_][\w.-]*)\s*=[^\S\n]*/
+
+const escapes: Readonly<Record<string, string>> = { n: '\n', r: '\r', t: '\t' }
+
+/**
+ * Reads lines of `KEY=value`, with `export` in front or without, and comments. A value in single quotes is what it is, one in
+ * double quotes knows `\n`, `\r`, `\t`, `\"` and `\\`; both may go over several lines. One without quotes ends before ` #`.
+ * Nothing is put into values: `$` is a dollar sign. Of a key that is there twice the last counts.
+ */
+export function parseEnvFile(text: string): EnvFile {
+  const variables = new Map<string, string>()
+  const problems: EnvFileProblem[] = []
+  const plain = text.replace(/^\uFEFF/, '').replace(/\r\n?/g, '\n')
+  const lines = plain.split('\n')
+  /** Where the line begins, in characters: quoted values are looked for in the whole text, which is not copied for each. */
+  let begin = 0
+  for (let at = 0; at < lines.length; at++) {
+    const line = lines[at] ?? ''
+    const from = begin
+    begin += line.length + 1
+    if (/^\s*(#|$)/.test(line)) continue
+    const [head, name] = ASSIGNMENT.exec(line) ?? []
+    if (head === undefined || name === undefined) {
+      problems.push({ line: at + 1, message: 'expected KEY=value, a comment, or nothing' })
+      continue
+    }
+    const rest = line.slice(head.length)
+    const quote = rest[0]
+    if (quote !== '"' && quote !== "'") {
+      variables.set(name, rest.replace(/(^|\s)#.*$/, '').trim())
+      continue
+    }
+    const quoted = quotedAt(plain, from + head.length, quote)
+    if (quoted === undefined) {
+      problems.push({ line: at + 1, message: `the ${quote} that begins here has no end` })
+      break
+    }
+    for (let more = quoted.split('\n').length - 1; more > 0; more--) begin += (lines[++at] ?? '').length + 1
+    variables.set(name, quote === "'" ? quoted : unescape(quoted))
+  }
+  return { variables, problems }
+}
+
+/** What stands between the quote at an offset and the next that no backslash takes its meaning from. */
+function quotedAt(text: string, at: number, quote: '"' | "'"): string | undefined {
+  const pattern = quote === '"' ? /"((?:[^"\\]|\\[^])*)"/y : /'([^']*)'/y
+  pattern.lastIndex = at
+  return pattern.exec(text)?.[1]
+}
+
+function unescape(text: string): string {
+  return text.replace(/\\([nrt"\\])/g, (_, letter: string) => escapes[letter] ?? letter)
+}

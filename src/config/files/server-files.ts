@@ -1,0 +1,87 @@
+import { dirname, isAbsolute, join, resolve } from 'node:path'
+import { isPlainMap } from '../schema/plain-map.ts'
+import { parseEnvFile } from './env-file.ts'
+import { type ConfigPath, formatPath } from './path.ts'
+import { folderOf, fromFolder, isRelativeCommand } from './places.ts'
+import type { Reading } from './read-values.ts'
+import { readText } from './read-text.ts'
+
+/** Where the servers of a config may stand, as it was written. */
+export const serverBlocks: readonly ConfigPath[] = [
+  ['mcpServers'],
+  ['servers'],
+  ['context_servers'],
+  ['mcp', 'servers'],
+]
+
+/** A server of a config, as it was written. */
+export interface WrittenServer {
+  readonly path: ConfigPath
+  readonly entry: Record<string, unknown>
+  /** The block that it stands in. */
+  readonly block: Record<string, unknown>
+}
+
+/** All servers of a config, under whatever name their block has. */
+export function writtenServers(config: unknown): WrittenServer[] {
+  return serverBlocks.flatMap((names) => {
+    const block = names.reduce<unknown>(
+      (inside, key) => (isPlainMap(inside) ? inside[key] : undefined),
+      config,
+    )
+    if (!isPlainMap(block)) return []
+    return Object.entries(block).flatMap(([name, entry]) =>
+      isPlainMap(entry) ? [{ path: [...names, name], entry, block }] : [],
+    )
+  })
+}
+
+/**
+ * Puts what `envFile` names into `env`, and makes the paths of servers such that it does not matter where the gateway was
+ * started. Notes what is wrong in `reading`, the values as secrets, and the files that were read, or should have been, in
+ * `files`.
+ */
+export async function takeFiles(config: unknown, reading: Reading, files: string[]): Promise<void> {
+  for (const { path, entry } of writtenServers(config)) {
+    const folder = folderOf(reading.origins.locate(path).file)
+    const { command, cwd, envFile } = entry
+    if (typeof command === 'string' && isRelativeCommand(command)) entry.command = fromFolder(folder, command)
+    if (typeof cwd === 'string' && cwd !== '') entry.cwd = fromFolder(folder, cwd)
+    if (typeof envFile !== 'string' || envFile === '') continue
+    Reflect.deleteProperty(entry, 'envFile')
+    if (entry.disabled === true || entry.enabled === false) continue
+    const variables = await readEnvFile({ folder, named: envFile, path }, reading, files)
+    if (entry.env === undefined || isPlainMap(entry.env)) entry.env = { ...variables, ...entry.env }
+  }
+}
+
+/** An `envFile`, and the server that names it. */
+interface Named {
+  readonly folder: string
+  readonly named: string
+  readonly path: ConfigPath
+}
+
+async function readEnvFile(
+  { folder, named, path }: Named,
+  { origins, issues, interpolated }: Reading,
+  files: string[],
+): Promise<Record<string, string>> {
+  const at = [...path, 'envFile']
+  const place = origins.locate(at)
+  // Named as the config is, so that a reader finds it from the same place.
+  const beside = dirname(place.file)
+  const isBeside = !isAbsolute(named) && folder === resolve(beside)
+  const file = isBeside ? join(beside, named) : fromFolder(folder, named)
+  files.push(file)
+  const read = await readText(file)
+  if ('problem' in read) {
+    issues.push({ severity: 'error', ...place, path: formatPath(at), message: `${file} ${read.problem}` })
+    return {}
+  }
+  const { variables, problems } = parseEnvFile(read.text)
+  for (const { line, message } of problems)
+    issues.push({ severity: 'error', file, line, column: 1, path: formatPath(at), message })
+  for (const text of variables.values()) if (text !== '') interpolated.add(text)
+  return Object.fromEntries(variables)
+}

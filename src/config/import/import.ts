@@ -1,0 +1,120 @@
+import { stringify } from 'yaml'
+import { parseSource } from '../files/document.ts'
+import type { Env } from '../files/interpolate.ts'
+import { Origins } from '../files/origins.ts'
+import { folderOf, placesOf } from '../files/places.ts'
+import { readText } from '../files/read-text.ts'
+import { readValues, type Reading } from '../files/read-values.ts'
+import { writtenServers } from '../files/server-files.ts'
+import { configHash } from '../hash.ts'
+import { type ConfigIssue, formatIssue } from '../issues/issues.ts'
+import { slugOf } from '../schema/server-names.ts'
+import { importEntry } from './client-entry.ts'
+import { isRegistryServer, registryServer } from './registry-server.ts'
+import { Variables } from './secret-values.ts'
+
+/** What came of the files: a config and what to know about it, or what keeps it from being written. All a line each. */
+export type Imported =
+  | {
+      readonly ok: true
+      /** The config as YAML, without secrets. */
+      readonly text: string
+      /** How many servers it has. */
+      readonly servers: number
+      /** Environment variables that it needs. */
+      readonly variables: readonly string[]
+      readonly notes: readonly string[]
+    }
+  | { readonly ok: false; readonly problems: readonly string[] }
+
+/** A server that was found, and where. */
+interface Found {
+  readonly entry: Readonly<Record<string, unknown>>
+  readonly file: string
+  readonly written: string
+}
+
+/** What stands between the names of servers and tools unless a config says otherwise, which an imported one does not. */
+const SEPARATOR = '__'
+
+/** Makes one config of those of clients, and of descriptions of servers by a registry. Never rejects. */
+export async function importFiles(files: readonly string[], env: Env): Promise<Imported> {
+  const servers = new Map<string, Found>()
+  const notes: string[] = []
+  const problems: string[] = []
+  const variables = new Variables()
+
+  function add(file: string, written: string, make: (name: string) => Found['entry'] | string): void {
+    const name = slugOf(written, SEPARATOR)
+    if (name === undefined)
+      return void problems.push(`${file}: "${written}" needs a name with a letter or a digit of A-Z a-z 0-9`)
+    const entry = make(name)
+    if (typeof entry === 'string') return void problems.push(`${file}: ${written} ${entry}`)
+    const twin = servers.get(name)
+    if (twin === undefined) {
+      servers.set(name, { entry, file, written })
+      if (name !== written) notes.push(`${file}: "${written}" is called "${name}"`)
+    } else if (configHash(twin.entry) !== configHash(entry)) {
+      const both = `"${twin.written}" of ${twin.file} and "${written}" of ${file}`
+      problems.push(`${both} would both be called "${name}", and differ; rename one of them`)
+    }
+  }
+
+  for (const file of files) {
+    const read = await readVerbatim(file, env)
+    if ('problems' in read) {
+      problems.push(...read.problems)
+      continue
+    }
+    if (isRegistryServer(read.value)) {
+      const found = registryServer(read.value, variables)
+      if (typeof found === 'string') problems.push(`${file}: ${found}`)
+      else {
+        add(file, found.name, () => found.entry)
+        notes.push(...found.notes.map((note) => `${file}: ${found.name}: ${note}`))
+      }
+      continue
+    }
+    const written = writtenServers(read.value)
+    if (written.length === 0)
+      problems.push(`${file}: found no servers, and no package or remote of a registry`)
+    const ignored = new Set<string>()
+    for (const { path, entry } of written) {
+      add(file, String(path.at(-1)), (server) => {
+        const beside = written.map((other) => other.entry)
+        const place = { server, folder: folderOf(file), places: placesOf(file, env), beside, variables }
+        const imported = importEntry(entry, place)
+        for (const key of imported.ignored) ignored.add(key)
+        return imported.entry
+      })
+    }
+    if (ignored.size > 0)
+      notes.push(`${file}: left out, as only a client has a use for it: ${[...ignored].join(', ')}`)
+  }
+  if (problems.length > 0) return { ok: false, problems }
+  const mcpServers = Object.fromEntries([...servers].map(([name, { entry }]) => [name, entry]))
+  const text = stringify({ mcpServers }, { lineWidth: 0 })
+  return { ok: true, text, servers: servers.size, variables: variablesIn(text), notes }
+}
+
+/** The variables that a text needs: those without a default. */
+function variablesIn(text: string): string[] {
+  const found = text.matchAll(/(?<!\$)\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}/g)
+  return [...new Set([...found].map(([, name = '']) => name))]
+}
+
+/** The values of a file with all references as they are. */
+async function readVerbatim(
+  file: string,
+  env: Env,
+): Promise<{ value: unknown } | { problems: readonly string[] }> {
+  const read = await readText(file)
+  if ('problem' in read) return { problems: [`${file} ${read.problem}`] }
+  const source = parseSource(file, read.text)
+  const issues: ConfigIssue[] = source.problems.map(({ position, message }) => {
+    return { severity: 'error', file, path: '', ...position, message }
+  })
+  const reading: Reading = { env, origins: new Origins(), issues, interpolated: new Set(), verbatim: true }
+  const value = issues.length > 0 ? undefined : readValues(file, source, source.root, [], reading)
+  return issues.length > 0 ? { problems: issues.map(formatIssue) } : { value }
+}

@@ -1,0 +1,96 @@
+import { isSecretName, looksLikeKey, REDACTED, redactArgs, redactShapes } from '../secrets/redact-text.ts'
+import { variableFor } from '../files/interpolate.ts'
+
+/** Takes secrets out of the servers of a config, and keeps the names of the variables that stand for them. */
+export class Variables {
+  /** What each stands for; undefined of those whose value nobody has given. */
+  readonly #values = new Map<string, string | undefined>()
+
+  /** A reference to a variable that somebody will set: never one that stands for what another server has. */
+  ask(name: string): string {
+    const asked = variableFor(name)
+    const variable = this.#values.get(asked) === undefined ? asked : this.#numbered(asked, undefined)
+    this.#values.set(variable, undefined)
+    return `\${${variable}}`
+  }
+
+  /** A reference in place of a value, under the first of `names` that does not stand for another one. */
+  standIn(value: string, ...names: readonly string[]): string {
+    const variables = names.map(variableFor)
+    const free = variables.find((name) => !this.#values.has(name) || this.#values.get(name) === value)
+    const variable = free ?? this.#numbered(variables.at(-1) ?? 'SECRET', value)
+    this.#values.set(variable, value)
+    return `\${${variable}}`
+  }
+
+  #numbered(name: string, value: string | undefined): string {
+    let count = 2
+    while (this.#values.has(`${name}_${count}`) && this.#values.get(`${name}_${count}`) !== value) count++
+    return `${name}_${count}`
+  }
+}
+
+const isReference = (text: string) => /\$\{[^}]*\}/.test(text)
+
+/** Whether a value should not stand in a file, by the name that it has or by itself. */
+function isSecret(name: string, value: string): boolean {
+  if (value === '' || isReference(value)) return false
+  return isSecretName(name) || looksLikeKey(value) || redactShapes(value) !== value
+}
+
+/** Environment variables of a server: those that are secret keep their names. */
+export function secretEnv(
+  server: string,
+  env: Readonly<Record<string, string>>,
+  variables: Variables,
+): Record<string, string> {
+  return mapped(env, (value, name) =>
+    isSecret(name, value) ? variables.standIn(value, name, `${server}_${name}`) : value,
+  )
+}
+
+/** Headers of a server. Of `Authorization: Bearer …` the scheme stays. */
+export function secretHeaders(
+  server: string,
+  headers: Readonly<Record<string, string>>,
+  variables: Variables,
+): Record<string, string> {
+  return mapped(headers, (value, name) => {
+    const isCredential = /^(proxy-)?authorization$/i.test(name)
+    if (isReference(value) || !(isCredential || isSecret(name, value))) return value
+    const [, scheme = '', credential = value] = (isCredential && /^([\w-]+ +)(\S.*)$/.exec(value)) || []
+    return scheme + variables.standIn(credential, `${server}_${isCredential ? 'token' : name}`)
+  })
+}
+
+/** A command line: words, or parts of them, that look like secrets. What they were is not kept apart. */
+export function secretArgs(server: string, args: readonly string[], variables: Variables): string[] {
+  const redacted = redactArgs(args)
+  return args.map((arg, index) => {
+    const shown = redacted[index] ?? arg
+    if (shown === arg || isReference(arg)) return arg
+    return shown.replaceAll(REDACTED, () => variables.standIn(arg, `${server}_arg_${index + 1}`))
+  })
+}
+
+/** A URL: user and password, what is secret by the name of its parameter, and segments that look like keys. */
+export function secretUrl(server: string, url: string, variables: Variables): string {
+  if (isReference(url)) return url
+  return url
+    .replace(/^(\w+:\/\/)([^/?#]*)@/, (_, scheme: string, user: string) => {
+      return `${scheme}${variables.standIn(user, `${server}_login`)}@`
+    })
+    .replace(/([?&])([^=&#]+)=([^&#]+)/g, (whole, mark: string, name: string, value: string) =>
+      isSecret(name, value) ? `${mark}${name}=${variables.standIn(value, `${server}_${name}`)}` : whole,
+    )
+    .replace(/\/([^/?#]{8,})/g, (whole, segment: string) =>
+      looksLikeKey(segment) ? `/${variables.standIn(segment, `${server}_key`)}` : whole,
+    )
+}
+
+function mapped(
+  values: Readonly<Record<string, string>>,
+  change: (value: string, name: string) => string,
+): Record<string, string> {
+  return Object.fromEntries(Object.entries(values).map(([name, value]) => [name, change(value, name)]))
+}

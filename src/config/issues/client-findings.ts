@@ -1,0 +1,74 @@
+import { writtenServers } from '../files/server-files.ts'
+import type { ConfigPath } from '../files/path.ts'
+import { clientKeys, withTimeoutUnit } from '../schema/client-keys.ts'
+import { isPlainMap } from '../schema/plain-map.ts'
+import type { ConfigFinding } from './issues.ts'
+
+/** Most keys that one message names. */
+const MOST_NAMED = 5
+
+/** What a config holds that is for clients: each key is named once, with what becomes of it. */
+export function clientFindings(config: unknown, settings: readonly string[]): ConfigFinding[] {
+  return [...settingsFound(settings), ...questions(config), ...keysFound(config), ...timeouts(config)]
+}
+
+/** Settings of a client beside its servers. */
+function settingsFound(settings: readonly string[]): ConfigFinding[] {
+  const [first, ...more] = settings
+  if (first === undefined) return []
+  const named = more.slice(0, MOST_NAMED - 1).join(', ')
+  const rest = more.length < MOST_NAMED ? '' : ` and ${more.length - MOST_NAMED + 1} more`
+  const others = more.length === 0 ? '' : `; so are ${named}${rest}`
+  return [{ path: [first], at: 'key', message: `is a setting of a client, and ignored${others}` }]
+}
+
+/** What clients ask a person for, and which servers they may start. */
+function questions(config: unknown): ConfigFinding[] {
+  if (!isPlainMap(config)) return []
+  const inputs: ConfigPath[] = [['inputs'], ['mcp', 'inputs']]
+  const { mcp } = config
+  const found = inputs.filter(([key = '', inner]) =>
+    inner === undefined ? key in config : isPlainMap(mcp) && inner in mcp,
+  )
+  const asked = found.map((path): ConfigFinding => {
+    const message = 'asks a person, which a gateway cannot: ignored; use environment variables'
+    return { path, at: 'key', message }
+  })
+  const chosen = ['allowed', 'excluded', 'serverCommand', 'discovery'].filter(
+    (key) => isPlainMap(mcp) && key in mcp,
+  )
+  return [
+    ...asked,
+    ...chosen.map((key): ConfigFinding => {
+      const message = 'is for a client; a gateway ignores it, and runs all servers that are not "disabled"'
+      return { path: ['mcp', key], at: 'key', message }
+    }),
+  ]
+}
+
+function keysFound(config: unknown): ConfigFinding[] {
+  const servers = writtenServers(config)
+  return Object.entries(clientKeys).flatMap(([key, about]): ConfigFinding[] => {
+    const [first, ...more] = servers.filter(({ entry }) => key in entry)
+    if (first === undefined) return []
+    const others = more.length === 0 ? '' : ` (here and in ${more.length} more)`
+    return [{ path: [...first.path, key], at: 'key', message: about + others }]
+  })
+}
+
+/** What bare numbers are taken for, which clients disagree about. */
+function timeouts(config: unknown): ConfigFinding[] {
+  const servers = writtenServers(config)
+  const entries = servers.map(({ entry }) => entry)
+  const taken = servers.flatMap(({ path, entry }) => {
+    const { timeout } = withTimeoutUnit(entry, entries)
+    return typeof entry.timeout === 'number' && typeof timeout === 'string' ? [{ path, timeout }] : []
+  })
+  return ['s', 'ms'].flatMap((unit): ConfigFinding[] => {
+    const [first, ...more] = taken.filter(({ timeout }) => /\d([a-z]+)$/.exec(timeout)?.[1] === unit)
+    if (first === undefined) return []
+    const others = more.length === 0 ? '' : ` (and likewise in ${more.length} more)`
+    const message = `is taken for ${first.timeout}; write it so, with its unit, to be sure${others}`
+    return [{ path: [...first.path, 'timeout'], at: 'value', message }]
+  })
+}

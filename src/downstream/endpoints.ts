@@ -1,0 +1,323 @@
+import { type Call, type Caller, type Message, newRecord, type Outcome } from '../mesh/call.ts'
+import type { Clock, Millis } from '../mesh/clock.ts'
+import type { GatewayError } from '../mesh/errors.ts'
+import { askedLimitMs } from '../policies/deadline/asked.ts'
+import { implementation } from '../protocol/identity.ts'
+import { parseExactly } from '../protocol/json-parse.ts'
+import { elements, locate, replaceAt } from '../protocol/json-span.ts'
+import {
+  errorText,
+  INVALID_PARAMS,
+  isObject,
+  METHOD_NOT_FOUND,
+  paramsOf,
+  type RequestId,
+  resultText,
+} from '../protocol/jsonrpc.ts'
+import { isListChange } from '../protocol/list-changes.ts'
+import { entryOf } from '../registry/catalog.ts'
+import type { GatewayGeneration } from '../registry/generation.ts'
+import { kindOfList, kinds, type ListKind } from '../registry/kinds.ts'
+import { listSlices, type ListSlice, pageOf, settled } from '../registry/listing.ts'
+import { faultOfName } from '../registry/names.ts'
+import {
+  exposeNotification,
+  exposeResponse,
+  isAboutUnlisted,
+  namesServer,
+  type Routed,
+  routeRequest,
+} from '../registry/references.ts'
+import type { Server } from '../registry/server.ts'
+import { callTo, type Endpoint, type McpRequest, type Welcome } from './endpoint.ts'
+import { withPartial } from './partial.ts'
+import { type Manner, onWire, respond, type Response } from './respond.ts'
+
+/** What the aggregate can do, whatever servers come and go. */
+const capabilities = {
+  tools: { listChanged: true },
+  prompts: { listChanged: true },
+  resources: { listChanged: true, subscribe: true },
+  completions: {},
+  logging: {},
+  tasks: { cancel: {}, requests: { tools: { call: {} } } },
+}
+
+/** Kept back of an agent's deadline for the way home, in milliseconds; at most half of it. */
+const RESERVE_MS = 50
+
+/** Longest instructions of one server that are passed on, in characters. */
+const INSTRUCTIONS = 4_000
+
+/** All servers under one roof: names carry their server, lists come from the catalogs. */
+export class AggregateEndpoint implements Endpoint {
+  readonly server = undefined
+  readonly #clock: Clock
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+  }
+
+  welcome({ servers }: GatewayGeneration, _: Caller, version: string): Promise<Welcome> {
+    const instructions = [...servers.values()].flatMap(instructionsOf).join('\n\n')
+    const result = { protocolVersion: version, capabilities, serverInfo: implementation }
+    return Promise.resolve({
+      text: JSON.stringify(instructions === '' ? result : { ...result, instructions }),
+    })
+  }
+
+  request(generation: GatewayGeneration, request: McpRequest): Promise<Response> {
+    const method = request.message.value.method as string
+    const kind = kindOfList(method)
+    if (kind !== undefined) return this.#list(generation, kind, request)
+    if (method === 'logging/setLevel') return this.#toAll(generation, 'logging', request)
+    if (namesServer(method)) return this.#toOne(generation, method, request)
+    return Promise.resolve(
+      rpcError(request.id, METHOD_NOT_FOUND, `Method not found: ${method.slice(0, 200)}`),
+    )
+  }
+
+  notify({ servers }: GatewayGeneration, caller: Caller, message: Message): void {
+    for (const server of servers.values())
+      for (const upstreamSession of server.upstreamSessions.all(caller))
+        upstreamSession.post(message.text).catch(ignore)
+  }
+
+  /** Changes of lists are told when the catalog has taken them in. */
+  inbound({ names }: GatewayGeneration, server: string, message: Message): Message | undefined {
+    return isListChange(message) ? undefined : exposeNotification(server, message, names)
+  }
+
+  async #list(generation: GatewayGeneration, kind: ListKind, request: McpRequest): Promise<Response> {
+    const { id, message, caller, headers, signal, record } = request
+    const { cursor } = paramsOf(message.value)
+    const { servers, names, config } = generation
+    // Who is in a hurry gets what is known by then, with the names of the servers that are missing.
+    const askedMs = askedLimitMs({ inbound: headers, message }) ?? Infinity
+    const leftMs = record.startedAt + askedMs - this.#clock.now() - Math.min(RESERVE_MS, askedMs / 2)
+    const limitMs = Math.max(0, Math.min(config.gateway.listTimeout, leftMs))
+    const legacy = !caller.takesInputRequired
+    await settled(servers.values(), this.#clock, limitMs, { signal, era: legacy ? 'legacy' : 'modern' })
+    const isCursor = cursor === undefined || typeof cursor === 'string'
+    const slices = isCursor ? listSlices(kind, cursor, servers, names, { legacy }) : undefined
+    if (slices === undefined) return rpcError(id, INVALID_PARAMS, 'Invalid cursor')
+    const { clientFaults } = generation
+    const isShaken = slices.some(({ server }) => clientFaults(server, kinds[kind].method) !== undefined)
+    const shown = isShaken ? await this.#shaken(generation, kind, slices, request) : slices
+    if ('text' in shown) return shown
+    return { text: resultText(id, pageOf(kind, shown, servers, names)), status: 200 }
+  }
+
+  /**
+   * What faults towards agents make of a page: to them the part of each server is a list of its own. A part that they
+   * leave nothing of but an error, or a broken connection, is what becomes of the whole.
+   */
+  async #shaken(
+    { servers, clientFaults }: GatewayGeneration,
+    kind: ListKind,
+    slices: readonly ListSlice[],
+    request: McpRequest,
+  ): Promise<readonly ListSlice[] | Response> {
+    const shown = await Promise.all(
+      slices.map(async (slice): Promise<ListSlice | Response> => {
+        const server = servers.get(slice.server)
+        const layer = clientFaults(slice.server, kinds[kind].method)
+        if (server === undefined || layer === undefined) return slice
+        const record = newRecord(this.#clock.now())
+        const call = { ...callTo(server, asked(slice, request.message), request), record }
+        const whole = answerOf(kind, slice, call.id)
+        const outcome = await layer(() => Promise.resolve(whole))(call)
+        return outcome === whole ? slice : (sliceIn(kind, slice, outcome) ?? respond(call.id, outcome, call))
+      }),
+    )
+    return shown.find((part) => 'text' in part) ?? (shown as ListSlice[])
+  }
+
+  #toOne(generation: GatewayGeneration, method: string, request: McpRequest): Promise<Response> {
+    const routed = routeRequest(method, request.message, generation)
+    const server = routed && generation.servers.get(routed.server)
+    if (routed === undefined || server === undefined || isHidden(method, request.message, routed, server)) {
+      return Promise.resolve(unknown(method, request, generation))
+    }
+    const call = callTo(server, routed.message, request)
+    const service = generation.mesh.serviceFor(server.name, method, call.tool)
+    return service(call).then((outcome) => {
+      if (outcome.kind !== 'answered') {
+        return { ...respond(call.id, outcome, call, mannerOf(server, call, generation)), status: 200 }
+      }
+      const exposed = exposeResponse(server.name, withPartial(outcome), generation.names)
+      return onWire({ ...exposed, status: 200 }, outcome, call.record)
+    })
+  }
+
+  /** Sends a request to every server that can take it; the agent hears one empty result. */
+  async #toAll(generation: GatewayGeneration, capability: string, request: McpRequest): Promise<Response> {
+    const able = [...generation.servers.values()].filter((server) =>
+      offers(server, request.caller, capability),
+    )
+    const calls = able.map((server) => callTo(server, request.message, request))
+    await Promise.all(
+      calls.map((call) => generation.mesh.serviceFor(call.server, call.method, undefined)(call)),
+    )
+    return { text: resultText(request.id, '{}'), status: 200 }
+  }
+}
+
+/** The request for a part of a page: it begins elsewhere than the page, and is no page of the server's own. */
+function asked({ cursor }: ListSlice, { value }: Message): Message {
+  const params = { ...paramsOf(value), cursor }
+  return { text: JSON.stringify({ ...value, params }), value: { ...value, params } }
+}
+
+/** A part of a page, as if its server had answered with it. */
+function answerOf(kind: ListKind, { entries, nextCursor }: ListSlice, id: RequestId): Outcome {
+  const list = entries.map(({ text }) => parseExactly(text))
+  const result = { [kind]: list, ...(nextCursor === undefined ? {} : { nextCursor }) }
+  const text = resultText(id, JSON.stringify(result))
+  return {
+    kind: 'answered',
+    result: { text, value: { jsonrpc: '2.0', id, result }, status: 200 },
+    verdict: 'unchecked',
+  }
+}
+
+/** The part of a page that an outcome is; undefined for one that is no list. */
+function sliceIn(kind: ListKind, { server, cursor }: ListSlice, outcome: Outcome): ListSlice | undefined {
+  if (outcome.kind !== 'answered' || outcome.wire !== undefined) return undefined
+  const { result } = outcome.result.value
+  if (!isObject(result) || !Array.isArray(result[kind])) return undefined
+  const { nextCursor, ttlMs } = result
+  return {
+    server,
+    cursor,
+    entries: result[kind].flatMap((entry: unknown) => entryOf(kind, JSON.stringify(entry)) ?? []),
+    nextCursor: typeof nextCursor === 'string' ? nextCursor : undefined,
+    ...(typeof ttlMs === 'number' ? { ttlMs } : {}),
+  }
+}
+
+/** Whether a request is about something that agents may not see: of this server, or under its name on this endpoint. */
+function isHidden(method: string, message: Message, { name, message: own }: Routed, server: Server): boolean {
+  if (method === 'tools/call') return !server.allows(name)
+  return isAboutUnlisted(method, own) || isAboutUnlisted(method, message)
+}
+
+/** What a server offers may depend on the era in which it is spoken to for a caller. */
+function offers(server: Server, caller: Caller, capability: string): boolean {
+  const era = caller.takesInputRequired ? 'modern' : 'legacy'
+  const initializeResult =
+    server.upstreamSessions.current(caller)?.upstreamSession.initializeResult ??
+    server.initializeResultFor(era)
+  const offered = initializeResult?.value.capabilities
+  return server.state === 'up' && isObject(offered) && capability in offered
+}
+
+function instructionsOf({ name, initializeResult }: Server): string[] {
+  const instructions = initializeResult?.value.instructions
+  return typeof instructions === 'string' ? [`# ${name}\n${instructions.slice(0, INSTRUCTIONS)}`] : []
+}
+
+/** What the protocol asks for when there is no such tool, prompt or resource. */
+function unknown(method: string, { id, message }: McpRequest, { servers }: GatewayGeneration): Response {
+  const { name, uri, taskId } = paramsOf(message.value)
+  const named = [name, uri, taskId].find((value) => typeof value === 'string')
+  const what = named?.slice(0, 200) ?? 'it has no name'
+  const subject = method === 'tools/call' ? 'tool' : method === 'prompts/get' ? 'prompt' : 'reference'
+  const known = [...servers.keys()].slice(0, 20).join(', ')
+  return rpcError(id, INVALID_PARAMS, `Unknown ${subject}: ${what} (servers: ${known})`)
+}
+
+function rpcError(id: RequestId, code: number, message: string): Response {
+  return { text: errorText(id, code, message), status: 200 }
+}
+
+/** A notification has no answer, so nobody could be told of its loss. */
+function ignore(): void {}
+
+/** One server as it is: names untouched, every message passed on. */
+export class ServerEndpoint implements Endpoint {
+  readonly server: string
+
+  constructor(server: string) {
+    this.server = server
+  }
+
+  async welcome(
+    generation: GatewayGeneration,
+    caller: Caller,
+    version: string,
+    limitMs?: Millis,
+  ): Promise<Welcome> {
+    try {
+      const { upstreamSession } = await this.#find(generation).converse(caller, limitMs)
+      const { text, value } = upstreamSession.initializeResult
+      const newer = typeof value.protocolVersion === 'string' && value.protocolVersion > version
+      return { text: newer ? replaceAt(text, ['protocolVersion'], version) : text }
+    } catch (error) {
+      return { error: error as GatewayError }
+    }
+  }
+
+  request(generation: GatewayGeneration, request: McpRequest): Promise<Response> {
+    const server = this.#find(generation)
+    const call = callTo(server, request.message, request)
+    const { method, tool } = call
+    if (tool !== undefined && !server.allows(tool)) {
+      return Promise.resolve({
+        text: errorText(call.id, INVALID_PARAMS, `Unknown tool: ${tool.slice(0, 200)}`),
+        status: 200,
+      })
+    }
+    if (isAboutUnlisted(method, call.message)) {
+      const subject = method === 'prompts/get' ? 'prompt' : 'reference'
+      return Promise.resolve({ text: errorText(call.id, INVALID_PARAMS, `Unknown ${subject}`), status: 200 })
+    }
+    const service = generation.mesh.serviceFor(server.name, method, tool)
+    return service(call).then((outcome) => {
+      const response = respond(call.id, outcome, call, mannerOf(server, call, generation))
+      const kind = outcome.kind === 'answered' ? kindOfList(method) : undefined
+      if (kind === undefined || outcome.kind !== 'answered') return response
+      return onlyAllowed(server, kind, response, outcome.result.value)
+    })
+  }
+
+  notify(generation: GatewayGeneration, caller: Caller, message: Message): void {
+    for (const upstreamSession of this.#find(generation).upstreamSessions.all(caller))
+      upstreamSession.post(message.text).catch(ignore)
+  }
+
+  inbound(_: GatewayGeneration, __: string, message: Message): Message {
+    return message
+  }
+
+  #find(generation: GatewayGeneration): Server {
+    const server = generation.servers.get(this.server)
+    if (server === undefined) throw new Error(`server ${this.server} left the config while it was in use`)
+    return server
+  }
+}
+
+/** How an agent is told how its call ended. */
+function mannerOf({ config }: Server, call: Call, { mesh }: GatewayGeneration): Manner {
+  return { deliver: config.deliver, effectOf: () => mesh.effectOf(call) }
+}
+
+/** A list without what agents may not see of it; the same bytes when all may be seen. */
+function onlyAllowed(server: Server, kind: ListKind, response: Response, value: Message['value']): Response {
+  const list = isObject(value.result) ? value.result[kind] : undefined
+  if (!Array.isArray(list)) return response
+  const allowed = list.map((entry: unknown) => {
+    const name = isObject(entry) ? entry[kinds[kind].key] : undefined
+    if (typeof name !== 'string') return false
+    return kind === 'tools' ? server.allows(name) : faultOfName(kind, name) === undefined
+  })
+  const span = locate(response.text, ['result', kind])
+  if (span === undefined || allowed.every(Boolean)) return response
+  const kept = [...elements(response.text, span.start)]
+    .filter((_, index) => allowed[index])
+    .map(({ start, end }) => response.text.slice(start, end))
+  return {
+    ...response,
+    text: `${response.text.slice(0, span.start)}[${kept.join()}]${response.text.slice(span.end)}`,
+  }
+}

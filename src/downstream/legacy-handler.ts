@@ -1,0 +1,407 @@
+import { type Message, newRecord, type Outcome } from '../mesh/call.ts'
+import { Cancellation, type Signal } from '../mesh/cancel.ts'
+import type { Clock } from '../mesh/clock.ts'
+import { gatewayError, type GatewayError } from '../mesh/errors.ts'
+import type { Live } from '../mesh/live.ts'
+import { ownTurn } from '../mesh/turns.ts'
+import { during, LARGE_TEXT } from '../mesh/work.ts'
+import { askedLimitMs } from '../policies/deadline/asked.ts'
+import {
+  errorText,
+  idOf,
+  INVALID_PARAMS,
+  INVALID_REQUEST,
+  isObject,
+  isRequestId,
+  kindOf,
+  paramsOf,
+  readMessages,
+  type RequestId,
+  requestText,
+  resultText,
+} from '../protocol/jsonrpc.ts'
+import { paramsFault } from '../protocol/params-check.ts'
+import { allowsBatches, ASSUMED_VERSION, isLegacyVersion, negotiate } from '../protocol/versions.ts'
+import type { GatewayGeneration } from '../registry/generation.ts'
+import { principalOf } from './credentials.ts'
+import type { Welcome } from './endpoint.ts'
+import type { Guards } from './guards.ts'
+import type { InboundRequest } from './inbound-request.ts'
+import { tooMuchToSay } from './initialize.ts'
+import { PostReply, refusal, type Refusal, refuse, sendJson } from './post-reply.ts'
+import { gatewayErrorText, respond, type Response } from './respond.ts'
+import type { Session } from './session.ts'
+import type { Sessions } from './sessions.ts'
+import {
+  listenShaken,
+  ownAnswer,
+  type OwnRequest,
+  sendOutcome,
+  type ShakenAnswer,
+  shakenAnswer,
+  whileThere,
+} from './shaken-answer.ts'
+
+/** The 2025 era towards agents: sessions, batches, streams. */
+export class LegacyHandler {
+  readonly #live: Live<GatewayGeneration>
+  readonly #sessions: Sessions
+  readonly #clock: Clock
+  readonly #guards: Guards
+  readonly #dialogue: Dialogue
+
+  constructor(live: Live<GatewayGeneration>, sessions: Sessions, clock: Clock, guards: Guards) {
+    this.#live = live
+    this.#sessions = sessions
+    this.#clock = clock
+    this.#guards = guards
+    this.#dialogue = new Dialogue(live, sessions, clock, guards)
+  }
+
+  /** Takes a POST with its body, as text and parsed. Undefined when it was answered at once. */
+  post(incoming: InboundRequest, body: string, value: unknown): Promise<void> | undefined {
+    if (isObject(value) && value.method === 'initialize')
+      return this.#initialize(incoming, { text: body, value })
+    const session = sessionOf(incoming, this.#sessions)
+    if ('status' in session) return refuse(incoming, session)
+    session.touch()
+    const isBatch = Array.isArray(value)
+    if (isBatch && !allowsBatches(session.version)) {
+      const why = `Invalid Request: version ${session.version} has no batches`
+      return refuse(incoming, refusal(400, null, INVALID_REQUEST, why))
+    }
+    const messages = readMessages(body, value)
+    if (messages !== undefined) return this.#dialogue.take(incoming, session, messages, isBatch)
+    const why = 'Invalid Request: not JSON-RPC 2.0, or too large a batch'
+    return refuse(incoming, refusal(400, idOf(value), INVALID_REQUEST, why))
+  }
+
+  /** A session does not exist yet, so it counts for its tenant only. */
+  #initialize(incoming: InboundRequest, message: Message): Promise<void> | undefined {
+    const { limits, tenancies } = this.#guards
+    const params = paramsOf(message.value)
+    const fault = paramsFault('initialize', params) ?? tooMuchToSay(message.text, [params], ['params'])
+    if (fault !== undefined) return refuse(incoming, refusal(200, idOf(message.value), INVALID_PARAMS, fault))
+    const { clientInfo } = params
+    const now = this.#clock.now()
+    const tenancy = tenancies.of(incoming.headers, clientInfo, now)
+    const tooFast = limits.refusal(undefined, tenancy.countsAs)
+    if (tooFast === undefined)
+      return initialize(incoming, message, this.#sessions, this.#live, { tenancy, now })
+    return refuse(incoming, { status: 200, text: gatewayErrorText(idOf(message.value), tooFast, {}) })
+  }
+
+  /** Takes a GET: the client listens. */
+  listen(incoming: InboundRequest): Promise<void> | undefined {
+    const session = sessionOf(incoming, this.#sessions)
+    if ('status' in session) return refuse(incoming, session)
+    session.touch()
+    const method = 'subscriptions/listen'
+    const shaken = shakenAnswer(this.#live.current, session.endpoint.server, method)
+    if (shaken === undefined) return this.#listen(incoming, session)
+    const now = this.#clock.now()
+    const { headers, response } = incoming
+    const { clientInfo } = session.initializeParams
+    const tenancy = this.#guards.tenancies.of(headers, clientInfo, now, session.tenants)
+    // The modern era has a request for it.
+    const message = { text: requestText(method, method), value: { jsonrpc: '2.0', id: method, method } }
+    const request = { incoming, id: method, message, caller: session, tenancy, now }
+    const reply = { response, wrote: () => session.wrote(response) }
+    return listenShaken(shaken, request, reply, (shift) => this.#listen(incoming, session, shift))
+  }
+
+  #listen(incoming: InboundRequest, session: Session, shift = 0): undefined {
+    const { 'last-event-id': id } = incoming.headers
+    const lastEventId = typeof id === 'string' ? id : undefined
+    if (!session.listen(incoming.response, lastEventId, shift)) {
+      return refuse(incoming, refusal(400, null, INVALID_REQUEST, 'Invalid Last-Event-ID'))
+    }
+    const { servers } = this.#live.current
+    for (const server of servers.values())
+      for (const upstreamSession of server.upstreamSessions.all(session)) upstreamSession.listen()
+  }
+
+  /** Takes a DELETE: the client leaves. */
+  async leave(incoming: InboundRequest): Promise<void> {
+    const session = sessionOf(incoming, this.#sessions)
+    if ('status' in session) return refuse(incoming, session)
+    await this.#sessions.close(session)
+    incoming.response.writeHead(204).end()
+  }
+}
+
+/** Takes the `initialize` of a client: a session begins, unless there is no room or its server does not answer. */
+async function initialize(
+  incoming: InboundRequest,
+  message: Message,
+  sessions: Sessions,
+  live: Live<GatewayGeneration>,
+  whose: Pick<OwnRequest, 'tenancy' | 'now'>,
+): Promise<void> {
+  const { endpoint, headers, client, response } = incoming
+  const { id } = message.value
+  if (!isRequestId(id)) {
+    return refuse(incoming, refusal(400, null, INVALID_REQUEST, 'Invalid Request: initialize needs an id'))
+  }
+  const said = paramsOf(message.value)
+  const version = negotiate(said.protocolVersion)
+  const initializeParams = { ...said, protocolVersion: version }
+  const principal = principalOf(headers)
+  const full =
+    sessions.initializeRefusal(client, principal, initializeParams, headers) ??
+    sessions.refusal(client, principal)
+  if (full !== undefined) return busy(incoming, id, full)
+  const limitMs = askedLimitMs({ inbound: headers, message })
+  const session = sessions.draft({ endpoint, headers, client, initializeParams, version })
+  const begin = async (): Promise<Welcome> => {
+    const welcome = await endpoint.welcome(live.current, session, version, limitMs)
+    if ('error' in welcome || sessions.add(session)) return welcome
+    return { error: gatewayError('shutting_down', 'the gateway is being stopped') }
+  }
+  const shaken = shakenAnswer(live.current, endpoint.server, 'initialize')
+  if (shaken !== undefined) {
+    const request = { incoming, id, message, caller: session, ...whose }
+    return initializeShaken(
+      id,
+      incoming,
+      { session, sessions },
+      (signal) => shaken({ ...request, signal }),
+      begin,
+    )
+  }
+  let welcome: Welcome | undefined
+  try {
+    welcome = await begin()
+  } finally {
+    if (welcome === undefined || 'error' in welcome) await sessions.close(session)
+  }
+  if ('text' in welcome) {
+    sendJson(response, 200, resultText(id, welcome.text), { 'mcp-session-id': session.id })
+    return session.wrote(response)
+  }
+  const { error } = welcome
+  if (error.reason === 'overloaded') return busy(incoming, id, error)
+  sendJson(response, 200, gatewayErrorText(id, error, { server: endpoint.server }))
+}
+
+/** The same where faults towards agents are aimed at it: what they leave of the answer decides whether a session has begun. */
+async function initializeShaken(
+  id: RequestId,
+  incoming: InboundRequest,
+  { session, sessions }: { readonly session: Session; readonly sessions: Sessions },
+  shaken: (signal: Signal) => ShakenAnswer,
+  begin: () => Promise<Welcome>,
+): Promise<void> {
+  const { endpoint, response } = incoming
+  let hasBegun = false
+  let outcome: Outcome | undefined
+  try {
+    outcome = await whileThere(response, (signal) =>
+      shaken(signal)(async () => {
+        const welcome = await begin()
+        hasBegun = 'text' in welcome
+        return 'text' in welcome
+          ? ownAnswer(resultText(id, welcome.text))
+          : { kind: 'failed', error: welcome.error }
+      }),
+    )
+  } finally {
+    hasBegun &&= outcome?.kind === 'answered' && !response.destroyed
+    if (!hasBegun) await sessions.close(session)
+  }
+  if (outcome.kind !== 'answered' && outcome.error.reason === 'overloaded')
+    return busy(incoming, id, outcome.error)
+  sendOutcome(response, id, outcome, endpoint.server, hasBegun ? { 'mcp-session-id': session.id } : {})
+  session.wrote(response)
+}
+
+/** There is no room for one more session, here or at its server. */
+function busy({ response, endpoint }: InboundRequest, id: RequestId, error: GatewayError): void {
+  const { retryAfterMs = 5_000 } = error
+  const headers = { 'retry-after': String(Math.ceil(retryAfterMs / 1_000)) }
+  sendJson(response, 503, gatewayErrorText(id, error, { server: endpoint.server }), headers)
+}
+
+/** Codes of HTTP-level refusals, as the SDKs use them. */
+const BAD_SESSION = -32000
+const UNKNOWN_SESSION = -32001
+
+/** Says how a client goes on: by the specification it begins a new session when it gets a 404. */
+const OTHER_CREDENTIALS =
+  'Session not found: it was opened with other credentials (Authorization, or headers that servers get); begin with initialize'
+
+/**
+ * The session that the headers of a request name. With other credentials than its own there is none: who has only its id
+ * must not act with the credentials that servers get, and whose token was renewed begins another one.
+ */
+function sessionOf({ endpoint, headers }: InboundRequest, sessions: Sessions): Session | Refusal {
+  const { 'mcp-session-id': id, 'mcp-protocol-version': version = ASSUMED_VERSION } = headers
+  if (!isLegacyVersion(version)) {
+    const named = typeof version === 'string' ? version.slice(0, 40) : 'given twice'
+    return refusal(400, null, BAD_SESSION, `Bad Request: unsupported protocol version ${named}`)
+  }
+  if (typeof id !== 'string') {
+    const why = 'Bad Request: the Mcp-Session-Id header is missing; begin with initialize'
+    return refusal(400, null, BAD_SESSION, why)
+  }
+  const session = sessions.find(id)
+  if (session === undefined || session.endpoint.server !== endpoint.server)
+    return refusal(404, null, UNKNOWN_SESSION, 'Session not found')
+  return sessions.isOf(session, headers) ? session : refusal(404, null, UNKNOWN_SESSION, OTHER_CREDENTIALS)
+}
+
+/** What the client of a session says, message by message, and what it gets back. */
+class Dialogue {
+  readonly #live: Live<GatewayGeneration>
+  readonly #sessions: Sessions
+  readonly #clock: Clock
+  readonly #guards: Guards
+
+  constructor(live: Live<GatewayGeneration>, sessions: Sessions, clock: Clock, guards: Guards) {
+    this.#live = live
+    this.#sessions = sessions
+    this.#clock = clock
+    this.#guards = guards
+  }
+
+  /** Takes the messages of one POST: a single one, or a batch. */
+  take(
+    incoming: InboundRequest,
+    session: Session,
+    messages: readonly Message[],
+    isBatch: boolean,
+  ): Promise<void> {
+    const reply = new PostReply(session, incoming.response, this.#clock)
+    const answers: Promise<Response>[] = []
+    for (const message of messages) {
+      if (kindOf(message.value) !== 'request') this.#oneWay(session, message)
+      else answers.push(this.#request(incoming, session, message, reply))
+    }
+    const [only] = answers
+    if (only === undefined) return Promise.resolve(void incoming.response.writeHead(202).end())
+    // Most POSTs hold one request: the common way takes no more turns of the microtask queue than it must.
+    if (!isBatch) return only.then((response) => this.#finish(session, reply, [response], false))
+    return Promise.all(answers).then((responses) => this.#finish(session, reply, responses, true))
+  }
+
+  #finish(session: Session, reply: PostReply, responses: readonly Response[], isBatch: boolean): void {
+    if (!responses.some(isLarge)) return this.#finishNow(session, reply, responses, isBatch)
+    during('reply', () => this.#finishNow(session, reply, responses, isBatch))
+  }
+
+  #finishNow(session: Session, reply: PostReply, responses: readonly Response[], isBatch: boolean): void {
+    session.touch()
+    reply.finish(responses, isBatch)
+    for (const { status } of responses) if (status === 404) void this.#sessions.close(session)
+    this.#sessions.settle(session)
+  }
+
+  /** A notification, or the answer to a question: nothing comes back. */
+  #oneWay(session: Session, message: Message): void {
+    if (kindOf(message.value) === 'response') return void session.asked.answer(message).catch(ignore)
+    const params = paramsOf(message.value)
+    switch (message.value.method) {
+      case 'notifications/initialized':
+        return
+      case 'notifications/cancelled': {
+        const id = params.requestId
+        const why =
+          typeof params.reason === 'string' ? `cancelled: ${params.reason.slice(0, 200)}` : 'cancelled'
+        return session.inFlight.get(id as RequestId)?.abort(gatewayError('cancelled', why))
+      }
+      case 'notifications/progress': {
+        const progress = session.asked.progress(message)
+        const bound =
+          progress && this.#live.current.servers.get(progress.server)?.upstreamSessions.current(session)
+        return void bound?.upstreamSession.post(progress?.text ?? '').catch(ignore)
+      }
+      default:
+        return session.endpoint.notify(this.#live.current, session, message)
+    }
+  }
+
+  #request(
+    incoming: InboundRequest,
+    session: Session,
+    message: Message,
+    reply: PostReply,
+  ): Promise<Response> {
+    const id = message.value.id as RequestId
+    const { headers, endpoint } = incoming
+    const now = this.#clock.now()
+    const { limits, tenancies } = this.#guards
+    const tenancy = tenancies.of(headers, session.initializeParams.clientInfo, now, session.tenants)
+    const tooFast = limits.refusal(session.id, tenancy.countsAs)
+    const ping =
+      message.value.method === 'ping' && tooFast === undefined
+        ? this.#shakenPing({ incoming, id, message, caller: session, tenancy, now }, session)
+        : undefined
+    if (ping !== undefined) return ping
+    const refusal =
+      tooFast === undefined ? this.#refusal(session, message, id) : gatewayErrorText(id, tooFast, {})
+    if (refusal !== undefined) return Promise.resolve({ text: refusal, status: 200 })
+    const signal = new Cancellation()
+    const lease = this.#live.enter()
+    const record = newRecord(now)
+    session.inFlight.set(id, signal)
+    session.used = true
+    const channelFor = (server: string) => reply.channelFor(server, record)
+    const request = { id, message, headers, caller: session, tenancy, channelFor, signal, record }
+    const left = (response: Response) => {
+      session.inFlight.delete(id)
+      return response
+    }
+    const done = (response: Response) => {
+      session.asked.end(record)
+      lease.release()
+      // A large answer is put on the wire in a turn of its own; the session is in use until then.
+      return isLarge(response) ? ownTurn(session.client).then(() => left(response)) : left(response)
+    }
+    // A defect of ours has an answer, too: other requests of the same POST may go on.
+    const broke = (cause: unknown) => done({ text: this.#guards.defect(id, cause), status: 200 })
+    try {
+      return endpoint.request(lease.generation, request).then(done, broke)
+    } catch (cause) {
+      return Promise.resolve(broke(cause))
+    }
+  }
+
+  /** The answer to a ping that faults towards agents are aimed at; undefined while there are none. */
+  #shakenPing(request: Omit<OwnRequest, 'signal'>, session: Session): Promise<Response> | undefined {
+    const { id } = request
+    const { server } = session.endpoint
+    const shaken = shakenAnswer(this.#live.current, server, 'ping')
+    if (shaken === undefined || session.inFlight.has(id)) return undefined
+    const signal = new Cancellation()
+    session.inFlight.set(id, signal)
+    const answered = shaken({ ...request, signal })(() => Promise.resolve(ownAnswer(resultText(id, '{}'))))
+    return answered.then((outcome) => {
+      session.inFlight.delete(id)
+      return respond(id, outcome, { server })
+    })
+  }
+
+  /** The answer to a request that goes no further. */
+  #refusal(session: Session, { value }: Message, id: RequestId): string | undefined {
+    if (value.method === 'ping') return resultText(id, '{}')
+    if (session.inFlight.has(id)) {
+      return errorText(id, INVALID_REQUEST, 'Invalid Request: a request with this id is still running')
+    }
+    const fault = paramsFault(value.method as string, paramsOf(value))
+    if (fault !== undefined) return errorText(id, INVALID_PARAMS, fault)
+    const { maxInFlight } = this.#sessions.limits
+    if (session.inFlight.size < maxInFlight) return undefined
+    const error = gatewayError(
+      'overloaded',
+      `too many calls in this session (${maxInFlight} of ${maxInFlight})`,
+    )
+    return gatewayErrorText(id, error, {})
+  }
+}
+
+/** Nobody waits for the end of a message that has no answer. */
+function ignore(): void {}
+
+function isLarge({ text }: Response): boolean {
+  return text.length >= LARGE_TEXT
+}

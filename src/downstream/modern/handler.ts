@@ -1,0 +1,275 @@
+import { createHash } from 'node:crypto'
+import type { Message, Outcome, RequestId } from '../../mesh/call.ts'
+import type { Clock } from '../../mesh/clock.ts'
+import { type GatewayError, isGatewayError } from '../../mesh/errors.ts'
+import type { Live } from '../../mesh/live.ts'
+import { askedLimitMs } from '../../policies/deadline/asked.ts'
+import { parseExactly } from '../../protocol/json-parse.ts'
+import {
+  INVALID_PARAMS,
+  INVALID_REQUEST,
+  isObject,
+  kindOf,
+  METHOD_NOT_FOUND,
+  paramsOf,
+  resultText,
+} from '../../protocol/jsonrpc.ts'
+import { isListChange } from '../../protocol/list-changes.ts'
+import { CLIENT_CAPABILITIES_KEY, CLIENT_INFO_KEY, SERVER_INFO_KEY } from '../../protocol/modern.ts'
+import { paramsFault } from '../../protocol/params-check.ts'
+import { LATEST_LEGACY } from '../../protocol/versions.ts'
+import type { GatewayGeneration } from '../../registry/generation.ts'
+import { principalOf, shownHeaders } from '../credentials.ts'
+import type { Guards } from '../guards.ts'
+import type { InboundRequest } from '../inbound-request.ts'
+import { tooMuchToSay } from '../initialize.ts'
+import { refusal, refuse, sendJson } from '../post-reply.ts'
+import { gatewayErrorText } from '../respond.ts'
+import { listenShaken, ownAnswer, sendOutcome, shakenAnswer, whileThere } from '../shaken-answer.ts'
+import type { Tenancy } from '../tenancy.ts'
+import { type Envelope, readEnvelope, supportedVersions } from './envelope.ts'
+import { Exchange } from './exchange.ts'
+import { Listening } from './listening.ts'
+import { PendingInputStore } from './pending-inputs.ts'
+import { CallerPool, type PooledCaller } from './pool.ts'
+import { Post } from './post.ts'
+import { Relay } from './relay.ts'
+import { readFilter, Subscription, weightOf } from './subscriptions.ts'
+
+/** Methods that this era did away with. */
+const gone = new Set([
+  'initialize',
+  'ping',
+  'logging/setLevel',
+  'resources/subscribe',
+  'resources/unsubscribe',
+])
+
+/** Who sent a request, as far as clients are told apart. */
+interface Sender {
+  readonly caller: PooledCaller
+  readonly tenancy: Tenancy
+}
+
+/** The 2026 era towards agents: every request speaks for itself, nothing is remembered between two of them. */
+export class ModernHandler {
+  readonly listening: Listening
+  readonly #live: Live<GatewayGeneration>
+  readonly #clock: Clock
+  readonly #pool: CallerPool
+  readonly #pendingInputs: PendingInputStore<Exchange>
+  readonly #relay: Relay
+  readonly #guards: Guards
+
+  constructor(live: Live<GatewayGeneration>, clock: Clock, guards: Guards) {
+    this.#live = live
+    this.#clock = clock
+    this.#guards = guards
+    this.#pendingInputs = new PendingInputStore(clock, guards.quotas)
+    this.#relay = new Relay(live, clock, guards)
+    this.listening = new Listening(live, clock)
+    const drop = (caller: PooledCaller) => {
+      for (const server of live.current.servers.values()) void server.upstreamSessions.drop(caller)
+    }
+    this.#pool = new CallerPool(
+      clock,
+      guards.quotas.callers,
+      guards.quotas.initializeParams,
+      drop,
+      (server, message) => {
+        if (isListChange(message)) this.forgetLists(server)
+      },
+    )
+  }
+
+  /** Takes a POST that was found to be of this era, with its body as text and parsed. Undefined when it was answered at once. */
+  post(incoming: InboundRequest, text: string, value: unknown): Promise<void> | undefined {
+    if (!isObject(value))
+      return refuse(incoming, refusal(400, null, INVALID_REQUEST, 'Invalid Request: expected one message'))
+    if (kindOf(value) === 'notification') return void incoming.response.writeHead(202).end()
+    const message = { text, value }
+    const envelope = readEnvelope(incoming.headers, message)
+    if ('status' in envelope) return refuse(incoming, envelope)
+    const { id, method, clientInfo, capabilities } = envelope
+    if (gone.has(method))
+      return refuse(incoming, refusal(404, id, METHOD_NOT_FOUND, `Method not found: ${method}`))
+    const fault =
+      paramsFault(method, paramsOf(value)) ??
+      tooMuchToSay(
+        text,
+        [clientInfo, capabilities],
+        ['params', '_meta', CLIENT_INFO_KEY],
+        ['params', '_meta', CLIENT_CAPABILITIES_KEY],
+      )
+    if (fault !== undefined) return refuse(incoming, refusal(200, id, INVALID_PARAMS, fault))
+    const { limits, tenancies, unread } = this.#guards
+    const tenancy = tenancies.of(incoming.headers, clientInfo, this.#clock.now())
+    const tooFast = limits.refusal(undefined, tenancy.countsAs)
+    if (tooFast !== undefined)
+      return refuse(incoming, { status: 200, text: gatewayErrorText(id, tooFast, {}) })
+    const caller = this.#callerOf(incoming, envelope)
+    if (isGatewayError(caller))
+      return refuse(incoming, { status: 200, text: gatewayErrorText(id, caller, {}) })
+    if (method === 'server/discover')
+      return inUse(
+        caller,
+        this.#discover(incoming, id, message, { caller, tenancy }).then(() =>
+          unread.wrote(incoming.response),
+        ),
+      )
+    if (method === 'subscriptions/listen') {
+      const listen = () => inUse(caller, this.#listen(incoming, envelope, { caller, tenancy }, message))
+      const shaken = shakenAnswer(this.#live.current, incoming.endpoint.server, method)
+      if (shaken === undefined) return listen()
+      const request = { incoming, id, message, caller, tenancy, now: this.#clock.now() }
+      const { response } = incoming
+      return listenShaken(shaken, request, { response, wrote: () => unread.wrote(response) }, listen)
+    }
+    return this.#request(incoming, envelope, { caller, tenancy }, message)
+  }
+
+  /** What a server offers may have changed, or for undefined that of all: lists are asked for anew. */
+  forgetLists(server?: string): void {
+    this.#relay.forgetLists(server)
+  }
+
+  close(): void {
+    this.listening.end(() => true)
+    this.#pendingInputs.closeAll()
+    this.#pool.closeAll()
+  }
+
+  /** Clients share upstream sessions with servers only if neither servers nor we could tell them apart. */
+  #callerOf(incoming: InboundRequest, { clientInfo, capabilities }: Envelope): PooledCaller | GatewayError {
+    const shown = shownHeaders(incoming, this.#live.current.servers)
+    return this.#pool.of(incoming.client, clientInfo, capabilities, shown, principalOf(incoming.headers))
+  }
+
+  /** What a client of the legacy era gets to know by `initialize`, in the words of this one. */
+  async #discover(
+    incoming: InboundRequest,
+    id: RequestId,
+    message: Message,
+    { caller, tenancy }: Sender,
+  ): Promise<void> {
+    const { endpoint, headers, response } = incoming
+    const generation = this.#live.current
+    const limitMs = askedLimitMs({ inbound: headers, message })
+    const answer = async (): Promise<Outcome> => {
+      const welcome = await endpoint.welcome(generation, caller, LATEST_LEGACY, limitMs)
+      if ('error' in welcome) return { kind: 'failed', error: welcome.error }
+      return ownAnswer(resultText(id, discovered(welcome.text)))
+    }
+    const shaken = shakenAnswer(generation, endpoint.server, 'server/discover')
+    const now = this.#clock.now()
+    const outcome = await (shaken === undefined
+      ? answer()
+      : whileThere(response, (signal) =>
+          shaken({ incoming, id, message, caller, tenancy, signal, now })(answer),
+        ))
+    sendOutcome(response, id, outcome, endpoint.server)
+  }
+
+  async #listen(incoming: InboundRequest, { id }: Envelope, sender: Sender, message: Message): Promise<void> {
+    const { caller, tenancy } = sender
+    const { endpoint, headers, client, response } = incoming
+    const limitMs = askedLimitMs({ inbound: headers, message })
+    const welcome = await endpoint.welcome(this.#live.current, caller, LATEST_LEGACY, limitMs)
+    if ('error' in welcome)
+      return sendJson(response, 200, gatewayErrorText(id, welcome.error, { server: endpoint.server }))
+    // A client that has left already would never be heard to leave.
+    if (response.destroyed) return
+    const { capabilities } = parseExactly(welcome.text) as { capabilities?: unknown }
+    const filter = readFilter(
+      paramsOf(message.value).notifications,
+      isObject(capabilities) ? capabilities : {},
+    )
+    if (filter === undefined)
+      return refuse(incoming, refusal(200, id, INVALID_PARAMS, 'Invalid notifications filter'))
+    const { listens } = this.#guards.quotas
+    const weight = weightOf(filter)
+    const full = listens.refusal(client, weight)
+    if (full !== undefined)
+      return refuse(incoming, { status: 200, text: gatewayErrorText(id, full, { server: endpoint.server }) })
+    let remove = () => {}
+    const post = new Post(response, { unread: this.#guards.unread, onGone: () => remove() })
+    const subscription = new Subscription(id, filter, post)
+    subscription.acknowledge()
+    if (subscription.isEmpty) return subscription.end()
+    listens.take(client, weight)
+    const over = () => listens.release(client, weight)
+    remove = this.listening.add({ endpoint, caller, tenancy, subscription, over })
+  }
+
+  #request(
+    incoming: InboundRequest,
+    envelope: Envelope,
+    { caller, tenancy }: Sender,
+    message: Message,
+  ): Promise<void> | undefined {
+    const { id, method } = envelope
+    const { _meta: meta, name, uri, requestState, inputResponses } = paramsOf(message.value)
+    // Both are strings by now, where they are given.
+    const target = shortened(`${incoming.endpoint.server ?? ''} ${method} ${(name ?? uri ?? '') as string}`)
+    const progressToken = isObject(meta) ? meta.progressToken : undefined
+    if (this.#pendingInputs.isOurs(requestState)) {
+      const pending = this.#pendingInputs.take(
+        requestState,
+        (call) => call.target === target && call.caller === caller,
+      )
+      if (pending === undefined) {
+        const why = { reason: 'invalid_request_state' }
+        return refuse(
+          incoming,
+          refusal(200, id, INVALID_PARAMS, 'Unknown, used or expired requestState', why),
+        )
+      }
+      pending.answer(message.text, isObject(inputResponses) ? inputResponses : {})
+      this.#wait(incoming, pending, envelope, progressToken)
+      return undefined
+    }
+    const exchange = new Exchange(envelope, caller, incoming.client, target, this.#pendingInputs)
+    this.#wait(incoming, exchange, envelope, progressToken)
+    return this.#relay.run(incoming, exchange, tenancy, message)
+  }
+
+  #wait({ response }: InboundRequest, exchange: Exchange, { id }: Envelope, progressToken: unknown): void {
+    const onGone = () => exchange.abandon(turn)
+    const post = new Post(response, { unread: this.#guards.unread, onGone })
+    const turn = { id, progressToken, post }
+    exchange.begin(turn)
+  }
+}
+
+/** Counts as a call of its caller until it is over, so that nobody else takes the caller's place meanwhile. */
+function inUse(caller: PooledCaller, ending: Promise<void>): Promise<void> {
+  caller.calls++
+  return ending.finally(() => caller.calls--)
+}
+
+/** What a request names is compared from this length on by its digest, in characters: it is kept as long as its call. */
+const LONG_TARGET = 1_024
+
+function shortened(target: string): string {
+  return target.length <= LONG_TARGET ? target : createHash('sha256').update(target).digest('base64url')
+}
+
+function discovered(initializeResult: string): string {
+  const { capabilities, instructions, serverInfo } = parseExactly(initializeResult) as Record<string, unknown>
+  return JSON.stringify({
+    resultType: 'complete',
+    supportedVersions,
+    capabilities: modernCapabilities(capabilities),
+    ...(instructions === undefined ? {} : { instructions }),
+    ttlMs: 0,
+    cacheScope: 'private',
+    _meta: { [SERVER_INFO_KEY]: serverInfo },
+  })
+}
+
+/** Tasks of the legacy era are not those of this one. */
+function modernCapabilities(capabilities: unknown): unknown {
+  if (!isObject(capabilities)) return {}
+  const { tasks: _, ...rest } = capabilities
+  return rest
+}

@@ -1,0 +1,112 @@
+import { randomUUID } from 'node:crypto'
+import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
+import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
+import type { Quota, Quotas } from '../quotas.ts'
+import type { Cancellation } from '../../mesh/cancel.ts'
+
+/** How long a client may take to answer, in milliseconds. */
+const INPUT_WAIT_MS: Millis = 5 * 60_000
+
+/** What our own request states begin with: others are the servers' business. */
+const PREFIX = 'breakwater.'
+
+/** From this length on an answer that waits counts, in bytes: what is smaller is bounded by the number of calls. */
+const COUNTED_FROM = 1_024
+
+/** What waits for input: an `Exchange`. */
+export interface PendingInputCall {
+  readonly client: string
+  readonly signal: Cancellation
+}
+
+interface PendingInput<Exchange> {
+  readonly exchange: Exchange
+  readonly cancel: Cancel
+  /** What the answer to a call that has ended counts as, in bytes. */
+  readonly bytes: number
+}
+
+/** Calls whose server waits for an answer of the client, by the `requestState` that the client brings back. */
+export class PendingInputStore<Exchange extends PendingInputCall> {
+  readonly #clock: Clock
+  readonly #quota: Quota
+  readonly #answers: Quota
+  readonly #byState = new Map<string, PendingInput<Exchange>>()
+
+  /** How many calls may wait for input at once, and how many bytes of their answers may wait, of all clients and of one. */
+  constructor(clock: Clock, { pendingInputs, answers }: Pick<Quotas, 'pendingInputs' | 'answers'>) {
+    this.#clock = clock
+    this.#quota = pendingInputs
+    this.#answers = answers
+  }
+
+  get size(): number {
+    return this.#byState.size
+  }
+
+  /** Whether a request state claims to be one of ours. */
+  isOurs(state: unknown): state is string {
+    return typeof state === 'string' && state.startsWith(PREFIX)
+  }
+
+  /** Keeps a call that waits for input; gives the state that takes it up again, once. An error when there is no room. */
+  enter(exchange: Exchange): string | GatewayError {
+    const full = this.#quota.refusal(exchange.client)
+    if (full !== undefined) return full
+    this.#quota.take(exchange.client)
+    const state = `${PREFIX}${randomUUID()}`
+    const cancel = this.#clock.after(INPUT_WAIT_MS, () => {
+      this.#leave(state)
+      exchange.signal.abort(
+        gatewayError('cancelled', `the client did not answer within ${INPUT_WAIT_MS} ms`, { sent: true }),
+      )
+    })
+    this.#byState.set(state, { exchange, cancel, bytes: 0 })
+    return state
+  }
+
+  /** The call behind a state, which is used up by this; a request that the call does not fit leaves it where it is. */
+  take(state: string, fits: (exchange: Exchange) => boolean): Exchange | undefined {
+    const pending = this.#byState.get(state)
+    if (pending === undefined || !fits(pending.exchange)) return undefined
+    pending.cancel()
+    this.#leave(state)
+    return pending.exchange
+  }
+
+  /**
+   * A call has ended by itself: its client may still come for the answer of so many bytes, until the time is over. An
+   * error for it when there is no room for the answer.
+   */
+  keep(state: string, bytes: number): GatewayError | undefined {
+    const pending = this.#byState.get(state)
+    if (pending === undefined) return undefined
+    pending.cancel()
+    const { exchange } = pending
+    const full = bytes < COUNTED_FROM ? undefined : this.#answers.refusal(exchange.client, bytes)
+    const counted = bytes < COUNTED_FROM || full !== undefined ? 0 : bytes
+    if (counted > 0) this.#answers.take(exchange.client, counted)
+    const cancel = this.#clock.after(INPUT_WAIT_MS, () => this.#leave(state))
+    this.#byState.set(state, { exchange, cancel, bytes: counted })
+    if (full === undefined) return undefined
+    const message = `the call has run, and its answer of ${bytes} bytes was not kept until its client came for it: ${full.message}`
+    return gatewayError('overloaded', message, { sent: true })
+  }
+
+  closeAll(): void {
+    for (const [state, { exchange, cancel }] of this.#byState) {
+      cancel()
+      this.#leave(state)
+      exchange.signal.abort(gatewayError('shutting_down', 'the gateway is stopping', { sent: true }))
+    }
+  }
+
+  #leave(state: string): void {
+    const pending = this.#byState.get(state)
+    if (pending === undefined) return
+    const { exchange, bytes } = pending
+    this.#byState.delete(state)
+    this.#quota.release(exchange.client)
+    if (bytes > 0) this.#answers.release(exchange.client, bytes)
+  }
+}

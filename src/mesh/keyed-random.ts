@@ -1,0 +1,39 @@
+/**
+ * Chance as a keyed hash: the same key gives the same draw, whatever was drawn before.
+ * Returns a number in [0, 1).
+ */
+export type KeyedRandom = (callKey: string, purpose: string) => number
+
+/**
+ * What all draws depend on: a whole number from 0 to 2^64 − 1; in decimal digits where a number is not exact, from 2^53
+ * on.
+ */
+export type Seed = number | string
+
+const DRAWS = 2 ** 53
+
+/**
+ * The draws of a seed. Fields are length-prefixed, so that no two keys run together.
+ * The hash is cyrb53 (two 32-bit multiply-xor lanes with a murmur3 finaliser), 53 bits wide.
+ */
+export function createKeyedRandom(seed: Seed): KeyedRandom {
+  const bits = BigInt.asUintN(64, BigInt(seed))
+  // Each seed begins with other lanes; of one below 2^32 both are mixed with the same bits.
+  const high = Number(bits & 0xffffffffn)
+  const low = Number((bits & 0xffffffffn) ^ (bits >> 32n))
+  return (callKey, purpose) =>
+    hash53(`${purpose.length}:${purpose}${callKey.length}:${callKey}`, high, low) / DRAWS
+}
+
+function hash53(text: string, highSeed: number, lowSeed: number): number {
+  let high = 0xdeadbeef ^ highSeed
+  let low = 0x41c6ce57 ^ lowSeed
+  for (let i = 0; i < text.length; i++) {
+    const unit = text.charCodeAt(i)
+    high = Math.imul(high ^ unit, 2654435761)
+    low = Math.imul(low ^ unit, 1597334677)
+  }
+  high = Math.imul(high ^ (high >>> 16), 2246822507) ^ Math.imul(low ^ (low >>> 13), 3266489909)
+  low = Math.imul(low ^ (low >>> 16), 2246822507) ^ Math.imul(high ^ (high >>> 13), 3266489909)
+  return 4294967296 * (2097151 & low) + (high >>> 0)
+}

@@ -1,0 +1,50 @@
+import type { Decision, Fact } from '../mesh/facts.ts'
+import type { MetricSpec } from '../mesh/metric-spec.ts'
+import type { Outcome } from '../mesh/call.ts'
+import type { EventType, Operator, Policy, StateKind } from '../mesh/policy.ts'
+import { policies } from './index.ts'
+
+/** What all policies say of themselves, in their order, as those need it who tell people of calls and states. */
+
+type Described = Omit<Policy<never>, 'schema' | 'build'>
+
+const described: readonly (readonly [name: string, policy: Described])[] = Object.entries(policies)
+
+/** A fact, and the policy that notes it. */
+export interface OwnedFact {
+  readonly policy: string
+  readonly fact: Fact
+}
+
+export const facts: readonly OwnedFact[] = described.flatMap(([policy, own]) =>
+  (own.facts ?? []).map((fact) => ({ policy, fact })),
+)
+
+/** Who can tell by an outcome what it decided. */
+export const deciders: readonly (readonly [
+  policy: string,
+  decisionIn: (outcome: Outcome) => Decision | undefined,
+])[] = described.flatMap(([policy, own]) =>
+  own.decisionIn === undefined ? [] : [[policy, (outcome: Outcome) => own.decisionIn?.(outcome)] as const],
+)
+
+/** All types of events. */
+export const events: ReadonlyMap<string, EventType> = new Map(
+  described.flatMap(([, own]) => Object.entries(own.events ?? {})),
+)
+
+/** All kinds of states that are shown, each once. */
+export const states: readonly StateKind[] = [
+  ...new Map(described.flatMap(([, own]) => (own.states ?? []).map((state) => [state.kind, state]))).values(),
+]
+
+export const operators: readonly Operator[] = described.flatMap(([, own]) => own.operator ?? [])
+
+/** The metrics of all policies, each once. */
+export const policyMetrics: readonly MetricSpec[] = [
+  ...new Set([
+    ...facts.flatMap(({ fact }) => fact.telemetry.counting?.metric ?? []),
+    ...[...events.values()].flatMap(({ counter }) => counter ?? []),
+    ...states.flatMap(({ gauge }) => gauge?.metric ?? []),
+  ]),
+]

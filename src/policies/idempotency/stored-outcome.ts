@@ -1,0 +1,178 @@
+import { parseExactly } from '../../protocol/json-parse.ts'
+import { z } from 'zod'
+import type { Call, Outcome, Partial, Verdict } from '../../mesh/call.ts'
+import { mayBeRepeated } from '../../mesh/classify.ts'
+import {
+  gatewayError,
+  type GatewayError,
+  type PolicyReason,
+  type Reason,
+  reasons,
+} from '../../mesh/errors.ts'
+import { Fact } from '../../mesh/facts.ts'
+import { counter } from '../../mesh/metric-spec.ts'
+import type { Effect } from '../../mesh/policy.ts'
+import { isObject } from '../../protocol/jsonrpc.ts'
+import { replaceAt } from '../../protocol/json-span.ts'
+import { isFinal } from '../state/final-result.ts'
+
+export const idempotencyConflict = {
+  name: 'idempotency_conflict',
+  code: 1409,
+  retryable: false,
+  about: 'The idempotency key stands for another call, or for one whose answer was not kept.',
+} as const satisfies PolicyReason
+
+/** Whether the answer of a call is that of an earlier one with its key, which was over or still under way. */
+export const replayed = new Fact<'no' | 'stored' | 'joined'>('no', {
+  about:
+    'The answer is that of an earlier call with the same key, which was over (`stored`) or under way (`joined`).',
+  log: 'replayed',
+  event: (how) => ({ decision: 'replayed', reason: how }),
+  counting: {
+    metric: counter(
+      'idempotent_replays_total',
+      'Calls answered with the answer of an earlier one, by whether that was over or still under way.',
+      ['server', 'how'],
+      'servers × 2',
+    ),
+    labels: (how) => ({ how }),
+  },
+})
+
+/** What is remembered of a call that is over. */
+export type StoredOutcome =
+  | {
+      readonly kind: 'answered'
+      readonly text: string
+      readonly bytes: number
+      readonly status: number
+      readonly verdict: Verdict
+      readonly partial: Partial | undefined
+    }
+  /** It may have run, and nobody knows how it ended. */
+  | { readonly kind: 'failed'; readonly error: GatewayError }
+  /** It has run, and its answer was too large to keep. */
+  | { readonly kind: 'too_large'; readonly bytes: number; readonly limit: number }
+
+/** What a record of a call holds. */
+export interface Stored {
+  /** Of what was run: one key stands for one of these. */
+  readonly fingerprint: string
+  readonly kept: StoredOutcome
+}
+
+/** Largest answer that is kept, in bytes. */
+const MAX_ANSWER = 1024 ** 2
+
+/** Reasons that concern the session of the first caller only: another one is told `upstream_disconnected`. */
+const ofSession: ReadonlySet<string> = new Set<Reason>(['cancelled', 'session_lost'])
+
+/** What is known of a call from when it began, should the process not live to see how it ends. */
+export const interrupted: StoredOutcome = {
+  kind: 'failed',
+  error: gatewayError('upstream_disconnected', 'the gateway ended while the call was under way', {
+    sent: true,
+  }),
+}
+
+/** What to remember of an outcome; undefined when the same call may run once more. `maxSize` is in bytes. */
+export function keep(outcome: Outcome, effect: Effect, maxSize: number): StoredOutcome | undefined {
+  switch (outcome.kind) {
+    case 'rejected':
+      return undefined
+    case 'failed': {
+      const { error } = outcome
+      return mayBeRepeated(error, effect) ? undefined : { kind: 'failed', error }
+    }
+    case 'answered': {
+      const { result, verdict, partial } = outcome
+      if (!isFinal(result)) return undefined
+      const { text, status } = result
+      const bytes = Buffer.byteLength(text)
+      const limit = Math.min(MAX_ANSWER, maxSize)
+      if (bytes > limit) return { kind: 'too_large', bytes, limit }
+      return { kind: 'answered', text, bytes, status, verdict, partial }
+    }
+  }
+}
+
+const isText = (value: unknown) => typeof value === 'string'
+
+/** What this gateway wrote; that of another version of it may be something else. */
+const stored = z.object({
+  fingerprint: z.string(),
+  kept: z.discriminatedUnion('kind', [
+    z
+      .object({
+        kind: z.literal('answered'),
+        text: z.string(),
+        bytes: z.int().min(0),
+        status: z.int(),
+        verdict: z.custom<Verdict>(isText),
+        partial: z.custom<Partial>(isObject).optional(),
+      })
+      .transform((answer) => ({ ...answer, partial: answer.partial })),
+    z.object({
+      kind: z.literal('failed'),
+      error: z
+        .object({
+          reason: z.string(),
+          code: z.int().default(reasons.internal.code),
+          retryable: z.boolean().default(false),
+          message: z.string(),
+        })
+        // What cannot be told of an error must not make its call run again: then the record would be worth nothing.
+        .transform((error): GatewayError => ({ ...error, sent: true, retryAfterMs: undefined })),
+    }),
+    z.object({ kind: z.literal('too_large'), bytes: z.int().min(0), limit: z.int().min(0) }),
+  ]),
+})
+
+/** A record as an earlier process wrote it; undefined for anything else. */
+export function readStored(value: unknown): Stored | undefined {
+  return stored.safeParse(value).data
+}
+
+/** The outcome once more, under the id of another call. */
+export function replay(kept: StoredOutcome, call: Call): Outcome {
+  replayed.note(call.record, 'stored')
+  switch (kept.kind) {
+    case 'answered': {
+      const text = replaceAt(kept.text, ['id'], call.id)
+      const value = parseExactly(text) as Call['message']['value']
+      return answered({ text, value, status: kept.status }, kept.verdict, kept.partial)
+    }
+    case 'failed': {
+      const error = forAnother(kept.error)
+      const message = `${error.message}; a call with this idempotency key may have run, and is not run again`
+      return { kind: 'failed', error: { ...error, message, sent: true, retryAfterMs: undefined } }
+    }
+    case 'too_large': {
+      const words = `the call with this idempotency key has run; its answer of ${kept.bytes} bytes was too large to keep (limit ${kept.limit})`
+      return { kind: 'failed', error: gatewayError(idempotencyConflict, words, { sent: true }) }
+    }
+  }
+}
+
+/** The outcome of one call as that of another, which waited for it. */
+export function shared(outcome: Outcome, { id }: Call): Outcome {
+  if (outcome.kind === 'rejected') return outcome
+  if (outcome.kind === 'failed') return { kind: 'failed', error: forAnother(outcome.error) }
+  const { result, verdict, partial } = outcome
+  const text = replaceAt(result.text, ['id'], id)
+  return answered({ text, value: { ...result.value, id }, status: result.status }, verdict, partial)
+}
+
+/** An error of one call as that of another: nobody has cancelled that, and its session is not lost. */
+function forAnother(error: GatewayError): GatewayError {
+  return ofSession.has(error.reason) ? gatewayError('upstream_disconnected', error.message, error) : error
+}
+
+function answered(
+  result: (Outcome & { kind: 'answered' })['result'],
+  verdict: Verdict,
+  partial: Partial | undefined,
+): Outcome {
+  return { kind: 'answered', result, verdict, ...(partial === undefined ? {} : { partial }) }
+}

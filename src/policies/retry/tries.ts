@@ -1,0 +1,191 @@
+import { z } from 'zod'
+import { type Call, type CallChanges, derive, type Outcome } from '../../mesh/call.ts'
+import type { Millis } from '../../mesh/clock.ts'
+import { CountFact, Fact } from '../../mesh/facts.ts'
+import { counter, gauge } from '../../mesh/metric-spec.ts'
+import type { PolicyContext, Scope, StateKind } from '../../mesh/policy.ts'
+import { duration } from '../../units/duration.ts'
+import { type BudgetTerms, LONGEST_WINDOW_MS, RetryBudget } from '../state/retry-budget.ts'
+
+/** Why a failed call was not sent again. */
+export type RetryRefusal =
+  /** It may have run, and is not known to be repeatable. */
+  | 'unsafe'
+  /** A byte of it has reached the caller. */
+  | 'streaming'
+  /** It is somebody's retry already. */
+  | 'inbound_attempt'
+  /** The attempts that are configured are used up. */
+  | 'attempts'
+  /** The next try would begin after the deadline, or after the wait that the server asked for. */
+  | 'deadline'
+  | 'server_budget'
+  | 'gateway_budget'
+  | 'concurrency'
+  /** It was, and a limit of ours rejected that try. */
+  | 'limited'
+
+const retriesTotal = counter(
+  'retries_total',
+  'Failed calls, by whether they were sent again (`sent`) or why not, and calls that were hedged.',
+  ['server', 'decision'],
+  'servers × 11 decisions',
+)
+
+/** How often a call was sent again after a failure. */
+export const retries = new CountFact({
+  about: 'How often the call was sent again after a failure.',
+  log: 'retries',
+  alwaysLogged: true,
+  attribute: 'breakwater.retries',
+  event: () => ({ decision: 'sent' }),
+  counting: { metric: retriesTotal, labels: () => ({ decision: 'sent' }), by: (count) => count },
+})
+
+/** How often a call was sent once more while the first try had not come back. */
+export const hedges = new CountFact({
+  about: 'How often the call was sent once more while the first try had not come back.',
+  log: 'hedges',
+  alwaysLogged: true,
+  attribute: 'breakwater.hedges',
+  event: () => ({ decision: 'sent' }),
+  counting: { metric: retriesTotal, labels: () => ({ decision: 'hedged' }), by: (count) => count },
+})
+
+/** Why the last failure of a call was not followed by another try. */
+export const retryRefused = new Fact<RetryRefusal | undefined>(undefined, {
+  about: 'Why the last failure was not followed by another try.',
+  log: 'retryRefused',
+  event: (refusal) => ({ decision: 'refused', reason: String(refusal) }),
+  counting: { metric: retriesTotal, labels: (refusal) => ({ decision: String(refusal) }) },
+})
+
+/** Under this name of a server the budget of the whole gateway is kept. */
+const GATEWAY = ''
+
+/** The kind of state of budgets. */
+const RETRY_BUDGET = 'retry-budget'
+
+/** Budgets as they are shown. */
+export const retryBudget: StateKind<RetryBudget> = {
+  kind: RETRY_BUDGET,
+  isBudget: true,
+  gauge: {
+    metric: gauge(
+      'retry_budget_balance',
+      'Retries that the budget of a server would allow now, by the default policies; without a server, that of the gateway.',
+      ['server'],
+      'servers + 1',
+    ),
+    samples: (budget) => [{ labels: {}, value: budget.snapshot().balance }],
+  },
+}
+
+/** The two budgets that a retry needs to be in: that of its server, and that of the whole gateway. */
+export class RetryBudgets {
+  readonly #server: RetryBudget
+  readonly #gateway: RetryBudget
+  readonly #terms: BudgetTerms
+
+  constructor(
+    { clock, state }: Pick<PolicyContext, 'clock' | 'state'>,
+    { set, server }: Scope,
+    terms: BudgetTerms,
+  ) {
+    const budgetOf = (owner: string) =>
+      state.get({ kind: RETRY_BUDGET, set, server: owner }, () => new RetryBudget(clock, terms))
+    this.#server = budgetOf(server)
+    this.#gateway = budgetOf(GATEWAY)
+    this.#terms = terms
+  }
+
+  /** A call begins. */
+  enter(now: Millis): void {
+    this.#server.enter(now)
+    this.#gateway.enter(now)
+  }
+
+  /** It is over, with all its tries. */
+  leave(): void {
+    this.#server.leave()
+    this.#gateway.leave()
+  }
+
+  /** Takes a retry from both, or from neither: then it says why. Every one that is granted needs a `release`. */
+  claim(now: Millis): RetryRefusal | undefined {
+    if (this.#server.balance(this.#terms, now) < 1) return 'server_budget'
+    if (this.#gateway.balance(this.#terms, now) < 1) return 'gateway_budget'
+    if (!this.#server.hasRoom(this.#terms)) return 'concurrency'
+    this.#server.withdraw(now)
+    this.#gateway.withdraw(now)
+    return undefined
+  }
+
+  /** A retry is over, or will not be sent after all. */
+  release(): void {
+    this.#server.release()
+    this.#gateway.release()
+  }
+}
+
+/** The part of a config that says how much may be sent again: the same for retries and for hedges. */
+export const budgetSchema = z
+  .strictObject({
+    ratio: z
+      .number()
+      .min(0)
+      .max(1)
+      .default(0.2)
+      .describe('Share of the calls of a window that may be sent again, 0 to 1.'),
+    floor: z
+      .number()
+      .min(0)
+      .max(1_000)
+      .default(5)
+      .describe(
+        'Retries a second that are allowed however few calls there are; the larger of the two counts.',
+      ),
+    window: duration({ min: 1_000, max: LONGEST_WINDOW_MS })
+      .default(10_000)
+      .describe('How far back calls and retries count; whole seconds.'),
+    concurrency: z
+      .number()
+      .min(0)
+      .max(1)
+      .default(0.2)
+      .describe('Share of the calls under way to a server that may be retries, 0 to 1.'),
+    leastConcurrent: z
+      .int()
+      .min(0)
+      .max(10_000)
+      .default(3)
+      .describe('Retries under way to a server that are allowed however few calls there are.'),
+  })
+  .prefault({})
+  .describe('How much may be sent again, per server and in the whole gateway. Retries and hedges share it.')
+
+const ATTEMPT_HEADER = 'x-breakwater-attempt'
+
+/** By these whoever calls us says which try of theirs it is. */
+const inboundHeaders = [ATTEMPT_HEADER, 'x-envoy-attempt-count']
+
+/** The call once more, as try number `attempt`. Servers behind HTTP are told, so that none of them retries a retry. */
+export function nextTry(call: Call, attempt: number, changes: CallChanges = {}): Call {
+  changes.attempt = attempt
+  if (attempt > 1) changes.headers = { ...call.headers, [ATTEMPT_HEADER]: String(attempt) }
+  return derive(call, changes)
+}
+
+/** Whether a call came to us as somebody's retry: whoever is outermost retries, or tries multiply. */
+export function isInboundRetry({ inbound }: Call): boolean {
+  return inboundHeaders.some((name) => {
+    const attempt = Number(inbound[name])
+    return Number.isInteger(attempt) && attempt >= 2
+  })
+}
+
+/** The outcome of a call that had several tries: when one of them may have run, the call may have run. */
+export function withSent(outcome: Outcome, sent: boolean): Outcome {
+  if (outcome.kind !== 'failed' || !sent || outcome.error.sent) return outcome
+  return { kind: 'failed', error: { ...outcome.error, sent } }
+}

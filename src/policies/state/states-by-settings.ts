@@ -1,0 +1,33 @@
+import { LRUCache } from 'lru-cache'
+import type { Observable } from '../../mesh/policy.ts'
+
+/**
+ * The states of one server, by the settings that made them. Overrides give tools of one server different settings
+ * at the same time, which the store, with its one state per owner, would take for reloads. Past `most`, that which
+ * has not been asked for the longest goes; chains and calls which hold it go on with it.
+ */
+export class StatesBySettings<State extends Observable> implements Observable {
+  readonly #states: LRUCache<string, State>
+
+  /** `most`: how many states are kept, at least 1. */
+  constructor(most = 64) {
+    this.#states = new LRUCache({ max: most })
+  }
+
+  /** The state under these settings, created at the first asking. */
+  get(settings: unknown, create: () => State): State {
+    const key = JSON.stringify(settings)
+    const known = this.#states.get(key)
+    if (known !== undefined) return known
+    const state = create()
+    this.#states.set(key, state)
+    return state
+  }
+
+  /** That which has not been asked for the longest comes first. */
+  snapshot(): unknown[] {
+    const snapshots: unknown[] = []
+    this.#states.rforEach((state) => snapshots.push(state.snapshot()))
+    return snapshots
+  }
+}

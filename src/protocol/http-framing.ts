@@ -1,0 +1,78 @@
+/** Bytes of one piece of a reply: of its body, or of what HTTP/1.1 puts around it. */
+export interface FramedPiece {
+  readonly bytes: Buffer
+  readonly isBody: boolean
+}
+
+/** Longest head of a reply that is looked at, in bytes; a longer one counts as body, and HTTP clients refuse it. */
+const LONGEST_HEAD = 16 * 1024
+
+/** How far the end of a head or of a size is looked for at a time, in bytes. */
+const NEAR = 512
+
+/** Tells the body of a reply from what HTTP/1.1 puts around it (RFC 9112, sections 2.1 and 7.1). */
+export class HttpFraming {
+  /** Whether the body is a stream of events. */
+  isEventStream = false
+  #part: 'head' | 'plain' | 'size' | 'data' | 'end of data' | 'trailers' = 'head'
+  #text = ''
+  #left = 0
+
+  split(chunk: Buffer): FramedPiece[] {
+    const pieces: FramedPiece[] = []
+    for (let rest = chunk; rest.length > 0;) {
+      const piece = this.#next(rest)
+      rest = rest.subarray(piece.bytes.length)
+      pieces.push(piece)
+    }
+    return pieces
+  }
+
+  #next(bytes: Buffer): FramedPiece {
+    switch (this.#part) {
+      case 'plain':
+        return { bytes, isBody: true }
+      case 'trailers':
+        return { bytes, isBody: false }
+      case 'head':
+        return this.#until('\r\n\r\n', bytes, (head) => this.#readHead(head))
+      case 'size':
+        return this.#until('\r\n', bytes, (line) => {
+          this.#left = Number.parseInt(line, 16)
+          // The last chunk is empty, and only trailers may follow.
+          this.#part = this.#left > 0 ? 'data' : 'trailers'
+        })
+      case 'data': {
+        const piece = { bytes: bytes.subarray(0, this.#left), isBody: true }
+        this.#left -= piece.bytes.length
+        if (this.#left === 0) this.#part = 'end of data'
+        return piece
+      }
+      case 'end of data':
+        return this.#until('\r\n', bytes, () => (this.#part = 'size'))
+    }
+  }
+
+  #readHead(head: string): void {
+    // An interim response comes before another one.
+    if (/^HTTP\/1\.[01] 1\d\d/.test(head)) return
+    this.isEventStream = /^content-type:\s*text\/event-stream/im.test(head)
+    this.#part = /^transfer-encoding:.*\bchunked/im.test(head) ? 'size' : 'plain'
+  }
+
+  /** What stands before the mark and the mark itself, which may come in parts; no more is looked at than is near. */
+  #until(mark: string, bytes: Buffer, found: (text: string) => void): FramedPiece {
+    const before = this.#text.length
+    const near = bytes.subarray(0, NEAR)
+    const text = this.#text + near.toString('latin1')
+    const at = text.indexOf(mark, Math.max(0, before - mark.length))
+    if (at === -1) {
+      this.#text = text
+      if (text.length > LONGEST_HEAD) this.#part = 'plain'
+      return { bytes: near, isBody: false }
+    }
+    this.#text = ''
+    found(text.slice(0, at))
+    return { bytes: bytes.subarray(0, at + mark.length - before), isBody: false }
+  }
+}

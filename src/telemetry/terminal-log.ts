@@ -1,0 +1,190 @@
+import type { Clock, Millis } from '../mesh/clock.ts'
+import { roundedDuration } from '../units/duration.ts'
+import { type Paint, plain, type Tone } from './colours.ts'
+import { printable } from './printable.ts'
+
+/**
+ * The log as people read it: a line for an event, with the time, the level, the server and what happened in words; and
+ * what servers write to their standard error as lines of their own, so many a second of each.
+ */
+
+/** One event, as the log has it in JSON. */
+export type LogEntry = Readonly<Record<string, unknown>>
+
+const levels: readonly (readonly [from: number, name: string, tone: Tone | undefined])[] = [
+  [60, 'fatal', 'bad'],
+  [50, 'error', 'bad'],
+  [40, 'warn', 'doubtful'],
+  [30, 'info', 'good'],
+  [20, 'debug', 'aside'],
+  [0, 'trace', 'aside'],
+]
+
+/** Longest words of an event, and longest of what is said besides them, each; in characters. */
+const LONGEST_WORDS = 1_000
+const LONGEST_VALUE = 200
+
+/** Keys that stand in a line of their own way, or that say what only a machine has a use for. */
+const placed = new Set(['time', 'level', 'msg', 'server', 'stderr', 'err'])
+const ofCalls = new Set([
+  ...['method', 'tool', 'result', 'reason', 'error', 'durationMs', 'attempts', 'faults', 'fates', 'leftOut'],
+  ...[
+    'partial',
+    'verdict',
+    'sent',
+    'rejectedBy',
+    'overheadMs',
+    'waitedMs',
+    'intentSource',
+    'spanId',
+    'requestId',
+  ],
+])
+
+/** Writes an event in one line. */
+export function lineOf(entry: LogEntry, paint: Paint = plain): string {
+  const { time, level, server } = entry
+  const [, name, tone] = levels.find(([from]) => Number(level) >= from) ?? [0, 'trace', 'aside']
+  const isCall = entry.msg === 'call' && 'result' in entry
+  const parts = [
+    paint('aside', timeOf(time)),
+    paint(tone ?? 'aside', name.padEnd(5)),
+    ...(typeof server === 'string' ? [paint('name', printable(server, LONGEST_VALUE))] : []),
+    isCall ? callWords(entry, paint) : eventWords(entry, paint, tone),
+    ...restOf(entry, isCall).map((text) => paint('aside', text)),
+  ]
+  return parts.filter((part) => part !== '').join('  ')
+}
+
+/** One line of a server's standard error. */
+export function stderrLine(server: string, text: string, paint: Paint = plain): string {
+  return `${paint('name', printable(server, LONGEST_VALUE))} ${paint('aside', '│')} ${printable(text)}`
+}
+
+function timeOf(time: unknown): string {
+  const date = new Date(typeof time === 'string' || typeof time === 'number' ? time : NaN)
+  if (Number.isNaN(date.getTime())) return '--:--:--'
+  return [date.getHours(), date.getMinutes(), date.getSeconds()]
+    .map((part) => String(part).padStart(2, '0'))
+    .join(':')
+}
+
+function eventWords({ msg, err }: LogEntry, paint: Paint, tone: Tone | undefined): string {
+  const said = typeof msg === 'string' ? [msg] : []
+  const words = printable([...said, ...errorWords(err)].join(': '), LONGEST_WORDS)
+  return tone === 'bad' || tone === 'doubtful' ? paint(tone, words) : words
+}
+
+/** An error and where it was thrown; all of its stack is in the log that is JSON. */
+function errorWords(err: unknown): string[] {
+  if (typeof err !== 'object' || err === null) return []
+  const { type, message, stack } = err as Readonly<Record<string, unknown>>
+  const where = typeof stack === 'string' ? /\n\s+(at [^\n]+)/.exec(stack)?.[1] : undefined
+  const words = [type, message].filter((part) => typeof part === 'string' && part !== '').join(': ')
+  return [`${words}${where === undefined ? '' : ` (${where})`}`]
+}
+
+/** `echo  failed after 2s: no answer within 2000 ms (attempt_timeout), 2 attempts, faults: slow surfaced`. */
+function callWords(entry: LogEntry, paint: Paint): string {
+  const { method, tool, result, reason, error, durationMs, attempts, partial, verdict, leftOut } = entry
+  const took = typeof durationMs === 'number' ? roundedDuration(durationMs) : '?'
+  const text = (value: unknown) => printable(String(value), LONGEST_WORDS)
+  const flawed = verdict === 'tool_error' ? ' with an error of the tool' : ''
+  const [tone, ending] =
+    result === 'returned'
+      ? ([
+          flawed === '' && partial === undefined ? 'good' : 'doubtful',
+          `answered in ${took}${flawed}`,
+        ] as const)
+      : result === 'cancelled'
+        ? (['aside', `given up by its agent after ${took}`] as const)
+        : result === 'rejected'
+          ? (['doubtful', `rejected after ${took}`] as const)
+          : (['bad', `failed after ${took}`] as const)
+  const why = error === undefined ? '' : `: ${text(error)}`
+  const kind = reason ?? (result === 'returned' ? undefined : result)
+  const fates = listOf(entry.fates) || listOf(entry.faults)
+  const more = [
+    ...(kind === undefined ? [] : [`(${text(kind)})`]),
+    ...(partial === undefined ? [] : [`partial: ${text(partial)}`]),
+    ...(typeof attempts === 'number' && attempts > 1 ? [`${attempts} attempts`] : []),
+    ...(fates === '' ? [] : [`faults: ${fates}`]),
+    ...(typeof leftOut === 'number' ? [`${leftOut} like it left out before`] : []),
+  ]
+  const words = `${paint('strong', text(tool ?? method))}  ${paint(tone, `${ending}${why}`)}`
+  return more.length === 0 ? words : `${words} ${more.join(', ')}`
+}
+
+const listOf = (value: unknown): string =>
+  Array.isArray(value) ? value.map((item) => printable(String(item), LONGEST_VALUE)).join(', ') : ''
+
+/** What else an event says, as `key=value`. */
+function restOf(entry: LogEntry, isCall: boolean): string[] {
+  return Object.entries(entry).flatMap(([key, value]) => {
+    if (value === undefined || placed.has(key)) return []
+    // Of a call there are many numbers, and most of them say that nothing happened.
+    if (isCall && (value === 0 || ofCalls.has(key))) return []
+    const isTime = /(^m|M)s$/.test(key) && typeof value === 'number'
+    const name = isTime ? key.slice(0, -'Ms'.length) || 'took' : key
+    return [`${printable(name, LONGEST_VALUE)}=${isTime ? roundedDuration(value) : shown(value)}`]
+  })
+}
+
+function shown(value: unknown): string {
+  const isBare = typeof value === 'string' && /^[^\s"=]+$/.test(value)
+  return printable(isBare ? value : JSON.stringify(value), LONGEST_VALUE)
+}
+
+/** How many lines of one server's standard error a second reach a terminal, and of how many servers apart. */
+const STDERR_PER_SECOND = 20
+const WINDOW_MS: Millis = 1_000
+const MAX_SERVERS = 1_000
+
+/** Lines of one server within a second. */
+interface Window {
+  shown: number
+  leftOut: number
+}
+
+export interface TerminalLogParts {
+  readonly clock: Pick<Clock, 'after'>
+  readonly paint: Paint
+  /** Takes a line, without its end. */
+  readonly write: (line: string) => void
+}
+
+/** Shows the entries of a log on a terminal. What is left out of a server's standard error is told when its second is over. */
+export function terminalLog({ clock, paint, write }: TerminalLogParts): (entry: LogEntry) => void {
+  const windows = new Map<string, Window>()
+
+  function close(server: string): void {
+    const { leftOut = 0 } = windows.get(server) ?? {}
+    windows.delete(server)
+    if (leftOut === 0) return
+    const words = `${leftOut} ${leftOut === 1 ? 'line' : 'lines'} left out`
+    write(`${stderrLine(server, '', paint)}${paint('aside', words)}`)
+  }
+
+  function takeError(server: string, text: string, dropped: number): void {
+    let window = windows.get(server)
+    if (window === undefined) {
+      if (windows.size >= MAX_SERVERS) return
+      window = { shown: 0, leftOut: 0 }
+      windows.set(server, window)
+      clock.after(WINDOW_MS, () => close(server))
+    }
+    window.leftOut += dropped
+    if (window.shown === STDERR_PER_SECOND) window.leftOut++
+    else {
+      window.shown++
+      write(stderrLine(server, text, paint))
+    }
+  }
+
+  return (entry) => {
+    const { stderr, server, dropped, msg } = entry
+    if (typeof stderr === 'string' && msg === undefined)
+      takeError(typeof server === 'string' ? server : '?', stderr, typeof dropped === 'number' ? dropped : 0)
+    else write(lineOf(entry, paint))
+  }
+}

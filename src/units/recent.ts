@@ -1,0 +1,11 @@
+import { LRUCache } from 'lru-cache'
+
+/**
+ * A map that holds the `most` latest: past that, what has not been set, or read by `get`, for the longest goes. `peek`
+ * reads without making an entry newer. Bounded by `maxSize`, because `max` takes room for all of them at once.
+ */
+export class Recent<Value extends object | number | true> extends LRUCache<string, Value> {
+  constructor(most: number) {
+    super({ maxSize: most, sizeCalculation: () => 1 })
+  }
+}

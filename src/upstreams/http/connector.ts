@@ -1,0 +1,43 @@
+import type { Duplex } from 'node:stream'
+import { buildConnector } from 'undici'
+
+/** Connects as undici would with these options, to servers that may end their connections at any time. */
+export function connectorOf(options: buildConnector.BuildOptions = {}): buildConnector.connector {
+  const connect = buildConnector(options)
+  return (target, done) => {
+    connect(target, (error, socket) => {
+      // Without a connection there is no second argument, whatever its type says.
+      if (error !== null) return done(error, null)
+      mayEndPaused(socket)
+      done(null, socket)
+    })
+  }
+}
+
+/** What undici keeps beside a connection: its reader of replies. */
+interface Parser {
+  paused: boolean
+  resume(): void
+}
+
+/**
+ * Has a connection of undici end while its reply is paused. undici 7 takes that for impossible, by an assertion that nobody
+ * can catch; but a server need only close behind a reply that whoever reads it has asked to wait. To be called before
+ * undici listens to the connection.
+ */
+export function mayEndPaused(connection: Duplex): void {
+  // In order: all has been read, so that there is nothing left to wait for but the end itself.
+  connection.once('end', () => parserOf(connection)?.resume())
+  const over = () => {
+    const parser = parserOf(connection)
+    if (parser !== undefined) parser.paused = false
+  }
+  connection.on('error', over)
+  connection.on('close', over)
+}
+
+function parserOf(connection: Duplex): Parser | undefined {
+  const name = Object.getOwnPropertySymbols(connection).find(({ description }) => description === 'parser')
+  const held = connection as Duplex & Readonly<Record<symbol, Parser | null | undefined>>
+  return name === undefined ? undefined : (held[name] ?? undefined)
+}

@@ -1,0 +1,76 @@
+import type { LookupFunction, Socket } from 'node:net'
+import { Duplex } from 'node:stream'
+import { buildConnector } from 'undici'
+import type { HttpServerConfig } from '../../config/schema/server-schema.ts'
+import type { CertificateFlaw, ConnectFailure } from '../../mesh/connect-failure.ts'
+import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
+import { transportError } from './http-reply.ts'
+
+/** What Node calls a certificate that it does not trust, by what is wrong with it. */
+const untrusted: Readonly<Record<CertificateFlaw, string>> = {
+  expired: 'CERT_HAS_EXPIRED',
+  self_signed: 'DEPTH_ZERO_SELF_SIGNED_CERT',
+  wrong_host: 'ERR_TLS_CERT_ALTNAME_INVALID',
+}
+
+/**
+ * The error of a connection to a URL of this server that fails like this: that of a real one, which never leaves the process, or
+ * for certificates, which nobody can make up, the same one. The URL has a name to look up, or is an https address, where that is
+ * what fails. Undefined where none can fail, because all certificates are trusted. Never rejects.
+ */
+export function failToConnect(
+  { timeouts, tls }: Pick<HttpServerConfig, 'timeouts' | 'tls'>,
+  url: string,
+  failure: ConnectFailure,
+): Promise<GatewayError> | undefined {
+  const { connect: timeout } = timeouts
+  switch (failure.of) {
+    case 'name': {
+      const { code, after } = failure
+      const lookup: LookupFunction = (name, _, done) => {
+        const error = Object.assign(new Error(`getaddrinfo ${code} ${name}`), { code })
+        void after.then(() => done(error, ''))
+      }
+      return errorOf(buildConnector({ timeout, lookup }), url)
+    }
+    case 'handshake':
+      return errorOf(buildConnector({ timeout }), url, new RefusingPeer())
+    case 'certificate': {
+      if (tls?.rejectUnauthorized === false) return undefined
+      const error = Object.assign(new Error(), { code: untrusted[failure.flaw] })
+      return Promise.resolve(transportError(error, false))
+    }
+  }
+}
+
+/** What becomes of a connection that cannot be made. */
+function errorOf(connect: buildConnector.connector, url: string, peer?: Duplex): Promise<GatewayError> {
+  const { hostname, host, protocol, port } = new URL(url)
+  // undici writes to it and reads from it, and nothing else.
+  const httpSocket = peer as Socket | undefined
+  const target = { hostname, host, protocol, port, ...(httpSocket && { httpSocket }) }
+  return new Promise((resolve) => {
+    connect(target, (error, socket) => {
+      socket?.destroy()
+      resolve(
+        error === null
+          ? gatewayError('internal', 'the connection did not fail')
+          : transportError(error, false),
+      )
+    })
+  })
+}
+
+/** The fatal alert `handshake_failure`, as it is sent before a version of TLS is agreed on (RFC 8446, section 6). */
+const handshakeFailure = Buffer.from([0x15, 0x03, 0x03, 0x00, 0x02, 0x02, 0x28])
+
+/** A peer that refuses any handshake. */
+class RefusingPeer extends Duplex {
+  override _read(): void {}
+
+  override _write(_: Buffer, __: BufferEncoding, done: () => void): void {
+    this.push(handshakeFailure)
+    this.push(null)
+    done()
+  }
+}

@@ -1,0 +1,40 @@
+import type { Message } from '../mesh/call.ts'
+import { gatewayError, type GatewayError } from '../mesh/errors.ts'
+import { isLegacyVersion } from '../protocol/versions.ts'
+import { printable, printableWords } from '../telemetry/printable.ts'
+
+/** Largest `initialize` result of a server, in bytes: each upstream session keeps one, its instructions included. */
+const MAX_INITIALIZE_RESULT = 256 * 1024
+
+/** How much of a server's own words an error of ours repeats, in characters. */
+const EXCERPT = 200
+
+/** What a server says of itself, to be kept. Throws a `GatewayError` when it is too large. */
+export function initializeResultOf(text: string, value: Message['value']): Message {
+  const bytes = Buffer.from(text)
+  if (bytes.length > MAX_INITIALIZE_RESULT) {
+    const message = `what the server says of itself is larger than ${MAX_INITIALIZE_RESULT} bytes`
+    throw gatewayError('bad_reply', message, { sent: true })
+  }
+  // By way of bytes: a slice would hold on to the whole reply that it is of.
+  return { text: bytes.toString(), value }
+}
+
+/** The result is for a version of the legacy era; throws a `GatewayError` for any other. */
+export function assertLegacy({ protocolVersion: version }: Message['value']): void {
+  if (isLegacyVersion(version)) return
+  const named = typeof version === 'string' ? printable(version, EXCERPT) : '(none is named)'
+  throw gatewayError(
+    'upstream_refused',
+    `the server speaks version ${named} of the protocol, which we do not`,
+  )
+}
+
+/** That a server refused a request of ours, in its own words; `status` is the HTTP status that these came with. */
+export function refusedBy(
+  what: string,
+  { message }: Readonly<Record<string, unknown>>,
+  status?: number,
+): GatewayError {
+  return gatewayError('upstream_refused', `${what}: ${printableWords(message, EXCERPT)}`, { status })
+}

@@ -1,0 +1,57 @@
+import type { Caller, Message } from '../../mesh/call.ts'
+import type { Clock } from '../../mesh/clock.ts'
+import { gatewayError } from '../../mesh/errors.ts'
+import { whenAborted } from '../failure.ts'
+import { ownCall } from '../own-call.ts'
+import type { MessageSession } from '../pipe/message-session.ts'
+import type { Discover } from './discover.ts'
+import { ModernSession, type ModernWay } from './modern-session.ts'
+import type { Subscribe } from './modern-listener.ts'
+import type { ToolCallRules } from './tool-call-rules.ts'
+
+export interface SharedSessionTerms {
+  /** The server's name in the registry. */
+  readonly server: string
+  readonly clock: Clock
+  readonly tools: ToolCallRules
+}
+
+/** One caller's part in what goes over a pipe to a server of the modern era. It ends with the pipe. */
+export function modernSharedSession(
+  upstreamSession: MessageSession,
+  discover: Discover,
+  terms: SharedSessionTerms,
+  caller: Caller,
+): ModernSession {
+  const way = pipeWay(upstreamSession, terms.server, caller)
+  const session = new ModernSession({ ...terms, discover, way }, caller, upstreamSession.initializeResult)
+  whenAborted(upstreamSession.ended, (error) => session.end(error))
+  return session
+}
+
+/** The requests of one caller of the modern era, over a pipe that others may use as well. */
+function pipeWay(upstreamSession: MessageSession, server: string, caller: Caller): ModernWay {
+  return {
+    send: (call, text, id) =>
+      upstreamSession.exchange({ ...call, id, message: { text, value: call.message.value } }),
+    subscribe: pipeSubscribe(upstreamSession, server),
+    abandon: (error) => upstreamSession.abandon(caller, error),
+  }
+}
+
+/** Subscribes by a request that stays unanswered; what it brings comes through its channel. */
+function pipeSubscribe(upstreamSession: MessageSession, server: string): Subscribe {
+  return (text, subscription) => {
+    const listening = new AbortController()
+    const call = ownCall(server, 'subscriptions/listen', {}, listening.signal)
+    const send = (message: Message) => void subscription.message(message)
+    const channel = { ...call.channel, send }
+    void upstreamSession
+      .exchange({ ...call, channel, message: { ...call.message, text } })
+      .then((outcome) => {
+        if (outcome.kind === 'answered') subscription.message(outcome.result)
+        else subscription.broken(!upstreamSession.ended.aborted)
+      })
+    return () => listening.abort(gatewayError('cancelled', 'nobody listens any more'))
+  }
+}

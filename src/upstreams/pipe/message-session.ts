@@ -1,0 +1,435 @@
+import { redactShapes } from '../../config/secrets/redact-text.ts'
+import type { Answer, Call, Caller, Message, Outcome, Service } from '../../mesh/call.ts'
+import type { Signal } from '../../mesh/cancel.ts'
+import { verdictOf } from '../../mesh/classify.ts'
+import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
+import { ownTurn, TurnBudget } from '../../mesh/turns.ts'
+import { during, LARGE_TEXT } from '../../mesh/work.ts'
+import { sizeFault } from '../../protocol/json-size.ts'
+import { elements } from '../../protocol/json-span.ts'
+import {
+  errorText,
+  INTERNAL_ERROR,
+  isObject,
+  kindOf,
+  notificationText,
+  paramsOf,
+  parseJson,
+  readMessage,
+  resultText,
+} from '../../protocol/jsonrpc.ts'
+import { SUBSCRIPTION_ID_KEY } from '../../protocol/modern.ts'
+import { LogThrottle } from '../../telemetry/log-throttle.ts'
+import { abortError, failure, orAborted } from '../failure.ts'
+import type { Discover } from '../modern/discover.ts'
+import type { Refusal, Respondent } from '../shared/audience.ts'
+import { repliedId } from '../stdio/lines.ts'
+import type { Era, UpstreamSession } from '../upstream.ts'
+import { MAX_BACKLOG_BYTES, MAX_BACKLOG_MESSAGES } from './backlog.ts'
+import { greet, type Initialized, openError } from './handshake.ts'
+import { InFlight, type InFlightCall } from './in-flight.ts'
+import type { Connect, Pipe, PipeEvents, Posting } from './pipe.ts'
+import { answerableId, progressToCaller, rawAt, replyToCaller, toServer, withRawId } from './renumber.ts'
+import type { Terms } from './terms.ts'
+
+/** How many notifications may wait until the server reads them; calls are limited elsewhere. */
+const MAX_UNREAD = 1_024
+
+/** How long a server may take to take `notifications/initialized`, in milliseconds: some never acknowledge it. */
+const INITIALIZED_MS = 1_000
+
+/** Notifications that only the gateway itself may send: the handshake is its own, and so are request ids. */
+const ours: ReadonlySet<unknown> = new Set(['notifications/initialized', 'notifications/cancelled'])
+
+/** Requests that a server is not told the end of: before the first answer it may not understand it. */
+const handshakeMethods: ReadonlySet<string> = new Set(['initialize', 'server/discover'])
+
+/** The end of a call whose caller does not read, where others are not to wait for that. */
+const readsTooSlowly = gatewayError(
+  'overloaded',
+  `the client reads too slowly what the server sends before the answer (more than ${MAX_BACKLOG_BYTES} bytes or ${MAX_BACKLOG_MESSAGES} messages wait for it)`,
+  { sent: true },
+)
+
+/** An upstream session over a pipe of JSON texts. Requests travel under ids and progress tokens of our own. */
+export class MessageSession implements UpstreamSession {
+  readonly keepsState = true
+  readonly #terms: Terms
+  readonly #calls: InFlight
+  readonly #requests = new ServerRequests((text) => this.#send(text))
+  readonly #end = new AbortController()
+  #pipe: Pipe | undefined
+  #initialized!: Initialized
+  #unread = 0
+
+  /** Connects and shakes hands. Rejects with a `GatewayError`, and leaves nothing behind then. */
+  static async open(connect: Connect, terms: Terms, signal: Signal): Promise<MessageSession> {
+    if (signal.aborted) throw abortError(signal)
+    const upstreamSession = new MessageSession(terms)
+    const inbox = new Inbox(upstreamSession.#calls, upstreamSession.#requests, terms, (error) =>
+      upstreamSession.#over(error),
+    )
+    try {
+      upstreamSession.#pipe = await connect(inbox, signal)
+      await upstreamSession.#greet(signal)
+    } catch (error) {
+      void upstreamSession.close()
+      throw openError(error)
+    }
+    return upstreamSession
+  }
+
+  private constructor(terms: Terms) {
+    this.#terms = terms
+    const { server, shared = false } = terms
+    const overflow = (entry: InFlightCall) => this.#giveUp(entry, readsTooSlowly)
+    this.#calls = new InFlight({ server, shared, overflow })
+  }
+
+  async #greet(signal: Signal): Promise<void> {
+    const { faults } = this.#terms
+    const exchange: Service = (call) => this.exchange(call)
+    this.#initialized = await greet(faults?.(exchange) ?? exchange, this.#terms, signal)
+    if (this.discover === undefined) {
+      const taken = this.#send(notificationText('notifications/initialized'))
+      await orAborted(Promise.race([taken, this.#terms.clock.sleep(INITIALIZED_MS, signal)]), signal)
+    }
+    if (this.ended.aborted) throw this.ended.reason
+  }
+
+  get initializeResult(): Message {
+    return this.#initialized.initializeResult
+  }
+
+  get era(): Era {
+    return this.discover === undefined ? 'legacy' : 'modern'
+  }
+
+  /** What a server of the modern era says of itself; undefined in the legacy era. */
+  get discover(): Discover | undefined {
+    return this.#initialized.discover
+  }
+
+  get ended(): AbortSignal {
+    return this.#end.signal
+  }
+
+  exchange(call: Call): Promise<Outcome> {
+    const { signal, headers, record } = call
+    const over = this.ended.aborted ? (this.ended.reason as GatewayError) : undefined
+    const error = over ?? (signal.aborted ? abortError(signal) : undefined)
+    if (error !== undefined) return Promise.resolve(failure(call, error))
+    const refused = this.#terms.audience.refusal?.(call)
+    if (refused !== undefined) return Promise.resolve(refused)
+    return new Promise((resolve) => {
+      const entry = this.#calls.add(call, resolve, this.#aborted)
+      if (call.answerShape !== undefined) entry.unshape = this.#pipe?.shape(entry.id, call.answerShape)
+      const onWrite = () => {
+        entry.written = true
+        record.sent = true
+      }
+      this.#send(toServer(call, entry.id), { signal, headers, onWrite }).catch((cause: GatewayError) => {
+        this.#calls.settle(entry, failure(call, cause))
+      })
+    })
+  }
+
+  /** `from`: who sends it, where callers share the upstream session. */
+  async post(text: string, from?: Caller): Promise<void> {
+    if (this.ended.aborted) throw this.ended.reason
+    const message = readMessage(text)
+    if (message === undefined || ours.has(message.value.method)) return
+    if (kindOf(message.value) === 'response') return this.#requests.reply(message, from)
+    if (this.#unread >= MAX_UNREAD) {
+      throw gatewayError(
+        'overloaded',
+        `the server reads too slowly (${MAX_UNREAD} notifications wait for it)`,
+      )
+    }
+    this.#unread++
+    await this.#send(text).finally(() => this.#unread--)
+  }
+
+  /** Does nothing: a pipe carries everything anyway. */
+  listen(): void {}
+
+  async close(): Promise<void> {
+    this.#over(gatewayError('cancelled', 'the upstream session was closed'))
+    await this.#pipe?.close()
+  }
+
+  /** Ends all that goes on for one caller, and leaves the upstream session to the others. */
+  abandon(caller: Caller, error: GatewayError): void {
+    for (const entry of this.#calls.of(caller)) this.#giveUp(entry, error)
+    this.#calls.left(caller)
+    this.#terms.audience.left?.(caller)
+    this.#requests.abandon(caller)
+  }
+
+  readonly #aborted = (entry: InFlightCall): void => this.#giveUp(entry, abortError(entry.call.signal))
+
+  /** The answer of the call no longer matters to anybody, and the server is told so. */
+  #giveUp(entry: InFlightCall, error: GatewayError): void {
+    const isDone = this.#calls.isAnswered(entry)
+    this.#calls.settle(entry, failure(entry.call, error))
+    if (isDone || !entry.written || handshakeMethods.has(entry.call.method)) return
+    this.#calls.abandon(entry)
+    const params = { requestId: entry.id, reason: error.message }
+    this.#send(notificationText('notifications/cancelled', params)).catch((cause: GatewayError) => {
+      this.#terms.log.debug({ reason: cause.reason }, 'could not tell the server of a cancellation')
+    })
+  }
+
+  #send(text: string, posting?: Posting): Promise<void> {
+    return (
+      this.#pipe?.send(text, posting) ??
+      Promise.reject(gatewayError('upstream_unavailable', 'not connected yet'))
+    )
+  }
+
+  #over(error: GatewayError): void {
+    if (this.ended.aborted) return
+    this.#end.abort(error)
+    for (const entry of this.#calls.of()) this.#calls.settle(entry, failure(entry.call, error))
+  }
+}
+
+/** How many unreadable messages a second are logged, and how much of each, in characters. */
+const NOISE_PER_SECOND = 5
+const EXCERPT = 200
+
+/** So much of both ends of a message that is not read is searched for its id, in characters. */
+const ENDS = 512
+
+/** Sorts what a server sends: answers to their calls, progress to its call, the rest to the audience. */
+class Inbox implements PipeEvents {
+  readonly #calls: InFlight
+  readonly #requests: ServerRequests
+  readonly #terms: Terms
+  readonly #noise: LogThrottle
+  readonly closed: (error: GatewayError) => void
+
+  constructor(
+    calls: InFlight,
+    requests: ServerRequests,
+    terms: Terms,
+    closed: (error: GatewayError) => void,
+  ) {
+    this.#calls = calls
+    this.#requests = requests
+    this.#terms = terms
+    this.#noise = new LogThrottle(terms.clock, NOISE_PER_SECOND)
+    this.closed = closed
+  }
+
+  message(text: string): Promise<void> | undefined {
+    if (text.length < LARGE_TEXT) return this.#message(text)
+    return ownTurn(this.#terms.server).then(() => during('reply', () => this.#large(text)))
+  }
+
+  #large(text: string): Promise<void> | undefined {
+    const fault = sizeFault(text)
+    if (fault === undefined) return this.#message(text)
+    const ends = { head: text.slice(0, ENDS), tail: text.slice(-ENDS) }
+    return this.#throwAway(repliedId(ends), gatewayError('bad_reply', fault, { sent: true }))
+  }
+
+  #message(text: string): Promise<void> | undefined {
+    const value = parseJson(text)
+    if (Array.isArray(value)) return this.#batch(text)
+    if (!isObject(value)) return this.#unreadable(text)
+    const message: Message = { text, value }
+    switch (kindOf(value)) {
+      case 'response':
+        return this.#response(message)
+      case 'request':
+        return this.#request(message)
+      case 'notification':
+        return this.#notification(message)
+      default:
+        return this.#malformed(message)
+    }
+  }
+
+  overlong(id: number | undefined, limit: number): void {
+    const error = gatewayError('reply_too_large', `the reply is larger than ${limit} bytes`, { sent: true })
+    this.#throwAway(id, error)
+  }
+
+  /** A message is not read; `id` is that of the request that it answers, as far as its ends show it. */
+  #throwAway(id: number | undefined, error: GatewayError): undefined {
+    const entry = this.#calls.get(id)
+    this.#calls.finished(id)
+    if (entry !== undefined) return void this.#calls.settle(entry, failure(entry.call, error))
+    this.#noise.admit((dropped) =>
+      this.#terms.log.warn({ why: error.message, dropped }, 'threw away a message that is too large'),
+    )
+  }
+
+  /** Version 2025-03-26 has batches. Their messages are taken one after another. */
+  async #batch(text: string): Promise<void> {
+    const turns = new TurnBudget()
+    for (const { start, end } of elements(text, text.indexOf('['))) {
+      turns.begin()
+      await this.message(text.slice(start, end))
+      if (turns.spent(end - start)) await ownTurn(this.#terms.server)
+    }
+  }
+
+  #response(message: Message): undefined {
+    const entry = this.#calls.get(message.value.id)
+    if (entry !== undefined) return void this.#answered(entry, message)
+    const late = this.#calls.finished(message.value.id)
+    // What it made is its caller's all the same.
+    if (late?.caller !== undefined) this.#terms.audience.answered?.(late.method, late.caller, message)
+    return this.#discard('an answer that nobody waits for', message)
+  }
+
+  #answered(entry: InFlightCall, message: Message): void {
+    const { audience } = this.#terms
+    const { method, caller } = entry.call
+    const theirs = audience.answered === undefined ? message : audience.answered(method, caller, message)
+    const result = replyToCaller(entry.call, theirs)
+    this.#calls.answer(entry, { kind: 'answered', result, verdict: verdictOf(result.value) })
+  }
+
+  #request(message: Message): Promise<void> | undefined {
+    if (message.value.method !== 'ping') {
+      return this.#requests.ask(message, this.#terms.audience.respondent(message, this.#calls))
+    }
+    this.#requests.answer(message, resultText(0, '{}'))
+    return undefined
+  }
+
+  #notification(message: Message): Promise<void> | undefined {
+    switch (message.value.method) {
+      case 'notifications/progress':
+        return this.#progress(message)
+      case 'notifications/cancelled':
+        return this.#requests.cancelled(message)
+      default:
+        return this.#told(message)
+    }
+  }
+
+  /** In the modern era most of it names the subscription that it belongs to. */
+  #told(message: Message): Promise<void> | undefined {
+    const { _meta } = paramsOf(message.value)
+    const id = isObject(_meta) ? _meta[SUBSCRIPTION_ID_KEY] : undefined
+    const entry = id === undefined ? undefined : this.#calls.get(id)
+    if (entry !== undefined) return this.#calls.through(entry, message)
+    return this.#terms.audience.notify(message, this.#calls)
+  }
+
+  #progress(message: Message): Promise<void> | undefined {
+    const entry = this.#calls.get(paramsOf(message.value).progressToken)
+    const progress = entry && progressToCaller(entry.call, message)
+    if (progress === undefined) return this.#discard('progress that nobody asked for', message)
+    return this.#calls.through(entry as InFlightCall, progress)
+  }
+
+  /** JSON, but no JSON-RPC: when it is meant as an answer, its caller need not wait any longer. */
+  #malformed(message: Message): undefined {
+    const entry = 'method' in message.value ? undefined : this.#calls.get(message.value.id)
+    if (entry === undefined) return this.#unreadable(message.text)
+    const error = gatewayError('bad_reply', 'the reply is no JSON-RPC response', { sent: true })
+    this.#calls.settle(entry, failure(entry.call, error))
+  }
+
+  #unreadable(text: string): undefined {
+    if (text.trim() === '') return
+    this.#noise.admit((dropped) => {
+      this.#terms.log.warn(
+        { excerpt: redactShapes(text.slice(0, EXCERPT)), dropped },
+        'skipped what is no JSON-RPC message',
+      )
+    })
+  }
+
+  #discard(what: string, { value }: Message): undefined {
+    this.#terms.log.debug({ id: value.id, method: value.method }, `discarded ${what}`)
+  }
+}
+
+/** How many questions a server may have open, and how many of our own answers may wait until it reads them. */
+const MAX_OPEN = 1_024
+
+interface Open extends Respondent {
+  readonly answer: Answer
+}
+
+/** What the server asked, and who has not answered it yet. Each request gets exactly one answer. */
+class ServerRequests {
+  readonly #send: (text: string) => Promise<void>
+  /** By the exact text of the server's id. */
+  readonly #open = new Map<string, Open>()
+  #unread = 0
+
+  constructor(send: (text: string) => Promise<void>) {
+    this.#send = send
+  }
+
+  /** Hands a request to whoever shall answer it. */
+  ask(request: Message, respondent: Respondent | Refusal): Promise<void> | undefined {
+    if ('code' in respondent) return this.refuse(request, respondent)
+    if (this.#open.size >= MAX_OPEN) {
+      return this.refuse(request, {
+        code: INTERNAL_ERROR,
+        message: `too many open requests (limit ${MAX_OPEN})`,
+      })
+    }
+    const id = answerableId(request)
+    if (id === undefined) return undefined
+    const answer: Answer = (text) => {
+      if (this.#open.get(id) !== open) return Promise.resolve()
+      this.#open.delete(id)
+      return this.#send(withRawId(text, id))
+    }
+    const open: Open = { ...respondent, answer }
+    this.#open.set(id, open)
+    return respondent.deliver(request, answer)
+  }
+
+  refuse(request: Message, refusal: Refusal): undefined {
+    this.answer(request, errorText(null, refusal.code, refusal.message))
+  }
+
+  /**
+   * Answers a request by ourselves. Does not hold up what the server sends next: it may be unable to read
+   * before it has written. An answer too many is dropped.
+   */
+  answer(request: Message, text: string): void {
+    const id = answerableId(request)
+    if (id !== undefined) this.#answer(id, text)
+  }
+
+  #answer(id: string, text: string): void {
+    if (this.#unread >= MAX_OPEN) return
+    this.#unread++
+    const settled = () => void this.#unread--
+    this.#send(withRawId(text, id)).then(settled, settled)
+  }
+
+  /** Passes on a response that bears the server's own id, if that was asked of the caller who sends it. */
+  async reply(response: Message, from?: Caller): Promise<void> {
+    const open = this.#open.get(rawAt(response.text, ['id']))
+    if (open !== undefined && (from === undefined || open.caller === from)) await open.answer(response.text)
+  }
+
+  /** The server takes a request back: whoever has it is told. */
+  cancelled(notification: Message): Promise<void> | undefined {
+    const id = rawAt(notification.text, ['params', 'requestId'])
+    const open = this.#open.get(id)
+    this.#open.delete(id)
+    return open?.deliver(notification)
+  }
+
+  /** Answers for a caller that is gone. */
+  abandon(caller: Caller): void {
+    for (const [id, open] of this.#open) {
+      if (open.caller !== caller) continue
+      this.#open.delete(id)
+      this.#answer(id, errorText(null, INTERNAL_ERROR, 'the client has left'))
+    }
+  }
+}

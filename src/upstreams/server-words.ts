@@ -1,0 +1,114 @@
+import { isSecretName, REDACTED, redactShapes } from '../config/secrets/redact-text.ts'
+import type { ServerConfig } from '../config/schema/schema.ts'
+import { isObject, parseJson } from '../protocol/jsonrpc.ts'
+import { printable } from '../telemetry/printable.ts'
+
+// What servers say themselves of why they do not work, as part of an error. They may repeat what they were given, so all
+// secrets of their config are taken out first.
+
+/** How much of it is told, in characters. */
+const LONGEST_EXCERPT = 300
+
+/** How much of it is looked at, in characters. */
+const LOOKED_AT = 8 * 1024
+
+/** What is shorter is a word of any text, unless its name says that it is a secret. In characters. */
+const SHORTEST_SECRET = 4
+
+/** Takes secrets out of a text. */
+export type Conceal = (text: string) => string
+
+/** What a server is given that it must not be heard to repeat. */
+interface Given {
+  /** Variables or headers. */
+  readonly named: Readonly<Record<string, string>>
+  readonly args?: readonly string[]
+  readonly urls?: readonly string[]
+}
+
+/** Takes out of texts of a server what its config gives it, and what is secret by its shape. */
+export function concealing(config: ServerConfig): Conceal {
+  if (config.type !== 'stdio') return concealingGiven({ named: config.headers, urls: config.urls })
+  return concealingGiven({ named: config.env, args: config.args })
+}
+
+/** The same for what is known of a server otherwise. */
+export function concealingGiven({ named, args = [], urls = [] }: Given): Conceal {
+  const secrets = [
+    ...Object.entries(named).flatMap(([name, value]) => partsOf(value, isSecretName(name))),
+    ...args.flatMap((arg, index) => secretOf(arg, args[index - 1])),
+    ...urls.flatMap(secretsOfUrl),
+  ]
+  // The longest first: one may be a part of another.
+  const known = [...new Set(secrets)].toSorted((one, other) => other.length - one.length)
+  return (text) => {
+    let shown = text
+    for (const secret of known) if (shown.includes(secret)) shown = shown.replaceAll(secret, REDACTED)
+    return redactShapes(shown)
+  }
+}
+
+/** Words that stand before a secret, and settings that everybody may know. */
+const HARMLESS =
+  /^(?:bearer|basic|digest|true|false|yes|none|null|test|development|staging|production|debug|info|warn|error|localhost|[\d.]{1,15})$/i
+
+/** A value; of a secret also its words, since of `Bearer …` a server may repeat only the second. */
+function partsOf(value: string, isSecret: boolean): string[] {
+  const isTold = (part: string) => part.length >= SHORTEST_SECRET && !HARMLESS.test(part)
+  if (!isSecret) return [value].filter(isTold)
+  return [value.trim(), ...value.split(/[\s,;:=]+/).filter(isTold)].filter((part) => part !== '')
+}
+
+/** `--token s3cret`, `--token=s3cret`. */
+function secretOf(arg: string, before: string | undefined): string[] {
+  const [, name = '', value = ''] = /^-{0,2}([\w.-]+)=(.+)$/s.exec(arg) ?? []
+  if (value !== '' && isSecretName(name)) return partsOf(value, true)
+  const option = /^--?([\w][\w.-]*)$/.exec(before ?? '')?.[1]
+  return option !== undefined && isSecretName(option) && !arg.startsWith('-') ? partsOf(arg, true) : []
+}
+
+function secretsOfUrl(text: string): string[] {
+  if (!URL.canParse(text)) return []
+  const { username, password, searchParams } = new URL(text)
+  return [username, password, decoded(password), ...searchParams.values()].filter(
+    (part) => part.length >= SHORTEST_SECRET,
+  )
+}
+
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part)
+  } catch {
+    // No percent-encoding: it is written as it is meant.
+    return part
+  }
+}
+
+/** What a server said, in quotation marks, as one line of at most 300 characters; undefined when it said nothing. */
+export function excerptOf(text: string, conceal: Conceal): string | undefined {
+  const line = conceal(text.slice(0, LOOKED_AT)).replace(/\s+/g, ' ').trim()
+  return line === '' ? undefined : `"${printable(line, LONGEST_EXCERPT)}"`
+}
+
+/** What the body of a refusal says, as `excerptOf` has it: the message of one in JSON, the title of one in HTML. */
+export function excerptOfBody(text: string, conceal: Conceal): string | undefined {
+  const body = text.slice(0, LOOKED_AT)
+  if (/^\s*</.test(body)) {
+    const [, title = ''] = /<title[^>]{0,200}>([^<]{0,1000})/i.exec(body) ?? []
+    return excerptOf(title, conceal)
+  }
+  return excerptOf(
+    (/^\s*\{/.test(text) && text.length <= LOOKED_AT ? messageIn(parseJson(text)) : undefined) ?? body,
+    conceal,
+  )
+}
+
+/** Where JSON bodies of errors have their message: JSON-RPC, OAuth, RFC 9457, and what is common. */
+function messageIn(value: unknown): string | undefined {
+  if (!isObject(value)) return undefined
+  const { error } = value
+  const said = isObject(error)
+    ? error.message
+    : (value.error_description ?? value.detail ?? value.message ?? error)
+  return typeof said === 'string' ? said : undefined
+}

@@ -1,0 +1,440 @@
+import type { Call, Caller, Message, Outcome } from '../../mesh/call.ts'
+import type { Signal } from '../../mesh/cancel.ts'
+import { resultOf } from '../../mesh/classify.ts'
+import type { Clock } from '../../mesh/clock.ts'
+import { Coalescing } from '../../mesh/coalescing.ts'
+import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
+import { countCopy } from '../../mesh/turns.ts'
+import { during } from '../../mesh/work.ts'
+import { replaceAt } from '../../protocol/json-span.ts'
+import {
+  INTERNAL_ERROR,
+  isObject,
+  METHOD_NOT_FOUND,
+  paramsOf,
+  readMessage,
+  resultText,
+} from '../../protocol/jsonrpc.ts'
+import { isListChange } from '../../protocol/list-changes.ts'
+import { failure, whenAborted } from '../failure.ts'
+import type { ModernSession } from '../modern/modern-session.ts'
+import { modernSharedSession, type SharedSessionTerms } from '../modern/shared-session.ts'
+import { ownCall } from '../own-call.ts'
+import type { InFlight } from '../pipe/in-flight.ts'
+import { MessageSession } from '../pipe/message-session.ts'
+import type { Connect } from '../pipe/pipe.ts'
+import { replyToCaller } from '../pipe/renumber.ts'
+import type { Terms } from '../pipe/terms.ts'
+import type { Era, UpstreamSession } from '../upstream.ts'
+import type { Audience, Refusal, Respondent } from './audience.ts'
+import { Owners } from './owners.ts'
+import { Tasks } from './tasks.ts'
+
+/**
+ * What a shared process is told of its clients. They have no roots: what one client opens to a server would
+ * be open to all.
+ */
+const capabilities = { sampling: {}, elicitation: { form: {}, url: {} } }
+
+type SharedTerms = Omit<Terms, 'audience' | 'shared'> & SharedSessionTerms
+
+/** One upstream session that many callers take part in, and that outlives each of them. */
+export class SharedConnection {
+  readonly #upstreamSession: MessageSession
+  readonly #terms: SharedSessionTerms
+  readonly #audience: SharedAudience
+  readonly #sessions = new Set<SharedSession | ModernSession>()
+
+  /** Rejects with a `GatewayError`, and leaves nothing behind then. */
+  static async open(connect: Connect, terms: SharedTerms, signal: Signal): Promise<SharedConnection> {
+    const audience = new SharedAudience(terms.server, terms.clock)
+    const initializeParams = { ...terms.initializeParams, capabilities }
+    const upstreamSession = await MessageSession.open(
+      connect,
+      { ...terms, initializeParams, audience, shared: true },
+      signal,
+    )
+    return new SharedConnection(upstreamSession, terms, audience)
+  }
+
+  private constructor(upstreamSession: MessageSession, terms: SharedSessionTerms, audience: SharedAudience) {
+    this.#upstreamSession = upstreamSession
+    this.#terms = terms
+    this.#audience = audience
+    whenAborted(upstreamSession.ended, (error) => {
+      audience.close()
+      for (const session of this.#sessions) session.end(error)
+    })
+  }
+
+  get era(): Era {
+    return this.#upstreamSession.era
+  }
+
+  get ended(): AbortSignal {
+    return this.#upstreamSession.ended
+  }
+
+  /** Adds a caller. It may leave and come back, but has one session at a time. */
+  attach(caller: Caller): UpstreamSession {
+    const session = this.#sessionFor(caller)
+    this.#sessions.add(session)
+    whenAborted(session.ended, () => this.#sessions.delete(session))
+    return session
+  }
+
+  #sessionFor(caller: Caller): SharedSession | ModernSession {
+    const { discover } = this.#upstreamSession
+    return discover === undefined
+      ? new SharedSession(this.#upstreamSession, this.#audience, caller)
+      : modernSharedSession(this.#upstreamSession, discover, this.#terms, caller)
+  }
+
+  close(): Promise<void> {
+    return this.#upstreamSession.close()
+  }
+}
+
+/** One caller's part in an upstream session that it shares with others. Closing it ends nothing for them. */
+class SharedSession implements UpstreamSession {
+  readonly keepsState = true
+  readonly #upstreamSession: MessageSession
+  readonly #audience: SharedAudience
+  readonly #caller: Caller
+  readonly #end = new AbortController()
+
+  constructor(upstreamSession: MessageSession, audience: SharedAudience, caller: Caller) {
+    this.#upstreamSession = upstreamSession
+    this.#audience = audience
+    this.#caller = caller
+    audience.callers.add(caller)
+  }
+
+  get initializeResult() {
+    return this.#upstreamSession.initializeResult
+  }
+
+  get ended(): AbortSignal {
+    return this.#end.signal
+  }
+
+  exchange(call: Call): Promise<Outcome> {
+    if (this.ended.aborted) return Promise.resolve(failure(call, this.ended.reason as GatewayError))
+    switch (call.method) {
+      case 'resources/subscribe':
+        return this.#subscribe(call)
+      case 'resources/unsubscribe':
+        return this.#unsubscribe(call)
+      case 'logging/setLevel':
+        return this.#setLevel(call)
+      default:
+        return this.#upstreamSession.exchange(call)
+    }
+  }
+
+  async post(text: string): Promise<void> {
+    if (this.ended.aborted) throw this.ended.reason
+    // The process was told that there are no roots.
+    if (readMessage(text)?.value.method === 'notifications/roots/list_changed') return
+    await this.#upstreamSession.post(text, this.#caller)
+  }
+
+  /** Does nothing: whoever takes part gets everything that is meant for it. */
+  listen(): void {}
+
+  close(): Promise<void> {
+    if (!this.ended.aborted) this.#leave(gatewayError('cancelled', 'the upstream session was closed'))
+    return Promise.resolve()
+  }
+
+  /** The upstream session is over for everybody. */
+  end(error: GatewayError): void {
+    this.#end.abort(error)
+  }
+
+  #leave(error: GatewayError): void {
+    const { callers, levels, subscriptions } = this.#audience
+    this.end(error)
+    callers.delete(this.#caller)
+    this.#upstreamSession.abandon(this.#caller, error)
+    for (const uri of subscriptions.release(this.#caller)) this.#tell('resources/unsubscribe', { uri })
+    const before = levels.effective
+    levels.forget(this.#caller)
+    const level = levels.effective
+    if (level !== undefined && level !== before) this.#tell('logging/setLevel', { level })
+  }
+
+  /** A request that nobody waits for. */
+  #tell(method: string, params: Readonly<Record<string, unknown>>): void {
+    void this.#upstreamSession.exchange(
+      ownCall(this.#caller.id, method, params, new AbortController().signal),
+    )
+  }
+
+  #subscribe(call: Call): Promise<Outcome> {
+    const { uri } = paramsOf(call.message.value)
+    if (typeof uri !== 'string') return this.#upstreamSession.exchange(call)
+    return this.#orUndo(this.#audience.subscriptions.add(uri, this.#caller), call)
+  }
+
+  #unsubscribe(call: Call): Promise<Outcome> {
+    const { uri } = paramsOf(call.message.value)
+    const needed = typeof uri === 'string' && this.#audience.subscriptions.remove(uri, this.#caller)
+    return needed ? Promise.resolve(emptyAnswer(call)) : this.#upstreamSession.exchange(call)
+  }
+
+  /** The process gets the most verbose level that anybody wants; what is too much for a caller is held back. */
+  #setLevel(call: Call): Promise<Outcome> {
+    const { levels } = this.#audience
+    const undo = levels.ask(this.#caller, paramsOf(call.message.value).level)
+    return undo === undefined
+      ? this.#upstreamSession.exchange(call)
+      : this.#orUndo(undo, withLevel(call, levels.effective))
+  }
+
+  async #orUndo(undo: () => void, call: Call): Promise<Outcome> {
+    const outcome = await this.#upstreamSession.exchange(call)
+    if (resultOf(outcome) !== 'returned') undo()
+    return outcome
+  }
+}
+
+function withLevel(call: Call, level: string | undefined): Call {
+  const { text, value } = call.message
+  const message = {
+    text: replaceAt(text, ['params', 'level'], level),
+    value: { ...value, params: { ...paramsOf(value), level } },
+  }
+  return { ...call, message }
+}
+
+function emptyAnswer(call: Call): Outcome {
+  const reply = { text: resultText(0, '{}'), value: { jsonrpc: '2.0', id: 0, result: {} } }
+  return { kind: 'answered', result: replyToCaller(call, reply), verdict: 'unchecked' }
+}
+
+/** Warnings for the operator. */
+const remedy = 'configure the server with `sharing: per_session`'
+
+/** What a client must be able to do to be asked something. */
+const needed: ReadonlyMap<unknown, string> = new Map([
+  ['sampling/createMessage', 'sampling'],
+  ['elicitation/create', 'elicitation'],
+])
+
+/** The error of a call that cannot go on before its user has been to some pages; it names them. */
+const ELICITATION_REQUIRED = -32042
+
+/**
+ * The audience of a process that many callers share. The protocol does not say on whose behalf such a
+ * process speaks: what could reach the wrong caller reaches nobody.
+ */
+class SharedAudience implements Audience {
+  readonly callers = new Set<Caller>()
+  readonly subscriptions = new Subscriptions()
+  readonly levels = new LogLevels()
+  readonly #server: string
+  readonly #tasks: Tasks
+  /** Whom the pages are for that the process sent users to. */
+  readonly #elicitations: Owners<Caller>
+  readonly #changes: Coalescing<Message>
+
+  constructor(server: string, clock: Clock) {
+    this.#server = server
+    this.#tasks = new Tasks(clock)
+    this.#elicitations = new Owners(clock)
+    this.#changes = new Coalescing(clock, (message) => this.#tell(this.callers, message))
+  }
+
+  /** The process has ended. */
+  close(): void {
+    this.#changes.end()
+  }
+
+  respondent(request: Message, calls: InFlight): Respondent | Refusal {
+    if (request.value.method === 'roots/list') {
+      return { code: METHOD_NOT_FOUND, message: `no roots in a shared process; ${remedy}` }
+    }
+    const caller = this.#concerned(request, calls)
+    if (caller === undefined) {
+      return { code: INTERNAL_ERROR, message: `it cannot be told which client this is for; ${remedy}` }
+    }
+    const capability = needed.get(request.value.method)
+    if (capability !== undefined && !can(caller, capability)) {
+      return { code: METHOD_NOT_FOUND, message: `the client does not support ${capability}` }
+    }
+    this.#elicits(paramsOf(request.value), caller)
+    return { caller, deliver: calls.wayTo(caller) }
+  }
+
+  notify(notification: Message, calls: InFlight): Promise<void> | undefined {
+    const method = notification.value.method as string
+    const params = paramsOf(notification.value)
+    if (isListChange(notification)) return void this.#changes.tell(method, notification)
+    if (method === 'notifications/resources/updated')
+      return typeof params.uri === 'string'
+        ? this.#tell(this.subscriptions.subscribersOf(params.uri), notification)
+        : undefined
+    const caller =
+      method === 'notifications/elicitation/complete'
+        ? this.#elicitations.of(params.elicitationId)
+        : (this.#concerned(notification, calls) ?? (this.#isIdle(calls) ? calls.soleCaller() : undefined))
+    if (caller === undefined) return undefined
+    if (method === 'notifications/message' && !this.levels.admits(caller, params.level)) return undefined
+    return calls.wayTo(caller)(notification)
+  }
+
+  refusal(call: Call): Outcome | undefined {
+    return this.#tasks.refusal(call)
+  }
+
+  answered(method: string, caller: Caller, reply: Message): Message {
+    const { error } = reply.value
+    if (!isObject(error)) return this.#tasks.answered(method, caller, reply)
+    if (error.code !== ELICITATION_REQUIRED || !isObject(error.data)) return reply
+    const { elicitations } = error.data
+    if (!Array.isArray(elicitations)) return reply
+    for (const elicitation of elicitations) if (isObject(elicitation)) this.#elicits(elicitation, caller)
+    return reply
+  }
+
+  left(caller: Caller): void {
+    this.#tasks.left(caller)
+    this.#elicitations.left(caller)
+  }
+
+  /** Whom a message concerns: the owner of the task that it names, or else the only one whom the process works for. */
+  #concerned(message: Message, calls: InFlight): Caller | undefined {
+    const owner = this.#tasks.ownerFor(message)
+    if (owner !== 'none') return owner
+    const working = this.#tasks.working()
+    const only = calls.onlyCaller()
+    if (working === 'nobody') return only
+    if (working === 'unclear' || working.takesInputRequired) return undefined
+    return working === only || calls.isQuiet ? working : undefined
+  }
+
+  #isIdle(calls: InFlight): boolean {
+    return calls.isQuiet && this.#tasks.working() === 'nobody'
+  }
+
+  #elicits({ elicitationId }: Readonly<Record<string, unknown>>, caller: Caller): void {
+    if (typeof elicitationId === 'string') this.#elicitations.add(elicitationId, caller, false)
+  }
+
+  #tell(callers: Iterable<Caller>, notification: Message): undefined {
+    during('fan_out', () => {
+      for (const caller of callers) {
+        caller.receive(this.#server, notification)
+        countCopy()
+      }
+    })
+  }
+}
+
+function can({ initializeParams }: Caller, capability: string): boolean {
+  return isObject(initializeParams.capabilities) && capability in initializeParams.capabilities
+}
+
+/** Most verbose first. */
+const levels = ['debug', 'info', 'notice', 'warning', 'error', 'critical', 'alert', 'emergency']
+
+/** What a caller gets that never asked, once another one did. */
+const UNASKED = levels.indexOf('info')
+
+/** The log level that each caller asked for, where a server knows only one. */
+class LogLevels {
+  readonly #asked = new Map<Caller, number>()
+  /** How many asked for each level. */
+  readonly #counts = levels.map(() => 0)
+
+  /** The most verbose level that was asked for; undefined when nobody did. */
+  get effective(): string | undefined {
+    return levels[this.#counts.findIndex((count) => count > 0)]
+  }
+
+  /** Returns what takes it back, for a server that declines; undefined for a level that does not exist. */
+  ask(caller: Caller, level: unknown): (() => void) | undefined {
+    const rank = levels.indexOf(level as string)
+    if (rank === -1) return undefined
+    const before = this.#asked.get(caller)
+    this.#set(caller, rank)
+    return () => this.#set(caller, before)
+  }
+
+  forget(caller: Caller): void {
+    this.#set(caller, undefined)
+  }
+
+  #set(caller: Caller, rank: number | undefined): void {
+    const before = this.#asked.get(caller)
+    if (before !== undefined) this.#counts[before]!--
+    if (rank === undefined) this.#asked.delete(caller)
+    else {
+      this.#asked.set(caller, rank)
+      this.#counts[rank]!++
+    }
+  }
+
+  /** Whether a caller wants messages of this level. */
+  admits(caller: Caller, level: unknown): boolean {
+    if (this.#asked.size === 0) return true
+    const rank = levels.indexOf(level as string)
+    return rank === -1 || rank >= (this.#asked.get(caller) ?? UNASKED)
+  }
+}
+
+/** Which caller subscribed to which resource, where a server knows only one client. */
+export class Subscriptions {
+  readonly #callers = new Map<string, Set<Caller>>()
+  readonly #uris = new Map<Caller, Set<string>>()
+
+  /** Returns what takes it back, for a server that declines. */
+  add(uri: string, caller: Caller): () => void {
+    const callers = this.#callers.get(uri) ?? new Set()
+    if (callers.has(caller)) return () => undefined
+    this.#callers.set(uri, callers.add(caller))
+    this.#uris.set(caller, (this.#uris.get(caller) ?? new Set()).add(uri))
+    return () => this.remove(uri, caller)
+  }
+
+  /** Returns whether other callers are still subscribed. */
+  remove(uri: string, caller: Caller): boolean {
+    const callers = this.#callers.get(uri)
+    callers?.delete(caller)
+    if (callers?.size === 0) this.#callers.delete(uri)
+    const uris = this.#uris.get(caller)
+    uris?.delete(uri)
+    if (uris?.size === 0) this.#uris.delete(caller)
+    return this.#callers.has(uri)
+  }
+
+  /** Ends all that a caller subscribed to; returns what nobody is subscribed to any more. */
+  release(caller: Caller): string[] {
+    return [...(this.#uris.get(caller) ?? [])].filter((uri) => !this.remove(uri, caller))
+  }
+
+  /** Who wants to know of a change; a server may tell of a part of what was subscribed to. */
+  subscribersOf(changed: string): Set<Caller> {
+    const subscribers = new Set<Caller>()
+    const add = (uri: string) => {
+      for (const caller of this.#callers.get(uri) ?? []) subscribers.add(caller)
+    }
+    add(changed)
+    const parts = changed.split('/', MOST_PARTS + 1)
+    if (parts.length <= MOST_PARTS) {
+      // Each beginning that ends before or behind a slash may have been subscribed to.
+      for (let at = changed.indexOf('/'); at !== -1; at = changed.indexOf('/', at + 1)) {
+        add(changed.slice(0, at))
+        add(changed.slice(0, at + 1))
+      }
+      return subscribers
+    }
+    for (const uri of this.#callers.keys())
+      if (changed.startsWith(uri.endsWith('/') ? uri : `${uri}/`)) add(uri)
+    return subscribers
+  }
+}
+
+/** Most parts of a URI whose beginnings are looked up; of one with more, all subscriptions are gone through. */
+const MOST_PARTS = 64

@@ -1,0 +1,143 @@
+import { Cancellation, type Signal } from '../../mesh/cancel.ts'
+import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
+import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
+import { whenAborted } from '../failure.ts'
+import type { Connect, Pipe, PipeEvents } from '../pipe/pipe.ts'
+import type { StartLimits } from '../upstream.ts'
+
+/** A process whose last words can be told. */
+export interface SpeakingPipe extends Pipe {
+  /** The end of its standard error, in quotation marks and without secrets; undefined when it said nothing. */
+  readonly lastWords: string | undefined
+}
+
+/** Starts a process. */
+export type StartProcess = (...given: Parameters<Connect>) => Promise<SpeakingPipe>
+
+/**
+ * What is known of a program from processes that came up. One that takes a minute to load takes it each time; one that was
+ * only downloaded the first time does not.
+ */
+export class Experience {
+  #longestMs: Millis | undefined
+
+  /** A process came up that was silent for so long first. */
+  learn(silentMs: Millis): void {
+    this.#longestMs = Math.max(silentMs, this.#longestMs ?? 0)
+  }
+
+  /** How long the next process may be silent: one of a program that never came up may still be downloading it. */
+  patienceFor({ startMs, handshakeMs }: StartLimits): Millis {
+    if (this.#longestMs === undefined) return startMs
+    return Math.min(startMs, Math.max(handshakeMs, 3 * this.#longestMs))
+  }
+}
+
+export interface StartParts {
+  /** Where the config has the limits, such as `mcpServers.files.timeouts`. */
+  readonly key: string
+  readonly limits: StartLimits
+  readonly experience: Experience
+  readonly clock: Clock
+}
+
+/**
+ * The start of a process, up to the end of its handshake. Until it has written something to its standard output it may be
+ * installing what it is to run, which nobody interrupts without harm, and has a limit of its own.
+ */
+export class Start {
+  /** Aborts when it has taken too long, or is not wanted any more. */
+  readonly signal = new Cancellation()
+  readonly #parts: StartParts
+  readonly #begunAt: Millis
+  #processAt: Millis
+  /** How long the process was silent; undefined while it is. */
+  #silentMs: Millis | undefined
+  #process: SpeakingPipe | undefined
+  #isOver = false
+  #cancelLimit: Cancel = () => undefined
+
+  /** `signal`: of whom it is for. */
+  constructor(parts: StartParts, signal?: Signal) {
+    this.#parts = parts
+    this.#begunAt = this.#processAt = parts.clock.now()
+    if (signal !== undefined) whenAborted(signal, (error) => this.#isOver || this.signal.abort(error))
+  }
+
+  /** How long it has been under way, in milliseconds. */
+  get forMs(): Millis {
+    return this.#parts.clock.now() - this.#begunAt
+  }
+
+  /** What to say to somebody who waits for it. */
+  get told(): string {
+    const { key } = this.#parts
+    return `the server is still starting, for ${Math.floor(this.forMs / 1_000)} s so far (${key}.start)`
+  }
+
+  /** Looks after the process that `start` starts. */
+  watch(start: StartProcess): Connect {
+    return async (events, signal) => {
+      this.#begin()
+      this.#process = await start(this.#heard(events), signal)
+      return this.#process
+    }
+  }
+
+  /** It came up, or did not. */
+  end(cameUp: boolean): void {
+    this.#isOver = true
+    this.#cancelLimit()
+    if (cameUp) this.#parts.experience.learn(this.#silentMs ?? 0)
+  }
+
+  #begin(): void {
+    const { key, limits, experience, clock } = this.#parts
+    this.#processAt = clock.now()
+    this.#silentMs = undefined
+    const ms = experience.patienceFor(limits)
+    this.#limit(ms, () => {
+      const which = ms === limits.handshakeMs ? 'discovery' : 'start'
+      return `the server's process wrote nothing within ${Math.round(ms)} ms of its start (${key}.${which})`
+    })
+  }
+
+  /** From now on it is known what to expect: the process can speak. */
+  #spoke(): void {
+    if (this.#isOver || this.#silentMs !== undefined) return
+    const { key, limits, clock } = this.#parts
+    this.#silentMs = clock.now() - this.#processAt
+    this.#limit(
+      limits.handshakeMs,
+      () => `the handshake took longer than ${limits.handshakeMs} ms (${key}.discovery)`,
+    )
+  }
+
+  #limit(ms: Millis, message: () => string): void {
+    this.#cancelLimit()
+    this.#cancelLimit = this.#parts.clock.after(ms, () => {
+      this.signal.abort(gatewayError('attempt_timeout', withWords(message(), this.#process?.lastWords)))
+    })
+  }
+
+  /** What the process says before its handshake is over is about itself, and not about anybody's call. */
+  #heard(events: PipeEvents): PipeEvents {
+    const explained = (error: GatewayError, words: string | undefined) =>
+      this.#isOver ? error : { ...error, message: withWords(error.message, words) }
+    return {
+      message: (text) => {
+        this.#spoke()
+        return events.message(text)
+      },
+      overlong: (id, limit) => {
+        this.#spoke()
+        events.overlong(id, limit)
+      },
+      closed: (error, words) => events.closed(explained(error, words)),
+    }
+  }
+}
+
+function withWords(message: string, words: string | undefined): string {
+  return words === undefined ? message : `${message}: ${words}`
+}

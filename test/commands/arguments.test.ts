@@ -1,0 +1,149 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { Misuse, optionLines, readArguments, runCommand } from '../../src/commands/arguments.ts'
+import { chaos } from '../../src/commands/chaos.ts'
+import { http } from '../../src/commands/http.ts'
+import { scenario } from '../../src/commands/scenario.ts'
+import { stdio } from '../../src/commands/stdio.ts'
+import { token } from '../../src/commands/token.ts'
+
+const options = {
+  file: { kind: 'text', value: 'FILE', about: 'what to read' },
+  strict: { kind: 'flag', about: 'whether to mind' },
+  journal: { kind: 'list', value: 'FILE', about: 'may be repeated' },
+  port: { kind: 'integer', max: 65_535, value: 'PORT', default: '8900', about: 'where' },
+  rate: { kind: 'number', value: 'RATE', about: 'a share' },
+  last: { kind: 'duration', min: 1_000, value: 'DURATION', default: '1h', about: 'how far back' },
+  level: { kind: 'choice', of: ['info', 'warn'], value: 'LEVEL', default: 'info', about: 'how much' },
+  control: { kind: 'url', value: 'URL', about: 'whom to ask' },
+} as const
+
+const read = (...args: string[]) => readArguments(args, { options, positionals: ['NAME'] })
+
+function printed() {
+  const said = { stdout: '', stderr: '' }
+  const out = {
+    stdout: (line: string) => void (said.stdout += `${line}\n`),
+    stderr: (line: string) => void (said.stderr += `${line}\n`),
+  }
+  return { said, out }
+}
+
+test('what is not given is as its option says, false for a flag, and empty for a list', () => {
+  assert.deepEqual(read('me'), {
+    help: false,
+    positionals: ['me'],
+    values: {
+      file: undefined,
+      strict: false,
+      journal: [],
+      port: 8_900,
+      rate: undefined,
+      last: 3_600_000,
+      level: 'info',
+      control: undefined,
+    },
+  })
+})
+
+test('options are read by their kind, before and behind what else is given', () => {
+  const all = [
+    '--file',
+    'a',
+    '--strict',
+    '--journal=1',
+    'me',
+    '--journal',
+    '2',
+    '--port',
+    '0',
+    '--rate',
+    '0.5',
+  ]
+  const found = read(...all, '--last', '90s', '--level', 'warn', '--control', 'https://host/', '--file=-b')
+  assert.deepEqual(!found.help && found.values, {
+    file: '-b',
+    strict: true,
+    journal: ['1', '2'],
+    port: 0,
+    rate: 0.5,
+    last: 90_000,
+    level: 'warn',
+    control: 'https://host/',
+  })
+})
+
+test('all that stands behind -- is no option', () => {
+  const found = readArguments(['--strict', '--', 'program', '--file', '-h'], { options })
+  assert.deepEqual(!found.help && found.positionals, ['program', '--file', '-h'])
+})
+
+test('help is asked for with everything else that is understood, and checks none of it', () => {
+  for (const args of [['--help'], ['-h'], ['too', 'many', '--port', 'none', '-h']])
+    assert.deepEqual(read(...args), { help: true })
+  assert.throws(() => read('--help', '--nothing'), Misuse)
+})
+
+test('what is wrong is said, with what was meant', () => {
+  for (const [args, message] of [
+    [['me', '--jornal', 'x'], 'unknown option --jornal; did you mean --journal?'],
+    [['me', '--hepl'], 'unknown option --hepl; did you mean --help?'],
+    [['me', '--zzzzz'], 'unknown option --zzzzz'],
+    [['me', '-x'], 'unknown option -x'],
+    [['me', '--__proto__'], 'unknown option --__proto__'],
+    [['me', '--file'], '--file needs a value: FILE'],
+    [['me', '--file', '--strict'], '--file needs a value; one that begins with - is written --file=FILE'],
+    [['me', '--strict=no'], '--strict takes no value'],
+    [['me', '--port', '65536'], '--port must be a number from 0 to 65535, not "65536"'],
+    [['me', '--port', '1.5'], '--port must be a number from 0 to 65535, not "1.5"'],
+    [['me', '--rate', 'much'], '--rate must be a number, not "much"'],
+    [['me', '--level', 'loud'], '--level must be one of info, warn, not "loud"'],
+    [['me', '--control', 'host:1'], '--control must be a URL such as http://127.0.0.1:8080, not "host:1"'],
+    [[], 'NAME is missing'],
+    [['me', 'too'], 'unexpected argument "too"'],
+  ] as const)
+    assert.throws(
+      () => read(...args),
+      (error) => error instanceof Misuse && error.message === message,
+      message,
+    )
+  assert.throws(() => read('me', '--last', '999ms'), /^Error: --last: .* from 1s/)
+})
+
+test('a usage tells of each option, its default and who has it', () => {
+  const { file, port, strict } = options
+  assert.equal(
+    optionLines({ file, port, strict }, (name) => (name === 'port' ? 'http' : undefined)),
+    [
+      '  --file FILE             what to read',
+      '  --port PORT             where (default: 8900)  [http]',
+      '  --strict                whether to mind',
+      '  --help                  this text',
+    ].join('\n'),
+  )
+})
+
+test('a command that is misused says so with its usage, also where it finds out itself; defects are thrown on', async () => {
+  const line = { name: 'breakwater', usage: 'the usage', options }
+  const { said, out } = printed()
+  assert.equal(await runCommand(['--rate', '1'], line, out, async ({ rate = 0 }) => rate + 6), 7)
+  assert.equal(await runCommand(['-x'], line, out, async () => 0), 2)
+  assert.equal(said.stderr, 'breakwater: unknown option -x\n\nthe usage\n')
+  assert.equal(await runCommand([], line, out, () => Promise.reject(new Misuse('no'))), 2)
+  await assert.rejects(
+    runCommand([], line, out, () => Promise.reject(new Error('defect'))),
+    /defect/,
+  )
+})
+
+test('every command explains itself, and refuses what it does not know', async () => {
+  for (const command of [chaos, http, scenario, stdio, token]) {
+    const asked = printed()
+    assert.equal(await command(['--help'], asked.out, {}), 0)
+    assert.match(asked.said.stdout, /^breakwater [\s\S]*--help {18}this text/)
+    const args = command === chaos ? ['status', '--helo'] : ['--helo']
+    const wrong = printed()
+    assert.equal(await command(args, wrong.out, {}), 2)
+    assert.match(wrong.said.stderr, /: unknown option --helo; did you mean --help\?\n\nbreakwater /)
+  }
+})

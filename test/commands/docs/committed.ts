@@ -1,0 +1,11 @@
+import assert from 'node:assert/strict'
+import { readdir, readFile } from 'node:fs/promises'
+import type { Pages } from '../../../src/commands/docs/markdown.ts'
+
+/** Checks that `docs` has the index `{kind}.md`, below `{kind}/` just these pages, and in each what the code makes. */
+export async function assertCommitted(kind: string, pages: Pages): Promise<void> {
+  const committed = (await readdir(`docs/${kind}`)).map((name) => `${kind}/${name}`)
+  assert.deepEqual([`${kind}.md`, ...committed].sort(), Object.keys(pages).sort())
+  for (const [path, text] of Object.entries(pages))
+    assert.equal(await readFile(`docs/${path}`, 'utf8'), text, path)
+}

@@ -1,0 +1,26 @@
+import assert from 'node:assert/strict'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { loadConfig } from '../../src/config/load.ts'
+import { folder } from './files.ts'
+
+test('relative paths are those of the folder of the config, absolute ones stay', async (t) => {
+  const text = `
+    gateway: { stateDir: state }
+    mcpServers: { a: { url: 'https://a/', tls: { ca: certificates/ca.pem, cert: /own/cert.pem, key: ../key.pem } } }
+    chaos: { killFile: kill, journal: { file: ./log/chaos.jsonl } }`
+  const path = await folder(t, { 'gw.yaml': text })
+  const loaded = await loadConfig(join(path, 'gw.yaml'), {})
+  assert.ok(loaded.ok)
+  const { gateway, chaos, mcpServers } = loaded.config
+  assert.equal(gateway.stateDir, join(path, 'state'))
+  assert.equal(chaos.killFile, join(path, 'kill'))
+  assert.equal(chaos.journal.file, join(path, 'log', 'chaos.jsonl'))
+  const { a } = mcpServers
+  assert.deepEqual(a?.type === 'stdio' ? undefined : a?.tls, {
+    ca: join(path, 'certificates', 'ca.pem'),
+    cert: '/own/cert.pem',
+    key: join(path, '..', 'key.pem'),
+    rejectUnauthorized: true,
+  })
+})

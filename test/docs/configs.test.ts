@@ -1,0 +1,76 @@
+import assert from 'node:assert/strict'
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { parse } from 'yaml'
+import { faults } from '../../src/chaos/faults/index.ts'
+import { formatIssue } from '../../src/config/issues/issues.ts'
+import { loadConfig } from '../../src/config/load.ts'
+import { reasons, stableCode } from '../../src/mesh/errors.ts'
+import { type Block, readPages } from './pages.ts'
+
+type Json = Readonly<Record<string, unknown>>
+
+const pages = await readPages()
+const blocks = pages.flatMap((page) => page.blocks)
+const folder = await mkdtemp(join(tmpdir(), 'breakwater-docs-'))
+after(() => rm(folder, { recursive: true }))
+
+/** Variables that configs of the pages name without a default. */
+const variables = { HOME: folder, SEARCH_KEY: 'x' }
+
+/** The servers that the examples of faults are aimed at. */
+const { mcpServers } = parse(await readFile('config/chaos.yaml', 'utf8')) as { mcpServers: Json }
+
+/** What a fragment lacks: servers, and for faults an environment in which they may be armed. */
+function completed(config: unknown): Json {
+  if (Array.isArray(config)) return completed({ chaos: { faults: config as unknown[] } })
+  const { gateway = {}, ...blocks } = config as Json & { gateway?: Json }
+  const named = 'servers' in blocks || 'mcpServers' in blocks
+  return {
+    gateway: { ...('chaos' in blocks && { environment: 'staging' }), ...gateway },
+    ...(!named && { mcpServers }),
+    ...blocks,
+  }
+}
+
+/** Messages of the protocol are no config. */
+const isError = (block: Block) => block.language === 'json' && 'code' in (JSON.parse(block.text) as object)
+
+const configs = blocks.filter(
+  (block) => block.language === 'yaml' || (block.language === 'json' && !isError(block)),
+)
+
+test('there are configs on the pages, of every type of fault among them', () => {
+  assert.ok(configs.length > Object.keys(faults).length + 10, String(configs.length))
+})
+
+test('every config of the pages is valid, fragments once they are completed', async () => {
+  await mkdir(join(folder, 'config'))
+  for (const [index, { page, line, text }] of configs.entries()) {
+    const file = join(folder, 'config', `${index}.json`)
+    await writeFile(file, JSON.stringify(completed(parse(text))))
+    const loaded = await loadConfig(file, variables)
+    const where = `${page}:${line}`
+    assert.ok(loaded.ok, loaded.ok ? '' : `${where}: ${loaded.errors.map(formatIssue).join('\n')}`)
+    assert.deepEqual(loaded.warnings.map(formatIssue), [], where)
+  }
+})
+
+test('errors on the pages are such as the gateway answers', () => {
+  const errors = blocks.filter(isError)
+  assert.ok(errors.length > 0)
+  for (const { page, line, text } of errors) {
+    const { code, data } = JSON.parse(text) as { code: number; data: { code: string; reason: string } }
+    const known = Object.entries(reasons).find(([name]) => name === data.reason)
+    assert.deepEqual([code, data.code], [known?.[1].code, stableCode(data.reason)], `${page}:${line}`)
+  }
+})
+
+test('as many kinds of faults as the pages say there are', () => {
+  const said = pages.flatMap(({ text }) =>
+    [...text.matchAll(/(\d+) kinds/g)].map(([, count]) => Number(count)),
+  )
+  assert.deepEqual([...new Set(said)], [Object.keys(faults).length])
+})

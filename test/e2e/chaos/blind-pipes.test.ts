@@ -1,0 +1,186 @@
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { LATE_MS, printers, spoilers } from '../../fixtures/spoiling-server.ts'
+import { until } from '../../support/until.ts'
+import { cleanUp, Gateway, type Json } from '../support/gateway.ts'
+import { ModernClient } from '../support/modern-client.ts'
+import { Program } from '../support/program.ts'
+import { RawClient, type RawReply } from '../support/raw-client.ts'
+
+/*
+ * As blind.test.ts, for the transports whose answers share one stream. `real` really spoils its answers, and faults do the same to
+ * those of `fake`: what the agent gets, the attempts that are counted, and what the gateway says of the server in its log, down to
+ * the excerpts of lines that it skips and the answers that it discards, have to be the same.
+ *
+ * What may differ: names and ids that the test gives itself, and times.
+ */
+
+const script = fileURLToPath(new URL('../../fixtures/spoiling-server.js', import.meta.url))
+
+/** The tool that spoils, and the fault that does the same. */
+const faultFor: Readonly<Record<string, Json & { readonly type: string }>> = {
+  truncated: { type: 'rpc.malformed' },
+  bad_json: { type: 'rpc.malformed', kind: 'bad_json' },
+  wrong_id: { type: 'rpc.wrong_id' },
+  duplicate: { type: 'rpc.duplicate' },
+  late: { type: 'rpc.late', delay: LATE_MS },
+  log: { type: 'stdout.pollution', lines: 2 },
+  json: { type: 'stdout.pollution', kind: 'json' },
+  banner: { type: 'stdout.pollution', kind: 'banner' },
+  bytes: { type: 'stdout.pollution', kind: 'bytes' },
+  half: { type: 'stdout.pollution', kind: 'half' },
+}
+
+interface Lane {
+  readonly name: string
+  readonly transport: 'stdio' | 'sse'
+  readonly era: 'legacy' | 'modern'
+  readonly tools: readonly string[]
+}
+
+const everywhere = Object.keys(spoilers)
+const lanes: readonly Lane[] = [
+  {
+    name: 'stdio_legacy',
+    transport: 'stdio',
+    era: 'legacy',
+    tools: [...everywhere, ...Object.keys(printers)],
+  },
+  {
+    name: 'stdio_modern',
+    transport: 'stdio',
+    era: 'modern',
+    // One process for all: it logs five such lines in a second, and no more.
+    tools: ['truncated', 'wrong_id', 'duplicate', 'late', 'log', 'bytes', 'half'],
+  },
+  { name: 'sse', transport: 'sse', era: 'legacy', tools: everywhere },
+]
+
+const kinds = ['real', 'fake'] as const
+
+async function entryOf({ transport, era }: Lane, kind: (typeof kinds)[number]): Promise<Json> {
+  const args = [script, transport, era, kind === 'real' ? 'bad' : 'good']
+  if (transport === 'stdio')
+    return { command: process.execPath, args, era, sharing: 'per_session', trusted: true }
+  const program = new Program(args)
+  const url = await program.line('the server listens', (line) => /^listening (\S+)$/.exec(line)?.[1])
+  return { type: 'sse', url, trusted: true }
+}
+
+let gateway: Gateway
+
+before(async () => {
+  const servers: Record<string, Json> = {}
+  const faults: Json[] = []
+  for (const lane of lanes) {
+    for (const kind of kinds) servers[`${kind}_${lane.name}`] = await entryOf(lane, kind)
+    for (const tool of lane.tools)
+      faults.push({
+        name: `${tool}.${lane.name}`,
+        rate: 1,
+        ttl: '15m',
+        match: { server: `fake_${lane.name}`, tool },
+        ...faultFor[tool],
+      })
+  }
+  gateway = await Gateway.start(
+    {
+      gateway: { environment: 'test' },
+      servers,
+      policies: { defaults: { retry: false, attemptTimeout: { timeout: 200 }, breaker: false } },
+      chaos: { enabled: true, persist: true, faults },
+    },
+    { args: ['--log-level', 'debug'] },
+  )
+  await gateway.waitFor('up', ...Object.keys(servers))
+})
+after(cleanUp)
+
+/** What the log says of a server beyond calls; what has no meaning beyond a run is written alike. */
+function saidOf(server: string): string[] {
+  return gateway.log
+    .filter((record) => record.server === server && !('outcome' in record) && !('method' in record))
+    .map(({ time: _, server: __, ...record }) =>
+      JSON.stringify(record)
+        .replaceAll(/\\"id\\":\d+/g, '\\"id\\":N')
+        .replaceAll(/"id":("[^"]*"|\d+)/g, '"id":N'),
+    )
+}
+
+interface Seen {
+  readonly reply: unknown
+  readonly attempts: Record<string, number>
+  readonly log: string[]
+}
+
+async function play(lane: Lane, kind: (typeof kinds)[number], tool: string): Promise<Seen> {
+  const server = `${kind}_${lane.name}`
+  const call = await agentAt(lane, server)
+  await call('fine')
+  const known = saidOf(server).length
+  const { status, text } = await call(tool)
+  // An orphan is discarded after its call: what comes after the next answer has been read, comes behind all that the tool has said.
+  if (tool === 'late')
+    await until('the late answer has come', () =>
+      saidOf(server)
+        .slice(known)
+        .some((line) => line.includes('nobody waits for')),
+    )
+  await call('fine')
+  const attempts = await gateway.sums(
+    'breakwater_upstream_attempts_total',
+    'outcome',
+    `server="${server}",tool="${tool}"`,
+  )
+  await until('the log is written', () => said(server, known).length >= expected(tool))
+  return { reply: { status, text: text.replaceAll(server, 'SERVER') }, attempts, log: said(server, known) }
+}
+
+const said = (server: string, known: number) => saidOf(server).slice(known)
+
+/** How many lines the log has of it at least. */
+function expected(tool: string): number {
+  return { log: 2, banner: 3 }[tool] ?? 1
+}
+
+async function agentAt({ era }: Lane, server: string): Promise<(tool: string) => Promise<RawReply>> {
+  const url = gateway.mcp(server)
+  const body = (tool: string, more: Json = {}) => ({
+    jsonrpc: '2.0',
+    id: 'the-call',
+    method: 'tools/call',
+    params: { name: tool, arguments: {}, ...more },
+  })
+  if (era === 'legacy') {
+    const client = await RawClient.open(url)
+    return (tool) => client.post(body(tool))
+  }
+  const client = new ModernClient(url)
+  return (tool) => client.post(body(tool, { _meta: client.meta }))
+}
+
+const harmless: ReadonlySet<string> = new Set(['duplicate', 'log', 'json', 'banner', 'bytes'])
+
+for (const lane of lanes) {
+  for (const tool of lane.tools) {
+    const { type } = faultFor[tool] as { type: string }
+    test(`${type} (${tool}), ${lane.name}: agent, counts and log see a real failure and an injected one alike`, async () => {
+      const [real, fake] = await Promise.all(kinds.map((kind) => play(lane, kind, tool)))
+      assert.deepEqual(fake, real)
+      assert.equal(JSON.stringify(real?.reply).includes('fine'), harmless.has(tool), JSON.stringify(real))
+      assert.deepEqual(real?.attempts, harmless.has(tool) ? { returned: 1 } : { timeout: 1 })
+      const fate = harmless.has(tool) ? 'masked' : 'surfaced'
+      const fates = await gateway.sums(
+        'breakwater_fault_outcomes_total',
+        'fate',
+        `fault="${tool}.${lane.name}"`,
+      )
+      assert.deepEqual(fates, { [fate]: 1 })
+    })
+  }
+}
+
+test('no fault broke down', async () => {
+  assert.equal(await gateway.metric('breakwater_chaos_engine_errors_total'), 0)
+})

@@ -1,0 +1,113 @@
+import assert from 'node:assert/strict'
+import { rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { until } from '../../support/until.ts'
+import { FlakyServer } from '../support/flaky.ts'
+import { cleanUp, Gateway, type Json, newFolder } from '../support/gateway.ts'
+import { Program } from '../support/program.ts'
+import { RawClient } from '../support/raw-client.ts'
+
+const main = fileURLToPath(new URL('../../../src/main.js', import.meta.url))
+
+let server: FlakyServer
+
+before(async () => {
+  server = await FlakyServer.start()
+})
+after(cleanUp)
+
+interface Status {
+  readonly state: string
+  readonly by: string
+  readonly why: string
+  readonly refusal?: string
+  readonly killRecordProblem?: string
+  readonly faults: readonly { readonly armed: boolean; readonly decided: number }[]
+}
+
+const statusOf = async (gateway: Gateway) => (await gateway.admin<Status>('/admin/chaos')).body
+
+/** A gateway whose plan is armed at every start, in a folder that stays. */
+async function start(folder: string, keys: Json = {}): Promise<Gateway> {
+  const gateway = await Gateway.start(
+    {
+      gateway: { environment: 'test', ...keys },
+      servers: { flaky: { url: server.url, trusted: true } },
+      chaos: {
+        enabled: true,
+        persist: true,
+        killFile: join(folder, 'stop'),
+        faults: [{ name: 'gone', type: 'conn.refused', rate: 1, ttl: '10m', match: { tool: 'read' } }],
+      },
+    },
+    { folder },
+  )
+  await gateway.waitFor('up', 'flaky')
+  return gateway
+}
+
+async function restart(gateway: Gateway, signal: 'SIGKILL' | 'SIGTERM', keys: Json = {}): Promise<Gateway> {
+  gateway.program.signal(signal)
+  await gateway.program.ended
+  return start(join(gateway.file, '..'), keys)
+}
+
+const ways: Readonly<Record<string, (gateway: Gateway, folder: string) => unknown>> = {
+  'a signal': (gateway) => gateway.program.signal('SIGUSR2'),
+  'the kill file': (_, folder) => writeFile(join(folder, 'stop'), ''),
+  'the endpoint': (gateway) => gateway.post('/admin/chaos/kill', { by: 'test', why: 'enough' }),
+  'the command': (gateway, folder) =>
+    new Program([main, 'chaos', 'kill', '--control', gateway.control], { env: { XDG_RUNTIME_DIR: folder } })
+      .ended,
+}
+
+/** Kills, restarts, and finds nothing armed until the kill is lifted, though the plan persists. */
+async function survives(way: string, signal: 'SIGKILL' | 'SIGTERM', keys: Json = {}): Promise<Gateway> {
+  const folder = await newFolder()
+  const first = await start(folder, keys)
+  assert.equal((await statusOf(first)).state, 'armed')
+  await ways[way]!(first, folder)
+  await until('everything is killed', async () => (await statusOf(first)).state === 'killed')
+  const before = await statusOf(first)
+  assert.equal(before.killRecordProblem, undefined)
+  await rm(join(folder, 'stop'), { force: true })
+
+  const second = await restart(first, signal, keys)
+  await (await RawClient.open(second.mcp('flaky'))).say('read')
+  const { state, by, why, refusal, faults } = await statusOf(second)
+  assert.deepEqual([state, by, why], ['killed', before.by, `${before.why} (before this process started)`])
+  assert.match(refusal ?? '', /kill switch is on; unkill first/)
+  assert.deepEqual(
+    faults.map(({ armed, decided }) => [armed, decided]),
+    [[false, 0]],
+  )
+  assert.notEqual((await second.post('/admin/chaos/arm', {})).status, 200)
+  assert.equal((await second.post('/admin/chaos/unkill', { by: 'test' })).status, 200)
+  assert.equal((await statusOf(second)).state, 'disarmed')
+  return second
+}
+
+for (const way of Object.keys(ways)) {
+  test(`a kill by ${way} holds after kill -9 and a restart, until it is lifted`, async () => {
+    const gateway = await survives(way, 'SIGKILL', { stateDir: join(await newFolder(), 'state') })
+    await gateway.program.kill()
+  })
+}
+
+test('so it does after an end in good order, and without a state folder; once it is lifted, the plan persists again', async () => {
+  const gateway = await restart(await survives('a signal', 'SIGTERM'), 'SIGTERM')
+  assert.equal((await statusOf(gateway)).state, 'armed')
+})
+
+test('a kill file that is there at the start keeps a plan that persists from being armed at all', async () => {
+  const folder = await newFolder()
+  await writeFile(join(folder, 'stop'), '')
+  const gateway = await start(folder)
+  const { body } = await gateway.admin<{ entries: { type: string }[] }>('/admin/chaos/journal')
+  assert.deepEqual(
+    body.entries.map(({ type }) => type),
+    ['killed', 'refused'],
+  )
+})

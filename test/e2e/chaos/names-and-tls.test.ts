@@ -1,0 +1,290 @@
+import assert from 'node:assert/strict'
+import { lookup } from 'node:dns/promises'
+import { writeFile } from 'node:fs/promises'
+import { createServer as createHttp, type RequestListener } from 'node:http'
+import { createServer as createHttps } from 'node:https'
+import type { AddressInfo, Server } from 'node:net'
+import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
+import { after, before, test } from 'node:test'
+import { authority, cert, elsewhereCert, expiredCert, key, otherKey } from '../../fixtures/tls.ts'
+import { until } from '../../support/until.ts'
+import { cleanUp, Gateway, type Json, newFolder } from '../support/gateway.ts'
+import { ModernClient } from '../support/modern-client.ts'
+import { RawClient, type RawReply } from '../support/raw-client.ts'
+import { stdioToolbox } from '../support/toolbox.ts'
+
+/*
+ * Connections that fail before anything is sent: an agent must not be able to tell an injected failure from a real one. `real` has a
+ * name that nobody knows, or a certificate that nobody trusts; `fake` would answer, and a fault hits the same tool of it.
+ */
+
+/** A name that does not resolve anywhere (RFC 6761, section 6.4). */
+const NOWHERE = 'breakwater.invalid'
+
+/** An HTTP server that notes each connection, and the method of each message. */
+interface Noted {
+  readonly url: string
+  readonly connections: string[]
+  readonly methods: string[]
+}
+
+const open = new Set<Server & { closeAllConnections(): void }>()
+
+async function serve(tls: object | undefined): Promise<Noted> {
+  const connections: string[] = []
+  const methods: string[] = []
+  const answer: RequestListener = (request, response) =>
+    void text(request).then((body) => {
+      const message = (body === '' ? {} : JSON.parse(body)) as Json
+      const { id, method } = message
+      methods.push(String(method))
+      const result = id === undefined ? undefined : resultOf(message)
+      if (result === undefined) return response.writeHead(request.method === 'POST' ? 202 : 405).end()
+      const json = JSON.stringify({ jsonrpc: '2.0', id, result })
+      return response.writeHead(200, { 'content-type': 'application/json' }).end(json)
+    })
+  const server = tls === undefined ? createHttp(answer) : createHttps(tls, answer)
+  server.on('connection', () => connections.push('one'))
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  open.add(server)
+  const { port } = server.address() as AddressInfo
+  return { url: `${tls === undefined ? 'http' : 'https'}://127.0.0.1:${port}/mcp`, connections, methods }
+}
+
+/** What a server with some tools answers, in both eras. */
+function resultOf({ method, params }: Json): Json | undefined {
+  const modern = { resultType: 'complete', ttlMs: 0, cacheScope: 'private' }
+  const hello = { capabilities: { tools: {} }, serverInfo: { name: 'raw', version: '1' } }
+  const tools = ['work', 'refused', 'late', 'slow', 'again', 'held']
+  const results: Record<string, Json> = {
+    initialize: { ...hello, protocolVersion: (params as Json | undefined)?.protocolVersion },
+    'server/discover': { ...modern, ...hello, supportedVersions: ['2026-07-28'] },
+    'tools/list': { ...modern, tools: tools.map((name) => ({ name, inputSchema: { type: 'object' } })) },
+    'tools/call': { resultType: 'complete', content: [{ type: 'text', text: 'fine' }] },
+    ping: {},
+  }
+  return results[String(method)]
+}
+
+interface Case {
+  readonly type: 'conn.dns' | 'conn.tls'
+  readonly fault: Json
+  /** The entry of a server that really fails like this. */
+  readonly real: Json
+  /** What the agent is told. */
+  readonly words: RegExp
+}
+
+const ways = { legacy: { era: 'legacy' }, modern: { era: 'modern' }, sse: { type: 'sse' } } as const
+const names = ['name', 'expired', 'own', 'elsewhere', 'handshake'] as const
+
+let cases: Readonly<Record<(typeof names)[number], Case>>
+let gateway: Gateway
+let plain: Noted
+let secure: Noted
+
+before(async () => {
+  const folder = await newFolder()
+  const [ca, own] = [join(folder, 'ca.pem'), join(folder, 'own.pem')]
+  await Promise.all([writeFile(ca, authority), writeFile(own, cert)])
+  plain = await serve(undefined)
+  secure = await serve({ cert, key })
+  const real = {
+    expired: await serve({ cert: expiredCert, key: otherKey }),
+    elsewhere: await serve({ cert: elsewhereCert, key: otherKey }),
+    // No cipher of it fits its certificate.
+    handshake: await serve({ cert, key, ciphers: 'ECDHE-RSA-AES128-GCM-SHA256', maxVersion: 'TLSv1.2' }),
+  }
+  cases = {
+    name: {
+      type: 'conn.dns',
+      fault: { code: await resolverSays() },
+      real: { url: `http://${NOWHERE}/mcp` },
+      words: /cannot connect \((ENOTFOUND|EAI_AGAIN)\)/,
+    },
+    expired: {
+      type: 'conn.tls',
+      fault: { reason: 'expired' },
+      real: { url: real.expired.url, tls: { ca } },
+      words: /cannot connect \(CERT_HAS_EXPIRED\)/,
+    },
+    own: {
+      type: 'conn.tls',
+      fault: { reason: 'self_signed' },
+      real: { url: secure.url },
+      words: /cannot connect \(DEPTH_ZERO_SELF_SIGNED_CERT\)/,
+    },
+    elsewhere: {
+      type: 'conn.tls',
+      fault: { reason: 'wrong_host' },
+      real: { url: real.elsewhere.url, tls: { ca } },
+      words: /cannot connect \(ERR_TLS_CERT_ALTNAME_INVALID\)/,
+    },
+    handshake: {
+      type: 'conn.tls',
+      fault: { reason: 'handshake' },
+      real: { url: real.handshake.url, tls: { rejectUnauthorized: false } },
+      words: /cannot connect \(ERR_SSL_\S*HANDSHAKE_FAILURE\)/,
+    },
+  }
+  const named = plain.url.replace('127.0.0.1', 'localhost')
+  const servers: Record<string, Json> = {
+    named: { url: named, era: 'legacy' },
+    hasty: { url: named, era: 'legacy', timeouts: { connect: 300 } },
+    careless: { url: secure.url, era: 'legacy', tls: { rejectUnauthorized: false } },
+  }
+  const faults: Json[] = []
+  const aim = (name: string, server: string, tool: string, fault: Json) =>
+    faults.push({ name, rate: 1, ttl: '15m', allowWrites: true, match: { server, tool }, ...fault })
+  for (const name of names)
+    for (const [way, entry] of Object.entries(ways)) {
+      const { type, fault, real: really } = cases[name]
+      const good = type === 'conn.dns' ? { url: named } : { url: secure.url, tls: { ca: own } }
+      servers[`real_${name}_${way}`] = { ...really, ...entry }
+      servers[`fake_${name}_${way}`] = { ...good, ...entry }
+      aim(`${name}.${way}`, `fake_${name}_${way}`, 'work', { type, ...fault })
+    }
+  aim('again', 'named', 'again', { type: 'conn.dns', code: 'EAI_AGAIN', maxInjections: 1 })
+  aim('late', 'named', 'late', { type: 'conn.dns', delay: 250, maxInjections: 1 })
+  aim('slow', 'hasty', 'slow', { type: 'conn.dns', delay: '60s' })
+  aim('held', 'named', 'held', { type: 'conn.dns', delay: '60s' })
+  aim('careless', 'careless', 'work', { type: 'conn.tls' })
+  aim('refused', 'named', 'refused', { type: 'conn.refused' })
+  gateway = await Gateway.start({
+    gateway: { environment: 'test' },
+    servers,
+    policies: {
+      defaults: {
+        retry: { attempts: 2, base: 1, cap: 5, budget: { floor: 1_000, leastConcurrent: 1_000 } },
+        breaker: false,
+      },
+    },
+    chaos: { enabled: true, persist: true, faults },
+  })
+  await gateway.waitFor('up', 'named', 'hasty', 'careless')
+})
+after(async () => {
+  await cleanUp()
+  for (const server of open) {
+    server.closeAllConnections()
+    server.close()
+  }
+})
+
+/** Without a network a resolver may know less than that there is no such name. */
+function resolverSays(): Promise<string> {
+  return lookup(NOWHERE).then(
+    () => assert.fail('the name resolves'),
+    (error: NodeJS.ErrnoException) => error.code ?? '',
+  )
+}
+
+/** Calls a tool, of an agent that has no session with the server: nobody could have opened one with the real one. */
+async function call(era: 'legacy' | 'modern', server: string): Promise<RawReply> {
+  const params = { name: `${server}__work`, arguments: {} }
+  const body = { jsonrpc: '2.0', id: 'the-call', method: 'tools/call' }
+  if (era === 'legacy') return (await RawClient.open(gateway.mcp())).post({ ...body, params })
+  const client = new ModernClient(gateway.mcp())
+  return client.post({ ...body, params: { ...params, _meta: client.meta } })
+}
+
+const alike = ({ status, text: said }: RawReply) => ({
+  status,
+  text: said.replaceAll(/\b(real|fake)_/g, 'SERVER_'),
+})
+
+const attemptsAt = (server: string) =>
+  gateway.sums('breakwater_upstream_attempts_total', 'outcome', `server="${server}"`)
+
+const fatesOf = (fault: string) => gateway.sums('breakwater_fault_outcomes_total', 'fate', `fault="${fault}"`)
+
+for (const name of names)
+  for (const way of Object.keys(ways))
+    for (const era of ['legacy', 'modern'] as const)
+      test(`${name}, ${way} server, ${era} agent: a real failure and an injected one look alike`, async () => {
+        const { type, words } = cases[name]
+        const [real, fake] = [`real_${name}_${way}`, `fake_${name}_${way}`]
+        const [atReal, atFake] = [await call(era, real), await call(era, fake)]
+        assert.match(atReal.text, words, type)
+        assert.match(atReal.text, /"sent":false/)
+        assert.deepEqual(alike(atFake), alike(atReal))
+        assert.deepEqual(await attemptsAt(fake), await attemptsAt(real))
+      })
+
+/** Calls a tool of `named` or `hasty` in a session that is there. */
+async function callIn(server: string, tool: string) {
+  const client = await RawClient.open(gateway.mcp(server))
+  await client.say('work')
+  const before = performance.now()
+  const response = await client.call(tool)
+  const { message, data } = (response.error ?? {}) as { message?: string; data?: Json }
+  return { response, message, data, tookMs: performance.now() - before }
+}
+
+test('conn.dns: the next attempt finds the name again, for a tool that writes as well', async () => {
+  const { response } = await callIn('named', 'again')
+  assert.match(JSON.stringify(response), /fine/)
+  assert.deepEqual(await fatesOf('again'), { masked: 1 })
+})
+
+test('conn.dns: a resolver that is slow before it fails delays the call by that', async () => {
+  const { response, tookMs } = await callIn('named', 'late')
+  assert.match(JSON.stringify(response), /fine/)
+  assert.ok(tookMs >= 240, `${tookMs} ms`)
+  assert.deepEqual(await fatesOf('late'), { delayed: 1 })
+})
+
+test('conn.dns: a lookup that lasts longer than timeouts.connect ends with it, and nothing was sent', async () => {
+  const { message, data } = await callIn('hasty', 'slow')
+  assert.match(message ?? '', /cannot connect \(UND_ERR_CONNECT_TIMEOUT\)/)
+  assert.deepEqual([data?.sent, data?.attempts], [false, 3])
+  assert.deepEqual(await fatesOf('slow'), { surfaced: 3 })
+})
+
+test('conn.tls: who trusts any certificate has none to refuse', async () => {
+  const client = await RawClient.open(gateway.mcp('careless'))
+  assert.equal(await client.say('work'), 'fine')
+  assert.deepEqual(await fatesOf('careless'), {})
+})
+
+test('conn.refused: the server sees no connection, and no byte of the call', async () => {
+  const client = await RawClient.open(gateway.mcp('named'))
+  await client.say('work')
+  const before = { connections: plain.connections.length, calls: plain.methods.length }
+  const response = await client.call('refused')
+  assert.match(JSON.stringify(response), /cannot connect \(ECONNREFUSED\)/)
+  assert.equal(plain.connections.length, before.connections)
+  assert.ok(!plain.methods.slice(before.calls).includes('tools/call'))
+})
+
+test('a plan that aims them where they cannot work is refused with the reason', async () => {
+  const entries = [
+    ['conn.dns', stdioToolbox(), /a server over stdio has no name to look up/],
+    ['conn.dns', { url: plain.url }, /its address is a number: there is no name to look up/],
+    ['conn.dns', { url: 'http://[::1]:1/mcp' }, /its address is a number: there is no name to look up/],
+    ['conn.tls', stdioToolbox(), /there is no TLS over stdio/],
+    ['conn.tls', { url: plain.url }, /its address is no https address/],
+  ] as const
+  for (const [type, entry, why] of entries) {
+    const faults = [{ name: 'f', type, rate: 1, ttl: '1m', match: { server: 'other' } }]
+    const parts = {
+      gateway: { environment: 'test' },
+      servers: { other: entry },
+      chaos: { enabled: true, faults },
+    }
+    await assert.rejects(Gateway.start(parts), why)
+  }
+})
+
+test('conn.dns: what it holds goes on unharmed at once when everything is stopped', async () => {
+  const held = callIn('named', 'held')
+  await until('it is held', async () => {
+    const { body } = await gateway.admin<{ faults: { name: string; hits: number }[] }>('/admin/chaos')
+    return body.faults.some(({ name, hits }) => name === 'held' && hits === 1)
+  })
+  assert.ok(!plain.methods.includes('held'))
+  gateway.program.signal('SIGUSR2')
+  const { response } = await held
+  assert.match(JSON.stringify(response), /fine/)
+})

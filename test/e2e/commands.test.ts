@@ -1,0 +1,277 @@
+import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
+import { chmod, mkdir, readFile, writeFile } from 'node:fs/promises'
+import { createServer, type AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { helpOn } from '../../src/commands/help.ts'
+import { commands } from '../../src/commands/index.ts'
+import { Terminal } from '../../src/commands/terminal.ts'
+import { loadConfig } from '../../src/config/load.ts'
+import { until } from '../support/until.ts'
+import { cleanUp, configText, Gateway, newFolder } from './support/gateway.ts'
+import { Program } from './support/program.ts'
+import { RawClient } from './support/raw-client.ts'
+import { stdioToolbox } from './support/toolbox.ts'
+
+const main = fileURLToPath(new URL('../../src/main.js', import.meta.url))
+
+after(cleanUp)
+
+interface Ran {
+  readonly code: number
+  readonly stdout: string
+  readonly stderr: string
+}
+
+/** Runs a command to its end, in a folder, with a text on its standard input. */
+function run(args: readonly string[], { cwd = process.cwd(), input = '', nodeArgs = [] as string[] } = {}) {
+  return new Promise<Ran>((resolve) => {
+    const child = execFile(
+      process.execPath,
+      [...nodeArgs, main, ...args],
+      { cwd, env: { ...process.env, NO_COLOR: undefined, FORCE_COLOR: undefined } },
+      (error, stdout, stderr) => resolve({ code: Number(error?.code ?? 0), stdout, stderr }),
+    )
+    child.stdin?.end(input)
+  })
+}
+
+test('the version and the help load nothing of the gateway', async () => {
+  // Tells at its end which packages it has loaded.
+  const hook = `
+    import { register } from 'node:module'
+    import { writeSync } from 'node:fs'
+    import { MessageChannel } from 'node:worker_threads'
+    const { port1, port2 } = new MessageChannel()
+    port1.on('message', (url) => writeSync(2, 'LOADED ' + url + '\\n'))
+    port1.unref()
+    register('data:text/javascript,' + encodeURIComponent(\`
+      let port
+      export const initialize = (data) => { port = data.port }
+      export async function load(url, context, next) { port.postMessage(url); return next(url, context) }
+    \`), { data: { port: port2 }, transferList: [port2] })`
+  const nodeArgs = ['--import', `data:text/javascript,${encodeURIComponent(hook)}`]
+  for (const args of [['--version'], ['help'], ['help', 'start']]) {
+    const { code, stdout, stderr } = await run(args, { nodeArgs })
+    assert.equal(code, 0, stderr)
+    assert.notEqual(stdout, '')
+    const loaded = stderr.split('\n').filter((line) => line.startsWith('LOADED'))
+    assert.ok(
+      loaded.some((line) => line.includes('/commands/index.js')),
+      stderr,
+    )
+    assert.deepEqual(
+      loaded.filter((line) =>
+        /fastify|opentelemetry|undici|pino|prom-client|\/gateway\/gateway|faults\//.test(line),
+      ),
+      [],
+      args.join(' '),
+    )
+  }
+})
+
+test('what was mistyped is answered with what was meant', async () => {
+  for (const [args, message] of [
+    [['strat'], 'unknown command "strat"; did you mean start?'],
+    [['--verison'], 'unknown option --verison; did you mean --version?'],
+    [['start', '--confg', 'x'], 'unknown option --confg; did you mean --config?'],
+    [['help', 'chos'], 'unknown command "chos"; did you mean chaos?'],
+    [['validate', 'a.yaml', 'b.yaml'], 'one config at a time: what is "b.yaml"?'],
+    [['init', 'here'], 'unexpected argument "here"'],
+  ] as const) {
+    const { code, stderr } = await run(args)
+    assert.equal(code, 2, stderr)
+    assert.ok(stderr.includes(message), stderr)
+  }
+})
+
+test('every command is explained by help', async () => {
+  for (const name of Object.keys(commands)) {
+    const said: string[] = []
+    const write = (text: string) => void said.push(text)
+    const out = new Terminal({ write }, { write }, {})
+    assert.equal(await helpOn(commands)([name], out, {}), 0)
+    assert.match(said.join(''), /^breakwater/, name)
+  }
+})
+
+test('in an empty folder the program explains itself, and init makes a config that can be used', async () => {
+  const cwd = await newFolder()
+  const bare = await run([], { cwd })
+  assert.equal(bare.code, 0)
+  assert.match(bare.stdout, /breakwater init/)
+  const early = await run(['start'], { cwd })
+  assert.equal(early.code, 1)
+  assert.match(
+    early.stderr,
+    /no config in this folder \(breakwater\.yaml, .*\.mcp\.json\)[\s\S]*breakwater init/,
+  )
+  assert.match((await run(['init'], { cwd })).stdout, /breakwater start/)
+  const file = join(cwd, 'breakwater.yaml')
+  const written = await readFile(file, 'utf8')
+  const loaded = await loadConfig(file, {})
+  assert.deepEqual(loaded.ok && loaded.warnings, [])
+  assert.deepEqual(await run(['validate'], { cwd }), {
+    code: 0,
+    stdout: 'breakwater.yaml is valid: 1 server\n',
+    stderr: '',
+  })
+  assert.match((await run([], { cwd })).stdout, /Here is a breakwater\.yaml/)
+  // What is commented out can be used as well, once its variables are set.
+  await writeFile(
+    file,
+    written.replace(
+      /^( *)# ( *(search|url|headers|policies|defaults|attemptTimeout|overrides|- match|effect)\b.*)$/gm,
+      '$1$2',
+    ),
+  )
+  const whole = await loadConfig(file, { SEARCH_TOKEN: 'x' })
+  assert.deepEqual(whole.ok ? Object.keys(whole.config.mcpServers) : whole.errors, ['memory', 'search'])
+})
+
+test('init never overwrites a config, not even one of an editor', async () => {
+  for (const name of ['breakwater.yaml', 'breakwater.json', '.mcp.json']) {
+    const cwd = await newFolder()
+    await writeFile(join(cwd, name), 'mine')
+    const { code, stderr } = await run(['init'], { cwd })
+    assert.equal(code, 1)
+    assert.ok(stderr.includes(`here is a ${name} already`), stderr)
+    assert.equal(await readFile(join(cwd, name), 'utf8'), 'mine')
+    if (name !== 'breakwater.yaml') await assert.rejects(readFile(join(cwd, 'breakwater.yaml')))
+  }
+})
+
+test('start finds the config of the folder, says which, and takes its paths from there', async () => {
+  for (const name of ['breakwater.yaml', '.mcp.json']) {
+    const cwd = await newFolder()
+    await mkdir(join(cwd, 'sub'))
+    await writeFile(
+      join(cwd, name),
+      configText({ servers: { tools: stdioToolbox() }, gateway: { stateDir: 'state' } }),
+    )
+    const program = new Program([main, 'start'], { cwd, env: { XDG_RUNTIME_DIR: cwd } })
+    await program.line('it listens', (line) => (line.includes('"listening"') ? line : undefined))
+    assert.ok(program.lines.includes(`breakwater: the config is ${name}`), program.lines.join('\n'))
+    program.signal('SIGTERM')
+    assert.equal((await program.ended).code, 0)
+  }
+})
+
+test('what the machine refuses is told in words', async () => {
+  const cwd = await newFolder()
+  const missing = await run(['start', '--config', 'none.yaml'], { cwd })
+  assert.deepEqual([missing.code, missing.stderr], [1, 'none.yaml  cannot be read: no such file\n'])
+  await writeFile(join(cwd, 'bad.yaml'), 'mcpServers: { a: [')
+  const bad = await run(['validate', 'bad.yaml'], { cwd })
+  assert.equal(bad.code, 1)
+  assert.match(bad.stderr, /^bad\.yaml:1:\d+ {2}/)
+  const taken = createServer().listen(0, '127.0.0.1')
+  await new Promise((resolve) => taken.once('listening', resolve))
+  const { port } = taken.address() as AddressInfo
+  await writeFile(
+    join(cwd, 'taken.json'),
+    JSON.stringify({ gateway: { listen: `127.0.0.1:${port}`, control: '127.0.0.1:0' }, mcpServers: {} }),
+  )
+  const refused = await run(['start', '--config', 'taken.json'], { cwd })
+  taken.close()
+  assert.equal(refused.code, 1)
+  assert.match(refused.stderr, new RegExp(`port ${port}: something else listens there already; .*--port`))
+  for (const { stderr } of [missing, bad, refused]) assert.doesNotMatch(stderr, /\n\s+at /)
+})
+
+test('a folder that may not be written to is named in words', async (t) => {
+  if (process.getuid?.() === 0) return t.skip('root may write anywhere')
+  const cwd = await newFolder()
+  await chmod(cwd, 0o500)
+  const { code, stderr } = await run(['init'], { cwd })
+  assert.deepEqual([code, stderr], [1, 'breakwater: breakwater.yaml: no permission\n'])
+})
+
+test('status tells of servers, breakers that are not closed, armed faults and calls', async () => {
+  const gateway = await Gateway.start({
+    servers: { tools: stdioToolbox({ trusted: true }), gone: { url: 'http://127.0.0.1:9/mcp' } },
+    gateway: { environment: 'test' },
+    chaos: { enabled: true },
+  })
+  await gateway.waitFor('up', 'tools')
+  await gateway.waitFor('down', 'gone')
+  const client = await RawClient.open(gateway.mcp('tools'))
+  await client.call('echo', { text: 'x' })
+  const inject = ['chaos', 'inject', 'tools/echo', 'rpc.error', '--allow-writes', '--duration', '5m']
+  const access = ['--control', gateway.control, '--token', gateway.token]
+  assert.equal((await run([...inject, ...access])).code, 0)
+  await client.call('echo', { text: 'y' })
+  await gateway.post('/admin/breakers/tools/echo', { action: 'open' })
+  let ran = await run(['status', ...access])
+  await until('the calls are counted', async () =>
+    /2 +1 \(50 %\)/.test((ran = await run(['status', ...access])).stdout),
+  )
+  assert.equal(ran.code, 0)
+  const { stdout } = ran
+  assert.match(stdout, /^tools +up +\S+ +\d+ +2 +1 \(50 %\)$/m)
+  assert.match(stdout, /^gone +down .*cannot connect/m)
+  assert.match(stdout, /^tools +echo +open +\S+ +by hand/m)
+  assert.match(stdout, /^faults armed$/m)
+  assert.match(stdout, /rpc\.error +tools\/echo +1 +\S+ +1$/m)
+  assert.doesNotMatch(stdout, /\u001b/)
+
+  const told = await run(['logs', ...access])
+  assert.equal(told.code, 0)
+  assert.match(told.stdout, /info {3}tools {2}server is up$/m)
+  assert.match(told.stdout, /warn {3}gone {2}server is down: cannot connect/m)
+  assert.match(told.stdout, /warn {3}tools {2}breaker of echo is open/m)
+  assert.match(told.stdout, /warn {3}chaos: injected/m)
+  assert.match(told.stdout, /tools {2}fault \S+ \(rpc\.error\) hit echo$/m)
+  const ofOne = await run(['logs', '--server', 'gone', '--level', 'warn', ...access])
+  assert.equal(ofOne.stdout.trim().split('\n').length, 1, ofOne.stdout)
+
+  const piped = await run(['logs', '-', '--level', 'info'], { input: gateway.program.lines.join('\n') })
+  assert.match(piped.stdout, /info {3}tools {2}server is up$/m)
+  assert.match(piped.stdout, /tools {2}echo {2}failed after \S+ .*\(rpc_error\)/)
+})
+
+test('logs follow what happens, and what is written to a file', async () => {
+  const gateway = await Gateway.start({
+    servers: {},
+    gateway: { environment: 'test' },
+    chaos: { enabled: true },
+  })
+  const follower = new Program([
+    main,
+    'logs',
+    '--follow',
+    '--control',
+    gateway.control,
+    '--token',
+    gateway.token,
+  ])
+  const added = await gateway.post('/admin/servers', {
+    name: 'late',
+    server: { url: 'http://127.0.0.1:9/mcp' },
+  })
+  assert.equal(added.status, 201, JSON.stringify(added.body))
+  await follower.line('the server is told', (line) =>
+    /late {2}server is down/.test(line) ? line : undefined,
+  )
+  await follower.kill()
+
+  const file = join(await newFolder(), 'gateway.log')
+  const entry = (msg: string) => `${JSON.stringify({ level: 30, time: '2026-01-01T00:00:00Z', msg })}\n`
+  await writeFile(file, entry('the first'))
+  const reader = new Program([main, 'logs', file, '--follow'])
+  await reader.line('the first', (line) => (line.endsWith('the first') ? line : undefined))
+  await writeFile(file, entry('the second'), { flag: 'a' })
+  await reader.line('the second', (line) => (line.endsWith('the second') ? line : undefined))
+  await reader.kill()
+})
+
+test('without a gateway status and logs say what to do', async () => {
+  for (const command of ['status', 'logs']) {
+    const { code, stderr } = await run([command, '--control', 'http://127.0.0.1:9'])
+    assert.equal(code, 1)
+    assert.match(stderr, /^breakwater: /)
+    assert.doesNotMatch(stderr, /\n\s+at /)
+  }
+})

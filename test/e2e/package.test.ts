@@ -1,0 +1,108 @@
+import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
+import { access, cp, mkdir, readdir, readFile, symlink } from 'node:fs/promises'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { cleanUp, newFolder } from './support/gateway.ts'
+import { Program } from './support/program.ts'
+
+const root = fileURLToPath(new URL('../../../', import.meta.url))
+const run = promisify(execFile)
+
+/** A folder of somebody who has installed the package that `npm pack` makes. */
+let home: string
+/** What is in that package. */
+let packed: string
+let command: string
+
+before(async () => {
+  // A copy, so that the folder that everybody builds in stays as it is; without what was built.
+  const source = join(await newFolder(), 'source')
+  await mkdir(source)
+  for (const name of await readdir(root)) {
+    if (['node_modules', 'build', 'dist', '.git', 'test', 'bench', 'deploy'].includes(name)) continue
+    await cp(join(root, name), join(source, name), { recursive: true })
+  }
+  await symlink(join(root, 'node_modules'), join(source, 'node_modules'))
+  home = await newFolder()
+  const { stdout } = await run('npm', ['pack', '--json', '--pack-destination', home], { cwd: source })
+  const [{ filename = '' } = {}] = JSON.parse(stdout.slice(stdout.indexOf('['))) as { filename?: string }[]
+  await run('tar', ['-xzf', filename], { cwd: home })
+  // As npm lays it out, but for the packages that it needs: those of the project stand for what npm would fetch.
+  const modules = join(home, 'node_modules')
+  await mkdir(join(modules, '.bin'), { recursive: true })
+  packed = join(modules, 'breakwater')
+  await cp(join(home, 'package'), packed, { recursive: true })
+  await symlink(join(root, 'node_modules'), join(packed, 'node_modules'))
+  const { bin } = JSON.parse(await readFile(join(packed, 'package.json'), 'utf8')) as {
+    bin: { breakwater: string }
+  }
+  command = join(modules, '.bin', 'breakwater')
+  await symlink(join(packed, bin.breakwater), command)
+})
+
+after(cleanUp)
+
+test('the package that npm packs is built first, and its command can be run', async () => {
+  await access(join(packed, 'dist', 'main.js'))
+  const text = await readFile(command, 'utf8')
+  assert.match(text, /^#!\/usr\/bin\/env node\n/)
+  const { version } = JSON.parse(await readFile(join(packed, 'package.json'), 'utf8')) as { version: string }
+  assert.equal((await run(command, ['--version'], { cwd: home })).stdout, `${version}\n`)
+  assert.match(
+    (await run(command, [], { cwd: home })).stdout,
+    /no config in this folder[\s\S]*breakwater init/,
+  )
+})
+
+test('what it reads of its own is in it, and what only a checkout needs is not', async () => {
+  assert.match((await run(command, ['scenario', 'list'], { cwd: home })).stdout, /^retry-storm /m)
+  const { stdout } = await run(command, ['validate', join(packed, 'config', 'reference.yaml')], {
+    cwd: home,
+    env: { ...process.env, SEARCH_KEY: 'x', CONTROL_TOKEN: 'a-token-of-enough-letters' },
+  })
+  assert.match(stdout, /is valid/)
+  const names = (await readdir(packed)).filter((name) => name !== 'node_modules').sort()
+  assert.deepEqual(names, ['CHANGELOG.md', 'LICENSE', 'README.md', 'config', 'dist', 'docs', 'package.json'])
+  assert.equal((await readdir(join(packed, 'dist'))).includes('.tsbuildinfo'), false)
+})
+
+test('whatever it imports is among its dependencies', async () => {
+  const { dependencies } = JSON.parse(await readFile(join(packed, 'package.json'), 'utf8')) as {
+    dependencies: Record<string, string>
+  }
+  const imported = new Set<string>()
+  for (const file of await readdir(join(packed, 'dist'), { recursive: true })) {
+    if (!file.endsWith('.js')) continue
+    const text = await readFile(join(packed, 'dist', file), 'utf8')
+    for (const [, name = ''] of text.matchAll(/^(?:import|export)\b[^'"]*?from ['"]([^'".][^'"]*)['"]/gm))
+      imported.add(name)
+    for (const [, name = ''] of text.matchAll(/\bimport\(['"]([^'".][^'"]*)['"]\)/g)) imported.add(name)
+  }
+  const packages = [...imported]
+    .filter((name) => !name.startsWith('node:'))
+    .map((name) =>
+      name
+        .split('/')
+        .slice(0, name.startsWith('@') ? 2 : 1)
+        .join('/'),
+    )
+  assert.ok(packages.includes('fastify'))
+  assert.deepEqual(
+    [...new Set(packages)].filter((name) => !(name in dependencies)),
+    [],
+  )
+})
+
+test('init and start in that folder make a gateway that listens', async () => {
+  await run(command, ['init'], { cwd: home })
+  const args = [join(packed, 'dist', 'main.js'), 'start', '--port', '0']
+  // Its server comes from a registry, which a test does without.
+  const env = { XDG_RUNTIME_DIR: home, npm_config_offline: 'true' }
+  const program = new Program(args, { cwd: home, env })
+  await program.line('it listens', (line) => (line.includes('"listening"') ? line : undefined))
+  program.signal('SIGTERM')
+  assert.equal((await program.ended).code, 0)
+})

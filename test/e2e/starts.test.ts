@@ -1,0 +1,133 @@
+import assert from 'node:assert/strict'
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { until } from '../support/until.ts'
+import { cleanUp, Gateway, type Json, newFolder } from './support/gateway.ts'
+import { RawClient } from './support/raw-client.ts'
+
+// Processes that are slow to start, or do not start at all. Which of two things comes first is told by deadlines that lie
+// far apart, and by what has been started meanwhile.
+
+after(cleanUp)
+
+const fixture = fileURLToPath(new URL('../fixtures/starting-server.js', import.meta.url))
+
+interface Scene {
+  readonly gateway: Gateway
+  /** How many processes have been started. */
+  readonly starts: () => Promise<number>
+}
+
+async function start(entry: (file: string) => Json, policies?: Json): Promise<Scene> {
+  const file = join(await newFolder(), 'starts')
+  const gateway = await Gateway.start({ servers: { it: entry(file) }, ...(policies && { policies }) })
+  const starts = async () => {
+    const lines = await readFile(file, 'utf8').catch(() => '')
+    return lines.split('\n').length - 1
+  }
+  return { gateway, starts }
+}
+
+const program =
+  (how: string, number: number, more: Json = {}) =>
+  (file: string): Json => ({
+    command: process.execPath,
+    args: [fixture, how, String(number), file],
+    era: 'legacy',
+    ...more,
+  })
+
+interface Failed {
+  readonly message: string
+  readonly data: { readonly sent: boolean; readonly retryAfterMs?: number; readonly code: string }
+}
+
+/** The error of a call, and how long it took, in milliseconds. */
+async function callOf(gateway: Gateway, headers: Record<string, string> = {}) {
+  const client = await RawClient.open(gateway.mcp(), { headers })
+  const since = performance.now()
+  const { error } = await client.call('it__hello')
+  return { ...(error as Failed), ms: performance.now() - since }
+}
+
+const stateOf = async (gateway: Gateway) => (await gateway.server('it')) ?? {}
+
+test('a server that is silent for longer than a handshake may take comes up at its first start', async () => {
+  const limits = { timeouts: { discovery: '500ms', start: '2m' } }
+  const { gateway, starts } = await start(program('slow', 4_000, limits))
+  await until('it is being started', async () => Number((await stateOf(gateway)).startingForMs) > 1_000)
+  assert.equal((await stateOf(gateway)).state, 'starting')
+  assert.equal(await gateway.metric('breakwater_server_up', 'server="it"'), 0)
+  const ready = (await (await fetch(`${gateway.data}/readyz`)).json()) as Json
+  assert.deepEqual(ready.servers, { it: 'starting' })
+  assert.match(String((ready.starting as Json).it), /^\d+ s$/)
+
+  const { message, data } = await callOf(gateway, { 'x-breakwater-deadline-ms': '300' })
+  assert.match(
+    message,
+    /deadline of 300 ms; the server is still starting, for \d+ s so far \(mcpServers\.it\.timeouts\.start\)/,
+  )
+  assert.deepEqual([data.code, data.sent], ['BW_DEADLINE_EXCEEDED', false])
+
+  const client = await RawClient.open(gateway.mcp())
+  assert.equal(await client.say('it__hello'), 'hello')
+  await gateway.waitFor('up', 'it')
+  assert.equal(await starts(), 1)
+  assert.equal((await stateOf(gateway)).startingForMs, undefined)
+})
+
+/** What is told of a server that cannot come up: in the state, and to calls, which wait for no start. */
+async function failsFast({ gateway }: Scene, words: RegExp): Promise<void> {
+  await gateway.waitFor('down', 'it')
+  const { error } = await stateOf(gateway)
+  assert.match(String(error), words)
+  for (let n = 0; n < 8; n++) {
+    const { message, data, ms } = await callOf(gateway)
+    assert.match(message, words)
+    assert.deepEqual([data.code, data.sent], ['BW_UPSTREAM_UNAVAILABLE', false])
+    assert.ok(Number(data.retryAfterMs) > 0, message)
+    assert.ok(ms < 10_000, `took ${ms} ms`)
+  }
+}
+
+test('a call to a program that does not exist is answered at once', async () => {
+  await failsFast(
+    await start(() => ({ command: 'breakwater-no-such-command' })),
+    /command not found: breakwater-no-such-command/,
+  )
+})
+
+test('a call to a program that ends at once is told its last words, without what the config gives it', async () => {
+  const scene = await start(program('exit', 3, { env: { FOO_KEY: 's3cret' } }))
+  await failsFast(scene, /exited with code 3: "FATAL: missing API key FOO_KEY \(got \[redacted\]\)"/)
+  const { gateway } = scene
+  assert.ok(gateway.log.some(({ msg }) => /exited with code 3: "FATAL/.test(String(msg))))
+  for (const text of [JSON.stringify(gateway.log), JSON.stringify(await stateOf(gateway))])
+    assert.doesNotMatch(text, /s3cret/)
+})
+
+test('a call to a program that hangs in its handshake is answered with the reason of the last start', async () => {
+  const scene = await start(program('hang', 0, { timeouts: { start: '1s', discovery: '500ms' } }))
+  await failsFast(
+    scene,
+    /wrote nothing within 1000 ms of its start \(mcpServers\.it\.timeouts\.start\): "waiting for the database"/,
+  )
+})
+
+test('calls to a program that crashes in a loop do not wait for its next start', async () => {
+  const { gateway, starts } = await start(program('loop', 100))
+  await until('it has crashed three times', async () => (await starts()) >= 3)
+  await until('the fourth start is not due', async () => {
+    const before = await starts()
+    const { message, data } = await callOf(gateway)
+    const isPaused = /is not started again before/.test(message) && before === (await starts())
+    if (isPaused)
+      assert.deepEqual(
+        [data.code, data.sent, Number(data.retryAfterMs) > 0],
+        ['BW_UPSTREAM_UNAVAILABLE', false, true],
+      )
+    return isPaused
+  })
+})

@@ -1,0 +1,44 @@
+import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { TestContext } from 'node:test'
+import { fileURLToPath } from 'node:url'
+
+/** What is built of this project. */
+const built = fileURLToPath(new URL('../..', import.meta.url))
+
+/** An example as it would stand in `src`. */
+export interface Example {
+  /** The module beside this file, such as `closed-on`. */
+  readonly module: string
+  /** Where it goes, from `src`, such as `policies`. */
+  readonly folder: string
+  /** What it exports. */
+  readonly name: string
+  /** The registry, in that folder; a line of it, and the one that is put before it. */
+  readonly registry: string
+  readonly before: string
+  readonly line: string
+}
+
+/** A copy of the whole program with an example in it: one module more, and one line of a registry. Gives the folder of its `main.js`. */
+export async function copyWith(t: TestContext, example: Example): Promise<string> {
+  const { module, folder, name, registry, before, line } = example
+  // Within what is built, so that the packages are found.
+  const copy = await mkdtemp(join(built, 'example-'))
+  t.after(() => rm(copy, { recursive: true, force: true }))
+  const src = join(copy, 'src')
+  await cp(join(built, 'src'), src, { recursive: true })
+  const up = folder
+    .split('/')
+    .map(() => '..')
+    .join('/')
+  const text = await readFile(join(built, 'test/examples', `${module}.js`), 'utf8')
+  await writeFile(join(src, folder, `${module}.js`), text.replaceAll("'../../src/", `'${up}/`))
+  const file = join(src, folder, registry)
+  const lines = (await readFile(file, 'utf8')).split('\n')
+  const at = lines.findIndex((one) => one.trim() === before)
+  if (at === -1) throw new Error(`${registry} has no line "${before}"`)
+  lines.splice(at, 0, line)
+  await writeFile(file, [`import { ${name} } from './${module}.js'`, ...lines].join('\n'))
+  return src
+}

@@ -1,0 +1,56 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { type AddressInfo, createServer } from 'node:net'
+import { test } from 'node:test'
+import Fastify from 'fastify'
+import { listenAt } from '../../src/gateway/planes.ts'
+import { controlToken, runGateway } from './running-gateway.ts'
+
+test('a gateway whose data port is taken leaves no port of its own open', async (t) => {
+  const taken = createServer().listen(0, '127.0.0.1')
+  await once(taken, 'listening')
+  t.after(() => taken.close())
+  const { port } = taken.address() as AddressInfo
+  const ports = () => process.getActiveResourcesInfo().filter((kind) => kind === 'TCPServerWrap').length
+  const before = ports()
+  const parts = { servers: {}, gateway: { listen: `127.0.0.1:${port}` } }
+  await assert.rejects(runGateway(t, parts), new RegExp(`port ${port}: .*gateway\\.listen`))
+  assert.equal(ports(), before)
+})
+
+test('an address that cannot be bound is named with its port, the reason, and the key that sets it', async (t) => {
+  const taken = createServer().listen(0, '127.0.0.1')
+  await once(taken, 'listening')
+  t.after(() => taken.close())
+  const { port } = taken.address() as AddressInfo
+  for (const [host, cause] of [
+    ['127.0.0.1', 'something else listens there already'],
+    // An address that is for documentation only.
+    ['192.0.2.1', 'this machine has no such address'],
+  ] as const) {
+    const app = Fastify()
+    t.after(() => app.close())
+    await assert.rejects(listenAt({ host, port }, app, 'gateway.listen'), {
+      message: `cannot listen on ${host}, port ${port}: ${cause}; gateway.listen says where, or --port`,
+    })
+  }
+})
+
+test('what neither plane knows is a 404 that says so, and no plane answers for the other', async (t) => {
+  const { gateway } = await runGateway(t, { servers: {} })
+  const ask = async (base: string, path: string) => {
+    const response = await fetch(base + path, { headers: { authorization: `Bearer ${controlToken}` } })
+    return [response.status, await response.text()] as const
+  }
+  const unknown = `/${'x'.repeat(300)}?secret=1`
+  for (const base of [gateway.data, gateway.control]) {
+    const [status, text] = await ask(base, unknown)
+    assert.equal(status, 404)
+    assert.match(text, /no route GET \/x{199}"/)
+    assert.doesNotMatch(text, /secret/)
+  }
+  for (const path of ['/metrics', '/admin/servers', '/chaos'])
+    assert.equal((await ask(gateway.data, path))[0], 404, path)
+  for (const path of ['/mcp', '/livez', '/readyz'])
+    assert.equal((await ask(gateway.control, path))[0], 404, path)
+})

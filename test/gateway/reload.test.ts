@@ -1,0 +1,190 @@
+import assert from 'node:assert/strict'
+import { after, test } from 'node:test'
+import { setImmediate } from 'node:timers/promises'
+import type { Loaded } from '../../src/config/load.ts'
+import { config as schema } from '../../src/config/schema/schema.ts'
+import { Reloader, withServers } from '../../src/gateway/reload.ts'
+import { createMetrics } from '../../src/telemetry/metrics.ts'
+import { FlakyServer } from '../e2e/support/flaky.ts'
+import { cleanUp, type Json } from '../e2e/support/gateway.ts'
+import { RawClient } from '../e2e/support/raw-client.ts'
+import { closeServers } from '../e2e/support/raw-server.ts'
+import { recordedLog } from '../support/log.ts'
+import { ManualClock } from '../support/manual-clock.ts'
+import { heldServer } from './held-server.ts'
+import { runGateway } from './running-gateway.ts'
+
+after(async () => {
+  closeServers()
+  await cleanUp()
+})
+
+const url = 'http://127.0.0.1:1/mcp'
+const configOf = (...names: string[]) =>
+  schema.parse({ mcpServers: Object.fromEntries(names.map((name) => [name, { url }])) })
+const read = (...names: string[]): Loaded => ({
+  ok: true,
+  config: configOf(...names),
+  warnings: [],
+  files: [`${names.join()}.yaml`],
+  hash: names.join(),
+})
+const unreadable: Loaded = {
+  ok: false,
+  errors: [{ severity: 'error', file: 'broken.yaml', line: 3, column: 5, path: 'a', message: 'not a key' }],
+  files: ['broken.yaml', 'other.yaml'],
+}
+
+/** A reloader whose files hold what a test says, one reading after the other. */
+function reloaderOf(...readings: (Loaded | Promise<Loaded>)[]) {
+  const metrics = createMetrics()
+  const { log, lines } = recordedLog()
+  const applied: string[] = []
+  let broken: string | undefined
+  const reloader = new Reloader(configOf('first'), ['first.yaml'], {
+    load: () => Promise.resolve(readings.shift() ?? unreadable),
+    apply({ mcpServers }) {
+      const names = Object.keys(mcpServers).join()
+      if (names === broken) throw new Error(`${names} does not compile`)
+      applied.push(names)
+    },
+    inForce: () => applied.at(-1) ?? 'first',
+    added: () => ({}),
+    clock: new ManualClock(),
+    log,
+    metrics,
+  })
+  const exposed = async (name: string) =>
+    (await metrics.registry.metrics()).split('\n').filter((line) => line.startsWith(name))
+  return { reloader, applied, lines, exposed, breakOn: (names: string) => void (broken = names) }
+}
+
+test('a config that does not compile is forgotten: what is in force is put into force again, and watched', async () => {
+  const { reloader, applied, lines, exposed, breakOn } = reloaderOf(read('second'), read('third'))
+  assert.equal((await reloader.reload('test')).ok, true)
+  breakOn('third')
+  assert.deepEqual(await reloader.reload('test'), { ok: false, errors: ['third does not compile'] })
+  assert.deepEqual(await exposed('breakwater_config_reload_success'), ['breakwater_config_reload_success 0'])
+  assert.deepEqual(await exposed('breakwater_config_info'), ['breakwater_config_info{hash="second"} 1'])
+  assert.match(String(lines.at(-1)?.msg), /^config not reloaded/)
+  assert.deepEqual([...reloader.configured], ['second'])
+  // As when a server is added over the API.
+  reloader.refresh()
+  assert.deepEqual(applied, ['second', 'second'])
+  // Whoever mends the file is noticed.
+  assert.deepEqual(reloader.files, ['third.yaml'])
+})
+
+test('a file that cannot be read changes nothing but what is watched, and the report says where it is wrong', async () => {
+  const { reloader, applied, exposed } = reloaderOf(unreadable, read('mended'))
+  const report = await reloader.reload('test')
+  assert.equal(report.ok, false)
+  assert.match(report.errors.join(), /broken\.yaml:3:5 .*not a key/)
+  assert.deepEqual([applied, [...reloader.configured]], [[], ['first']])
+  assert.deepEqual(reloader.files, ['broken.yaml', 'other.yaml'])
+  assert.equal((await reloader.reload('test')).ok, true)
+  assert.deepEqual(await exposed('breakwater_config_reload_success'), ['breakwater_config_reload_success 1'])
+  assert.deepEqual(applied, ['mended'])
+})
+
+test('reloads that come together take place one after the other', async () => {
+  let finish!: (loaded: Loaded) => void
+  const slow = new Promise<Loaded>((resolve) => (finish = resolve))
+  const { reloader, applied } = reloaderOf(slow, read('later'))
+  const both = [reloader.reload('file'), reloader.reload('SIGHUP')]
+  await setImmediate()
+  assert.deepEqual(applied, [], 'the second one waits until the first is over')
+  finish(read('earlier'))
+  await Promise.all(both)
+  assert.deepEqual(applied, ['earlier', 'later'])
+})
+
+test('of two servers of a name, one in the file and one that was added, that of the file counts', () => {
+  const added = configOf('both', 'added').mcpServers
+  const { mcpServers } = withServers(configOf('both'), { ...added, both: { ...added.both!, disabled: true } })
+  assert.deepEqual(Object.keys(mcpServers), ['both', 'added'])
+  assert.equal(mcpServers.both?.disabled, false)
+})
+
+test('a call ends on the generation that it began on, with the server of that, and then nothing of it is left', async (t) => {
+  const [old, fresh] = [await heldServer('old'), await heldServer('fresh')]
+  const { live, mcp, reload, isUp } = await runGateway(t, { servers: { moved: { url: old.url } } })
+  await isUp('moved')
+  const client = await RawClient.open(mcp('moved'))
+  const underWay = [client.say('hold'), client.say('hold')]
+  await old.holds(2)
+  const before = live.current
+
+  assert.equal((await reload({ servers: { moved: { url: fresh.url } } })).ok, true)
+  await isUp('moved')
+  assert.equal(await client.say('name'), 'fresh')
+  assert.deepEqual(live.open, [live.current, before])
+  old.answer()
+  assert.deepEqual(await Promise.all(underWay), ['old', 'old'])
+  assert.deepEqual(live.open, [live.current])
+})
+
+test('a call to a server that a reload removes ends well, and the next one is refused', async (t) => {
+  const server = await heldServer('gone')
+  const { live, mcp, reload, isUp } = await runGateway(t, { servers: { gone: { url: server.url } } })
+  await isUp('gone')
+  const client = await RawClient.open(mcp('gone'))
+  const underWay = client.say('hold')
+  await server.holds(1)
+  await reload({ servers: {} })
+  assert.equal(live.current.servers.size, 0)
+  const { status } = await client.post({
+    jsonrpc: '2.0',
+    id: 1,
+    method: 'tools/call',
+    params: { name: 'name' },
+  })
+  assert.equal(status, 404)
+  server.answer()
+  assert.equal(await underWay, 'gone')
+})
+
+test('a config that cannot be used leaves everything as it was: generation, sessions, and calls under way', async (t) => {
+  const server = await heldServer('steady')
+  const parts = { servers: { steady: { url: server.url } } }
+  const { live, mcp, reload, isUp, lines } = await runGateway(t, parts)
+  await isUp('steady')
+  const client = await RawClient.open(mcp('steady'))
+  const underWay = client.say('hold')
+  await server.holds(1)
+  const before = live.current
+  const report = await reload({ ...parts, policies: { defaults: { retry: { attempts: -1 } } } })
+  assert.equal(report.ok, false)
+  assert.match(report.errors.join(), /policies\.defaults\.retry\.attempts/)
+  assert.equal(live.current, before)
+  assert.deepEqual(live.open, [before])
+  assert.match(String(lines.at(-1)?.msg), /^config not reloaded/)
+  assert.equal(await client.say('name'), 'steady')
+  server.answer()
+  assert.equal(await underWay, 'steady')
+})
+
+test('what calls have taught is kept by a reload as long as the settings are those that it was learnt by', async (t) => {
+  const server = await FlakyServer.start()
+  await server.behave({ read: { failing: 1 } })
+  const parts = (breaker: Json, more: Json = {}) => ({
+    servers: { flaky: { url: server.url } },
+    policies: { defaults: { retry: false, breaker, ...more } },
+  })
+  const { mcp, reload, isUp, admin } = await runGateway(t, parts({ consecutive: 2, open: '1m' }))
+  await isUp('flaky')
+  const client = await RawClient.open(mcp('flaky'))
+  for (let n = 0; n < 2; n++) assert.ok((await client.call('read')).error)
+  const states = async () => (await admin<Json[]>('/admin/breakers')).map(({ state }) => state)
+  assert.deepEqual(await states(), ['open'])
+
+  // Of the policy itself nothing changes.
+  await reload(parts({ consecutive: 2, open: '1m' }, { deadline: { total: '20s' } }))
+  assert.deepEqual(await states(), ['open'])
+  await server.behave({ read: {} })
+  assert.ok((await client.call('read')).error, 'the breaker is open')
+
+  await reload(parts({ consecutive: 3, open: '1m' }))
+  assert.match(await client.say('read'), /^read by/)
+  assert.deepEqual(await states(), ['closed'])
+})

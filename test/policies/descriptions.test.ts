@@ -1,0 +1,58 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { reasons } from '../../src/mesh/errors.ts'
+import { newFacts } from '../../src/mesh/facts.ts'
+import { ATTRIBUTES } from '../../src/telemetry/tracing/spans.ts'
+import { events, facts, operators, policyMetrics, states } from '../../src/policies/descriptions.ts'
+import { policies } from '../../src/policies/index.ts'
+
+const own = Object.values(policies)
+
+function assertDistinct(names: readonly string[], what: string): void {
+  assert.deepEqual(names.toSorted(), [...new Set(names)].toSorted(), what)
+}
+
+test('no two policies use one name for different things', () => {
+  assertDistinct(
+    [...Object.keys(reasons), ...own.flatMap(({ reasons = [] }) => reasons.map(({ name }) => name))],
+    'reasons',
+  )
+  assertDistinct(
+    facts.map(({ fact }) => fact.telemetry.log),
+    'keys of the access log',
+  )
+  const attributes = facts.flatMap(({ fact }) => fact.telemetry.attribute ?? [])
+  assertDistinct([...Object.values(ATTRIBUTES), ...attributes], 'attributes of spans')
+  assertDistinct(
+    own.flatMap((policy) => Object.keys(policy.events ?? {})),
+    'types of events',
+  )
+  assert.equal(events.size, own.flatMap((policy) => Object.keys(policy.events ?? {})).length)
+  assertDistinct(
+    states.map(({ kind }) => kind),
+    'kinds of state',
+  )
+  assertDistinct(
+    operators.map(({ path }) => path),
+    'paths of the admin API',
+  )
+  assertDistinct(
+    policyMetrics.map(({ name }) => name),
+    'metrics',
+  )
+})
+
+test('every fact that is noted belongs to one policy, which tells of it', () => {
+  const slots = facts.map(({ fact }) => fact.slot).toSorted((a, b) => a - b)
+  assert.deepEqual(slots, [...newFacts().keys()])
+})
+
+test('what policies say are sentences', () => {
+  const said = [
+    ...own.flatMap(({ reasons = [] }) => reasons.map(({ about }) => about)),
+    ...Object.values(reasons).map(({ about }) => about),
+    ...facts.map(({ fact }) => fact.telemetry.about),
+    ...[...events.values()].map(({ about }) => about),
+  ]
+  for (const about of said) assert.match(about, /^[A-Z].*\.$/)
+})

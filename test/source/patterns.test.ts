@@ -1,0 +1,64 @@
+import assert from 'node:assert/strict'
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { reasons } from '../../src/mesh/errors.ts'
+import type { Policy } from '../../src/mesh/policy.ts'
+import { policies } from '../../src/policies/index.ts'
+
+const root = fileURLToPath(new URL('../../../src', import.meta.url))
+
+const sources = readdirSync(root, { recursive: true, encoding: 'utf8' })
+  .filter((file) => file.endsWith('.ts'))
+  .map((file) => ({ file, text: readFileSync(join(root, file), 'utf8') }))
+
+/**
+ * Where regular expressions are made of texts: out of our own, but for the schemas of servers, whose patterns are charged
+ * for what they may cost before each match.
+ */
+const known = [
+  'policies/state/schemas/compile.ts',
+  'telemetry/printable.ts',
+  'units/quantity.ts',
+  'upstreams/stdio/lines.ts',
+]
+
+test('a regular expression is made of a text only where it is known whose text that is', () => {
+  const makers = sources.filter(({ text }) => /\bRegExp\(/.test(text)).map(({ file }) => file)
+  assert.deepEqual(makers.sort(), known)
+})
+
+/** The texts that a pattern finds, with the file that they stand in. */
+const found = (pattern: RegExp) =>
+  sources.flatMap(({ file, text }) => [...text.matchAll(pattern)].map(([, name = '']) => ({ file, name })))
+
+test('a reason that a policy or the data path decides by is one that there is', () => {
+  const own = Object.values(policies as Readonly<Record<string, Pick<Policy<never>, 'reasons'>>>).flatMap(
+    ({ reasons = [] }) => reasons.map(({ name }) => name),
+  )
+  const all = new Set([...Object.keys(reasons), ...own])
+  const isOfCalls = ({ file }: { file: string }) =>
+    /^(mesh|policies|upstreams|registry)\//.test(file) && !file.startsWith('policies/state/schemas')
+  const compared = found(/(?<!typeof )\b(?:\w+\.)*(?<!typeof )\breason (?:===|!==) '(\w+)'/g)
+  const cases = sources.flatMap(({ file, text }) =>
+    [...text.matchAll(/switch \([\w.]*\breason\) \{(.*?)\n {2,6}\}/gs)].flatMap(([, body = '']) =>
+      [...body.matchAll(/case '(\w+)'/g)].map(([, name = '']) => ({ file, name })),
+    ),
+  )
+  const decided = [...compared, ...cases].filter(isOfCalls)
+  assert.ok(decided.length > 20, `${decided.length} found`)
+  assert.deepEqual(
+    decided.filter(({ name }) => !all.has(name)),
+    [],
+  )
+})
+
+test('a rejection names a policy that there is', () => {
+  const names = found(/kind: 'rejected'[^}]*\bby: '(\w+)'/gs)
+  assert.ok(names.length >= 8, `${names.length} found`)
+  assert.deepEqual(
+    names.filter(({ name }) => !Object.hasOwn(policies, name)),
+    [],
+  )
+})

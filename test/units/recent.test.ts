@@ -1,0 +1,25 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { Recent } from '../../src/units/recent.ts'
+
+test('the latest are held, those set longest ago are forgotten, and there is a bound', () => {
+  const recent = new Recent<number>(100)
+  for (let at = 0; at < 1_000; at++) {
+    recent.set('kept', -1)
+    recent.set(String(at), at)
+    assert.ok(recent.size <= 100)
+  }
+  for (let at = 901; at < 1_000; at++) assert.equal(recent.peek(String(at)), at)
+  assert.equal(recent.peek('kept'), -1)
+  assert.equal(recent.peek('900'), undefined)
+})
+
+test('what is looked up is forgotten no later for it', () => {
+  const recent = new Recent<number>(2)
+  recent.set('first', 1)
+  recent.set('second', 2)
+  assert.equal(recent.peek('first'), 1)
+  recent.set('third', 3)
+  assert.equal(recent.peek('first'), undefined)
+  assert.equal(recent.peek('second'), 2)
+})

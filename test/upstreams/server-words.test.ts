@@ -1,0 +1,87 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { httpServer, stdioServer } from '../../src/config/schema/server-schema.ts'
+import { ReplyHeaders } from '../../src/upstreams/http/http-headers.ts'
+import { readReply } from '../../src/upstreams/http/http-status.ts'
+import { concealing, excerptOf, excerptOfBody } from '../../src/upstreams/server-words.ts'
+
+const nothing = (text: string) => text
+
+/** What an agent is told of an HTTP reply. */
+function told(status: number, body: string, conceal = nothing) {
+  const context = { hasSession: false, wallMs: 0, conceal }
+  const reading = readReply(1, status, new ReplyHeaders([]), body, context)
+  return reading.kind === 'failed' ? [reading.error.reason, reading.error.message] : []
+}
+
+test('a refusal is told in the words of the server', () => {
+  assert.deepEqual(told(403, 'Access is only allowed at localhost:20105'), [
+    'upstream_forbidden',
+    'the server forbids the request (HTTP 403: "Access is only allowed at localhost:20105")',
+  ])
+  assert.deepEqual(told(401, '{"error":"invalid_token","error_description":"expired"}'), [
+    'upstream_unauthorized',
+    'the server refused our credentials (HTTP 401: "expired")',
+  ])
+  assert.deepEqual(told(404, '<html><head><title>404 Not Found</title></head><body>nginx'), [
+    'upstream_refused',
+    'the server refused the request (HTTP 404: "404 Not Found")',
+  ])
+  assert.deepEqual(told(403, ''), ['upstream_forbidden', 'the server forbids the request (HTTP 403)'])
+})
+
+test('the message is found where JSON bodies of errors have it', () => {
+  for (const body of [
+    '{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no such host"}}',
+    '{"error":"no such host"}',
+    '{"message":"no such host"}',
+    '{"title":"x","detail":"no such host"}',
+    '  no such\n\thost  ',
+  ])
+    assert.equal(excerptOfBody(body, nothing), '"no such host"', body)
+})
+
+test('words are one printable line of bounded length', () => {
+  assert.equal(excerptOf('\u001b[31mred\u001b[0m\nand more', nothing), '"\\u001b[31mred\\u001b[0m and more"')
+  const long = excerptOf('x'.repeat(1_000_000), nothing) ?? ''
+  assert.ok(long.length <= 303, `${long.length} characters`)
+})
+
+test('what the config gives a program is not repeated', () => {
+  const conceal = concealing(
+    stdioServer.parse({
+      command: 'x',
+      args: ['--token', 'hunter2-of-args', '--password=pw-of-args', '--port', '8080'],
+      env: {
+        FOO_KEY: 'k3y',
+        DATABASE: 'postgres://me:passw0rd@db/x',
+        API_KEYS: 'one two-secret',
+        LEVEL: 'info',
+      },
+    }),
+  )
+  const said = conceal(
+    'FATAL: FOO_KEY=k3y refused on 8080; hunter2-of-args pw-of-args two-secret postgres://me:passw0rd@db/x info',
+  )
+  for (const secret of ['k3y', 'hunter2', 'pw-of', 'two-secret', 'passw0rd'])
+    assert.ok(!said.includes(secret), said)
+  assert.match(said, /^FATAL: FOO_KEY=\[redacted\] refused on 8080/)
+})
+
+test('what the config sends to a server is not repeated', () => {
+  const conceal = concealing(
+    httpServer.parse({
+      url: 'http://me:basic%20pass@host/mcp?apikey=query-secret',
+      headers: { Authorization: 'Bearer s3cret-token', 'X-Key': 'abc' },
+    }),
+  )
+  const said = conceal('bad token s3cret-token, key abc, basic pass, query-secret')
+  for (const secret of ['s3cret', 'abc', 'basic pass', 'query-secret'])
+    assert.ok(!said.includes(secret), said)
+})
+
+test('a secret is taken out before the words are cut', () => {
+  const conceal = concealing(stdioServer.parse({ command: 'x', env: { K: 'secret-that-is-cut' } }))
+  const said = excerptOf(`${'x'.repeat(290)} secret-that-is-cut`, conceal) ?? ''
+  assert.ok(!said.includes('secret-'), said)
+})

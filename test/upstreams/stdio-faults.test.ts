@@ -1,0 +1,128 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { Cancellation } from '../../src/mesh/cancel.ts'
+import { TestChannel } from '../support/caller.ts'
+import { recordedLog } from '../support/log.ts'
+import { ManualClock } from '../support/manual-clock.ts'
+import { isAlive } from '../support/processes.ts'
+import { ask, open, pidOf, result, stdioUpstream } from '../support/stdio.ts'
+import { until } from '../support/until.ts'
+
+// What faults do to a child process and to what the gateway reads of it.
+
+const progress = (token: number, count: number) =>
+  `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":${token},"progress":${count}}}`
+
+/** An upstream session with one call under way that asks for progress, under the id that it has on the wire. */
+async function withCall(t: Parameters<typeof stdioUpstream>[0]) {
+  const { log, lines } = recordedLog()
+  const upstream = stdioUpstream(t, { log, maxReply: 2_000, sharing: 'per_session', era: 'legacy' })
+  const session = await open(upstream)
+  const channel = new TestChannel()
+  const signal = new Cancellation()
+  void ask(session, 'raw/late', { _meta: { progressToken: 'mine' } }, { channel, signal })
+  t.after(() => signal.abort({ reason: 'cancelled', message: 'over' }))
+  /** The handshake was the first request. */
+  const write = (texts: readonly string[], over = new Cancellation()) =>
+    upstream.write(Buffer.from(texts.map((text) => `${text}\n`).join('')), over)
+  return { upstream, session, channel, lines, write }
+}
+
+const WIRE_ID = 2
+
+test('what a fault writes is read like what the process writes: messages, noise, and what is too long', async (t) => {
+  const { upstream, channel, lines, write } = await withCall(t)
+  await write(['noise', progress(WIRE_ID, 1), 'x'.repeat(3_000), '[1]'])
+  await upstream.write(Buffer.from([0xff, 0xfe, 0x0a]), new Cancellation())
+  assert.equal(channel.of('notifications/progress').length, 1)
+  const excerpts = lines.flatMap(({ excerpt }) => excerpt ?? [])
+  assert.deepEqual(excerpts, ['noise', '1', '\ufffd\ufffd'])
+  assert.ok(lines.some(({ why }) => String(why).includes('larger than 2000 bytes')))
+})
+
+test('whoever reads slowly holds it up like the process itself, and nothing overtakes it', async (t) => {
+  const { session, channel, lines, write } = await withCall(t)
+  channel.hold()
+  let isRead = false
+  const reading = write([progress(WIRE_ID, 1), progress(WIRE_ID, 2)])?.then(() => (isRead = true))
+  const real = result(ask(session, 'raw/say', { texts: [progress(WIRE_ID, 3)] }))
+  await until('the first has come', () => channel.of('notifications/progress').length === 1)
+  let isAnswered = false
+  void real.then(() => (isAnswered = true))
+  // It speaks there after it has said it here, where it waits its turn.
+  const said = ask(session, 'raw/stderr', { text: 'said\n' })
+  await until('the process has said it', () => lines.some(({ stderr }) => stderr === 'said'))
+  assert.deepEqual([isRead, isAnswered, channel.of('notifications/progress').length], [false, false, 1])
+  channel.release()
+  await reading
+  await Promise.all([real, said])
+  const counts = channel
+    .of('notifications/progress')
+    .map(({ value }) => (value.params as { progress: number }).progress)
+  assert.deepEqual(counts, [1, 2, 3])
+})
+
+test('once it is over, nothing more of it is read', async (t) => {
+  const { channel, write } = await withCall(t)
+  channel.hold()
+  const over = new Cancellation()
+  const reading = write([progress(WIRE_ID, 1), progress(WIRE_ID, 2)], over)
+  await until('the first has come', () => channel.of('notifications/progress').length === 1)
+  over.abort('over')
+  channel.release()
+  await reading
+  assert.equal(channel.of('notifications/progress').length, 1)
+})
+
+test('where no process runs, nothing can be written', (t) => {
+  assert.equal(stdioUpstream(t).write(Buffer.from('x\n'), new Cancellation()), undefined)
+})
+
+test('a process that a fault has stopped goes on when it is to end, and ends with its input', async (t) => {
+  // The clock stands still: nothing but the end of its input ends it.
+  const upstream = stdioUpstream(t, { clock: new ManualClock() })
+  const pid = await pidOf(await open(upstream))
+  assert.equal(upstream.signal('SIGSTOP'), true)
+  await upstream.close()
+  assert.equal(isAlive(pid), false)
+})
+
+test('a process that somebody else has stopped is woken by the signal that ends it', async (t) => {
+  const clock = new ManualClock()
+  const upstream = stdioUpstream(t, { clock })
+  const pid = await pidOf(await open(upstream))
+  process.kill(pid, 'SIGSTOP')
+  const closing = upstream.close()
+  await clock.advance(500)
+  // The time between SIGTERM and SIGKILL does not pass.
+  await closing
+  assert.equal(isAlive(pid), false)
+})
+
+test('a process that is about to end is not stopped any more', async (t) => {
+  const upstream = stdioUpstream(t, { clock: new ManualClock() })
+  const pid = await pidOf(await open(upstream))
+  const closing = upstream.close()
+  upstream.signal('SIGSTOP')
+  await closing
+  assert.equal(isAlive(pid), false)
+})
+
+test('in a crash loop a process gets its signal when its time is over, and none once the loop is', async (t) => {
+  const clock = new ManualClock()
+  const upstream = stdioUpstream(t, { clock, sharing: 'per_session' })
+  const over = new Cancellation()
+  const loop = { signal: 'SIGKILL', afterMs: 5_000, over } as const
+  upstream.crash(loop)
+  const doomed = await open(upstream)
+  upstream.crash(loop)
+  assert.ok(await pidOf(doomed), 'said again, it changes nothing')
+  await clock.advance(5_000)
+  await until('it has ended', () => doomed.ended.aborted)
+  await until('it is gone', () => upstream.processes() === 0)
+  const spared = await open(upstream)
+  over.abort('over')
+  await clock.advance(5_000)
+  assert.ok(await pidOf(spared))
+  assert.ok(await pidOf(await open(upstream)))
+})

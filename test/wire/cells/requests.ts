@@ -1,0 +1,85 @@
+import assert from 'node:assert/strict'
+import { until } from '../../support/until.ts'
+import type { Json } from '../../e2e/support/gateway.ts'
+import type { Seen } from '../support/stage.ts'
+import { answered, noCall, ranOnce, type Entries } from './entry.ts'
+
+const ASK = 'elicitation/create'
+
+/** The text of the arguments as the server got them. */
+function argumentsOf(seen: Seen): string {
+  ranOnce(seen)
+  answered(seen.exchange())
+  return /"arguments":(\{.*?\})/.exec(seen.calls[0]!.text)?.[1] ?? ''
+}
+
+/** What happens to requests, and where they go. */
+export const requestEntries: Entries = {
+  'route.wrong_backend': {
+    fault: { server: 'elsewhere' },
+    saw(seen) {
+      noCall(seen)
+      const { structuredContent } = answered(seen.exchange())
+      assert.equal((structuredContent as Json).from, 'elsewhere')
+      return 'no call; the answer is that of another server'
+    },
+  },
+  'request.argument_lost': {
+    fault: { argument: 'city' },
+    saw(seen) {
+      assert.equal(argumentsOf(seen), '{"days":[1,2]}')
+      return 'one argument less than the agent sent'
+    },
+  },
+  'request.argument_duplicated': {
+    fault: ({ side }) => ({ argument: 'days', form: side === 'client' ? 'list' : 'key' }),
+    saw(seen) {
+      const isList = seen.place.side === 'client'
+      assert.equal(
+        argumentsOf(seen),
+        isList ? '{"city":"Oslo","days":[1,1,2,2]}' : '{"city":"Oslo","days":[1,2],"days":[1,2]}',
+      )
+      return isList ? 'each element of a list twice' : 'one argument twice, under one name'
+    },
+  },
+  'request.argument_reordered': {
+    saw(seen) {
+      assert.equal(argumentsOf(seen), '{"days":[1,2],"city":"Oslo"}')
+      return 'the arguments in the opposite order'
+    },
+  },
+  'request.duplicated': {
+    saw(seen) {
+      assert.equal(seen.calls.length, 2)
+      const [first, second] = seen.calls.map(({ message }) => message)
+      assert.notEqual(first!.id, second!.id)
+      assert.deepEqual((first!.params as Json).arguments, (second!.params as Json).arguments)
+      answered(seen.exchange())
+      return 'two calls at the server, under two ids; one answer'
+    },
+  },
+  'server_request.unanswered': {
+    async play(stage) {
+      const { side, transport, era } = stage.place
+      // Modern servers ask modern agents in a result: a question is a message where one of the two is of the legacy era.
+      if (side === 'client' && era === 'modern') stage.use('legacy')
+      // For a process that others share, and that gave no answer that could be read to one of them, nobody can tell whom it asks.
+      if (transport === 'stdio') stage.use('own')
+      const agent = await stage.agent({}, side === 'upstream' ? 'legacy' : era)
+      const call = agent.call('ask')
+      await until('it asks', () => stage.server.sent.some(({ text }) => text.includes(ASK)))
+      await agent.call('echo').over
+      stage.marks.set('asked before the end', call.content.includes(ASK))
+      await stage.disarm()
+      await until('it is asked', () => call.content.includes(ASK))
+      const question = call.messages.find(({ method }) => method === ASK)
+      if (question === undefined) return
+      await agent.answer(question.id)
+      await call.over
+    },
+    saw(seen) {
+      assert.equal(seen.marks.get('asked before the end'), false)
+      return 'the server asked; the agent got the question only when the fault had ended'
+    },
+  },
+}
