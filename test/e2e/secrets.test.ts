@@ -26,11 +26,13 @@ let server: RawServer
 
 before(async () => {
   server = await RawServer.start(
-    ({ message }, response) => {
+    ({ message, headers }, response) => {
       if (message.method !== 'tools/call') return false
       const { name } = message.params as { name: string }
       if (name === 'refuse')
-        response.writeHead(401, { 'www-authenticate': secret('realm') }).end(secret('body'))
+        response
+          .writeHead(401, { 'www-authenticate': secret('realm') })
+          .end(`refused: ${[headers.authorization, headers['x-api-key'], headers['x-renamed']].join(' ')}`)
       else sendJson(response, JSON.stringify({ jsonrpc: '2.0', id: message.id, result: { content: [] } }))
       return true
     },

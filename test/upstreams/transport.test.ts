@@ -181,7 +181,7 @@ test('a server that refuses both says why in its own words', async (t) => {
   const { url, came } = await rawHttp(t, withStatus(404))
   const { upstream } = upstreamOf(t, { url })
   const { message } = await refusalOf(upstream)
-  assert.equal(message, 'the server refused the request (HTTP 404)')
+  assert.equal(message, 'the server refused the request (HTTP 404: "no")')
   assert.equal(gets(came), 1)
   assert.equal(found(upstream), undefined)
 })
@@ -205,7 +205,7 @@ test('an entry that says http at an address of HTTP+SSE is told what to say', as
   const { upstream } = upstreamOf(t, { type: 'http', url })
   assert.equal(
     (await refusalOf(upstream)).message,
-    'the server refused the request (HTTP 405); what is there speaks HTTP+SSE: its entry needs "type: sse", or no type at all',
+    'the server refused the request (HTTP 405: "no"); what is there speaks HTTP+SSE: its entry needs "type: sse", or no type at all',
   )
   assert.equal(found(upstream), undefined)
 })
