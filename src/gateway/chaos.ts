@@ -22,7 +22,7 @@ import { ReplyHeaders } from '../upstreams/http/http-headers.ts'
 import { transportError } from '../upstreams/http/http-reply.ts'
 import { readReply } from '../upstreams/http/http-status.ts'
 import { concealing } from '../upstreams/server-words.ts'
-import { launchError } from '../upstreams/stdio/children.ts'
+import { launchError } from '../upstreams/stdio/launch.ts'
 
 /** The chaos mesh, as the rest of the gateway knows it. */
 export interface Chaos {

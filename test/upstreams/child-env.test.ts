@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { childEnv } from '../../src/upstreams/stdio/children.ts'
+import { childEnv } from '../../src/upstreams/stdio/launch.ts'
 
 test('a server inherits where and who it is, and nothing that may be a secret', () => {
   const own = {

@@ -3,7 +3,7 @@ import { Writable } from 'node:stream'
 import { test } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
 import { gatewayError } from '../../src/mesh/errors.ts'
-import { Outbox } from '../../src/upstreams/stdio/children.ts'
+import { Outbox } from '../../src/upstreams/stdio/outbox.ts'
 
 /** A stream whose reader takes a chunk when the test says so. */
 function slowStream() {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
-import { realpathSync } from 'node:fs'
+import { mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { test } from 'node:test'
 import { gatewayError } from '../../src/mesh/errors.ts'
 import { returned } from '../contract/subject.ts'
@@ -81,11 +82,19 @@ test('a program that does not exist is named, and so is a folder that does not',
   const missing = open(stdioUpstream(t, { command: 'no-such-program' }))
   const message = 'command not found: no-such-program'
   await assert.rejects(missing, { reason: 'upstream_unavailable', message, sent: false, retryAfterMs: 1_000 })
-  const misplaced = open(stdioUpstream(t, { cwd: '/no/such/folder' }))
-  await assert.rejects(misplaced, {
-    reason: 'upstream_unavailable',
-    message: /the working folder does not exist: \/no\/such\/folder$/,
-  })
+  const folder = mkdtempSync(join(tmpdir(), 'breakwater-cwd-'))
+  t.after(() => rmSync(folder, { recursive: true }))
+  const loop = join(folder, 'loop')
+  symlinkSync(loop, loop)
+  const file = join(folder, 'file')
+  writeFileSync(file, '')
+  for (const cwd of ['/no/such/folder', file, loop]) {
+    const misplaced = open(stdioUpstream(t, { cwd }))
+    await assert.rejects(misplaced, {
+      reason: 'upstream_unavailable',
+      message: `cannot start ${process.execPath}: the working folder does not exist, or may not be entered: ${cwd}`,
+    })
+  }
   const oversized = open(stdioUpstream(t, { env: { LARGE: 'x'.repeat(4 * 1024 ** 2) } }))
   await assert.rejects(oversized, { reason: 'upstream_unavailable', message: /\(E2BIG\)/ })
 })

@@ -1,8 +1,4 @@
-import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process'
-import { existsSync, statSync } from 'node:fs'
-import { resolve } from 'node:path'
-import type { Writable } from 'node:stream'
-import type { StdioServerConfig } from '../../config/schema/server-schema.ts'
+import type { ChildProcessWithoutNullStreams } from 'node:child_process'
 import type { AnswerShape, ShapedAnswer } from '../../mesh/answer-shape.ts'
 import type { Signal } from '../../mesh/cancel.ts'
 import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
@@ -10,14 +6,15 @@ import type { CrashLoop } from '../../mesh/crash-loop.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import { LogThrottle } from '../../telemetry/log-throttle.ts'
 import type { Log } from '../../telemetry/log.ts'
-import { abortError } from '../failure.ts'
 import { AnswerShaper } from '../pipe/answer-shaper.ts'
 import { InTurn } from '../pipe/in-turn.ts'
 import type { PipeEvents, Posting } from '../pipe/pipe.ts'
 import { type Conceal, excerptOf } from '../server-words.ts'
-import { Unread } from '../unread.ts'
-import { aboutToEnd, placeUnderUs } from './groups.ts'
+import { Complaints } from './complaints.ts'
+import { aboutToEnd } from './groups.ts'
+import { launch, type Program } from './launch.ts'
 import { type Overlong, readLines, repliedId } from './lines.ts'
+import { Outbox } from './outbox.ts'
 import type { SpeakingPipe, StartProcess } from './start.ts'
 
 /** Limits on processes, as the metric of refusals names them. */
@@ -157,92 +154,6 @@ export class Children {
 }
 
 function noChild(): void {}
-
-type Program = Pick<StdioServerConfig, 'command' | 'args' | 'env' | 'cwd'>
-
-/** Starts a program as the leader of a process group of its own. Rejects with a `GatewayError`. */
-function launch(program: Program, log: Log): Promise<ChildProcessWithoutNullStreams> {
-  const { command, args, env, cwd } = program
-  return new Promise((resolve, reject) => {
-    try {
-      const place = placeUnderUs(log)
-      const child = spawn(command, args, {
-        cwd,
-        env: { ...childEnv(process.env, env), ...place.env },
-        detached: true,
-        stdio: ['pipe', 'pipe', 'pipe'],
-        windowsHide: true,
-      })
-      if (child.pid !== undefined) place.taken(child)
-      child.once('spawn', () => resolve(child))
-      child.on('error', (error) => reject(launchError(program, error)))
-    } catch (error) {
-      reject(launchError(program, error as Error))
-    }
-  })
-}
-
-/** What is told of a program that cannot be started. */
-export function launchError(
-  { command, cwd }: Pick<Program, 'command' | 'cwd'>,
-  error: Pick<Error, 'message'> & { readonly code?: string },
-): GatewayError {
-  return gatewayError('upstream_unavailable', whyNotLaunched(command, cwd, error.code ?? error.message))
-}
-
-/** In the words of shells, where they have any. */
-function whyNotLaunched(command: string, cwd: string | undefined, code: string): string {
-  const isAboutFolder = code === 'ENOENT' || code === 'ENOTDIR' || code === 'EACCES'
-  if (isAboutFolder && cwd !== undefined && !isFolder(cwd))
-    return `cannot start ${command}: the working folder does not exist: ${cwd}`
-  switch (code) {
-    case 'ENOENT':
-      return command.includes('/') && existsSync(resolve(cwd ?? '', command))
-        ? `cannot start ${command}: what its first line names to run it does not exist`
-        : `command not found: ${command}`
-    case 'EACCES':
-      return `permission denied: ${command} is not an executable file (EACCES)`
-    case 'ENOEXEC':
-      return `cannot execute ${command}: it is no program of this machine, or a script without a #! line (ENOEXEC)`
-    default:
-      return `cannot start ${command}${cwd === undefined ? '' : ` in ${cwd}`} (${code})`
-  }
-}
-
-const isFolder = (path: string): boolean => statSync(path, { throwIfNoEntry: false })?.isDirectory() === true
-
-/**
- * What a server inherits of our own environment: who and where it is, and how it speaks to people. Nothing
- * that may hold a secret, so neither proxies (their URLs carry passwords) nor settings of package managers;
- * a server that needs those names them in its own `env`.
- */
-const inherited = [
-  'HOME',
-  'LANG',
-  'LC_ALL',
-  'LC_CTYPE',
-  'LOGNAME',
-  'PATH',
-  'SHELL',
-  'TERM',
-  'TMPDIR',
-  'TZ',
-  'USER',
-] as const
-
-/** The environment of a child process: the safe part of ours, and what is configured on top of it. */
-export function childEnv(
-  own: NodeJS.ProcessEnv,
-  configured: Readonly<Record<string, string>>,
-): Record<string, string> {
-  const env: Record<string, string> = {}
-  for (const name of inherited) {
-    const value = own[name]
-    // A value that begins so is an exported shell function, which a shell would run.
-    if (value !== undefined && !value.startsWith('()')) env[name] = value
-  }
-  return { ...env, ...configured }
-}
 
 /** Between the end of its input and SIGTERM, for a server that ends by itself then; in milliseconds. */
 const EOF_GRACE_MS = 500
@@ -437,34 +348,6 @@ class Child implements SpeakingPipe {
   }
 }
 
-/** How many lines of standard error are kept, and how much of each, in characters. */
-const KEPT_LINES = 20
-const KEPT_CHARACTERS = 1_000
-
-/** Lines that name a cause. What stands below them is where it happened, and with what. */
-const CAUSE =
-  /\b(?:error|exception|fatal|panic|missing|required|cannot|could not|not found|denied|invalid)\b|Error:/i
-
-/** What runtimes and package managers write below the cause. */
-const POSTSCRIPT = /^(?:\s|Node\.js v|\}|npm (?:ERR!|error) A complete log)/
-
-/** The last lines that a process wrote to its standard error. */
-class Complaints {
-  readonly #lines: string[] = []
-
-  add(line: string): void {
-    if (line.trim() === '') return
-    this.#lines.push(line.slice(0, KEPT_CHARACTERS))
-    if (this.#lines.length > KEPT_LINES) this.#lines.shift()
-  }
-
-  /** The line that says most likely why the process ended; empty when there is none. */
-  get told(): string {
-    const lines = this.#lines.filter((line) => !POSTSCRIPT.test(line))
-    return lines.findLast((line) => CAUSE.test(line)) ?? lines.at(-1) ?? this.#lines.at(-1) ?? ''
-  }
-}
-
 /** What a fault has a process write. */
 interface Written {
   readonly bytes: Buffer
@@ -476,89 +359,4 @@ interface Written {
 function bytesOf({ before, texts }: ShapedAnswer): Buffer {
   const lines = Buffer.from(texts.map((text) => `${text}\n`).join(''))
   return before === undefined ? lines : Buffer.concat([before, lines])
-}
-
-/** How much may wait for one process, calls included. */
-const LIMITS = { messages: 4_096, bytes: 32 * 1024 ** 2 }
-
-interface Waiting {
-  readonly text: string
-  /** Of the text. */
-  readonly bytes: number
-  readonly posting: Posting
-  readonly onAbort: () => void
-  readonly resolve: () => void
-  readonly reject: (error: GatewayError) => void
-}
-
-/**
- * Writes texts to a stream, a line each. While the stream is full they wait here, up to a bound, where an abort takes them
- * back: a server that does not read costs no more memory than what waits for it.
- */
-export class Outbox {
-  readonly #stream: Writable
-  readonly #waiting = new Set<Waiting>()
-  readonly #unread = new Unread(LIMITS)
-  /** Called when the stream has room again; set while it has none. */
-  #resume: (() => void) | undefined
-  #over: GatewayError | undefined
-
-  constructor(stream: Writable) {
-    this.#stream = stream
-    stream.on('drain', () => this.#drained())
-  }
-
-  /** Resolves once the stream has room for the next text. */
-  send(text: string, posting: Posting = {}): Promise<void> {
-    if (this.#over !== undefined) return Promise.reject(this.#over)
-    const { signal } = posting
-    if (signal?.aborted) return Promise.reject(abortError(signal))
-    return new Promise((resolve, reject) => {
-      if (this.#resume === undefined) return this.#write({ text, posting, resolve })
-      const onAbort = () => {
-        this.#waiting.delete(waiting)
-        this.#unread.release(bytes)
-        reject(abortError(signal as Signal))
-      }
-      const bytes = this.#unread.admit(text)
-      const waiting = { text, bytes, posting, onAbort, resolve, reject }
-      signal?.addEventListener('abort', onAbort, { once: true })
-      this.#waiting.add(waiting)
-    })
-  }
-
-  /** Nothing can be written any more. */
-  end(error: GatewayError = gatewayError('upstream_disconnected', 'the server reads no more')): void {
-    if (this.#over !== undefined) return
-    this.#over = error
-    this.#resume?.()
-    for (const waiting of this.#waiting) {
-      waiting.posting.signal?.removeEventListener('abort', waiting.onAbort)
-      waiting.reject(error)
-    }
-    this.#waiting.clear()
-  }
-
-  #drained(): void {
-    this.#resume?.()
-    this.#resume = undefined
-    for (const waiting of this.#waiting) {
-      if (this.#resume !== undefined) return
-      this.#waiting.delete(waiting)
-      this.#unread.release(waiting.bytes)
-      waiting.posting.signal?.removeEventListener('abort', waiting.onAbort)
-      this.#write(waiting)
-    }
-  }
-
-  #write({ text, posting, resolve }: Pick<Waiting, 'text' | 'posting' | 'resolve'>): void {
-    posting.onWrite?.()
-    if (this.#stream.write(lineOf(text))) resolve()
-    else this.#resume = resolve
-  }
-}
-
-/** A line break may stand between the tokens of a JSON text, never inside one: a space is as good. */
-function lineOf(text: string): string {
-  return `${/[\r\n]/.test(text) ? text.replace(/[\r\n]+/g, ' ') : text}\n`
 }

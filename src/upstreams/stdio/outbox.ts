@@ -1,0 +1,91 @@
+import type { Writable } from 'node:stream'
+import type { Signal } from '../../mesh/cancel.ts'
+import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
+import { abortError } from '../failure.ts'
+import type { Posting } from '../pipe/pipe.ts'
+import { Unread } from '../unread.ts'
+
+/** How much may wait for one process, calls included. */
+const LIMITS = { messages: 4_096, bytes: 32 * 1024 ** 2 }
+
+interface Waiting {
+  readonly text: string
+  /** Of the text. */
+  readonly bytes: number
+  readonly posting: Posting
+  readonly onAbort: () => void
+  readonly resolve: () => void
+  readonly reject: (error: GatewayError) => void
+}
+
+/**
+ * Writes texts to a stream, a line each. While the stream is full they wait here, up to a bound, where an abort takes them
+ * back: a server that does not read costs no more memory than what waits for it.
+ */
+export class Outbox {
+  readonly #stream: Writable
+  readonly #waiting = new Set<Waiting>()
+  readonly #unread = new Unread(LIMITS)
+  /** Called when the stream has room again; set while it has none. */
+  #resume: (() => void) | undefined
+  #over: GatewayError | undefined
+
+  constructor(stream: Writable) {
+    this.#stream = stream
+    stream.on('drain', () => this.#drained())
+  }
+
+  /** Resolves once the stream has room for the next text. */
+  send(text: string, posting: Posting = {}): Promise<void> {
+    if (this.#over !== undefined) return Promise.reject(this.#over)
+    const { signal } = posting
+    if (signal?.aborted) return Promise.reject(abortError(signal))
+    return new Promise((resolve, reject) => {
+      if (this.#resume === undefined) return this.#write({ text, posting, resolve })
+      const onAbort = () => {
+        this.#waiting.delete(waiting)
+        this.#unread.release(bytes)
+        reject(abortError(signal as Signal))
+      }
+      const bytes = this.#unread.admit(text)
+      const waiting = { text, bytes, posting, onAbort, resolve, reject }
+      signal?.addEventListener('abort', onAbort, { once: true })
+      this.#waiting.add(waiting)
+    })
+  }
+
+  /** Nothing can be written any more. */
+  end(error: GatewayError = gatewayError('upstream_disconnected', 'the server reads no more')): void {
+    if (this.#over !== undefined) return
+    this.#over = error
+    this.#resume?.()
+    for (const waiting of this.#waiting) {
+      waiting.posting.signal?.removeEventListener('abort', waiting.onAbort)
+      waiting.reject(error)
+    }
+    this.#waiting.clear()
+  }
+
+  #drained(): void {
+    this.#resume?.()
+    this.#resume = undefined
+    for (const waiting of this.#waiting) {
+      if (this.#resume !== undefined) return
+      this.#waiting.delete(waiting)
+      this.#unread.release(waiting.bytes)
+      waiting.posting.signal?.removeEventListener('abort', waiting.onAbort)
+      this.#write(waiting)
+    }
+  }
+
+  #write({ text, posting, resolve }: Pick<Waiting, 'text' | 'posting' | 'resolve'>): void {
+    posting.onWrite?.()
+    if (this.#stream.write(lineOf(text))) resolve()
+    else this.#resume = resolve
+  }
+}
+
+/** A line break may stand between the tokens of a JSON text, never inside one: a space is as good. */
+function lineOf(text: string): string {
+  return `${/[\r\n]/.test(text) ? text.replace(/[\r\n]+/g, ' ') : text}\n`
+}
