@@ -172,6 +172,8 @@ export interface Operator<State extends Observable = Observable> {
 export interface Policy<Config> {
   /** Its settings, with their documentation. */
   readonly schema: Schema<Config>
+  /** When to use it and when not, in one or two sentences, for the documentation. */
+  readonly use: string
   /** In force only where the config names it; the others are in force unless it says `false`. */
   readonly optIn?: true
   /** Whether it is about single attempts: these policies stand last, and observers of attempts see what they make of one. */

@@ -59,6 +59,7 @@ export const concurrencyLimited = {
  */
 export const adaptiveConcurrency: Policy<z.output<typeof schema>> & { schema: typeof schema } = {
   schema,
+  use: 'Use it for busy servers whose capacity is unknown or changes, and whose tools take similar times. Do not use it for servers with little traffic, or where fast and slow tools share a server; a fixed `bulkhead` is better there.',
   optIn: true,
   reasons: [concurrencyLimited],
   states: [{ kind: ADAPTIVE_CONCURRENCY, isBudget: true }],

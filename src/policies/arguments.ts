@@ -38,6 +38,7 @@ export const invalidArguments = new Fact(false, {
 /** Compares arguments with the tool's `inputSchema`; passes what it cannot tell. */
 export const argumentsPolicy: Policy<z.output<typeof schema>> & { schema: typeof schema } = {
   schema,
+  use: 'Leave it at `report` to see how often models get arguments wrong, and use `enforce` where running a tool with wrong arguments does harm. Do not use `enforce` for servers that accept more than their `inputSchema` says.',
   facts: [invalidArguments],
   states: [schemaStates],
   build({ check: mode }, context, scope): Layer {

@@ -18,6 +18,7 @@ const schema = z
 /** Ends one attempt at an upstream after `timeout`; the upstream is told to cancel it. */
 export const attemptTimeout: Policy<z.output<typeof schema>> & { schema: typeof schema } = {
   schema,
+  use: 'Use it with a timeout shorter than the deadline for tools whose usual time is known, so that a retry or another replica still has time. Leave the default for tools that may run long, and for writes, which cannot be sent again after a timeout.',
   perAttempt: true,
   build({ timeout }, { clock }): Layer {
     const limit = new TimeLimit(clock, timeout)

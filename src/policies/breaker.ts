@@ -62,6 +62,7 @@ const states = ['closed', 'open', 'half_open'] as const
  */
 export const breaker: Policy<z.output<typeof breakerSchema>> & { schema: typeof breakerSchema } = {
   schema: breakerSchema,
+  use: 'Keep it in force: it spares agents the wait for a tool that keeps failing, and gives the server time to recover. Raise `minimum` and `consecutive` for tools whose failures pass at once, and use `false` only where even a failing server has to get every call.',
   reasons: [breakerOpen],
   events: {
     breaker: {

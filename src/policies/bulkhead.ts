@@ -65,6 +65,7 @@ export const bulkheadFull = {
  */
 export const bulkhead: Policy<z.output<typeof schema>> & { schema: typeof schema } = {
   schema,
+  use: 'Keep it in force: without it, one slow server can take all the capacity of the gateway. Raise `concurrent` for servers that handle more calls at once, and lower it for servers that work on one call at a time.',
   reasons: [bulkheadFull],
   states: [{ kind: BULKHEAD, isBudget: true }],
   build({ perTool, ...settings }, { clock, state }, { set, server, tool }): Layer {

@@ -30,6 +30,7 @@ const schema = z
 /** Gives each call a deadline, and ends it then; the upstream is told to cancel. */
 export const deadline: Policy<z.output<typeof schema>> & { schema: typeof schema } = {
   schema,
+  use: 'Keep it in force: it is the one limit over all attempts, waits and retries of a call. Shorten `total` to what agents really wait, and lengthen it only for tools that are slow by design; to limit one attempt, use `attemptTimeout`.',
   build({ total, reserve, forward }, { clock }): Layer {
     const limit = new TimeLimit(clock, total)
 

@@ -70,6 +70,7 @@ const schema = z
 /** Gives a worse answer in place of none, and flags it: of the ways that are configured, the first that has one. */
 export const degrade: Policy<z.output<typeof schema>> & { schema: typeof schema; optIn: true } = {
   schema,
+  use: 'Use it for tools where an older or a simpler answer helps the agent more than an error, such as searches and lookups. Do not use it where an agent would act on stale data as if it were current, or for tools that write.',
   optIn: true,
   decisionIn(outcome) {
     const source = outcome.kind === 'answered' ? outcome.partial?.source : undefined

@@ -47,6 +47,7 @@ const schema = z
  */
 export const hedge: Policy<z.output<typeof schema>> & { schema: typeof schema } = {
   schema,
+  use: 'Use it for read-only tools whose slowest calls are much slower than the rest, on servers with capacity to spare. Do not use it where each call costs money, or where a server is slow because it is overloaded.',
   optIn: true,
   facts: [hedges],
   build({ after, most, budget }, context, scope): Layer {

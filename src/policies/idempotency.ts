@@ -66,6 +66,7 @@ const idempotencyFull = {
  */
 export const idempotency: Policy<z.output<typeof schema>> & { schema: typeof schema } = {
   schema,
+  use: 'Keep it in force where agents send a key with their writes, and use `key: auto` for tools that must not run twice but whose agents send no key. Do not use `auto` for tools that are called with the same arguments on purpose, such as a counter.',
   reasons: [idempotencyConflict, idempotencyFull],
   facts: [replayed],
   build(config, { clock, state, durable }, scope): Layer {

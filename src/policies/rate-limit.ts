@@ -43,7 +43,7 @@ export const schema = z
       .describe(
         'Whether all calls of a server share the rate, or each of its tools or each tenant has its own; all names of tenants that are new count as one.',
       ),
-    quota: quota.optional().describe('Default: none.'),
+    quota: quota.optional(),
   })
   .superRefine(({ rate, burst, quota }, context) => {
     if (burst === undefined || rate !== undefined || quota === undefined) return
@@ -92,6 +92,7 @@ function quotaFor(settings: QuotaSettings, { clock, state }: PolicyContext, serv
 /** Rejects what comes faster than a token bucket fills, or makes it wait where an upstream grants a quota. */
 export const rateLimit: Policy<Config> & { schema: typeof schema } = {
   schema,
+  use: 'Use `rate` to protect a server from agents that call too fast, and `quota` for a contract with a limit, where calls should wait instead of failing. It does not help against calls that are few and slow: that is what `bulkhead` is for.',
   optIn: true,
   states: [
     { kind: RATE_LIMIT, isBudget: true },

@@ -46,6 +46,7 @@ const schema = z
 /** Sends failed calls again; see `ruleAgainst` for which, and `state/retry-budget.ts` for how many. */
 export const retry: Policy<z.output<typeof schema>> & { schema: typeof schema } = {
   schema,
+  use: 'Keep it in force for servers whose failures are short: only calls that can do no harm are sent again. Set `attempts: 0` where the agent or the server retries by itself, because retries at several levels multiply.',
   facts: [retries, retryRefused],
   states: [retryBudget],
   build({ budget, ...config }, context, scope): Layer {

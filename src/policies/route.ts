@@ -58,6 +58,7 @@ const schema = z
 /** Chooses the replica for each attempt, and learns from what becomes of it. */
 export const route: Policy<z.output<typeof schema>> & { schema: typeof schema } = {
   schema,
+  use: 'Keep it in force: it matters for servers with several replicas, and costs little with one. Use `affinity: none` only for replicas that keep no state of their clients, and `feasibility: enforce` where an early error is better than a late one.',
   reasons: [deadlineInfeasible],
   facts: [infeasible],
   events: {

@@ -45,6 +45,7 @@ const absent: readonly Mismatch[] = [
 /** Says of each reply of a tool how good it was; what it cannot tell stays `unchecked`. */
 export const verdict: Policy<Config> & { schema: typeof schema } = {
   schema,
+  use: 'Keep it in force: correctness metrics and the breaker for wrong answers depend on it. Use `output: enforce` where a wrong reply does more harm than an error, and `shapes: false` for tools whose replies have another shape each time.',
   perAttempt: true,
   events: {
     drift: { about: 'Results of a tool have another shape than all before.' },

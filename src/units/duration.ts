@@ -38,5 +38,5 @@ export function duration({ min = 0, max = MAX_MS }: { min?: number; max?: number
       context.addIssue({ code: 'custom', message: expected })
       return z.NEVER
     })
-    .register(quantities, { format: formatDuration })
+    .register(quantities, { type: 'duration', format: formatDuration })
 }

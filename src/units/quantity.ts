@@ -1,7 +1,14 @@
 import { z } from 'zod'
 
-/** How the numbers that a schema reads to are written for people. */
-export const quantities = z.registry<{ format: (value: number) => string }>()
+/**
+ * Values that a config writes in a form of its own: what people call one, in Markdown, and how a number that the schema
+ * reads to is written for them.
+ */
+export const quantities = z.registry<{
+  readonly type: string
+  /** Undefined where the schema reads to something else than a number. */
+  readonly format?: (value: number) => string
+}>()
 
 /** Units by name, smallest first, each as a multiple of the smallest. */
 export type Units = Readonly<Record<string, number>>

@@ -29,5 +29,5 @@ export function size() {
       context.addIssue({ code: 'custom', message: expected })
       return z.NEVER
     })
-    .register(quantities, { format: formatSize })
+    .register(quantities, { type: 'size', format: formatSize })
 }

@@ -32,7 +32,7 @@ function bytes(min: number) {
       context.addIssue({ code: 'custom', message: expected })
       return z.NEVER
     })
-    .register(quantities, { format })
+    .register(quantities, { type: 'size', format })
 }
 
 const refusedSchema = z.strictObject({})

@@ -1,6 +1,5 @@
 import { stringify } from 'yaml'
 import { z } from 'zod'
-import { formatDuration } from '../../units/duration.ts'
 import { quantities } from '../../units/quantity.ts'
 
 /** What pages of the documentation are made of: Markdown as prettier leaves it, and schemas as tables of it. */
@@ -38,11 +37,14 @@ export function fieldsOf(schema: z.ZodObject, prefix: string): readonly Field[] 
       fieldsOf(object, `${name}.`).map((field) => ({ ...field, about: label + field.about })),
     )
     return [
-      { name, type: typeOf(inner), preset: preset ?? (isOptional ? 'none' : 'required'), about },
+      { name, type: typeOf(inner), preset: preset ?? (isOptional ? absent(about) : 'required'), about },
       ...nested,
     ]
   })
 }
+
+/** What holds while an optional field is absent: nothing, unless its description names a default that depends on others. */
+const absent = (about: string): string => (about.includes('Default: ') ? 'see description' : 'none')
 
 interface Unwrapped {
   /** What the field is, without default, optional and pipe. */
@@ -70,7 +72,7 @@ function unwrapped(schema: z.core.$ZodType): Unwrapped {
   const written =
     preset === undefined
       ? undefined
-      : quantity !== undefined && typeof preset === 'number'
+      : quantity?.format !== undefined && typeof preset === 'number'
         ? quantity.format(preset)
         : JSON.stringify(preset)
   return {
@@ -101,7 +103,7 @@ function tagOf({ shape }: z.ZodObject): string | undefined {
 /** What a value is, in words. */
 function typeOf(schema: z.core.$ZodType): string {
   const quantity = quantities.get(schema)
-  if (quantity !== undefined) return quantity.format === formatDuration ? 'duration' : 'size'
+  if (quantity !== undefined) return quantity.type
   if (schema instanceof z.ZodEnum) return or(schema.options.map((option) => `\`${option}\``))
   if (schema instanceof z.ZodLiteral) return `\`${String(schema.value)}\``
   if (schema instanceof z.ZodArray) return `list of ${typeOf(unwrapped(schema.element).inner)}`
@@ -109,11 +111,18 @@ function typeOf(schema: z.core.$ZodType): string {
   if (schema instanceof z.ZodDiscriminatedUnion)
     return `object, by \`${schema.def.discriminator}\`: ${or(schema.options.map((option) => typeOf(option)))}`
   if (schema instanceof z.ZodUnion) return or(schema.options.map((option) => typeOf(option)))
-  if (schema instanceof z.ZodRecord) return 'object of strings'
+  if (schema instanceof z.ZodRecord) return recordType(schema)
   if (schema instanceof z.ZodNumber) return numberType(schema)
   if (schema instanceof z.ZodString) return 'string'
   if (schema instanceof z.ZodBoolean) return 'boolean'
-  return 'any JSON'
+  // z.json() refers to itself, so it is a lazy schema.
+  if (schema instanceof z.ZodUnknown || schema instanceof z.ZodLazy) return 'any JSON'
+  throw new TypeError(`the pages have no words for a ${schema._zod.def.type}: see units/quantity.ts`)
+}
+
+function recordType({ valueType }: z.ZodRecord): string {
+  const of = typeOf(unwrapped(valueType).inner)
+  return of === 'any JSON' ? 'JSON object' : `object of ${of}s`
 }
 
 /** The JSON Schema of what may be kept under an id elsewhere. */

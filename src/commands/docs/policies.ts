@@ -67,6 +67,8 @@ function policyPage(name: string, policy: Policies[string], faults: FaultRegistr
         ? ['Is about single attempts: what a breaker rejects does not come so far.']
         : []),
     ]),
+    '## When to use it',
+    policy.use,
     '## Settings',
     fieldTable(objectOf(policy)),
     ...(own.length === 0

@@ -22,11 +22,11 @@ export function editorSchema(): Json {
 
 /** Writes a default duration or size with its unit. */
 function writeDefault(schema: z.core.$ZodType, json: Json): void {
-  const quantity = spread(schema)
-    .map((inner) => quantities.get(inner))
+  const format = spread(schema)
+    .map((inner) => quantities.get(inner)?.format)
     .find((found) => found !== undefined)
   const preset = schema instanceof z.ZodDefault ? schema.def.defaultValue : undefined
-  if (quantity !== undefined && typeof preset === 'number') json.default = quantity.format(preset)
+  if (format !== undefined && typeof preset === 'number') json.default = format(preset)
 }
 
 /** A block stands in the config, or in a file of its own. */

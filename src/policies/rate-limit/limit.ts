@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import type { Clock, Millis } from '../../mesh/clock.ts'
+import { quantities } from '../../units/quantity.ts'
 import { Recent } from '../../units/recent.ts'
 import { type Rate, TokenBucket } from '../state/token-bucket.ts'
 
@@ -90,6 +91,7 @@ export function rate() {
       context.addIssue({ code: 'custom', message: expected })
       return z.NEVER
     })
+    .register(quantities, { type: 'rate, such as `10/s` or `600/m`' })
 }
 
 /** How many calls a second that is. */
