@@ -6,66 +6,19 @@ import { after, before, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { parse } from 'yaml'
+import { freePort } from '../e2e/support/everything.ts'
 import { cleanUp, newFolder } from '../e2e/support/gateway.ts'
 import { Program } from '../e2e/support/program.ts'
 import { RawClient } from '../e2e/support/raw-client.ts'
 import { until } from '../support/until.ts'
+import { pythonFor, readCommands, scriptsIn, withNewerPackage } from './commands.ts'
 import { readPages } from './pages.ts'
 
 const run = promisify(execFile)
 const root = fileURLToPath(new URL('../../../', import.meta.url))
 const main = fileURLToPath(new URL('../../src/main.js', import.meta.url))
 
-/** Blocks that no test types, by the page and a text in them, and why. */
-const leftOut: readonly { readonly page: string; readonly text: string; readonly why: string }[] = [
-  { page: 'README.md', text: 'npm ci', why: 'installs and starts what the test has running' },
-  { page: 'docs/tutorial.md', text: 'npm ci', why: 'installs and starts what the test has running' },
-  {
-    page: 'docs/tutorial.md',
-    text: 'breakwater demo',
-    why: 'takes half a minute, and has a test of its own',
-  },
-  { page: 'docs/connect.md', text: 'claude mcp add', why: 'needs Claude Code' },
-  { page: 'docs/kubernetes.md', text: 'kubectl apply', why: 'needs a cluster' },
-  { page: 'docs/kubernetes.md', text: 'kubectl port-forward', why: 'needs a cluster' },
-]
-
-/** What has to be among what the blocks of a page print. */
-const told: Readonly<Record<string, readonly RegExp[]>> = {
-  'README.md': [
-    /"Echo: hello"/,
-    /fault-\d+: conn\.latency at memory for 1m$/m,
-    /^runtime-\d+ +conn\.latency +memory\/\* /m,
-    /^cleared 1 fault$/m,
-    /gateway\.yaml is valid/,
-  ],
-  'docs/tutorial.md': [
-    /^memory +up /m,
-    /"Echo: hello"/,
-    /"name":"memory__read_graph"/,
-    /hit: .* delayed: the agent had to wait$/m,
-    /^breakwater_fault_outcomes_total\{.*fate="delayed"\} [1-9]/m,
-    /"code":-32603/,
-    /"BW_BREAKER_OPEN"/,
-    /^memory +read_graph +open .* 5 failures in a row$/m,
-    /"entities"/,
-    /^breakwater_breaker_transitions_total\{server="memory",tool="read_graph",.*state="open"\} [1-9]/m,
-    /slow-long-tail +conn\.latency +injected [1-9]/,
-    /breakwater\.yaml is valid/,
-  ],
-  'docs/chaos.md': [/^retry-storm /m, /injected [1-9]/],
-  'docs/configuration.md': [/reference\.yaml is valid/, /gateway\.yaml is valid/],
-  'docs/security.md': [/"ok":true/],
-  'docs/troubleshooting.md': [/"status":"ready"/],
-}
-
-const pages = await readPages()
-const isLeftOut = (page: string, text: string) =>
-  leftOut.some((reason) => reason.page === page && text.includes(reason.text))
-const typed = pages.flatMap(({ path, blocks }) => {
-  const own = blocks.filter(({ language, text }) => language === 'sh' && !isLeftOut(path, text))
-  return own.length === 0 ? [] : [{ path, script: own.map(({ text }) => text).join('') }]
-})
+const { typed, leftOut, ts, python } = await readCommands({ slow: false })
 
 let program: Program
 let addresses: { readonly data: string; readonly control: string }
@@ -75,8 +28,9 @@ let env: NodeJS.ProcessEnv
 async function type(script: string): Promise<string> {
   const { data, control } = addresses
   const home = await newFolder()
-  for (const name of ['config', 'deploy']) await symlink(join(root, name), join(home, name))
+  for (const name of ['config', 'deploy', 'node_modules']) await symlink(join(root, name), join(home, name))
   const prelude = `set -e
+trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
 breakwater() {
   local at=()
   case "$1" in
@@ -90,7 +44,7 @@ npx() { shift; breakwater "$@"; }
   const text = script
     .replaceAll('127.0.0.1:8080', new URL(data).host)
     .replaceAll('127.0.0.1:8081', new URL(control).host)
-    .replaceAll('/tmp/breakwater-tutorial', join(home, 'own'))
+    .replaceAll('3001', String(await freePort()))
   const { stdout, stderr } = await run('bash', ['-c', prelude + text], { cwd: home, env, maxBuffer: 2 ** 24 })
   return stdout + stderr
 }
@@ -119,42 +73,51 @@ before(async () => {
 
 after(cleanUp)
 
-for (const { path, script } of typed) {
-  test(`what ${path} types works with the gateway that npm start runs`, async () => {
+for (const { page, script, prints } of typed) {
+  test(`what ${page} types works with the gateway that npm start runs`, async () => {
     const said = await type(script)
-    for (const words of told[path] ?? []) assert.match(said, words)
+    for (const words of prints) assert.match(said, words)
   })
 }
 
-test('programs of the pages work with it', async () => {
-  const programs = pages.flatMap(({ blocks }) => blocks.filter(({ language }) => language === 'ts'))
-  assert.ok(programs.length > 0)
+test('what is typed by no test is said with the reason', (t) => {
+  for (const one of leftOut) t.diagnostic(`not run: ${one}`)
+  assert.ok(typed.length > 5)
+})
+
+/** A program of a page, as it stands there but for the address; resolves to what it prints. */
+async function printed(command: string, name: string, text: string): Promise<string> {
   const home = await newFolder()
   await symlink(join(root, 'node_modules'), join(home, 'node_modules'))
-  const file = join(home, 'program.mjs')
-  for (const { text } of programs) {
-    await writeFile(file, text.replaceAll('127.0.0.1:8080', new URL(addresses.data).host))
-    const { stdout } = await run(process.execPath, [file], { cwd: home })
-    assert.match(stdout, /Echo: hello/)
+  await writeFile(join(home, name), text.replaceAll('127.0.0.1:8080', new URL(addresses.data).host))
+  return (await run(command, [name], { cwd: home })).stdout
+}
+
+test('programs of the pages work with it, and with the newer package as the page says', async () => {
+  assert.ok(ts.length > 0)
+  for (const text of ts) {
+    const newer = withNewerPackage(text)
+    assert.notEqual(newer, text)
+    for (const one of [text, newer])
+      assert.match(await printed(process.execPath, 'program.mjs', one), /Echo: hello/)
   }
 })
 
-test('what a page is expected to print belongs to a page that types something', () => {
-  const known = new Set(typed.map(({ path }) => path))
+test('programs in Python work with it', async (t) => {
+  assert.ok(python.length > 0)
+  const interpreter = await pythonFor(process.env)
+  if (interpreter === undefined) return t.skip('needs Python with version 2 of mcp: see .ci/python.sh')
+  for (const text of python) assert.match(await printed(interpreter, 'program.py', text), /Echo: hello/)
+})
+
+test('every npm script that a page names is there', async () => {
+  const { scripts } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8')) as { scripts: object }
+  const named = new Set((await readPages()).flatMap(({ text }) => scriptsIn(text)))
+  assert.ok(named.size > 3, [...named].join())
   assert.deepEqual(
-    Object.keys(told).filter((path) => !known.has(path)),
+    [...named].filter((name) => !(name in scripts)),
     [],
   )
-})
-
-test('what is left out is there to be left out', () => {
-  for (const { page, text } of leftOut) {
-    const blocks = pages.find(({ path }) => path === page)?.blocks ?? []
-    assert.ok(
-      blocks.some((block) => block.language === 'sh' && block.text.includes(text)),
-      `${page}: ${text}`,
-    )
-  }
 })
 
 test('faults reach the tools that say of themselves that they only read', async () => {

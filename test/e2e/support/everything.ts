@@ -62,7 +62,7 @@ async function startRemote(): Promise<string> {
 }
 
 /** A port that was free just now: the server cannot say which one it took. */
-async function freePort(): Promise<number> {
+export async function freePort(): Promise<number> {
   const server = createServer()
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   const { port } = server.address() as AddressInfo

@@ -1,0 +1,177 @@
+import { execFile } from 'node:child_process'
+import { promisify } from 'node:util'
+import { readPage, readPages } from './pages.ts'
+
+/** What the pages type: which of it is run, what that has to print, and what is left out and why. */
+
+/** Pages with commands, besides README and those of `docs`. */
+const others = [
+  'CONTRIBUTING.md',
+  'bench/README.md',
+  'config/scenarios/README.md',
+  'deploy/README.md',
+  'deploy/RUNBOOK.md',
+]
+
+interface LeftOut {
+  readonly page: string
+  /** A text in the block. */
+  readonly text: string
+  readonly why: string
+  /** Whether `fresh-clone.ts` runs it nevertheless, which may take its time. */
+  readonly isSlow?: true
+}
+
+/** Blocks that are not run. */
+const leftOut: readonly LeftOut[] = [
+  {
+    page: 'docs/tutorial.md',
+    text: 'npx breakwater demo',
+    why: 'takes its time; test/e2e/demo and demo-live run it',
+    isSlow: true,
+  },
+  { page: 'docs/connect.md', text: 'claude mcp add', why: 'needs Claude Code' },
+  {
+    page: 'docs/kubernetes.md',
+    text: 'kubectl apply',
+    why: 'needs a cluster; test/deploy/kubernetes checks the manifests',
+  },
+  { page: 'docs/kubernetes.md', text: 'kubectl port-forward', why: 'needs a cluster' },
+  {
+    page: 'deploy/README.md',
+    text: 'docker compose -f deploy/compose.yaml up',
+    why: 'needs Docker and images of others; test/deploy/image and provisioning check the files',
+  },
+  { page: 'deploy/README.md', text: 'exec -e BREAKWATER_TOKEN', why: 'needs what docker compose starts' },
+  {
+    page: 'deploy/README.md',
+    text: 'npm run dashboards',
+    why: 'needs Prometheus: a step of its own of .ci/run',
+  },
+  { page: 'bench/README.md', text: 'npm run bench ', why: 'measures for minutes, and needs an idle machine' },
+  {
+    page: 'bench/README.md',
+    text: 'npm run bench:scrape',
+    why: 'measures for minutes, and needs an idle machine',
+  },
+  {
+    page: 'bench/README.md',
+    text: 'npm run bench:hostile',
+    why: 'measures for minutes, and needs an idle machine',
+  },
+]
+
+/** What has to be among what the blocks of a page print. */
+const told: Readonly<Record<string, readonly RegExp[]>> = {
+  'README.md': [
+    /"Echo: hello"/,
+    /fault-\d+: conn\.latency at memory for 1m$/m,
+    /^runtime-\d+ +conn\.latency +memory\/\* /m,
+    /^cleared 1 fault$/m,
+    /gateway\.yaml is valid/,
+  ],
+  'docs/tutorial.md': [
+    /^memory +up /m,
+    /"Echo: hello"/,
+    /"name":"memory__read_graph"/,
+    /hit: .* delayed: the agent had to wait$/m,
+    /^breakwater_fault_outcomes_total\{.*fate="delayed"\} [1-9]/m,
+    /"code":-32603/,
+    /"BW_BREAKER_OPEN"/,
+    /^memory +read_graph +open .* 5 failures in a row$/m,
+    /"entities"/,
+    /^breakwater_breaker_transitions_total\{server="memory",tool="read_graph",.*state="open"\} [1-9]/m,
+    /"Echo: one"/,
+    /"Echo: two"/,
+    /^breakwater_session_recoveries_total\{server="remote".*\} [1-9]/m,
+    /"removed":true/,
+    /slow-long-tail +conn\.latency +injected [1-9]/,
+    /breakwater\.yaml is valid/,
+  ],
+  'docs/chaos.md': [/^retry-storm /m, /injected [1-9]/],
+  'docs/configuration.md': [/reference\.yaml is valid/, /gateway\.yaml is valid/],
+  'docs/security.md': [/"ok":true/],
+  'docs/troubleshooting.md': [/"status":"ready"/],
+}
+
+/** What the slow blocks have to print besides. */
+const toldSlowly: typeof told = {
+  'docs/tutorial.md': [/^with resilience +TCAF=8\.0 /m, /^All \d+ sums add up\.$/m],
+}
+
+/** The block that installs and starts everything; the others are typed while it runs. */
+export const QUICKSTART = 'npm ci && npm start\n'
+
+export interface Typed {
+  readonly page: string
+  /** All blocks of the page that are run, in one. */
+  readonly script: string
+  readonly prints: readonly RegExp[]
+}
+
+export interface Commands {
+  readonly typed: readonly Typed[]
+  /** Where a block is that is not run, and why it is not. */
+  readonly leftOut: readonly string[]
+  readonly ts: readonly string[]
+  readonly python: readonly string[]
+}
+
+/** All commands and programs of all pages, the slow ones or not. Fails where what is said of them here fits no page. */
+export async function readCommands({ slow }: { readonly slow: boolean }): Promise<Commands> {
+  const pages = [...(await readPages()), ...(await Promise.all(others.map(readPage)))]
+  const blocks = pages.flatMap((page) => page.blocks)
+  const shell = blocks
+    .filter(({ language }) => language === 'sh')
+    .map((block) => ({
+      ...block,
+      reason: leftOut.find(({ page, text }) => page === block.page && block.text.includes(text)),
+    }))
+  const unused = leftOut.filter((one) => !shell.some(({ reason }) => reason === one))
+  if (unused.length > 0) throw new Error(`left out, and on no page: ${JSON.stringify(unused)}`)
+  if (!shell.some(({ page, text }) => page === 'README.md' && text === QUICKSTART))
+    throw new Error(`no block of README.md is ${QUICKSTART}`)
+
+  const isRun = ({ text, reason }: (typeof shell)[number]) =>
+    text !== QUICKSTART && (reason === undefined || (slow && reason.isSlow === true))
+  const typed = pages.flatMap(({ path }) => {
+    const script = shell
+      .filter((block) => block.page === path && isRun(block))
+      .map(({ text }) => text)
+      .join('')
+    const prints = [...(told[path] ?? []), ...(slow ? (toldSlowly[path] ?? []) : [])]
+    return script === '' ? [] : [{ page: path, script, prints }]
+  })
+  const silent = Object.keys(told).filter((path) => !typed.some(({ page }) => page === path))
+  if (silent.length > 0)
+    throw new Error(`pages that type nothing cannot print anything: ${silent.join(', ')}`)
+
+  const textsIn = (wanted: string) =>
+    blocks.filter(({ language }) => language === wanted).map(({ text }) => text)
+  return {
+    typed,
+    leftOut: shell.flatMap((block) =>
+      block.reason === undefined || isRun(block) ? [] : [`${block.page}:${block.line}: ${block.reason.why}`],
+    ),
+    ts: textsIn('ts'),
+    python: textsIn('python'),
+  }
+}
+
+/** A text with the other package in place of the first, as docs/connect.md says of it. */
+export const withNewerPackage = (program: string): string =>
+  program.replaceAll(/'@modelcontextprotocol\/sdk\/client\/\w+\.js'/g, `'@modelcontextprotocol/client'`)
+
+/** Every npm script that a text names. */
+export const scriptsIn = (text: string): readonly string[] =>
+  [...text.matchAll(/\bnpm (?:run )?(start|test|(?<=run )[\w:]+)/g)].map(([, name = '']) => name)
+
+/** A Python that has what the programs of the pages import: `PYTHON`, or `python3`. */
+export async function pythonFor(env: NodeJS.ProcessEnv): Promise<string | undefined> {
+  const { PYTHON: interpreter = 'python3' } = env
+  const check = promisify(execFile)(interpreter, ['-c', 'from mcp import Client'])
+  return check.then(
+    () => interpreter,
+    () => undefined,
+  )
+}

@@ -1,0 +1,130 @@
+import assert from 'node:assert/strict'
+import { execFile, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { openSync } from 'node:fs'
+import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
+import { connect } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { until } from '../support/until.ts'
+import { pythonFor, QUICKSTART, readCommands, withNewerPackage } from './commands.ts'
+
+// Runs by itself (`npm run docs:commands`): the commands and programs of README and of all pages, as they are written, in a
+// clone of the last commit, at the ports that they name. First the two of the quickstart, then the others while those run.
+
+const INSTALL_LIMIT_MS = 600_000
+const BLOCKS_LIMIT_MS = 300_000
+
+const run = promisify(execFile)
+const root = fileURLToPath(new URL('../../../', import.meta.url))
+
+/** The ports of the pages. */
+const ports = [8080, 8081, 3001]
+
+async function isTaken(port: number): Promise<boolean> {
+  const socket = connect(port, '127.0.0.1')
+  return once(socket, 'connect')
+    .then(
+      () => true,
+      () => false,
+    )
+    .finally(() => socket.destroy())
+}
+
+/** What the servers of the quickstart are, once all of them are up. */
+async function areUp(): Promise<boolean> {
+  const reply = await fetch('http://127.0.0.1:8080/readyz').catch(() => undefined)
+  if (reply?.ok !== true) return false
+  const { servers } = (await reply.json()) as { servers: Readonly<Record<string, string>> }
+  return Object.values(servers).every((state) => state === 'up')
+}
+
+async function main(scratch: string): Promise<void> {
+  for (const port of ports)
+    assert.ok(!(await isTaken(port)), `somebody has port ${port}, which the pages use`)
+  const clone = join(scratch, 'clone')
+  await run('git', ['clone', '--quiet', root, clone])
+  // What the commands keep lies in the scratch folder; `breakwater` is what an installed package would have put into PATH.
+  const bin = join(scratch, 'bin')
+  const own = { XDG_RUNTIME_DIR: join(scratch, 'run'), TMPDIR: join(scratch, 'tmp') }
+  for (const folder of [bin, ...Object.values(own)]) await mkdir(folder)
+  await symlink(join(clone, 'dist', 'main.js'), join(bin, 'breakwater'))
+  const env = { ...process.env, ...own, PATH: `${process.env.PATH}:${bin}` }
+  process.chdir(clone)
+  const { typed, leftOut, ts, python } = await readCommands({ slow: true })
+
+  const log = openSync(join(scratch, 'quickstart.log'), 'w')
+  const quickstart = spawn('bash', ['-c', QUICKSTART], {
+    detached: true,
+    stdio: ['ignore', log, log],
+    env,
+  })
+  const ended = once(quickstart, 'close')
+  const endQuickstart = () => process.kill(-(quickstart.pid as number), 'SIGTERM')
+  // It is not in this process group: what ends this one must be passed on.
+  for (const signal of ['SIGINT', 'SIGTERM'] as const)
+    process.once(signal, () => {
+      endQuickstart()
+      process.exit(1)
+    })
+  try {
+    await until(
+      'all servers of the quickstart are up',
+      () => {
+        if (quickstart.exitCode !== null) throw new Error(`${QUICKSTART} ended with ${quickstart.exitCode}`)
+        return areUp()
+      },
+      INSTALL_LIMIT_MS,
+    )
+    console.log(`✓ README.md: ${QUICKSTART.trim()}`)
+
+    for (const { page, script, prints } of typed) {
+      const text = `set -e\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n${script}`
+      const limits = { cwd: clone, env, maxBuffer: 2 ** 24, timeout: BLOCKS_LIMIT_MS }
+      const { stdout, stderr } = await run('bash', ['-c', text], limits)
+      for (const words of prints) assert.match(stdout + stderr, words, page)
+      console.log(`✓ ${page}: ${script.trim().split('\n').length} lines`)
+    }
+
+    const interpreter = await pythonFor(process.env)
+    const programs = [
+      ...ts
+        .flatMap((text) => [text, withNewerPackage(text)])
+        .map((text) => ({ command: process.execPath, name: 'program.mjs', text })),
+      ...(interpreter === undefined ? [] : python).map((text) => ({
+        command: interpreter as string,
+        name: 'program.py',
+        text,
+      })),
+    ]
+    for (const { command, name, text } of programs) {
+      await writeFile(join(clone, name), text)
+      const { stdout } = await run(command, [name], { cwd: clone, env, timeout: BLOCKS_LIMIT_MS })
+      assert.match(stdout, /Echo: hello/, text)
+    }
+    console.log(`✓ ${programs.length} programs of docs/connect.md`)
+
+    for (const one of leftOut) console.log(`- not run: ${one}`)
+    if (interpreter === undefined)
+      console.log('- not run: programs in Python: no Python with version 2 of mcp, see .ci/python.sh')
+  } finally {
+    endQuickstart()
+    await ended
+  }
+  for (const port of ports) assert.ok(!(await isTaken(port)), `port ${port} is still taken after the end`)
+}
+
+const scratch = await mkdtemp(join(tmpdir(), 'breakwater-commands-'))
+try {
+  await main(scratch)
+  process.chdir(root)
+  await rm(scratch, { recursive: true })
+} catch (error) {
+  console.error(error)
+  const log = await readFile(join(scratch, 'quickstart.log'), 'utf8').catch(() => '')
+  console.error(log.split('\n').slice(-20).join('\n'))
+  console.error(`Left there to be looked at: ${scratch}`)
+  process.exitCode = 1
+}
