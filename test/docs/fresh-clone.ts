@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { openSync } from 'node:fs'
-import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -46,6 +46,8 @@ async function main(scratch: string): Promise<void> {
     assert.ok(!(await isTaken(port)), `somebody has port ${port}, which the pages use`)
   const clone = join(scratch, 'clone')
   await run('git', ['clone', '--quiet', root, clone])
+  // Through a committed link of that name, `npm ci` would empty the folder that it leads to.
+  assert.ok(!(await readdir(clone)).includes('node_modules'), 'node_modules is committed')
   // What the commands keep lies in the scratch folder; `breakwater` is what an installed package would have put into PATH.
   const bin = join(scratch, 'bin')
   const own = { XDG_RUNTIME_DIR: join(scratch, 'run'), TMPDIR: join(scratch, 'tmp') }
@@ -113,7 +115,9 @@ async function main(scratch: string): Promise<void> {
     endQuickstart()
     await ended
   }
-  for (const port of ports) assert.ok(!(await isTaken(port)), `port ${port} is still taken after the end`)
+  // npm ends at once, and the gateway a moment later.
+  for (const port of ports)
+    await until(`port ${port} is free after the end`, async () => !(await isTaken(port)))
 }
 
 const scratch = await mkdtemp(join(tmpdir(), 'breakwater-commands-'))
