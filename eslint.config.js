@@ -9,8 +9,8 @@ const layers = {
   config: ['policies', 'chaos', 'telemetry', 'mesh', 'protocol', 'units'],
   chaos: ['mesh', 'protocol', 'units'],
   telemetry: ['policies', 'mesh', 'protocol', 'units'],
-  upstreams: ['config', 'telemetry', 'mesh', 'protocol'],
-  registry: ['upstreams', 'config', 'telemetry', 'mesh', 'protocol'],
+  upstreams: ['config', 'telemetry', 'mesh', 'protocol', 'units'],
+  registry: ['upstreams', 'config', 'telemetry', 'mesh', 'protocol', 'units'],
   downstream: ['registry', 'upstreams', 'telemetry', 'policies', 'mesh', 'protocol', 'units'],
   routes: ['downstream', 'registry', 'telemetry', 'config', 'policies', 'chaos', 'mesh', 'protocol', 'units'],
 }

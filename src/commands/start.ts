@@ -183,10 +183,7 @@ function describe(server: KnownServer, paint: Paint): string {
       return `${paint('good', 'up')}, ${count} ${count === 1 ? 'tool' : 'tools'}`
     }
     case 'starting':
-      return paint(
-        'doubtful',
-        `starting, ${Math.max(0, Math.floor((systemClock.wall() - server.since) / 1_000))} s`,
-      )
+      return paint('doubtful', `starting, ${seconds(Math.max(0, systemClock.wall() - server.since))}`)
     case 'down':
       return `${paint('bad', 'down')}: ${printable(server.error?.message ?? 'no reason known', LONGEST_REASON)}`
   }

@@ -1,9 +1,9 @@
 import type { Call, CallRecord, CallResult, Outcome, PolicyName, RequestId, WireReply } from '../mesh/call.ts'
 import { mayBeRepeated, wasTurnedDown } from '../mesh/classify.ts'
-import type { Millis } from '../mesh/clock.ts'
 import { type GatewayError, stableCode } from '../mesh/errors.ts'
 import type { Effect } from '../mesh/policy.ts'
 import { errorText, paramsOf, resultText } from '../protocol/jsonrpc.ts'
+import { waitDuration } from '../units/duration.ts'
 import { withPartial } from './partial.ts'
 
 /** What an error is about, as far as the caller may know. */
@@ -122,7 +122,9 @@ function inShort(error: GatewayError, { server, tool }: Place): string {
   const words = where === '' ? error.message : `${where}: ${error.message}`
   const ran = tool === undefined ? '' : `; it ${whatRan(error)}`
   return (
-    words + ran + (error.retryAfterMs === undefined ? '' : `; try again in ${lasting(error.retryAfterMs)}`)
+    words +
+    ran +
+    (error.retryAfterMs === undefined ? '' : `; try again in ${waitDuration(error.retryAfterMs)}`)
   )
 }
 
@@ -135,7 +137,7 @@ function forModel(error: GatewayError, { server, tool }: Place, uncertain: boole
 function adviceOn({ retryable, retryAfterMs }: GatewayError, uncertain: boolean): string {
   if (uncertain) return 'Find out first whether it has: to call it again may do it twice.'
   if (!retryable) return 'To try the same again will not help.'
-  return retryAfterMs === undefined ? 'Try again later.' : `Try again in ${lasting(retryAfterMs)}.`
+  return retryAfterMs === undefined ? 'Try again later.' : `Try again in ${waitDuration(retryAfterMs)}.`
 }
 
 function placeOf(server: string | undefined, tool: string | undefined): string {
@@ -146,9 +148,4 @@ function placeOf(server: string | undefined, tool: string | undefined): string {
 function whatRan(error: GatewayError): string {
   if (!error.sent) return 'was not sent'
   return wasTurnedDown(error) ? 'was turned down' : 'may have run'
-}
-
-/** A time to wait, rounded up: who comes too early is sent away again. */
-function lasting(ms: Millis): string {
-  return ms < 1_000 ? `${Math.ceil(ms)} ms` : `${Math.ceil(ms / 1_000)} s`
 }

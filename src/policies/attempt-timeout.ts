@@ -3,7 +3,7 @@ import type { Layer } from '../mesh/call.ts'
 import { gatewayError } from '../mesh/errors.ts'
 import type { Policy } from '../mesh/policy.ts'
 import { TimeLimit } from '../mesh/time-limit.ts'
-import { duration } from '../units/duration.ts'
+import { duration, formatDuration } from '../units/duration.ts'
 
 const schema = z
   .strictObject({
@@ -26,7 +26,9 @@ export const attemptTimeout: Policy<z.output<typeof schema>> & { schema: typeof 
       // The deadline ends the call no later: a second timer would find nothing to do.
       if (call.deadline !== undefined && call.deadline.at - clock.now() <= timeout) return next(call)
       return limit.run(call, next, timeout, () =>
-        gatewayError('attempt_timeout', `no answer within ${timeout} ms`, { sent: call.record.sent }),
+        gatewayError('attempt_timeout', `no answer within ${formatDuration(timeout)}`, {
+          sent: call.record.sent,
+        }),
       )
     }
   },

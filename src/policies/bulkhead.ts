@@ -5,7 +5,7 @@ import { gatewayError, type PolicyReason } from '../mesh/errors.ts'
 import { ExpiryQueue } from '../mesh/expiry.ts'
 import { hold, letGo } from '../mesh/pause-deadline.ts'
 import type { Policy } from '../mesh/policy.ts'
-import { duration } from '../units/duration.ts'
+import { duration, formatDuration } from '../units/duration.ts'
 import { Holds, threshold, Tools, type ToolSlots } from './bulkhead/slots.ts'
 import { leftWaiting, type Tenant, Tenants, waitForSlot, WaitQueue } from './bulkhead/wait-queue.ts'
 import { StatesBySettings } from './state/states-by-settings.ts'
@@ -331,7 +331,7 @@ export function full(pool: Pool, tool: ToolSlots): Outcome {
 
 /** Rejects a call that got no slot in time. */
 function waitedInVain(pool: Pool, tool: ToolSlots): Outcome {
-  const waited = `waited ${pool.settings.maxWait} ms for a free slot`
+  const waited = `waited ${formatDuration(pool.settings.maxWait)} for a free slot`
   if (isAtLimit(pool, tool)) {
     const [running, limit] = slotsOf(pool, tool)
     return reject(pool, tool, `${waited} of ${nameOf(pool, tool)} (${running} of ${limit} running)`)

@@ -3,7 +3,7 @@ import type { Call, Layer, Outcome, Service } from '../mesh/call.ts'
 import { gatewayError } from '../mesh/errors.ts'
 import type { Policy } from '../mesh/policy.ts'
 import { TimeLimit } from '../mesh/time-limit.ts'
-import { duration } from '../units/duration.ts'
+import { duration, formatDuration } from '../units/duration.ts'
 import { askedLimitMs } from './deadline/asked.ts'
 
 const schema = z
@@ -66,5 +66,5 @@ export const deadline: Policy<z.output<typeof schema>> & { schema: typeof schema
 }
 
 function exceeded(ms: number, sent: boolean) {
-  return gatewayError('deadline_exceeded', `no answer within the deadline of ${ms} ms`, { sent })
+  return gatewayError('deadline_exceeded', `no answer within the deadline of ${formatDuration(ms)}`, { sent })
 }

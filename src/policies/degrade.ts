@@ -8,7 +8,7 @@ import type { Policy, Scope } from '../mesh/policy.ts'
 import { noteSupersededRejection } from '../mesh/record.ts'
 import { locate } from '../protocol/json-span.ts'
 import { isObject, paramsOf, parseJson, resultText } from '../protocol/jsonrpc.ts'
-import { duration } from '../units/duration.ts'
+import { duration, roundedDuration } from '../units/duration.ts'
 import { size } from '../units/size.ts'
 import type { idempotencyConflict } from './idempotency/stored-outcome.ts'
 import { isFinal, isTask } from './state/final-result.ts'
@@ -264,7 +264,7 @@ function staleAnswers(answers: LastKnownGood, limits: Limits, clock: Clock, scop
       if (ageMs > limits.maxAge) return undefined
       const text = resultText(call.id, good.result)
       const value = parseJson(text) as Call['message']['value']
-      const reason = `this answer is ${Math.round(ageMs / 1_000)} s old, because ${failure}`
+      const reason = `this answer is ${roundedDuration(ageMs)} old, because ${failure}`
       return {
         kind: 'answered',
         result: { text, value, status: 200 },

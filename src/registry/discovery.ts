@@ -6,6 +6,7 @@ import { errorText, isObject, METHOD_NOT_FOUND, requestText, resultText } from '
 import { printableWords } from '../telemetry/printable.ts'
 import { orAborted } from '../upstreams/failure.ts'
 import type { Era, UpstreamSession } from '../upstreams/upstream.ts'
+import { formatDuration } from '../units/duration.ts'
 import {
   type Ask,
   type Catalog,
@@ -143,7 +144,7 @@ export class Discovery implements Caller {
     const { server, clock, upstreamSessions, timeoutMs, probeMs } = this.#options
     const limit = new AbortController()
     const tookTooLong = () => {
-      const message = `discovery took longer than ${timeoutMs} ms (mcpServers.${server}.timeouts.discovery)`
+      const message = `discovery took longer than ${formatDuration(timeoutMs)} (mcpServers.${server}.timeouts.discovery)`
       limit.abort(gatewayError('attempt_timeout', message, { sent: true }))
     }
     const { startsProcesses } = upstreamSessions

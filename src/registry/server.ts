@@ -10,6 +10,7 @@ import { otherEra, ownEra } from '../upstreams/era-verdicts.ts'
 import { orAborted } from '../upstreams/failure.ts'
 import { openPlainHttp, type PlainHttp } from '../upstreams/http/http-wire.ts'
 import type { Era, Eras, Starting, TransportVerdict, Upstream } from '../upstreams/upstream.ts'
+import { formatDuration } from '../units/duration.ts'
 import { endpointsOf } from './connection.ts'
 import { Discovery, type DiscoveryOptions } from './discovery.ts'
 import { kinds, type ListKind } from './kinds.ts'
@@ -198,7 +199,7 @@ export class Server extends KnownServer {
     if (ms === undefined) return opening
     const limit = new Cancellation()
     const cancel = this.#clock.after(Math.min(ms, LONGEST_MS), () => {
-      const error = gatewayError('deadline_exceeded', `the server did not greet within ${ms} ms`)
+      const error = gatewayError('deadline_exceeded', `the server did not greet within ${formatDuration(ms)}`)
       limit.abort(whileStarting(error, this.upstreamSessions.starting(caller)))
     })
     return orAborted(opening, limit).finally(cancel)
@@ -465,6 +466,6 @@ export class Reachability {
   }
 }
 
-const tookTooLong = gatewayError('attempt_timeout', `no sign of life within ${PROBE_MS} ms`)
+const tookTooLong = gatewayError('attempt_timeout', `no sign of life within ${formatDuration(PROBE_MS)}`)
 
 const never = (): boolean => false

@@ -11,6 +11,7 @@ import { abortError, failure, orAborted } from '../upstreams/failure.ts'
 import { replyToCaller } from '../upstreams/pipe/renumber.ts'
 import { PATIENCE_MS, SharedAttempts } from '../upstreams/shared-attempts.ts'
 import type { Starting, UpstreamSession, Upstream } from '../upstreams/upstream.ts'
+import { roundedDuration } from '../units/duration.ts'
 
 /** A caller's upstream session, and the replica that it is held with. */
 export interface BoundSession {
@@ -241,7 +242,7 @@ export class UpstreamSessions {
     end.addEventListener('abort', () => limit.abort(end.reason))
     const key = server === undefined ? 'timeouts.discovery' : `mcpServers.${server}.timeouts.discovery`
     const tookTooLong = () => {
-      const message = `the handshake took longer than ${Math.round(limitMs)} ms (${key})`
+      const message = `the handshake took longer than ${roundedDuration(limitMs)} (${key})`
       limit.abort(gatewayError('attempt_timeout', message))
     }
     const cancel = this.startsProcesses ? () => undefined : clock.after(limitMs, tookTooLong)

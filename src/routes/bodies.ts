@@ -9,6 +9,7 @@ import { ownTurn } from '../mesh/turns.ts'
 import { during, LARGE_TEXT } from '../mesh/work.ts'
 import { Chunks, textOf } from '../protocol/chunks.ts'
 import { errorText, INVALID_REQUEST, PARSE_ERROR } from '../protocol/jsonrpc.ts'
+import { formatDuration } from '../units/duration.ts'
 
 export interface BodyLimits {
   /** What may have come of all bodies whose requests are not over, in bytes; never less than one largest body. */
@@ -315,8 +316,8 @@ class Body {
     this.#ageMs += passed
     this.#stalledMs = this.hasMoved ? 0 : this.#stalledMs + passed
     this.hasMoved = false
-    if (this.#stalledMs >= stalled) return `nothing of the body came for ${stalled} ms`
-    return this.#ageMs >= whole ? `the body took longer than ${whole} ms` : undefined
+    if (this.#stalledMs >= stalled) return `nothing of the body came for ${formatDuration(stalled)}`
+    return this.#ageMs >= whole ? `the body took longer than ${formatDuration(whole)}` : undefined
   }
 
   begin(): void {

@@ -2,6 +2,7 @@ import type { FastifyInstance } from 'fastify'
 import type { Live } from '../mesh/live.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import type { Server } from '../registry/server.ts'
+import { roundedDuration } from '../units/duration.ts'
 
 export interface HealthParts {
   readonly live: Live<GatewayGeneration>
@@ -32,7 +33,7 @@ export function registerHealth(app: FastifyInstance, { live, isStopping }: Healt
 /** How long the processes have been on the way that are not up yet. */
 function startingIn(servers: Iterable<Server>) {
   const known = [...servers].flatMap(({ name, starting }) =>
-    starting === undefined ? [] : [[name, `${Math.floor(starting.forMs / 1_000)} s`] as const],
+    starting === undefined ? [] : [[name, roundedDuration(starting.forMs)] as const],
   )
   return known.length === 0 ? {} : { starting: Object.fromEntries(known) }
 }

@@ -12,6 +12,7 @@ import { isObject } from '../protocol/jsonrpc.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import { type PlainHttp, plainHttpError } from '../registry/server.ts'
 import type { Log } from '../telemetry/log.ts'
+import { formatDuration } from '../units/duration.ts'
 
 export interface PassthroughParts {
   readonly live: Live<GatewayGeneration>
@@ -229,7 +230,7 @@ class Exchange {
       deadlineMs === undefined
         ? () => undefined
         : parts.clock.after(deadlineMs, () => {
-            const message = `not over within the deadline of ${deadlineMs} ms`
+            const message = `not over within the deadline of ${formatDuration(deadlineMs)}`
             this.#fail(gatewayError('deadline_exceeded', message, { sent: true }))
           })
   }

@@ -21,6 +21,12 @@ export function roundedDuration(ms: number): string {
   return `${count < 10 ? Math.round(count * 10) / 10 : Math.round(count)}${unit}`
 }
 
+/** Writes a time to wait in the same words, rounded up, since who comes too early is sent away again: `250ms`, `3s`. */
+export function waitDuration(ms: number): string {
+  const step = ms < units.s ? 1 : units.s
+  return formatDuration(Math.ceil(ms / step) * step)
+}
+
 /**
  * A duration in a config: `250ms`, `1.5s`, `5m`, `1h`, `1d`, or a bare number of milliseconds.
  * Reads to whole milliseconds within `min` (default 0) … `max` (default 24 days).

@@ -2,6 +2,7 @@ import { Cancellation, type Signal } from '../mesh/cancel.ts'
 import type { Caller } from '../mesh/call.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError, isGatewayError, type GatewayError, type Reason } from '../mesh/errors.ts'
+import { formatDuration } from '../units/duration.ts'
 import { EraVerdicts, otherEra, ownEra } from './era-verdicts.ts'
 import { orAborted, within } from './failure.ts'
 import type { Era, Eras, UpstreamSession, Upstream } from './upstream.ts'
@@ -40,7 +41,7 @@ export function isOtherEra({ reason }: GatewayError): boolean {
   return refusals.has(reason)
 }
 
-const silent = gatewayError('attempt_timeout', `the server said nothing within ${SILENCE_MS} ms`)
+const silent = gatewayError('attempt_timeout', `the server said nothing within ${formatDuration(SILENCE_MS)}`)
 
 /**
  * One endpoint that may speak either era, or both. Each caller is spoken for in its own era where the server speaks it,

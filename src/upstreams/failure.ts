@@ -2,6 +2,7 @@ import { Cancellation, type Signal } from '../mesh/cancel.ts'
 import type { Call, Outcome } from '../mesh/call.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError, isGatewayError, type GatewayError } from '../mesh/errors.ts'
+import { formatDuration } from '../units/duration.ts'
 
 /** The outcome of a call that got no reply. Whether it was sent is for its record to say. */
 export function failure(call: Call, error: GatewayError): Outcome {
@@ -37,7 +38,9 @@ export function within<T>(
   if (signal.aborted) aborted()
   else signal.addEventListener('abort', aborted)
   const cancel = clock.after(ms, () => {
-    limit.abort(gatewayError('attempt_timeout', `the server did not answer the gateway within ${ms} ms`))
+    limit.abort(
+      gatewayError('attempt_timeout', `the server did not answer the gateway within ${formatDuration(ms)}`),
+    )
   })
   return task(limit).finally(() => {
     cancel()

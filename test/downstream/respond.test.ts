@@ -33,7 +33,7 @@ test('an error of ours tells what happened, where, whether it may have run, and 
     id: 'id',
     error: {
       code: 1429,
-      message: 's/t: too fast; it was turned down; try again in 2 s',
+      message: 's/t: too fast; it was turned down; try again in 2s',
       data: {
         code: 'BW_UPSTREAM_RATE_LIMITED',
         reason: 'upstream_rate_limited',
@@ -78,8 +78,8 @@ test('whether it ran is said of a tool call, and when to try again of everything
     ).message
   assert.equal(messageOf(false, undefined, 't'), 's/t: full; it was not sent')
   assert.equal(messageOf(true, undefined, 't'), 's/t: full; it may have run')
-  assert.equal(messageOf(false, 999.5), 's: full; try again in 1000 ms')
-  assert.equal(messageOf(false, 3_000, 't'), 's/t: full; it was not sent; try again in 3 s')
+  assert.equal(messageOf(false, 999.5), 's: full; try again in 1s')
+  assert.equal(messageOf(false, 3_000, 't'), 's/t: full; it was not sent; try again in 3s')
 })
 
 test('only a session that is lost for good is an HTTP error', () => {
@@ -107,7 +107,7 @@ test('where the server is set to it, an error about a tool call is a result that
       content: [
         {
           type: 'text',
-          text: 'The gateway could not get an answer of s/t: breaker open. The call was not sent. Try again in 3 s.',
+          text: 'The gateway could not get an answer of s/t: breaker open. The call was not sent. Try again in 3s.',
         },
       ],
       isError: true,
@@ -138,8 +138,8 @@ test('a model is told what to do next', () => {
   const uncertain = 'The call may have run. Find out first whether it has: to call it again may do it twice.'
   assert.equal(said('attempt_timeout', true), uncertain)
   assert.equal(said('attempt_timeout', true, 'write'), uncertain)
-  assert.equal(said('attempt_timeout', true, 'read_only'), 'The call may have run. Try again in 100 ms.')
-  assert.equal(said('upstream_rate_limited', true), 'The call was turned down. Try again in 100 ms.')
+  assert.equal(said('attempt_timeout', true, 'read_only'), 'The call may have run. Try again in 100ms.')
+  assert.equal(said('upstream_rate_limited', true), 'The call was turned down. Try again in 100ms.')
   assert.equal(said('upstream_unavailable', false), 'The call was not sent. Try again later.')
   assert.equal(
     said('invalid_arguments', false),

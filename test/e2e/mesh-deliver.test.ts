@@ -39,7 +39,7 @@ for (const [where, url, prefix] of [
       assert.equal(result.isError, true)
       assert.equal(
         textOf(result),
-        `The gateway could not get an answer of gentle/${tool}: no answer within 200 ms. The call may have run. ` +
+        `The gateway could not get an answer of gentle/${tool}: no answer within 200ms. The call may have run. ` +
           'Find out first whether it has: to call it again may do it twice.',
       )
       assert.deepEqual(result._meta?.[ERROR], {

@@ -399,7 +399,7 @@ test('the deadline ends an exchange, begun or not', async () => {
   const slow = await ask('slow/x')
   assert.equal(slow.status, 504)
   const { error, code } = await errorOf(slow)
-  assert.match(String(error), /deadline of 300 ms/)
+  assert.match(String(error), /deadline of 300ms/)
   assert.equal(code, 'BW_DEADLINE_EXCEEDED')
   await assert.rejects(async () => (await ask('trickling/x')).text())
   await until('the servers are let go', () => trickling.sockets.size === 0)

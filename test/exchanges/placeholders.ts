@@ -62,16 +62,16 @@ export const rules: readonly Rule[] = [
     why: 'how long a fault is still armed, or was when it decided, and how long a session has done nothing',
   },
   {
-    pattern: /(?:"retryAfterMs":|next probe in |"nextProbeInMs":)(35\d{5}|3600000)\b/g,
+    pattern: /(?:"retryAfterMs":|"nextProbeInMs":)(35\d{5}|3600000)\b/g,
     name: 'an hour in ms, or a bit less',
     numbered: false,
     why: 'all that is refused until later is refused for an hour, from a moment that lies a little back',
   },
   {
-    pattern: /try again in (3[56]\d\d) s\b/g,
-    name: 'an hour in s',
+    pattern: /(?:try again|next probe) in (1h|59m|35\d\ds)\b/g,
+    name: 'an hour, rounded up',
     numbered: false,
-    why: 'the same, rounded',
+    why: 'the same, in words',
   },
   {
     pattern: /"before":"([0-9a-f]{16})"/g,

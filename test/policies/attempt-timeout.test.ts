@@ -46,7 +46,7 @@ test('an attempt ends when its time is up, and not before', async () => {
   assert.equal(outcomes.length, 0)
   await clock.advance(1)
   assert.equal(reasonOf(outcomes[0])?.reason, 'attempt_timeout')
-  assert.equal(reasonOf(outcomes[0])?.message, 'no answer within 2000 ms')
+  assert.equal(reasonOf(outcomes[0])?.message, 'no answer within 2s')
 })
 
 test('the error tells whether the request was sent by then', async () => {

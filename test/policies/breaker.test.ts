@@ -19,8 +19,7 @@ test('an open breaker says why, what comes next, and when', async () => {
       reason: 'breaker_open',
       code: 1503,
       retryable: true,
-      message:
-        'breaker open for search/query (availability: 12 of 20 calls failed in 30s); next probe in 3200 ms',
+      message: 'breaker open for search/query (availability: 12 of 20 calls failed in 30s); next probe in 4s',
       sent: false,
       retryAfterMs: 3_200,
     },

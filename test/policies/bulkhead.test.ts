@@ -120,7 +120,7 @@ test('nobody waits longer than maxWait, and nothing is left of who did', async (
   assert.equal(stage.outcomes.size, 0)
   await stage.clock.advance(1)
   const { message } = await stage.rejected('b')
-  assert.equal(message, 'waited 500 ms for a free slot of tool of search (1 of 1 running)')
+  assert.equal(message, 'waited 500ms for a free slot of tool of search (1 of 1 running)')
   assert.equal(stage.clock.pending, 0)
   await stage.end('a')
   assert.deepEqual(stage.started, ['a'])

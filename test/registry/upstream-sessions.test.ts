@@ -74,7 +74,7 @@ test('a handshake that takes too long ends', async () => {
   first.gate = new Promise(() => {})
   const opening = assert.rejects(upstreamSessions.of(new TestCaller()), {
     reason: 'attempt_timeout',
-    message: 'the handshake took longer than 1000 ms (timeouts.discovery)',
+    message: 'the handshake took longer than 1s (timeouts.discovery)',
   })
   await clock.advance(1_000)
   await opening

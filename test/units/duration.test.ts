@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { duration, formatDuration } from '../../src/units/duration.ts'
+import { duration, formatDuration, waitDuration } from '../../src/units/duration.ts'
 
 const read = (value: unknown, bounds?: { min?: number; max?: number }) => duration(bounds).safeParse(value)
 
@@ -64,5 +64,19 @@ test('milliseconds are written in the largest unit without a fraction', () => {
     '90s',
     '5m',
     '1d',
+  ])
+})
+
+test('a time to wait is rounded up: milliseconds below a second, whole seconds from there on', () => {
+  assert.deepEqual([0, 0.2, 762, 999.5, 1_001, 3_200, 59_001, 3_541_000, 7_200_000].map(waitDuration), [
+    '0ms',
+    '1ms',
+    '762ms',
+    '1s',
+    '2s',
+    '4s',
+    '1m',
+    '3541s',
+    '2h',
   ])
 })

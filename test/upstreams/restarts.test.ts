@@ -53,7 +53,7 @@ test('a process that never got through its handshake counts as crashed, and says
   await assert.rejects(owners.open(owner, open), { ...died, retryAfterMs: 1_000, notStarted: true })
   await assert.rejects(owners.open(owner, open), {
     reason: 'upstream_unavailable',
-    message: "the server's process exited with code 1; it is not started again before 1000 ms have passed",
+    message: "the server's process exited with code 1; it is not started again before 1s have passed",
     notStarted: true,
   })
 })

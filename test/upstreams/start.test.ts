@@ -44,7 +44,7 @@ test('a process that has never spoken has the time of a start, and the error nam
   await clock.advance(1)
   assert.equal(
     messageOf(start),
-    'the server\'s process wrote nothing within 180000 ms of its start (mcpServers.it.timeouts.start): "downloading"',
+    'the server\'s process wrote nothing within 3m of its start (mcpServers.it.timeouts.start): "downloading"',
   )
 })
 
@@ -57,7 +57,7 @@ test('a process that has spoken has the time of a handshake from then on', async
   await clock.advance(1)
   assert.match(
     messageOf(start) ?? '',
-    /^the handshake took longer than 10000 ms \(mcpServers\.it\.timeouts\.discovery\)/,
+    /^the handshake took longer than 10s \(mcpServers\.it\.timeouts\.discovery\)/,
   )
 })
 

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import type { Call, Outcome, Service } from '../../mesh/call.ts'
 import type { Millis } from '../../mesh/clock.ts'
 import { errorText, resultText } from '../../protocol/jsonrpc.ts'
-import { duration } from '../../units/duration.ts'
+import { duration, waitDuration } from '../../units/duration.ts'
 import { digest, joined } from '../decide/digest.ts'
 import type { FaultType, Injection } from '../fault.ts'
 import { json, NO_STATUS, speaksHttp, requests } from './shared.ts'
@@ -34,7 +34,7 @@ const expired: FaultType<z.output<typeof expiring>> = {
       const now = injection.clock.now()
       const leftMs = injection.memory('token', () => ({ since: now })).since + after - now
       if (leftMs <= 0) return refused(call, next, injection, 401, 'invalid_token', 'The access token expired')
-      injection.notApplicable(`the token holds for another ${Math.ceil(leftMs)} ms`)
+      injection.notApplicable(`the token holds for another ${waitDuration(leftMs)}`)
       return next(call)
     },
 }
@@ -170,7 +170,7 @@ const ownerChanged: FaultType<z.output<typeof ownerSchema>> = {
       const now = injection.clock.now()
       const leftMs = injection.memory('owner', () => ({ since: now })).since + after - now
       if (leftMs > 0) {
-        injection.notApplicable(`the token is its owner's for another ${Math.ceil(leftMs)} ms`)
+        injection.notApplicable(`the token is its owner's for another ${waitDuration(leftMs)}`)
         return next(call)
       }
       if (as === 'forbidden')

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { type Call, type Outcome, type Service, derive } from '../../mesh/call.ts'
 import type { Millis } from '../../mesh/clock.ts'
 import { gatewayError } from '../../mesh/errors.ts'
-import { duration } from '../../units/duration.ts'
+import { duration, waitDuration } from '../../units/duration.ts'
 import type { FaultType, Injection } from '../fault.ts'
 import { copyOf, firstOf, givenUp, requests, endOf, speaksHttp, refuse } from './shared.ts'
 
@@ -282,7 +282,7 @@ const failureDomain: FaultType<z.output<typeof failureDomainSchema>> = {
       const now = injection.clock.now()
       const phase = (now - injection.memory('outages', () => ({ since: now })).since) % (down + up)
       if (up > 0 && phase >= down) {
-        injection.notApplicable(`all is well for another ${Math.ceil(down + up - phase)} ms`)
+        injection.notApplicable(`all is well for another ${waitDuration(down + up - phase)}`)
         return next(call)
       }
       injection.note({ effect: 'refused' })

@@ -3,7 +3,7 @@ import { derive, type Call, type Channel, type Outcome, type Layer, type Service
 import type { Millis } from '../../mesh/clock.ts'
 import { gatewayError } from '../../mesh/errors.ts'
 import type { WireIncident, WireShape } from '../../mesh/wire-shape.ts'
-import { duration } from '../../units/duration.ts'
+import { duration, waitDuration } from '../../units/duration.ts'
 import { formatQuantity, parseQuantity, quantities, quantityPattern } from '../../units/quantity.ts'
 import type { FaultType, Injection } from '../fault.ts'
 import { sample, schema as distribution } from './distributions.ts'
@@ -453,7 +453,7 @@ export const flap = {
       const { since } = injection.memory('flap', () => ({ since: now }))
       const phaseMs = (now - since) % (up + down)
       if (phaseMs < up) {
-        injection.notApplicable(`up for another ${Math.ceil(up - phaseMs)} ms`)
+        injection.notApplicable(`up for another ${waitDuration(up - phaseMs)}`)
         return next(call)
       }
       injection.note({ effect: 'refused', downForMs: Math.ceil(up + down - phaseMs) })

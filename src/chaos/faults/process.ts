@@ -3,7 +3,7 @@ import { Cancellation } from '../../mesh/cancel.ts'
 import type { Millis } from '../../mesh/clock.ts'
 import type { CrashLoop } from '../../mesh/crash-loop.ts'
 import { gatewayError } from '../../mesh/errors.ts'
-import { duration } from '../../units/duration.ts'
+import { duration, waitDuration } from '../../units/duration.ts'
 import type { FaultType, Injection, Only, Transport } from '../fault.ts'
 import { firstOf, onAnswer, requests } from './shared.ts'
 
@@ -57,7 +57,7 @@ const kill = {
       const retryAfterMs = Math.ceil(outage.until - now)
       if (retryAfterMs > 0) {
         injection.note({ effect: 'unavailable', downForMs: retryAfterMs })
-        const message = `the server's process ended and is not started again before ${retryAfterMs} ms have passed`
+        const message = `the server's process ended and is not started again before ${waitDuration(retryAfterMs)} have passed`
         return Promise.resolve({
           kind: 'failed',
           error: gatewayError('upstream_unavailable', message, { retryAfterMs }),

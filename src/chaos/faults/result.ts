@@ -3,7 +3,7 @@ import { z } from 'zod'
 import type { Call, Outcome } from '../../mesh/call.ts'
 import type { Millis } from '../../mesh/clock.ts'
 import { parseJson, resultText, paramsOf } from '../../protocol/jsonrpc.ts'
-import { duration } from '../../units/duration.ts'
+import { duration, roundedDuration } from '../../units/duration.ts'
 import { size } from '../../units/size.ts'
 import { comparable } from '../decide/call-key.ts'
 import { joined } from '../decide/digest.ts'
@@ -189,7 +189,7 @@ const stale: FaultType<z.output<typeof staleSchema>> = {
       const { now, same } = found
       if (same === undefined) return 'no earlier reply to the same call'
       const ageMs = now.at - same.at
-      if (ageMs < age) return `the earlier reply to the same call is ${Math.round(ageMs)} ms old only`
+      if (ageMs < age) return `the earlier reply to the same call is ${roundedDuration(ageMs)} old only`
       if (same.text === now.text) return 'the reply has not changed since'
       return { result: JSON.parse(same.text) as ToolResult, note: { ageMs } }
     }),

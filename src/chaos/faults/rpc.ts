@@ -11,7 +11,7 @@ import {
 } from '../../protocol/modern.ts'
 import { encodeEvent } from '../../protocol/sse.ts'
 import { LATEST_LEGACY, legacyVersions } from '../../protocol/versions.ts'
-import { duration } from '../../units/duration.ts'
+import { duration, formatDuration } from '../../units/duration.ts'
 import { ENDED, NO_REPLY, type RawReply, type Injection, type FaultType, type ServerKind } from '../fault.ts'
 import { endOf, errorBody, firstOf, givenUp, json, onAnswer, requests, sharesStream } from './shared.ts'
 
@@ -386,7 +386,7 @@ function stand(line: Line, maxHold: Millis, call: Call, injection: Injection) {
     if (isOvertaken)
       injection.note({ effect: 'overtaken', heldMs: Math.round(injection.clock.now() - since) })
     else if (how === 'aborted') return givenUp(call)
-    else if (how === 'over') injection.notApplicable(`no other reply came within ${maxHold} ms`)
+    else if (how === 'over') injection.notApplicable(`no other reply came within ${formatDuration(maxHold)}`)
     return undefined
   })
 }

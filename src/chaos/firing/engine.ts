@@ -2,6 +2,7 @@ import type { Call, FaultFate, Outcome, Service, Layer } from '../../mesh/call.t
 import type { Clock } from '../../mesh/clock.ts'
 import { gatewayError } from '../../mesh/errors.ts'
 import type { Effect } from '../../mesh/policy.ts'
+import { roundedDuration } from '../../units/duration.ts'
 import { Accounting, reportedIn } from '../accounting/accounting.ts'
 import { Canaries } from '../accounting/canaries.ts'
 import { Corruptions } from '../accounting/corruptions.ts'
@@ -240,7 +241,7 @@ const BREAKER_OPEN = 'breaker_open'
 
 /** One fault of a call, for people: "slow (conn.latency, delayed by 300 ms)". Names and types have no character that a header cannot hold. */
 function inShort({ fault: { name, type }, fate, delayedMs }: FaultFate): string {
-  const by = delayedMs === undefined ? '' : ` by ${Math.round(delayedMs)} ms`
+  const by = delayedMs === undefined ? '' : ` by ${roundedDuration(delayedMs)}`
   return `${name} (${type}, ${fate}${by})`
 }
 

@@ -1,5 +1,6 @@
 import type { Millis } from '../../mesh/clock.ts'
 import type { Paint } from '../../telemetry/colours.ts'
+import { seconds } from '../progress.ts'
 import type { Tally } from './load.ts'
 import { type Breakers, type FaultCount, fates, type Reading, totalOf } from './reading.ts'
 
@@ -29,8 +30,6 @@ const share = (part: number, whole: number): number | undefined => (whole === 0 
 /** Rounded down, so that nothing looks perfect that is not. */
 const percent = (ratio: number | undefined): string =>
   ratio === undefined ? '-' : `${(Math.floor(ratio * 1_000) / 10).toFixed(1)} %`
-
-const seconds = (ms: Millis): string => `${Math.round(ms / 1_000)} s`
 
 /** The whole table. */
 export function table(view: View, paint: Paint): readonly string[] {

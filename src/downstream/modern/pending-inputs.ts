@@ -3,6 +3,7 @@ import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import type { Quota, Quotas } from '../quotas.ts'
 import type { Cancellation } from '../../mesh/cancel.ts'
+import { formatDuration } from '../../units/duration.ts'
 
 /** How long a client may take to answer, in milliseconds. */
 const INPUT_WAIT_MS: Millis = 5 * 60_000
@@ -58,7 +59,9 @@ export class PendingInputStore<Exchange extends PendingInputCall> {
     const cancel = this.#clock.after(INPUT_WAIT_MS, () => {
       this.#leave(state)
       exchange.signal.abort(
-        gatewayError('cancelled', `the client did not answer within ${INPUT_WAIT_MS} ms`, { sent: true }),
+        gatewayError('cancelled', `the client did not answer within ${formatDuration(INPUT_WAIT_MS)}`, {
+          sent: true,
+        }),
       )
     })
     this.#byState.set(state, { exchange, cancel, bytes: 0 })

@@ -6,7 +6,7 @@ import { gatewayError, type PolicyReason } from '../../mesh/errors.ts'
 import type { KeyedRandom } from '../../mesh/keyed-random.ts'
 import { askedMs } from '../../mesh/pause-deadline.ts'
 import type { PolicyContext } from '../../mesh/policy.ts'
-import { formatDuration } from '../../units/duration.ts'
+import { formatDuration, waitDuration } from '../../units/duration.ts'
 import type { BreakerConfig, Counts, Dimension, Trip } from './health.ts'
 
 export const breakerOpen = {
@@ -66,7 +66,7 @@ function nameOf({ server, tool }: BreakerOwner): string {
 export function refusedOpen(owner: BreakerOwner, trip: Trip | undefined, waitMs: Millis): Outcome {
   const opened = `breaker open for ${nameOf(owner)} (${trip?.why})`
   if (waitMs === Infinity) return refused(`${opened}, until it is closed by hand`, undefined)
-  return refused(`${opened}; next probe in ${waitMs} ms`, waitMs)
+  return refused(`${opened}; next probe in ${waitDuration(waitMs)}`, waitMs)
 }
 
 /** The answer of a breaker that is being probed. */

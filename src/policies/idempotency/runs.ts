@@ -5,6 +5,7 @@ import type { Clock, Millis } from '../../mesh/clock.ts'
 import type { DurableRecords } from '../../mesh/durable.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import type { TimeLimit } from '../../mesh/time-limit.ts'
+import { formatDuration } from '../../units/duration.ts'
 import {
   interrupted,
   type StoredOutcome,
@@ -165,9 +166,13 @@ export function runDetached(
   const deadline = { at: clock.now() + limitMs, reserveMs: call.deadline?.reserveMs, askedFor: false }
   const detached = derive(call, { signal: never, channel, deadline })
   const tooLong = () =>
-    gatewayError('deadline_exceeded', `no answer within ${limitMs} ms, the limit of calls with a key`, {
-      sent: record.sent,
-    })
+    gatewayError(
+      'deadline_exceeded',
+      `no answer within ${formatDuration(limitMs)}, the limit of calls with a key`,
+      {
+        sent: record.sent,
+      },
+    )
   return new Promise<Outcome>((resolve) => resolve(limit.run(detached, next, limitMs, tooLong))).then(
     (outcome) => {
       over(outcome)

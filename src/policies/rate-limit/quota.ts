@@ -4,7 +4,7 @@ import { Cancellation, type Signal } from '../../mesh/cancel.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError } from '../../mesh/errors.ts'
 import { ExpiryQueue } from '../../mesh/expiry.ts'
-import { formatDuration } from '../../units/duration.ts'
+import { formatDuration, waitDuration } from '../../units/duration.ts'
 import { givenUp } from '../state/given-up.ts'
 
 export interface QuotaSettings extends WindowSettings {
@@ -130,12 +130,12 @@ function queueFull(quota: Quota, waitMs: Millis): Outcome {
 
 /** Rejects a call that could not go before its deadline or the longest wait. */
 function tooLong(quota: Quota, waitMs: Millis): Outcome {
-  return reject(quota, `is used up for ${Math.ceil(waitMs)} ms`, waitMs)
+  return reject(quota, `is used up for ${waitDuration(waitMs)}`, waitMs)
 }
 
 /** Rejects a call whose turn did not come. */
 function waitedInVain(quota: Quota, waitMs: Millis): Outcome {
-  return reject(quota, `is used up (waited ${quota.settings.maxWait} ms)`, waitMs)
+  return reject(quota, `is used up (waited ${formatDuration(quota.settings.maxWait)})`, waitMs)
 }
 
 function reject({ server, settings }: Quota, what: string, waitMs: Millis): Outcome {

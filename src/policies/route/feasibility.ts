@@ -4,6 +4,7 @@ import { gatewayError, type PolicyReason } from '../../mesh/errors.ts'
 import { Fact } from '../../mesh/facts.ts'
 import { counter } from '../../mesh/metric-spec.ts'
 import { askedMs } from '../../mesh/pause-deadline.ts'
+import { roundedDuration } from '../../units/duration.ts'
 import type { LatencyEstimate } from '../state/estimate.ts'
 
 export const deadlineInfeasible = {
@@ -76,7 +77,7 @@ export class Feasibility {
       return undefined
     }
     const percent = Math.round(100 * (estimate.chanceWithin(leftMs, now) ?? 0))
-    const message = `estimate: ${percent} % chance of an answer within the remaining ${Math.max(0, Math.floor(leftMs))} ms`
+    const message = `estimate: ${percent} % chance of an answer within the remaining ${roundedDuration(Math.max(0, leftMs))}`
     return { kind: 'rejected', error: gatewayError(deadlineInfeasible, message), by: 'route' }
   }
 }

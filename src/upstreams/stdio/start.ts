@@ -1,6 +1,7 @@
 import { Cancellation, type Signal } from '../../mesh/cancel.ts'
 import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
+import { formatDuration, roundedDuration } from '../../units/duration.ts'
 import { whenAborted } from '../failure.ts'
 import type { Connect, Pipe, PipeEvents } from '../pipe/pipe.ts'
 import type { StartLimits } from '../upstream.ts'
@@ -72,7 +73,7 @@ export class Start {
   /** What to say to somebody who waits for it. */
   get told(): string {
     const { key } = this.#parts
-    return `the server is still starting, for ${Math.floor(this.forMs / 1_000)} s so far (${key}.start)`
+    return `the server is still starting, for ${roundedDuration(this.forMs)} so far (${key}.start)`
   }
 
   /** Looks after the process that `start` starts. */
@@ -98,7 +99,7 @@ export class Start {
     const ms = experience.patienceFor(limits)
     this.#limit(ms, () => {
       const which = ms === limits.handshakeMs ? 'discovery' : 'start'
-      return `the server's process wrote nothing within ${Math.round(ms)} ms of its start (${key}.${which})`
+      return `the server's process wrote nothing within ${roundedDuration(ms)} of its start (${key}.${which})`
     })
   }
 
@@ -109,7 +110,7 @@ export class Start {
     this.#silentMs = clock.now() - this.#processAt
     this.#limit(
       limits.handshakeMs,
-      () => `the handshake took longer than ${limits.handshakeMs} ms (${key}.discovery)`,
+      () => `the handshake took longer than ${formatDuration(limits.handshakeMs)} (${key}.discovery)`,
     )
   }
 

@@ -5,6 +5,7 @@ import type { Clock, Millis } from '../../mesh/clock.ts'
 import type { CrashLoop } from '../../mesh/crash-loop.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import type { Log } from '../../telemetry/log.ts'
+import { waitDuration } from '../../units/duration.ts'
 import { abortError, orAborted, whenAborted } from '../failure.ts'
 import { modernSharedSession } from '../modern/shared-session.ts'
 import { ToolCallRules } from '../modern/tool-call-rules.ts'
@@ -269,7 +270,7 @@ export class Restarts {
 /** Why no process is started now. A call may wait for the start after a crash, but not for one after a row of failures. */
 function notBefore({ gate, failure }: Owned, retryAfterMs: Millis): GatewayError {
   const why = failure?.message ?? "the server's process ended"
-  const message = `${why}${failure === undefined ? ' and' : '; it'} is not started again before ${retryAfterMs} ms have passed`
+  const message = `${why}${failure === undefined ? ' and' : '; it'} is not started again before ${waitDuration(retryAfterMs)} have passed`
   const error = gatewayError('upstream_unavailable', message, { retryAfterMs })
   return failure === undefined && !gate.isLoop ? error : { ...error, notStarted: true }
 }

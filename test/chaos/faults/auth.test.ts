@@ -41,7 +41,7 @@ test('a token holds for a while, and not for longer', async () => {
   assert.equal((await layer(toolCall('search'))).kind, 'answered')
   await injection.clock.advance(29_000)
   assert.equal((await layer(toolCall('search'))).kind, 'answered')
-  assert.equal(injection.inapplicable.at(-1), 'the token holds for another 1000 ms')
+  assert.equal(injection.inapplicable.at(-1), 'the token holds for another 1s')
   await injection.clock.advance(1_000)
   assert.equal((await layer(toolCall('search'))).kind, 'failed')
   assert.equal(injection.replies.length, 1)

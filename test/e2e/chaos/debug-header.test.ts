@@ -71,7 +71,7 @@ test('with debugHeader, a header of the reply says which faults hit the call, an
   const gateway = await startGateway({ debugHeader: true })
   const [broken, slow, refusing, well] = await headersAt(gateway)
   assert.deepEqual(broken, Array(2).fill('busy (http.status, surfaced)'))
-  for (const said of slow ?? []) assert.match(said ?? '', /^lag \(conn\.latency, delayed by \d+ ms\)$/)
+  for (const said of slow ?? []) assert.match(said ?? '', /^lag \(conn\.latency, delayed by [\d.]+ms\)$/)
   assert.deepEqual(refusing, Array(2).fill('proxy (http.status, surfaced)'))
   assert.deepEqual(well, [null, null])
 })

@@ -36,7 +36,7 @@ test('the last good answer to the same arguments is given again, with its age', 
     valueId: 'mine',
     partial: {
       source: 'stale',
-      reason: 'this answer is 42 s old, because test/tool failed: breaker open',
+      reason: 'this answer is 42s old, because test/tool failed: breaker open',
       notice: true,
     },
   })

@@ -105,7 +105,7 @@ test('a call whose turn cannot come in time is told so at once', async () => {
   await send('a')
   await clock.advance(20_000)
   const error = errorOf(await send('b'))
-  assert.equal(error?.message, 'quota of 1 calls in 1m for search is used up for 40000 ms')
+  assert.equal(error?.message, 'quota of 1 calls in 1m for search is used up for 40s')
   assert.equal(error?.retryAfterMs, 40_000)
   await clock.advance(31_000)
   const hurried = await send('c', { deadline: { at: 58_000, reserveMs: undefined } })
@@ -138,7 +138,7 @@ test('nobody waits longer than maxWait, and nothing is left of who did', async (
   await send('a')
   const waiting = send('b')
   await clock.advance(1_000)
-  const message = 'quota of 1 calls in 1s for search is used up (waited 1000 ms)'
+  const message = 'quota of 1 calls in 1s for search is used up (waited 1s)'
   assert.equal(errorOf(await waiting)?.message, message)
   assert.equal(started.length, 1)
   assert.equal(clock.pending, 0)

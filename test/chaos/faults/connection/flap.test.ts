@@ -26,7 +26,7 @@ test('its time begins with the first call that it is aimed at', async () => {
   const { injection, send } = setUp({ up: '1s', down: '1s' })
   await injection.clock.advance(1_500)
   assert.equal((await send()).kind, 'answered')
-  assert.deepEqual(injection.inapplicable, ['up for another 1000 ms'])
+  assert.deepEqual(injection.inapplicable, ['up for another 1s'])
   await injection.clock.advance(1_000)
   assert.equal((await send()).kind, 'failed')
   assert.deepEqual(injection.notes, [{ effect: 'refused', downForMs: 1_000 }])

@@ -47,7 +47,7 @@ test('a reply that nothing overtakes within a second goes on, and the journal sa
   assert.deepEqual(done, [])
   await injection.clock.advance(1)
   assert.deepEqual(done, ['a answered'])
-  assert.deepEqual(injection.inapplicable, ['no other reply came within 1000 ms'])
+  assert.deepEqual(injection.inapplicable, ['no other reply came within 1s'])
   await send('b')
   await injection.clock.advance(10)
   assert.deepEqual(done, ['a answered'], 'nobody is left to be overtaken by b')
