@@ -14,10 +14,13 @@ import { isLoopback } from '../config/schema/address.ts'
 /** Bytes of chance in a token. */
 const TOKEN_BYTES = 32
 
-/** What such a file holds: so many bytes in base64url. */
-const TOKEN = /^[\w-]{43}\n?$/
+/** Tells people and scanners for secrets what it is, and no token begins with a dash, as an option of a command does. */
+const PREFIX = 'bw_'
 
-export const newControlToken = (): string => randomBytes(TOKEN_BYTES).toString('base64url')
+/** What such a file holds: the prefix, and so many bytes in base64url. */
+const TOKEN = /^bw_[\w-]{43}\n?$/
+
+export const newControlToken = (): string => `${PREFIX}${randomBytes(TOKEN_BYTES).toString('base64url')}`
 
 export interface KeepOptions {
   readonly token: string

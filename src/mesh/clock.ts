@@ -12,7 +12,7 @@ export interface Clock {
   now(): Millis
   /** Milliseconds since the Unix epoch, for people and for dates on the wire. */
   wall(): Millis
-  /** Runs `task` once, `ms` from now (range: 0 … 2^31−1). Never keeps the process alive. */
+  /** Runs `task` once, `ms` from now (range: 0 … 2^31−1) or later, never earlier. Never keeps the process alive. */
   after(ms: Millis, task: () => void): Cancel
   /** Resolves `ms` from now; rejects with `signal.reason` as soon as `signal` aborts. */
   sleep(ms: Millis, signal: Signal): Promise<void>
@@ -34,6 +34,9 @@ export function sleepOn(clock: Pick<Clock, 'after'>, ms: Millis, signal: Signal)
   })
 }
 
+/** Longest time that a timer of Node takes, in milliseconds. */
+const LONGEST_MS: Millis = 2 ** 31 - 1
+
 /**
  * The machine's clock. Node keeps timers of equal duration in one list behind one libuv timer,
  * which is the timer wheel that calls with a few distinct timeouts need.
@@ -42,7 +45,8 @@ export const systemClock: Clock = {
   now: () => performance.now(),
   wall: () => Date.now(),
   after(ms, task) {
-    const timer = setTimeout(task, ms)
+    // Node cuts fractions off, and libuv counts from the whole millisecond that now is in: both make a timer early.
+    const timer = setTimeout(task, Math.min(LONGEST_MS, Math.ceil(ms) + 1))
     timer.unref()
     return () => clearTimeout(timer)
   },

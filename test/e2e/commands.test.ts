@@ -201,7 +201,8 @@ test('status tells of servers, breakers that are not closed, armed faults and ca
   await client.call('echo', { text: 'x' })
   const inject = ['chaos', 'inject', 'tools/echo', 'rpc.error', '--allow-writes', '--duration', '5m']
   const access = ['--control', gateway.control, '--token', gateway.token]
-  assert.equal((await run([...inject, ...access])).code, 0)
+  const injected = await run([...inject, ...access])
+  assert.equal(injected.code, 0, injected.stderr)
   await client.call('echo', { text: 'y' })
   await gateway.post('/admin/breakers/tools/echo', { action: 'open' })
   let ran = await run(['status', ...access])

@@ -102,7 +102,7 @@ test('the token is in a file of the user alone, is never said, and goes with the
   const { tokenFile } = gateway.log.find(({ msg }) => msg === 'listening') as { tokenFile: string }
   const { mode } = await lstat(tokenFile)
   assert.deepEqual([mode & 0o777, (await stat(dirname(tokenFile))).mode & 0o777], [0o600, 0o700])
-  assert.match(gateway.token, /^[\w-]{43}$/)
+  assert.match(gateway.token, /^bw_[\w-]{43}$/)
   assert.ok(tokenFile.includes(new URL(gateway.control).port))
   await gateway.program.line('the banner', (line) => (line.includes('Paste this') ? true : undefined))
   assert.ok(gateway.program.lines.some((line) => line.endsWith(`Control token  ${tokenFile}`)))

@@ -3,7 +3,7 @@ import { execFile } from 'node:child_process'
 import { test } from 'node:test'
 import { promisify } from 'node:util'
 import { Cancellation } from '../../src/mesh/cancel.ts'
-import { systemClock } from '../../src/mesh/clock.ts'
+import { keepAlive, systemClock } from '../../src/mesh/clock.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 
 /** What became of a promise so far. */
@@ -80,8 +80,7 @@ test("the machine's monotonic clock never goes back, and its wall clock counts f
 })
 
 test("the machine's clock runs a task once, unless it is taken back", async (t) => {
-  const alive = setInterval(() => undefined, 1_000)
-  t.after(() => clearInterval(alive))
+  t.after(keepAlive())
   const ran: string[] = []
   const cancel = systemClock.after(1, () => ran.push('cancelled'))
   cancel()
@@ -91,9 +90,36 @@ test("the machine's clock runs a task once, unless it is taken back", async (t) 
   assert.deepEqual(ran, [])
 })
 
+test("a timer of the machine's clock is never early, at whatever fraction of a millisecond it begins and ends", async (t) => {
+  t.after(keepAlive())
+  const early: string[] = []
+  for (let round = 0; round < 100; round++) {
+    const from = systemClock.now()
+    while (systemClock.now() - from < (round % 10) / 10);
+    await Promise.all(
+      [0, 0.3, 1, 1.9, 2.5].map(async (ms) => {
+        const begun = systemClock.now()
+        await systemClock.sleep(ms, new Cancellation())
+        const tookMs = systemClock.now() - begun
+        if (tookMs < ms) early.push(`${tookMs} of ${ms} ms`)
+      }),
+    )
+  }
+  assert.deepEqual(early, [])
+})
+
+test('the longest time that a timer takes is waited for', async (t) => {
+  t.after(keepAlive())
+  let fired = false
+  const cancel = systemClock.after(2 ** 31 - 1, () => (fired = true))
+  await systemClock.sleep(5, new Cancellation())
+  cancel()
+  assert.equal(fired, false)
+})
+
 test('a timer does not keep the process alive', async () => {
   const module = new URL(import.meta.url.replace(/test\/mesh\/clock\.test/, 'src/mesh/clock'))
-  const script = `import { systemClock } from '${module.href}'; systemClock.after(3_600_000, () => {}); console.log('over')`
+  const script = `import { keepAlive, systemClock } from '${module.href}'; systemClock.after(3_600_000, () => {}); console.log('over')`
   const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '--eval', script])
   assert.equal(stdout, 'over\n')
 })

@@ -67,6 +67,31 @@ test('the head passes at once, and the body in portions with gaps between them, 
   assert.deepEqual(done, { bytes: 10, messages: 0, hasHappened: true })
 })
 
+test('a pace is kept by timers that fire late, and after a long silence no more than one portion catches up', async () => {
+  const { push, portions, clock } = shaped({ pace: { bytes: 1, gapMs: 10 } })
+  const { after } = clock
+  let lateMs = 2
+  clock.after = (ms, task) => after.call(clock, ms + lateMs, task)
+  push(`${head}01234`)
+  const at: number[] = []
+  for (let ms = 0; portions().length < 6; ms++) {
+    at.push(...Array.from({ length: portions().length - 1 - at.length }, () => ms))
+    await clock.advance(1)
+  }
+  // Due at 10, 20, 30 and 40, each 2 late.
+  assert.deepEqual(at, [0, 12, 22, 32])
+  lateMs = 0
+  await clock.advance(1_000)
+  push('56789')
+  assert.equal(portions().at(-1), '4')
+  await clock.advance(0)
+  assert.equal(portions().slice(6).join(''), '56')
+  await clock.advance(9)
+  assert.equal(portions().slice(6).join(''), '56')
+  await clock.advance(1)
+  assert.equal(portions().slice(6).join(''), '567')
+})
+
 test('bytes that come one by one fill portions as well', async () => {
   const { push, text, clock } = shaped({ pace: { bytes: 4, gapMs: 100 } })
   push(head)

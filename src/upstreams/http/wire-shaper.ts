@@ -47,6 +47,8 @@ export class WireShaper {
   #endWait: (() => void) | undefined
   /** How much of the portion of now has yet to pass, in bytes. */
   #room: number
+  /** When the portion of now was to begin, on the clock of the shape; undefined before the first one. */
+  #dueAt: Millis | undefined
   readonly #cancelLatest: Cancel | undefined
   #isRunning = false
   #hasEnded = false
@@ -268,13 +270,17 @@ export class WireShaper {
 
   /** Passes a part of it, and has the rest wait for its time. */
   #passPaced(piece: Piece): void {
-    const { pace, released, done } = this.#shape
+    const { pace, released, done, clock } = this.#shape
     if (pace === undefined || released.aborted) return this.#pass(piece)
+    const nowMs = clock.now()
+    this.#dueAt ??= nowMs
     if (this.#room === 0) {
       done.hasHappened = true
       this.#room = pace.bytes
       this.#queue.unshift(piece)
-      return this.#hold(pace.gapMs)
+      // A timer fires late: the next gap is shorter by that, so that the rate is kept; but never do two portions catch up.
+      this.#dueAt = Math.max(this.#dueAt + pace.gapMs, nowMs - pace.gapMs)
+      return this.#hold(Math.max(0, this.#dueAt - nowMs))
     }
     const now = piece.bytes.subarray(0, this.#room)
     this.#room -= now.length

@@ -77,12 +77,9 @@ export function shown({ end, head, body }: Exchange): string {
   return `${end}: ${head}${body.subarray(0, 2_000).toString()}`
 }
 
-/** By how many milliseconds timers may be early. */
-const EARLY_MS = 2
-
 /** Something came so long after something else, or later. */
 export function atLeast(ms: number, from: number | undefined, to: number | undefined): void {
-  assert.ok(Number(to) - Number(from) >= ms - EARLY_MS, `${Number(to) - Number(from)} ms`)
+  assert.ok(Number(to) - Number(from) >= ms, `${Number(to) - Number(from)} ms`)
 }
 
 /** The two values are the same but for these places: JSON Pointers, each with what stands there in the second. */
