@@ -1,7 +1,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
-import { INTENT_KEY } from '../chaos/decide/call-key.ts'
+import { INTENT_KEY } from '../protocol/task.ts'
 import { fromMcpChaos } from '../chaos/plan/compat/index.ts'
 import type { Env } from '../config/files/interpolate.ts'
 import { config as schema } from '../config/schema/schema.ts'

@@ -47,6 +47,18 @@ export function resultOf(outcome: Outcome): Result {
   }
 }
 
+/**
+ * Whether a call went wrong as its agent sees it, whoever is to blame: no reply, an error, a wrong reply, or a tool
+ * that says of itself that it failed. What the agent itself gave up or asked wrongly did not, and neither did what is
+ * declared to be partial.
+ */
+export function wentWrong(outcome: Outcome, record: Known): boolean {
+  const result = resultOfCall(outcome, record)
+  if (result === 'cancelled' || result === 'caller_error') return false
+  if (outcome.kind !== 'answered' || result === 'rpc_error') return true
+  return outcome.verdict === 'tool_error' || isIncorrect(outcome)
+}
+
 /** Whether an error says by its JSON-RPC code that the caller was wrong. */
 function blamesCaller({ value }: CallResult): boolean {
   const error = value.error as { code?: unknown } | undefined

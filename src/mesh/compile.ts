@@ -7,7 +7,7 @@ import { type Applied, type MeshConfig, Settings } from './settings.ts'
 export const DEFAULT_SET = 'default'
 
 /** The policies there are, by their name in the config, outermost first. */
-type PolicyRegistry = Readonly<Record<string, Pick<Policy<never>, 'build' | 'perAttempt'>>>
+type PolicyRegistry = Readonly<Record<string, Pick<Policy<never>, 'build' | 'perAttempt' | 'divided'>>>
 
 /** One line of a chain, as the admin API prints it. */
 interface ChainLayer {
@@ -21,6 +21,8 @@ interface ChainLayer {
 export interface Mesh {
   /** The chain for a call. Throws when there is no such set. */
   serviceFor(server: string, method: string, tool: string | undefined, set?: string): Service
+  /** Whether there is such a policy set, or arm of an experiment. */
+  hasSet(set: string): boolean
   /** What that chain is made of, outermost first. */
   chainFor(server: string, method: string, tool: string | undefined, set?: string): readonly ChainLayer[]
   /** What running a call again would do. */
@@ -62,7 +64,7 @@ export function compileMesh(parts: MeshParts): Mesh {
   const ofAttempts = inOrder.filter(([, { perAttempt }]) => perAttempt === true)
   if (inOrder.slice(ofCalls.length).some(([, { perAttempt }]) => perAttempt !== true))
     throw new Error('policies about attempts stand last')
-  const sets = [DEFAULT_SET, ...Object.keys(config.sets ?? {})]
+  const sets = [DEFAULT_SET, ...Object.keys(config.sets ?? {}), ...settings.arms]
   const known = new Map(sets.map((set) => [set, new Chains<Chain>()]))
 
   function build(set: string, server: string, tool: string | undefined, applied: Applied): Chain {
@@ -71,9 +73,11 @@ export function compileMesh(parts: MeshParts): Mesh {
     const scope = scopeFor({ set, server, tool, overrides, effect, target, fallbackCall })
     const described: ChainLayer[] = [{ layer: 'observe' }]
     const layers: Layer[] = [parts.faults.client]
+    const share = settings.shareOf(set, server)
     const add = ([name, policy]: [string, PolicyRegistry[string]]) => {
-      const [chosen, from] = settings.of(name, set, applied)
-      if (chosen === undefined || chosen === false) return
+      const [whole, from] = settings.of(name, set, applied)
+      if (whole === undefined || whole === false) return
+      const chosen = share < 1 ? (policy.divided?.(whole as never, share) ?? whole) : whole
       layers.push(policy.build(chosen as never, context, scope))
       described.push({ layer: name, config: chosen, from })
     }
@@ -107,6 +111,7 @@ export function compileMesh(parts: MeshParts): Mesh {
 
   return {
     serviceFor: (server, method, tool, set = DEFAULT_SET) => find(server, method, tool, set).service,
+    hasSet: (set) => known.has(set),
     chainFor: (server, method, tool, set = DEFAULT_SET) => find(server, method, tool, set).described,
     effectOf: (call) => find(call.server, call.method, call.tool, DEFAULT_SET).effectOf(call),
   }

@@ -188,6 +188,11 @@ export interface Policy<Config> {
   readonly events?: Readonly<Record<string, EventType>>
   readonly states?: readonly StateKind[]
   readonly operator?: Operator
+  /**
+   * Only of policies that limit what a whole server gets: the settings under which calls get that share of it, in (0, 1).
+   * So the arms of an experiment together never get more than the server had before.
+   */
+  divided?(config: Config, share: number): unknown
   /** Called once per generation, scope and distinct config. */
   build(config: Config, context: PolicyContext, scope: Scope): Layer
 }

@@ -119,7 +119,7 @@ export interface CallRecord {
   upstreamMs: Millis
   /** How long the gateway kept it waiting on purpose, in milliseconds: before retries, for a slot, for a quota. */
   waitedMs: Millis
-  /** The arm of an experiment that it runs in; empty for none. */
+  /** The arm of an experiment that it runs in, as `experiment/arm`; empty for none. */
   arm: string
   /** The task that it belongs to; undefined when nothing says so. */
   intent: CallIntent | undefined

@@ -16,6 +16,21 @@ export interface MeshConfig {
   readonly overrides: readonly Override[]
   /** Named alternatives: what a set says of a policy wins over defaults and overrides. */
   readonly sets?: Readonly<Record<string, PolicySettings>>
+  /** The arms of the experiments that run, by name. */
+  readonly arms?: Readonly<Record<string, ArmSettings>>
+}
+
+/** A policy set that some calls of some servers go by, with state of its own. */
+export interface ArmSettings {
+  /** Whose settings it has: a named set, or the one without a name. */
+  readonly set: string
+  /** Which servers it takes calls of. */
+  readonly takes: (server: string) => boolean
+  /**
+   * Of what a policy limits for a whole server, the part that this arm has, in (0, 1): what is left over belongs to the
+   * calls that are in no arm.
+   */
+  readonly share: number
 }
 
 /** Overrides that apply to some calls, by their numbers in the config, from 0. */
@@ -27,12 +42,28 @@ export class Settings {
   readonly #overrides: readonly Override[]
   readonly #holds: readonly Matcher[]
   readonly #sets: ReadonlyMap<string, PolicySettings>
+  readonly #arms: ReadonlyMap<string, ArmSettings>
 
-  constructor({ defaults, overrides, sets = {} }: MeshConfig) {
+  constructor({ defaults, overrides, sets = {}, arms = {} }: MeshConfig) {
     this.#defaults = defaults
     this.#overrides = overrides
     this.#holds = overrides.map(({ match }) => matcher(match))
     this.#sets = new Map(Object.entries(sets))
+    this.#arms = new Map(Object.entries(arms))
+  }
+
+  /** The names of the arms. */
+  get arms(): Iterable<string> {
+    return this.#arms.keys()
+  }
+
+  /** Which part of a server's capacity belongs to a set or an arm, in (0, 1]. */
+  shareOf(set: string, server: string): number {
+    const arm = this.#arms.get(set)
+    if (arm !== undefined) return arm.share
+    let left = 1
+    for (const { takes, share } of this.#arms.values()) if (takes(server)) left -= share
+    return left
   }
 
   appliedTo(server: string, method: string, tool: string | undefined): Applied {
@@ -50,10 +81,11 @@ export class Settings {
     return decisive === undefined ? undefined : this.#overrides[decisive]?.effect
   }
 
-  /** What a policy is to be built with, and who says so: `default`, `override 0` or `set cautious`. */
+  /** What a policy is to be built with, and who says so: `default`, `override 0` or `set cautious`. `set`: also an arm. */
   of(name: string, set: string, applied: Applied): [settings: unknown, from: string] {
-    const alternative = this.#sets.get(set) ?? {}
-    if (name in alternative) return [alternative[name], `set ${set}`]
+    const base = this.#arms.get(set)?.set ?? set
+    const alternative = this.#sets.get(base) ?? {}
+    if (name in alternative) return [alternative[name], `set ${base}`]
     const decisive = applied.findLast((index) => name in (this.#overrides[index] ?? {}))
     if (decisive === undefined) return [this.#defaults[name], 'default']
     return [this.#overrides[decisive]?.[name], `override ${decisive}`]

@@ -63,6 +63,10 @@ export const adaptiveConcurrency: Policy<z.output<typeof schema>> & { schema: ty
   optIn: true,
   reasons: [concurrencyLimited],
   states: [{ kind: ADAPTIVE_CONCURRENCY, isBudget: true }],
+  divided: ({ initial, min, max, ...others }, share) => {
+    const part = (count: number) => Math.max(1, Math.floor(count * share))
+    return { ...others, initial: part(initial), min: part(min), max: part(max) }
+  },
   build(config, { clock, state }, { set, server }): Layer {
     const limiters = state.get(
       { kind: ADAPTIVE_CONCURRENCY, set, server },

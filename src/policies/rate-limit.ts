@@ -98,6 +98,16 @@ export const rateLimit: Policy<Config> & { schema: typeof schema } = {
     { kind: RATE_LIMIT, isBudget: true },
     { kind: QUOTA, isBudget: true },
   ],
+  // A quota is divided by nobody: all sets draw on the same.
+  divided: ({ rate, burst, quota, ...others }, share) => {
+    const whole = rate ?? (quota === undefined ? DEFAULT_RATE : undefined)
+    return {
+      ...others,
+      quota,
+      rate: whole && { ...whole, calls: Number((whole.calls * share).toPrecision(6)) },
+      burst: burst && Math.max(1, Math.floor(burst * share)),
+    }
+  },
   build(config, context, scope): Layer {
     const quota = config.quota && quotaFor(config.quota, context, scope.server)
     const rate = config.rate ?? (quota === undefined ? DEFAULT_RATE : undefined)

@@ -18,7 +18,7 @@ import type { GatewayGeneration } from '../registry/generation.ts'
 import type { ListKind } from '../registry/kinds.ts'
 import type { Server } from '../registry/server.ts'
 import type { Intents } from '../telemetry/intents.ts'
-import { LONGEST_INTENT } from '../telemetry/intents/intent.ts'
+import { LONGEST_INTENT } from '../protocol/task.ts'
 import { printable } from '../telemetry/printable.ts'
 import { malformed, read, withPlainErrors } from './chaos/answers.ts'
 

@@ -1,8 +1,9 @@
 import type { Call, Outcome } from '../mesh/call.ts'
+import { wentWrong } from '../mesh/classify.ts'
 import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
 import type { CallIntent } from '../mesh/record.ts'
+import { taskOf } from '../protocol/task.ts'
 import {
-  attribute,
   callsOf,
   failedOf,
   type IntentOutcome,
@@ -12,7 +13,6 @@ import {
   KnownIntents,
   newIntent,
 } from './intents/intent.ts'
-import { wentWrong } from './intents/went-wrong.ts'
 import type { Metrics } from './metrics.ts'
 import type { IntentSettings } from './schema.ts'
 
@@ -63,7 +63,7 @@ export class Intents {
   /** A tool call begins: its record is told which task it belongs to. */
   begin(call: Call): void {
     const { record } = call
-    record.intent ??= attribute(call)
+    record.intent ??= taskOf(call)
     if (record.intent === undefined) {
       this.#parts.metrics.intentsUnattributed.inc()
       return

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { OUTCOME_KEY } from '../../src/chaos/accounting/accounting.ts'
-import { INTENT_KEY as FAULT_INTENT_KEY } from '../../src/chaos/decide/call-key.ts'
 import { ERROR_KEY } from '../../src/downstream/respond.ts'
 import { IDEMPOTENCY_KEY } from '../../src/policies/idempotency.ts'
 import { decidingMeta, MAX_DEPTH, readJson } from '../../src/protocol/json-check.ts'
@@ -14,7 +13,7 @@ import {
   LOG_LEVEL_KEY,
   PROTOCOL_VERSION_KEY,
 } from '../../src/protocol/modern.ts'
-import { INTENT_KEY } from '../../src/telemetry/intents/intent.ts'
+import { INTENT_KEY } from '../../src/protocol/task.ts'
 
 const call = (params: string) => `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":${params}}`
 
@@ -104,7 +103,6 @@ test('keys of _meta by which the gateway goes are among those that decide', () =
     CLIENT_INFO_KEY,
     DEADLINE_KEY,
     ERROR_KEY,
-    FAULT_INTENT_KEY,
     IDEMPOTENCY_KEY,
     INTENT_KEY,
     LOG_LEVEL_KEY,

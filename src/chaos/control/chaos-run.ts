@@ -1,4 +1,3 @@
-import type { Call } from '../../mesh/call.ts'
 import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
 import { createKeyedRandom, type KeyedRandom } from '../../mesh/keyed-random.ts'
 import { Recent } from '../../units/recent.ts'
@@ -15,7 +14,6 @@ interface ArmedFaultsParts {
   readonly clock: Clock
   readonly kill: KillSwitch
   readonly registry: FaultRegistry
-  readonly armOf: (call: Call) => string | undefined
   /** Hears of every change of what is armed. */
   readonly onChange: (faults: readonly ArmedFault[]) => void
   /** Hears of a fault whose time was up; it is gone by then. */
@@ -66,13 +64,13 @@ export class ArmedFaults {
     random: KeyedRandom,
     { without = [], order, id }: { without?: readonly string[]; order?: readonly string[]; id?: string } = {},
   ): void {
-    const { clock, kill, registry, armOf } = this.#parts
+    const { clock, kill, registry } = this.#parts
     if (order !== undefined) this.#order = new Map(order.map((name, place) => [name, place]))
     for (const name of without) this.#drop(name, 'ended')
     for (const fault of faults) {
       const type = registry[fault.type]
       if (type === undefined || this.#held.has(fault.name)) continue
-      const armed = new ArmedFault({ fault, type, random, kill, now: clock.now(), armOf, id })
+      const armed = new ArmedFault({ fault, type, random, kill, now: clock.now(), id })
       const cancel = clock.after(fault.ttl, () => this.#expire(armed))
       this.#held.set(fault.name, { armed, cancel })
     }
@@ -116,7 +114,6 @@ interface ChaosRunParts {
   readonly clock: Clock
   readonly kill: KillSwitch
   readonly registry: FaultRegistry
-  readonly armOf: (call: Call) => string | undefined
   readonly engine: Engine
   /** Hears of a fault whose time was up. */
   readonly onExpired: (name: string) => void
@@ -138,7 +135,7 @@ export class ChaosRun {
   readonly #latest = new Recent<ArmedFault>(MAX_RUNS)
   #planned = false
 
-  constructor({ clock, kill, registry, armOf, engine, onExpired, onEnd, onTurned }: ChaosRunParts) {
+  constructor({ clock, kill, registry, engine, onExpired, onEnd, onTurned }: ChaosRunParts) {
     this.#engine = engine
     this.#onEnd = onEnd
     this.#onTurned = onTurned
@@ -147,7 +144,6 @@ export class ChaosRun {
       clock,
       kill,
       registry,
-      armOf,
       onChange: (faults) => this.#changed(faults),
       onExpired: ({ fault }) => {
         onExpired(fault.name)

@@ -13,8 +13,6 @@ export interface ControllerParts extends Locks {
   readonly faultEnvironment: FaultEnvironment
   /** What running a call again would do: only what is known to read may be hit without leave. */
   readonly effectOf: (call: Call) => Effect
-  /** The arm of a running experiment that a call belongs to. */
-  readonly armOf?: (call: Call) => string | undefined
   /** Hears what an operator will want to read about. */
   readonly emit: (event: ChaosEvent) => void
   /** The file in which a kill outlives the process; without one it ends with the process. */

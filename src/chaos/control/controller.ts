@@ -211,7 +211,7 @@ interface Assembly {
 }
 
 function assemble(parts: ControllerParts, control: Control): Assembly {
-  const { clock, registry = registered, armOf = () => undefined, emit, onTurned = () => undefined } = parts
+  const { clock, registry = registered, emit, onTurned = () => undefined } = parts
   const { config, refusal, onEnd } = control
   const journal = new Journal()
   const killRecord = parts.killRecord === undefined ? undefined : new KillRecord(parts.killRecord, clock)
@@ -222,7 +222,7 @@ function assemble(parts: ControllerParts, control: Control): Assembly {
   }
   const engine = new Engine({ ...parts, emit: (event) => announcer.tell(event), kill, journal, onError })
   const onExpired = (fault: string) => announcer.tell({ type: 'expired', by: 'ttl', detail: { fault } })
-  const run = new ChaosRun({ clock, kill, registry, armOf, engine, onExpired, onEnd, onTurned })
+  const run = new ChaosRun({ clock, kill, registry, engine, onExpired, onEnd, onTurned })
   const onUnwritten = (why: string) => announcer.tell({ type: 'journal_error', why })
   const runtime = new RuntimeFaults({
     clock,

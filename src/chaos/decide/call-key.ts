@@ -1,15 +1,9 @@
 import type { Call, CallRecord } from '../../mesh/call.ts'
 import { paramsOf } from '../../protocol/jsonrpc.ts'
 import { canonicalJson } from '../../protocol/canonical-json.ts'
-import { metaOf } from '../../protocol/meta.ts'
+import { isNamed, stepOf, taskOf } from '../../protocol/task.ts'
 import { digest, joined } from './digest.ts'
 import { Recent } from '../../units/recent.ts'
-
-/** Where an agent says which of its tasks a call belongs to. */
-export const INTENT_KEY = 'dev.breakwater/intent'
-
-/** Where an agent may say which call of its task this is, from 0: then the order in which they come makes no difference. */
-export const STEP_KEY = 'dev.breakwater/step'
 
 /** Most calls that are told apart by how often they came; the ones longest ago are forgotten. */
 const MAX_KEYS = 50_000
@@ -70,24 +64,18 @@ export class Identities {
     const step = stepOf(call)
     const which = step === undefined ? [] : ['step', step]
     const base = joined(...whose, server, kind, short(subject), digest(asked), ...which)
-    const occurrence = this.#occurrences.peek(base) ?? 0
-    this.#occurrences.set(base, occurrence + 1)
+    // Counted in each arm of an experiment by itself: twins are the same call, however often the other arm saw its like.
+    const counted = call.record.arm === '' ? base : joined('arm', call.record.arm, base)
+    const occurrence = this.#occurrences.peek(counted) ?? 0
+    this.#occurrences.set(counted, occurrence + 1)
     return { server, subject, key: `${base} ${joined(occurrence)}`, orderDependent: false, intent }
   }
 }
 
-/** The task of a call, as its agent names it; undefined when it does not: traces and sessions have names of chance. */
-export function intentOf({ message, record }: Call): string | undefined {
-  const intent = metaOf(message.value, 'params', INTENT_KEY)
-  if (typeof intent === 'string' && intent !== '') return short(intent)
-  const known = record.intent
-  return known?.source === 'baggage' || known?.source === 'header' ? short(known.id) : undefined
-}
-
-/** Which call of its task this is, as its agent numbers them; undefined when it does not. */
-export function stepOf({ message }: Call): number | undefined {
-  const step = metaOf(message.value, 'params', STEP_KEY)
-  return typeof step === 'number' && Number.isSafeInteger(step) && step >= 0 ? step : undefined
+/** The task of a call, as its agent names it; undefined when it does not. */
+function intentOf(call: Call): string | undefined {
+  const task = call.record.intent ?? taskOf(call)
+  return task !== undefined && isNamed(task) ? short(task.id) : undefined
 }
 
 /** The key that draws are made with: every attempt has draws of its own, unless they are to share a fate. */

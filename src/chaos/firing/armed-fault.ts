@@ -19,12 +19,8 @@ interface FaultTarget {
   readonly call: (call: Call) => boolean
 }
 
-/** Compiles what a fault aims at. `methods`: those that its type can hit. `armOf`: the arm that a call runs in. */
-function targetOf(
-  { match = {} }: Fault,
-  methods: readonly string[],
-  armOf: (call: Call) => string | undefined,
-): FaultTarget {
+/** Compiles what a fault aims at. `methods`: those that its type can hit. */
+function targetOf({ match = {} }: Fault, methods: readonly string[]): FaultTarget {
   const holds = matcher(match)
   const hit = new Set(methods)
   const tenant = match.tenant === undefined ? undefined : glob(match.tenant)
@@ -33,7 +29,7 @@ function targetOf(
 
   function isMeant(call: Call): boolean {
     if (tenant !== undefined && !tenant(call.tenant)) return false
-    if (arm !== undefined && !arm(armOf(call) ?? '')) return false
+    if (arm !== undefined && !isInArm(arm, call.record.arm)) return false
     return headers.every(([name, value]) => {
       const held = Object.hasOwn(call.inbound, name) ? call.inbound[name] : undefined
       return held !== undefined && value(typeof held === 'string' ? held : held.join(', '))
@@ -46,6 +42,26 @@ function targetOf(
   }
 }
 
+/** Arms go by their own name, or by that of their experiment and theirs, as in `canary/treatment`. */
+function isInArm(holds: (name: string) => boolean, arm: string): boolean {
+  return arm !== '' && (holds(arm) || holds(arm.slice(arm.indexOf('/') + 1)))
+}
+
+/**
+ * What the limits of a fault count: in each arm of an experiment by itself, so that the same call meets the same in all of
+ * them.
+ */
+export interface Uses {
+  /** Calls that matched. */
+  matched: number
+  /** Those of them that it hit, or would have hit in shadow mode. */
+  hits: number
+  /** Calls that it holds now. */
+  concurrent: number
+}
+
+const noUses = (): Uses => ({ matched: 0, hits: 0, concurrent: 0 })
+
 /** Most things that one fault remembers. */
 const MAX_MEMORIES = 10_000
 
@@ -56,7 +72,6 @@ interface ArmedParts {
   readonly kill: KillSwitch
   /** When it is armed, on the monotonic clock. */
   readonly now: Millis
-  readonly armOf: (call: Call) => string | undefined
   /** Whether the runtime API made it, rather than the plan. */
   readonly id: string | undefined
 }
@@ -77,19 +92,16 @@ export class ArmedFault {
   readonly counts: FaultCounts = newFaultCounts()
   /** Of what the gateway asks servers by itself. */
   readonly discovery: FaultCounts = newFaultCounts()
-  /** Calls that matched. */
-  count = 0
-  /** Calls that it holds now. */
-  concurrent = 0
+  readonly #uses = new Map([['', noUses()]])
   readonly #kill: KillSwitch
   #released = new Release()
   #memory = new Recent<object>(MAX_MEMORIES)
 
-  constructor({ fault, type, random, kill, now, armOf, id }: ArmedParts) {
+  constructor({ fault, type, random, kill, now, id }: ArmedParts) {
     this.fault = fault
     this.type = type
     this.id = id
-    this.target = targetOf(fault, methodsOf(type), armOf)
+    this.target = targetOf(fault, methodsOf(type))
     this.decide = decider(fault, random)
     this.subject = drawnAs(fault)
     this.orderDependent = dependsOnOrder(fault)
@@ -103,6 +115,20 @@ export class ArmedFault {
   /** Lets go of what it holds: aborts when it ends, and when everything is killed. */
   get released(): Release {
     return this.#released
+  }
+
+  /** Of calls in an arm; empty for none. */
+  usesIn(arm: string): Uses {
+    let uses = this.#uses.get(arm)
+    if (uses === undefined) this.#uses.set(arm, (uses = noUses()))
+    return uses
+  }
+
+  /** Calls that it holds now, in all arms. */
+  get concurrent(): number {
+    let held = 0
+    for (const { concurrent } of this.#uses.values()) held += concurrent
+    return held
   }
 
   memory<State extends object>(key: string, create: () => State): State {

@@ -1,7 +1,8 @@
 import type { Call, CallRecord, InjectedFault } from '../../mesh/call.ts'
 import type { Millis, Clock } from '../../mesh/clock.ts'
 import type { Effect } from '../../mesh/policy.ts'
-import { drawKeyOf, type Identity, Identities, stepOf } from '../decide/call-key.ts'
+import { stepOf } from '../../protocol/task.ts'
+import { drawKeyOf, type Identity, Identities } from '../decide/call-key.ts'
 import { joined } from '../decide/digest.ts'
 import type { Facts, Decision, Step } from '../decide/decide.ts'
 import { Recent } from '../../units/recent.ts'
@@ -9,7 +10,7 @@ import { refusalOf } from '../fault.ts'
 import type { Because, DecisionEntry } from '../journal/entry.ts'
 import type { Journal } from '../journal/journal.ts'
 import type { Fault } from '../plan/common.ts'
-import type { ArmedFault } from './armed-fault.ts'
+import type { ArmedFault, Uses } from './armed-fault.ts'
 import { AppliedInjection, type InjectionParts } from './injection.ts'
 
 /** Most tasks, and sessions, that are remembered; one that comes back later counts as new. */
@@ -63,7 +64,8 @@ class Places {
       const told = stepOf(call)
       // Without a task, all that a tenant asks for is one.
       const of = task ?? joined('tenant', call.tenant)
-      const index = told ?? this.#numberOf(call, subject, of)
+      // Counted in each arm of an experiment by itself.
+      const index = told ?? this.#numberOf(call, subject, joined(call.record.arm, of))
       const attempt = sticky ? 1 : call.attempt
       const isTold = told !== undefined && isNamed
       return { task: whole, step: { per: 'call', of, index, attempt }, orderDependent: !isTold }
@@ -165,18 +167,19 @@ export class InjectionDecider {
     const { fault } = armed
     const tally = asker === 'agent' ? armed.counts : armed.discovery
     const now = this.#parts.clock.now()
-    armed.count++
+    const uses = armed.usesIn(call.record.arm)
+    uses.matched++
     tally.decided++
     const place = this.#places.of(fault, armed.subject, call, identity, now)
     const facts: Facts = {
       drawKey: this.#places.drawKey(fault, identity, call.attempt, now),
       task: place.task,
-      count: armed.count,
+      count: uses.matched,
       sinceMs: now - armed.armedAt,
       step: place.step,
     }
     const decision = armed.decide(facts)
-    const because = decision.because ?? this.#limit(armed, call, shadow)
+    const because = decision.because ?? this.#limit(armed, uses, call, shadow)
     if (because === 'overflow') tally.overflow++
     const orderDependent = armed.orderDependent || identity.orderDependent || place.orderDependent
     const entry = this.#write(armed, call, identity, { ...facts, ...decision, orderDependent }, because)
@@ -186,29 +189,25 @@ export class InjectionDecider {
     const injected: InjectedFault = { name, type, side, attempt: call.attempt, status }
     call.record.faults ??= []
     call.record.faults.push(injected)
+    uses.hits++
     if (because === 'shadow') return void tally.shadowed++
     tally.injected++
     tally.hits++
-    armed.concurrent++
+    uses.concurrent++
     const key = drawKeyOf(identity, call.attempt, fault.sticky)
-    return new AppliedInjection(armed, tally, key, entry, injected, this.#injectionParts)
+    return new AppliedInjection(armed, { tally, uses }, key, entry, injected, this.#injectionParts)
   }
 
   /** Why a call that was drawn is not hit all the same. */
-  #limit(
-    { fault, type, counts, discovery, concurrent }: ArmedFault,
-    call: Call,
-    shadow: boolean,
-  ): Because | undefined {
+  #limit({ fault, type }: ArmedFault, uses: Uses, call: Call, shadow: boolean): Because | undefined {
     if (!fault.allowWrites && call.tool !== undefined && this.#parts.effectOf(call) !== 'read_only')
       return 'write'
     if (fault.side === 'upstream') {
       const kind = this.#injectionParts.faultEnvironment.kindOf(call)
       if (kind !== undefined && refusalOf(type, kind) !== undefined) return 'refused'
     }
-    const done = counts.hits + counts.shadowed + discovery.hits + discovery.shadowed
-    if (done >= (fault.maxInjections ?? Infinity)) return 'max_injections'
-    if (concurrent >= fault.maxConcurrent) return 'overflow'
+    if (uses.hits >= (fault.maxInjections ?? Infinity)) return 'max_injections'
+    if (uses.concurrent >= fault.maxConcurrent) return 'overflow'
     return shadow ? 'shadow' : undefined
   }
 

@@ -12,7 +12,7 @@ import { digest } from '../decide/digest.ts'
 import { ENDED, type RawReply, type Injection, type Side, type FaultEnvironment } from '../fault.ts'
 import type { DecisionEntry } from '../journal/entry.ts'
 import type { Release } from '../kill/release.ts'
-import type { ArmedFault } from './armed-fault.ts'
+import type { ArmedFault, Uses } from './armed-fault.ts'
 import type { StandInAttempt } from './stand-in-attempt.ts'
 
 /** What all injections share. */
@@ -35,6 +35,8 @@ export class AppliedInjection implements Injection {
   readonly injected: InjectedFault
   /** Those of agents' calls, or those of the gateway's own questions. */
   readonly counts: FaultCounts
+  /** Those of the arm that its call is in. */
+  readonly #uses: Uses
   /** The attempt that it may end in place of the server; undefined on the agent's side. */
   attempt: StandInAttempt | undefined
   /** Whether it did anything to the call yet. */
@@ -54,7 +56,7 @@ export class AppliedInjection implements Injection {
   /** `key`: what its draws depend on. */
   constructor(
     armed: ArmedFault,
-    counts: FaultCounts,
+    { tally, uses }: { readonly tally: FaultCounts; readonly uses: Uses },
     key: string,
     entry: DecisionEntry,
     injected: InjectedFault,
@@ -66,7 +68,8 @@ export class AppliedInjection implements Injection {
     this.faultEnvironment = parts.faultEnvironment
     this.released = armed.released
     this.armed = armed
-    this.counts = counts
+    this.counts = tally
+    this.#uses = uses
     this.entry = entry
     this.injected = injected
     this.#parts = parts
@@ -171,6 +174,7 @@ export class AppliedInjection implements Injection {
     this.injected.status = 'not_applicable'
     this.counts.injected--
     this.counts.hits--
+    this.#uses.hits--
     this.counts.notApplicable++
   }
 
@@ -185,6 +189,7 @@ export class AppliedInjection implements Injection {
   #missed(): void {
     this.injected.status = 'not_reached'
     this.counts.hits--
+    this.#uses.hits--
     this.counts.notReached++
   }
 
@@ -205,7 +210,7 @@ export class AppliedInjection implements Injection {
   /** Gives its place to others. */
   leave(): void {
     if (this.#keepsPlace) return
-    if (this.#hasPlace) this.armed.concurrent--
+    if (this.#hasPlace) this.#uses.concurrent--
     this.#hasPlace = false
   }
 
@@ -214,6 +219,7 @@ export class AppliedInjection implements Injection {
     this.leave()
     this.counts.injected--
     this.counts.hits--
+    this.#uses.hits--
     this.entry.status = 'error'
     this.injected.status = 'not_applicable'
   }

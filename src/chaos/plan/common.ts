@@ -24,7 +24,11 @@ const match = z
     tool: glob.optional().describe('Glob over tool names, as their server knows them.'),
     method: glob.optional().describe('Glob over JSON-RPC methods, of those that the type can hit.'),
     tenant: glob.optional().describe('Glob over tenants.'),
-    arm: glob.optional().describe('Glob over the arms of a running experiment.'),
+    arm: glob
+      .optional()
+      .describe(
+        'Glob over the arms of experiments, by their names: `treatment`, or `canary/treatment` for that of one.',
+      ),
     header: z
       .record(headerName, headerGlob)
       .optional()
@@ -109,14 +113,14 @@ export const common = {
     .int()
     .min(1)
     .optional()
-    .describe('Most injections until it is armed anew.')
+    .describe('Most injections until it is armed anew; in each arm of an experiment so many.')
     .meta({ id: 'FaultMaxInjections' }),
   maxConcurrent: z
     .int()
     .min(1)
     .max(10_000)
     .default(16)
-    .describe('Most calls that it holds at a time.')
+    .describe('Most calls that it holds at a time; in each arm of an experiment so many.')
     .meta({ id: 'FaultMaxConcurrent' }),
   ttl: duration({ min: 1 }).describe('How long it stays armed; at most `maxTtl`.').meta({ id: 'FaultTtl' }),
   allowWrites: z

@@ -7,7 +7,7 @@ import type { Clock, Millis } from '../../mesh/clock.ts'
 import { createKeyedRandom, type KeyedRandom } from '../../mesh/keyed-random.ts'
 import { isObject, parseJson } from '../../protocol/jsonrpc.ts'
 import { PARTIAL_KEY } from '../../protocol/meta.ts'
-import { INTENT_KEY } from '../../telemetry/intents/intent.ts'
+import { INTENT_KEY } from '../../protocol/task.ts'
 import { type Args, docs, orders } from './tools.ts'
 
 /** Sessions, over which the tasks are spread. */

@@ -10,7 +10,7 @@ import {
   MODERN_VERSION,
   PROTOCOL_VERSION_KEY,
 } from '../../protocol/modern.ts'
-import { INTENT_KEY } from '../../telemetry/intents/intent.ts'
+import { INTENT_KEY } from '../../protocol/task.ts'
 
 /** Most calls of one run, and most of them under way at a time: past it the next one waits. */
 const MAX_CALLS = 10_000

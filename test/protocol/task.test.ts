@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { attribute } from '../../../src/telemetry/intents/intent.ts'
-import { newCall, TestCaller } from '../../support/caller.ts'
+import { isNamed, stepOf, taskOf } from '../../src/protocol/task.ts'
+import { newCall, TestCaller } from '../support/caller.ts'
 
 const TRACE = '0af7651916cd43dd8448eb211c80319c'
 const traceparent = `00-${TRACE}-b7ad6b7169203331-01`
@@ -15,8 +15,8 @@ function found(meta: unknown, inbound: Record<string, string | string[]> = {}, s
     inbound,
     caller,
   })
-  const intent = attribute(call)
-  return intent && [intent.source, intent.id === caller.id ? 'caller' : intent.id]
+  const task = taskOf(call)
+  return task && [task.source, task.id === caller.id ? 'caller' : task.id]
 }
 
 test('every source is known', () => {
@@ -55,4 +55,17 @@ test('what is no name of a task is passed over', () => {
   for (const traceparent of ['', 'x', `00-${'0'.repeat(32)}-b7ad6b7169203331-01`, 7])
     assert.equal(found({ traceparent }), undefined)
   assert.equal(found(undefined, { 'x-breakwater-intent': ['a', 'b'] }), undefined)
+})
+
+test('names of chance are told from names that an agent gives', () => {
+  for (const source of ['meta', 'baggage', 'header'] as const)
+    assert.equal(isNamed({ id: 'a', source }), true)
+  for (const source of ['trace', 'session'] as const) assert.equal(isNamed({ id: 'a', source }), false)
+})
+
+test('a step is a whole number from 0', () => {
+  const of = (step: unknown) =>
+    stepOf(newCall({ method: 'tools/call', params: { name: 't', _meta: { 'dev.breakwater/step': step } } }))
+  assert.deepEqual([0, 7].map(of), [0, 7])
+  for (const none of [-1, 1.5, '1', null, undefined, 2 ** 60]) assert.equal(of(none), undefined)
 })
