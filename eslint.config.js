@@ -6,13 +6,25 @@ const layers = {
   mesh: [],
   protocol: [],
   policies: ['mesh', 'protocol', 'units'],
-  config: ['policies', 'chaos', 'telemetry', 'mesh', 'protocol', 'units'],
+  config: ['policies', 'chaos', 'experiments', 'telemetry', 'mesh', 'protocol', 'units'],
   chaos: ['mesh', 'protocol', 'units'],
+  experiments: ['mesh', 'protocol', 'units'],
   telemetry: ['policies', 'mesh', 'protocol', 'units'],
   upstreams: ['config', 'telemetry', 'mesh', 'protocol', 'units'],
   registry: ['upstreams', 'config', 'telemetry', 'mesh', 'protocol', 'units'],
   downstream: ['registry', 'upstreams', 'telemetry', 'policies', 'mesh', 'protocol', 'units'],
-  routes: ['downstream', 'registry', 'telemetry', 'config', 'policies', 'chaos', 'mesh', 'protocol', 'units'],
+  routes: [
+    'downstream',
+    'registry',
+    'telemetry',
+    'config',
+    'policies',
+    'chaos',
+    'experiments',
+    'mesh',
+    'protocol',
+    'units',
+  ],
 }
 
 /** What puts all of these together: nothing else imports it. */

@@ -140,14 +140,15 @@ export class AggregateEndpoint implements Endpoint {
       return Promise.resolve(unknown(method, request, generation))
     }
     const call = callTo(server, routed.message, request)
-    const service = generation.mesh.serviceFor(server.name, method, call.tool)
-    return service(call).then((outcome) => {
-      if (outcome.kind !== 'answered') {
-        return { ...respond(call.id, outcome, call, mannerOf(server, call, generation)), status: 200 }
-      }
-      const exposed = exposeResponse(server.name, withPartial(outcome), generation.names)
-      return onWire({ ...exposed, status: 200 }, outcome, call.record)
-    })
+    return generation
+      .serviceFor(call)(call)
+      .then((outcome) => {
+        if (outcome.kind !== 'answered') {
+          return { ...respond(call.id, outcome, call, mannerOf(server, call, generation)), status: 200 }
+        }
+        const exposed = exposeResponse(server.name, withPartial(outcome), generation.names)
+        return onWire({ ...exposed, status: 200 }, outcome, call.record)
+      })
   }
 
   /** Sends a request to every server that can take it; the agent hears one empty result. */
@@ -272,13 +273,14 @@ export class ServerEndpoint implements Endpoint {
       const subject = method === 'prompts/get' ? 'prompt' : 'reference'
       return Promise.resolve({ text: errorText(call.id, INVALID_PARAMS, `Unknown ${subject}`), status: 200 })
     }
-    const service = generation.mesh.serviceFor(server.name, method, tool)
-    return service(call).then((outcome) => {
-      const response = respond(call.id, outcome, call, mannerOf(server, call, generation))
-      const kind = outcome.kind === 'answered' ? kindOfList(method) : undefined
-      if (kind === undefined || outcome.kind !== 'answered') return response
-      return onlyAllowed(server, kind, response, outcome.result.value)
-    })
+    return generation
+      .serviceFor(call)(call)
+      .then((outcome) => {
+        const response = respond(call.id, outcome, call, mannerOf(server, call, generation))
+        const kind = outcome.kind === 'answered' ? kindOfList(method) : undefined
+        if (kind === undefined || outcome.kind !== 'answered') return response
+        return onlyAllowed(server, kind, response, outcome.result.value)
+      })
   }
 
   notify(generation: GatewayGeneration, caller: Caller, message: Message): void {

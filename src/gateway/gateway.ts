@@ -10,6 +10,7 @@ import type { Config, ServerConfig } from '../config/schema/schema.ts'
 import { watchFiles } from '../config/watch/watch.ts'
 import type { Call } from '../mesh/call.ts'
 import { type Cancel, type Clock, type Millis, nextTurn, systemClock } from '../mesh/clock.ts'
+import { Experiments } from '../experiments/experiments.ts'
 import { Live } from '../mesh/live.ts'
 import { during } from '../mesh/work.ts'
 import { version } from '../protocol/identity.ts'
@@ -19,6 +20,7 @@ import { logState, lookForIdleGlobs, warnOfCuts, warnOfNames } from '../registry
 import type { Server } from '../registry/server.ts'
 import { Bodies, bodyRefusals, MAX_FIRST_BODY } from '../routes/bodies.ts'
 import { Intents } from '../telemetry/intents.ts'
+import { noteExperiments } from '../telemetry/experiment-events.ts'
 import type { Log } from '../telemetry/log.ts'
 import { createMetrics, type Metrics } from '../telemetry/metrics.ts'
 import type { TraceSettings } from '../telemetry/schema.ts'
@@ -115,12 +117,22 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   })
   const { controller } = chaos
   const tracing = await createSpans({ clock, log, metrics, env, config: file.telemetry.traces, current })
-  const intents = new Intents({ clock, metrics })
+  const experiments: Experiments = new Experiments({
+    clock,
+    quiet: () => live.current.config.telemetry.intents.idle,
+    refresh: () => reloader.refresh(),
+    emit: noteExperiments(log),
+  })
+  const intents = new Intents({
+    clock,
+    metrics,
+    onOutcome: (intent, outcome) => experiments.report(intent, outcome),
+  })
   for (const limit of unfinishedCauses) metrics.repliesEnded.series({ limit })
   const replies = new UnfinishedReplies(gateway.limits.replies, (limit) =>
     metrics.repliesEnded.inc({ limit }),
   )
-  const common = { clock, log, metrics, tracing, intents }
+  const common = { clock, log, metrics, tracing, intents, experiments }
   const tune = ({ telemetry }: Config) => {
     metrics.tools.limit = telemetry.metrics.maxToolsPerServer
     intents.tune(telemetry.intents)
@@ -153,6 +165,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
 
   // The way of the next config into force.
   const follow = (config: Config) => {
+    experiments.follow(config)
     controller.follow(config.chaos)
     guards.limits.tune(config.gateway.limits)
     guards.quotas.tune(config.gateway)
@@ -237,6 +250,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   }
 
   // From here on, it runs.
+  experiments.follow(live.current.config)
   controller.follow(live.current.config.chaos)
   for (const server of live.current.servers.values()) server.start()
   lookForIdleGlobs(log, live)
@@ -367,8 +381,9 @@ export interface ShutdownParts {
   readonly tracing: { close(): Promise<void> }
   /** Told last of the ends of calls; undefined where nothing outlives the process. */
   readonly durable: { close(): Promise<void> } | undefined
-  /** Tasks of agents end with the process. */
+  /** Tasks of agents end with the process, and so do experiments. */
   readonly intents: { closeAll(): void }
+  readonly experiments: { close(): void }
   readonly endStallWatch: () => void
   /** While the control plane's address is still ours. */
   readonly removeToken: () => Promise<void>
@@ -439,6 +454,7 @@ async function endAll(parts: ShutdownParts, stopped: Promise<void>, waits: Waits
   const answered = drained(parts, ANSWER_GRACE_MS).then(nextTurn)
   const spans = answered.then(() => {
     parts.intents.closeAll()
+    parts.experiments.close()
     return waits.note('the collector of spans', tracing.close())
   })
   const rest = Promise.all([sessions, ...upstreamSessions, parts.removeToken(), answered]).then(() =>

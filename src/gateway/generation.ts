@@ -5,7 +5,9 @@ import type { Call, Outcome, Service } from '../mesh/call.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { compileMesh } from '../mesh/compile.ts'
 import { gatewayError } from '../mesh/errors.ts'
+import type { Experiments } from '../experiments/experiments.ts'
 import type { PolicyContext } from '../mesh/policy.ts'
+import { DEFAULT_SET } from '../mesh/settings.ts'
 import { policies } from '../policies/index.ts'
 import { ownInitializeParams } from '../protocol/identity.ts'
 import { connectionOf } from '../registry/connection.ts'
@@ -35,6 +37,7 @@ export interface GenerationParts extends Pick<KnownServerParts, 'onChanged' | 'o
   readonly intents: Intents
   readonly tracing: Tracing
   readonly chaos: Pick<Chaos, 'layers' | 'account' | 'clientFaults'>
+  readonly experiments: Pick<Experiments, 'armsIn' | 'assignIn' | 'end'>
   /** What is kept of replies until they are complete. Outlives all generations. */
   readonly replies: UnfinishedReplies
   /** Counts what goes on although no agent waits for it. */
@@ -66,22 +69,32 @@ export function compileGeneration(
   const isListed = (server: string, tool: string) => servers.get(server)?.facts(tool) !== undefined
   const accessLog = createAccessLog(config.telemetry.accessLog, parts)
   const seen = observe({ ...parts, isListed, accessLog, account: parts.chaos.account })
+  const mesh = compileMesh({
+    policies,
+    config: { ...inForce, arms: parts.experiments.armsIn(config) },
+    context: parts.context,
+    target: (name) => servers.get(name),
+    readdress: (call, name, tool) => readdress(call, servers.get(name), tool),
+    observe: seen,
+    attempt: observeAttempt({ ...parts, isListed }),
+    faults: parts.chaos.layers,
+    transport: transportTo(servers),
+  })
+  const assign = parts.experiments.assignIn(config)
   const generation: GatewayGeneration = {
     config,
     hash: configHash(config),
     servers,
     names,
-    mesh: compileMesh({
-      policies,
-      config: inForce,
-      context: parts.context,
-      target: (name) => servers.get(name),
-      readdress: (call, name, tool) => readdress(call, servers.get(name), tool),
-      observe: seen,
-      attempt: observeAttempt({ ...parts, isListed }),
-      faults: parts.chaos.layers,
-      transport: transportTo(servers),
-    }),
+    mesh,
+    serviceFor:
+      assign === undefined
+        ? ({ server, method, tool }) => mesh.serviceFor(server, method, tool)
+        : (call) => {
+            assign(call)
+            const { server, method, tool, record } = call
+            return mesh.serviceFor(server, method, tool, record.arm === '' ? DEFAULT_SET : record.arm)
+          },
     clientFaults: parts.chaos.clientFaults,
     patienceMs: patienceOf(inForce),
     close() {

@@ -4,7 +4,8 @@ import Fastify from 'fastify'
 import type { FastifyInstance } from 'fastify'
 import type { Controller } from '../chaos/control/controller.ts'
 import { serverAddress } from '../chaos/fault.ts'
-import type { PlanTarget } from '../chaos/plan/checks.ts'
+import { armNames } from '../experiments/schema.ts'
+import type { PlanTargets } from '../chaos/plan/checks.ts'
 import { type Address, parseAddress } from '../config/schema/address.ts'
 import type { GatewayConfig } from '../config/schema/schema.ts'
 import { AggregateEndpoint } from '../downstream/endpoints.ts'
@@ -239,16 +240,19 @@ export function registerControl(app: FastifyInstance, parts: ControlParts): void
   registerChaos(app, { chaos, targets })
 }
 
-/** The servers that a plan may aim at. */
-function targetsOf({ servers }: GatewayGeneration): PlanTarget[] {
-  return [...servers.values()].map((server) => ({
-    name: server.name,
-    kind: {
-      transport: server.transportAt(),
-      era: server.onlyEra,
-      ...(server.config.type !== 'stdio' && { address: serverAddress(server.config.urls) }),
-    },
-  }))
+/** What a plan may aim at. */
+function targetsOf({ servers, config }: GatewayGeneration): PlanTargets {
+  return {
+    servers: [...servers.values()].map((server) => ({
+      name: server.name,
+      kind: {
+        transport: server.transportAt(),
+        era: server.onlyEra,
+        ...(server.config.type !== 'stdio' && { address: serverAddress(server.config.urls) }),
+      },
+    })),
+    arms: armNames(config.experiments),
+  }
 }
 
 /** Reads an address that the config's schema has let through. */

@@ -4,7 +4,6 @@ import type { Loaded } from '../config/load.ts'
 import type { ReloadReport } from '../config/reload-report.ts'
 import type { Config, ServerConfig } from '../config/schema/schema.ts'
 import type { Clock } from '../mesh/clock.ts'
-import { DEFAULT_SET } from '../mesh/compile.ts'
 import type { Live } from '../mesh/live.ts'
 import type { StateKey } from '../mesh/policy.ts'
 import { mayApply } from '../mesh/settings.ts'
@@ -154,8 +153,8 @@ export function applyConfig(
 }
 
 /** A key of state with the replica that its endpoint is now; undefined when what it belongs to is there no more. */
-function placed({ servers, config }: GatewayGeneration, key: StateKey): StateKey | undefined {
-  if (key.set !== DEFAULT_SET && !Object.hasOwn(config.policies.sets, key.set)) return undefined
+function placed({ servers, config, mesh }: GatewayGeneration, key: StateKey): StateKey | undefined {
+  if (!mesh.hasSet(key.set)) return undefined
   // The gateway's own state has no server, and a server's no endpoint.
   if (key.server === '') return key
   const server = servers.get(key.server)

@@ -1,10 +1,7 @@
 import type { Call, Layer, Service } from './call.ts'
 import type { Effect, PolicyContext, Policy } from './policy.ts'
 import { scopeFor, type ServerFacts } from './scope.ts'
-import { type Applied, type MeshConfig, Settings } from './settings.ts'
-
-/** The policy set that needs no name. */
-export const DEFAULT_SET = 'default'
+import { type Applied, DEFAULT_SET, type MeshConfig, Settings } from './settings.ts'
 
 /** The policies there are, by their name in the config, outermost first. */
 type PolicyRegistry = Readonly<Record<string, Pick<Policy<never>, 'build' | 'perAttempt' | 'divided'>>>
@@ -92,7 +89,12 @@ export function compileMesh(parts: MeshParts): Mesh {
 
   function fallbackCall(set: string, call: Call, server: string, tool: string) {
     const readdressed = parts.readdress(call, server, tool)
-    return readdressed && { call: readdressed, service: find(server, call.method, tool, set).inner }
+    return (
+      readdressed && {
+        call: readdressed,
+        service: find(server, call.method, tool, settings.setAt(set, server)).inner,
+      }
+    )
   }
 
   function find(server: string, method: string, tool: string | undefined, set: string): Chain {

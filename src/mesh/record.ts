@@ -121,6 +121,8 @@ export interface CallRecord {
   waitedMs: Millis
   /** The arm of an experiment that it runs in, as `experiment/arm`; empty for none. */
   arm: string
+  /** What experiments keep of its unit; undefined when it is in no arm. Only they read it. */
+  unit: object | undefined
   /** The task that it belongs to; undefined when nothing says so. */
   intent: CallIntent | undefined
   /** The trace that it is recorded in, 32 hexadecimal digits; undefined when it is not. */
@@ -162,6 +164,7 @@ export function newRecord(startedAt: Millis): CallRecord {
     upstreamMs: 0,
     waitedMs: 0,
     arm: '',
+    unit: undefined,
     intent: undefined,
     traceId: undefined,
     span: undefined,

@@ -1,6 +1,9 @@
 import { matcher, type Match, type Matcher } from './match.ts'
 import type { Effect } from './policy.ts'
 
+/** The policy set that needs no name. */
+export const DEFAULT_SET = 'default'
+
 /** Settings by policy name; `false` switches a policy off. */
 export type PolicySettings = Readonly<Record<string, unknown>>
 
@@ -55,6 +58,11 @@ export class Settings {
   /** The names of the arms. */
   get arms(): Iterable<string> {
     return this.#arms.keys()
+  }
+
+  /** Which set calls go by that come to a server by way of another one: an arm does not extend to servers that it takes no calls of. */
+  setAt(set: string, server: string): string {
+    return this.#arms.get(set)?.takes(server) === false ? DEFAULT_SET : set
   }
 
   /** Which part of a server's capacity belongs to a set or an arm, in (0, 1]. */

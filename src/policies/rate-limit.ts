@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import type { Layer } from '../mesh/call.ts'
-import { DEFAULT_SET } from '../mesh/compile.ts'
+import { DEFAULT_SET } from '../mesh/settings.ts'
 import { gatewayError } from '../mesh/errors.ts'
 import type { PolicyContext, Policy, Scope } from '../mesh/policy.ts'
 import { duration } from '../units/duration.ts'

@@ -7,6 +7,9 @@ export const INTENT_KEY = 'dev.breakwater/intent'
 /** Where an agent may say which call of its task this is, from 0: then the order in which they come makes no difference. */
 export const STEP_KEY = 'dev.breakwater/step'
 
+/** Where an agent may say in which arm of an experiment a call is to be, where the experiment leaves that to agents. */
+export const ARM_KEY = 'dev.breakwater/arm'
+
 /** The name of a task as a header, and as an entry of `baggage` (W3C), in `_meta` or as a header. */
 export const INTENT_HEADER = 'x-breakwater-intent'
 const INTENT_BAGGAGE = 'breakwater.intent'

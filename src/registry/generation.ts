@@ -1,5 +1,5 @@
 import type { Config } from '../config/schema/schema.ts'
-import type { Layer } from '../mesh/call.ts'
+import type { Call, Layer, Service } from '../mesh/call.ts'
 import type { Mesh } from '../mesh/compile.ts'
 import type { Generation } from '../mesh/live.ts'
 import type { Names } from './names.ts'
@@ -14,6 +14,8 @@ export interface GatewayGeneration extends Generation {
   readonly servers: ReadonlyMap<string, Server>
   readonly names: Names
   readonly mesh: Mesh
+  /** The chain for a call, which is in an arm of an experiment from now on if it is in any. To be asked once for each call. */
+  serviceFor(call: Call): Service
   /**
    * The faults towards agents that answers of the gateway's own have to pass, such as lists over all servers; undefined
    * while none is armed for such requests.

@@ -4,7 +4,7 @@ import type { Done } from '../chaos/control/controller-parts.ts'
 import type { Controller } from '../chaos/control/controller.ts'
 import type { Because, DecisionEntry } from '../chaos/journal/entry.ts'
 import { explain } from '../chaos/journal/explain.ts'
-import type { PlanTarget } from '../chaos/plan/checks.ts'
+import type { PlanTargets } from '../chaos/plan/checks.ts'
 import { withoutSecrets } from '../chaos/plan/without-secrets.ts'
 import type { Clock } from '../mesh/clock.ts'
 import { isObject, parseJson } from '../protocol/jsonrpc.ts'
@@ -224,7 +224,7 @@ export interface AdminChaosParts {
   readonly chaos: Controller
   readonly clock: Clock
   /** The servers that a plan may aim at; unless it is given, plans are not checked against them. */
-  readonly targets?: () => readonly PlanTarget[]
+  readonly targets?: () => PlanTargets
 }
 
 const putQuery = z.strictObject({

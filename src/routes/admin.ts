@@ -7,7 +7,7 @@ import type { ServerConfig } from '../config/schema/schema.ts'
 import { redact } from '../config/secrets/redact.ts'
 import type { Sessions } from '../downstream/sessions.ts'
 import type { Clock } from '../mesh/clock.ts'
-import { DEFAULT_SET } from '../mesh/compile.ts'
+import { DEFAULT_SET } from '../mesh/settings.ts'
 import type { Live } from '../mesh/live.ts'
 import type { Observable, Operator, StateKey, StateStore, ToolDefinition } from '../mesh/policy.ts'
 import { operators, states as policyStates } from '../policies/descriptions.ts'
@@ -312,6 +312,11 @@ const ofIntent = z
       .optional()
       .describe('Where its calls carry it, in case that several tasks have this name.'),
     tenant: z.string().max(64).optional().describe('On whose behalf they come, in the same case.'),
+    arm: z
+      .string()
+      .max(128)
+      .optional()
+      .describe('The arm of an experiment that they are in, as `experiment/arm`, in the same case.'),
   })
   .meta({ title: 'how a task ended' })
 

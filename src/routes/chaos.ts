@@ -2,7 +2,7 @@ import type { FastifyInstance, FastifyReply } from 'fastify'
 import { z } from 'zod'
 import type { Controller } from '../chaos/control/controller.ts'
 import { faults as types } from '../chaos/faults/index.ts'
-import { faultFindings, type PlanTarget, targetFindings } from '../chaos/plan/checks.ts'
+import { faultFindings, type PlanTargets, targetFindings } from '../chaos/plan/checks.ts'
 import type { Fault } from '../chaos/plan/common.ts'
 import { ForeignPlanError, fromChaosMonkey, partsOf, targetsOf } from '../chaos/plan/compat/index.ts'
 import { faultSchema } from '../chaos/plan/schema.ts'
@@ -23,7 +23,7 @@ import {
 export interface ChaosParts {
   readonly chaos: Controller
   /** The servers that a fault may aim at; unless it is given, faults are not checked against them. */
-  readonly targets?: () => readonly PlanTarget[]
+  readonly targets?: () => PlanTargets
 }
 
 const BY = 'runtime API'
@@ -198,7 +198,7 @@ export interface RuntimeFaultParts {
   readonly maxTtl: number
   /** What targets of mcp-chaos-monkey are here, by their names. */
   readonly aliases: Readonly<Record<string, string>>
-  readonly targets: readonly PlanTarget[] | undefined
+  readonly targets: PlanTargets | undefined
 }
 
 /**
@@ -242,7 +242,7 @@ function inOwnWords(
 ): Read<Readonly<Record<string, unknown>>> {
   const { type } = config
   try {
-    const servers = targets?.map(({ name }) => name)
+    const servers = targets?.servers.map(({ name }) => name)
     const aimed = targetsOf([target], { aliases, ...(servers && { servers }) })(target, ['target'])
     // A type with a dot that there is not gets our words too: the other format has none.
     if (typeof type === 'string' && (type.includes('.') || Object.hasOwn(types, type))) {

@@ -18,6 +18,8 @@ import type { IntentSettings } from './schema.ts'
 
 interface IntentsParts {
   readonly clock: Clock
+  /** Hears the first time that somebody says how a task ended. */
+  readonly onOutcome?: (intent: KnownIntent, outcome: IntentOutcome) => void
   readonly metrics: Pick<
     Metrics,
     | 'intents'
@@ -98,6 +100,7 @@ export class Intents {
     const intent = found[0]!
     const repeated = intent.outcome !== undefined
     intent.outcome = said.outcome
+    if (!repeated) this.#parts.onOutcome?.(intent, said.outcome)
     if (!repeated && !intent.isOpen) this.#countOutcome(intent, said.outcome)
     else if (intent.isOpen && intent.underWay === 0) this.#close(intent)
     return { linked: true, repeated, task: factsOf(intent) }
@@ -109,14 +112,25 @@ export class Intents {
   }
 
   #find({ tenant, record }: Call, { id, source }: CallIntent): KnownIntent {
-    const key = keyOf(source, tenant, id)
+    const { arm } = record
+    const key = this.#keyFor(keyOf(source, tenant, id), id, arm)
     const known = this.#open.get(key)
-    if (known !== undefined) return known
+    if (known !== undefined) {
+      if (known.arm === '') known.arm = arm
+      return known
+    }
     const earlier = this.#known.get(id, key, this.#parts.clock.now())
-    const opened = newIntent({ id, source, tenant, arm: record.arm }, earlier)
+    const opened = newIntent({ id, source, tenant, arm, key }, earlier)
     this.#known.add(opened)
     this.#open.add(opened)
     return opened
+  }
+
+  /** In two arms of an experiment one name is that of two tasks; calls in no arm belong to the first of them. */
+  #keyFor(key: string, id: string, arm: string): string {
+    if (arm === '') return key
+    const first = this.#open.get(key) ?? this.#known.get(id, key, this.#parts.clock.now())
+    return first === undefined || first.arm === '' || first.arm === arm ? key : `${key}\n${arm}`
   }
 
   #close(intent: KnownIntent): void {
@@ -303,7 +317,7 @@ function objection(
   const [intent] = found
   if (intent === undefined) return unlinked('unknown', 'no task of this name is open or remembered')
   if (found.length > 1)
-    return unlinked('ambiguous', `${found.length} tasks have this name: say source, tenant or both`)
+    return unlinked('ambiguous', `${found.length} tasks have this name: say which by source, tenant or arm`)
   if (intent.outcome === undefined || intent.outcome === outcome) return undefined
   return unlinked(
     'contradicted',

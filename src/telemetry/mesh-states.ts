@@ -1,4 +1,4 @@
-import { DEFAULT_SET } from '../mesh/compile.ts'
+import { DEFAULT_SET } from '../mesh/settings.ts'
 import type { StateStore } from '../mesh/policy.ts'
 import { states } from '../policies/descriptions.ts'
 import type { Metrics } from './metrics.ts'

@@ -21,6 +21,8 @@ export interface ObserveParts {
   readonly account: (call: Call, outcome: Outcome) => readonly FaultFate[]
   /** The tasks that calls belong to. */
   readonly intents: Pick<Intents, 'begin' | 'end'>
+  /** Hears of calls in arms of experiments that have ended. */
+  readonly experiments: { end(call: Call, outcome: Outcome): void }
   readonly tracing: Pick<Tracing, 'begin' | 'end'>
   readonly accessLog: AccessLog
 }
@@ -31,7 +33,7 @@ export interface ObserveParts {
  * trace it is found.
  */
 export function observe(parts: ObserveParts): Layer {
-  const { clock, metrics, log, isListed, account, intents, tracing, accessLog } = parts
+  const { clock, metrics, log, isListed, account, intents, experiments, tracing, accessLog } = parts
   const { inFlight } = metrics
   const overhead = metrics.overhead.series({})
   const counted = countedFacts(metrics)
@@ -58,6 +60,7 @@ export function observe(parts: ObserveParts): Layer {
       const wallMs = traceId === undefined ? 0 : clock.wall()
       series.countCall(result, verdict, arm, tookMs / 1_000, traceId, wallMs)
       intents.end(call, outcome)
+      if (record.unit !== undefined) experiments.end(call, outcome)
     }
     accessLog(call, outcome, result, tookMs, overheadMs)
   }

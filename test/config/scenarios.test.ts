@@ -52,7 +52,7 @@ for (const name of names) {
     const parsed = chaos.safeParse({ faults: scenario.faults.map((fault) => planned(fault, 'search*')) })
     assert.ok(parsed.success, parsed.error?.message)
     const targets = [{ name: 'search-1', kind: { transport: 'http', era: undefined } }] as const
-    assert.deepEqual(targetFindings(parsed.data.faults, targets, types), [])
+    assert.deepEqual(targetFindings(parsed.data.faults, { servers: targets, arms: [] }, types), [])
   })
 
   test(`${name}: the runtime API takes its faults, for longer than it runs`, async () => {

@@ -54,6 +54,7 @@ export function generationOf(
     servers,
     names,
     mesh,
+    serviceFor: ({ server, method, tool }) => mesh.serviceFor(server, method, tool),
     clientFaults: () => undefined,
     patienceMs: 1_000,
     close,

@@ -13,6 +13,7 @@ import { toolCall } from '../support/caller.ts'
 import { testPolicyContext } from '../support/policy-context.ts'
 import { silent } from '../support/log.ts'
 import { ManualClock } from '../support/manual-clock.ts'
+import { noExperiments } from '../support/no-experiments.ts'
 import { noChaos } from '../support/no-faults.ts'
 
 const url = 'http://127.0.0.1:1/mcp'
@@ -26,6 +27,7 @@ function setUp() {
     log: silent,
     metrics,
     chaos: noChaos,
+    experiments: noExperiments,
     replies: new UnfinishedReplies({ total: 1024 ** 2 }, () => undefined),
     intents: new Intents({ clock, metrics }),
     tracing: untraced,

@@ -36,6 +36,7 @@ function ending(over: { sessions?: Promise<void>; servers?: Record<string, () =>
     tracing: { close: closing('tracing') },
     durable: { close: closing('durable') },
     intents: { closeAll: () => void ended.push('intents') },
+    experiments: { close: () => undefined },
     endStallWatch: () => undefined,
     removeToken: closing('token'),
     load: { inFlight: 0, detached: 0 },

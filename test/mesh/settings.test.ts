@@ -46,3 +46,27 @@ test('requests with certain overrides are there as long as the config has those,
   assert.ok(mayApply(config(methods, server), 's', names(methods, server)))
   assert.ok(mayApply(config(methods, server), 'another', names(methods)))
 })
+
+test('an arm has the settings of its set, and a part of what a server gets; the rest is for calls in none', () => {
+  const arms = {
+    'canary/control': { set: 'default', takes: (server: string) => server === 'search', share: 0.4 },
+    'canary/treatment': { set: 'cautious', takes: (server: string) => server === 'search', share: 0.5 },
+  }
+  const divided = new Settings({
+    defaults: { retry: 'plain' },
+    overrides: [],
+    sets: { cautious: { retry: 'cautious' } },
+    arms,
+  })
+  assert.deepEqual([...divided.arms], Object.keys(arms))
+  assert.deepEqual(divided.of('retry', 'canary/control', []), ['plain', 'default'])
+  assert.deepEqual(divided.of('retry', 'canary/treatment', []), ['cautious', 'set cautious'])
+  assert.deepEqual(
+    ['canary/control', 'canary/treatment', 'default'].map((set) => Number(divided.shareOf(set, 'search').toFixed(6))),
+    [0.4, 0.5, 0.1],
+  )
+  assert.equal(divided.shareOf('default', 'other'), 1)
+  assert.equal(divided.setAt('canary/treatment', 'search'), 'canary/treatment')
+  assert.equal(divided.setAt('canary/treatment', 'other'), 'default')
+  assert.equal(divided.setAt('cautious', 'other'), 'cautious')
+})

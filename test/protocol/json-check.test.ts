@@ -13,7 +13,7 @@ import {
   LOG_LEVEL_KEY,
   PROTOCOL_VERSION_KEY,
 } from '../../src/protocol/modern.ts'
-import { INTENT_KEY } from '../../src/protocol/task.ts'
+import { ARM_KEY, INTENT_KEY, STEP_KEY } from '../../src/protocol/task.ts'
 
 const call = (params: string) => `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":${params}}`
 
@@ -99,6 +99,7 @@ test('another spelling of a key that decides is refused, with the key or without
 test('keys of _meta by which the gateway goes are among those that decide', () => {
   const known: readonly string[] = decidingMeta
   for (const key of [
+    ARM_KEY,
     CLIENT_CAPABILITIES_KEY,
     CLIENT_INFO_KEY,
     DEADLINE_KEY,
@@ -109,6 +110,7 @@ test('keys of _meta by which the gateway goes are among those that decide', () =
     OUTCOME_KEY,
     PARTIAL_KEY,
     PROTOCOL_VERSION_KEY,
+    STEP_KEY,
     'progressToken',
     'traceparent',
   ])

@@ -151,12 +151,22 @@ test('only what belongs to a plan can be put, and a plan has faults', async () =
 })
 
 test('a plan that aims at no server there is, or cannot work with it, is refused', async () => {
-  const targets = () => [{ name: 'pipe', kind: { transport: 'stdio' as const, era: undefined } }]
+  const targets = () => ({
+    servers: [{ name: 'pipe', kind: { transport: 'stdio' as const, era: undefined } }],
+    arms: ['canary/treatment'],
+  })
   const { ask } = chaosApp({ targets })
   const put = (fault: object) => ask('PUT', '/admin/chaos', { faults: [fault] })
   const nowhere = await put(failing('a', { match: { server: 'serch' } }))
   assert.deepEqual(nowhere.body.findings, [
     { path: 'faults[0].match.server', message: '"serch" matches no server' },
+  ])
+  const unarmed = await put(failing('a', { match: { arm: 'other' } }))
+  assert.deepEqual(unarmed.body.findings, [
+    {
+      path: 'faults[0].match.arm',
+      message: '"other" matches no arm of an experiment: there are canary/treatment',
+    },
   ])
   assert.equal((await put(failing('a', { type: 'http.status' }))).status, 400)
 })

@@ -46,6 +46,7 @@ async function admin(t: TestContext) {
     servers,
     names: new Names('__'),
     mesh,
+    serviceFor: () => assert.fail('no call'),
     clientFaults: () => undefined,
     patienceMs: 0,
     close: () => undefined,

@@ -1,7 +1,7 @@
 import type { ControllerParts } from '../../src/chaos/control/controller-parts.ts'
 import { Controller } from '../../src/chaos/control/controller.ts'
 import { injector } from '../../src/chaos/firing/engine.ts'
-import type { PlanTarget } from '../../src/chaos/plan/checks.ts'
+import type { PlanTargets } from '../../src/chaos/plan/checks.ts'
 import { chaos } from '../../src/chaos/plan/schema.ts'
 import type { Call } from '../../src/mesh/call.ts'
 import { registerAdminChaos } from '../../src/routes/admin-chaos.ts'
@@ -19,7 +19,7 @@ export function chaosApp(
   more: Partial<ControllerParts> & {
     /** Whether reading goes without the token, as it does unless the config sets one. */
     openToRead?: boolean
-    targets?: () => readonly PlanTarget[]
+    targets?: () => PlanTargets
     config?: object
   } = {},
 ) {

@@ -211,7 +211,10 @@ test('a fault with a duration of 0 is taken, and over at once', async () => {
 })
 
 test('a target is what the aliases of the config say; one that is nothing is refused with their name', async () => {
-  const targets = () => [{ name: 'cache', kind: { transport: 'http' as const, era: undefined } }]
+  const targets = () => ({
+    servers: [{ name: 'cache', kind: { transport: 'http' as const, era: undefined } }],
+    arms: [],
+  })
   const { ask, controller } = chaosApp({ config: { aliases: { redis: 'cache/get' } }, targets })
   for (const config of [error503, { type: 'rpc.error', rate: 1 }]) {
     const injected = await ask('POST', '/chaos/inject', { target: 'redis', config })

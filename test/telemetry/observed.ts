@@ -10,6 +10,7 @@ import { telemetry } from '../../src/telemetry/schema.ts'
 import { type Tracing, untraced } from '../../src/telemetry/tracing.ts'
 import { recordedLog } from '../support/log.ts'
 import { ManualClock } from '../support/manual-clock.ts'
+import { noExperiments } from '../support/no-experiments.ts'
 
 /** The lines of the exposition that begin so and have a value other than 0. */
 export async function exposedBy({ registry }: Pick<Metrics, 'registry'>, name: string): Promise<string[]> {
@@ -38,6 +39,7 @@ export function observed(
     account,
     intents,
     tracing: { ...untraced, ...tracing },
+    experiments: noExperiments,
     accessLog: createAccessLog(settings, { log, clock }),
   }
   return {

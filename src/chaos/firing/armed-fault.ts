@@ -8,7 +8,7 @@ import { Recent } from '../../units/recent.ts'
 import type { FaultType } from '../fault.ts'
 import type { KillSwitch } from '../kill/kill-switch.ts'
 import { Release, type ReleaseReason } from '../kill/release.ts'
-import { methodsOf } from '../plan/checks.ts'
+import { armMatcher, methodsOf } from '../plan/checks.ts'
 import type { Fault } from '../plan/common.ts'
 
 /** A compiled target. */
@@ -24,12 +24,12 @@ function targetOf({ match = {} }: Fault, methods: readonly string[]): FaultTarge
   const holds = matcher(match)
   const hit = new Set(methods)
   const tenant = match.tenant === undefined ? undefined : glob(match.tenant)
-  const arm = match.arm === undefined ? undefined : glob(match.arm)
+  const arm = match.arm === undefined ? undefined : armMatcher(match.arm)
   const headers = Object.entries(match.header ?? {}).map(([name, pattern]) => [name, glob(pattern)] as const)
 
   function isMeant(call: Call): boolean {
     if (tenant !== undefined && !tenant(call.tenant)) return false
-    if (arm !== undefined && !isInArm(arm, call.record.arm)) return false
+    if (arm !== undefined && !arm(call.record.arm)) return false
     return headers.every(([name, value]) => {
       const held = Object.hasOwn(call.inbound, name) ? call.inbound[name] : undefined
       return held !== undefined && value(typeof held === 'string' ? held : held.join(', '))
@@ -40,11 +40,6 @@ function targetOf({ match = {} }: Fault, methods: readonly string[]): FaultTarge
     subject: (server, method, tool) => hit.has(method) && holds(server, method, tool),
     call: isMeant,
   }
-}
-
-/** Arms go by their own name, or by that of their experiment and theirs, as in `canary/treatment`. */
-function isInArm(holds: (name: string) => boolean, arm: string): boolean {
-  return arm !== '' && (holds(arm) || holds(arm.slice(arm.indexOf('/') + 1)))
 }
 
 /**

@@ -13,9 +13,16 @@ export interface PlanFinding {
 }
 
 /** A server that a plan may aim at. */
-export interface PlanTarget {
+interface PlanServer {
   readonly name: string
   readonly kind: ServerKind
+}
+
+/** What a plan may aim at. */
+export interface PlanTargets {
+  readonly servers: readonly PlanServer[]
+  /** The arms of the experiments that there are, as `experiment/arm`. */
+  readonly arms: readonly string[]
 }
 
 /** The methods that a type can hit. */
@@ -54,9 +61,6 @@ export function faultFindings(fault: Fault, maxTtl: number, registry: FaultRegis
   ) {
     findings.push(error(['match', 'tool'], 'never matches: only calls of the method tools/call have a tool'))
   }
-  if (fault.match?.arm !== undefined) {
-    findings.push(error(['match', 'arm'], 'never matches: no experiment gives calls an arm'))
-  }
   if (fault.when?.burst !== undefined && fault.when.ramp !== undefined) {
     const message = 'not together with when.burst, whose bursts are as frequent as `rate` says all the time'
     findings.push(error(['when', 'ramp'], message))
@@ -70,13 +74,18 @@ export function faultFindings(fault: Fault, maxTtl: number, registry: FaultRegis
   return findings
 }
 
-/** What the servers that there are make of a plan: faults that hit none of them, or cannot work with any. */
+/** What the servers and arms that there are make of a plan: faults that hit none of them, or cannot work with any. */
 export function targetFindings(
   faults: readonly Fault[],
-  servers: readonly PlanTarget[],
+  { servers, arms }: PlanTargets,
   registry: FaultRegistry,
 ): PlanFinding[] {
   return faults.flatMap((fault, index) => {
+    const { arm } = fault.match ?? {}
+    if (arm !== undefined && !arms.some(armMatcher(arm))) {
+      const known = arms.length === 0 ? 'there is no experiment' : `there are ${arms.join(', ')}`
+      return at(index, [error(['match', 'arm'], `"${arm}" matches no arm of an experiment: ${known}`)])
+    }
     const holds = matcher({ server: fault.match?.server })
     const hit = servers.filter(({ name }) => holds(name, '', undefined))
     if (hit.length === 0) {
@@ -99,6 +108,12 @@ export function targetFindings(
       { severity: refusals.length < hit.length ? 'warning' : 'error', path: ['type'], message },
     ])
   })
+}
+
+/** Compiles a glob over arms: by their own name, or by that of their experiment and theirs, as in `canary/treatment`. */
+export function armMatcher(pattern: string): (arm: string) => boolean {
+  const holds = glob(pattern)
+  return (arm) => arm !== '' && (holds(arm) || holds(arm.slice(arm.indexOf('/') + 1)))
 }
 
 const error = (path: PlanFinding['path'], message: string): PlanFinding => ({

@@ -1,4 +1,4 @@
-import { isMap, isScalar, type Node, type Pair, type YAMLMap } from 'yaml'
+import { isMap, isScalar, isSeq, type Node, type Pair, type YAMLMap } from 'yaml'
 import { clientSettings } from './client-settings.ts'
 import type { SourceDocument } from './document.ts'
 
@@ -21,7 +21,7 @@ export function ownBlock(block: string, { root }: SourceDocument): OwnBlock {
   if (!isMap(root)) return { node: root, unknownKeys: [] }
   const names = namesOf(block)
   const own =
-    root.items.find(({ key, value }) => names.includes(nameOf(key)) && isMap(value)) ??
+    root.items.find(({ key, value }) => names.includes(nameOf(key)) && (isMap(value) || isSeq(value))) ??
     (ofServers.includes(block) ? serversOfEditor(root) : undefined)
   if (own === undefined) return { node: root, unknownKeys: [] }
   const keys = root.items.map(({ key }) => nameOf(key))

@@ -1,7 +1,10 @@
 import { serverAddress } from '../../chaos/fault.ts'
 import { faults as types } from '../../chaos/faults/index.ts'
 import { targetFindings } from '../../chaos/plan/checks.ts'
+import { leastShareOf, overlap } from '../../experiments/capacity.ts'
+import { armNames, type Experiment } from '../../experiments/schema.ts'
 import { glob, matcher } from '../../mesh/match.ts'
+import { DEFAULT_SET } from '../../mesh/settings.ts'
 import { formatDuration } from '../../units/duration.ts'
 import type { ConfigPath } from '../files/path.ts'
 import { isLoopback, parseAddress } from '../schema/address.ts'
@@ -15,6 +18,7 @@ export function brokenRules(config: Config): ConfigFinding[] {
     ...serverNames(config),
     ...sentTwice(config),
     ...contradictions(config),
+    ...experimentFindings(config),
     ...faultFindings(config, 'error'),
   ]
 }
@@ -157,16 +161,64 @@ function fallbackOf(server: string, tool: string, { defaults, overrides }: Polic
 }
 
 /** Faults that hit no server, or cannot work with those that they hit. */
-function faultFindings({ chaos, mcpServers }: Config, severity: 'error' | 'warning'): ConfigFinding[] {
-  const targets = Object.entries(mcpServers).map(([name, server]) => {
+function faultFindings({ chaos, experiments, mcpServers }: Config, severity: 'error' | 'warning'): ConfigFinding[] {
+  const servers = Object.entries(mcpServers).map(([name, server]) => {
     const own = server.era === 'auto' ? undefined : server.era
     const era = server.type === 'sse' ? ('legacy' as const) : own
     const address = server.type === 'stdio' ? undefined : serverAddress(server.urls)
     return { name, kind: { transport: server.type, era, address } }
   })
-  return targetFindings(chaos.faults, targets, types)
+  return targetFindings(chaos.faults, { servers, arms: armNames(experiments) }, types)
     .filter((finding) => finding.severity === severity)
     .map(({ path, message }) => ({ path: ['chaos', ...path], at: 'value', message }))
+}
+
+/** Experiments without servers or policy sets, that take the same calls, or that leave a server less than one slot. */
+function experimentFindings(config: Config): ConfigFinding[] {
+  const { experiments, policies, mcpServers } = config
+  const names = Object.keys(mcpServers)
+  const finding = (index: number, path: ConfigPath, message: string): ConfigFinding => ({
+    path: ['experiments', index, ...path],
+    at: 'value',
+    message,
+  })
+  return experiments.flatMap((experiment, index) => {
+    const { name, arms, match, active } = experiment
+    const before = experiments.slice(0, index)
+    const twin = before.findIndex((other) => other.name === name)
+    const rival = active && before.find((other) => other.active && overlap(other, experiment, names))
+    const isAbsent = match.server !== undefined && !names.some(glob(match.server))
+    return [
+      ...(twin === -1 ? [] : [finding(index, ['name'], `"${name}" is the name of experiments[${twin}] already`)]),
+      ...(isAbsent ? [finding(index, ['match', 'server'], `"${match.server}" matches no server`)] : []),
+      ...Object.entries(arms)
+        .filter(([, set]) => set !== DEFAULT_SET && !Object.hasOwn(policies.sets, set))
+        .map(([arm, set]) => {
+          const sets = [DEFAULT_SET, ...Object.keys(policies.sets)].join(', ')
+          return finding(index, ['arms', arm], `there is no policy set "${set}"; there are ${sets}`)
+        }),
+      ...(rival ? [finding(index, ['match'], `takes calls that "${rival.name}" takes: one call is in one experiment`)] : []),
+      ...tooSmall(experiment, config).map((message) => finding(index, ['arms'], message)),
+    ]
+  })
+}
+
+/** Limits of a server that cannot be divided among the arms without giving it more than it has. */
+function tooSmall(experiment: Experiment, { policies, mcpServers }: Config): string[] {
+  const { defaults, overrides, sets } = policies
+  const least = leastShareOf(experiment)
+  const servers = Object.keys(mcpServers).filter(glob(experiment.match.server ?? '*'))
+  const places = [
+    ...overrides.filter(({ match }) => servers.some(glob(match.server ?? '*'))),
+    defaults,
+    ...Object.values(experiment.arms).map((set) => (Object.hasOwn(sets, set) ? sets[set] : undefined)),
+  ]
+  const slots = places.flatMap((place) => (place?.bulkhead ? place.bulkhead.concurrent : []))
+  const smallest = Math.min(...slots)
+  if (smallest * least >= 1) return []
+  return [
+    `a bulkhead with ${smallest} slots cannot be divided: the smallest part of them is ${Number((smallest * least).toPrecision(2))}`,
+  ]
 }
 
 /** What is allowed and yet hardly meant. */

@@ -2,6 +2,7 @@ import { z } from 'zod'
 import { mayBeForTests } from '../../chaos/control/guard.ts'
 import { headerGlob } from '../../chaos/plan/common.ts'
 import { chaos } from '../../chaos/plan/schema.ts'
+import { experiments } from '../../experiments/schema.ts'
 import { policies } from '../../policies/index.ts'
 import { rate } from '../../policies/rate-limit/limit.ts'
 import { telemetry } from '../../telemetry/schema.ts'
@@ -367,9 +368,10 @@ export const config = z
       .describe('What VS Code asks a person for. A gateway cannot: ignored.'),
     policies: mesh,
     chaos,
+    experiments,
     telemetry,
   })
-  .transform(({ gateway, policies, chaos, telemetry, ...written }, context) => {
+  .transform(({ gateway, policies, chaos, experiments, telemetry, ...written }, context) => {
     const { mcpServers, servers, context_servers, mcp } = written
     const blocks = Object.entries({ mcpServers, servers, context_servers, 'mcp.servers': mcp?.servers })
     const [[path, entries] = ['mcpServers', {}], second] = blocks.filter(([, held]) => held !== undefined)
@@ -380,7 +382,7 @@ export const config = z
     const named = withOwnNames(entries ?? {}, gateway.separator, (name, message) =>
       context.addIssue({ code: 'custom', message, path: [...path.split('.'), name] }),
     )
-    return { gateway, mcpServers: named, policies, chaos, telemetry }
+    return { gateway, mcpServers: named, policies, chaos, experiments, telemetry }
   })
 
 /** The servers by names that fit; `refuse` is told of those for which there is none. */

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import type { Clock } from '../../mesh/clock.ts'
-import { DEFAULT_SET } from '../../mesh/compile.ts'
+import { DEFAULT_SET } from '../../mesh/settings.ts'
 import { gauge } from '../../mesh/metric-spec.ts'
 import type { PolicyContext, StateKind } from '../../mesh/policy.ts'
 import { during } from '../../mesh/work.ts'

@@ -1,5 +1,5 @@
 import { faults as types } from '../../chaos/faults/index.ts'
-import { targetFindings, type PlanTarget } from '../../chaos/plan/checks.ts'
+import { targetFindings, type PlanTargets } from '../../chaos/plan/checks.ts'
 import {
   aliasesIn,
   ForeignPlanError,
@@ -21,12 +21,12 @@ const keys = ['seed', 'mode', 'aliases', 'faults']
 /**
  * Reads a plan: `{seed?, mode?, faults}`, or one of the two other formats. What it leaves out has its
  * default, whatever was in force before.
- * `config`: the longest `ttl`, in milliseconds, and what foreign targets are here. `targets`: the servers that there are, when they are known.
+ * `config`: the longest `ttl`, in milliseconds, and what foreign targets are here. `targets`: what there is to aim at, when that is known.
  */
 export function readPlan(
   body: unknown,
   config: Pick<ChaosConfig, 'maxTtl' | 'aliases'>,
-  targets?: readonly PlanTarget[],
+  targets?: PlanTargets,
 ): Read<Plan> {
   const { maxTtl } = config
   const own = inOwnWords(body, config, targets)
@@ -54,7 +54,7 @@ export function readPlan(
 function inOwnWords(
   body: unknown,
   { maxTtl, aliases: known }: Pick<ChaosConfig, 'maxTtl' | 'aliases'>,
-  targets: readonly PlanTarget[] | undefined,
+  targets: PlanTargets | undefined,
 ): Read<Readonly<Record<string, unknown>>> {
   const format = planFormat(body)
   if (format === 'own') {
@@ -69,7 +69,7 @@ function inOwnWords(
     ttl: maxTtl,
     allowWrites: true,
     aliases: { ...known, ...aliasesIn(aliases) },
-    ...(targets && { servers: targets.map(({ name }) => name) }),
+    ...(targets && { servers: targets.servers.map(({ name }) => name) }),
   }
   try {
     if (format === 'mcp-chaos') return { ok: true, value: { ...beside, ...fromMcpChaos(rest, options) } }

@@ -7,10 +7,10 @@ export type IntentOutcome = 'succeeded' | 'failed'
 /** A task, from its first call until it is forgotten. */
 export interface KnownIntent extends CallIntent {
   readonly tenant: string
-  /** Source, tenant and id: the same name is another task for another tenant. */
+  /** Source, tenant and id, and the arm for all but the first of several arms: the same name is another task there. */
   readonly key: string
-  /** Where it is counted: that of its first call. */
-  readonly arm: string
+  /** The arm of an experiment that calls of it are in; empty for none. */
+  arm: string
   calls: number
   /** Calls that went wrong, as the agent saw them. */
   failed: number
@@ -35,7 +35,7 @@ export const keyOf = (source: string, tenant: string, id: string) => `${source} 
 
 /** A task that opens now. `earlier` is the last one with its key, if that is remembered. */
 export function newIntent(
-  { id, source, tenant, arm }: Pick<KnownIntent, 'id' | 'source' | 'tenant' | 'arm'>,
+  { id, source, tenant, arm, key }: Pick<KnownIntent, 'id' | 'source' | 'tenant' | 'arm' | 'key'>,
   earlier: KnownIntent | undefined,
 ): KnownIntent {
   // If nobody has said how it ended, it did not: there was a pause.
@@ -45,7 +45,7 @@ export function newIntent(
     source,
     tenant,
     arm,
-    key: keyOf(source, tenant, id),
+    key,
     calls: 0,
     failed: 0,
     callsBefore: paused === undefined ? 0 : callsOf(paused),
@@ -68,6 +68,7 @@ export interface IntentQuery {
   readonly intent: string
   readonly tenant?: string | undefined
   readonly source?: CallIntent['source'] | undefined
+  readonly arm?: string | undefined
 }
 
 /** All tasks that somebody may yet say something about: those that are open, and for a while those that are over. */
@@ -124,15 +125,16 @@ export class KnownIntents {
     this.#purge(now)
   }
 
-  /** Those that the query fits: more than one where several sources or tenants use the same name. */
-  find({ intent: id, tenant, source }: IntentQuery, now: Millis): KnownIntent[] {
+  /** Those that the query fits: more than one where several sources, tenants or arms use the same name. */
+  find({ intent: id, tenant, source, arm }: IntentQuery, now: Millis): KnownIntent[] {
     this.#purge(now)
     const alike = this.#named.get(id)
     if (alike === undefined) return []
     return [...(alike instanceof Map ? alike.values() : [alike])].filter(
       (known) =>
         (tenant === undefined || known.tenant === tenant) &&
-        (source === undefined || known.source === source),
+        (source === undefined || known.source === source) &&
+        (arm === undefined || known.arm === arm),
     )
   }
 

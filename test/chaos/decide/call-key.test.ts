@@ -33,6 +33,19 @@ test('the same call once more is another occurrence; another attempt is the same
   assert.equal(drawKeyOf(first, 1, true), drawKeyOf(first, 2, true))
 })
 
+test('twins in two arms of an experiment are the same call, however often the other arm saw its like', () => {
+  const ids = new Identities()
+  const keyIn = (arm: string) => {
+    const call = intent('i', { a: 1 })
+    call.record.arm = arm
+    return ids.of(call).key
+  }
+  const control = [1, 2, 3].map(() => keyIn('canary/control'))
+  assert.equal(new Set(control).size, 3)
+  assert.deepEqual([1, 2, 3].map(() => keyIn('canary/treatment')), control)
+  assert.equal(keyIn(''), control[0])
+})
+
 test('a fallback call is a call of its own, though the record is the same', () => {
   const ids = new Identities()
   const call = toolCall('a', { x: 1 })

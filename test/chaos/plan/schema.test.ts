@@ -80,10 +80,7 @@ test('a match has to name something, and something that the type can hit', () =>
   assert.deepEqual(issues([fault('a', 'test.hold', { match: { method: 'tools/*', tool: 'x' } })]), [])
 })
 
-test('an arm is refused, and a ramp together with bursts', () => {
-  assert.deepEqual(issues([fault('a', 'test.hold', { match: { arm: 'treatment' } })]), [
-    'faults.0.match.arm: never matches: no experiment gives calls an arm',
-  ])
+test('a ramp is refused together with bursts', () => {
   const when = { ramp: { over: '1m' }, burst: { meanLength: 4 } }
   assert.match(
     issues([fault('a', 'test.hold', { rate: 0.1, when })])[0]!,
@@ -137,7 +134,7 @@ test('the servers of a config have their say: none that matches, or none that th
       fault('d', 'test.reply', { match: { server: 'web' } }),
     ],
   })
-  assert.deepEqual(targetFindings(faults, servers, registry), [
+  assert.deepEqual(targetFindings(faults, { servers, arms: [] }, registry), [
     { severity: 'error', path: ['faults', 0, 'match', 'server'], message: '"nobody" matches no server' },
     {
       severity: 'error',
@@ -150,6 +147,24 @@ test('the servers of a config have their say: none that matches, or none that th
       message: 'test.reply cannot work with pipe: there is no HTTP',
     },
   ])
+})
+
+test('an arm is one of an experiment that there is, by its name or with that of the experiment', () => {
+  const { faults } = schema.parse({
+    faults: ['treatment', 'canary/*', 'canary/other', 'canary', '*'].map((arm, index) =>
+      fault(`f${index}`, 'test.hold', { match: { arm } }),
+    ),
+  })
+  const problems = (arms: readonly string[]) =>
+    targetFindings(faults, { servers: [], arms }, registry).map(
+      ({ path, message }) => `${path.join('.')}: ${message}`,
+    )
+  assert.deepEqual(problems(['canary/control', 'canary/treatment']), [
+    'faults.2.match.arm: "canary/other" matches no arm of an experiment: there are canary/control, canary/treatment',
+    'faults.3.match.arm: "canary" matches no arm of an experiment: there are canary/control, canary/treatment',
+  ])
+  assert.equal(problems([]).length, 5)
+  assert.match(problems([])[0]!, /there is no experiment$/)
 })
 
 test('no type may take the name of a common field for a field of its own', () => {

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { KnownIntents, newIntent } from '../../../src/telemetry/intents/intent.ts'
+import { KnownIntents, keyOf, newIntent } from '../../../src/telemetry/intents/intent.ts'
 
 function intentOf(id: string, tenant = 'a') {
-  return newIntent({ id, source: 'meta', tenant, arm: '' }, undefined)
+  return newIntent({ id, source: 'meta', tenant, arm: '', key: keyOf('meta', tenant, id) }, undefined)
 }
 
 test('what is over is forgotten in the order in which it ended, and leaves nothing behind', () => {

@@ -20,6 +20,7 @@ import { type CallParts, toolCall } from '../../support/caller.ts'
 import { testPolicyContext } from '../../support/policy-context.ts'
 import { silent } from '../../support/log.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
+import { noExperiments } from '../../support/no-experiments.ts'
 import { OtlpReceiver } from '../../support/otlp-receiver.ts'
 import { testTarget } from '../../support/target.ts'
 import { faultLayer, type OneFault } from './one-fault.ts'
@@ -96,7 +97,7 @@ export async function tracedMesh(t: TestContext, setUp: MeshSetUp = {}) {
         effectOf: () => 'read_only',
       }),
     readdress: () => undefined,
-    observe: observe({ ...watching, intents: new Intents(watching) }),
+    observe: observe({ ...watching, intents: new Intents(watching), experiments: noExperiments }),
     attempt: observeAttempt(watching),
     faults: {
       client: (next) => next,

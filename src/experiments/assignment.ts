@@ -1,0 +1,108 @@
+import { createHash } from 'node:crypto'
+import type { Call } from '../mesh/call.ts'
+import { createKeyedRandom } from '../mesh/keyed-random.ts'
+import { glob } from '../mesh/match.ts'
+import { metaOf } from '../protocol/meta.ts'
+import { ARM_KEY, type Task, taskOf } from '../protocol/task.ts'
+import { armName, type Experiment, splitOf } from './schema.ts'
+
+/** What a call is assigned by: all calls of a unit are in the same arm. */
+interface Unit {
+  /** Unique in its experiment. Names of sessions and values of headers, which may be secrets, are digests. */
+  readonly key: string
+  /** Whether the call did not say what the experiment assigns by. */
+  readonly isFallback: boolean
+}
+
+/** Where a call belongs. */
+export type Assignment =
+  | { readonly arm: string; readonly unit: string; readonly isFallback: boolean }
+  /** It matches, and takes no part: it was not drawn, or says nothing that it could be assigned by. */
+  | 'not_drawn'
+  | 'excluded'
+
+/** The same in every process: what is drawn depends on the salt and the unit alone. */
+const random = createKeyedRandom(0)
+
+/**
+ * Compiles the assignment of an experiment: a keyed hash of the unit says whether it takes part, and a second one, which
+ * knows nothing of the first, in which arm. So a larger share moves nobody from one arm to another. Undefined for calls
+ * that do not match.
+ */
+export function assigner(experiment: Experiment): (call: Call) => Assignment | undefined {
+  const { match, share, assignBy } = experiment
+  const salt = experiment.salt ?? experiment.name
+  const [server, tool, tenant] = [match.server, match.tool, match.tenant].map((held) => glob(held ?? '*'))
+  const arms = [...splitOf(experiment)]
+  const names = new Map(arms.map(([name]) => [name, armName(experiment.name, name)]))
+
+  function drawn(unit: string): string {
+    let u = random(unit, `${salt} arm`)
+    for (const [name, part] of arms) {
+      u -= part
+      if (u < 0) return name
+    }
+    // Shares may add up to a hair less than 1.
+    return arms.at(-1)![0]
+  }
+
+  return (call) => {
+    if (call.tool === undefined || !server!(call.server) || !tool!(call.tool) || !tenant!(call.tenant))
+      return undefined
+    const unit = unitOf(call, experiment)
+    if (unit === undefined) return 'excluded'
+    if (share < 1 && random(unit.key, `${salt} share`) >= share) return 'not_drawn'
+    const chosen = assignBy === 'agent' ? armOf(call) : drawn(unit.key)
+    const arm = names.get(chosen ?? '')
+    return arm === undefined ? 'excluded' : { arm, unit: unit.key, isFallback: unit.isFallback }
+  }
+}
+
+/** Which arm its agent wants a call to be in. */
+function armOf({ message }: Call): string | undefined {
+  const arm = metaOf(message.value, 'params', ARM_KEY)
+  return typeof arm === 'string' ? arm : undefined
+}
+
+function unitOf(call: Call, { assignBy, header, fallback }: Experiment): Unit | undefined {
+  const asked = askedFor(call, assignBy, header)
+  if (asked !== undefined) return { key: asked, isFallback: false }
+  if (fallback === 'exclude' || assignBy === 'agent') return undefined
+  const session = fallback === 'session' ? sessionOf(call) : undefined
+  return { key: session ?? tenantOf(call), isFallback: true }
+}
+
+function askedFor(
+  call: Call,
+  assignBy: Experiment['assignBy'],
+  header: string | undefined,
+): string | undefined {
+  switch (assignBy) {
+    case 'intent':
+    case 'agent': {
+      const task: Task | undefined = call.record.intent ?? taskOf(call)
+      return task === undefined || task.source === 'session' ? undefined : ofTask(task, call)
+    }
+    case 'session':
+      return sessionOf(call)
+    case 'tenant':
+      return tenantOf(call)
+    case 'header': {
+      const held =
+        header !== undefined && Object.hasOwn(call.inbound, header) ? call.inbound[header] : undefined
+      return typeof held === 'string' && held !== '' ? `header ${digest(held)}` : undefined
+    }
+  }
+}
+
+/** The same name is another task for another tenant. */
+const ofTask = ({ source, id }: Task, { tenant }: Call) => `${source} ${tenant}\n${id}`
+
+const tenantOf = ({ tenant }: Call) => `tenant ${tenant}`
+
+/** Undefined for callers that have no session, and may stand for many. */
+function sessionOf({ caller }: Call): string | undefined {
+  return caller.takesInputRequired ? undefined : `session ${digest(caller.id)}`
+}
+
+const digest = (secret: string) => createHash('sha256').update(secret).digest('base64url').slice(0, 22)

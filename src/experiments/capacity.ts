@@ -1,0 +1,57 @@
+import { glob } from '../mesh/match.ts'
+import type { ArmSettings } from '../mesh/settings.ts'
+import { armName, type Experiment, splitOf } from './schema.ts'
+
+/**
+ * Of what is limited for a whole server, the part that the arms of an experiment get together where it takes all tool calls
+ * of the server. The rest is for requests that are no tool calls.
+ */
+const ALL_CALLS = 0.9
+
+/** The same where it takes only calls of some tools or tenants: how many of all calls these are, nobody knows. */
+const SOME_CALLS = 0.5
+
+/**
+ * The arms of experiments as policy sets. What is limited for a whole server, such as slots, is divided among arms and the
+ * calls in none: an experiment never gives a server more than it had before.
+ */
+export function armsOf(experiments: readonly Experiment[]): Record<string, ArmSettings> {
+  return Object.fromEntries(
+    experiments.flatMap((experiment) => {
+      const { name, arms, match } = experiment
+      const takes = glob(match.server ?? '*')
+      const together = capacityOf(experiment)
+      return [...splitOf(experiment)].map(([arm, part]) => [
+        armName(name, arm),
+        { set: arms[arm]!, takes, share: together * part },
+      ])
+    }),
+  )
+}
+
+/** What all arms of an experiment have together, in (0, 1). */
+function capacityOf({ match, share }: Experiment): number {
+  const isNarrow = isNarrowed(match.tool) || isNarrowed(match.tenant)
+  return share * (isNarrow ? SOME_CALLS : ALL_CALLS)
+}
+
+const isNarrowed = (pattern: string | undefined) => pattern !== undefined && !/^\*+$/.test(pattern)
+
+/** The smallest share of a server's capacity that anybody has while an experiment runs: an arm, or the calls in none. */
+export function leastShareOf(experiment: Experiment): number {
+  const together = capacityOf(experiment)
+  return Math.min(1 - together, ...[...splitOf(experiment).values()].map((part) => together * part))
+}
+
+/** Whether one call could be in two experiments. */
+export function overlap(one: Experiment, other: Experiment, servers: readonly string[]): boolean {
+  const [a, b] = [one.match, other.match]
+  const shared = servers.some((name) => glob(a.server ?? '*')(name) && glob(b.server ?? '*')(name))
+  return shared && mayMeet(a.tool, b.tool) && mayMeet(a.tenant, b.tenant)
+}
+
+/** Whether a name could match both globs: certain only where one of them is a plain name. */
+function mayMeet(a = '*', b = '*'): boolean {
+  if (!/[*?]/.test(a)) return glob(b)(a)
+  return /[*?]/.test(b) || glob(a)(b)
+}

@@ -1,0 +1,93 @@
+import type { UnitSample } from './samples.ts'
+
+/** How a metric comes about from what is known of units. */
+export type Estimator =
+  /** The share of units for which something holds; undefined for units that say nothing of it. */
+  | { readonly kind: 'proportion'; readonly holds: (sample: UnitSample) => boolean | undefined }
+  /** A sum over units by another sum over them. */
+  | {
+      readonly kind: 'ratio'
+      readonly of: (sample: UnitSample) => number
+      readonly by: (sample: UnitSample) => number
+    }
+  /** A quantile of the durations of all units; `q` in (0, 1). */
+  | { readonly kind: 'quantile'; readonly q: number }
+
+export interface Metric {
+  /** What it is, in one line, for the documentation. */
+  readonly about: string
+  /** What its verdict speaks of: "fewer tasks succeed". */
+  readonly words: { readonly noun: string; readonly more: string; readonly less: string }
+  /** `points`: shares in [0, 1]; `ms`: milliseconds; `count`: a plain number. */
+  readonly unit: 'points' | 'ms' | 'count'
+  readonly better: 'higher' | 'lower'
+  readonly estimator: Estimator
+}
+
+const quantile = (q: number, name: string): Metric => ({
+  about: `${name} of how long calls took, in milliseconds, but for those that their agents gave up or got wrong.`,
+  words: { noun: `${name} of the calls' duration`, more: 'longer', less: 'shorter' },
+  unit: 'ms',
+  better: 'lower',
+  estimator: { kind: 'quantile', q },
+})
+
+/** What experiments may be decided by, and what their reports show. */
+export const metrics = {
+  task_success: {
+    about: 'Share of the tasks that succeeded, of those of which somebody reported how they ended.',
+    words: { noun: 'tasks succeed', more: 'more', less: 'fewer' },
+    unit: 'points',
+    better: 'higher',
+    estimator: {
+      kind: 'proportion',
+      holds: ({ outcome }) => (outcome === undefined ? undefined : outcome === 'succeeded'),
+    },
+  },
+  tasks_without_failure: {
+    about: 'Share of the tasks of which no tool call went wrong.',
+    words: { noun: 'tasks go without a failed call', more: 'more', less: 'fewer' },
+    unit: 'points',
+    better: 'higher',
+    estimator: { kind: 'proportion', holds: ({ calls, failed }) => (calls === 0 ? undefined : failed === 0) },
+  },
+  tcsr: {
+    about:
+      'Tool call success rate: calls that went well, of all but those that their agents gave up or got wrong.',
+    words: { noun: 'calls succeed', more: 'more', less: 'fewer' },
+    unit: 'points',
+    better: 'higher',
+    estimator: { kind: 'ratio', of: ({ good }) => good, by: ({ felt }) => felt },
+  },
+  eta: {
+    about: 'Effective tool availability: the same without calls that the gateway rejected.',
+    words: { noun: 'calls that were sent succeed', more: 'more', less: 'fewer' },
+    unit: 'points',
+    better: 'higher',
+    estimator: { kind: 'ratio', of: ({ good }) => good, by: ({ eligible }) => eligible },
+  },
+  attempts_per_call: {
+    about: 'Tries at servers for each call: what a policy costs the servers.',
+    words: { noun: 'tries for each call', more: 'more', less: 'fewer' },
+    unit: 'count',
+    better: 'lower',
+    estimator: { kind: 'ratio', of: ({ attempts }) => attempts, by: ({ calls }) => calls },
+  },
+  mean_ms: {
+    about:
+      'Mean of how long calls took, in milliseconds, but for those that their agents gave up or got wrong.',
+    words: { noun: "mean of the calls' duration", more: 'longer', less: 'shorter' },
+    unit: 'ms',
+    better: 'lower',
+    estimator: { kind: 'ratio', of: ({ totalMs }) => totalMs, by: ({ felt }) => felt },
+  },
+  p50: quantile(0.5, 'median'),
+  p95: quantile(0.95, '95th percentile'),
+  p99: quantile(0.99, '99th percentile'),
+} satisfies Readonly<Record<string, Metric>>
+
+export type MetricName = keyof typeof metrics
+
+export const metricNames = Object.keys(metrics) as [MetricName, ...MetricName[]]
+
+export const metricOf = (name: MetricName): Metric => metrics[name]

@@ -1,0 +1,157 @@
+import { z } from 'zod'
+import { duration } from '../units/duration.ts'
+import { metricNames, metricOf } from './metrics.ts'
+
+const name = z
+  .string()
+  .regex(/^[A-Za-z0-9_][A-Za-z0-9_-]{0,39}$/, 'expected 1 to 40 of A-Z a-z 0-9 _ -, without - in front')
+
+const glob = z
+  .string()
+  .regex(/^[^\s{}[\]()|^$\\!]+$/, 'expected a glob, in which * is any text and ? any character')
+
+const arms = z
+  .record(name, z.string().min(1))
+  .refine((given) => Object.keys(given).length >= 2 && Object.keys(given).length <= 8, {
+    error: 'expected 2 to 8 arms: a name for each, and its policy set',
+  })
+
+const match = z.strictObject({
+  server: glob.optional().describe('Glob over server names.'),
+  tool: glob.optional().describe('Glob over tool names, as their server knows them.'),
+  tenant: glob.optional().describe('Glob over tenants.'),
+})
+
+const metric = z.enum(metricNames)
+
+const guard = z.strictObject({
+  metric: metric.describe('What must not get worse.'),
+  worse: z
+    .number()
+    .min(0)
+    .describe('By how much it may, in the unit of the metric: shares in [0, 1], latencies in milliseconds.'),
+})
+
+const WEIGHTS = 1e-6
+
+/** One entry of the list `experiments`. */
+export const experiment = z
+  .strictObject({
+    name: name.describe('Unique; shows up in metrics, spans and the report.'),
+    arms: arms.describe(
+      'The arms by name, each with the policy set that it goes by (`default` is the one without a name). The one called `control`, or else the first, is what the others are compared with.',
+    ),
+    match: match
+      .default({})
+      .describe('Which tool calls take part: those that all of these match; without it, all.'),
+    assignBy: z
+      .enum(['intent', 'session', 'tenant', 'header', 'agent'])
+      .default('intent')
+      .describe(
+        'What is assigned as a whole, and stays in its arm: a task of an agent, a session, a tenant, or a value of `header`. `agent`: tasks, each in the arm that its agent names in `_meta["dev.breakwater/arm"]`; those that name none take no part.',
+      ),
+    header: z
+      .string()
+      .regex(/^[a-z0-9!#$%&'*+.^_`|~-]+$/, 'expected the name of a header, in lower case')
+      .optional()
+      .describe('The header whose values are assigned, with `assignBy: header`.'),
+    fallback: z
+      .enum(['session', 'tenant', 'exclude'])
+      .default('session')
+      .describe(
+        'What calls are assigned by that do not say what `assignBy` asks for: their session (`tenant` where they have none), their tenant, or nothing, so that they take no part.',
+      ),
+    share: z
+      .number()
+      .gt(0)
+      .max(1)
+      .default(1)
+      .describe('Share of what is assigned that takes part, in (0, 1].'),
+    split: z
+      .record(name, z.number().gt(0).lt(1))
+      .optional()
+      .describe('Share of each arm of what takes part, together 1. Default: equal shares.'),
+    salt: z
+      .string()
+      .max(64)
+      .optional()
+      .describe('Another salt assigns anew. Default: the name of the experiment.'),
+    metric: metric.default('tasks_without_failure').describe('What decides.'),
+    matters: z
+      .number()
+      .min(0)
+      .optional()
+      .describe(
+        'Smallest difference of the metric that matters, in its unit: shares in [0, 1], latencies in milliseconds. Default: 0.02 for shares; others have none.',
+      ),
+    guards: z
+      .array(guard)
+      .max(8)
+      .default([])
+      .describe('What must not get worse meanwhile: an arm that does harm ends the experiment.'),
+    minimum: z
+      .int()
+      .min(10)
+      .max(1_000_000)
+      .default(200)
+      .describe('Units (tasks, as a rule) that each arm needs before the verdict may end the experiment.'),
+    longest: duration({ min: 1_000, max: 30 * 86_400_000 })
+      .default(86_400_000)
+      .describe('The experiment ends after so long, whatever it has found by then.'),
+    active: z
+      .boolean()
+      .default(true)
+      .describe(
+        'Whether it runs as soon as the config is in force; `false`: only when it is started by hand.',
+      ),
+  })
+  .superRefine((given, context) => {
+    const refuse = (path: (string | number)[], message: string) =>
+      context.addIssue({ code: 'custom', path, message })
+    const names = Object.keys(given.arms)
+    if (given.assignBy === 'header' && given.header === undefined)
+      refuse(['assignBy'], 'needs "header": the header whose values are assigned')
+    if (given.assignBy !== 'header' && given.header !== undefined)
+      refuse(['header'], `has no use: "assignBy" is ${given.assignBy}`)
+    if (given.matters === undefined && metricOf(given.metric).unit !== 'points')
+      refuse(['metric'], `${given.metric} needs "matters": the smallest difference that matters`)
+    if (given.split === undefined) return
+    for (const name of Object.keys(given.split))
+      if (!names.includes(name)) refuse(['split', name], `there is no arm "${name}"`)
+    for (const name of names)
+      if (given.split[name] === undefined) refuse(['split'], `says nothing of the arm "${name}"`)
+    const sum = Object.values(given.split).reduce((total, part) => total + part, 0)
+    if (Math.abs(sum - 1) > WEIGHTS)
+      refuse(['split'], `expected shares that add up to 1, found ${Number(sum.toFixed(6))}`)
+  })
+
+export type Experiment = z.output<typeof experiment>
+
+/** The block `experiments`. */
+export const experiments = z
+  .array(experiment)
+  .max(32)
+  .default([])
+  .describe('Comparisons of policy sets: some of the traffic goes by one, some by another.')
+
+/** An arm as it is known outside of its experiment: in metrics, spans and state. */
+export const armName = (experiment: string, arm: string): string => `${experiment}/${arm}`
+
+/** The arms of all experiments. */
+export const armNames = (all: readonly Pick<Experiment, 'name' | 'arms'>[]): string[] =>
+  all.flatMap(({ name, arms }) => Object.keys(arms).map((arm) => armName(name, arm)))
+
+/** The arm that the others are compared with. */
+export function controlOf({ arms }: Pick<Experiment, 'arms'>): string {
+  const [first = ''] = Object.keys(arms)
+  return Object.hasOwn(arms, 'control') ? 'control' : first
+}
+
+/** The share of each arm of what takes part, in (0, 1). */
+export function splitOf({ arms, split }: Pick<Experiment, 'arms' | 'split'>): ReadonlyMap<string, number> {
+  const names = Object.keys(arms)
+  return new Map(names.map((name) => [name, split?.[name] ?? 1 / names.length]))
+}
+
+/** The smallest difference that matters, in the unit of the metric that decides. */
+export const mattersOf = ({ matters }: Pick<Experiment, 'matters'>): number => matters ?? 0.02

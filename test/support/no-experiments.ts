@@ -1,0 +1,2 @@
+/** A gateway without experiments. */
+export const noExperiments = { armsIn: () => ({}), assignIn: () => undefined, end: () => undefined }
