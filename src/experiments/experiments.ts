@@ -47,6 +47,12 @@ export interface Run {
   readonly end: { readonly at: Millis; readonly atWall: number; readonly reason: string } | undefined
 }
 
+/** An experiment of the config, and its run of now, or else the last one that ended. */
+export interface Listed {
+  readonly experiment: Experiment
+  readonly run: Run | undefined
+}
+
 interface OpenRun extends Run {
   /** All that was said of the experiment, but for whether it is active. */
   readonly settings: string
@@ -130,8 +136,8 @@ export class Experiments {
         const samples = this.#runs.get(name)?.samples
         if (typeof found === 'string') return samples?.leftOut(found)
         call.record.arm = found.arm
-        if (found.isFallback && samples !== undefined) samples.fallback++
-        call.record.unit = samples?.begin(found.unit, found.arm.slice(name.length + 1))
+        const arm = found.arm.slice(name.length + 1)
+        call.record.unit = samples?.begin(found.unit, arm, found.isFallback)
         return
       }
     }
@@ -202,12 +208,20 @@ export class Experiments {
   }
 
   /** All experiments of the config, in its order, each with its run of now, or else the last one that ended. */
-  list(): readonly { readonly experiment: Experiment; readonly run: Run | undefined }[] {
+  list(): readonly Listed[] {
     return this.#config.experiments.map((experiment) => ({ experiment, run: this.#runOf(experiment.name) }))
   }
 
+  /** The same, with what was judged at the latest look: for whoever asks often. */
+  runs(): readonly Listed[] {
+    return this.#config.experiments.map((experiment) => {
+      const { name } = experiment
+      return { experiment, run: this.#runs.get(name) ?? this.#ended.get(name) }
+    })
+  }
+
   /** One of them by its name; undefined when there is none. */
-  get(name: string): { readonly experiment: Experiment; readonly run: Run | undefined } | undefined {
+  get(name: string): Listed | undefined {
     return this.list().find(({ experiment }) => experiment.name === name)
   }
 

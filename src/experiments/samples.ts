@@ -40,15 +40,18 @@ const MAX_DURATIONS = 64
 /** What the calls of one run of an experiment came to, by unit. */
 export class Samples {
   readonly #units = new Map<string, UnitSample>()
-  /** Calls of which nothing is kept, because there were too many units. */
-  dropped = 0
-  /** Calls that did not say what the experiment assigns by, and were assigned by something else. */
+  readonly #unitsOf = new Map<string, number>()
+  /** Calls in arms of which something is kept. */
+  assigned = 0
+  /** Those of them that did not say what the experiment assigns by, and were assigned by something else. */
   fallback = 0
+  /** Calls in arms of which nothing is kept, because there were too many units. */
+  dropped = 0
   /** Calls that matched and took no part: they were not drawn, or said nothing to assign them by. */
   readonly out = { not_drawn: 0, excluded: 0 }
 
-  /** A call of a unit begins; undefined when there is no room for its unit. */
-  begin(unit: string, arm: string): UnitSample | undefined {
+  /** A call of a unit begins; undefined when there is no room for its unit. `isFallback`: it did not name that unit. */
+  begin(unit: string, arm: string, isFallback = false): UnitSample | undefined {
     const key = `${arm} ${unit}`
     let sample = this.#units.get(key)
     if (sample === undefined) {
@@ -57,7 +60,10 @@ export class Samples {
         return undefined
       }
       this.#units.set(key, (sample = newSample(unit, arm)))
+      this.#unitsOf.set(arm, this.unitsOf(arm) + 1)
     }
+    this.assigned++
+    if (isFallback) this.fallback++
     sample.underWay++
     return sample
   }
@@ -71,6 +77,11 @@ export class Samples {
   report(unit: string, arm: string, outcome: 'succeeded' | 'failed'): void {
     const sample = this.#units.get(`${arm} ${unit}`)
     if (sample !== undefined) sample.outcome = outcome
+  }
+
+  /** How many units an arm has, without looking at any. */
+  unitsOf(arm: string): number {
+    return this.#unitsOf.get(arm) ?? 0
   }
 
   /** Of all units. */

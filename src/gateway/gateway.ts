@@ -11,6 +11,7 @@ import { watchFiles } from '../config/watch/watch.ts'
 import type { Call } from '../mesh/call.ts'
 import { type Cancel, type Clock, type Millis, nextTurn, systemClock } from '../mesh/clock.ts'
 import { Experiments } from '../experiments/experiments.ts'
+import { armNames } from '../experiments/schema.ts'
 import { Live } from '../mesh/live.ts'
 import { during } from '../mesh/work.ts'
 import { version } from '../protocol/identity.ts'
@@ -133,7 +134,8 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     metrics.repliesEnded.inc({ limit }),
   )
   const common = { clock, log, metrics, tracing, intents, experiments }
-  const tune = ({ telemetry }: Config) => {
+  const tune = ({ telemetry, experiments }: Config) => {
+    metrics.arms.follow(armNames(experiments))
     metrics.tools.limit = telemetry.metrics.maxToolsPerServer
     intents.tune(telemetry.intents)
   }

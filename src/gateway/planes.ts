@@ -11,6 +11,7 @@ import type { GatewayConfig } from '../config/schema/schema.ts'
 import { AggregateEndpoint } from '../downstream/endpoints.ts'
 import type { Guards } from '../downstream/guards.ts'
 import type { Sessions } from '../downstream/sessions.ts'
+import type { Experiments } from '../experiments/experiments.ts'
 import type { Clock } from '../mesh/clock.ts'
 import type { Live } from '../mesh/live.ts'
 import type { StateStore } from '../mesh/policy.ts'
@@ -203,6 +204,7 @@ export interface ControlParts {
   readonly clock: Clock
   readonly metrics: Metrics
   readonly intents: Intents
+  readonly experiments: Pick<Experiments, 'runs'>
   readonly sessions: Sessions
   readonly guards: Guards
   /** Those of the data plane. */
@@ -221,6 +223,7 @@ export function registerControl(app: FastifyInstance, parts: ControlParts): void
     clock,
     metrics,
     intents,
+    experiments,
     sessions,
     guards,
     bodies,
@@ -231,7 +234,19 @@ export function registerControl(app: FastifyInstance, parts: ControlParts): void
     reloader,
   } = parts
   const targets = () => targetsOf(live.current)
-  registerMetrics(app, { live, clock, metrics, sessions, guards, bodies, replies, intents, state, chaos })
+  registerMetrics(app, {
+    live,
+    clock,
+    metrics,
+    sessions,
+    guards,
+    bodies,
+    replies,
+    intents,
+    experiments,
+    state,
+    chaos,
+  })
   registerAdmin(app, { live, sessions, clock, reload: () => reloader.reload('admin') })
   registerAdminMesh(app, { live, state })
   registerAdminServers(app, { live, state, dynamic, restart: (name) => reloader.refresh(new Set([name])) })

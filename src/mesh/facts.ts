@@ -6,7 +6,7 @@ export interface Decision {
   readonly reason?: string
 }
 
-/** What is counted of a fact. The labels `server` and `tool` are the call's, and need not be given. */
+/** What is counted of a fact. The labels `server`, `tool` and `arm` are the call's, and need not be given. */
 export interface Counting<Value> {
   readonly metric: MetricSpec<'counter'>
   labels?(value: Value): Readonly<Record<string, string>>

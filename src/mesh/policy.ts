@@ -122,7 +122,7 @@ export interface Observable {
   snapshot(): object
 }
 
-/** One value of a gauge; the labels `server` and `tool` are those of the state. */
+/** One value of a gauge; the labels `server`, `tool` and `arm` are those of the state. */
 export interface Sample {
   readonly labels: Readonly<Record<string, string>>
   readonly value: number
@@ -133,7 +133,7 @@ export interface StateKind<State = unknown> {
   readonly kind: string
   /** Whether it says how much is still free: then `/admin/budgets` lists it. Its states are `Observable`. */
   readonly isBudget?: true
-  /** Read at each scrape, from the states of the policies without a name; equal labels add up. */
+  /** Read at each scrape, from the states of the policies without a name and of arms; equal labels add up. */
   readonly gauge?: {
     readonly metric: MetricSpec<'gauge'>
     /** Labels that have a series at value 0 also while there is no state. */

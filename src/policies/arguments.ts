@@ -29,8 +29,8 @@ export const invalidArguments = new Fact(false, {
     metric: counter(
       'invalid_arguments_total',
       "Calls whose arguments break the tool's schema, whether they were stopped for it or not.",
-      ['server', 'tool'],
-      'tools',
+      ['server', 'tool', 'arm'],
+      'tools × arms',
     ),
   },
 })

@@ -83,9 +83,9 @@ export const breaker: Policy<z.output<typeof breakerSchema>> & { schema: typeof 
       gauge: {
         metric: gauge(
           'breaker_state',
-          '1 for the state that a breaker of the default policies is in; of a tool with several replicas, how many are.',
-          ['server', 'tool', 'state'],
-          'tools × 3 states',
+          '1 for the state that a breaker of the default policies or of an arm is in; of a tool with several replicas, how many are.',
+          ['server', 'tool', 'state', 'arm'],
+          'tools × 3 states × arms',
         ),
         samples(breaker: Breaker) {
           const now = breaker.snapshot().state

@@ -102,9 +102,8 @@ export function registerAdminMesh(app: FastifyInstance, { live, state }: AdminMe
 
   app.get<OfSet>('/admin/mesh', (request, reply) => {
     const { set = DEFAULT_SET } = request.query
-    const { servers, mesh, config } = live.current
-    if (set !== DEFAULT_SET && !Object.hasOwn(config.policies.sets, set))
-      return reply.code(404).send(unknownSet(set))
+    const { servers, mesh } = live.current
+    if (!mesh.hasSet(set)) return reply.code(404).send(unknownSet(set))
     return [...servers.values()].map((server) => ({
       server: server.name,
       other: mesh.chainFor(server.name, 'tools/list', undefined, set),

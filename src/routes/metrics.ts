@@ -6,6 +6,7 @@ import type { StateStore } from '../mesh/policy.ts'
 import { during } from '../mesh/work.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import { listKinds } from '../registry/kinds.ts'
+import { collectExperiments, type ExperimentRuns } from '../telemetry/experiment-runs.ts'
 import { collectInFlight, collectStates } from '../telemetry/mesh-states.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { Exposition, formatFor } from '../telemetry/metrics/exposition.ts'
@@ -23,6 +24,7 @@ export interface MetricsParts {
   /** What is kept of replies until they are complete. */
   readonly replies: { readonly bytes: number }
   readonly intents: { readonly size: number }
+  readonly experiments: { runs(): ExperimentRuns }
   readonly state: StateStore
   readonly chaos: { readonly engine: { readonly live: boolean } }
 }
@@ -36,7 +38,10 @@ export function registerMetrics(app: FastifyInstance, parts: MetricsParts): void
     registries: [metrics.registry, processRegistry()],
     prepare: () => during('metrics', () => collect(parts)),
     // Only now, so that the last of their counts has been told.
-    written: () => forgetGone(metrics, live.current),
+    written: () => {
+      forgetGone(metrics, live.current)
+      metrics.arms.told()
+    },
   })
   app.get('/metrics', async ({ headers }, reply) => {
     const format = formatFor(headers.accept)
@@ -47,7 +52,7 @@ export function registerMetrics(app: FastifyInstance, parts: MetricsParts): void
 
 /** What is a state rather than an event is read when it is asked for. */
 function collect(parts: MetricsParts): void {
-  const { live, metrics, sessions, guards, bodies, replies, intents, state, chaos } = parts
+  const { live, metrics, sessions, guards, bodies, replies, intents, experiments, state, chaos } = parts
   metrics.sessions.set(sessions.size)
   metrics.unreadBytes.set(guards.unread.bytes)
   metrics.replayBytes.set(guards.replay.bytes)
@@ -60,6 +65,7 @@ function collect(parts: MetricsParts): void {
   metrics.chaosArmed.set(chaos.engine.live ? 1 : 0)
   collectInFlight(metrics)
   collectStates(metrics, state)
+  collectExperiments(metrics, experiments.runs())
   metrics.serverUp.reset()
   metrics.serverTools.reset()
   metrics.serverUnlisted.reset()

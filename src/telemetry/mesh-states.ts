@@ -4,8 +4,14 @@ import { states } from '../policies/descriptions.ts'
 import type { Metrics } from './metrics.ts'
 import { OTHER } from './metrics/tool-series.ts'
 
-/** Reads what policies remember into gauges: done at a scrape, for it changes more often than anybody looks. */
-export function collectStates(metrics: Pick<Metrics, 'ofPolicies' | 'tools'>, store: StateStore): void {
+/**
+ * Reads what policies remember into gauges: done at a scrape, for it changes more often than anybody looks. States of
+ * named sets that are no arms are left out: no calls go by them.
+ */
+export function collectStates(
+  metrics: Pick<Metrics, 'ofPolicies' | 'tools' | 'arms'>,
+  store: StateStore,
+): void {
   for (const { gauge } of states) if (gauge !== undefined) metrics.ofPolicies.gauge(gauge.metric).reset()
   for (const { kind, gauge } of states) {
     if (gauge === undefined) continue
@@ -14,11 +20,13 @@ export function collectStates(metrics: Pick<Metrics, 'ofPolicies' | 'tools'>, st
     const names = new Set(metric.labels)
     for (const labels of always) read.inc(labels, 0)
     for (const [{ server, tool, set }, state] of store.list(kind)) {
-      if (set !== DEFAULT_SET) continue
+      const isArm = set !== DEFAULT_SET
+      if (isArm && !(names.has('arm') && metrics.arms.has(set))) continue
       const owner: Record<string, string> = {}
       if (names.has('server')) owner.server = server
       if (names.has('tool'))
         owner.tool = tool === undefined ? OTHER : metrics.tools.of(server, tool, listed).labels.tool
+      if (names.has('arm')) owner.arm = isArm ? set : ''
       for (const { labels, value } of samples(state)) read.inc({ ...owner, ...labels }, value)
     }
   }

@@ -4,7 +4,8 @@ import { policyMetrics } from '../policies/descriptions.ts'
 import { version } from '../protocol/identity.ts'
 import { calls } from './metrics/calls.ts'
 import { gateway } from './metrics/gateway.ts'
-import { Counter, type Gauge } from './metrics/instruments.ts'
+import { ArmsInForce } from './metrics/arms.ts'
+import { Counter, type Gauge, Histogram } from './metrics/instruments.ts'
 import { mesh } from './metrics/mesh.ts'
 import { build, create, type MetricsOf } from './metrics/spec.ts'
 import { ToolSeries } from './metrics/tool-series.ts'
@@ -26,6 +27,8 @@ export interface Metrics extends MetricsOf<typeof own> {
   readonly inFlight: Map<string, number>
   /** The series of each tool: the only source of values for the label `tool`. */
   readonly tools: ToolSeries
+  /** The arms that the config has, and whose series are kept. */
+  readonly arms: ArmsInForce
   /** Removes all series of a server that is there no more; calls of it that still end make new ones. */
   forgetServer(name: string): void
 }
@@ -40,6 +43,13 @@ export function createMetrics(): Metrics {
   const perTool = [...ofPolicies.values()].filter((metric) => metric instanceof Counter && metric.has('tool'))
   const tools = new ToolSeries(made, perTool as Counter<string>[])
   const inFlight = new Map<string, number>()
+  const perArm = all.filter(
+    (metric) => (metric instanceof Counter || metric instanceof Histogram) && metric.has('arm'),
+  )
+  const arms = new ArmsInForce((isGone) => {
+    tools.forgetArms(isGone)
+    for (const metric of perArm) metric.forget(({ arm }) => arm !== undefined && isGone(arm))
+  })
   return {
     ...made,
     ofPolicies: {
@@ -49,6 +59,7 @@ export function createMetrics(): Metrics {
     registry,
     inFlight,
     tools,
+    arms,
     forgetServer(server) {
       inFlight.delete(server)
       tools.forget(server)

@@ -32,7 +32,9 @@ export function observeAttempt({ clock, metrics, isListed, tracing }: ObserveAtt
       over(outgoing, outcome)
       if (tool === undefined) return outcome
       const verdict = outcome.kind === 'answered' ? outcome.verdict : ''
-      metrics.tools.of(server, tool, isListed).countAttempt(attemptOutcomeOf(outcome, record), verdict)
+      metrics.tools
+        .of(server, tool, isListed)
+        .countAttempt(attemptOutcomeOf(outcome, record), verdict, record.arm)
       return outcome
     }
     // A defect of ours says nothing about the tool.

@@ -15,6 +15,7 @@ interface CountedFact {
   readonly counting: Counting<unknown>
   readonly counter: Counter<string>
   readonly perTool: boolean
+  readonly perArm: boolean
 }
 
 /** Prepares the counting of what policies note on calls. */
@@ -22,8 +23,10 @@ export function countedFacts({ ofPolicies }: Pick<Metrics, 'ofPolicies'>): reado
   return facts.flatMap(({ fact: { slot, initial, telemetry } }) => {
     const { counting } = telemetry
     if (counting === undefined) return []
-    const perTool = counting.metric.labels.includes('tool')
-    return { slot, initial, counting, counter: ofPolicies.counter(counting.metric), perTool }
+    const { metric } = counting
+    const perTool = metric.labels.includes('tool')
+    const perArm = metric.labels.includes('arm')
+    return { slot, initial, counting, counter: ofPolicies.counter(metric), perTool, perArm }
   })
 }
 
@@ -35,17 +38,19 @@ export function notePolicies(
   outcome: Outcome,
   toolLabel: string | undefined,
 ): void {
+  const { arm } = record
   if (record.recoveries > 0) metrics.sessionRecoveries.inc({ server }, record.recoveries)
-  if (outcome.kind === 'rejected') metrics.rejections.inc({ server, reason: outcome.error.reason })
-  for (const reason of record.supersededRejections ?? NONE) metrics.rejections.inc({ server, reason })
+  if (outcome.kind === 'rejected') metrics.rejections.inc({ server, reason: outcome.error.reason, arm })
+  for (const reason of record.supersededRejections ?? NONE) metrics.rejections.inc({ server, reason, arm })
   if (outcome.kind === 'answered' && outcome.partial !== undefined)
-    metrics.partials.inc({ server, source: outcome.partial.source })
+    metrics.partials.inc({ server, source: outcome.partial.source, arm })
   const { facts: noted } = record
-  for (const { slot, initial, counting, counter, perTool } of counted) {
+  for (const { slot, initial, counting, counter, perTool, perArm } of counted) {
     const value = noted[slot]
     if (value === initial) continue
-    const own = counting.labels?.(value)
-    const labels = perTool ? { server, tool: toolLabel ?? OTHER, ...own } : { server, ...own }
+    const labels: Record<string, string> = { server, ...counting.labels?.(value) }
+    if (perTool) labels.tool = toolLabel ?? OTHER
+    if (perArm) labels.arm = arm
     counter.inc(labels, counting.by?.(value) ?? 1)
   }
 }
@@ -56,26 +61,26 @@ type FaultMetrics = Pick<
 >
 
 /** Counts the faults that were injected into a call of an agent, what became of them, and what was done about them. */
-export function noteFaults(metrics: FaultMetrics, { faults, fates, rejectedOver }: CallRecord): void {
+export function noteFaults(metrics: FaultMetrics, { faults, fates, rejectedOver, arm }: CallRecord): void {
   for (const name of rejectedOver ?? NONE)
-    metrics.faultReactions.inc({ fault: faultLabel(name), reaction: 'rejected' })
+    metrics.faultReactions.inc({ fault: faultLabel(name), reaction: 'rejected', arm })
   if (faults !== undefined)
     for (const { name, resent } of faults)
-      if (resent === true) metrics.faultReactions.inc({ fault: faultLabel(name), reaction: 'resent' })
+      if (resent === true) metrics.faultReactions.inc({ fault: faultLabel(name), reaction: 'resent', arm })
   if (fates === undefined) return
   for (const { fault, fate, delayedMs = 0, isKept } of fates) {
-    const label = faultLabel(fault.name)
+    const labels = { fault: faultLabel(fault.name), arm }
     if (isKept === true) {
-      if (fate === 'escaped') metrics.faultsKept.inc({ fault: label })
+      if (fate === 'escaped') metrics.faultsKept.inc(labels)
       continue
     }
-    metrics.faultsInjected.inc({ fault: label, type: fault.type })
+    metrics.faultsInjected.inc({ ...labels, type: fault.type })
     // All of them at 0 from the first on: `rate()` misses the increase with which a series is born.
-    for (const fate of everyFate) metrics.faultOutcomes.series({ fault: label, fate })
-    metrics.faultDelay.series({ fault: label })
-    metrics.faultsKept.series({ fault: label })
-    metrics.faultOutcomes.inc({ fault: label, fate })
-    if (delayedMs > 0) metrics.faultDelay.inc({ fault: label }, delayedMs / 1_000)
+    for (const fate of everyFate) metrics.faultOutcomes.series({ ...labels, fate })
+    metrics.faultDelay.series(labels)
+    metrics.faultsKept.series(labels)
+    metrics.faultOutcomes.inc({ ...labels, fate })
+    if (delayedMs > 0) metrics.faultDelay.inc(labels, delayedMs / 1_000)
   }
 }
 

@@ -22,7 +22,7 @@ after(async () => {
 const share = (outcome: string, calls: string, source: string) =>
   gateway.metric(
     'breakwater_intent_outcomes_total',
-    `outcome="${outcome}",calls="${calls}",arm="",source="${source}"`,
+    `outcome="${outcome}",calls="${calls}",source="${source}"`,
   )
 
 test('of tasks that failed, those that met a failed call are told from those that did not', async () => {

@@ -31,7 +31,7 @@ async function admin(t: TestContext) {
   const context = testPolicyContext(clock)
   const mesh = compileMesh({
     policies,
-    config: config.policies,
+    config: { ...config.policies, arms: { 'ab/bold': { set: 'cautious', takes: () => true, share: 0.5 } } },
     context,
     target: (name) => servers.get(name),
     readdress: () => undefined,
@@ -153,6 +153,21 @@ test('an order for one set leaves the others alone', async (t) => {
       ['cautious', 'open', true],
     ],
   )
+})
+
+test('what an arm of an experiment goes by and remembers is shown under its name, and obeys orders', async (t) => {
+  const { get, order, call } = await admin(t)
+  await call()
+  await call('ab/bold')
+  const sets = (states: Json[] = []) => states.map(({ set }) => set)
+  assert.deepEqual(sets((await get<Json[]>('/admin/breakers')).body), ['default', 'ab/bold'])
+  const { body } = await get<Record<string, Json[]>>('/admin/budgets')
+  assert.deepEqual(sets(body.bulkhead), ['default', 'ab/bold'])
+  const [shown] = (await get<OfServer[]>('/admin/mesh?set=ab/bold')).body
+  assert.equal(layer(shown?.tools.a, 'breaker')?.from, 'set cautious')
+  assert.equal((await order('s/a?set=ab/bold')).status, 200)
+  assert.equal((await call('ab/bold')).kind, 'rejected')
+  assert.equal((await call()).kind, 'failed')
 })
 
 test('requests that are no calls of a listed tool have a breaker under a name of their own', async (t) => {

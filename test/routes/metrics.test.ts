@@ -32,6 +32,7 @@ async function scraped(t: TestContext) {
   const sessions = { size: 2 }
   const { state } = testPolicyContext(clock)
   const chaos = { engine: { live: true } }
+  const experiments = { runs: () => [] }
   const app = fastify()
   const guards = testGuards(clock)
   const bodies = { count: 0, bytes: 0 }
@@ -45,6 +46,7 @@ async function scraped(t: TestContext) {
     bodies,
     replies: { bytes: 0 },
     intents,
+    experiments,
     state,
     chaos,
   })
@@ -97,6 +99,19 @@ test('a server that is gone is told of once more when its last call is over, and
   metrics.inFlight.set('s', 0)
   assert.deepEqual([await knows(), await knows()], [true, false])
   assert.equal(metrics.inFlight.size, 0)
+})
+
+test('an arm that leaves the config is told of once more, and then no more', async (t) => {
+  const { metrics, scrape } = await scraped(t)
+  const count = (arm: string) =>
+    metrics.tools.of('s', 't', () => true).countCall('returned', 'correct', arm, 1)
+  const arms = async () => [...new Set((await scrape()).body.match(/(?<=arm=")[^"]*/g))]
+  metrics.arms.follow(['old/a', 'ab/a'])
+  for (const arm of ['', 'old/a', 'ab/a']) count(arm)
+  assert.deepEqual(await arms(), ['old/a', 'ab/a'])
+  metrics.arms.follow(['ab/a'])
+  assert.deepEqual(await arms(), ['old/a', 'ab/a'])
+  assert.deepEqual(await arms(), ['ab/a'])
 })
 
 test('a server that stays keeps its series, however quiet it is', async (t) => {

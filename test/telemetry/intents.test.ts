@@ -20,7 +20,7 @@ function setUp() {
   }
 }
 
-const line = (outcome: string, count: number, more = 'arm="",source="header"') =>
+const line = (outcome: string, count: number, more = 'source="header"') =>
   `breakwater_intents_total{outcome="${outcome}",${more}} ${count}`
 
 test('a task is over when it was idle for a while, and then its calls are told', async () => {

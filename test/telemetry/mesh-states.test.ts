@@ -15,13 +15,16 @@ function scraped() {
   async function scrape(name: string): Promise<string[]> {
     collectStates(metrics, state)
     const text = await metrics.registry.metrics()
-    return text.split('\n').filter((line) => line.startsWith(`breakwater_${name}{`))
+    return text.split('\n').filter((line) => /^breakwater_(\w+)/.exec(line)?.[1] === name)
   }
-  return { state, put, scrape }
+  return { state, metrics, put, scrape }
 }
 
-const line = (tool: string, state: string, value: number) =>
-  `breakwater_breaker_state{server="s",tool="${tool}",state="${state}"} ${value}`
+const line = (tool: string, state: string, value: number, arm?: string) => {
+  const labels = { server: 's', tool, state, ...(arm !== undefined && { arm }) }
+  const text = Object.entries(labels).map(([name, label]) => `${name}="${label}"`)
+  return `breakwater_breaker_state{${text.join()}} ${value}`
+}
 
 test('a breaker is 1 for the state that it is in and 0 for the others', async () => {
   for (const now of ['closed', 'open', 'half_open']) {
@@ -67,12 +70,36 @@ test('the budget of the gateway has no server, and that of each server its name'
   put({ kind: 'retry-budget', server: '' }, { balance: 10 })
   put({ kind: 'retry-budget' }, { balance: 2.5 })
   assert.deepEqual(await scrape('retry_budget_balance'), [
-    'breakwater_retry_budget_balance{server=""} 10',
+    'breakwater_retry_budget_balance 10',
     'breakwater_retry_budget_balance{server="s"} 2.5',
   ])
 })
 
-test('other sets are not mixed into the numbers of the default one', async () => {
+test('states of arms stand under their arm, as long as the config has it', async () => {
+  const { put, scrape, metrics } = scraped()
+  metrics.arms.follow(['ab/control', 'ab/treatment'])
+  put({ kind: 'breaker', tool: 't' }, { state: 'closed' })
+  put({ kind: 'breaker', set: 'ab/treatment', tool: 't' }, { state: 'open' })
+  put({ kind: 'retry-budget', set: 'ab/treatment' }, { balance: 1 })
+  put({ kind: 'retry-budget', set: 'ab/treatment', server: '' }, { balance: 4 })
+  assert.deepEqual(await scrape('breaker_state'), [
+    line('t', 'closed', 1),
+    line('t', 'open', 0),
+    line('t', 'half_open', 0),
+    line('t', 'closed', 0, 'ab/treatment'),
+    line('t', 'open', 1, 'ab/treatment'),
+    line('t', 'half_open', 0, 'ab/treatment'),
+  ])
+  assert.deepEqual(await scrape('retry_budget_balance'), [
+    'breakwater_retry_budget_balance{server="s",arm="ab/treatment"} 1',
+    'breakwater_retry_budget_balance{arm="ab/treatment"} 4',
+  ])
+  metrics.arms.follow([])
+  assert.equal((await scrape('breaker_state')).length, 3)
+  assert.deepEqual(await scrape('retry_budget_balance'), [])
+})
+
+test('named sets that are no arms are not mixed into the numbers of the default one', async () => {
   const { put, scrape } = scraped()
   put({ kind: 'breaker', set: 'cautious', tool: 't' }, { state: 'open' })
   put({ kind: 'retry-budget', set: 'cautious' }, { balance: 1 })

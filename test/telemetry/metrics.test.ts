@@ -26,7 +26,7 @@ test('two gateways in one process count each for itself', async () => {
 
 test('buckets cover what a tool call may take, from hundredths of a second to minutes', async () => {
   const { toolCallDuration, registry } = createMetrics()
-  toolCallDuration.series({ server: 's', tool: 't' }).observe(0.5)
+  toolCallDuration.series({ server: 's', tool: 't', arm: '' }).observe(0.5)
   const lines = (await registry.metrics()).matchAll(/^breakwater_tool_call_duration.*_bucket\{le="([^"]+)"/gm)
   const finite = [...lines].map(([, bound]) => Number(bound)).slice(0, -1)
   assert.deepEqual(
@@ -64,12 +64,12 @@ test('of a server that is forgotten nothing is left, and of others everything', 
   const metrics = createMetrics()
   for (const server of ['gone', 'here']) {
     metrics.inFlight.set(server, 0)
-    metrics.rejections.inc({ server, reason: 'overloaded' })
+    metrics.rejections.inc({ server, reason: 'overloaded', arm: '' })
     metrics.requests.inc({ server, result: 'returned' })
     for (const isListed of [() => true, () => false]) {
       const series = metrics.tools.of(server, 't', isListed)
       series.countCall('returned', 'correct', '', 1)
-      series.countAttempt('returned', 'correct')
+      series.countAttempt('returned', 'correct', '')
     }
   }
   metrics.tools.of('here', 'u', () => false).countCall('returned', 'correct', '', 1)

@@ -45,7 +45,7 @@ test('every attempt is counted, with what became of it and how good the reply wa
     const { service, exposed } = observed([outcome])
     assert.equal(await service(toolCall('known', {}, { server: 's' })), outcome)
     assert.deepEqual(await exposed(), [
-      `${NAME}{server="s",tool="known",outcome="${became}",verdict="${verdict}"} 1`,
+      `${NAME}{server="s",tool="known",outcome="${became}"${verdict && `,verdict="${verdict}"`}} 1`,
     ])
   }
 })
@@ -68,7 +68,7 @@ test('attempts of one call count each, and those of tools that no catalog lists 
   for (const tool of ['known', 'known', 'made up', 'made up too'])
     await service(toolCall(tool, {}, { server: 's' }))
   assert.deepEqual(await exposed(), [
-    `${NAME}{server="s",tool="known",outcome="transport_error",verdict=""} 2`,
+    `${NAME}{server="s",tool="known",outcome="transport_error"} 2`,
     `${NAME}{server="s",tool="_other",outcome="returned",verdict="unchecked"} 2`,
   ])
 })
@@ -79,7 +79,7 @@ test('failures of a tool are at 0 before there is any, or to Prometheus the firs
   const before = await all()
   await service(toolCall('known', {}, { server: 's' }))
   const changed = (await all()).filter((line) => !before.includes(line))
-  const failures = `${NAME}{server="s",tool="known",outcome="transport_error",verdict=""}`
+  const failures = `${NAME}{server="s",tool="known",outcome="transport_error"}`
   assert.deepEqual(changed, [`${failures} 1`])
   assert.ok(before.includes(`${failures} 0`))
   assert.equal(before.length, 7)

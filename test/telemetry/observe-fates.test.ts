@@ -3,7 +3,9 @@ import { test } from 'node:test'
 import type { Call, CallRecord, InjectedFault, Outcome } from '../../src/mesh/call.ts'
 import { toolCall } from '../support/caller.ts'
 import { answered } from '../policies/breaker/rig.ts'
-import { observed } from './observed.ts'
+import { createMetrics } from '../../src/telemetry/metrics.ts'
+import { noteFaults } from '../../src/telemetry/observe-policies.ts'
+import { exposedBy, observed } from './observed.ts'
 
 const fault: InjectedFault = {
   name: 'lie',
@@ -51,4 +53,26 @@ test('a call that no fault has to do with keeps no fates, and is not logged for 
   const { call, lines } = await run(() => [])
   assert.equal(call.record.fates, undefined)
   assert.deepEqual(lines, [])
+})
+
+test('faults, what became of them and what was done about them are counted by arm', async () => {
+  const metrics = createMetrics()
+  for (const arm of ['', 'ab/a']) {
+    const { record } = toolCall('t', {}, { server: 's' })
+    record.arm = arm
+    record.faults = [{ ...fault, resent: true }]
+    record.rejectedOver = ['lie']
+    record.fates = [{ fault, fate: 'delayed', delayedMs: 500 }]
+    noteFaults(metrics, record)
+  }
+  for (const [name, labels, value] of [
+    ['faults_injected_total', 'fault="lie",type="result.empty"', 1],
+    ['fault_outcomes_total', 'fault="lie",fate="delayed"', 1],
+    ['fault_delay_seconds_total', 'fault="lie"', 0.5],
+  ] as const)
+    assert.deepEqual(await exposedBy(metrics, `breakwater_${name}`), [
+      `breakwater_${name}{${labels}} ${value}`,
+      `breakwater_${name}{${labels},arm="ab/a"} ${value}`,
+    ])
+  assert.equal((await exposedBy(metrics, 'breakwater_fault_reactions_total')).length, 4)
 })

@@ -1,19 +1,21 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { type Call, type Outcome, type Service } from '../../src/mesh/call.ts'
+import type { Call, Outcome, Partial, Service } from '../../src/mesh/call.ts'
 import { verdictOf } from '../../src/mesh/classify.ts'
 import { gatewayError } from '../../src/mesh/errors.ts'
 import { newCall, toolCall } from '../support/caller.ts'
 import { observed } from './observed.ts'
 import { bulkheadFull } from '../../src/policies/bulkhead.ts'
+import { retries } from '../../src/policies/retry/tries.ts'
 
-/** A reply with this rest, judged. */
-function answered(rest: Readonly<Record<string, unknown>>): Outcome {
+/** A reply with this rest, judged; `partial`: what is missing of it. */
+function answered(rest: Readonly<Record<string, unknown>>, partial?: Partial): Outcome {
   const value = { jsonrpc: '2.0', id: 1, ...rest }
   return {
     kind: 'answered',
     result: { text: JSON.stringify(value), value, status: 200 },
     verdict: verdictOf(value),
+    ...(partial !== undefined && { partial }),
   }
 }
 
@@ -35,9 +37,7 @@ test('a tool call is counted by what became of it', async () => {
   for (const [outcome, result] of outcomes) {
     const { service, exposed } = observed(() => Promise.resolve(outcome))
     assert.equal(await service(toolCall('t', {}, { server: 's' })), outcome)
-    assert.deepEqual(await exposed(TOOL_CALLS), [
-      `${TOOL_CALLS}{server="s",tool="t",result="${result}",arm=""} 1`,
-    ])
+    assert.deepEqual(await exposed(TOOL_CALLS), [`${TOOL_CALLS}{server="s",tool="t",result="${result}"} 1`])
   }
 })
 
@@ -49,8 +49,8 @@ test('tools that no catalog lists share one series, so that callers cannot make 
   for (const name of ['known', 'made up 1', 'made up 2', ''])
     await service(toolCall(name, {}, { server: 's' }))
   assert.deepEqual(await exposed(TOOL_CALLS), [
-    `${TOOL_CALLS}{server="s",tool="known",result="returned",arm=""} 1`,
-    `${TOOL_CALLS}{server="s",tool="_other",result="returned",arm=""} 3`,
+    `${TOOL_CALLS}{server="s",tool="known",result="returned"} 1`,
+    `${TOOL_CALLS}{server="s",tool="_other",result="returned"} 3`,
   ])
 })
 
@@ -147,17 +147,30 @@ test('how good the reply was is counted apart, with what became of the call', as
   await service(toolCall('t', {}, { server: 's' }))
   const name = 'breakwater_tool_call_verdicts_total'
   assert.deepEqual(await exposed(name), [
-    `${name}{server="s",tool="t",outcome="returned",verdict="tool_error",arm=""} 1`,
+    `${name}{server="s",tool="t",outcome="returned",verdict="tool_error"} 1`,
   ])
 })
 
-test('a call counts for the arm that it runs in', async () => {
+test('all that is counted of a call counts for the arm that it runs in', async () => {
   const { service, exposed } = observed((call) => {
-    call.record.arm = 'treatment'
-    return Promise.resolve(fine)
+    const { record } = call
+    record.supersededRejections = ['rate_limited']
+    retries.add(record)
+    return Promise.resolve(answered({ result: {} }, { source: 'stale', reason: 'it is down', notice: false }))
   })
-  await service(toolCall('t', {}, { server: 's' }))
-  assert.match((await exposed(TOOL_CALLS))[0] ?? '', /arm="treatment"/)
+  const call = toolCall('t', {}, { server: 's' })
+  call.record.arm = 'ab/a'
+  await service(call)
+  const of = ',arm="ab/a"} 1'
+  assert.deepEqual(await exposed(TOOL_CALLS), [`${TOOL_CALLS}{server="s",tool="t",result="returned"${of}`])
+  for (const [name, labels] of [
+    ['upstream_attempts_total', 'server="s",tool="t",outcome="returned",verdict="unchecked"'],
+    ['tool_call_duration_seconds_count', 'server="s",tool="t"'],
+    ['rejections_total', 'server="s",reason="rate_limited"'],
+    ['partial_results_total', 'server="s",source="stale"'],
+    ['retries_total', 'server="s",decision="sent"'],
+  ] as const)
+    assert.deepEqual(await exposed(`breakwater_${name}`), [`breakwater_${name}{${labels}${of}`])
 })
 
 test('overhead is the time that a call is neither at a server nor kept waiting', async () => {

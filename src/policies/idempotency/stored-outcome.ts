@@ -33,8 +33,8 @@ export const replayed = new Fact<'no' | 'stored' | 'joined'>('no', {
     metric: counter(
       'idempotent_replays_total',
       'Calls answered with the answer of an earlier one, by whether that was over or still under way.',
-      ['server', 'how'],
-      'servers × 2',
+      ['server', 'how', 'arm'],
+      'servers × 2 × arms',
     ),
     labels: (how) => ({ how }),
   },

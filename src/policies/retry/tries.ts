@@ -28,8 +28,8 @@ export type RetryRefusal =
 const retriesTotal = counter(
   'retries_total',
   'Failed calls, by whether they were sent again (`sent`) or why not, and calls that were hedged.',
-  ['server', 'decision'],
-  'servers × 11 decisions',
+  ['server', 'decision', 'arm'],
+  'servers × 11 decisions × arms',
 )
 
 /** How often a call was sent again after a failure. */
@@ -73,9 +73,9 @@ export const retryBudget: StateKind<RetryBudget> = {
   gauge: {
     metric: gauge(
       'retry_budget_balance',
-      'Retries that the budget of a server would allow now, by the default policies; without a server, that of the gateway.',
-      ['server'],
-      'servers + 1',
+      'Retries that the budget of a server would allow now, by the default policies or in an arm; without a server, that of the gateway.',
+      ['server', 'arm'],
+      '(servers + 1) × arms',
     ),
     samples: (budget) => [{ labels: {}, value: budget.snapshot().balance }],
   },

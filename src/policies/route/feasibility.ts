@@ -23,8 +23,8 @@ export const infeasible = new Fact(false, {
     metric: counter(
       'deadlines_infeasible_total',
       'Calls whose deadline could not be met by estimate, whether they were stopped for it or not.',
-      ['server'],
-      'servers',
+      ['server', 'arm'],
+      'servers × arms',
     ),
   },
 })

@@ -21,8 +21,8 @@ export const calls = {
   toolCallDuration: histogram(
     'tool_call_duration_seconds',
     'From the arrival of a tool call to its outcome.',
-    ['server', 'tool'],
-    'tools × 17',
+    ['server', 'tool', 'arm'],
+    'tools × 17 × arms',
     CALL_SECONDS,
   ),
   overhead: histogram(
@@ -41,8 +41,8 @@ export const calls = {
   attempts: counter(
     'upstream_attempts_total',
     'Tries of tool calls at a server, by what became of them and, if a reply came, how good it was.',
-    ['server', 'tool', 'outcome', 'verdict'],
-    'tools × 14 pairs of outcome and verdict, of which 7 begin at 0',
+    ['server', 'tool', 'outcome', 'verdict', 'arm'],
+    'tools × 14 pairs of outcome and verdict, of which 7 begin at 0, × arms',
   ),
   intents: counter(
     'intents_total',

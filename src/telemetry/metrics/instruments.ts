@@ -92,8 +92,7 @@ export abstract class SeriesSet<Label extends string> {
       known.value = 0
       return known
     }
-    const inOrder = this.#names.map((name) => [name, labels[name]] as const)
-    return { labels: Object.fromEntries(inOrder), value: 0, head: undefined }
+    return { labels: present(this.#names, labels), value: 0, head: undefined }
   }
 }
 
@@ -166,13 +165,18 @@ export class Histogram<Label extends string> {
     return this.#series.size
   }
 
+  /** Whether its histograms have this label. */
+  has(label: string): boolean {
+    return (this.#names as readonly string[]).includes(label)
+  }
+
   /** The histogram with these labels, to be kept by whoever observes often, until it is forgotten. */
   series(labels: Readonly<Record<Label, string>>): HistogramSeries {
     let key = ''
     for (const name of this.#names) key += `${labels[name]}\0`
     const known = this.#series.get(key)
     if (known !== undefined) return known
-    const made = new HistogramSeries(labels, this.#buckets)
+    const made = new HistogramSeries(present(this.#names, labels), this.#buckets)
     this.#series.set(key, made)
     return made
   }
@@ -212,6 +216,16 @@ export class Histogram<Label extends string> {
   }
 }
 
+/** Labels in their order, without those that are empty: to Prometheus, these are not there. */
+function present<Label extends string>(
+  names: readonly Label[],
+  labels: Readonly<Record<Label, string>>,
+): Labels {
+  const held: Record<string, string> = {}
+  for (const name of names) if (labels[name] !== '') held[name] = labels[name]
+  return held
+}
+
 /** One of the lines that each histogram of a metric has. */
 interface Line {
   readonly metricName: string
@@ -234,7 +248,7 @@ export class HistogramSeries {
   #heads: readonly string[] | undefined
 
   constructor(labels: Labels, buckets: readonly number[]) {
-    this.labels = { ...labels }
+    this.labels = labels
     this.#buckets = buckets
     this.#counts = new Array<number>(buckets.length + 1).fill(0)
     this.#exemplars = new Array<Exemplar | undefined>(buckets.length + 1).fill(undefined)

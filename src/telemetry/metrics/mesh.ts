@@ -5,14 +5,14 @@ export const mesh = {
   rejections: counter(
     'rejections_total',
     'Calls, and retries and hedges of them, that a policy kept from their server, by why.',
-    ['server', 'reason'],
-    'servers × reasons of policies',
+    ['server', 'reason', 'arm'],
+    'servers × reasons of policies × arms',
   ),
   partials: counter(
     'partial_results_total',
     'Results of which something is missing, by who found out.',
-    ['server', 'source'],
-    'servers × 5 sources',
+    ['server', 'source', 'arm'],
+    'servers × 5 sources × arms',
   ),
   meshEvents: counter(
     'policy_events_total',
@@ -23,8 +23,8 @@ export const mesh = {
   faultsInjected: counter(
     'faults_injected_total',
     'Faults that were injected into calls of agents; those of the runtime API count as one.',
-    ['fault', 'type'],
-    'faults of the plans that were in force',
+    ['fault', 'type', 'arm'],
+    'faults of the plans that were in force × arms',
   ),
   discoveryFaults: counter(
     'discovery_faults_injected_total',
@@ -35,26 +35,44 @@ export const mesh = {
   faultOutcomes: counter(
     'fault_outcomes_total',
     'What became of faults injected into calls of agents: masked, delayed, surfaced as an error or a flag, escaped to the agent unnoticed, or not_reached. Their sum is that of the faults injected.',
-    ['fault', 'fate'],
-    'faults of the plans that were in force × 5',
+    ['fault', 'fate', 'arm'],
+    'faults of the plans that were in force × 5 × arms',
   ),
   faultDelay: counter(
     'fault_delay_seconds_total',
     'How long agents had to wait for good answers because of faults; those that were `delayed`.',
-    ['fault'],
-    'faults of the plans that were in force',
+    ['fault', 'arm'],
+    'faults of the plans that were in force × arms',
   ),
   faultReactions: counter(
     'fault_reactions_total',
     'What the mesh did about faults: calls sent again after one that was hit (`resent`), and rejected because a breaker was open at a server that was hit (`rejected`).',
-    ['fault', 'reaction'],
-    'faults of the plans that were in force × 2',
+    ['fault', 'reaction', 'arm'],
+    'faults of the plans that were in force × 2 × arms',
   ),
   faultsKept: counter(
     'fault_replies_kept_total',
     'Later calls that a corrupted reply reached, looking fine: it had been kept.',
-    ['fault'],
-    'faults of the plans that were in force',
+    ['fault', 'arm'],
+    'faults of the plans that were in force × arms',
+  ),
+  experimentRunning: gauge(
+    'experiment_running',
+    '1 while an experiment runs, else 0.',
+    ['experiment'],
+    'experiments',
+  ),
+  experimentUnits: gauge(
+    'experiment_units',
+    'Units (tasks, as a rule) in an arm of an experiment, in its run of now or else its last one.',
+    ['arm'],
+    'arms',
+  ),
+  experimentCalls: counter(
+    'experiment_calls_total',
+    'Calls that an experiment may take, in its run of now or else its last one, by what they were assigned by: `unit`, what it assigns by, or `fallback`, in place of that; or why they take no part: `not_drawn`, or `excluded`, for they said nothing to assign them by. Of `dropped` ones, which are in arms, nothing is kept: there were too many units.',
+    ['experiment', 'assigned'],
+    'experiments × 5',
   ),
   chaosArmed: gauge('chaos_armed', '1 while faults are armed.', [], '1'),
   chaosEngineErrors: counter(

@@ -42,6 +42,13 @@ export class ToolSeries {
     return known?.tools.get(tool) ?? this.#first(server, tool, known, isListed)
   }
 
+  /** Removes what there is of arms that are gone. */
+  forgetArms(isGone: (arm: string) => boolean): void {
+    for (const { tools, other } of this.#servers.values())
+      for (const tool of [other, ...tools.values()]) tool.forgetArms(isGone)
+    this.#remove(({ arm }) => arm !== undefined && isGone(arm))
+  }
+
   /** Removes what there is of a server. */
   forget(server: string): void {
     if (this.#servers.delete(server)) this.#remove((labels) => labels.server === server)
@@ -87,8 +94,8 @@ type ToolLabel = 'server' | 'tool'
 export interface PerTool {
   readonly toolCalls: Counter<ToolLabel | 'result' | 'arm'>
   readonly toolCallVerdicts: Counter<ToolLabel | 'outcome' | 'verdict' | 'arm'>
-  readonly toolCallDuration: Histogram<ToolLabel>
-  readonly attempts: Counter<ToolLabel | 'outcome' | 'verdict'>
+  readonly toolCallDuration: Histogram<ToolLabel | 'arm'>
+  readonly attempts: Counter<ToolLabel | 'outcome' | 'verdict' | 'arm'>
 }
 
 /** Where a call is counted. */
@@ -99,7 +106,7 @@ interface CallSeries {
 
 /**
  * What alerts and ratios read of attempts. To Prometheus a series that is born with its first failure has never failed:
- * an increase takes two readings. So these begin at 0, with the first attempt of their tool.
+ * an increase takes two readings. So these begin at 0, with the first attempt of their tool in an arm or in none.
  */
 const BORN_TOGETHER = [
   ['returned', 'correct'],
@@ -111,19 +118,17 @@ const BORN_TOGETHER = [
   ['transport_error', ''],
 ] as const
 
-/** The series of one tool, kept at hand: counting a call looks up short words, and no labels. */
+/** The series of one tool: those of calls in no arm, and those of each arm. */
 class OneTool {
   readonly labels: { readonly server: string; readonly tool: string }
   readonly #metrics: PerTool
-  #duration: HistogramSeries | undefined
-  /** By arm, result and verdict. */
-  readonly #calls = new Map<string, Map<string, Map<string, CallSeries>>>()
-  /** By outcome and verdict. */
-  readonly #attempts = new Map<string, Map<string, Series>>()
+  readonly #plain: ArmSeries
+  readonly #arms = new Map<string, ArmSeries>()
 
   constructor(metrics: PerTool, server: string, tool: string) {
     this.#metrics = metrics
     this.labels = { server, tool }
+    this.#plain = new ArmSeries(metrics, { server, tool, arm: '' })
   }
 
   /**
@@ -138,15 +143,57 @@ class OneTool {
     traceId?: string,
     wallMs?: number,
   ): void {
-    const found = within(within(this.#calls, arm), result)
-    const series = found.get(verdict) ?? this.#seriesOf(found, result, verdict, arm)
-    series.calls.value++
-    series.verdicts.value++
-    this.#duration ??= this.#metrics.toolCallDuration.series(this.labels)
-    this.#duration.observe(seconds, traceId, wallMs)
+    const series = arm === '' ? this.#plain : this.#in(arm)
+    series.countCall(result, verdict)
+    series.duration.observe(seconds, traceId, wallMs)
   }
 
   /** Counts a try at the server. */
+  countAttempt(outcome: string, verdict: string, arm: string): void {
+    const series = arm === '' ? this.#plain : this.#in(arm)
+    series.countAttempt(outcome, verdict)
+  }
+
+  /** Counts no more in series of arms that are gone. */
+  forgetArms(isGone: (arm: string) => boolean): void {
+    for (const arm of this.#arms.keys()) if (isGone(arm)) this.#arms.delete(arm)
+  }
+
+  #in(arm: string): ArmSeries {
+    let series = this.#arms.get(arm)
+    if (series === undefined) {
+      series = new ArmSeries(this.#metrics, { ...this.labels, arm })
+      this.#arms.set(arm, series)
+    }
+    return series
+  }
+}
+
+/** The series of one tool in one arm, or in none, kept at hand: counting a call looks up short words, and no labels. */
+class ArmSeries {
+  readonly #metrics: PerTool
+  readonly #labels: Readonly<Record<ToolLabel | 'arm', string>>
+  #duration: HistogramSeries | undefined
+  /** By result and verdict. */
+  readonly #calls = new Map<string, Map<string, CallSeries>>()
+  /** By outcome and verdict. */
+  readonly #attempts = new Map<string, Map<string, Series>>()
+
+  constructor(metrics: PerTool, labels: Readonly<Record<ToolLabel | 'arm', string>>) {
+    this.#metrics = metrics
+    this.#labels = labels
+  }
+
+  get duration(): HistogramSeries {
+    return (this.#duration ??= this.#metrics.toolCallDuration.series(this.#labels))
+  }
+
+  countCall(result: string, verdict: string): void {
+    const series = this.#calls.get(result)?.get(verdict) ?? this.#addCalls(result, verdict)
+    series.calls.value++
+    series.verdicts.value++
+  }
+
   countAttempt(outcome: string, verdict: string): void {
     const series = this.#attempts.get(outcome)?.get(verdict) ?? this.#attemptsOf(outcome, verdict)
     series.value++
@@ -158,18 +205,18 @@ class OneTool {
   }
 
   #addAttempts(outcome: string, verdict: string): Series {
-    const series = this.#metrics.attempts.series({ ...this.labels, outcome, verdict })
+    const series = this.#metrics.attempts.series({ ...this.#labels, outcome, verdict })
     within(this.#attempts, outcome).set(verdict, series)
     return series
   }
 
-  #seriesOf(found: Map<string, CallSeries>, result: string, verdict: string, arm: string): CallSeries {
+  #addCalls(result: string, verdict: string): CallSeries {
     const { toolCalls, toolCallVerdicts } = this.#metrics
     const series = {
-      calls: toolCalls.series({ ...this.labels, result, arm }),
-      verdicts: toolCallVerdicts.series({ ...this.labels, outcome: result, verdict, arm }),
+      calls: toolCalls.series({ ...this.#labels, result }),
+      verdicts: toolCallVerdicts.series({ ...this.#labels, outcome: result, verdict }),
     }
-    found.set(verdict, series)
+    within(this.#calls, result).set(verdict, series)
     return series
   }
 }

@@ -8,15 +8,15 @@ import { check, type Known } from '../../../src/commands/demo/sums.ts'
 
 const text = `# HELP breakwater_tool_calls_total Tool calls
 # TYPE breakwater_tool_calls_total counter
-breakwater_tool_calls_total{server="docs",tool="read_doc",result="returned",arm=""} 5
-breakwater_tool_calls_total{server="docs",tool="read_doc",result="timeout",arm=""} 1
-breakwater_tool_call_verdicts_total{server="docs",tool="read_doc",outcome="returned",verdict="correct",arm=""} 4
-breakwater_tool_call_verdicts_total{server="docs",tool="read_doc",outcome="returned",verdict="tool_error",arm=""} 1
-breakwater_tool_call_verdicts_total{server="docs",tool="read_doc",outcome="timeout",verdict="",arm=""} 1
+breakwater_tool_calls_total{server="docs",tool="read_doc",result="returned"} 5
+breakwater_tool_calls_total{server="docs",tool="read_doc",result="timeout"} 1
+breakwater_tool_call_verdicts_total{server="docs",tool="read_doc",outcome="returned",verdict="correct"} 4
+breakwater_tool_call_verdicts_total{server="docs",tool="read_doc",outcome="returned",verdict="tool_error"} 1
+breakwater_tool_call_verdicts_total{server="docs",tool="read_doc",outcome="timeout"} 1
 breakwater_upstream_attempts_total{server="docs",tool="read_doc",outcome="returned",verdict="correct"} 4
-breakwater_upstream_attempts_total{server="docs",tool="read_doc",outcome="cancelled",verdict=""} 2
-breakwater_upstream_attempts_total{server="docs",tool="read_doc",outcome="timeout",verdict=""} 4
-breakwater_intent_outcomes_total{outcome="failed",calls="failed",arm="",source="meta"} 1
+breakwater_upstream_attempts_total{server="docs",tool="read_doc",outcome="cancelled"} 2
+breakwater_upstream_attempts_total{server="docs",tool="read_doc",outcome="timeout"} 4
+breakwater_intent_outcomes_total{outcome="failed",calls="failed",source="meta"} 1
 breakwater_faults_injected_total{fault="slow",type="conn.latency"} 3
 breakwater_fault_outcomes_total{fault="slow",fate="masked"} 2
 breakwater_fault_outcomes_total{fault="slow",fate="not_reached"} 1

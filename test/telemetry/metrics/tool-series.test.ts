@@ -46,7 +46,7 @@ test('places of tools that are listed no more are given to new ones', async () =
   const catalog = new Set(['a', 'b'])
   const { count, counted, metrics } = setUp({ limit: 2, listed: (tool) => catalog.has(tool) })
   count('a', 'b')
-  metrics.tools.of('s', 'a', () => true).countAttempt('returned', 'correct')
+  metrics.tools.of('s', 'a', () => true).countAttempt('returned', 'correct', '')
   await counted()
   catalog.delete('a')
   catalog.add('c')
@@ -115,4 +115,20 @@ test('however many tools go, each metric is asked to forget once', () => {
   tools.forget('s')
   assert.ok(asked.length > 0)
   assert.equal(new Set(asked).size, asked.length)
+})
+
+test('calls, attempts and durations of each arm have series of their own', async () => {
+  const { metrics } = setUp()
+  metrics.arms.follow(['ab/a', 'ab/b'])
+  const tool = metrics.tools.of('s', 't', () => true)
+  for (const [index, arm] of ['', 'ab/a', 'ab/b'].entries())
+    for (let n = 0; n <= index; n++) {
+      tool.countCall('returned', 'correct', arm, 0.1)
+      tool.countAttempt('returned', 'correct', arm)
+    }
+  for (const name of ['tool_calls_total', 'upstream_attempts_total', 'tool_call_duration_seconds_count']) {
+    const lines = await exposedBy(metrics, `breakwater_${name}`)
+    const byArm = lines.map((line) => [/arm="([^"]*)"/.exec(line)?.[1] ?? '', Number(line.split(' ').at(-1))])
+    assert.deepEqual(Object.fromEntries(byArm), { '': 1, 'ab/a': 2, 'ab/b': 3 }, name)
+  }
 })

@@ -1,0 +1,74 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { Samples } from '../../src/experiments/samples.ts'
+import { collectExperiments, type ExperimentRuns } from '../../src/telemetry/experiment-runs.ts'
+import { createMetrics } from '../../src/telemetry/metrics.ts'
+
+const experiment = { name: 'ab', arms: { a: 'default', b: 'bold' } }
+
+/** What scrapes make of experiments, one after the other: their lines, without what is 0. */
+function scraping() {
+  const metrics = createMetrics()
+  return async (runs: ExperimentRuns): Promise<string[]> => {
+    collectExperiments(metrics, runs)
+    const text = await metrics.registry.metrics()
+    return text.split('\n').filter((line) => /^breakwater_experiment_\w+\{.* [1-9]\d*$/.test(line))
+  }
+}
+
+const calls = (assigned: string, count: number) =>
+  `breakwater_experiment_calls_total{experiment="ab",assigned="${assigned}"} ${count}`
+
+test('each call that an experiment may take is counted once, by what it was assigned by', async () => {
+  const scrape = scraping()
+  const samples = new Samples()
+  samples.begin('task 1', 'a')
+  samples.begin('task 1', 'a')
+  samples.begin('task 2', 'b')
+  samples.begin('session', 'b', true)
+  samples.leftOut('not_drawn')
+  samples.leftOut('excluded')
+  assert.deepEqual(await scrape([{ experiment, run: { samples, end: undefined } }]), [
+    'breakwater_experiment_running{experiment="ab"} 1',
+    'breakwater_experiment_units{arm="ab/a"} 1',
+    'breakwater_experiment_units{arm="ab/b"} 2',
+    calls('unit', 3),
+    calls('fallback', 1),
+    calls('not_drawn', 1),
+    calls('excluded', 1),
+  ])
+})
+
+test('calls of which nothing is kept are counted as such', async () => {
+  const samples = new Samples()
+  for (let n = 0; n < 100_001; n++) samples.begin(`task ${n}`, 'a', true)
+  const lines = await scraping()([{ experiment, run: { samples, end: undefined } }])
+  assert.deepEqual(lines.slice(1), [
+    'breakwater_experiment_units{arm="ab/a"} 100000',
+    calls('fallback', 100_000),
+    calls('dropped', 1),
+  ])
+})
+
+test('an experiment that has ended keeps its numbers, and one that begins anew counts from nothing', async () => {
+  const scrape = scraping()
+  const samples = new Samples()
+  samples.begin('task', 'a')
+  const ended = ['breakwater_experiment_units{arm="ab/a"} 1', calls('unit', 1)]
+  assert.deepEqual(await scrape([{ experiment, run: { samples, end: {} } }]), ended)
+  assert.deepEqual(await scrape([{ experiment, run: { samples: new Samples(), end: undefined } }]), [
+    'breakwater_experiment_running{experiment="ab"} 1',
+  ])
+})
+
+test('one that has never run is at 0, and one that has left the config is not there', async () => {
+  const metrics = createMetrics()
+  const lines = async (runs: ExperimentRuns) => {
+    collectExperiments(metrics, runs)
+    return (await metrics.registry.metrics()).match(/^breakwater_experiment_.*$/gm) ?? []
+  }
+  const zeroes = await lines([{ experiment, run: undefined }])
+  assert.equal(zeroes.length, 1 + 2 + 5)
+  for (const line of zeroes) assert.match(line, / 0$/)
+  assert.deepEqual(await lines([]), [])
+})
