@@ -8,12 +8,16 @@ import {
 } from './expressions.ts'
 import { knownMetrics, seriesNames, type KnownMetric } from './known-metrics.ts'
 import { parse } from './promql.ts'
+import { splitBy } from './splits.ts'
 import { substitute } from './substitute.ts'
 
 /** Labels that Prometheus adds, and that of buckets. */
 const anywhere = ['job', 'instance', 'le', 'alertname', 'alertstate', 'severity']
 
-const samples = { server: 's', tool: 't', job: 'j', instance: 'i' }
+const samples = { server: 's', tool: 't', arm: 'a', job: 'j', instance: 'i' }
+
+/** Where arms may be told apart, or where it does not matter; everywhere else an experiment must not make several lines of one. */
+const aboutArms = /^breakwater-arms |^rule arm:| \/ variable "/
 
 /** Every expression of dashboards and rules, with variables filled in. */
 export function allExpressions(): Expression[] {
@@ -53,6 +57,10 @@ export function disagreements(): string[] {
       for (const label of asked)
         if (!has(known, label)) problems.push(`${where}: ${metric} has no label ${label}`)
     }
+    if (!aboutArms.test(where))
+      for (const metric of splitBy('arm', expr))
+        if (series.get(metric)?.labels.includes('arm') === true)
+          problems.push(`${where}: an experiment splits ${metric} by arm`)
     if (!certain) continue
     for (const label of grouping)
       if (!labels.has(label)) problems.push(`${where}: nothing in it has a label ${label}`)

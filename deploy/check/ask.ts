@@ -12,7 +12,13 @@ import { silent } from './silent.ts'
 import { substitute } from './substitute.ts'
 
 /** What a viewer has chosen. */
-const chosen = { server: 'flaky', tool: '(read|typed|write)', job: 'breakwater', instance: '.*' }
+const chosen = {
+  server: 'flaky',
+  tool: '(read|typed|write)',
+  arm: '(policies/bold|policies/control)',
+  job: 'breakwater',
+  instance: '.*',
+}
 
 /** How far back panels look, in seconds: the whole run. */
 const LOOK_BACK = 30

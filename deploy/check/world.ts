@@ -41,12 +41,15 @@ function configFor(url: string): Config {
       gone: { url: 'http://127.0.0.1:9/mcp' },
     },
     policies: {
+      // More of what one arm has less of, so that each meets all that can happen.
+      sets: { bold: { retry: { attempts: 4, base: 1, cap: 5 }, hedge: false } },
       defaults: { attemptTimeout: { timeout: 200 }, retry: { base: 1, cap: 5 } },
       overrides: [
         {
           match: { tool: 'write' },
           rateLimit: { rate: '10/s', burst: 10, per: 'tool' },
-          bulkhead: { concurrent: 1, queue: 0 },
+          // In each arm one slot is left of these.
+          bulkhead: { concurrent: 4, queue: 0 },
           breaker: { consecutive: 3, open: '1s' },
         },
         { match: { tool: 'typed' }, retry: { budget: { ratio: 0, floor: 0 } } },
@@ -54,6 +57,17 @@ function configFor(url: string): Config {
       ],
     },
     chaos: { enabled: true, persist: true, faults },
+    experiments: [
+      {
+        name: 'policies',
+        arms: { control: 'default', bold: 'bold' },
+        match: { server: 'flaky' },
+        assignBy: 'intent',
+        // The others are in no arm.
+        share: 0.8,
+        minimum: 1_000_000,
+      },
+    ],
     telemetry: { intents: { idle: '1s' } },
   }
 }

@@ -4,6 +4,7 @@ import { parse } from '../../deploy/check/promql.ts'
 import { mismatches } from '../../deploy/check/scripted/compare.ts'
 import { measures } from '../../deploy/check/scripted/measures.ts'
 import { plainOf } from '../../deploy/check/scripted/plain.ts'
+import { splitBy } from '../../deploy/check/splits.ts'
 import { substitute } from '../../deploy/check/substitute.ts'
 
 test('an expression is taken apart into metrics, their labels, and what it groups by', () => {
@@ -16,6 +17,21 @@ test('an expression is taken apart into metrics, their labels, and what it group
     { metric: 'level:two:rate5m', labels: [], text: 'level:two:rate5m' },
   ])
   assert.deepEqual(grouping, ['tool', 'tool'])
+})
+
+test('a metric keeps a label unless an aggregation drops it, or a matcher asks for one value', () => {
+  for (const [expr, metrics] of [
+    ['rate(one[5m])', ['one']],
+    ['one{arm=~"a|b"}', ['one']],
+    ['sum by (server, arm) (one) / on (server) group_left two', ['one', 'two']],
+    ['sum without (server) (one)', ['one']],
+    ['sum(one) + sum by (server) (rate(two[5m]))', []],
+    ['sum without (arm) (one)', []],
+    ['sum by (server) (sum by (server, arm) (one) > 0 and two)', []],
+    ['one{arm=""}', []],
+    ['one{server="s",arm="a"}', []],
+  ] as const)
+    assert.deepEqual(splitBy('arm', expr), metrics, expr)
 })
 
 test('what is no PromQL is told, and where', () => {

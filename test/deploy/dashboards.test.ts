@@ -68,6 +68,7 @@ test('latency leads to traces, by one query of each panel', () => {
   assert.deepEqual(dotted, [
     ['Duration', 1],
     ['Duration', 1],
+    ['Duration', 1],
   ])
 })
 

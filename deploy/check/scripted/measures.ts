@@ -78,10 +78,10 @@ export const measures: readonly Measure[] = [
       expected: ratios('calls', level, part, whole),
     })),
   ),
-  {
-    expr: 'server:breakwater_amplification:ratio_rate5m',
-    expected: single(count('attempts', 'all'), count('calls', 'sent'), keyOf({ server: SERVER })),
-  },
+  ...(['server', 'arm'] as const).map((level) => ({
+    expr: `${level}:breakwater_amplification:ratio_rate5m`,
+    expected: single(count('attempts', 'all'), count('calls', 'sent'), levels[level][0].key),
+  })),
   ...['gateway', 'arm'].flatMap((level) => [
     { expr: `${level}:breakwater_tcaf:ratio_rate5m`, expected: single(tasks.calls, tasks.all) },
     { expr: `${level}:breakwater_blast_radius:ratio_rate5m`, expected: single(tasks.hurt, tasks.all) },

@@ -29,12 +29,14 @@ function ratiosOf({ name, by }: Level): Rule[] {
 }
 
 /** Attempts that a call costs its server; 1 where nothing is sent twice. */
-const amplification: Rule = {
-  record: 'server:breakwater_amplification:ratio_rate5m',
+const amplificationOf = ({ name, by }: Level): Rule => ({
+  record: `${name}:breakwater_amplification:ratio_rate5m`,
   expr:
-    'sum by (server) (rate(breakwater_upstream_attempts_total[5m])) / ' +
-    '(sum by (server) (rate(breakwater_tool_calls_total{result!="rejected"}[5m])) > 0)',
-}
+    `sum by (${by}) (rate(breakwater_upstream_attempts_total[5m])) / ` +
+    `(sum by (${by}) (rate(breakwater_tool_calls_total{result!="rejected"}[5m])) > 0)`,
+})
+
+const server: Level = { name: 'server', by: 'server' }
 
 /** The arm of an experiment; empty for calls that are in none. */
 const arm: Level = { name: 'arm', by: 'arm' }
@@ -42,5 +44,5 @@ const arm: Level = { name: 'arm', by: 'arm' }
 /** What agents feel: calls after retries, hedges and fallbacks. */
 export const callGroup: RuleGroup = {
   name: 'breakwater-calls',
-  rules: [...[...levels, arm].flatMap(ratiosOf), amplification],
+  rules: [...[...levels, arm].flatMap(ratiosOf), ...[server, arm].map(amplificationOf)],
 }

@@ -8,7 +8,8 @@ const REFUSED = '{server=~"$server",decision!~"sent|hedged"}'
 const breakers = [
   lines({
     title: 'Breakers that are not closed',
-    about: 'By tool. Open: calls are rejected. Half open: one of them is a probe.',
+    about:
+      'By tool, with those of arms of experiments. Open: calls are rejected. Half open: one of them is a probe.',
     queries: [
       query(
         `sum by (server, tool, state) (breakwater_breaker_state{server=~"$server",state!="closed"})`,
@@ -57,8 +58,9 @@ const retries = [
   }),
   lines({
     title: 'Retry budgets',
-    about: 'Retries that would be allowed now; without a name, those of the gateway as a whole.',
-    queries: [query('min by (server) (breakwater_retry_budget_balance)', '{{server}}')],
+    about:
+      'Retries that would be allowed now; without a name, those of the gateway as a whole. Arms of experiments have budgets of their own: see A/B.',
+    queries: [query('min by (server) (breakwater_retry_budget_balance{arm=""})', '{{server}}')],
   }),
   lines({
     title: 'Lost sessions that were opened again',

@@ -93,7 +93,7 @@ const calls = [
 const guards = [
   lines({
     title: 'Breaker',
-    about: '1 for the state that it is in.',
+    about: '1 for the state that it is in; more, where arms of an experiment have breakers of their own.',
     width: 12,
     queries: [query(`sum by (tool, state) (breakwater_breaker_state${TOOL})`, '{{tool}} {{state}}')],
   }),
