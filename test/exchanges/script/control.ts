@@ -133,16 +133,24 @@ export async function playControl(player: Player, stage: Stage): Promise<void> {
   await playStrict(player, stage, new URL(strict.control).host)
 }
 
-/** Of an exposition: what each metric is called, what it is, and its labels; values come with time and machine. */
+/** Of an exposition: what each metric is called, what it is, and the labels that any of its series has; values come with time and machine. */
 function metricNames(text: string): string {
   // Those of Node come and go with what the process happens to do.
   const ours = text.split('\n').filter((line) => /^(?:# (?:HELP|TYPE|UNIT) )?breakwater_|^# EOF/.test(line))
+  const labelsOf = new Map<string, Set<string>>()
   const lines = ours.map((line) => {
     if (line === '' || line.startsWith('#')) return line
     const [, name = '', labels = ''] = /^([^{ ]+)(?:\{(.*)\})? /.exec(line) ?? []
-    return `${name}{${[...labels.matchAll(/([a-zA-Z_]\w*)="(?:[^"\\]|\\.)*"/g)].map(([, label]) => label).join()}}`
+    const known = labelsOf.get(name) ?? new Set()
+    labelsOf.set(name, known)
+    for (const [, label = ''] of labels.matchAll(/([a-zA-Z_]\w*)="(?:[^"\\]|\\.)*"/g)) known.add(label)
+    return name
   })
-  return [...new Set(lines)].join('\n')
+  const named = (line: string) => {
+    const labels = labelsOf.get(line)
+    return labels === undefined ? line : `${line}{${[...labels].join()}}`
+  }
+  return [...new Set(lines)].map(named).join('\n')
 }
 
 /** A gateway with a token of its own, few sessions, slow requests, small bodies, and plain HTTP to one server. */
