@@ -1,4 +1,4 @@
-import type { Call, Outcome } from '../mesh/call.ts'
+import type { Call, Fate, Outcome } from '../mesh/call.ts'
 import { resultOfCall, wentWrong } from '../mesh/classify.ts'
 import type { Millis } from '../mesh/clock.ts'
 
@@ -42,6 +42,8 @@ export class Samples {
   readonly #units = new Map<string, UnitSample>()
   /** Calls of which nothing is kept, because there were too many units. */
   dropped = 0
+  /** What became of faults that hit calls, by arm and fate. */
+  readonly fates = new Map<string, Map<Fate, number>>()
   /** Calls that did not say what the experiment assigns by, and were assigned by something else. */
   fallback = 0
   /** Calls that matched and took no part: they were not drawn, or said nothing to assign them by. */
@@ -60,6 +62,16 @@ export class Samples {
     }
     sample.underWay++
     return sample
+  }
+
+  /** A call of an arm has ended, and this is what became of its faults. */
+  noteFates(arm: string, { record }: Call): void {
+    for (const { fate, isKept } of record.fates ?? []) {
+      if (isKept === true) continue
+      let ofArm = this.fates.get(arm)
+      if (ofArm === undefined) this.fates.set(arm, (ofArm = new Map<Fate, number>()))
+      ofArm.set(fate, (ofArm.get(fate) ?? 0) + 1)
+    }
   }
 
   /** A call takes no part. */
