@@ -114,7 +114,7 @@ export function studentInterval(estimate: UnitEstimate, alpha: number): Interval
 /**
  * The interval that holds the difference treatment − control with confidence 1 − `alpha`, looked at once: by Student's
  * t with the degrees of freedom of B. Welch (1947), so that variances and sizes of the arms may differ. Infinite
- * where an arm has less than two units.
+ * where an arm has less than two units. For shares of calls see `clusteredDifferenceInterval`.
  */
 export function welchInterval(control: UnitEstimate, treatment: UnitEstimate, alpha: number): Interval {
   const c = squaredError(control)

@@ -84,7 +84,7 @@ export interface Verdict {
  *
  * That a sequence is right at all looks makes 4, 6 and 7 safe whenever they apply first: without a difference, 4 and 6
  * together are said with probability alpha at most. Point 1 is a test at each look, and has its own false alarms: in 50
- * looks about 0.6 %.
+ * looks about 1 %.
  */
 export function verdictOf(plan: VerdictPlan, state: VerdictState): Verdict {
   const { estimate, low, high } = state.difference

@@ -61,6 +61,12 @@ survey.ratio <- function(y, x) {
   fit <- svyratio(~y, ~x, svydesign(ids = ~1, weights = rep(1, length(y)), data = data.frame(y = y, x = x)))
   c(coef(fit), SE(fit)^2)
 }
+# Of single calls, each of which failed or not, in clusters.
+call.share <- function(y, x, alpha) {
+  calls <- data.frame(unit = rep(seq_along(x), x), failed = unlist(Map(function(k, n) rep(1:0, c(k, n - k)), y, x)))
+  share <- svyciprop(~failed, svydesign(ids = ~unit, weights = ~1, data = calls), "logit", level = 1 - alpha)
+  c(coef(share), confint(share))
+}
 '''
     lines = [f'cat(sprintf("%.17g", c({call})), "\\n")' for _, call in pending]
     script = definitions + '\n'.join(lines)
@@ -118,6 +124,8 @@ calls = [1 + (i * i) % 13 for i in range(50)]
 failed = [min(n, (i * 7) % 5) for i, n in enumerate(calls)]
 for y, x in [(failed, calls), ([0, 0, 1, 0], [64, 1, 3, 8]), ([3, 5], [4, 9]), ([0, 0, 0], [1, 2, 3])]:
     by_r('ratioOf', [y, x], f'survey.ratio({vector(y)}, {vector(x)})')
+for y, x, alpha in [(failed, calls, 0.05), ([0, 0, 1, 0], [64, 1, 3, 8], 0.01), ([3, 5, 0, 1, 9, 2], [4, 9, 2, 2, 9, 3], 0.05)]:
+    by_r('clusteredInterval', [y, x, alpha], f'call.share({vector(y)}, {vector(x)}, {alpha!r})')
 
 # Confidence sequences.
 for n, s2, planned, alpha in [(20, 1, 1000, 0.05), (1000, 0.25, 1000, 0.05), (5000, 4, 1000, 0.05), (100, 1e-6, 100000, 0.001), (1e7, 9, 1e4, 0.2)]:
@@ -168,7 +176,7 @@ run_r()
 r_version = subprocess.run(['Rscript', '-e', 'cat(R.version.string, "| survey", format(packageVersion("survey")))'],
                            capture_output=True, text=True, check=True).stdout
 versions = {'R': r_version, 'python': sys.version.split()[0], 'scipy': scipy.__version__, 'statsmodels': statsmodels.__version__}
-lines = ',\n'.join('    ' + json.dumps(case) for case in cases)
+lines = ',\n'.join('    ' + json.dumps(case, allow_nan=False) for case in cases)
 Path(__file__).with_name('reference.json').write_text(
     '{\n  "versions": ' + json.dumps(versions) + ',\n  "cases": [\n' + lines + '\n  ]\n}\n')
 print(len(cases), 'cases')
