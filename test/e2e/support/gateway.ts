@@ -16,6 +16,7 @@ export interface GatewayParts {
   readonly policies?: Json
   /** The block `chaos`; needs an `environment` in the block `gateway` that is no production. */
   readonly chaos?: Json
+  readonly experiments?: readonly Json[]
   /** Keys of the block `telemetry` besides how old metrics may be: they are always new. */
   readonly telemetry?: Json
 }
@@ -165,7 +166,14 @@ export async function cleanUp(): Promise<void> {
 }
 
 /** A config as text: JSON, which is YAML as well, a key on a line. */
-export function configText({ servers, gateway, policies, chaos, telemetry }: GatewayParts): string {
+export function configText({
+  servers,
+  gateway,
+  policies,
+  chaos,
+  experiments,
+  telemetry,
+}: GatewayParts): string {
   const addresses = { listen: '127.0.0.1:0', control: '127.0.0.1:0' }
   return JSON.stringify(
     {
@@ -173,6 +181,7 @@ export function configText({ servers, gateway, policies, chaos, telemetry }: Gat
       mcpServers: servers,
       policies,
       chaos,
+      experiments,
       telemetry: { metrics: { maxAge: 0 }, ...telemetry },
     },
     undefined,
