@@ -3,14 +3,11 @@ import { afterEach, test } from 'node:test'
 import { until } from '../support/until.ts'
 import { FlakyServer } from './support/flaky.ts'
 import { cleanUp, Gateway, type GatewayParts, type Json } from './support/gateway.ts'
-import { closeClients, connect } from './support/sdk-client.ts'
+import { RawClient } from './support/raw-client.ts'
 
 const INTENT = 'dev.breakwater/intent'
 
-afterEach(async () => {
-  await closeClients()
-  await cleanUp()
-})
+afterEach(cleanUp)
 
 /** Five percent of the tries of calls that read fail, whatever they are in. */
 const failing = (rate = 0.05) => ({
@@ -44,7 +41,11 @@ async function started(experiment: Json, more: Partial<GatewayParts> = {}) {
     gateway: { environment: 'staging' },
     policies: {
       defaults: { retry: { base: '1ms', cap: '2ms' } },
-      sets: { no_retry: { retry: false }, same: {}, absurd: { retry: false, breaker: { minimum: 1, ratio: 0.01, open: '10m' } } },
+      sets: {
+        no_retry: { retry: false },
+        same: {},
+        absurd: { retry: false, breaker: { minimum: 1, ratio: 0.01, open: '10m', maxOpen: '10m' } },
+      },
     },
     chaos: failing(),
     telemetry: { intents: { idle: '1s' } },
@@ -53,13 +54,18 @@ async function started(experiment: Json, more: Partial<GatewayParts> = {}) {
   }
   const gateway = await Gateway.start(parts)
   await gateway.waitFor('up', 'flaky')
+  await gateway.post('/admin/chaos/arm')
   const shown = async () => (await gateway.admin<Shown>('/admin/experiments/canary')).body
   return { gateway, server, parts, shown }
 }
 
 /** Tasks of four calls each, some at a time, until `enough` says so; resolves to how many there were. */
-async function drive(gateway: Gateway, most: number, enough: () => Promise<boolean> = () => Promise.resolve(false)) {
-  const client = await connect(gateway.mcp('flaky'))
+async function drive(
+  gateway: Gateway,
+  most: number,
+  enough: () => Promise<boolean> = () => Promise.resolve(false),
+) {
+  const client = await RawClient.open(gateway.mcp('flaky'))
   let tasks = 0
   while (tasks < most && !(await enough())) {
     await Promise.all(
@@ -67,7 +73,7 @@ async function drive(gateway: Gateway, most: number, enough: () => Promise<boole
         const task = `task ${tasks++}`
         for (let step = 0; step < 4; step++) {
           const _meta = { [INTENT]: task, 'dev.breakwater/step': step }
-          await client.callTool({ name: 'read', arguments: { step }, _meta }).catch(() => undefined)
+          await client.request('tools/call', { name: 'read', arguments: { step }, _meta })
         }
       }),
     )
@@ -91,7 +97,10 @@ test('retries are found better than none, with the truth in the interval', async
   // Without retries a task of four calls goes through with 0.95⁴; with two of them a call fails with 0.05³.
   const truth = (1 - 0.05 ** 3) ** 4 - 0.95 ** 4
   assert.ok(verdict.low <= truth && truth <= verdict.high, `${truth} in ${verdict.low} to ${verdict.high}`)
-  assert.match(verdict.sentence, /^treatment wins: \d+\.?\d* points more tasks go without a failed call \(95 % CI /)
+  assert.match(
+    verdict.sentence,
+    /^treatment wins: \d+\.?\d* points more tasks go without a failed call \(95 % CI /,
+  )
   // It leaves no trace: calls go by the default set again, and none of them is in an arm.
   const before = (await shown()).arms
   await drive(gateway, 20)
