@@ -132,7 +132,7 @@ export class Experiments {
         if (typeof found === 'string') return samples?.leftOut(found)
         call.record.arm = found.arm
         if (found.isFallback && samples !== undefined) samples.fallback++
-        call.record.unit = samples?.begin(found.unit, found.arm.slice(name.length + 1))
+        call.record.unit = samples?.begin(found.unit, found.name)
         return
       }
     }

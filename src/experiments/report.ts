@@ -178,12 +178,11 @@ function metricReports(
   const adjusted = holm(known)
   return compared.map(({ name, values, differences }) => {
     const { about, unit, better } = metricOf(name)
-    const told = differences.map(([arm, difference]) => {
-      const adjustedP = difference.p === undefined ? undefined : adjusted.shift()
-      return [arm, { ...difference, adjustedP }]
-    })
+    const told: Record<string, Compared['differences'][number][1] & { adjustedP: number | undefined }> = {}
+    for (const [arm, difference] of differences)
+      told[arm] = { ...difference, adjustedP: difference.p === undefined ? undefined : adjusted.shift() }
     const decides = name === experiment.metric
-    return { name, about, unit, better, decides, values, differences: Object.fromEntries(told) }
+    return { name, about, unit, better, decides, values, differences: told }
   })
 }
 

@@ -39,7 +39,9 @@ const MAX_DURATIONS = 64
 
 /** What the calls of one run of an experiment came to, by unit. */
 export class Samples {
-  readonly #units = new Map<string, UnitSample>()
+  /** By arm and unit. */
+  readonly #arms = new Map<string, Map<string, UnitSample>>()
+  #count = 0
   /** Calls of which nothing is kept, because there were too many units. */
   dropped = 0
   /** What became of faults that hit calls, by arm and fate. */
@@ -51,14 +53,16 @@ export class Samples {
 
   /** A call of a unit begins; undefined when there is no room for its unit. */
   begin(unit: string, arm: string): UnitSample | undefined {
-    const key = `${arm} ${unit}`
-    let sample = this.#units.get(key)
+    let units = this.#arms.get(arm)
+    if (units === undefined) this.#arms.set(arm, (units = new Map<string, UnitSample>()))
+    let sample = units.get(unit)
     if (sample === undefined) {
-      if (this.#units.size >= MAX_UNITS) {
+      if (this.#count >= MAX_UNITS) {
         this.dropped++
         return undefined
       }
-      this.#units.set(key, (sample = newSample(unit, arm)))
+      this.#count++
+      units.set(unit, (sample = newSample(unit, arm)))
     }
     sample.underWay++
     return sample
@@ -81,13 +85,13 @@ export class Samples {
 
   /** Somebody says how a unit ended; of a unit that is in several arms, in that one. */
   report(unit: string, arm: string, outcome: 'succeeded' | 'failed'): void {
-    const sample = this.#units.get(`${arm} ${unit}`)
+    const sample = this.#arms.get(arm)?.get(unit)
     if (sample !== undefined) sample.outcome = outcome
   }
 
   /** Of all units. */
   all(): UnitSample[] {
-    return [...this.#units.values()]
+    return [...this.#arms.values()].flatMap((units) => [...units.values()])
   }
 
   /**
