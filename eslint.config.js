@@ -8,6 +8,7 @@ const layers = {
   policies: ['mesh', 'protocol', 'units'],
   config: ['policies', 'chaos', 'telemetry', 'mesh', 'protocol', 'units'],
   chaos: ['mesh', 'protocol', 'units'],
+  experiments: ['policies', 'mesh', 'protocol', 'units'],
   telemetry: ['policies', 'mesh', 'protocol', 'units'],
   upstreams: ['config', 'telemetry', 'mesh', 'protocol', 'units'],
   registry: ['upstreams', 'config', 'telemetry', 'mesh', 'protocol', 'units'],
