@@ -8,7 +8,7 @@ import { type Interval, type UnitEstimate } from './unit-estimates.ts'
  *
  *   s · √( 2 (nρ² + 1) / (n²ρ²) · ln( √(nρ² + 1) / α ) ),   ρ² = (−2 ln α + ln(−2 ln α + 1)) / N,
  *
- * narrowest at N units (their formulas 2 and 10).
+ * narrowest at N units.
  *
  * **Two arms.** A difference of two means or ratios has the squared error V = s_c²/n_c + s_t²/n_t. Whatever the sizes
  * of the arms and however they grow, differences at two looks have the covariance V of the later look (D. Scharfstein,
@@ -19,11 +19,12 @@ import { type Interval, type UnitEstimate } from './unit-estimates.ts'
  * meanwhile, it stays right, where a number of units would not.
  *
  * **Rare and far units.** That an arm has no failure among 400 units does not make its variance 0, and it takes one slow
- * call to double a mean. So each arm counts one unit more in its variance (not in its estimate), as far off as the
- * farthest that either arm has had, or could have by what is known of the metric; for shares of successes that is what
- * A. Agresti and B. Caffo (2000) do. Without it, a treatment with a tenth of the units and 1 % failures "differs" from an
- * equal control in a third of all experiments; with it, in less than 5 % from `LEAST_UNITS` units on, also for
- * lognormal durations with σ = 2.
+ * call to double a mean. So each arm's variance (not its estimate) counts one unit more, as far off as the farthest that
+ * either arm has had. Where it is known how far a unit can be off, as of shares of successes, it counts two at that
+ * distance, if that is more: A. Agresti and B. Caffo (2000) add a success and a failure. Without that, a treatment with a
+ * tenth of 4000 units "differs" from an equal control in a third of all experiments if 1 % fail; with it in one of 500.
+ * From `LEAST_UNITS` units on, at 100 looks with alpha = 0.05, no more than 3 % of experiments are wrong: with shares of
+ * 0.1 % to 97 %, failed calls in tasks, lognormal durations with σ up to 2, and treatments with 2 % to 95 % of all units.
  */
 
 /** Fewer units than this in an arm say nothing: the sequence is then infinitely wide. */
@@ -50,7 +51,7 @@ export function meanSequence(
   { alpha, reach = 0 }: SequenceOptions,
 ): Interval {
   const { units, value } = estimate
-  const variance = withFarthest(estimate, Math.max(estimate.farthest, reach))
+  const variance = withFarthest(estimate, estimate.farthest, reach)
   return around(value, units, variance / units, variance / planned, alpha)
 }
 
@@ -64,9 +65,9 @@ export function differenceSequence(
   planned: { readonly control: number; readonly treatment: number },
   { alpha, reach = 0 }: SequenceOptions,
 ): Interval {
-  const farthest = Math.max(control.farthest, treatment.farthest, reach)
-  const c = withFarthest(control, farthest)
-  const t = withFarthest(treatment, farthest)
+  const farthest = Math.max(control.farthest, treatment.farthest)
+  const c = withFarthest(control, farthest, reach)
+  const t = withFarthest(treatment, farthest, reach)
   return around(
     treatment.value - control.value,
     Math.min(control.units, treatment.units),
@@ -76,9 +77,9 @@ export function differenceSequence(
   )
 }
 
-/** The variance with one unit more, which is `farthest` off. */
-const withFarthest = ({ units, variance }: UnitEstimate, farthest: number): number =>
-  variance + farthest ** 2 / units
+/** The variance with units more: one that is `farthest` off, or two that are `reach` off. */
+const withFarthest = ({ units, variance }: UnitEstimate, farthest: number, reach: number): number =>
+  variance + Math.max(farthest ** 2, 2 * reach ** 2) / units
 
 function around(
   estimate: number,

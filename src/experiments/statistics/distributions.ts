@@ -3,7 +3,7 @@ import { betaTerm, incompleteBeta, incompleteGamma, type Tails } from './incompl
 /**
  * The distributions of test statistics, to a relative error of 1e-10 or less in either tail. They are made of the
  * incomplete gamma and beta functions by the identities in M. Abramowitz and I. Stegun, "Handbook of Mathematical
- * Functions", 1964, 26.2.30 (normal), 26.4.19 (chi-square), 26.5.27 (Student) and 26.5.24 (binomial).
+ * Functions", 1964, 26.4.19 (chi-square; the normal is its root), 26.5.27 (Student) and 26.5.24 (binomial).
  */
 
 /** Both tails of the standard normal distribution at any z. */

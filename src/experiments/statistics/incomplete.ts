@@ -4,7 +4,7 @@
  * Computation of Binomial Probabilities", 2000), so that nothing cancels at large counts. The rest are a series and a
  * continued fraction for gamma (M. Abramowitz and I. Stegun, "Handbook of Mathematical Functions", 1964, 6.5.29 and
  * 6.5.31) and one for beta (A. DiDonato and A. Morris, "Algorithm 708", ACM Transactions on Mathematical Software
- * 18(3), 1992, formula 9). The relative error is below 1e-12 for parameters up to 1e7.
+ * 18(3), 1992). The relative error is below 1e-12 for parameters up to 1e7.
  */
 
 /** A relative change that no longer counts. */

@@ -41,10 +41,10 @@ export function newcombeInterval(control: Count, treatment: Count, alpha: number
 
 /**
  * The interval of a share of calls by unit (`ratioOf`; 0 to 1), with confidence 1 − `alpha`: Student's, on the scale of
- * ln(share / (1 − share)) (E. Korn and B. Graubard, "Confidence Intervals for Proportions with Small Expected Number of
- * Positive Counts Estimated from Survey Data", 1998). `studentInterval` is too short where few units have most of the
- * failures: if a fifth of tasks has four fifths of them, that of 95 % covers 91.8 % with 100 units and this one 93.7 %; from
- * 200 units on it covers 94 %. With no failures, or nothing else, all calls of a unit count as one.
+ * ln(share / (1 − share)), as for clusters in surveys (E. Korn and B. Graubard, "Analysis of Health Surveys", 1999).
+ * `studentInterval` is too short where few units have most of the failures: if a fifth of tasks has four fifths of them,
+ * that of 95 % covers 92.0 % with 100 units and 93.4 % with 200; this one 93.8 % and 94.4 %. With no failures, or nothing
+ * else, all calls of a unit count as one.
  */
 export function clusteredInterval(share: UnitEstimate, alpha: number): Interval {
   const { units, value } = share
@@ -60,8 +60,8 @@ export function clusteredInterval(share: UnitEstimate, alpha: number): Interval 
 /**
  * The interval of the difference treatment − control of two shares of calls by unit, from an interval of each
  * (G. Zou and A. Donner, "Construction of Confidence Limits about Effect Measures: A General Approach", 2008), with
- * confidence 1 − `alpha`. Those of 95 % cover 94 % from 100 units in each arm on, also where the other has nine times as
- * many, of which `welchInterval` covers 93 %.
+ * confidence 1 − `alpha`. Those of 95 % cover 94 % from 100 units in each arm on, or from 150 in the smaller one where the
+ * other has nine times as many, of which `welchInterval` covers 93.4 %.
  */
 export function clusteredDifferenceInterval(
   control: UnitEstimate,

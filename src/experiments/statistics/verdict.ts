@@ -112,11 +112,11 @@ function decide(plan: VerdictPlan, state: VerdictState): Decision {
   const inWords = ({ metric, difference, alpha }: Pick<Guard, 'metric' | 'difference' | 'alpha'>) =>
     differenceInWords(metric, difference, alpha, `${all} ${plan.unitWords}`)
   const found = inWords({ metric, difference, alpha })
+  const counts = `${units.control} ${plan.unitWords} in ${plan.control} and ${units.treatment} in ${treatment}`
   const mattering = sizeInWords(metric, matters)
   const small = isWithin ? `, less than the ${mattering} that would matter` : ''
 
   if (sampleRatioP < SAMPLE_RATIO_ALPHA) {
-    const counts = `${units.control} ${plan.unitWords} in ${plan.control} and ${units.treatment} in ${treatment}`
     const sentence = `invalid: ${counts} are not the shares that were planned (${pInWords(sampleRatioP)})`
     return { result: 'invalid', ends: true, harm, sentence }
   }
@@ -130,8 +130,7 @@ function decide(plan: VerdictPlan, state: VerdictState): Decision {
   }
   if (isWorse) return { result: 'worse', ends: true, harm, sentence: `${treatment} loses: ${found}${small}` }
   if (fewest < minimumUnits) {
-    const few = `${units.control} ${plan.unitWords} in ${plan.control} and ${units.treatment} in ${treatment}`
-    const sentence = `${over ? 'invalid' : 'not decided yet'}: ${few}, each needs ${minimumUnits}`
+    const sentence = `${over ? 'invalid' : 'not decided yet'}: ${counts}, each needs ${minimumUnits}`
     return { result: over ? 'invalid' : 'inconclusive', ends: over, harm, sentence }
   }
   if (gain.low > 0) {

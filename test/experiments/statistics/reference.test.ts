@@ -157,7 +157,7 @@ test('the paired interval is the published one of two worked examples', () => {
   // D. Altman et al., "Statistics with Confidence", 2nd edition, 2000, p. 52.
   const altman = { both: 14, controlOnly: 0, treatmentOnly: 5, neither: 22 }
   assert.deepEqual(rounded(newcombePairedInterval(altman, 0.05)), [0.122, 0.011, 0.226])
-  // M. Fagerland, S. Lydersen and P. Laake, BMC Medical Research Methodology 14:116, 2014.
+  // M. Fagerland, S. Lydersen and P. Laake, Statistics in Medicine 33, 2014, 2850–2875.
   const fagerland = { both: 1, controlOnly: 7, treatmentOnly: 1, neither: 12 }
   assert.deepEqual(rounded(newcombePairedInterval(fagerland, 0.05)), [-0.286, -0.507, -0.026])
 })
