@@ -130,7 +130,7 @@ function sequence(
   alpha: number,
   isOver: boolean,
 ): Interval {
-  const { estimator } = metricOf(name)
+  const { estimator, unit } = metricOf(name)
   if (estimator.kind === 'quantile') {
     if (!isOver) return UNKNOWN
     const durations = (units: readonly UnitSample[]) => units.map((unit) => unit.durations)
@@ -138,7 +138,7 @@ function sequence(
     return quantileDifferences(durations(control), durations(treatment), [estimator.q], options)[0]!
   }
   const [c, t] = [estimateOf(name, control), estimateOf(name, treatment)]
-  return differenceSequence(c, t, planned, { alpha, ...(estimator.kind === 'proportion' && { reach: 1 }) })
+  return differenceSequence(c, t, planned, { alpha, ...(unit === 'points' && { reach: 1 }) })
 }
 
 /** What the units of an arm say of a metric that is a share, a mean or a ratio. */

@@ -5,12 +5,12 @@ import { type MetricName, metricNames, metricOf } from './metrics.ts'
 import type { UnitSample } from './samples.ts'
 import { controlOf, type Experiment, mattersOf, splitOf } from './schema.ts'
 import { unitsForMeans } from './statistics/power.ts'
-import { newcombeInterval } from './statistics/proportions.ts'
+import { clusteredDifferenceInterval, newcombeInterval } from './statistics/proportions.ts'
 import { quantileDifferences } from './statistics/quantile-bootstrap.ts'
 import { createRandom } from './statistics/random.ts'
 import { holm, sampleRatio, twoSidedP } from './statistics/significance.ts'
 import { sizeInWords } from './statistics/sentences.ts'
-import { type Interval, squaredError, welchInterval } from './statistics/unit-estimates.ts'
+import { type Interval, squaredError, type UnitEstimate, welchInterval } from './statistics/unit-estimates.ts'
 import type { Verdict } from './statistics/verdict.ts'
 
 /** A setting in which arms differ: what each of them has, as JSON; undefined where it has none. */
@@ -164,10 +164,7 @@ function metricReports(
     const differences = treatments.map((arm) => {
       const [c, t] = [estimateOf(name, byArm.get(control)!), estimateOf(name, byArm.get(arm)!)]
       const error = Math.sqrt(squaredError(c) + squaredError(t))
-      const interval =
-        metricOf(name).estimator.kind === 'proportion'
-          ? newcombeInterval(countOf(c), countOf(t), ALPHA)
-          : welchInterval(c, t, ALPHA)
+      const interval = intervalOf(name, c, t)
       const p = Number.isFinite(error) && error > 0 ? twoSidedP(t.value - c.value, error) : undefined
       return [arm, { ...interval, p }] as const
     })
@@ -184,6 +181,15 @@ function metricReports(
     const decides = name === experiment.metric
     return { name, about, unit, better, decides, values, differences: told }
   })
+}
+
+/** By the method that fits what the metric is. */
+function intervalOf(name: MetricName, control: UnitEstimate, treatment: UnitEstimate): Interval {
+  const { estimator, unit } = metricOf(name)
+  if (estimator.kind === 'proportion') return newcombeInterval(countOf(control), countOf(treatment), ALPHA)
+  return unit === 'points'
+    ? clusteredDifferenceInterval(control, treatment, ALPHA)
+    : welchInterval(control, treatment, ALPHA)
 }
 
 const countOf = ({ units, value }: { readonly units: number; readonly value: number }) => ({
