@@ -82,6 +82,15 @@ const traced = (collector: string): GatewayConfig => ({
   telemetry: { traces: { endpoint: collector, sample: 0.1 }, accessLog: { sample: 0.1 } },
 })
 
+/**
+ * Every call is in an arm of an experiment, between the default policies and a set of the same settings under another name.
+ * Each arm has as many slots as the load needs: waiting for one is no cost of the experiment.
+ */
+const inArms: GatewayConfig = {
+  policies: { defaults: { bulkhead: { concurrent: 512 } }, sets: { same: {} } },
+  experiments: [{ name: 'bench', arms: { control: 'default', treatment: 'same' } }],
+}
+
 /** Every row, in the order in which a round measures them. A further variant of the gateway is a further entry. */
 export const subjects: readonly Subject[] = [
   direct,
@@ -90,6 +99,7 @@ export const subjects: readonly Subject[] = [
   oneServer('bare', 'no policies /mcp/{server}', noPolicies),
   oneServer('disarmed', 'disarmed /mcp/{server}', chaos(false)),
   oneServer('armed', 'armed /mcp/{server}', chaos(true)),
+  oneServer('experiment', 'in arms /mcp/{server}', inArms),
   oneServer('traced', 'traced /mcp/{server}', traced),
   aggregate('aggregate', 'Breakwater /mcp'),
   oneServer('modern', 'modern /mcp/{server}', {}, 'modern'),

@@ -27,6 +27,10 @@ export const commands: Commands = {
     about: 'drives the faults of a running gateway',
     load: async () => (await import('./chaos.ts')).chaos,
   },
+  experiment: {
+    about: 'compares policy sets on the traffic of a running gateway',
+    load: async () => (await import('./experiment.ts')).experiment,
+  },
   scenario: {
     about: 'runs ready-made faults against a running gateway',
     load: async () => (await import('./scenario.ts')).scenario,

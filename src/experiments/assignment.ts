@@ -16,13 +16,23 @@ interface Unit {
 
 /** Where a call belongs. */
 export type Assignment =
-  | { readonly arm: string; readonly unit: string; readonly isFallback: boolean }
+  | {
+      /** As it is known outside of the experiment. */
+      readonly arm: string
+      /** Its own name. */
+      readonly name: string
+      readonly unit: string
+      readonly isFallback: boolean
+    }
   /** It matches, and takes no part: it was not drawn, or says nothing that it could be assigned by. */
   | 'not_drawn'
   | 'excluded'
 
 /** The same in every process: what is drawn depends on the salt and the unit alone. */
 const random = createKeyedRandom(0)
+
+/** Most units whose assignment is remembered; past it they are drawn again, with the same result. */
+const MAX_REMEMBERED = 10_000
 
 /**
  * Compiles the assignment of an experiment: a keyed hash of the unit says whether it takes part, and a second one, which
@@ -35,15 +45,22 @@ export function assigner(experiment: Experiment): (call: Call) => Assignment | u
   const [server, tool, tenant] = [match.server, match.tool, match.tenant].map((held) => glob(held ?? '*'))
   const arms = [...splitOf(experiment)]
   const names = new Map(arms.map(([name]) => [name, armName(experiment.name, name)]))
+  const remembered = new Map<string, Assignment>()
 
-  function drawn(unit: string): string {
-    let u = random(unit, `${salt} arm`)
+  function into(name: string, { key, isFallback }: Unit): Assignment {
+    const arm = names.get(name)
+    return arm === undefined ? 'excluded' : { arm, name, unit: key, isFallback }
+  }
+
+  function drawn(unit: Unit): Assignment {
+    if (share < 1 && random(unit.key, `${salt} share`) >= share) return 'not_drawn'
+    let u = random(unit.key, `${salt} arm`)
     for (const [name, part] of arms) {
       u -= part
-      if (u < 0) return name
+      if (u < 0) return into(name, unit)
     }
     // Shares may add up to a hair less than 1.
-    return arms.at(-1)![0]
+    return into(arms.at(-1)![0], unit)
   }
 
   return (call) => {
@@ -51,17 +68,20 @@ export function assigner(experiment: Experiment): (call: Call) => Assignment | u
       return undefined
     const unit = unitOf(call, experiment)
     if (unit === undefined) return 'excluded'
-    if (share < 1 && random(unit.key, `${salt} share`) >= share) return 'not_drawn'
-    const chosen = assignBy === 'agent' ? armOf(call) : drawn(unit.key)
-    const arm = names.get(chosen ?? '')
-    return arm === undefined ? 'excluded' : { arm, unit: unit.key, isFallback: unit.isFallback }
+    if (assignBy === 'agent') return into(armOf(call), unit)
+    const known = remembered.get(unit.key)
+    if (known !== undefined) return known
+    const found = drawn(unit)
+    if (remembered.size >= MAX_REMEMBERED) remembered.clear()
+    remembered.set(unit.key, found)
+    return found
   }
 }
 
-/** Which arm its agent wants a call to be in. */
-function armOf({ message }: Call): string | undefined {
+/** Which arm its agent wants a call to be in; empty for none. */
+function armOf({ message }: Call): string {
   const arm = metaOf(message.value, 'params', ARM_KEY)
-  return typeof arm === 'string' ? arm : undefined
+  return typeof arm === 'string' ? arm : ''
 }
 
 function unitOf(call: Call, { assignBy, header, fallback }: Experiment): Unit | undefined {
@@ -100,9 +120,15 @@ const ofTask = ({ source, id }: Task, { tenant }: Call) => `${source} ${tenant}\
 
 const tenantOf = ({ tenant }: Call) => `tenant ${tenant}`
 
+/** Worked out once for each session. */
+const sessions = new WeakMap<object, string>()
+
 /** Undefined for callers that have no session, and may stand for many. */
 function sessionOf({ caller }: Call): string | undefined {
-  return caller.takesInputRequired ? undefined : `session ${digest(caller.id)}`
+  if (caller.takesInputRequired) return undefined
+  let unit = sessions.get(caller)
+  if (unit === undefined) sessions.set(caller, (unit = `session ${digest(caller.id)}`))
+  return unit
 }
 
 const digest = (secret: string) => createHash('sha256').update(secret).digest('base64url').slice(0, 22)

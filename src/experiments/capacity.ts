@@ -4,9 +4,9 @@ import { armName, type Experiment, splitOf } from './schema.ts'
 
 /**
  * Of what is limited for a whole server, the part that the arms of an experiment get together where it takes all tool calls
- * of the server. The rest is for requests that are no tool calls.
+ * of the server. The rest is for requests that are no tool calls, such as the lists that every session begins with.
  */
-const ALL_CALLS = 0.9
+const ALL_CALLS = 0.8
 
 /** The same where it takes only calls of some tools or tenants: how many of all calls these are, nobody knows. */
 const SOME_CALLS = 0.5

@@ -25,11 +25,12 @@ export interface ExperimentConfig {
 export interface Look {
   /** How long it had run, in milliseconds. */
   readonly atMs: Millis
-  readonly units: number
-  /** Of the metric that decides: treatment minus control, with its confidence sequence; undefined before there is one. */
-  readonly difference: number | undefined
-  readonly low: number | undefined
-  readonly high: number | undefined
+  /** By arm: those that are over. */
+  readonly units: Readonly<Record<string, number>>
+  /** Of the metric that decides: treatment minus control, with its confidence sequence; not finite before there is one. */
+  readonly difference: number
+  readonly low: number
+  readonly high: number
 }
 
 /** One run of an experiment. */
@@ -136,8 +137,7 @@ export class Experiments {
         const samples = this.#runs.get(name)?.samples
         if (typeof found === 'string') return samples?.leftOut(found)
         call.record.arm = found.arm
-        const arm = found.arm.slice(name.length + 1)
-        call.record.unit = samples?.begin(found.unit, arm, found.isFallback)
+        call.record.unit = samples?.begin(found.unit, found.name, found.isFallback)
         return
       }
     }
@@ -197,8 +197,12 @@ export class Experiments {
 
   /** A call that was in an arm has ended. */
   end(call: Call, outcome: Outcome): void {
-    const sample = call.record.unit as UnitSample | undefined
-    if (sample !== undefined) endIn(sample, call, outcome, this.#parts.clock.now())
+    const { arm, fates, unit } = call.record
+    const sample = unit as UnitSample | undefined
+    if (sample === undefined) return
+    endIn(sample, call, outcome, this.#parts.clock.now())
+    if (fates !== undefined)
+      this.#runs.get(arm.slice(0, arm.indexOf('/')))?.samples.noteFates(sample.arm, call)
   }
 
   /** Somebody reports how a task ended. */
@@ -320,8 +324,8 @@ export class Experiments {
     const ranMs = this.#parts.clock.now() - run.startedAt
     const isOver = ranMs >= run.experiment.longest
     this.#judge(run, isOver)
-    const { difference, low, high, units } = run.judgement.verdict
-    run.looks.push({ atMs: ranMs, units, difference, low, high })
+    const { difference, low, high } = run.judgement.verdict
+    run.looks.push({ atMs: ranMs, units: run.judgement.units, difference, low, high })
     if (run.looks.length > MAX_LOOKS)
       run.looks.splice(0, run.looks.length, ...run.looks.filter((_, at) => at % 2 === 1))
     const { harm, ends } = run.judgement.verdict

@@ -1,34 +1,177 @@
+import { type MetricName, metricOf } from './metrics.ts'
 import type { UnitSample } from './samples.ts'
-import type { Experiment } from './schema.ts'
+import { controlOf, type Experiment, mattersOf, splitOf } from './schema.ts'
+import { differenceSequence, LEAST_UNITS } from './statistics/confidence-sequence.ts'
+import { quantileDifferences } from './statistics/quantile-bootstrap.ts'
+import { createRandom } from './statistics/random.ts'
+import { sampleRatio } from './statistics/significance.ts'
+import { type Interval, meanOf, ratioOf, type UnitEstimate } from './statistics/unit-estimates.ts'
+import { type Verdict, verdictOf, type VerdictPlan } from './statistics/verdict.ts'
 
+/** What is known of an experiment at one look. */
 export interface Judgement {
-  readonly verdict: {
-    readonly result: 'better' | 'worse' | 'no_difference_found' | 'inconclusive' | 'invalid'
-    readonly ends: boolean
-    readonly harm: boolean
-    readonly sentence: string
-    readonly difference: number | undefined
-    readonly low: number | undefined
-    readonly high: number | undefined
-    readonly units: number
+  /** Of the experiment: with several treatments that of the one which decides it. */
+  readonly verdict: Verdict
+  /** Which treatment that is. */
+  readonly treatment: string
+  /** How many units of each arm are over. */
+  readonly units: Readonly<Record<string, number>>
+  /** Of each treatment, against the control. */
+  readonly verdicts: Readonly<Record<string, Verdict>>
+}
+
+/** What is said of an experiment is wrong with this probability at most, over all looks and treatments. */
+export const ALPHA = 0.05
+
+/** Of the units, how much the largest one may have of the calls of its arm: one that is nearly all of them is no sample. */
+const LARGEST_UNIT = 0.2
+
+/** Sequences are narrowest at so many times the units that each arm has to have. */
+const PLANNED = 2
+
+/** For intervals of quantiles. */
+const RESAMPLES = 400
+
+/**
+ * Judges an experiment by what is known of its units. `isOver`: nothing more will come. Quantiles have no sequence that
+ * holds at all looks: where one decides, or guards, nothing is said of it before the end.
+ */
+export function judge(
+  experiment: Experiment,
+  samples: readonly UnitSample[],
+  { isOver }: { readonly isOver: boolean },
+): Judgement {
+  const control = controlOf(experiment)
+  const treatments = Object.keys(experiment.arms).filter((arm) => arm !== control)
+  const byArm = new Map(Object.keys(experiment.arms).map((arm) => [arm, [] as UnitSample[]]))
+  for (const sample of samples) byArm.get(sample.arm)?.push(sample)
+  const alpha = ALPHA / treatments.length
+  const verdicts = treatments.map((treatment) => {
+    const arms = { control: byArm.get(control)!, treatment: byArm.get(treatment)! }
+    return { treatment, verdict: verdictOn(experiment, control, treatment, arms, alpha, isOver) }
+  })
+  const decisive =
+    verdicts.find(({ verdict }) => verdict.harm) ??
+    verdicts.find(({ verdict }) => verdict.result === 'better') ??
+    verdicts.find(({ verdict }) => !verdict.ends) ??
+    verdicts[0]!
+  const ends = decisive.verdict.harm || verdicts.every(({ verdict }) => verdict.ends)
+  return {
+    verdict: { ...decisive.verdict, ends },
+    treatment: decisive.treatment,
+    units: Object.fromEntries([...byArm].map(([arm, units]) => [arm, units.length])),
+    verdicts: Object.fromEntries(verdicts.map(({ treatment, verdict }) => [treatment, verdict])),
   }
 }
 
-export function judge(
-  _: Experiment,
-  samples: readonly UnitSample[],
-  __: { readonly isOver: boolean },
-): Judgement {
-  return {
-    verdict: {
-      result: 'inconclusive',
-      ends: false,
-      harm: false,
-      sentence: '',
-      difference: undefined,
-      low: undefined,
-      high: undefined,
-      units: samples.length,
-    },
+/** The units of two arms. */
+interface TwoArms {
+  readonly control: readonly UnitSample[]
+  readonly treatment: readonly UnitSample[]
+}
+
+function verdictOn(
+  experiment: Experiment,
+  control: string,
+  treatment: string,
+  arms: TwoArms,
+  alpha: number,
+  isOver: boolean,
+): Verdict {
+  const { metric, minimum, guards, assignBy } = experiment
+  const split = splitOf(experiment)
+  const shares = [split.get(control)!, split.get(treatment)!] as const
+  const planned = {
+    control: (PLANNED * minimum * shares[0]) / Math.min(...shares),
+    treatment: (PLANNED * minimum * shares[1]) / Math.min(...shares),
   }
+  const units = { control: arms.control.length, treatment: arms.treatment.length }
+  const sequenceOf = (name: MetricName, level: number) => sequence(name, arms, planned, level, isOver)
+  const plan: VerdictPlan = {
+    metric: metricOf(metric),
+    matters: mattersOf(experiment),
+    control,
+    treatment,
+    unitWords: assignBy === 'intent' || assignBy === 'agent' ? 'tasks' : 'units',
+    minimumUnits: minimum,
+    minimumUnitsForHarm: Math.min(minimum, Math.max(LEAST_FOR_HARM, Math.ceil(minimum / 4))),
+    alpha,
+  }
+  const counts = [units.control, units.treatment]
+  const unsound = largestUnit(arms)
+  return verdictOf(plan, {
+    units,
+    difference: sequenceOf(metric, alpha),
+    // Whoever chooses arms by hand, chooses how many.
+    sampleRatioP: assignBy === 'agent' ? 1 : sampleRatio(counts, shares).p,
+    ...(unsound !== undefined && { unsound }),
+    guards: guards.map((guard) => {
+      const level = alpha / guards.length
+      return {
+        metric: metricOf(guard.metric),
+        tolerated: guard.worse,
+        difference: sequenceOf(guard.metric, level),
+        alpha: level,
+      }
+    }),
+    longestReached: isOver,
+  })
+}
+
+/** Fewer units than this in an arm are no proof of harm. */
+const LEAST_FOR_HARM = 30
+
+const UNKNOWN: Interval = { estimate: NaN, low: -Infinity, high: Infinity }
+
+function sequence(
+  name: MetricName,
+  { control, treatment }: TwoArms,
+  planned: { readonly control: number; readonly treatment: number },
+  alpha: number,
+  isOver: boolean,
+): Interval {
+  const { estimator, unit } = metricOf(name)
+  if (estimator.kind === 'quantile') {
+    if (!isOver) return UNKNOWN
+    const durations = (units: readonly UnitSample[]) => units.map((unit) => unit.durations)
+    const options = { alpha, resamples: RESAMPLES, random: createRandom(1) }
+    return quantileDifferences(durations(control), durations(treatment), [estimator.q], options)[0]!
+  }
+  const [c, t] = [estimateOf(name, control), estimateOf(name, treatment)]
+  return differenceSequence(c, t, planned, { alpha, ...(unit === 'points' && { reach: 1 }) })
+}
+
+/** What the units of an arm say of a metric that is a share, a mean or a ratio. */
+export function estimateOf(name: MetricName, units: readonly UnitSample[]): UnitEstimate {
+  const { estimator } = metricOf(name)
+  switch (estimator.kind) {
+    case 'proportion':
+      return meanOf(
+        units.flatMap((unit) => {
+          const holds = estimator.holds(unit)
+          return holds === undefined ? [] : holds ? 1 : 0
+        }),
+      )
+    case 'ratio':
+      return ratioOf(units.map((unit) => [estimator.of(unit), estimator.by(unit)]))
+    case 'quantile':
+      throw new RangeError(`${name} is no sum over units`)
+  }
+}
+
+/** Says so when one unit has too many of the calls of its arm. */
+function largestUnit({ control, treatment }: TwoArms): string | undefined {
+  for (const units of [control, treatment]) {
+    if (units.length < LEAST_UNITS) continue
+    let all = 0
+    let most: UnitSample | undefined
+    for (const unit of units) {
+      all += unit.calls
+      if (most === undefined || unit.calls > most.calls) most = unit
+    }
+    if (most === undefined || most.calls <= LARGEST_UNIT * all) continue
+    const percent = Math.round((100 * most.calls) / all)
+    return `one unit has ${percent} % of the calls of ${most.arm}: they are one observation, not many`
+  }
+  return undefined
 }

@@ -1,4 +1,5 @@
 import type { UnitSample } from './samples.ts'
+import type { Metric as Told } from './statistics/sentences.ts'
 
 /** How a metric comes about from what is known of units. */
 export type Estimator =
@@ -13,20 +14,16 @@ export type Estimator =
   /** A quantile of the durations of all units; `q` in (0, 1). */
   | { readonly kind: 'quantile'; readonly q: number }
 
-export interface Metric {
+/** A metric with how it comes about, and how its verdict speaks of it. */
+export interface Metric extends Omit<Told, 'name'> {
   /** What it is, in one line, for the documentation. */
   readonly about: string
-  /** What its verdict speaks of: "fewer tasks succeed". */
-  readonly words: { readonly noun: string; readonly more: string; readonly less: string }
-  /** `points`: shares in [0, 1]; `ms`: milliseconds; `count`: a plain number. */
-  readonly unit: 'points' | 'ms' | 'count'
-  readonly better: 'higher' | 'lower'
   readonly estimator: Estimator
 }
 
 const quantile = (q: number, name: string): Metric => ({
   about: `${name} of how long calls took, in milliseconds, but for those that their agents gave up or got wrong.`,
-  words: { noun: `${name} of the calls' duration`, more: 'longer', less: 'shorter' },
+  words: `the call at the ${name.toLowerCase()} takes`,
   unit: 'ms',
   better: 'lower',
   estimator: { kind: 'quantile', q },
@@ -36,7 +33,7 @@ const quantile = (q: number, name: string): Metric => ({
 export const metrics = {
   task_success: {
     about: 'Share of the tasks that succeeded, of those of which somebody reported how they ended.',
-    words: { noun: 'tasks succeed', more: 'more', less: 'fewer' },
+    words: 'tasks succeed',
     unit: 'points',
     better: 'higher',
     estimator: {
@@ -46,7 +43,7 @@ export const metrics = {
   },
   tasks_without_failure: {
     about: 'Share of the tasks of which no tool call went wrong.',
-    words: { noun: 'tasks go without a failed call', more: 'more', less: 'fewer' },
+    words: 'tasks go without a failed call',
     unit: 'points',
     better: 'higher',
     estimator: { kind: 'proportion', holds: ({ calls, failed }) => (calls === 0 ? undefined : failed === 0) },
@@ -54,21 +51,21 @@ export const metrics = {
   tcsr: {
     about:
       'Tool call success rate: calls that went well, of all but those that their agents gave up or got wrong.',
-    words: { noun: 'calls succeed', more: 'more', less: 'fewer' },
+    words: 'calls succeed',
     unit: 'points',
     better: 'higher',
     estimator: { kind: 'ratio', of: ({ good }) => good, by: ({ felt }) => felt },
   },
   eta: {
     about: 'Effective tool availability: the same without calls that the gateway rejected.',
-    words: { noun: 'calls that were sent succeed', more: 'more', less: 'fewer' },
+    words: 'calls that were sent succeed',
     unit: 'points',
     better: 'higher',
     estimator: { kind: 'ratio', of: ({ good }) => good, by: ({ eligible }) => eligible },
   },
   attempts_per_call: {
     about: 'Tries at servers for each call: what a policy costs the servers.',
-    words: { noun: 'tries for each call', more: 'more', less: 'fewer' },
+    words: 'tries per call',
     unit: 'count',
     better: 'lower',
     estimator: { kind: 'ratio', of: ({ attempts }) => attempts, by: ({ calls }) => calls },
@@ -76,12 +73,12 @@ export const metrics = {
   mean_ms: {
     about:
       'Mean of how long calls took, in milliseconds, but for those that their agents gave up or got wrong.',
-    words: { noun: "mean of the calls' duration", more: 'longer', less: 'shorter' },
+    words: 'calls take',
     unit: 'ms',
     better: 'lower',
     estimator: { kind: 'ratio', of: ({ totalMs }) => totalMs, by: ({ felt }) => felt },
   },
-  p50: quantile(0.5, 'median'),
+  p50: quantile(0.5, 'Median'),
   p95: quantile(0.95, '95th percentile'),
   p99: quantile(0.99, '99th percentile'),
 } satisfies Readonly<Record<string, Metric>>
@@ -90,4 +87,4 @@ export type MetricName = keyof typeof metrics
 
 export const metricNames = Object.keys(metrics) as [MetricName, ...MetricName[]]
 
-export const metricOf = (name: MetricName): Metric => metrics[name]
+export const metricOf = (name: MetricName): Metric & Told => ({ name, ...metrics[name] })

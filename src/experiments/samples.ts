@@ -1,4 +1,4 @@
-import type { Call, Outcome } from '../mesh/call.ts'
+import type { Call, Fate, Outcome } from '../mesh/call.ts'
 import { resultOfCall, wentWrong } from '../mesh/classify.ts'
 import type { Millis } from '../mesh/clock.ts'
 
@@ -39,8 +39,11 @@ const MAX_DURATIONS = 64
 
 /** What the calls of one run of an experiment came to, by unit. */
 export class Samples {
-  readonly #units = new Map<string, UnitSample>()
-  readonly #unitsOf = new Map<string, number>()
+  /** By arm and unit. */
+  readonly #arms = new Map<string, Map<string, UnitSample>>()
+  #count = 0
+  /** What became of faults that hit calls, by arm and fate. */
+  readonly fates = new Map<string, Map<Fate, number>>()
   /** Calls in arms of which something is kept. */
   assigned = 0
   /** Those of them that did not say what the experiment assigns by, and were assigned by something else. */
@@ -52,20 +55,31 @@ export class Samples {
 
   /** A call of a unit begins; undefined when there is no room for its unit. `isFallback`: it did not name that unit. */
   begin(unit: string, arm: string, isFallback = false): UnitSample | undefined {
-    const key = `${arm} ${unit}`
-    let sample = this.#units.get(key)
+    let units = this.#arms.get(arm)
+    if (units === undefined) this.#arms.set(arm, (units = new Map<string, UnitSample>()))
+    let sample = units.get(unit)
     if (sample === undefined) {
-      if (this.#units.size >= MAX_UNITS) {
+      if (this.#count >= MAX_UNITS) {
         this.dropped++
         return undefined
       }
-      this.#units.set(key, (sample = newSample(unit, arm)))
-      this.#unitsOf.set(arm, this.unitsOf(arm) + 1)
+      this.#count++
+      units.set(unit, (sample = newSample(unit, arm)))
     }
     this.assigned++
     if (isFallback) this.fallback++
     sample.underWay++
     return sample
+  }
+
+  /** A call of an arm has ended, and this is what became of its faults. */
+  noteFates(arm: string, { record }: Call): void {
+    for (const { fate, isKept } of record.fates ?? []) {
+      if (isKept === true) continue
+      let ofArm = this.fates.get(arm)
+      if (ofArm === undefined) this.fates.set(arm, (ofArm = new Map<Fate, number>()))
+      ofArm.set(fate, (ofArm.get(fate) ?? 0) + 1)
+    }
   }
 
   /** A call takes no part. */
@@ -75,18 +89,18 @@ export class Samples {
 
   /** Somebody says how a unit ended; of a unit that is in several arms, in that one. */
   report(unit: string, arm: string, outcome: 'succeeded' | 'failed'): void {
-    const sample = this.#units.get(`${arm} ${unit}`)
+    const sample = this.#arms.get(arm)?.get(unit)
     if (sample !== undefined) sample.outcome = outcome
   }
 
   /** How many units an arm has, without looking at any. */
   unitsOf(arm: string): number {
-    return this.#unitsOf.get(arm) ?? 0
+    return this.#arms.get(arm)?.size ?? 0
   }
 
   /** Of all units. */
   all(): UnitSample[] {
-    return [...this.#units.values()]
+    return [...this.#arms.values()].flatMap((units) => [...units.values()])
   }
 
   /**

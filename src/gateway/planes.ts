@@ -4,6 +4,7 @@ import Fastify from 'fastify'
 import type { FastifyInstance } from 'fastify'
 import type { Controller } from '../chaos/control/controller.ts'
 import { serverAddress } from '../chaos/fault.ts'
+import type { Experiments } from '../experiments/experiments.ts'
 import { armNames } from '../experiments/schema.ts'
 import type { PlanTargets } from '../chaos/plan/checks.ts'
 import { type Address, parseAddress } from '../config/schema/address.ts'
@@ -11,7 +12,6 @@ import type { GatewayConfig } from '../config/schema/schema.ts'
 import { AggregateEndpoint } from '../downstream/endpoints.ts'
 import type { Guards } from '../downstream/guards.ts'
 import type { Sessions } from '../downstream/sessions.ts'
-import type { Experiments } from '../experiments/experiments.ts'
 import type { Clock } from '../mesh/clock.ts'
 import type { Live } from '../mesh/live.ts'
 import type { StateStore } from '../mesh/policy.ts'
@@ -21,6 +21,7 @@ import { errorText, INVALID_REQUEST, PARSE_ERROR } from '../protocol/jsonrpc.ts'
 import type { DynamicServers } from '../registry/dynamic-servers.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import { registerAdminChaos } from '../routes/admin-chaos.ts'
+import { registerAdminExperiments } from '../routes/admin-experiments.ts'
 import {
   registerAdmin,
   registerAdminMesh,
@@ -204,7 +205,6 @@ export interface ControlParts {
   readonly clock: Clock
   readonly metrics: Metrics
   readonly intents: Intents
-  readonly experiments: Pick<Experiments, 'runs'>
   readonly sessions: Sessions
   readonly guards: Guards
   /** Those of the data plane. */
@@ -213,6 +213,7 @@ export interface ControlParts {
   readonly state: StateStore
   readonly chaos: Controller
   readonly dynamic: DynamicServers
+  readonly experiments: Experiments
   readonly reloader: Reloader
 }
 
@@ -223,7 +224,6 @@ export function registerControl(app: FastifyInstance, parts: ControlParts): void
     clock,
     metrics,
     intents,
-    experiments,
     sessions,
     guards,
     bodies,
@@ -231,6 +231,7 @@ export function registerControl(app: FastifyInstance, parts: ControlParts): void
     state,
     chaos,
     dynamic,
+    experiments,
     reloader,
   } = parts
   const targets = () => targetsOf(live.current)
@@ -251,6 +252,7 @@ export function registerControl(app: FastifyInstance, parts: ControlParts): void
   registerAdminMesh(app, { live, state })
   registerAdminServers(app, { live, state, dynamic, restart: (name) => reloader.refresh(new Set([name])) })
   registerAdminChaos(app, { chaos, clock, targets })
+  registerAdminExperiments(app, { live, clock, experiments })
   registerAdminOutcomes(app, { clock, chaos, intents })
   registerChaos(app, { chaos, targets })
 }

@@ -68,12 +68,12 @@ export const bulkhead: Policy<z.output<typeof schema>> & { schema: typeof schema
   use: 'Keep it in force: without it, one slow server can take all the capacity of the gateway. Raise `concurrent` for servers that handle more calls at once, and lower it for servers that work on one call at a time.',
   reasons: [bulkheadFull],
   states: [{ kind: BULKHEAD, isBudget: true }],
-  divided: ({ concurrent, perTool, queue, ...others }, share) => {
+  // What waits costs the server nothing.
+  divided: ({ concurrent, perTool, ...others }, share) => {
     const part = (count: number) => Math.max(1, Math.floor(count * share))
     return {
       ...others,
       concurrent: part(concurrent),
-      queue: Math.floor(queue * share),
       ...(perTool !== undefined && { perTool: part(perTool) }),
     }
   },

@@ -40,7 +40,10 @@ test('plans may name the new type, and are told what is wrong with its fields', 
 test('a plan is told that the new type cannot work with a server', () => {
   const servers = [{ name: 'search', kind: { transport: 'stdio', era: undefined } }] as const
   assert.deepEqual(
-    targetFindings(planned.faults, { servers, arms: [] }, registry).map(({ severity, message }) => ({ severity, message })),
+    targetFindings(planned.faults, { servers, arms: [] }, registry).map(({ severity, message }) => ({
+      severity,
+      message,
+    })),
     [
       {
         severity: 'error',

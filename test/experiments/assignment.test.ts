@@ -85,8 +85,7 @@ test('a value of a header is assigned as a whole, and kept as a digest', () => {
 
 test('an agent may choose the arm of its tasks where the experiment says so', () => {
   const assign = assigner(named({ assignBy: 'agent' }))
-  const chosen = (arm: unknown) =>
-    assign(call({ 'dev.breakwater/intent': 't', 'dev.breakwater/arm': arm }))
+  const chosen = (arm: unknown) => assign(call({ 'dev.breakwater/intent': 't', 'dev.breakwater/arm': arm }))
   const [one, other] = [chosen('control'), chosen('treatment')]
   assert.ok(typeof one === 'object' && typeof other === 'object')
   assert.deepEqual([one.arm, other.arm], ['canary/control', 'canary/treatment'])

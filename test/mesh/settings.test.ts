@@ -62,7 +62,9 @@ test('an arm has the settings of its set, and a part of what a server gets; the 
   assert.deepEqual(divided.of('retry', 'canary/control', []), ['plain', 'default'])
   assert.deepEqual(divided.of('retry', 'canary/treatment', []), ['cautious', 'set cautious'])
   assert.deepEqual(
-    ['canary/control', 'canary/treatment', 'default'].map((set) => Number(divided.shareOf(set, 'search').toFixed(6))),
+    ['canary/control', 'canary/treatment', 'default'].map((set) =>
+      Number(divided.shareOf(set, 'search').toFixed(6)),
+    ),
     [0.4, 0.5, 0.1],
   )
   assert.equal(divided.shareOf('default', 'other'), 1)

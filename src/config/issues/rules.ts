@@ -161,7 +161,10 @@ function fallbackOf(server: string, tool: string, { defaults, overrides }: Polic
 }
 
 /** Faults that hit no server, or cannot work with those that they hit. */
-function faultFindings({ chaos, experiments, mcpServers }: Config, severity: 'error' | 'warning'): ConfigFinding[] {
+function faultFindings(
+  { chaos, experiments, mcpServers }: Config,
+  severity: 'error' | 'warning',
+): ConfigFinding[] {
   const servers = Object.entries(mcpServers).map(([name, server]) => {
     const own = server.era === 'auto' ? undefined : server.era
     const era = server.type === 'sse' ? ('legacy' as const) : own
@@ -189,7 +192,9 @@ function experimentFindings(config: Config): ConfigFinding[] {
     const rival = active && before.find((other) => other.active && overlap(other, experiment, names))
     const isAbsent = match.server !== undefined && !names.some(glob(match.server))
     return [
-      ...(twin === -1 ? [] : [finding(index, ['name'], `"${name}" is the name of experiments[${twin}] already`)]),
+      ...(twin === -1
+        ? []
+        : [finding(index, ['name'], `"${name}" is the name of experiments[${twin}] already`)]),
       ...(isAbsent ? [finding(index, ['match', 'server'], `"${match.server}" matches no server`)] : []),
       ...Object.entries(arms)
         .filter(([, set]) => set !== DEFAULT_SET && !Object.hasOwn(policies.sets, set))
@@ -197,7 +202,9 @@ function experimentFindings(config: Config): ConfigFinding[] {
           const sets = [DEFAULT_SET, ...Object.keys(policies.sets)].join(', ')
           return finding(index, ['arms', arm], `there is no policy set "${set}"; there are ${sets}`)
         }),
-      ...(rival ? [finding(index, ['match'], `takes calls that "${rival.name}" takes: one call is in one experiment`)] : []),
+      ...(rival
+        ? [finding(index, ['match'], `takes calls that "${rival.name}" takes: one call is in one experiment`)]
+        : []),
       ...tooSmall(experiment, config).map((message) => finding(index, ['arms'], message)),
     ]
   })

@@ -42,7 +42,10 @@ test('twins in two arms of an experiment are the same call, however often the ot
   }
   const control = [1, 2, 3].map(() => keyIn('canary/control'))
   assert.equal(new Set(control).size, 3)
-  assert.deepEqual([1, 2, 3].map(() => keyIn('canary/treatment')), control)
+  assert.deepEqual(
+    [1, 2, 3].map(() => keyIn('canary/treatment')),
+    control,
+  )
   assert.equal(keyIn(''), control[0])
 })
 

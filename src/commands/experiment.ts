@@ -1,0 +1,148 @@
+import type { Env } from '../config/files/interpolate.ts'
+import { markdownOf } from '../experiments/report-text.ts'
+import type { Report } from '../experiments/report.ts'
+import { controlAccess, Misuse, optionLines, type Output, runCommand, unknownCommand } from './arguments.ts'
+import { ask, type Command, type Given, paintOf } from './chaos/command.ts'
+import { controlAt } from './chaos/control.ts'
+import { table } from './chaos/table.ts'
+
+const format = {
+  format: {
+    kind: 'choice',
+    of: ['md', 'html', 'json', 'csv'],
+    value: 'FORMAT',
+    default: 'md',
+    about: 'md, html, json, or csv (what was sampled, a line for each unit and arm)',
+  },
+} as const
+
+/** What `/admin/experiments` says of one. */
+interface Shown {
+  readonly name: string
+  readonly state: 'not_started' | 'running' | 'ended'
+  readonly arms: Readonly<Record<string, { readonly set: string; readonly units: number }>>
+  readonly metric: string
+  readonly startedAt?: string
+  readonly endedBecause?: string
+  readonly verdict?: { readonly result: string; readonly sentence: string }
+}
+
+const states = { not_started: 'not started', running: 'running', ended: 'ended' } as const
+
+const list: Command = {
+  run: (given) =>
+    ask(
+      given,
+      { method: 'GET', path: '/admin/experiments' },
+      ({ experiments }: { experiments: readonly Shown[] }) => {
+        if (experiments.length === 0)
+          return ['there are no experiments: the config has them under "experiments"']
+        const rows = experiments.map(({ name, state, arms, metric, verdict }) => [
+          name,
+          { text: states[state], tone: state === 'running' ? ('doubtful' as const) : ('aside' as const) },
+          armsIn(arms),
+          metric,
+          verdict?.result ?? '-',
+        ])
+        return table(['NAME', 'STATE', 'ARMS', 'METRIC', 'VERDICT'], rows, given.width, paintOf(given))
+      },
+    ),
+}
+
+const armsIn = (arms: Shown['arms']) =>
+  Object.entries(arms)
+    .map(([arm, { set, units }]) => `${arm}=${set} (${units})`)
+    .join(' ')
+
+const status: Command = {
+  positionals: ['NAME'],
+  run: (given) => ask(given, { method: 'GET', path: pathOf(given) }, stateLines),
+}
+
+function stateLines({ name, state, arms, metric, startedAt, endedBecause, verdict }: Shown): string[] {
+  return [
+    `${name}: ${states[state]}${startedAt === undefined ? '' : `, since ${startedAt}`}${endedBecause === undefined ? '' : `; ${endedBecause}`}`,
+    ...Object.entries(arms).map(([arm, { set, units }]) => `${arm}: policy set ${set}, ${units} units`),
+    `decided by ${metric}`,
+    ...(verdict === undefined ? [] : [`${verdict.result}: ${verdict.sentence}`]),
+  ]
+}
+
+/** Starts or stops one. */
+const turning = (what: 'start' | 'stop'): Command => ({
+  positionals: ['NAME'],
+  run: (given) => ask(given, { method: 'POST', path: `${pathOf(given)}/${what}` }, stateLines),
+})
+
+const report: Command = {
+  positionals: ['NAME'],
+  options: format,
+  async run(given) {
+    const { control, values, out } = given
+    const asked = values.json === true ? 'json' : values.format
+    const isText = asked === 'csv'
+    const path = `${pathOf(given)}/${isText ? 'samples' : 'report'}`
+    const answered = await control({ method: 'GET', path, isText })
+    if (!answered.ok) {
+      out.stderr(`breakwater: ${answered.message}`)
+      return 1
+    }
+    out.stdout((await rendered(answered.value, String(asked))).trimEnd())
+    return 0
+  },
+}
+
+async function rendered(value: unknown, asked: string): Promise<string> {
+  switch (asked) {
+    case 'csv':
+      return value as string
+    case 'json':
+      return JSON.stringify(value, undefined, 2)
+    case 'html':
+      return (await import('../experiments/report-html.ts')).htmlOf(value as Report)
+    default:
+      return markdownOf(value as Report)
+  }
+}
+
+const pathOf = ({ positionals: [name = ''] }: Given) => `/admin/experiments/${encodeURIComponent(name)}`
+
+const commands: Readonly<Record<string, Command>> = {
+  list,
+  start: turning('start'),
+  stop: turning('stop'),
+  status,
+  report,
+}
+
+const common = { ...controlAccess, json: { kind: 'flag', about: 'the answer as it is' } } as const
+
+const usage = `breakwater experiment: compares policy sets on the traffic of a running gateway, over its control port
+
+  breakwater experiment list            the experiments of the config, and what they have found
+  breakwater experiment start NAME      begins one anew
+  breakwater experiment stop NAME       ends one; calls take the usual way again
+  breakwater experiment status NAME     its arms, how far it is, its verdict
+  breakwater experiment report NAME     all that is known of it
+
+${optionLines({ ...common, ...format }, (name) => (name === 'format' ? 'report' : undefined))}
+
+  Exit codes: 0, 1 when it did not work, or 2 when the arguments make no sense.`
+
+/** Characters of a line where the output is no terminal. */
+const WIDTH = 120
+
+/** `breakwater experiment …`: resolves to the exit code; 2 when the arguments make no sense. */
+export function experiment(args: readonly string[], out: Output, env: Env): Promise<number> {
+  const [name = '', ...rest] = args
+  const command = Object.hasOwn(commands, name) ? commands[name] : undefined
+  const own = ['help', '--help', '-h'].includes(name) ? ['--help'] : command === undefined ? [] : rest
+  const { options, positionals = [] } = command ?? {}
+  const expected = { name: 'breakwater experiment', usage, options: { ...common, ...options }, positionals }
+  return runCommand(own, expected, out, async (values, positionals) => {
+    if (command === undefined)
+      throw new Misuse(name === '' ? 'which command?' : unknownCommand(name, Object.keys(commands)))
+    const control = controlAt({ base: values.control, token: values.token, env })
+    return command.run({ values, positionals, control, out, env, width: out.width ?? WIDTH })
+  })
+}

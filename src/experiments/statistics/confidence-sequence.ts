@@ -1,0 +1,94 @@
+import { type Interval, type UnitEstimate } from './unit-estimates.ts'
+
+/**
+ * Confidence sequences: intervals that hold the truth at all looks together with confidence 1 − alpha, however often
+ * and for whatever reason one looks or stops. By the normal mixture of H. Robbins (1970) in its asymptotic form
+ * (I. Waudby-Smith, D. Arbour, R. Sinha, E. Kennedy and A. Ramdas, "Time-uniform central limit theory and asymptotic
+ * confidence sequences", 2021). Of one mean with variance s² over n units that is
+ *
+ *   s · √( 2 (nρ² + 1) / (n²ρ²) · ln( √(nρ² + 1) / α ) ),   ρ² = (−2 ln α + ln(−2 ln α + 1)) / N,
+ *
+ * narrowest at N units.
+ *
+ * **Two arms.** A difference of two means or ratios has the squared error V = s_c²/n_c + s_t²/n_t. Whatever the sizes
+ * of the arms and however they grow, differences at two looks have the covariance V of the later look (D. Scharfstein,
+ * A. Tsiatis and J. Robins, "Semiparametric Efficiency and Its Implication on the Design and Analysis of
+ * Group-Sequential Studies", 1997), so that difference / V is a Brownian motion whose time is the information 1 / V. The
+ * same bound holds with that time: n / N above is the information that there is over that of the planned units,
+ * V(planned) / V, and s² / n is V. With arms of planned shares this is n / N; with other shares, or shares that change
+ * meanwhile, it stays right, where a number of units would not.
+ *
+ * **Rare and far units.** That an arm has no failure among 400 units does not make its variance 0, and it takes one slow
+ * call to double a mean. So each arm's variance (not its estimate) counts one unit more, as far off as the farthest that
+ * either arm has had. Where it is known how far a unit can be off, as of shares of successes, it counts two at that
+ * distance, if that is more: A. Agresti and B. Caffo (2000) add a success and a failure. Without that, a treatment with a
+ * tenth of 4000 units "differs" from an equal control in a third of all experiments if 1 % fail; with it in one of 500.
+ * From `LEAST_UNITS` units on, at 100 looks with alpha = 0.05, no more than 3 % of experiments are wrong: with shares of
+ * 0.1 % to 97 %, failed calls in tasks, lognormal durations with σ up to 2, and treatments with 2 % to 95 % of all units.
+ */
+
+/** Fewer units than this in an arm say nothing: the sequence is then infinitely wide. */
+export const LEAST_UNITS = 20
+
+export interface SequenceOptions {
+  /** The probability that the sequence ever misses the truth, in (0, 1). */
+  readonly alpha: number
+  /** How far a unit can lie from the mean at most, where that is known: 1 for a share of successes. Default: unknown. */
+  readonly reach?: number
+}
+
+/** Half the width of a sequence, given the squared error now, and the share of the planned information that there is. */
+export function sequenceHalfWidth(squaredError: number, fraction: number, alpha: number): number {
+  const squared = -2 * Math.log(alpha)
+  const time = (squared + Math.log1p(squared)) * fraction
+  return Math.sqrt(squaredError * (1 + 1 / time) * (squared + Math.log1p(time)))
+}
+
+/** The sequence of a mean or ratio of one arm, narrowest at `planned` units. Infinite while nothing varies. */
+export function meanSequence(
+  estimate: UnitEstimate,
+  planned: number,
+  { alpha, reach = 0 }: SequenceOptions,
+): Interval {
+  const { units, value } = estimate
+  const variance = withFarthest(estimate, estimate.farthest, reach)
+  return around(value, units, variance / units, variance / planned, alpha)
+}
+
+/**
+ * The sequence of the difference treatment − control, of means or of ratios, narrowest at the `planned` units of both
+ * arms. Infinite while nothing varies.
+ */
+export function differenceSequence(
+  control: UnitEstimate,
+  treatment: UnitEstimate,
+  planned: { readonly control: number; readonly treatment: number },
+  { alpha, reach = 0 }: SequenceOptions,
+): Interval {
+  const farthest = Math.max(control.farthest, treatment.farthest)
+  const c = withFarthest(control, farthest, reach)
+  const t = withFarthest(treatment, farthest, reach)
+  return around(
+    treatment.value - control.value,
+    Math.min(control.units, treatment.units),
+    c / control.units + t / treatment.units,
+    c / planned.control + t / planned.treatment,
+    alpha,
+  )
+}
+
+/** The variance with units more: one that is `farthest` off, or two that are `reach` off. */
+const withFarthest = ({ units, variance }: UnitEstimate, farthest: number, reach: number): number =>
+  variance + Math.max(farthest ** 2, 2 * reach ** 2) / units
+
+function around(
+  estimate: number,
+  units: number,
+  squaredError: number,
+  plannedSquaredError: number,
+  alpha: number,
+): Interval {
+  if (units < LEAST_UNITS || !(squaredError > 0)) return { estimate, low: -Infinity, high: Infinity }
+  const half = sequenceHalfWidth(squaredError, plannedSquaredError / squaredError, alpha)
+  return { estimate, low: estimate - half, high: estimate + half }
+}

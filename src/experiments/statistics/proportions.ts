@@ -1,0 +1,112 @@
+import { normalQuantile, studentQuantile } from './distributions.ts'
+import { type Interval, squaredError, type UnitEstimate } from './unit-estimates.ts'
+
+/**
+ * Intervals for shares: of units, each of which is a success or not, such as tasks, and of calls, which depend on each
+ * other within a unit. All of them stay within what is possible, also with no successes, or with nothing else.
+ */
+
+/** How many of `units` are successes. */
+export interface Count {
+  readonly successes: number
+  readonly units: number
+}
+
+/**
+ * The score interval of a proportion (E. Wilson, "Probable Inference, the Law of Succession, and Statistical
+ * Inference", 1927), with confidence 1 − `alpha`. Of no units at all: 0 to 1, with NaN as its estimate.
+ */
+export function wilsonInterval({ successes, units }: Count, alpha: number): Interval {
+  if (units === 0) return { estimate: NaN, low: 0, high: 1 }
+  const z = normalQuantile(1 - alpha / 2)
+  const share = successes / units
+  const centre = share + (z * z) / (2 * units)
+  const half = z * Math.sqrt((share * (1 - share) + (z * z) / (4 * units)) / units)
+  const scale = 1 + (z * z) / units
+  return {
+    estimate: share,
+    low: successes === 0 ? 0 : (centre - half) / scale,
+    high: successes === units ? 1 : (centre + half) / scale,
+  }
+}
+
+/**
+ * The interval of the difference treatment − control of two independent proportions, from their score intervals
+ * (R. Newcombe, "Interval Estimation for the Difference between Independent Proportions: Comparison of Eleven
+ * Methods", Statistics in Medicine 17, 1998, 873–890, method 10), with confidence 1 − `alpha`.
+ */
+export function newcombeInterval(control: Count, treatment: Count, alpha: number): Interval {
+  return squareAndAdd(wilsonInterval(control, alpha), wilsonInterval(treatment, alpha), 0)
+}
+
+/**
+ * The interval of a share of calls by unit (`ratioOf`; 0 to 1), with confidence 1 − `alpha`: Student's, on the scale of
+ * ln(share / (1 − share)), as for clusters in surveys (E. Korn and B. Graubard, "Analysis of Health Surveys", 1999).
+ * `studentInterval` is too short where few units have most of the failures: if a fifth of tasks has four fifths of them,
+ * that of 95 % covers 92.0 % with 100 units and 93.4 % with 200; this one 93.8 % and 94.4 %. With no failures, or nothing
+ * else, all calls of a unit count as one.
+ */
+export function clusteredInterval(share: UnitEstimate, alpha: number): Interval {
+  const { units, value } = share
+  if (!(value > 0 && value < 1)) return wilsonInterval({ successes: value * units, units }, alpha)
+  if (units < 2) return { estimate: value, low: 0, high: 1 }
+  const half =
+    (studentQuantile(1 - alpha / 2, units - 1) * Math.sqrt(squaredError(share))) / (value * (1 - value))
+  const centre = Math.log(value / (1 - value))
+  const shareAt = (logit: number) => 1 / (1 + Math.exp(-logit))
+  return { estimate: value, low: shareAt(centre - half), high: shareAt(centre + half) }
+}
+
+/**
+ * The interval of the difference treatment − control of two shares of calls by unit, from an interval of each
+ * (G. Zou and A. Donner, "Construction of Confidence Limits about Effect Measures: A General Approach", 2008), with
+ * confidence 1 − `alpha`. Those of 95 % cover 94 % from 100 units in each arm on, or from 150 in the smaller one where the
+ * other has nine times as many, of which `welchInterval` covers 93.4 %.
+ */
+export function clusteredDifferenceInterval(
+  control: UnitEstimate,
+  treatment: UnitEstimate,
+  alpha: number,
+): Interval {
+  return squareAndAdd(clusteredInterval(control, alpha), clusteredInterval(treatment, alpha), 0)
+}
+
+/** Pairs of units, one of each arm, by which of the two is a success. */
+export interface PairCounts {
+  readonly both: number
+  readonly controlOnly: number
+  readonly treatmentOnly: number
+  readonly neither: number
+}
+
+/**
+ * The interval of the difference treatment − control of two proportions over the same pairs (R. Newcombe, "Improved
+ * Confidence Intervals for the Difference between Binomial Proportions Based on Paired Data", Statistics in Medicine
+ * 17, 1998, 2635–2650, method 10, with its continuity correction of the correlation), with confidence 1 − `alpha`.
+ */
+export function newcombePairedInterval(pairs: PairCounts, alpha: number): Interval {
+  const { both, controlOnly, treatmentOnly, neither } = pairs
+  const units = both + controlOnly + treatmentOnly + neither
+  const control = both + controlOnly
+  const treatment = both + treatmentOnly
+  const excess = both * neither - controlOnly * treatmentOnly
+  const product = control * (units - control) * (treatment * (units - treatment))
+  const corrected = excess > 0 ? Math.max(0, excess - units / 2) : excess
+  return squareAndAdd(
+    wilsonInterval({ successes: control, units }, alpha),
+    wilsonInterval({ successes: treatment, units }, alpha),
+    product === 0 ? 0 : corrected / Math.sqrt(product),
+  )
+}
+
+/** The interval of treatment − control from an interval of each and their correlation. */
+function squareAndAdd(control: Interval, treatment: Interval, correlation: number): Interval {
+  const estimate = treatment.estimate - control.estimate
+  const distance = (one: number, other: number) =>
+    Math.sqrt(Math.max(0, one * one - 2 * correlation * one * other + other * other))
+  return {
+    estimate,
+    low: estimate - distance(treatment.estimate - treatment.low, control.high - control.estimate),
+    high: estimate + distance(treatment.high - treatment.estimate, control.estimate - control.low),
+  }
+}

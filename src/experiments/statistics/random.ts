@@ -1,0 +1,13 @@
+/** Draws in [0, 1), 32 bits each, from a seed: SplitMix32 (after G. Steele, D. Lea and C. Flood, 2014). For resampling. */
+export function createRandom(seed: number): () => number {
+  let state = seed | 0
+  return () => {
+    state = (state + 0x9e3779b9) | 0
+    let mixed = state ^ (state >>> 16)
+    mixed = Math.imul(mixed, 0x21f0aaad)
+    mixed ^= mixed >>> 15
+    mixed = Math.imul(mixed, 0x735a2d97)
+    mixed ^= mixed >>> 15
+    return (mixed >>> 0) / 2 ** 32
+  }
+}

@@ -1,0 +1,88 @@
+import type { Interval } from './unit-estimates.ts'
+
+/** What is measured, in words for people. */
+export interface Metric {
+  /** Its key: `task_success`. */
+  readonly name: string
+  /** Of the values: `points` are shares from 0 to 1, told as percentage points; milliseconds; or counts. */
+  readonly unit: 'points' | 'ms' | 'count'
+  readonly better: 'higher' | 'lower'
+  /**
+   * What there is more or less of. Of points what a share of all does: `tasks succeed`, `calls fail`. Of ms what takes
+   * the time: `calls take`, `the median call takes`. Of counts what is counted, in the plural: `calls per task`.
+   */
+  readonly words: string
+}
+
+/**
+ * A difference in words, with its interval: `4.1 points fewer tasks succeed (95 % CI 2.2–6.0, 812 tasks)`,
+ * `calls take 120 ms longer (95 % CI −30 to 270, 812 tasks)`. Numbers of the interval are above 0 on the side that the
+ * words name. `units` ends the parenthesis.
+ */
+export function differenceInWords(
+  metric: Metric,
+  difference: Interval,
+  alpha: number,
+  units: string,
+): string {
+  const { estimate } = difference
+  const precision = decimals(metric, (difference.high - difference.low) / 2)
+  const size = inDigits(metric, Math.abs(estimate), precision)
+  const range = rangeInWords(metric, difference, precision)
+  return `${amount(metric, size, estimate < 0)} (${percentage(1 - alpha)} CI ${range}, ${units})`
+}
+
+/** A size in the unit of its metric: `2 points`, `120 ms`, `0.5`; as short as it is exact to three digits. */
+export function sizeInWords(metric: Metric, size: number): string {
+  return withUnit(metric, String(Number((size * scaleOf(metric)).toPrecision(3))))
+}
+
+/** `95 %`, `99.9 %`. */
+export function percentage(share: number): string {
+  return `${Number((100 * share).toPrecision(6))} %`
+}
+
+/** `p = 0.0003`, to one digit; `p < 0.000001` below that. */
+export function pInWords(p: number): string {
+  if (p < 1e-6) return 'p < 0.000001'
+  return `p = ${Number(p.toPrecision(1)).toFixed(Math.max(0, Math.ceil(-Math.log10(p))))}`
+}
+
+function amount(metric: Metric, size: string, isLess: boolean): string {
+  const { unit, words } = metric
+  switch (unit) {
+    case 'points':
+      return `${withUnit(metric, size)} ${isLess ? 'fewer' : 'more'} ${words}`
+    case 'ms':
+      return `${words} ${withUnit(metric, size)} ${isLess ? 'less' : 'longer'}`
+    case 'count':
+      return `${size} ${isLess ? 'fewer' : 'more'} ${words}`
+  }
+}
+
+function withUnit({ unit }: Metric, digits: string): string {
+  if (unit === 'count') return digits
+  return `${digits} ${unit === 'points' && digits === '1' ? 'point' : unit}`
+}
+
+/** The interval on the side that the words name: `2.2–6.0`, or `−0.8 to 1.4` where it reaches beyond 0. */
+function rangeInWords(metric: Metric, { estimate, low, high }: Interval, precision: number): string {
+  const [from, to] = estimate < 0 ? [-high, -low] : [low, high]
+  const [start, end] = [inDigits(metric, from, precision), inDigits(metric, to, precision)]
+  return from < 0 || to < 0 || !Number.isFinite(to - from) ? `${start} to ${end}` : `${start}–${end}`
+}
+
+const scaleOf = ({ unit }: Metric): number => (unit === 'points' ? 100 : 1)
+
+/** So many decimals show two digits of half an interval's width. */
+function decimals(metric: Metric, half: number): number {
+  const width = half * scaleOf(metric)
+  if (!(width > 0 && Number.isFinite(width))) return 1
+  return Math.min(6, Math.max(0, 1 - Math.floor(Math.log10(width))))
+}
+
+function inDigits(metric: Metric, value: number, precision: number): string {
+  if (!Number.isFinite(value)) return Number.isNaN(value) ? '?' : value < 0 ? '−∞' : '∞'
+  const digits = Math.abs(value * scaleOf(metric)).toFixed(precision)
+  return value < 0 && Number(digits) !== 0 ? `−${digits}` : digits
+}

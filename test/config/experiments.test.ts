@@ -1,0 +1,114 @@
+import assert from 'node:assert/strict'
+import { test, type TestContext } from 'node:test'
+import { errorsOf, load } from './files.ts'
+
+const servers = 'mcpServers: { search: { command: x }, mail: { command: y } }'
+const sets = 'policies: { sets: { cautious: { retry: false }, bold: {} } }'
+
+/** A config with these lines as its list of experiments, which begins on line 4. */
+const text = (experiments: string, more = '') => `${servers}\n${sets}\nexperiments:\n${experiments}\n${more}`
+
+const refused = (t: TestContext, experiments: string, more?: string) => errorsOf(t, text(experiments, more))
+
+async function taken(t: TestContext, files: string | Record<string, string>): Promise<void> {
+  const { loaded, lines } = await load(t, files)
+  assert.ok(loaded.ok, lines.join('\n'))
+}
+
+test('an experiment with two arms needs no more than their sets', async (t) => {
+  await taken(t, text('  - { name: a, arms: { control: default, treatment: cautious } }'))
+})
+
+test('an arm without a policy set is refused, with those that there are', async (t) => {
+  assert.deepEqual(await refused(t, '  - name: a\n    arms: { control: default, treatment: careful }'), [
+    '5:42  experiments[0].arms.treatment  there is no policy set "careful"; there are default, cautious, bold',
+  ])
+})
+
+test('one arm is no comparison', async (t) => {
+  assert.deepEqual(await refused(t, '  - name: a\n    arms: { control: default }'), [
+    '5:5  experiments[0].arms  expected 2 to 8 arms: a name for each, and its policy set',
+  ])
+})
+
+test('shares have to add up, and to be those of arms that there are', async (t) => {
+  const arms = '    arms: { control: default, treatment: cautious }\n'
+  assert.deepEqual(await refused(t, `  - name: a\n${arms}    split: { control: 0.5, treatment: 0.4 }`), [
+    '6:5  experiments[0].split  expected shares that add up to 1, found 0.9',
+  ])
+  assert.deepEqual(await refused(t, `  - name: a\n${arms}    split: { control: 0.5, other: 0.5 }`), [
+    '6:5  experiments[0].split  says nothing of the arm "treatment"',
+    '6:35  experiments[0].split.other  there is no arm "other"',
+  ])
+})
+
+test('a metric that there is not is refused, and one in milliseconds needs to know what matters', async (t) => {
+  const arms = 'arms: { control: default, treatment: cautious }'
+  const [unknown] = await refused(t, `  - name: a\n    ${arms}\n    metric: sucess`)
+  assert.match(unknown ?? '', /^6:13 {2}experiments\[0\]\.metric .*task_success/)
+  assert.deepEqual(await refused(t, `  - name: a\n    ${arms}\n    metric: p95`), [
+    '6:13  experiments[0].metric  p95 needs "matters": the smallest difference that matters',
+  ])
+})
+
+test('two experiments that take the same calls are refused, unless one of them does not run', async (t) => {
+  const entry = (name: string, more: string) =>
+    `  - { name: ${name}, arms: { control: default, treatment: cautious }, ${more} }`
+  const both = await refused(
+    t,
+    [entry('a', 'match: { server: sea* }'), entry('b', 'match: { tool: q* }')].join('\n'),
+  )
+  assert.deepEqual(both, [
+    '5:65  experiments[1].match  takes calls that "a" takes: one call is in one experiment',
+  ])
+  for (const [one, other] of [
+    ['match: { server: search }', 'match: { server: mail }'],
+    ['match: { tool: a }', 'match: { tool: b* }'],
+    ['match: { tenant: a }', 'match: { tenant: b }'],
+    ['active: true', 'active: false'],
+  ] as const)
+    await taken(t, text(`${entry('a', one)}\n${entry('b', other)}`))
+  const [twin] = await refused(
+    t,
+    `${entry('a', 'match: { server: search }')}\n${entry('a', 'match: { server: mail }')}`,
+  )
+  assert.match(twin ?? '', /experiments\[1\]\.name {2}"a" is the name of experiments\[0\] already$/)
+})
+
+test('a server that there is not is refused, and one with too few slots to divide', async (t) => {
+  const arms = 'arms: { control: default, treatment: cautious }'
+  assert.deepEqual(await refused(t, `  - { name: a, ${arms}, match: { server: serch } }`), [
+    '4:82  experiments[0].match.server  "serch" matches no server',
+  ])
+  const few = `${servers}\npolicies: { defaults: { bulkhead: { concurrent: 2 } }, sets: { cautious: {} } }\nexperiments:\n  - { name: a, ${arms} }`
+  assert.deepEqual(await errorsOf(t, few), [
+    '4:16  experiments[0].arms  a bulkhead with 2 slots cannot be divided: the smallest part of them is 0.4',
+  ])
+})
+
+test('a header is named exactly where values of one are assigned', async (t) => {
+  const arms = 'arms: { control: default, treatment: cautious }'
+  assert.deepEqual(await refused(t, `  - { name: a, ${arms},\n      assignBy: header }`), [
+    '5:17  experiments[0].assignBy  needs "header": the header whose values are assigned',
+  ])
+  assert.deepEqual(await refused(t, `  - { name: a, ${arms},\n      header: x-user }`), [
+    '5:15  experiments[0].header  has no use: "assignBy" is intent',
+  ])
+})
+
+test('a fault that aims at an arm needs an experiment that has it', async (t) => {
+  const fault = (arm: string) =>
+    `chaos:\n  faults:\n    - { name: f, type: rpc.error, rate: 1, ttl: 1m, match: { arm: ${arm} } }`
+  const experiment = '  - { name: a, arms: { control: default, treatment: cautious } }'
+  await taken(t, text(experiment, fault('treatment')))
+  await taken(t, text(experiment, fault('a/treatment')))
+  assert.deepEqual(await refused(t, experiment, fault('b/treatment')), [
+    '7:67  chaos.faults[0].match.arm  "b/treatment" matches no arm of an experiment: there are a/control, a/treatment',
+  ])
+})
+
+test('experiments may stand in a file of their own, as a list or under their name', async (t) => {
+  const main = `${servers}\n${sets}\nexperiments: { file: ab.yaml }`
+  const list = '- { name: a, arms: { control: default, treatment: cautious } }'
+  for (const file of [list, `experiments:\n  ${list}`]) await taken(t, { 'main.yaml': main, 'ab.yaml': file })
+})

@@ -1,0 +1,164 @@
+import assert from 'node:assert/strict'
+import { afterEach, test } from 'node:test'
+import { until } from '../support/until.ts'
+import { FlakyServer } from './support/flaky.ts'
+import { cleanUp, Gateway, type GatewayParts, type Json } from './support/gateway.ts'
+import { RawClient } from './support/raw-client.ts'
+
+const INTENT = 'dev.breakwater/intent'
+
+afterEach(cleanUp)
+
+/** Five percent of the tries of calls that read fail, whatever they are in. */
+const failing = (rate = 0.05) => ({
+  enabled: true,
+  seed: 7,
+  faults: [{ name: 'flaky', type: 'rpc.error', rate, ttl: '10m', match: { server: 'flaky' } }],
+})
+
+interface Verdict {
+  readonly result: string
+  readonly sentence: string
+  readonly difference: number
+  readonly low: number
+  readonly high: number
+  readonly units: number
+  readonly harm: boolean
+}
+
+interface Shown {
+  readonly state: string
+  readonly endedBecause?: string
+  readonly arms: Readonly<Record<string, { readonly set: string; readonly units: number }>>
+  readonly verdict: Verdict
+}
+
+/** A gateway before a server whose tools only read, with one experiment. */
+async function started(experiment: Json, more: Partial<GatewayParts> = {}) {
+  const server = await FlakyServer.start()
+  const parts: GatewayParts = {
+    servers: { flaky: { url: server.url, trusted: true } },
+    gateway: { environment: 'staging' },
+    policies: {
+      defaults: { retry: { base: '1ms', cap: '2ms' } },
+      sets: {
+        no_retry: { retry: false },
+        same: {},
+        absurd: { retry: false, breaker: { minimum: 1, ratio: 0.01, open: '10m', maxOpen: '10m' } },
+      },
+    },
+    chaos: failing(),
+    telemetry: { intents: { idle: '1s' } },
+    experiments: [{ name: 'canary', ...experiment }],
+    ...more,
+  }
+  const gateway = await Gateway.start(parts)
+  await gateway.waitFor('up', 'flaky')
+  await gateway.post('/admin/chaos/arm')
+  const shown = async () => (await gateway.admin<Shown>('/admin/experiments/canary')).body
+  return { gateway, server, parts, shown }
+}
+
+/** Tasks of four calls each, some at a time, until `enough` says so; resolves to how many there were. */
+async function drive(
+  gateway: Gateway,
+  most: number,
+  enough: () => Promise<boolean> = () => Promise.resolve(false),
+) {
+  const client = await RawClient.open(gateway.mcp('flaky'))
+  let tasks = 0
+  while (tasks < most && !(await enough())) {
+    await Promise.all(
+      Array.from({ length: 20 }, async () => {
+        const task = `task ${tasks++}`
+        for (let step = 0; step < 4; step++) {
+          const _meta = { [INTENT]: task, 'dev.breakwater/step': step }
+          await client.request('tools/call', { name: 'read', arguments: { step }, _meta })
+        }
+      }),
+    )
+  }
+  return tasks
+}
+
+const hasEnded = (shown: () => Promise<Shown>) => async () => (await shown()).state === 'ended'
+
+test('retries are found better than none, with the truth in the interval', async () => {
+  const { gateway, shown } = await started({
+    arms: { control: 'no_retry', treatment: 'default' },
+    metric: 'tasks_without_failure',
+    matters: 0.02,
+    minimum: 100,
+  })
+  await drive(gateway, 2_000, hasEnded(shown))
+  const { state, endedBecause, verdict } = await shown()
+  assert.deepEqual([state, endedBecause], ['ended', 'its verdict was found'], verdict.sentence)
+  assert.equal(verdict.result, 'better', verdict.sentence)
+  // Without retries a task of four calls goes through with 0.95⁴; with two of them a call fails with 0.05³.
+  const truth = (1 - 0.05 ** 3) ** 4 - 0.95 ** 4
+  assert.ok(verdict.low <= truth && truth <= verdict.high, `${truth} in ${verdict.low} to ${verdict.high}`)
+  assert.match(
+    verdict.sentence,
+    /^treatment wins: \d+\.?\d* points more tasks go without a failed call \(95 % CI /,
+  )
+  // It leaves no trace: calls go by the default set again, and none of them is in an arm.
+  const before = (await shown()).arms
+  await drive(gateway, 20)
+  assert.deepEqual((await shown()).arms, before)
+})
+
+test('between two equal sets no difference is found', async () => {
+  const { gateway, shown } = await started({
+    arms: { control: 'default', treatment: 'same' },
+    matters: 0.06,
+    minimum: 150,
+  })
+  await drive(gateway, 3_000, hasEnded(shown))
+  const { state, verdict } = await shown()
+  assert.deepEqual([state, verdict.result], ['ended', 'no_difference_found'], verdict.sentence)
+})
+
+test('an arm that does harm ends the experiment early', async () => {
+  const { gateway, shown } = await started({
+    arms: { control: 'default', treatment: 'absurd' },
+    minimum: 2_000,
+  })
+  const tasks = await drive(gateway, 3_900, hasEnded(shown))
+  const { state, endedBecause, verdict } = await shown()
+  assert.deepEqual([state, endedBecause], ['ended', 'an arm did harm'], verdict.sentence)
+  assert.deepEqual([verdict.result, verdict.harm], ['worse', true])
+  assert.ok(tasks < 3_900, `${tasks} tasks`)
+})
+
+test('a reload keeps arms and what they know; a changed set ends the experiment and says so', async () => {
+  const { gateway, parts, shown } = await started({ arms: { control: 'default', treatment: 'no_retry' } })
+  await drive(gateway, 40)
+  await until('the tasks are over', async () => (await shown()).verdict.units === 40)
+  const { arms } = await shown()
+  await gateway.reconfigure({ ...parts, gateway: { ...parts.gateway, drain: '9s' } })
+  await until('the config is in force', async () => gateway.log.some(({ msg }) => msg === 'config reloaded'))
+  assert.deepEqual((await shown()).arms, arms)
+  assert.equal((await shown()).state, 'running')
+  const sets = { ...(parts.policies?.sets as Json), no_retry: { retry: { attempts: 1 } } }
+  await gateway.reconfigure({ ...parts, policies: { ...parts.policies, sets } })
+  await until('the experiment has ended', hasEnded(shown))
+  assert.equal((await shown()).endedBecause, 'the policy set "no_retry" changed')
+  const again = await gateway.post<Shown>('/admin/experiments/canary/start')
+  assert.deepEqual([again.status, again.body.state], [200, 'running'])
+  const twice = await gateway.post('/admin/experiments/canary/start')
+  assert.deepEqual([twice.status, twice.body.error], [409, 'experiment "canary" runs already'])
+  const stopped = await gateway.post<Shown>('/admin/experiments/canary/stop')
+  assert.deepEqual([stopped.body.state, stopped.body.endedBecause], ['ended', 'it was stopped by hand'])
+})
+
+test('what was sampled is told as CSV, a line for each task and arm', async () => {
+  const { gateway } = await started({ arms: { control: 'default', treatment: 'no_retry' } })
+  await drive(gateway, 20)
+  const url = `${gateway.control}/admin/experiments/canary/samples`
+  const response = await fetch(url, { headers: { authorization: `Bearer ${gateway.token}` } })
+  assert.match(response.headers.get('content-type') ?? '', /^text\/csv/)
+  const [head, ...lines] = (await response.text()).trim().split('\n')
+  assert.match(head ?? '', /^unit,arm,calls,felt,eligible,good,failed,attempts,/)
+  // The name of a task has a line break before it: two lines each.
+  assert.equal(lines.length, 40)
+})
