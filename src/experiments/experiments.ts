@@ -9,6 +9,7 @@ import { armsOf, overlap } from './capacity.ts'
 import { type Judgement, judge } from './judge.ts'
 import { endIn, Samples, type UnitSample } from './samples.ts'
 import type { Experiment } from './schema.ts'
+import type { Verdict } from './statistics/verdict.ts'
 
 /** As much of a config as experiments go by. */
 export interface ExperimentConfig {
@@ -27,10 +28,15 @@ export interface Look {
   readonly atMs: Millis
   /** By arm: those that are over. */
   readonly units: Readonly<Record<string, number>>
-  /** Of the metric that decides: treatment minus control, with its confidence sequence; not finite before there is one. */
+  /**
+   * Of the metric that decides: treatment minus control, with its confidence sequence; not finite before there is one. With
+   * several treatments that of the one which decided at this look.
+   */
   readonly difference: number
   readonly low: number
   readonly high: number
+  /** The same of each treatment. */
+  readonly byTreatment: Readonly<Record<string, Pick<Look, 'difference' | 'low' | 'high'>>>
 }
 
 /** One run of an experiment. */
@@ -324,8 +330,7 @@ export class Experiments {
     const ranMs = this.#parts.clock.now() - run.startedAt
     const isOver = ranMs >= run.experiment.longest
     this.#judge(run, isOver)
-    const { difference, low, high } = run.judgement.verdict
-    run.looks.push({ atMs: ranMs, units: run.judgement.units, difference, low, high })
+    run.looks.push(lookOf(run.judgement, ranMs))
     if (run.looks.length > MAX_LOOKS)
       run.looks.splice(0, run.looks.length, ...run.looks.filter((_, at) => at % 2 === 1))
     const { harm, ends } = run.judgement.verdict
@@ -339,6 +344,12 @@ export class Experiments {
     const units = run.end === undefined ? run.samples.complete(clock.now(), quiet()) : run.samples.all()
     run.judgement = judge(run.experiment, units, { isOver: isOver || run.end !== undefined })
   }
+}
+
+function lookOf({ verdict, verdicts, units }: Judgement, atMs: Millis): Look {
+  const of = ({ difference, low, high }: Verdict) => ({ difference, low, high })
+  const byTreatment = Object.fromEntries(Object.entries(verdicts).map(([arm, one]) => [arm, of(one)]))
+  return { atMs, units, ...of(verdict), byTreatment }
 }
 
 /** A task that somebody has reported on. */

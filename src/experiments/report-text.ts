@@ -1,125 +1,388 @@
-import { formatDuration, roundedDuration } from '../units/duration.ts'
+import { fates } from '../mesh/call.ts'
+import { roundedDuration } from '../units/duration.ts'
+import type { Look } from './experiments.ts'
+import { metricOf } from './metrics.ts'
 import type { MetricReport, Report } from './report.ts'
+import { decimals, percentage, pInWords, sizeInWords } from './statistics/sentences.ts'
+
+/** A number of a report, which may have been JSON meanwhile: there those that are not finite are null. */
+export type Told = number | null | undefined
+
+/** Whether there is such a number at all. */
+export const isKnown = (value: Told): value is number => typeof value === 'number' && Number.isFinite(value)
+
+/** In place of what is not known. */
+const NONE = '–'
+
+/** Decimals that values of a unit have at least and at most, and where nothing says how exact they are. */
+const exactness = {
+  points: { least: 1, most: 2, usual: 1 },
+  ms: { least: 0, most: 2, usual: 1 },
+  count: { least: 2, most: 3, usual: 2 },
+} as const
+
+type Unit = MetricReport['unit']
+
+/** How many decimals a row needs to tell the ends of this interval apart. */
+export function decimalsFor({ low, high }: { readonly low: Told; readonly high: Told }, unit: Unit): number {
+  const { least, most, usual } = exactness[unit]
+  if (!isKnown(low) || !isKnown(high) || low === high) return usual
+  return Math.max(least, Math.min(most, decimals({ unit }, (high - low) / 2)))
+}
+
+/** How many decimals a metric has among all those of a treatment: shares have the same, so that they align. */
+export function decimalsOf(metric: MetricReport, treatment: string, all: readonly MetricReport[]): number {
+  const { unit } = metric
+  const alike = unit === 'points' ? all.filter((other) => other.unit === unit) : [metric]
+  return Math.max(...alike.map(({ differences }) => decimalsFor(differences[treatment]!, unit)))
+}
 
 /** A value of a metric as people read it: `93.4 %`, `12.3 ms`, `1.04`; a dash where there is none. */
-export function valueInWords(value: number | null, unit: MetricReport['unit']): string {
-  if (value === null || !Number.isFinite(value)) return '–'
-  if (unit === 'points') return `${(100 * value).toFixed(1)} %`
-  return unit === 'ms' ? `${digits(value)} ms` : digits(value)
+export function valueInWords(value: Told, unit: Unit, places: number = exactness[unit].usual): string {
+  if (!isKnown(value)) return NONE
+  if (unit === 'points') return `${(100 * value).toFixed(places)} %`
+  return unit === 'ms' ? `${value.toFixed(places)} ms` : value.toFixed(places)
 }
 
-/** The same for a difference, with its sign; of shares in percentage points. */
-export function differenceInWords(value: number | null, unit: MetricReport['unit']): string {
-  if (value === null || !Number.isFinite(value)) return '–'
-  const sign = value > 0 ? '+' : value < 0 ? '−' : '±'
-  const size = Math.abs(value)
-  if (unit === 'points') return `${sign}${(100 * size).toFixed(1)} points`
-  return unit === 'ms' ? `${sign}${digits(size)} ms` : `${sign}${digits(size)}`
+/** The same for a difference, with its sign: `+4.1 points`, `−12 ms`, `0.00`. */
+export function differenceInWords(value: Told, unit: Unit, places: number = exactness[unit].usual): string {
+  if (!isKnown(value)) return NONE
+  const signed = signedDigits(value, unit, places)
+  return unit === 'count' ? signed : `${signed} ${unit}`
 }
 
-const digits = (value: number) => (Math.abs(value) >= 100 ? value.toFixed(0) : value.toPrecision(3))
+/** From one end to the other: `+2.0 to +6.1 points`; a dash where they are not known. */
+export function intervalInWords(
+  { low, high }: { readonly low: Told; readonly high: Told },
+  unit: Unit,
+  places = decimalsFor({ low, high }, unit),
+): string {
+  if (!isKnown(low) || !isKnown(high)) return NONE
+  return `${signedDigits(low, unit, places)} to ${differenceInWords(high, unit, places)}`
+}
+
+function signedDigits(value: number, unit: Unit, places: number): string {
+  const digits = Math.abs(unit === 'points' ? 100 * value : value).toFixed(places)
+  const sign = Number(digits) === 0 ? '' : value > 0 ? '+' : '−'
+  return `${sign}${digits}`
+}
+
+const results = {
+  better: 'better',
+  worse: 'worse',
+  no_difference_found: 'no difference found',
+  inconclusive: 'inconclusive',
+  invalid: 'invalid',
+} as const
+
+/** The verdict in a word or three, and its sentence. */
+export function verdictInWords({ state, verdict }: Pick<Report, 'state' | 'verdict'>): {
+  readonly label: string
+  readonly sentence: string
+} {
+  if (verdict === undefined) return { label: 'not started', sentence: 'It has not run.' }
+  const isOpen = state === 'running' && verdict.result === 'inconclusive'
+  const harms = verdict.result === 'worse' && verdict.harm
+  const label = isOpen ? 'not decided yet' : harms ? 'harm' : results[verdict.result]
+  return { label, sentence: `${verdict.sentence}.` }
+}
+
+/** `2026-03-01 09:30:00 UTC` for what is ISO 8601. */
+const instantInWords = (iso = '') => iso.replace(/^(.{10})T(.{8}).*$/, '$1 $2 UTC')
+
+/** When it ran, and why it ended; undefined before it has. */
+export function ranInWords({ state, startedAt, endedAt, endedBecause, ranMs }: Report): string | undefined {
+  if (state === 'not_started') return undefined
+  const lasting = `for ${roundedDuration(ranMs ?? 0)}`
+  if (state === 'running') return `Running since ${instantInWords(startedAt)}, ${lasting}.`
+  return `Ran from ${instantInWords(startedAt)} to ${instantInWords(endedAt)}, ${lasting}: ${endedBecause}.`
+}
+
+/** What a record says of an arm, which may be called as what all objects have. */
+export const ofArm = <T>(record: Readonly<Record<string, T>>, arm: string): T | undefined =>
+  Object.hasOwn(record, arm) ? record[arm] : undefined
+
+/** The arms that are compared with the control. */
+export const treatmentsOf = ({ arms, control }: Pick<Report, 'arms' | 'control'>): string[] =>
+  arms.map(({ name }) => name).filter((arm) => arm !== control)
+
+/** The metric that decides. */
+export const decisiveOf = ({ metrics }: Pick<Report, 'metrics'>): MetricReport =>
+  metrics.find(({ decides }) => decides)!
+
+/** What of it is in bold stands out. */
+export type Cell = string | number | { readonly bold: string }
+
+/** Rows below a head; the columns from `numbers` on are numbers. */
+export interface Table {
+  readonly head: readonly string[]
+  readonly rows: readonly (readonly Cell[])[]
+  readonly numbers: number
+}
+
+/** A paragraph, a list, a heading within the section, or a table. */
+export type Block =
+  string | { readonly list: readonly string[] } | { readonly heading: string } | { readonly table: Table }
+
+export type SectionName =
+  | 'hypothesis'
+  | 'arms'
+  | 'settings'
+  | 'effect'
+  | 'exposure'
+  | 'metrics'
+  | 'cost'
+  | 'faults'
+  | 'assignment'
+  | 'shared'
+  | 'next'
+
+export interface Section {
+  readonly name: SectionName
+  readonly title: string
+  readonly blocks: readonly Block[]
+}
+
+/** All that a report says below its verdict, in order, for whatever shows it. */
+export function sectionsOf(report: Report): Section[] {
+  const { state, hypothesis, interference, next } = report
+  const ran: Section[] = [
+    { name: 'effect', title: 'Effect over time', blocks: effectBlocks(report) },
+    { name: 'exposure', title: 'Exposure', blocks: exposureBlocks(report) },
+    { name: 'metrics', title: 'Metrics', blocks: metricBlocks(report) },
+    { name: 'cost', title: 'Cost', blocks: treatmentsOf(report).map((arm) => costInWords(report, arm)) },
+    { name: 'faults', title: 'Faults', blocks: faultBlocks(report) },
+    { name: 'assignment', title: 'Assignment', blocks: assignmentBlocks(report) },
+  ]
+  return [
+    { name: 'hypothesis', title: 'Hypothesis', blocks: [hypothesis] },
+    { name: 'arms', title: 'Arms', blocks: [{ table: armTable(report) }] },
+    { name: 'settings', title: 'Settings that differ', blocks: [settingBlock(report)] },
+    ...(state === 'not_started' ? [] : ran),
+    { name: 'shared', title: 'What arms share', blocks: [{ list: interference }] },
+    { name: 'next', title: 'What would change the verdict', blocks: [next] },
+  ]
+}
+
+function armTable({ arms, control }: Report): Table {
+  return {
+    head: ['arm', 'policy set', 'share', 'units'],
+    rows: arms.map(({ name, set, share, units }) => [
+      name === control && name !== 'control' ? `${name} (control)` : name,
+      set,
+      `${Number((100 * share).toFixed(2))} %`,
+      units,
+    ]),
+    numbers: 2,
+  }
+}
+
+function settingBlock({ settings, arms }: Report): Block {
+  if (settings.length === 0) return 'Their settings are the same.'
+  return {
+    table: {
+      head: ['setting', ...arms.map(({ name }) => name)],
+      rows: settings.map(({ setting, byArm }) => [
+        setting,
+        ...arms.map(({ name }) => ofArm(byArm, name) ?? NONE),
+      ]),
+      numbers: Infinity,
+    },
+  }
+}
+
+/** Most lines of what went on over time. */
+const SHOWN_LOOKS = 12
+
+/** Some of the looks, the last one among them. */
+function shownLooks(looks: readonly Look[]): readonly Look[] {
+  const step = Math.max(1, Math.ceil(looks.length / SHOWN_LOOKS))
+  return looks.filter((_, at) => (looks.length - 1 - at) % step === 0)
+}
+
+const NO_LOOKS = 'It was not looked at yet.'
+
+function effectBlocks(report: Report): Block[] {
+  const { looks, metric, matters, confidence } = report
+  if (looks.length === 0) return [NO_LOOKS]
+  if (metricOf(metric).estimator.kind === 'quantile')
+    return ['Quantiles have no sequence, and are judged at the end only.']
+  const treatments = treatmentsOf(report)
+  const { unit } = decisiveOf(report)
+  const several = treatments.length > 1
+  const small = matters > 0 ? ` Within ±${sizeInWords({ unit }, matters)} it does not matter.` : ''
+  return [
+    `The difference of ${metric}, treatment minus control, with the sequence that holds it at all looks together (${percentage(Number(confidence.toPrecision(3)))}).${small}`,
+    {
+      table: {
+        head: [
+          'after',
+          ...treatments.flatMap((arm) =>
+            several ? [`${arm}: difference`, `${arm}: sequence`] : ['difference', 'sequence'],
+          ),
+        ],
+        rows: shownLooks(looks).map(({ atMs, byTreatment }) => [
+          roundedDuration(atMs),
+          ...treatments.flatMap((arm) => {
+            const found = ofArm(byTreatment, arm) ?? { difference: NaN, low: NaN, high: NaN }
+            const places = decimalsFor(found, unit)
+            return [differenceInWords(found.difference, unit, places), intervalInWords(found, unit, places)]
+          }),
+        ]),
+        numbers: 1,
+      },
+    },
+  ]
+}
+
+function exposureBlocks({ looks, arms, minimum }: Report): Block[] {
+  if (looks.length === 0) return [NO_LOOKS]
+  return [
+    `Units of each arm that are over. Each needs ${minimum} before the verdict may end the experiment.`,
+    {
+      table: {
+        head: ['after', ...arms.map(({ name }) => name)],
+        rows: shownLooks(looks).map(({ atMs, units }) => [
+          roundedDuration(atMs),
+          ...arms.map(({ name }) => ofArm(units, name) ?? 0),
+        ]),
+        numbers: 1,
+      },
+    },
+  ]
+}
+
+function metricBlocks(report: Report): Block[] {
+  const treatments = treatmentsOf(report)
+  return [
+    'Intervals are those of 95 % for one look; the verdict goes by a sequence that holds at all looks together. p-values are adjusted for all metrics (Holm). The metric in bold decides.',
+    ...treatments.flatMap((treatment): Block[] => [
+      ...(treatments.length > 1 ? [{ heading: `${treatment} against ${report.control}` }] : []),
+      { table: metricTable(report, treatment) },
+    ]),
+  ]
+}
+
+function metricTable({ metrics, control }: Report, treatment: string): Table {
+  return {
+    head: ['metric', control, treatment, 'difference', '95 % interval', 'p'],
+    rows: metrics.map((metric) => {
+      const { name, unit, decides, values, differences } = metric
+      const difference = differences[treatment]!
+      const places = decimalsOf(metric, treatment, metrics)
+      return [
+        decides ? { bold: name } : name,
+        valueInWords(values[control], unit, places),
+        valueInWords(values[treatment], unit, places),
+        differenceInWords(difference.estimate, unit, places),
+        intervalInWords(difference, unit, places),
+        smallNumber(difference.adjustedP),
+      ]
+    }),
+    numbers: 1,
+  }
+}
+
+/** A p-value in a column of them. */
+const smallNumber = (p: Told) => (!isKnown(p) ? NONE : p < 0.001 ? '< 0.001' : p.toFixed(3))
+
+/** What a treatment costs: tries at servers, and time. */
+function costInWords({ metrics, control }: Report, treatment: string): string {
+  const of = (name: MetricReport['name']) => {
+    const { unit, values, differences } = metrics.find((metric) => metric.name === name)!
+    const difference = differences[treatment]!
+    return { unit, values, difference, places: decimalsFor(difference, unit) }
+  }
+  const [tries, time] = [of('attempts_per_call'), of('mean_ms')]
+  const added = time.difference.estimate as Told
+  if (!isKnown(tries.difference.estimate) || !isKnown(added))
+    return `What ${treatment} costs is not known yet.`
+  const triesOf = (arm: string) => valueInWords(tries.values[arm], tries.unit, tries.places)
+  const change = differenceInWords(tries.difference.estimate, tries.unit, tries.places)
+  const interval = intervalInWords(time.difference, time.unit, time.places)
+  const within = interval === NONE ? '' : ` (95 % interval ${interval})`
+  return `With ${treatment} a call takes ${triesOf(treatment)} tries at servers where it takes ${triesOf(control)} with ${control} (${change}), and ${longer(added, time.places)} on average${within}.`
+}
+
+function longer(ms: number, places: number): string {
+  const size = Math.abs(ms).toFixed(places)
+  return Number(size) === 0 ? 'as long' : `${size} ms ${ms > 0 ? 'longer' : 'less'}`
+}
+
+/** `not_reached` as people read it. */
+export const fateInWords = (fate: string): string => fate.replaceAll('_', ' ')
+
+/** Faults of an arm by fate, in the order of all fates. */
+export const fateCounts = (report: Pick<Report, 'fates'>, arm: string): number[] =>
+  fates.map((fate) => ofArm(report.fates, arm)?.[fate] ?? 0)
+
+function faultBlocks(report: Report): Block[] {
+  const { arms } = report
+  const rows = arms.map(({ name }) => [name, ...fateCounts(report, name)])
+  if (rows.every(([, ...counts]) => counts.every((count) => count === 0)))
+    return ['No fault hit a call of the experiment.']
+  return [
+    'What became of the faults that hit calls, by arm.',
+    { table: { head: ['arm', ...fates.map(fateInWords)], rows, numbers: 1 } },
+  ]
+}
+
+function assignmentBlocks({ calls, sampleRatioP }: Report): Block[] {
+  const test = 'Test whether units came to the arms as planned'
+  return [
+    {
+      table: {
+        head: ['calls that matched', 'calls'],
+        rows: [
+          ['in arms', calls.inArms],
+          ['of these, assigned by the fallback', calls.fallback],
+          ['not drawn', calls.notDrawn],
+          ['left out, as they named nothing to be assigned by', calls.excluded],
+          ['dropped, as there was no room for more units', calls.dropped],
+        ],
+        numbers: 1,
+      },
+    },
+    ...(sampleRatioP === undefined
+      ? ['Agents choose their arm, so that no numbers of units were planned.']
+      : [isKnown(sampleRatioP) ? `${test}: ${pInWords(sampleRatioP)}.` : `${test}: not known yet.`]),
+  ]
+}
 
 /** The report of an experiment as Markdown. */
 export function markdownOf(report: Report): string {
-  const { name, hypothesis, state, arms, settings, verdict, control, metrics, calls, interference, next } =
-    report
-  const treatments = arms.map((arm) => arm.name).filter((arm) => arm !== control)
+  const { label, sentence } = verdictInWords(report)
+  const ran = ranInWords(report)
   return [
-    `# Experiment ${name}`,
-    ...(verdict === undefined ? ['It has not run.'] : [`**${verdict.result}**: ${verdict.sentence}.`]),
-    ran(report),
-    '## Hypothesis',
-    hypothesis,
-    '## Arms',
-    table(
-      ['arm', 'policy set', 'share', 'units'],
-      arms.map(({ name, set, share, units }) => [
-        name === control ? `${name} (control)` : name,
-        set,
-        `${Number((100 * share).toFixed(2))} %`,
-        units,
-      ]),
-    ),
-    settings.length === 0
-      ? 'Their settings are the same.'
-      : table(
-          ['setting', ...arms.map((arm) => arm.name)],
-          settings.map(({ setting, byArm }) => [setting, ...arms.map((arm) => byArm[arm.name] ?? '–')]),
-        ),
-    '## Metrics',
-    'Intervals are those of 95 % for one look; the verdict goes by a sequence that holds at all looks together. p-values are adjusted for all metrics (Holm).',
-    ...treatments.flatMap((treatment) => [
-      ...(treatments.length > 1 ? [`### ${treatment} against ${control}`] : []),
-      metricTable(metrics, control, treatment),
-    ]),
-    ...(state === 'not_started' ? [] : ['## Effect over time', lookTable(report)]),
-    '## Faults',
-    Object.keys(report.fates).length === 0
-      ? 'No fault hit a call of the experiment.'
-      : table(
-          ['arm', 'masked', 'delayed', 'surfaced', 'escaped', 'not reached'],
-          Object.entries(report.fates).map(([arm, fates]) => [
-            arm,
-            ...['masked', 'delayed', 'surfaced', 'escaped', 'not_reached'].map((fate) => fates[fate] ?? 0),
-          ]),
-        ),
-    '## Assignment',
-    `${calls.inArms} calls in arms, ${calls.fallback} of them assigned by the fallback; ${calls.notDrawn} not drawn, ${calls.excluded} named nothing to be assigned by, ${calls.dropped} came when there was no room for more units.`,
-    ...(report.sampleRatioP === undefined
-      ? []
-      : [`Test whether units came to the arms as planned: p = ${report.sampleRatioP.toPrecision(2)}.`]),
-    '## What arms share',
-    interference.map((line) => `- ${line}`).join('\n'),
-    '## What would change the verdict',
-    next,
+    `# Experiment ${report.name}`,
+    report.verdict === undefined ? sentence : `**${label}**: ${sentence}`,
+    ...othersInWords(report),
+    ...(ran === undefined ? [] : [ran]),
+    ...sectionsOf(report).flatMap(({ title, blocks }) => [`## ${title}`, ...blocks.map(markdownBlock)]),
   ].join('\n\n')
 }
 
-function ran({ state, startedAt, endedAt, endedBecause, ranMs = 0 }: Report): string {
-  if (state === 'not_started') return 'Not started.'
-  const for_ = `for ${roundedDuration(ranMs)}`
-  if (state === 'running') return `Running since ${startedAt}, ${for_}.`
-  return `Ran from ${startedAt} to ${endedAt}, ${for_}: ${endedBecause}.`
+/** With several treatments, what became of those that the verdict is not about. */
+export function othersInWords(report: Report): string[] {
+  return treatmentsOf(report).flatMap((arm) => {
+    const verdict = ofArm(report.verdicts, arm)
+    if (arm === report.treatment || verdict === undefined) return []
+    return verdict.sentence.includes(arm) ? `${verdict.sentence}.` : `${arm}: ${verdict.sentence}.`
+  })
 }
 
-function metricTable(metrics: readonly MetricReport[], control: string, treatment: string): string {
-  return table(
-    ['metric', control, treatment, 'difference', '95 % interval', 'p'],
-    metrics.map(({ name, unit, decides, values, differences }) => {
-      const { estimate, low, high, adjustedP } = differences[treatment]!
-      return [
-        decides ? `**${name}**` : name,
-        valueInWords(values[control]!, unit),
-        valueInWords(values[treatment]!, unit),
-        differenceInWords(estimate, unit),
-        `${differenceInWords(low, unit)} to ${differenceInWords(high, unit)}`,
-        adjustedP === undefined || adjustedP === null ? '–' : adjustedP.toPrecision(2),
-      ]
-    }),
+function markdownBlock(block: Block): string {
+  if (typeof block === 'string') return block
+  if ('list' in block) return block.list.map((line) => `- ${line}`).join('\n')
+  if ('heading' in block) return `### ${block.heading}`
+  const { head, rows, numbers } = block.table
+  const line = (cells: readonly Cell[]) => `| ${cells.map(markdownCell).join(' | ')} |`
+  return [line(head), line(head.map((_, at) => (at >= numbers ? '--:' : '---'))), ...rows.map(line)].join(
+    '\n',
   )
 }
 
-/** Most lines of the effect over time. */
-const SHOWN_LOOKS = 12
-
-function lookTable({ looks, arms, metrics }: Report): string {
-  const { unit } = metrics.find(({ decides }) => decides)!
-  const step = Math.max(1, Math.ceil(looks.length / SHOWN_LOOKS))
-  const shown = looks.filter((_, at) => at % step === 0 || at === looks.length - 1)
-  if (shown.length === 0) return 'It was not looked at yet.'
-  return table(
-    ['after', ...arms.map(({ name }) => `${name} units`), 'difference', 'sequence'],
-    shown.map(({ atMs, units, difference, low, high }) => [
-      formatDuration(Math.round(atMs / 1_000) * 1_000),
-      ...arms.map(({ name }) => units[name] ?? 0),
-      differenceInWords(difference, unit),
-      `${differenceInWords(low, unit)} to ${differenceInWords(high, unit)}`,
-    ]),
-  )
-}
-
-function table(head: readonly string[], rows: readonly (readonly (string | number)[])[]): string {
-  const line = (cells: readonly (string | number)[]) =>
-    `| ${cells.map((cell) => String(cell).replaceAll('|', '\\|').replace(/\s+/g, ' ')).join(' | ')} |`
-  return [line(head), line(head.map(() => '---')), ...rows.map(line)].join('\n')
+function markdownCell(cell: Cell): string {
+  if (typeof cell === 'object') return `**${markdownCell(cell.bold)}**`
+  return String(cell).replaceAll('|', '\\|').replace(/\s+/g, ' ')
 }

@@ -36,10 +36,21 @@ export interface MetricReport {
   >
 }
 
-/** All that is known of an experiment, as plain data. Differences are treatment minus control, shares in [0, 1]. */
+/**
+ * All that is known of an experiment, as plain data. Differences are treatment minus control, shares in [0, 1]. As JSON,
+ * numbers that are not finite are null, and what is undefined is missing.
+ */
 export interface Report {
   readonly name: string
   readonly hypothesis: string
+  /** What decides. */
+  readonly metric: MetricName
+  /** The smallest difference of it that matters, in its unit, ≥ 0. */
+  readonly matters: number
+  /** So many units each arm needs before the verdict may end the experiment. */
+  readonly minimum: number
+  /** That of the sequence of each treatment, in (0, 1); of all of them together it is 95 %. */
+  readonly confidence: number
   readonly state: 'running' | 'ended' | 'not_started'
   readonly control: string
   /** Each arm with its policy set, its share of what takes part, and its units. */
@@ -52,6 +63,8 @@ export interface Report {
   readonly settings: readonly SettingDifference[]
   readonly verdict: Verdict | undefined
   readonly treatment: string | undefined
+  /** Of each treatment, against the control; empty before it has run. */
+  readonly verdicts: Readonly<Record<string, Verdict>>
   /** ISO 8601. */
   readonly startedAt: string | undefined
   readonly endedAt: string | undefined
@@ -102,6 +115,10 @@ export function reportOn({ experiment, run, settingsOf, now }: ReportParts): Rep
   return {
     name: experiment.name,
     hypothesis: hypothesisOf(experiment, control, treatments),
+    metric: experiment.metric,
+    matters: mattersOf(experiment),
+    minimum: experiment.minimum,
+    confidence: 1 - ALPHA / treatments.length,
     state: run === undefined ? 'not_started' : run.end === undefined ? 'running' : 'ended',
     control,
     arms: [...split].map(([name, share]) => ({
@@ -113,6 +130,7 @@ export function reportOn({ experiment, run, settingsOf, now }: ReportParts): Rep
     settings: settingDifferences(experiment, settingsOf),
     verdict,
     treatment: run?.judgement.treatment,
+    verdicts: run?.judgement.verdicts ?? {},
     startedAt: run && new Date(run.startedAtWall).toISOString(),
     endedAt: run?.end && new Date(run.end.atWall).toISOString(),
     endedBecause: run?.end?.reason,
@@ -142,12 +160,11 @@ export function reportOn({ experiment, run, settingsOf, now }: ReportParts): Rep
 
 function hypothesisOf(experiment: Experiment, control: string, treatments: readonly string[]): string {
   const { metric, arms } = experiment
-  const { better, unit, about } = metricOf(metric)
+  const { better, about } = metricOf(metric)
   const direction = better === 'higher' ? 'raises' : 'lowers'
   const sets = treatments.map((arm) => `"${arms[arm]}"`).join(' or ')
   const size = sizeInWords(metricOf(metric), mattersOf(experiment))
-  const noun = unit === 'points' ? 'the share' : 'the number'
-  return `The policy set ${sets} ${direction} ${metric} by ${size} or more against "${arms[control]}": ${noun} that decides is this. ${about}`
+  return `The policy set ${sets} ${direction} ${metric} by ${size} or more against "${arms[control]}". That metric decides: ${about[0]!.toLowerCase()}${about.slice(1)}`
 }
 
 function metricReports(
@@ -175,11 +192,12 @@ function metricReports(
   const adjusted = holm(known)
   return compared.map(({ name, values, differences }) => {
     const { about, unit, better } = metricOf(name)
-    const told: Record<string, Compared['differences'][number][1] & { adjustedP: number | undefined }> = {}
-    for (const [arm, difference] of differences)
-      told[arm] = { ...difference, adjustedP: difference.p === undefined ? undefined : adjusted.shift() }
+    const told = differences.map(([arm, difference]) => {
+      const adjustedP = difference.p === undefined ? undefined : adjusted.shift()
+      return [arm, { ...difference, adjustedP }] as const
+    })
     const decides = name === experiment.metric
-    return { name, about, unit, better, decides, values, differences: told }
+    return { name, about, unit, better, decides, values, differences: Object.fromEntries(told) }
   })
 }
 

@@ -33,7 +33,7 @@ export function differenceInWords(
 }
 
 /** A size in the unit of its metric: `2 points`, `120 ms`, `0.5`; as short as it is exact to three digits. */
-export function sizeInWords(metric: Metric, size: number): string {
+export function sizeInWords(metric: Pick<Metric, 'unit'>, size: number): string {
   return withUnit(metric, String(Number((size * scaleOf(metric)).toPrecision(3))))
 }
 
@@ -60,7 +60,7 @@ function amount(metric: Metric, size: string, isLess: boolean): string {
   }
 }
 
-function withUnit({ unit }: Metric, digits: string): string {
+function withUnit({ unit }: Pick<Metric, 'unit'>, digits: string): string {
   if (unit === 'count') return digits
   return `${digits} ${unit === 'points' && digits === '1' ? 'point' : unit}`
 }
@@ -72,10 +72,10 @@ function rangeInWords(metric: Metric, { estimate, low, high }: Interval, precisi
   return from < 0 || to < 0 || !Number.isFinite(to - from) ? `${start} to ${end}` : `${start}–${end}`
 }
 
-const scaleOf = ({ unit }: Metric): number => (unit === 'points' ? 100 : 1)
+const scaleOf = ({ unit }: Pick<Metric, 'unit'>): number => (unit === 'points' ? 100 : 1)
 
-/** So many decimals show two digits of half an interval's width. */
-function decimals(metric: Metric, half: number): number {
+/** So many decimals show two digits of half an interval's width, from 0 to 6; 1 where it is not known or 0. */
+export function decimals(metric: Pick<Metric, 'unit'>, half: number): number {
   const width = half * scaleOf(metric)
   if (!(width > 0 && Number.isFinite(width))) return 1
   return Math.min(6, Math.max(0, 1 - Math.floor(Math.log10(width))))

@@ -1,0 +1,243 @@
+import { fates } from '../../mesh/call.ts'
+import type { Look } from '../experiments.ts'
+import type { MetricReport, Report } from '../report.ts'
+import {
+  decisiveOf,
+  decimalsFor,
+  decimalsOf,
+  differenceInWords,
+  fateCounts,
+  fateInWords,
+  intervalInWords,
+  isKnown,
+  ofArm,
+  type Told,
+  treatmentsOf,
+} from '../report-text.ts'
+import { markup, type Markup } from './markup.ts'
+
+/** What the script of the page draws. Differences in the unit of the axis: shares as percentage points. */
+export interface ChartData {
+  /** Seconds since the start, one for each look. */
+  readonly at: readonly number[]
+  readonly unit: MetricReport['unit']
+  /** What the vertical axis of differences shows. */
+  readonly range: readonly [low: number, high: number]
+  readonly matters: number
+  readonly minimum: number
+  /** One for each treatment; null where nothing is known. `color` is the place of its arm among all arms. */
+  readonly effects: readonly {
+    readonly name: string
+    readonly color: number
+    /** Decimals of its numbers. */
+    readonly places: number
+    readonly difference: readonly (number | null)[]
+    readonly low: readonly (number | null)[]
+    readonly high: readonly (number | null)[]
+  }[]
+  /** Units of each arm that are over, one for each look. */
+  readonly exposure: readonly {
+    readonly name: string
+    readonly color: number
+    readonly units: readonly number[]
+  }[]
+}
+
+export function chartData(report: Report): ChartData {
+  const { looks, arms, matters, minimum, control } = report
+  const { unit } = decisiveOf(report)
+  const scale = unit === 'points' ? 100 : 1
+  const scaled = (value: Told) => (isKnown(value) ? Number((value * scale).toPrecision(5)) : null)
+  const colored = arms.map(({ name }, color) => ({ name, color }))
+  const effects = colored
+    .filter(({ name }) => name !== control)
+    .map(({ name, color }) => {
+      const found = looks.map(({ byTreatment }) => ofArm(byTreatment, name))
+      return {
+        name,
+        color,
+        places: decimalsFor(found.findLast(isWhole) ?? { low: NaN, high: NaN }, unit),
+        difference: found.map((look) => scaled(look?.difference)),
+        low: found.map((look) => scaled(look?.low)),
+        high: found.map((look) => scaled(look?.high)),
+      }
+    })
+  return {
+    at: looks.map(({ atMs }) => Math.round(atMs / 100) / 10),
+    unit,
+    range: rangeOf(effects, matters * scale),
+    matters: matters * scale,
+    minimum,
+    effects,
+    exposure: colored.map(({ name, color }) => ({
+      name,
+      color,
+      units: looks.map(({ units }) => ofArm(units, name) ?? 0),
+    })),
+  }
+}
+
+/** So many times the widest of the late sequences is shown: early ones are far wider, and run out of the chart. */
+const ROOM = 1.25
+
+/** The looks after this share of them are the late ones. */
+const LATE = 1 / 3
+
+function rangeOf(effects: ChartData['effects'], matters: number): [number, number] {
+  const late = effects.flatMap(({ difference, low, high }) =>
+    [difference, low, high].flatMap((values) => values.filter(isKnown).slice(-lateCount(values))),
+  )
+  const low = Math.min(-1.5 * matters, ...late)
+  const high = Math.max(1.5 * matters, ...late)
+  const margin = ((ROOM - 1) * (high - low || 1)) / 2
+  return [Number((low - margin).toPrecision(4)), Number((high + margin).toPrecision(4))]
+}
+
+const lateCount = (values: readonly (number | null)[]) =>
+  Math.max(1, Math.ceil((1 - LATE) * values.filter(isKnown).length))
+
+const isWhole = (look: Pick<Look, 'low' | 'high'> | undefined) => isKnown(look?.low) && isKnown(look?.high)
+
+type Tone = 'better' | 'worse' | 'neither' | 'unknown'
+
+const toneWords: Readonly<Record<Tone, string>> = {
+  better: 'better',
+  worse: 'worse',
+  neither: 'neither',
+  unknown: 'not known',
+}
+
+/** All metrics of a treatment, each on its own scale, better to the right. Rows of a table, each with its picture. */
+export function forestOf(report: Report, treatment: string): Markup {
+  return markup`<div class="scroll" tabindex="0" role="region" aria-label="Metrics of ${treatment} as intervals">
+    <table class="forest">
+      <thead>
+        <tr>
+          <th scope="col">metric</th>
+          <th scope="col" class="axis">
+            <span class="worse">← worse</span><span>no difference</span><span class="better">better →</span>
+          </th>
+          <th scope="col">by interval</th>
+          <th scope="col" class="number">difference</th>
+        </tr>
+      </thead>
+      <tbody>
+        ${report.metrics.map((metric) => forestRow(metric, treatment, report))}
+      </tbody>
+    </table>
+  </div>`
+}
+
+function forestRow(metric: MetricReport, treatment: string, { metrics, matters }: Report): Markup {
+  const { name, unit, decides, differences } = metric
+  const difference = differences[treatment]!
+  const tone = toneOf(metric, treatment)
+  const places = decimalsOf(metric, treatment, metrics)
+  return markup`<tr class="${tone}${decides ? ' decides' : ''}">
+    <th scope="row">${name}${decides ? markup` <span class="tag">decides</span>` : undefined}</th>
+    <td class="picture">${intervalPicture(metric, treatment, decides ? matters : 0)}</td>
+    <td class="tone">${toneWords[tone]}</td>
+    <td class="number" title="95 % interval: ${intervalInWords(difference, unit, places)}">
+      ${differenceInWords(difference.estimate, unit, places)}
+    </td>
+  </tr>`
+}
+
+/** On which side of 0 all of the interval lies. */
+function toneOf({ better, differences }: MetricReport, treatment: string): Tone {
+  const { low, high } = differences[treatment] as { readonly low: Told; readonly high: Told }
+  if (!isKnown(low) || !isKnown(high)) return 'unknown'
+  if (low <= 0 && high >= 0) return 'neither'
+  return low > 0 === (better === 'higher') ? 'better' : 'worse'
+}
+
+/** Half the width of a picture in percent of it, but for a margin. */
+const HALF = 46
+
+function intervalPicture({ better, differences }: MetricReport, treatment: string, matters: number): Markup {
+  const ends = Object.values(differences).flatMap(({ low, high }) => [low, high] as Told[])
+  const extent = Math.max(matters, ...ends.filter(isKnown).map(Math.abs)) || 1
+  const side = better === 'higher' ? 1 : -1
+  const at = (value: number) => `${(50 + (side * HALF * value) / extent).toFixed(2)}%`
+  const { estimate, low, high } = differences[treatment] as Readonly<
+    Record<'estimate' | 'low' | 'high', Told>
+  >
+  const width = `${((2 * HALF * matters) / extent).toFixed(2)}%`
+  return markup`<svg width="100%" height="24" aria-hidden="true" focusable="false">
+    ${matters > 0 ? markup`<rect class="matters" x="${at(-side * matters)}" width="${width}" y="0" height="24" />` : undefined}
+    <line class="zero" x1="50%" x2="50%" y1="0" y2="24" />
+    ${
+      isKnown(estimate) && isKnown(low) && isKnown(high)
+        ? markup`<line class="range" x1="${at(low)}" x2="${at(high)}" y1="12" y2="12" />
+            <line class="end" x1="${at(low)}" x2="${at(low)}" y1="8" y2="16" />
+            <line class="end" x1="${at(high)}" x2="${at(high)}" y1="8" y2="16" />
+            <circle class="estimate" cx="${at(estimate)}" cy="12" r="4.5" />`
+        : undefined
+    }
+  </svg>`
+}
+
+/** A segment that is narrower than this, in percent, has no room for its number. */
+const ROOM_FOR_NUMBER = 7
+
+/** What became of the faults of each arm, as shares of them, with their numbers. */
+export function barsOf(report: Report): Markup {
+  const arms = report.arms.map(({ name }) => ({ name, counts: fateCounts(report, name) }))
+  return markup`<div class="bars">
+    <ul class="key" aria-hidden="true">
+      ${fates.map((fate) => markup`<li><i class="${fate}"></i>${fateInWords(fate)}</li>`)}
+    </ul>
+    ${arms.map(
+      ({ name, counts }) =>
+        markup`<div class="bar">
+          <span class="name">${name}</span>${barOf(name, counts)}<span class="number">${sum(counts)}</span>
+        </div>`,
+    )}
+  </div>`
+}
+
+function barOf(arm: string, counts: readonly number[]): Markup {
+  const all = sum(counts)
+  const words = fates.map((fate, at) => `${fateInWords(fate)} ${counts[at]}`).join(', ')
+  const segments = fates.map((fate, at) => {
+    const percent = all === 0 ? 0 : (100 * counts[at]!) / all
+    const start = all === 0 ? 0 : (100 * sum(counts.slice(0, at))) / all
+    return { fate, count: counts[at]!, percent, start }
+  })
+  return markup`<svg role="img" width="100%" height="28" aria-label="Faults of ${arm}: ${words}">
+    <title>${arm}: ${words}</title>
+    ${segments
+      .filter(({ count }) => count > 0)
+      .map(
+        ({ fate, count, percent, start }) =>
+          markup`<rect class="${fate}" x="${start.toFixed(2)}%" width="${percent.toFixed(2)}%" height="28" />${
+            percent < ROOM_FOR_NUMBER
+              ? undefined
+              : markup`<text class="on ${fate}" x="${(start + percent / 2).toFixed(2)}%" y="19">${count}</text>`
+          }`,
+      )}
+  </svg>`
+}
+
+const sum = (counts: readonly number[]) => counts.reduce((total, count) => total + count, 0)
+
+/** The charts that the script draws need this much to say: two looks, so that there is a line. */
+export const hasCharts = (report: Report): boolean => report.looks.length > 1
+
+/** What a chart shows, for who does not see it. */
+export function chartLabels(report: Report): { readonly effect: string; readonly exposure: string } {
+  const { looks, arms, metric } = report
+  const { unit } = decisiveOf(report)
+  const last = looks.at(-1)
+  const effects = treatmentsOf(report).map((arm) => {
+    const found = last && ofArm(last.byTreatment, arm)
+    if (found === undefined || !isKnown(found.difference)) return `${arm} not known`
+    const places = decimalsFor(found, unit)
+    return `${arm} ${differenceInWords(found.difference, unit, places)}, sequence ${intervalInWords(found, unit, places)}`
+  })
+  const units = arms.map(({ name }) => `${name} ${(last && ofArm(last.units, name)) ?? 0}`)
+  return {
+    effect: `Line chart of the difference of ${metric} over time. At the last look: ${effects.join('; ')}.`,
+    exposure: `Line chart of the units of each arm over time. At the last look: ${units.join(', ')}.`,
+  }
+}

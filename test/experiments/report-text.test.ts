@@ -1,0 +1,126 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { metricNames } from '../../src/experiments/metrics.ts'
+import {
+  differenceInWords,
+  intervalInWords,
+  markdownOf,
+  ofArm,
+  valueInWords,
+} from '../../src/experiments/report-text.ts'
+import { overTheWire, simulated, unstarted } from './simulated.ts'
+
+const arms = { control: 'default', steady: 'retries' }
+
+const few = () =>
+  simulated({ experiment: { arms }, failing: { control: 0.1, steady: 0.02 }, tasks: 12, looks: 3 })
+
+const three = () =>
+  simulated({
+    experiment: { arms: { ...arms, hedged: 'hedges' }, minimum: 100 },
+    failing: { control: 0.2, steady: 0.02, hedged: 0.2 },
+    tasks: 1_200,
+    ended: 'its longest time was over',
+  })
+
+/** The lines of a section, without empty ones. */
+function section(markdown: string, title: string): string[] {
+  const [, after = ''] = markdown.split(`## ${title}\n`)
+  return after
+    .split(/\n## /)[0]!
+    .split('\n')
+    .filter((line) => line !== '')
+}
+
+test('an experiment that has not run says so, what it would compare, and how to go on', () => {
+  const settings = { default: { retry: { attempts: 3 } }, retries: { retry: { attempts: 5 } } }
+  const text = markdownOf(overTheWire(unstarted({ experiment: { arms }, settings })))
+  assert.match(text, /^# Experiment canary\n\nIt has not run\.\n\n## Hypothesis/)
+  assert.deepEqual(section(text, 'Settings that differ').at(-1), '| retry.attempts | 3 | 5 |')
+  assert.deepEqual(section(text, 'What would change the verdict'), ['It has not run: start it.'])
+  assert.doesNotMatch(text, /## (Metrics|Effect over time|Assignment)/)
+})
+
+test('an experiment with few units has dashes where nothing is known, also when JSON made null of it', () => {
+  const report = few()
+  const text = markdownOf(overTheWire(report))
+  assert.equal(text, markdownOf(report))
+  assert.doesNotMatch(text, /NaN|Infinity|null|undefined|∞/)
+  assert.match(
+    text,
+    /\*\*not decided yet\*\*: not decided yet: 6 tasks in control and 6 in steady, each needs 200\./,
+  )
+  assert.match(text, /Running since 1970-01-01 00:00:00 UTC, for 3s\./)
+  // Nobody reported how tasks ended, and six units have no quantiles.
+  const rows = section(text, 'Metrics')
+  assert.ok(rows.includes('| task_success | – | – | – | – | – |'), rows.join('\n'))
+  assert.match(
+    rows.find((row) => row.startsWith('| p99'))!,
+    / ms \| – \| – \|$/,
+  )
+  assert.match(section(text, 'Effect over time').at(-1)!, /^\| 3s \| \+?−?[\d.]+ points \| – \|$/)
+})
+
+test('one that ended with two treatments has a verdict, a sequence and a table of metrics for each', () => {
+  const report = three()
+  const text = markdownOf(overTheWire(report))
+  assert.equal(text, markdownOf(report))
+  assert.match(text, /\*\*better\*\*: steady wins: .* \(97\.5 % CI .*800 tasks\)\./)
+  assert.match(text, /\n\n.* hedged .*\.\n\nRan from .*: its longest time was over\./)
+  const [, head] = section(text, 'Effect over time')
+  assert.equal(
+    head,
+    '| after | steady: difference | steady: sequence | hedged: difference | hedged: sequence |',
+  )
+  assert.equal(section(text, 'Exposure').at(-1), '| 12s | 400 | 400 | 400 |')
+  const metrics = section(text, 'Metrics')
+  for (const treatment of ['steady', 'hedged'])
+    assert.ok(metrics.includes(`### ${treatment} against control`))
+  for (const name of metricNames)
+    assert.equal(metrics.filter((row) => /^\| \**(\w+?)\** \|/.exec(row)?.[1] === name).length, 2, name)
+  const cost = section(text, 'Cost')
+  assert.equal(cost.length, 2)
+  assert.match(
+    cost[0]!,
+    /^With steady a call takes 1\.00 tries at servers where it takes 1\.00 with control \(0\.00\), and .* on average \(95 % interval .* ms\)\.$/,
+  )
+})
+
+test('over time a dozen looks are shown, the last one among them', () => {
+  const failing = { control: 0.1, steady: 0.1 }
+  const rows = section(
+    markdownOf(simulated({ experiment: { arms }, failing, tasks: 60, looks: 30 })),
+    'Exposure',
+  )
+  assert.ok(rows.length <= 3 + 12, String(rows.length))
+  assert.match(rows.at(-1)!, /^\| 30s \| 30 \| 30 \|$/)
+})
+
+test('a metric that is a quantile has no effect over time', () => {
+  const experiment = { arms, metric: 'p95', matters: 5 }
+  const text = markdownOf(overTheWire(simulated({ experiment, failing: {}, tasks: 60 })))
+  assert.deepEqual(section(text, 'Effect over time'), [
+    'Quantiles have no sequence, and are judged at the end only.',
+  ])
+})
+
+test('numbers of a row have the decimals that its interval needs', () => {
+  assert.equal(intervalInWords({ low: 0.0201, high: 0.0613 }, 'points'), '+2.0 to +6.1 points')
+  assert.equal(intervalInWords({ low: -0.00012, high: 0.0013 }, 'points'), '−0.01 to +0.13 points')
+  assert.equal(intervalInWords({ low: -130.4, high: 12.2 }, 'ms'), '−130 to +12 ms')
+  assert.equal(intervalInWords({ low: -Infinity, high: Infinity }, 'ms'), '–')
+  assert.equal(differenceInWords(-0.00001, 'points'), '0.0 points')
+  assert.equal(valueInWords(0.934, 'points'), '93.4 %')
+  assert.equal(valueInWords(null, 'ms'), '–')
+})
+
+test('an arm may be called like what all objects have', () => {
+  assert.equal(ofArm({}, 'constructor'), undefined)
+  const named = { control: 'default', constructor: 'retries', ['__proto__']: 'hedges' }
+  const failing = { control: 0.1 }
+  const settings = { retries: { retry: false } }
+  const text = markdownOf(
+    overTheWire(simulated({ experiment: { arms: named }, failing, tasks: 30, looks: 2, settings })),
+  )
+  assert.doesNotMatch(text, /native code|undefined|NaN/)
+})

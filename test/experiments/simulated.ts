@@ -1,0 +1,94 @@
+import type { Look, Run } from '../../src/experiments/experiments.ts'
+import { judge } from '../../src/experiments/judge.ts'
+import { type Report, reportOn } from '../../src/experiments/report.ts'
+import { Samples } from '../../src/experiments/samples.ts'
+import { type Experiment, experiment as schema } from '../../src/experiments/schema.ts'
+import { createRandom } from '../../src/experiments/statistics/random.ts'
+import type { Verdict } from '../../src/experiments/statistics/verdict.ts'
+import type { Fate } from '../../src/mesh/call.ts'
+
+/** How the calls of an arm go: the share that fails, in [0, 1]. */
+type Failing = Readonly<Record<string, number>>
+
+export interface Simulated {
+  /** What the config says of it, but for its name. */
+  readonly experiment: object
+  readonly failing: Failing
+  /** In all arms together. */
+  readonly tasks: number
+  /** A second apart. Default: 12. */
+  readonly looks?: number
+  /** Why it ended. Default: it runs. */
+  readonly ended?: string
+  /** What policy sets say. */
+  readonly settings?: Readonly<Record<string, Readonly<Record<string, unknown>>>>
+}
+
+const settingsIn =
+  ({ settings = {} }: Pick<Simulated, 'settings'>) =>
+  (set: string) =>
+    settings[set] ?? {}
+
+/** The report of an experiment with made-up tasks of four calls each, the same at each run. */
+export function simulated(given: Simulated): Report {
+  const { failing, tasks, looks = 12, ended } = given
+  const experiment = schema.parse({ name: 'canary', ...given.experiment })
+  const samples = new Samples()
+  const random = createRandom(7)
+  const arms = Object.keys(experiment.arms)
+  const seen: Look[] = []
+  for (let task = 0, look = 1; look <= looks; look++) {
+    for (; task < (tasks * look) / looks; task++)
+      addTask(samples, task, arms[task % arms.length]!, failing, random)
+    seen.push(lookAt(experiment, samples, look * 1_000))
+  }
+  const end = ended === undefined ? undefined : { at: looks * 1_000, atWall: looks * 1_000, reason: ended }
+  const run: Run = {
+    experiment,
+    startedAtWall: 0,
+    startedAt: 0,
+    samples,
+    looks: seen,
+    judgement: judge(experiment, samples.all(), { isOver: ended !== undefined }),
+    end,
+  }
+  return reportOn({ experiment, run, settingsOf: settingsIn(given), now: looks * 1_000 })
+}
+
+/** The report of an experiment that has not run. */
+export function unstarted(given: Pick<Simulated, 'experiment' | 'settings'>): Report {
+  const experiment = schema.parse({ name: 'canary', ...given.experiment })
+  return reportOn({ experiment, run: undefined, settingsOf: settingsIn(given), now: 0 })
+}
+
+/** What the command gets from the admin API. */
+export const overTheWire = (report: Report): Report => JSON.parse(JSON.stringify(report)) as Report
+
+const CALLS = 4
+
+function addTask(samples: Samples, task: number, arm: string, failing: Failing, random: () => number): void {
+  const sample = samples.begin(`task ${task}`, arm)!
+  const ofArm = samples.fates.get(arm) ?? new Map<Fate, number>()
+  samples.fates.set(arm, ofArm)
+  for (let call = 0; call < CALLS; call++) {
+    const fails = random() < (failing[arm] ?? 0)
+    const tookMs = 20 + 30 * random()
+    sample.calls++
+    sample.felt++
+    sample.eligible++
+    sample.attempts++
+    if (fails) sample.failed++
+    else sample.good++
+    sample.totalMs += tookMs
+    sample.durations.push(tookMs)
+    if (fails) ofArm.set('surfaced', (ofArm.get('surfaced') ?? 0) + 1)
+  }
+  sample.underWay = 0
+}
+
+function lookAt(experiment: Experiment, samples: Samples, atMs: number): Look {
+  const { verdict, verdicts, units } = judge(experiment, samples.all(), { isOver: false })
+  const of = ({ difference, low, high }: Verdict) => ({ difference, low, high })
+  const byTreatment = Object.fromEntries(Object.entries(verdicts).map(([arm, one]) => [arm, of(one)]))
+  return { atMs, units, ...of(verdict), byTreatment }
+}
