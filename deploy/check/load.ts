@@ -2,7 +2,8 @@ import { setTimeout } from 'node:timers/promises'
 import { RawClient } from '../../test/e2e/support/raw-client.ts'
 import type { World } from './world.ts'
 
-const INTENT = 'dev.breakwater/intent'
+/** What a call carries that belongs to a task. */
+export const tagged = (intent: string) => ({ 'dev.breakwater/intent': intent })
 
 /** Tasks of agents, one after the other, for so many milliseconds: each meets another way to go well or wrong. */
 export async function drive(stage: World, forMs: number): Promise<number> {
@@ -18,11 +19,11 @@ export async function drive(stage: World, forMs: number): Promise<number> {
   while (performance.now() < stop) {
     const intent = `task-${tasks++}`
     await Promise.all([
-      ...['read', 'read', 'typed'].map((tool) => call(client, tool, { [INTENT]: intent })),
+      ...['read', 'read', 'typed'].map((tool) => call(client, tool, tagged(intent))),
       // Both want the only slot of the tool.
-      call(client, 'write', { [INTENT]: intent }),
-      call(client, 'write', { [INTENT]: intent }),
-      call(client, 'typed', { [INTENT]: intent }, { n: 'one' }),
+      call(client, 'write', tagged(intent)),
+      call(client, 'write', tagged(intent)),
+      call(client, 'typed', tagged(intent), { n: 'one' }),
       // Twice the same order.
       call(client, 'read', { 'dev.breakwater/idempotency-key': `order-${tasks >> 1}` }),
       // The tool takes longer than that, and the gateway has seen it.
@@ -31,7 +32,11 @@ export async function drive(stage: World, forMs: number): Promise<number> {
       call(client, 'made_up', {}),
       client.request('prompts/list'),
     ])
-    await report(stage, intent, tasks)
+    // Every other task is said to have failed; the one without a name is unknown.
+    await report(stage, [
+      { intent, outcome: tasks % 2 === 0 ? 'succeeded' : 'failed' },
+      { intent: 'made up', outcome: 'failed' },
+    ])
     await setTimeout(40)
   }
   return tasks
@@ -42,14 +47,16 @@ function call(client: RawClient, name: string, _meta: object, args: object = {})
   return client.request('tools/call', { name, arguments: args, _meta }).catch(() => undefined)
 }
 
-/** Every other task is said to have failed; the one without a name is unknown. */
-async function report({ control, token }: World, intent: string, tasks: number): Promise<void> {
+/** How a task ended. */
+export interface Ending {
+  readonly intent: string
+  readonly outcome: 'succeeded' | 'failed'
+}
+
+export async function report({ control, token }: World, endings: readonly Ending[]): Promise<void> {
   await fetch(`${control}/admin/outcomes`, {
     method: 'POST',
     headers: { 'content-type': 'application/json', authorization: `Bearer ${token}` },
-    body: JSON.stringify([
-      { intent, outcome: tasks % 2 === 0 ? 'succeeded' : 'failed' },
-      { intent: 'made up', outcome: 'failed' },
-    ]),
+    body: JSON.stringify(endings),
   })
 }

@@ -7,6 +7,13 @@ export interface Sample {
   readonly values?: readonly (readonly [number, string])[]
 }
 
+/** From when to when, and how far apart, in seconds. */
+export interface Span {
+  readonly start: number
+  readonly end: number
+  readonly step: number
+}
+
 export interface RuleHealth {
   readonly name: string
   readonly health: 'ok' | 'unknown' | 'err'
@@ -23,15 +30,21 @@ export class PrometheusApi {
     this.url = url
   }
 
-  /** The value of an expression now. */
-  async instant(expr: string): Promise<Sample[]> {
-    return (await this.#get<{ result: Sample[] }>('query', { query: expr })).result
+  /** The value of an expression now, or at a time. */
+  async instant(expr: string, time?: number): Promise<Sample[]> {
+    const parameters = { query: expr, ...(time !== undefined && { time: String(time) }) }
+    return (await this.#get<{ result: Sample[] }>('query', parameters)).result
   }
 
   /** Its values over the last seconds. */
-  async range(expr: string, seconds: number): Promise<Sample[]> {
-    const parameters = { query: expr, ...lately(seconds), step: '1' }
-    return (await this.#get<{ result: Sample[] }>('query_range', parameters)).result
+  range(expr: string, seconds: number): Promise<Sample[]> {
+    return this.between(expr, { ...lately(seconds), step: 1 })
+  }
+
+  /** Its values at each step of a span; all in seconds. */
+  async between(expr: string, { start, end, step }: Span): Promise<Sample[]> {
+    const span = { start: String(start), end: String(end), step: String(step) }
+    return (await this.#get<{ result: Sample[] }>('query_range', { query: expr, ...span })).result
   }
 
   labelValues(label: string, series: string): Promise<string[]> {
@@ -41,7 +54,9 @@ export class PrometheusApi {
   /** Labels of the exemplars that some series got in the last seconds. */
   async exemplars(series: string, seconds: number): Promise<Sample['metric'][]> {
     type Found = { exemplars: { labels: Sample['metric'] }[] }
-    const found = await this.#get<Found[]>('query_exemplars', { query: series, ...lately(seconds) })
+    const { start, end } = lately(seconds)
+    const span = { start: String(start), end: String(end) }
+    const found = await this.#get<Found[]>('query_exemplars', { query: series, ...span })
     return found.flatMap(({ exemplars }) => exemplars.map(({ labels }) => labels))
   }
 
@@ -81,5 +96,5 @@ export class PrometheusApi {
 
 function lately(seconds: number) {
   const end = Date.now() / 1_000
-  return { start: String(end - seconds), end: String(end) }
+  return { start: end - seconds, end }
 }

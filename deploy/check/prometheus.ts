@@ -29,8 +29,12 @@ export class Prometheus extends PrometheusApi {
     child.stderr?.on('data', (chunk: Buffer) => (this.#said += chunk.toString()))
   }
 
-  /** Resolves when it is ready; `target` is the host and port of a control plane. */
-  static async start(target: string, folder: string): Promise<Prometheus> {
+  /** Resolves when it is ready; `target` is the host and port of a control plane, `labels` what its series get. */
+  static async start(
+    target: string,
+    folder: string,
+    labels: Readonly<Record<string, string>> = {},
+  ): Promise<Prometheus> {
     const file = join(folder, 'prometheus.yaml')
     const data = join(folder, 'data')
     const interval = `${INTERVAL_S}s`
@@ -40,7 +44,7 @@ export class Prometheus extends PrometheusApi {
       stringify({
         global: { scrape_interval: interval, scrape_timeout: interval, evaluation_interval: interval },
         rule_files: [`${deployFolder}prometheus/rules/*.yaml`],
-        scrape_configs: [{ job_name: 'breakwater', static_configs: [{ targets: [target] }] }],
+        scrape_configs: [{ job_name: 'breakwater', static_configs: [{ targets: [target], labels }] }],
       }),
     )
     const address = `127.0.0.1:${await freePort()}`

@@ -2,41 +2,51 @@ import { FlakyServer } from '../../test/e2e/support/flaky.ts'
 import { stdioToolbox } from '../../test/e2e/support/toolbox.ts'
 import { startGateway, type Config } from './gateway.ts'
 
-/** Faults of every fate: some are masked by retries, some surface, and cut texts escape. */
-const faults = [
-  { name: 'unavailable', type: 'http.status', status: 503, rate: 0.3, match: { tool: 'read' } },
-  {
-    name: 'drift',
-    type: 'result.drift',
-    operators: 'auto',
-    sync: 'both',
-    rate: 0.2,
-    match: { tool: 'typed' },
-  },
-  {
-    name: 'cut',
-    type: 'result.partial',
-    operators: [{ op: 'truncate_text', bytes: 4, keep: 'head' }],
-    declared: false,
-    rate: 0.2,
-    match: { tool: 'read' },
-  },
-  {
-    name: 'slow',
-    type: 'conn.latency',
-    distribution: { kind: 'fixed', delay: '10ms' },
-    rate: 0.2,
-    match: { tool: 'read' },
-  },
-  // The gateway asks for lists by itself.
-  { name: 'lists', type: 'registry.dup_name', rate: 1, match: { server: 'flaky' } },
-].map((fault) => ({ ...fault, ttl: '10m' }))
+/** What is done to the lists that the gateway asks for by itself. */
+export interface ListFault {
+  readonly type: string
+  readonly [field: string]: unknown
+}
 
-function configFor(url: string): Config {
+/** Tools whose names are taken twice: what they say of themselves, schemas included, is not believed any more. */
+const twins: ListFault = { type: 'registry.dup_name' }
+
+/** Faults of every fate: some are masked by retries, some surface, and cut texts escape. */
+const faultsWith = (lists: ListFault) =>
+  [
+    { name: 'unavailable', type: 'http.status', status: 503, rate: 0.3, match: { tool: 'read' } },
+    {
+      name: 'drift',
+      type: 'result.drift',
+      operators: 'auto',
+      sync: 'both',
+      rate: 0.2,
+      match: { tool: 'typed' },
+    },
+    {
+      name: 'cut',
+      type: 'result.partial',
+      operators: [{ op: 'truncate_text', bytes: 4, keep: 'head' }],
+      declared: false,
+      rate: 0.2,
+      match: { tool: 'read' },
+    },
+    {
+      name: 'slow',
+      type: 'conn.latency',
+      distribution: { kind: 'fixed', delay: '10ms' },
+      rate: 0.3,
+      match: { tool: 'read' },
+    },
+    { name: 'lists', rate: 1, ...lists },
+  ].map(({ match, ...fault }) => ({ ...fault, match: { server: 'flaky', ...match }, ttl: '10m' }))
+
+function configFor(flaky: string, steady: string, lists: ListFault): Config {
   return {
     gateway: { environment: 'staging' },
     mcpServers: {
-      flaky: { url, trusted: true },
+      flaky: { url: flaky, trusted: true },
+      steady: { url: steady, trusted: true },
       local: stdioToolbox(),
       gone: { url: 'http://127.0.0.1:9/mcp' },
     },
@@ -56,7 +66,7 @@ function configFor(url: string): Config {
         { match: { tool: 'read' }, degrade: { static: { text: 'unknown' } } },
       ],
     },
-    chaos: { enabled: true, persist: true, faults },
+    chaos: { enabled: true, persist: true, faults: faultsWith(lists) },
     experiments: [
       {
         name: 'policies',
@@ -65,29 +75,38 @@ function configFor(url: string): Config {
         assignBy: 'intent',
         // The others are in no arm.
         share: 0.8,
-        minimum: 1_000_000,
+        minimum: 10_000,
       },
     ],
     telemetry: { intents: { idle: '1s' } },
   }
 }
 
-/** A gateway with faults in front of a server that fails by itself as well; the tests' helpers run and end them. */
+/** A gateway with faults in front of a server that fails by itself as well, and of one that does not; the tests' helpers run and end them. */
 export interface World {
   readonly flaky: FlakyServer
   /** Endpoint of the server `flaky`. */
   readonly mcp: string
+  /** Endpoint of the server `steady`, which no fault is aimed at. */
+  readonly steady: string
   readonly control: string
   /** Of the control plane. */
   readonly token: string
 }
 
 /** `collector`: base URL of where its spans go. */
-export async function startWorld(folder: string, collector: string): Promise<World> {
-  const flaky = await FlakyServer.start()
+export async function startWorld(folder: string, collector: string, lists = twins): Promise<World> {
+  const [flaky, steady] = await Promise.all([FlakyServer.start(), FlakyServer.start()])
   const env = { OTEL_EXPORTER_OTLP_ENDPOINT: collector, OTEL_BSP_SCHEDULE_DELAY: '200' }
-  const { data, control, token } = await startGateway(folder, configFor(flaky.url), 'flaky', { env })
-  return { flaky, mcp: `${data}/mcp/flaky`, control, token }
+  const { data, control, token } = await startGateway(
+    folder,
+    configFor(flaky.url, steady.url, lists),
+    'flaky',
+    {
+      env,
+    },
+  )
+  return { flaky, mcp: `${data}/mcp/flaky`, steady: `${data}/mcp/steady`, control, token }
 }
 
 /** Asks the control plane to do something. */

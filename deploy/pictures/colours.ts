@@ -1,0 +1,35 @@
+import { ink } from './svg.ts'
+
+/** Lines, in their order; told apart also by those who see few colours, for as long as there are not many. */
+const palette = [
+  '#1f77b4',
+  '#e8710a',
+  '#2a9d4a',
+  '#c5221f',
+  '#8250c4',
+  '#8c6239',
+  '#d6409f',
+  '#6b7480',
+  '#b08900',
+  '#12a4b4',
+  '#5c7cfa',
+  '#9c36b5',
+]
+
+export const paletteColour = (index: number) => palette[index % palette.length] ?? ink.text
+
+/** Names of Grafana, dark enough for a light ground. */
+const names: Readonly<Record<string, string>> = {
+  text: ink.text,
+  green: '#1a7f37',
+  orange: '#c2570c',
+  red: '#c5221f',
+  blue: '#1f5fbf',
+}
+
+/** Throws at a colour that no panel had so far. */
+export function hexOf(name: string): string {
+  const hex = names[name]
+  if (hex === undefined) throw new Error(`nobody has said how the colour ${name} looks on a light ground`)
+  return hex
+}

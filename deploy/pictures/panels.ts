@@ -1,0 +1,119 @@
+import { VariableType, type Dashboard } from '@grafana/grafana-foundation-sdk/dashboard'
+
+/** A place on a dashboard: columns of 24 across, and rows of a fixed height down. */
+export interface Place {
+  readonly x: number
+  readonly y: number
+  readonly w: number
+  readonly h: number
+}
+
+export interface Target {
+  readonly expr: string
+  readonly legendFormat: string
+}
+
+export interface Step {
+  /** Null: from the lowest number on. */
+  readonly value: number | null
+  readonly color: string
+}
+
+/** What a panel says of itself that can be seen. */
+export interface Panel {
+  readonly type: 'row' | 'stat' | 'table' | 'timeseries'
+  readonly title: string
+  readonly place: Place
+  readonly targets: readonly Target[]
+  readonly unit: string
+  /** Lowest number of the axis; undefined: that of the data. */
+  readonly min: number | undefined
+  /** The axis reaches at least to here. */
+  readonly softMax: number | undefined
+  readonly isStacked: boolean
+  /** From 0 to 1: how much of the ground an area covers. */
+  readonly fill: number
+  readonly steps: readonly Step[]
+  /** Whether the steps are lines across the graph. */
+  readonly hasLimits: boolean
+  /** What numbers are called, by their text. */
+  readonly words: Readonly<Record<string, { readonly text: string; readonly color: string }>>
+  readonly noValue: string
+}
+
+/** A mark on the time axes of a dashboard. */
+export interface Annotation {
+  readonly name: string
+  readonly colour: string
+  readonly expr: string
+}
+
+/** The parts of Grafana's JSON that are read. */
+interface Json {
+  readonly type: Panel['type']
+  readonly title: string
+  readonly gridPos: Place
+  readonly targets?: readonly Target[]
+  readonly fieldConfig?: {
+    readonly defaults: {
+      readonly unit?: string
+      readonly min?: number
+      readonly noValue?: string
+      readonly thresholds?: { readonly steps: readonly Step[] }
+      readonly mappings?: readonly { readonly options: Panel['words'] }[]
+      readonly custom?: {
+        readonly fillOpacity?: number
+        readonly axisSoftMax?: number
+        readonly stacking?: { readonly mode: string }
+        readonly thresholdsStyle?: { readonly mode: string }
+      }
+    }
+  }
+}
+
+export function panelsOf({ panels = [] }: Dashboard): Panel[] {
+  return (panels as unknown as Json[]).map(({ type, title, gridPos, targets = [], fieldConfig }) => {
+    const {
+      unit = 'short',
+      min,
+      noValue = 'no data',
+      thresholds,
+      mappings = [],
+      custom = {},
+    } = fieldConfig?.defaults ?? {}
+    return {
+      type,
+      title,
+      place: gridPos,
+      targets,
+      unit,
+      min,
+      softMax: custom.axisSoftMax,
+      isStacked: custom.stacking?.mode === 'normal',
+      fill: (custom.fillOpacity ?? 0) / 100,
+      steps: thresholds?.steps ?? [],
+      hasLimits: custom.thresholdsStyle?.mode === 'dashed',
+      words: Object.assign({}, ...mappings.map(({ options }) => options)) as Panel['words'],
+      noValue,
+    }
+  })
+}
+
+export function annotationsOf({ annotations }: Dashboard): Annotation[] {
+  return (annotations?.list ?? []).map(({ name, iconColor, expr = '' }) => ({
+    name,
+    colour: iconColor,
+    expr,
+  }))
+}
+
+/** The variables that a viewer chooses, besides the Prometheus. */
+export function variablesOf({ templating }: Dashboard): string[] {
+  return (templating?.list ?? []).filter(({ type }) => type === VariableType.Query).map(({ name }) => name)
+}
+
+/** The colour of a number: that of the highest step that it has reached. */
+export function colourOf(value: number, steps: readonly Step[]): string {
+  const reached = steps.filter(({ value: from }) => from === null || value >= from)
+  return reached.at(-1)?.color ?? 'text'
+}

@@ -1,0 +1,113 @@
+import { setTimeout } from 'node:timers/promises'
+import { RawClient } from '../../test/e2e/support/raw-client.ts'
+import { report, tagged, type Ending } from '../check/load.ts'
+import { command, type World } from '../check/world.ts'
+
+/** How long each part takes, in seconds. Before the first one is seen, rates have to have something to look back on. */
+const PARTS = { warmUp: 20, before: 60, during: 60, after: 50, reloaded: 30 }
+
+/** How long the part of it that is drawn takes, in seconds. */
+export const STORY_S = PARTS.before + PARTS.during + PARTS.after + PARTS.reloaded
+
+/** Between the tasks of an agent, in milliseconds. */
+const PAUSE_MS = 250
+
+/** Of the server itself: hardly ever, and often. */
+const well = {
+  read: { delayMs: 8, reset: 0.004 },
+  write: { delayMs: 15, failing: 0.005 },
+  typed: { delayMs: 20, invalid: 0.002, failing: 0.002 },
+}
+const badly = {
+  read: { delayMs: 8, reset: 0.1 },
+  write: { delayMs: 20, failing: 0.5 },
+  typed: { delayMs: 20, invalid: 0.15, failing: 0.35 },
+}
+
+/**
+ * Agents work all the time. In the second minute faults are armed, and the server fails by itself as well; then both are
+ * over, and at last the config is loaded anew. Resolves to when the first minute began, in seconds since the epoch.
+ */
+export async function tell(world: World): Promise<number> {
+  const agents = await Agents.come(world)
+  await world.flaky.behave(well)
+  await command(world, '/admin/chaos/disarm')
+  await agents.work(PARTS.warmUp)
+  const start = Date.now() / 1_000
+  await agents.work(PARTS.before)
+  await command(world, '/admin/chaos/arm')
+  await world.flaky.behave(badly)
+  await agents.work(PARTS.during)
+  await command(world, '/admin/chaos/disarm')
+  await world.flaky.behave(well)
+  await agents.work(PARTS.after)
+  await command(world, '/admin/reload')
+  await agents.work(PARTS.reloaded)
+  return start
+}
+
+type Sessions = readonly [flaky: RawClient, steady: RawClient]
+
+/** Two of them, each with a session at either server. */
+class Agents {
+  readonly #world: World
+  readonly #clients: readonly Sessions[]
+  #tasks = 0
+
+  private constructor(world: World, clients: readonly Sessions[]) {
+    this.#world = world
+    this.#clients = clients
+  }
+
+  static async come(world: World): Promise<Agents> {
+    const open = () => Promise.all([RawClient.open(world.mcp), RawClient.open(world.steady)])
+    return new Agents(world, await Promise.all([open(), open()]))
+  }
+
+  /** One task after the other, for so many seconds. */
+  async work(seconds: number): Promise<void> {
+    const stop = performance.now() + seconds * 1_000
+    await Promise.all(
+      this.#clients.map(async ([flaky, steady]) => {
+        while (performance.now() < stop) {
+          await this.#task(flaky, steady, this.#tasks++)
+          await setTimeout(PAUSE_MS)
+        }
+      }),
+    )
+  }
+
+  async #task(flaky: RawClient, steady: RawClient, nth: number): Promise<void> {
+    const intent = `task-${nth}`
+    const every = (times: number) => nth % times === 0
+    const call = (tool: string, args: object = {}, meta: object = {}) =>
+      isRight(flaky, tool, args, { ...tagged(intent), ...meta })
+    const right = await Promise.all([
+      ...Array.from({ length: 4 }, () => call('typed')),
+      call('read'),
+      ...Array.from({ length: 2 }, () => isRight(steady, 'typed', {}, tagged(intent))),
+      ...(every(2) ? [call('write')] : []),
+      // The same order twice.
+      ...(every(4) ? [call('read', {}, key(nth)), call('read', {}, key(nth))] : []),
+      // The tool takes longer than that, and the gateway has seen it.
+      ...(every(50) ? [call('typed', {}, { 'dev.breakwater/deadline-ms': 8 })] : []),
+      ...(every(10) ? [flaky.request('prompts/list').then(() => true)] : []),
+      // Mistakes of the agent.
+      ...(every(15) ? [isRight(flaky, 'made_up', {}, {}), isRight(flaky, 'typed', { n: 'one' }, {})] : []),
+    ])
+    // Some agents recover from what failed, and some fail for reasons of their own.
+    const failed = right.includes(false) ? !every(3) : every(20)
+    const ending: Ending = { intent, outcome: failed ? 'failed' : 'succeeded' }
+    const unknown: Ending = { intent: 'made up', outcome: 'failed' }
+    if (every(2)) await report(this.#world, every(40) ? [ending, unknown] : [ending])
+  }
+}
+
+const key = (nth: number) => ({ 'dev.breakwater/idempotency-key': `order-${nth}` })
+
+/** Calls a tool; resolves to whether its answer was no error. Some faults are about answers that are none. */
+async function isRight(client: RawClient, name: string, args: object, _meta: object): Promise<boolean> {
+  const answer = await client.request('tools/call', { name, arguments: args, _meta }).catch(() => undefined)
+  const { error, result } = (answer ?? {}) as { error?: object; result?: { isError?: boolean } }
+  return error === undefined && result !== undefined && result.isError !== true
+}
