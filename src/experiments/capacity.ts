@@ -12,15 +12,18 @@ const ALL_CALLS = 0.8
 const SOME_CALLS = 0.5
 
 /**
- * The arms of experiments as policy sets. What is limited for a whole server, such as slots, is divided among arms and the
- * calls in none: an experiment never gives a server more than it had before.
+ * The arms of experiments that run at the same time, as policy sets. What is limited for a whole server, such as slots, is
+ * divided among arms and the calls in none: experiments never give a server more than it had before.
  */
-export function armsOf(experiments: readonly Experiment[]): Record<string, ArmSettings> {
+export function armsOf(
+  experiments: readonly Experiment[],
+  servers: readonly string[],
+): Record<string, ArmSettings> {
   return Object.fromEntries(
     experiments.flatMap((experiment) => {
       const { name, arms, match } = experiment
       const takes = glob(match.server ?? '*')
-      const together = capacityOf(experiment)
+      const together = capacityOf(experiment, experiments, servers)
       return [...splitOf(experiment)].map(([arm, part]) => [
         armName(name, arm),
         { set: arms[arm]!, takes, share: together * part },
@@ -29,18 +32,36 @@ export function armsOf(experiments: readonly Experiment[]): Record<string, ArmSe
   )
 }
 
-/** What all arms of an experiment have together, in (0, 1). */
-function capacityOf({ match, share }: Experiment): number {
+/** What all arms of an experiment have together, in (0, 1). Those that meet at a server have equal parts of it. */
+function capacityOf(
+  { match, share }: Experiment,
+  all: readonly Experiment[],
+  servers: readonly string[],
+): number {
   const isNarrow = isNarrowed(match.tool) || isNarrowed(match.tenant)
-  return share * (isNarrow ? SOME_CALLS : ALL_CALLS)
+  const meeting = servers
+    .filter(glob(match.server ?? '*'))
+    .map((name) => all.filter((other) => glob(other.match.server ?? '*')(name)).length)
+  return (share * (isNarrow ? SOME_CALLS : ALL_CALLS)) / Math.max(1, ...meeting)
 }
 
 const isNarrowed = (pattern: string | undefined) => pattern !== undefined && !/^\*+$/.test(pattern)
 
-/** The smallest share of a server's capacity that anybody has while an experiment runs: an arm, or the calls in none. */
-export function leastShareOf(experiment: Experiment): number {
-  const together = capacityOf(experiment)
-  return Math.min(1 - together, ...[...splitOf(experiment).values()].map((part) => together * part))
+/** The smallest share of a server's capacity that anybody has while an experiment runs beside others: an arm, or the calls in none. */
+export function leastShareOf(
+  experiment: Experiment,
+  all: readonly Experiment[],
+  servers: readonly string[],
+): number {
+  const together = capacityOf(experiment, all, servers)
+  const left = servers
+    .filter(glob(experiment.match.server ?? '*'))
+    .map((name) =>
+      all
+        .filter((other) => glob(other.match.server ?? '*')(name))
+        .reduce((rest, other) => rest - capacityOf(other, all, servers), 1),
+    )
+  return Math.min(...left, ...[...splitOf(experiment).values()].map((part) => together * part))
 }
 
 /** Whether one call could be in two experiments. */

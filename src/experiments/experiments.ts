@@ -87,8 +87,14 @@ export type ExperimentEvent =
 /** Whether something was done, or why not. */
 export type Done = { readonly ok: true } | { readonly ok: false; readonly why: string }
 
+/** Most units of all runs together, those that have ended included; what comes on top is counted, and takes no part in a verdict. */
+const MAX_UNITS = 50_000
+
 /** Between two looks at the experiments that run, in milliseconds. */
 const LOOK_MS: Millis = 1_000
+
+/** How many times as long as a look took there is none after it: looks never take more of the time than one part in so many. */
+const PAUSES = 50
 
 /** Most looks of one run that are kept; past it every second one is left out. */
 const MAX_LOOKS = 240
@@ -115,6 +121,9 @@ export class Experiments {
     mcpServers: {},
   }
   #cancelLook: Cancel | undefined
+  #pauseMs: Millis = LOOK_MS
+  /** How many units there may be, in all runs together. */
+  readonly #room = { left: MAX_UNITS }
 
   constructor(parts: ExperimentsParts) {
     this.#parts = parts
@@ -122,7 +131,7 @@ export class Experiments {
 
   /** The arms that are to be there under a config, for its generation. Changes nothing. */
   armsIn(config: ExperimentConfig): Record<string, ArmSettings> {
-    return armsOf(this.#running(config))
+    return armsOf(this.#running(config), Object.keys(config.mcpServers))
   }
 
   /**
@@ -155,7 +164,11 @@ export class Experiments {
     const there = new Set(config.experiments.map(({ name }) => name))
     for (const [name, run] of this.#runs)
       if (!there.has(name)) this.#close(run, 'it was taken out of the config')
-    for (const name of this.#ended.keys()) if (!there.has(name)) this.#ended.delete(name)
+    for (const [name, run] of this.#ended) {
+      if (there.has(name)) continue
+      run.samples.clear()
+      this.#ended.delete(name)
+    }
     this.#config = config
     for (const step of steps) {
       const run = this.#runs.get(step.experiment.name)
@@ -256,8 +269,19 @@ export class Experiments {
     return this.#steps(config).flatMap((step) => (step.runs ? step.experiment : []))
   }
 
+  /** One that would take calls of another one that runs does not begin. */
   #steps(config: ExperimentConfig): Step[] {
-    return config.experiments.map((experiment) => this.#stepOf(experiment, config))
+    const servers = Object.keys(config.mcpServers)
+    const steps = config.experiments.map((experiment) => this.#stepOf(experiment, config))
+    const run = steps.flatMap((step) => (step.runs && !step.begins ? step.experiment : []))
+    return steps.map((step) => {
+      if (!step.runs || !step.begins) return step
+      const { experiment, ends } = step
+      if (run.some((other) => overlap(other, experiment, servers)))
+        return { experiment, runs: false, ...(ends !== undefined && { ends }) }
+      run.push(experiment)
+      return step
+    })
   }
 
   #stepOf(experiment: Experiment, config: ExperimentConfig): Step {
@@ -282,7 +306,8 @@ export class Experiments {
 
   #open(experiment: Experiment, config: ExperimentConfig): void {
     const { clock, emit } = this.#parts
-    const samples = new Samples()
+    this.#ended.get(experiment.name)?.samples.clear()
+    const samples = new Samples(this.#room)
     const run: OpenRun = {
       experiment,
       startedAtWall: clock.wall(),
@@ -320,8 +345,11 @@ export class Experiments {
     this.#cancelLook?.()
     this.#cancelLook = undefined
     if (this.#runs.size === 0) return
-    this.#cancelLook = this.#parts.clock.after(LOOK_MS, () => {
-      for (const run of [...this.#runs.values()]) this.#lookAt(run)
+    this.#cancelLook = this.#parts.clock.after(this.#pauseMs, () => {
+      const { clock } = this.#parts
+      const begun = clock.now()
+      for (const [name, run] of [...this.#runs]) if (this.#runs.get(name) === run) this.#lookAt(run)
+      this.#pauseMs = Math.max(LOOK_MS, (clock.now() - begun) * PAUSES)
       this.#look()
     })
   }

@@ -2,7 +2,7 @@ import { type MetricName, metricOf } from './metrics.ts'
 import type { UnitSample } from './samples.ts'
 import { controlOf, type Experiment, mattersOf, splitOf } from './schema.ts'
 import { differenceSequence, LEAST_UNITS } from './statistics/confidence-sequence.ts'
-import { quantileDifferences } from './statistics/quantile-bootstrap.ts'
+import { quantileDifferences, resamplesFor } from './statistics/quantile-bootstrap.ts'
 import { createRandom } from './statistics/random.ts'
 import { sampleRatio } from './statistics/significance.ts'
 import { type Interval, meanOf, ratioOf, type UnitEstimate } from './statistics/unit-estimates.ts'
@@ -28,9 +28,6 @@ const LARGEST_UNIT = 0.2
 
 /** Sequences are narrowest at so many times the units that each arm has to have. */
 const PLANNED = 2
-
-/** For intervals of quantiles. */
-const RESAMPLES = 400
 
 /**
  * Judges an experiment by what is known of its units. `isOver`: nothing more will come. Quantiles have no sequence that
@@ -134,7 +131,11 @@ function sequence(
   if (estimator.kind === 'quantile') {
     if (!isOver) return UNKNOWN
     const durations = (units: readonly UnitSample[]) => units.map((unit) => unit.durations)
-    const options = { alpha, resamples: RESAMPLES, random: createRandom(1) }
+    const options = {
+      alpha,
+      resamples: resamplesFor(control.length + treatment.length),
+      random: createRandom(1),
+    }
     return quantileDifferences(durations(control), durations(treatment), [estimator.q], options)[0]!
   }
   const [c, t] = [estimateOf(name, control), estimateOf(name, treatment)]

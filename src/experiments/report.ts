@@ -6,7 +6,7 @@ import type { UnitSample } from './samples.ts'
 import { controlOf, type Experiment, mattersOf, splitOf } from './schema.ts'
 import { unitsForMeans } from './statistics/power.ts'
 import { clusteredDifferenceInterval, newcombeInterval } from './statistics/proportions.ts'
-import { quantileDifferences } from './statistics/quantile-bootstrap.ts'
+import { quantileDifferences, resamplesFor } from './statistics/quantile-bootstrap.ts'
 import { createRandom } from './statistics/random.ts'
 import { holm, sampleRatio, twoSidedP } from './statistics/significance.ts'
 import { sizeInWords } from './statistics/sentences.ts'
@@ -89,9 +89,6 @@ export interface Report {
   /** What would change the verdict. */
   readonly next: string
 }
-
-/** For the intervals of quantiles. */
-const RESAMPLES = 500
 
 export interface ReportParts {
   readonly experiment: Experiment
@@ -231,7 +228,8 @@ function quantileReports(
   })
   const durations = new Map([...byArm].map(([arm, units]) => [arm, units.map((unit) => unit.durations)]))
   const sorted = new Map([...durations].map(([arm, lists]) => [arm, lists.flat().sort((a, b) => a - b)]))
-  const options = { alpha: ALPHA, resamples: RESAMPLES, random: createRandom(1) }
+  const units = [...byArm.values()].reduce((sum, { length }) => sum + length, 0)
+  const options = { alpha: ALPHA, resamples: resamplesFor(units), random: createRandom(1) }
   const ofTreatments = treatments.map((arm) => {
     const found = quantileDifferences(
       durations.get(control)!,

@@ -31,9 +31,6 @@ export interface UnitSample {
   lastAt: Millis
 }
 
-/** Most units that are kept; what comes on top is counted and takes no part in the verdict. */
-const MAX_UNITS = 100_000
-
 /** Most durations of a unit that are kept. */
 const MAX_DURATIONS = 64
 
@@ -41,6 +38,7 @@ const MAX_DURATIONS = 64
 export class Samples {
   /** By arm and unit. */
   readonly #arms = new Map<string, Map<string, UnitSample>>()
+  readonly #room: { left: number }
   #count = 0
   /** What became of faults that hit calls, by arm and fate. */
   readonly fates = new Map<string, Map<Fate, number>>()
@@ -53,17 +51,30 @@ export class Samples {
   /** Calls that matched and took no part: they were not drawn, or said nothing to assign them by. */
   readonly out = { not_drawn: 0, excluded: 0 }
 
+  /** `room`: how many units may be added, here and wherever else it is known. */
+  constructor(room: { left: number }) {
+    this.#room = room
+  }
+
+  /** Forgets all units, and gives their room back. */
+  clear(): void {
+    this.#arms.clear()
+    this.#room.left += this.#count
+    this.#count = 0
+  }
+
   /** A call of a unit begins; undefined when there is no room for its unit. `isFallback`: it did not name that unit. */
   begin(unit: string, arm: string, isFallback = false): UnitSample | undefined {
     let units = this.#arms.get(arm)
     if (units === undefined) this.#arms.set(arm, (units = new Map<string, UnitSample>()))
     let sample = units.get(unit)
     if (sample === undefined) {
-      if (this.#count >= MAX_UNITS) {
+      if (this.#room.left === 0) {
         this.dropped++
         return undefined
       }
       this.#count++
+      this.#room.left--
       units.set(unit, (sample = newSample(unit, arm)))
     }
     this.assigned++
@@ -173,8 +184,9 @@ export function* csvOf(samples: Iterable<UnitSample>): Generator<string> {
 
 const rounded = (ms: Millis) => Math.round(ms * 1_000) / 1_000
 
-/** Whatever an agent called its task, it is one field (RFC 4180), and to a spreadsheet it is text. */
+/** Whatever an agent called its task, it is one field on one line (RFC 4180), and to a spreadsheet it is text. */
 function quoted(text: string): string {
-  const harmless = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text
-  return /[",\r\n]/.test(harmless) ? `"${harmless.replaceAll('"', '""')}"` : harmless
+  const line = text.replace('\n', '/').replace(/\p{Cc}/gu, ' ')
+  const harmless = /^[=+\-@]/.test(line) ? `'${line}` : line
+  return /[",]/.test(harmless) ? `"${harmless.replaceAll('"', '""')}"` : harmless
 }

@@ -92,7 +92,7 @@ export const experiment = z
     minimum: z
       .int()
       .min(10)
-      .max(1_000_000)
+      .max(10_000)
       .default(200)
       .describe('Units (tasks, as a rule) that each arm needs before the verdict may end the experiment.'),
     longest: duration({ min: 1_000, max: 30 * 86_400_000 })
@@ -130,7 +130,7 @@ export type Experiment = z.output<typeof experiment>
 /** The block `experiments`. */
 export const experiments = z
   .array(experiment)
-  .max(32)
+  .max(16)
   .default([])
   .describe('Comparisons of policy sets: some of the traffic goes by one, some by another.')
 

@@ -89,6 +89,12 @@ const told: Readonly<Record<string, readonly RegExp[]>> = {
     /breakwater\.yaml is valid/,
   ],
   'docs/chaos.md': [/^retry-storm /m, /injected [1-9]/],
+  'docs/experiments.md': [
+    /^retries +not started /m,
+    /^retries: running/m,
+    /^# Experiment retries$/m,
+    /^unit,arm,calls,/m,
+  ],
   'docs/configuration.md': [/reference\.yaml is valid/, /gateway\.yaml is valid/],
   'docs/security.md': [/"ok":true/],
   'docs/troubleshooting.md': [/"status":"ready"/],

@@ -34,7 +34,7 @@ trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
 breakwater() {
   local at=()
   case "$1" in
-    status | chaos | logs | token) at=(--control '${control}') ;;
+    status | chaos | experiment | logs | token) at=(--control '${control}') ;;
     scenario) at=(--control '${control}'); test "$2" = list && at=() || at+=(--data '${data}') ;;
   esac
   '${process.execPath}' '${main}' "$@" "\${at[@]}"

@@ -33,7 +33,7 @@ const settingsIn =
 export function simulated(given: Simulated): Report {
   const { failing, tasks, looks = 12, ended } = given
   const experiment = schema.parse({ name: 'canary', ...given.experiment })
-  const samples = new Samples()
+  const samples = new Samples({ left: 100_000 })
   const random = createRandom(7)
   const arms = Object.keys(experiment.arms)
   const seen: Look[] = []

@@ -211,9 +211,10 @@ function experimentFindings(config: Config): ConfigFinding[] {
 }
 
 /** Limits of a server that cannot be divided among the arms without giving it more than it has. */
-function tooSmall(experiment: Experiment, { policies, mcpServers }: Config): string[] {
+function tooSmall(experiment: Experiment, { experiments, policies, mcpServers }: Config): string[] {
   const { defaults, overrides, sets } = policies
-  const least = leastShareOf(experiment)
+  const beside = experiments.filter((other) => other.active || other === experiment)
+  const least = leastShareOf(experiment, beside, Object.keys(mcpServers))
   const servers = Object.keys(mcpServers).filter(glob(experiment.match.server ?? '*'))
   const places = [
     ...overrides.filter(({ match }) => servers.some(glob(match.server ?? '*'))),
