@@ -1,6 +1,6 @@
 import { roundedDuration } from '../units/duration.ts'
 import type { PairedReport, TwinDecisions } from './paired.ts'
-import { differenceInWords, table, valueInWords } from './report-text.ts'
+import { differenceInWords, valueInWords } from './report-text.ts'
 import { pInWords } from './statistics/sentences.ts'
 
 /** The report of a paired run as Markdown. */
@@ -113,4 +113,10 @@ function settingTable({ control, treatment, settings }: PairedReport): string {
     ['setting', control, treatment],
     settings.map(({ setting, byArm }) => [setting, byArm[control] ?? '–', byArm[treatment] ?? '–']),
   )
+}
+
+function table(head: readonly string[], rows: readonly (readonly (string | number)[])[]): string {
+  const line = (cells: readonly (string | number)[]) =>
+    `| ${cells.map((cell) => String(cell).replaceAll('|', '\\|').replace(/\s+/g, ' ')).join(' | ')} |`
+  return [line(head), line(head.map(() => '---')), ...rows.map(line)].join('\n')
 }
