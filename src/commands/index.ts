@@ -31,6 +31,10 @@ export const commands: Commands = {
     about: 'compares policy sets on the traffic of a running gateway',
     load: async () => (await import('./experiment.ts')).experiment,
   },
+  compare: {
+    about: 'plays the same tasks under two policy sets, and says which does better',
+    load: async () => (await import('./compare.ts')).compare,
+  },
   scenario: {
     about: 'runs ready-made faults against a running gateway',
     load: async () => (await import('./scenario.ts')).scenario,

@@ -92,7 +92,7 @@ export const experiment = z
     minimum: z
       .int()
       .min(10)
-      .max(10_000)
+      .max(1_000_000)
       .default(200)
       .describe('Units (tasks, as a rule) that each arm needs before the verdict may end the experiment.'),
     longest: duration({ min: 1_000, max: 30 * 86_400_000 })

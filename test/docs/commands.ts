@@ -95,6 +95,7 @@ const told: Readonly<Record<string, readonly RegExp[]>> = {
     /^# Experiment retries$/m,
     /^unit,arm,calls,/m,
   ],
+  'docs/compare.md': [/^\*\*worse\*\*: no_retries loses: /m, /^\| all \| \d+ \| \d+ \| 0 \| 0 \| 300 \|$/m],
   'docs/configuration.md': [/reference\.yaml is valid/, /gateway\.yaml is valid/],
   'docs/security.md': [/"ok":true/],
   'docs/troubleshooting.md': [/"status":"ready"/],

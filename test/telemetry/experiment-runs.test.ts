@@ -21,7 +21,7 @@ const calls = (assigned: string, count: number) =>
 
 test('each call that an experiment may take is counted once, by what it was assigned by', async () => {
   const scrape = scraping()
-  const samples = new Samples({ left: 1_000 })
+  const samples = new Samples({ left: 100_000 })
   samples.begin('task 1', 'a')
   samples.begin('task 1', 'a')
   samples.begin('task 2', 'b')
@@ -40,7 +40,7 @@ test('each call that an experiment may take is counted once, by what it was assi
 })
 
 test('calls of which nothing is kept are counted as such', async () => {
-  const samples = new Samples({ left: 1_000 })
+  const samples = new Samples({ left: 100_000 })
   for (let n = 0; n < 100_001; n++) samples.begin(`task ${n}`, 'a', true)
   const lines = await scraping()([{ experiment, run: { samples, end: undefined } }])
   assert.deepEqual(lines.slice(1), [
@@ -52,12 +52,12 @@ test('calls of which nothing is kept are counted as such', async () => {
 
 test('an experiment that has ended keeps its numbers, and one that begins anew counts from nothing', async () => {
   const scrape = scraping()
-  const samples = new Samples({ left: 1_000 })
+  const samples = new Samples({ left: 100_000 })
   samples.begin('task', 'a')
   const ended = ['breakwater_experiment_units{arm="ab/a"} 1', calls('unit', 1)]
   assert.deepEqual(await scrape([{ experiment, run: { samples, end: {} } }]), ended)
   assert.deepEqual(
-    await scrape([{ experiment, run: { samples: new Samples({ left: 1_000 }), end: undefined } }]),
+    await scrape([{ experiment, run: { samples: new Samples({ left: 100_000 }), end: undefined } }]),
     ['breakwater_experiment_running{experiment="ab"} 1'],
   )
 })

@@ -108,7 +108,7 @@ export class Traffic {
     const { data, name } = this.#options
     const params = { name: target.tool, arguments: target.args }
     const meta = { [INTENT_KEY]: `${name}-${index}` }
-    const word = await ask(`${data}/mcp/${target.server}`, 'tools/call', params, meta, signal).then(
+    const word = await askModern(`${data}/mcp/${target.server}`, 'tools/call', params, meta, signal).then(
       endingOf,
       () => (signal.aborted ? 'given up at the end' : 'connection broken'),
     )
@@ -131,7 +131,7 @@ async function targetsAt(server: string, { data, tool }: TrafficOptions, clock: 
   const patience = new AbortController()
   const cancel = clock.after(PATIENCE_MS, () => patience.abort())
   try {
-    const reply = await ask(`${data}/mcp/${server}`, 'tools/list', {}, {}, patience.signal)
+    const reply = await askModern(`${data}/mcp/${server}`, 'tools/list', {}, {}, patience.signal)
     const result = isObject(reply) ? reply.result : undefined
     const tools: unknown[] = isObject(result) && Array.isArray(result.tools) ? result.tools : []
     const isMeant = tool === undefined ? onlyReads : named(tool)
@@ -188,7 +188,7 @@ function exampleOf(schema: unknown, depth = 0): unknown {
 const first = (list: unknown): unknown => (Array.isArray(list) ? list[0] : undefined)
 
 /** Sends one request of the modern era, and reads its response; rejects when there is no connection, or no end. */
-async function ask(
+export async function askModern(
   url: string,
   method: string,
   params: Readonly<Record<string, unknown>>,

@@ -1,0 +1,387 @@
+import { environmentLock } from '../chaos/control/guard.ts'
+import type { Env } from '../config/files/interpolate.ts'
+import { compareTwins, type PairedReport, type TwinPair } from '../experiments/paired.ts'
+import { pairedMarkdown } from '../experiments/paired-text.ts'
+import type { Report } from '../experiments/report.ts'
+import { Cancellation } from '../mesh/cancel.ts'
+import { keepAlive, type Millis, systemClock } from '../mesh/clock.ts'
+import { Misuse, optionLines, type Output, runCommand, type Values } from './arguments.ts'
+import { Agents, CompareError } from './compare/agents.ts'
+import { ask, Decisions, samplesIn } from './compare/evidence.ts'
+import { ArmedPlan, type Plan, planAt, stateOf } from './compare/faults.ts'
+import { playTwins, prefixOf, type Side, type Twins } from './compare/twins.ts'
+import {
+  demoOrigin,
+  openOwn,
+  openRunning,
+  type Origin,
+  originAt,
+  type Sets,
+  type Venue,
+} from './compare/venue.ts'
+import { exposedName, readWorkload, shippedAt, unknownTools, type Workload } from './compare/workload.ts'
+import { showProgress } from './progress.ts'
+import { onSignals } from './wrap/signals.ts'
+
+/** Exit codes: what could not run, and what ran and proves nothing. */
+const FAILED = 1
+const UNSOUND = 2
+
+const options = {
+  sets: {
+    kind: 'text',
+    value: 'A,B',
+    about: 'two policy sets; B is compared with A (for the demo: default,no_retries)',
+  },
+  workload: {
+    kind: 'text',
+    value: 'FILE',
+    about: 'what agents do (for the demo: orders.yaml of the package)',
+  },
+  tasks: {
+    kind: 'integer',
+    max: 100_000,
+    value: 'N',
+    default: '300',
+    about: 'tasks, each played in both arms',
+  },
+  plan: {
+    kind: 'text',
+    value: 'FILE',
+    about: 'faults, armed for the run (for the demo: 5 % of the tries that read fail)',
+  },
+  seed: {
+    kind: 'integer',
+    max: Number.MAX_SAFE_INTEGER,
+    value: 'SEED',
+    default: '42',
+    about: 'decides values of tasks, and faults',
+  },
+  concurrency: {
+    kind: 'integer',
+    max: 512,
+    value: 'N',
+    default: '8',
+    about: 'tasks at a time, both arms together',
+  },
+  format: {
+    kind: 'choice',
+    of: ['md', 'json', 'csv'],
+    value: 'FORMAT',
+    default: 'md',
+    about: 'md, json, or csv (what the gateway sampled, a line for each task and arm)',
+  },
+  config: { kind: 'text', value: 'FILE', about: 'starts a gateway with this config for the run' },
+  control: { kind: 'url', value: 'URL', about: 'takes the running gateway with this control port' },
+  url: {
+    kind: 'url',
+    value: 'URL',
+    default: 'http://127.0.0.1:8080',
+    about: "the running gateway's data port",
+  },
+  token: {
+    kind: 'text',
+    value: 'TOKEN',
+    about: "the running gateway's control token (default: as for other commands)",
+  },
+} as const
+
+const usage = `breakwater compare [--config FILE | --control URL] [--sets A,B --workload FILE]
+
+  Plays the same tasks under two policy sets, each task once under either, with the same arguments and the same faults,
+  and says which set does better. Without --config and --control it starts servers of its own and shows how that goes.
+
+${optionLines(options)}
+
+  Exit codes: 0; 1 when it could not run; 2 when it ran and proves nothing, or the arguments make no sense.`
+
+/** How often the journal is read, in milliseconds: of what it keeps in memory the oldest goes first. */
+const FOLLOW_MS: Millis = 200
+
+/** Most reports of outcomes that are sent at once. */
+const MAX_REPORTS = 200
+
+/** `breakwater compare`: resolves to the exit code. */
+export function compare(args: readonly string[], out: Output, env: Env): Promise<number> {
+  const line = { name: 'breakwater compare', usage, options, positionals: [] }
+  return runCommand(args, line, out, (values) => run(asked(values), out, env))
+}
+
+type Asked = Values<typeof options> & { readonly both: Sets }
+
+/** What the arguments ask for. Throws `Misuse`. */
+function asked(values: Values<typeof options>): Asked {
+  const { sets, workload, tasks, concurrency, config, control } = values
+  const isDemo = config === undefined && control === undefined
+  if (config !== undefined && control !== undefined) throw new Misuse('--config or --control, not both')
+  if (!isDemo && sets === undefined) throw new Misuse('--sets A,B is missing')
+  if (!isDemo && workload === undefined) throw new Misuse('--workload FILE is missing')
+  if (tasks === 0) throw new Misuse('--tasks must be at least 1')
+  if (concurrency === 0) throw new Misuse('--concurrency must be at least 1')
+  const [a = '', b = '', ...more] = (sets ?? 'default,no_retries').split(',').map((name) => name.trim())
+  if (a === '' || b === '' || more.length > 0)
+    throw new Misuse(`--sets must be two names such as default,cautious, not "${sets}"`)
+  return { ...values, both: { control: a, treatment: b } }
+}
+
+async function run(given: Asked, out: Output, env: Env): Promise<number> {
+  const stop = new Cancellation()
+  // However often somebody asks: faults are disarmed first, and what was started is ended, which takes seconds at most.
+  const off = onSignals(['SIGINT', 'SIGTERM', 'SIGHUP'], () => stop.abort('signal'))
+  const letEnd = keepAlive()
+  const closing: (() => Promise<unknown>)[] = []
+  try {
+    const stage = await prepare(given, closing, stop, env)
+    const played = await play(stage, given, stop, out)
+    out.stdout((await rendered(played, stage.venue, given.format)).trimEnd())
+    for (const flaw of played.flaws) out.stderr(`breakwater: INVALID: ${flaw}`)
+    return played.flaws.length === 0 ? 0 : UNSOUND
+  } catch (error) {
+    if (!(error instanceof CompareError)) throw error
+    for (const line of error.message.split('\n')) out.stderr(`breakwater: ${line}`)
+    return FAILED
+  } finally {
+    for (let end = closing.pop(); end !== undefined; end = closing.pop()) await end()
+    letEnd()
+    off()
+  }
+}
+
+/** All that a run needs, found to fit together before anything is played. */
+interface Stage {
+  readonly workload: Workload
+  readonly plan: Plan | undefined
+  readonly venue: Venue
+}
+
+async function prepare(
+  given: Asked,
+  closing: (() => Promise<unknown>)[],
+  stop: Cancellation,
+  env: Env,
+): Promise<Stage> {
+  const { config, control, both: sets, tasks, url: data, token } = given
+  const isDemo = config === undefined && control === undefined
+  const file = given.workload ?? shippedAt('orders.yaml')
+  const read = await readWorkload(file)
+  if (!read.ok) throw new CompareError(read.problems.join('\n'))
+  const planFile = given.plan ?? (isDemo ? shippedAt('orders.plan.yaml') : undefined)
+  const plan = planFile === undefined ? undefined : await planAt(planFile, env)
+  let venue: Venue
+  if (control !== undefined) venue = await openRunning({ control, data, token, sets, tasks }, env)
+  else {
+    const variables = isDemo ? { NODE_ENV: env.NODE_ENV, ENVIRONMENT: env.ENVIRONMENT } : env
+    const lock = plan && environmentLock({ environment: 'staging', variables })
+    if (lock !== undefined) throw new CompareError(`faults are refused: ${lock}`)
+    const origin: Origin = config === undefined ? await demoOrigin() : await originAt(config, env)
+    closing.push(() => origin.close())
+    venue = await openOwn(origin, { sets, tasks, withFaults: plan !== undefined, stop }, variables)
+  }
+  closing.push(() => venue.close())
+  const unknown = unknownTools(read.workload, read.origins, venue.tools)
+  if (unknown.length > 0) throw new CompareError(unknown.join('\n'))
+  return { workload: read.workload, plan, venue }
+}
+
+/** Plays all tasks with the faults armed, and puts together what is known of them. */
+async function play(
+  { workload, plan, venue }: Stage,
+  given: Asked,
+  stop: Cancellation,
+  out: Output,
+): Promise<PairedReport> {
+  const { seed, tasks, concurrency } = given
+  const { control, arms, experiment } = venue
+  const clock = systemClock
+  const { patience: patienceMs, eras } = workload
+  const agents = await Agents.open({ url: venue.url, places: concurrency, eras, patienceMs, clock, stop })
+  const outcomes = new Outcomes(venue)
+  const decisions = new Decisions(prefixOf(workload, seed))
+  const show = new Progress(tasks, labelsOf(given.both))
+  const endProgress = showProgress(out, clock, () => show.line())
+  const startedAt = { wall: clock.wall(), now: clock.now() }
+  const flaws: string[] = []
+  let armed: ArmedPlan | undefined
+  let twins: readonly Twins[]
+  let names: readonly string[]
+  try {
+    await decisions.follow(control)
+    if (plan !== undefined) armed = await ArmedPlan.arm(control, plan, seed)
+    const before = await stateOf(control)
+    names = before.names
+    const over = new Cancellation()
+    const following = follow(over, async () => {
+      await armed?.renew()
+      await decisions.follow(control)
+      await outcomes.send()
+    })
+    twins = await playTwins({
+      workload,
+      tasks,
+      seed,
+      concurrency,
+      arms,
+      clock,
+      nameOf(step) {
+        const found = exposedName(step, venue.tools)
+        return typeof found === 'string' ? found : step.tool
+      },
+      agentAt: (place, side, era) => agents.at(place, side, era),
+      stop,
+      onPlayed(task, side, { outcome }) {
+        outcomes.add(task, side, outcome)
+        show.played(side, outcome === 'succeeded')
+      },
+    })
+    over.abort('over')
+    await following
+    await decisions.follow(control)
+    await outcomes.send()
+    if (stop.aborted) flaws.push(`it was stopped after ${twins.length} of ${tasks} pairs`)
+    const after = await stateOf(control)
+    const ended = names.filter((name) => !after.names.includes(name))
+    if (ended.length > 0) flaws.push(`faults ended before the run did: ${ended.join(', ')}`)
+    if (after.engineErrors > before.engineErrors)
+      flaws.push(`the engine of the faults failed ${after.engineErrors - before.engineErrors} times`)
+  } finally {
+    const problem = await armed?.end()
+    if (problem !== undefined) out.stderr(`breakwater: ${problem}`)
+    await agents.close()
+    endProgress()
+  }
+  const ranMs = clock.now() - startedAt.now
+  const path = `/admin/experiments/${encodeURIComponent(experiment)}`
+  const told = (await ask(control, { method: 'GET', path: `${path}/report` })) as unknown as Report
+  if (told.state !== 'running') flaws.push(`the experiment ended before the run did: ${told.endedBecause}`)
+  const pairs = withAttempts(twins, samplesIn(await samplesOf(venue)), arms, flaws)
+  const decided = decisions.report()
+  if (decided.first.different > 0)
+    flaws.push(`${decided.first.different} first tries met other faults than their twins did`)
+  if (decided.isIncomplete) flaws.push('the journal forgot decisions before they were read')
+  const labels = labelsOf(given.both)
+  const bySet = <Value>(byArm: Readonly<Record<string, Value>>): Readonly<Record<string, Value>> => {
+    const sides = (['control', 'treatment'] as const).filter((side) => Object.hasOwn(byArm, arms[side]))
+    return Object.fromEntries(sides.map((side) => [labels[side], byArm[arms[side]]!]))
+  }
+  return {
+    ...compareTwins(pairs, { ...labels, flaws }),
+    workload: workload.name,
+    seed,
+    startedAt: new Date(startedAt.wall).toISOString(),
+    ranMs,
+    planned: tasks,
+    faults: {
+      names,
+      fates: bySet(told.fates),
+      first: decided.first,
+      later: decided.later,
+      examples: decided.examples,
+    },
+    settings: told.settings.map(({ setting, byArm }) => ({ setting, byArm: bySet(byArm) })),
+    flaws,
+    twins: pairs,
+  }
+
+  /** Does something again and again until it is over. What goes wrong is found out at the end. */
+  async function follow(over: Cancellation, task: () => Promise<void>): Promise<void> {
+    while (!over.aborted) {
+      await clock.sleep(FOLLOW_MS, over).catch(() => undefined)
+      if (!over.aborted) await task().catch(() => undefined)
+    }
+  }
+}
+
+/** The policy sets, told apart where one is compared with itself. */
+const labelsOf = ({ control, treatment }: Sets): Sets =>
+  control === treatment ? { control, treatment: `${treatment} again` } : { control, treatment }
+
+/** Twins with what only the gateway knows; says so where it knows of other calls than their agents. */
+function withAttempts(
+  twins: readonly Twins[],
+  samples: ReturnType<typeof samplesIn>,
+  arms: Venue['arms'],
+  flaws: string[],
+): TwinPair[] {
+  let differing = 0
+  const pairs = twins.map(({ task, kind, ...both }): TwinPair => {
+    const twin = (side: Side) => {
+      const sampled = samples.get(arms[side])?.get(task)
+      if (sampled?.calls !== both[side].calls) differing++
+      return { ...both[side], attempts: sampled?.attempts ?? NaN }
+    }
+    return { task, kind, control: twin('control'), treatment: twin('treatment') }
+  })
+  if (differing > 0)
+    flaws.push(`of ${differing} tasks the gateway counted other calls in their arm than their agents made`)
+  return pairs
+}
+
+async function samplesOf({ control, experiment }: Venue): Promise<string> {
+  const path = `/admin/experiments/${encodeURIComponent(experiment)}/samples`
+  const answered = await control({ method: 'GET', path, isText: true })
+  if (!answered.ok) throw new CompareError(answered.message)
+  return answered.value as string
+}
+
+/** How tasks ended, on their way to the gateway. */
+class Outcomes {
+  readonly #venue: Venue
+  #waiting: object[] = []
+
+  constructor(venue: Venue) {
+    this.#venue = venue
+  }
+
+  add(intent: string, side: Side, outcome: 'succeeded' | 'failed'): void {
+    const { experiment, arms } = this.#venue
+    this.#waiting.push({ intent, outcome, arm: `${experiment}/${arms[side]}` })
+  }
+
+  /** Rejects with a `CompareError`. */
+  async send(): Promise<void> {
+    while (this.#waiting.length > 0) {
+      const body = this.#waiting.splice(0, MAX_REPORTS)
+      await ask(this.#venue.control, { method: 'POST', path: '/admin/outcomes', body })
+    }
+  }
+}
+
+/** Characters of the bar. */
+const BAR = 24
+
+/** How far it is, in a line. */
+class Progress {
+  readonly #tasks: number
+  readonly #labels: Sets
+  readonly #counts = { control: { all: 0, good: 0 }, treatment: { all: 0, good: 0 } }
+
+  constructor(tasks: number, labels: Sets) {
+    this.#tasks = tasks
+    this.#labels = labels
+  }
+
+  played(side: Side, isGood: boolean): void {
+    this.#counts[side].all++
+    if (isGood) this.#counts[side].good++
+  }
+
+  line(): string {
+    const { control, treatment } = this.#counts
+    const pairs = Math.min(control.all, treatment.all)
+    const filled = Math.floor((BAR * (control.all + treatment.all)) / (2 * this.#tasks))
+    const bar = `${'#'.repeat(filled)}${'.'.repeat(BAR - filled)}`
+    const good = (side: Side) => `${this.#labels[side]} ${this.#counts[side].good}/${this.#counts[side].all}`
+    return `[${bar}] ${pairs} of ${this.#tasks} pairs; succeeded: ${good('control')}, ${good('treatment')}`
+  }
+}
+
+async function rendered(report: PairedReport, venue: Venue, format: string): Promise<string> {
+  switch (format) {
+    case 'json':
+      return JSON.stringify(report, undefined, 2)
+    case 'csv':
+      return samplesOf(venue)
+    default:
+      return pairedMarkdown(report)
+  }
+}

@@ -1,0 +1,132 @@
+import type { DecisionEntry, JournalEntry } from '../../chaos/journal/entry.ts'
+import { isObject } from '../../protocol/jsonrpc.ts'
+import type { Control, Request } from '../chaos/control.ts'
+import { CompareError } from './agents.ts'
+
+/** What the gateway knows of a run, and its agents do not. */
+
+/** Asks the gateway over its control port. Rejects with a `CompareError`. */
+export async function ask(control: Control, request: Request): Promise<Readonly<Record<string, unknown>>> {
+  const answered = await control(request)
+  if (!answered.ok) throw new CompareError(answered.message)
+  return isObject(answered.value) ? answered.value : {}
+}
+
+/** What the gateway sampled of a task in one arm. */
+export interface Sampled {
+  readonly calls: number
+  readonly attempts: number
+}
+
+/** By arm, then by task: what is told as CSV of the units of an experiment. */
+export function samplesIn(csv: string): ReadonlyMap<string, ReadonlyMap<string, Sampled>> {
+  const [head = [], ...rows] = rowsOf(csv)
+  const [unit, arm, calls, attempts] = ['unit', 'arm', 'calls', 'attempts'].map((name) => head.indexOf(name))
+  const byArm = new Map<string, Map<string, Sampled>>()
+  for (const row of rows) {
+    const [name = '', key = ''] = [row[arm!], row[unit!]]
+    // A unit is who says so and the tenant in a line, then the name of the task.
+    const task = key.slice(key.indexOf('\n') + 1)
+    const ofArm = byArm.get(name) ?? new Map<string, Sampled>()
+    byArm.set(name, ofArm)
+    ofArm.set(task, { calls: Number(row[calls!]), attempts: Number(row[attempts!]) })
+  }
+  return byArm
+}
+
+/** The fields of a CSV text (RFC 4180). */
+function rowsOf(csv: string): string[][] {
+  const rows: string[][] = []
+  let row: string[] = []
+  for (const [, quoted, plain = '', end] of csv.matchAll(/(?:"((?:[^"]|"")*)"|([^",\n]*))(,|\n|$)/g)) {
+    row.push(quoted?.replaceAll('""', '"') ?? plain)
+    if (end === ',') continue
+    if (row.length > 1) rows.push(row)
+    row = []
+  }
+  return rows
+}
+
+/** How decisions on the same attempt of twins went together. */
+export interface DecisionCounts {
+  /** Decided in both arms. */
+  readonly twice: number
+  /** Of them, those that were decided otherwise in the other arm. */
+  readonly different: number
+  /** Decided in one arm only: the other one did not get so far, or made no such attempt. */
+  readonly once: number
+}
+
+export interface DecisionsReport {
+  /** The first attempts of calls: twins that make the same call meet the same. */
+  readonly first: DecisionCounts
+  /** Further attempts, which policies make. */
+  readonly later: DecisionCounts
+  /** Calls of which a first attempt was decided otherwise; a few of them. */
+  readonly examples: readonly string[]
+  /** Whether the journal dropped decisions before they were read. */
+  readonly isIncomplete: boolean
+}
+
+/** Most entries that one answer has. */
+const PAGE = 1_000
+
+/** Most examples that are kept. */
+const MAX_EXAMPLES = 5
+
+/** Decisions about faults, put together by call: twins have the same key. */
+export class Decisions {
+  readonly #prefix: string
+  readonly #alone = new Map<string, { readonly what: string; readonly attempt: number }>()
+  readonly #counts = { first: { twice: 0, different: 0 }, later: { twice: 0, different: 0 } }
+  readonly #examples: string[] = []
+  #since: number | undefined
+  #isIncomplete = false
+
+  /** `prefix` begins the names of the tasks that it is about. */
+  constructor(prefix: string) {
+    this.#prefix = prefix
+  }
+
+  /** Takes what a journal has got since the last time; to be asked often, because it forgets. Rejects with a `CompareError`. */
+  async follow(control: Control): Promise<void> {
+    for (let more = true; more;) {
+      const query = this.#since === undefined ? 'limit=1' : `since=${this.#since}&limit=${PAGE}`
+      const page = await ask(control, { method: 'GET', path: `/admin/chaos/journal?${query}` })
+      if (this.#since !== undefined) {
+        const oldest = typeof page.oldest === 'number' ? page.oldest : 0
+        if (this.#since > 0 && oldest > this.#since) this.#isIncomplete = true
+        for (const entry of page.entries as readonly JournalEntry[])
+          if (entry.kind === 'decision') this.take(entry)
+      }
+      more = this.#since !== undefined && page.more === true
+      this.#since = Number(page.next)
+    }
+  }
+
+  take({ fault, side, callKey, attempt, decision, because, call }: DecisionEntry): void {
+    if (call.intent?.startsWith(this.#prefix) !== true) return
+    const key = `${fault} ${side} ${attempt} ${callKey}`
+    const what = because === undefined ? decision : `${decision} (${because})`
+    const twin = this.#alone.get(key)
+    if (twin === undefined) return void this.#alone.set(key, { what, attempt })
+    this.#alone.delete(key)
+    const counts = attempt === 1 ? this.#counts.first : this.#counts.later
+    counts.twice++
+    if (twin.what === what) return
+    counts.different++
+    if (attempt === 1 && this.#examples.length < MAX_EXAMPLES)
+      this.#examples.push(`${call.intent} ${call.server}/${call.tool}: ${fault} ${twin.what}, then ${what}`)
+  }
+
+  report(): DecisionsReport {
+    const alone = [...this.#alone.values()]
+    const first = alone.filter(({ attempt }) => attempt === 1).length
+    return {
+      first: { ...this.#counts.first, once: first },
+      later: { ...this.#counts.later, once: alone.length - first },
+      examples: this.#examples,
+      isIncomplete: this.#isIncomplete,
+    }
+  }
+}

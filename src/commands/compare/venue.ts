@@ -1,0 +1,276 @@
+import { fileURLToPath } from 'node:url'
+import { chaos } from '../../chaos/plan/schema.ts'
+import { config as schema, type Config } from '../../config/schema/schema.ts'
+import { type Experiment, experiment as experimentSchema } from '../../experiments/schema.ts'
+import type { Env } from '../../config/files/interpolate.ts'
+import { formatIssue } from '../../config/issues/issues.ts'
+import { brokenRules } from '../../config/issues/rules.ts'
+import { formatPath } from '../../config/files/path.ts'
+import { loadConfig } from '../../config/load.ts'
+import { newControlToken } from '../../gateway/control-token.ts'
+import { startGateway } from '../../gateway/gateway.ts'
+import type { Signal } from '../../mesh/cancel.ts'
+import { systemClock, type Millis } from '../../mesh/clock.ts'
+import { DEFAULT_SET } from '../../mesh/settings.ts'
+import { isObject } from '../../protocol/jsonrpc.ts'
+import { settled } from '../../registry/listing.ts'
+import { createLog } from '../../telemetry/log.ts'
+import { telemetry } from '../../telemetry/schema.ts'
+import { suggest } from '../../units/suggest.ts'
+import { type Control, controlAt } from '../chaos/control.ts'
+import { startOrders } from '../demo/orders-server.ts'
+import { CompareError, toolsAt } from './agents.ts'
+import { ask } from './evidence.ts'
+import type { Arms } from './twins.ts'
+import type { KnownTools } from './workload.ts'
+
+/** The two policy sets; the first is what the other is compared with. */
+export interface Sets {
+  readonly control: string
+  readonly treatment: string
+}
+
+/** A gateway that has an experiment for the two sets, in which agents name the arm of each task. */
+export interface Venue {
+  /** Where agents find all servers: `…/mcp`. */
+  readonly url: string
+  readonly control: Control
+  readonly experiment: string
+  readonly arms: Arms
+  readonly tools: KnownTools
+  /** Ends the experiment, and a gateway that was started for the run. */
+  close(): Promise<void>
+}
+
+/** So many units an arm would have to have for its experiment to end before the run does: harm is seen from a quarter on. */
+export const minimumFor = (tasks: number): number => Math.min(1_000_000, 4 * tasks + 4)
+
+/** How long servers may take to come up, in milliseconds. */
+const START_MS: Millis = 60_000
+
+/** Longest run, and longest time that faults stay armed, in milliseconds. */
+const LONGEST_MS: Millis = 86_400_000
+
+/** The name of the experiment of a gateway that is started for a run. */
+const NAME = 'compare'
+
+/** What is known of servers that are not ours: a name for messages, and a config. */
+export interface Origin {
+  /** File of the config, or what else it is called in messages. */
+  readonly name: string
+  readonly config: Config
+  close(): Promise<void>
+}
+
+/** Reads the config of a gateway that is to be started. Rejects with a `CompareError`. */
+export async function originAt(file: string, env: Env): Promise<Origin> {
+  const loaded = await loadConfig(file, env)
+  if (!loaded.ok) throw new CompareError(loaded.errors.map(formatIssue).join('\n'))
+  return { name: file, config: loaded.config, close: () => Promise.resolve() }
+}
+
+const docsServer = fileURLToPath(new URL('../demo/docs-server.js', import.meta.url))
+
+/** The servers of the demo, one behind a pipe and one behind HTTP, with policy sets that one may want to compare. */
+export async function demoOrigin(): Promise<Origin> {
+  const orders = await startOrders()
+  const config = schema.parse({
+    mcpServers: {
+      docs: { command: process.execPath, args: [docsServer], era: 'legacy', trusted: true },
+      orders: { url: orders.url, era: 'legacy', trusted: true },
+    },
+    policies: {
+      // Servers that answer within milliseconds are tried again as soon.
+      defaults: { retry: { base: '10ms', cap: '100ms' } },
+      sets: {
+        no_retries: { retry: false },
+        cautious: { retry: { attempts: 4, base: '10ms', cap: '100ms' } },
+      },
+    },
+  })
+  return { name: 'the demo', config, close: () => orders.close() }
+}
+
+export interface OwnOptions {
+  readonly sets: Sets
+  readonly tasks: number
+  /** Whether faults are to be armed: then its environment is one for tests. */
+  readonly withFaults: boolean
+  /** Ends it early, and all waiting. */
+  readonly stop: Signal
+}
+
+/**
+ * Starts a gateway for a run: with the servers and policies of a config, ports and token of its own, and one experiment.
+ * It keeps nothing, tells no collector of anything, and arms no faults by itself. Rejects with a `CompareError`.
+ */
+export async function openOwn(origin: Origin, options: OwnOptions, env: Env): Promise<Venue> {
+  const { sets, tasks, withFaults, stop } = options
+  checkSets(sets, Object.keys(origin.config.policies.sets), origin.name)
+  const armOf = (set: string) => set.slice(0, 40)
+  const control = armOf(sets.control)
+  const treatment =
+    armOf(sets.treatment) === control ? `${control.slice(0, 34)}_again` : armOf(sets.treatment)
+  const experiment = experimentSchema.parse({
+    name: NAME,
+    arms: { [control]: sets.control, [treatment]: sets.treatment },
+    assignBy: 'agent',
+    fallback: 'exclude',
+    metric: 'task_success',
+    minimum: Math.max(10, minimumFor(tasks)),
+    longest: LONGEST_MS,
+  })
+  const token = newControlToken()
+  const config = composed(origin.config, { experiment, token, withFaults })
+  for (const { path, message } of brokenRules(config))
+    throw new CompareError(`${origin.name}  ${formatPath(path)}  ${message}`)
+  const variables = { ...env, OTEL_SDK_DISABLED: 'true' }
+  const source = { config, path: origin.name, files: [], env: variables, keepsKill: false }
+  const gateway = await startGateway({ ...source, log: createLog('silent') }).catch((error: unknown) => {
+    throw new CompareError(`the gateway does not start: ${(error as Error).message}`)
+  })
+  try {
+    const { servers } = gateway.live.current
+    await settled(servers.values(), systemClock, START_MS, { signal: stop })
+    if (stop.aborted) throw new CompareError('it was stopped before it began')
+    for (const { name, state, error, config: server } of servers.values())
+      if (state !== 'up' && !server.disabled)
+        throw new CompareError(`server ${name} is ${state}: ${error?.message ?? 'no reason known'}`)
+    const known = controlAt({ base: gateway.control, token, env: {} })
+    const url = `${gateway.data}/mcp`
+    return {
+      url,
+      control: known,
+      experiment: NAME,
+      arms: { control, treatment },
+      tools: await knownTools(url, known),
+      close: () => gateway.close(),
+    }
+  } catch (error) {
+    await gateway.close()
+    throw error
+  }
+}
+
+/** A config as it is for one run. */
+function composed(
+  config: Config,
+  own: { readonly experiment: Experiment; readonly token: string; readonly withFaults: boolean },
+): Config {
+  const { experiment, token, withFaults } = own
+  const { stateDir: _, ...gateway } = config.gateway
+  return {
+    ...config,
+    gateway: {
+      ...gateway,
+      listen: '127.0.0.1:0',
+      control: '127.0.0.1:0',
+      controlToken: token,
+      drain: 1_000,
+      ...(withFaults && { environment: 'staging' }),
+    },
+    chaos: chaos.parse({ enabled: withFaults, maxTtl: LONGEST_MS }),
+    experiments: [experiment],
+    telemetry: telemetry.parse({}),
+  }
+}
+
+export interface RunningOptions {
+  /** URLs of the two ports. */
+  readonly control: string
+  readonly data: string
+  readonly token: string | undefined
+  readonly sets: Sets
+  readonly tasks: number
+}
+
+/** An experiment as `/admin/experiments/NAME` tells it. */
+interface Shown {
+  readonly name: string
+  readonly state: 'not_started' | 'running' | 'ended'
+  readonly arms: Readonly<Record<string, { readonly set: string; readonly units: number }>>
+  readonly settings: Pick<Experiment, 'assignBy' | 'minimum' | 'share' | 'match'>
+}
+
+/** Takes a gateway that runs, and begins its experiment anew. Rejects with a `CompareError`. */
+export async function openRunning(options: RunningOptions, env: Env): Promise<Venue> {
+  const { sets, tasks, token } = options
+  const control = controlAt({ base: options.control, token, env })
+  const { config } = await ask(control, { method: 'GET', path: '/admin/config' })
+  const policies = isObject(config) && isObject(config.policies) ? config.policies : {}
+  checkSets(sets, Object.keys(isObject(policies.sets) ? policies.sets : {}), options.control)
+  const shown = await fittingExperiment(control, sets)
+  const { name, state, settings } = shown
+  const path = `/admin/experiments/${encodeURIComponent(name)}`
+  if (settings.minimum < minimumFor(tasks))
+    throw new CompareError(
+      `experiment "${name}" might end before ${tasks} tasks are played: set its "minimum" to ${minimumFor(tasks)}, or play fewer`,
+    )
+  const units = Object.values(shown.arms).reduce((sum, arm) => sum + arm.units, 0)
+  if (state === 'running' && units > 0)
+    throw new CompareError(
+      `experiment "${name}" runs, and has ${units} tasks already: end it first (breakwater experiment stop ${name})`,
+    )
+  if (state !== 'running') await ask(control, { method: 'POST', path: `${path}/start` })
+  const url = `${options.data.replace(/\/+$/, '')}/mcp`
+  const close = async () => {
+    await control({ method: 'POST', path: `${path}/stop` })
+  }
+  try {
+    const tools = await knownTools(url, control)
+    return { url, control, experiment: name, arms: armsFor(shown, sets)!, tools, close }
+  } catch (error) {
+    await close()
+    throw error
+  }
+}
+
+async function fittingExperiment(control: Control, sets: Sets): Promise<Shown> {
+  const { experiments } = await ask(control, { method: 'GET', path: '/admin/experiments' })
+  const names = Array.isArray(experiments) ? experiments.filter(isObject).map(({ name }) => String(name)) : []
+  for (const name of names) {
+    const shown = (await ask(control, {
+      method: 'GET',
+      path: `/admin/experiments/${encodeURIComponent(name)}`,
+    })) as unknown as Shown
+    if (shown.settings.assignBy === 'agent' && armsFor(shown, sets) !== undefined) return shown
+  }
+  const [a, b] = [sets.control, sets.treatment]
+  throw new CompareError(
+    `the gateway has no experiment with "assignBy: agent" and arms of the policy sets ${a} and ${b}; its config needs one:\n` +
+      `  experiments:\n    - { name: ${NAME}, arms: { control: ${a}, treatment: ${b} }, assignBy: agent, fallback: exclude, metric: task_success, minimum: 100000, active: false }`,
+  )
+}
+
+/** The arms of an experiment that go by these sets; undefined when it has none. */
+function armsFor({ arms }: Shown, sets: Sets): Arms | undefined {
+  const all = Object.entries(arms)
+  const [control] = all.find(([, { set }]) => set === sets.control) ?? []
+  const [treatment] = all.find(([name, { set }]) => set === sets.treatment && name !== control) ?? []
+  return control === undefined || treatment === undefined ? undefined : { control, treatment }
+}
+
+function checkSets(sets: Sets, named: readonly string[], where: string): void {
+  const known = [DEFAULT_SET, ...named]
+  for (const set of Object.values(sets) as string[]) {
+    if (known.includes(set)) continue
+    const meant = suggest(set, known)
+    const hint = meant === undefined ? `there are ${known.join(', ')}` : `did you mean "${meant}"?`
+    throw new CompareError(`--sets  ${where}  policies.sets  there is no policy set "${set}"; ${hint}`)
+  }
+}
+
+/** What can be called. Rejects with a `CompareError`. */
+async function knownTools(url: string, control: Control): Promise<KnownTools> {
+  const listed = await toolsAt(url)
+  const answered = await control({ method: 'GET', path: '/admin/servers' })
+  if (!answered.ok) throw new CompareError(answered.message)
+  const servers = new Map<string, ReadonlyMap<string, string>>()
+  for (const { name } of (answered.value as readonly unknown[]).filter(isObject)) {
+    const server = String(name)
+    const { tools } = await ask(control, { method: 'GET', path: `/admin/servers/${server}` })
+    const named = (Array.isArray(tools) ? tools : []).filter(isObject)
+    servers.set(server, new Map(named.map(({ key, exposed }) => [String(key), String(exposed)])))
+  }
+  return { listed, servers }
+}

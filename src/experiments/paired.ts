@@ -1,0 +1,227 @@
+import type { Millis } from '../mesh/clock.ts'
+import { ALPHA } from './judge.ts'
+import { metricOf } from './metrics.ts'
+import type { SettingDifference } from './report.ts'
+import { mcNemarExact, type Pair, pairedInterval } from './statistics/pairs.ts'
+import { newcombePairedInterval, type PairCounts } from './statistics/proportions.ts'
+import { differenceInWords, pInWords, sizeInWords } from './statistics/sentences.ts'
+import type { Interval } from './statistics/unit-estimates.ts'
+import type { VerdictResult } from './statistics/verdict.ts'
+
+/** What is known of a task in one arm. */
+export interface Twin {
+  readonly outcome: 'succeeded' | 'failed'
+  /** Tool calls that its agent made. */
+  readonly calls: number
+  /** Those with the answer that was expected. */
+  readonly right: number
+  /** Tries at servers for all of them; NaN where nobody knows. */
+  readonly attempts: number
+  /** Of each call as its agent saw it, in milliseconds. */
+  readonly durations: readonly Millis[]
+}
+
+/** The same task in both arms. */
+export interface TwinPair {
+  readonly task: string
+  readonly kind: string
+  readonly control: Twin
+  readonly treatment: Twin
+}
+
+/** Something measured of each task, as a mean over the tasks of each arm. */
+export interface PairedMean {
+  readonly name: 'right_calls' | 'attempts_per_call' | 'mean_ms'
+  readonly about: string
+  readonly unit: 'points' | 'ms' | 'count'
+  readonly control: number
+  readonly treatment: number
+  /** Of the pairs: treatment minus control, with a 95 % interval. */
+  readonly difference: Interval
+}
+
+/** A quantile of the durations of all calls, in milliseconds; NaN where there are none. */
+export interface ArmQuantile {
+  readonly name: 'p50' | 'p95' | 'p99'
+  readonly control: number
+  readonly treatment: number
+}
+
+/** What a comparison of two policy sets on the same tasks came to. */
+export interface Comparison {
+  /** The policy sets. */
+  readonly control: string
+  readonly treatment: string
+  readonly result: VerdictResult
+  readonly sentence: string
+  /** Of the tasks that succeed: treatment minus control, in [−1, 1], with a 95 % interval. */
+  readonly difference: Interval
+  /** McNemar's exact test, two-sided. */
+  readonly p: number
+  readonly pairs: PairCounts
+  /** The same for each kind of tasks. */
+  readonly kinds: Readonly<Record<string, PairCounts>>
+  readonly means: readonly PairedMean[]
+  readonly quantiles: readonly ArmQuantile[]
+}
+
+/** The smallest difference of the share of tasks that succeed that matters. */
+const MATTERS = 0.02
+
+/** How the arms are called in sentences, and why what was measured proves nothing; none unless given. */
+export interface CompareWords {
+  readonly control: string
+  readonly treatment: string
+  readonly flaws?: readonly string[]
+}
+
+/** Compares the arms pair by pair. It is looked at once, when all pairs are there. */
+export function compareTwins(pairs: readonly TwinPair[], words: CompareWords): Comparison {
+  const { control, treatment, flaws = [] } = words
+  const counts = countsOf(pairs)
+  const difference = newcombePairedInterval(counts, ALPHA)
+  const p = mcNemarExact(counts.controlOnly, counts.treatmentOnly)
+  const kinds = [...new Set(pairs.map(({ kind }) => kind))].sort()
+  return {
+    control,
+    treatment,
+    ...verdictOf(difference, p, pairs.length, treatment, flaws),
+    difference,
+    p,
+    pairs: counts,
+    kinds: Object.fromEntries(
+      kinds.map((kind) => [kind, countsOf(pairs.filter((pair) => pair.kind === kind))]),
+    ),
+    means: meansOf(pairs),
+    quantiles: quantilesOf(pairs),
+  }
+}
+
+function countsOf(pairs: readonly TwinPair[]): PairCounts {
+  const counts = { both: 0, controlOnly: 0, treatmentOnly: 0, neither: 0 }
+  for (const { control, treatment } of pairs) {
+    const [c, t] = [control.outcome === 'succeeded', treatment.outcome === 'succeeded']
+    counts[c ? (t ? 'both' : 'controlOnly') : t ? 'treatmentOnly' : 'neither']++
+  }
+  return counts
+}
+
+function verdictOf(
+  difference: Interval,
+  p: number,
+  pairs: number,
+  treatment: string,
+  flaws: readonly string[],
+): Pick<Comparison, 'result' | 'sentence'> {
+  const metric = metricOf('task_success')
+  if (pairs === 0) return { result: 'invalid', sentence: 'invalid: no pair was played to its end' }
+  const found = differenceInWords(metric, difference, ALPHA, `${pairs} pairs, ${pInWords(p)}`)
+  if (flaws.length > 0) return { result: 'invalid', sentence: `invalid: ${flaws[0]}; ${treatment}: ${found}` }
+  const { low, high } = difference
+  if (low > 0) return { result: 'better', sentence: `${treatment} wins: ${found}` }
+  if (high < 0) return { result: 'worse', sentence: `${treatment} loses: ${found}` }
+  if (low >= -MATTERS && high <= MATTERS)
+    return {
+      result: 'no_difference_found',
+      sentence: `no difference found: with ${treatment} ${found}; ${sizeInWords(metric, MATTERS)} would matter`,
+    }
+  return { result: 'inconclusive', sentence: `inconclusive: with ${treatment} ${found}` }
+}
+
+/** Of each task: a mean of its own, so that long tasks weigh no more than short ones. */
+const measures: readonly (Pick<PairedMean, 'name' | 'about' | 'unit'> & {
+  readonly of: (twin: Twin) => number
+})[] = [
+  {
+    name: 'right_calls',
+    about: 'Share of the calls of a task with the answer that was expected.',
+    unit: 'points',
+    of: ({ right, calls }) => right / calls,
+  },
+  {
+    name: 'attempts_per_call',
+    about: 'Tries at servers for each call of a task.',
+    unit: 'count',
+    of: ({ attempts, calls }) => attempts / calls,
+  },
+  {
+    name: 'mean_ms',
+    about: 'Mean of how long the calls of a task take, as its agent sees it, in milliseconds.',
+    unit: 'ms',
+    of: ({ durations }) => meanOf(durations),
+  },
+]
+
+function meansOf(pairs: readonly TwinPair[]): PairedMean[] {
+  return measures.map(({ name, about, unit, of }) => {
+    // What is unknown of a twin leaves its pair out.
+    const measured = pairs
+      .map(({ control, treatment }): Pair => [of(control), of(treatment)])
+      .filter(([c, t]) => Number.isFinite(c) && Number.isFinite(t))
+    return {
+      name,
+      about,
+      unit,
+      control: meanOf(measured.map(([c]) => c)),
+      treatment: meanOf(measured.map(([, t]) => t)),
+      difference: pairedInterval(measured, ALPHA),
+    }
+  })
+}
+
+const meanOf = (values: readonly number[]): number =>
+  values.reduce((sum, value) => sum + value, 0) / values.length
+
+const shown = { p50: 0.5, p95: 0.95, p99: 0.99 } as const
+
+function quantilesOf(pairs: readonly TwinPair[]): ArmQuantile[] {
+  const sorted = (arm: 'control' | 'treatment') =>
+    Float64Array.from(pairs.flatMap((pair) => pair[arm].durations)).sort()
+  const [control, treatment] = [sorted('control'), sorted('treatment')]
+  return Object.entries(shown).map(([name, q]) => ({
+    name: name as ArmQuantile['name'],
+    control: quantile(control, q),
+    treatment: quantile(treatment, q),
+  }))
+}
+
+/** The smallest that at least the share `q` of all does not exceed. */
+const quantile = (sorted: Float64Array, q: number): number =>
+  sorted[Math.max(0, Math.ceil(q * sorted.length) - 1)] ?? NaN
+
+/** How decisions about faults on the same attempt of twins went together. */
+export interface TwinDecisions {
+  /** Decided in both arms. */
+  readonly twice: number
+  /** Of them, those that were decided otherwise in the other arm. */
+  readonly different: number
+  /** Decided in one arm only: the other one did not get so far, or made no such attempt. */
+  readonly once: number
+}
+
+/** All that a paired run came to, as plain data. */
+export interface PairedReport extends Comparison {
+  readonly workload: string
+  readonly seed: number
+  /** Of the run, ISO 8601. */
+  readonly startedAt: string
+  readonly ranMs: Millis
+  /** How many tasks were to be played in each arm. */
+  readonly planned: number
+  readonly faults: {
+    /** Names of those that were armed. */
+    readonly names: readonly string[]
+    /** What became of those that were injected, by policy set and fate. */
+    readonly fates: Readonly<Record<string, Readonly<Record<string, number>>>>
+    /** First attempts of calls: twins that make the same call meet the same. */
+    readonly first: TwinDecisions
+    /** Further attempts, which policies make. */
+    readonly later: TwinDecisions
+    /** Calls of which a first attempt was decided otherwise; a few of them. */
+    readonly examples: readonly string[]
+  }
+  readonly settings: readonly SettingDifference[]
+  /** Why it proves nothing, or less; empty when all went as it should. */
+  readonly flaws: readonly string[]
+  readonly twins: readonly TwinPair[]
+}

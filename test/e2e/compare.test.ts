@@ -1,0 +1,254 @@
+import assert from 'node:assert/strict'
+import { mkdir, readdir, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { compare } from '../../src/commands/compare.ts'
+import type { PairedReport } from '../../src/experiments/paired.ts'
+import { isAlive } from '../support/processes.ts'
+import { until } from '../support/until.ts'
+import { descendantsOf } from './support/family.ts'
+import { FlakyServer } from './support/flaky.ts'
+import { cleanUp, Gateway, type Json, newFolder } from './support/gateway.ts'
+import { Program } from './support/program.ts'
+
+const main = fileURLToPath(new URL('../../src/main.js', import.meta.url))
+
+after(cleanUp)
+
+/** The command in a process of its own, which has no folder but these to leave something in. */
+async function started(...args: readonly string[]) {
+  const home = await newFolder()
+  const [temporary, run] = [join(home, 'tmp'), join(home, 'run')]
+  for (const folder of [temporary, run]) await mkdir(folder, { mode: 0o700 })
+  const env = { TMPDIR: temporary, XDG_RUNTIME_DIR: run, HOME: home, FORCE_COLOR: '0' }
+  const program = new Program([main, 'compare', ...args], { env })
+  const left = async () => (await readdir(home, { recursive: true })).sort()
+  return { program, left }
+}
+
+/** What it reported as JSON, when it has ended with this code. */
+async function reportOf(program: Program, code = 0): Promise<PairedReport> {
+  assert.deepEqual(await program.ended, { code, signal: null }, program.lines.join('\n'))
+  const from = program.lines.indexOf('{')
+  return JSON.parse(program.lines.slice(from, program.lines.indexOf('}') + 1).join('\n')) as PairedReport
+}
+
+/** The command in this process. */
+async function said(args: readonly string[], env = {}) {
+  const lines: string[] = []
+  const errors: string[] = []
+  const out = {
+    stdout: (line: string) => void lines.push(line),
+    stderr: (line: string) => void errors.push(line),
+  }
+  return { code: await compare(args, out, env), lines: lines.join('\n'), errors: errors.join('\n') }
+}
+
+const outcomesOf = ({ twins }: PairedReport) =>
+  twins.map(({ task, kind, control, treatment }) => [
+    task,
+    kind,
+    control.outcome,
+    control.attempts,
+    treatment.outcome,
+    treatment.attempts,
+  ])
+
+test('without arguments it compares no retries with retries, ends by itself, and leaves nothing', async () => {
+  const { program, left } = await started('--tasks', '60', '--format', 'json')
+  let children: readonly number[] = []
+  await until('its server runs', () => (children = descendantsOf(program.pid)).length > 0)
+  const report = await reportOf(program)
+  const { both, controlOnly, treatmentOnly, neither } = report.pairs
+  assert.equal(both + controlOnly + treatmentOnly + neither, 60)
+  assert.equal(report.twins.length, 60)
+  assert.deepEqual([report.control, report.treatment, report.result], ['default', 'no_retries', 'worse'])
+  assert.ok(controlOnly > 0 && treatmentOnly === 0, report.sentence)
+  assert.deepEqual(report.flaws, [])
+  // Twins met the same faults: what one of them was hit by, the other was as well.
+  const { first, fates } = report.faults
+  assert.equal(first.different, 0)
+  assert.ok(first.twice > 150, `${first.twice}`)
+  assert.ok((fates.default?.masked ?? 0) > 0 && (fates.default?.surfaced ?? 0) === 0, JSON.stringify(fates))
+  assert.ok((fates.no_retries?.masked ?? 0) === 0 && (fates.no_retries?.surfaced ?? 0) > 0)
+  assert.ok(report.settings.some(({ setting }) => setting === 'retry'))
+  await until('its children are gone', () => !children.some(isAlive))
+  assert.deepEqual(descendantsOf(program.pid), [])
+  assert.deepEqual(await left(), ['run', 'tmp'])
+
+  const again = await started('--tasks', '60', '--format', 'json', '--concurrency', '3')
+  assert.deepEqual(outcomesOf(await reportOf(again.program)), outcomesOf(report))
+})
+
+test('a set compared with itself is no better in any pair', async () => {
+  const { code, lines, errors } = await said(['--sets', 'default,default', '--tasks', '40', '--seed', '7'])
+  assert.equal(code, 0, errors)
+  assert.match(lines, /^# default again against default$/m)
+  assert.match(lines, /\| all \| 40 \| 0 \| 0 \| 0 \| 40 \|/)
+  assert.match(lines, /Their settings are the same\./)
+})
+
+test('what was sampled is told as CSV', async () => {
+  const { code, lines } = await said(['--tasks', '5', '--format', 'csv'])
+  assert.equal(code, 0)
+  assert.match(lines, /^unit,arm,calls,felt,eligible,good,failed,attempts,/)
+  assert.equal(lines.match(/^orders-42-\d+",(default|no_retries),.*,(succeeded|failed),/gm)?.length, 10)
+})
+
+const reading = `name: reading
+tasks:
+  - name: two
+    steps:
+      - { tool: flaky__read, arguments: { n: '\${n}' }, save: first }
+      - { server: flaky, tool: read, arguments: { n: again }, needs: [first] }
+`
+
+const flakyReads = 'faults: [{ name: flaky_reads, type: rpc.error, rate: 0.08, ttl: 10m }]\n'
+
+const policies = {
+  defaults: { retry: { base: '1ms', cap: '2ms' } },
+  sets: { no_retry: { retry: false } },
+}
+
+async function files(workload = reading) {
+  const folder = await newFolder()
+  const [work, plan, config] = ['work.yaml', 'plan.yaml', 'config.json'].map((name) =>
+    join(folder, name),
+  ) as [string, string, string]
+  await writeFile(work, workload)
+  await writeFile(plan, flakyReads)
+  return { work, plan, config }
+}
+
+test('a gateway of a given config is started for the run', async () => {
+  const server = await FlakyServer.start()
+  const { work, plan, config } = await files()
+  const given = { mcpServers: { flaky: { url: server.url, trusted: true } }, policies }
+  await writeFile(config, JSON.stringify(given))
+  const args = ['--config', config, '--workload', work, '--sets', 'default,no_retry', '--tasks', '80']
+  const quiet = await said([...args, '--format', 'json'])
+  assert.equal(quiet.code, 0, quiet.errors)
+  assert.equal((JSON.parse(quiet.lines) as PairedReport).pairs.both, 80)
+  const { code, lines, errors } = await said([...args, '--plan', plan, '--format', 'json'])
+  assert.equal(code, 0, errors)
+  const report = JSON.parse(lines) as PairedReport
+  assert.equal(report.result, 'worse', report.sentence)
+  assert.deepEqual(report.faults.names, ['flaky_reads'])
+  assert.deepEqual([report.faults.first.different, report.flaws.length], [0, 0])
+})
+
+test('unknown tools, sets and arguments are refused before anything is played, with the place', async () => {
+  const server = await FlakyServer.start()
+  const { work, config } = await files(reading.replace('flaky__read', 'flaky__raed'))
+  await writeFile(config, JSON.stringify({ mcpServers: { flaky: { url: server.url } }, policies }))
+  const args = ['--config', config, '--workload', work]
+  const tool = await said([...args, '--sets', 'default,no_retry'])
+  assert.equal(tool.code, 1)
+  assert.match(
+    tool.errors,
+    /work\.yaml:5:17 {2}tasks\[0\]\.steps\[0\]\.tool {2}there is no tool "flaky__raed"; did you mean "flaky__read"\?$/m,
+  )
+  assert.equal(await server.count('read'), 0)
+  const set = await said([...args, '--sets', 'default,no_rety'])
+  assert.equal(set.code, 1)
+  assert.match(
+    set.errors,
+    /--sets {2}\S+config\.json {2}policies\.sets {2}there is no policy set "no_rety"; did you mean "no_retry"\?/,
+  )
+  for (const [wrong, words] of [
+    [['--sets', 'one'], /--sets must be two names such as default,cautious, not "one"/],
+    [['--config', config], /--sets A,B is missing/],
+    [['--control', 'http://127.0.0.1:1', '--sets', 'a,b'], /--workload FILE is missing/],
+    [['--config', config, '--control', 'http://127.0.0.1:1'], /--config or --control, not both/],
+    [['--tasks', '0'], /--tasks must be at least 1/],
+  ] as const) {
+    const { code, errors } = await said(wrong)
+    assert.equal(code, 2)
+    assert.match(errors, words)
+  }
+  const production = await said([], { NODE_ENV: 'production' })
+  assert.equal(production.code, 1)
+  assert.match(production.errors, /faults are refused: .*NODE_ENV/)
+})
+
+const paired = (more: Json = {}) => ({
+  name: 'pairs',
+  arms: { control: 'default', treatment: 'no_retry' },
+  assignBy: 'agent',
+  fallback: 'exclude',
+  metric: 'task_success',
+  minimum: 100_000,
+  active: false,
+  ...more,
+})
+
+async function running(experiments: readonly Json[]) {
+  const server = await FlakyServer.start()
+  const gateway = await Gateway.start({
+    servers: { flaky: { url: server.url, trusted: true } },
+    gateway: { environment: 'staging' },
+    policies,
+    chaos: { enabled: true, seed: 5, lease: '2s' },
+    experiments,
+  })
+  await gateway.waitFor('up', 'flaky')
+  const { work, plan } = await files()
+  const where = ['--control', gateway.control, '--url', gateway.data, '--token', gateway.token]
+  return { gateway, work, plan, args: [...where, '--workload', work, '--sets', 'default,no_retry'] }
+}
+
+test('a running gateway is left as it was found: disarmed, without a plan, its experiment over', async () => {
+  const { gateway, args, plan } = await running([paired()])
+  const outcomes = []
+  for (let run = 0; run < 2; run++) {
+    const { code, lines, errors } = await said([
+      ...args,
+      ...['--tasks', '80', '--plan', plan, '--format', 'json'],
+    ])
+    assert.equal(code, 0, errors)
+    const report = JSON.parse(lines) as PairedReport
+    assert.equal(report.result, 'worse', report.sentence)
+    outcomes.push(outcomesOf(report))
+    const chaos = (await gateway.admin<{ state: string; seed: number; faults: object[] }>('/admin/chaos'))
+      .body
+    assert.deepEqual([chaos.state, chaos.seed, chaos.faults], ['disarmed', 5, []])
+    const { body } = await gateway.admin<{ state: string; arms: Json }>('/admin/experiments/pairs')
+    assert.equal(body.state, 'ended')
+    assert.deepEqual(Object.keys(body.arms), ['control', 'treatment'])
+  }
+  assert.deepEqual(outcomes[0], outcomes[1])
+})
+
+test('a running gateway without such an experiment is told what its config needs', async () => {
+  const { gateway, args } = await running([paired({ assignBy: 'intent' })])
+  const missing = await said(args)
+  assert.equal(missing.code, 1)
+  assert.match(
+    missing.errors,
+    /no experiment with "assignBy: agent" and arms of the policy sets default and no_retry/,
+  )
+  assert.match(missing.errors, /- \{ name: compare, arms: \{ control: default, treatment: no_retry \}/)
+  await gateway.program.kill()
+
+  const early = await running([paired({ minimum: 100 })])
+  const short = await said([...early.args, '--tasks', '500'])
+  assert.equal(short.code, 1)
+  assert.match(short.errors, /"pairs" might end before 500 tasks are played: set its "minimum" to 2004/)
+})
+
+test('Ctrl-C disarms the faults, ends the experiment, and reports the pairs that there are', async () => {
+  const { gateway, args, plan } = await running([paired()])
+  const { program } = await started(...args, '--tasks', '10000', '--plan', plan, '--format', 'json')
+  await until('the faults hit', async () => {
+    const { body } = await gateway.admin<{ faults: { hits: number }[] }>('/admin/chaos')
+    return (body.faults[0]?.hits ?? 0) > 5
+  })
+  program.signal('SIGINT')
+  const report = await reportOf(program, 2)
+  assert.equal(report.result, 'invalid')
+  assert.match(report.flaws[0] ?? '', /^it was stopped after \d+ of 10000 pairs$/)
+  const { body } = await gateway.admin<{ state: string; faults: object[] }>('/admin/chaos')
+  assert.deepEqual([body.state, body.faults], ['disarmed', []])
+  assert.equal((await gateway.admin<{ state: string }>('/admin/experiments/pairs')).body.state, 'ended')
+})
