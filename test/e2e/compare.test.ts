@@ -93,7 +93,7 @@ test('what was sampled is told as CSV', async () => {
   const { code, lines } = await said(['--tasks', '5', '--format', 'csv'])
   assert.equal(code, 0)
   assert.match(lines, /^unit,arm,calls,felt,eligible,good,failed,attempts,/)
-  assert.equal(lines.match(/^orders-42-\d+",(default|no_retries),.*,(succeeded|failed),/gm)?.length, 10)
+  assert.equal(lines.match(/\/orders-42-\d+,(default|no_retries),.*,(succeeded|failed),/gm)?.length, 10)
 })
 
 const reading = `name: reading

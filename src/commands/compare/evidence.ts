@@ -25,8 +25,8 @@ export function samplesIn(csv: string): ReadonlyMap<string, ReadonlyMap<string, 
   const byArm = new Map<string, Map<string, Sampled>>()
   for (const row of rows) {
     const [name = '', key = ''] = [row[arm!], row[unit!]]
-    // A unit is who says so and the tenant in a line, then the name of the task.
-    const task = key.slice(key.indexOf('\n') + 1)
+    // A unit is who says so and the tenant, then the name of the task.
+    const task = key.slice(key.indexOf('/') + 1)
     const ofArm = byArm.get(name) ?? new Map<string, Sampled>()
     byArm.set(name, ofArm)
     ofArm.set(task, { calls: Number(row[calls!]), attempts: Number(row[attempts!]) })

@@ -5,7 +5,7 @@ import { Decisions, samplesIn } from '../../../src/commands/compare/evidence.ts'
 import { csvOf, Samples } from '../../../src/experiments/samples.ts'
 
 test('samples are read back as the gateway writes them, whatever tasks are called', () => {
-  const samples = new Samples()
+  const samples = new Samples({ left: 100 })
   const names = ['plain', 'with, comma', 'with "quotes"', 'two\nlines']
   for (const [index, name] of names.entries())
     for (const arm of ['a', 'b']) {
@@ -17,7 +17,7 @@ test('samples are read back as the gateway writes them, whatever tasks are calle
   assert.deepEqual([...read.keys()], ['a', 'b'])
   assert.deepEqual(
     [...read.get('b')!],
-    names.map((name, index) => [name, { calls: index + 1, attempts: 2 * index }]),
+    names.map((name, index) => [name.replace('\n', ' '), { calls: index + 1, attempts: 2 * index }]),
   )
   assert.deepEqual([...samplesIn([...csvOf([])].join(''))], [])
 })
