@@ -7,7 +7,7 @@ import { compileMesh } from '../mesh/compile.ts'
 import { gatewayError } from '../mesh/errors.ts'
 import type { Experiments } from '../experiments/experiments.ts'
 import type { PolicyContext } from '../mesh/policy.ts'
-import { DEFAULT_SET } from '../mesh/settings.ts'
+import { type ArmSettings, DEFAULT_SET } from '../mesh/settings.ts'
 import { policies } from '../policies/index.ts'
 import { ownInitializeParams } from '../protocol/identity.ts'
 import { connectionOf } from '../registry/connection.ts'
@@ -69,9 +69,10 @@ export function compileGeneration(
   const isListed = (server: string, tool: string) => servers.get(server)?.facts(tool) !== undefined
   const accessLog = createAccessLog(config.telemetry.accessLog, parts)
   const seen = observe({ ...parts, isListed, accessLog, account: parts.chaos.account })
+  const arms = parts.experiments.armsIn(config)
   const mesh = compileMesh({
     policies,
-    config: { ...inForce, arms: parts.experiments.armsIn(config) },
+    config: { ...inForce, arms },
     context: parts.context,
     target: (name) => servers.get(name),
     readdress: (call, name, tool) => readdress(call, servers.get(name), tool),
@@ -101,7 +102,7 @@ export function compileGeneration(
       for (const server of servers.values()) server.release()
     },
   }
-  compileChains(generation)
+  compileChains(generation, arms)
   for (const server of servers.values()) server.retain()
   return generation
 }
@@ -110,13 +111,19 @@ export function compileGeneration(
 const MOST_CHAINS = 5_000
 
 /** What is wrong with a chain keeps a config from being put into force, instead of the calls that need it. */
-function compileChains({ servers, mesh }: GatewayGeneration): void {
+function compileChains(
+  { servers, mesh }: GatewayGeneration,
+  arms: Readonly<Record<string, ArmSettings>>,
+): void {
   let count = 0
-  for (const server of servers.values())
-    for (const { key } of server.entries('tools')) {
-      if (++count > MOST_CHAINS) return
-      mesh.serviceFor(server.name, 'tools/call', key)
-    }
+  for (const server of servers.values()) {
+    const taking = Object.keys(arms).filter((arm) => arms[arm]?.takes(server.name))
+    for (const { key } of server.entries('tools'))
+      for (const set of [DEFAULT_SET, ...taking]) {
+        if (++count > MOST_CHAINS) return
+        mesh.serviceFor(server.name, 'tools/call', key, set)
+      }
+  }
 }
 
 function createServer(
