@@ -5,6 +5,7 @@ import type { Endpoint } from '../../src/downstream/endpoint.ts'
 import type { Outcome } from '../../src/mesh/call.ts'
 import { compileMesh } from '../../src/mesh/compile.ts'
 import { gatewayError } from '../../src/mesh/errors.ts'
+import type { GatewayGeneration } from '../../src/registry/generation.ts'
 import { testPolicyContext } from '../support/policy-context.ts'
 import type { Json } from '../support/memory-pipe.ts'
 import { noFaults } from '../support/no-faults.ts'
@@ -26,6 +27,8 @@ async function answers(outcome: (id: unknown) => Outcome, settings: Json = {}, p
     faults: noFaults,
     transport: ({ id }) => Promise.resolve(outcome(id)),
   })
+  const serviceFor: GatewayGeneration['serviceFor'] = ({ server, method, tool }) =>
+    mesh.serviceFor(server, method, tool)
   const endpoints: [Endpoint, string][] = [
     [new ServerEndpoint('s'), 't'],
     [new AggregateEndpoint(clock), 's__t'],
@@ -33,7 +36,7 @@ async function answers(outcome: (id: unknown) => Outcome, settings: Json = {}, p
   return Promise.all(
     endpoints.map(async ([endpoint, name]) => {
       const { request } = mcpRequest('tools/call', { name, ...params })
-      return read(await endpoint.request({ ...generation, mesh }, request))
+      return read(await endpoint.request({ ...generation, mesh, serviceFor }, request))
     }),
   )
 }
