@@ -64,7 +64,7 @@ function stateLines({ name, state, arms, metric, startedAt, endedBecause, verdic
     `${name}: ${states[state]}${startedAt === undefined ? '' : `, since ${startedAt}`}${endedBecause === undefined ? '' : `; ${endedBecause}`}`,
     ...Object.entries(arms).map(([arm, { set, units }]) => `${arm}: policy set ${set}, ${units} units`),
     `decided by ${metric}`,
-    ...(verdict === undefined ? [] : [`${verdict.result}: ${verdict.sentence}`]),
+    ...(verdict === undefined ? [] : [verdict.sentence]),
   ]
 }
 

@@ -218,10 +218,11 @@ export class Experiments {
   end(call: Call, outcome: Outcome): void {
     const { arm, fates, unit } = call.record
     const sample = unit as UnitSample | undefined
-    if (sample === undefined) return
+    const run = this.#runs.get(arm.slice(0, arm.indexOf('/')))
+    // What was sampled of a run that has ended stays as it was.
+    if (sample === undefined || run === undefined) return
     endIn(sample, call, outcome, this.#parts.clock.now())
-    if (fates !== undefined)
-      this.#runs.get(arm.slice(0, arm.indexOf('/')))?.samples.noteFates(sample.arm, call)
+    if (fates !== undefined) run.samples.noteFates(sample.arm, call)
   }
 
   /** Somebody reports how a task ended. */
@@ -324,20 +325,20 @@ export class Experiments {
     emit({ type: 'started', name: experiment.name })
   }
 
-  /** A run is over, and its config goes on without it. */
-  #close(run: OpenRun, reason: string): void {
+  /** A run is over, and its config goes on without it. `isJudged`: what ended it is its verdict. */
+  #close(run: OpenRun, reason: string, isJudged = false): void {
     const { clock, emit } = this.#parts
     const { name } = run.experiment
+    if (!isJudged) this.#judge(run, true)
     run.end = { at: clock.now(), atWall: clock.wall(), reason }
-    this.#judge(run)
     this.#runs.delete(name)
     this.#ended.set(name, run)
     emit({ type: 'ended', name, reason, sentence: run.judgement.verdict.sentence })
   }
 
   /** The same, and calls take the usual way again. */
-  #finish(run: OpenRun, reason: string): void {
-    this.#close(run, reason)
+  #finish(run: OpenRun, reason: string, isJudged = false): void {
+    this.#close(run, reason, isJudged)
     this.#parts.refresh()
   }
 
@@ -362,15 +363,18 @@ export class Experiments {
     if (run.looks.length > MAX_LOOKS)
       run.looks.splice(0, run.looks.length, ...run.looks.filter((_, at) => at % 2 === 1))
     const { harm, ends } = run.judgement.verdict
-    if (harm) this.#finish(run, 'an arm did harm')
-    else if (isOver) this.#finish(run, 'its longest time was over')
-    else if (ends) this.#finish(run, 'its verdict was found')
+    if (harm) this.#finish(run, 'an arm did harm', true)
+    else if (isOver) this.#finish(run, 'its longest time was over', true)
+    else if (ends) this.#finish(run, 'its verdict was found', true)
   }
 
   #judge(run: OpenRun, isOver = false): void {
     const { clock, quiet } = this.#parts
-    const units = run.end === undefined ? run.samples.complete(clock.now(), quiet()) : run.samples.all()
-    run.judgement = judge(run.experiment, units, { isOver: isOver || run.end !== undefined })
+    const { assignBy } = run.experiment
+    // Sessions and tenants may never fall silent: they are judged as they are.
+    const waits = !isOver && (assignBy === 'intent' || assignBy === 'agent')
+    const units = waits ? run.samples.complete(clock.now(), quiet()) : run.samples.idle()
+    run.judgement = judge(run.experiment, units, { isOver })
   }
 }
 

@@ -4,7 +4,7 @@ import { controlOf, type Experiment, mattersOf, splitOf } from './schema.ts'
 import { differenceSequence, LEAST_UNITS } from './statistics/confidence-sequence.ts'
 import { quantileDifferences, resamplesFor } from './statistics/quantile-bootstrap.ts'
 import { createRandom } from './statistics/random.ts'
-import { sampleRatio } from './statistics/significance.ts'
+import { sampleRatioSequence } from './statistics/significance.ts'
 import { type Interval, meanOf, ratioOf, type UnitEstimate } from './statistics/unit-estimates.ts'
 import { type Verdict, verdictOf, type VerdictPlan } from './statistics/verdict.ts'
 
@@ -20,7 +20,7 @@ export interface Judgement {
   readonly verdicts: Readonly<Record<string, Verdict>>
 }
 
-/** What is said of an experiment is wrong with this probability at most, over all looks and treatments. */
+/** What is said of an experiment is wrong with this probability at most, over all looks, treatments and guards. */
 export const ALPHA = 0.05
 
 /** Of the units, how much the largest one may have of the calls of its arm: one that is nearly all of them is no sample. */
@@ -84,6 +84,8 @@ function verdictOn(
   }
   const units = { control: arms.control.length, treatment: arms.treatment.length }
   const sequenceOf = (name: MetricName, level: number) => sequence(name, arms, planned, level, isOver)
+  // Guards have half of the error for themselves.
+  const level = guards.length === 0 ? alpha : alpha / 2
   const plan: VerdictPlan = {
     metric: metricOf(metric),
     matters: mattersOf(experiment),
@@ -92,23 +94,27 @@ function verdictOn(
     unitWords: assignBy === 'intent' || assignBy === 'agent' ? 'tasks' : 'units',
     minimumUnits: minimum,
     minimumUnitsForHarm: Math.min(minimum, Math.max(LEAST_FOR_HARM, Math.ceil(minimum / 4))),
-    alpha,
+    alpha: level,
   }
   const counts = [units.control, units.treatment]
   const unsound = largestUnit(arms)
   return verdictOf(plan, {
     units,
-    difference: sequenceOf(metric, alpha),
+    measured: {
+      control: measuredIn(metric, arms.control),
+      treatment: measuredIn(metric, arms.treatment),
+    },
+    difference: sequenceOf(metric, level),
     // Whoever chooses arms by hand, chooses how many.
-    sampleRatioP: assignBy === 'agent' ? 1 : sampleRatio(counts, shares).p,
+    sampleRatioP: assignBy === 'agent' ? 1 : sampleRatioSequence(counts, shares),
     ...(unsound !== undefined && { unsound }),
     guards: guards.map((guard) => {
-      const level = alpha / guards.length
+      const share = level / guards.length
       return {
         metric: metricOf(guard.metric),
         tolerated: guard.worse,
-        difference: sequenceOf(guard.metric, level),
-        alpha: level,
+        difference: sequenceOf(guard.metric, share),
+        alpha: share,
       }
     }),
     longestReached: isOver,
@@ -140,6 +146,11 @@ function sequence(
   }
   const [c, t] = [estimateOf(name, control), estimateOf(name, treatment)]
   return differenceSequence(c, t, planned, { alpha, ...(unit === 'points' && { reach: 1 }) })
+}
+
+/** Of how many units a metric is known. */
+function measuredIn(name: MetricName, units: readonly UnitSample[]): number {
+  return metricOf(name).estimator.kind === 'quantile' ? units.length : estimateOf(name, units).units
 }
 
 /** What the units of an arm say of a metric that is a share, a mean or a ratio. */

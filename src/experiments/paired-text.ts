@@ -1,6 +1,6 @@
 import { roundedDuration } from '../units/duration.ts'
 import type { PairedReport, TwinDecisions } from './paired.ts'
-import { differenceInWords, valueInWords } from './report-text.ts'
+import { differenceInWords, valueInWords, withoutLabel } from './report-text.ts'
 import { pInWords } from './statistics/sentences.ts'
 
 /** The report of a paired run as Markdown. */
@@ -9,7 +9,7 @@ export function pairedMarkdown(report: PairedReport): string {
   const played = twins.length === planned ? `${planned}` : `${twins.length} of ${planned}`
   return [
     `# ${treatment} against ${control}`,
-    `**${result}**: ${sentence}.`,
+    `**${result}**: ${withoutLabel(sentence)}.`,
     ...(flaws.length === 0 ? [] : [flaws.map((flaw) => `- Not sound: ${flaw}.`).join('\n')]),
     `${played} tasks of the workload ${workload}, each played once under either policy set, with seed ${seed}, in ${roundedDuration(report.ranMs)}.`,
     '## Pairs',

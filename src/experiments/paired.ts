@@ -118,8 +118,9 @@ function verdictOf(
   const found = differenceInWords(metric, difference, ALPHA, `${pairs} pairs, ${pInWords(p)}`)
   if (flaws.length > 0) return { result: 'invalid', sentence: `invalid: ${flaws[0]}; ${treatment}: ${found}` }
   const { low, high } = difference
-  if (low > 0) return { result: 'better', sentence: `${treatment} wins: ${found}` }
-  if (high < 0) return { result: 'worse', sentence: `${treatment} loses: ${found}` }
+  // The interval and the test go by different approximations: both have to agree.
+  if (low > 0 && p < ALPHA) return { result: 'better', sentence: `${treatment} wins: ${found}` }
+  if (high < 0 && p < ALPHA) return { result: 'worse', sentence: `${treatment} loses: ${found}` }
   if (low >= -MATTERS && high <= MATTERS)
     return {
       result: 'no_difference_found',

@@ -84,8 +84,12 @@ export function verdictInWords({ state, verdict }: Pick<Report, 'state' | 'verdi
   const isOpen = state === 'running' && verdict.result === 'inconclusive'
   const harms = verdict.result === 'worse' && verdict.harm
   const label = isOpen ? 'not decided yet' : harms ? 'harm' : results[verdict.result]
-  return { label, sentence: `${verdict.sentence}.` }
+  return { label, sentence: `${withoutLabel(verdict.sentence)}.` }
 }
+
+/** The sentence of a verdict where its result stands before it. */
+export const withoutLabel = (sentence: string): string =>
+  sentence.replace(/^(invalid|inconclusive|not decided yet|no difference found): /, '')
 
 /** `2026-03-01 09:30:00 UTC` for what is ISO 8601. */
 const instantInWords = (iso = '') => iso.replace(/^(.{10})T(.{8}).*$/, '$1 $2 UTC')

@@ -8,7 +8,7 @@ import { unitsForMeans } from './statistics/power.ts'
 import { clusteredDifferenceInterval, newcombeInterval } from './statistics/proportions.ts'
 import { quantileDifferences, resamplesFor } from './statistics/quantile-bootstrap.ts'
 import { createRandom } from './statistics/random.ts'
-import { holm, sampleRatio, twoSidedP } from './statistics/significance.ts'
+import { holm, sampleRatioSequence, twoSidedP } from './statistics/significance.ts'
 import { sizeInWords } from './statistics/sentences.ts'
 import { type Interval, squaredError, type UnitEstimate, welchInterval } from './statistics/unit-estimates.ts'
 import type { Verdict } from './statistics/verdict.ts'
@@ -134,7 +134,8 @@ export function reportOn({ experiment, run, settingsOf, now }: ReportParts): Rep
     ranMs: run && (run.end?.at ?? now) - run.startedAt,
     looks: run?.looks ?? [],
     metrics: metricReports(experiment, control, treatments, byArm),
-    sampleRatioP: experiment.assignBy === 'agent' ? undefined : sampleRatio(counts, [...split.values()]).p,
+    sampleRatioP:
+      experiment.assignBy === 'agent' ? undefined : sampleRatioSequence(counts, [...split.values()]),
     calls: {
       inArms: samples.reduce((sum, { calls }) => sum + calls, 0),
       fallback: run?.samples.fallback ?? 0,
@@ -149,6 +150,7 @@ export function reportOn({ experiment, run, settingsOf, now }: ReportParts): Rep
     next: nextOf(
       experiment,
       verdict,
+      { control: split.get(control)!, treatment: split.get(run?.judgement.treatment ?? treatments[0]!)! },
       byArm.get(control)!,
       byArm.get(run?.judgement.treatment ?? treatments[0]!)!,
     ),
@@ -157,11 +159,10 @@ export function reportOn({ experiment, run, settingsOf, now }: ReportParts): Rep
 
 function hypothesisOf(experiment: Experiment, control: string, treatments: readonly string[]): string {
   const { metric, arms } = experiment
-  const { better, about } = metricOf(metric)
-  const direction = better === 'higher' ? 'raises' : 'lowers'
+  const { about } = metricOf(metric)
   const sets = treatments.map((arm) => `"${arms[arm]}"`).join(' or ')
   const size = sizeInWords(metricOf(metric), mattersOf(experiment))
-  return `The policy set ${sets} ${direction} ${metric} by ${size} or more against "${arms[control]}". That metric decides: ${about[0]!.toLowerCase()}${about.slice(1)}`
+  return `Does the policy set ${sets} change ${metric} by ${size} or more, against "${arms[control]}"? That metric decides: ${about[0]!.toLowerCase()}${about.slice(1)}`
 }
 
 function metricReports(
@@ -304,6 +305,7 @@ const POWER = 0.8
 function nextOf(
   experiment: Experiment,
   verdict: Verdict | undefined,
+  shares: { readonly control: number; readonly treatment: number },
   control: readonly UnitSample[],
   treatment: readonly UnitSample[],
 ): string {
@@ -312,15 +314,18 @@ function nextOf(
   const matters = mattersOf(experiment)
   const { estimator } = metricOf(metric)
   if (verdict.result === 'better' || verdict.result === 'worse')
-    return 'The interval leaves 0 out at all looks together: more units would make it narrower, and hardly another verdict.'
+    return 'It was found by a sequence that is right at all looks together: more units would hardly give another verdict.'
+  if (verdict.result === 'invalid' && verdict.ends)
+    return `More units alone may not help: see to it that the arms get the shares that were planned, that no unit outweighs the others, and that each arm gets ${minimum}.`
   if (estimator.kind === 'quantile')
     return 'Quantiles are judged at the end only: more units make their interval narrower.'
   const [c, t] = [estimateOf(metric, control), estimateOf(metric, treatment)]
+  const treatmentShare = shares.treatment / (shares.control + shares.treatment)
   if (c.units < 2 || t.units < 2 || matters === 0) return `Each arm needs ${minimum} units.`
   const needed = unitsForMeans(
     matters,
     { control: c.variance, treatment: t.variance },
-    { alpha: ALPHA, power: POWER },
+    { alpha: ALPHA / (Object.keys(experiment.arms).length - 1), power: POWER, treatmentShare },
   )
   if (!Number.isFinite(needed.control) || needed.control + needed.treatment === 0)
     return `Each arm needs ${minimum} units.`

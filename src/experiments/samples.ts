@@ -114,6 +114,11 @@ export class Samples {
     return [...this.#arms.values()].flatMap((units) => [...units.values()])
   }
 
+  /** Of the units of which no call is under way. */
+  idle(): UnitSample[] {
+    return this.all().filter(({ underWay }) => underWay === 0)
+  }
+
   /**
    * Of the units that are over: no call of them is under way, and somebody has reported how they ended, or none has ended
    * for `quiet` milliseconds. One that goes on after that counts with all its calls when it is over again.

@@ -21,6 +21,31 @@ export function holm(ps: readonly number[]): number[] {
   return adjusted
 }
 
+/**
+ * The same test, right at all looks together: a p-value that falls below alpha at any look with probability alpha at most,
+ * where nothing is wrong. It is 1 / the Bayes factor of a Dirichlet-multinomial alternative with a uniform prior over all
+ * shares against those that were planned (M. Lindon and A. Malek, "Anytime-Valid Inference for Multinomial Count Data",
+ * 2020), which is a martingale. Throws a RangeError where the two lists do not fit.
+ */
+export function sampleRatioSequence(counts: readonly number[], shares: readonly number[]): number {
+  if (counts.length !== shares.length || counts.length < 2 || !shares.every((share) => share > 0)) {
+    throw new RangeError(`${counts.length} counts for ${shares.length} shares`)
+  }
+  const whole = sum(shares)
+  let factor = logFactorial(counts.length - 1) - logFactorial(sum(counts) + counts.length - 1)
+  for (const [arm, count] of counts.entries())
+    factor += logFactorial(count) - count * Math.log(shares[arm]! / whole)
+  return Math.min(1, Math.exp(-factor))
+}
+
+/** The natural logarithm of n!, by the series of J. Stirling from 10 on, where its error is below 1e-10. */
+function logFactorial(n: number): number {
+  if (n < 10) return Math.log([1, 1, 2, 6, 24, 120, 720, 5_040, 40_320, 362_880][n]!)
+  const x = n + 1
+  const series = 1 / (12 * x) - 1 / (360 * x ** 3) + 1 / (1260 * x ** 5) - 1 / (1680 * x ** 7)
+  return (x - 0.5) * Math.log(x) - x + 0.5 * Math.log(2 * Math.PI) + series
+}
+
 /** Below this p-value the numbers of units are not those that were assigned. */
 export const SAMPLE_RATIO_ALPHA = 0.001
 

@@ -40,7 +40,9 @@ export interface VerdictState {
   readonly units: ArmUnits
   /** The confidence sequence of treatment − control, in the unit of the metric. */
   readonly difference: Interval
-  /** The p-value of `sampleRatio`. */
+  /** How many units the metric is known of, where that is not all of them. */
+  readonly measured?: ArmUnits
+  /** The p-value of `sampleRatioSequence`. */
   readonly sampleRatioP: number
   /** Why the units are none, if so: `one agent has 80 % of all calls`, `calls name no task`. */
   readonly unsound?: string
@@ -73,18 +75,16 @@ export interface Verdict {
  *    `SAMPLE_RATIO_ALPHA`).
  * 2. `invalid`: the units are unsound. More units may mend that, so it ends only when it is over, or with harm.
  * 3. `worse`, with harm, and ends: a guard's sequence lies beyond what is tolerated. From `minimumUnitsForHarm` on.
- * 4. `worse`, and ends: the metric's sequence lies on the worse side of 0. From `minimumUnitsForHarm` on. It is harm
- *    unless it lies within ±`matters`.
+ * 4. `worse`, and ends: the metric's sequence lies on the worse side of 0. From `minimumUnitsForHarm` on. It is harm if it
+ *    lies beyond `matters` as a whole.
  * 5. Below `minimumUnits`: `invalid` when it is over, `inconclusive` before.
  * 6. `better`, and ends: the metric's sequence lies on the better side of 0.
  * 7. `no_difference_found`, and ends: the sequence lies within ±`matters`.
- * 8. When it is over: `no_difference_found` if half the width of the sequence is below `matters`, so that a difference
- *    that matters would have shown; else `inconclusive`.
- * 9. `inconclusive`, and goes on.
+ * 8. `inconclusive`; it goes on unless it is over.
  *
- * That a sequence is right at all looks makes 4, 6 and 7 safe whenever they apply first: without a difference, 4 and 6
- * together are said with probability alpha at most. Point 1 is a test at each look, and has its own false alarms: in 50
- * looks about 1 %.
+ * That sequences are right at all looks makes 4, 6 and 7 safe whenever they apply first: without a difference, 4 and 6
+ * together are said with probability alpha at most. Point 1 is right at all looks, too, and has false alarms of its own in
+ * one experiment of a thousand at most.
  */
 export function verdictOf(plan: VerdictPlan, state: VerdictState): Verdict {
   const { estimate, low, high } = state.difference
@@ -96,10 +96,10 @@ type Decision = Pick<Verdict, 'result' | 'ends' | 'harm' | 'sentence'>
 
 function decide(plan: VerdictPlan, state: VerdictState): Decision {
   const { metric, matters, alpha, minimumUnits, minimumUnitsForHarm = minimumUnits, treatment } = plan
-  const { units, difference, sampleRatioP, unsound, guards = [] } = state
-  const all = units.control + units.treatment
-  const over = state.longestReached || all >= (plan.plannedUnits ?? Infinity)
-  const fewest = Math.min(units.control, units.treatment)
+  const { units, measured = units, difference, sampleRatioP, unsound, guards = [] } = state
+  const all = measured.control + measured.treatment
+  const over = state.longestReached || units.control + units.treatment >= (plan.plannedUnits ?? Infinity)
+  const fewest = Math.min(measured.control, measured.treatment)
 
   const gain = gainOf(metric, difference)
   const isWithin = difference.low >= -matters && difference.high <= matters
@@ -107,17 +107,18 @@ function decide(plan: VerdictPlan, state: VerdictState): Decision {
   const hurt = guards.find((guard) => gainOf(guard.metric, guard.difference).high < -guard.tolerated)
   const harmed = harmIsKnown ? hurt : undefined
   const isWorse = harmIsKnown && gain.high < 0
-  const harm = harmed !== undefined || (isWorse && !isWithin)
+  const harm = harmed !== undefined || (isWorse && gain.high < -matters)
 
   const inWords = ({ metric, difference, alpha }: Pick<Guard, 'metric' | 'difference' | 'alpha'>) =>
     differenceInWords(metric, difference, alpha, `${all} ${plan.unitWords}`)
   const found = inWords({ metric, difference, alpha })
-  const counts = `${units.control} ${plan.unitWords} in ${plan.control} and ${units.treatment} in ${treatment}`
+  const countsOf = ({ control, treatment: treated }: ArmUnits) =>
+    `${control} ${plan.unitWords} in ${plan.control} and ${treated} in ${treatment}`
   const mattering = sizeInWords(metric, matters)
   const small = isWithin ? `, less than the ${mattering} that would matter` : ''
 
   if (sampleRatioP < SAMPLE_RATIO_ALPHA) {
-    const sentence = `invalid: ${counts} are not the shares that were planned (${pInWords(sampleRatioP)})`
+    const sentence = `invalid: ${countsOf(units)} are not the shares that were planned (${pInWords(sampleRatioP)})`
     return { result: 'invalid', ends: true, harm, sentence }
   }
   if (unsound !== undefined) {
@@ -130,17 +131,19 @@ function decide(plan: VerdictPlan, state: VerdictState): Decision {
   }
   if (isWorse) return { result: 'worse', ends: true, harm, sentence: `${treatment} loses: ${found}${small}` }
   if (fewest < minimumUnits) {
-    const sentence = `${over ? 'invalid' : 'not decided yet'}: ${counts}, each needs ${minimumUnits}`
+    const sentence = `${over ? 'invalid' : 'not decided yet'}: ${countsOf(measured)}, each needs ${minimumUnits}`
     return { result: over ? 'invalid' : 'inconclusive', ends: over, harm, sentence }
   }
   if (gain.low > 0) {
     return { result: 'better', ends: true, harm, sentence: `${treatment} wins: ${found}${small}` }
   }
-  if (isWithin || (over && (difference.high - difference.low) / 2 < matters)) {
+  if (isWithin) {
     const sentence = `no difference found: with ${treatment} ${found}; ${mattering} would matter`
     return { result: 'no_difference_found', ends: true, harm, sentence }
   }
-  const sentence = `${over ? 'inconclusive' : 'not decided yet'}: with ${treatment} ${found}`
+  const isKnown = Number.isFinite(difference.low) || Number.isFinite(difference.high)
+  const known = isKnown ? `with ${treatment} ${found}` : `too little is known of ${metric.name}`
+  const sentence = `${over ? 'inconclusive' : 'not decided yet'}: ${known}`
   return { result: 'inconclusive', ends: over, harm, sentence }
 }
 

@@ -21,7 +21,12 @@ import {
   newcombeInterval,
   wilsonInterval,
 } from '../../../src/experiments/statistics/proportions.ts'
-import { sampleRatio } from '../../../src/experiments/statistics/significance.ts'
+import { createRandom } from '../../../src/experiments/statistics/random.ts'
+import {
+  SAMPLE_RATIO_ALPHA,
+  sampleRatio,
+  sampleRatioSequence,
+} from '../../../src/experiments/statistics/significance.ts'
 import {
   meanOf,
   ratioOf,
@@ -144,6 +149,32 @@ test('no number of units finds a difference of 0, and few units may find none th
   assert.equal(detectableProportion(1, { control: 50, treatment: 50 }, 'up', wanted), undefined)
 })
 
+test('the sequence for sample ratios finds a mismatch, and hardly ever one that is none, looked at with every unit', () => {
+  assert.ok(sampleRatioSequence([3, 3], [0.95, 0.05]) > SAMPLE_RATIO_ALPHA)
+  assert.equal(sampleRatioSequence([0, 0], [0.5, 0.5]), 1)
+  assert.ok(sampleRatioSequence([600, 400], [0.5, 0.5]) < 1e-6)
+  assert.ok(sampleRatioSequence([3_350, 3_250, 3_400], [1, 1, 1]) > 0.5)
+  // By hand: the Bayes factor of 5 and 0 is (1! 5! 0! / 6!) / 0.5⁵ = 32 / 6, and that of 2 and 1 below 1.
+  assert.ok(Math.abs(sampleRatioSequence([2, 1], [0.5, 0.5]) - 1) < 1e-12)
+  assert.ok(Math.abs(sampleRatioSequence([5, 0], [0.5, 0.5]) - 6 / 32) < 1e-12)
+  for (const share of [0.5, 0.05]) {
+    const random = createRandom(7)
+    let alarms = 0
+    for (let run = 0; run < 1_000; run++) {
+      const counts = [0, 0]
+      for (let unit = 0; unit < 500; unit++) {
+        const arm = random() < share ? 1 : 0
+        counts[arm]!++
+        if (sampleRatioSequence(counts, [1 - share, share]) >= SAMPLE_RATIO_ALPHA) continue
+        alarms++
+        break
+      }
+    }
+    // One in a thousand at most: three of a thousand are more than chance in 8 % of all seeds.
+    assert.ok(alarms <= 3, `${alarms} false alarms at a share of ${share}`)
+  }
+})
+
 test('arguments that make no sense are refused', () => {
   for (const p of [0, 1, -0.1, 1.1, NaN]) {
     assert.throws(() => normalQuantile(p), RangeError)
@@ -153,4 +184,5 @@ test('arguments that make no sense are refused', () => {
   assert.throws(() => binomialTails(1, 3, 1.5), RangeError)
   assert.throws(() => sampleRatio([1, 2], [1]), RangeError)
   assert.throws(() => sampleRatio([1, 2], [1, 0]), RangeError)
+  assert.throws(() => sampleRatioSequence([1, 2], [1]), RangeError)
 })

@@ -221,14 +221,13 @@ const cases: readonly Case[] = [
     },
   },
   {
-    name: 'at the end a sequence around 0 that is narrow enough finds no difference',
+    name: 'at the end a sequence around 0 that reaches beyond what matters excludes nothing, however narrow it is',
     state: { difference: between(-0.03, 0.008), longestReached: true },
     is: {
-      result: 'no_difference_found',
+      result: 'inconclusive',
       ends: true,
       harm: false,
-      sentence:
-        'no difference found: with cautious 1.1 points fewer tasks succeed (95 % CI −0.8 to 3.0, 812 tasks); 2 points would matter',
+      sentence: 'inconclusive: with cautious 1.1 points fewer tasks succeed (95 % CI −0.8 to 3.0, 812 tasks)',
     },
   },
   {
@@ -270,7 +269,27 @@ const cases: readonly Case[] = [
       result: 'inconclusive',
       ends: false,
       harm: false,
-      sentence: 'not decided yet: with cautious 0.0 points more tasks succeed (95 % CI −∞ to ∞, 812 tasks)',
+      sentence: 'not decided yet: too little is known of task_success',
+    },
+  },
+  {
+    name: 'units of which the metric is not known do not count towards the minimum, nor in the sentence',
+    state: { difference: between(0.1, 0.5), measured: { control: 90, treatment: 80 } },
+    is: {
+      result: 'inconclusive',
+      ends: false,
+      harm: false,
+      sentence: 'not decided yet: 90 tasks in steady and 80 in cautious, each needs 200',
+    },
+  },
+  {
+    name: 'a loss of which it is not known that it matters is no harm',
+    state: { difference: between(-0.039, -0.001) },
+    is: {
+      result: 'worse',
+      ends: true,
+      harm: false,
+      sentence: 'cautious loses: 2.0 points fewer tasks succeed (95 % CI 0.1–3.9, 812 tasks)',
     },
   },
   {
