@@ -40,7 +40,8 @@ const options = {
   },
   tasks: {
     kind: 'integer',
-    max: 100_000,
+    // A gateway has room for 50,000 units: two for each task.
+    max: 20_000,
     value: 'N',
     default: '300',
     about: 'tasks, each played in both arms',
@@ -206,7 +207,7 @@ async function play(
   let names: readonly string[]
   try {
     await decisions.follow(control)
-    if (plan !== undefined) armed = await ArmedPlan.arm(control, plan, seed)
+    if (plan !== undefined && !stop.aborted) armed = await ArmedPlan.arm(control, plan, seed)
     const before = await stateOf(control)
     names = before.names
     const over = new Cancellation()

@@ -308,6 +308,8 @@ export class Experiments {
   #open(experiment: Experiment, config: ExperimentConfig): void {
     const { clock, emit } = this.#parts
     this.#ended.get(experiment.name)?.samples.clear()
+    // What others have found stays; what they were sampled from gives way to a run that needs the room.
+    if (this.#room.left < MAX_UNITS / 2) for (const { samples } of this.#ended.values()) samples.clear()
     const samples = new Samples(this.#room)
     const run: OpenRun = {
       experiment,
@@ -342,11 +344,12 @@ export class Experiments {
     this.#parts.refresh()
   }
 
+  /** A look that is to come stays where it is: configs that follow one another must not put it off. */
   #look(): void {
-    this.#cancelLook?.()
-    this.#cancelLook = undefined
-    if (this.#runs.size === 0) return
+    if (this.#runs.size === 0) this.close()
+    if (this.#runs.size === 0 || this.#cancelLook !== undefined) return
     this.#cancelLook = this.#parts.clock.after(this.#pauseMs, () => {
+      this.#cancelLook = undefined
       const { clock } = this.#parts
       const begun = clock.now()
       for (const [name, run] of [...this.#runs]) if (this.#runs.get(name) === run) this.#lookAt(run)

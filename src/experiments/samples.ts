@@ -20,7 +20,7 @@ export interface UnitSample {
   failed: number
   /** Tries at servers. */
   attempts: number
-  /** How long the felt ones took, in milliseconds: all together, and each of the first 64. */
+  /** How long the felt ones took, in milliseconds: all together, and each of the first 32. */
   totalMs: Millis
   readonly durations: Millis[]
   /** How it ended, as somebody reported; undefined unless somebody did. */
@@ -32,7 +32,7 @@ export interface UnitSample {
 }
 
 /** Most durations of a unit that are kept. */
-const MAX_DURATIONS = 64
+const MAX_DURATIONS = 32
 
 /** What the calls of one run of an experiment came to, by unit. */
 export class Samples {
@@ -116,7 +116,7 @@ export class Samples {
 
   /** Of the units of which no call is under way. */
   idle(): UnitSample[] {
-    return this.all().filter(({ underWay }) => underWay === 0)
+    return this.all().filter(({ underWay, calls }) => underWay === 0 && calls > 0)
   }
 
   /**
@@ -125,7 +125,8 @@ export class Samples {
    */
   complete(now: Millis, quiet: Millis): UnitSample[] {
     return this.all().filter(
-      ({ underWay, outcome, lastAt }) => underWay === 0 && (outcome !== undefined || now - lastAt >= quiet),
+      ({ underWay, calls, outcome, lastAt }) =>
+        underWay === 0 && calls > 0 && (outcome !== undefined || now - lastAt >= quiet),
     )
   }
 }

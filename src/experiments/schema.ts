@@ -109,6 +109,16 @@ export const experiment = z
     const refuse = (path: (string | number)[], message: string) =>
       context.addIssue({ code: 'custom', path, message })
     const names = Object.keys(given.arms)
+    const isOfTasks = given.assignBy === 'intent' || given.assignBy === 'agent'
+    if (given.metric === 'task_success' && !isOfTasks)
+      refuse(['metric'], `task_success is of tasks, and "assignBy" is ${given.assignBy}`)
+    given.guards.forEach((guard, index) => {
+      if (metricOf(guard.metric).estimator.kind === 'quantile')
+        refuse(
+          ['guards', index, 'metric'],
+          `${guard.metric} is known at the end only, and guards nothing; mean_ms does`,
+        )
+    })
     if (given.assignBy === 'header' && given.header === undefined)
       refuse(['assignBy'], 'needs "header": the header whose values are assigned')
     if (given.assignBy !== 'header' && given.header !== undefined)
@@ -119,7 +129,7 @@ export const experiment = z
     for (const name of Object.keys(given.split))
       if (!names.includes(name)) refuse(['split', name], `there is no arm "${name}"`)
     for (const name of names)
-      if (given.split[name] === undefined) refuse(['split'], `says nothing of the arm "${name}"`)
+      if (!Object.hasOwn(given.split, name)) refuse(['split'], `says nothing of the arm "${name}"`)
     const sum = Object.values(given.split).reduce((total, part) => total + part, 0)
     if (Math.abs(sum - 1) > WEIGHTS)
       refuse(['split'], `expected shares that add up to 1, found ${Number(sum.toFixed(6))}`)
@@ -150,7 +160,8 @@ export function controlOf({ arms }: Pick<Experiment, 'arms'>): string {
 /** The share of each arm of what takes part, in (0, 1). */
 export function splitOf({ arms, split }: Pick<Experiment, 'arms' | 'split'>): ReadonlyMap<string, number> {
   const names = Object.keys(arms)
-  return new Map(names.map((name) => [name, split?.[name] ?? 1 / names.length]))
+  const own = new Map(Object.entries(split ?? {}))
+  return new Map(names.map((name) => [name, own.get(name) ?? 1 / names.length]))
 }
 
 /** The smallest difference that matters, in the unit of the metric that decides. */

@@ -82,7 +82,7 @@ test('a server that there is not is refused, and one with too few slots to divid
   ])
   const few = `${servers}\npolicies: { defaults: { bulkhead: { concurrent: 2 } }, sets: { cautious: {} } }\nexperiments:\n  - { name: a, ${arms} }`
   assert.deepEqual(await errorsOf(t, few), [
-    '4:16  experiments[0].arms  a bulkhead with 2 slots cannot be divided: the smallest part of them is 0.4',
+    '4:16  experiments[0].arms  a limit of 2 calls at once cannot be divided: the smallest part of them is 0.4',
   ])
 })
 
@@ -105,6 +105,26 @@ test('a fault that aims at an arm needs an experiment that has it', async (t) =>
   assert.deepEqual(await refused(t, experiment, fault('b/treatment')), [
     '7:67  chaos.faults[0].match.arm  "b/treatment" matches no arm of an experiment: there are a/control, a/treatment',
   ])
+})
+
+test('a metric of tasks needs tasks, and a guard a metric that is known while it runs', async (t) => {
+  const arms = 'arms: { control: default, treatment: cautious }'
+  assert.deepEqual(
+    await refused(t, `  - { name: a, ${arms}, assignBy: tenant,\n      metric: task_success }`),
+    ['5:15  experiments[0].metric  task_success is of tasks, and "assignBy" is tenant'],
+  )
+  assert.deepEqual(await refused(t, `  - { name: a, ${arms},\n      guards: [{ metric: p95, worse: 5 }] }`), [
+    '5:26  experiments[0].guards[0].metric  p95 is known at the end only, and guards nothing; mean_ms does',
+  ])
+})
+
+test('an arm may be called like something that every object has', async (t) => {
+  const arms = 'arms: { control: default, constructor: cautious }'
+  await taken(t, text(`  - { name: a, ${arms} }`))
+  assert.deepEqual(
+    await refused(t, `  - { name: a, ${arms},\n      split: { control: 1 } }`).then((lines) => lines.length),
+    2,
+  )
 })
 
 test('experiments may stand in a file of their own, as a list or under their name', async (t) => {

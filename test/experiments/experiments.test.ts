@@ -174,3 +174,12 @@ test('beyond the room for units calls are counted, and stay in their arms', () =
   call('task 0')
   assert.equal(experiments.get('one')?.run?.samples.all().length, 1)
 })
+
+test('configs that follow one another do not put a look off', async () => {
+  const { put, told, clock } = stage()
+  for (let at = 0; at < 30; at++) {
+    put([named('one', { longest: '10s' })])
+    await clock.advance(500)
+  }
+  assert.deepEqual(told, ['one started', 'one ended: its longest time was over'])
+})

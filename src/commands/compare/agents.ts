@@ -2,7 +2,7 @@ import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
 import { CallToolResultSchema } from '@modelcontextprotocol/sdk/types.js'
 import type { Cancellation } from '../../mesh/cancel.ts'
-import type { Clock, Millis } from '../../mesh/clock.ts'
+import { type Clock, type Millis, systemClock } from '../../mesh/clock.ts'
 import { version } from '../../protocol/identity.ts'
 import { isObject } from '../../protocol/jsonrpc.ts'
 import { askModern } from '../scenario/traffic.ts'
@@ -50,7 +50,10 @@ export class Agents {
       Array.from({ length: count }, (_, at) => new Client({ name: `compare-${side}-${at + 1}`, version }))
     const agents = new Agents(options, { control: clients('control'), treatment: clients('treatment') })
     try {
-      for (const client of agents.#all()) await client.connect(transportTo(options.url))
+      for (const client of agents.#all()) {
+        if (options.stop.aborted) throw new Error('it was stopped before it began')
+        await client.connect(transportTo(options.url))
+      }
       return agents
     } catch (error) {
       await agents.close()
@@ -64,8 +67,9 @@ export class Agents {
     return { call: (call) => this.#callLegacy(client, call) }
   }
 
+  /** Ends their sessions, which the gateway would keep for others to take their place. */
   async close(): Promise<void> {
-    await Promise.allSettled(this.#all().map((client) => client.close()))
+    await Promise.allSettled(this.#all().map((client) => leave(client, this.#options.clock)))
   }
 
   #all(): readonly Client[] {
@@ -121,6 +125,18 @@ function answerIn(reply: unknown): Answer {
   return { ok: false, why: said.slice(0, 120) }
 }
 
+/** How long a gateway may take to hear that a session is over, in milliseconds. */
+const LEAVE_MS: Millis = 2_000
+
+/** Ends a client's session, as far as the gateway hears of it, and its connection. */
+async function leave(client: Client, clock: Clock): Promise<void> {
+  const { transport } = client
+  const patience = new Promise<void>((resolve) => clock.after(LEAVE_MS, resolve))
+  if (transport instanceof StreamableHTTPClientTransport)
+    await Promise.race([transport.terminateSession().catch(() => undefined), patience])
+  await client.close()
+}
+
 const transportTo = (url: string) => new StreamableHTTPClientTransport(new URL(url))
 
 /** The names of the tools that `/mcp` lists. Rejects with a `CompareError`. */
@@ -139,6 +155,6 @@ export async function toolsAt(url: string): Promise<ReadonlySet<string>> {
   } catch (error) {
     throw new CompareError(`tools cannot be listed at ${url}: ${(error as Error).message}`)
   } finally {
-    await client.close()
+    await leave(client, systemClock)
   }
 }

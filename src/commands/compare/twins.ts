@@ -133,7 +133,7 @@ async function play(
   random: KeyedRandom,
   { arms, clock, nameOf, stop }: PlayOptions,
 ): Promise<Played> {
-  const saved: Record<string, unknown> = {}
+  const saved = Object.create(null) as Record<string, unknown>
   const scope: Scope = { n, task, values: valuesOf(kind, task, random), steps: saved }
   const durations: Millis[] = []
   let right = 0

@@ -221,11 +221,14 @@ function tooSmall(experiment: Experiment, { experiments, policies, mcpServers }:
     defaults,
     ...Object.values(experiment.arms).map((set) => (Object.hasOwn(sets, set) ? sets[set] : undefined)),
   ]
-  const slots = places.flatMap((place) => (place?.bulkhead ? place.bulkhead.concurrent : []))
+  const slots = places.flatMap((place) => [
+    ...(place?.bulkhead ? [place.bulkhead.concurrent, place.bulkhead.perTool ?? Infinity] : []),
+    ...(place?.adaptiveConcurrency ? [place.adaptiveConcurrency.max] : []),
+  ])
   const smallest = Math.min(...slots)
   if (smallest * least >= 1) return []
   return [
-    `a bulkhead with ${smallest} slots cannot be divided: the smallest part of them is ${Number((smallest * least).toPrecision(2))}`,
+    `a limit of ${smallest} calls at once cannot be divided: the smallest part of them is ${Number((smallest * least).toPrecision(2))}`,
   ]
 }
 

@@ -23,12 +23,12 @@ export const LEAST_RESAMPLED_UNITS = 100
 /** Fewer durations of an arm than this beyond a quantile, to either side, give no interval: for p99 1000 are needed. */
 export const LEAST_BEYOND = 10
 
-/** Draws that a tenth of a second is enough for, or a little more. */
-const MOST_DRAWS = 3_000_000
+/** So many durations are looked at in a tenth of a second, or a little more. */
+const MOST_STEPS = 20_000_000
 
-/** How many resamples of so many units keep the work bounded, in 200 to 500. */
-export const resamplesFor = (units: number): number =>
-  Math.min(500, Math.max(200, Math.floor(MOST_DRAWS / Math.max(1, units))))
+/** How many resamples of so many durations keep the work bounded, in 100 to 500. */
+export const resamplesFor = (durations: number): number =>
+  Math.min(500, Math.max(100, Math.floor(MOST_STEPS / Math.max(1, durations))))
 
 /** The durations of one arm: a list for each unit, which may be empty. */
 export type UnitDurations = readonly (readonly number[])[]
