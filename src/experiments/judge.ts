@@ -139,7 +139,7 @@ function sequence(
     const durations = (units: readonly UnitSample[]) => units.map((unit) => unit.durations)
     const options = {
       alpha,
-      resamples: resamplesFor(control.length + treatment.length),
+      resamples: resamplesFor(durationsIn(control) + durationsIn(treatment)),
       random: createRandom(1),
     }
     return quantileDifferences(durations(control), durations(treatment), [estimator.q], options)[0]!
@@ -147,6 +147,9 @@ function sequence(
   const [c, t] = [estimateOf(name, control), estimateOf(name, treatment)]
   return differenceSequence(c, t, planned, { alpha, ...(unit === 'points' && { reach: 1 }) })
 }
+
+const durationsIn = (units: readonly UnitSample[]): number =>
+  units.reduce((sum, { durations }) => sum + durations.length, 0)
 
 /** Of how many units a metric is known. */
 function measuredIn(name: MetricName, units: readonly UnitSample[]): number {

@@ -229,8 +229,8 @@ function quantileReports(
   })
   const durations = new Map([...byArm].map(([arm, units]) => [arm, units.map((unit) => unit.durations)]))
   const sorted = new Map([...durations].map(([arm, lists]) => [arm, lists.flat().sort((a, b) => a - b)]))
-  const units = [...byArm.values()].reduce((sum, { length }) => sum + length, 0)
-  const options = { alpha: ALPHA, resamples: resamplesFor(units), random: createRandom(1) }
+  const count = [...sorted.values()].reduce((sum, { length }) => sum + length, 0)
+  const options = { alpha: ALPHA, resamples: resamplesFor(count), random: createRandom(1) }
   const ofTreatments = treatments.map((arm) => {
     const found = quantileDifferences(
       durations.get(control)!,
