@@ -228,7 +228,7 @@ function quantileReports(
     return estimator.kind === 'quantile' ? [{ name, q: estimator.q }] : []
   })
   const durations = new Map([...byArm].map(([arm, units]) => [arm, units.map((unit) => unit.durations)]))
-  const sorted = new Map([...durations].map(([arm, lists]) => [arm, lists.flat().sort((a, b) => a - b)]))
+  const sorted = new Map([...durations].map(([arm, lists]) => [arm, Float64Array.from(lists.flat()).sort()]))
   const count = [...sorted.values()].reduce((sum, { length }) => sum + length, 0)
   const options = { alpha: ALPHA, resamples: resamplesFor(count), random: createRandom(1) }
   const ofTreatments = treatments.map((arm) => {
