@@ -12,6 +12,7 @@ const layers = {
   telemetry: ['policies', 'mesh', 'protocol', 'units'],
   upstreams: ['config', 'telemetry', 'mesh', 'protocol', 'units'],
   registry: ['upstreams', 'config', 'telemetry', 'mesh', 'protocol', 'units'],
+  sim: ['upstreams', 'config', 'policies', 'chaos', 'experiments', 'telemetry', 'mesh', 'protocol', 'units'],
   downstream: ['registry', 'upstreams', 'telemetry', 'policies', 'mesh', 'protocol', 'units'],
   routes: [
     'downstream',

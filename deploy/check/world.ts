@@ -45,7 +45,8 @@ function configFor(flaky: string, steady: string, lists: ListFault): Config {
   return {
     gateway: { environment: 'staging' },
     mcpServers: {
-      flaky: { url: flaky, trusted: true },
+      // Faults hit the tool of its probes, too: incidents begin and end all the time.
+      flaky: { url: flaky, trusted: true, health: { every: '1s', failures: 1, tool: { name: 'read' } } },
       steady: { url: steady, trusted: true },
       local: stdioToolbox(),
       gone: { url: 'http://127.0.0.1:9/mcp' },
@@ -78,6 +79,7 @@ function configFor(flaky: string, steady: string, lists: ListFault): Config {
         minimum: 10_000,
       },
     ],
+    health: { webhooks: [{ type: 'json', url: 'http://127.0.0.1:9/' }] },
     telemetry: { intents: { idle: '1s' } },
   }
 }

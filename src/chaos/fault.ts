@@ -210,6 +210,8 @@ export interface FaultType<Config> {
   readonly transports?: Only<Transport>
   /** Eras of servers that it works with (side upstream); all unless it says otherwise. */
   readonly eras?: Only<Era>
+  /** The server that calls are sent to in place of their own; none unless it says otherwise. */
+  sendsTo?(config: Config): string | undefined
   /** Why it cannot work with such a server, where `transports` and `eras` cannot say it; undefined when it can. */
   refuses?(kind: ServerKind): string | undefined
   /**

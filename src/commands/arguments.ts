@@ -40,8 +40,8 @@ export type Option =
   /** May be repeated. */
   | (Described & { readonly kind: 'list'; readonly value: string })
   | (Valued & { readonly kind: 'choice'; readonly of: readonly string[] })
-  /** From 0 on, to `max` at most. */
-  | (Valued & { readonly kind: 'number' | 'integer'; readonly max?: number })
+  /** From `min` on, which is 0 unless given, to `max` at most; whole numbers up to 2^52 unless given, so that sums of them are exact. */
+  | (Valued & { readonly kind: 'number' | 'integer'; readonly min?: number; readonly max?: number })
   /** `min` in milliseconds. */
   | (Valued & { readonly kind: 'duration'; readonly min?: number })
 
@@ -69,6 +69,9 @@ export type Values<Given extends Options> = {
 
 /** Arguments that cannot be meant so. */
 export class Misuse extends Error {}
+
+/** What a command is given to read cannot be used; the message says why, line by line. */
+export class UnusableInput extends Error {}
 
 interface Expected<Given extends Options> {
   readonly options: Given
@@ -157,10 +160,10 @@ function valueOf(name: string, option: Option, texts: readonly string[] | undefi
       throw refused(`one of ${option.of.join(', ')}`)
     case 'integer':
     case 'number': {
-      const { kind, max = Infinity } = option
+      const { kind, min = 0, max = kind === 'integer' ? 2 ** 52 : Infinity } = option
       const isOne = (kind === 'integer' ? /^\d+$/ : /^\d+(\.\d+)?$/).test(text)
-      if (isOne && Number(text) <= max) return Number(text)
-      throw refused(max === Infinity ? 'a number' : `a number from 0 to ${max}`)
+      if (isOne && Number(text) >= min && Number(text) <= max) return Number(text)
+      throw refused(max >= 2 ** 52 && min === 0 ? 'a number' : `a number from ${min} to ${max}`)
     }
     case 'duration':
       return durationOf(name, text, option)
@@ -207,7 +210,8 @@ interface CommandLine<Given extends Options> extends Expected<Given> {
 
 /**
  * Runs a command with its arguments, or says how it is used: because somebody asked (exit code 0), or got it wrong (2),
- * also if `run` finds that out, and throws `Misuse`. Resolves to the exit code.
+ * also if `run` finds that out, and throws `Misuse`. What else it cannot use it says with `UnusableInput` (1). Resolves to the
+ * exit code.
  */
 export async function runCommand<const Given extends Options>(
   args: readonly string[],
@@ -221,6 +225,10 @@ export async function runCommand<const Given extends Options>(
     out.stdout(usage)
     return 0
   } catch (error) {
+    if (error instanceof UnusableInput) {
+      for (const line of error.message.split('\n')) out.stderr(`breakwater: ${line}`)
+      return 1
+    }
     if (!(error instanceof Misuse)) throw error
     out.stderr(`${name}: ${error.message}\n\n${usage}`)
     return 2

@@ -1,13 +1,13 @@
+import { z } from 'zod'
 import { environmentLock } from '../chaos/control/guard.ts'
 import type { Env } from '../config/files/interpolate.ts'
 import { compareTwins, type PairedReport, type TwinPair } from '../experiments/paired.ts'
 import { pairedMarkdown } from '../experiments/paired-text.ts'
-import type { Report } from '../experiments/report.ts'
 import { Cancellation } from '../mesh/cancel.ts'
-import { keepAlive, type Millis, systemClock } from '../mesh/clock.ts'
+import { type Clock, keepAlive, type Millis, systemClock } from '../mesh/clock.ts'
 import { Misuse, optionLines, type Output, runCommand, type Values } from './arguments.ts'
 import { Agents, CompareError } from './compare/agents.ts'
-import { ask, Decisions, samplesIn } from './compare/evidence.ts'
+import { anything, ask, Decisions, samplesIn } from './compare/evidence.ts'
 import { ArmedPlan, type Plan, planAt, stateOf } from './compare/faults.ts'
 import { playTwins, prefixOf, type Side, type Twins } from './compare/twins.ts'
 import {
@@ -19,13 +19,23 @@ import {
   type Sets,
   type Venue,
 } from './compare/venue.ts'
-import { exposedName, readWorkload, shippedAt, unknownTools, type Workload } from './compare/workload.ts'
+import {
+  exposedName,
+  readWorkload,
+  serversOf,
+  shippedAt,
+  unknownTools,
+  type Workload,
+} from './compare/workload.ts'
 import { showProgress } from './progress.ts'
 import { onSignals } from './wrap/signals.ts'
 
 /** Exit codes: what could not run, and what ran and proves nothing. */
 const FAILED = 1
 const UNSOUND = 2
+
+/** Why a run is stopped: somebody interrupts it. */
+const INTERRUPTED = 'signal'
 
 const options = {
   sets: {
@@ -40,8 +50,8 @@ const options = {
   },
   tasks: {
     kind: 'integer',
-    // A gateway has room for 50,000 units: two for each task.
-    max: 20_000,
+    // A gateway has room for 25,000 units of one tenant: two for each task.
+    max: 12_500,
     value: 'N',
     default: '300',
     about: 'tasks, each played in both arms',
@@ -99,6 +109,9 @@ ${optionLines(options)}
 /** How often the journal is read, in milliseconds: of what it keeps in memory the oldest goes first. */
 const FOLLOW_MS: Millis = 200
 
+/** How long the gateway may be silent before a run ends for that reason, in milliseconds. */
+const SILENT_MS: Millis = 10_000
+
 /** Most reports of outcomes that are sent at once. */
 const MAX_REPORTS = 200
 
@@ -128,7 +141,7 @@ function asked(values: Values<typeof options>): Asked {
 async function run(given: Asked, out: Output, env: Env): Promise<number> {
   const stop = new Cancellation()
   // However often somebody asks: faults are disarmed first, and what was started is ended, which takes seconds at most.
-  const off = onSignals(['SIGINT', 'SIGTERM', 'SIGHUP'], () => stop.abort('signal'))
+  const off = onSignals(['SIGINT', 'SIGTERM', 'SIGHUP'], () => stop.abort(INTERRUPTED))
   const letEnd = keepAlive()
   const closing: (() => Promise<unknown>)[] = []
   try {
@@ -140,13 +153,16 @@ async function run(given: Asked, out: Output, env: Env): Promise<number> {
   } catch (error) {
     if (!(error instanceof CompareError)) throw error
     for (const line of error.message.split('\n')) out.stderr(`breakwater: ${line}`)
-    return FAILED
+    return error instanceof Unreported ? UNSOUND : FAILED
   } finally {
     for (let end = closing.pop(); end !== undefined; end = closing.pop()) await end()
     letEnd()
     off()
   }
 }
+
+/** It was interrupted, and the gateway does not say what it knows of it. */
+class Unreported extends CompareError {}
 
 /** All that a run needs, found to fit together before anything is played. */
 interface Stage {
@@ -169,7 +185,7 @@ async function prepare(
   const planFile = given.plan ?? (isDemo ? shippedAt('orders.plan.yaml') : undefined)
   const plan = planFile === undefined ? undefined : await planAt(planFile, env)
   let venue: Venue
-  if (control !== undefined) venue = await openRunning({ control, data, token, sets, tasks }, env)
+  if (control !== undefined) venue = await openRunning({ control, data, token, sets, tasks, stop }, env)
   else {
     const variables = isDemo ? { NODE_ENV: env.NODE_ENV, ENVIRONMENT: env.ENVIRONMENT } : env
     const lock = plan && environmentLock({ environment: 'staging', variables })
@@ -184,39 +200,88 @@ async function prepare(
   return { workload: read.workload, plan, venue }
 }
 
+const succeeded = ({ outcome }: { readonly outcome: string }) => outcome === 'succeeded'
+
+/** As much of `/admin/servers` as is read. */
+const serverStates = z.array(z.object({ name: z.string(), state: z.enum(['starting', 'up', 'down']) }))
+
+/** As much of an experiment's report as is read. */
+const reported = z.object({
+  state: z.string(),
+  endedBecause: z.string().optional(),
+  fates: z.record(z.string(), z.record(z.string(), z.number())),
+  settings: z.array(z.object({ setting: z.string(), byArm: z.record(z.string(), z.string().optional()) })),
+})
+
 /** Plays all tasks with the faults armed, and puts together what is known of them. */
-async function play(
+async function play(stage: Stage, given: Asked, stop: Cancellation, out: Output): Promise<PairedReport> {
+  const clock = systemClock
+  const { workload, venue } = stage
+  const decisions = new Decisions(prefixOf(workload, given.seed))
+  const { patience: patienceMs, eras } = workload
+  const places = given.concurrency
+  const agents = await Agents.open({ url: venue.url, places, eras, patienceMs, clock, stop })
+  try {
+    const played = await playPairs(stage, given, { agents, clock, decisions, stop, out })
+    return await reportOn(stage, given, decisions, played)
+  } catch (error) {
+    if (!(error instanceof CompareError) || stop.reason !== INTERRUPTED) throw error
+    const later =
+      given.control === undefined
+        ? ''
+        : `\nwhat the gateway counted is told by: breakwater experiment report ${venue.experiment} --control ${given.control}`
+    throw new Unreported(`INVALID: it was stopped, and ${error.message}: no report could be had${later}`)
+  }
+}
+
+/** What was played: the twins, the faults that were armed, and what makes the comparison unsound. */
+interface Played {
+  readonly twins: readonly Twins[]
+  readonly names: readonly string[]
+  readonly flaws: readonly string[]
+  /** When the first pair began, in milliseconds since the Unix epoch, and how long all took. */
+  readonly startedAt: Millis
+  readonly ranMs: Millis
+}
+
+interface PlayParts {
+  /** They leave when all is played. */
+  readonly agents: Agents
+  readonly clock: Clock
+  readonly decisions: Decisions
+  readonly stop: Cancellation
+  readonly out: Output
+}
+
+/** Arms the plan, plays all pairs, and takes the plan away again, whatever happens. */
+async function playPairs(
   { workload, plan, venue }: Stage,
   given: Asked,
-  stop: Cancellation,
-  out: Output,
-): Promise<PairedReport> {
+  { agents, clock, decisions, stop, out }: PlayParts,
+): Promise<Played> {
   const { seed, tasks, concurrency } = given
-  const { control, arms, experiment } = venue
-  const clock = systemClock
-  const { patience: patienceMs, eras } = workload
-  const agents = await Agents.open({ url: venue.url, places: concurrency, eras, patienceMs, clock, stop })
+  const { control, arms } = venue
   const outcomes = new Outcomes(venue)
-  const decisions = new Decisions(prefixOf(workload, seed))
   const show = new Progress(tasks, labelsOf(given.both))
   const endProgress = showProgress(out, clock, () => show.line())
-  const startedAt = { wall: clock.wall(), now: clock.now() }
+  const began = { wall: clock.wall(), now: clock.now() }
+  const over = new Cancellation()
   const flaws: string[] = []
   let armed: ArmedPlan | undefined
-  let twins: readonly Twins[]
-  let names: readonly string[]
   try {
     await decisions.follow(control)
     if (plan !== undefined && !stop.aborted) armed = await ArmedPlan.arm(control, plan, seed)
     const before = await stateOf(control)
-    names = before.names
-    const over = new Cancellation()
-    const following = follow(over, async () => {
-      await armed?.renew()
+    const follow = async () => {
       await decisions.follow(control)
       await outcomes.send()
+    }
+    const following = repeat(clock, over, {
+      // That faults have ended is found out at the end.
+      task: () => Promise.all([follow(), armed?.renew()]),
+      onSilent: () => stop.abort('the gateway is silent'),
     })
-    twins = await playTwins({
+    const twins = await playTwins({
       workload,
       tasks,
       seed,
@@ -236,30 +301,69 @@ async function play(
     })
     over.abort('over')
     await following
-    await decisions.follow(control)
-    await outcomes.send()
+    await follow()
     if (stop.aborted) flaws.push(`it was stopped after ${twins.length} of ${tasks} pairs`)
     const after = await stateOf(control)
-    const ended = names.filter((name) => !after.names.includes(name))
+    const ended = before.names.filter((name) => !after.names.includes(name))
     if (ended.length > 0) flaws.push(`faults ended before the run did: ${ended.join(', ')}`)
     if (after.engineErrors > before.engineErrors)
       flaws.push(`the engine of the faults failed ${after.engineErrors - before.engineErrors} times`)
+    return { twins, names: before.names, flaws, startedAt: began.wall, ranMs: clock.now() - began.now }
   } finally {
-    const problem = await armed?.end()
+    over.abort('over')
+    // At the same time: a gateway that hangs is waited for once.
+    const [problem] = await Promise.all([armed?.end(), agents.close()])
     if (problem !== undefined) out.stderr(`breakwater: ${problem}`)
-    await agents.close()
     endProgress()
   }
-  const ranMs = clock.now() - startedAt.now
+}
+
+interface Repeated {
+  readonly task: () => Promise<unknown>
+  /** Nothing but failures for `SILENT_MS`. */
+  readonly onSilent: () => void
+}
+
+/** Does something again and again until it is over. What goes wrong now and then is found out at the end. */
+async function repeat(clock: Clock, over: Cancellation, { task, onSilent }: Repeated): Promise<void> {
+  let heardAt = clock.now()
+  while (!over.aborted) {
+    await clock.sleep(FOLLOW_MS, over).catch(() => undefined)
+    if (over.aborted) return
+    try {
+      await task()
+      heardAt = clock.now()
+    } catch {
+      if (clock.now() - heardAt >= SILENT_MS) return onSilent()
+    }
+  }
+}
+
+/** Puts together what the twins, the gateway and its journal say of a run. */
+async function reportOn(
+  { workload, plan, venue }: Stage,
+  { seed, tasks, both }: Asked,
+  decisions: Decisions,
+  { twins, names, flaws: met, startedAt, ranMs }: Played,
+): Promise<PairedReport> {
+  const { control, arms, experiment } = venue
+  const flaws = [...met]
+  if (twins.length > 0 && !twins.some(({ control, treatment }) => succeeded(control) || succeeded(treatment)))
+    flaws.push('no task succeeded in either arm, which says nothing of policies')
+  // Faults may have ended servers, which then need a while to be up again.
+  if (plan === undefined)
+    for (const { name, state } of await ask(control, { method: 'GET', path: '/admin/servers' }, serverStates))
+      if (state !== 'up' && serversOf(workload, venue.tools).has(name))
+        flaws.push(`server ${name} is ${state} at the end, so that calls failed for that reason`)
   const path = `/admin/experiments/${encodeURIComponent(experiment)}`
-  const told = (await ask(control, { method: 'GET', path: `${path}/report` })) as unknown as Report
+  const told = await ask(control, { method: 'GET', path: `${path}/report` }, reported)
   if (told.state !== 'running') flaws.push(`the experiment ended before the run did: ${told.endedBecause}`)
   const pairs = withAttempts(twins, samplesIn(await samplesOf(venue)), arms, flaws)
   const decided = decisions.report()
   if (decided.first.different > 0)
     flaws.push(`${decided.first.different} first tries met other faults than their twins did`)
   if (decided.isIncomplete) flaws.push('the journal forgot decisions before they were read')
-  const labels = labelsOf(given.both)
+  const labels = labelsOf(both)
   const bySet = <Value>(byArm: Readonly<Record<string, Value>>): Readonly<Record<string, Value>> => {
     const sides = (['control', 'treatment'] as const).filter((side) => Object.hasOwn(byArm, arms[side]))
     return Object.fromEntries(sides.map((side) => [labels[side], byArm[arms[side]]!]))
@@ -268,7 +372,7 @@ async function play(
     ...compareTwins(pairs, { ...labels, flaws }),
     workload: workload.name,
     seed,
-    startedAt: new Date(startedAt.wall).toISOString(),
+    startedAt: new Date(startedAt).toISOString(),
     ranMs,
     planned: tasks,
     faults: {
@@ -281,14 +385,6 @@ async function play(
     settings: told.settings.map(({ setting, byArm }) => ({ setting, byArm: bySet(byArm) })),
     flaws,
     twins: pairs,
-  }
-
-  /** Does something again and again until it is over. What goes wrong is found out at the end. */
-  async function follow(over: Cancellation, task: () => Promise<void>): Promise<void> {
-    while (!over.aborted) {
-      await clock.sleep(FOLLOW_MS, over).catch(() => undefined)
-      if (!over.aborted) await task().catch(() => undefined)
-    }
   }
 }
 
@@ -342,7 +438,7 @@ class Outcomes {
   async send(): Promise<void> {
     while (this.#waiting.length > 0) {
       const body = this.#waiting.splice(0, MAX_REPORTS)
-      await ask(this.#venue.control, { method: 'POST', path: '/admin/outcomes', body })
+      await ask(this.#venue.control, { method: 'POST', path: '/admin/outcomes', body }, anything)
     }
   }
 }

@@ -1,10 +1,26 @@
 import type { Env } from '../config/files/interpolate.ts'
+import type { RunRecord } from '../experiments/guarded/record.ts'
+import { runMarkdownOf } from '../experiments/guarded/report.ts'
 import { markdownOf } from '../experiments/report-text.ts'
 import type { Report } from '../experiments/report.ts'
+import { isObject } from '../protocol/jsonrpc.ts'
 import { controlAccess, Misuse, optionLines, type Output, runCommand, unknownCommand } from './arguments.ts'
 import { ask, type Command, type Given, paintOf } from './chaos/command.ts'
 import { controlAt } from './chaos/control.ts'
 import { table } from './chaos/table.ts'
+import {
+  approve,
+  isGuarded,
+  people,
+  person,
+  plan,
+  run,
+  runLines,
+  type ShownRun,
+  stateTones,
+  validate,
+  verify,
+} from './experiment/guarded.ts'
 
 const format = {
   format: {
@@ -16,8 +32,9 @@ const format = {
   },
 } as const
 
-/** What `/admin/experiments` says of one. */
+/** What `/admin/experiments` says of a comparison. */
 interface Shown {
+  readonly kind?: 'comparison'
   readonly name: string
   readonly state: 'not_started' | 'running' | 'ended'
   readonly arms: Readonly<Record<string, { readonly set: string; readonly units: number }>>
@@ -34,20 +51,30 @@ const list: Command = {
     ask(
       given,
       { method: 'GET', path: '/admin/experiments' },
-      ({ experiments }: { experiments: readonly Shown[] }) => {
+      ({ experiments }: { experiments: readonly (Shown | ShownRun)[] }) => {
         if (experiments.length === 0)
           return ['there are no experiments: the config has them under "experiments"']
-        const rows = experiments.map(({ name, state, arms, metric, verdict }) => [
-          name,
-          { text: states[state], tone: state === 'running' ? ('doubtful' as const) : ('aside' as const) },
-          armsIn(arms),
-          metric,
-          verdict?.result ?? '-',
-        ])
+        const rows = experiments.map((shown) => (isGuarded(shown) ? guardedRow(shown) : rowOf(shown)))
         return table(['NAME', 'STATE', 'ARMS', 'METRIC', 'VERDICT'], rows, given.width, paintOf(given))
       },
     ),
 }
+
+const rowOf = ({ name, state, arms, metric, verdict }: Shown) => [
+  name,
+  { text: states[state], tone: state === 'running' ? ('doubtful' as const) : ('aside' as const) },
+  armsIn(arms),
+  metric,
+  verdict?.result ?? '-',
+]
+
+const guardedRow = ({ name, state, arms, reason }: ShownRun) => [
+  name,
+  { text: state, tone: stateTones[state] },
+  `control=${arms.control} treatment=${arms.treatment}`,
+  'guarded',
+  reason,
+]
 
 const armsIn = (arms: Shown['arms']) =>
   Object.entries(arms)
@@ -59,7 +86,10 @@ const status: Command = {
   run: (given) => ask(given, { method: 'GET', path: pathOf(given) }, stateLines),
 }
 
-function stateLines({ name, state, arms, metric, startedAt, endedBecause, verdict }: Shown): string[] {
+const stateLines = (shown: Shown | ShownRun): string[] =>
+  isGuarded(shown) ? runLines(shown) : comparisonLines(shown)
+
+function comparisonLines({ name, state, arms, metric, startedAt, endedBecause, verdict }: Shown): string[] {
   return [
     `${name}: ${states[state]}${startedAt === undefined ? '' : `, since ${startedAt}`}${endedBecause === undefined ? '' : `; ${endedBecause}`}`,
     ...Object.entries(arms).map(([arm, { set, units }]) => `${arm}: policy set ${set}, ${units} units`),
@@ -71,7 +101,9 @@ function stateLines({ name, state, arms, metric, startedAt, endedBecause, verdic
 /** Starts or stops one. */
 const turning = (what: 'start' | 'stop'): Command => ({
   positionals: ['NAME'],
-  run: (given) => ask(given, { method: 'POST', path: `${pathOf(given)}/${what}` }, stateLines),
+  options: { by: people.by },
+  run: (given) =>
+    ask(given, { method: 'POST', path: `${pathOf(given)}/${what}`, body: { by: person(given) } }, stateLines),
 })
 
 const report: Command = {
@@ -99,11 +131,15 @@ async function rendered(value: unknown, asked: string): Promise<string> {
     case 'json':
       return JSON.stringify(value, undefined, 2)
     case 'html':
-      return (await import('../experiments/report-html.ts')).htmlOf(value as Report)
+      return isRun(value)
+        ? (await import('../experiments/guarded/report-html.ts')).runHtmlOf(value)
+        : (await import('../experiments/report-html.ts')).htmlOf(value as Report)
     default:
-      return markdownOf(value as Report)
+      return isRun(value) ? runMarkdownOf(value) : markdownOf(value as Report)
   }
 }
+
+const isRun = (value: unknown): value is RunRecord => isObject(value) && value.kind === 'guarded'
 
 const pathOf = ({ positionals: [name = ''] }: Given) => `/admin/experiments/${encodeURIComponent(name)}`
 
@@ -113,19 +149,44 @@ const commands: Readonly<Record<string, Command>> = {
   stop: turning('stop'),
   status,
   report,
+  validate,
+  plan,
+  run,
+  approve,
+  verify,
 }
 
 const common = { ...controlAccess, json: { kind: 'flag', about: 'the answer as it is' } } as const
 
-const usage = `breakwater experiment: compares policy sets on the traffic of a running gateway, over its control port
+/** Options that only some commands have, and which. */
+const only: Readonly<Record<string, string>> = {
+  format: 'report',
+  by: 'plan, run, approve, start, stop',
+  'approved-by': 'plan, run',
+  'from-stage': 'plan, run',
+  detach: 'run',
+  state: 'verify',
+  config: 'verify',
+}
 
-  breakwater experiment list            the experiments of the config, and what they have found
-  breakwater experiment start NAME      begins one anew
+const usage = `breakwater experiment: experiments on the traffic of a running gateway, over its control port
+
+  breakwater experiment list            all experiments, and what they have found
   breakwater experiment stop NAME       ends one; calls take the usual way again
   breakwater experiment status NAME     its arms, how far it is, its verdict
   breakwater experiment report NAME     all that is known of it
 
-${optionLines({ ...common, ...format }, (name) => (name === 'format' ? 'report' : undefined))}
+Comparisons of policy sets, which the config has:
+  breakwater experiment start NAME      begins one anew
+
+Guarded experiments, which have files of their own:
+  breakwater experiment validate FILE   checks a file; needs no gateway
+  breakwater experiment plan FILE       what it would hit, and why it may not be run; injects nothing
+  breakwater experiment run FILE        runs it, and shows how it goes
+  breakwater experiment approve NAME    lets one begin that waits to be approved
+  breakwater experiment verify          checks the chain of the journal of runs; needs no gateway
+
+${optionLines({ ...common, ...format, ...run.options, ...verify.options }, (name) => only[name])}
 
   Exit codes: 0, 1 when it did not work, or 2 when the arguments make no sense.`
 

@@ -2,7 +2,8 @@ import type { Env } from '../config/files/interpolate.ts'
 import { Misuse, optionLines, type Output, runCommand, type Values, wrapping } from './arguments.ts'
 import { reportFaults } from './wrap/report.ts'
 import { untilSignal } from './wrap/signals.ts'
-import { startWrapped, WRAPPED } from './wrap/wrapped.ts'
+import { WRAPPED } from './plan-file.ts'
+import { startWrapped } from './wrap/wrapped.ts'
 
 const options = {
   upstream: { kind: 'text', value: 'URL', about: 'the MCP endpoint to wrap' },

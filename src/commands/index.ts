@@ -35,13 +35,29 @@ export const commands: Commands = {
     about: 'plays the same tasks under two policy sets, and says which does better',
     load: async () => (await import('./compare.ts')).compare,
   },
+  sim: {
+    about: 'plays recorded calls again under other policies, and says what would have become of them',
+    load: async () => (await import('./sim.ts')).sim,
+  },
   scenario: {
-    about: 'runs ready-made faults against a running gateway',
+    about: 'runs ready-made faults against a running gateway, and checks what it makes of them',
     load: async () => (await import('./scenario.ts')).scenario,
+  },
+  study: {
+    about: 'answers a question by simulation, such as what retries do to a server that pauses',
+    load: async () => (await import('./study.ts')).study,
   },
   demo: {
     about: 'what two percent of failing calls do to tasks; with --live, all of it at work for a minute',
     load: async () => (await import('./demo.ts')).demo,
+  },
+  sweep: {
+    about: 'the same at many rates of errors and many calls a task, against what theory predicts',
+    load: async () => (await import('./sweep.ts')).sweep,
+  },
+  search: {
+    about: 'searches for faults that violate an SLO by a little, on simulated servers',
+    load: async () => (await import('./search.ts')).search,
   },
   stdio: {
     about: 'puts the mesh around one server on standard input and output',

@@ -1,27 +1,33 @@
-import { refusalOf, type Transport, transports } from '../chaos/fault.ts'
-import { faults } from '../chaos/faults/index.ts'
+import { transports } from '../chaos/fault.ts'
 import type { Env } from '../config/files/interpolate.ts'
 import { Cancellation } from '../mesh/cancel.ts'
 import { keepAlive, type Millis, systemClock } from '../mesh/clock.ts'
 import { glob } from '../mesh/match.ts'
-import { formatDuration } from '../units/duration.ts'
+import { printable } from '../telemetry/printable.ts'
 import { controlAccess, Misuse, optionLines, type Output, readArguments } from './arguments.ts'
 import { controlAt } from './chaos/control.ts'
-import { type Aim, aimed, readScenario, type Scenario, scenarioNames } from './scenario/library.ts'
+import { assertionsOf } from './scenario/assertions.ts'
+import { ControlError, type Faults, faultsAt, type KnownServer } from './scenario/gateway.ts'
+import { unwritable, writeJunit } from './scenario/junit.ts'
 import {
-  ControlError,
-  type Faults,
-  faultsAt,
-  type RunOptions,
-  runScenario,
-  type ScenarioRun,
-} from './scenario/run.ts'
-import { Traffic, TrafficError, type TrafficOptions, type TrafficReport } from './scenario/traffic.ts'
-import { faultLine } from './wrap/report.ts'
+  type Aim,
+  canHit,
+  hitBy,
+  lasting,
+  MAX_RATE,
+  readScenario,
+  type Scenario,
+  scenarioNames,
+} from './scenario/library.ts'
+import { asJson, exitCodeOf, introduce, judged, report, reportAll, type Result } from './scenario/result.ts'
+import { runScenario } from './scenario/run.ts'
+import { type Servers, Traffic, TrafficError } from './scenario/traffic.ts'
 import { onSignals } from './wrap/signals.ts'
 
-/** Exit codes: what could not run, and what ran and proves nothing or was not understood. */
-const FAILED = 1
+/** Most servers that are named. */
+const MAX_NAMED = 5
+
+/** Exit code of what is invalid, was not decided, or could not run. */
 const INVALID = 2
 
 /** `breakwater scenario …`: ready-made faults against a running gateway. Resolves to the exit code. */
@@ -57,93 +63,243 @@ async function list(out: Output): Promise<number> {
     else for (const problem of read.problems) out.stderr(`breakwater: ${problem}`)
     if (!read.ok) broken++
   }
-  return broken === 0 ? 0 : FAILED
+  return broken === 0 ? 0 : INVALID
 }
 
-/** Over which transports it cannot show anything, as a remark behind its description. */
-function limitsOf({ faults: entries }: Scenario): string {
-  const isHitBy = (transport: Transport) =>
-    entries.some(({ type, side }) => {
-      const known = faults[String(type)]
-      return (
-        side === 'client' ||
-        (known !== undefined && refusalOf(known, { transport, era: undefined }) === undefined)
-      )
-    })
-  const hit = transports.filter(isHitBy)
+/** Over which transports alone it can show anything. */
+const transportsOf = (scenario: Scenario) => transports.filter((transport) => canHit(scenario, transport))
+
+/** The same as a remark behind its description. */
+function limitsOf(scenario: Scenario): string {
+  const hit = transportsOf(scenario)
   return hit.length === transports.length ? '' : ` (Servers over ${hit.join(' or ')} only.)`
 }
 
+/** Runs the scenarios that were asked for, one after the other, and says what came of each. */
 async function runNamed(asked: RunAsked, out: Output, env: Env): Promise<number> {
-  const read = await readScenario(asked.name)
-  if (!read.ok) {
-    for (const problem of read.problems) out.stderr(`breakwater: ${problem}`)
-    return FAILED
+  const isAll = asked.names.includes(ALL)
+  const names = isAll ? await scenarioNames() : asked.names
+  const read = await Promise.all(names.map((name) => readScenario(name)))
+  const problems = read.flatMap((one) => (one.ok ? [] : one.problems))
+  const noReport = asked.junit === undefined ? undefined : await unwritable(asked.junit)
+  if (noReport !== undefined) problems.push(`--junit ${asked.junit} cannot be written: ${noReport}`)
+  if (problems.length > 0) {
+    for (const problem of problems) out.stderr(`breakwater: ${problem}`)
+    return INVALID
   }
-  const how = { ...asked.aim, durationMs: asked.durationMs ?? read.scenario.duration, traffic: asked.traffic }
-  return run(read.scenario, how, faultsAt(controlAt({ base: asked.control, token: asked.token, env })), out)
-}
-
-/** Traffic to the servers that a run is aimed at; undefined when it makes none. */
-async function trafficOf(
-  { name, faults }: Scenario,
-  { traffic, ...aim }: Aim & Pick<RunAsked, 'traffic'>,
-  gateway: Faults,
-): Promise<Traffic | undefined> {
-  if (traffic === undefined) return undefined
-  const globs = faults.map((fault) => glob(aimed(fault, aim).target))
-  const servers = (await gateway.servers()).filter((server) => globs.some((isOne) => isOne(server)))
-  return Traffic.to(servers, { ...traffic, name }, systemClock)
-}
-
-async function run(
-  scenario: Scenario,
-  how: RunOptions & Pick<RunAsked, 'traffic'>,
-  gateway: Faults,
-  out: Output,
-): Promise<number> {
-  introduce(scenario, how, out)
   const stop = new Cancellation()
+  const gateway = faultsAt(controlAt({ base: asked.control, token: asked.token, env, hurry: stop }))
   // However often somebody asks: what was injected is taken away first, which takes a few seconds at most.
   const off = onSignals(['SIGTERM', 'SIGINT', 'SIGHUP'], () => stop.abort('signal'))
   // A reader that has gone is no reason either to leave faults behind.
   process.stdout.on('error', ignore)
   // Between two looks at the gateway nothing else keeps the process alive.
   const letEnd = keepAlive()
+  const shown = asked.json ? withoutText(out) : out
+  const results: Result[] = []
   try {
-    const traffic = await trafficOf(scenario, how, gateway)
-    const { status } = out
-    const say = (line: string) => out.stderr(line)
-    const parts = { gateway, clock: systemClock, stop, say, status, ...(traffic && { traffic }) }
-    const done = await runScenario(scenario, how, parts)
-    report(done, traffic?.report, out)
-    return done.flaws.length === 0 ? 0 : INVALID
+    for (const one of read) {
+      if (!one.ok) continue
+      const result = await runOne(one.scenario, { ...asked, isAll }, { gateway, stop, out: shown })
+      report(result, shown)
+      results.push(result)
+    }
+    reportAll(results, shown)
+    if (asked.json) out.stdout(asJson(results))
+    const isWritten = asked.junit === undefined || (await written(asked.junit, results, out))
+    return isWritten ? exitCodeOf(results) : INVALID
   } catch (error) {
-    if (!(error instanceof ControlError || error instanceof TrafficError)) throw error
-    out.stderr(`breakwater: ${error.message}`)
-    return FAILED
+    out.stderr(`breakwater scenario: ${whyNot(error)}`)
+    return INVALID
   } finally {
     letEnd()
     off()
   }
 }
 
+/** Resolves to whether the file could be written. */
+async function written(path: string, results: readonly Result[], out: Output): Promise<boolean> {
+  try {
+    await writeJunit(path, results)
+    return true
+  } catch (error) {
+    out.stderr(`breakwater: ${path} cannot be written: ${(error as Error).message}`)
+    return false
+  }
+}
+
+/** The same without what is written for people to read as the result. */
+const withoutText = (out: Output): Output => ({
+  stdout: ignore,
+  stderr: (line) => out.stderr(line),
+  status: out.status,
+})
+
+interface OneParts {
+  readonly gateway: Faults
+  readonly stop: Cancellation
+  readonly out: Output
+}
+
+/** Runs one scenario. Whatever the gateway or its servers do not let it do is told in the result. */
+async function runOne(
+  written: Scenario,
+  asked: RunAsked & { readonly isAll: boolean },
+  { gateway, stop, out }: OneParts,
+): Promise<Result> {
+  const { name, description } = written
+  const durationMs = asked.durationMs ?? written.duration
+  const scenario = lasting(written, durationMs)
+  const startedAt = systemClock.wall()
+  const began = systemClock.now()
+  const common = { scenario: name, description, durationMs, startedAt }
+  const tookMs = () => systemClock.now() - began
+  let hit: readonly string[] = []
+  let traffic: Traffic | undefined
+  const nothing = (flaws: readonly string[], skipped?: string): Result => {
+    return { ...common, checks: [], flaws, skipped, faults: [], servers: hit, tookMs: tookMs() }
+  }
+  if (stop.aborted) return nothing(['it was not run: the command was stopped'])
+  try {
+    const aimedAt = await aimAt(scenario, asked, { gateway, stop })
+    if ('skipped' in aimedAt) return asked.isAll ? nothing([], aimedAt.skipped) : nothing([aimedAt.skipped])
+    ;({ hit, traffic } = aimedAt)
+    const { aim, others } = aimedAt
+    introduce(scenario, { server: aim.server, durationMs, rate: traffic && rateOf(asked, scenario) }, out)
+    const { status } = out
+    const say = (line: string) => out.stderr(line)
+    const leftOut = traffic?.leftOut ?? []
+    if (leftOut.length > 0)
+      say(
+        `servers that are not called: ${leftOut.slice(0, MAX_NAMED).join(', ')} (${leftOut.length} servers)`,
+      )
+    const parts = { gateway, clock: systemClock, stop, say, status, ...(traffic && { traffic }) }
+    const { faults, flaws, evidence, seed } = await runScenario(
+      scenario,
+      { ...aim, hit, others, durationMs },
+      parts,
+    )
+    const isValid = flaws.length === 0 && evidence !== undefined
+    const checks = isValid ? judged(assertionsOf(scenario.assert), evidence) : []
+    return {
+      ...common,
+      checks,
+      flaws,
+      faults,
+      traffic: traffic?.report,
+      seed,
+      servers: hit,
+      tookMs: tookMs(),
+    }
+  } catch (error) {
+    return { ...nothing([whyNot(error)]), traffic: traffic?.report }
+  }
+}
+
+/** Why a run came to no end, in one line: whatever has happened, nobody knows what its assertions are worth. */
+function whyNot(error: unknown): string {
+  if (error instanceof ControlError || error instanceof TrafficError) return error.message
+  return `unexpected: ${printable(error instanceof Error ? error.message : String(error), 500)}`
+}
+
+const rateOf = ({ rate }: RunAsked, { traffic }: Scenario): number => rate ?? traffic
+
+/** What a run is aimed at, and its calls; or why there is nothing for it to hit. */
+type AimedAt =
+  | {
+      readonly aim: Aim
+      readonly hit: readonly string[]
+      readonly others: readonly string[]
+      readonly traffic: Traffic | undefined
+    }
+  | { readonly skipped: string }
+
+/** Finds servers that the faults can work with: those that were asked for, or else the first one with a tool to call, or all. */
+async function aimAt(
+  scenario: Scenario,
+  asked: RunAsked,
+  { gateway, stop }: Pick<OneParts, 'gateway' | 'stop'>,
+): Promise<AimedAt> {
+  const known = await gateway.servers()
+  const names = known.map(({ name }) => name)
+  const { server, allowWrites } = asked
+  const to = async (aim: Aim): Promise<AimedAt> => {
+    const meant = hitBy(scenario, aim, names)
+    const hit = meant.filter((name) => canHit(scenario, transportOf(name, known)))
+    if (meant.length > 0 && hit.length === 0) return { skipped: unreachable(scenario, meant) }
+    const others = names.filter((name) => !hit.includes(name))
+    return { aim, hit, others, traffic: await trafficTo(scenario, asked, { hit, others }, stop) }
+  }
+  if (server !== undefined) return to({ server, allowWrites })
+  if (scenario.hits === 'all_servers') return to({ server: '*', allowWrites })
+  const able = known.filter(({ transport }) => canHit(scenario, transport))
+  if (able.length === 0 && known.length > 0) return { skipped: unreachable(scenario, names) }
+  let refusal: TrafficError | undefined
+  for (const { name } of able.toSorted((a, b) => Number(b.isUp) - Number(a.isUp))) {
+    try {
+      return await to({ server: name, allowWrites })
+    } catch (error) {
+      if (!(error instanceof TrafficError)) throw error
+      refusal ??= error
+    }
+  }
+  throw refusal ?? new TrafficError('there is no server')
+}
+
+const transportOf = (name: string, known: readonly KnownServer[]) =>
+  known.find((server) => server.name === name)?.transport
+
+const unreachable = (scenario: Scenario, servers: readonly string[]): string =>
+  `it needs a server over ${transportsOf(scenario).join(' or ')}, which ${servers.slice(0, 5).join(', ')} ${servers.length === 1 ? 'is' : 'are'} not`
+
+/** Calls to the servers that are hit and to the others; undefined when a run makes none. */
+async function trafficTo(
+  scenario: Scenario,
+  asked: RunAsked,
+  { hit, others }: Servers,
+  stop: Cancellation,
+): Promise<Traffic | undefined> {
+  const { data, tool, observesOnly } = asked
+  if (observesOnly) return undefined
+  const isOther = glob(asked.others)
+  return Traffic.to(
+    { hit, others: scenario.assert.others === undefined ? [] : others.filter((name) => isOther(name)) },
+    { data, tool, rate: rateOf(asked, scenario), name: scenario.name },
+    systemClock,
+    stop,
+  )
+}
+
 function ignore(): void {}
 
+/** Stands for every scenario of the library. */
+const ALL = 'all'
+
 const options = {
-  server: { kind: 'text', value: 'GLOB', default: '*', about: 'the servers to hit' },
+  server: {
+    kind: 'text',
+    value: 'GLOB',
+    about: 'the servers to hit (default: one that it can hit, or all, as the scenario says)',
+  },
+  others: {
+    kind: 'text',
+    value: 'GLOB',
+    default: '*',
+    about: 'of the servers that are not hit, those that must not notice',
+  },
   duration: {
     kind: 'duration',
     min: 1_000,
     value: 'DURATION',
-    about: 'how long, such as 60s (default: what the scenario says)',
+    about: 'how long the faults last, such as 60s (default: what the scenario says)',
   },
   traffic: {
     kind: 'integer',
-    max: 100,
+    max: MAX_RATE,
     value: 'N',
-    about: 'makes N calls a second itself, of tools that only read',
+    about: 'calls a second, of tools that only read (default: what the scenario says)',
   },
+  'no-traffic': { kind: 'flag', about: 'makes no calls, and observes what others send' },
   tool: { kind: 'text', value: 'GLOB', about: 'the tools that it calls, whatever they do' },
   data: {
     kind: 'url',
@@ -155,28 +311,43 @@ const options = {
     kind: 'flag',
     about: 'hits tools not known to be read-only, whatever the scenario says',
   },
+  junit: { kind: 'text', value: 'FILE', about: 'writes what came of it as JUnit XML, too' },
+  json: { kind: 'flag', about: 'prints what came of it as JSON, and nothing else' },
   ...controlAccess,
 } as const
 
-const usage = `breakwater scenario: ready-made faults, with what to expect of the mesh
+const usage = `breakwater scenario: ready-made faults, with what has to be true of the mesh
 
   breakwater scenario list              the scenarios that there are
-  breakwater scenario run NAME          runs one against a running gateway; NAME may be a file (./mine.yaml)
+  breakwater scenario run NAME…         runs them against a running gateway, one after the other, and says of each of
+                                        their assertions whether it holds; NAME may be a file (./mine.yaml), or all
 
 ${optionLines(options)}
 
-  Exit codes: 0; 1 when it could not run; 2 when it ran and proves nothing, or the arguments make no sense.`
+  Exit codes: 0 when all assertions hold; 1 when one does not; 2 when one was not decided, when a run proves nothing or
+  could not begin, or the arguments make no sense. Of all, those that these servers cannot show are left out.`
 
 /** A run, as the arguments have it. */
 interface RunAsked {
   readonly what: 'run'
-  /** Of the library, or the path of a file. */
-  readonly name: string
-  readonly aim: Aim
+  /** Of the library, or the paths of files; `all`. */
+  readonly names: readonly string[]
+  /** Which servers to hit: a glob. Undefined: as the scenario says. */
+  readonly server: string | undefined
+  /** Of the others, those that have to stay as they are: a glob. */
+  readonly others: string
+  readonly allowWrites: boolean
   /** Undefined: as long as the scenario says. */
   readonly durationMs: Millis | undefined
-  /** The calls that it makes itself. */
-  readonly traffic: Pick<TrafficOptions, 'data' | 'rate' | 'tool'> | undefined
+  /** Calls a second of its own. Undefined: as many as the scenario says. */
+  readonly rate: number | undefined
+  /** Whether it makes no calls of its own. */
+  readonly observesOnly: boolean
+  readonly tool: string | undefined
+  /** URL of the data port. */
+  readonly data: string
+  readonly junit: string | undefined
+  readonly json: boolean
   /** URL of the control port. */
   readonly control: string
   readonly token: string | undefined
@@ -189,41 +360,16 @@ export type ScenarioArguments = RunAsked | { readonly what: 'help' | 'list' }
 export function readScenarioArguments(args: readonly string[]): ScenarioArguments {
   const read = readArguments(args, { options })
   if (read.help) return { what: 'help' }
-  const [what, name, ...rest] = read.positionals
-  if (what === 'list' && name === undefined) return { what }
-  if (what !== 'run' || name === undefined || rest.length > 0) throw new Misuse('expected list, or run NAME')
-  const { server, duration: durationMs, control, token, 'allow-writes': allowWrites } = read.values
-  const { traffic: rate, tool, data } = read.values
-  if (rate === 0) throw new Misuse('--traffic must be at least 1 call a second')
-  if (rate === undefined && tool !== undefined) throw new Misuse('--tool goes with --traffic N')
-  const traffic = rate === undefined ? undefined : { rate, tool, data: data.replace(/\/+$/, '') }
-  return { what, name, aim: { server, allowWrites }, durationMs, traffic, control, token }
-}
-
-/** Says what is about to happen, and what to expect of the mesh. */
-function introduce(
-  { name, description, expect }: Scenario,
-  { server, durationMs }: RunOptions,
-  out: Output,
-): void {
-  out.stdout(`${name}: ${description}`)
-  out.stdout(`Runs for ${formatDuration(durationMs)} against ${server}. What to expect:`)
-  for (const sentence of expect) out.stdout(`  - ${sentence}`)
-}
-
-/** Says what each fault did, and how the run's own calls ended; and on standard error, why the run proves nothing. */
-function report({ faults, flaws }: ScenarioRun, traffic: TrafficReport | undefined, out: Output): void {
-  const width = Math.max(0, ...faults.map(({ name }) => name.length))
-  for (const { name, id, counts } of faults) {
-    out.stdout(
-      counts === undefined ? `${name} (${id}): nothing is known` : faultLine({ ...counts, name }, width),
-    )
-    if (counts !== undefined && counts.hits > 0 && counts.concurrent > 0)
-      out.stdout(`${' '.repeat(width)}  ${counts.concurrent} calls were still held when it was cleared`)
-  }
-  if (traffic !== undefined) {
-    const endings = Object.entries(traffic.endings).map(([word, count]) => `${word} ${count}`)
-    out.stdout(`${traffic.calls} calls were made: ${endings.join(', ')}`)
-  }
-  for (const flaw of flaws) out.stderr(`breakwater: INVALID: ${flaw}`)
+  const [what, ...names] = read.positionals
+  if (what === 'list' && names.length === 0) return { what }
+  if (what !== 'run' || names.length === 0) throw new Misuse('expected list, or run NAME')
+  if (names.includes(ALL) && names.length > 1)
+    throw new Misuse('all stands for every name: expected nothing beside it')
+  const { server, duration: durationMs, 'allow-writes': allowWrites, traffic: rate, tool } = read.values
+  const { 'no-traffic': observesOnly, data, others, junit, json, control, token } = read.values
+  if (rate === 0) throw new Misuse('--traffic must be at least 1 call a second; --no-traffic makes none')
+  if (observesOnly && (rate !== undefined || tool !== undefined))
+    throw new Misuse('--no-traffic goes neither with --traffic N nor with --tool GLOB')
+  const calls = { rate, observesOnly, tool, data: data.replace(/\/+$/, '') }
+  return { what, names, server, others, allowWrites, durationMs, ...calls, junit, json, control, token }
 }

@@ -83,6 +83,8 @@ interface SeenServer {
   readonly since: string
   readonly tools: number
   readonly error?: string
+  /** Also of one that is up, and not well. */
+  readonly failureReason?: string
 }
 
 interface SeenBreaker {
@@ -190,7 +192,7 @@ function serverLines(
     'FAILED',
     ...(before ? ['CALLS/S', 'FAILED/S'] : []),
   ]
-  const rows = servers.map(({ name, state, since, tools, error }): Cell[] => {
+  const rows = servers.map(({ name, state, since, tools, error, failureReason }): Cell[] => {
     const now = calls[name] ?? { all: 0, failed: 0 }
     const then = before?.calls[name] ?? { all: 0, failed: 0 }
     // A gateway that started anew counts from 0.
@@ -203,11 +205,13 @@ function serverLines(
       now.all,
       now.failed === 0 ? 0 : { text: failedOf(now), tone: 'bad' },
       ...(before ? [rate('all'), rate('failed')] : []),
-      state === 'up' || error === undefined ? '' : { text: error, tone: 'bad' },
+      troubleOf(state === 'up' ? failureReason : error),
     ]
   })
   return table([...head, ''], rows, width, paint)
 }
+
+const troubleOf = (text: string | undefined): Cell => (text === undefined ? '' : { text, tone: 'bad' })
 
 const failedOf = ({ all, failed }: Calls) => `${failed} (${((failed / all) * 100).toPrecision(2)} %)`
 

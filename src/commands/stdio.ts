@@ -28,7 +28,8 @@ import { type Overlong, readLines } from '../upstreams/stdio/lines.ts'
 import { Misuse, optionLines, type Output, runCommand, type Values, wrapping } from './arguments.ts'
 import { reportFaults } from './wrap/report.ts'
 import { untilSignal } from './wrap/signals.ts'
-import { MAX_MESSAGE, startWrapped, WRAPPED } from './wrap/wrapped.ts'
+import { WRAPPED } from './plan-file.ts'
+import { MAX_MESSAGE, startWrapped } from './wrap/wrapped.ts'
 
 const usage = `breakwater stdio [--plan FILE] [--strict] -- PROGRAM [ARGUMENT …]
 

@@ -15,7 +15,7 @@ export function withAbsolutePaths(config: Config, folder: string): Config {
       { ...server, tls: { ...tls, ...from(tls, 'ca'), ...from(tls, 'cert'), ...from(tls, 'key') } },
     ]
   })
-  const { gateway, chaos } = config
+  const { gateway, chaos, telemetry } = config
   return {
     ...config,
     gateway: { ...gateway, ...from(gateway, 'stateDir') },
@@ -25,5 +25,6 @@ export function withAbsolutePaths(config: Config, folder: string): Config {
       ...from(chaos, 'killFile'),
       journal: { ...chaos.journal, ...from(chaos.journal, 'file') },
     },
+    telemetry: { ...telemetry, recording: { ...telemetry.recording, ...from(telemetry.recording, 'file') } },
   }
 }

@@ -47,7 +47,15 @@ export type Loaded =
 
 /** Reads the config at `path`, with its variables from `env`. Never rejects: what is wrong comes back as errors. */
 export async function loadConfig(path: string, env: Env): Promise<Loaded> {
-  const { value, files, origins, issues, interpolated, leftOut } = await readSources(path, env)
+  return loaded(path, await readSources(path, env))
+}
+
+/** The same of a file that holds the block `policies` and nothing else, as it is or under its name; all else has its defaults. */
+export async function loadPolicies(path: string, env: Env): Promise<Loaded> {
+  return loaded(path, await readSources(path, env, 'policies'))
+}
+
+function loaded(path: string, { value, files, origins, issues, interpolated, leftOut }: Sources): Loaded {
   const watched = [...new Set(files.map((file) => resolve(file)))]
   const failed = (errors: readonly ConfigIssue[]): Loaded => ({
     ok: false,
@@ -130,8 +138,11 @@ interface Sources extends Reading {
   readonly leftOut: readonly ConfigPath[]
 }
 
-/** Reads `main` and the files that stand for whole blocks of it (`policies: { file: policies.yaml }`). */
-async function readSources(main: string, env: Env): Promise<Sources> {
+/**
+ * Reads `main` and the files that stand for whole blocks of it (`policies: { file: policies.yaml }`); with `only`, `main` is such a
+ * file of that block itself.
+ */
+async function readSources(main: string, env: Env, only?: string): Promise<Sources> {
   const files: string[] = []
   const reading: Reading = { env, origins: new Origins(), issues: [], interpolated: new Set() }
 
@@ -158,10 +169,18 @@ async function readSources(main: string, env: Env): Promise<Sources> {
     return source
   }
 
-  async function include(block: string, named: string): Promise<unknown> {
+  function include(block: string, named: string): Promise<unknown> {
     const file = isAbsolute(named) ? named : join(dirname(main), named)
     const place = reading.origins.locate([block, 'file'])
-    const source = await open(file, (problem) => fail(place, [block, 'file'], `${file} ${problem}`))
+    return readBlock(block, file, (problem) => fail(place, [block, 'file'], `${file} ${problem}`))
+  }
+
+  async function readBlock(
+    block: string,
+    file: string,
+    unreadable: (problem: string) => undefined,
+  ): Promise<unknown> {
+    const source = await open(file, unreadable)
     if (source === undefined) return undefined
     const { node, unknownKeys } = ownBlock(block, source)
     for (const { name, node: key } of unknownKeys) {
@@ -170,7 +189,12 @@ async function readSources(main: string, env: Env): Promise<Sources> {
     return readValues(file, source, node, [block], reading)
   }
 
-  const source = await open(main, (problem) => fail({ file: main }, [], problem))
+  const unreadable = (problem: string) => fail({ file: main }, [], problem)
+  if (only !== undefined) {
+    const block = await readBlock(only, main, unreadable)
+    return { ...reading, value: block === undefined ? undefined : { [only]: block }, files, leftOut: [] }
+  }
+  const source = await open(main, unreadable)
   const value = source && readValues(main, source, source.root, [], reading)
   for (const [block, held] of Object.entries(isPlainMap(value) ? value : {})) {
     if (!isPlainMap(value) || !isPlainMap(held) || typeof held.file !== 'string') continue

@@ -23,6 +23,8 @@ export type Assignment =
       readonly name: string
       readonly unit: string
       readonly isFallback: boolean
+      /** Whether its agent has named the arm. */
+      readonly isAsked: boolean
     }
   /** It matches, and takes no part: it was not drawn, or says nothing that it could be assigned by. */
   | 'not_drawn'
@@ -49,7 +51,9 @@ export function assigner(experiment: Experiment): (call: Call) => Assignment | u
 
   function into(name: string, { key, isFallback }: Unit): Assignment {
     const arm = names.get(name)
-    return arm === undefined ? 'excluded' : { arm, name, unit: key, isFallback }
+    return arm === undefined
+      ? 'excluded'
+      : { arm, name, unit: key, isFallback, isAsked: assignBy === 'agent' }
   }
 
   function drawn(unit: Unit): Assignment {

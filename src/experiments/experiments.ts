@@ -1,26 +1,21 @@
 import type { Call, Outcome } from '../mesh/call.ts'
 import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
-import { DEFAULT_SET } from '../mesh/settings.ts'
 import type { ArmSettings } from '../mesh/settings.ts'
-import { canonicalJson } from '../protocol/canonical-json.ts'
 import { taskOf } from '../protocol/task.ts'
+import {
+  agendaFor,
+  type ExperimentConfig,
+  type Running,
+  setsOf,
+  settingsOf,
+  type Situation,
+} from './agenda.ts'
 import { assigner } from './assignment.ts'
-import { armsOf, overlap } from './capacity.ts'
-import { type Judgement, judge } from './judge.ts'
-import { endIn, Samples, type UnitSample } from './samples.ts'
-import type { Experiment } from './schema.ts'
+import { armsOf, meet, type Portioned } from './capacity.ts'
+import { type Judgement, judge, judgeWithOpen } from './judge.ts'
+import { endIn, failing, Room, Samples, type UnitSample } from './samples.ts'
+import { armNames, type Experiment } from './schema.ts'
 import type { Verdict } from './statistics/verdict.ts'
-
-/** As much of a config as experiments go by. */
-export interface ExperimentConfig {
-  readonly experiments: readonly Experiment[]
-  readonly policies: {
-    readonly defaults: object
-    readonly overrides: readonly object[]
-    readonly sets: Readonly<Record<string, object>>
-  }
-  readonly mcpServers: Readonly<Record<string, unknown>>
-}
 
 /** One look at an experiment while it ran. */
 export interface Look {
@@ -60,11 +55,7 @@ export interface Listed {
   readonly run: Run | undefined
 }
 
-interface OpenRun extends Run {
-  /** All that was said of the experiment, but for whether it is active. */
-  readonly settings: string
-  /** What its arms go by, by policy set. */
-  readonly sets: ReadonlyMap<string, string>
+interface OpenRun extends Run, Running {
   readonly looks: Look[]
   judgement: Judgement
   end: Run['end']
@@ -76,19 +67,24 @@ export interface ExperimentsParts {
   readonly quiet: () => Millis
   /** Puts the config that is in force into force again. Throws when it does not compile. */
   readonly refresh: () => void
+  /** Has policies forget what they remember of these arms, of an earlier run. */
+  readonly forget: (arms: readonly string[]) => void
   /** Hears what an operator will want to read about. Must not throw. */
   readonly emit: (event: ExperimentEvent) => void
+  /** A guarded run whose calls none of them may take; undefined while there is none. */
+  readonly taken?: () => Experiment | undefined
 }
 
 export type ExperimentEvent =
   | { readonly type: 'started'; readonly name: string }
+  /** It is active, and begins when this one has ended. */
+  | { readonly type: 'waits'; readonly name: string; readonly for: string }
+  /** The config could not be put into force again, so that arms of a run that has ended are still there. */
+  | { readonly type: 'failed'; readonly why: string }
   | { readonly type: 'ended'; readonly name: string; readonly reason: string; readonly sentence: string }
 
 /** Whether something was done, or why not. */
 export type Done = { readonly ok: true } | { readonly ok: false; readonly why: string }
-
-/** Most units of all runs together, those that have ended included; what comes on top is counted, and takes no part in a verdict. */
-const MAX_UNITS = 50_000
 
 /** Between two looks at the experiments that run, in milliseconds. */
 const LOOK_MS: Millis = 1_000
@@ -98,11 +94,6 @@ const PAUSES = 50
 
 /** Most looks of one run that are kept; past it every second one is left out. */
 const MAX_LOOKS = 240
-
-/** What a config makes of an experiment. */
-type Step =
-  | { readonly experiment: Experiment; readonly runs: true; readonly begins: boolean; readonly ends?: string }
-  | { readonly experiment: Experiment; readonly runs: false; readonly ends?: string }
 
 /**
  * The experiments: which of them run, which arm each call is in, and what has come of it. Outlives all generations. A
@@ -115,6 +106,10 @@ export class Experiments {
   readonly #ended = new Map<string, OpenRun>()
   /** Those that an operator has just started. */
   readonly #started = new Set<string>()
+  /** Those that wait, by name: which one keeps them from beginning. */
+  #waiting: ReadonlyMap<string, string> = new Map()
+  /** Calls under way in arms, of runs that have ended too, by arm. */
+  readonly #underWay = new Map<string, number>()
   #config: ExperimentConfig = {
     experiments: [],
     policies: { defaults: {}, overrides: [], sets: {} },
@@ -122,16 +117,18 @@ export class Experiments {
   }
   #cancelLook: Cancel | undefined
   #pauseMs: Millis = LOOK_MS
-  /** How many units there may be, in all runs together. */
-  readonly #room = { left: MAX_UNITS }
+  readonly #room = new Room(() => this.#reclaim())
 
   constructor(parts: ExperimentsParts) {
     this.#parts = parts
   }
 
-  /** The arms that are to be there under a config, for its generation. Changes nothing. */
+  /** The arms that are to be there under a config, for its generation. Those that begin remember nothing of an earlier run. */
   armsIn(config: ExperimentConfig): Record<string, ArmSettings> {
-    return armsOf(this.#running(config), Object.keys(config.mcpServers))
+    const running = this.#running(config)
+    const beginning = running.flatMap(({ begins, experiment }) => (begins ? experiment : []))
+    this.#parts.forget(armNames(beginning))
+    return armsOf(running)
   }
 
   /**
@@ -139,7 +136,7 @@ export class Experiments {
    * Undefined when no experiment runs there.
    */
   assignIn(config: ExperimentConfig): ((call: Call) => void) | undefined {
-    const running = this.#running(config).map((experiment) => ({
+    const running = this.#running(config).map(({ experiment }) => ({
       name: experiment.name,
       assign: assigner(experiment),
     }))
@@ -152,7 +149,13 @@ export class Experiments {
         const samples = this.#runs.get(name)?.samples
         if (typeof found === 'string') return samples?.leftOut(found)
         call.record.arm = found.arm
-        call.record.unit = samples?.begin(found.unit, found.name, found.isFallback)
+        call.record.isArmAsked = found.isAsked
+        this.#underWay.set(found.arm, (this.#underWay.get(found.arm) ?? 0) + 1)
+        call.record.unit = samples?.begin(found.unit, found.name, {
+          tenant: call.countsAs,
+          now: this.#parts.clock.now(),
+          isFallback: found.isFallback,
+        })
         return
       }
     }
@@ -160,7 +163,7 @@ export class Experiments {
 
   /** A config is in force from now on. */
   follow(config: ExperimentConfig): void {
-    const steps = this.#steps(config)
+    const steps = agendaFor(config, this.#situation)
     const there = new Set(config.experiments.map(({ name }) => name))
     for (const [name, run] of this.#runs)
       if (!there.has(name)) this.#close(run, 'it was taken out of the config')
@@ -171,12 +174,29 @@ export class Experiments {
     }
     this.#config = config
     for (const step of steps) {
-      const run = this.#runs.get(step.experiment.name)
-      if (run !== undefined && step.ends !== undefined) this.#close(run, step.ends)
-      if (step.runs && step.begins) this.#open(step.experiment, config)
+      const { name } = step.experiment
+      const run = this.#runs.get(name)
+      if (step.runs) {
+        if (step.begins) this.#open(step, config)
+      } else if (run !== undefined && step.ends !== undefined) this.#close(run, step.ends)
+      else if (step.waitsFor !== undefined && this.#waiting.get(name) !== step.waitsFor)
+        this.#parts.emit({ type: 'waits', name, for: step.waitsFor })
     }
+    this.#waiting = new Map(
+      steps.flatMap((step) =>
+        !step.runs && step.waitsFor !== undefined ? [[step.experiment.name, step.waitsFor]] : [],
+      ),
+    )
     this.#started.clear()
     this.#look()
+    // Not here: this config is only just coming into force.
+    if (steps.some((step) => !step.runs && step.beginsNext === true))
+      this.#parts.clock.after(0, () => this.#refresh())
+  }
+
+  /** Which experiment keeps one of the config from beginning; undefined when none does. */
+  waitsFor(name: string): string | undefined {
+    return this.#waiting.get(name)
   }
 
   /** An operator starts an experiment: it begins anew. */
@@ -185,12 +205,20 @@ export class Experiments {
     if (experiment === undefined) return { ok: false, why: `there is no experiment "${name}"` }
     if (this.#runs.has(name)) return { ok: false, why: `experiment "${name}" runs already` }
     const servers = Object.keys(this.#config.mcpServers)
-    const other = [...this.#runs.values()].find((run) => overlap(run.experiment, experiment, servers))
+    const running = [...this.#situation.taken, ...[...this.#runs.values()].map((run) => run.experiment)]
+    const other = running.find((one) => meet(one, experiment, servers))
     if (other !== undefined)
       return {
         ok: false,
-        why: `experiment "${other.experiment.name}" runs, and takes calls that this one would take`,
+        why: `experiment "${other.name}" runs at a server that this one is for: those that begin together in the config share it, others have to wait`,
       }
+    // They have slots of their own: whoever stops and starts again and again would give a server ever more of them.
+    const left = [...this.#ended.values()]
+      .filter((run) => meet(run.experiment, experiment, servers))
+      .flatMap((run) => armNames([run.experiment]))
+      .reduce((sum, arm) => sum + (this.#underWay.get(arm) ?? 0), 0)
+    if (left > 0)
+      return { ok: false, why: `${left} calls of an earlier run are under way: try again when they are over` }
     this.#started.add(name)
     try {
       this.#parts.refresh()
@@ -217,10 +245,11 @@ export class Experiments {
   /** A call that was in an arm has ended. */
   end(call: Call, outcome: Outcome): void {
     const { arm, fates, unit } = call.record
+    this.#left(arm)
     const sample = unit as UnitSample | undefined
     const run = this.#runs.get(arm.slice(0, arm.indexOf('/')))
-    // What was sampled of a run that has ended stays as it was.
-    if (sample === undefined || run === undefined) return
+    // What was sampled of a run that has ended stays as it was, and is no part of the one after it.
+    if (sample === undefined || run?.samples.has(sample) !== true) return
     endIn(sample, call, outcome, this.#parts.clock.now())
     if (fates !== undefined) run.samples.noteFates(sample.arm, call)
   }
@@ -231,12 +260,7 @@ export class Experiments {
     this.#runs.get(arm.slice(0, at))?.samples.report(`${source} ${tenant}\n${id}`, arm.slice(at + 1), outcome)
   }
 
-  /** All experiments of the config, in its order, each with its run of now, or else the last one that ended. */
-  list(): readonly Listed[] {
-    return this.#config.experiments.map((experiment) => ({ experiment, run: this.#runOf(experiment.name) }))
-  }
-
-  /** The same, with what was judged at the latest look: for whoever asks often. */
+  /** All experiments of the config, in its order, each with its run of now, or else the last one that ended; judged at its latest look. */
   runs(): readonly Listed[] {
     return this.#config.experiments.map((experiment) => {
       const { name } = experiment
@@ -244,14 +268,11 @@ export class Experiments {
     })
   }
 
-  /** One of them by its name; undefined when there is none. */
+  /** One of them by its name, judged now; undefined when there is none. */
   get(name: string): Listed | undefined {
-    return this.list().find(({ experiment }) => experiment.name === name)
-  }
-
-  /** Whether a run goes on. */
-  isRunning(name: string): boolean {
-    return this.#runs.has(name)
+    const run = this.#runs.get(name)
+    if (run !== undefined) this.#judge(run)
+    return this.runs().find(({ experiment }) => experiment.name === name)
   }
 
   /** Looks at nothing any more. */
@@ -260,56 +281,41 @@ export class Experiments {
     this.#cancelLook = undefined
   }
 
-  #runOf(name: string): OpenRun | undefined {
-    const run = this.#runs.get(name)
-    if (run !== undefined) this.#judge(run)
-    return run ?? this.#ended.get(name)
+  #running(config: ExperimentConfig): (Portioned & { readonly begins: boolean })[] {
+    return agendaFor(config, this.#situation).flatMap((step) => (step.runs ? step : []))
   }
 
-  #running(config: ExperimentConfig): Experiment[] {
-    return this.#steps(config).flatMap((step) => (step.runs ? step.experiment : []))
-  }
-
-  /** One that would take calls of another one that runs does not begin. */
-  #steps(config: ExperimentConfig): Step[] {
-    const servers = Object.keys(config.mcpServers)
-    const steps = config.experiments.map((experiment) => this.#stepOf(experiment, config))
-    const run = steps.flatMap((step) => (step.runs && !step.begins ? step.experiment : []))
-    return steps.map((step) => {
-      if (!step.runs || !step.begins) return step
-      const { experiment, ends } = step
-      if (run.some((other) => overlap(other, experiment, servers)))
-        return { experiment, runs: false, ...(ends !== undefined && { ends }) }
-      run.push(experiment)
-      return step
-    })
-  }
-
-  #stepOf(experiment: Experiment, config: ExperimentConfig): Step {
-    const { name, active } = experiment
-    const run = this.#runs.get(name)
-    const settings = settingsOf(experiment)
-    if (run === undefined) {
-      // One that has ended is started again by hand, or by other settings.
-      const begins = this.#started.has(name) || (active && this.#ended.get(name)?.settings !== settings)
-      return begins ? { experiment, runs: true, begins } : { experiment, runs: false }
+  get #situation(): Situation {
+    const taken = this.#parts.taken?.()
+    return {
+      running: this.#runs,
+      ended: this.#ended,
+      started: this.#started,
+      taken: taken === undefined ? [] : [taken],
+      before: this.#config.experiments,
     }
-    if (run.settings !== settings)
-      return active
-        ? { experiment, runs: true, begins: true, ends: 'its settings changed' }
-        : { experiment, runs: false, ends: 'its settings changed' }
-    const before = this.#config.experiments.find((one) => one.name === name)
-    if (before?.active === true && !active) return { experiment, runs: false, ends: '"active" is false now' }
-    const changed = changedSet(run.sets, setsOf(experiment, config))
-    if (changed !== undefined) return { experiment, runs: false, ends: `the policy set "${changed}" changed` }
-    return { experiment, runs: true, begins: false }
   }
 
-  #open(experiment: Experiment, config: ExperimentConfig): void {
+  /** A call that was in this arm is over. */
+  #left(arm: string): void {
+    const count = this.#underWay.get(arm)
+    if (count === undefined) return
+    if (count > 1) this.#underWay.set(arm, count - 1)
+    else this.#underWay.delete(arm)
+  }
+
+  /** The config that is in force takes up what has changed; one that does not compile changes nothing. */
+  #refresh(): void {
+    try {
+      this.#parts.refresh()
+    } catch (error) {
+      this.#parts.emit({ type: 'failed', why: (error as Error).message })
+    }
+  }
+
+  #open({ experiment, portion }: Portioned, config: ExperimentConfig): void {
     const { clock, emit } = this.#parts
     this.#ended.get(experiment.name)?.samples.clear()
-    // What others have found stays; what they were sampled from gives way to a run that needs the room.
-    if (this.#room.left < MAX_UNITS / 2) for (const { samples } of this.#ended.values()) samples.clear()
     const samples = new Samples(this.#room)
     const run: OpenRun = {
       experiment,
@@ -317,10 +323,11 @@ export class Experiments {
       startedAt: clock.now(),
       samples,
       looks: [],
-      judgement: judge(experiment, [], { isOver: false }),
+      judgement: judge(experiment, { units: [], assigned: new Map() }, { isOver: false }),
       end: undefined,
       settings: settingsOf(experiment),
       sets: setsOf(experiment, config),
+      portion,
     }
     this.#ended.delete(experiment.name)
     this.#runs.set(experiment.name, run)
@@ -333,6 +340,7 @@ export class Experiments {
     const { name } = run.experiment
     if (!isJudged) this.#judge(run, true)
     run.end = { at: clock.now(), atWall: clock.wall(), reason }
+    run.samples.end()
     this.#runs.delete(name)
     this.#ended.set(name, run)
     emit({ type: 'ended', name, reason, sentence: run.judgement.verdict.sentence })
@@ -341,7 +349,7 @@ export class Experiments {
   /** The same, and calls take the usual way again. */
   #finish(run: OpenRun, reason: string, isJudged = false): void {
     this.#close(run, reason, isJudged)
-    this.#parts.refresh()
+    this.#refresh()
   }
 
   /** A look that is to come stays where it is: configs that follow one another must not put it off. */
@@ -371,15 +379,41 @@ export class Experiments {
     else if (ends) this.#finish(run, 'its verdict was found', true)
   }
 
+  /** What runs that have ended were sampled from gives way to those that need the room, the oldest first; what they found stays. */
+  #reclaim(): void {
+    for (const { samples } of this.#ended.values()) {
+      if (samples.all().length === 0) continue
+      samples.clear()
+      return
+    }
+  }
+
   #judge(run: OpenRun, isOver = false): void {
     const { clock, quiet } = this.#parts
-    const { assignBy } = run.experiment
-    // Sessions and tenants may never fall silent: they are judged as they are.
-    const waits = !isOver && (assignBy === 'intent' || assignBy === 'agent')
-    const units = waits ? run.samples.complete(clock.now(), quiet()) : run.samples.idle()
-    run.judgement = judge(run.experiment, units, { isOver })
+    const { experiment, samples } = run
+    const now = clock.now()
+    const waiting = {
+      quiet: isOver ? 0 : quiet(),
+      needsOutcome: !isOver && experiment.metric === 'task_success',
+    }
+    const cohort = samples.cohort(now, waiting)
+    samples.mark(cohort)
+    const assigned = new Map(Object.keys(experiment.arms).map((arm) => [arm, samples.unitsOf(arm)]))
+    // Of a unit in the cohort a call is under way only where it has been for too long.
+    const units = cohort.map((sample) => (sample.underWay > 0 ? failing(sample) : sample))
+    run.judgement = judge(experiment, { units, assigned }, { isOver })
+    if (isDecided(run.judgement.verdict.result)) return
+    const open = new Set(samples.open(now, waiting))
+    if (open.size === 0) return
+    const surely = judgeWithOpen(experiment, { units: samples.all(), open, assigned }, { isOver })
+    if (surely !== undefined) {
+      samples.mark(samples.all())
+      run.judgement = surely
+    }
   }
 }
+
+const isDecided = (result: Verdict['result']): boolean => result !== 'inconclusive' && result !== 'invalid'
 
 function lookOf({ verdict, verdicts, units }: Judgement, atMs: Millis): Look {
   const of = ({ difference, low, high }: Verdict) => ({ difference, low, high })
@@ -394,29 +428,4 @@ export interface ReportedTask {
   readonly id: string
   /** As calls of it have it; empty for none. */
   readonly arm: string
-}
-
-/** What was said of an experiment, but for whether it is active. */
-function settingsOf({ active: _, ...settings }: Experiment): string {
-  return canonicalJson(settings) ?? ''
-}
-
-/** By the name of each policy set of an experiment, what calls go by in it. */
-function setsOf({ arms }: Experiment, { policies }: ExperimentConfig): ReadonlyMap<string, string> {
-  const { defaults, overrides, sets } = policies
-  return new Map(
-    Object.values(arms).map((set) => {
-      const own = set === DEFAULT_SET ? {} : sets[set]
-      return [set, canonicalJson({ defaults, overrides, own }) ?? '']
-    }),
-  )
-}
-
-/** The first set that is another one now. */
-function changedSet(
-  before: ReadonlyMap<string, string>,
-  now: ReadonlyMap<string, string>,
-): string | undefined {
-  for (const [set, text] of now) if (before.get(set) !== text) return set
-  return undefined
 }

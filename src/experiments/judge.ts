@@ -1,5 +1,5 @@
 import { type MetricName, metricOf } from './metrics.ts'
-import type { UnitSample } from './samples.ts'
+import { failing, succeeding, type UnitSample } from './samples.ts'
 import { controlOf, type Experiment, mattersOf, splitOf } from './schema.ts'
 import { differenceSequence, LEAST_UNITS } from './statistics/confidence-sequence.ts'
 import { quantileDifferences, resamplesFor } from './statistics/quantile-bootstrap.ts'
@@ -29,23 +29,35 @@ const LARGEST_UNIT = 0.2
 /** Sequences are narrowest at so many times the units that each arm has to have. */
 const PLANNED = 2
 
+/** What an experiment is judged by. */
+export interface Known {
+  /** The units whose figures count at this look. */
+  readonly units: readonly UnitSample[]
+  /** How many were assigned to each arm, those included that say nothing yet. */
+  readonly assigned: ReadonlyMap<string, number>
+}
+
 /**
  * Judges an experiment by what is known of its units. `isOver`: nothing more will come. Quantiles have no sequence that
  * holds at all looks: where one decides, or guards, nothing is said of it before the end.
  */
 export function judge(
   experiment: Experiment,
-  samples: readonly UnitSample[],
+  { units, assigned }: Known,
   { isOver }: { readonly isOver: boolean },
 ): Judgement {
   const control = controlOf(experiment)
   const treatments = Object.keys(experiment.arms).filter((arm) => arm !== control)
   const byArm = new Map(Object.keys(experiment.arms).map((arm) => [arm, [] as UnitSample[]]))
-  for (const sample of samples) byArm.get(sample.arm)?.push(sample)
+  for (const unit of units) byArm.get(unit.arm)?.push(unit)
   const alpha = ALPHA / treatments.length
   const verdicts = treatments.map((treatment) => {
     const arms = { control: byArm.get(control)!, treatment: byArm.get(treatment)! }
-    return { treatment, verdict: verdictOn(experiment, control, treatment, arms, alpha, isOver) }
+    const counts = [control, treatment].map((arm) => assigned.get(arm) ?? 0)
+    return {
+      treatment,
+      verdict: verdictOn(experiment, { control, treatment }, { arms, counts }, alpha, isOver),
+    }
   })
   const decisive =
     verdicts.find(({ verdict }) => verdict.harm) ??
@@ -61,6 +73,44 @@ export function judge(
   }
 }
 
+/** What an experiment is judged by when units are open. */
+export interface KnownAndOpen extends Known {
+  /** Those of the units that are not over: how they end is not known. */
+  readonly open: ReadonlySet<UnitSample>
+}
+
+/**
+ * What can be said of an experiment however its open units end: so one unit that hangs cannot hide the harm that an arm does.
+ * A treatment is worse, if it is even when all that is open in the control fails and nothing else in the treatment; and at the end it is
+ * better, if it is even when it is the other way round. Undefined where neither is sure, and for metrics that are no
+ * shares of units.
+ */
+export function judgeWithOpen(
+  experiment: Experiment,
+  { units, open, assigned }: KnownAndOpen,
+  { isOver }: { readonly isOver: boolean },
+): Judgement | undefined {
+  if (metricOf(experiment.metric).estimator.kind !== 'proportion') return undefined
+  const control = controlOf(experiment)
+  const ifFailed = (fails: (sample: UnitSample) => boolean) => {
+    const ended = (sample: UnitSample) => (fails(sample) ? failing(sample) : succeeding(sample))
+    const assumed = units.map((sample) => (open.has(sample) ? ended(sample) : sample))
+    return judge(experiment, { units: assumed.filter(({ calls }) => calls > 0), assigned }, { isOver })
+  }
+  const worst = ifFailed(({ arm }) => arm === control)
+  if (worst.verdict.harm || (isOver && worst.verdict.result === 'worse')) return hedged(worst, open.size)
+  if (!isOver) return undefined
+  const best = ifFailed(({ arm }) => arm !== control)
+  return best.verdict.result === 'better' ? hedged(best, open.size) : undefined
+}
+
+/** The difference is at least so large: it is that of the ends that speak against it. */
+function hedged(judgement: Judgement, open: number): Judgement {
+  const { verdict } = judgement
+  const sentence = `${verdict.sentence}, however the ${open} that are open end`
+  return { ...judgement, verdict: { ...verdict, sentence } }
+}
+
 /** The units of two arms. */
 interface TwoArms {
   readonly control: readonly UnitSample[]
@@ -69,9 +119,8 @@ interface TwoArms {
 
 function verdictOn(
   experiment: Experiment,
-  control: string,
-  treatment: string,
-  arms: TwoArms,
+  { control, treatment }: { readonly control: string; readonly treatment: string },
+  { arms, counts }: { readonly arms: TwoArms; readonly counts: readonly number[] },
   alpha: number,
   isOver: boolean,
 ): Verdict {
@@ -96,7 +145,6 @@ function verdictOn(
     minimumUnitsForHarm: Math.min(minimum, Math.max(LEAST_FOR_HARM, Math.ceil(minimum / 4))),
     alpha: level,
   }
-  const counts = [units.control, units.treatment]
   const unsound = largestUnit(arms)
   return verdictOf(plan, {
     units,

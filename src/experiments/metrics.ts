@@ -54,7 +54,7 @@ export const metrics = {
     words: 'calls succeed',
     unit: 'points',
     better: 'higher',
-    estimator: { kind: 'ratio', of: ({ good }) => good, by: ({ felt }) => felt },
+    estimator: { kind: 'ratio', of: ({ good }) => good, by: ({ valid }) => valid },
   },
   eta: {
     about: 'Effective tool availability: the same without calls that the gateway rejected.',
@@ -76,7 +76,7 @@ export const metrics = {
     words: 'calls take',
     unit: 'ms',
     better: 'lower',
-    estimator: { kind: 'ratio', of: ({ totalMs }) => totalMs, by: ({ felt }) => felt },
+    estimator: { kind: 'ratio', of: ({ totalMs }) => totalMs, by: ({ valid }) => valid },
   },
   p50: quantile(0.5, 'Median'),
   p95: quantile(0.95, '95th percentile'),

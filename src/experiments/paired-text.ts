@@ -1,6 +1,15 @@
+import { fates } from '../mesh/call.ts'
 import { roundedDuration } from '../units/duration.ts'
+import { markdownBlock, type Table } from './blocks.ts'
 import type { PairedReport, TwinDecisions } from './paired.ts'
-import { differenceInWords, valueInWords, withoutLabel } from './report-text.ts'
+import {
+  differenceInWords,
+  fateInWords,
+  intervalInWords,
+  settingBlock,
+  valueInWords,
+  withoutLabel,
+} from './report-text.ts'
 import { pInWords } from './statistics/sentences.ts'
 
 /** The report of a paired run as Markdown. */
@@ -19,7 +28,7 @@ export function pairedMarkdown(report: PairedReport): string {
     'Means over the tasks; differences are of twins, with 95 % intervals.',
     meanTable(report),
     '## Calls',
-    table(
+    textOf(
       ['duration', control, treatment],
       report.quantiles.map((one) => [
         one.name,
@@ -30,7 +39,7 @@ export function pairedMarkdown(report: PairedReport): string {
     '## Faults',
     ...faultLines(report),
     '## Settings',
-    settingTable(report),
+    markdownBlock(settingBlock(report.settings, [control, treatment])),
   ].join('\n\n')
 }
 
@@ -43,7 +52,7 @@ function pairTable({ control, treatment, pairs, kinds }: PairedReport): string {
     neither,
     both + controlOnly + treatmentOnly + neither,
   ]
-  return table(
+  return textOf(
     ['tasks', 'succeed in both', `in ${control} only`, `in ${treatment} only`, 'in neither', 'together'],
     [
       ...Object.entries(kinds).map(([kind, counts]) => row(kind, counts)),
@@ -67,32 +76,30 @@ function meanTable({ control, treatment, means, pairs, difference, twins }: Pair
     treatment: share(pairs.both + pairs.treatmentOnly),
     difference,
   }
-  return table(
+  return textOf(
     ['', control, treatment, 'difference', '95 % interval'],
     [success, ...means.map((mean) => ({ ...mean, name: names[mean.name] }))].map((mean) => [
       mean.name,
       valueInWords(mean.control, mean.unit),
       valueInWords(mean.treatment, mean.unit),
       differenceInWords(mean.difference.estimate, mean.unit),
-      `${differenceInWords(mean.difference.low, mean.unit)} to ${differenceInWords(mean.difference.high, mean.unit)}`,
+      intervalInWords(mean.difference, mean.unit),
     ]),
   )
 }
-
-const fates = ['masked', 'delayed', 'surfaced', 'escaped', 'not_reached'] as const
 
 function faultLines({ control, treatment, faults }: PairedReport): string[] {
   if (faults.names.length === 0) return ['No fault was armed.']
   return [
     `Armed: ${faults.names.join(', ')}. What became of those that were injected:`,
-    table(
-      ['set', ...fates.map((fate) => fate.replace('_', ' ')), 'injected'],
+    textOf(
+      ['set', ...fates.map(fateInWords), 'injected'],
       [control, treatment].map((set) => {
         const counts = fates.map((fate) => faults.fates[set]?.[fate] ?? 0)
         return [set, ...counts, counts.reduce((sum, count) => sum + count, 0)]
       }),
     ),
-    table(
+    textOf(
       ['decisions on', 'made for both twins', 'different', 'made for one only'],
       [decisionRow('first tries', faults.first), decisionRow('further tries', faults.later)],
     ),
@@ -107,16 +114,5 @@ const decisionRow = (name: string, { twice, different, once }: TwinDecisions) =>
   once,
 ]
 
-function settingTable({ control, treatment, settings }: PairedReport): string {
-  if (settings.length === 0) return 'Their settings are the same.'
-  return table(
-    ['setting', control, treatment],
-    settings.map(({ setting, byArm }) => [setting, byArm[control] ?? '–', byArm[treatment] ?? '–']),
-  )
-}
-
-function table(head: readonly string[], rows: readonly (readonly (string | number)[])[]): string {
-  const line = (cells: readonly (string | number)[]) =>
-    `| ${cells.map((cell) => String(cell).replaceAll('|', '\\|').replace(/\s+/g, ' ')).join(' | ')} |`
-  return [line(head), line(head.map(() => '---')), ...rows.map(line)].join('\n')
-}
+const textOf = (head: readonly string[], rows: Table['rows']): string =>
+  markdownBlock({ table: { head, rows, numbers: 1 } })

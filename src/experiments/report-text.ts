@@ -1,5 +1,6 @@
 import { fates } from '../mesh/call.ts'
 import { roundedDuration } from '../units/duration.ts'
+import { type Block, markdownBlock, markdownLine, type Table } from './blocks.ts'
 import type { Look } from './experiments.ts'
 import { metricOf } from './metrics.ts'
 import type { MetricReport, Report } from './report.ts'
@@ -108,25 +109,13 @@ export const ofArm = <T>(record: Readonly<Record<string, T>>, arm: string): T | 
 
 /** The arms that are compared with the control. */
 export const treatmentsOf = ({ arms, control }: Pick<Report, 'arms' | 'control'>): string[] =>
-  arms.map(({ name }) => name).filter((arm) => arm !== control)
+  armsIn({ arms }).filter((arm) => arm !== control)
+
+const armsIn = ({ arms }: Pick<Report, 'arms'>): string[] => arms.map(({ name }) => name)
 
 /** The metric that decides. */
 export const decisiveOf = ({ metrics }: Pick<Report, 'metrics'>): MetricReport =>
   metrics.find(({ decides }) => decides)!
-
-/** What of it is in bold stands out. */
-export type Cell = string | number | { readonly bold: string }
-
-/** Rows below a head; the columns from `numbers` on are numbers. */
-export interface Table {
-  readonly head: readonly string[]
-  readonly rows: readonly (readonly Cell[])[]
-  readonly numbers: number
-}
-
-/** A paragraph, a list, a heading within the section, or a table. */
-export type Block =
-  string | { readonly list: readonly string[] } | { readonly heading: string } | { readonly table: Table }
 
 export type SectionName =
   | 'hypothesis'
@@ -161,7 +150,11 @@ export function sectionsOf(report: Report): Section[] {
   return [
     { name: 'hypothesis', title: 'Hypothesis', blocks: [hypothesis] },
     { name: 'arms', title: 'Arms', blocks: [{ table: armTable(report) }] },
-    { name: 'settings', title: 'Settings that differ', blocks: [settingBlock(report)] },
+    {
+      name: 'settings',
+      title: 'Settings that differ',
+      blocks: [settingBlock(report.settings, armsIn(report))],
+    },
     ...(state === 'not_started' ? [] : ran),
     { name: 'shared', title: 'What arms share', blocks: [{ list: interference }] },
     { name: 'next', title: 'What would change the verdict', blocks: [next] },
@@ -170,26 +163,25 @@ export function sectionsOf(report: Report): Section[] {
 
 function armTable({ arms, control }: Report): Table {
   return {
-    head: ['arm', 'policy set', 'share', 'units'],
-    rows: arms.map(({ name, set, share, units }) => [
+    head: ['arm', 'policy set', 'share', 'units', 'outcomes reported'],
+    rows: arms.map(({ name, set, share, units, reported }) => [
       name === control && name !== 'control' ? `${name} (control)` : name,
       set,
       `${Number((100 * share).toFixed(2))} %`,
       units,
+      reported,
     ]),
     numbers: 2,
   }
 }
 
-function settingBlock({ settings, arms }: Report): Block {
+/** Where the settings of arms differ, a line for each setting. */
+export function settingBlock(settings: Report['settings'], arms: readonly string[]): Block {
   if (settings.length === 0) return 'Their settings are the same.'
   return {
     table: {
-      head: ['setting', ...arms.map(({ name }) => name)],
-      rows: settings.map(({ setting, byArm }) => [
-        setting,
-        ...arms.map(({ name }) => ofArm(byArm, name) ?? NONE),
-      ]),
+      head: ['setting', ...arms],
+      rows: settings.map(({ setting, byArm }) => [setting, ...arms.map((arm) => ofArm(byArm, arm) ?? NONE)]),
       numbers: Infinity,
     },
   }
@@ -359,8 +351,8 @@ export function markdownOf(report: Report): string {
   const ran = ranInWords(report)
   return [
     `# Experiment ${report.name}`,
-    report.verdict === undefined ? sentence : `**${label}**: ${sentence}`,
-    ...othersInWords(report),
+    report.verdict === undefined ? markdownLine(sentence) : `**${label}**: ${markdownLine(sentence)}`,
+    ...othersInWords(report).map(markdownLine),
     ...(ran === undefined ? [] : [ran]),
     ...sectionsOf(report).flatMap(({ title, blocks }) => [`## ${title}`, ...blocks.map(markdownBlock)]),
   ].join('\n\n')
@@ -373,20 +365,4 @@ export function othersInWords(report: Report): string[] {
     if (arm === report.treatment || verdict === undefined) return []
     return verdict.sentence.includes(arm) ? `${verdict.sentence}.` : `${arm}: ${verdict.sentence}.`
   })
-}
-
-function markdownBlock(block: Block): string {
-  if (typeof block === 'string') return block
-  if ('list' in block) return block.list.map((line) => `- ${line}`).join('\n')
-  if ('heading' in block) return `### ${block.heading}`
-  const { head, rows, numbers } = block.table
-  const line = (cells: readonly Cell[]) => `| ${cells.map(markdownCell).join(' | ')} |`
-  return [line(head), line(head.map((_, at) => (at >= numbers ? '--:' : '---'))), ...rows.map(line)].join(
-    '\n',
-  )
-}
-
-function markdownCell(cell: Cell): string {
-  if (typeof cell === 'object') return `**${markdownCell(cell.bold)}**`
-  return String(cell).replaceAll('|', '\\|').replace(/\s+/g, ' ')
 }

@@ -1,10 +1,17 @@
 import type { Millis } from '../mesh/clock.ts'
 import { ALPHA, estimateOf } from './judge.ts'
-import type { Look, Run } from './experiments.ts'
+import type { Listed, Look, Run } from './experiments.ts'
 import { type MetricName, metricNames, metricOf } from './metrics.ts'
 import type { UnitSample } from './samples.ts'
 import { controlOf, type Experiment, mattersOf, splitOf } from './schema.ts'
-import { unitsForMeans } from './statistics/power.ts'
+import {
+  type ArmUnits,
+  detectableMean,
+  detectableProportion,
+  unitsForMeans,
+  unitsForProportions,
+  type Wanted,
+} from './statistics/power.ts'
 import { clusteredDifferenceInterval, newcombeInterval } from './statistics/proportions.ts'
 import { quantileDifferences, resamplesFor } from './statistics/quantile-bootstrap.ts'
 import { createRandom } from './statistics/random.ts'
@@ -53,12 +60,13 @@ export interface Report {
   readonly confidence: number
   readonly state: 'running' | 'ended' | 'not_started'
   readonly control: string
-  /** Each arm with its policy set, its share of what takes part, and its units. */
+  /** Each arm with its policy set, its share of what takes part, its units, and of how many of them an outcome was reported. */
   readonly arms: readonly {
     readonly name: string
     readonly set: string
     readonly share: number
     readonly units: number
+    readonly reported: number
   }[]
   readonly settings: readonly SettingDifference[]
   readonly verdict: Verdict | undefined
@@ -90,24 +98,56 @@ export interface Report {
   readonly next: string
 }
 
-export interface ReportParts {
+/** Effective settings of a policy set by policy, where it says anything at all. */
+export type SettingsOf = (set: string) => Readonly<Record<string, unknown>>
+
+/** What a report is put together from: plain data, which may go to another thread. */
+export interface ReportFacts {
   readonly experiment: Experiment
-  readonly run: Run | undefined
-  /** Effective settings of each arm by policy, where they say anything at all. */
-  readonly settingsOf: (set: string) => Readonly<Record<string, unknown>>
+  readonly run: RunFacts | undefined
+  /** By policy set. */
+  readonly settings: ReadonlyMap<string, ReturnType<SettingsOf>>
   /** On the monotonic clock. */
   readonly now: Millis
 }
 
-/** Puts together what is known of an experiment. Takes up to a second of CPU where there are tens of thousands of units. */
-export function reportOn({ experiment, run, settingsOf, now }: ReportParts): Report {
+interface RunFacts extends Pick<Run, 'startedAtWall' | 'startedAt' | 'looks' | 'judgement' | 'end'> {
+  /** Those that have a call which has ended. */
+  readonly units: readonly UnitSample[]
+  /** How many were assigned to each arm. */
+  readonly assigned: ReadonlyMap<string, number>
+  readonly calls: Pick<Run['samples'], 'fallback' | 'dropped' | 'out'>
+  readonly fates: Run['samples']['fates']
+}
+
+/** All that is known of an experiment now. */
+export function factsOf({ experiment, run }: Listed, settingsOf: SettingsOf, now: Millis): ReportFacts {
+  const settings = new Map(Object.values(experiment.arms).map((set) => [set, settingsOf(set)]))
+  if (run === undefined) return { experiment, run, settings, now }
+  const { startedAtWall, startedAt, looks, judgement, end, samples } = run
+  const { fates, fallback, dropped, out } = samples
+  // As they are now: of a run that goes on, they change while the report is put together elsewhere.
+  const units = samples.known().map((sample) => ({ ...sample, durations: [...sample.durations] }))
+  const assigned = new Map(Object.keys(experiment.arms).map((arm) => [arm, samples.unitsOf(arm)]))
+  const calls = { fallback, dropped, out }
+  return {
+    experiment,
+    run: { startedAtWall, startedAt, looks, judgement, end, units, assigned, calls, fates },
+    settings,
+    now,
+  }
+}
+
+/** Puts together what is known of an experiment. Takes up to two seconds of CPU where there are tens of thousands of units. */
+export function reportOn({ experiment, run, settings, now }: ReportFacts): Report {
+  const settingsOf: SettingsOf = (set) => settings.get(set) ?? {}
   const control = controlOf(experiment)
   const treatments = Object.keys(experiment.arms).filter((arm) => arm !== control)
   const split = splitOf(experiment)
-  const samples = run?.samples.all() ?? []
+  const units = run?.units ?? []
   const byArm = new Map(Object.keys(experiment.arms).map((arm) => [arm, [] as UnitSample[]]))
-  for (const sample of samples) if (sample.calls > 0) byArm.get(sample.arm)?.push(sample)
-  const counts = [...byArm.values()].map((units) => units.length)
+  for (const unit of units) if (unit.isJudged) byArm.get(unit.arm)?.push(unit)
+  const counts = [...split.keys()].map((arm) => run?.assigned.get(arm) ?? 0)
   const verdict = run?.judgement.verdict
   return {
     name: experiment.name,
@@ -123,6 +163,7 @@ export function reportOn({ experiment, run, settingsOf, now }: ReportParts): Rep
       set: experiment.arms[name]!,
       share: share * experiment.share,
       units: byArm.get(name)!.length,
+      reported: byArm.get(name)!.filter(({ outcome }) => outcome !== undefined).length,
     })),
     settings: settingDifferences(experiment, settingsOf),
     verdict,
@@ -137,14 +178,14 @@ export function reportOn({ experiment, run, settingsOf, now }: ReportParts): Rep
     sampleRatioP:
       experiment.assignBy === 'agent' ? undefined : sampleRatioSequence(counts, [...split.values()]),
     calls: {
-      inArms: samples.reduce((sum, { calls }) => sum + calls, 0),
-      fallback: run?.samples.fallback ?? 0,
-      notDrawn: run?.samples.out.not_drawn ?? 0,
-      excluded: run?.samples.out.excluded ?? 0,
-      dropped: run?.samples.dropped ?? 0,
+      inArms: units.reduce((sum, { calls }) => sum + calls, 0),
+      fallback: run?.calls.fallback ?? 0,
+      notDrawn: run?.calls.out.not_drawn ?? 0,
+      excluded: run?.calls.out.excluded ?? 0,
+      dropped: run?.calls.dropped ?? 0,
     },
     fates: Object.fromEntries(
-      [...(run?.samples.fates ?? [])].map(([arm, fates]) => [arm, Object.fromEntries(fates)]),
+      [...(run?.fates ?? [])].map(([arm, fates]) => [arm, Object.fromEntries(fates)]),
     ),
     interference: interferenceIn(experiment, settingsOf),
     next: nextOf(
@@ -255,10 +296,7 @@ function quantileReports(
 }
 
 /** Where the settings of arms differ, setting by setting. */
-function settingDifferences(
-  { arms }: Experiment,
-  settingsOf: ReportParts['settingsOf'],
-): SettingDifference[] {
+function settingDifferences({ arms }: Experiment, settingsOf: SettingsOf): SettingDifference[] {
   const flat = Object.entries(arms).map(
     ([arm, set]) => [arm, new Map(leavesOf(settingsOf(set), ''))] as const,
   )
@@ -280,7 +318,7 @@ function* leavesOf(value: unknown, path: string): Iterable<[string, string]> {
 }
 
 /** What arms have in common although they should not. */
-function interferenceIn(experiment: Experiment, settingsOf: ReportParts['settingsOf']): string[] {
+function interferenceIn(experiment: Experiment, settingsOf: SettingsOf): string[] {
   const { arms, assignBy, fallback } = experiment
   const quotas = Object.values(arms).some((set) => {
     const { rateLimit } = settingsOf(set) as { rateLimit?: { quota?: unknown } | false }
@@ -289,7 +327,7 @@ function interferenceIn(experiment: Experiment, settingsOf: ReportParts['setting
   return [
     'Servers serve all arms: one that slows down under the calls of one arm slows down for the others.',
     'Slots, rates and concurrency limits of servers are divided by the shares of the arms: each arm has less of them than it would have alone.',
-    'Breakers, retry budgets, latency estimates and answers that are kept belong to one arm each; connections and sessions with servers, catalogs and learned schemas are shared.',
+    'Breakers, retry budgets, latency estimates and answers that are kept for bad times belong to one arm each; connections and sessions with servers, catalogs, learned schemas and idempotency keys are shared.',
     ...(quotas ? ['Quotas of servers are shared: the arms draw on the same calls.'] : []),
     ...(assignBy === 'agent' || fallback === 'exclude'
       ? []
@@ -320,15 +358,49 @@ function nextOf(
   if (estimator.kind === 'quantile')
     return 'Quantiles are judged at the end only: more units make their interval narrower.'
   const [c, t] = [estimateOf(metric, control), estimateOf(metric, treatment)]
-  const treatmentShare = shares.treatment / (shares.control + shares.treatment)
-  if (c.units < 2 || t.units < 2 || matters === 0) return `Each arm needs ${minimum} units.`
-  const needed = unitsForMeans(
-    matters,
-    { control: c.variance, treatment: t.variance },
-    { alpha: ALPHA / (Object.keys(experiment.arms).length - 1), power: POWER, treatmentShare },
-  )
-  if (!Number.isFinite(needed.control) || needed.control + needed.treatment === 0)
-    return `Each arm needs ${minimum} units.`
-  const size = sizeInWords(metricOf(metric), matters)
-  return `To find a difference of ${size} with probability ${POWER} takes about ${needed.control} units in the control and ${needed.treatment} in the treatment, looked at once, and more with looks all along. There are ${c.units} and ${t.units}.`
+  const inWords = (size: number) => sizeInWords(metricOf(metric), size)
+  if (c.units < 2 || t.units < 2) return `Each arm needs ${minimum} units.`
+  const wanted = {
+    alpha: ALPHA / (Object.keys(experiment.arms).length - 1),
+    power: POWER,
+    treatmentShare: shares.treatment / (shares.control + shares.treatment),
+  }
+  const found = detectableIn(metric, c, t, wanted)
+  const there = `With the ${c.units} and ${t.units} that there are, ${found === undefined ? 'none would be' : `one of ${inWords(found)} is`} found as surely.`
+  const needed = matters === 0 ? undefined : neededIn(metric, c, t, matters, wanted)
+  if (needed === undefined) return `Each arm needs ${minimum} units.`
+  return `To find a difference of ${inWords(matters)} with probability ${POWER} takes about ${needed.control} units in the control and ${needed.treatment} in the treatment, looked at once, and about twice as many with looks all along. ${there}`
+}
+
+/** How many units find a difference of this size from the control; undefined where nothing is known of their variance. */
+function neededIn(
+  metric: MetricName,
+  control: UnitEstimate,
+  treatment: UnitEstimate,
+  size: number,
+  wanted: Wanted,
+): ArmUnits | undefined {
+  const isShare = metricOf(metric).estimator.kind === 'proportion'
+  // Towards the middle, where shares vary most.
+  const other = control.value + (control.value > 0.5 ? -size : size)
+  const needed = isShare
+    ? unitsForProportions(control.value, other, wanted)
+    : unitsForMeans(size, { control: control.variance, treatment: treatment.variance }, wanted)
+  return Number.isFinite(needed.control) && needed.control > 0 ? needed : undefined
+}
+
+/** The smallest difference from the control that the units of now find; undefined where they find none. */
+function detectableIn(
+  metric: MetricName,
+  control: UnitEstimate,
+  treatment: UnitEstimate,
+  wanted: Wanted,
+): number | undefined {
+  const units = { control: control.units, treatment: treatment.units }
+  if (metricOf(metric).estimator.kind !== 'proportion') {
+    const size = detectableMean({ control: control.variance, treatment: treatment.variance }, units, wanted)
+    return size > 0 ? size : undefined
+  }
+  const size = detectableProportion(control.value, units, control.value > 0.5 ? 'down' : 'up', wanted)
+  return size === undefined ? undefined : Math.abs(size)
 }

@@ -8,38 +8,98 @@ export interface UnitSample {
   readonly unit: string
   /** Its arm, without the name of the experiment. */
   readonly arm: string
+  /** Whose it is, as limits count it. */
+  readonly tenant: string
+  /** When its first call began, on the monotonic clock. */
+  readonly beganAt: Millis
   /** Tool calls that have ended. */
   calls: number
-  /** Those of them that were neither given up by their agent nor wrong. */
-  felt: number
-  /** Those of the felt ones that were sent to a server, or could have been: the gateway did not reject them. */
-  eligible: number
-  /** Felt ones that went well, as their agent saw it. */
-  good: number
-  /** Calls that went wrong, as their agent saw it. */
+  /** Those of them that went wrong, as their agent saw it. */
   failed: number
+  /** Those that say something of servers and policies: their agent neither gave them up nor made a mistake. */
+  valid: number
+  /** Valid ones that the gateway did not reject. */
+  eligible: number
+  /** Valid ones that went well, as their agent saw it. */
+  good: number
   /** Tries at servers. */
   attempts: number
-  /** How long the felt ones took, in milliseconds: all together, and each of the first 32. */
+  /** How long the valid ones took, in milliseconds: all together, and each of the first 32. */
   totalMs: Millis
   readonly durations: Millis[]
   /** How it ended, as somebody reported; undefined unless somebody did. */
   outcome: 'succeeded' | 'failed' | undefined
   /** Calls that are under way. */
   underWay: number
-  /** When its last call ended, on the monotonic clock. */
+  /** When its last call ended, on the monotonic clock; before that, when its first one began. */
   lastAt: Millis
+  /** Whether the latest verdict is of it, among others. */
+  isJudged: boolean
 }
 
 /** Most durations of a unit that are kept. */
 const MAX_DURATIONS = 32
 
+/** Most units of all runs together, those that have ended included; what comes on top is counted, and takes no part in a verdict. */
+const MAX_UNITS = 50_000
+
+/** Of them, how many one tenant may have in runs that go on: whoever names tasks without end leaves room for others. */
+const MAX_OF_TENANT = MAX_UNITS / 2
+
+/** How long a unit may be open before others no longer wait for it, in milliseconds. */
+const LONGEST_OPEN_MS: Millis = 300_000
+
+/** How many units there may be, in all runs together. */
+export class Room {
+  readonly #reclaim: () => void
+  #left = MAX_UNITS
+  readonly #ofTenants = new Map<string, number>()
+
+  /** `reclaim` is asked to free places of runs that have ended when there are none left. */
+  constructor(reclaim: () => void = () => undefined) {
+    this.#reclaim = reclaim
+  }
+
+  /** Takes a place for a tenant; false when there is none. */
+  take(tenant: string): boolean {
+    const taken = this.#ofTenants.get(tenant) ?? 0
+    if (taken >= MAX_OF_TENANT) return false
+    if (this.#left === 0) this.#reclaim()
+    if (this.#left === 0) return false
+    this.#left--
+    this.#ofTenants.set(tenant, taken + 1)
+    return true
+  }
+
+  /** Gives places back. */
+  free(places: number): void {
+    this.#left += places
+  }
+
+  /** A place of a tenant is one of a run that has ended: it is taken, and counts against nobody. */
+  release(tenant: string): void {
+    const taken = (this.#ofTenants.get(tenant) ?? 1) - 1
+    if (taken === 0) this.#ofTenants.delete(tenant)
+    else this.#ofTenants.set(tenant, taken)
+  }
+}
+
+/** What there is to say of a call that begins in a unit. */
+export interface Beginning {
+  /** Whose call it is, as limits count it. */
+  readonly tenant: string
+  /** On the monotonic clock. */
+  readonly now: Millis
+  /** It did not name its unit. */
+  readonly isFallback?: boolean
+}
+
 /** What the calls of one run of an experiment came to, by unit. */
 export class Samples {
   /** By arm and unit. */
   readonly #arms = new Map<string, Map<string, UnitSample>>()
-  readonly #room: { left: number }
-  #count = 0
+  readonly #room: Room
+  #hasEnded = false
   /** What became of faults that hit calls, by arm and fate. */
   readonly fates = new Map<string, Map<Fate, number>>()
   /** Calls in arms of which something is kept. */
@@ -51,36 +111,45 @@ export class Samples {
   /** Calls that matched and took no part: they were not drawn, or said nothing to assign them by. */
   readonly out = { not_drawn: 0, excluded: 0 }
 
-  /** `room`: how many units may be added, here and wherever else it is known. */
-  constructor(room: { left: number }) {
+  constructor(room: Room) {
     this.#room = room
+  }
+
+  /** The run has ended: nothing comes to it any more. */
+  end(): void {
+    if (this.#hasEnded) return
+    this.#hasEnded = true
+    for (const { tenant } of this.all()) this.#room.release(tenant)
   }
 
   /** Forgets all units, and gives their room back. */
   clear(): void {
+    this.end()
+    this.#room.free(this.all().length)
     this.#arms.clear()
-    this.#room.left += this.#count
-    this.#count = 0
   }
 
-  /** A call of a unit begins; undefined when there is no room for its unit. `isFallback`: it did not name that unit. */
-  begin(unit: string, arm: string, isFallback = false): UnitSample | undefined {
+  /** A call of a unit begins; undefined when there is no room for its unit. */
+  begin(unit: string, arm: string, { tenant, now, isFallback = false }: Beginning): UnitSample | undefined {
     let units = this.#arms.get(arm)
     if (units === undefined) this.#arms.set(arm, (units = new Map<string, UnitSample>()))
     let sample = units.get(unit)
     if (sample === undefined) {
-      if (this.#room.left === 0) {
+      if (!this.#room.take(tenant)) {
         this.dropped++
         return undefined
       }
-      this.#count++
-      this.#room.left--
-      units.set(unit, (sample = newSample(unit, arm)))
+      units.set(unit, (sample = newSample(unit, arm, tenant, now)))
     }
     this.assigned++
     if (isFallback) this.fallback++
     sample.underWay++
     return sample
+  }
+
+  /** Whether it is of this run. */
+  has(sample: UnitSample): boolean {
+    return this.#arms.get(sample.arm)?.get(sample.unit) === sample
   }
 
   /** A call of an arm has ended, and this is what became of its faults. */
@@ -109,43 +178,100 @@ export class Samples {
     return this.#arms.get(arm)?.size ?? 0
   }
 
-  /** Of all units. */
+  /** All units. */
   all(): UnitSample[] {
     return [...this.#arms.values()].flatMap((units) => [...units.values()])
   }
 
-  /** Of the units of which no call is under way. */
-  idle(): UnitSample[] {
-    return this.all().filter(({ underWay, calls }) => underWay === 0 && calls > 0)
+  /** Those of which something is known: a call of them has ended. */
+  known(): UnitSample[] {
+    return this.all().filter(({ calls }) => calls > 0)
   }
 
   /**
-   * Of the units that are over: no call of them is under way, and somebody has reported how they ended, or none has ended
-   * for `quiet` milliseconds. One that goes on after that counts with all its calls when it is over again.
+   * The units that began before the oldest one that is still open, and those that are still open and began before them.
+   * Whoever takes those that are over, and leaves out those that are not, counts quick units before slow ones: an arm whose
+   * calls fail late would seem better than one whose calls fail at once.
+   *
+   * A unit is open while a call of it is under way, and until none has ended for `quiet` milliseconds or its outcome is reported,
+   * which is waited for where `needsOutcome`. After five minutes nobody waits for it any more: then it counts as it is, and a
+   * call that is under way as one that failed.
    */
-  complete(now: Millis, quiet: Millis): UnitSample[] {
-    return this.all().filter(
-      ({ underWay, calls, outcome, lastAt }) =>
-        underWay === 0 && calls > 0 && (outcome !== undefined || now - lastAt >= quiet),
-    )
+  cohort(now: Millis, { quiet, needsOutcome }: Waiting): UnitSample[] {
+    const all = this.all()
+    let before = Infinity
+    for (const sample of all)
+      if (now - sample.beganAt < LONGEST_OPEN_MS && isOpen(sample, now, { quiet, needsOutcome }))
+        before = Math.min(before, sample.beganAt)
+    return all.filter(({ beganAt, calls, underWay }) => beganAt < before && (calls > 0 || underWay > 0))
+  }
+
+  /** Those that are not in that cohort, whose end is not known yet. */
+  open(now: Millis, waiting: Waiting): UnitSample[] {
+    return this.all().filter((sample) => isOpen(sample, now, waiting))
+  }
+
+  /** These, and no others, are those that the latest verdict is of. */
+  mark(judged: readonly UnitSample[]): void {
+    for (const sample of this.all()) sample.isJudged = false
+    for (const sample of judged) sample.isJudged = true
   }
 }
 
-function newSample(unit: string, arm: string): UnitSample {
+/** What has to be waited for before a unit is over. */
+export interface Waiting {
+  /** How long no call of it may have ended, in milliseconds; 0: calls that are under way, and no others. */
+  readonly quiet: Millis
+  /** Whether its outcome has to be known. */
+  readonly needsOutcome: boolean
+}
+
+function isOpen(
+  { underWay, outcome, lastAt }: UnitSample,
+  now: Millis,
+  { quiet, needsOutcome }: Waiting,
+): boolean {
+  return underWay > 0 || (outcome === undefined && (needsOutcome || now - lastAt < quiet))
+}
+
+/** A unit as it would be if what is open of it failed. */
+export const failing = (sample: UnitSample): UnitSample => ({
+  ...sample,
+  calls: sample.calls + 1,
+  failed: sample.failed + 1,
+  valid: sample.valid + 1,
+  eligible: sample.eligible + 1,
+  outcome: 'failed',
+})
+
+/** A unit as it would be if what is open of it went well: what has failed stays so. */
+export const succeeding = (sample: UnitSample): UnitSample => ({
+  ...sample,
+  calls: sample.calls + 1,
+  valid: sample.valid + 1,
+  eligible: sample.eligible + 1,
+  good: sample.good + 1,
+  outcome: 'succeeded',
+})
+
+function newSample(unit: string, arm: string, tenant: string, beganAt: Millis): UnitSample {
   return {
     unit,
     arm,
+    tenant,
+    beganAt,
     calls: 0,
-    felt: 0,
+    failed: 0,
+    valid: 0,
     eligible: 0,
     good: 0,
-    failed: 0,
     attempts: 0,
     totalMs: 0,
     durations: [],
     outcome: undefined,
     underWay: 0,
-    lastAt: 0,
+    lastAt: beganAt,
+    isJudged: false,
   }
 }
 
@@ -159,7 +285,7 @@ export function endIn(sample: UnitSample, { record }: Call, outcome: Outcome, no
   sample.attempts += record.attempts
   if (isWrong) sample.failed++
   if (result === 'cancelled' || result === 'caller_error') return
-  sample.felt++
+  sample.valid++
   if (!isWrong) sample.good++
   if (result !== 'rejected') sample.eligible++
   const tookMs = now - record.startedAt
@@ -167,32 +293,49 @@ export function endIn(sample: UnitSample, { record }: Call, outcome: Outcome, no
   if (sample.durations.length < MAX_DURATIONS) sample.durations.push(tookMs)
 }
 
-/** One line for each unit and arm, with a header: what anybody needs to compute a verdict again. Durations in milliseconds. */
+const COLUMNS =
+  'unit,arm,calls,failed,valid,eligible,good,attempts,under_way,total_ms,outcome,judged,durations_ms'
+
+/** One line for each unit and arm, below a header: what anybody needs to compute a verdict again. Durations in milliseconds. */
 export function* csvOf(samples: Iterable<UnitSample>): Generator<string> {
-  yield 'unit,arm,calls,felt,eligible,good,failed,attempts,total_ms,outcome,durations_ms\n'
-  for (const {
-    unit,
-    arm,
-    calls,
-    felt,
-    eligible,
-    good,
-    failed,
-    attempts,
-    totalMs,
-    outcome,
-    durations,
-  } of samples) {
-    const numbers = [calls, felt, eligible, good, failed, attempts, rounded(totalMs)].join(',')
-    yield `${quoted(unit)},${quoted(arm)},${numbers},${outcome ?? ''},${durations.map(rounded).join(' ')}\n`
+  yield `${COLUMNS}\n`
+  for (const sample of samples) {
+    const {
+      unit,
+      arm,
+      calls,
+      failed,
+      valid,
+      eligible,
+      good,
+      attempts,
+      underWay,
+      totalMs,
+      outcome,
+      durations,
+    } = sample
+    const judged = sample.isJudged ? 'yes' : 'no'
+    const numbers = [calls, failed, valid, eligible, good, attempts, underWay, rounded(totalMs)].join(',')
+    yield `${csvField(unitInText(unit))},${arm},${numbers},${outcome ?? ''},${judged},${durations.map(rounded).join(' ')}\n`
   }
 }
 
 const rounded = (ms: Millis) => Math.round(ms * 1_000) / 1_000
 
-/** Whatever an agent called its task, it is one field on one line (RFC 4180), and to a spreadsheet it is text. */
-function quoted(text: string): string {
-  const line = text.replace('\n', '/').replace(/\p{Cc}/gu, ' ')
-  const harmless = /^[=+\-@]/.test(line) ? `'${line}` : line
-  return /[",]/.test(harmless) ? `"${harmless.replaceAll('"', '""')}"` : harmless
+/**
+ * The key of a unit as one line that no other unit has: of tasks it is who names them, the tenant, `/`, and their name. Control
+ * characters and backslashes are escapes, as in JSON, and so is a `/` in the name of a tenant.
+ */
+function unitInText(key: string): string {
+  const at = key.indexOf('\n')
+  if (at === -1) return escaped(key)
+  return `${escaped(key.slice(0, at)).replaceAll('/', '\\u002f')}/${escaped(key.slice(at + 1))}`
 }
+
+const escaped = (text: string) =>
+  text.replace(/[\\\p{Cc}]/gu, (found) =>
+    found === '\\' ? '\\\\' : `\\u${found.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  )
+
+/** RFC 4180. */
+const csvField = (line: string) => (/[",]/.test(line) ? `"${line.replaceAll('"', '""')}"` : line)

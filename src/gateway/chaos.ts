@@ -4,7 +4,7 @@ import { faults } from '../chaos/faults/index.ts'
 import { injector } from '../chaos/firing/engine.ts'
 import { methodsOf } from '../chaos/plan/checks.ts'
 import type { Fault } from '../chaos/plan/common.ts'
-import type { ServerConfig } from '../config/schema/schema.ts'
+import type { Config, ServerConfig } from '../config/schema/schema.ts'
 import type { Call, FaultFate, Layer, Outcome, Service } from '../mesh/call.ts'
 import { type Clock, sleepOn } from '../mesh/clock.ts'
 import { gatewayError, type Reason } from '../mesh/errors.ts'
@@ -40,6 +40,8 @@ export interface Chaos {
   readonly clientFaults: (server: string, method: string) => Layer | undefined
   /** Says of each fault of a call what became of it. Once per call, at its very end. */
   readonly account: (call: Call, outcome: Outcome) => readonly FaultFate[]
+  /** Goes by the config that is in force now, at boot and after each reload: its plan, and the servers that are protected. */
+  readonly follow: (config: Config) => void
 }
 
 export interface ChaosParts {
@@ -75,6 +77,8 @@ export function createChaos(parts: ChaosParts): Chaos {
     onLists,
   } = parts
   const note = noteChaos(metrics, log)
+  const isProtected = (server: string) => current().servers.get(server)?.protected === true
+  let spared = new Set<string>()
   const controller = new Controller({
     clock: harmless(clock, log),
     environment,
@@ -85,12 +89,15 @@ export function createChaos(parts: ChaosParts): Chaos {
     onDropped: (count) => metrics.chaosJournalDropped.inc({}, count),
     faultEnvironment: faultEnvironmentOf(current, clock),
     effectOf: (call) => current().mesh.effectOf(call),
+    isProtected,
     emit: note,
     onTurned(turned) {
       for (const server of current().servers.values()) {
         if (isHitBy(turned.filter(atServers), server.name, LISTEN))
           // One that was refused for good is asked for again, and one that is open when a fault is armed is hit from now on.
           server.upstreamSessions.relisten(controller.engine.aims('upstream', server.name, LISTEN))
+        // One that has just become so may show what faults have made of its lists.
+        if (server.protected && spared.has(server.name)) continue
         if (!discovering.some((method) => isHitBy(turned, server.name, method))) continue
         const isOfLists = ({ type }: Fault) => faults[type]?.family === 'registry'
         // Also where a pause after failures, which a fault had made, has a while to go.
@@ -122,6 +129,15 @@ export function createChaos(parts: ChaosParts): Chaos {
       }
     },
     account: (call, outcome) => controller.engine.account(call, outcome),
+    follow(config) {
+      const before = spared
+      const names = Object.keys(config.mcpServers).filter(isProtected)
+      const fresh = names.filter((name) => !before.has(name))
+      spared = new Set(names.filter((name) => before.has(name)))
+      if (fresh.length > 0) controller.spare(fresh)
+      spared = new Set(names)
+      controller.follow(config.chaos)
+    },
   }
 }
 
@@ -221,6 +237,7 @@ function faultEnvironmentOf(current: () => GatewayGeneration, clock: Clock): Fau
     },
     sendTo(call, server) {
       const other = find(server)
+      if (other?.protected === true) return undefined
       const readdressed = call.tool === undefined ? undefined : readdress(call, other, call.tool)
       return readdressed && other?.send(readdressed)
     },

@@ -1,8 +1,9 @@
-import { createHash } from 'node:crypto'
+import { createHash, randomInt } from 'node:crypto'
 import { join, resolve } from 'node:path'
 import { environmentLock } from '../chaos/control/guard.ts'
 import type { Controller } from '../chaos/control/controller.ts'
 import { keepBootKeys } from '../config/boot-keys.ts'
+import { configHash } from '../config/hash.ts'
 import { loadConfig } from '../config/load.ts'
 import type { ReloadReport } from '../config/reload-report.ts'
 import { isLoopback } from '../config/schema/address.ts'
@@ -11,12 +12,16 @@ import { watchFiles } from '../config/watch/watch.ts'
 import type { Call } from '../mesh/call.ts'
 import { type Cancel, type Clock, type Millis, nextTurn, systemClock } from '../mesh/clock.ts'
 import { Experiments } from '../experiments/experiments.ts'
+import { GuardedArms } from '../experiments/guarded/arms.ts'
+import type { GuardedExperiments } from '../experiments/guarded/guarded.ts'
 import { armNames } from '../experiments/schema.ts'
+import { createKeyedRandom } from '../mesh/keyed-random.ts'
 import { Live } from '../mesh/live.ts'
 import { during } from '../mesh/work.ts'
 import { version } from '../protocol/identity.ts'
 import { DynamicServers } from '../registry/dynamic-servers.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
+import { HealthWatch } from '../registry/health/watch.ts'
 import { logState, lookForIdleGlobs, warnOfCuts, warnOfNames } from '../registry/notices.ts'
 import type { Server } from '../registry/server.ts'
 import { Bodies, bodyRefusals, MAX_FIRST_BODY } from '../routes/bodies.ts'
@@ -24,13 +29,17 @@ import { Intents } from '../telemetry/intents.ts'
 import { noteExperiments } from '../telemetry/experiment-events.ts'
 import type { Log } from '../telemetry/log.ts'
 import { createMetrics, type Metrics } from '../telemetry/metrics.ts'
+import type { Effects } from '../telemetry/recording/format.ts'
+import { Recorder } from '../telemetry/recording/recorder.ts'
 import type { TraceSettings } from '../telemetry/schema.ts'
 import { watchStalls } from '../telemetry/stalls.ts'
 import { createTracing, type Peer, type Tracing } from '../telemetry/tracing.ts'
 import { endSupervisor } from '../upstreams/stdio/groups.ts'
 import { unfinishedCauses, UnfinishedReplies } from '../upstreams/unfinished-replies.ts'
 import { type Agents, createAgents } from './agents.ts'
+import { policiesOf } from './call-timeouts.ts'
 import { createChaos } from './chaos.ts'
+import { hearing, openGuarded, signOf } from './guarded/guarded.ts'
 import { keepToken, type KeptToken, newControlToken, openRunFolder } from './control-token.ts'
 import { compileGeneration, type GenerationParts } from './generation.ts'
 import { createControlGuards, createGuards } from './guards.ts'
@@ -97,7 +106,13 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   // What outlives all generations.
   const metrics = createMetrics()
   const durable = await openDurable({ stateDir: gateway.stateDir, clock, log })
-  const context = createPolicyContext(clock, log, metrics, durable)
+  const policyContext = createPolicyContext(clock, log, metrics, durable)
+  const context = hearing(policyContext, (server, sign) => guarded.noticed(server, sign))
+  const { stateDir } = gateway
+  // Its draws are the lengths of pauses, which gateways before the same receiver should not share.
+  const random = createKeyedRandom(randomInt(2 ** 32))
+  const health = new HealthWatch({ clock, random, log, metrics, stateDir, environment })
+  await health.load()
   const killRecord = options.keepsKill === false ? undefined : await killRecordOf(options)
   const chaos = createChaos({
     clock,
@@ -118,26 +133,41 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   })
   const { controller } = chaos
   const tracing = await createSpans({ clock, log, metrics, env, config: file.telemetry.traces, current })
+  const forget = (names: readonly string[]) => names.forEach((arm) => context.state.forgetSet(arm))
   const experiments: Experiments = new Experiments({
     clock,
     quiet: () => live.current.config.telemetry.intents.idle,
     refresh: () => reloader.refresh(),
+    forget,
     emit: noteExperiments(log),
+    taken: () => arms.taken,
   })
+  const arms: GuardedArms = new GuardedArms(experiments, clock, forget)
   const intents = new Intents({
     clock,
     metrics,
-    onOutcome: (intent, outcome) => experiments.report(intent, outcome),
+    onOutcome: ({ source, tenant, id }, arm, outcome) =>
+      experiments.report({ source, tenant, id, arm }, outcome),
   })
   for (const limit of unfinishedCauses) metrics.repliesEnded.series({ limit })
   const replies = new UnfinishedReplies(gateway.limits.replies, (limit) =>
     metrics.repliesEnded.inc({ limit }),
   )
-  const common = { clock, log, metrics, tracing, intents, experiments }
-  const tune = ({ telemetry, experiments }: Config) => {
-    metrics.arms.follow(armNames(experiments))
+  const recorder = new Recorder({
+    clock,
+    log,
+    environment,
+    effectOf: (call) => live.current.mesh.effectOf(call),
+    effects: () => effectsOf(live.current),
+    onDropped: (count) => metrics.recordingDropped.inc({}, count),
+  })
+  const common = { clock, log, metrics, tracing, intents, experiments, recorder }
+  const tune = (config: Config) => {
+    const { telemetry, experiments } = config
+    metrics.arms.follow([...armNames(experiments), ...arms.names])
     metrics.tools.limit = telemetry.metrics.maxToolsPerServer
     intents.tune(telemetry.intents)
+    recorder.follow(telemetry.recording, configHash(policiesOf(config)))
   }
   tune(file)
 
@@ -145,6 +175,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const load = { inFlight: 0, detached: 0 }
   const parts: GenerationParts = {
     ...common,
+    experiments: arms,
     load,
     context,
     chaos,
@@ -156,7 +187,17 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
       warnOfNames(log, live.current.names, server)
       warnOfCuts(log, server)
     },
-    onState: (server) => logState(log, server),
+    onState(server) {
+      logState(log, server)
+      const sign = signOf(server)
+      if (sign !== undefined) guarded.noticed(server.name, sign)
+    },
+    onProbe(server, probe, verdict) {
+      health.probed(server, probe, verdict)
+      const tookMs = Object.values(probe.took).reduce((sum, ms) => sum + ms, 0)
+      const { state, failure } = verdict
+      guarded.probed({ server: server.name, state, reason: failure?.reason, tookMs })
+    },
   }
   const first = compileGeneration(withServers(file, dynamic.entries), undefined, parts)
   const live = new Live(first, clock, (calls) =>
@@ -168,12 +209,14 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   // The way of the next config into force.
   const follow = (config: Config) => {
     experiments.follow(config)
-    controller.follow(config.chaos)
+    chaos.follow(config)
+    health.follow(config)
     guards.limits.tune(config.gateway.limits)
     guards.quotas.tune(config.gateway)
     replies.tune(config.gateway.limits.replies)
     for (const reading of [bodies, ownBodies]) reading.tune(config.gateway.limits.bodies)
     tune(config)
+    guarded.follow()
   }
   const inForce = { live, parts, state: context.state, agents, follow }
   const reloader: Reloader = new Reloader(file, files, {
@@ -184,11 +227,25 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     added: () => dynamic.entries,
   })
 
+  const guarded: GuardedExperiments = await openGuarded({
+    ...common,
+    controller,
+    arms,
+    state: context.state,
+    current,
+    refresh: () => reloader.refresh(),
+    data: () => bound?.data,
+    stateDir: gateway.stateDir,
+    environment,
+    ownsState: durable !== undefined,
+  })
+
   // The two planes.
+  let bound: { readonly data: string; readonly control: string } | undefined
   let closing: Promise<void> | undefined
   const data = addressOf(gateway.listen)
   const allowed = () => live.current.config.gateway
-  const dataPlane = createDataPlane({ host: data.host, log, guards, allowed })
+  const dataPlane = createDataPlane({ clock, host: data.host, log, guards, allowed })
   for (const cause of bodyRefusals) metrics.bodiesRefused.series({ cause })
   const bodies = new Bodies(clock, { maxBody, maxFirst: MAX_FIRST_BODY }, gateway.limits.bodies, (cause) =>
     metrics.bodiesRefused.inc({ cause }),
@@ -207,6 +264,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const ownBodies = new Bodies(clock, { maxBody }, gateway.limits.bodies, () => undefined)
   const access = { token: controlToken ?? newControlToken(), openToRead: controlToken === undefined }
   const controlPlane = createControlPlane({
+    clock,
     host: control.host,
     bodies: ownBodies,
     log,
@@ -223,6 +281,8 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     state: context.state,
     chaos: controller,
     dynamic,
+    incidents: health.incidents,
+    guarded,
     reloader,
   })
   let kept: KeptToken | undefined
@@ -236,10 +296,10 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     live,
     agents,
     chaos: controller,
+    health,
     load,
     removeToken,
   }
-  let bound
   try {
     // Agents come last: none of them is to meet a gateway that ends because the other address is taken.
     const operators = await listenAt(control, controlPlane, 'gateway.control')
@@ -253,7 +313,8 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
 
   // From here on, it runs.
   experiments.follow(live.current.config)
-  controller.follow(live.current.config.chaos)
+  chaos.follow(live.current.config)
+  health.follow(live.current.config)
   for (const server of live.current.servers.values()) server.start()
   lookForIdleGlobs(log, live)
   const reload = (trigger: string) => reloader.reload(trigger)
@@ -273,7 +334,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     reload,
     close() {
       watch.close()
-      return (closing ??= shutDown(ends))
+      return (closing ??= guarded.close().then(() => shutDown(ends)))
     },
   }
 }
@@ -297,6 +358,20 @@ function warnOfToken({ files, problems }: KeptToken, log: Log): void {
   log.error(
     { problems },
     'the control token could not be kept, so the control plane changes nothing: set XDG_RUNTIME_DIR, gateway.stateDir or gateway.controlToken',
+  )
+}
+
+/** What running a tool again does, of all tools that are known. */
+function effectsOf({ servers, mesh }: GatewayGeneration): Effects {
+  const ofServer = (server: Server) =>
+    server
+      .entries('tools')
+      .map(({ key: tool }) => [tool, mesh.effectOf({ server: server.name, method: 'tools/call', tool })])
+  return Object.fromEntries(
+    [...servers.values()].map((server) => [
+      server.name,
+      Object.fromEntries(ofServer(server)) as Effects[string],
+    ]),
   )
 }
 
@@ -381,8 +456,12 @@ export interface ShutdownParts {
   readonly chaos: { close(): Promise<void> }
   /** Spans that are left are sent, as far as the collector takes them. */
   readonly tracing: { close(): Promise<void> }
+  /** What was recorded of calls is written down. */
+  readonly recorder: { close(): Promise<void> }
   /** Told last of the ends of calls; undefined where nothing outlives the process. */
   readonly durable: { close(): Promise<void> } | undefined
+  /** What incidents there are is written down, and nobody is told any more. */
+  readonly health: { close(): Promise<void> }
   /** Tasks of agents end with the process, and so do experiments. */
   readonly intents: { closeAll(): void }
   readonly experiments: { close(): void }
@@ -468,6 +547,8 @@ async function endAll(parts: ShutdownParts, stopped: Promise<void>, waits: Waits
   // Nothing of it is waited for alone: what fails meanwhile fails the end, and is no rejection that nobody handles.
   await Promise.all([spans, rest])
   parts.endStallWatch()
+  await waits.note('the recording', parts.recorder.close())
+  await waits.note('incidents', parts.health.close())
   if (durable !== undefined) await waits.note('the store on disk', durable.close())
 }
 

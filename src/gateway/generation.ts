@@ -15,20 +15,22 @@ import type { GatewayGeneration } from '../registry/generation.ts'
 import type { KnownServerParts } from '../registry/known-server.ts'
 import { Names } from '../registry/names.ts'
 import { readdress } from '../registry/readdress.ts'
-import { Server } from '../registry/server.ts'
+import { Server, type ServerParts } from '../registry/server.ts'
 import { createAccessLog } from '../telemetry/access-log.ts'
 import type { Intents } from '../telemetry/intents.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { observeAttempt } from '../telemetry/observe-attempt.ts'
 import { observe } from '../telemetry/observe.ts'
+import type { Recorder } from '../telemetry/recording/recorder.ts'
 import type { Tracing } from '../telemetry/tracing.ts'
 import { createUpstreams } from '../upstreams/create.ts'
 import type { UnfinishedReplies } from '../upstreams/unfinished-replies.ts'
 import { policiesOf } from './call-timeouts.ts'
 import type { Chaos } from './chaos.ts'
 
-export interface GenerationParts extends Pick<KnownServerParts, 'onChanged' | 'onStale' | 'onState'> {
+export interface GenerationParts
+  extends Pick<KnownServerParts, 'onChanged' | 'onStale' | 'onState'>, Pick<ServerParts, 'onProbe'> {
   readonly clock: Clock
   readonly log: Log
   readonly metrics: Metrics
@@ -36,6 +38,7 @@ export interface GenerationParts extends Pick<KnownServerParts, 'onChanged' | 'o
   readonly context: PolicyContext
   readonly intents: Intents
   readonly tracing: Tracing
+  readonly recorder: Pick<Recorder, 'begin' | 'attempt' | 'end'>
   readonly chaos: Pick<Chaos, 'layers' | 'account' | 'clientFaults'>
   readonly experiments: Pick<Experiments, 'armsIn' | 'assignIn' | 'end'>
   /** What is kept of replies until they are complete. Outlives all generations. */
@@ -148,6 +151,7 @@ function createServer(
     initializeParams: ownInitializeParams,
     names,
     faults: parts.chaos.layers.discovery,
+    probePhase: parts.context.random(name, 'first-probe'),
   })
 }
 

@@ -1,26 +1,30 @@
 import { lookup } from 'node:dns/promises'
+import type { IncomingMessage } from 'node:http'
 import { type AddressInfo, createServer, type Server } from 'node:net'
 import Fastify from 'fastify'
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyReply } from 'fastify'
 import type { Controller } from '../chaos/control/controller.ts'
-import { serverAddress } from '../chaos/fault.ts'
 import type { Experiments } from '../experiments/experiments.ts'
 import { armNames } from '../experiments/schema.ts'
+import type { GuardedExperiments } from '../experiments/guarded/guarded.ts'
 import type { PlanTargets } from '../chaos/plan/checks.ts'
 import { type Address, parseAddress } from '../config/schema/address.ts'
 import type { GatewayConfig } from '../config/schema/schema.ts'
 import { AggregateEndpoint } from '../downstream/endpoints.ts'
 import type { Guards } from '../downstream/guards.ts'
 import type { Sessions } from '../downstream/sessions.ts'
-import type { Clock } from '../mesh/clock.ts'
+import type { Clock, Millis } from '../mesh/clock.ts'
 import type { Live } from '../mesh/live.ts'
 import type { StateStore } from '../mesh/policy.ts'
 import { MAX_DEPTH } from '../protocol/json-check.ts'
 import { isDeeperThan } from '../protocol/json-scan.ts'
 import { errorText, INVALID_REQUEST, PARSE_ERROR } from '../protocol/jsonrpc.ts'
 import type { DynamicServers } from '../registry/dynamic-servers.ts'
+import type { Incidents } from '../registry/health/incidents.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import { registerAdminChaos } from '../routes/admin-chaos.ts'
+import { registerAdminIncidents } from '../routes/admin-incidents.ts'
+import { registerAdminGuarded } from '../routes/admin-guarded.ts'
 import { registerAdminExperiments } from '../routes/admin-experiments.ts'
 import {
   registerAdmin,
@@ -41,6 +45,8 @@ import { printableJson } from '../telemetry/printable.ts'
 import type { UnfinishedReplies } from '../upstreams/unfinished-replies.ts'
 import type { Agents } from './agents.ts'
 import { shareWith } from './cors.ts'
+import { experimentSpec } from './guarded/spec.ts'
+import { serverTargets } from './plan-targets.ts'
 import {
   allowsHost,
   allowsOrigin,
@@ -55,6 +61,7 @@ import {
 import type { Reloader } from './reload.ts'
 
 export interface PlaneParts {
+  readonly clock: Clock
   /** Host that the plane binds, without its port. */
   readonly host: string
   readonly log: Log
@@ -71,7 +78,21 @@ const HEADERS_MS = 60_000
 /** How long a request may take to come that is read elsewhere than by `Bodies`, in milliseconds. */
 const REQUEST_MS = 300_000
 
-function createPlane({ log, guards }: PlaneParts): FastifyInstance {
+/** How long a body that was refused is read on, in milliseconds: then its connection is closed. */
+const LINGER_MS: Millis = 2_000
+
+/**
+ * Lets the rest of a body that was refused come, and throws it away: a connection that is closed while bytes wait in it is reset, and
+ * its client, which is still writing, never reads why (RFC 9112, 9.6).
+ */
+function linger(request: IncomingMessage, reply: FastifyReply, clock: Clock): void {
+  if (request.complete) return
+  reply.removeHeader('connection')
+  const cancel = clock.after(LINGER_MS, () => request.socket.destroy())
+  request.once('end', cancel).once('close', cancel).resume()
+}
+
+function createPlane({ clock, log, guards }: PlaneParts): FastifyInstance {
   const app = Fastify({
     logger: false,
     serverFactory(listener) {
@@ -86,13 +107,15 @@ function createPlane({ log, guards }: PlaneParts): FastifyInstance {
   })
   // Each part reads bodies in its own way; those for which there is no route are not read at all.
   app.removeAllContentTypeParsers()
-  app.setErrorHandler((error: Error & { statusCode?: number }, _, reply) => {
-    if (error instanceof BodyRefusal)
+  app.setErrorHandler((error: Error & { statusCode?: number }, request, reply) => {
+    if (error instanceof BodyRefusal) {
+      linger(request.raw, reply, clock)
       return void reply
         .code(error.statusCode)
         .headers(error.headers)
         .type('application/json')
         .send(error.text)
+    }
     const status = error.statusCode ?? 500
     if (status >= 500) log.error({ err: error }, 'a request met a defect of the gateway')
     const message = status >= 500 ? 'internal error' : error.message
@@ -213,7 +236,9 @@ export interface ControlParts {
   readonly state: StateStore
   readonly chaos: Controller
   readonly dynamic: DynamicServers
+  readonly incidents: Incidents
   readonly experiments: Experiments
+  readonly guarded: GuardedExperiments
   readonly reloader: Reloader
 }
 
@@ -232,6 +257,8 @@ export function registerControl(app: FastifyInstance, parts: ControlParts): void
     chaos,
     dynamic,
     experiments,
+    incidents,
+    guarded,
     reloader,
   } = parts
   const targets = () => targetsOf(live.current)
@@ -247,12 +274,15 @@ export function registerControl(app: FastifyInstance, parts: ControlParts): void
     experiments,
     state,
     chaos,
+    incidents,
   })
   registerAdmin(app, { live, sessions, clock, reload: () => reloader.reload('admin') })
   registerAdminMesh(app, { live, state })
   registerAdminServers(app, { live, state, dynamic, restart: (name) => reloader.refresh(new Set([name])) })
   registerAdminChaos(app, { chaos, clock, targets })
-  registerAdminExperiments(app, { live, clock, experiments })
+  registerAdminIncidents(app, { incidents })
+  registerAdminExperiments(app, { live, clock, experiments, guarded })
+  registerAdminGuarded(app, { guarded, spec: experimentSpec })
   registerAdminOutcomes(app, { clock, chaos, intents })
   registerChaos(app, { chaos, targets })
 }
@@ -260,14 +290,7 @@ export function registerControl(app: FastifyInstance, parts: ControlParts): void
 /** What a plan may aim at. */
 function targetsOf({ servers, config }: GatewayGeneration): PlanTargets {
   return {
-    servers: [...servers.values()].map((server) => ({
-      name: server.name,
-      kind: {
-        transport: server.transportAt(),
-        era: server.onlyEra,
-        ...(server.config.type !== 'stdio' && { address: serverAddress(server.config.urls) }),
-      },
-    })),
+    servers: serverTargets(servers),
     arms: armNames(config.experiments),
   }
 }

@@ -23,8 +23,11 @@ export interface Mesh {
   /** What that chain is made of, outermost first. */
   chainFor(server: string, method: string, tool: string | undefined, set?: string): readonly ChainLayer[]
   /** What running a call again would do. */
-  effectOf(call: Call): Effect
+  effectOf(call: Target): Effect
 }
+
+/** As much of a call as says where it goes. */
+type Target = Pick<Call, 'server' | 'method' | 'tool'>
 
 interface MeshParts {
   readonly policies: PolicyRegistry
@@ -49,7 +52,7 @@ interface Chain {
   readonly inner: Service
   readonly service: Service
   readonly described: readonly ChainLayer[]
-  readonly effectOf: (call: Call) => Effect
+  readonly effectOf: (call: Target) => Effect
 }
 
 /** Compiles a config into services. A chain is built when it is first asked for. */

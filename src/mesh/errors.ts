@@ -49,6 +49,9 @@ export const reasons = {
 /** A reason that is known everywhere. */
 export type Reason = keyof typeof reasons
 
+/** What made a server unreachable, where one reason covers several. */
+export type FailureCause = 'dns' | 'connection_refused' | 'timeout' | 'tls' | 'process_exit'
+
 /** Why a call got no reply of its server. A value, not an exception: the mesh never throws it. */
 export interface GatewayError {
   /** A `Reason`, or the name of a policy's own. */
@@ -64,6 +67,8 @@ export interface GatewayError {
   readonly retryAfterMs: Millis | undefined
   /** The HTTP status by which the server refused the request, where that is what happened. */
   readonly status?: number
+  /** What exactly failed, for those who tell outages apart; no agent is told. */
+  readonly cause?: FailureCause
   /**
    * Set when the call came to nothing because the program of its server is not up, and will not be at once: nothing was
    * tried that a retry within the same call could do better, or that says how the server treats calls.
@@ -79,7 +84,13 @@ export function gatewayError(
     sent = false,
     retryAfterMs,
     status,
-  }: { sent?: boolean; retryAfterMs?: Millis | undefined; status?: number | undefined } = {},
+    cause,
+  }: {
+    sent?: boolean
+    retryAfterMs?: Millis | undefined
+    status?: number | undefined
+    cause?: FailureCause | undefined
+  } = {},
 ): GatewayError {
   const { code, retryable } = typeof reason === 'string' ? reasons[reason] : reason
   const name = typeof reason === 'string' ? reason : reason.name
@@ -91,6 +102,7 @@ export function gatewayError(
     sent,
     retryAfterMs,
     ...(status !== undefined && { status }),
+    ...(cause !== undefined && { cause }),
   }
 }
 

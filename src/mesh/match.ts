@@ -1,13 +1,16 @@
 /** A compiled glob. */
 export type Glob = (name: string) => boolean
 
+/** Whether a pattern may stand for more than the one name that it is. */
+export const isGlob = (pattern: string): boolean => /[*?]/.test(pattern)
+
 /**
  * Compiles a glob over names: `*` is any run of characters, `?` is one, everything else is itself.
  * Names have no folders, so `*` crosses `/` too.
  */
 export function glob(pattern: string): Glob {
   if (pattern === '*') return () => true
-  if (!/[*?]/.test(pattern)) return (name) => name === pattern
+  if (!isGlob(pattern)) return (name) => name === pattern
   return (name) => holds(pattern, name)
 }
 

@@ -17,6 +17,8 @@ export interface Schema<Config> {
 /** A rare change of state that somebody will want to read about; facts of a call go into its record. */
 export interface MeshEvent {
   readonly type: string
+  /** The policy set, or the arm of an experiment, in which it happened. */
+  readonly set: string
   readonly server: string
   readonly tool?: string | undefined
   readonly detail?: Readonly<Record<string, unknown>>
@@ -82,7 +84,7 @@ export interface Scope {
   /** What is known of the tool now; undefined when it is in no catalog. */
   facts(): ToolDefinition | undefined
   /** What running the call again would do, by the operator's word, a trusted server's, or its method. */
-  effectOf(call: Call): Effect
+  effectOf(call: Pick<Call, 'method' | 'tool'>): Effect
   /** The replica that holds state for a caller, and thus has to get all its calls; undefined: any may. */
   home(caller: Caller): number | undefined
   /** How many callers each replica holds state for; undefined when the server holds none for such a caller. */
@@ -109,7 +111,7 @@ export interface Scope {
 export interface EventType {
   /** What has happened, in one line, for the documentation. */
   readonly about: string
-  /** The labels `server` and `tool` are the event's. */
+  /** The labels `server`, `tool` and `arm` are the event's. */
   readonly counter?: MetricSpec<'counter'>
   /** Its other labels. */
   labels?(detail: Readonly<Record<string, unknown>>): Readonly<Record<string, string>>
@@ -193,6 +195,8 @@ export interface Policy<Config> {
    * So the arms of an experiment together never get more than the server had before.
    */
   divided?(config: Config, share: number): unknown
+  /** Why nobody can get that share of it: everybody gets one call at least, and all together would get more than there is. */
+  indivisible?(config: Config, share: number): string | undefined
   /** Called once per generation, scope and distinct config. */
   build(config: Config, context: PolicyContext, scope: Scope): Layer
 }

@@ -121,6 +121,8 @@ export interface CallRecord {
   waitedMs: Millis
   /** The arm of an experiment that it runs in, as `experiment/arm`; empty for none. */
   arm: string
+  /** Whether its agent has asked for that arm by name. */
+  isArmAsked: boolean
   /** What experiments keep of its unit; undefined when it is in no arm. Only they read it. */
   unit: object | undefined
   /** The task that it belongs to; undefined when nothing says so. */
@@ -129,6 +131,8 @@ export interface CallRecord {
   traceId: string | undefined
   /** What tracing notes of it until it is over; only tracing reads it. */
   span: unknown
+  /** The same of the recorder; undefined when it is not recorded. */
+  recording: object | undefined
 }
 
 /** Notes a rejection in place of which another outcome is told: it took place, and is counted. */
@@ -164,9 +168,11 @@ export function newRecord(startedAt: Millis): CallRecord {
     upstreamMs: 0,
     waitedMs: 0,
     arm: '',
+    isArmAsked: false,
     unit: undefined,
     intent: undefined,
     traceId: undefined,
     span: undefined,
+    recording: undefined,
   }
 }

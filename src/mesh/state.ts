@@ -81,6 +81,16 @@ export class States implements StateStore {
     this.#bound()
   }
 
+  /** Forgets all that a policy set remembers: what asks next begins anew. */
+  forgetSet(set: string): void {
+    for (const slots of [this.#slots, this.#gone])
+      for (const [owner, slot] of slots) {
+        if (slot.key.set !== set) continue
+        slots.delete(owner)
+        retire(slot)
+      }
+  }
+
   #add<State extends object>(owner: string, key: StateKey, config: string, state: State): State {
     const slot: Slot = { key, config, state, goneAt: undefined }
     if (this.#place(slot)) this.#slots.set(owner, slot)

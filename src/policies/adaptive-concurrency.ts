@@ -6,6 +6,7 @@ import type { Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError, type PolicyReason } from '../mesh/errors.ts'
 import type { Policy } from '../mesh/policy.ts'
 import { StatesBySettings } from './state/states-by-settings.ts'
+import { indivisible, partOf } from './state/parts.ts'
 
 /** A number of calls at once. */
 const concurrency = () => z.int().min(1).max(10_000)
@@ -63,8 +64,10 @@ export const adaptiveConcurrency: Policy<z.output<typeof schema>> & { schema: ty
   optIn: true,
   reasons: [concurrencyLimited],
   states: [{ kind: ADAPTIVE_CONCURRENCY, isBudget: true }],
+  // Where latency has brought it down to its least, everybody still gets one.
+  indivisible: ({ initial }, share) => indivisible('calls at once', initial, share),
   divided: ({ initial, min, max, ...others }, share) => {
-    const part = (count: number) => Math.max(1, Math.floor(count * share))
+    const part = (count: number) => partOf(count, share)
     return { ...others, initial: part(initial), min: part(min), max: part(max) }
   },
   build(config, { clock, state }, { set, server }): Layer {

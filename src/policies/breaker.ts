@@ -70,8 +70,8 @@ export const breaker: Policy<z.output<typeof breakerSchema>> & { schema: typeof 
       counter: counter(
         'breaker_transitions_total',
         'Changes of state of breakers, by what brought them about and the state that was entered.',
-        ['server', 'tool', 'dimension', 'state'],
-        'tools × 4 dimensions × 3 states',
+        ['server', 'tool', 'dimension', 'state', 'arm'],
+        'tools × 4 dimensions × 3 states × arms',
       ),
       labels: ({ dimension, state }) => ({ dimension: String(dimension), state: String(state) }),
       isWarning: ({ state }) => state === 'open',

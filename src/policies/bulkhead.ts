@@ -9,6 +9,7 @@ import { duration, formatDuration } from '../units/duration.ts'
 import { Holds, threshold, Tools, type ToolSlots } from './bulkhead/slots.ts'
 import { leftWaiting, type Tenant, Tenants, waitForSlot, WaitQueue } from './bulkhead/wait-queue.ts'
 import { StatesBySettings } from './state/states-by-settings.ts'
+import { indivisible, partOf } from './state/parts.ts'
 
 /** The kind of state of pools. */
 const BULKHEAD = 'bulkhead'
@@ -68,9 +69,11 @@ export const bulkhead: Policy<z.output<typeof schema>> & { schema: typeof schema
   use: 'Keep it in force: without it, one slow server can take all the capacity of the gateway. Raise `concurrent` for servers that handle more calls at once, and lower it for servers that work on one call at a time.',
   reasons: [bulkheadFull],
   states: [{ kind: BULKHEAD, isBudget: true }],
+  indivisible: ({ concurrent, perTool = concurrent }, share) =>
+    indivisible('calls at once', Math.min(concurrent, perTool), share),
   // What waits costs the server nothing.
   divided: ({ concurrent, perTool, ...others }, share) => {
-    const part = (count: number) => Math.max(1, Math.floor(count * share))
+    const part = (count: number) => partOf(count, share)
     return {
       ...others,
       concurrent: part(concurrent),

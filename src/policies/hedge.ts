@@ -9,6 +9,7 @@ import { noteSupersededRejection } from '../mesh/record.ts'
 import { duration } from '../units/duration.ts'
 import {
   budgetSchema,
+  dividedBudget,
   hedges,
   isInboundRetry,
   nextTry,
@@ -50,6 +51,7 @@ export const hedge: Policy<z.output<typeof schema>> & { schema: typeof schema } 
   use: 'Use it for read-only tools whose slowest calls are much slower than the rest, on servers with capacity to spare. Do not use it where each call costs money, or where a server is slow because it is overloaded.',
   optIn: true,
   facts: [hedges],
+  divided: ({ budget, ...others }, share) => ({ ...others, budget: dividedBudget(budget, share) }),
   build({ after, most, budget }, context, scope): Layer {
     const { clock } = context
     const parts = { clock, most, budgets: new RetryBudgets(context, scope, budget) }

@@ -3,6 +3,7 @@ import { isRepeatable } from '../mesh/classify.ts'
 import type { Answer, Call, Channel, Layer, Message, Outcome } from '../mesh/call.ts'
 import { gatewayError, type PolicyReason, type Reason, reasons } from '../mesh/errors.ts'
 import type { Policy, Scope } from '../mesh/policy.ts'
+import { DEFAULT_SET } from '../mesh/settings.ts'
 import { TimeLimit } from '../mesh/time-limit.ts'
 import { errorText } from '../protocol/jsonrpc.ts'
 import { metaOf } from '../protocol/meta.ts'
@@ -70,8 +71,8 @@ export const idempotency: Policy<z.output<typeof schema>> & { schema: typeof sch
   reasons: [idempotencyConflict, idempotencyFull],
   facts: [replayed],
   build(config, { clock, state, durable }, scope): Layer {
-    const { set, server } = scope
-    const owner = { kind: 'idempotency', set, server }
+    // Of all policy sets: whichever arm of an experiment a call is in when it is sent again, a write has run.
+    const owner = { kind: 'idempotency', set: DEFAULT_SET, server: scope.server }
     const runs = state.get(owner, () => new Runs(clock, durable?.of(owner)))
     const limit = new TimeLimit(clock, config.limit)
     return (next) => {
@@ -163,9 +164,14 @@ function keyOf(
   return { id: idOf(call, sharing, 'explicit', named), fingerprint: fingerprintOf(call) }
 }
 
-/** A digest, because names of tools may be as long as their caller likes, and keys and headers may be secrets. */
+/**
+ * A digest, because names of tools may be as long as their caller likes, and keys and headers may be secrets. Where agents choose
+ * their arm of an experiment, one call with a key gets a run of its own in each arm that it names.
+ */
 function idOf(call: Call, sharing: Sharing, mode: string, key: string): string {
-  return digestOf(sharing, mode, call.tool ?? '', identityOf(call, sharing), key)
+  const { arm, isArmAsked } = call.record
+  const askedFor = isArmAsked ? arm : ''
+  return digestOf(sharing, mode, call.tool ?? '', identityOf(call, sharing), askedFor, key)
 }
 
 /** The eras, and calls that run as tasks, get answers of other shapes: one cannot stand in for the other. */

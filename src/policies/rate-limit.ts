@@ -8,6 +8,7 @@ import { formatRate, KeyedLimit, type Limit, perSecond, rate, SharedLimit } from
 import { Quota, type QuotaSettings } from './rate-limit/quota.ts'
 import { StatesBySettings } from './state/states-by-settings.ts'
 import type { Rate } from './state/token-bucket.ts'
+import { indivisible, partOf } from './state/parts.ts'
 
 const quota = z
   .strictObject({
@@ -57,6 +58,12 @@ type Config = z.output<typeof schema>
 /** The rate when the config names neither a rate nor a quota. */
 const DEFAULT_RATE: Rate = { calls: 100, perMs: 1_000 }
 
+/** Undefined where only a quota limits. */
+const rateOf = ({ rate, quota }: Config): Rate | undefined =>
+  rate ?? (quota === undefined ? DEFAULT_RATE : undefined)
+
+const burstOf = ({ burst }: Config, rate: Rate): number => burst ?? Math.max(1, Math.floor(perSecond(rate)))
+
 /** The kinds of state of limits of ours, and of quotas that an upstream grants. */
 const RATE_LIMIT = 'rate-limit'
 const QUOTA = 'rate-limit-quota'
@@ -74,8 +81,8 @@ function limitFor(
   { clock, state }: PolicyContext,
   { set, server, tool }: Scope,
 ): Limit {
-  const { per, burst = Math.max(1, Math.floor(perSecond(rate))) } = config
-  const settings = { rate, burst }
+  const { per } = config
+  const settings = { rate, burst: burstOf(config, rate) }
   const create = () => new SharedLimit(settings, clock)
   if (per === 'tool' && tool !== undefined)
     return state.get({ kind: RATE_LIMIT, set, server, tool, config: settings }, create)
@@ -98,19 +105,20 @@ export const rateLimit: Policy<Config> & { schema: typeof schema } = {
     { kind: RATE_LIMIT, isBudget: true },
     { kind: QUOTA, isBudget: true },
   ],
+  indivisible: (config, share) => {
+    const rate = rateOf(config)
+    return rate && indivisible('calls after a pause', burstOf(config, rate), share)
+  },
   // A quota is divided by nobody: all sets draw on the same.
-  divided: ({ rate, burst, quota, ...others }, share) => {
-    const whole = rate ?? (quota === undefined ? DEFAULT_RATE : undefined)
-    return {
-      ...others,
-      quota,
-      rate: whole && { ...whole, calls: Number((whole.calls * share).toPrecision(6)) },
-      burst: burst && Math.max(1, Math.floor(burst * share)),
-    }
+  divided: (config, share) => {
+    const rate = rateOf(config)
+    if (rate === undefined) return config
+    const burst = partOf(burstOf(config, rate), share)
+    return { ...config, rate: { ...rate, calls: Number((rate.calls * share).toPrecision(6)) }, burst }
   },
   build(config, context, scope): Layer {
     const quota = config.quota && quotaFor(config.quota, context, scope.server)
-    const rate = config.rate ?? (quota === undefined ? DEFAULT_RATE : undefined)
+    const rate = rateOf(config)
     const within: Layer = (next) => (quota === undefined ? next : (call) => quota.run(call, next))
     if (rate === undefined) return within
     const limit = limitFor(config, rate, context, scope)

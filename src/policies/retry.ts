@@ -9,6 +9,7 @@ import { noteSupersededRejection } from '../mesh/record.ts'
 import { duration } from '../units/duration.ts'
 import {
   budgetSchema,
+  dividedBudget,
   hedges,
   isInboundRetry,
   nextTry,
@@ -49,6 +50,7 @@ export const retry: Policy<z.output<typeof schema>> & { schema: typeof schema } 
   use: 'Keep it in force for servers whose failures are short: only calls that can do no harm are sent again. Set `attempts: 0` where the agent or the server retries by itself, because retries at several levels multiply.',
   facts: [retries, retryRefused],
   states: [retryBudget],
+  divided: ({ budget, ...others }, share) => ({ ...others, budget: dividedBudget(budget, share) }),
   build({ budget, ...config }, context, scope): Layer {
     const budgets = new RetryBudgets(context, scope, budget)
     const parts = { ...config, context, scope, budgets }

@@ -68,7 +68,7 @@ export const route: Policy<z.output<typeof schema>> & { schema: typeof schema } 
     const { clock, random } = context
     const replicas = replicasOf(context, scope)
     const rule = config.ejection
-    const ejection = rule === false ? undefined : new Ejection(rule, replicas, scope.server, context)
+    const ejection = rule === false ? undefined : new Ejection(rule, replicas, scope, context)
     const scores = new Scores(ejection)
     const feasibility = new Feasibility(config)
     const [only] = replicas

@@ -74,10 +74,10 @@ function judgeFor({ output, shapes, partials }: Config, context: PolicyContext, 
     const now = context.clock.now()
     if (drift !== undefined && memory?.reportsDrift(drift, now)) {
       const { path, was, now: is } = drift
-      context.emit({ type: 'drift', server, tool, detail: { path: path.slice(0, 200), was, now: is } })
+      context.emit({ type: 'drift', set, server, tool, detail: { path: path.slice(0, 200), was, now: is } })
     }
     if (breach !== undefined && memory?.reportsBreach(now))
-      context.emit({ type, server, tool, detail: { breach } })
+      context.emit({ type, set, server, tool, detail: { breach } })
   }
 
   return (call: Call, outcome: Outcome): Outcome => {

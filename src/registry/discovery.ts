@@ -1,10 +1,11 @@
+import type { ProbeTool } from '../config/schema/health-schema.ts'
 import { type Answer, type Call, type Caller, type Layer, type Message, newRecord } from '../mesh/call.ts'
 import type { Signal } from '../mesh/cancel.ts'
 import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError, type GatewayError, isGatewayError } from '../mesh/errors.ts'
 import { errorText, isObject, METHOD_NOT_FOUND, requestText, resultText } from '../protocol/jsonrpc.ts'
 import { printableWords } from '../telemetry/printable.ts'
-import { orAborted } from '../upstreams/failure.ts'
+import { orAborted, within } from '../upstreams/failure.ts'
 import type { Era, UpstreamSession } from '../upstreams/upstream.ts'
 import { formatDuration } from '../units/duration.ts'
 import {
@@ -15,6 +16,9 @@ import {
   type Fetched,
   fetchList,
 } from './catalog.ts'
+import { type Probe, type ProbeFailure, failureReasonOf } from './health/probe.ts'
+import { Probing, type ProbeRound } from './health/probing.ts'
+import { wrongIn } from './health/tool-answer.ts'
 import { kinds, type ListKind, listKinds } from './kinds.ts'
 import type { UpstreamSessions } from './upstream-sessions.ts'
 
@@ -34,8 +38,12 @@ export interface DiscoveryOptions {
   readonly refreshMs: Millis
   /** How much of each list is kept, in bytes. */
   readonly maxList: number
-  /** Between two pings while the server is up. */
+  /** Until the next probe while the server is up. */
   readonly probeMs: Millis
+  /** How long a ping may take, and a call of the tool; at most `timeoutMs`. */
+  readonly pingMs: Millis
+  /** Called in each round, once the server is up; undefined: none. */
+  readonly tool?: ProbeTool | undefined
   /** A round succeeded. */
   readonly onUp: (catalog: Catalog, initializeResult: Message) => void
   /** The server says that a list has changed; what it is now is found out by the next round. */
@@ -44,18 +52,26 @@ export interface DiscoveryOptions {
   readonly onReverted: (catalog: Catalog) => void
   /** A round failed. */
   readonly onDown: (error: GatewayError) => void
+  /** What a round has shown of the server's health, after all else was told of it; nobody is told unless given. */
+  readonly onProbe?: (probe: Probe) => void
+  /** The session has ended by itself: the server may be in trouble. */
+  readonly onSign?: () => void
 }
 
 /** The pause after a round that failed, in milliseconds: it doubles from the first of these to the last. */
 const FIRST_RETRY_MS = 1_000
 const LAST_RETRY_MS = 30_000
 
+/** Longest pause that a server can ask for, in milliseconds: one reply must not keep it out of sight for a day. */
+const LONGEST_ASKED_MS = 300_000
+
 /** Several `list_changed` within this time cause one round, in milliseconds. */
 const COALESCE_MS = 250
 
 /**
  * Keeps one server's catalog true: asks at the start, when the server says that a list changed, and now and
- * then; pings in between; and comes back with a doubling pause while the server is down. Runs on its own,
+ * then; pings in between, and calls a tool if it is told to; and comes back with a doubling pause while the server is down.
+ * Each round is a probe of its health. Runs on its own,
  * so that no other server and no agent ever waits for it.
  */
 export class Discovery implements Caller {
@@ -68,8 +84,11 @@ export class Discovery implements Caller {
   readonly #questions: Questions
   readonly #lists: Lists
   readonly #rounds: Rounds
+  readonly #probing: Probing
   readonly #watched = new WeakSet<UpstreamSession>()
   #retryMs: Millis = FIRST_RETRY_MS
+  /** While it is down: when the next round would begin if the server had not asked for a longer pause, on the monotonic clock. */
+  #dueAt: Millis | undefined
   #refresh: Refresh | undefined
 
   constructor(options: DiscoveryOptions) {
@@ -79,6 +98,9 @@ export class Discovery implements Caller {
     this.initializeParams = initializeParams
     this.#options = options
     this.#questions = new Questions(server, this, clock, faults)
+    this.#probing = new Probing(clock, (probe) => {
+      if (!this.#rounds.stopped) options.onProbe?.(probe)
+    })
     this.#lists = new Lists(
       clock,
       () => options.refreshMs,
@@ -112,6 +134,15 @@ export class Discovery implements Caller {
     if (!this.#rounds.running && this.#retryMs === FIRST_RETRY_MS) this.#rounds.within(0)
   }
 
+  /**
+   * The server has answered a call: if it is taken for down, that may be over, and the pause that it asked for is not waited
+   * out. Our own pause is: a server that answers agents and refuses probes is not asked in a frenzy.
+   */
+  answered(): void {
+    if (this.#dueAt === undefined || this.#rounds.running) return
+    this.#rounds.within(Math.max(0, this.#dueAt - this.#options.clock.now()))
+  }
+
   stop(): void {
     this.#rounds.stop()
     this.#endRefresh()
@@ -141,43 +172,81 @@ export class Discovery implements Caller {
   }
 
   async #look(): Promise<Millis> {
-    const { server, clock, upstreamSessions, timeoutMs, probeMs } = this.#options
-    const limit = new AbortController()
-    const tookTooLong = () => {
-      const message = `discovery took longer than ${formatDuration(timeoutMs)} (mcpServers.${server}.timeouts.discovery)`
-      limit.abort(gatewayError('attempt_timeout', message, { sent: true }))
-    }
+    const { upstreamSessions, clock } = this.#options
     const { startsProcesses } = upstreamSessions
-    let cancel = startsProcesses ? () => undefined : clock.after(timeoutMs, tookTooLong)
+    const { limit, key } = this.#limit()
+    const round = this.#probing.begin()
+    const over = new AbortController()
+    const tookTooLong = () => {
+      const message = `discovery took longer than ${formatDuration(limit)} (${key})`
+      over.abort(gatewayError('attempt_timeout', message, { sent: true }))
+    }
+    let cancel = startsProcesses ? () => undefined : clock.after(limit, tookTooLong)
     try {
-      const { upstreamSession } = await orAborted(upstreamSessions.of(this), limit.signal)
-      if (startsProcesses) cancel = clock.after(timeoutMs, tookTooLong)
+      const opening = () => orAborted(upstreamSessions.of(this), over.signal)
+      const isOpen = upstreamSessions.current(this) !== undefined
+      const { upstreamSession } = await (isOpen ? opening() : round.step('open', opening))
+      if (startsProcesses) cancel = clock.after(limit, tookTooLong)
       this.#watch(upstreamSession)
-      if (this.#lists.fresh) await this.#questions.ping(upstreamSession, limit.signal)
-      else
-        await this.#lists.fetch(
-          upstreamSession.initializeResult,
-          this.#questions.over(upstreamSession, limit.signal),
-          this.#questions,
-        )
+      await this.#ask(upstreamSession, over.signal, round)
       this.#retryMs = FIRST_RETRY_MS
+      this.#dueAt = undefined
       if (!this.#rounds.stopped) this.#options.onUp(this.#lists.catalog, upstreamSession.initializeResult)
-      return probeMs
+      cancel()
+      round.end(await this.#askTool(upstreamSession, round))
+      return this.#options.probeMs
     } catch (error) {
-      return await this.#failed(error)
+      return await this.#failed(error, round)
     } finally {
       cancel()
     }
   }
 
-  async #failed(cause: unknown): Promise<Millis> {
-    const error = isGatewayError(cause) ? cause : gatewayError('internal', 'discovery failed')
+  /** How long a round may take, and which setting says so. */
+  #limit(): { readonly limit: Millis; readonly key: string } {
+    const { server, timeoutMs, pingMs, upstreamSessions } = this.#options
+    const isPing = this.#lists.fresh && upstreamSessions.current(this) !== undefined
+    return isPing && pingMs < timeoutMs
+      ? { limit: pingMs, key: `mcpServers.${server}.health.every` }
+      : { limit: timeoutMs, key: `mcpServers.${server}.timeouts.discovery` }
+  }
+
+  #ask(upstreamSession: UpstreamSession, signal: Signal, round: ProbeRound): Promise<void> {
+    if (this.#lists.fresh) return round.step('ping', () => this.#questions.ping(upstreamSession, signal))
+    const ask = this.#questions.over(upstreamSession, signal)
+    const fetching = () => this.#lists.fetch(upstreamSession.initializeResult, ask, this.#questions)
+    return round.step('list', fetching)
+  }
+
+  /** Calls the tool that the config names. A server whose tool fails is up all the same: nobody but its health is told. */
+  async #askTool(upstreamSession: UpstreamSession, round: ProbeRound): Promise<ProbeFailure | undefined> {
+    const { tool, clock, timeoutMs, pingMs } = this.#options
+    if (tool === undefined) return undefined
+    const never = new AbortController().signal
+    try {
+      return await round.step('tool', () =>
+        within(Math.min(pingMs, timeoutMs), clock, never, async (limit) =>
+          wrongIn(await this.#questions.tool(upstreamSession, tool, limit), tool),
+        ),
+      )
+    } catch (error) {
+      const { message, ...rest } = errorOf(error)
+      return { reason: failureReasonOf({ message, ...rest }), message: `tool ${tool.name}: ${message}` }
+    }
+  }
+
+  async #failed(cause: unknown, round: ProbeRound): Promise<Millis> {
+    const error = errorOf(cause)
     this.#lists.doubt()
     if (!this.#rounds.stopped) this.#options.onDown(error)
+    const delayMs = Math.max(Math.min(error.retryAfterMs ?? 0, LONGEST_ASKED_MS), this.#retryMs)
+    // Where the server wants to be left alone for longer than a probe's interval, there is no second one in time.
+    const isCertain = delayMs > this.#options.pingMs && delayMs > LAST_RETRY_MS
+    round.end({ reason: failureReasonOf(error), message: error.message, isCertain })
     await this.#options.upstreamSessions.drop(this)
     // Whatever happened meanwhile, such as the end of the upstream session: the pause comes first.
     this.#rounds.forget()
-    const delayMs = Math.max(error.retryAfterMs ?? 0, this.#retryMs)
+    this.#dueAt = this.#options.clock.now() + this.#retryMs
     this.#retryMs = Math.min(this.#retryMs * 2, LAST_RETRY_MS)
     return delayMs
   }
@@ -188,10 +257,18 @@ export class Discovery implements Caller {
     this.#watched.add(upstreamSession)
     const { clock } = this.#options
     const from = clock.now()
-    const ended = () => this.#rounds.within(Math.max(0, from + FIRST_RETRY_MS - clock.now()))
+    const ended = () => {
+      const { reason } = upstreamSession.ended as { reason: GatewayError }
+      if (reason.reason !== 'cancelled') this.#options.onSign?.()
+      this.#probing.ended(reason)
+      this.#rounds.within(Math.max(0, from + FIRST_RETRY_MS - clock.now()))
+    }
     upstreamSession.ended.addEventListener('abort', ended, { once: true })
   }
 }
+
+const errorOf = (cause: unknown): GatewayError =>
+  isGatewayError(cause) ? cause : gatewayError('internal', 'discovery failed')
 
 /** A round that somebody waits for. */
 interface Refresh {
@@ -347,27 +424,43 @@ class Questions {
     await this.#exchange(upstreamSession, 'ping', {}, signal)
   }
 
+  /** Calls a tool; an error of its own is an answer. Rejects with a `GatewayError`. */
+  async tool(
+    upstreamSession: UpstreamSession,
+    { name, arguments: given }: ProbeTool,
+    signal: Signal,
+  ): Promise<Readonly<Record<string, unknown>>> {
+    const params = { name, arguments: given }
+    return (await this.#exchange(upstreamSession, 'tools/call', params, signal, name)).value
+  }
+
   async #exchange(
     upstreamSession: UpstreamSession,
     method: string,
     params: Readonly<Record<string, unknown>>,
     signal: Signal,
+    tool?: string,
   ) {
     const send = this.#faults((call) => upstreamSession.exchange(call))
-    const call = this.#call(method, params, signal)
+    const call = this.#call(method, params, signal, tool)
     const outcome = await send(call)
     if (call.record.faults?.some(({ status }) => status === 'applied') === true) this.touched++
     if (outcome.kind !== 'answered') throw outcome.error
     return outcome.result
   }
 
-  #call(method: string, params: Readonly<Record<string, unknown>>, signal: Signal): Call {
+  #call(
+    method: string,
+    params: Readonly<Record<string, unknown>>,
+    signal: Signal,
+    tool: string | undefined,
+  ): Call {
     const id = `breakwater-discovery-${++this.#count}`
     const caller = this.#caller
     return {
       server: this.#server,
       method,
-      tool: undefined,
+      tool,
       id,
       message: { text: requestText(id, method, params), value: { jsonrpc: '2.0', id, method, params } },
       headers: undefined,

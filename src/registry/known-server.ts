@@ -8,6 +8,7 @@ import { during } from '../mesh/work.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
 import type { Era } from '../upstreams/upstream.ts'
 import { type Catalog, changedKinds, emptyCatalog, type CatalogEntry } from './catalog.ts'
+import { failureReasonOf } from './health/probe.ts'
 import { type ListKind, listKinds } from './kinds.ts'
 import { faultOfName, type Names } from './names.ts'
 
@@ -86,6 +87,11 @@ export class KnownServer {
   /** Its entry in the config that is in force. */
   get config(): ServerConfig {
     return this.#config
+  }
+
+  /** Whether faults leave it alone, whatever they aim at. */
+  get protected(): boolean {
+    return this.#config.protected
   }
 
   /** Whether agents may see and call a tool. */
@@ -193,10 +199,12 @@ export class KnownServer {
     if (changed.length > 0) this.tellChanged(changed)
   }
 
-  /** The server did not answer. What it offered stays known for the time of grace. */
+  /** The server did not answer. What it offered stays known for the time of grace; for longer if all it says is that we ask too often. */
   protected wentDown(error: GatewayError): void {
     this.#error = error
     this.#enter('down')
+    // It is there, and may have asked for a pause that is longer than any grace.
+    if (failureReasonOf(error) === 'rate_limited') return this.endGrace()
     if (this.#cancelGrace !== undefined) return
     this.#graceSince = this.#parts.clock.now()
     this.#waitForGrace()

@@ -1,3 +1,5 @@
+import { isDeepStrictEqual } from 'node:util'
+import { serverHealth, type ServerHealthConfig } from '../config/schema/health-schema.ts'
 import type { ServerConfig } from '../config/schema/schema.ts'
 import type { Caller, Layer, Service } from '../mesh/call.ts'
 import { Cancellation, type Signal } from '../mesh/cancel.ts'
@@ -13,6 +15,8 @@ import type { Era, Eras, Starting, TransportVerdict, Upstream } from '../upstrea
 import { formatDuration } from '../units/duration.ts'
 import { endpointsOf } from './connection.ts'
 import { Discovery, type DiscoveryOptions } from './discovery.ts'
+import { type FailureReason, failureReasonOf, type Probe } from './health/probe.ts'
+import { ServerHealth, type Verdict } from './health/server-health.ts'
 import { kinds, type ListKind } from './kinds.ts'
 import { KnownServer, type KnownServerParts } from './known-server.ts'
 import { LegacyView } from './legacy-view.ts'
@@ -33,7 +37,7 @@ const LONGEST_START_MS: Millis = 60_000
 /** Longest time that a timer can be set to, in milliseconds. */
 const LONGEST_MS: Millis = 2 ** 31 - 1
 
-interface ServerParts extends KnownServerParts {
+export interface ServerParts extends KnownServerParts {
   /** Names the connections: as long as it is the same, a reload keeps this very server. See `connectionOf`. */
   readonly connection: string
   readonly replicas: readonly Upstream[]
@@ -41,6 +45,10 @@ interface ServerParts extends KnownServerParts {
   readonly initializeParams: Readonly<Record<string, unknown>>
   /** Faults below all policies: they hit what the gateway asks on its own behalf as well. */
   readonly faults: Layer
+  /** How much of the usual pause between probes the first one is, in [0, 1]; all of it unless given. */
+  readonly probePhase?: number
+  /** A probe has ended, with this verdict; nobody is told unless given. */
+  readonly onProbe?: (server: Server, probe: Probe, verdict: Verdict) => void
   /** What goes on at all servers although no agent waits for it: counted here. */
   readonly load?: { detached: number } | undefined
 }
@@ -51,6 +59,8 @@ export class Server extends KnownServer {
   /** The identity of each replica's endpoint. */
   readonly endpoints: readonly string[]
   readonly upstreamSessions: UpstreamSessions
+  /** What probes have shown of it; nothing while its entry says `health: false`. */
+  readonly health: ServerHealth
   /** Sends a call over its caller's upstream session, which is begun if need be. */
   readonly send: Service
   /** For attempts that faults end before they come to `send`. */
@@ -80,6 +90,9 @@ export class Server extends KnownServer {
     } = parts
     // Durations are read when they are needed: the config may change meanwhile.
     const current = () => this.config
+    const settings = () => healthOf(this.config)
+    const health = new ServerHealth(clock, settings, parts.probePhase)
+    this.health = health
     this.connection = connection
     this.endpoints = endpointsOf(config)
     this.upstreamSessions = new UpstreamSessions({
@@ -98,7 +111,7 @@ export class Server extends KnownServer {
     this.#replicas = replicas
     const discover = (
       era: Era,
-      hooks: Pick<DiscoveryOptions, 'onUp' | 'onDown' | 'onStale' | 'onReverted'>,
+      hooks: Pick<DiscoveryOptions, 'onUp' | 'onDown' | 'onStale' | 'onReverted' | 'onProbe' | 'onSign'>,
     ) =>
       new Discovery({
         ...hooks,
@@ -118,7 +131,14 @@ export class Server extends KnownServer {
           return current().maxList
         },
         get probeMs() {
-          return current().probe
+          return current().health === false ? current().refresh : health.pauseMs
+        },
+        get pingMs() {
+          return settings().every
+        },
+        get tool() {
+          // Of the two that a server may have, the one that looks after its health.
+          return current().health === false || hooks.onProbe === undefined ? undefined : settings().tool
         },
       })
     this.#discovery = discover('modern', {
@@ -126,6 +146,10 @@ export class Server extends KnownServer {
       onStale: () => parts.onStale(this),
       onReverted: (catalog) => this.wasRestored(catalog),
       onDown: (error) => this.wentDown(error),
+      onSign: () => health.sign(),
+      onProbe: (probe) => {
+        if (this.config.health !== false) parts.onProbe?.(this, probe, health.take(probe))
+      },
     })
     this.#legacyView = new LegacyView({
       discovery: (hooks) => discover('legacy', hooks),
@@ -141,10 +165,12 @@ export class Server extends KnownServer {
       suspect: (replica, reason) => {
         if (replica !== undefined) this.#reachability.suspect(replica, reason === 'upstream_unavailable')
         // Answers are signs of life, whatever they say, and one slow tool is no outage.
-        if (reason === 'upstream_unavailable' || reason === 'upstream_disconnected') this.#discovery.suspect()
+        if (reason !== 'upstream_unavailable' && reason !== 'upstream_disconnected') return
+        health.sign()
+        this.#discovery.suspect()
       },
     }
-    this.send = sendOver({ ...sending, clock })
+    this.send = sendOver({ ...sending, clock, answered: () => this.#discovery.answered() })
     this.standIns = new StandIns(sending)
   }
 
@@ -222,6 +248,11 @@ export class Server extends KnownServer {
     return (this.#plainHttp ??= openPlainHttp(config))
   }
 
+  /** Why it is not well: by the latest probe, or else by what kept it from coming up. */
+  get failureReason(): FailureReason | undefined {
+    return this.health.failure?.reason ?? (this.error && failureReasonOf(this.error))
+  }
+
   /** Whether callers may get another session in place of theirs, without a word. */
   get mayMove(): boolean {
     return this.config.type !== 'http' || this.config.sessionRecovery === 'transparent'
@@ -265,12 +296,15 @@ export class Server extends KnownServer {
    * told if they may see other tools.
    */
   reconfigure(entry: ServerConfig): void {
-    const { probe, refresh, timeouts } = this.config
+    const { health, refresh, timeouts } = this.config
     const before = this.entries('tools')
     this.follow(entry)
+    if (entry.health === false) this.health.forget()
     // What it was waiting for may be due by the new times.
     const isTimed =
-      probe !== entry.probe || refresh !== entry.refresh || timeouts.discovery !== entry.timeouts.discovery
+      !isDeepStrictEqual(health, entry.health) ||
+      refresh !== entry.refresh ||
+      timeouts.discovery !== entry.timeouts.discovery
     if (isTimed) {
       this.#discovery.run()
       this.#legacyView.look()
@@ -363,6 +397,13 @@ export class Server extends KnownServer {
     ])
   }
 }
+
+/** The settings of probes; the defaults where there are none. */
+function healthOf({ health }: ServerConfig): ServerHealthConfig {
+  return health === false ? unwatched : health
+}
+
+const unwatched = serverHealth.parse({})
 
 export interface ReachabilityOptions {
   readonly replicas: readonly Upstream[]

@@ -320,7 +320,11 @@ interface SendingParts {
   readonly mayMove: () => boolean
   /** A call got no answer of a replica, for a reason that is the replica's; undefined: it was to go to any. */
   readonly suspect: (replica: number | undefined, reason: string) => void
+  /** A call got an answer, whatever it says. */
+  readonly answered: () => void
 }
+
+type LookParts = Omit<SendingParts, 'clock' | 'answered'>
 
 /** Ends of a call after which a replica may be in trouble. */
 const suspicious: ReadonlySet<string> = new Set<Reason>([
@@ -335,7 +339,7 @@ const suspicious: ReadonlySet<string> = new Set<Reason>([
  * connections of their own, and end as they may. `bound`: the upstream session that it went over; undefined when none could be begun.
  */
 function look(
-  { upstreamSessions, replicas, mayMove, suspect }: Omit<SendingParts, 'clock'>,
+  { upstreamSessions, replicas, mayMove, suspect }: LookParts,
   { caller, replica }: Call,
   bound: BoundSession | undefined,
   { reason, sent }: GatewayError,
@@ -350,9 +354,9 @@ function look(
 
 /** What `sendOver` leaves behind of an attempt and its failure, for those that never come to it: faults end them before. */
 export class StandIns {
-  readonly #parts: Omit<SendingParts, 'clock'>
+  readonly #parts: LookParts
 
-  constructor(parts: Omit<SendingParts, 'clock'>) {
+  constructor(parts: LookParts) {
     this.#parts = parts
   }
 
@@ -393,6 +397,7 @@ export function sendOver(parts: SendingParts): Service {
       (outcome) => {
         upstreamSessions.left(bound)
         if (outcome.kind === 'failed') look(parts, call, bound, outcome.error)
+        else parts.answered()
         return outcome
       },
       (defect: unknown) => {

@@ -1,18 +1,27 @@
+import { Readable } from 'node:stream'
 import type { FastifyInstance } from 'fastify'
-import type { Experiments } from '../experiments/experiments.ts'
-import { type Report, reportOn } from '../experiments/report.ts'
+import type { Experiments, Listed } from '../experiments/experiments.ts'
+import type { Config } from '../config/schema/schema.ts'
+import { redact } from '../config/secrets/redact.ts'
+import { ReportThread } from '../experiments/report-thread.ts'
+import { factsOf } from '../experiments/report.ts'
+import type { GuardedExperiments } from '../experiments/guarded/guarded.ts'
 import { csvOf } from '../experiments/samples.ts'
 import type { Experiment } from '../experiments/schema.ts'
-import type { Clock } from '../mesh/clock.ts'
+import { type Clock, nextTurn } from '../mesh/clock.ts'
 import type { Live } from '../mesh/live.ts'
 import { Settings } from '../mesh/settings.ts'
 import { policies } from '../policies/index.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
+import { guardedInShort, whoIn } from './admin-guarded.ts'
 
 export interface AdminExperimentsParts {
   readonly live: Live<GatewayGeneration>
   readonly clock: Clock
-  readonly experiments: Pick<Experiments, 'list' | 'get' | 'start' | 'stop'>
+  /** Comparisons of policy sets, which the config has. */
+  readonly experiments: Pick<Experiments, 'runs' | 'get' | 'start' | 'stop' | 'waitsFor'>
+  /** Guarded runs, which have come over this API: their names are none of the comparisons'. */
+  readonly guarded: Pick<GuardedExperiments, 'list' | 'get' | 'stop'>
 }
 
 interface Named {
@@ -25,7 +34,7 @@ interface Named {
  */
 export function registerAdminExperiments(
   app: FastifyInstance,
-  { live, clock, experiments }: AdminExperimentsParts,
+  { live, clock, experiments, guarded }: AdminExperimentsParts,
 ): void {
   /** What a policy set says of each policy, for calls that no override applies to. */
   const settingsOf = (set: string): Readonly<Record<string, unknown>> => {
@@ -34,53 +43,90 @@ export function registerAdminExperiments(
     const of = (policy: string) => settings.of(policy, set, [])[0]
     return Object.fromEntries(Object.keys(policies).map((policy) => [policy, of(policy)]))
   }
-  const report = (name: string): Report | undefined => {
-    const found = experiments.get(name)
-    return found && reportOn({ ...found, settingsOf, now: clock.now() })
+  /** As the config has them, without what came out of variables: a salt may be a secret. */
+  const shownSettings = (name: string): unknown => {
+    const { experiments: all } = redact(live.current.config) as Pick<Config, 'experiments'>
+    return all.find((experiment) => experiment.name === name)
   }
+  const shown = ({ experiment, run }: Listed) =>
+    inShort(experiment, run, experiments.waitsFor(experiment.name))
+  const thread = new ReportThread()
   const unknown = (name: string) => ({ error: `there is no experiment "${name.slice(0, 64)}"` })
 
   app.get('/admin/experiments', (_, reply) =>
-    reply.send({ experiments: experiments.list().map(({ experiment, run }) => inShort(experiment, run)) }),
+    reply.send({
+      experiments: [...experiments.runs().map(shown), ...guarded.list().map(guardedInShort)],
+    }),
   )
 
   app.get<Named>('/admin/experiments/:name', ({ params: { name } }, reply) => {
+    const run = guarded.get(name)
+    if (run !== undefined) return reply.send({ ...guardedInShort(run), spec: run.spec, targets: run.targets })
     const found = experiments.get(name)
     if (found === undefined) return reply.code(404).send(unknown(name))
-    return reply.send({ ...inShort(found.experiment, found.run), settings: found.experiment })
+    return reply.send({ ...shown(found), settings: shownSettings(name) })
   })
 
-  app.get<Named>('/admin/experiments/:name/report', ({ params: { name } }, reply) => {
-    const found = report(name)
-    return found === undefined ? reply.code(404).send(unknown(name)) : reply.send(found)
+  app.get<Named>('/admin/experiments/:name/report', async ({ params: { name } }, reply) => {
+    const run = guarded.get(name)
+    if (run !== undefined) return reply.send(run)
+    const found = experiments.get(name)
+    if (found === undefined) return reply.code(404).send(unknown(name))
+    const key = `${name} ${found.run?.startedAt}`
+    return reply.send(await thread.report(key, () => factsOf(found, settingsOf, clock.now())))
   })
 
   app.get<Named>('/admin/experiments/:name/samples', ({ params: { name } }, reply) => {
     const found = experiments.get(name)
     if (found === undefined) return reply.code(404).send(unknown(name))
-    const lines = csvOf(found.run?.samples.all() ?? [])
-    return reply.type('text/csv; charset=utf-8').send([...lines].join(''))
+    // As they are now: while a run goes on, they change before the last line is told.
+    const units = (found.run?.samples.all() ?? []).map((sample) => ({
+      ...sample,
+      durations: [...sample.durations],
+    }))
+    return reply.type('text/csv; charset=utf-8').send(Readable.from(inTurns(csvOf(units))))
   })
 
   for (const what of ['start', 'stop'] as const)
-    app.post<Named>(`/admin/experiments/:name/${what}`, ({ params: { name } }, reply) => {
+    app.post<Named>(`/admin/experiments/:name/${what}`, ({ params: { name }, body }, reply) => {
+      if (what === 'stop' && guarded.get(name) !== undefined) {
+        const stopped = guarded.stop(name, whoIn(body), 'by hand')
+        if (!stopped.ok) return reply.code(409).send({ error: stopped.why })
+        return reply.send(guardedInShort(guarded.get(name)!))
+      }
       if (experiments.get(name) === undefined) return reply.code(404).send(unknown(name))
       const done = experiments[what](name)
       if (!done.ok) return reply.code(409).send({ error: done.why })
-      const { experiment, run } = experiments.get(name)!
-      return reply.send(inShort(experiment, run))
+      return reply.send(shown(experiments.get(name)!))
     })
+}
+
+/** Most lines that are made in one turn of the event loop. */
+const LINES_A_TURN = 500
+
+/** Lines in portions, between which everybody else has a turn. */
+async function* inTurns(lines: Iterable<string>): AsyncGenerator<string> {
+  let portion: string[] = []
+  for (const line of lines) {
+    if (portion.push(line) < LINES_A_TURN) continue
+    yield portion.join('')
+    portion = []
+    await nextTurn()
+  }
+  yield portion.join('')
 }
 
 type Run = NonNullable<ReturnType<AdminExperimentsParts['experiments']['get']>>['run']
 
 /** What lists show of an experiment. */
-function inShort({ name, arms, metric, active }: Experiment, run: Run) {
+function inShort({ name, arms, metric, active }: Experiment, run: Run, waitsFor?: string) {
   const { verdict, treatment, verdicts, units } = run?.judgement ?? {}
   return {
+    kind: 'comparison',
     name,
     state: run === undefined ? 'not_started' : run.end === undefined ? 'running' : 'ended',
     active,
+    waitsFor,
     arms: Object.fromEntries(
       Object.entries(arms).map(([arm, set]) => [arm, { set, units: units?.[arm] ?? 0 }]),
     ),
@@ -89,13 +135,14 @@ function inShort({ name, arms, metric, active }: Experiment, run: Run) {
     endedAt: run?.end && new Date(run.end.atWall).toISOString(),
     endedBecause: run?.end?.reason,
     treatment,
-    verdict: verdict && shown(verdict),
-    verdicts: verdicts && Object.fromEntries(Object.entries(verdicts).map(([arm, one]) => [arm, shown(one)])),
+    verdict: verdict && verdictShown(verdict),
+    verdicts:
+      verdicts && Object.fromEntries(Object.entries(verdicts).map(([arm, one]) => [arm, verdictShown(one)])),
   }
 }
 
 /** Differences are treatment minus control, shares in [0, 1]; null where there is none yet. */
-function shown({
+function verdictShown({
   result,
   sentence,
   difference,

@@ -215,11 +215,14 @@ function summary(server: Server, dynamic: DynamicServers) {
     writtenName: config.writtenName,
     type: config.type,
     from: dynamic.has(name) ? 'api' : 'config',
+    protected: server.protected,
     state,
     since: new Date(since).toISOString(),
     /** How long its process has been on the way, whether it is the first one or not. */
     ...(starting === undefined ? {} : { startingForMs: Math.round(starting.forMs) }),
     ...(error === undefined ? {} : { error: error.message, reason: error.reason }),
+    failureReason: server.failureReason,
+    health: healthShown(server),
     replicas: config.type === 'stdio' ? 1 : config.urls.length,
     era: eras.map(told),
     transport: server.transports.map((verdict) => transportTold(config, verdict)),
@@ -230,6 +233,20 @@ function summary(server: Server, dynamic: DynamicServers) {
     /** Why a list is not all that it offers. */
     cut: catalog.cut,
     fetchedAt: catalog.fetchedAt === undefined ? undefined : new Date(catalog.fetchedAt).toISOString(),
+  }
+}
+
+/** What probes have shown of it; `false` where there are none. */
+function healthShown({ config, health }: Server) {
+  if (config.health === false) return false
+  const { state, failure, failures, lastProbeAt, paces } = health
+  const pace = paces.map(({ step, latestMs, baselineMs }) => [step, { latestMs, baselineMs }] as const)
+  return {
+    state,
+    message: failure?.message,
+    failures,
+    lastProbeAt: lastProbeAt === undefined ? undefined : new Date(lastProbeAt).toISOString(),
+    pace: Object.fromEntries(pace),
   }
 }
 

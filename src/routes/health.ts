@@ -26,8 +26,18 @@ export function registerHealth(app: FastifyInstance, { live, isStopping }: Healt
     const enough = { always: true, any: up > 0, all: up === servers.size }[config.gateway.ready]
     const ready = enough && !isStopping()
     const status = ready ? 'ready' : isStopping() ? 'stopping' : 'not ready'
-    return reply.code(ready ? 200 : 503).send({ status, servers: states, ...startingIn(servers.values()) })
+    return reply
+      .code(ready ? 200 : 503)
+      .send({ status, servers: states, ...reasonsIn(servers.values()), ...startingIn(servers.values()) })
   })
+}
+
+/** Why servers are not well, be they up or down; nothing while all are. */
+function reasonsIn(servers: Iterable<Server>) {
+  const known = [...servers].flatMap(({ name, failureReason }) =>
+    failureReason === undefined ? [] : [[name, failureReason] as const],
+  )
+  return known.length === 0 ? {} : { reasons: Object.fromEntries(known) }
 }
 
 /** How long the processes have been on the way that are not up yet. */

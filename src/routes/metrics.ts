@@ -5,6 +5,7 @@ import type { Live } from '../mesh/live.ts'
 import type { StateStore } from '../mesh/policy.ts'
 import { during } from '../mesh/work.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
+import type { Incidents } from '../registry/health/incidents.ts'
 import { listKinds } from '../registry/kinds.ts'
 import { collectExperiments, type ExperimentRuns } from '../telemetry/experiment-runs.ts'
 import { collectInFlight, collectStates } from '../telemetry/mesh-states.ts'
@@ -27,6 +28,7 @@ export interface MetricsParts {
   readonly experiments: { runs(): ExperimentRuns }
   readonly state: StateStore
   readonly chaos: { readonly engine: { readonly live: boolean } }
+  readonly incidents: Pick<Incidents, 'openOf'>
 }
 
 /** `/metrics` for Prometheus, in the format that it asks for. */
@@ -66,6 +68,7 @@ function collect(parts: MetricsParts): void {
   collectInFlight(metrics)
   collectStates(metrics, state)
   collectExperiments(metrics, experiments.runs())
+  collectHealth(parts)
   metrics.serverUp.reset()
   metrics.serverTools.reset()
   metrics.serverUnlisted.reset()
@@ -78,6 +81,21 @@ function collect(parts: MetricsParts): void {
       metrics.serverUnlisted.set({ server: server.name, list }, count)
     }
     if (server.processes !== undefined) metrics.serverProcesses.set({ server: server.name }, server.processes)
+  }
+}
+
+function collectHealth({ live, metrics, incidents }: MetricsParts): void {
+  metrics.incidentsOpen.reset()
+  metrics.probeLatency.reset()
+  metrics.probeBaseline.reset()
+  for (const { name: server, health, config, state } of live.current.servers.values()) {
+    if (config.health === false) continue
+    metrics.incidentsOpen.set({ server }, incidents.openOf(server) === undefined ? 0 : 1)
+    for (const { step, latestMs, baselineMs } of health.paces) {
+      // While it is down there is no probe to time: how long the last one took says nothing of now.
+      if (state === 'up') metrics.probeLatency.set({ server, step }, latestMs / 1000)
+      if (baselineMs !== undefined) metrics.probeBaseline.set({ server, step }, baselineMs / 1000)
+    }
   }
 }
 

@@ -4,6 +4,7 @@ import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
 import type { CallIntent } from '../mesh/record.ts'
 import { taskOf } from '../protocol/task.ts'
 import {
+  armsOf,
   callsOf,
   failedOf,
   type IntentOutcome,
@@ -18,8 +19,8 @@ import type { IntentSettings } from './schema.ts'
 
 interface IntentsParts {
   readonly clock: Clock
-  /** Hears the first time that somebody says how a task ended. */
-  readonly onOutcome?: (intent: KnownIntent, outcome: IntentOutcome) => void
+  /** Hears the first time that somebody says how a task ended, for each arm that it is in, or once for none. */
+  readonly onOutcome?: (intent: KnownIntent, arm: string, outcome: IntentOutcome) => void
   readonly metrics: Pick<
     Metrics,
     | 'intents'
@@ -100,7 +101,7 @@ export class Intents {
     const intent = found[0]!
     const repeated = intent.outcome !== undefined
     intent.outcome = said.outcome
-    if (!repeated) this.#parts.onOutcome?.(intent, said.outcome)
+    if (!repeated) for (const arm of armsOf(intent)) this.#parts.onOutcome?.(intent, arm, said.outcome)
     if (!repeated && !intent.isOpen) this.#countOutcome(intent, said.outcome)
     else if (intent.isOpen && intent.underWay === 0) this.#close(intent)
     return { linked: true, repeated, task: factsOf(intent) }
@@ -116,7 +117,7 @@ export class Intents {
     const key = this.#keyFor(keyOf(source, tenant, id), id, arm)
     const known = this.#open.get(key)
     if (known !== undefined) {
-      if (known.arm === '') known.arm = arm
+      join(known, arm)
       return known
     }
     const earlier = this.#known.get(id, key, this.#parts.clock.now())
@@ -126,11 +127,15 @@ export class Intents {
     return opened
   }
 
-  /** In two arms of an experiment one name is that of two tasks; calls in no arm belong to the first of them. */
+  /**
+   * In two arms of one experiment a name is that of two tasks; calls in no arm, and in arms of other experiments, belong to the
+   * first of them.
+   */
   #keyFor(key: string, id: string, arm: string): string {
     if (arm === '') return key
     const first = this.#open.get(key) ?? this.#known.get(id, key, this.#parts.clock.now())
-    return first === undefined || first.arm === '' || first.arm === arm ? key : `${key}\n${arm}`
+    const isTwin = first !== undefined && armsOf(first).some((other) => areTwins(other, arm))
+    return isTwin ? `${key}\n${arm}` : key
   }
 
   #close(intent: KnownIntent): void {
@@ -157,6 +162,18 @@ export class Intents {
     const calls = failedOf(intent) > 0 ? 'failed' : 'ok'
     this.#parts.metrics.intentOutcomes.inc({ outcome, calls, arm, source })
   }
+}
+
+/** A call of a task is in this arm. */
+function join(intent: KnownIntent, arm: string): void {
+  if (intent.arm === '') intent.arm = arm
+  else if (arm !== '' && !armsOf(intent).includes(arm)) intent.otherArms = [...intent.otherArms, arm]
+}
+
+/** Whether two arms are different ones of the same experiment. */
+function areTwins(one: string, other: string): boolean {
+  if (one === '' || other === '' || one === other) return false
+  return one.slice(0, one.indexOf('/')) === other.slice(0, other.indexOf('/'))
 }
 
 /** How precisely the line is in order, in milliseconds: a busy task need not go to its end with every call. */

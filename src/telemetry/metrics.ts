@@ -4,13 +4,14 @@ import { policyMetrics } from '../policies/descriptions.ts'
 import { version } from '../protocol/identity.ts'
 import { calls } from './metrics/calls.ts'
 import { gateway } from './metrics/gateway.ts'
+import { health } from './metrics/health.ts'
 import { ArmsInForce } from './metrics/arms.ts'
 import { Counter, type Gauge, Histogram } from './metrics/instruments.ts'
 import { mesh } from './metrics/mesh.ts'
 import { build, create, type MetricsOf } from './metrics/spec.ts'
 import { ToolSeries } from './metrics/tool-series.ts'
 
-const own = { ...calls, ...mesh, ...gateway } as const
+const own = { ...calls, ...mesh, ...gateway, ...health } as const
 
 /** Every metric there is, those of policies included: name, meaning, labels, buckets, and how many series there can be. */
 export const table: readonly MetricSpec[] = [...Object.values(own), ...policyMetrics]

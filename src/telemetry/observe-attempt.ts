@@ -3,6 +3,7 @@ import { attemptOutcomeOf } from '../mesh/classify.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import type { Metrics } from './metrics.ts'
 import type { IsListed } from './metrics/tool-series.ts'
+import type { Recorder } from './recording/recorder.ts'
 import type { Tracing } from './tracing.ts'
 import { brokenOff } from './tracing/call-trace.ts'
 
@@ -11,13 +12,14 @@ export interface ObserveAttemptParts {
   readonly metrics: Pick<Metrics, 'tools'>
   readonly isListed: IsListed
   readonly tracing: Pick<Tracing, 'beginAttempt' | 'endAttempt'>
+  readonly recorder: Pick<Recorder, 'attempt'>
 }
 
 /**
- * Counts every try at a server, with its verdict, tells tracing of it, and notes in the call's record how long tries
- * were under way.
+ * Counts every try at a server, with its verdict, tells tracing and the recorder of it, and notes in the call's record how long
+ * tries were under way.
  */
-export function observeAttempt({ clock, metrics, isListed, tracing }: ObserveAttemptParts): Layer {
+export function observeAttempt({ clock, metrics, isListed, tracing, recorder }: ObserveAttemptParts): Layer {
   function over(outgoing: Call, outcome: Outcome): void {
     const { record } = outgoing
     tracing.endAttempt(outgoing, outcome)
@@ -28,8 +30,10 @@ export function observeAttempt({ clock, metrics, isListed, tracing }: ObserveAtt
     const { server, tool, record } = call
     if (record.upstream++ === 0) record.upstreamSince = clock.now()
     const outgoing = tracing.beginAttempt(call)
+    const recorded = record.recording === undefined ? undefined : recorder.attempt(call)
     const ended = (outcome: Outcome) => {
       over(outgoing, outcome)
+      recorded?.(outcome)
       if (tool === undefined) return outcome
       const verdict = outcome.kind === 'answered' ? outcome.verdict : ''
       metrics.tools

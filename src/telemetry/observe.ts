@@ -9,6 +9,7 @@ import type { Metrics } from './metrics.ts'
 import type { IsListed } from './metrics/tool-series.ts'
 import { upstreamMsOf } from './observe-attempt.ts'
 import { countedFacts, noteFaults, notePolicies } from './observe-policies.ts'
+import type { Recorder } from './recording/recorder.ts'
 import type { Tracing } from './tracing.ts'
 
 export interface ObserveParts {
@@ -25,6 +26,7 @@ export interface ObserveParts {
   readonly experiments: { end(call: Call, outcome: Outcome): void }
   readonly tracing: Pick<Tracing, 'begin' | 'end'>
   readonly accessLog: AccessLog
+  readonly recorder: Pick<Recorder, 'begin' | 'end'>
 }
 
 /**
@@ -33,7 +35,7 @@ export interface ObserveParts {
  * trace it is found.
  */
 export function observe(parts: ObserveParts): Layer {
-  const { clock, metrics, log, isListed, account, intents, experiments, tracing, accessLog } = parts
+  const { clock, metrics, log, isListed, account, intents, experiments, tracing, accessLog, recorder } = parts
   const { inFlight } = metrics
   const overhead = metrics.overhead.series({})
   const counted = countedFacts(metrics)
@@ -63,6 +65,7 @@ export function observe(parts: ObserveParts): Layer {
       if (record.unit !== undefined) experiments.end(call, outcome)
     }
     accessLog(call, outcome, result, tookMs, overheadMs)
+    if (record.recording !== undefined) recorder.end(call, outcome, result, tookMs, overheadMs)
   }
 
   function defect(call: Call, cause: unknown): Outcome {
@@ -72,7 +75,10 @@ export function observe(parts: ObserveParts): Layer {
 
   return (next) => (call) => {
     inFlight.set(call.server, (inFlight.get(call.server) ?? 0) + 1)
-    if (call.tool !== undefined) intents.begin(call)
+    if (call.tool !== undefined) {
+      intents.begin(call)
+      recorder.begin(call)
+    }
     tracing.begin(call)
     const ended = (outcome: Outcome) => {
       note(call, outcome)

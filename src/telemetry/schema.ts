@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { duration } from '../units/duration.ts'
+import { size } from '../units/size.ts'
 
 const metrics = z
   .strictObject({
@@ -79,9 +80,34 @@ const traces = z
   .prefault({})
   .describe('OpenTelemetry spans. Fixed at boot: a reload cannot change it.')
 
+const recording = z
+  .strictObject({
+    file: z
+      .string()
+      .min(1)
+      .optional()
+      .describe('JSON Lines file to write to, readable by its owner only. Without it nothing is recorded.'),
+    maxSize: size()
+      .default(64 * 1024 ** 2)
+      .describe('Size past which a new file is begun.'),
+    keep: z.int().min(1).max(100).default(4).describe('Older files that are kept, as FILE.1, FILE.2 …'),
+    sample: z
+      .number()
+      .min(0)
+      .max(1)
+      .default(1)
+      .describe(
+        'Share of the tasks that are recorded, from 0 to 1: each with all of its calls, or not at all.',
+      ),
+  })
+  .prefault({})
+  .describe(
+    'What became of tool calls and their attempts, for `breakwater sim` to play again under other policies. Arguments, replies and names of tasks and tenants are never in it.',
+  )
+
 /** The block `telemetry`. */
 export const telemetry = z
-  .strictObject({ metrics, intents, accessLog, traces })
+  .strictObject({ metrics, intents, accessLog, traces, recording })
   .prefault({})
   .describe('What the gateway tells of the calls that go through it.')
 
@@ -89,3 +115,4 @@ export type Telemetry = z.output<typeof telemetry>
 export type IntentSettings = Telemetry['intents']
 export type AccessLogSettings = Telemetry['accessLog']
 export type TraceSettings = Telemetry['traces']
+export type RecordingSettings = Telemetry['recording']

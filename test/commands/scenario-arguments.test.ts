@@ -5,19 +5,32 @@ import { readScenarioArguments, scenario } from '../../src/commands/scenario.ts'
 
 const misuse = (pattern: RegExp) => (error: unknown) => error instanceof Misuse && pattern.test(error.message)
 
-test('a run hits all servers for as long as the scenario says, unless the arguments say otherwise', () => {
+test('a run is as the scenario says, unless the arguments say otherwise', () => {
   assert.deepEqual(readScenarioArguments(['run', 'hang']), {
     what: 'run',
-    name: 'hang',
-    aim: { server: '*', allowWrites: false },
+    names: ['hang'],
+    server: undefined,
+    others: '*',
+    allowWrites: false,
     durationMs: undefined,
-    traffic: undefined,
+    rate: undefined,
+    observesOnly: false,
+    tool: undefined,
+    data: 'http://127.0.0.1:8080',
+    junit: undefined,
+    json: false,
     control: 'http://127.0.0.1:8081',
     token: undefined,
   })
   const said = [
     '--server',
     'a*',
+    '--others',
+    'b*',
+    '--no-traffic',
+    '--json',
+    '--junit',
+    'report.xml',
     '--duration',
     '90s',
     '--allow-writes',
@@ -26,12 +39,19 @@ test('a run hits all servers for as long as the scenario says, unless the argume
     '--token',
     't',
   ]
-  assert.deepEqual(readScenarioArguments([...said, 'run', './mine.yaml']), {
+  assert.deepEqual(readScenarioArguments([...said, 'run', './mine.yaml', 'hang']), {
     what: 'run',
-    name: './mine.yaml',
-    aim: { server: 'a*', allowWrites: true },
+    names: ['./mine.yaml', 'hang'],
+    server: 'a*',
+    others: 'b*',
+    allowWrites: true,
     durationMs: 90_000,
-    traffic: undefined,
+    rate: undefined,
+    observesOnly: true,
+    tool: undefined,
+    data: 'http://127.0.0.1:8080',
+    junit: 'report.xml',
+    json: true,
     control: 'https://b',
     token: 't',
   })
@@ -43,7 +63,7 @@ test('help comes before all else that is asked for', () => {
 })
 
 test('arguments that make no sense are named', () => {
-  for (const args of [[], ['list', 'all'], ['run'], ['run', 'one', 'two'], ['play', 'one']])
+  for (const args of [[], ['list', 'all'], ['run'], ['play', 'one']])
     assert.throws(() => readScenarioArguments(args), misuse(/^expected list, or run NAME$/), args.join(' '))
   assert.throws(() => readScenarioArguments(['run', 'one', '--loud']), misuse(/--loud/))
   assert.throws(
@@ -57,21 +77,28 @@ test('arguments that make no sense are named', () => {
     )
 })
 
-test('a run makes calls itself when it is told how many, of tools that may be named', () => {
+test('a run makes as many calls as it is told, of tools that may be named, or none', () => {
   const traffic = (...args: string[]) => {
     const asked = readScenarioArguments(['run', 'hang', ...args])
-    return asked.what === 'run' ? asked.traffic : undefined
+    assert.ok(asked.what === 'run')
+    const { rate, observesOnly, tool, data } = asked
+    return { rate, observesOnly, tool, data }
   }
   const data = 'http://127.0.0.1:8080'
-  assert.deepEqual(traffic('--traffic', '20'), { rate: 20, tool: undefined, data })
-  assert.deepEqual(traffic('--traffic', '1', '--tool', 'get_*', '--data', 'http://b:1/'), {
-    rate: 1,
+  const none = { rate: undefined, observesOnly: false, tool: undefined, data }
+  assert.deepEqual(traffic(), none)
+  assert.deepEqual(traffic('--traffic', '20'), { ...none, rate: 20 })
+  assert.deepEqual(traffic('--no-traffic'), { ...none, observesOnly: true })
+  assert.deepEqual(traffic('--tool', 'get_*', '--data', 'http://b:1/'), {
+    ...none,
     tool: 'get_*',
     data: 'http://b:1',
   })
   assert.throws(() => traffic('--traffic', '0'), misuse(/at least 1/))
   assert.throws(() => traffic('--traffic', '101'), misuse(/from 0 to 100/))
-  assert.throws(() => traffic('--tool', 'a'), misuse(/--traffic/))
+  assert.throws(() => traffic('--no-traffic', '--tool', 'a'), misuse(/--no-traffic goes neither/))
+  assert.throws(() => traffic('--no-traffic', '--traffic', '1'), misuse(/--no-traffic goes neither/))
+  assert.throws(() => readScenarioArguments(['run', 'all', 'hang']), misuse(/all stands for every name/))
 })
 
 test('the list says which scenarios show nothing over stdio', async () => {
@@ -80,10 +107,15 @@ test('the list says which scenarios show nothing over stdio', async () => {
     stdout: (line: string) => void lines.push(line),
     stderr: (line: string) => void lines.push(line),
   }
-  assert.equal(await scenario(['list'], out, {}), 0)
-  const limited = lines.filter((line) => line.endsWith(' (Servers over http or sse only.)'))
-  assert.deepEqual(
-    limited.map((line) => line.split(' ')[0]),
-    ['outage-and-recovery', 'rate-limited', 'token-expired', 'upstream-503'],
-  )
+  assert.equal(await scenario(['list'], out, {}), 0, lines.join('\n'))
+  const limited = (mark: string) =>
+    lines.filter((line) => line.endsWith(` (Servers over ${mark} only.)`)).map((line) => line.split(' ')[0])
+  assert.deepEqual(limited('http or sse'), [
+    'dependency-then-outage',
+    'outage-and-recovery',
+    'rate-limited',
+    'token-expired',
+    'upstream-503',
+  ])
+  assert.deepEqual(limited('http'), ['malformed-replies'])
 })

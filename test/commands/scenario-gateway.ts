@@ -1,5 +1,6 @@
 import { newFaultCounts } from '../../src/chaos/accounting/counts.ts'
-import type { ChaosState, FaultCounts, Faults } from '../../src/commands/scenario/run.ts'
+import type { Counted } from '../../src/commands/scenario/evidence.ts'
+import type { ChaosState, FaultCounts, Faults, KnownServer } from '../../src/commands/scenario/gateway.ts'
 
 /** What a fault has done, whenever it is asked. */
 export const counts = {
@@ -25,6 +26,10 @@ export class FakeGateway implements Faults {
   mode: ChaosState['mode'] = 'act'
   maxTtl = Infinity
   looks = 0
+  /** Tools whose breakers were made as new. */
+  asNew: readonly string[] = []
+  /** Breakers that are open. */
+  open: readonly string[] = []
   /** Runs at each look at the state. */
   onLook: (look: number) => void = () => undefined
   #active: string[] = []
@@ -33,7 +38,7 @@ export class FakeGateway implements Faults {
     this.onLook(this.looks++)
     const faults = this.#active.map((id) => ({ ...this.counts, id }))
     const { mode, engineErrors, maxTtl } = this
-    return { state: 'armed', mode, engineErrors, maxTtl, faults }
+    return { state: 'armed', mode, seed: 42, engineErrors, maxTtl, faults }
   }
 
   async inject(fault: object, durationMs: number) {
@@ -43,8 +48,24 @@ export class FakeGateway implements Faults {
     return id
   }
 
-  async servers(): Promise<readonly string[]> {
-    return ['search-1', 'search-2']
+  async servers(): Promise<readonly KnownServer[]> {
+    return ['search-1', 'search-2'].map((name) => ({ name, transport: 'http', isUp: true }))
+  }
+
+  async breakers(): Promise<readonly string[]> {
+    return this.open
+  }
+
+  async renewBreakers(tools: readonly string[]): Promise<void> {
+    this.asNew = tools
+  }
+
+  async metricsAge() {
+    return 0
+  }
+
+  async counters(): Promise<Counted> {
+    return { calls: 0, attempts: 0, retries: 0, rejections: {}, verdicts: {} }
   }
 
   async renew(ids: readonly string[]): Promise<void> {

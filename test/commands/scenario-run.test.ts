@@ -2,7 +2,8 @@ import assert from 'node:assert/strict'
 import { newFaultCounts } from '../../src/chaos/accounting/counts.ts'
 import { test } from 'node:test'
 import { aimed, type Scenario } from '../../src/commands/scenario/library.ts'
-import { ControlError, runScenario } from '../../src/commands/scenario/run.ts'
+import { ControlError, countersIn, faultsAt } from '../../src/commands/scenario/gateway.ts'
+import { type OwnTraffic, runScenario } from '../../src/commands/scenario/run.ts'
 import { Cancellation } from '../../src/mesh/cancel.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import { counts, FakeGateway } from './scenario-gateway.ts'
@@ -10,7 +11,9 @@ import { counts, FakeGateway } from './scenario-gateway.ts'
 const scenario: Scenario = {
   name: 'test',
   description: 'Two faults.',
-  expect: ['retry: tries.'],
+  assert: { fates: { surfaced: { atLeast: 1 } } },
+  hits: 'one_server',
+  traffic: 20,
   duration: 10_000,
   faults: [
     { name: 'one', type: 'conn.refused', rate: 1, ttl: '10m', match: { server: '$server', tool: 'a*' } },
@@ -23,14 +26,22 @@ function start(
   {
     allowWrites = false,
     status,
-  }: { readonly allowWrites?: boolean; readonly status?: (line: string | undefined) => void } = {},
+    traffic,
+    assert: claims = scenario.assert,
+  }: {
+    readonly allowWrites?: boolean
+    readonly status?: (line: string | undefined) => void
+    readonly traffic?: OwnTraffic
+    readonly assert?: Scenario['assert']
+  } = {},
 ) {
   const clock = new ManualClock()
   const stop = new Cancellation()
   const said: string[] = []
-  const options = { server: 'search*', durationMs: 10_000, allowWrites }
+  const hit = ['search-1', 'search-2']
+  const options = { server: 'search*', hit, others: [], durationMs: 10_000, allowWrites }
   const parts = { gateway, clock, stop, say: (line: string) => void said.push(line), status }
-  const run = runScenario(scenario, options, parts)
+  const run = runScenario({ ...scenario, assert: claims }, options, { ...parts, ...(traffic && { traffic }) })
   run.catch(() => undefined)
   return { clock, stop, said, run }
 }
@@ -88,7 +99,7 @@ test('how a run stands is told every five seconds, or where somebody watches eac
     false,
   )
   assert.equal(shown.length, 10)
-  assert.match(shown[0] ?? '', /^9s left; injected: one /)
+  assert.match(shown[0] ?? '', /^\[##-+\] 9s left; injected: one /)
   assert.equal(shown.at(-1), undefined)
 })
 
@@ -107,6 +118,17 @@ test('a run in which nothing was injected is invalid, and says what may be the r
     assert.equal(flaws.length, 1)
     assert.match(flaws[0] ?? '', why)
   }
+})
+
+test('a run whose faults found nothing to do says so', async () => {
+  const gateway = new FakeGateway()
+  gateway.counts = { ...counts, hits: 0, decided: 7, notApplicable: 7 }
+  const { clock, run } = start(gateway)
+  await pass(clock, 11)
+  assert.match(
+    (await run).flaws.join(),
+    /in 14 of 14 calls that matched there was nothing for the fault to do/,
+  )
 })
 
 test('a run that hit nothing but what the gateway asks by itself is invalid', async () => {
@@ -149,6 +171,24 @@ test('stopping a run early clears its faults at once', async () => {
   assert.deepEqual((await run).flaws, ['it was stopped early'])
   assert.deepEqual(gateway.cleared, ['fault-1', 'fault-2'])
   assert.equal(clock.pending, 0)
+})
+
+test('after a stop, clearing is tried once, and a gateway that does not answer is asked nothing more', async () => {
+  const gateway = new FakeGateway()
+  const tries: string[] = []
+  gateway.clear = (id) => {
+    tries.push(id)
+    return Promise.reject(new ControlError('no answer'))
+  }
+  const { clock, stop, said, run } = start(gateway)
+  await pass(clock, 3)
+  stop.abort('signal')
+  const looks = gateway.looks
+  const { flaws } = await run
+  assert.deepEqual(flaws, ['it was stopped early'])
+  assert.deepEqual(tries, ['fault-1', 'fault-2'])
+  assert.ok(gateway.looks <= looks + 1, 'the counts at the end of the faults, and nothing else')
+  assert.equal(said.filter((line) => line.includes('it ends by itself')).length, 2)
 })
 
 test('when the gateway cannot be asked any more, its faults are cleared all the same', async () => {
@@ -211,4 +251,151 @@ test('a fault that names servers of its own is aimed at these', async () => {
     target: 'backup',
     config: { name: 'own', type: 'conn.refused', rate: 1, match: { tool: 'a*' } },
   })
+})
+
+/** Traffic that does nothing, unless it is told. */
+const idle: OwnTraffic = {
+  calls: [],
+  tools: ['search-1/find'],
+  settle: () => Promise.resolve([]),
+  run: () => Promise.resolve(),
+  listed: () => Promise.resolve([]),
+}
+
+test('where calls fail already nothing is injected', async () => {
+  const gateway = new FakeGateway()
+  const traffic = { ...idle, settle: () => Promise.reject(new ControlError('calls fail already')) }
+  await assert.rejects(start(gateway, { traffic }).run, /calls fail already/)
+  assert.deepEqual(gateway.injected, [])
+})
+
+test('who stops a run before its calls are in order has nothing injected', async () => {
+  const gateway = new FakeGateway()
+  const settled = new Cancellation()
+  const settle = () =>
+    new Promise<readonly string[]>((resolve) => settled.addEventListener('abort', () => resolve([])))
+  const { stop, run } = start(gateway, { traffic: { ...idle, settle } })
+  await Promise.resolve()
+  stop.abort('signal')
+  settled.abort('over')
+  const { flaws, evidence } = await run
+  assert.deepEqual(flaws, ['it was stopped early'])
+  assert.equal(evidence, undefined)
+  assert.deepEqual(gateway.injected, [])
+})
+
+test('after the faults a run waits for breakers to close, for as long as the scenario allows and a little more', async () => {
+  for (const [closesAfter, tookMs] of [
+    [4, 5_000],
+    [60, 23_000],
+  ] as const) {
+    const gateway = new FakeGateway()
+    const { clock, run } = start(gateway, { assert: { breaker: { closes: { within: 20_000 } } } })
+    await pass(clock, 1)
+    gateway.open = ['search-1/find']
+    await pass(clock, 10)
+    assert.deepEqual(gateway.cleared, ['fault-1', 'fault-2'], 'what was injected goes first')
+    await pass(clock, closesAfter)
+    gateway.open = []
+    await pass(clock, 30)
+    const { evidence } = await run
+    assert.equal(evidence?.faultsEndedAt, 10_000)
+    assert.ok(evidence.breakers.some(({ open }) => open.length > 0))
+    const last = evidence.breakers.at(-1)
+    assert.ok(last !== undefined && Math.abs(last.at - 10_000 - tookMs) <= 1_000, String(last?.at))
+    assert.equal(clock.pending, 0)
+  }
+})
+
+test('a run begins with breakers as new, unless it only observes', async () => {
+  for (const [traffic, asNew] of [
+    [idle, ['search-1/find']],
+    [undefined, []],
+  ] as const) {
+    const gateway = new FakeGateway()
+    const { clock, run } = start(gateway, traffic && { traffic })
+    await pass(clock, 11)
+    await run
+    assert.deepEqual(gateway.asNew, asNew)
+  }
+})
+
+test('a breaker that was open before is no doing of the faults', async () => {
+  const gateway = new FakeGateway()
+  gateway.open = ['search-1/write']
+  const { clock, run } = start(gateway)
+  await pass(clock, 11)
+  const { evidence } = await run
+  assert.ok(evidence?.breakers.every(({ open }) => open.length === 0))
+})
+
+test('what metrics have counted is summed over the servers that are hit', () => {
+  const metrics = `
+# TYPE breakwater_tool_calls_total counter
+breakwater_tool_calls_total{server="a",tool="find",result="returned"} 5
+breakwater_tool_calls_total{server="b",tool="find",result="returned"} 99
+breakwater_upstream_attempts_total{server="a",tool="find",outcome="returned",verdict="drift"} 3
+breakwater_upstream_attempts_total{server="a",tool="find",outcome="timeout"} 2
+breakwater_retries_total{server="a",decision="sent"} 1
+breakwater_retries_total{server="a",decision="budget"} 7
+breakwater_rejections_total{server="a",reason="breaker_open"} 4`
+  assert.deepEqual(countersIn(metrics, ['a']), {
+    calls: 5,
+    attempts: 5,
+    retries: 1,
+    rejections: { breaker_open: 4 },
+    verdicts: { drift: 3 },
+  })
+})
+
+test('counts are no evidence unless the calls of the run are among them', async () => {
+  const call = { server: 'search-1', tool: 'find', isHit: true, startedAt: 0, endedAt: 10, ending: 'result' }
+  const calls = [call, call, { ...call, ending: 'connection broken' }, { ...call, isHit: false }]
+  for (const [traffic, after, isKnown] of [
+    [{ ...idle, calls }, 2, true],
+    [{ ...idle, calls }, 1, false],
+    [undefined, 1, true],
+    [undefined, 0, false],
+  ] as const) {
+    const gateway = new FakeGateway()
+    const none = await gateway.counters()
+    let reads = 0
+    gateway.counters = () => Promise.resolve({ ...none, calls: reads++ === 0 ? 0 : after })
+    const { clock, run } = start(gateway, { assert: { retries: 'none' }, ...(traffic && { traffic }) })
+    await pass(clock, 11)
+    const { evidence } = await run
+    assert.equal(evidence?.counted?.calls, isKnown ? after : undefined)
+  }
+})
+
+test('what answers unlike a gateway does is told, and never taken for one where all is well', async () => {
+  const answering = (value: unknown) => faultsAt(() => Promise.resolve({ ok: true, value }))
+  for (const odd of [{}, 'fine', [5], [{ server: 'search-1' }], [{ server: 'search-1', state: 'fine' }]])
+    await assert.rejects(answering(odd).breakers(['search-1']), ControlError, JSON.stringify(odd))
+  const breakers = [{ set: '', server: 'search-1', state: 'open' }]
+  assert.deepEqual(await answering(breakers).breakers(['search-1']), ['search-1/_other'])
+  for (const odd of [{}, [{}], [null]]) await assert.rejects(answering(odd).servers(), ControlError)
+})
+
+test('a state of the gateway that lacks anything a run looks at is an error of the gateway', async () => {
+  const gateway = new FakeGateway()
+  await gateway.inject({}, 1)
+  const whole = await gateway.state()
+  const answering = (value: unknown) =>
+    faultsAt(() => Promise.resolve({ ok: true, value: JSON.parse(JSON.stringify(value)) as unknown }))
+  const [fault] = whole.faults
+  assert.ok(fault)
+  const states = { ...whole, maxTtl: 1 }
+  assert.equal((await answering(states).state()).faults[0]?.hits, fault.hits)
+  for (const odd of [
+    {},
+    [],
+    { ...states, faults: 5 },
+    { ...states, faults: [null] },
+    { ...states, faults: [{ id: 'fault-1' }] },
+    { ...states, faults: [{ ...fault, discovery: undefined }] },
+    { ...states, faults: [{ ...fault, hits: 'many' }] },
+    { ...states, maxTtl: 'long' },
+  ])
+    await assert.rejects(answering(odd).state(), ControlError, JSON.stringify(odd))
 })

@@ -32,7 +32,7 @@ test('a key that is like nothing is named, with all that are allowed', async (t)
   assert.deepEqual(
     await errorsOf(t, 'weather: {}\nmcpServers: { a: { command: x, tools: { colour: 1 } } }'),
     [
-      '1:1  weather  unknown key "weather"; allowed are $schema, gateway, mcpServers, servers, context_servers, mcp, inputs, policies, chaos, experiments, telemetry',
+      '1:1  weather  unknown key "weather"; allowed are $schema, gateway, mcpServers, servers, context_servers, mcp, inputs, policies, chaos, experiments, health, telemetry',
       '2:41  mcpServers.a.tools.colour  unknown key "colour"; allowed are include, exclude',
     ],
   )

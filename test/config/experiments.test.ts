@@ -86,6 +86,20 @@ test('a server that there is not is refused, and one with too few slots to divid
   ])
 })
 
+test('limits of each kind are refused where an arm would have less than one call of them', async (t) => {
+  for (const [settings, words] of [
+    ['rateLimit: { rate: 1/s }', 'a limit of 1 calls after a pause cannot be divided'],
+    ['rateLimit: { rate: 10/s, burst: 2 }', 'a limit of 2 calls after a pause cannot be divided'],
+    ['adaptiveConcurrency: { initial: 1, min: 1 }', 'a limit of 1 calls at once cannot be divided'],
+    ['bulkhead: { concurrent: 20, perTool: 1 }', 'a limit of 1 calls at once cannot be divided'],
+  ]) {
+    const config = `${servers}\npolicies: { defaults: { ${settings} }, sets: { cautious: {} } }\nexperiments:\n  - { name: a, arms: { control: default, treatment: cautious } }`
+    const [error, ...more] = await errorsOf(t, config)
+    assert.match(error ?? '', new RegExp(words!))
+    assert.deepEqual(more, [])
+  }
+})
+
 test('a header is named exactly where values of one are assigned', async (t) => {
   const arms = 'arms: { control: default, treatment: cautious }'
   assert.deepEqual(await refused(t, `  - { name: a, ${arms},\n      assignBy: header }`), [

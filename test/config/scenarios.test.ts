@@ -78,7 +78,7 @@ for (const name of names) {
   test(`${name}: what to expect names a policy that there is`, async () => {
     const read = await readScenario(name, 'config/scenarios')
     assert.ok(read.ok)
-    const named = read.scenario.expect.flatMap((sentence) => /^(\w+)[:,]/.exec(sentence)?.[1] ?? [])
+    const named = (read.scenario.expect ?? []).flatMap((sentence) => /^(\w+)[:,]/.exec(sentence)?.[1] ?? [])
     assert.ok(named.some((word) => word in policies))
   })
 }

@@ -43,7 +43,7 @@ test('validate prints every error of a bad config and fails', async (t) => {
     stdout: [],
     stderr: [
       'gw.yaml:1:19  gateway.drain  expected a duration from 0ms to 10m, such as 250ms, 30s or 5m, found "x"',
-      'gw.yaml:2:1  weather  unknown key "weather"; allowed are $schema, gateway, mcpServers, servers, context_servers, mcp, inputs, policies, chaos, experiments, telemetry',
+      'gw.yaml:2:1  weather  unknown key "weather"; allowed are $schema, gateway, mcpServers, servers, context_servers, mcp, inputs, policies, chaos, experiments, health, telemetry',
       'gw.yaml is not valid: 2 errors',
     ],
   })

@@ -30,6 +30,16 @@ const leftOut: readonly LeftOut[] = [
     why: 'takes its time; test/e2e/demo and demo-live run it',
     isSlow: true,
   },
+  {
+    page: 'docs/guarded-experiments.md',
+    text: 'start --config config/drills.yaml',
+    why: 'runs a gateway of its own, at the ports of the quickstart; test/e2e/experiments/library runs it',
+  },
+  {
+    page: 'docs/guarded-experiments.md',
+    text: 'experiment plan',
+    why: 'needs that gateway; test/e2e/experiments/library plans all of them, and runs the drill',
+  },
   { page: 'docs/connect.md', text: 'claude mcp add', why: 'needs Claude Code' },
   {
     page: 'docs/kubernetes.md',
@@ -49,6 +59,11 @@ const leftOut: readonly LeftOut[] = [
     why: 'needs Prometheus: a step of its own of .ci/run',
   },
   { page: 'bench/README.md', text: 'npm run bench ', why: 'measures for minutes, and needs an idle machine' },
+  {
+    page: 'bench/README.md',
+    text: 'npm run bench:replay',
+    why: 'measures for minutes; test/e2e/replay does the same in seconds',
+  },
   {
     page: 'bench/README.md',
     text: 'npm run bench:scrape',
@@ -86,15 +101,18 @@ const told: Readonly<Record<string, readonly RegExp[]>> = {
     /^breakwater_session_recoveries_total\{server="remote".*\} [1-9]/m,
     /"removed":true/,
     /slow-long-tail +conn\.latency +injected [1-9]/,
+    /^slow-long-tail: passed, /m,
     /breakwater\.yaml is valid/,
   ],
-  'docs/chaos.md': [/^retry-storm /m, /injected [1-9]/],
+  'docs/chaos.md': [/^retry-storm /m, /injected [1-9]/, /^slow-long-tail: passed, /m],
+  'docs/scenarios.md': [/^retry-storm /m, /^dependency-down: passed, \d+ of \d+ assertions hold$/m],
   'docs/experiments.md': [
     /^retries +not started /m,
     /^retries: running/m,
     /^# Experiment retries$/m,
     /^unit,arm,calls,/m,
   ],
+  'docs/guarded-experiments.md': [/latency\.yaml: experiment latency, 3 stages, 3 rules of its gate$/m],
   'docs/compare.md': [/^\*\*worse\*\*: no_retries loses: /m, /^\| all \| \d+ \| \d+ \| 0 \| 0 \| 300 \|$/m],
   'docs/configuration.md': [/reference\.yaml is valid/, /gateway\.yaml is valid/],
   'docs/security.md': [/"ok":true/],

@@ -5,8 +5,10 @@ import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { parse } from 'yaml'
 import { faults } from '../../src/chaos/faults/index.ts'
+import { readScenario } from '../../src/commands/scenario/library.ts'
 import { formatIssue } from '../../src/config/issues/issues.ts'
 import { loadConfig } from '../../src/config/load.ts'
+import { experimentSpec } from '../../src/gateway/guarded/spec.ts'
 import { reasons, stableCode } from '../../src/mesh/errors.ts'
 import { type Block, readPages } from './pages.ts'
 
@@ -38,9 +40,28 @@ function completed(config: unknown): Json {
 /** Messages of the protocol are no config. */
 const isError = (block: Block) => block.language === 'json' && 'code' in (JSON.parse(block.text) as object)
 
+/** What has assertions is a scenario. */
+const isScenario = ({ language, text }: Block) =>
+  language === 'yaml' && 'assert' in ((parse(text) as object | null) ?? {})
+
+/** Guarded experiments have files of their own. */
+const isExperiment = (block: Block) =>
+  block.language === 'yaml' && Object.hasOwn((parse(block.text) ?? {}) as object, 'hypothesis')
+
 const configs = blocks.filter(
-  (block) => block.language === 'yaml' || (block.language === 'json' && !isError(block)),
+  (block) =>
+    (block.language === 'yaml' && !isScenario(block) && !isExperiment(block)) ||
+    (block.language === 'json' && !isError(block)),
 )
+
+test('every experiment of the pages is one', () => {
+  const experiments = blocks.filter(isExperiment)
+  assert.ok(experiments.length > 0)
+  for (const { page, line, text } of experiments) {
+    const read = experimentSpec.safeParse(parse(text))
+    assert.ok(read.success, `${page}:${line}: ${read.error?.message}`)
+  }
+})
 
 test('there are configs on the pages, of every type of fault among them', () => {
   assert.ok(configs.length > Object.keys(faults).length + 10, String(configs.length))
@@ -55,6 +76,17 @@ test('every config of the pages is valid, fragments once they are completed', as
     const where = `${page}:${line}`
     assert.ok(loaded.ok, loaded.ok ? '' : `${where}: ${loaded.errors.map(formatIssue).join('\n')}`)
     assert.deepEqual(loaded.warnings.map(formatIssue), [], where)
+  }
+})
+
+test('every scenario of the pages is valid', async () => {
+  const scenarios = blocks.filter(isScenario)
+  assert.ok(scenarios.length > 0)
+  for (const [index, { page, line, text }] of scenarios.entries()) {
+    const file = join(folder, `scenario-${index}.yaml`)
+    await writeFile(file, text)
+    const read = await readScenario(file)
+    assert.ok(read.ok, read.ok ? '' : `${page}:${line}: ${read.problems.join('\n')}`)
   }
 })
 

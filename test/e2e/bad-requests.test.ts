@@ -4,7 +4,9 @@ import { after, before, test } from 'node:test'
 import { text } from 'node:stream/consumers'
 import { cleanUp, Gateway, type Json } from './support/gateway.ts'
 import { post, RawClient } from './support/raw-client.ts'
+import { RawSocket } from './support/raw-socket.ts'
 import { stdioToolbox } from './support/toolbox.ts'
+import { until } from '../support/until.ts'
 
 const ping = JSON.stringify({ jsonrpc: '2.0', id: 7, method: 'ping' })
 
@@ -126,4 +128,24 @@ test('pages and names of other hosts are refused', async () => {
   assert.equal((await postWith({ origin: 'https://app.example.com' })).status, 200)
   assert.equal((await postWith({ origin: 'http://localhost:3000' })).status, 200)
   assert.equal((await postWith({ host: 'localhost' })).status, 200)
+})
+
+test('a client that is still sending a body which is refused reads why, and its connection goes on', async () => {
+  const length = 4 * 1024 ** 2
+  for (let n = 0; n < 20; n++) {
+    const socket = await RawSocket.open(gateway.mcp(), { 'content-length': String(length) })
+    await socket.begin('x'.repeat(length / 2))
+    await until('it is refused', () => socket.text.startsWith('HTTP/1.1 413 '))
+    await socket.write('x'.repeat(length / 2))
+    await socket.write(`GET /livez HTTP/1.1\r\nhost: ${new URL(gateway.mcp()).host}\r\n\r\n`)
+    await until('the next request is answered', () => socket.text.includes('HTTP/1.1 200 '))
+    socket.close()
+  }
+})
+
+test('a connection whose refused body never comes to its end is closed', async () => {
+  const socket = await RawSocket.open(gateway.mcp(), { 'content-length': String(4 * 1024 ** 2) })
+  await socket.begin('x')
+  await until('it is closed', () => socket.isClosed)
+  assert.match(socket.text, /^HTTP\/1\.1 413 /)
 })

@@ -19,7 +19,7 @@ before(async () => {
     servers: {
       many: stdioToolbox({ env: many }),
       picky: stdioToolbox({ tools: { include: ['e*', 'pid'], exclude: ['env'] } }),
-      mortal: { url: remote.url, grace: '5s', probe: '1s' },
+      mortal: { url: remote.url, grace: '5s', health: { every: '1s' } },
       stormy: stdioToolbox(),
     },
   })

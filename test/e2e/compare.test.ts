@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict'
 import { mkdir, readdir, writeFile } from 'node:fs/promises'
+import { createServer, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
@@ -92,7 +94,7 @@ test('a set compared with itself is no better in any pair', async () => {
 test('what was sampled is told as CSV', async () => {
   const { code, lines } = await said(['--tasks', '5', '--format', 'csv'])
   assert.equal(code, 0)
-  assert.match(lines, /^unit,arm,calls,felt,eligible,good,failed,attempts,/)
+  assert.match(lines, /^unit,arm,calls,failed,valid,eligible,good,attempts,/)
   assert.equal(lines.match(/\/orders-42-\d+,(default|no_retries),.*,(succeeded|failed),/gm)?.length, 10)
 })
 
@@ -195,7 +197,7 @@ async function running(experiments: readonly Json[]) {
   await gateway.waitFor('up', 'flaky')
   const { work, plan } = await files()
   const where = ['--control', gateway.control, '--url', gateway.data, '--token', gateway.token]
-  return { gateway, work, plan, args: [...where, '--workload', work, '--sets', 'default,no_retry'] }
+  return { gateway, server, work, plan, args: [...where, '--workload', work, '--sets', 'default,no_retry'] }
 }
 
 test('a running gateway is left as it was found: disarmed, without a plan, its experiment over', async () => {
@@ -251,4 +253,127 @@ test('Ctrl-C disarms the faults, ends the experiment, and reports the pairs that
   const { body } = await gateway.admin<{ state: string; faults: object[] }>('/admin/chaos')
   assert.deepEqual([body.state, body.faults], ['disarmed', []])
   assert.equal((await gateway.admin<{ state: string }>('/admin/experiments/pairs')).body.state, 'ended')
+})
+
+test('a second comparison at the same gateway is refused while the first one is under way', async () => {
+  const { gateway, args, plan } = await running([paired()])
+  const { program } = await started(...args, '--tasks', '10000', '--plan', plan, '--format', 'json')
+  await until('tasks are played', async () => {
+    const { body } = await gateway.admin<{ arms: Record<string, { units: number }> }>(
+      '/admin/experiments/pairs',
+    )
+    return body.arms.control!.units > 5
+  })
+  const second = await said([...args, '--tasks', '5'])
+  assert.equal(second.code, 1)
+  assert.match(second.errors, /^breakwater: experiment "pairs" runs already: end it first/)
+  program.signal('SIGINT')
+  const report = await reportOf(program, 2)
+  assert.equal(report.faults.first.different, 0)
+  assert.deepEqual(report.flaws.length, 1)
+})
+
+/** A server that answers everything by `answer`. */
+async function listening(answer: (url: string, response: ServerResponse) => void) {
+  const asked: string[] = []
+  const server = createServer((request, response) => {
+    asked.push(request.url ?? '')
+    answer(request.url ?? '', response)
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  after(() => {
+    server.closeAllConnections()
+    server.close()
+  })
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked }
+}
+
+test('what is no control port of a gateway is named in one line', async () => {
+  const { work } = await files()
+  const one = { experiments: [{ name: 'pairs' }] }
+  const shown = { name: 'pairs', state: 'odd', arms: {}, settings: {} }
+  const answers: Record<string, unknown>[] = [
+    { '/admin/config': [] },
+    { '/admin/config': { config: {} } },
+    { '/admin/config': { config: {} }, '/admin/experiments': { experiments: 7 } },
+    { '/admin/config': { config: {} }, '/admin/experiments': { experiments: [null] } },
+    { '/admin/config': { config: {} }, '/admin/experiments': one },
+    { '/admin/config': { config: {} }, '/admin/experiments': one, '/admin/experiments/pairs': shown },
+  ]
+  for (const known of answers) {
+    const { url } = await listening((path, response) => {
+      response.setHeader('content-type', 'application/json').end(JSON.stringify(known[path] ?? null))
+    })
+    const args = ['--control', url, '--url', url, '--token', 'x', '--workload', work]
+    const { code, errors } = await said([...args, '--sets', 'default,default'])
+    assert.equal(code, 1)
+    assert.match(errors, /^breakwater: the control port does not answer as that of a gateway does: GET \S+/)
+    assert.doesNotMatch(errors, /\n/)
+  }
+  const endless = await listening((_, response) => {
+    const chunk = Buffer.alloc(1024 ** 2, 32)
+    const more = () => void response.write(chunk, (error) => (error ? undefined : more()))
+    more()
+  })
+  const args = ['--control', endless.url, '--token', 'x', '--workload', work, '--sets', 'default,default']
+  const { code, errors } = await said(args)
+  assert.equal(code, 1)
+  assert.match(errors, /^breakwater: \S+ answers with more than 64 MiB$/)
+})
+
+test('Ctrl-C is heard while a data plane that never answers is waited for', async () => {
+  const { gateway, args } = await running([paired()])
+  const silent = await listening(() => undefined)
+  const aimed = args.map((arg) => (arg === gateway.data ? silent.url : arg))
+  const { program } = await started(...aimed)
+  await until('it asks', () => silent.asked.length > 0)
+  program.signal('SIGINT')
+  assert.deepEqual(await program.ended, { code: 1, signal: null })
+  assert.match(program.lines.join('\n'), /it was stopped before it began/)
+  assert.equal((await gateway.admin<{ state: string }>('/admin/experiments/pairs')).body.state, 'ended')
+})
+
+test('Ctrl-C at a gateway that hangs ends within seconds, and says where the report is to be had', async () => {
+  const { gateway, args, plan } = await running([paired()])
+  const { program } = await started(...args, '--tasks', '10000', '--plan', plan, '--format', 'json')
+  await until('the faults hit', async () => {
+    const { body } = await gateway.admin<{ faults: { hits: number }[] }>('/admin/chaos')
+    return (body.faults[0]?.hits ?? 0) > 5
+  })
+  gateway.program.signal('SIGSTOP')
+  program.signal('SIGINT')
+  const from = performance.now()
+  assert.deepEqual(await program.ended, { code: 2, signal: null })
+  const tookMs = performance.now() - from
+  gateway.program.signal('SIGCONT')
+  assert.ok(tookMs < 7_500, `${tookMs}`)
+  const text = program.lines.join('\n')
+  assert.match(text, /^breakwater: the faults could not be disarmed: \S+ did not answer within 500ms$/m)
+  assert.match(
+    text,
+    /^breakwater: INVALID: it was stopped, and \S+ did not answer within \w+: no report could be had$/m,
+  )
+  assert.match(
+    text,
+    /^breakwater: what the gateway counted is told by: breakwater experiment report pairs --control http:\S+$/m,
+  )
+})
+
+test('a comparison that met a server which was down proves nothing, and says so', async () => {
+  const { args, server } = await running([paired()])
+  await server.program.kill()
+  const { code, errors } = await said([...args, '--tasks', '5'])
+  assert.equal(code, 2, errors)
+  assert.match(errors, /INVALID: no task succeeded in either arm, which says nothing of policies/)
+  assert.match(errors, /INVALID: server flaky is down at the end, so that calls failed for that reason/)
+})
+
+test('many tasks at a time fit into the demo', async () => {
+  const { code, lines, errors } = await said([
+    ...['--sets', 'default,default', '--tasks', '80', '--concurrency', '80', '--format', 'json'],
+  ])
+  assert.equal(code, 0, errors)
+  const report = JSON.parse(lines) as PairedReport
+  // A task may still run out of retries; sessions without a place would fail tasks in both arms.
+  assert.equal(report.pairs.neither, 0)
 })

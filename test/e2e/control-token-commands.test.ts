@@ -44,7 +44,16 @@ test('the commands find the token by the address, by name as well', async () => 
   assert.deepEqual([given.code, /does not know this token/.test(given.said)], [1, true])
   const env = { ...runtimeOf(gateway), BREAKWATER_TOKEN: 'wrong' }
   assert.match((await command([...inject, gateway.control], env)).said, /does not know this token/)
-  const scenario = ['scenario', 'run', 'hang', '--duration', '1s', '--control', gateway.control]
+  const scenario = [
+    'scenario',
+    'run',
+    'hang',
+    '--no-traffic',
+    '--duration',
+    '1s',
+    '--control',
+    gateway.control,
+  ]
   assert.match((await command(scenario, runtimeOf(gateway))).said, /injected hang/)
 })
 

@@ -158,10 +158,10 @@ test('what was sampled is told as CSV, a line for each task and arm', async () =
   const response = await fetch(url, { headers: { authorization: `Bearer ${gateway.token}` } })
   assert.match(response.headers.get('content-type') ?? '', /^text\/csv/)
   const [head, ...lines] = (await response.text()).trim().split('\n')
-  assert.match(head ?? '', /^unit,arm,calls,felt,eligible,good,failed,attempts,/)
+  assert.match(head ?? '', /^unit,arm,calls,failed,valid,eligible,good,attempts,/)
   assert.equal(lines.length, 20)
   assert.ok(
-    lines.every((line) => /^meta raw\/task \d+,(control|treatment),4,4,4,\d,\d,\d+,/.test(line)),
+    lines.every((line) => /^meta raw\/task \d+,(control|treatment),4,\d,4,4,\d,\d+,/.test(line)),
     lines[0],
   )
 })

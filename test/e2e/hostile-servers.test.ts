@@ -66,7 +66,7 @@ test('endless pages of 15 MB are read up to the limit, the first part is offered
     )
     return true
   })
-  const { gateway, served, held } = await between({ url: raw.url, refresh: '1s', probe: '1s' })
+  const { gateway, served, held } = await between({ url: raw.url, refresh: '1s', health: { every: '1s' } })
   await gateway.waitFor('up', 'hostile')
   const before = await held()
   worst.begins = true

@@ -69,7 +69,7 @@ test('what does not touch its connection restarts no process and no session, and
   await gateway.waitForCalls(2)
 
   const tools = { exclude: ['echo'] }
-  const quiet = { grace: '5s', refresh: '1m', probe: '1m', deliver: 'tool_result', trusted: true }
+  const quiet = { grace: '5s', refresh: '1m', health: { every: '1m' }, deliver: 'tool_result', trusted: true }
   await configure({ local: { tools, ...quiet }, remote: { tools, ...quiet, passthrough: true } })
   await until('both agents are told', () => told().every((times) => times > 0))
   for (const client of [all, one]) {

@@ -12,7 +12,7 @@ import { until } from '../support/until.ts'
 /** Nothing that comes back after a time of its own shall do so in the course of a run. */
 const NEVER = '1d'
 
-const quiet = { refresh: NEVER, probe: NEVER, grace: NEVER }
+const quiet = { refresh: NEVER, health: false, grace: NEVER }
 
 /** A port on which nothing listens: a process needs to be privileged to. */
 const NOBODY = 'http://127.0.0.1:1/mcp'

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { type ExperimentConfig, Experiments } from '../../src/experiments/experiments.ts'
+import type { ExperimentConfig } from '../../src/experiments/agenda.ts'
+import { type ExperimentEvent, Experiments } from '../../src/experiments/experiments.ts'
 import { experiment as schema } from '../../src/experiments/schema.ts'
 import type { Outcome } from '../../src/mesh/call.ts'
 import { newCall } from '../support/caller.ts'
@@ -15,27 +16,47 @@ const answered: Outcome = {
 const named = (name: string, more: object = {}) =>
   schema.parse({ name, arms: { control: 'default', treatment: 'cautious' }, minimum: 20, ...more })
 
+function inWords(event: ExperimentEvent): string {
+  switch (event.type) {
+    case 'started':
+      return `${event.name} started`
+    case 'waits':
+      return `${event.name} waits for ${event.for}`
+    case 'ended':
+      return `${event.name} ended: ${event.reason}`
+    case 'failed':
+      return `failed: ${event.why}`
+  }
+}
+
 /** Experiments over servers `a` and `b`; `put` has a config come into force. */
 function stage() {
   const clock = new ManualClock()
   const told: string[] = []
+  const forgotten: string[] = []
   let config: ExperimentConfig
+  let isBroken = false
   let assign: ReturnType<Experiments['assignIn']>
   const experiments: Experiments = new Experiments({
     clock,
     quiet: () => 1_000,
-    refresh: () => put(config),
-    emit: (event) =>
-      told.push(event.type === 'ended' ? `${event.name} ended: ${event.reason}` : `${event.name} started`),
+    refresh() {
+      if (isBroken) throw new Error('broken')
+      put(config)
+    },
+    forget: (arms) => forgotten.push(...arms),
+    emit: (event) => told.push(inWords(event)),
   })
   function put(next: ExperimentConfig): void {
     config = next
+    experiments.armsIn(next)
     assign = experiments.assignIn(next)
     experiments.follow(next)
   }
   return {
     clock,
     told,
+    forgotten,
     experiments,
     /** A config with these experiments, and these settings of the set `cautious`. */
     put: (list: readonly ReturnType<typeof named>[], cautious: object = {}) =>
@@ -44,18 +65,35 @@ function stage() {
         policies: { defaults: {}, overrides: [], sets: { cautious } },
         mcpServers: { a: {}, b: {} },
       }),
+    /** A config with these experiments and servers. */
+    putServers: (list: readonly ReturnType<typeof named>[], servers: readonly string[]) =>
+      put({
+        experiments: list,
+        policies: { defaults: {}, overrides: [], sets: { cautious: {} } },
+        mcpServers: Object.fromEntries(servers.map((server) => [server, {}])),
+      }),
     arms: () => Object.keys(experiments.armsIn(config)),
+    shares: () => Object.entries(experiments.armsIn(config)).map(([arm, { share }]) => [arm, share]),
+    begin,
+    failRefresh: () => void (isBroken = true),
     /** A call of a task that goes to server `a`, from its beginning to its end; the arm that it was in. */
     call(task: string, outcome: Outcome = answered): string {
-      const call = newCall({
-        method: 'tools/call',
-        server: 'a',
-        params: { name: 't', _meta: { 'dev.breakwater/intent': task } },
-      })
-      assign?.(call)
-      experiments.end(call, outcome)
-      return call.record.arm
+      const { arm, end } = begin(task)
+      end(outcome)
+      return arm
     },
+  }
+
+  /** A call of a task begins at server `a`. */
+  function begin(task: string, tenant = 'test') {
+    const call = newCall({
+      method: 'tools/call',
+      server: 'a',
+      tenant,
+      params: { name: 't', _meta: { 'dev.breakwater/intent': task } },
+    })
+    assign?.(call)
+    return { arm: call.record.arm, end: (outcome: Outcome = answered) => experiments.end(call, outcome) }
   }
 }
 
@@ -83,7 +121,7 @@ test('of experiments that would take the same calls one runs at a time', () => {
   put([named('one'), named('two', { active: false })])
   assert.deepEqual(experiments.start('two'), {
     ok: false,
-    why: 'experiment "one" runs, and takes calls that this one would take',
+    why: 'experiment "one" runs at a server that this one is for: those that begin together in the config share it, others have to wait',
   })
   experiments.stop('one')
   assert.deepEqual(experiments.start('two'), { ok: true })
@@ -92,14 +130,16 @@ test('of experiments that would take the same calls one runs at a time', () => {
   assert.deepEqual(arms(), ['two/control', 'two/treatment'])
 })
 
-test('a reload with the same settings changes nothing, and one with others begins anew', () => {
-  const { put, told, experiments } = stage()
+test('a reload with the same settings changes nothing, and one with others begins anew', async () => {
+  const { put, told, experiments, clock } = stage()
   put([named('one')])
   const { run } = experiments.get('one')!
   put([named('one')])
   assert.equal(experiments.get('one')?.run, run)
   put([named('one', { matters: 0.1 })])
-  assert.notEqual(experiments.get('one')?.run, run)
+  assert.notEqual(run?.end, undefined)
+  await clock.advance(0)
+  assert.equal(experiments.get('one')?.run?.end, undefined)
   put([named('one', { matters: 0.1, active: false })])
   put([])
   assert.deepEqual(told, [
@@ -108,7 +148,7 @@ test('a reload with the same settings changes nothing, and one with others begin
     'one started',
     'one ended: "active" is false now',
   ])
-  assert.deepEqual(experiments.list(), [])
+  assert.deepEqual(experiments.runs(), [])
 })
 
 test('a changed policy set ends an experiment, which then waits for somebody to start it', () => {
@@ -152,27 +192,141 @@ test('a task counts once it is over: when it was quiet for long enough, or was r
     return control + treatment
   }
   put([named('one')])
-  call('quiet')
   const arm = call('reported')
+  await clock.advance(1)
+  call('quiet')
   assert.equal(units(), 0)
   experiments.report({ source: 'meta', tenant: 'test', id: 'reported', arm }, 'succeeded')
-  await clock.advance(1)
   const reported = units()
   await clock.advance(1_000)
   assert.deepEqual([reported, units()], [1, 2])
 })
 
-test('beyond the room for units calls are counted, and stay in their arms', () => {
-  const { put, call, experiments } = stage()
+test('a task that is over waits for those that began before it, for five minutes at most', async () => {
+  const { put, call, begin, clock, experiments } = stage()
+  const units = () => Object.values(experiments.get('one')!.run!.judgement.units).reduce((a, b) => a + b)
   put([named('one')])
-  for (let task = 0; task < 50_010; task++) call(`task ${task}`)
+  call('first')
+  await clock.advance(1)
+  begin('hangs')
+  await clock.advance(1)
+  call('later')
+  await clock.advance(299_000)
+  assert.equal(units(), 1)
+  await clock.advance(1_000)
+  // By then the one that hangs counts, too, as one that failed.
+  assert.equal(units(), 3)
+})
+
+test('an arm whose tasks fail late does not seem better than one whose tasks fail at once', async () => {
+  const { put, begin, clock, experiments, told } = stage()
+  put([named('one', { minimum: 20, longest: '1h' })])
+  const late: { readonly at: number; readonly end: (outcome: Outcome) => void }[] = []
+  for (let task = 0; task < 600; task++) {
+    await clock.advance(100)
+    while (late[0] !== undefined && late[0].at <= clock.now()) late.shift()!.end(rejected)
+    const { arm, end } = begin(`task ${task}`)
+    if (task % 7 !== 0) end()
+    else if (arm === 'one/control') end(rejected)
+    else late.push({ at: clock.now() + 30_000, end })
+    assert.notEqual(experiments.get('one')?.run?.judgement.verdict.result, 'better')
+  }
+  assert.deepEqual(told, ['one started'])
+  for (const { end } of late) end(rejected)
+  await clock.advance(3_000)
+  const { verdict, units } = experiments.get('one')!.run!.judgement
+  assert.equal(units.control! + units.treatment!, 600)
+  assert.ok(Math.abs(verdict.difference) < 0.06, verdict.sentence)
+})
+
+test('a run begins with nothing of the one before it, and not before the calls of that one are over', () => {
+  const { put, begin, experiments, forgotten } = stage()
+  put([named('one')])
+  assert.ok(forgotten.includes('one/control') && forgotten.includes('one/treatment'))
+  const underWay = begin('task')
+  experiments.stop('one')
+  const before = forgotten.length
+  assert.deepEqual(experiments.start('one'), {
+    ok: false,
+    why: '1 calls of an earlier run are under way: try again when they are over',
+  })
+  underWay.end()
+  assert.deepEqual(experiments.start('one'), { ok: true })
+  assert.ok(forgotten.length > before)
   const { samples } = experiments.get('one')!.run!
-  assert.deepEqual([samples.all().length, samples.dropped], [50_000, 10])
-  assert.notEqual(call('one more'), '')
+  assert.deepEqual([samples.all().length, samples.assigned], [0, 0])
+})
+
+test('what policies remember of arms is forgotten before anything is made of it, and never of arms that run', () => {
+  const { put, experiments, forgotten, arms } = stage()
+  put([named('one', { match: { server: 'a' } }), named('two', { active: false, match: { server: 'b' } })])
+  forgotten.length = 0
+  arms()
+  experiments.start('two')
+  assert.equal(
+    forgotten.some((arm) => arm.startsWith('one/')),
+    false,
+  )
+  assert.ok(forgotten.includes('two/control'))
+})
+
+test('units that hang do not hide the harm that an arm does', async () => {
+  const { put, begin, call, clock, told } = stage()
+  put([named('one', { minimum: 100 })])
+  for (const task of ['first', 'second', 'third', 'fourth']) begin(task)
+  await clock.advance(1)
+  for (let task = 0; task < 400; task++) {
+    const arm = call(`task ${task}`)
+    if (arm === 'one/treatment') call(`task ${task}`, rejected)
+  }
+  await clock.advance(3_000)
+  assert.deepEqual(told, ['one started', 'one ended: an arm did harm'])
+})
+
+test('a run that is stopped while units hang says what is sure however they end, and else that it is not', () => {
+  for (const open of [4, 200]) {
+    const { put, begin, call, experiments } = stage()
+    put([named('one', { minimum: 100 })])
+    for (let task = 0; task < open; task++) begin(`hangs ${task}`)
+    for (let task = 0; task < 400; task++) {
+      const arm = call(`task ${task}`)
+      if (arm === 'one/control' && task % 3 === 0) call(`task ${task}`, rejected)
+    }
+    experiments.stop('one')
+    const { verdict } = experiments.get('one')!.run!.judgement
+    assert.equal(verdict.result, open === 4 ? 'better' : 'invalid', verdict.sentence)
+    if (open === 4) assert.match(verdict.sentence, /, however the 4 that are open end$/)
+  }
+})
+
+test('beyond the room for units calls are counted, and stay in their arms; a tenant gets half of it', async () => {
+  const { put, begin, experiments, clock } = stage()
+  put([named('one')])
+  for (const tenant of ['many', 'others', 'late'])
+    for (let task = 0; task < 25_010; task++) begin(`task ${task}`, tenant).end()
+  const { samples } = experiments.get('one')!.run!
+  assert.deepEqual([samples.all().length, samples.dropped], [50_000, 25_030])
+  assert.equal(samples.all().filter(({ tenant }) => tenant === 'others').length, 25_000)
+  assert.notEqual(begin('one more').arm, '')
   put([named('one', { salt: 'again' })])
+  await clock.advance(0)
   assert.equal(experiments.get('one')?.run?.samples.all().length, 0)
-  call('task 0')
+  begin('task 0', 'many').end()
   assert.equal(experiments.get('one')?.run?.samples.all().length, 1)
+})
+
+test('what a run that has ended was sampled from leaves room for the next one, of the same tenant too', () => {
+  const { put, begin, experiments } = stage()
+  put([named('one', { active: false }), named('two', { active: false, match: { tool: 't' } })])
+  experiments.start('one')
+  for (let task = 0; task < 25_010; task++) begin(`task ${task}`).end()
+  experiments.stop('one')
+  experiments.start('two')
+  for (let task = 0; task < 24_000; task++) begin(`task ${task}`).end()
+  const units = () => ['one', 'two'].map((name) => experiments.get(name)!.run!.samples.all().length)
+  assert.deepEqual(units(), [25_000, 24_000])
+  for (let task = 0; task < 2_000; task++) begin(`task ${task}`, 'another').end()
+  assert.deepEqual(units(), [0, 26_000])
 })
 
 test('configs that follow one another do not put a look off', async () => {
@@ -182,4 +336,74 @@ test('configs that follow one another do not put a look off', async () => {
     await clock.advance(500)
   }
   assert.deepEqual(told, ['one started', 'one ended: its longest time was over'])
+})
+
+test('experiments at one server begin together and share it, and what one has of it does not change while it runs', () => {
+  const { put, experiments, shares } = stage()
+  const [one, two] = ['t', 'u'].map((tool) => named(`of_${tool}`, { match: { server: 'a', tool } }))
+  put([one!, two!])
+  const both = shares()
+  assert.deepEqual(
+    both.map(([, share]) => share),
+    [0.125, 0.125, 0.125, 0.125],
+  )
+  experiments.stop('of_t')
+  assert.deepEqual(shares(), both.slice(2))
+  assert.match(
+    (experiments.start('of_t') as { why: string }).why,
+    /"of_u" runs at a server that this one is for/,
+  )
+  experiments.stop('of_u')
+  assert.deepEqual(experiments.start('of_t'), { ok: true })
+  assert.deepEqual(
+    shares().map(([, share]) => share),
+    [0.25, 0.25],
+  )
+  put([one!, two!, named('new', { match: { server: 'a', tool: 'v' } })])
+  assert.equal(shares().length, 2)
+})
+
+test('an experiment ends when a new server brings it together with one that has a part of that already', () => {
+  const { putServers, told, shares } = stage()
+  const wide = ['a*', '*z', '*m*'].map((server, at) =>
+    named(`of_${at}`, { match: { server, tool: ['read', 'look', 'other'][at]! } }),
+  )
+  putServers(wide, ['a', 'z', 'm'])
+  assert.deepEqual(
+    shares().map(([, share]) => share),
+    [0.25, 0.25, 0.25, 0.25, 0.25, 0.25],
+  )
+  putServers(wide, ['a', 'z', 'm', 'amz'])
+  assert.deepEqual(told.slice(3), [
+    'of_1 ended: a new server brings it together with "of_0"',
+    'of_2 ended: a new server brings it together with "of_0"',
+  ])
+})
+
+test('an active experiment that has to wait is told of, once, and begins when the other one has ended', () => {
+  const { put, told, experiments, arms } = stage()
+  put([named('two', { active: false })])
+  experiments.start('two')
+  const both = [named('one'), named('two', { active: false })]
+  put(both)
+  put(both)
+  assert.equal(experiments.waitsFor('one'), 'two')
+  experiments.stop('two')
+  assert.deepEqual(arms(), ['one/control', 'one/treatment'])
+  assert.equal(experiments.waitsFor('one'), undefined)
+  assert.deepEqual(told, [
+    'two started',
+    'one waits for two',
+    'two ended: it was stopped by hand',
+    'one started',
+  ])
+})
+
+test('a config that does not compile any more, when a run ends, is told of and ends nothing else', async () => {
+  const { put, told, call, clock, failRefresh } = stage()
+  put([named('one', { longest: '2s' })])
+  call('task')
+  failRefresh()
+  await clock.advance(3_000)
+  assert.deepEqual(told, ['one started', 'one ended: its longest time was over', 'failed: broken'])
 })

@@ -121,3 +121,31 @@ test('an arm may be called like what all objects have', () => {
   )
   assert.doesNotMatch(text, /native code|undefined|NaN/)
 })
+
+test('an experiment that is not decided says how many units would find what matters, and what those of now find', () => {
+  const arms = { control: 'default', steady: 'retries' }
+  const report = simulated({
+    experiment: { arms, matters: 0.05 },
+    failing: { control: 0.05, steady: 0.05 },
+    tasks: 600,
+  })
+  const [next] = section(markdownOf(report), 'What would change the verdict')
+  const found =
+    /^To find a difference of 5 points with probability 0\.8 takes about (\d+) units in the control and (\d+) in the treatment, looked at once, and about twice as many with looks all along\. With the 300 and 300 that there are, one of ([\d.]+) points is found as surely\.$/.exec(
+      next!,
+    )
+  assert.ok(found, next)
+  const [needed, others, size] = found.slice(1).map(Number)
+  assert.equal(needed, others)
+  // Four times the units find half the size, as far as shares are alike.
+  assert.ok(Math.abs(Math.sqrt(needed! / 300) - size! / 5) < 0.1, next)
+})
+
+test('settings that look like markup stay text in Markdown', () => {
+  const settings = { default: { degrade: { static: 'a | <img src=x> &amp; p < 5' } }, retries: {} }
+  const text = markdownOf(unstarted({ experiment: { arms }, settings }))
+  assert.equal(
+    section(text, 'Settings that differ').at(-1),
+    String.raw`| degrade.static | "a \| \<img src=x> \&amp; p < 5" | – |`,
+  )
+})

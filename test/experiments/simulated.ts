@@ -1,7 +1,7 @@
 import type { Look, Run } from '../../src/experiments/experiments.ts'
-import { judge } from '../../src/experiments/judge.ts'
-import { type Report, reportOn } from '../../src/experiments/report.ts'
-import { Samples } from '../../src/experiments/samples.ts'
+import { judge, type Known } from '../../src/experiments/judge.ts'
+import { factsOf, type Report, type ReportFacts, reportOn } from '../../src/experiments/report.ts'
+import { Room, Samples } from '../../src/experiments/samples.ts'
 import { type Experiment, experiment as schema } from '../../src/experiments/schema.ts'
 import { createRandom } from '../../src/experiments/statistics/random.ts'
 import type { Verdict } from '../../src/experiments/statistics/verdict.ts'
@@ -30,10 +30,13 @@ const settingsIn =
     settings[set] ?? {}
 
 /** The report of an experiment with made-up tasks of four calls each, the same at each run. */
-export function simulated(given: Simulated): Report {
+export const simulated = (given: Simulated): Report => reportOn(simulatedFacts(given))
+
+/** What that report is put together from. */
+export function simulatedFacts(given: Simulated): ReportFacts {
   const { failing, tasks, looks = 12, ended } = given
   const experiment = schema.parse({ name: 'canary', ...given.experiment })
-  const samples = new Samples({ left: 100_000 })
+  const samples = new Samples(new Room())
   const random = createRandom(7)
   const arms = Object.keys(experiment.arms)
   const seen: Look[] = []
@@ -49,16 +52,16 @@ export function simulated(given: Simulated): Report {
     startedAt: 0,
     samples,
     looks: seen,
-    judgement: judge(experiment, samples.all(), { isOver: ended !== undefined }),
+    judgement: judge(experiment, known(experiment, samples), { isOver: ended !== undefined }),
     end,
   }
-  return reportOn({ experiment, run, settingsOf: settingsIn(given), now: looks * 1_000 })
+  return factsOf({ experiment, run }, settingsIn(given), looks * 1_000)
 }
 
 /** The report of an experiment that has not run. */
 export function unstarted(given: Pick<Simulated, 'experiment' | 'settings'>): Report {
   const experiment = schema.parse({ name: 'canary', ...given.experiment })
-  return reportOn({ experiment, run: undefined, settingsOf: settingsIn(given), now: 0 })
+  return reportOn(factsOf({ experiment, run: undefined }, settingsIn(given), 0))
 }
 
 /** What the command gets from the admin API. */
@@ -67,14 +70,14 @@ export const overTheWire = (report: Report): Report => JSON.parse(JSON.stringify
 const CALLS = 4
 
 function addTask(samples: Samples, task: number, arm: string, failing: Failing, random: () => number): void {
-  const sample = samples.begin(`task ${task}`, arm)!
+  const sample = samples.begin(`task ${task}`, arm, { tenant: '', now: 0 })!
   const ofArm = samples.fates.get(arm) ?? new Map<Fate, number>()
   samples.fates.set(arm, ofArm)
   for (let call = 0; call < CALLS; call++) {
     const fails = random() < (failing[arm] ?? 0)
     const tookMs = 20 + 30 * random()
     sample.calls++
-    sample.felt++
+    sample.valid++
     sample.eligible++
     sample.attempts++
     if (fails) sample.failed++
@@ -86,8 +89,15 @@ function addTask(samples: Samples, task: number, arm: string, failing: Failing, 
   sample.underWay = 0
 }
 
+/** All of them are over. */
+function known({ arms }: Experiment, samples: Samples): Known {
+  const units = samples.known()
+  samples.mark(units)
+  return { units, assigned: new Map(Object.keys(arms).map((arm) => [arm, samples.unitsOf(arm)])) }
+}
+
 function lookAt(experiment: Experiment, samples: Samples, atMs: number): Look {
-  const { verdict, verdicts, units } = judge(experiment, samples.all(), { isOver: false })
+  const { verdict, verdicts, units } = judge(experiment, known(experiment, samples), { isOver: false })
   const of = ({ difference, low, high }: Verdict) => ({ difference, low, high })
   const byTreatment = Object.fromEntries(Object.entries(verdicts).map(([arm, one]) => [arm, of(one)]))
   return { atMs, units, ...of(verdict), byTreatment }

@@ -15,6 +15,7 @@ import { silent } from '../support/log.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import { noExperiments } from '../support/no-experiments.ts'
 import { noChaos } from '../support/no-faults.ts'
+import { noRecorder } from '../support/no-recorder.ts'
 
 const url = 'http://127.0.0.1:1/mcp'
 
@@ -31,6 +32,7 @@ function setUp() {
     replies: new UnfinishedReplies({ total: 1024 ** 2 }, () => undefined),
     intents: new Intents({ clock, metrics }),
     tracing: untraced,
+    recorder: noRecorder,
     context: testPolicyContext(clock),
     onChanged: () => undefined,
     onStale: () => undefined,
@@ -61,7 +63,7 @@ test('a server whose connections are the same is taken over, and any other is ma
   const { compile } = setUp()
   const first = compile({ a: { url }, b: { url }, c: { url } })
   const second = compile(
-    { c: { url }, b: { url, connections: 5 }, a: { url, probe: '5s' } },
+    { c: { url }, b: { url, connections: 5 }, a: { url, health: { every: '5s' } } },
     first,
     new Set(['c']),
   )

@@ -35,6 +35,8 @@ function ending(over: { sessions?: Promise<void>; servers?: Record<string, () =>
     chaos: { close: closing('chaos') },
     tracing: { close: closing('tracing') },
     durable: { close: closing('durable') },
+    health: { close: closing('incidents') },
+    recorder: { close: closing('recording') },
     intents: { closeAll: () => void ended.push('intents') },
     experiments: { close: () => undefined },
     endStallWatch: () => undefined,

@@ -165,3 +165,27 @@ test('of what is gone ten thousand states are kept, and those that went first ar
   states.settle(() => undefined)
   assert.deepEqual([told[0]?.closed, told[1]?.closed, told.at(-1)?.closed], [1, 0, 0])
 })
+
+test('a set that begins anew finds nothing of what it remembered, not even what was gone; others find theirs', () => {
+  const { states } = setUp()
+  const arm = { ...key, set: 'canary/control' }
+  const mine = states.get(arm, () => new Told())
+  const gone = states.get({ ...arm, kind: 'retry' }, () => new Told())
+  const others = states.get(key, () => new Told())
+  states.settle((placed) => (placed.kind === 'retry' ? undefined : placed))
+  states.forgetSet('canary/control')
+  assert.deepEqual([mine.closed, gone.closed, others.closed], [1, 1, 0])
+  states.settle((placed) => placed)
+  assert.notEqual(
+    states.get(arm, () => new Told()),
+    mine,
+  )
+  assert.notEqual(
+    states.get({ ...arm, kind: 'retry' }, () => new Told()),
+    gone,
+  )
+  assert.equal(
+    states.get(key, () => new Told()),
+    others,
+  )
+})

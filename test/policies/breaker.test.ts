@@ -78,9 +78,10 @@ test('each change of state is told, with what brought it about', async () => {
   await send(good)
   const told = (state: string, dimension: string, why: string, openForMs?: number) => ({
     type: 'breaker',
+    set: 'cautious',
     server: 'test',
     tool: 'query',
-    detail: { set: 'cautious', replica: 0, state, dimension, why, openForMs },
+    detail: { replica: 0, state, dimension, why, openForMs },
   })
   assert.deepEqual(events, [
     told('open', 'consecutive', '5 failures in a row', 5_000),

@@ -70,6 +70,7 @@ test('a breach is reported with its place, once in a while', async () => {
   assert.deepEqual(events, [
     {
       type: 'schema_invalid',
+      set: 'default',
       server: 'test',
       tool: 'tool',
       detail: { breach: 'the reply breaks the tool’s outputSchema at /items/0/id: must be string' },

@@ -12,11 +12,12 @@ const endpoints = (given: object) => endpointsOf(schema.parse(given))
 
 const detached: readonly object[] = [
   { trusted: true },
+  { protected: true },
   { tools: { exclude: ['write_*'] } },
   { deliver: 'tool_result' },
   { grace: '1s' },
   { refresh: '1m' },
-  { probe: '1m' },
+  { health: { every: '5m' } },
   { timeouts: { discovery: '1s' } },
 ]
 
@@ -74,7 +75,7 @@ test('a process is known by its command, its arguments, its environment and its 
   const [known] = endpoints(stdio)
   for (const change of [{ command: 'deno' }, { args: [] }, { env: {} }, { cwd: '/' }])
     assert.notEqual(endpoints({ ...stdio, ...change })[0], known)
-  assert.deepEqual(endpoints({ ...stdio, probe: '1m' }), [known])
+  assert.deepEqual(endpoints({ ...stdio, health: false }), [known])
 })
 
 test('an address that is there twice is two endpoints, and no secret can be read out of one', () => {

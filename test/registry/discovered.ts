@@ -30,6 +30,7 @@ export function discovered(script: Script = oneTool, upstream = new ScriptedUpst
     timeoutMs: TIMEOUT_MS,
     refreshMs: REFRESH_MS,
     probeMs: PROBE_MS,
+    pingMs: PROBE_MS,
     maxList: 1024 ** 2,
     onUp: (catalog) => {
       told.push('up')

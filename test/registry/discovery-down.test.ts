@@ -66,6 +66,8 @@ test('a server that names a time is not asked before that, nor sooner than it wo
   for (const [retryAfterMs, pauseMs] of [
     [5_000, 5_000],
     [0, 1_000],
+    // No more than five minutes of a day are granted.
+    [86_400_000, 300_000],
   ] as const) {
     const { start, clock, upstream } = discovered()
     upstream.refusal = gatewayError('upstream_status', 'HTTP 503', { retryAfterMs })

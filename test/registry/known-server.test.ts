@@ -59,6 +59,39 @@ test('the tools of a server that went down stay listed for the time of grace, an
   assert.equal(changes.length, 3)
 })
 
+test('the tools of a server that limits our rate stay listed for as long as that is all that is wrong', async () => {
+  const { server, upstream, clock, changes, start } = testServer({ grace: '60s' })
+  await start()
+  await clock.advance(1_000)
+  const limited = gatewayError('upstream_rate_limited', 'HTTP 429', { sent: true, retryAfterMs: 3_600_000 })
+  upstream.refusal = limited
+  upstream.upstreamSession.end()
+  await clock.advance(299_999)
+  assert.deepEqual([server.state, server.error, server.entries('tools').length], ['down', limited, 1])
+  // Once nobody is there, the grace is a whole one.
+  upstream.refusal = unavailable
+  await clock.advance(1)
+  assert.equal(server.error, unavailable)
+  await clock.advance(59_000)
+  assert.equal(server.entries('tools').length, 1)
+  await clock.advance(1_000)
+  assert.equal(server.entries('tools').length, 0)
+  assert.equal(changes.length, 2)
+})
+
+test('a server that limits our rate after it was out of reach is there: its grace is over', async () => {
+  const { server, upstream, clock, changes, start } = testServer({ grace: '60s' })
+  await start()
+  await clock.advance(1_000)
+  upstream.refusal = unavailable
+  upstream.upstreamSession.end()
+  await clock.advance(20_000)
+  upstream.refusal = gatewayError('upstream_rate_limited', 'HTTP 429', { sent: true })
+  await clock.advance(300_000)
+  assert.equal(server.entries('tools').length, 1)
+  assert.equal(changes.length, 1)
+})
+
 test('a server that comes back within the grace has changed nothing, and its next grace is a whole one', async () => {
   const { server, upstream, clock, changes, start } = testServer({ grace: '60s' })
   await start()

@@ -50,20 +50,20 @@ test('agents are told when they may see other tools, and only then', async () =>
 })
 
 test('a server is looked after by the times of its new entry, from now on', async () => {
-  const { upstream, clock, reconfigure } = await setUp({ probe: '1h', refresh: '1h' })
+  const { upstream, clock, reconfigure } = await setUp({ health: { every: '1h' }, refresh: '1h' })
   const asked = () => upstream.upstreamSessions[0]?.asked.splice(0).toSorted() ?? []
   const pings = () => asked().filter((method) => method === 'ping').length
   await clock.advance(60_000)
   asked()
-  reconfigure({ probe: '5s', refresh: '1h' })
+  reconfigure({ health: { every: '5s' }, refresh: '1h' })
   await clock.advance(10_000)
   assert.equal(pings(), 3)
-  reconfigure({ probe: '5s', refresh: '30s' })
+  reconfigure({ health: { every: '5s' }, refresh: '30s' })
   await clock.advance(0)
   assert.ok(asked().includes('tools/list'))
   await clock.advance(30_000)
   assert.ok(asked().includes('tools/list'))
-  reconfigure({ probe: '1h', refresh: '1h' })
+  reconfigure({ health: { every: '1h' }, refresh: '1h' })
   await clock.advance(1_800_000)
   assert.ok(pings() <= 2)
 })

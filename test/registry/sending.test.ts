@@ -44,6 +44,27 @@ test('a call that cannot reach the server fails, was not sent, and makes discove
   assert.deepEqual(states, ['up', 'down'])
 })
 
+test('an answered call at a server that is down has it looked at soon, whatever pause it asked for, and not ever more often', async () => {
+  const { server, upstream, clock, start, states } = testServer()
+  const caller = new TestCaller()
+  await server.send(toolCall('a', {}, { caller }))
+  upstream.refusal = gatewayError('upstream_rate_limited', 'HTTP 429', { retryAfterMs: 240_000 })
+  await start()
+  assert.deepEqual(states, ['down'])
+  const attempts = upstream.attempts
+  for (let i = 0; i < 5; i++) await server.send(toolCall('a', {}, { caller }))
+  await clock.advance(999)
+  assert.equal(upstream.attempts, attempts)
+  await clock.advance(1)
+  assert.equal(upstream.attempts, attempts + 1)
+  for (let i = 0; i < 5; i++) await server.send(toolCall('a', {}, { caller }))
+  await clock.advance(1_999)
+  assert.equal(upstream.attempts, attempts + 1)
+  upstream.refusal = undefined
+  await clock.advance(1)
+  assert.deepEqual(states, ['down', 'up'])
+})
+
 test('a caller that gives up does not wait for a handshake', async () => {
   const { server, upstream } = testServer()
   upstream.gate = new Promise(() => {})

@@ -49,6 +49,7 @@ async function scraped(t: TestContext) {
     experiments,
     state,
     chaos,
+    incidents: { openOf: () => undefined },
   })
   t.after(() => app.close())
   async function scrape(accept = '*/*') {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { Samples } from '../../src/experiments/samples.ts'
+import { Room, Samples } from '../../src/experiments/samples.ts'
 import { collectExperiments, type ExperimentRuns } from '../../src/telemetry/experiment-runs.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
 
@@ -21,11 +21,11 @@ const calls = (assigned: string, count: number) =>
 
 test('each call that an experiment may take is counted once, by what it was assigned by', async () => {
   const scrape = scraping()
-  const samples = new Samples({ left: 100_000 })
-  samples.begin('task 1', 'a')
-  samples.begin('task 1', 'a')
-  samples.begin('task 2', 'b')
-  samples.begin('session', 'b', true)
+  const samples = new Samples(new Room())
+  samples.begin('task 1', 'a', { tenant: '', now: 0 })
+  samples.begin('task 1', 'a', { tenant: '', now: 0 })
+  samples.begin('task 2', 'b', { tenant: '', now: 0 })
+  samples.begin('session', 'b', { tenant: '', now: 0, isFallback: true })
   samples.leftOut('not_drawn')
   samples.leftOut('excluded')
   assert.deepEqual(await scrape([{ experiment, run: { samples, end: undefined } }]), [
@@ -40,24 +40,24 @@ test('each call that an experiment may take is counted once, by what it was assi
 })
 
 test('calls of which nothing is kept are counted as such', async () => {
-  const samples = new Samples({ left: 100_000 })
-  for (let n = 0; n < 100_001; n++) samples.begin(`task ${n}`, 'a', true)
+  const samples = new Samples(new Room())
+  for (let n = 0; n < 25_001; n++) samples.begin(`task ${n}`, 'a', { tenant: '', now: 0, isFallback: true })
   const lines = await scraping()([{ experiment, run: { samples, end: undefined } }])
   assert.deepEqual(lines.slice(1), [
-    'breakwater_experiment_units{arm="ab/a"} 100000',
-    calls('fallback', 100_000),
+    'breakwater_experiment_units{arm="ab/a"} 25000',
+    calls('fallback', 25_000),
     calls('dropped', 1),
   ])
 })
 
 test('an experiment that has ended keeps its numbers, and one that begins anew counts from nothing', async () => {
   const scrape = scraping()
-  const samples = new Samples({ left: 100_000 })
-  samples.begin('task', 'a')
+  const samples = new Samples(new Room())
+  samples.begin('task', 'a', { tenant: '', now: 0 })
   const ended = ['breakwater_experiment_units{arm="ab/a"} 1', calls('unit', 1)]
   assert.deepEqual(await scrape([{ experiment, run: { samples, end: {} } }]), ended)
   assert.deepEqual(
-    await scrape([{ experiment, run: { samples: new Samples({ left: 100_000 }), end: undefined } }]),
+    await scrape([{ experiment, run: { samples: new Samples(new Room()), end: undefined } }]),
     ['breakwater_experiment_running{experiment="ab"} 1'],
   )
 })

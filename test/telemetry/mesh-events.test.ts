@@ -21,8 +21,8 @@ async function noted(events: readonly MeshEvent[]) {
 test('an event is counted by server and type, and logged with its details', async () => {
   const detail = { path: '/a', was: 'string', now: 'number' }
   const { lines, exposed } = await noted([
-    { type: 'drift', server: 's', tool: 't', detail },
-    { type: 'drift', server: 's', tool: 'u', detail },
+    { type: 'drift', set: 'default', server: 's', tool: 't', detail },
+    { type: 'drift', set: 'default', server: 's', tool: 'u', detail },
   ])
   assert.deepEqual(exposed, ['breakwater_policy_events_total{server="s",type="drift"} 2'])
   const { level, msg, server, tool, path, was, now } = lines[0] ?? {}
@@ -31,7 +31,7 @@ test('an event is counted by server and type, and logged with its details', asyn
 })
 
 test('an event without details is an event too', async () => {
-  const { lines, exposed } = await noted([{ type: 'odd', server: 's' }])
+  const { lines, exposed } = await noted([{ type: 'odd', set: 'default', server: 's' }])
   assert.deepEqual(exposed, ['breakwater_policy_events_total{server="s",type="odd"} 1'])
   assert.equal(lines.length, 1)
 })
@@ -67,10 +67,30 @@ test('what a breaker tells is counted by dimension and state, and only its openi
 
 test('a breaker of requests that are no calls of a listed tool has a series of its own', async () => {
   const detail = { dimension: 'availability', state: 'open' }
-  const { exposed } = await noted([{ type: 'breaker', server: 's', detail }])
+  const { exposed } = await noted([{ type: 'breaker', set: 'default', server: 's', detail }])
   assert.ok(
     exposed.includes(
       'breakwater_breaker_transitions_total{server="s",tool="_other",dimension="availability",state="open"} 1',
     ),
+  )
+})
+
+test('what happens in the arm of an experiment is counted and logged as its own', async () => {
+  const detail = { dimension: 'availability', state: 'open' }
+  const event = { type: 'breaker', server: 's', detail }
+  const { lines, exposed } = await noted([
+    { ...event, set: 'default' },
+    { ...event, set: 'canary/cautious' },
+  ])
+  const of = (name: string) =>
+    exposed.filter((line) => line.startsWith(`breakwater_${name}_total`) && line.endsWith(' 1'))
+  for (const name of ['policy_events', 'breaker_transitions'])
+    assert.deepEqual(
+      of(name).map((line) => /arm="([^"]*)"/.exec(line)?.[1]),
+      [undefined, 'canary/cautious'],
+    )
+  assert.deepEqual(
+    lines.map(({ set }) => set),
+    ['default', 'canary/cautious'],
   )
 })

@@ -9,6 +9,7 @@ import { newCall, toolCall } from '../support/caller.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import { answered, failed, rpcError } from '../policies/breaker/rig.ts'
 import { concurrencyLimited } from '../../src/policies/adaptive-concurrency.ts'
+import { noRecorder } from '../support/no-recorder.ts'
 
 const NAME = 'breakwater_upstream_attempts_total'
 
@@ -18,7 +19,7 @@ function observed(outcomes: readonly Outcome[]) {
   const left = [...outcomes]
   const clock = new ManualClock()
   const isListed = (_: string, tool: string) => tool === 'known'
-  const layer = observeAttempt({ clock, metrics, isListed, tracing: untraced })
+  const layer = observeAttempt({ clock, metrics, isListed, tracing: untraced, recorder: noRecorder })
   const service = layer(() => Promise.resolve(left.shift() as Outcome))
   const all = async () => {
     const text = await metrics.registry.metrics()
@@ -107,6 +108,7 @@ test('the time of tries is added up in the record, and tries at the same time co
     metrics: createMetrics(),
     isListed: () => true,
     tracing: untraced,
+    recorder: noRecorder,
   })
   const service = layer(() => new Promise((resolve) => ends.push(() => resolve(answered()))))
   const call = toolCall('known')

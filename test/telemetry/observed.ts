@@ -4,18 +4,25 @@ import { Intents } from '../../src/telemetry/intents.ts'
 import { collectInFlight } from '../../src/telemetry/mesh-states.ts'
 import { createMetrics, type Metrics } from '../../src/telemetry/metrics.ts'
 import type { IsListed } from '../../src/telemetry/metrics/tool-series.ts'
-import { observeAttempt } from '../../src/telemetry/observe-attempt.ts'
+import { observeAttempt, type ObserveAttemptParts } from '../../src/telemetry/observe-attempt.ts'
 import { observe, type ObserveParts } from '../../src/telemetry/observe.ts'
 import { telemetry } from '../../src/telemetry/schema.ts'
 import { type Tracing, untraced } from '../../src/telemetry/tracing.ts'
 import { recordedLog } from '../support/log.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import { noExperiments } from '../support/no-experiments.ts'
+import { noRecorder } from '../support/no-recorder.ts'
 
 /** The lines of the exposition that begin so and have a value other than 0. */
 export async function exposedBy({ registry }: Pick<Metrics, 'registry'>, name: string): Promise<string[]> {
   const text = await registry.metrics()
   return text.split('\n').filter((line) => line.startsWith(`${name}{`) && !line.endsWith(' 0'))
+}
+
+/** What writes down what goes through, and by which time. */
+interface Recorded {
+  readonly clock: ManualClock
+  readonly recorder: ObserveParts['recorder'] & ObserveAttemptParts['recorder']
 }
 
 /** The outermost and the innermost observing layer around a service, and what they tell. */
@@ -25,8 +32,8 @@ export function observed(
   accessLog: object = {},
   account: ObserveParts['account'] = () => [],
   tracing: Partial<Tracing> = {},
+  { clock = new ManualClock(), recorder = noRecorder }: Partial<Recorded> = {},
 ) {
-  const clock = new ManualClock()
   const metrics = createMetrics()
   const { log, lines } = recordedLog()
   const intents = new Intents({ clock, metrics })
@@ -39,6 +46,7 @@ export function observed(
     account,
     intents,
     tracing: { ...untraced, ...tracing },
+    recorder,
     experiments: noExperiments,
     accessLog: createAccessLog(settings, { log, clock }),
   }
@@ -46,6 +54,7 @@ export function observed(
     ...parts,
     lines,
     service: observe(parts)(observeAttempt(parts)(next)),
+    attempt: observeAttempt(parts)(next),
     exposed(name: string): Promise<string[]> {
       collectInFlight(metrics)
       return exposedBy(metrics, name)

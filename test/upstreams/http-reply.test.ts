@@ -54,7 +54,10 @@ test('a server that is not there could not be reached, and got nothing', async (
   wire.post('{}', undefined, reply)
   await end
   assert.equal(reply.sent, false)
-  assert.deepEqual(last.error, gatewayError('upstream_unavailable', 'cannot connect (ECONNREFUSED)'))
+  assert.deepEqual(
+    last.error,
+    gatewayError('upstream_unavailable', 'cannot connect (ECONNREFUSED)', { cause: 'connection_refused' }),
+  )
 })
 
 test('a connection that breaks before or within the reply may have done its work', async (t) => {

@@ -54,11 +54,23 @@ const everything = { selected: true, text: 'All', value: '$__all' }
 /** Whether a gauge has changed. The window reaches back to the sample before it: in a shorter one changes get lost. */
 const changed = (gauge: string) => `changes(${gauge}[$__rate_interval]) > 0`
 
-/** Marks on the time axis: what somebody did to the gateway. */
+/** Marks on the time axis: what somebody did to the gateway, and what servers went through. */
 const marks = [
   ['Faults armed', 'red', `breakwater_chaos_armed == 1 and ${changed('breakwater_chaos_armed')}`],
   ['Faults disarmed', 'green', `breakwater_chaos_armed == 0 and ${changed('breakwater_chaos_armed')}`],
   ['Config reloaded', 'blue', changed('breakwater_config_reload_timestamp_seconds')],
+  [
+    'Incident opened',
+    'orange',
+    `breakwater_incidents_open == 1 and ${changed('breakwater_incidents_open')}`,
+    '{{server}} at {{instance}}',
+  ],
+  [
+    'Incident closed',
+    'green',
+    `breakwater_incidents_open == 0 and ${changed('breakwater_incidents_open')}`,
+    '{{server}} at {{instance}}',
+  ],
 ] as const
 
 /** A whole dashboard, as Grafana imports it. */
@@ -81,7 +93,7 @@ export function board({ uid, title, about, choices = [], rows }: BoardFacts): Da
     )
     .withVariable(new DatasourceVariableBuilder('datasource').label('Prometheus').type('prometheus'))
   for (const choice of choices) dashboard.withVariable(variableOf(choice))
-  for (const [name, color, expr] of marks)
+  for (const [name, color, expr, text = '{{instance}}'] of marks)
     dashboard.annotation(
       new AnnotationQueryBuilder()
         .name(name)
@@ -91,7 +103,7 @@ export function board({ uid, title, about, choices = [], rows }: BoardFacts): Da
         .expr(expr)
         .step('1m')
         .titleFormat(name)
-        .textFormat('{{instance}}'),
+        .textFormat(text),
     )
   for (const { title, panels } of rows) {
     dashboard.withRow(new RowBuilder(title))

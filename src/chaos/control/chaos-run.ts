@@ -1,5 +1,6 @@
 import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
 import { createKeyedRandom, type KeyedRandom } from '../../mesh/keyed-random.ts'
+import { glob } from '../../mesh/match.ts'
 import { Recent } from '../../units/recent.ts'
 import type { FaultRegistry } from '../faults/index.ts'
 import { ArmedFault } from '../firing/armed-fault.ts'
@@ -83,9 +84,12 @@ export class ArmedFaults {
     this.#tell()
   }
 
-  /** Lets go of the calls that are held; everything stays armed for others. */
-  release(reason: ReleaseReason): void {
-    for (const { armed } of this.#held.values()) armed.release(reason)
+  /** Lets go of the calls that are held; everything stays armed for others. `servers`: only by faults that can hit one of them. */
+  release(reason: ReleaseReason, servers?: readonly string[]): void {
+    for (const { armed } of this.#held.values()) {
+      const reaches = glob(armed.fault.match?.server ?? '*')
+      if (servers === undefined || servers.some(reaches)) armed.release(reason)
+    }
   }
 
   #expire(armed: ArmedFault): void {

@@ -13,6 +13,8 @@ export interface ControllerParts extends Locks {
   readonly faultEnvironment: FaultEnvironment
   /** What running a call again would do: only what is known to read may be hit without leave. */
   readonly effectOf: (call: Call) => Effect
+  /** Whether faults leave a server alone, whatever they match; they leave none unless it is given. */
+  readonly isProtected?: (server: string) => boolean
   /** Hears what an operator will want to read about. */
   readonly emit: (event: ChaosEvent) => void
   /** The file in which a kill outlives the process; without one it ends with the process. */

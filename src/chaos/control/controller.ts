@@ -141,6 +141,18 @@ export class Controller {
     return DONE
   }
 
+  /** Servers are protected from now on: lets go of the calls that faults hold which could have hit them. */
+  spare(servers: readonly string[]): void {
+    this.#run.armed.release('protected', servers)
+    this.#parts.onTurned?.(this.#run.armed.list().map(({ fault }) => fault))
+  }
+
+  /** Why an experiment may not run here and now, with faults or without; undefined when it may. */
+  refusalOf(withFaults: boolean): string | undefined {
+    if (withFaults || this.killSwitch.on) return this.#refusal(1)
+    return this.#lock === undefined ? undefined : `refused: ${this.#lock}`
+  }
+
   /** Begins the time of the lease again. */
   renew(by: string): Done {
     if (this.#run.armed.size === 0) return { ok: false, why: 'nothing is armed' }
@@ -229,6 +241,7 @@ function assemble(parts: ControllerParts, control: Control): Assembly {
     armed: run.armed,
     registry,
     refusal: () => refusal(1),
+    isProtected: (server) => parts.isProtected?.(server) === true,
     maxTtl: () => config().maxTtl,
     random: () => createKeyedRandom(config().seed),
     isPlanned: (name) => config().faults.some((fault) => fault.name === name),

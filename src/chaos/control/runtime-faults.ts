@@ -2,7 +2,7 @@ import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
 import type { KeyedRandom } from '../../mesh/keyed-random.ts'
 import type { FaultRegistry } from '../faults/index.ts'
 import { formatDuration } from '../../units/duration.ts'
-import { faultFindings } from '../plan/checks.ts'
+import { faultFindings, protectedFindings } from '../plan/checks.ts'
 import type { Fault } from '../plan/common.ts'
 import type { ArmedFaults } from './chaos-run.ts'
 import { DONE, type Done } from './controller-parts.ts'
@@ -16,6 +16,8 @@ export interface RuntimeParts {
   readonly registry: FaultRegistry
   /** Why nothing may be armed now; undefined when it may. */
   readonly refusal: () => string | undefined
+  /** Whether faults leave a server alone. */
+  readonly isProtected: (server: string) => boolean
   readonly maxTtl: () => number
   readonly random: () => KeyedRandom
   /** Whether the plan has a fault of this name. */
@@ -55,12 +57,16 @@ export class RuntimeFaults {
 
   /** Arms a fault. `durationMs`: how long, in place of its `ttl`; cut to `maxTtl`. `leaseMs`: and only while it is renewed. */
   inject(fault: Fault, by: string, durationMs: number = fault.ttl, leaseMs?: Millis): Injected {
-    const { armed, registry, refusal, maxTtl, random, isPlanned, onChange, onBegin } = this.#parts
+    const { armed, registry, refusal, isProtected, maxTtl, random, isPlanned, onChange, onBegin } =
+      this.#parts
     const refused = (why: string): Injected => ({ ok: false, why })
     const why = refusal()
     if (why !== undefined) return refused(why)
     const limited = { ...fault, ttl: Math.min(durationMs, maxTtl()) }
-    const finding = faultFindings(limited, maxTtl(), registry)[0]
+    const [finding] = [
+      ...faultFindings(limited, maxTtl(), registry),
+      ...protectedFindings(limited, isProtected, registry),
+    ]
     if (finding !== undefined) return refused(`${finding.path.join('.')}: ${finding.message}`)
     if (isPlanned(fault.name) || armed.get(fault.name) !== undefined) {
       return refused(`there is a fault "${fault.name}" already`)

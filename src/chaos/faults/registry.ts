@@ -119,13 +119,12 @@ const moved: FaultType<z.output<typeof movedSchema>> = {
     replacement: 'modern',
     mode: 'error',
   },
+  sendsTo: ({ replacement, mode }) => (mode === 'silent' ? placeIn(replacement).server : undefined),
   layer({ tools, replacement, mode }, injection) {
     const isMoved = anyOf(tools)
     if (mode === 'error')
       return refusing(injection, isMoved, (tool) => `Tool ${tool} has moved, use ${replacement} instead`)
-    const slash = replacement.indexOf('/')
-    const server = slash === -1 ? replacement : replacement.slice(0, slash)
-    const name = slash === -1 ? undefined : replacement.slice(slash + 1)
+    const { server, name } = placeIn(replacement)
     const elsewhere = sending(injection, server, (call) => (name === undefined ? call : renamed(call, name)))
     return (next) => {
       const away = elsewhere(next)
@@ -136,6 +135,13 @@ const moved: FaultType<z.output<typeof movedSchema>> = {
       }
     }
   },
+}
+
+/** The two parts of SERVER or SERVER/TOOL. */
+function placeIn(replacement: string): { readonly server: string; readonly name: string | undefined } {
+  const slash = replacement.indexOf('/')
+  if (slash === -1) return { server: replacement, name: undefined }
+  return { server: replacement.slice(0, slash), name: replacement.slice(slash + 1) }
 }
 
 /** The same call of a tool with another name. */

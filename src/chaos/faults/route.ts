@@ -41,6 +41,7 @@ const wrongBackend: FaultType<z.output<typeof schema>> = {
   },
   sides: ['upstream'],
   example: { name: 'wrong-backend', rate: 0.05, ttl: '10m', match: { server: 'search' }, server: 'modern' },
+  sendsTo: ({ server }) => server,
   layer: ({ server }, injection) => sending(injection, server, (call) => call),
 }
 

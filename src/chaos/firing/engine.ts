@@ -78,6 +78,8 @@ interface EngineParts {
   readonly journal: Journal
   /** What running a call again would do: only what is known to read may be hit without leave. */
   readonly effectOf: (call: Call) => Effect
+  /** Whether faults leave a server alone, whatever they match; they leave none unless it is given. Asked at each call. */
+  readonly isProtected?: (server: string) => boolean
   /** Must not throw. */
   readonly emit: (event: ChaosEvent) => void
   /** Hears how many defects there have been, at each of them. */
@@ -124,7 +126,7 @@ export class Engine {
   /** Whether a fault is armed on a side that can hit such requests, which are no tool calls. */
   aims(side: Side, server: string, method: string): boolean {
     if (!this.live || this.#parts.kill.on) return false
-    return (this.#candidates.of({ server, method, tool: undefined })?.[side].length ?? 0) > 0
+    return (this.#aimedAt({ server, method, tool: undefined })?.[side].length ?? 0) > 0
   }
 
   /** Begins a run: calls are counted from the first again. */
@@ -174,11 +176,17 @@ export class Engine {
     const superseded = record.supersededRejections?.filter((reason) => reason === BREAKER_OPEN).length ?? 0
     const times = superseded + (isTold ? 1 : 0)
     if (times === 0) return
-    for (const { fault, counts } of this.#candidates.of(call)?.upstream ?? []) {
+    for (const { fault, counts } of this.#aimedAt(call)?.upstream ?? []) {
       if (counts.hits === 0) continue
       counts.rejections += times
       for (let i = 0; i < times; i++) (record.rejectedOver ??= []).push(fault.name)
     }
+  }
+
+  /** The faults that a call can meet: of those of a protected server, none. */
+  #aimedAt(call: Pick<Call, 'server' | 'method' | 'tool'>): Aimed | undefined {
+    const aimed = this.#candidates.of(call)
+    return aimed !== undefined && this.#parts.isProtected?.(call.server) === true ? undefined : aimed
   }
 
   #injectionsAt(side: Side, call: Call, asker: Asker): AppliedInjection[] | undefined {
@@ -186,7 +194,7 @@ export class Engine {
       this.#lookForCanaries(call)
       this.#hear(call)
     }
-    const aimed = this.#candidates.of(call)
+    const aimed = this.#aimedAt(call)
     if (aimed === undefined) return undefined
     // On both sides: the occurrence of a call must not depend on whether it got past the policies.
     const identity = this.#decider.identify(call)

@@ -1,6 +1,7 @@
 import type { KeyObject } from 'node:crypto'
 import { appendFile, rename, stat, truncate } from 'node:fs/promises'
-import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
+import type { Clock } from '../../mesh/clock.ts'
+import { WriteQueue } from '../../mesh/write-queue.ts'
 import { type Chain, chainHash, formatLine, type Line, readChain, ROOT } from './chain.ts'
 import type { JournalEntry } from './entry.ts'
 import { type Head, headPath, openKey, readHead, readOrNothing, writeHead } from './head.ts'
@@ -11,12 +12,6 @@ const MAX_WAITING = 100_000
 
 /** The same while the disk refuses: what it will take again one day is not worth more memory. */
 const MAX_WAITING_FAILING = 1_000
-
-/** How long entries wait for others to be written with, in milliseconds. */
-const WAIT_MS: Millis = 100
-
-/** How long a disk that refused is left alone, in milliseconds. */
-const RETRY_MS: Millis = 1_000
 
 /** Most entries that are written in one go: making their text holds everything else up. */
 const BATCH = 500
@@ -51,72 +46,45 @@ interface Place {
 export class JournalFile implements Sink {
   readonly #parts: JournalFileParts
   readonly #headPath: string
-  readonly #waiting: JournalEntry[] = []
+  readonly #queue: WriteQueue<JournalEntry>
   #place: Place | undefined
   #dropped = 0
-  #failing = false
-  #cancel: Cancel | undefined
-  #writing: Promise<void> | undefined
-  readonly #before: Promise<void> | undefined
 
   constructor(parts: JournalFileParts) {
     this.#parts = parts
     this.#headPath = headPath(parts.keptIn, parts.path)
-    this.#before = parts.after?.close()
+    this.#queue = new WriteQueue({
+      clock: parts.clock,
+      most: MAX_WAITING,
+      mostFailing: MAX_WAITING_FAILING,
+      batch: BATCH,
+      write: async (batch) => this.#write((this.#place ??= await this.#find()), batch),
+      written: async () => {
+        if (this.#place !== undefined) await writeHead(this.#headPath, this.#place.key, this.#place.head)
+      },
+      onError: parts.onError,
+      onDropped: (count) => this.#drop(count),
+      after: parts.after?.close(),
+    })
   }
 
   append(entry: JournalEntry): void {
-    if (this.#waiting.length >= (this.#failing ? MAX_WAITING_FAILING : MAX_WAITING)) return this.#drop(1)
-    this.#waiting.push(entry)
-    this.#writeIn(WAIT_MS)
+    this.#queue.add(entry)
   }
 
   /** Resolves when everything is written that came before, or could not be. */
   flush(): Promise<void> {
-    this.#cancel?.()
-    this.#cancel = undefined
-    this.#writing ??= this.#drain().finally(() => {
-      this.#writing = undefined
-      if (this.#waiting.length > 0) this.#writeIn(RETRY_MS)
-    })
-    return this.#writing
+    return this.#queue.flush()
   }
 
-  /** As `flush`; what the disk refuses now is lost. */
-  async close(): Promise<void> {
-    await this.flush()
-    this.#cancel?.()
-    this.#cancel = undefined
-    this.#drop(this.#waiting.splice(0).length)
-  }
-
-  #writeIn(ms: Millis): void {
-    if (this.#writing === undefined) this.#cancel ??= this.#parts.clock.after(ms, () => void this.flush())
+  /** As `flush`, for the last time: what the disk refuses now is lost, and so is what comes later. */
+  close(): Promise<void> {
+    return this.#queue.close()
   }
 
   #drop(count: number): void {
     this.#dropped += count
-    if (count > 0) this.#parts.onDropped?.(count)
-  }
-
-  async #drain(): Promise<void> {
-    await this.#before
-    while (this.#waiting.length > 0) {
-      const batch = this.#waiting.slice(0, BATCH)
-      try {
-        const place = (this.#place ??= await this.#find())
-        await this.#write(place, batch)
-        this.#waiting.splice(0, batch.length)
-        await writeHead(this.#headPath, place.key, place.head)
-        this.#failing = false
-      } catch (error) {
-        if (!this.#failing) this.#parts.onError((error as Error).message)
-        this.#failing = true
-        const excess = this.#waiting.splice(MAX_WAITING_FAILING)
-        this.#drop(excess.length)
-        return
-      }
-    }
+    this.#parts.onDropped?.(count)
   }
 
   async #write(place: Place, batch: readonly JournalEntry[]): Promise<void> {

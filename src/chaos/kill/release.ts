@@ -1,7 +1,7 @@
 import type { Signal } from '../../mesh/cancel.ts'
 
 /** Why held calls were let go. */
-export type ReleaseReason = 'killed' | 'disarmed' | 'ended' | 'shadow'
+export type ReleaseReason = 'killed' | 'disarmed' | 'ended' | 'shadow' | 'protected'
 
 /**
  * Lets go of everything that waits on it, once. A thousand calls may: a listener leaves in one step, and one

@@ -1,5 +1,5 @@
 import { formatDuration } from '../../units/duration.ts'
-import { glob, matcher } from '../../mesh/match.ts'
+import { glob, isGlob, matcher } from '../../mesh/match.ts'
 import { refusalOf, type FaultType, type ServerKind } from '../fault.ts'
 import type { FaultRegistry } from '../faults/index.ts'
 import type { Fault } from './common.ts'
@@ -16,6 +16,8 @@ export interface PlanFinding {
 interface PlanServer {
   readonly name: string
   readonly kind: ServerKind
+  /** Whether faults leave it alone; they do not unless it says so. */
+  readonly protected?: boolean
 }
 
 /** What a plan may aim at. */
@@ -74,6 +76,29 @@ export function faultFindings(fault: Fault, maxTtl: number, registry: FaultRegis
   return findings
 }
 
+/**
+ * Protected servers that a fault names, as what it aims at or as where it sends calls; paths are within the fault. A glob that
+ * would reach one names it not: the engine passes it by.
+ */
+export function protectedFindings(
+  fault: Fault,
+  isProtected: (server: string) => boolean,
+  registry: FaultRegistry,
+): PlanFinding[] {
+  const message = (server: string) =>
+    `"${server}" is protected (mcpServers.${server}.protected): no fault may`
+  const aim = fault.match?.server
+  const other = registry[fault.type]?.sendsTo?.(fault)
+  return [
+    ...(aim !== undefined && !isGlob(aim) && isProtected(aim)
+      ? [error(['match', 'server'], `${message(aim)} aim at it`)]
+      : []),
+    ...(other !== undefined && isProtected(other)
+      ? [error(['type'], `${message(other)} send calls to it`)]
+      : []),
+  ]
+}
+
 /** What the servers and arms that there are make of a plan: faults that hit none of them, or cannot work with any. */
 export function targetFindings(
   faults: readonly Fault[],
@@ -86,13 +111,16 @@ export function targetFindings(
       const known = arms.length === 0 ? 'there is no experiment' : `there are ${arms.join(', ')}`
       return at(index, [error(['match', 'arm'], `"${arm}" matches no arm of an experiment: ${known}`)])
     }
-    const holds = matcher({ server: fault.match?.server })
-    const hit = servers.filter(({ name }) => holds(name, '', undefined))
+    const guarded = new Set(servers.filter((server) => server.protected === true).map(({ name }) => name))
+    const refused = protectedFindings(fault, (name) => guarded.has(name), registry)
+    if (refused.length > 0) return at(index, refused)
+    const aim = fault.match?.server
+    const holds = matcher({ server: aim })
+    const matched = servers.filter(({ name }) => holds(name, '', undefined))
+    const hit = matched.filter(({ name }) => !guarded.has(name))
     if (hit.length === 0) {
-      const server = fault.match?.server
-      return server === undefined
-        ? []
-        : at(index, [error(['match', 'server'], `"${server}" matches no server`)])
+      if (matched.length > 0) return at(index, [onlyProtected(aim)])
+      return aim === undefined ? [] : at(index, [error(['match', 'server'], `"${aim}" matches no server`)])
     }
     // Towards the agent it is the gateway that plays the server, whatever that is like.
     if (fault.side === 'client') return []
@@ -108,6 +136,13 @@ export function targetFindings(
       { severity: refusals.length < hit.length ? 'warning' : 'error', path: ['type'], message },
     ])
   })
+}
+
+/** A fault that would do nothing, whether it was aimed or not. */
+function onlyProtected(aim: string | undefined): PlanFinding {
+  if (aim === undefined)
+    return { severity: 'warning', path: ['type'], message: 'hits nothing: all servers are protected' }
+  return error(['match', 'server'], `"${aim}" matches protected servers only`)
 }
 
 /** Compiles a glob over arms: by their own name, or by that of their experiment and theirs, as in `canary/treatment`. */

@@ -1,9 +1,11 @@
 import type { Env } from '../../config/files/interpolate.ts'
 import { findToken } from '../../gateway/control-token.ts'
-import { systemClock } from '../../mesh/clock.ts'
+import type { Signal } from '../../mesh/cancel.ts'
+import { type Cancel, type Millis, systemClock } from '../../mesh/clock.ts'
 import { isObject, parseJson } from '../../protocol/jsonrpc.ts'
 import { printable } from '../../telemetry/printable.ts'
 import { formatDuration } from '../../units/duration.ts'
+import { BodyError, bodyText } from '../body-text.ts'
 
 export interface Request {
   readonly method: 'GET' | 'POST' | 'PUT'
@@ -24,8 +26,16 @@ export type Control = (request: Request) => Promise<Answered>
 /** Where a gateway is controlled unless its config says otherwise. */
 export const DEFAULT_CONTROL = 'http://127.0.0.1:8081'
 
-/** How long a gateway may take, in milliseconds. */
-const PATIENCE_MS = 10_000
+/**
+ * How long a gateway may take, in milliseconds, how long when somebody is in a hurry, and how long once it has not answered
+ * in that time: whoever ends a run has several things to ask for, and a gateway that hangs takes this long for each.
+ */
+const PATIENCE_MS: Millis = 10_000
+const HURRY_MS: Millis = 2_000
+const HUNG_MS: Millis = 500
+
+/** Most bytes of an answer: what an experiment has sampled of 50,000 units takes about 15 MiB. */
+const MAX_ANSWER = 64 * 1024 ** 2
 
 /** A control token, and how to say where it is from. */
 interface Access {
@@ -43,15 +53,20 @@ export interface ControlOptions {
   /** The token that somebody gave; without one the gateway's own is looked for. */
   readonly token: string | undefined
   readonly env: Env
+  /**
+   * Once it has aborted, every answer has to come within 2 s, of those under way as well; and within 0.5 s after one that
+   * did not.
+   */
+  readonly hurry?: Signal
 }
 
-export function controlAt({ base: asked, token: given, env }: ControlOptions): Control {
+export function controlAt({ base: asked, token: given, env, hurry }: ControlOptions): Control {
   let known: Promise<Access> | undefined
+  let isHung = false
   return async ({ method, path, body, isText = false }) => {
     const access = await (known ??= accessTo(asked, given, env))
     const { base, token } = access
-    const patience = new AbortController()
-    const cancel = systemClock.after(PATIENCE_MS, () => patience.abort())
+    const patience = new Patience(hurry, isHung ? HUNG_MS : HURRY_MS)
     try {
       const response = await fetch(new URL(path, base), {
         method,
@@ -65,17 +80,61 @@ export function controlAt({ base: asked, token: given, env }: ControlOptions): C
       })
       const { status, headers } = response
       // A status alone does not tell: there are others without leave than those without the token.
-      if (status >= 400 && headers.has('www-authenticate')) return failed(refusedToken(access))
-      const text = await response.text()
+      if (status >= 400 && headers.has('www-authenticate')) {
+        // It may be without an end.
+        void response.body?.cancel().catch(() => undefined)
+        return failed(refusedToken(access))
+      }
+      const text = await bodyText(response, { maxBytes: MAX_ANSWER, signal: patience.signal })
       if (isText && status < 400) return { ok: true, value: text }
       return understood(access, status, parseJson(text))
     } catch (error) {
-      if (patience.signal.aborted)
-        return failed(`${base} did not answer within ${formatDuration(PATIENCE_MS)}`)
-      return failed(unreachable(base, error as Error))
+      if (patience.signal.aborted) {
+        isHung ||= hurry?.aborted === true
+        return failed(`${base} did not answer within ${formatDuration(patience.ms)}`)
+      }
+      return failed(
+        error instanceof BodyError ? `${base} ${error.message}` : unreachable(base, error as Error),
+      )
     } finally {
-      cancel()
+      patience.end()
     }
+  }
+}
+
+/** How long one answer is waited for: less as soon as somebody is in a hurry. */
+class Patience {
+  readonly #abort = new AbortController()
+  readonly #hurry: Signal | undefined
+  readonly #hurryMs: Millis
+  #cancel: Cancel
+  ms: Millis = PATIENCE_MS
+
+  constructor(hurry: Signal | undefined, hurryMs: Millis) {
+    this.#hurry = hurry
+    this.#hurryMs = hurryMs
+    this.#cancel = this.#after()
+    if (hurry?.aborted === true) this.#shorten()
+    else hurry?.addEventListener('abort', this.#shorten)
+  }
+
+  get signal(): AbortSignal {
+    return this.#abort.signal
+  }
+
+  end(): void {
+    this.#cancel()
+    this.#hurry?.removeEventListener('abort', this.#shorten)
+  }
+
+  readonly #shorten = (): void => {
+    this.#cancel()
+    this.ms = this.#hurryMs
+    this.#cancel = this.#after()
+  }
+
+  #after(): Cancel {
+    return systemClock.after(this.ms, () => this.#abort.abort())
   }
 }
 

@@ -2,7 +2,7 @@ import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
 import { CallToolResultSchema } from '@modelcontextprotocol/sdk/types.js'
 import type { Cancellation } from '../../mesh/cancel.ts'
-import { type Clock, type Millis, systemClock } from '../../mesh/clock.ts'
+import { type Cancel, type Clock, type Millis, systemClock } from '../../mesh/clock.ts'
 import { version } from '../../protocol/identity.ts'
 import { isObject } from '../../protocol/jsonrpc.ts'
 import { askModern } from '../scenario/traffic.ts'
@@ -30,50 +30,56 @@ export interface AgentsOptions {
  */
 export class Agents {
   readonly #options: AgentsOptions
-  readonly #clients: Readonly<Record<Side, readonly Client[]>>
+  readonly #seats: Readonly<Record<Side, readonly Seat[]>>
   readonly #underWay = new Set<AbortController>()
   readonly #modern: Agent
 
-  private constructor(options: AgentsOptions, clients: Readonly<Record<Side, readonly Client[]>>) {
+  private constructor(options: AgentsOptions, seats: Readonly<Record<Side, readonly Seat[]>>) {
     this.#options = options
-    this.#clients = clients
+    this.#seats = seats
     this.#modern = { call: (call) => this.#callModern(call) }
     options.stop.addEventListener('abort', () => {
       for (const patience of this.#underWay) patience.abort()
     })
   }
 
-  /** Opens their sessions. Rejects with a `CompareError`. */
+  /** Opens their sessions, several at a time. Rejects with a `CompareError`; then those that were opened have been ended. */
   static async open(options: AgentsOptions): Promise<Agents> {
     const count = options.eras.includes('legacy') ? options.places : 0
-    const clients = (side: Side) =>
-      Array.from({ length: count }, (_, at) => new Client({ name: `compare-${side}-${at + 1}`, version }))
-    const agents = new Agents(options, { control: clients('control'), treatment: clients('treatment') })
-    try {
-      for (const client of agents.#all()) {
-        if (options.stop.aborted) throw new Error('it was stopped before it began')
-        await client.connect(transportTo(options.url))
+    const seats = (side: Side) =>
+      Array.from({ length: count }, (_, at) => seatAt(options.url, `compare-${side}-${at + 1}`))
+    const agents = new Agents(options, { control: seats('control'), treatment: seats('treatment') })
+    const waiting = [...agents.#all()]
+    const openThem = async () => {
+      try {
+        for (let seat = waiting.shift(); seat !== undefined; seat = waiting.shift())
+          await connect(seat, options.stop, options.clock)
+      } catch (error) {
+        waiting.length = 0
+        throw error
       }
-      return agents
-    } catch (error) {
-      await agents.close()
-      throw new CompareError(`no session can be opened at ${options.url}: ${(error as Error).message}`)
     }
+    const opened = await Promise.allSettled(Array.from({ length: OPENING }, openThem))
+    const failed = opened.find(({ status }) => status === 'rejected')
+    if (failed === undefined) return agents
+    await agents.close()
+    const { message } = (failed as PromiseRejectedResult).reason as Error
+    throw new CompareError(`no session can be opened at ${options.url}: ${message}`)
   }
 
   at(place: number, side: Side, era: Workload['eras'][number]): Agent {
     if (era === 'modern') return this.#modern
-    const client = this.#clients[side][place]!
+    const { client } = this.#seats[side][place]!
     return { call: (call) => this.#callLegacy(client, call) }
   }
 
   /** Ends their sessions, which the gateway would keep for others to take their place. */
   async close(): Promise<void> {
-    await Promise.allSettled(this.#all().map((client) => leave(client, this.#options.clock)))
+    await Promise.allSettled(this.#all().map((seat) => leave(seat, this.#options.clock)))
   }
 
-  #all(): readonly Client[] {
-    return [...this.#clients.control, ...this.#clients.treatment]
+  #all(): readonly Seat[] {
+    return [...this.#seats.control, ...this.#seats.treatment]
   }
 
   #callLegacy(client: Client, { name, arguments: args, meta }: ToolCall): Promise<Answer> {
@@ -125,36 +131,103 @@ function answerIn(reply: unknown): Answer {
   return { ok: false, why: said.slice(0, 120) }
 }
 
+/** A client and its way to the gateway, which knows the session even after the client has let go of it. */
+interface Seat {
+  readonly client: Client
+  readonly url: URL
+  readonly transport: StreamableHTTPClientTransport
+}
+
+function seatAt(address: string, name: string): Seat {
+  const url = new URL(address)
+  return { client: new Client({ name, version }), url, transport: new StreamableHTTPClientTransport(url) }
+}
+
+/** Sessions that are opened at a time. */
+const OPENING = 8
+
 /** How long a gateway may take to hear that a session is over, in milliseconds. */
 const LEAVE_MS: Millis = 2_000
 
 /** Ends a client's session, as far as the gateway hears of it, and its connection. */
-async function leave(client: Client, clock: Clock): Promise<void> {
-  const { transport } = client
-  const patience = new Promise<void>((resolve) => clock.after(LEAVE_MS, resolve))
-  if (transport instanceof StreamableHTTPClientTransport)
-    await Promise.race([transport.terminateSession().catch(() => undefined), patience])
+async function leave({ client, url, transport }: Seat, clock: Clock): Promise<void> {
+  const { sessionId } = transport
+  if (sessionId !== undefined) {
+    // A client that could not connect has closed its transport, which sends nothing any more.
+    const way =
+      client.transport === undefined ? new StreamableHTTPClientTransport(url, { sessionId }) : transport
+    let cancel: Cancel | undefined
+    const patience = new Promise<void>((resolve) => (cancel = clock.after(LEAVE_MS, resolve)))
+    await Promise.race([way.terminateSession().catch(() => undefined), patience])
+    cancel?.()
+  }
   await client.close()
 }
 
-const transportTo = (url: string) => new StreamableHTTPClientTransport(new URL(url))
+/** How long a gateway may take to open a session, or to list its tools, in milliseconds. */
+const OPEN_MS: Millis = 30_000
+
+/**
+ * Opens a client's session. Rejects when that takes too long, or when the run is stopped: a session that is just being
+ * opened then is waited for, if not for long, as nobody could end it whose id never came.
+ */
+async function connect({ client, transport }: Seat, stop: Cancellation, clock: Clock): Promise<void> {
+  if (stop.aborted) throw new Error(STOPPED)
+  const ended = new AbortController()
+  let cancel: Cancel | undefined
+  const end = () => (cancel = clock.after(LEAVE_MS, () => ended.abort(new Error(STOPPED))))
+  stop.addEventListener('abort', end)
+  try {
+    await client.connect(transport, { signal: ended.signal, timeout: OPEN_MS })
+  } finally {
+    stop.removeEventListener('abort', end)
+    cancel?.()
+  }
+  // It may have been while the session was opened.
+  if (isStopped(stop)) throw new Error(STOPPED)
+}
+
+const STOPPED = 'it was stopped before it began'
+
+const isStopped = ({ aborted }: Cancellation) => aborted
+
+/** A task under a signal of the platform, which aborts when the run is stopped. */
+async function untilStopped<T>(stop: Cancellation, task: (signal: AbortSignal) => Promise<T>): Promise<T> {
+  const ended = new AbortController()
+  const end = () => ended.abort(new Error(STOPPED))
+  if (stop.aborted) end()
+  else stop.addEventListener('abort', end)
+  try {
+    return await task(ended.signal)
+  } finally {
+    stop.removeEventListener('abort', end)
+  }
+}
+
+/** Most pages of tools that are read: whoever has more has no end. */
+const MOST_PAGES = 1_000
 
 /** The names of the tools that `/mcp` lists. Rejects with a `CompareError`. */
-export async function toolsAt(url: string): Promise<ReadonlySet<string>> {
-  const client = new Client({ name: 'compare', version })
+export async function toolsAt(url: string, stop: Cancellation): Promise<ReadonlySet<string>> {
+  const seat = seatAt(url, 'compare')
+  const { client } = seat
   try {
-    await client.connect(transportTo(url))
+    await connect(seat, stop, systemClock)
     const names = new Set<string>()
     let cursor: string | undefined
+    let pages = 0
     do {
-      const page = await client.listTools(cursor === undefined ? {} : { cursor })
+      const params = cursor === undefined ? {} : { cursor }
+      const page = await untilStopped(stop, (signal) =>
+        client.listTools(params, { signal, timeout: OPEN_MS }),
+      )
       for (const { name } of page.tools) names.add(name)
       cursor = page.nextCursor
-    } while (cursor !== undefined)
+    } while (cursor !== undefined && ++pages < MOST_PAGES)
     return names
   } catch (error) {
     throw new CompareError(`tools cannot be listed at ${url}: ${(error as Error).message}`)
   } finally {
-    await leave(client, systemClock)
+    await leave(seat, systemClock)
   }
 }

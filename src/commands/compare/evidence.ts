@@ -1,16 +1,32 @@
-import type { DecisionEntry, JournalEntry } from '../../chaos/journal/entry.ts'
-import { isObject } from '../../protocol/jsonrpc.ts'
+import { z } from 'zod'
+import { printable } from '../../telemetry/printable.ts'
 import type { Control, Request } from '../chaos/control.ts'
 import { CompareError } from './agents.ts'
 
 /** What the gateway knows of a run, and its agents do not. */
 
-/** Asks the gateway over its control port. Rejects with a `CompareError`. */
-export async function ask(control: Control, request: Request): Promise<Readonly<Record<string, unknown>>> {
+/**
+ * Asks the gateway over its control port. Rejects with a `CompareError`, also where the answer has another shape than
+ * `answer`: what listens there may be anything.
+ */
+export async function ask<Answer>(
+  control: Control,
+  request: Request,
+  answer: z.ZodType<Answer>,
+): Promise<Answer> {
   const answered = await control(request)
   if (!answered.ok) throw new CompareError(answered.message)
-  return isObject(answered.value) ? answered.value : {}
+  const read = answer.safeParse(answered.value)
+  if (read.success) return read.data
+  const at = read.error.issues[0]?.path.map(String).join('.') ?? ''
+  const where = at === '' ? '' : `, at ${printable(at.slice(0, 80))}`
+  throw new CompareError(
+    `the control port does not answer as that of a gateway does: ${request.method} ${request.path}${where}`,
+  )
 }
+
+/** An answer of which nothing is needed. */
+export const anything = z.unknown()
 
 /** What the gateway sampled of a task in one arm. */
 export interface Sampled {
@@ -68,6 +84,35 @@ export interface DecisionsReport {
   readonly isIncomplete: boolean
 }
 
+/** As much of `/admin/chaos/journal` as is read. */
+const journalPage = z.object({
+  oldest: z.number().optional(),
+  next: z.number(),
+  more: z.boolean().optional(),
+  entries: z.array(
+    z.discriminatedUnion('kind', [
+      z.object({
+        kind: z.literal('decision'),
+        fault: z.string(),
+        side: z.string(),
+        attempt: z.number(),
+        callKey: z.string(),
+        decision: z.string(),
+        because: z.string().optional(),
+        call: z.object({
+          server: z.string(),
+          tool: z.string().optional(),
+          intent: z.string().optional(),
+        }),
+      }),
+      z.object({ kind: z.enum(['fate', 'control']) }),
+    ]),
+  ),
+})
+
+/** A decision about one attempt, as far as twins are compared by it. */
+type Decision = Extract<z.output<typeof journalPage>['entries'][number], { kind: 'decision' }>
+
 /** Most entries that one answer has. */
 const PAGE = 1_000
 
@@ -92,19 +137,18 @@ export class Decisions {
   async follow(control: Control): Promise<void> {
     for (let more = true; more;) {
       const query = this.#since === undefined ? 'limit=1' : `since=${this.#since}&limit=${PAGE}`
-      const page = await ask(control, { method: 'GET', path: `/admin/chaos/journal?${query}` })
+      const page = await ask(control, { method: 'GET', path: `/admin/chaos/journal?${query}` }, journalPage)
+      const { oldest = 0, next, entries } = page
       if (this.#since !== undefined) {
-        const oldest = typeof page.oldest === 'number' ? page.oldest : 0
         if (this.#since > 0 && oldest > this.#since) this.#isIncomplete = true
-        for (const entry of page.entries as readonly JournalEntry[])
-          if (entry.kind === 'decision') this.take(entry)
+        for (const entry of entries) if (entry.kind === 'decision') this.take(entry)
       }
-      more = this.#since !== undefined && page.more === true
-      this.#since = Number(page.next)
+      more = this.#since !== undefined && page.more === true && next > this.#since
+      this.#since = next
     }
   }
 
-  take({ fault, side, callKey, attempt, decision, because, call }: DecisionEntry): void {
+  take({ fault, side, callKey, attempt, decision, because, call }: Decision): void {
     if (call.intent?.startsWith(this.#prefix) !== true) return
     const key = `${fault} ${side} ${attempt} ${callKey}`
     const what = because === undefined ? decision : `${decision} (${because})`

@@ -1,9 +1,9 @@
-import type { Status } from '../../chaos/control/status.ts'
+import { z } from 'zod'
 import type { Env } from '../../config/files/interpolate.ts'
 import type { Control } from '../chaos/control.ts'
-import { readPlan } from '../wrap/wrapped.ts'
+import { readPlan } from '../plan-file.ts'
 import { CompareError } from './agents.ts'
-import { ask } from './evidence.ts'
+import { anything, ask } from './evidence.ts'
 
 /** A plan that was read: what `PUT /admin/chaos` takes, but for its seed. */
 export type Plan = Readonly<Record<string, unknown>>
@@ -20,15 +20,27 @@ export async function planAt(file: string, env: Env): Promise<Plan> {
   return { ...(aliases !== undefined && { aliases }), faults }
 }
 
+/** As much of `/admin/chaos` as is read. */
+const status = z.object({
+  seed: z.union([z.number(), z.string()]),
+  mode: z.string(),
+  engineErrors: z.number(),
+  faults: z.array(z.object({ name: z.string(), armed: z.boolean() })),
+})
+
+const statusAt = (control: Control) => ask(control, { method: 'GET', path: '/admin/chaos' }, status)
+
+type Before = Pick<z.output<typeof status>, 'seed' | 'mode'>
+
 /** Who does it, in the journal. */
 const BY = 'breakwater compare'
 
 /** Faults that are armed for a run. All of it rejects with a `CompareError`, but for the end. */
 export class ArmedPlan {
   readonly #control: Control
-  readonly #before: Pick<Status, 'seed' | 'mode'>
+  readonly #before: Before
 
-  private constructor(control: Control, before: Pick<Status, 'seed' | 'mode'>) {
+  private constructor(control: Control, before: Before) {
     this.#control = control
     this.#before = before
   }
@@ -38,7 +50,7 @@ export class ArmedPlan {
    * keeps it, and refuses.
    */
   static async arm(control: Control, plan: Plan, seed: number): Promise<ArmedPlan> {
-    const before = (await ask(control, { method: 'GET', path: '/admin/chaos' })) as unknown as Status
+    const before = await statusAt(control)
     if (before.faults.length > 0)
       throw new CompareError(
         'the gateway has faults of its own, whose place --plan would take: leave it out to play under these, or clear them',
@@ -46,12 +58,9 @@ export class ArmedPlan {
     const armed = new ArmedPlan(control, before)
     const path = `/admin/chaos?by=${encodeURIComponent(BY)}`
     try {
-      await ask(control, { method: 'PUT', path, body: { ...plan, seed } })
-      await ask(control, {
-        method: 'POST',
-        path: '/admin/chaos/arm',
-        body: { by: BY, why: 'compares policy sets' },
-      })
+      await ask(control, { method: 'PUT', path, body: { ...plan, seed } }, anything)
+      const body = { by: BY, why: 'compares policy sets' }
+      await ask(control, { method: 'POST', path: '/admin/chaos/arm', body }, anything)
       return armed
     } catch (error) {
       await armed.end()
@@ -79,7 +88,6 @@ export class ArmedPlan {
 export async function stateOf(
   control: Control,
 ): Promise<{ readonly names: readonly string[]; readonly engineErrors: number }> {
-  const status = (await ask(control, { method: 'GET', path: '/admin/chaos' })) as unknown as Status
-  const names = status.faults.flatMap(({ name, armed }) => (armed ? name : []))
-  return { names, engineErrors: status.engineErrors }
+  const { faults, engineErrors } = await statusAt(control)
+  return { names: faults.flatMap(({ name, armed }) => (armed ? name : [])), engineErrors }
 }

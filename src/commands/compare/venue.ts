@@ -1,5 +1,7 @@
 import { fileURLToPath } from 'node:url'
+import { z } from 'zod'
 import { chaos } from '../../chaos/plan/schema.ts'
+import { health } from '../../config/schema/health-schema.ts'
 import { config as schema, type Config } from '../../config/schema/schema.ts'
 import { type Experiment, experiment as experimentSchema } from '../../experiments/schema.ts'
 import type { Env } from '../../config/files/interpolate.ts'
@@ -9,10 +11,9 @@ import { formatPath } from '../../config/files/path.ts'
 import { loadConfig } from '../../config/load.ts'
 import { newControlToken } from '../../gateway/control-token.ts'
 import { startGateway } from '../../gateway/gateway.ts'
-import type { Signal } from '../../mesh/cancel.ts'
+import type { Cancellation } from '../../mesh/cancel.ts'
 import { systemClock, type Millis } from '../../mesh/clock.ts'
 import { DEFAULT_SET } from '../../mesh/settings.ts'
-import { isObject } from '../../protocol/jsonrpc.ts'
 import { settled } from '../../registry/listing.ts'
 import { createLog } from '../../telemetry/log.ts'
 import { telemetry } from '../../telemetry/schema.ts'
@@ -20,7 +21,7 @@ import { suggest } from '../../units/suggest.ts'
 import { type Control, controlAt } from '../chaos/control.ts'
 import { startOrders } from '../demo/orders-server.ts'
 import { CompareError, toolsAt } from './agents.ts'
-import { ask } from './evidence.ts'
+import { anything, ask } from './evidence.ts'
 import type { Arms } from './twins.ts'
 import type { KnownTools } from './workload.ts'
 
@@ -97,7 +98,7 @@ export interface OwnOptions {
   /** Whether faults are to be armed: then its environment is one for tests. */
   readonly withFaults: boolean
   /** Ends it early, and all waiting. */
-  readonly stop: Signal
+  readonly stop: Cancellation
 }
 
 /**
@@ -143,7 +144,7 @@ export async function openOwn(origin: Origin, options: OwnOptions, env: Env): Pr
       control: known,
       experiment: NAME,
       arms: { control, treatment },
-      tools: await knownTools(url, known),
+      tools: await knownTools(url, known, stop),
       close: () => gateway.close(),
     }
   } catch (error) {
@@ -171,6 +172,8 @@ function composed(
     },
     chaos: chaos.parse({ enabled: withFaults, maxTtl: LONGEST_MS }),
     experiments: [experiment],
+    // Nobody is to be told of outages that a comparison makes.
+    health: health.parse({}),
     telemetry: telemetry.parse({}),
   }
 }
@@ -182,23 +185,38 @@ export interface RunningOptions {
   readonly token: string | undefined
   readonly sets: Sets
   readonly tasks: number
+  /** Ends all waiting for its data plane, and has its control plane waited for no longer than whoever stops a run likes to. */
+  readonly stop: Cancellation
 }
 
-/** An experiment as `/admin/experiments/NAME` tells it. */
-interface Shown {
-  readonly name: string
-  readonly state: 'not_started' | 'running' | 'ended'
-  readonly arms: Readonly<Record<string, { readonly set: string; readonly units: number }>>
-  readonly settings: Pick<Experiment, 'assignBy' | 'minimum' | 'share' | 'match'>
+/** As much of the answers of `/admin` as is read. */
+const answers = {
+  config: z.object({
+    config: z.object({
+      policies: z.object({ sets: z.record(z.string(), z.unknown()).optional() }).optional(),
+    }),
+  }),
+  experiments: z.object({ experiments: z.array(z.object({ name: z.string() })) }),
+  experiment: z.object({
+    name: z.string(),
+    state: z.enum(['not_started', 'running', 'ended']),
+    arms: z.record(z.string(), z.object({ set: z.string(), units: z.number() })),
+    settings: z.object({ assignBy: z.string(), minimum: z.number() }),
+  }),
+  servers: z.array(z.object({ name: z.string() })),
+  server: z.object({
+    tools: z.array(z.object({ key: z.string(), exposed: z.string() })).optional(),
+  }),
 }
+
+type Shown = z.output<typeof answers.experiment>
 
 /** Takes a gateway that runs, and begins its experiment anew. Rejects with a `CompareError`. */
 export async function openRunning(options: RunningOptions, env: Env): Promise<Venue> {
-  const { sets, tasks, token } = options
-  const control = controlAt({ base: options.control, token, env })
-  const { config } = await ask(control, { method: 'GET', path: '/admin/config' })
-  const policies = isObject(config) && isObject(config.policies) ? config.policies : {}
-  checkSets(sets, Object.keys(isObject(policies.sets) ? policies.sets : {}), options.control)
+  const { sets, tasks, token, stop } = options
+  const control = controlAt({ base: options.control, token, env, hurry: stop })
+  const { config } = await ask(control, { method: 'GET', path: '/admin/config' }, answers.config)
+  checkSets(sets, Object.keys(config.policies?.sets ?? {}), options.control)
   const shown = await fittingExperiment(control, sets)
   const { name, state, settings } = shown
   const path = `/admin/experiments/${encodeURIComponent(name)}`
@@ -206,18 +224,18 @@ export async function openRunning(options: RunningOptions, env: Env): Promise<Ve
     throw new CompareError(
       `experiment "${name}" might end before ${tasks} tasks are played: set its "minimum" to ${minimumFor(tasks)}, or play fewer`,
     )
-  const units = Object.values(shown.arms).reduce((sum, arm) => sum + arm.units, 0)
-  if (state === 'running' && units > 0)
+  // Another comparison may be under way in it: whoever has started it is alone in it.
+  if (state === 'running')
     throw new CompareError(
-      `experiment "${name}" runs, and has ${units} tasks already: end it first (breakwater experiment stop ${name})`,
+      `experiment "${name}" runs already: end it first (breakwater experiment stop ${name}), and give it "active: false"`,
     )
-  if (state !== 'running') await ask(control, { method: 'POST', path: `${path}/start` })
+  await ask(control, { method: 'POST', path: `${path}/start` }, anything)
   const url = `${options.data.replace(/\/+$/, '')}/mcp`
   const close = async () => {
     await control({ method: 'POST', path: `${path}/stop` })
   }
   try {
-    const tools = await knownTools(url, control)
+    const tools = await knownTools(url, control, stop)
     return { url, control, experiment: name, arms: armsFor(shown, sets)!, tools, close }
   } catch (error) {
     await close()
@@ -226,13 +244,14 @@ export async function openRunning(options: RunningOptions, env: Env): Promise<Ve
 }
 
 async function fittingExperiment(control: Control, sets: Sets): Promise<Shown> {
-  const { experiments } = await ask(control, { method: 'GET', path: '/admin/experiments' })
-  const names = Array.isArray(experiments) ? experiments.filter(isObject).map(({ name }) => String(name)) : []
-  for (const name of names) {
-    const shown = (await ask(control, {
-      method: 'GET',
-      path: `/admin/experiments/${encodeURIComponent(name)}`,
-    })) as unknown as Shown
+  const { experiments } = await ask(
+    control,
+    { method: 'GET', path: '/admin/experiments' },
+    answers.experiments,
+  )
+  for (const { name } of experiments) {
+    const path = `/admin/experiments/${encodeURIComponent(name)}`
+    const shown = await ask(control, { method: 'GET', path }, answers.experiment)
     if (shown.settings.assignBy === 'agent' && armsFor(shown, sets) !== undefined) return shown
   }
   const [a, b] = [sets.control, sets.treatment]
@@ -261,16 +280,13 @@ function checkSets(sets: Sets, named: readonly string[], where: string): void {
 }
 
 /** What can be called. Rejects with a `CompareError`. */
-async function knownTools(url: string, control: Control): Promise<KnownTools> {
-  const listed = await toolsAt(url)
-  const answered = await control({ method: 'GET', path: '/admin/servers' })
-  if (!answered.ok) throw new CompareError(answered.message)
+async function knownTools(url: string, control: Control, stop: Cancellation): Promise<KnownTools> {
+  const listed = await toolsAt(url, stop)
   const servers = new Map<string, ReadonlyMap<string, string>>()
-  for (const { name } of (answered.value as readonly unknown[]).filter(isObject)) {
-    const server = String(name)
-    const { tools } = await ask(control, { method: 'GET', path: `/admin/servers/${server}` })
-    const named = (Array.isArray(tools) ? tools : []).filter(isObject)
-    servers.set(server, new Map(named.map(({ key, exposed }) => [String(key), String(exposed)])))
+  for (const { name } of await ask(control, { method: 'GET', path: '/admin/servers' }, answers.servers)) {
+    const path = `/admin/servers/${encodeURIComponent(name)}`
+    const { tools = [] } = await ask(control, { method: 'GET', path }, answers.server)
+    servers.set(name, new Map(tools.map(({ key, exposed }) => [key, exposed])))
   }
   return { listed, servers }
 }

@@ -207,6 +207,14 @@ export function exposedName({ server, tool }: Step, { listed, servers }: KnownTo
   return { path: ['tool'], message: `${server} has no tool "${tool}"${hint(tool, [...tools.keys()])}` }
 }
 
+/** The servers that a workload calls. */
+export function serversOf({ tasks }: Workload, tools: KnownTools): ReadonlySet<string> {
+  const called = new Set(tasks.flatMap(({ steps }) => steps.map((step) => exposedName(step, tools))))
+  const isCalled = (names: ReadonlyMap<string, string>) =>
+    [...names.values()].some((name) => called.has(name))
+  return new Set([...tools.servers].flatMap(([server, names]) => (isCalled(names) ? server : [])))
+}
+
 /** Tools and servers of a workload that there are not, a line each, with the place. */
 export function unknownTools({ tasks }: Workload, origins: Origins, tools: KnownTools): string[] {
   return tasks.flatMap(({ steps }, at) =>

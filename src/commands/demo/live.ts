@@ -2,7 +2,8 @@ import type { Env } from '../../config/files/interpolate.ts'
 import { Cancellation } from '../../mesh/cancel.ts'
 import { keepAlive, type Millis, systemClock } from '../../mesh/clock.ts'
 import { type Paint, plain } from '../../telemetry/colours.ts'
-import { Misuse, type Options, type Output, type Values } from '../arguments.ts'
+import { Misuse, type Output, type Values } from '../arguments.ts'
+import type { liveOptions } from './options.ts'
 import { onSignals } from '../wrap/signals.ts'
 import { type Act, acts } from './faults.ts'
 import { newTally, type Tally } from './load.ts'
@@ -24,25 +25,6 @@ const LOOKS_A_LINE = 5
 
 /** Longest run: its faults have to end by themselves, too. */
 const LONGEST_MS: Millis = 3_600_000
-
-export const liveOptions = {
-  live: { kind: 'flag', about: 'this one' },
-  duration: {
-    kind: 'duration',
-    min: 4_000,
-    value: 'DURATION',
-    default: '60s',
-    about: 'how long; half of it with faults, a quarter before and after them',
-  },
-  seed: {
-    kind: 'integer',
-    max: Number.MAX_SAFE_INTEGER,
-    value: 'SEED',
-    default: '42',
-    about: 'the same seed gives the same tasks and draws',
-  },
-  'no-policies': { kind: 'flag', about: 'the same without retries, breakers, timeouts and all others' },
-} as const satisfies Options
 
 /** `breakwater demo --live`: resolves to the exit code. Throws `Misuse`. */
 export async function live(values: Values<typeof liveOptions>, out: Output, env: Env): Promise<number> {

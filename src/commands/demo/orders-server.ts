@@ -14,8 +14,8 @@ export interface OrdersServer {
   close(): Promise<void>
 }
 
-/** Most sessions that are open at a time. */
-const MAX_SESSIONS = 64
+/** Most sessions that are open at a time: `compare` opens two for each of up to 512 tasks at a time. */
+const MAX_SESSIONS = 2_048
 
 /** Starts the server on loopback: Streamable HTTP with sessions. */
 export async function startOrders(): Promise<OrdersServer> {

@@ -1,22 +1,47 @@
-import type { FaultStatus, Status } from '../../chaos/control/status.ts'
 import { Cancellation } from '../../mesh/cancel.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
-import { isObject } from '../../protocol/jsonrpc.ts'
 import { formatDuration } from '../../units/duration.ts'
-import type { Control, Request } from '../chaos/control.ts'
 import type { Output } from '../arguments.ts'
-import type { Counted } from '../wrap/report.ts'
-import { type Aim, aimed, type Aimed, type Scenario } from './library.ts'
+import { aftermathOf, assertsCounts } from './assertions-schema.ts'
+import {
+  type BreakerLook,
+  type Counted,
+  type Evidence,
+  type Fates,
+  type OwnCall,
+  recoveryOf,
+  stableCount,
+  UNANSWERED,
+} from './evidence.ts'
+import { type ChaosState, ControlError, type FaultCounts, type Faults } from './gateway.ts'
+import { type Aim, aimed, faultsEnd, type Scenario } from './library.ts'
 
 export interface RunOptions extends Aim {
   readonly durationMs: Millis
+  /** Names of the servers that are hit: theirs are the breakers and the metrics that a run looks at. */
+  readonly hit: readonly string[]
+  /** The other servers that there are. */
+  readonly others: readonly string[]
+}
+
+/** Calls of the run itself. */
+export interface OwnTraffic {
+  readonly calls: readonly OwnCall[]
+  /** The tools that are called at hit servers, as `server/tool`. */
+  readonly tools: readonly string[]
+  /** Makes sure that calls succeed while nothing is injected; rejects when they do not. Resolves to the tools that it leaves out. */
+  settle(stop: Cancellation): Promise<readonly string[]>
+  /** Makes calls until `stop` aborts, and waits a while for those that are under way. */
+  run(stop: Cancellation): Promise<void>
+  /** Names of all tools that `/mcp` lists; undefined when it does not say them. */
+  listed(): Promise<readonly string[] | undefined>
 }
 
 export interface RunParts {
   readonly gateway: Faults
   readonly clock: Clock
-  /** Makes calls until the run is over; none unless it is given. */
-  readonly traffic?: { run(stop: Cancellation): Promise<void> }
+  /** None when a run only observes what others send. */
+  readonly traffic?: OwnTraffic
   /** Ends the run early. */
   readonly stop: Cancellation
   /** Hears how it goes, line by line. */
@@ -33,13 +58,16 @@ export interface Injected {
 }
 
 /** The same while its counts still change. */
-type Counting = { -readonly [Key in keyof Injected]: Injected[Key] }
+type Counting = { -readonly [Key in keyof Injected]: Injected[Key] } & { isCleared?: true }
 
 /** What came of a run. */
 export interface ScenarioRun {
   readonly faults: readonly Injected[]
   /** Why it proves nothing; empty when it is valid. */
   readonly flaws: readonly string[]
+  /** Undefined when nothing was injected. */
+  readonly evidence: Evidence | undefined
+  readonly seed: ChaosState['seed']
 }
 
 /** How often the counts are asked for, in milliseconds. */
@@ -48,64 +76,150 @@ const LOOK_MS: Millis = 1_000
 /** How often progress is told. */
 const LOOKS_A_LINE = 5
 
-/** How long faults outlive a run that dies, in milliseconds: several looks, as the machine may be busy. */
-export const LEASE_MS: Millis = 5_000
-
 /** How much longer than the run its faults would stay if nobody cleared them, in milliseconds. */
 const MARGIN_MS: Millis = 30_000
 
-/** How often clearing a fault is tried. */
+/** How often clearing a fault is tried, unless the run is stopped. */
 const CLEAR_TRIES = 3
 
-/** Injects the faults of a scenario, waits, and takes them away again, whatever happens. Rejects with a `ControlError`. */
+/** Longest that metrics may be kept for a run to wait for new ones, in milliseconds. */
+const MAX_METRICS_AGE_MS: Millis = 10_000
+
+/** How much longer than an assertion allows for a recovery is looked at, in milliseconds: what comes too late is measured, too. */
+const LATE_MS: Millis = 3_000
+
+/** What a run has collected so far. */
+interface Collected {
+  readonly faults: Counting[]
+  readonly flaws: string[]
+  readonly breakers: BreakerLook[]
+}
+
+/**
+ * Makes sure that calls succeed, injects the faults of a scenario, waits, takes them away again, whatever happens, and looks
+ * on for as long as the scenario asserts something about what comes then. Rejects with a `ControlError` or with what the
+ * traffic rejects with.
+ */
 export async function runScenario(
   scenario: Scenario,
   options: RunOptions,
   parts: RunParts,
 ): Promise<ScenarioRun> {
-  const { gateway, say } = parts
+  const { gateway, clock, traffic, stop } = parts
+  const { hit, durationMs } = options
   const before = await gateway.state()
-  if (before.maxTtl < options.durationMs)
+  if (before.maxTtl < durationMs)
     throw new ControlError(
       `faults last no longer than chaos.maxTtl, which is ${formatDuration(before.maxTtl)}`,
     )
-  const faults: Counting[] = []
-  const flaws: string[] = []
+  const unfit = await settled(parts)
+  if (unfit.length > 0) parts.say(leftOut(unfit))
+  // What a run before this one has left in windows and pauses would decide with.
+  if (traffic !== undefined && !stop.aborted) await gateway.renewBreakers(traffic.tools)
+  const wantsLists = scenario.assert.lists !== undefined
+  const listed = wantsLists ? await traffic?.listed() : undefined
+  const countedBefore = await counters(scenario, hit, parts)
+  // What is open already is no doing of these faults: calls have just succeeded.
+  const openBefore = new Set(await gateway.breakers(hit))
+  const look = async () => (await gateway.breakers(hit)).filter((key) => !openBefore.has(key))
+
+  const collected: Collected = { faults: [], flaws: [], breakers: [] }
+  const { faults, flaws, breakers } = collected
   const over = new Cancellation()
+  let running: Promise<void> | undefined
+  let armedAt = clock.now()
+  let clearedAt = armedAt
+  let listedDuring: readonly string[] | undefined
   try {
-    for (const written of scenario.faults) {
-      if (parts.stop.aborted) break
-      const name = String(written.name)
-      const fault = aimed(written, options)
-      const id = await gateway.inject(fault, options.durationMs + MARGIN_MS)
-      faults.push({ name, id, counts: undefined })
-      say(`injected ${name} (${id}) at ${fault.target}`)
-    }
-    const traffic = parts.traffic?.run(over)
-    await watch(faults, options.durationMs, flaws, parts)
+    await injectAll(scenario, options, faults, parts)
+    armedAt = clock.now()
+    running = traffic?.run(over)
+    await watch(collected, armedAt + durationMs, look, parts)
+    if (listed !== undefined && !stop.aborted) listedDuring = await traffic?.listed()
+    clearedAt = clock.now()
+    await clearAll(faults, parts)
+    const faultsEndedAt = Math.min(faultsEnd(scenario, durationMs), clearedAt - armedAt)
+    const seen = () => relative(traffic?.calls, armedAt)
+    if (flaws.length === 0)
+      await watchRecovery({ scenario, breakers, seen, faultsEndedAt, armedAt }, look, parts)
     over.abort('over')
-    await traffic
+    await running
   } finally {
     over.abort('over')
     parts.status?.(undefined)
     await clearAll(faults, parts)
   }
-  if (parts.stop.aborted) flaws.push('it was stopped early')
-  const after = await gateway.state()
+  if (stop.aborted) flaws.push('it was stopped early')
+  // Nothing more is asked of a run that is invalid already: the gateway may not answer at all.
+  const after = stop.aborted ? before : await gateway.state()
   if (after.engineErrors > before.engineErrors)
     flaws.push(`the engine failed ${after.engineErrors - before.engineErrors} times`)
-  flaws.push(...without(faults, after.mode))
-  return { faults, flaws }
+  if (!stop.aborted) flaws.push(...without(faults, after.mode))
+  const countedAfter = flaws.length > 0 ? undefined : await counters(scenario, hit, parts)
+  const sinceArmed = clearedAt - armedAt
+  const evidence: Evidence = {
+    calls: traffic && relative(traffic.calls, armedAt),
+    others: options.others,
+    breakers: breakers.map(({ at, open }) => ({ at: at - armedAt, open })),
+    fates: fatesOf(faults),
+    counted:
+      countedBefore && countedAfter && increaseOver(countedBefore, countedAfter, endedCalls(traffic?.calls)),
+    unlisted: listedDuring && listed?.filter((name) => !listedDuring?.includes(name)),
+    faultsEndedAt: Math.min(faultsEnd(scenario, durationMs), sinceArmed),
+    clearedAt: sinceArmed,
+    endedAt: clock.now() - armedAt,
+  }
+  return { faults, flaws, evidence: faults.length === 0 ? undefined : evidence, seed: after.seed }
+}
+
+/** Waits until calls succeed. Resolves to the tools that are left out. */
+async function settled({ traffic, stop, status }: RunParts): Promise<readonly string[]> {
+  if (traffic === undefined) return []
+  status?.('making sure that calls succeed')
+  return traffic.settle(stop).finally(() => status?.(undefined))
+}
+
+/** Most tools that are named. */
+const MAX_NAMED = 4
+
+function leftOut(unfit: readonly string[]): string {
+  const more = unfit.length > MAX_NAMED ? ', …' : ''
+  return `not called, as they give no good answer to made-up arguments: ${unfit.slice(0, MAX_NAMED).join(', ')}${more} (${unfit.length} tools)`
+}
+
+async function injectAll(
+  scenario: Scenario,
+  options: RunOptions,
+  faults: Counting[],
+  { gateway, stop, say }: RunParts,
+): Promise<void> {
+  for (const written of scenario.faults) {
+    if (stop.aborted) return
+    const name = String(written.name)
+    const fault = aimed(written, options)
+    const id = await gateway.inject(fault, options.durationMs + MARGIN_MS)
+    faults.push({ name, id, counts: undefined })
+    say(`injected ${name} (${id}) at ${fault.target}`)
+  }
+}
+
+/** Calls with their times from when the faults were armed. */
+function relative(calls: readonly OwnCall[] | undefined, armedAt: Millis): readonly OwnCall[] | undefined {
+  return calls?.map(({ startedAt, endedAt, ...call }) => ({
+    ...call,
+    startedAt: startedAt - armedAt,
+    endedAt: endedAt === undefined ? undefined : endedAt - armedAt,
+  }))
 }
 
 /** Keeps the counts up to date until the time is up: once a fault is cleared, nobody knows them any more. */
 async function watch(
-  faults: Counting[],
-  durationMs: Millis,
-  flaws: string[],
+  { faults, flaws, breakers }: Collected,
+  endsAt: Millis,
+  look: () => Promise<readonly string[]>,
   { gateway, clock, stop, say, status }: RunParts,
 ): Promise<void> {
-  const endsAt = clock.now() + durationMs
+  const startedAt = clock.now()
   for (let looks = 1; !stop.aborted; looks++) {
     const leftMs = Math.max(0, endsAt - clock.now())
     await clock.sleep(Math.min(LOOK_MS, leftMs), stop).catch(() => undefined)
@@ -117,11 +231,100 @@ async function watch(
       flaws.push(`${lost.map(({ name }) => name).join(', ')} ended before the run did (chaos is ${state})`)
       return
     }
+    breakers.push({ at: clock.now(), open: await look() })
     if (clock.now() >= endsAt) return
     const line = progress(faults, Math.max(0, endsAt - clock.now()))
-    if (status !== undefined) status(line)
+    if (status !== undefined) status(`${bar((clock.now() - startedAt) / (endsAt - startedAt))} ${line}`)
     else if (looks % LOOKS_A_LINE === 0) say(line)
   }
+}
+
+/** What the recovery is judged by. */
+interface Recovering {
+  readonly scenario: Scenario
+  readonly breakers: BreakerLook[]
+  /** The run's own calls so far, with times as evidence has them. */
+  readonly seen: () => readonly OwnCall[] | undefined
+  readonly faultsEndedAt: Millis
+  readonly armedAt: Millis
+}
+
+/** Looks on after the faults until all is well again, or until no assertion allows for more. */
+async function watchRecovery(
+  { scenario, breakers, seen, faultsEndedAt, armedAt }: Recovering,
+  look: () => Promise<readonly string[]>,
+  { clock, stop, status }: RunParts,
+): Promise<void> {
+  const longest = aftermathOf(scenario.assert)
+  if (longest === 0) return
+  const from = armedAt + faultsEndedAt
+  const endsAt = from + longest + LATE_MS
+  while (!stop.aborted && clock.now() < endsAt) {
+    const open = await look()
+    breakers.push({ at: clock.now(), open })
+    const calls = seen()
+    // Twice as many good answers as it takes to call it steady: the next one is no chance either.
+    const isSteady =
+      calls === undefined || recoveryOf({ calls, faultsEndedAt }).steady.length >= 2 * stableCount(calls)
+    if (open.length === 0 && isSteady) return
+    status?.(`${bar((clock.now() - from) / (endsAt - from))} waiting for the recovery`)
+    await clock.sleep(LOOK_MS, stop).catch(() => undefined)
+  }
+}
+
+/** Cells of a bar of progress. */
+const BAR = 20
+
+/** How much of a whole is done: `[#####---------------]`. */
+function bar(done: number): string {
+  const cells = Math.round(BAR * Math.min(1, Math.max(0, done)))
+  return `[${'#'.repeat(cells)}${'-'.repeat(BAR - cells)}]`
+}
+
+/** The metrics now, no older than that; undefined when the scenario asserts nothing about them, or when they are kept too long. */
+async function counters(
+  { assert }: Scenario,
+  servers: readonly string[],
+  { gateway, clock, stop }: RunParts,
+): Promise<Counted | undefined> {
+  if (!assertsCounts(assert)) return undefined
+  const ageMs = await gateway.metricsAge()
+  if (ageMs > MAX_METRICS_AGE_MS) return undefined
+  if (ageMs > 0) await clock.sleep(ageMs, stop).catch(() => undefined)
+  return gateway.counters(servers)
+}
+
+/** How many calls at hit servers the gateway has to have counted: of those of others, one at the least. */
+function endedCalls(calls: readonly OwnCall[] = []): number {
+  const ended = calls.filter(
+    ({ isHit, endedAt, ending }) => isHit && endedAt !== undefined && ending !== UNANSWERED,
+  )
+  return Math.max(1, ended.length)
+}
+
+/** What was counted in between; undefined where that are fewer calls than there were: then other counts are no evidence either. */
+function increaseOver(before: Counted, after: Counted, calls: number): Counted | undefined {
+  const counted = increase(before, after)
+  return counted.calls >= calls ? counted : undefined
+}
+
+function increase(before: Counted, after: Counted): Counted {
+  const each = (from: Readonly<Record<string, number>>, to: Readonly<Record<string, number>>) =>
+    Object.fromEntries(Object.entries(to).map(([key, count]) => [key, count - (from[key] ?? 0)]))
+  return {
+    calls: after.calls - before.calls,
+    attempts: after.attempts - before.attempts,
+    retries: after.retries - before.retries,
+    rejections: each(before.rejections, after.rejections),
+    verdicts: each(before.verdicts, after.verdicts),
+  }
+}
+
+function fatesOf(faults: readonly Injected[]): Fates {
+  const sum = { masked: 0, delayed: 0, surfaced: 0, escaped: 0, notReached: 0 }
+  for (const { counts } of faults)
+    for (const fate of Object.keys(sum) as (keyof Fates)[]) sum[fate] += counts?.[fate] ?? 0
+  return sum
 }
 
 function progress(faults: readonly Injected[], leftMs: Millis): string {
@@ -129,19 +332,24 @@ function progress(faults: readonly Injected[], leftMs: Millis): string {
   return `${formatDuration(Math.round(leftMs / 1_000) * 1_000)} left; injected: ${hits}`
 }
 
-async function clearAll(faults: readonly Injected[], { gateway, say }: RunParts): Promise<void> {
-  for (const { name, id } of faults) {
+/**
+ * Takes away what is still there; what was cleared is forgotten. Whoever has stopped the run waits for one try at the most:
+ * what a gateway that does not answer keeps ends with its lease.
+ */
+async function clearAll(faults: Counting[], { gateway, say, stop }: RunParts): Promise<void> {
+  const left = faults.filter(({ isCleared }) => isCleared !== true)
+  for (const fault of left) fault.isCleared = true
+  const clear = async ({ name, id }: Counting) => {
     for (let tries = 1; ; tries++) {
       try {
-        await gateway.clear(id)
-        break
+        return await gateway.clear(id)
       } catch (error) {
-        if (tries < CLEAR_TRIES) continue
-        say(`cannot clear ${name} (${id}), it ends by itself soon after: ${(error as Error).message}`)
-        break
+        if (tries < CLEAR_TRIES && !stop.aborted) continue
+        return say(`cannot clear ${name} (${id}), it ends by itself soon after: ${(error as Error).message}`)
       }
     }
   }
+  await Promise.all(left.map(clear))
 }
 
 function without(faults: readonly Injected[], mode: string): string[] {
@@ -155,72 +363,11 @@ function without(faults: readonly Injected[], mode: string): string[] {
   if (own > 0)
     return [`no call of an agent was hit: the ${own} that were are the gateway's own. Is there any traffic?`]
   if (decided === 0) return ['nothing was injected: no call matched. Is there any traffic to these servers?']
+  const unfit = sum(({ notApplicable }) => notApplicable)
+  if (unfit > 0)
+    return [
+      `nothing was injected: in ${unfit} of ${decided} calls that matched there was nothing for the fault to do, such as no text that is long enough`,
+    ]
   const hint = 'tools that are not known to be read-only are hit only with --allow-writes'
   return [`nothing was injected into ${decided} calls that matched; ${hint}`]
-}
-
-/** The gateway said no, or nothing at all; the message says what to do about it. */
-export class ControlError extends Error {}
-
-export type FaultCounts = Pick<
-  FaultStatus,
-  'id' | 'type' | 'decided' | 'hits' | 'concurrent' | Exclude<keyof Counted, 'name' | 'type'>
->
-
-/** As much of `GET /admin/chaos` as a run looks at. */
-export interface ChaosState extends Pick<Status, 'state' | 'mode' | 'engineErrors' | 'maxTtl'> {
-  readonly faults: readonly FaultCounts[]
-}
-
-/** The faults of a running gateway. All of it rejects with a `ControlError`. */
-export interface Faults {
-  state(): Promise<ChaosState>
-  /** Names of the servers that there are. */
-  servers(): Promise<readonly string[]>
-  /**
-   * Arms a fault of ours for so long, and while it is renewed within `LEASE_MS`. Resolves to its id.
-   */
-  inject(fault: Aimed, durationMs: Millis): Promise<string>
-  /** Begins the leases of faults again; those that have ended stay so. */
-  renew(ids: readonly string[]): Promise<void>
-  /** Ends a fault; one that has ended already is fine. */
-  clear(id: string): Promise<void>
-}
-
-export function faultsAt(control: Control): Faults {
-  async function ask(request: Request): Promise<Record<string, unknown>> {
-    const answered = await control(request)
-    if (!answered.ok) throw new ControlError(answered.message)
-    return isObject(answered.value) ? answered.value : {}
-  }
-  const faults: Faults = {
-    async state() {
-      const state = await ask({ method: 'GET', path: '/admin/chaos' })
-      if (Array.isArray(state.faults)) return state as unknown as ChaosState
-      throw new ControlError('the gateway does not say which faults there are')
-    },
-    async servers() {
-      const answered = await control({ method: 'GET', path: '/admin/servers' })
-      if (!answered.ok) throw new ControlError(answered.message)
-      const listed: unknown[] = Array.isArray(answered.value) ? answered.value : []
-      return listed.flatMap((server) => (isObject(server) ? String(server.name) : []))
-    },
-    async inject(fault, durationMs) {
-      const body = { ...fault, durationMs, leaseMs: LEASE_MS }
-      const { faultId } = await ask({ method: 'POST', path: '/chaos/inject', body })
-      if (typeof faultId !== 'string') throw new ControlError('the gateway gave the fault no id')
-      return faultId
-    },
-    async renew(faultIds) {
-      if (faultIds.length > 0) await ask({ method: 'POST', path: '/chaos/renew', body: { faultIds } })
-    },
-    async clear(faultId) {
-      const cleared = await control({ method: 'POST', path: '/chaos/clear', body: { faultId } })
-      if (cleared.ok) return
-      // It may have ended meanwhile.
-      const { faults: listed } = await faults.state()
-      if (listed.some(({ id }) => id === faultId)) throw new ControlError(cleared.message)
-    },
-  }
-  return faults
 }

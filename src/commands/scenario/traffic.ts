@@ -11,10 +11,12 @@ import {
   PROTOCOL_VERSION_KEY,
 } from '../../protocol/modern.ts'
 import { INTENT_KEY } from '../../protocol/task.ts'
+import { bodyText } from '../body-text.ts'
+import { type OwnCall, PROMPT_MS, UNANSWERED } from './evidence.ts'
 
-/** Most calls of one run, and most of them under way at a time: past it the next one waits. */
+/** Most calls of one run, and most of them under way at a time, at each kind of servers: past it the next one waits. */
 const MAX_CALLS = 10_000
-const MAX_IN_FLIGHT = 64
+const MAX_IN_FLIGHT = 256
 
 /** Most bytes that are read of a reply. */
 const MAX_REPLY = 8 * 1024 ** 2
@@ -22,8 +24,35 @@ const MAX_REPLY = 8 * 1024 ** 2
 /** How long the gateway may take to list tools, in milliseconds. */
 const PATIENCE_MS: Millis = 10_000
 
+/**
+ * Most tools of one server, and of all, that are tried out and then called: with more of them each would get too few calls
+ * to show anything.
+ */
+const TRIED = { ofServer: 16, all: 64 }
+const CALLED = { hit: { ofServer: 8, all: 16 }, others: { ofServer: 4, all: 16 } }
+
+/** Most tools that are tried out at a time. */
+const TRIED_AT_ONCE = 4
+
+/** Fewest calls of the baseline, and how many of them a second. */
+const BASELINE_CALLS = 10
+const BASELINE_RATE = 20
+
+/** How long servers may take to be in order before faults are injected, in milliseconds, and how often they are asked. */
+const STEADY_MS: Millis = 20_000
+const AGAIN_MS: Millis = 1_000
+
+/** How long calls may take to end once no new ones are made, in milliseconds. */
+const DRAIN_MS: Millis = 5_000
+
+/** Most calls a second at servers that are not hit. */
+const OTHERS_RATE = 5
+
 /** Most kinds of endings that are told apart. */
 const MAX_WORDS = 50
+
+/** Most pages of a list of tools that are read. */
+const MAX_PAGES = 100
 
 export interface TrafficOptions {
   /** URL of the gateway's data plane. */
@@ -34,6 +63,13 @@ export interface TrafficOptions {
   readonly tool: string | undefined
   /** Begins the names of the tasks that calls belong to: the same calls have the same ones in every run. */
   readonly name: string
+}
+
+/** Where calls go. */
+export interface Servers {
+  /** Those that the faults are aimed at. */
+  readonly hit: readonly string[]
+  readonly others: readonly string[]
 }
 
 /** One tool of one server, with arguments that fit its schema. */
@@ -52,6 +88,18 @@ export interface TrafficReport {
 /** No traffic can be made; the message says what to do about it. */
 export class TrafficError extends Error {}
 
+/** Calls of one kind of servers: at a steady rate, whatever becomes of those of the other. */
+interface Lane {
+  readonly isHit: boolean
+  targets: readonly Target[]
+  readonly rate: number
+  /** Begins the names of its tasks. */
+  readonly name: string
+}
+
+/** How a tool was found when nothing was wrong with its server; `unfit` tools are left out, the rest has to get well. */
+type Fitness = 'good' | 'unfit' | 'bad'
+
 /**
  * Calls tools over the gateway's own data plane, one after the other at a steady rate, as an agent of the modern era
  * does. Call `n` is the same in every run: its tool, its arguments and its task depend on nothing else.
@@ -59,90 +107,340 @@ export class TrafficError extends Error {}
 export class Traffic {
   readonly #options: TrafficOptions
   readonly #clock: Clock
-  readonly #targets: readonly Target[]
+  readonly #lanes: readonly Lane[]
   readonly #endings = new Map<string, number>()
-  readonly #underWay = new Set<Promise<void>>()
-  #calls = 0
+  readonly #calls: OwnCall[] = []
+  /** Those that have not ended, by when they began. */
+  readonly #underWay = new Set<{
+    readonly target: Target
+    readonly isHit: boolean
+    readonly startedAt: Millis
+  }>()
 
-  private constructor(options: TrafficOptions, clock: Clock, targets: readonly Target[]) {
+  /** Servers that get no calls, each with the reason. */
+  readonly leftOut: readonly string[]
+
+  private constructor(
+    options: TrafficOptions,
+    clock: Clock,
+    { lanes, leftOut }: { readonly lanes: readonly Lane[]; readonly leftOut: readonly string[] },
+  ) {
     this.#options = options
     this.#clock = clock
-    this.#targets = targets
+    this.#lanes = lanes
+    this.leftOut = leftOut
   }
 
-  /** Finds out what there is to be called at these servers. Rejects with a `TrafficError` when there is nothing. */
-  static async to(servers: readonly string[], options: TrafficOptions, clock: Clock): Promise<Traffic> {
-    const found = await Promise.all(servers.map((server) => targetsAt(server, options, clock)))
-    const targets = found.flat()
-    if (targets.length > 0) return new Traffic(options, clock, targets)
+  /**
+   * Finds out what there is to be called at these servers, until `stop` aborts. Rejects with a `TrafficError` when none of the hit ones
+   * has anything.
+   */
+  static async to(
+    { hit, others }: Servers,
+    options: TrafficOptions,
+    clock: Clock,
+    stop: Cancellation,
+  ): Promise<Traffic> {
+    const within = (ms: Millis) => ({ clock, stop, ms })
+    const { targets, unlisted, leftOut } = await targetsOf(hit, options, within(PATIENCE_MS))
+    if (targets.length > 0) {
+      // They only have to be looked at: one that is slow even to list must not keep the run waiting.
+      const rest = await targetsOf(others, options, within(PROMPT_MS))
+      const { name, rate } = options
+      const lanes = [
+        { isHit: true, targets, rate, name },
+        { isHit: false, targets: rest.targets, rate: Math.min(rate, OTHERS_RATE), name: `${name}-others` },
+      ]
+      return new Traffic(options, clock, { lanes, leftOut: [...leftOut, ...rest.leftOut] })
+    }
+    if (unlisted !== undefined) throw unlisted
     const what =
       options.tool === undefined ? 'says that it only reads (readOnlyHint)' : `is called ${options.tool}`
-    const where =
-      servers.length === 0 ? 'there is no such server' : `no tool of ${servers.join(', ')} ${what}`
+    const where = hit.length === 0 ? 'there is no such server' : `no tool of ${hit.join(', ')} ${what}`
     throw new TrafficError(`no traffic can be made: ${where}; --tool GLOB names tools that may be called`)
   }
 
   get report(): TrafficReport {
-    return { calls: this.#calls, endings: Object.fromEntries(this.#endings) }
+    return { calls: this.#calls.length + this.#underWay.size, endings: Object.fromEntries(this.#endings) }
   }
 
-  /** Makes calls until `stop` aborts, which gives up those that are under way. Never rejects. */
+  /** The calls so far, as they began; those of the baseline are not among them. */
+  get calls(): readonly OwnCall[] {
+    const open = [...this.#underWay].map(({ target: { server, tool }, isHit, startedAt }) => {
+      return { server, tool, isHit, startedAt, endedAt: undefined, ending: GIVEN_UP }
+    })
+    return [...this.#calls, ...open].sort((a, b) => a.startedAt - b.startedAt)
+  }
+
+  /** The tools that are called at hit servers, as `server/tool`. */
+  get tools(): readonly string[] {
+    const hit = this.#lanes.filter(({ isHit }) => isHit).flatMap(({ targets }) => targets)
+    return hit.map(({ server, tool }) => `${server}/${tool}`)
+  }
+
+  /**
+   * Makes sure that calls succeed while nothing is injected: tries every tool, leaves out those that take no made-up
+   * arguments or their time, and calls the others for a second or so. Resolves to the tools that are left out; rejects
+   * with a `TrafficError` when the servers are not in order within 20 s.
+   */
+  async settle(stop: Cancellation): Promise<readonly string[]> {
+    const until = this.#clock.now() + STEADY_MS
+    const unfit: string[] = []
+    for (;;) {
+      const problem = (await this.#tryOut(unfit, stop)) ?? (await this.#baseline(stop))
+      if (problem === undefined || stop.aborted) return unfit
+      if (this.#clock.now() >= until)
+        throw new TrafficError(
+          `nothing is injected, as calls fail already: ${problem} (tried for ${STEADY_MS / 1_000} s)`,
+        )
+      await this.#clock.sleep(AGAIN_MS, stop).catch(() => undefined)
+    }
+  }
+
+  /** Leaves out tools that cannot be called like this. Resolves to what is wrong, apart from these. */
+  async #tryOut(unfit: string[], stop: Cancellation): Promise<string | undefined> {
+    let problem: string | undefined
+    for (const lane of this.#lanes) {
+      const fit: Target[] = []
+      for (let at = 0; at < lane.targets.length && !stop.aborted; at += TRIED_AT_ONCE) {
+        const some = lane.targets.slice(at, at + TRIED_AT_ONCE)
+        const endings = await Promise.all(some.map((target) => this.#once(target, `${lane.name}-try`, stop)))
+        for (const [index, target] of some.entries()) {
+          const ending = endings[index] ?? GIVEN_UP
+          const fitness = fitnessOf(ending)
+          if (fitness === 'unfit') unfit.push(`${target.server}/${target.tool} (${ending})`)
+          else fit.push(target)
+          if (fitness === 'bad') problem ??= `${target.server}/${target.tool} ended with ${ending}`
+        }
+      }
+      if (stop.aborted) return undefined
+      lane.targets = spread(fit, CALLED[lane.isHit ? 'hit' : 'others'])
+      if (lane.isHit && fit.length === 0)
+        throw new TrafficError(
+          `no traffic can be made: no tool gives a good answer to made-up arguments (${unfit.slice(0, 5).join(', ')}); --tool GLOB names others`,
+        )
+    }
+    return problem
+  }
+
+  /** Calls what is left at a steady rate. Resolves to what was wrong. */
+  async #baseline(stop: Cancellation): Promise<string | undefined> {
+    const targets = this.#lanes.flatMap((lane) => lane.targets)
+    for (let index = 0; index < Math.max(BASELINE_CALLS, targets.length) && !stop.aborted; index++) {
+      const target = targets[index % targets.length]
+      if (target === undefined) return undefined
+      const ending = await this.#once(target, `${this.#options.name}-baseline-${index}`, stop)
+      if (ending !== GOOD) return `${target.server}/${target.tool} ended with ${ending}`
+      await this.#clock.sleep(1_000 / BASELINE_RATE, stop).catch(() => undefined)
+    }
+    return undefined
+  }
+
+  /** One call that is part of no run. Resolves to how it ended. */
+  async #once(target: Target, intent: string, stop: Cancellation): Promise<string> {
+    const abort = new AbortController()
+    const cancel = this.#clock.after(PROMPT_MS, () => abort.abort())
+    const giveUp = () => abort.abort()
+    stop.addEventListener('abort', giveUp)
+    try {
+      return await this.#ask(target, intent, abort.signal, `no answer within ${PROMPT_MS / 1_000} s`)
+    } finally {
+      cancel()
+      stop.removeEventListener('abort', giveUp)
+    }
+  }
+
+  /** Names of all tools that `/mcp` lists; undefined when it does not say them in time. */
+  async listed(): Promise<readonly string[] | undefined> {
+    const patience = new AbortController()
+    const cancel = this.#clock.after(PATIENCE_MS, () => patience.abort())
+    const names: string[] = []
+    let cursor: unknown
+    try {
+      for (let page = 0; page < MAX_PAGES; page++) {
+        const params = cursor === undefined ? {} : { cursor }
+        const reply = await askModern(`${this.#options.data}/mcp`, 'tools/list', params, {}, patience.signal)
+        if (!isObject(reply) || !isObject(reply.result) || !Array.isArray(reply.result.tools))
+          return undefined
+        names.push(...reply.result.tools.filter(isObject).map(({ name }) => String(name)))
+        cursor = reply.result.nextCursor
+        if (typeof cursor !== 'string') break
+      }
+      return names
+    } catch {
+      return undefined
+    } finally {
+      cancel()
+    }
+  }
+
+  /** Makes calls until `stop` aborts; those that are under way then have 5 s to end. Never rejects. */
   async run(stop: Cancellation): Promise<void> {
     const abort = new AbortController()
-    stop.addEventListener('abort', () => abort.abort())
-    const startedAt = this.#clock.now()
-    while (!stop.aborted && this.#calls < MAX_CALLS) {
-      const dueMs = startedAt + (this.#calls * 1_000) / this.#options.rate - this.#clock.now()
-      if (dueMs > 0) await this.#clock.sleep(dueMs, stop).catch(() => undefined)
-      if (this.#underWay.size >= MAX_IN_FLIGHT) await Promise.race(this.#underWay)
-      if (stop.aborted) break
-      const call = this.#call(this.#calls++, abort.signal).finally(() => this.#underWay.delete(call))
-      this.#underWay.add(call)
-    }
-    await Promise.all(this.#underWay)
+    const running = Promise.all(this.#lanes.map((lane) => this.#runLane(lane, stop, abort.signal)))
+    let cancel = () => {}
+    stop.addEventListener('abort', () => (cancel = this.#clock.after(DRAIN_MS, () => abort.abort())))
+    await running
+    cancel()
   }
 
-  async #call(index: number, signal: AbortSignal): Promise<void> {
-    const target = this.#targets[index % this.#targets.length]
-    if (target === undefined) return
-    const { data, name } = this.#options
-    const params = { name: target.tool, arguments: target.args }
-    const meta = { [INTENT_KEY]: `${name}-${index}` }
-    const word = await askModern(`${data}/mcp/${target.server}`, 'tools/call', params, meta, signal).then(
-      endingOf,
-      () => (signal.aborted ? 'given up at the end' : 'connection broken'),
-    )
-    const known = this.#endings.has(word) || this.#endings.size < MAX_WORDS ? word : 'other'
+  async #runLane(
+    { targets, rate, name, isHit }: Lane,
+    stop: Cancellation,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const underWay = new Set<Promise<void>>()
+    const over = aborted(stop)
+    const startedAt = this.#clock.now()
+    for (let index = 0; index < MAX_CALLS && targets.length > 0; index++) {
+      const dueMs = startedAt + (index * 1_000) / rate - this.#clock.now()
+      if (dueMs > 0) await this.#clock.sleep(dueMs, stop).catch(() => undefined)
+      if (underWay.size >= MAX_IN_FLIGHT) await Promise.race([...underWay, over])
+      const target = targets[index % targets.length]
+      if (stop.aborted || target === undefined) break
+      const call = this.#call(target, isHit, `${name}-${index}`, signal).finally(() => underWay.delete(call))
+      underWay.add(call)
+    }
+    await Promise.all(underWay)
+  }
+
+  async #call(target: Target, isHit: boolean, intent: string, signal: AbortSignal): Promise<void> {
+    const startedAt = this.#clock.now()
+    const open = { target, isHit, startedAt }
+    this.#underWay.add(open)
+    const ending = await this.#ask(target, intent, signal, GIVEN_UP)
+    this.#underWay.delete(open)
+    const { server, tool } = target
+    const endedAt = ending === GIVEN_UP ? undefined : this.#clock.now()
+    this.#calls.push({ server, tool, isHit, startedAt, endedAt, ending })
+    const known = this.#endings.has(ending) || this.#endings.size < MAX_WORDS ? ending : 'other'
     this.#endings.set(known, (this.#endings.get(known) ?? 0) + 1)
   }
+
+  /** Resolves to how a call ended; `late` is the word for one that was given up. */
+  #ask({ server, tool, args }: Target, intent: string, signal: AbortSignal, late: string): Promise<string> {
+    const params = { name: tool, arguments: args }
+    const url = `${this.#options.data}/mcp/${server}`
+    return askModern(url, 'tools/call', params, { [INTENT_KEY]: intent }, signal).then(endingOf, () =>
+      signal.aborted ? late : UNANSWERED,
+    )
+  }
+}
+
+/** Takes tools of each server in turn, up to so many of one and of all. */
+function spread(
+  targets: readonly Target[],
+  { ofServer, all }: { readonly ofServer: number; readonly all: number },
+): readonly Target[] {
+  const byServer = new Map<string, Target[]>()
+  for (const target of targets) byServer.set(target.server, [...(byServer.get(target.server) ?? []), target])
+  const turns = Array.from({ length: ofServer }, (_, turn) =>
+    [...byServer.values()].flatMap((tools) => tools[turn] ?? []),
+  )
+  return turns.flat().slice(0, all)
+}
+
+const GOOD = 'result'
+const GIVEN_UP = 'given up at the end'
+
+const aborted = (stop: Cancellation): Promise<void> =>
+  new Promise((resolve) => (stop.aborted ? resolve() : stop.addEventListener('abort', resolve)))
+
+/** Endings that are about the arguments that were made up, or about the tool, and not about the server or the mesh. */
+const toolsOwn: ReadonlySet<string> = new Set(['tool error', 'BW_INVALID_ARGUMENTS', 'BW_INCORRECT_RESULT'])
+
+function fitnessOf(ending: string): Fitness {
+  if (ending === GOOD) return 'good'
+  return toolsOwn.has(ending) || ending.startsWith('error ') || ending.startsWith('no answer')
+    ? 'unfit'
+    : 'bad'
 }
 
 /** In a few words, how a call ended. */
 function endingOf(reply: unknown): string {
   if (!isObject(reply)) return 'no JSON'
   const { result, error } = reply
-  if (isObject(result)) return result.isError === true ? 'tool error' : 'result'
+  if (isObject(result)) return result.isError === true ? 'tool error' : GOOD
   if (!isObject(error)) return 'no response'
   const code = isObject(error.data) ? error.data.code : undefined
   return typeof code === 'string' ? code.slice(0, 64) : `error ${String(error.code).slice(0, 16)}`
 }
 
-async function targetsAt(server: string, { data, tool }: TrafficOptions, clock: Clock): Promise<Target[]> {
+/** What there is to be called at some servers. */
+interface Found {
+  readonly targets: readonly Target[]
+  /** Why the first of those that cannot be listed cannot. */
+  readonly unlisted: TrafficError | undefined
+  /** Servers without anything to call, each with the reason. */
+  readonly leftOut: readonly string[]
+}
+
+/** How long something may take, in milliseconds, unless it is stopped before. */
+interface Within {
+  readonly clock: Clock
+  readonly stop: Cancellation
+  readonly ms: Millis
+}
+
+/** Lists the tools of each server on its own: one that cannot be listed takes no other with it. Never rejects. */
+async function targetsOf(
+  servers: readonly string[],
+  options: TrafficOptions,
+  within: Within,
+): Promise<Found> {
+  const listed = await Promise.all(
+    servers.map(async (server) => {
+      const found = await targetsAt(server, options, within).catch((error: unknown) =>
+        error instanceof TrafficError ? error : new TrafficError(String(error)),
+      )
+      return { server, found }
+    }),
+  )
+  const unlisted = listed.flatMap(({ found }) => (found instanceof TrafficError ? [found] : []))
+  return {
+    targets: spread(
+      listed.flatMap(({ found }) => (found instanceof TrafficError ? [] : found)),
+      TRIED,
+    ),
+    unlisted: unlisted[0],
+    leftOut: listed.flatMap(({ server, found }) => {
+      if (found instanceof TrafficError) return [`${server} (${found.message})`]
+      return found.length === 0 ? [`${server} (no tool to call)`] : []
+    }),
+  }
+}
+
+/** The tools of one server that may be called. Rejects with a `TrafficError` when it does not list them. */
+async function targetsAt(
+  server: string,
+  { data, tool }: TrafficOptions,
+  { clock, stop, ms }: Within,
+): Promise<Target[]> {
   const patience = new AbortController()
-  const cancel = clock.after(PATIENCE_MS, () => patience.abort())
+  const giveUp = () => patience.abort()
+  const cancel = clock.after(ms, giveUp)
+  stop.addEventListener('abort', giveUp)
+  if (stop.aborted) giveUp()
   try {
     const reply = await askModern(`${data}/mcp/${server}`, 'tools/list', {}, {}, patience.signal)
     const result = isObject(reply) ? reply.result : undefined
-    const tools: unknown[] = isObject(result) && Array.isArray(result.tools) ? result.tools : []
+    if (!isObject(result) || !Array.isArray(result.tools)) throw new Error(endingOf(reply))
+    const tools: unknown[] = result.tools
     const isMeant = tool === undefined ? onlyReads : named(tool)
     return tools.filter(isObject).flatMap((entry) => {
       if (typeof entry.name !== 'string' || !isMeant(entry)) return []
       return { server, tool: entry.name, args: exampleOf(entry.inputSchema) ?? {} }
     })
   } catch (error) {
-    throw new TrafficError(`no tools of ${server} can be listed at ${data}: ${(error as Error).message}`)
+    const why = patience.signal.aborted
+      ? stop.aborted
+        ? 'the command was stopped'
+        : `no answer within ${ms / 1_000} s`
+      : (error as Error).message.slice(0, 200)
+    throw new TrafficError(`no tools of ${server} can be listed at ${data}: ${why}`)
   } finally {
     cancel()
+    stop.removeEventListener('abort', giveUp)
   }
 }
 
@@ -218,20 +516,8 @@ export async function askModern(
     redirect: 'error',
     signal,
   })
-  const text = await bounded(response)
+  const text = await bodyText(response, { maxBytes: MAX_REPLY, signal })
   if (!(response.headers.get('content-type') ?? '').includes('text/event-stream')) return parseJson(text)
   const events = text.split('\n').filter((line) => line.startsWith('data: {'))
   return parseJson(events.at(-1)?.slice('data: '.length) ?? '')
-}
-
-/** The text of a reply; rejects when it is too long. */
-async function bounded({ body }: Response): Promise<string> {
-  const chunks: Buffer[] = []
-  let bytes = 0
-  for await (const chunk of body ?? []) {
-    chunks.push(Buffer.from(chunk as Uint8Array))
-    if ((bytes += chunks.at(-1)?.length ?? 0) > MAX_REPLY)
-      throw new Error(`a reply of more than ${MAX_REPLY} bytes`)
-  }
-  return Buffer.concat(chunks).toString()
 }

@@ -1,10 +1,12 @@
 import { serverAddress } from '../../chaos/fault.ts'
 import { faults as types } from '../../chaos/faults/index.ts'
 import { targetFindings } from '../../chaos/plan/checks.ts'
-import { leastShareOf, overlap } from '../../experiments/capacity.ts'
+import { leastShareOf, overlap, takesServer } from '../../experiments/capacity.ts'
 import { armNames, type Experiment } from '../../experiments/schema.ts'
 import { glob, matcher } from '../../mesh/match.ts'
-import { DEFAULT_SET } from '../../mesh/settings.ts'
+import type { Policy } from '../../mesh/policy.ts'
+import { DEFAULT_SET, type PolicySettings } from '../../mesh/settings.ts'
+import { policies as registered } from '../../policies/index.ts'
 import { formatDuration } from '../../units/duration.ts'
 import type { ConfigPath } from '../files/path.ts'
 import { isLoopback, parseAddress } from '../schema/address.ts'
@@ -169,7 +171,7 @@ function faultFindings(
     const own = server.era === 'auto' ? undefined : server.era
     const era = server.type === 'sse' ? ('legacy' as const) : own
     const address = server.type === 'stdio' ? undefined : serverAddress(server.urls)
-    return { name, kind: { transport: server.type, era, address } }
+    return { name, kind: { transport: server.type, era, address }, protected: server.protected }
   })
   return targetFindings(chaos.faults, { servers, arms: armNames(experiments) }, types)
     .filter((finding) => finding.severity === severity)
@@ -205,31 +207,34 @@ function experimentFindings(config: Config): ConfigFinding[] {
       ...(rival
         ? [finding(index, ['match'], `takes calls that "${rival.name}" takes: one call is in one experiment`)]
         : []),
-      ...tooSmall(experiment, config).map((message) => finding(index, ['arms'], message)),
+      ...indivisible(experiment, config).map((message) => finding(index, ['arms'], message)),
     ]
   })
 }
 
 /** Limits of a server that cannot be divided among the arms without giving it more than it has. */
-function tooSmall(experiment: Experiment, { experiments, policies, mcpServers }: Config): string[] {
-  const { defaults, overrides, sets } = policies
-  const beside = experiments.filter((other) => other.active || other === experiment)
-  const least = leastShareOf(experiment, beside, Object.keys(mcpServers))
-  const servers = Object.keys(mcpServers).filter(glob(experiment.match.server ?? '*'))
-  const places = [
+function indivisible(
+  experiment: Experiment,
+  { experiments, policies: { defaults, overrides, sets }, mcpServers }: Config,
+): string[] {
+  const names = Object.keys(mcpServers)
+  const servers = names.filter(takesServer(experiment))
+  // One that is not active is started by hand, and then beside none at its servers.
+  const together = experiment.active ? experiments.filter(({ active }) => active) : [experiment]
+  const least = leastShareOf(experiment, together, names)
+  const places: readonly PolicySettings[] = [
     ...overrides.filter(({ match }) => servers.some(glob(match.server ?? '*'))),
     defaults,
-    ...Object.values(experiment.arms).map((set) => (Object.hasOwn(sets, set) ? sets[set] : undefined)),
+    ...Object.values(experiment.arms).flatMap((set) => (Object.hasOwn(sets, set) ? sets[set]! : [])),
   ]
-  const slots = places.flatMap((place) => [
-    ...(place?.bulkhead ? [place.bulkhead.concurrent, place.bulkhead.perTool ?? Infinity] : []),
-    ...(place?.adaptiveConcurrency ? [place.adaptiveConcurrency.max] : []),
-  ])
-  const smallest = Math.min(...slots)
-  if (smallest * least >= 1) return []
-  return [
-    `a limit of ${smallest} calls at once cannot be divided: the smallest part of them is ${Number((smallest * least).toPrecision(2))}`,
-  ]
+  const found = places.flatMap((place) =>
+    Object.entries<Pick<Policy<never>, 'indivisible'>>(registered).flatMap(([name, policy]) => {
+      const settings = place[name]
+      if (settings === undefined || settings === false) return []
+      return policy.indivisible?.(settings as never, least) ?? []
+    }),
+  )
+  return [...new Set(found)]
 }
 
 /** What is allowed and yet hardly meant. */

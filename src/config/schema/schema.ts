@@ -12,6 +12,7 @@ import { secrets } from '../secrets/secrets.ts'
 import { address } from './address.ts'
 import { withTimeoutUnit } from './client-keys.ts'
 import { globPattern } from './glob-schema.ts'
+import { health } from './health-schema.ts'
 import { isPlainMap } from './plain-map.ts'
 import { serverNamePattern, slugOf } from './server-names.ts'
 import { server, type ServerConfig } from './server-schema.ts'
@@ -223,7 +224,7 @@ const gateway = z
       .min(1)
       .optional()
       .describe(
-        'Folder for state that outlives the process: servers added through the admin API (`servers.json`), and what became of calls with an idempotency key (`records`, a LevelDB that holds answers of servers as they are, in a folder that only its owner may enter), whether faults were killed (`chaos-kill.json`), and key and heads of their journal (`chaos-journal.key`, `chaos-journal-*.head`). For one gateway at a time: a second one runs without `records`, and warns.',
+        'Folder for state that outlives the process: servers added through the admin API (`servers.json`), and what became of calls with an idempotency key (`records`, a LevelDB that holds answers of servers as they are, in a folder that only its owner may enter), incidents (`incidents.json`), whether faults were killed (`chaos-kill.json`), and key and heads of their journal (`chaos-journal.key`, `chaos-journal-*.head`). For one gateway at a time: a second one runs without `records`, and warns.',
       ),
     separator: z
       .string()
@@ -369,9 +370,10 @@ export const config = z
     policies: mesh,
     chaos,
     experiments,
+    health,
     telemetry,
   })
-  .transform(({ gateway, policies, chaos, experiments, telemetry, ...written }, context) => {
+  .transform(({ gateway, policies, chaos, experiments, health, telemetry, ...written }, context) => {
     const { mcpServers, servers, context_servers, mcp } = written
     const blocks = Object.entries({ mcpServers, servers, context_servers, 'mcp.servers': mcp?.servers })
     const [[path, entries] = ['mcpServers', {}], second] = blocks.filter(([, held]) => held !== undefined)
@@ -382,7 +384,7 @@ export const config = z
     const named = withOwnNames(entries ?? {}, gateway.separator, (name, message) =>
       context.addIssue({ code: 'custom', message, path: [...path.split('.'), name] }),
     )
-    return { gateway, mcpServers: named, policies, chaos, experiments, telemetry }
+    return { gateway, mcpServers: named, policies, chaos, experiments, health, telemetry }
   })
 
 /** The servers by names that fit; `refuse` is told of those for which there is none. */

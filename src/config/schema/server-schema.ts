@@ -5,6 +5,7 @@ import { suggest } from '../../units/suggest.ts'
 import { secrets } from '../secrets/secrets.ts'
 import { clientKeyShape, withTimeoutUnit } from './client-keys.ts'
 import { globPattern } from './glob-schema.ts'
+import { serverHealth } from './health-schema.ts'
 import { forwardHeaders, headers } from './header-schema.ts'
 import { isPlainMap } from './plain-map.ts'
 
@@ -15,6 +16,12 @@ const serverSettings = {
   disabled: z.boolean().default(false).describe('Keeps the entry and does not run it.'),
   enabled: z.boolean().optional().describe('The opposite of `disabled`, as Zed writes it.'),
   trusted: z.boolean().default(false).describe("Whether the server's own annotations may be believed."),
+  protected: z
+    .boolean()
+    .default(false)
+    .describe(
+      'Whether faults leave it alone: a plan or an injection that names it is refused, and those that would reach it by a glob pass it by.',
+    ),
   tools: z
     .strictObject({
       include: globs.default(['*']).describe('Globs of tools to offer.'),
@@ -51,7 +58,12 @@ const serverSettings = {
     .default(60_000)
     .describe('How long the last-known tools stay listed after the server went down.'),
   refresh: duration({ min: 1_000 }).default(300_000).describe('How often its lists are fetched again.'),
-  probe: duration({ min: 1_000 }).default(15_000).describe('How often it is pinged while it is up.'),
+  health: z
+    .union([serverHealth, z.literal(false)])
+    .prefault({})
+    .describe(
+      'How its health is watched by probes. `false`: it is asked for its lists only, and has no incidents.',
+    ),
   maxReply: size()
     .default(16 * 1024 ** 2)
     .describe('Largest single message that it may send.'),

@@ -44,17 +44,6 @@ export function sequenceHalfWidth(squaredError: number, fraction: number, alpha:
   return Math.sqrt(squaredError * (1 + 1 / time) * (squared + Math.log1p(time)))
 }
 
-/** The sequence of a mean or ratio of one arm, narrowest at `planned` units. Infinite while nothing varies. */
-export function meanSequence(
-  estimate: UnitEstimate,
-  planned: number,
-  { alpha, reach = 0 }: SequenceOptions,
-): Interval {
-  const { units, value } = estimate
-  const variance = withFarthest(estimate, estimate.farthest, reach)
-  return around(value, units, variance / units, variance / planned, alpha)
-}
-
 /**
  * The sequence of the difference treatment − control, of means or of ratios, narrowest at the `planned` units of both
  * arms. Infinite while nothing varies.

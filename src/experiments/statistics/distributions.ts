@@ -23,11 +23,6 @@ export function normalQuantile(p: number): number {
   )
 }
 
-/** P(X > x) for a chi-square X with `df` > 0 degrees of freedom, which need not be whole, and x ≥ 0. */
-export function chiSquareSurvival(x: number, df: number): number {
-  return incompleteGamma(df / 2, x / 2).upper
-}
-
 /**
  * Both tails of Student's t distribution at any t, with `df` > 0 degrees of freedom, which need not be whole and may be
  * infinite.
@@ -37,9 +32,6 @@ export function studentTails(t: number, df: number): Tails {
   const { x, y } = studentToBeta(t, df)
   return tailsAt(t, incompleteBeta(df / 2, 0.5, x, y).lower / 2)
 }
-
-/** P(T ≤ t) for Student's T with `df` > 0 degrees of freedom. */
-export const studentCdf = (t: number, df: number): number => studentTails(t, df).lower
 
 /** The t with P(T ≤ t) = `p`, for p in (0, 1) and df > 0. Throws a RangeError for other arguments. */
 export function studentQuantile(p: number, df: number): number {

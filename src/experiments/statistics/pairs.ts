@@ -1,5 +1,4 @@
-import { meanSequence, type SequenceOptions } from './confidence-sequence.ts'
-import { binomialTails, chiSquareSurvival } from './distributions.ts'
+import { binomialTails } from './distributions.ts'
 import { type Interval, meanOf, studentInterval, type UnitEstimate } from './unit-estimates.ts'
 
 /**
@@ -20,20 +19,6 @@ export function mcNemarExact(controlOnly: number, treatmentOnly: number): number
   return Math.min(1, 2 * lower)
 }
 
-/**
- * The same by chi-square with the continuity correction of A. Edwards (1948): its statistic, with one degree of
- * freedom, and p-value. For 25 such pairs or more; the exact test has no such limit.
- */
-export function mcNemarChiSquare(
-  controlOnly: number,
-  treatmentOnly: number,
-): { readonly statistic: number; readonly p: number } {
-  const discordant = controlOnly + treatmentOnly
-  if (discordant === 0) return { statistic: 0, p: 1 }
-  const statistic = Math.max(0, Math.abs(controlOnly - treatmentOnly) - 1) ** 2 / discordant
-  return { statistic, p: chiSquareSurvival(statistic, 1) }
-}
-
 /** The mean of treatment − control over the pairs. */
 export function pairedDifference(pairs: Iterable<Pair>): UnitEstimate {
   return meanOf(differences(pairs))
@@ -46,9 +31,4 @@ function* differences(pairs: Iterable<Pair>): Iterable<number> {
 /** The interval of the mean difference treatment − control with confidence 1 − `alpha`, looked at once: the paired t. */
 export function pairedInterval(pairs: Iterable<Pair>, alpha: number): Interval {
   return studentInterval(pairedDifference(pairs), alpha)
-}
-
-/** The confidence sequence of the mean difference treatment − control, narrowest at `planned` pairs. */
-export function pairedSequence(pairs: Iterable<Pair>, planned: number, options: SequenceOptions): Interval {
-  return meanSequence(pairedDifference(pairs), planned, options)
 }

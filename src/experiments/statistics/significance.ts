@@ -1,4 +1,4 @@
-import { chiSquareSurvival, normalTails } from './distributions.ts'
+import { normalTails } from './distributions.ts'
 
 /** The two-sided p-value of an estimate that is normal about 0 with this standard error, which must be above 0. */
 export function twoSidedP(estimate: number, standardError: number): number {
@@ -21,9 +21,13 @@ export function holm(ps: readonly number[]): number[] {
   return adjusted
 }
 
+/** Below this p-value the numbers of units are not those that were assigned. */
+export const SAMPLE_RATIO_ALPHA = 0.001
+
 /**
- * The same test, right at all looks together: a p-value that falls below alpha at any look with probability alpha at most,
- * where nothing is wrong. It is 1 / the Bayes factor of a Dirichlet-multinomial alternative with a uniform prior over all
+ * The test for a sample-ratio mismatch (A. Fabijan et al., "Diagnosing Sample Ratio Mismatch in Online Controlled
+ * Experiments", KDD 2019), right at all looks together: a p-value that falls below alpha at any look with probability alpha
+ * at most, where nothing is wrong. `shares` are above 0, in any scale. It is 1 / the Bayes factor of a Dirichlet-multinomial alternative with a uniform prior over all
  * shares against those that were planned (M. Lindon and A. Malek, "Anytime-Valid Inference for Multinomial Count Data",
  * 2020), which is a martingale. Throws a RangeError where the two lists do not fit.
  */
@@ -44,38 +48,6 @@ function logFactorial(n: number): number {
   const x = n + 1
   const series = 1 / (12 * x) - 1 / (360 * x ** 3) + 1 / (1260 * x ** 5) - 1 / (1680 * x ** 7)
   return (x - 0.5) * Math.log(x) - x + 0.5 * Math.log(2 * Math.PI) + series
-}
-
-/** Below this p-value the numbers of units are not those that were assigned. */
-export const SAMPLE_RATIO_ALPHA = 0.001
-
-/** How well the numbers of units in the arms agree with the shares that they were to have. */
-export interface SampleRatio {
-  /** Pearson's chi-square, with one degree of freedom less than there are arms. */
-  readonly statistic: number
-  readonly p: number
-  /** The p-value is below `SAMPLE_RATIO_ALPHA`: units were lost or assigned otherwise, and the arms are not alike. */
-  readonly mismatch: boolean
-}
-
-/**
- * The test for a sample-ratio mismatch (A. Fabijan et al., "Diagnosing Sample Ratio Mismatch in Online Controlled
- * Experiments", KDD 2019). `shares` are above 0, in any scale. Throws a RangeError where the two lists do not fit.
- */
-export function sampleRatio(counts: readonly number[], shares: readonly number[]): SampleRatio {
-  if (counts.length !== shares.length || counts.length < 2 || !shares.every((share) => share > 0)) {
-    throw new RangeError(`${counts.length} counts for ${shares.length} shares`)
-  }
-  const units = sum(counts)
-  if (units === 0) return { statistic: 0, p: 1, mismatch: false }
-  const whole = sum(shares)
-  const terms = counts.map((count, arm) => {
-    const expected = (units * shares[arm]!) / whole
-    return (count - expected) ** 2 / expected
-  })
-  const statistic = sum(terms)
-  const p = chiSquareSurvival(statistic, counts.length - 1)
-  return { statistic, p, mismatch: p < SAMPLE_RATIO_ALPHA }
 }
 
 const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0)

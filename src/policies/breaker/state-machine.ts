@@ -200,9 +200,10 @@ export class Machine {
     const openForMs = state === 'open' && !this.manual ? this.openForMs : undefined
     this.#context.emit({
       type: 'breaker',
+      set,
       server,
       tool,
-      detail: { set, replica, state, dimension, why: this.trip?.why, openForMs },
+      detail: { replica, state, dimension, why: this.trip?.why, openForMs },
     })
   }
 }

@@ -1,4 +1,4 @@
-import Bottleneck from 'bottleneck'
+import type Bottleneck from 'bottleneck'
 import type { Call, Outcome, Service } from '../../mesh/call.ts'
 import { Cancellation, type Signal } from '../../mesh/cancel.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
@@ -6,6 +6,7 @@ import { gatewayError } from '../../mesh/errors.ts'
 import { ExpiryQueue } from '../../mesh/expiry.ts'
 import { formatDuration, waitDuration } from '../../units/duration.ts'
 import { givenUp } from '../state/given-up.ts'
+import { bottleneckOn } from './clocked-bottleneck.ts'
 
 export interface QuotaSettings extends WindowSettings {
   /** How many calls wait at most. */
@@ -94,7 +95,7 @@ export class Quota {
       const expiry = this.#expiries.add(() => end(waitedInVain(this, this.#leastWait(this.#clock.now()))))
       call.signal.addEventListener('abort', aborted)
       this.#line.add(go)
-      this.#pacer ??= new Pacer(this.#paceMs, (ended) => this.#serve(ended))
+      this.#pacer ??= new Pacer(this.#clock, this.#paceMs, (ended) => this.#serve(ended))
       this.#pacer.provide(this.#line.size)
     })
   }
@@ -200,8 +201,7 @@ export class SlidingWindow {
 
 /**
  * Gives out turns, one at a time and `paceMs` apart. bottleneck does the pacing, and nothing else: its jobs cannot
- * be cancelled, so a turn belongs to no call, but to whoever is first in line when it comes. Its timers keep the
- * process alive, so it lives only as long as somebody waits.
+ * be cancelled, so a turn belongs to no call, but to whoever is first in line when it comes.
  */
 class Pacer {
   readonly #limiter: Bottleneck
@@ -210,8 +210,8 @@ class Pacer {
   #turns = 0
 
   /** `serve` uses one turn; the next one comes when its promise has resolved. It is told when the pacer ends. */
-  constructor(paceMs: number, serve: (ended: Signal) => Promise<void>) {
-    this.#limiter = new Bottleneck({ maxConcurrent: 1, minTime: paceMs, rejectOnDrop: false })
+  constructor(clock: Clock, paceMs: Millis, serve: (ended: Signal) => Promise<void>) {
+    this.#limiter = new (bottleneckOn(clock))({ maxConcurrent: 1, minTime: paceMs, rejectOnDrop: false })
     this.#turn = () => serve(this.#ended).finally(() => this.#turns--)
   }
 

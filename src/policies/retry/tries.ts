@@ -60,6 +60,12 @@ export const retryRefused = new Fact<RetryRefusal | undefined>(undefined, {
   counting: { metric: retriesTotal, labels: (refusal) => ({ decision: String(refusal) }) },
 })
 
+/** A budget for a share of the calls in (0, 1]: the rate that is allowed however few calls there are is divided, or arms would multiply it. */
+export const dividedBudget = (budget: BudgetSettings, share: number): BudgetSettings => ({
+  ...budget,
+  floor: budget.floor * share,
+})
+
 /** Under this name of a server the budget of the whole gateway is kept. */
 const GATEWAY = ''
 
@@ -163,6 +169,8 @@ export const budgetSchema = z
   })
   .prefault({})
   .describe('How much may be sent again, per server and in the whole gateway. Retries and hedges share it.')
+
+type BudgetSettings = z.output<typeof budgetSchema>
 
 const ATTEMPT_HEADER = 'x-breakwater-attempt'
 

@@ -174,14 +174,19 @@ export class Ejection {
   readonly #rule: EjectionRule
   readonly #replicas: readonly Replica[]
   readonly #most: number
-  readonly #server: string
+  readonly #owner: Pick<Scope, 'set' | 'server'>
   readonly #emit: PolicyContext['emit']
 
-  constructor(rule: EjectionRule, replicas: readonly Replica[], server: string, context: PolicyContext) {
+  constructor(
+    rule: EjectionRule,
+    replicas: readonly Replica[],
+    { set, server }: Pick<Scope, 'set' | 'server'>,
+    context: PolicyContext,
+  ) {
     this.#rule = rule
     this.#replicas = replicas
     this.#most = Math.min(replicas.length - 1, Math.max(1, Math.floor(replicas.length * rule.most)))
-    this.#server = server
+    this.#owner = { set, server }
     this.#emit = (event) => context.emit(event)
   }
 
@@ -197,7 +202,7 @@ export class Ejection {
     const { failures, ejections } = load
     this.#emit({
       type: 'ejection',
-      server: this.#server,
+      ...this.#owner,
       detail: { replica: index, forMs, failures, ejections },
     })
   }

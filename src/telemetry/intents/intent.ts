@@ -9,8 +9,10 @@ export interface KnownIntent extends CallIntent {
   readonly tenant: string
   /** Source, tenant and id, and the arm for all but the first of several arms: the same name is another task there. */
   readonly key: string
-  /** The arm of an experiment that calls of it are in; empty for none. */
+  /** The arm of an experiment that calls of it are in, the first one where there are several experiments; empty for none. */
   arm: string
+  /** Arms of other experiments that calls of it are in. */
+  otherArms: readonly string[]
   calls: number
   /** Calls that went wrong, as the agent saw them. */
   failed: number
@@ -33,6 +35,9 @@ export interface KnownIntent extends CallIntent {
 /** Key of a task. A source is one word, a tenant is one line. */
 export const keyOf = (source: string, tenant: string, id: string) => `${source} ${tenant}\n${id}`
 
+/** All arms that calls of a task are in; the empty one for none. */
+export const armsOf = ({ arm, otherArms }: KnownIntent): readonly string[] => [arm, ...otherArms]
+
 /** A task that opens now. `earlier` is the last one with its key, if that is remembered. */
 export function newIntent(
   { id, source, tenant, arm, key }: Pick<KnownIntent, 'id' | 'source' | 'tenant' | 'arm' | 'key'>,
@@ -45,6 +50,7 @@ export function newIntent(
     source,
     tenant,
     arm,
+    otherArms: [],
     key,
     calls: 0,
     failed: 0,
@@ -134,7 +140,7 @@ export class KnownIntents {
       (known) =>
         (tenant === undefined || known.tenant === tenant) &&
         (source === undefined || known.source === source) &&
-        (arm === undefined || known.arm === arm),
+        (arm === undefined || armsOf(known).includes(arm)),
     )
   }
 

@@ -46,7 +46,7 @@ export const calls = {
   ),
   intents: counter(
     'intents_total',
-    'Tasks of agents that are over, by whether any of their calls failed and by who said which calls they had.',
+    'Tasks of agents that are over, by whether any of their calls failed and by who said which calls they had. One with calls in arms of several experiments counts in the first.',
     ['outcome', 'arm', 'source'],
     '2 outcomes × arms × 5 sources',
   ),

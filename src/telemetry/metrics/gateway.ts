@@ -96,6 +96,12 @@ export const gateway = {
   ),
   spansExported: counter('trace_spans_exported_total', 'Spans that the collector took.', [], '1'),
   spansDropped: counter('trace_spans_dropped_total', 'Spans that were lost, by why.', ['cause'], '3 causes'),
+  recordingDropped: counter(
+    'recording_dropped_total',
+    'Calls that were to be recorded and are missing in the recording, because the disk was too slow or refused, or their recording ended before them.',
+    [],
+    '1',
+  ),
   stalls: counter(
     'event_loop_stalls_total',
     'Times that the event loop, and with it everything, stood still for 100 ms or more, by what was at work meanwhile.',

@@ -17,8 +17,8 @@ export const mesh = {
   meshEvents: counter(
     'policy_events_total',
     'Changes of state in policies, by type.',
-    ['server', 'type'],
-    'servers × types of events',
+    ['server', 'type', 'arm'],
+    'servers × types of events × arms',
   ),
   faultsInjected: counter(
     'faults_injected_total',

@@ -1,5 +1,5 @@
 import type { Dispatcher } from 'undici'
-import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
+import { type FailureCause, gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import { ownTurn, TurnBudget } from '../../mesh/turns.ts'
 import { during, LARGE_TEXT } from '../../mesh/work.ts'
 import { Chunks, textOf } from '../../protocol/chunks.ts'
@@ -299,33 +299,34 @@ function tooLarge(message: string): GatewayError {
   return gatewayError('reply_too_large', message, { sent: true })
 }
 
-/** Codes of errors that happen before a single byte was sent. */
-const neverConnected = new Set([
-  'ECONNREFUSED',
-  'ENOTFOUND',
-  'EAI_AGAIN',
-  'EHOSTUNREACH',
-  'ENETUNREACH',
-  'UND_ERR_CONNECT_TIMEOUT',
-  'UND_ERR_CLOSED',
-  'UND_ERR_DESTROYED',
-  'DEPTH_ZERO_SELF_SIGNED_CERT',
-  'SELF_SIGNED_CERT_IN_CHAIN',
-  'UNABLE_TO_VERIFY_LEAF_SIGNATURE',
-  'UNABLE_TO_GET_ISSUER_CERT_LOCALLY',
-  'CERT_NOT_YET_VALID',
-  'CERT_HAS_EXPIRED',
-  'ERR_TLS_CERT_ALTNAME_INVALID',
+/** Codes of errors that happen before a single byte was sent, and what they say of the server. */
+const neverConnected: ReadonlyMap<string, FailureCause> = new Map([
+  ['ECONNREFUSED', 'connection_refused'],
+  ['ENOTFOUND', 'dns'],
+  ['EAI_AGAIN', 'dns'],
+  ['EHOSTUNREACH', 'connection_refused'],
+  ['ENETUNREACH', 'connection_refused'],
+  ['UND_ERR_CONNECT_TIMEOUT', 'timeout'],
+  ['UND_ERR_CLOSED', 'connection_refused'],
+  ['UND_ERR_DESTROYED', 'connection_refused'],
+  ['DEPTH_ZERO_SELF_SIGNED_CERT', 'tls'],
+  ['SELF_SIGNED_CERT_IN_CHAIN', 'tls'],
+  ['UNABLE_TO_VERIFY_LEAF_SIGNATURE', 'tls'],
+  ['UNABLE_TO_GET_ISSUER_CERT_LOCALLY', 'tls'],
+  ['CERT_NOT_YET_VALID', 'tls'],
+  ['CERT_HAS_EXPIRED', 'tls'],
+  ['ERR_TLS_CERT_ALTNAME_INVALID', 'tls'],
 ])
 
-/** What an error of a socket means; `sent`: whether the request may have run. */
-export function transportError(cause: Error & { code?: string }, sent: boolean): GatewayError {
-  const code = cause.code ?? cause.name
+/** What an error of a socket means; `sent`: whether the request may have run. The one place that reads codes of sockets. */
+export function transportError(failure: Error & { code?: string }, sent: boolean): GatewayError {
+  const code = failure.code ?? failure.name
+  const cause = neverConnected.get(code) ?? (code.startsWith('ERR_SSL_') ? 'tls' : undefined)
   // A connection that was there can still find its host out of reach.
-  if (!sent && (neverConnected.has(code) || code.startsWith('ERR_SSL_')))
-    return gatewayError('upstream_unavailable', `cannot connect (${code})`)
+  if (!sent && cause !== undefined)
+    return gatewayError('upstream_unavailable', `cannot connect (${code})`, { cause })
   if (code === 'UND_ERR_HEADERS_TIMEOUT' || code === 'UND_ERR_BODY_TIMEOUT') {
     return gatewayError('attempt_timeout', 'the server fell silent', { sent })
   }
-  return gatewayError('upstream_disconnected', `the connection broke (${code})`, { sent })
+  return gatewayError('upstream_disconnected', `the connection broke (${code})`, { sent, cause })
 }

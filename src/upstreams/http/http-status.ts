@@ -144,7 +144,7 @@ export function isVersionError(reading: Reading): boolean {
 }
 
 /** `Retry-After` in milliseconds, from seconds or a date; undefined when absent or absurd (over a day). */
-export function retryAfter(headers: ReplyHeaders, wallMs: number): number | undefined {
+export function retryAfter(headers: Pick<ReplyHeaders, 'get'>, wallMs: number): number | undefined {
   const value = headers.get('retry-after')
   if (value === undefined) return undefined
   const ms = /^\d+$/.test(value) ? Number(value) * 1000 : Date.parse(value) - wallMs

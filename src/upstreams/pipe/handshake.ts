@@ -30,9 +30,9 @@ async function handshake(
 /** What a failed opening means for the calls that waited for it: none of them was sent. */
 export function openError(cause: unknown): GatewayError {
   if (!isGatewayError(cause)) return gatewayError('internal', 'the upstream session could not be opened')
-  const { message, retryAfterMs } = cause
+  const { message, retryAfterMs, cause: failed } = cause
   if (cause.reason === 'upstream_disconnected')
-    return gatewayError('upstream_unavailable', message, { retryAfterMs })
+    return gatewayError('upstream_unavailable', message, { retryAfterMs, cause: failed })
   return { ...cause, sent: false }
 }
 

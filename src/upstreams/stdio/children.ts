@@ -283,7 +283,9 @@ class Child implements SpeakingPipe {
     this.#isGone = true
     this.#answers.end()
     const how = signal === null ? `exited with code ${code}` : `was ended by ${signal}`
-    const error = gatewayError('upstream_disconnected', `the server's process ${how}`)
+    const error = gatewayError('upstream_disconnected', `the server's process ${how}`, {
+      cause: 'process_exit',
+    })
     this.#parts.events.closed(error, this.lastWords)
   }
 

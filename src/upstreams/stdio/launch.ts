@@ -36,7 +36,9 @@ export function launchError(
   { command, cwd }: Pick<Program, 'command' | 'cwd'>,
   error: Pick<Error, 'message'> & { readonly code?: string },
 ): GatewayError {
-  return gatewayError('upstream_unavailable', whyNotLaunched(command, cwd, error.code ?? error.message))
+  return gatewayError('upstream_unavailable', whyNotLaunched(command, cwd, error.code ?? error.message), {
+    cause: 'process_exit',
+  })
 }
 
 /** In the words of shells, where they have any. */

@@ -271,7 +271,10 @@ export class Restarts {
 function notBefore({ gate, failure }: Owned, retryAfterMs: Millis): GatewayError {
   const why = failure?.message ?? "the server's process ended"
   const message = `${why}${failure === undefined ? ' and' : '; it'} is not started again before ${waitDuration(retryAfterMs)} have passed`
-  const error = gatewayError('upstream_unavailable', message, { retryAfterMs })
+  const error = gatewayError('upstream_unavailable', message, {
+    retryAfterMs,
+    cause: failure?.cause ?? 'process_exit',
+  })
   return failure === undefined && !gate.isLoop ? error : { ...error, notStarted: true }
 }
 

@@ -27,6 +27,19 @@ test('a fault comes by the runtime API and goes when its time is up; the plan st
   assert.equal(controller.status().state, 'disarmed')
 })
 
+test('no fault is injected that names a protected server; one whose glob reaches it passes it by', async () => {
+  const { apply, controller, send } = rig({ isProtected: (server) => server === 'test' })
+  apply({ enabled: true })
+  assert.deepEqual(controller.runtime.inject(read('a', { match: { server: 'test' } }), 'api'), {
+    ok: false,
+    why: 'match.server: "test" is protected (mcpServers.test.protected): no fault may aim at it',
+  })
+  assert.equal(controller.runtime.inject(read('b', { match: { server: '*' } }), 'api').ok, true)
+  const call = toolCall('t')
+  assert.deepEqual(await send(call), answer())
+  assert.equal(call.record.faults, undefined)
+})
+
 test('a fault is cleared by its id, all of them at once, and the plan is left alone', () => {
   const { arm, controller } = rig()
   arm([fault('planned', 'test.spoil')])

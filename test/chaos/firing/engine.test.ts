@@ -33,6 +33,45 @@ test('an armed fault hits what it aims at, and nothing else', async () => {
   assert.equal(await isHit(toolCall('query', {}, { ...hit, inbound: {} })), false)
 })
 
+test('a protected server is passed by on both sides, from the call on before which it became so', async () => {
+  const guarded = new Set<string>()
+  const { send, upstream, arm, controller, tally } = rig({ isProtected: (server) => guarded.has(server) })
+  arm([fault('near', 'test.spoil', { side: 'client' }), fault('far', 'test.spoil')])
+  const hits = async () => {
+    const call = toolCall('t')
+    await send(call)
+    return call.record.faults?.length ?? 0
+  }
+  assert.equal(await hits(), 2)
+  assert.equal(controller.engine.aims('upstream', 'test', 'tools/call'), true)
+  guarded.add('test')
+  assert.equal(await hits(), 0)
+  assert.deepEqual(await upstream(toolCall('t')), answer())
+  assert.equal(controller.engine.aims('upstream', 'test', 'tools/call'), false)
+  const other = toolCall('t', {}, { server: 'other' })
+  await send(other)
+  assert.equal(other.record.faults?.length, 2)
+  assert.equal(tally('far').hits, 2)
+  guarded.clear()
+  assert.equal(await hits(), 2)
+})
+
+test('calls that a fault holds are let go of when their server becomes protected, and no others', async () => {
+  const { send, arm, controller } = rig()
+  arm([
+    fault('here', 'test.hold', { match: { server: 'te*' } }),
+    fault('there', 'test.hold', { match: { server: 'other' } }),
+  ])
+  const held = send(toolCall('t'))
+  let isOver = false
+  const away = send(toolCall('t', {}, { server: 'other' })).then(() => (isOver = true))
+  controller.spare(['test'])
+  assert.deepEqual(await held, answer())
+  assert.equal(isOver, false)
+  controller.disarm('me', 'the end')
+  await away
+})
+
 test('all faults that match are evaluated, and nest in the order of the plan', async () => {
   const { send, arm } = rig()
   arm([

@@ -149,6 +149,46 @@ test('the servers of a config have their say: none that matches, or none that th
   ])
 })
 
+test('a protected server may not be named, as an aim or as where calls go; a glob has to reach another one', () => {
+  const servers = [
+    { name: 'web', kind: { transport: 'http', era: undefined } },
+    { name: 'pay', kind: { transport: 'http', era: undefined }, protected: true },
+  ] as const
+  const aims = ['pay', 'p*', 'w*', '*', undefined].map((server, index) =>
+    fault(`f${index}`, 'test.hold', server === undefined ? {} : { match: { server } }),
+  )
+  const { faults } = schema.parse({ faults: aims })
+  const name = '"pay" is protected (mcpServers.pay.protected): no fault may'
+  const path = ['faults', 0, 'match', 'server']
+  assert.deepEqual(targetFindings(faults, { servers, arms: [] }, registry), [
+    { severity: 'error', path, message: `${name} aim at it` },
+    {
+      severity: 'error',
+      path: ['faults', 1, 'match', 'server'],
+      message: '"p*" matches protected servers only',
+    },
+  ])
+  const alone = targetFindings(faults.slice(4), { servers: servers.slice(1), arms: [] }, registry)
+  assert.deepEqual(
+    alone.map(({ severity }) => severity),
+    ['warning'],
+  )
+
+  const away = (more: object) =>
+    targetFindings(
+      chaosSchema(registered).parse({
+        faults: [{ name: 'a', rate: 1, ttl: '1m', match: { server: 'web' }, ...more }],
+      }).faults,
+      { servers, arms: [] },
+      registered,
+    ).map(({ message }) => message)
+  assert.deepEqual(away({ type: 'route.wrong_backend', server: 'pay' }), [`${name} send calls to it`])
+  const moved = { type: 'registry.moved', replacement: 'pay/charge' }
+  assert.deepEqual(away({ ...moved, mode: 'silent' }), [`${name} send calls to it`])
+  // A notice names it, and no call goes there.
+  assert.deepEqual(away({ ...moved, mode: 'error' }), [])
+})
+
 test('an arm is one of an experiment that there is, by its name or with that of the experiment', () => {
   const { faults } = schema.parse({
     faults: ['treatment', 'canary/*', 'canary/other', 'canary', '*'].map((arm, index) =>

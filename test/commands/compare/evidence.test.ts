@@ -2,14 +2,14 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { DecisionEntry } from '../../../src/chaos/journal/entry.ts'
 import { Decisions, samplesIn } from '../../../src/commands/compare/evidence.ts'
-import { csvOf, Samples } from '../../../src/experiments/samples.ts'
+import { csvOf, Room, Samples } from '../../../src/experiments/samples.ts'
 
 test('samples are read back as the gateway writes them, whatever tasks are called', () => {
-  const samples = new Samples({ left: 100 })
+  const samples = new Samples(new Room())
   const names = ['plain', 'with, comma', 'with "quotes"', 'two\nlines']
   for (const [index, name] of names.entries())
     for (const arm of ['a', 'b']) {
-      const sample = samples.begin(`meta tenant\n${name}`, arm)!
+      const sample = samples.begin(`meta tenant\n${name}`, arm, { tenant: '', now: 0 })!
       sample.calls = index + 1
       sample.attempts = 2 * index
     }
@@ -17,7 +17,7 @@ test('samples are read back as the gateway writes them, whatever tasks are calle
   assert.deepEqual([...read.keys()], ['a', 'b'])
   assert.deepEqual(
     [...read.get('b')!],
-    names.map((name, index) => [name.replace('\n', ' '), { calls: index + 1, attempts: 2 * index }]),
+    names.map((name, index) => [name.replace('\n', '\\u000a'), { calls: index + 1, attempts: 2 * index }]),
   )
   assert.deepEqual([...samplesIn([...csvOf([])].join(''))], [])
 })

@@ -54,7 +54,7 @@ before(async () => {
       ...Object.fromEntries(
         Object.entries(servers).map(([name, { url }]) => [
           name,
-          { url, era: eras[name] ?? 'legacy', timeouts: { discovery: '400ms' }, probe: '1s' },
+          { url, era: eras[name] ?? 'legacy', timeouts: { discovery: '400ms' }, health: { every: '1s' } },
         ]),
       ),
       piped: { command: process.execPath, args: [program, 'stdio', 'work'], era: 'legacy' },

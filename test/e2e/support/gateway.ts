@@ -18,6 +18,8 @@ export interface GatewayParts {
   readonly chaos?: Json
   /** The list `experiments`. */
   readonly experiments?: readonly Json[]
+  /** The block `health`. */
+  readonly health?: Json
   /** Keys of the block `telemetry` besides how old metrics may be: they are always new. */
   readonly telemetry?: Json
 }
@@ -173,6 +175,7 @@ export function configText({
   policies,
   chaos,
   experiments,
+  health,
   telemetry,
 }: GatewayParts): string {
   const addresses = { listen: '127.0.0.1:0', control: '127.0.0.1:0' }
@@ -183,6 +186,7 @@ export function configText({
       policies,
       chaos,
       experiments,
+      health,
       telemetry: { metrics: { maxAge: 0 }, ...telemetry },
     },
     undefined,

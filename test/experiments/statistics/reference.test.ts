@@ -4,14 +4,13 @@ import { test } from 'node:test'
 import { sequenceHalfWidth } from '../../../src/experiments/statistics/confidence-sequence.ts'
 import {
   binomialTails,
-  chiSquareSurvival,
   normalQuantile,
   normalTails,
   studentQuantile,
   studentTails,
 } from '../../../src/experiments/statistics/distributions.ts'
 import type { Tails } from '../../../src/experiments/statistics/incomplete.ts'
-import { mcNemarChiSquare, mcNemarExact, pairedInterval } from '../../../src/experiments/statistics/pairs.ts'
+import { mcNemarExact, pairedInterval } from '../../../src/experiments/statistics/pairs.ts'
 import {
   detectableMean,
   detectableProportion,
@@ -25,7 +24,7 @@ import {
   wilsonInterval,
 } from '../../../src/experiments/statistics/proportions.ts'
 import { quantileDifferences } from '../../../src/experiments/statistics/quantile-bootstrap.ts'
-import { holm, sampleRatio, twoSidedP } from '../../../src/experiments/statistics/significance.ts'
+import { holm, twoSidedP } from '../../../src/experiments/statistics/significance.ts'
 import {
   type Interval,
   meanOf,
@@ -60,7 +59,6 @@ type Numbers = readonly number[]
 const statistics: Readonly<Record<string, (...args: never[]) => Numbers>> = {
   normalTails: (z: number) => both(normalTails(z)),
   normalQuantile: (p: number) => [normalQuantile(p)],
-  chiSquareSurvival: (x: number, df: number) => [chiSquareSurvival(x, df)],
   studentTails: (t: number, df: number) => both(studentTails(t, df)),
   studentQuantile: (p: number, df: number) => [studentQuantile(p, df)],
   binomialTails: (k: number, n: number, p: number) => both(binomialTails(k, n, p)),
@@ -90,16 +88,8 @@ const statistics: Readonly<Record<string, (...args: never[]) => Numbers>> = {
     sequenceHalfWidth(variance / n, n / planned, alpha),
   ],
   mcNemarExact: (b: number, c: number) => [mcNemarExact(b, c)],
-  mcNemarChiSquare: (b: number, c: number) => {
-    const { statistic, p } = mcNemarChiSquare(b, c)
-    return [statistic, p]
-  },
   twoSidedP: (estimate: number, standardError: number) => [twoSidedP(estimate, standardError)],
   holm: (ps: Numbers) => holm(ps),
-  sampleRatio: (counts: Numbers, shares: Numbers) => {
-    const { statistic, p } = sampleRatio(counts, shares)
-    return [statistic, p]
-  },
   unitsForProportions: (
     control: number,
     treatment: number,

@@ -5,10 +5,9 @@ import {
   sequenceHalfWidth,
 } from '../../../src/experiments/statistics/confidence-sequence.ts'
 import { binomialTails, normalQuantile } from '../../../src/experiments/statistics/distributions.ts'
-import { pairedSequence, type Pair } from '../../../src/experiments/statistics/pairs.ts'
 import { unitsForMeans, unitsForProportions } from '../../../src/experiments/statistics/power.ts'
 import type { Metric } from '../../../src/experiments/statistics/sentences.ts'
-import { sampleRatio, twoSidedP } from '../../../src/experiments/statistics/significance.ts'
+import { sampleRatioSequence, twoSidedP } from '../../../src/experiments/statistics/significance.ts'
 import {
   ratioOf,
   squaredError,
@@ -89,10 +88,10 @@ function falsePositives(design: Design, seed: number) {
     play(design, random, (control, treatment) => {
       const difference = sequenceOf(design, control, treatment)
       const units = { control: control.units, treatment: treatment.units }
-      const sampleRatioP = sampleRatio(
+      const sampleRatioP = sampleRatioSequence(
         [units.control, units.treatment],
         [1 - design.treatmentShare, design.treatmentShare],
-      ).p
+      )
       if (!ended) {
         const verdict = verdictOf(plan, { units, difference, sampleRatioP, longestReached: false })
         ended = verdict.ends
@@ -150,7 +149,7 @@ test('equal arms of correlated calls are told apart by 50 looks in 5 % of runs a
   report(t, rates)
   assert.ok(rates.verdict <= 0.05)
   assert.ok(rates.zTest > 0.15)
-  assert.ok(rates.invalid <= 0.02)
+  assert.ok(rates.invalid <= 0.002)
 })
 
 test('so are equal arms of which one has a tenth of the tasks, with rare failures, where the plain sequence fails', (t) => {
@@ -207,25 +206,6 @@ test('arms that grow at changing shares do not deceive the sequence', (t) => {
       const options = { alpha: ALPHA, reach: 1 }
       const { low, high } = differenceSequence(control.estimate(), treatment.estimate(), planned, options)
       if (low > 0 || high < 0) return true
-    }
-    return false
-  })
-  report(t, { missed })
-  assert.ok(missed <= 0.05)
-})
-
-test('a sequence of pairs misses their true difference in 5 % of runs at most', (t) => {
-  const random = seeded(6)
-  const truth = Math.exp(0.2 + 0.25) - Math.exp(0.25)
-  const missed = share(400, () => {
-    const pairs: Pair[] = []
-    for (let look = 1; look <= 20; look++) {
-      for (let pair = 0; pair < 20; pair++) {
-        const both = normal(random) * 0.5
-        pairs.push([Math.exp(both + 0.5 * normal(random)), Math.exp(0.2 + both + 0.5 * normal(random))])
-      }
-      const { low, high } = pairedSequence(pairs, 400, { alpha: ALPHA })
-      if (truth < low || truth > high) return true
     }
     return false
   })

@@ -51,13 +51,15 @@ interface Options {
   readonly context?: PolicyContext
   readonly tool?: string
   readonly server?: string
+  readonly set?: string
 }
 
 export function setUp({ settings = {}, effect = 'write', ...more }: Options = {}) {
   const clock = (more.context?.clock ?? new ManualClock()) as ManualClock
   const context = more.context ?? testPolicyContext(clock)
   const server = new HeldServer()
-  const scope = testScope({ effect, tool: more.tool ?? 'tool', server: more.server ?? 'test' })
+  const { tool = 'tool', server: name = 'test', set = 'default' } = more
+  const scope = testScope({ effect, set, tool, server: name })
   const service = idempotency.build(idempotency.schema.parse(settings), context, scope)(server.service)
   /** Sends a call; what has become of it stands under `outcome` as soon as that is known. */
   const send = (call: Call) => {

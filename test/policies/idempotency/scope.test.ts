@@ -83,3 +83,33 @@ test('clients without sessions are one caller as long as they say the same of th
     server: 1,
   })
 })
+
+test('a write has run whichever arm of an experiment its call is in when it is sent again, and whether one runs', async () => {
+  for (const settings of [{}, { key: 'auto' as const }]) {
+    const first = setUp({ settings })
+    const call = (parts: object = {}) =>
+      settings.key === 'auto' ? toolCall('tool', { a: 1 }, parts) : keyed('k', parts)
+    first.send(call())
+    for (const set of ['canary/control', 'canary/treatment', 'default']) {
+      const again = setUp({ settings, set, context: first.context })
+      again.send(call())
+      await again.clock.advance(0)
+      assert.equal(again.server.calls.length, 0, set)
+    }
+    assert.equal(first.server.calls.length, 1)
+  }
+})
+
+test('where agents choose their arm, a call runs once in each that it names; elsewhere naming one makes no difference', async () => {
+  for (const isArmAsked of [true, false]) {
+    const { clock, server, send } = setUp()
+    for (const arm of ['x/control', 'x/treatment', 'x/control']) {
+      const _meta = { 'dev.breakwater/idempotency-key': 'k', 'dev.breakwater/arm': arm }
+      const call = toolCall('tool', {}, { params: { name: 'tool', arguments: {}, _meta } })
+      Object.assign(call.record, { arm, isArmAsked })
+      send(call)
+      await clock.advance(0)
+    }
+    assert.equal(server.calls.length, isArmAsked ? 2 : 1)
+  }
+})

@@ -20,6 +20,7 @@ test('five failures in a row take a replica out for half a minute, and somebody 
   assert.deepEqual(rig.events, [
     {
       type: 'ejection',
+      set: 'default',
       server: 'test',
       detail: { replica: 0, forMs: 30_000, failures: 5, ejections: 1 },
     },

@@ -30,6 +30,7 @@ test('a new type at a known path is drift: reported with its path, and not incor
   assert.deepEqual(events, [
     {
       type: 'drift',
+      set: 'default',
       server: 'test',
       tool: 'tool',
       detail: { path: '/items/*/id', was: 'number', now: 'string' },

@@ -177,3 +177,24 @@ test('where none is to be remembered, only open ones are linked', async () => {
   await clock.advance(30_000)
   assert.equal(reasonOf(report('y', 'failed')), 'unknown')
 })
+
+test('a task with calls in arms of several experiments is one task, and each of them hears how it ended', async () => {
+  const { begin, report, heard, intents, closed } = setUp()
+  for (const arm of ['', 'one/control', 'two/treatment', 'one/control', '']) begin('x', { arm })()
+  assert.equal(intents.size, 1)
+  assert.equal(report('x', 'succeeded').linked, true)
+  assert.deepEqual(heard, ['x one/control succeeded', 'x two/treatment succeeded'])
+  assert.deepEqual(await closed(), [
+    'breakwater_intents_total{outcome="ok",arm="one/control",source="header"} 1',
+  ])
+})
+
+test('in two arms of one experiment a name is that of two tasks, whatever other experiments they are in', async () => {
+  const { begin, report, heard, intents } = setUp()
+  for (const arm of ['one/control', 'one/treatment', 'two/control']) begin('x', { arm })()
+  assert.equal(intents.size, 2)
+  assert.equal(reasonOf(report('x', 'failed')), 'ambiguous')
+  assert.equal(report('x', 'failed', { arm: 'one/treatment' }).linked, true)
+  assert.equal(report('x', 'succeeded', { arm: 'two/control' }).linked, true)
+  assert.deepEqual(heard, ['x one/treatment failed', 'x one/control succeeded', 'x two/control succeeded'])
+})

@@ -12,7 +12,13 @@ const modern = new TestCaller({ takesInputRequired: true })
 export function intentsRig() {
   const clock = new ManualClock()
   const metrics = createMetrics()
-  const intents = new Intents({ clock, metrics })
+  /** What experiments hear: task, arm and outcome. */
+  const heard: string[] = []
+  const intents = new Intents({
+    clock,
+    metrics,
+    onOutcome: ({ id }, arm, outcome) => heard.push(`${id} ${arm} ${outcome}`),
+  })
 
   /** A call that has begun; what is returned ends it. The task is named in a header, or else in `_meta`. */
   function begin(name: string | undefined, { tenant = 'a', arm = '', inMeta = false } = {}) {
@@ -24,5 +30,5 @@ export function intentsRig() {
     return (outcome: Outcome = answered()) => intents.end(call, outcome)
   }
 
-  return { clock, metrics, intents, begin, exposed: (name: string) => exposedBy(metrics, name) }
+  return { clock, metrics, intents, heard, begin, exposed: (name: string) => exposedBy(metrics, name) }
 }

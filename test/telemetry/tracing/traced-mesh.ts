@@ -24,6 +24,7 @@ import { noExperiments } from '../../support/no-experiments.ts'
 import { OtlpReceiver } from '../../support/otlp-receiver.ts'
 import { testTarget } from '../../support/target.ts'
 import { faultLayer, type OneFault } from './one-fault.ts'
+import { noRecorder } from '../../support/no-recorder.ts'
 
 export const answered = (value: object = { result: {} }, more: object = {}): Outcome => ({
   kind: 'answered',
@@ -86,7 +87,16 @@ export async function tracedMesh(t: TestContext, setUp: MeshSetUp = {}) {
   t.after(() => tracing.close())
   const seen: Call[] = []
   const accessLog = () => undefined
-  const watching = { clock, metrics: createMetrics(), log: silent, isListed, account, tracing, accessLog }
+  const watching = {
+    clock,
+    metrics: createMetrics(),
+    log: silent,
+    isListed,
+    account,
+    tracing,
+    accessLog,
+    recorder: noRecorder,
+  }
   const mesh = compileMesh({
     policies,
     config: { defaults: settings, overrides: [] },

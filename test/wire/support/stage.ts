@@ -265,7 +265,10 @@ export class Stages {
           servers.map(({ name, entry }) => {
             const sharing = name.endsWith('own') && { sharing: 'per_session' }
             const timeouts = { discovery: DISCOVERY_MS }
-            return [name, { ...entry, ...sharing, trusted: true, probe: '1s', refresh: '1h', timeouts }]
+            return [
+              name,
+              { ...entry, ...sharing, trusted: true, health: { every: '1s' }, refresh: '1h', timeouts },
+            ]
           }),
         ),
         policies: {

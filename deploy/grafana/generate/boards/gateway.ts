@@ -1,6 +1,7 @@
 import { board } from '../board.ts'
 import { lines } from '../panels.ts'
 import { perSecond, query } from '../query.ts'
+import { health } from './gateway/health.ts'
 import { now } from './gateway/now.ts'
 import { cost } from './gateway/cost.ts'
 import { ME } from './gateway/me.ts'
@@ -142,11 +143,15 @@ const traces = [
     queries: [query(`sum(rate(breakwater_trace_spans_exported_total${ME}[$__rate_interval]))`, 'spans')],
   }),
   lines({
-    title: 'Spans that were lost',
-    about: 'By why: the collector is down or slow. Calls do not suffer from it.',
+    title: 'Spans and recorded calls that were lost',
+    about:
+      'Spans by why: the collector is down or slow. Calls that are missing in the recording: the disk is. Calls do not suffer from it.',
     unit: 'cps',
     width: 12,
-    queries: [perSecond('breakwater_trace_spans_dropped_total', ME, ['cause'])],
+    queries: [
+      perSecond('breakwater_trace_spans_dropped_total', ME, ['cause']),
+      query(`sum(rate(breakwater_recording_dropped_total${ME}[$__rate_interval]))`, 'recorded calls'),
+    ],
   }),
 ]
 
@@ -163,6 +168,7 @@ export const gateway = board({
     { title: 'Now', panels: now },
     { title: 'Cost', panels: cost },
     { title: 'Servers and intents', panels: servers },
+    { title: 'Probes and incidents', panels: health },
     { title: 'Agents', panels: agents },
     { title: 'Event loop and schemas', panels: stalls },
     { title: 'Traces', panels: traces },

@@ -1,0 +1,154 @@
+import { DEFAULT_SET } from '../mesh/settings.ts'
+import { canonicalJson } from '../protocol/canonical-json.ts'
+import { takesServer, meet, overlap, type Portioned, portionOf, TOGETHER } from './capacity.ts'
+import type { Experiment } from './schema.ts'
+
+/** As much of a config as experiments go by. */
+export interface ExperimentConfig {
+  readonly experiments: readonly Experiment[]
+  readonly policies: {
+    readonly defaults: object
+    readonly overrides: readonly object[]
+    readonly sets: Readonly<Record<string, object>>
+  }
+  readonly mcpServers: Readonly<Record<string, unknown>>
+}
+
+/** What a run that goes on rests upon. */
+export interface Running extends Portioned {
+  /** See `settingsOf`. */
+  readonly settings: string
+  /** What its arms go by, by policy set; see `setsOf`. */
+  readonly sets: ReadonlyMap<string, string>
+}
+
+/** What there is when a config comes into force. */
+export interface Situation {
+  /** Runs that go on, by name. */
+  readonly running: ReadonlyMap<string, Running>
+  /** Settings of the last run of each that has ended, by name. */
+  readonly ended: ReadonlyMap<string, Pick<Running, 'settings'>>
+  /** Those that an operator has just started. */
+  readonly started: ReadonlySet<string>
+  /** A guarded run whose calls no other may take; at most one. */
+  readonly taken: readonly Experiment[]
+  /** The experiments of the config that was in force before. */
+  readonly before: readonly Experiment[]
+}
+
+/** What a config makes of an experiment. */
+export type Step =
+  /** It runs; `begins`: from now on. */
+  | (Portioned & { readonly runs: true; readonly begins: boolean })
+  | {
+      readonly experiment: Experiment
+      readonly runs: false
+      /** Why its run ends now. One that is to run again begins with the next config: nothing of this run may be left by then. */
+      readonly ends?: string
+      readonly beginsNext?: boolean
+      /** The experiment that keeps it from beginning. */
+      readonly waitsFor?: string
+    }
+
+/**
+ * Which experiments run under a config, in its order. Those that run stay as they are, with what they have of servers: with
+ * less of it, or more, they would measure something else. So one that would meet them at a server waits, and those that
+ * begin together share their servers.
+ */
+export function agendaFor(config: ExperimentConfig, situation: Situation): Step[] {
+  const servers = Object.keys(config.mcpServers)
+  const kept: Portioned[] = []
+  const steps = config.experiments.map((experiment): Step | 'wanted' => {
+    const run = situation.running.get(experiment.name)
+    if (run === undefined) return isWanted(experiment, situation) ? 'wanted' : { experiment, runs: false }
+    const ends = whyEnds(run, experiment, config, situation)
+    if (ends !== undefined) return { experiment, runs: false, ...ends }
+    const rival = crowding(experiment, run.portion, kept, servers)
+    if (rival !== undefined)
+      return { experiment, runs: false, ends: `a new server brings it together with "${rival.name}"` }
+    kept.push({ experiment, portion: run.portion })
+    return { experiment, runs: true, begins: false, portion: run.portion }
+  })
+  const running = [...situation.taken, ...kept.map(({ experiment }) => experiment)]
+  const beginning: Experiment[] = []
+  const rivals = new Map<Experiment, Experiment>()
+  for (const [at, step] of steps.entries()) {
+    const experiment = config.experiments[at]!
+    if (step !== 'wanted') continue
+    const rival =
+      running.find((other) => meet(other, experiment, servers)) ??
+      beginning.find((other) => overlap(other, experiment, servers))
+    if (rival === undefined) beginning.push(experiment)
+    else rivals.set(experiment, rival)
+  }
+  return steps.map((step, at): Step => {
+    if (step !== 'wanted') return step
+    const experiment = config.experiments[at]!
+    const rival = rivals.get(experiment)
+    if (rival !== undefined) return { experiment, runs: false, waitsFor: rival.name }
+    return { experiment, runs: true, begins: true, portion: portionOf(experiment, beginning, servers) }
+  })
+}
+
+/** One that has ended is started again by hand, or by other settings. */
+function isWanted(experiment: Experiment, { started, ended }: Situation): boolean {
+  const { name, active } = experiment
+  return started.has(name) || (active && ended.get(name)?.settings !== settingsOf(experiment))
+}
+
+function whyEnds(
+  run: Running,
+  experiment: Experiment,
+  config: ExperimentConfig,
+  { before }: Situation,
+): { readonly ends: string; readonly beginsNext?: boolean } | undefined {
+  const { name, active } = experiment
+  if (run.settings !== settingsOf(experiment)) return { ends: 'its settings changed', beginsNext: active }
+  const wasActive = before.find((one) => one.name === name)?.active === true
+  if (wasActive && !active) return { ends: '"active" is false now' }
+  const changed = changedSet(run.sets, setsOf(experiment, config))
+  return changed === undefined ? undefined : { ends: `the policy set "${changed}" changed` }
+}
+
+/** The one among these at a server that would get more than all of them together may have. */
+function crowding(
+  experiment: Experiment,
+  portion: number,
+  others: readonly Portioned[],
+  servers: readonly string[],
+): Experiment | undefined {
+  for (const server of servers.filter(takesServer(experiment))) {
+    const there = others.filter((other) => takesServer(other.experiment)(server))
+    const sum = there.reduce((total, other) => total + other.portion, portion)
+    if (there.length > 0 && sum > TOGETHER + HAIR) return there[0]!.experiment
+  }
+  return undefined
+}
+
+/** Sums of portions are not exact in binary. */
+const HAIR = 1e-9
+
+/** What was said of an experiment, but for whether it is active. */
+export function settingsOf({ active: _, ...settings }: Experiment): string {
+  return canonicalJson(settings) ?? ''
+}
+
+/** By the name of each policy set of an experiment, what calls go by in it. */
+export function setsOf({ arms }: Experiment, { policies }: ExperimentConfig): ReadonlyMap<string, string> {
+  const { defaults, overrides, sets } = policies
+  return new Map(
+    Object.values(arms).map((set) => {
+      const own = set === DEFAULT_SET ? {} : sets[set]
+      return [set, canonicalJson({ defaults, overrides, own }) ?? '']
+    }),
+  )
+}
+
+/** The first set that is another one now. */
+function changedSet(
+  before: ReadonlyMap<string, string>,
+  now: ReadonlyMap<string, string>,
+): string | undefined {
+  for (const [set, text] of now) if (before.get(set) !== text) return set
+  return undefined
+}

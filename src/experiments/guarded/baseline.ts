@@ -1,0 +1,122 @@
+import { type CallMetric, metricIn, subjects, valueInWords } from './claims.ts'
+import type { Rule } from './gate.ts'
+import type { Figures } from './meter.ts'
+
+/** How a threshold is learned from the baseline, for a metric of the treatment. */
+export type Learning = { readonly metric: CallMetric; readonly for: number } & (
+  | { readonly method: 'static'; readonly above: number }
+  /** Mean of the seconds plus `k` standard deviations. */
+  | { readonly method: 'sigma'; readonly k: number }
+  /** A percentile of the seconds, times `factor`. */
+  | { readonly method: 'percentile'; readonly percentile: number; readonly factor: number }
+  /** Third quartile of the seconds plus `k` interquartile ranges. */
+  | { readonly method: 'iqr'; readonly k: number }
+)
+
+/** Seconds that a threshold needs to be learned from. */
+export const LEAST_SECONDS = 5
+
+/** Of the seconds of a baseline, so many may lie far out. */
+const FAR_OUT_SHARE = 0.1
+
+/** Tukey's outer fence: what lies beyond is "far out". */
+const FAR_OUT_K = 3
+
+/** A half of a baseline whose median is so many times that of the other half is another baseline. */
+const DRIFT = 2
+
+/** Latencies that differ by less are alike, however small they are, in milliseconds. */
+const NOISE_MS = 20
+
+/** The threshold that one second after the other of a baseline teaches; or why it teaches none. */
+export function learn(
+  learning: Learning,
+  seconds: readonly Figures[],
+): { readonly rule: Rule } | { readonly problem: string } {
+  const { metric, for: forMs } = learning
+  const words = wordsOf(learning)
+  const rule = (above: number): { rule: Rule } => ({
+    rule: { metric, above: bounded(metric, above), of: 'treatment', for: forMs, learned: words },
+  })
+  if (learning.method === 'static') return rule(learning.above)
+  const values = valuesOf(metric, seconds)
+  if (values.length < LEAST_SECONDS)
+    return {
+      problem: `${metric} was seen in ${values.length} seconds of the baseline, and ${words} needs ${LEAST_SECONDS}`,
+    }
+  switch (learning.method) {
+    case 'sigma':
+      return rule(meanOf(values) + learning.k * deviationOf(values))
+    case 'percentile':
+      return rule(quantileOf(values, learning.percentile / 100) * learning.factor)
+    case 'iqr': {
+      const [low, high] = [quantileOf(values, 0.25), quantileOf(values, 0.75)]
+      return rule(high + learning.k * (high - low))
+    }
+  }
+}
+
+function wordsOf(learning: Learning): string {
+  switch (learning.method) {
+    case 'static':
+      return 'static'
+    case 'sigma':
+      return `mean + ${learning.k}σ of the baseline`
+    case 'percentile':
+      return `p${learning.percentile} of the baseline × ${learning.factor}`
+    case 'iqr':
+      return `third quartile of the baseline + ${learning.k} IQR`
+  }
+}
+
+/** A share above 1 would never be broken: then all calls would have to fail, and more. */
+const bounded = (metric: CallMetric, above: number) =>
+  subjects[metric].unit === 'share' ? Math.min(above, 0.999) : above
+
+/** Why a baseline is not one to compare with; empty when it is. */
+export function anomaliesIn(seconds: readonly Figures[]): readonly string[] {
+  return [...spikes('mean', seconds), ...spikes('error_ratio', seconds), ...drift(seconds)]
+}
+
+function spikes(metric: CallMetric, seconds: readonly Figures[]): string[] {
+  const values = valuesOf(metric, seconds)
+  if (values.length < LEAST_SECONDS) return []
+  const { unit } = subjects[metric]
+  const [low, high] = [quantileOf(values, 0.25), quantileOf(values, 0.75)]
+  const fence = high + Math.max(FAR_OUT_K * (high - low), unit === 'ms' ? NOISE_MS : 0.02)
+  const far = values.filter((value) => value > fence).length
+  if (far <= FAR_OUT_SHARE * values.length) return []
+  return [
+    `${metric} was above ${valueInWords(unit, fence)} in ${far} of ${values.length} seconds, and below in the others`,
+  ]
+}
+
+function drift(seconds: readonly Figures[]): string[] {
+  const values = valuesOf('p50', seconds)
+  if (values.length < 2 * LEAST_SECONDS) return []
+  const half = Math.floor(values.length / 2)
+  const [first, second] = [values.slice(0, half), values.slice(half)].map((part) => quantileOf(part, 0.5))
+  const [low, high] = [Math.min(first!, second!), Math.max(first!, second!)]
+  if (high <= DRIFT * low || high - low <= NOISE_MS) return []
+  return [
+    `the median went from ${valueInWords('ms', first!)} in its first half to ${valueInWords('ms', second!)} in its second`,
+  ]
+}
+
+const valuesOf = (metric: CallMetric, seconds: readonly Figures[]): number[] =>
+  seconds.flatMap((figures) => metricIn(metric, figures) ?? [])
+
+const meanOf = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length
+
+function deviationOf(values: readonly number[]): number {
+  const mean = meanOf(values)
+  return Math.sqrt(values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / (values.length - 1))
+}
+
+/** Between two values in proportion, as most tools do. */
+function quantileOf(values: readonly number[], share: number): number {
+  const sorted = values.toSorted((a, b) => a - b)
+  const at = share * (sorted.length - 1)
+  const low = sorted[Math.floor(at)]!
+  return low + (sorted[Math.ceil(at)]! - low) * (at - Math.floor(at))
+}

@@ -1,0 +1,109 @@
+import type { Millis } from '../../mesh/clock.ts'
+import { formatDuration } from '../../units/duration.ts'
+import { type CallMetric, metricIn, subjects, valueInWords } from './claims.ts'
+import type { Figures } from './meter.ts'
+
+/** What ends a run: a metric of an arm, or of the difference between the arms, above a number for some time. */
+export interface Rule {
+  readonly metric: CallMetric
+  /** In the unit of the metric: shares in [0, 1], latencies in milliseconds. */
+  readonly above: number
+  /** `difference`: treatment minus control. */
+  readonly of: 'treatment' | 'control' | 'difference'
+  /** How long without a break, in milliseconds. */
+  readonly for: Millis
+  /** How it was learned; undefined for one that the author wrote. */
+  readonly learned?: string
+}
+
+/** A rule that was broken. */
+export interface Breach {
+  readonly rule: Rule
+  readonly value: number
+  /** Calls of the window that it was measured by. */
+  readonly calls: number
+  /** For how long it had been broken, in milliseconds. */
+  readonly forMs: Millis
+}
+
+export interface GateOptions {
+  readonly rules: readonly Rule[]
+  /** Calls of an arm that a window needs to be judged. */
+  readonly minimum: number
+}
+
+/** A rule in words: `error_ratio of treatment above 5% for 2s`. */
+export function ruleInWords({ metric, above, of, for: forMs, learned }: Rule): string {
+  const whose = of === 'difference' ? 'treatment minus control' : of
+  const long = forMs === 0 ? '' : ` for ${formatDuration(forMs)}`
+  const how = learned === undefined ? '' : ` (${learned})`
+  return `${metric} of ${whose} above ${valueInWords(subjects[metric].unit, above)}${long}${how}`
+}
+
+/**
+ * Watches the rules of a run. A rule is measurable while each arm that it is about has enough calls in the window; it
+ * triggers at the first look at which it has been broken at all looks for as long as it says. A look at which it is not
+ * measurable does not speak for the treatment: what was broken before stays so.
+ */
+export class Gate {
+  readonly #options: GateOptions
+  readonly #brokenSince = new Map<Rule, Millis>()
+  readonly #measured = new Set<Rule>()
+
+  constructor(options: GateOptions) {
+    this.#options = options
+  }
+
+  get rules(): readonly Rule[] {
+    return this.#options.rules
+  }
+
+  /** `figures`: of each arm over the window that ends now. The first breach that ends the run; undefined for none. */
+  look(now: Millis, figures: Readonly<Record<'control' | 'treatment', Figures>>): Breach | undefined {
+    for (const rule of this.#options.rules) {
+      const found = this.#measure(rule, figures)
+      if (found === undefined) continue
+      this.#measured.add(rule)
+      if (found.value <= rule.above) {
+        this.#brokenSince.delete(rule)
+        continue
+      }
+      const since = this.#brokenSince.get(rule) ?? now
+      this.#brokenSince.set(rule, since)
+      if (now - since >= rule.for) return { rule, ...found, forMs: now - since }
+    }
+    return undefined
+  }
+
+  /** The rules that could not be measured at any look since this was asked last. */
+  unmeasured(): readonly Rule[] {
+    const never = this.#options.rules.filter((rule) => !this.#measured.has(rule))
+    this.#measured.clear()
+    return never
+  }
+
+  #measure(
+    { metric, of }: Rule,
+    { control, treatment }: Readonly<Record<'control' | 'treatment', Figures>>,
+  ): { readonly value: number; readonly calls: number } | undefined {
+    const { minimum } = this.#options
+    // Durations are also those of calls that have not ended yet.
+    const countOf = ({ calls, waiting }: Figures) =>
+      subjects[metric].unit === 'ms' ? calls + waiting : calls
+    const ofArm = (figures: Figures) => (countOf(figures) < minimum ? undefined : metricIn(metric, figures))
+    if (of !== 'difference') {
+      const figures = of === 'treatment' ? treatment : control
+      const value = ofArm(figures)
+      return value === undefined ? undefined : { value, calls: countOf(figures) }
+    }
+    const [a, b] = [ofArm(treatment), ofArm(control)]
+    return a === undefined || b === undefined ? undefined : { value: a - b, calls: countOf(treatment) }
+  }
+}
+
+/** A breach in words: `error_ratio of treatment was 40%, above 5%, over 25 calls`. */
+export function breachInWords({ rule, value, calls }: Breach): string {
+  const { unit } = subjects[rule.metric]
+  const whose = rule.of === 'difference' ? 'treatment minus control' : rule.of
+  return `${rule.metric} of ${whose} was ${valueInWords(unit, value)} over ${calls} calls, above ${valueInWords(unit, rule.above)}`
+}

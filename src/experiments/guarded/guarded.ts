@@ -1,0 +1,479 @@
+import { randomUUID } from 'node:crypto'
+import { Cancellation } from '../../mesh/cancel.ts'
+import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
+import { Recent } from '../../units/recent.ts'
+import type { Done } from '../experiments.ts'
+import { type Rule, ruleInWords } from './gate.ts'
+import type { RunJournal } from './journal.ts'
+import { Lifecycle, type World } from './lifecycle.ts'
+import { Meter } from './meter.ts'
+import { blankRecord, isOver, type ProbeRow, type Proof, type RunRecord, type Targets } from './record.ts'
+import { lengthOf, shapeOf, type Spec } from './spec.ts'
+
+/** What a gateway makes of a spec now. */
+export interface Survey {
+  /** Why it may not be run here and now; empty when it may. */
+  readonly refusals: readonly string[]
+  /** What is doubtful about it. */
+  readonly doubts: readonly string[]
+  readonly targets: Targets
+  readonly hashes: RunRecord['hashes']
+  readonly seed: string
+}
+
+export interface GuardedParts {
+  readonly clock: Clock
+  /** Where runs are written down; or why that is not possible, and so no run is. */
+  readonly journal: RunJournal | { readonly problem: string }
+  readonly survey: (spec: Spec) => Survey
+  /** A hash of all that a run rests upon: another one ends it. */
+  readonly groundOf: (spec: Spec) => string
+  readonly worldOf: (run: RunRecord, meter: Meter) => World
+  /** What is armed of a run of an earlier process: nothing. */
+  readonly proofOf: (run: RunRecord) => Omit<Proof, 'atMs' | 'tookMs' | 'troubled'>
+  /** The spec as it may be shown and kept. */
+  readonly withoutSecrets: (spec: Spec) => Spec
+  /** Hears what an operator will want to read about. Must not throw. */
+  readonly emit: (event: GuardedEvent) => void
+}
+
+export interface GuardedEvent {
+  readonly type: 'asked' | 'approved' | 'began' | 'step' | 'rolled back' | 'ended' | 'journal failed'
+  readonly name: string
+  readonly state: string
+  readonly reason: string
+}
+
+/** How somebody asks for a run. */
+export interface Request {
+  /** Who asks. */
+  readonly by: string
+  /** Who allows it, where it has to be allowed, and stages to be skipped. */
+  readonly approvedBy: string | undefined
+  /** The first stage to be played, from 0. */
+  readonly firstStage: number
+}
+
+/** What a run would be: nothing is begun by it. */
+export interface Plan extends Survey {
+  readonly name: string
+  readonly shape: string
+  readonly lengthMs: Millis
+  readonly stages: readonly {
+    readonly share: number
+    readonly duration: Millis
+    readonly isSkipped: boolean
+  }[]
+  readonly rules: readonly string[]
+  readonly faults: readonly { readonly name: string; readonly type: string; readonly rate: number }[]
+  readonly needsApproval: boolean
+  /** Runs of the same shape that were completed. */
+  readonly completedBefore: number
+}
+
+export type Asked =
+  | { readonly ok: true; readonly run: RunRecord }
+  | { readonly ok: false; readonly refusals: readonly string[] }
+
+/** Most runs that wait to be approved, and most experiments whose last run is kept in memory. */
+const MAX_PENDING = 16
+const MAX_KEPT = 64
+
+/** Most shapes of runs whose completed ones are counted; past it those that were run longest ago are forgotten. */
+const MAX_SHAPES = 1_000
+
+/** Most who listen to runs at a time. */
+const MAX_LISTENERS = 64
+
+/** How long the end of the process waits until the journal is written, in milliseconds. */
+const FLUSH_MS: Millis = 2_000
+
+/** After so many completed runs of one shape another one shows nothing new. */
+const ENOUGH_RUNS = 3
+
+/** A run that is written down before it begins. */
+interface Beginning {
+  readonly run: RunRecord
+  /** Why it must not begin any more. */
+  stopped?: string
+}
+
+/** A run that goes on. */
+interface Current {
+  readonly lifecycle: Lifecycle
+  readonly ground: string
+}
+
+/**
+ * The guarded runs of a gateway: one at a time, and those that wait to be approved. A run belongs to the gateway, and not
+ * to whoever asked for it. Outlives all generations.
+ */
+export class GuardedExperiments {
+  readonly #parts: GuardedParts
+  /** Waiting to be approved, by name. */
+  readonly #pending = new Map<string, RunRecord>()
+  /** The last run of each experiment, by name, the latest last. */
+  readonly #last = new Map<string, RunRecord>()
+  /** Completed runs by shape. */
+  readonly #completed = new Recent<number>(MAX_SHAPES)
+  readonly #listeners = new Set<{ readonly name: string; readonly hear: (run: RunRecord) => void }>()
+  #current: Current | undefined
+  #beginning: Beginning | undefined
+  #isClosed = false
+
+  constructor(parts: GuardedParts) {
+    this.#parts = parts
+  }
+
+  /** Takes the runs that earlier processes have left: those that had not ended are recorded as failed. */
+  async recover(runs: readonly RunRecord[]): Promise<void> {
+    for (const run of runs) {
+      if (isOver(run)) {
+        this.#keep(run)
+        continue
+      }
+      const { clock, proofOf } = this.#parts
+      const where =
+        run.state === 'pending_approval' ? 'it waited to be approved' : `it was in its ${placeOf(run)}`
+      const failed: RunRecord = {
+        ...run,
+        state: 'failed',
+        phase: 'over',
+        reason: `the gateway ended while ${where}`,
+        endedAt: clock.wall(),
+        rollback: { ...proofOf(run), atMs: 0, tookMs: 0, troubled: [] },
+      }
+      await this.#write(failed)
+      this.#keep(failed)
+      this.#emit('ended', failed)
+    }
+  }
+
+  /** What a run would be, and why it may not be. Begins nothing. */
+  plan(spec: Spec, request: Request): Plan {
+    const survey = this.#parts.survey(spec)
+    const { firstStage, approvedBy } = request
+    const shape = shapeOf(spec)
+    const own: string[] = []
+    if ('problem' in this.#parts.journal)
+      own.push(`the run could not be written down: ${this.#parts.journal.problem}`)
+    const running = this.#current?.lifecycle.record.name
+    if (running !== undefined) own.push(`experiment "${running}" runs: there is one at a time`)
+    if (this.#beginning !== undefined)
+      own.push('another experiment is about to begin: there is one at a time')
+    if (this.#pending.has(spec.name)) own.push(`experiment "${spec.name}" waits to be approved already`)
+    if (this.#pending.size >= MAX_PENDING) own.push(`${MAX_PENDING} experiments wait to be approved already`)
+    if (firstStage >= spec.stages.length)
+      own.push(`there is no stage ${firstStage + 1}: there are ${spec.stages.length}`)
+    else if (firstStage > 0 && approvedBy === undefined)
+      own.push(`stages may only be skipped with the name of who approves it (--approved-by)`)
+    return {
+      ...survey,
+      refusals: [...survey.refusals, ...own],
+      name: spec.name,
+      shape,
+      lengthMs: lengthOf(spec),
+      stages: spec.stages.map((stage, index) => ({ ...stage, isSkipped: index < firstStage })),
+      rules: spec.gate.rollbackOn.map((rule: Rule) => ruleInWords(rule)),
+      faults: spec.faults.map(({ name, type, rate }) => ({ name, type, rate })),
+      needsApproval: spec.approval === 'required' && approvedBy === undefined,
+      completedBefore: this.#completed.get(shape) ?? 0,
+    }
+  }
+
+  /** Asks for a run. It begins at once, or waits to be approved. */
+  async run(spec: Spec, request: Request): Promise<Asked> {
+    const plan = this.plan(spec, request)
+    if (this.#isClosed) return { ok: false, refusals: ['the gateway is stopping'] }
+    if (plan.refusals.length > 0) return { ok: false, refusals: plan.refusals }
+    const run = this.#recordOf(spec, plan, request)
+    this.#emit('asked', run)
+    if (!plan.needsApproval) return this.#begin(run, spec)
+    this.#pending.set(run.name, run)
+    const problem = await this.#write(run)
+    if (problem !== undefined) {
+      this.#pending.delete(run.name)
+      return { ok: false, refusals: [problem] }
+    }
+    this.#specs.set(run.id, spec)
+    this.#publish(run)
+    return { ok: true, run }
+  }
+
+  /** Somebody allows a run that waits: it begins, if it still may. */
+  async approve(name: string, by: string): Promise<Asked> {
+    const pending = this.#pending.get(name)
+    const spec = pending && this.#specs.get(pending.id)
+    if (pending === undefined || spec === undefined)
+      return { ok: false, refusals: [`experiment "${name}" does not wait to be approved`] }
+    this.#pending.delete(name)
+    const { firstStage, actor } = pending
+    const plan = this.plan(spec, { by: actor, approvedBy: by, firstStage })
+    if (plan.refusals.length > 0) {
+      this.#pending.set(name, pending)
+      return { ok: false, refusals: plan.refusals }
+    }
+    this.#specs.delete(pending.id)
+    const { targets, hashes, seed } = plan
+    const approved: RunRecord = {
+      ...pending,
+      targets,
+      hashes,
+      seed,
+      approver: by,
+      reason: `${by} approved it`,
+    }
+    this.#emit('approved', approved)
+    return this.#begin(approved, spec)
+  }
+
+  /** Somebody ends a run, or one that waits. */
+  stop(name: string, by: string, why: string): Done {
+    const pending = this.#pending.get(name)
+    if (pending !== undefined) {
+      this.#pending.delete(name)
+      this.#specs.delete(pending.id)
+      const reason = `${by} stopped it: ${why}`
+      this.#over({ ...pending, state: 'aborted', phase: 'over', reason, endedAt: this.#parts.clock.wall() })
+      return { ok: true }
+    }
+    if (this.#beginning?.run.name === name) {
+      this.#beginning.stopped = `${by} stopped it: ${why}`
+      return { ok: true }
+    }
+    const lifecycle = this.#running(name)
+    if (lifecycle === undefined)
+      return {
+        ok: false,
+        why: this.#last.has(name) ? `experiment "${name}" does not run` : `there is no experiment "${name}"`,
+      }
+    lifecycle.stop(by, why)
+    return { ok: true }
+  }
+
+  /** The latest run of each experiment, those that wait and that which goes on among them. */
+  list(): readonly RunRecord[] {
+    const current = this.#current?.lifecycle.record ?? this.#beginning?.run
+    const now = [...this.#pending.values(), ...(current === undefined ? [] : [current])]
+    const names = new Set(now.map(({ name }) => name))
+    return [...[...this.#last.values()].filter(({ name }) => !names.has(name)), ...now]
+  }
+
+  get(name: string): RunRecord | undefined {
+    const beginning = this.#beginning?.run.name === name ? this.#beginning.run : undefined
+    return this.#running(name)?.record ?? beginning ?? this.#pending.get(name) ?? this.#last.get(name)
+  }
+
+  /** The experiment whose calls no other may take; undefined while none runs. */
+  get running(): string | undefined {
+    return this.#current?.lifecycle.record.name
+  }
+
+  /** Tells of each change of an experiment's runs from now on; undefined when too many listen. */
+  listen(name: string, hear: (run: RunRecord) => void): Cancel | undefined {
+    if (this.#listeners.size >= MAX_LISTENERS) return undefined
+    const listener = { name, hear }
+    this.#listeners.add(listener)
+    return () => void this.#listeners.delete(listener)
+  }
+
+  /** Another config is in force: a run that rests upon what has changed ends. */
+  follow(): void {
+    const current = this.#current
+    if (current === undefined) return
+    const { lifecycle, ground } = current
+    if (this.#parts.groundOf(lifecycle.record.spec) === ground) return
+    // Not here: the config is only just coming into force, and the run puts another one there.
+    this.#parts.clock.after(0, () =>
+      lifecycle.fail(
+        'the config has changed what it rests upon: its servers, policies, or the flag of the faults',
+      ),
+    )
+  }
+
+  /** Something was noticed at a server, such as `breaker memory/read_graph open`. */
+  noticed(server: string, sign: string): void {
+    this.#runAt(server)?.noticed(sign)
+  }
+
+  /** A server was probed: where something is wrong with it, that is a sign, too. */
+  probed(probe: Omit<ProbeRow, 'atMs'>): void {
+    const lifecycle = this.#runAt(probe.server)
+    lifecycle?.probed(probe)
+    if (probe.reason !== undefined) lifecycle?.noticed(`probe of ${probe.server}: ${probe.reason}`)
+  }
+
+  /** The kill switch was thrown: whatever runs ends. */
+  killed(by: string, why: string): void {
+    if (this.#beginning !== undefined) this.#beginning.stopped = `the kill switch stopped it: ${by}: ${why}`
+    this.#current?.lifecycle.stop('the kill switch', `${by}: ${why}`)
+  }
+
+  /** The gateway ends. Resolves when all is rolled back and written down, as far as the disk takes it. */
+  async close(): Promise<void> {
+    this.#isClosed = true
+    for (const run of [...this.#pending.values()])
+      this.#over({
+        ...run,
+        state: 'failed',
+        phase: 'over',
+        reason: 'the gateway was stopped while it waited to be approved',
+        endedAt: this.#parts.clock.wall(),
+      })
+    this.#pending.clear()
+    this.#current?.lifecycle.fail('the gateway was stopped')
+    if (!('flush' in this.#parts.journal)) return
+    // A disk that hangs must not keep the process: what is not written down is found as unfinished by the next one.
+    const limit = new Cancellation()
+    const late = this.#parts.clock.sleep(FLUSH_MS, limit).catch(() => undefined)
+    await Promise.race([this.#parts.journal.flush(), late])
+    limit.abort('written')
+  }
+
+  /** What those that wait will do, secrets included. */
+  readonly #specs = new Map<string, Spec>()
+
+  /** The run that has a server for a target. */
+  #runAt(server: string): Lifecycle | undefined {
+    const lifecycle = this.#current?.lifecycle
+    return lifecycle?.record.targets.servers.some(({ name }) => name === server) === true
+      ? lifecycle
+      : undefined
+  }
+
+  #running(name: string): Lifecycle | undefined {
+    const lifecycle = this.#current?.lifecycle
+    return lifecycle?.record.name === name ? lifecycle : undefined
+  }
+
+  #recordOf(spec: Spec, { targets, hashes, seed, shape, needsApproval }: Plan, request: Request): RunRecord {
+    const { clock, withoutSecrets } = this.#parts
+    return {
+      format: 1,
+      id: `${Math.floor(clock.wall()).toString(36)}-${randomUUID().slice(0, 8)}`,
+      kind: 'guarded',
+      name: spec.name,
+      spec: withoutSecrets(spec),
+      shape,
+      hashes,
+      seed,
+      targets,
+      actor: request.by,
+      approver: request.approvedBy,
+      firstStage: request.firstStage,
+      state: needsApproval ? 'pending_approval' : 'running',
+      phase: 'waiting',
+      reason: needsApproval ? 'it waits until somebody approves it' : 'it is about to begin',
+      requestedAt: clock.wall(),
+      ...blankRecord(spec),
+    }
+  }
+
+  /** Nothing begins before it is on the disk that it will. */
+  async #begin(run: RunRecord, spec: Spec): Promise<Asked> {
+    const { clock, worldOf, groundOf } = this.#parts
+    const beginning: Beginning = { run }
+    this.#beginning = beginning
+    const problem = await this.#write(run)
+    this.#beginning = undefined
+    if (problem !== undefined) return { ok: false, refusals: [problem] }
+    // Much may have happened while it was written down.
+    const { stopped } = beginning
+    const refusals = this.#isClosed ? ['the gateway is stopping'] : this.#parts.survey(spec).refusals
+    if (stopped !== undefined || refusals.length > 0) {
+      const reason = stopped ?? refusals.join('; ')
+      const state = stopped === undefined ? 'failed' : 'aborted'
+      this.#over({ ...run, state, phase: 'over', reason, endedAt: clock.wall() })
+      return { ok: false, refusals: [reason] }
+    }
+    const meter = new Meter(clock)
+    const lifecycle = new Lifecycle({
+      clock,
+      meter,
+      world: worldOf({ ...run, spec }, meter),
+      record: run,
+      onChange: (record, what) => this.#changed(record, what),
+    })
+    this.#current = { lifecycle, ground: groundOf(spec) }
+    this.#emit('began', run)
+    lifecycle.begin()
+    return { ok: true, run: lifecycle.record }
+  }
+
+  #changed(record: RunRecord, what: 'step' | 'tick'): Promise<string | undefined> | undefined {
+    if (isOver(record)) {
+      this.#current = undefined
+      this.#over(record)
+      return undefined
+    }
+    this.#publish(record)
+    if (what === 'tick') return undefined
+    this.#emit(record.phase === 'recovery' ? 'rolled back' : 'step', record)
+    return this.#write(record).then((problem) => {
+      const lifecycle = this.#running(record.name)
+      if (problem !== undefined && lifecycle?.record.id === record.id) lifecycle.fail(problem)
+      return problem
+    })
+  }
+
+  #over(record: RunRecord): void {
+    const run = this.#withProposal(record)
+    this.#keep(run)
+    this.#emit('ended', run)
+    this.#publish(run)
+    void this.#write(run)
+  }
+
+  #withProposal(run: RunRecord): RunRecord {
+    if (run.state !== 'completed') return run
+    const count = (this.#completed.get(run.shape) ?? 0) + 1
+    return count < ENOUGH_RUNS ? run : { ...run, proposal: proposalFor(run, count) }
+  }
+
+  #keep(run: RunRecord): void {
+    if (run.state === 'completed') this.#completed.set(run.shape, (this.#completed.get(run.shape) ?? 0) + 1)
+    this.#last.delete(run.name)
+    this.#last.set(run.name, run)
+    for (const name of this.#last.keys()) {
+      if (this.#last.size <= MAX_KEPT) break
+      this.#last.delete(name)
+    }
+  }
+
+  /** Says why it could not be written; undefined when it is. */
+  async #write(run: RunRecord): Promise<string | undefined> {
+    const { journal } = this.#parts
+    if ('problem' in journal) return journal.problem
+    try {
+      await journal.write(run)
+      return undefined
+    } catch (error) {
+      const problem = `the run could not be written down: ${(error as Error).message}`
+      this.#parts.emit({ type: 'journal failed', name: run.name, state: run.state, reason: problem })
+      return problem
+    }
+  }
+
+  #publish(run: RunRecord): void {
+    for (const { name, hear } of this.#listeners) if (name === run.name) hear(run)
+  }
+
+  #emit(type: GuardedEvent['type'], { name, state, reason }: RunRecord): void {
+    this.#parts.emit({ type, name, state, reason })
+  }
+}
+
+const placeOf = ({ phase, stage }: RunRecord): string =>
+  phase === 'stage' ? `stage ${stage + 1}` : phase === 'waiting' ? 'beginning' : phase
+
+/** Green runs of one shape prove that this shape is green. */
+function proposalFor({ spec }: RunRecord, count: number): string {
+  const widest = Math.max(...spec.stages.map(({ share }) => share))
+  const wider =
+    widest < 0.9
+      ? `widen the radius (its last stage has ${Math.round(widest * 100)}% of the calls)`
+      : 'aim at more servers'
+  const types = [...new Set(spec.faults.map(({ type }) => type))]
+  const other = types.length === 0 ? 'add faults' : `inject another fault than ${types.join(', ')}`
+  return `${count} runs of the same shape were completed: one more shows nothing new. Either ${wider}, or ${other}.`
+}

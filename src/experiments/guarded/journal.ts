@@ -1,0 +1,432 @@
+import { createHmac, type KeyObject, timingSafeEqual } from 'node:crypto'
+import { lstat, mkdir, open, readdir, readFile, rename, unlink } from 'node:fs/promises'
+import { join } from 'node:path'
+import { isDeepStrictEqual } from 'node:util'
+import { isObject, parseJson } from '../../protocol/jsonrpc.ts'
+import { isOver, type RunRecord } from './record.ts'
+import { isRunId, isRunRecord } from './record-shape.ts'
+
+/** What the first run takes for the hash of the run before it. */
+const ROOT = '0'.repeat(64)
+
+/** Most runs that are kept, and most bytes of them; past either the oldest go. */
+const MAX_RUNS = 200
+const MAX_BYTES = 64 * 1024 ** 2
+
+/** Largest document of a run, in bytes. */
+const MAX_RUN_BYTES = 4 * 1024 ** 2
+
+/** Most marks of damage that a head keeps: the first ones say the most. */
+const MAX_MARKS = 16
+
+/** A run as it stands on disk: its record, and where it stands in the chain. */
+interface Sealed {
+  /** From 1. */
+  readonly seq: number
+  /** Hash of the run before it. */
+  readonly previous: string
+  readonly record: RunRecord
+}
+
+/** Where the chain ends, and where what is kept of it begins. It is there from the first opening on. */
+interface Head {
+  readonly seq: number
+  readonly oldest: number
+  readonly hash: string
+  /** Ids of the runs that are not over: nothing else would tell that one of them was taken away. */
+  readonly open: readonly string[]
+  /** What was wrong with earlier heads when the journal was opened: from then on nothing else would tell of it. */
+  readonly damage: readonly string[]
+}
+
+/** What is wrong with a journal. */
+export interface JournalProblem {
+  readonly file: string
+  readonly why: string
+}
+
+/** What checking a journal found. */
+export interface JournalCheck {
+  readonly runs: number
+  readonly open: number
+  readonly problems: readonly JournalProblem[]
+}
+
+/** A journal, and what was found in it. */
+export interface OpenedJournal {
+  readonly journal: RunJournal
+  readonly runs: readonly RunRecord[]
+  readonly problems: readonly JournalProblem[]
+}
+
+const HEAD = 'head.json'
+const sealedName = /^run-(\d{6,15})\.json$/
+const openName = /^open-(.*)\.json$/
+/** What was put aside because it did not check. */
+const damagedName = /^(run-|open-|head\.).*\.damaged$/
+/** What a process has left that ended while it wrote. */
+const draftName = /^((run|open)-.*\.json|head\.json|probe)\.new$/
+
+const openFileOf = (id: string) => `open-${id}.json`
+const fileOf = (seq: number) => `run-${String(seq).padStart(6, '0')}.json`
+
+/**
+ * The runs of a gateway: one JSON document for each, in a folder that nobody but its owner may enter. A run is written anew
+ * at each of its steps, as a whole; when it is over it is sealed: its hash, made with the key, takes in that of the run
+ * before it, so that none can be changed, taken out or put in unnoticed by who has not the key. Nor can one be made that is
+ * not over: those have a hash of their own.
+ */
+export class RunJournal {
+  readonly #folder: string
+  readonly #key: KeyObject
+  #head: Head = { seq: 0, oldest: 1, hash: ROOT, open: [], damage: [] }
+  /** Bytes of each sealed run, the oldest first. */
+  readonly #sizes = new Map<number, number>()
+  /** Writes come one after the other. */
+  #last: Promise<unknown> = Promise.resolve()
+
+  private constructor(folder: string, key: KeyObject) {
+    this.#folder = folder
+    this.#key = key
+  }
+
+  /**
+   * Opens the journal in a folder, which it makes. What does not check is a problem, and put aside where it is in the way.
+   * Rejects when the folder cannot be read, or not be written.
+   */
+  static async open(folder: string, key: KeyObject): Promise<OpenedJournal> {
+    await mkdir(folder, { recursive: true, mode: 0o700 })
+    const journal = new RunJournal(folder, key)
+    const found = await journal.#load()
+    await journal.probe()
+    return { journal, ...found }
+  }
+
+  /** Rejects when nothing can be written now. */
+  async probe(): Promise<void> {
+    const path = join(this.#folder, 'probe')
+    await write(path, 'probe\n')
+    await unlink(path)
+  }
+
+  /** Writes a run as it is now: atomically, and sealed for good if it is over. */
+  write(record: RunRecord): Promise<void> {
+    const next = this.#last.then(() => (isOver(record) ? this.#seal(record) : this.#put(record)))
+    this.#last = next.catch(() => undefined)
+    return next
+  }
+
+  /** Resolves when all that was asked for is written, or could not be. */
+  async flush(): Promise<void> {
+    await this.#last
+  }
+
+  #path(name: string): string {
+    return join(this.#folder, name)
+  }
+
+  async #put(record: RunRecord): Promise<void> {
+    await write(this.#openPath(record), signed(this.#key, 'open', limited(JSON.stringify(record))))
+    if (this.#head.open.includes(record.id)) return
+    // After the document: what the head lists has to be there, whenever the process ends.
+    const head = { ...this.#head, open: [...this.#head.open, record.id] }
+    await this.#writeHead(head)
+    this.#head = head
+  }
+
+  #openPath({ id }: RunRecord): string {
+    if (!isRunId(id)) throw new Error(`"${id.slice(0, 64)}" is no id of a run`)
+    return this.#path(openFileOf(id))
+  }
+
+  async #seal(record: RunRecord): Promise<void> {
+    const draft = this.#openPath(record)
+    const seq = this.#head.seq + 1
+    const body: Sealed = { seq, previous: this.#head.hash, record }
+    const json = JSON.stringify(body)
+    const hash = hashOf(this.#key, json)
+    const text = `{"hash":"${hash}",\n"run":${json}}\n`
+    await write(this.#path(fileOf(seq)), text)
+    this.#sizes.set(seq, Buffer.byteLength(text))
+    const open = this.#head.open.filter((id) => id !== record.id)
+    this.#head = { ...this.#head, seq, hash, open }
+    await this.#evict()
+    await this.#writeHead()
+    await remove(draft)
+  }
+
+  /** Past a limit the oldest go; the head says so before they do. */
+  async #evict(): Promise<void> {
+    const gone: number[] = []
+    let bytes = [...this.#sizes.values()].reduce((sum, size) => sum + size, 0)
+    for (const [seq, size] of this.#sizes) {
+      if (this.#sizes.size - gone.length <= MAX_RUNS && bytes <= MAX_BYTES) break
+      if (this.#sizes.size - gone.length === 1) break
+      gone.push(seq)
+      bytes -= size
+    }
+    if (gone.length === 0) return
+    this.#head = { ...this.#head, oldest: gone.at(-1)! + 1 }
+    await this.#writeHead()
+    for (const seq of gone) {
+      await remove(this.#path(fileOf(seq)))
+      this.#sizes.delete(seq)
+    }
+  }
+
+  async #writeHead(head = this.#head): Promise<void> {
+    await write(this.#path(HEAD), signed(this.#key, 'head', JSON.stringify(head)))
+  }
+
+  /** All runs that can be read, sealed ones first. */
+  async #load(): Promise<Omit<OpenedJournal, 'journal'>> {
+    const found = await readChain(this.#folder, this.#key)
+    for (const name of found.drafts) await remove(this.#path(name))
+    for (const name of found.unfit) await rename(this.#path(name), this.#path(`${name}.damaged`))
+    this.#head = found.head
+    if (found.isHeadNew) await this.#writeHead()
+    for (const { seq, bytes } of found.sealed) this.#sizes.set(seq, bytes)
+    const sealed = found.sealed.map(({ record }) => record).filter(isRunRecord)
+    const known = new Set(found.sealed.map(({ record: { id } }) => id))
+    const over: RunRecord[] = []
+    const left: RunRecord[] = []
+    for (const record of found.open) {
+      // It was sealed, and the process ended before this was taken away.
+      if (known.has(record.id)) await remove(this.#openPath(record))
+      else (isOver(record) ? over : left).push(record)
+    }
+    for (const record of over) await this.#seal(record)
+    return { runs: [...sealed, ...over, ...left], problems: found.problems }
+  }
+}
+
+interface ReadRun {
+  readonly seq: number
+  readonly hash: string
+  readonly bytes: number
+  readonly record: RunRecord
+}
+
+interface ReadChain {
+  /** Where to go on. */
+  readonly head: Head
+  /** Whether the head on disk is another one, or none. */
+  readonly isHeadNew: boolean
+  readonly sealed: readonly ReadRun[]
+  readonly open: readonly RunRecord[]
+  readonly problems: readonly JournalProblem[]
+  /** Names of files that are to be put aside, and of those that were never completed. */
+  readonly unfit: readonly string[]
+  readonly drafts: readonly string[]
+}
+
+/** Checks the journal of a folder; changes nothing. Rejects when the folder cannot be read. */
+export async function verifyRuns(folder: string, key: KeyObject): Promise<JournalCheck> {
+  const { sealed, open: left, problems, isFirst } = await readChain(folder, key)
+  const headless = isFirst ? [{ file: join(folder, HEAD), why: NO_HEAD }] : []
+  return { runs: sealed.length, open: left.length, problems: [...headless, ...problems] }
+}
+
+const NO_HEAD = 'is missing, or was not made with the key'
+
+async function readChain(folder: string, key: KeyObject): Promise<ReadChain & { readonly isFirst: boolean }> {
+  const names = (await readdir(folder)).sort()
+  const problems: JournalProblem[] = []
+  const sealed: (ReadRun & { readonly previous: string })[] = []
+  const left: RunRecord[] = []
+  const unfit: string[] = []
+  const drafts: string[] = []
+  const wrong = (name: string, why: string) => problems.push({ file: join(folder, name), why })
+  for (const name of names) {
+    const path = join(folder, name)
+    const seq = sealedName.exec(name)?.[1]
+    const id = openName.exec(name)?.[1]
+    if (seq !== undefined) {
+      const text = await textIn(path, MAX_BYTES)
+      // It has gone meanwhile: a gateway may be at work.
+      if (text === undefined) continue
+      const run = readSealed(text, key)
+      if (typeof run === 'string') wrong(name, run)
+      else if (fileOf(run.seq) !== name) wrong(name, `is run ${run.seq} by what it says itself`)
+      else {
+        if (!isRunRecord(run.record)) wrong(name, 'is sealed, and no record of a run')
+        sealed.push(run)
+      }
+    } else if (id !== undefined) {
+      const text = await textIn(path, MAX_RUN_BYTES + SIGNATURE_BYTES)
+      if (text === undefined) continue
+      const record = readOpen(text, id, key)
+      if (typeof record !== 'string') left.push(record)
+      else {
+        wrong(name, record)
+        unfit.push(name)
+      }
+    } else if (damagedName.test(name))
+      wrong(name, 'was put aside when the journal was opened: it did not check')
+    else if (draftName.test(name)) drafts.push(name)
+  }
+  sealed.sort((a, b) => a.seq - b.seq)
+  const isFirst = !names.some((name) =>
+    [sealedName, openName, damagedName, /^head\.json$/].some((of) => of.test(name)),
+  )
+  const head = readHead(await textIn(join(folder, HEAD), MAX_BYTES), key)
+  const last = sealed.at(-1)
+  const before = head?.damage ?? []
+  for (const mark of before) wrong(HEAD, `keeps in mind: ${mark}`)
+  const damage = [...before]
+  if (head === undefined && !isFirst) {
+    wrong(HEAD, NO_HEAD)
+    if (names.includes(HEAD)) unfit.push(HEAD)
+    damage.push(
+      `it ${NO_HEAD.replace('is ', 'was ')}: there may have been more runs than the ${sealed.length} up to run ${last?.seq ?? 0}`,
+    )
+  } else if (head !== undefined && last !== undefined && last.seq > head.seq + 1) {
+    wrong(HEAD, `knows of ${head.seq} runs, and there is run ${last.seq}: it is an older one`)
+    damage.push(
+      `it was an older one, of ${head.seq} runs: there may have been more than the ${last.seq} that there were`,
+    )
+  }
+  const gone = await goneIn(folder, head?.open ?? [], sealed)
+  for (const id of gone) wrong(openFileOf(id), 'is missing')
+  damage.push(...gone.map((id) => `run ${id}, which was not over, was missing`))
+  problems.push(...chainProblems(folder, sealed, head))
+  // One more than the head knows of: the process ended between the two.
+  const newest = last !== undefined && last.seq > (head?.seq ?? 0) ? last : undefined
+  const oldest = head?.oldest ?? sealed[0]?.seq ?? 1
+  const known = newest ?? head ?? { seq: 0, hash: ROOT }
+  const open = left.map(({ id }) => id).filter((id) => !sealed.some(({ record }) => record.id === id))
+  return {
+    head: { seq: known.seq, oldest, hash: known.hash, open, damage: damage.slice(0, MAX_MARKS) },
+    isHeadNew: !isDeepStrictEqual(head?.open, open) || damage.length > before.length,
+    isFirst,
+    sealed,
+    open: left,
+    problems,
+    unfit,
+    drafts,
+  }
+}
+
+/** Which of the runs that were not over are neither there nor sealed by now. */
+async function goneIn(
+  folder: string,
+  open: readonly string[],
+  sealed: readonly ReadRun[],
+): Promise<readonly string[]> {
+  const gone: string[] = []
+  for (const id of open) {
+    if (sealed.some(({ record }) => record.id === id)) continue
+    // Asked of the disk: a gateway at work may have begun it after the folder was read.
+    if ((await textIn(join(folder, openFileOf(id)), 0)) === undefined) gone.push(id)
+  }
+  return gone
+}
+
+function chainProblems(
+  folder: string,
+  sealed: readonly (ReadRun & { readonly previous: string })[],
+  head: Head | undefined,
+): JournalProblem[] {
+  const problems: JournalProblem[] = []
+  const [first] = sealed
+  let expected = head?.oldest ?? first?.seq ?? 1
+  let before: Pick<ReadRun, 'seq' | 'hash'> | undefined
+  for (const run of sealed) {
+    for (; expected < run.seq; expected++)
+      problems.push({ file: join(folder, fileOf(expected)), why: 'is missing' })
+    if (before?.seq !== run.seq - 1 && head?.seq === run.seq - 1) before = head
+    if (before !== undefined && before.seq === run.seq - 1 && run.previous !== before.hash)
+      problems.push({ file: join(folder, fileOf(run.seq)), why: `does not go on from run ${before.seq}` })
+    before = run
+    expected = run.seq + 1
+  }
+  for (; expected <= (head?.seq ?? 0); expected++)
+    problems.push({ file: join(folder, fileOf(expected)), why: 'is missing' })
+  const end = sealed.find(({ seq }) => seq === head?.seq)
+  if (head !== undefined && end !== undefined && end.hash !== head.hash)
+    problems.push({ file: join(folder, fileOf(end.seq)), why: 'is not the run that the head knows of' })
+  return problems
+}
+
+function readSealed(text: string, key: KeyObject): (ReadRun & { readonly previous: string }) | string {
+  const [, hash, json] = /^\{"hash":"([0-9a-f]{64})",\n"run":(\{.*\})\}\n$/s.exec(text) ?? []
+  if (hash === undefined || json === undefined) return 'is no sealed run'
+  if (!isSame(hash, hashOf(key, json))) return 'was changed: its hash is another one'
+  const run = JSON.parse(json) as Sealed
+  const { seq, previous, record } = run
+  return { seq, previous, hash, bytes: Buffer.byteLength(text), record }
+}
+
+/** A run that was not over, or why that is none. */
+function readOpen(text: string, id: string, key: KeyObject): RunRecord | string {
+  const json = signedIn(key, 'open', text)
+  if (json === undefined) return 'was not made with the key'
+  const record = parseJson(json)
+  if (!isRunRecord(record)) return 'is no record of a run'
+  return record.id === id ? record : `is run ${record.id} by what it says itself`
+}
+
+function readHead(text: string | undefined, key: KeyObject): Head | undefined {
+  const head = parseJson(signedIn(key, 'head', text) ?? '')
+  if (!isObject(head)) return undefined
+  const { seq, oldest, hash, open = [], damage = [] } = head as Partial<Head>
+  return seq === undefined || oldest === undefined || hash === undefined
+    ? undefined
+    : { seq, oldest, hash, open, damage }
+}
+
+/** What a signature adds to a document, at the most. */
+const SIGNATURE_BYTES = 200
+
+/** A document with its hash, of what kind it is included: one cannot be taken for another. */
+const signed = (key: KeyObject, kind: 'head' | 'open', json: string): string =>
+  `{"mac":"${hashOf(key, `${kind}\n${json}`)}",\n"${kind}":${json}}\n`
+
+/** The document of a text that was made with the key; undefined of any other. */
+function signedIn(key: KeyObject, kind: 'head' | 'open', text = ''): string | undefined {
+  const [, mac, found, json] = /^\{"mac":"([0-9a-f]{64})",\n"(head|open)":(\{.*\})\}\n$/s.exec(text) ?? []
+  if (mac === undefined || json === undefined || found !== kind) return undefined
+  return isSame(mac, hashOf(key, `${kind}\n${json}`)) ? json : undefined
+}
+
+const hashOf = (key: KeyObject, text: string): string =>
+  createHmac('sha256', key).update('experiment\n').update(text).digest('hex')
+
+const isSame = (a: string, b: string): boolean =>
+  a.length === b.length && timingSafeEqual(Buffer.from(a), Buffer.from(b))
+
+function limited(text: string): string {
+  if (Buffer.byteLength(text) > MAX_RUN_BYTES)
+    throw new Error(`the record of the run takes more than ${MAX_RUN_BYTES} bytes`)
+  return text
+}
+
+/** The text of a file of at most so many bytes, empty for whatever else is there; undefined where there is nothing. */
+async function textIn(path: string, maxBytes: number): Promise<string | undefined> {
+  try {
+    // Whatever else there is by this name, such as a pipe, could keep whoever reads it waiting.
+    const stats = await lstat(path)
+    return stats.isFile() && stats.size <= maxBytes ? await readFile(path, 'utf8') : ''
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+    throw error
+  }
+}
+
+/** Under another name first, and on the disk: whatever ends the process, there is the old text or the new one. */
+async function write(path: string, text: string): Promise<void> {
+  const file = await open(`${path}.new`, 'w', 0o600)
+  try {
+    await file.writeFile(text)
+    await file.datasync()
+  } finally {
+    await file.close()
+  }
+  await rename(`${path}.new`, path)
+}
+
+async function remove(path: string): Promise<void> {
+  await unlink(path).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'ENOENT') throw error
+  })
+}

@@ -1,0 +1,647 @@
+import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
+import { formatDuration, roundedDuration } from '../../units/duration.ts'
+import { anomaliesIn, learn } from './baseline.ts'
+import { allHold, failuresIn, judge, metricIn, type ServerVital, valueInWords } from './claims.ts'
+import { type Breach, breachInWords, Gate, type Rule, ruleInWords } from './gate.ts'
+import type { Figures, Meter } from './meter.ts'
+import {
+  type Change,
+  type Detection,
+  type Estimated,
+  type FaultRecord,
+  isOver,
+  type LayerState,
+  type ProbeRow,
+  type Proof,
+  type RunRecord,
+  type SampleRow,
+} from './record.ts'
+import { claimsDuring, type EndState } from './spec.ts'
+
+/** What a stage puts into force. */
+export interface StageOrder {
+  /** From 0. */
+  readonly index: number
+  /** Share of the treatment, in (0, 1). */
+  readonly share: number
+  /** How long this stage and those after it take, in milliseconds: nothing may stay armed for much longer. */
+  readonly remainingMs: Millis
+}
+
+/** Everything that a run does to the gateway, and sees of it. */
+export interface World {
+  /** Begins to tell calls to the meter, and to play the load of the run. Throws when it cannot. */
+  begin(): void
+  /** Whether the agents of its load have had their first answers; true where the run has none. */
+  isReady(): boolean
+  /** Puts a stage into force: arms, then faults. Throws when it cannot. */
+  arm(stage: StageOrder): void
+  /**
+   * Keeps the faults that are armed so until the next tick or two. Says why the run cannot go on: they are gone, others were
+   * armed, or its load ended; undefined while it can.
+   */
+  renew(): string | undefined
+  /** Takes faults and arms out. Never throws; done twice, it does no harm. */
+  rollback(): Omit<Proof, 'atMs' | 'tookMs' | 'troubled'>
+  /** The run is over: nothing is measured or played any more. */
+  end(): void
+  servers(): readonly ServerVital[]
+  /** Those that are in force at the targets, the arms' included. */
+  layers(): readonly LayerState[]
+  /** What the faults of the run have done, as far as they are armed; and errors of the engine since it started. */
+  faults(): { readonly faults: readonly FaultRecord[]; readonly engineErrors: number }
+}
+
+export interface LifecycleParts {
+  readonly clock: Clock
+  readonly meter: Meter
+  readonly world: World
+  /** The record of the run as it begins. */
+  readonly record: RunRecord
+  /**
+   * Hears of each change: `step` when the run has come to another phase, stage or state, else `tick`, once a second. A
+   * promise of it is of why a step could not be written down, undefined when it was: a stage waits for that.
+   */
+  readonly onChange: (record: RunRecord, what: 'step' | 'tick') => void | Promise<string | undefined>
+}
+
+/** How often a run looks at what it does, in milliseconds. */
+export const TICK_MS: Millis = 250
+
+/** Most rows of samples, decisions, troubles and probes of a run that are kept. */
+const MAX_ROWS = 600
+const MAX_DECISIONS = 200
+const MAX_TROUBLES = 100
+const MAX_PROBES = 300
+
+/** How long a stage waits until it is written down, in milliseconds. */
+const WRITE_MS: Millis = 2_000
+
+/** How long the agents of a load may wait for their first answers, in milliseconds. */
+const READY_MS: Millis = 30_000
+
+/** So many calls of the treatment tell whether it has the share that was ordered. */
+const LEAST_FOR_SHARE = 50
+
+/** How often a rollback is tried that left something behind, in ticks. */
+const ROLLBACK_TRIES = 40
+
+/** Most signs that are kept until it is known when the first effect was. */
+const MAX_SIGNS = 64
+
+/** How a run ends, once it has recovered. */
+interface Outcome {
+  readonly state: EndState
+  readonly reason: string
+}
+
+/**
+ * One run, from its baseline to its verdict: a state machine over the clock. Whatever ends it, what it has armed is taken
+ * back first; only then it looks whether the servers come back.
+ */
+export class Lifecycle {
+  readonly #parts: LifecycleParts
+  #record: RunRecord
+  #beganAt: Millis = 0
+  #phaseAt: Millis = 0
+  #cancel: Cancel | undefined
+  #gate: Gate | undefined
+  readonly #seconds: Figures[] = []
+  #sampledAt: Millis = 0
+  #sampleMs: Millis = 1_000
+  readonly #signs: { readonly sign: string; readonly at: Millis }[] = []
+  #engineErrors = 0
+  /** Set once it is known how it ends; undefined: by what the recovery shows. */
+  #outcome: Outcome | undefined
+  #rollbacks = 0
+  /** Whether the stage is in force, and not only announced. */
+  #isInForce = false
+  /** When each layer that was in trouble was well again; null: it is not yet. */
+  readonly #recovered = new Map<string, Millis | null>()
+  /** Whether the load plays, and the baseline is measured. */
+  #isReady = false
+  #steadyAfterMs: Millis | undefined
+  /** Whether no call ended any more after the faults. */
+  #isSilentAfter = false
+
+  constructor(parts: LifecycleParts) {
+    this.#parts = parts
+    this.#record = parts.record
+  }
+
+  get record(): RunRecord {
+    return this.#record
+  }
+
+  /** Begins the baseline. */
+  begin(): void {
+    const { clock, world } = this.#parts
+    const now = clock.now()
+    this.#beganAt = this.#phaseAt = this.#sampledAt = now
+    this.#change({ state: 'running', phase: 'baseline', beganAt: clock.wall(), reason: 'it runs' })
+    try {
+      world.begin()
+      this.#engineErrors = world.faults().engineErrors
+      this.#change({ servers: world.servers() })
+      if (world.isReady()) this.#measure(now)
+      else this.#decide('load', 'its agents open their sessions and wait for their first answers')
+      void this.#step()
+    } catch (error) {
+      return this.fail((error as Error).message)
+    }
+    this.#wait()
+  }
+
+  /** Somebody ends it: it is rolled back at once, and looks whether the servers come back. During that, it ends here. */
+  stop(by: string, why: string): void {
+    const reason = `${by} stopped it: ${why}`
+    if (this.#record.phase === 'stage') this.#leave({ state: 'aborted', reason })
+    else if (!isOver(this.#record)) {
+      const outcome = this.#outcome ?? { state: 'aborted', reason }
+      if (this.#record.phase !== 'recovery') this.#rollback()
+      this.#noteRecovery()
+      this.#finish(outcome)
+    }
+  }
+
+  /** It cannot go on: it is rolled back, and over. */
+  fail(why: string): void {
+    if (isOver(this.#record)) return
+    if (this.#record.phase === 'stage') this.#closeStage()
+    this.#rollback()
+    this.#finish({ state: 'failed', reason: why })
+  }
+
+  /** The gateway has noticed something at a target: a breaker has changed, a replica was ejected, a server is down. */
+  noticed(sign: string): void {
+    if (this.#record.phase === 'stage' && this.#signs.length < MAX_SIGNS)
+      this.#signs.push({ sign, at: this.#parts.clock.now() })
+  }
+
+  /** A target was probed. */
+  probed(probe: Omit<ProbeRow, 'atMs'>): void {
+    const { phase, probes } = this.#record
+    if (phase === 'waiting' || phase === 'over' || probes.length >= MAX_PROBES) return
+    const atMs = Math.round(this.#parts.clock.now() - this.#beganAt)
+    this.#change({ probes: [...probes, { atMs, ...probe }] })
+  }
+
+  #wait(): void {
+    if (isOver(this.#record)) return
+    this.#cancel = this.#parts.clock.after(TICK_MS, () => {
+      try {
+        this.#tick()
+      } catch (error) {
+        this.fail(`it met a defect: ${(error as Error).message}`)
+      }
+      this.#wait()
+    })
+  }
+
+  #tick(): void {
+    const now = this.#parts.clock.now()
+    switch (this.#record.phase) {
+      case 'baseline':
+        if (!this.#isReady) return this.#awaitLoad(now)
+        this.#sample(now)
+        return this.#inBaseline(now)
+      case 'stage':
+        this.#sample(now)
+        return this.#inStage(now)
+      case 'recovery':
+        this.#sample(now)
+        return this.#inRecovery(now)
+      case 'waiting':
+      case 'over':
+        return
+    }
+  }
+
+  /** While sessions are opened, with the servers as well, there is little to be seen of what is usual. */
+  #awaitLoad(now: Millis): void {
+    const { world } = this.#parts
+    const gone = world.renew()
+    if (gone !== undefined) this.#giveUp('aborted', gone)
+    else if (world.isReady()) this.#measure(now)
+    else if (now - this.#phaseAt >= READY_MS)
+      this.#giveUp('failed', `the agents of its load had no first answers within ${formatDuration(READY_MS)}`)
+  }
+
+  /** From here on the baseline counts. */
+  #measure(now: Millis): void {
+    this.#isReady = true
+    this.#phaseAt = this.#sampledAt = now
+    this.#parts.meter.cut()
+    this.#decide('baseline', `calls are watched for ${formatDuration(this.#record.spec.baseline.duration)}`)
+  }
+
+  #inBaseline(now: Millis): void {
+    const { meter, world } = this.#parts
+    const { spec, firstStage } = this.#record
+    const { minimum, duration } = spec.baseline
+    if (this.#isSilent(now))
+      return this.#giveUp('invalid', `no call has ended for ${formatDuration(spec.gate.missing)}`)
+    const gone = world.renew()
+    if (gone !== undefined) return this.#giveUp('aborted', gone)
+    if (now - this.#phaseAt < duration) return
+    const figures = meter.since('all')
+    const before = judge(spec.hypothesis.steadyState, figures, world.servers())
+    this.#change({ baseline: figures, hypothesis: { before, after: [] } })
+    if (figures.calls === 0)
+      return this.#giveUp('invalid', 'no call to the targets ended in the baseline: is there any traffic?')
+    if (figures.calls < minimum)
+      return this.#giveUp('inconclusive', `the baseline has ${figures.calls} calls and needs ${minimum}`)
+    if (allHold(before) !== true)
+      return this.#giveUp(
+        'failed',
+        `the steady state does not hold: ${failuresIn(before)}; nothing was injected`,
+      )
+    const anomalies = anomaliesIn(this.#seconds)
+    if (anomalies.length > 0)
+      return this.#giveUp(
+        'failed',
+        `the baseline is anomalous: ${anomalies.join('; ')}; nothing was injected`,
+      )
+    const rules: Rule[] = [...spec.gate.rollbackOn]
+    for (const learning of spec.baseline.learn) {
+      const learned = learn(learning, this.#seconds)
+      if ('problem' in learned) return this.#giveUp('inconclusive', learned.problem)
+      rules.push(learned.rule)
+    }
+    this.#gate = new Gate({ rules, minimum: spec.gate.minimum })
+    this.#change({ rules })
+    this.#decide('steady state', `it holds over ${figures.calls} calls`)
+    for (const rule of rules.filter(({ learned }) => learned !== undefined))
+      this.#decide('learned', ruleInWords(rule))
+    this.#enter(firstStage, now)
+  }
+
+  /** Nothing is armed before it is written down that it will be. */
+  #enter(index: number, now: Millis): void {
+    const { stages } = this.#record.spec
+    const { share, duration } = stages[index]!
+    this.#isInForce = false
+    this.#phaseAt = now
+    this.#change({ phase: 'stage', stage: index })
+    this.#decide(
+      `stage ${index + 1} of ${stages.length}`,
+      `the treatment has ${Math.round(share * 100)}% for ${formatDuration(duration)}`,
+    )
+    this.#parts.meter.cut()
+    const written = this.#step()
+    if (written === undefined) return this.#arm(index)
+    void written.then((problem) => {
+      const { phase, stage } = this.#record
+      if (phase !== 'stage' || stage !== index || this.#isInForce) return
+      if (problem === undefined) this.#arm(index)
+      else this.fail(problem)
+    })
+  }
+
+  #arm(index: number): void {
+    const { world, clock } = this.#parts
+    const { stages } = this.#record.spec
+    const remainingMs = stages.slice(index).reduce((sum, stage) => sum + stage.duration, 0)
+    this.#isInForce = true
+    this.#phaseAt = clock.now()
+    try {
+      world.arm({ index, share: stages[index]!.share, remainingMs })
+    } catch (error) {
+      this.fail(`stage ${index + 1} could not be put into force: ${(error as Error).message}`)
+    }
+  }
+
+  #inStage(now: Millis): void {
+    const { meter, world } = this.#parts
+    const { spec, stage } = this.#record
+    const { over, missing, minimum } = spec.gate
+    if (!this.#isInForce && now - this.#phaseAt >= WRITE_MS)
+      return this.fail(`the run could not be written down within ${formatDuration(WRITE_MS)}`)
+    // While a stage waits for the disk, the one before it is in force.
+    if (!this.#isInForce && this.#record.stages.length === 0) return
+    this.#noteFaults()
+    this.#noteTroubles(now, world.layers())
+    const { engineErrors } = this.#record
+    if (engineErrors > 0)
+      return this.#leave({
+        state: 'invalid',
+        reason: `the engine of the faults failed ${engineErrors} times`,
+      })
+    const arms = { control: meter.over('control', over), treatment: meter.over('treatment', over) }
+    const breach = this.#gate?.look(now, arms)
+    if (breach !== undefined) return this.#breached(breach)
+    const gone = world.renew()
+    if (gone !== undefined) return this.#leave({ state: 'aborted', reason: gone })
+    if (this.#isSilent(now))
+      return this.#leave({ state: 'invalid', reason: `no call has ended for ${formatDuration(missing)}` })
+    if (meter.isStuck('treatment', missing))
+      return this.#leave({
+        state: 'aborted',
+        reason: `no call of the treatment has ended for ${formatDuration(missing)}, and some are under way`,
+      })
+    if (!this.#isInForce) return
+    const treated = meter.since('treatment').calls
+    const others = meter.since('control').calls
+    const share = spec.stages[stage]!.share
+    if (treated >= LEAST_FOR_SHARE && treated / (treated + others) > Math.max(2 * share, share + 0.25))
+      return this.#leave({
+        state: 'invalid',
+        reason: `the treatment had ${treated} of ${treated + others} calls, and stage ${stage + 1} orders ${Math.round(share * 100)}%: there are too few tasks or sessions to divide`,
+      })
+    if (now - this.#phaseAt < spec.stages[stage]!.duration) return
+    if (treated < minimum)
+      return this.#leave({
+        state: 'inconclusive',
+        reason: `the treatment had ${treated} calls in stage ${stage + 1}, and the gate needs ${minimum}`,
+      })
+    const [blind] = this.#gate?.unmeasured() ?? []
+    if (blind !== undefined)
+      return this.#leave({
+        state: 'inconclusive',
+        reason: `a rule of the gate could not be measured in stage ${stage + 1}, with fewer than ${minimum} calls in each ${formatDuration(over)}: ${ruleInWords(blind)}`,
+      })
+    if (stage + 1 === spec.stages.length) return this.#leave(undefined)
+    this.#closeStage()
+    this.#enter(stage + 1, now)
+  }
+
+  #breached(breach: Breach): void {
+    this.#change({ breach })
+    this.#leave({ state: 'aborted', reason: breachInWords(breach) })
+  }
+
+  /** Faults and arms go at once, and the recovery begins. `outcome`: how the run ends, unless the recovery decides. */
+  #leave(outcome: Outcome | undefined): void {
+    this.#closeStage()
+    this.#outcome = outcome
+    this.#rollback()
+    this.#phaseAt = this.#parts.clock.now()
+    this.#parts.meter.cut()
+    this.#change({ phase: 'recovery', reason: outcome?.reason ?? 'all stages were gone through' })
+    this.#decide('recovery', outcome?.reason ?? 'the gate held: looking whether the steady state comes back')
+    void this.#step()
+  }
+
+  #inRecovery(now: Millis): void {
+    const { meter, world } = this.#parts
+    const { spec, rollback } = this.#record
+    if (rollback !== undefined && !isClean(rollback)) {
+      if (++this.#rollbacks > ROLLBACK_TRIES)
+        return this.#finish({ state: 'failed', reason: 'the rollback left something behind' })
+      // Nothing has recovered from what is still there.
+      return this.#rollback()
+    }
+    const { within, over } = spec.recovery
+    const sinceMs = now - this.#phaseAt
+    const layers = world.layers()
+    this.#noteTroubles(now, layers)
+    for (const { name, isWell } of layers) {
+      if (!isWell) this.#recovered.set(name, null)
+      else if (this.#recovered.get(name) === null) this.#recovered.set(name, sinceMs)
+    }
+    if (sinceMs >= over) {
+      const figures = meter.over('all', over)
+      const after = judge(spec.hypothesis.steadyState, figures, world.servers())
+      this.#change({ hypothesis: { before: this.#record.hypothesis.before, after } })
+      const isSteady = figures.calls >= this.#callsWanted(over) && allHold(after) === true
+      if (isSteady) this.#steadyAfterMs ??= sinceMs - over
+      else this.#steadyAfterMs = undefined
+    }
+    const isWell = [...this.#recovered.values()].every((at) => at !== null)
+    this.#isSilentAfter = this.#isSilent(now)
+    const isOut = sinceMs >= within || this.#isSilentAfter
+    if (!isOut && (this.#steadyAfterMs === undefined || !isWell)) return
+    this.#noteRecovery()
+    this.#finish(this.#outcome ?? this.#verdict())
+  }
+
+  /** As many calls as a window of the baseline had, by half, and no more than the gate wants. */
+  #callsWanted(overMs: Millis): number {
+    const { spec, baseline } = this.#record
+    const usual = ((baseline?.calls ?? 0) * overMs) / spec.baseline.duration
+    return Math.max(1, Math.min(spec.gate.minimum, Math.floor(usual / 2)))
+  }
+
+  #verdict(): Outcome {
+    const { spec, faults, stages, recovery, hypothesis } = this.#record
+    const injected = faults.reduce((sum, fault) => sum + fault.injected, 0)
+    if (spec.faults.length > 0 && injected === 0) {
+      const decided = faults.reduce((sum, fault) => sum + fault.decided, 0)
+      const why = decided === 0 ? 'no call matched' : `${decided} calls matched, and none was hit`
+      return { state: 'invalid', reason: `nothing was injected: ${why}` }
+    }
+    if (recovery?.steadyAfterMs === undefined) {
+      const isFalse = hypothesis.after.some(({ holds }) => holds === false)
+      if (this.#isSilentAfter && !isFalse)
+        return {
+          state: 'invalid',
+          reason: `no call has ended for ${formatDuration(spec.gate.missing)} after the faults`,
+        }
+      if (hypothesis.after.every(({ holds }) => holds === undefined))
+        return { state: 'invalid', reason: 'there was nothing to measure after the faults' }
+      return {
+        state: 'deviated',
+        reason: `the steady state did not come back within ${formatDuration(spec.recovery.within)}: ${failuresIn(hypothesis.after) || 'too few calls'}`,
+      }
+    }
+    const [stuck] = Object.entries(recovery.layers).find(([, at]) => at === null) ?? []
+    if (stuck !== undefined) return { state: 'deviated', reason: `${stuck} did not recover` }
+    const at = stages.findIndex(({ claims }) => claims.some(({ holds }) => holds === false))
+    if (at >= 0)
+      return {
+        state: 'deviated',
+        reason: `the hypothesis did not hold in stage ${this.#record.firstStage + at + 1}: ${failuresIn(stages[at]!.claims)}`,
+      }
+    return { state: 'completed', reason: 'the hypothesis held in all stages and after them' }
+  }
+
+  /** Ends a run of which nothing was injected yet. */
+  #giveUp(state: EndState, reason: string): void {
+    this.#rollback()
+    this.#finish({ state, reason })
+  }
+
+  #finish({ state, reason }: Outcome): void {
+    const { clock, meter, world } = this.#parts
+    this.#cancel?.()
+    world.end()
+    this.#change({ traces: [...meter.traces], detection: this.#detection() })
+    this.#change({ state, reason, phase: 'over', endedAt: clock.wall() })
+    this.#change({ estimates: estimatesOf(this.#record) })
+    this.#decide(state, reason)
+    void this.#step()
+  }
+
+  #rollback(): void {
+    const { clock, world } = this.#parts
+    const begun = clock.now()
+    this.#noteFaults()
+    const troubled = world.layers().filter(({ isWell }) => !isWell)
+    for (const { name } of troubled) if (!this.#recovered.has(name)) this.#recovered.set(name, null)
+    const left = world.rollback()
+    // What belonged to the arms is gone with them.
+    const present = new Set(world.layers().map(({ name }) => name))
+    for (const name of this.#recovered.keys()) if (!present.has(name)) this.#recovered.delete(name)
+    const proof: Proof = {
+      ...left,
+      atMs: begun - this.#beganAt,
+      tookMs: clock.now() - begun,
+      troubled: this.#record.rollback?.troubled ?? troubled.map(({ name, state }) => `${name} ${state}`),
+    }
+    this.#change({ rollback: proof })
+    const found = isClean(proof)
+      ? 'nothing of the run is armed'
+      : `left: ${[...proof.armed, ...proof.arms].join(', ')}`
+    this.#decide('rollback', found)
+  }
+
+  #closeStage(): void {
+    const { clock, meter, world } = this.#parts
+    const { spec, stage, stages } = this.#record
+    const { over } = spec.gate
+    const [control, treatment] = [meter.since('control', over), meter.since('treatment', over)]
+    const closed = {
+      share: spec.stages[stage]!.share,
+      beganAtMs: this.#phaseAt - this.#beganAt,
+      endedAtMs: clock.now() - this.#beganAt,
+      control,
+      treatment,
+      claims: judge(claimsDuring(spec), treatment, world.servers()),
+    }
+    this.#change({ stages: [...stages, closed] })
+  }
+
+  #noteTroubles(now: Millis, layers: readonly LayerState[]): void {
+    const atMs = Math.round(now - this.#beganAt)
+    const bad = new Map(layers.flatMap(({ name, state, isWell }) => (isWell ? [] : [[name, state]])))
+    const present = new Set(layers.map(({ name }) => name))
+    const { troubles } = this.#record
+    const going = new Set(troubles.flatMap(({ name, untilMs }) => (untilMs === undefined ? name : [])))
+    const begun = [...bad].flatMap(([name, state]) =>
+      going.has(name) ? [] : { name, state, fromMs: atMs, untilMs: undefined },
+    )
+    const isOver = (name: string) => present.has(name) && !bad.has(name)
+    if (begun.length === 0 && ![...going].some(isOver)) return
+    this.#change({
+      troubles: [
+        ...troubles.map((one) =>
+          one.untilMs === undefined && isOver(one.name) ? { ...one, untilMs: atMs } : one,
+        ),
+        ...begun,
+      ].slice(0, MAX_TROUBLES),
+    })
+  }
+
+  #noteRecovery(): void {
+    const { phase, spec } = this.#record
+    if (phase !== 'recovery') return
+    this.#change({
+      recovery: {
+        steadyAfterMs: this.#steadyAfterMs,
+        layers: Object.fromEntries(this.#recovered),
+        waitedMs: this.#parts.clock.now() - this.#phaseAt,
+        limitMs: spec.recovery.within,
+      },
+    })
+  }
+
+  #noteFaults(): void {
+    const { faults, engineErrors } = this.#parts.world.faults()
+    const known = new Map(this.#record.faults.map((fault) => [fault.name, fault]))
+    // Of those that are armed no more nobody counts any longer.
+    for (const fault of faults) known.set(fault.name, fault)
+    this.#change({ faults: [...known.values()], engineErrors: engineErrors - this.#engineErrors })
+  }
+
+  /** Whether no call has ended for longer than the gate allows. */
+  #isSilent(now: Millis): boolean {
+    return now - this.#parts.meter.lastAt >= this.#record.spec.gate.missing
+  }
+
+  #detection(): Detection | undefined {
+    const { firstEffectAt } = this.#parts.meter
+    if (firstEffectAt === undefined) return undefined
+    const first = this.#signs.find(({ at }) => at >= firstEffectAt)
+    return {
+      firstEffectAtMs: firstEffectAt - this.#beganAt,
+      afterMs: first && first.at - firstEffectAt,
+      sign: first?.sign,
+    }
+  }
+
+  #sample(now: Millis): void {
+    if (now - this.#sampledAt < this.#sampleMs) return
+    this.#sampledAt = now
+    const { meter } = this.#parts
+    const { phase, stage, spec, samples } = this.#record
+    if (phase === 'baseline') this.#seconds.push(meter.over('all', 1_000))
+    const arms = phase === 'stage' ? ['control', 'treatment'] : ['all']
+    const row: SampleRow = {
+      atMs: now - this.#beganAt,
+      phase,
+      share: phase === 'stage' ? spec.stages[stage]!.share : 0,
+      arms: Object.fromEntries(arms.map((arm) => [arm, inShort(meter.over(arm, this.#sampleMs))])),
+    }
+    const rows = [...samples, row]
+    const isFull = rows.length > MAX_ROWS
+    // Seconds that the baseline learns from stay seconds.
+    if (isFull && phase !== 'baseline') this.#sampleMs *= 2
+    this.#change({ samples: isFull ? rows.filter((_, at) => at % 2 === 1) : rows })
+    void this.#parts.onChange(this.#record, 'tick')
+  }
+
+  #decide(what: string, why: string): void {
+    const { decisions } = this.#record
+    if (decisions.length >= MAX_DECISIONS) return
+    const atMs = Math.round(this.#parts.clock.now() - this.#beganAt)
+    this.#change({ decisions: [...decisions, { atMs, what, why }] })
+  }
+
+  #change(change: Change): void {
+    this.#record = { ...this.#record, ...change }
+  }
+
+  #step(): Promise<string | undefined> | undefined {
+    return this.#parts.onChange(this.#record, 'step') ?? undefined
+  }
+}
+
+const isClean = ({ armed, arms }: Pick<Proof, 'armed' | 'arms'>) => armed.length + arms.length === 0
+
+const inShort = ({ calls, failed, p50, p95 }: Figures) => ({ calls, failed, p50, p95 })
+
+/** A number was estimated well when it is off by no more than half, or by less than this share of calls. */
+const OFF = 0.5
+const OFF_POINTS = 0.01
+
+/** What the author expected, against what came of it. */
+function estimatesOf({ spec, state, detection, recovery, stages }: RunRecord): readonly Estimated[] {
+  const { outcome, detect, recover, errorRatio, p95 } = spec.estimate
+  const last = stages.at(-1)?.treatment
+  const estimates: Estimated[] = []
+  if (outcome !== undefined)
+    estimates.push({ of: 'outcome', expected: outcome, found: state, isRight: outcome === state })
+  const ofTime = (of: 'detect' | 'recover', expected: Millis | undefined, found: Millis | undefined) => {
+    if (expected === undefined) return
+    const words = found === undefined ? 'never' : roundedDuration(found)
+    const isRight = found !== undefined && found <= expected
+    estimates.push({ of, expected: formatDuration(expected), found: words, isRight })
+  }
+  ofTime('detect', detect, detection?.afterMs)
+  ofTime('recover', recover, recovery?.steadyAfterMs)
+  const ofNumber = (of: 'errorRatio' | 'p95', expected: number | undefined) => {
+    if (expected === undefined) return
+    const [metric, unit] = of === 'p95' ? (['p95', 'ms'] as const) : (['error_ratio', 'share'] as const)
+    const found = last && metricIn(metric, last)
+    const off = found === undefined ? Infinity : Math.abs(found - expected)
+    estimates.push({
+      of,
+      expected: valueInWords(unit, expected),
+      found: found === undefined ? 'no calls' : valueInWords(unit, found),
+      isRight: off <= OFF * expected || (unit === 'share' && off <= OFF_POINTS),
+    })
+  }
+  ofNumber('errorRatio', errorRatio)
+  ofNumber('p95', p95)
+  return estimates
+}

@@ -1,0 +1,249 @@
+import type { Clock, Millis } from '../../mesh/clock.ts'
+
+/** What calls of some time came to. Latencies in milliseconds; undefined where no call has ended. */
+export interface Figures {
+  /** Calls that have ended. */
+  readonly calls: number
+  readonly failed: number
+  /** Calls that have been under way for so long that they count as slow ones: in durations, and in nothing else. */
+  readonly waiting: number
+  /** Calls that the gateway never sent. */
+  readonly rejected: number
+  /** Tries at servers. */
+  readonly attempts: number
+  readonly mean: number | undefined
+  readonly p50: number | undefined
+  readonly p90: number | undefined
+  readonly p95: number | undefined
+  readonly p99: number | undefined
+}
+
+/** How a call ended, as far as a meter cares. */
+export interface Ended {
+  readonly isWrong: boolean
+  readonly isRejected: boolean
+  readonly attempts: number
+  readonly tookMs: Millis
+}
+
+/** How long a slice of time is, in milliseconds. */
+const SLICE_MS: Millis = 250
+
+/** Cells of durations grow by this factor, so that a quantile is within 1 % of the truth. */
+const GROWTH = 1.02
+const LEAST_MS: Millis = 0.1
+const CELLS = 1_200
+
+const cellOf = (ms: Millis): number =>
+  ms <= LEAST_MS ? 0 : Math.min(CELLS, Math.ceil(Math.log(ms / LEAST_MS) / Math.log(GROWTH)))
+
+const middleOf = (cell: number): Millis => LEAST_MS * GROWTH ** (cell - 0.5)
+
+/** Sums of calls, with their durations in cells of equal relative width: bounded, however many calls there are. */
+export class Tally {
+  calls = 0
+  #waiting = 0
+  #failed = 0
+  #rejected = 0
+  #attempts = 0
+  #totalMs: Millis = 0
+  readonly #cells = new Map<number, number>()
+
+  add({ isWrong, isRejected, attempts, tookMs }: Ended): void {
+    this.calls++
+    if (isWrong) this.#failed++
+    if (isRejected) this.#rejected++
+    this.#attempts += attempts
+    this.#took(tookMs)
+  }
+
+  /** A call that has been under way for so long, and goes on: how it ends nobody knows, but it is as slow as that. */
+  addWaiting(forMs: Millis): void {
+    this.#waiting++
+    this.#took(forMs)
+  }
+
+  #took(ms: Millis): void {
+    this.#totalMs += ms
+    const cell = cellOf(ms)
+    this.#cells.set(cell, (this.#cells.get(cell) ?? 0) + 1)
+  }
+
+  merge(other: Tally): void {
+    this.calls += other.calls
+    this.#waiting += other.#waiting
+    this.#failed += other.#failed
+    this.#rejected += other.#rejected
+    this.#attempts += other.#attempts
+    this.#totalMs += other.#totalMs
+    for (const [cell, count] of other.#cells) this.#cells.set(cell, (this.#cells.get(cell) ?? 0) + count)
+  }
+
+  figures(): Figures {
+    const { calls } = this
+    const timed = calls + this.#waiting
+    const cells = [...this.#cells].sort(([a], [b]) => a - b)
+    const quantile = (share: number) => {
+      let left = Math.ceil(share * timed)
+      const found = cells.find(([, count]) => (left -= count) <= 0)
+      return found && rounded(middleOf(found[0]))
+    }
+    return {
+      calls,
+      failed: this.#failed,
+      waiting: this.#waiting,
+      rejected: this.#rejected,
+      attempts: this.#attempts,
+      mean: timed === 0 ? undefined : rounded(this.#totalMs / timed),
+      p50: quantile(0.5),
+      p90: quantile(0.9),
+      p95: quantile(0.95),
+      p99: quantile(0.99),
+    }
+  }
+}
+
+const rounded = (ms: Millis) => Number(ms.toPrecision(4))
+
+/** A call that a meter sees, from its beginning to its end. */
+export class Measured {
+  readonly meter: Meter
+  /** `control` or `treatment`; `all` while there are no arms. */
+  readonly arm: string
+  readonly at: Millis
+
+  constructor(meter: Meter, arm: string, at: Millis) {
+    this.meter = meter
+    this.arm = arm
+    this.at = at
+  }
+}
+
+/** Most traces of calls with faults that are noted. */
+const MAX_TRACES = 10
+
+/**
+ * What calls came to, by arm: over a sliding window in slices of 250 ms, and since the last cut. Bounded by the span and
+ * the calls that are under way.
+ */
+export class Meter {
+  readonly #clock: Pick<Clock, 'now'>
+  readonly #spanMs: Millis
+  /** By arm and number of the slice, the oldest first. */
+  readonly #slices = new Map<string, Map<number, Tally>>()
+  readonly #underWay = new Set<Measured>()
+  #since = new Map<string, Tally>()
+  #lastAt: Millis
+  readonly #lastOf = new Map<string, Millis>()
+  #firstEffectAt: Millis | undefined
+  readonly #traces: string[] = []
+
+  /** `spanMs`: the longest window that can be asked for, in milliseconds. */
+  constructor(clock: Pick<Clock, 'now'>, spanMs: Millis = 60_000) {
+    this.#clock = clock
+    this.#spanMs = spanMs
+    this.#lastAt = clock.now()
+  }
+
+  /** When a call of any arm ended last, or else the meter began. */
+  get lastAt(): Millis {
+    return this.#lastAt
+  }
+
+  /** When the first call began that a fault did something to; undefined before there is one. */
+  get firstEffectAt(): Millis | undefined {
+    return this.#firstEffectAt
+  }
+
+  /** Traces of some calls that faults did something to. */
+  get traces(): readonly string[] {
+    return this.#traces
+  }
+
+  begin(arm: string): Measured {
+    const measured = new Measured(this, arm, this.#clock.now())
+    this.#underWay.add(measured)
+    return measured
+  }
+
+  /** A call has ended; `ended` is undefined for one that says nothing, such as one that its agent gave up. */
+  end(measured: Measured, ended: Ended | undefined): void {
+    if (!this.#underWay.delete(measured) || ended === undefined) return
+    const now = this.#clock.now()
+    this.#lastAt = now
+    this.#lastOf.set(measured.arm, now)
+    this.#sliceOf(measured.arm, now).add(ended)
+    tallyIn(this.#since, measured.arm).add(ended)
+  }
+
+  /** A fault did something to a call that began at `startedAt`. */
+  affected(startedAt: Millis, traceId: string | undefined): void {
+    this.#firstEffectAt = Math.min(this.#firstEffectAt ?? Infinity, startedAt)
+    if (traceId !== undefined && this.#traces.length < MAX_TRACES) this.#traces.push(traceId)
+  }
+
+  /** Whether a call of an arm has been under way for so long, and none has ended meanwhile. */
+  isStuck(arm: string, ms: Millis): boolean {
+    const now = this.#clock.now()
+    if (now - (this.#lastOf.get(arm) ?? 0) < ms) return false
+    for (const { at, arm: own } of this.#underWay) {
+      if (now - at < ms) return false
+      if (own === arm) return true
+    }
+    return false
+  }
+
+  /** Of the calls of an arm that ended within the last `windowMs`, with those that have been under way all that time. */
+  over(arm: string, windowMs: Millis): Figures {
+    const now = this.#clock.now()
+    const from = Math.floor((now - windowMs) / SLICE_MS)
+    const sum = new Tally()
+    for (const [index, tally] of this.#slices.get(arm) ?? []) if (index > from) sum.merge(tally)
+    for (const held of this.#underWay) {
+      // They began one after the other.
+      if (now - held.at < windowMs) break
+      if (held.arm === arm) sum.addWaiting(now - held.at)
+    }
+    return sum.figures()
+  }
+
+  /** Of the calls of an arm since the last cut, with those that have been under way for `waitingMs` or longer. */
+  since(arm: string, waitingMs: Millis = Infinity): Figures {
+    const now = this.#clock.now()
+    const sum = new Tally()
+    const ended = this.#since.get(arm)
+    if (ended !== undefined) sum.merge(ended)
+    for (const held of this.#underWay) {
+      if (now - held.at < waitingMs) break
+      if (held.arm === arm) sum.addWaiting(now - held.at)
+    }
+    return sum.figures()
+  }
+
+  /** From here on `since` counts anew, and silence too. */
+  cut(): void {
+    this.#since = new Map()
+    this.#lastAt = this.#clock.now()
+  }
+
+  #sliceOf(arm: string, now: Millis): Tally {
+    let slices = this.#slices.get(arm)
+    if (slices === undefined) this.#slices.set(arm, (slices = new Map<number, Tally>()))
+    const index = Math.floor(now / SLICE_MS)
+    const slice = slices.get(index)
+    if (slice !== undefined) return slice
+    for (const old of slices.keys()) {
+      if ((index - old) * SLICE_MS <= this.#spanMs) break
+      slices.delete(old)
+    }
+    const fresh = new Tally()
+    slices.set(index, fresh)
+    return fresh
+  }
+}
+
+function tallyIn(tallies: Map<string, Tally>, arm: string): Tally {
+  let tally = tallies.get(arm)
+  if (tally === undefined) tallies.set(arm, (tally = new Tally()))
+  return tally
+}

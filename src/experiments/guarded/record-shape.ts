@@ -1,0 +1,112 @@
+import { z } from 'zod'
+import type { RunRecord } from './record.ts'
+import { states } from './spec.ts'
+
+/** What the id of a run is made of: it is part of the name of a file. */
+const idPattern = /^[a-z0-9][a-z0-9-]{0,63}$/
+
+/** Whether a run may be called so. */
+export const isRunId = (id: string): boolean => idPattern.test(id)
+
+const text = z.string().max(100_000)
+const texts = z.array(text)
+const count = z.number()
+/** What is not known, or not finite, is null or not there in JSON. */
+const told = z.number().nullish()
+/** Milliseconds since the Unix epoch of which there is a date. */
+const moment = z.number().min(0).max(8.64e15)
+
+const figures = z.looseObject({ calls: count, failed: count, p50: told, p95: told, p99: told })
+const sampled = z.looseObject({ calls: count, failed: count, p95: told })
+const judged = z.array(z.looseObject({ claim: text, found: text, holds: z.boolean().nullish() }))
+const phase = z.enum(['waiting', 'baseline', 'stage', 'recovery', 'over'])
+const rule = z.looseObject({
+  metric: z.enum(['p50', 'p90', 'p95', 'p99', 'mean', 'error_ratio', 'rejected_ratio', 'attempts_per_call']),
+  above: count,
+  of: text,
+  for: count,
+  learned: text.optional(),
+})
+
+const spec = z.looseObject({
+  title: text.optional(),
+  owner: text,
+  reason: text,
+  hypothesis: z.looseObject({ title: text.optional() }),
+  arms: z.looseObject({ control: text, treatment: text }),
+  faults: z.array(z.looseObject({ type: text })),
+  stages: z.array(z.looseObject({ share: count, duration: count })).min(1),
+  gate: z.looseObject({ over: count, minimum: count }),
+  baseline: z.looseObject({ duration: count }),
+})
+
+/** All of a record that lists, reports, pages and the end of a run read; what else there is may be anything. */
+const record = z.looseObject({
+  format: z.literal(1),
+  id: z.string().regex(idPattern),
+  kind: z.literal('guarded'),
+  name: z.string().regex(/^[A-Za-z0-9_][A-Za-z0-9_-]{0,39}$/),
+  spec,
+  shape: text,
+  hashes: z.looseObject({ config: text, policies: text, faults: text }),
+  seed: text,
+  targets: z.looseObject({
+    environment: text,
+    servers: z.array(z.looseObject({ name: text, tools: texts, hit: texts })),
+  }),
+  actor: text,
+  approver: text.optional(),
+  firstStage: count,
+  state: z.enum(states),
+  phase,
+  reason: text,
+  requestedAt: moment,
+  beganAt: moment.optional(),
+  endedAt: moment.optional(),
+  stage: count,
+  rules: z.array(rule),
+  hypothesis: z.looseObject({ before: judged, after: judged }),
+  baseline: figures.optional(),
+  stages: z.array(
+    z.looseObject({
+      share: count,
+      beganAtMs: count,
+      control: figures,
+      treatment: figures,
+      claims: judged,
+    }),
+  ),
+  samples: z.array(z.looseObject({ atMs: count, arms: z.record(z.string(), sampled) })),
+  decisions: z.array(z.looseObject({ atMs: count, what: text, why: text })),
+  breach: z.looseObject({ rule, value: count, calls: count, forMs: count }).optional(),
+  faults: z.array(z.looseObject({ name: text, type: text, decided: count, injected: count })),
+  engineErrors: count,
+  traces: texts,
+  detection: z.looseObject({ afterMs: told, sign: text.optional() }).optional(),
+  rollback: z
+    .looseObject({ armed: texts, arms: texts, atMs: count, tookMs: count, chaos: text, troubled: texts })
+    .optional(),
+  recovery: z
+    .looseObject({
+      steadyAfterMs: told,
+      waitedMs: count,
+      limitMs: count,
+      layers: z.record(z.string(), told),
+    })
+    .optional(),
+  troubles: z.array(z.looseObject({ name: text, state: text, fromMs: count, untilMs: told })),
+  probes: z.array(
+    z.looseObject({
+      atMs: count,
+      server: text,
+      state: text,
+      reason: text.optional(),
+      tookMs: count,
+    }),
+  ),
+  estimates: z.array(z.looseObject({ of: text, expected: text, found: text, isRight: z.boolean() })),
+  proposal: text.optional(),
+})
+
+/** Whether something that was read is the record of a run, as far as anybody reads one. */
+export const isRunRecord = (value: unknown): value is RunRecord => record.safeParse(value).success

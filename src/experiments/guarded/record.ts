@@ -1,0 +1,211 @@
+import type { Judged, ServerVital } from './claims.ts'
+import type { Breach, Rule } from './gate.ts'
+import type { Figures } from './meter.ts'
+import type { Spec, State } from './spec.ts'
+
+/** What a run aims at, as it was when the run was asked for. */
+export interface Targets {
+  readonly environment: string
+  readonly servers: readonly {
+    readonly name: string
+    /** Tools that match; `hit` of them can be hit by its faults, others are not known to be read-only. */
+    readonly tools: readonly string[]
+    readonly hit: readonly string[]
+  }[]
+}
+
+/** Something that the run did or saw, and when: milliseconds since it began. */
+export interface Decision {
+  readonly atMs: number
+  readonly what: string
+  readonly why: string
+}
+
+/** One second of a run. */
+export interface SampleRow {
+  /** Since the run began, in milliseconds. */
+  readonly atMs: number
+  readonly phase: Phase
+  /** Share of the treatment, in [0, 1]; 0 while there are no arms. */
+  readonly share: number
+  /** Calls in no arm during baseline and recovery, else those of each arm. */
+  readonly arms: Readonly<Record<string, Pick<Figures, 'calls' | 'failed' | 'p50' | 'p95'>>>
+}
+
+export type Phase = 'waiting' | 'baseline' | 'stage' | 'recovery' | 'over'
+
+/** What a stage came to. */
+export interface StageRecord {
+  readonly share: number
+  readonly beganAtMs: number
+  readonly endedAtMs: number
+  readonly control: Figures
+  readonly treatment: Figures
+  /** The claims, held against the treatment of this stage. */
+  readonly claims: readonly Judged[]
+}
+
+/** What was armed after the rollback: nothing, where it is a proof. */
+export interface Proof {
+  /** Milliseconds since the run began, and how long it took. */
+  readonly atMs: number
+  readonly tookMs: number
+  /** Faults of the run that are still armed, and arms of it that calls are still assigned to. */
+  readonly armed: readonly string[]
+  readonly arms: readonly string[]
+  /** State of the chaos mesh as a whole. */
+  readonly chaos: string
+  /** Layers that were not as they should be when it was rolled back, those of the treatment included. */
+  readonly troubled: readonly string[]
+}
+
+/** A layer of the gateway that recovers by itself. */
+export interface LayerState {
+  /** Such as `breaker memory/read_graph`, `replica search#1`, `server memory`. */
+  readonly name: string
+  readonly state: string
+  readonly isWell: boolean
+}
+
+/** A layer that was in trouble while the run went on, looked at four times a second. Times since the run began. */
+export interface Trouble {
+  readonly name: string
+  readonly state: string
+  readonly fromMs: number
+  /** Undefined: it was when the run ended, or until its arm was gone. */
+  readonly untilMs: number | undefined
+}
+
+/** What a probe of a target found while the run went on. */
+export interface ProbeRow {
+  /** When it ended, in milliseconds since the run began. */
+  readonly atMs: number
+  readonly server: string
+  /** What its health is by now: `well`, `suspicious`, `failing`. */
+  readonly state: string
+  /** Why it is not well, such as `connection_refused`. */
+  readonly reason: string | undefined
+  /** All of its steps that ended well, in milliseconds. */
+  readonly tookMs: number
+}
+
+/** How the run and its servers came back. */
+export interface Recovery {
+  /** From the end of the faults to the beginning of the window in which the steady state held; undefined: it did not. */
+  readonly steadyAfterMs: number | undefined
+  /** Of each layer that was in trouble, the same; null: it was still when the waiting ended. */
+  readonly layers: Readonly<Record<string, number | null>>
+  /** How long it was waited. */
+  readonly waitedMs: number
+  readonly limitMs: number
+}
+
+/** Whether and when the gateway noticed. */
+export interface Detection {
+  /** When the first call began that a fault did something to, in milliseconds since the run began. */
+  readonly firstEffectAtMs: number
+  /** From there to the first sign; undefined: there was none. */
+  readonly afterMs: number | undefined
+  /** What the sign was, such as `breaker memory/read_graph open`. */
+  readonly sign: string | undefined
+}
+
+/** One of the author's expectations against what came of it. */
+export interface Estimated {
+  readonly of: 'outcome' | 'detect' | 'recover' | 'errorRatio' | 'p95'
+  readonly expected: string
+  readonly found: string
+  /** An outcome that came true, a number that is at most half as much off, or a time that was kept. */
+  readonly isRight: boolean
+}
+
+/** What a fault of the run did. */
+export interface FaultRecord {
+  readonly name: string
+  readonly type: string
+  readonly decided: number
+  readonly injected: number
+}
+
+/** All that is known of one run: what the journal keeps, and reports are made of. */
+export interface RunRecord {
+  readonly format: 1
+  readonly id: string
+  readonly kind: 'guarded'
+  readonly name: string
+  readonly spec: Spec
+  readonly shape: string
+  /** Hashes of what was in force when it was asked for. */
+  readonly hashes: { readonly config: string; readonly policies: string; readonly faults: string }
+  readonly seed: string
+  readonly targets: Targets
+  readonly actor: string
+  readonly approver: string | undefined
+  /** The first stage that was played, from 0; those before it were skipped, by leave of the approver. */
+  readonly firstStage: number
+  readonly state: State
+  readonly phase: Phase
+  /** Why it ended, or what it waits for. */
+  readonly reason: string
+  /** Milliseconds since the Unix epoch. */
+  readonly requestedAt: number
+  readonly beganAt: number | undefined
+  readonly endedAt: number | undefined
+  /** The stage that is played now or was played last, from 0; -1 before the first. */
+  readonly stage: number
+  readonly rules: readonly Rule[]
+  readonly hypothesis: {
+    readonly before: readonly Judged[]
+    readonly after: readonly Judged[]
+  }
+  readonly baseline: Figures | undefined
+  readonly servers: readonly ServerVital[]
+  readonly stages: readonly StageRecord[]
+  readonly samples: readonly SampleRow[]
+  readonly decisions: readonly Decision[]
+  readonly breach: Breach | undefined
+  readonly faults: readonly FaultRecord[]
+  readonly engineErrors: number
+  readonly traces: readonly string[]
+  readonly detection: Detection | undefined
+  readonly rollback: Proof | undefined
+  readonly recovery: Recovery | undefined
+  readonly troubles: readonly Trouble[]
+  readonly probes: readonly ProbeRow[]
+  readonly estimates: readonly Estimated[]
+  /** What to do next, where this is the third run of its shape or a later one. */
+  readonly proposal: string | undefined
+}
+
+/** As much of a record as a run has before it begins: what nothing is known of yet. */
+export const blankRecord = (spec: Spec) =>
+  ({
+    beganAt: undefined,
+    endedAt: undefined,
+    stage: -1,
+    rules: spec.gate.rollbackOn,
+    hypothesis: { before: [], after: [] },
+    baseline: undefined,
+    servers: [],
+    stages: [],
+    samples: [],
+    decisions: [],
+    breach: undefined,
+    faults: spec.faults.map(({ name, type }) => ({ name, type, decided: 0, injected: 0 })),
+    engineErrors: 0,
+    traces: [],
+    detection: undefined,
+    rollback: undefined,
+    recovery: undefined,
+    troubles: [],
+    probes: [],
+    estimates: [],
+    proposal: undefined,
+  }) satisfies Partial<RunRecord>
+
+/** The next change of a record. */
+export type Change = Partial<{ -readonly [Key in keyof RunRecord]: RunRecord[Key] }>
+
+/** Whether a run has ended. */
+export const isOver = ({ state }: Pick<RunRecord, 'state'>): boolean =>
+  state !== 'running' && state !== 'pending_approval'

@@ -1,0 +1,67 @@
+/** What draws the samples of a run in a browser, by uPlot and the data of the page, in the colours of its style. */
+export const runScript = String.raw`(() => {
+  'use strict'
+  const data = JSON.parse(document.getElementById('chart-data').textContent)
+  const root = document.documentElement
+  const color = (name) => getComputedStyle(root).getPropertyValue(name).trim()
+  const dashes = [[3, 3], [], [9, 4]]
+
+  function marks(u) {
+    const { ctx, bbox } = u
+    const ratio = uPlot.pxRatio
+    ctx.save()
+    ctx.strokeStyle = ctx.fillStyle = color('--soft')
+    ctx.lineWidth = ratio
+    ctx.setLineDash([3 * ratio, 3 * ratio])
+    ctx.font = 12 * ratio + 'px system-ui, sans-serif'
+    for (const mark of data.marks) {
+      const at = Math.round(u.valToPos(mark.at, 'x', true))
+      ctx.beginPath()
+      ctx.moveTo(at, bbox.top)
+      ctx.lineTo(at, bbox.top + bbox.height)
+      ctx.stroke()
+      ctx.fillText(mark.text, at + 4 * ratio, bbox.top + 14 * ratio)
+    }
+    ctx.restore()
+  }
+
+  function chart(id, key, label, width) {
+    const shared = {
+      stroke: color('--soft'),
+      font: '12px system-ui, sans-serif',
+      labelFont: '12px system-ui, sans-serif',
+      grid: { stroke: color('--grid'), width: 1 },
+      ticks: { stroke: color('--grid'), width: 1, size: 5 },
+    }
+    return new uPlot({
+      width,
+      height: 260,
+      cursor: { y: false, drag: { x: false, y: false, setScale: false } },
+      scales: { x: { time: false }, y: { range: (_, low, high) => [0, Math.max(1, high * 1.1)] } },
+      axes: [
+        { ...shared, label: 'seconds since the beginning', labelSize: 22 },
+        { ...shared, label, labelSize: 22, size: 56 },
+      ],
+      series: [
+        { label: 'after' },
+        ...data.arms.map((arm, at) => ({
+          label: arm.name, stroke: color('--arm-' + at), width: 2, dash: dashes[at], points: { show: false }, spanGaps: false,
+        })),
+      ],
+      hooks: { draw: [marks] },
+    }, [data.at, ...data.arms.map((arm) => arm[key])], document.getElementById(id))
+  }
+
+  let drawn = []
+  function draw() {
+    for (const one of drawn) one.destroy()
+    const width = document.getElementById('p95-chart').clientWidth
+    drawn = [
+      chart('p95-chart', 'p95', 'p95, ms', width),
+      chart('errors-chart', 'errors', 'failed calls, %', width),
+    ]
+  }
+  draw()
+  addEventListener('resize', draw)
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw)
+})()`

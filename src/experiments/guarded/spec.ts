@@ -1,0 +1,397 @@
+import { createHash } from 'node:crypto'
+import { z } from 'zod'
+import type { Millis } from '../../mesh/clock.ts'
+import { canonicalJson } from '../../protocol/canonical-json.ts'
+import { duration } from '../../units/duration.ts'
+import {
+  callMetrics,
+  type CallMetric,
+  type Claim,
+  examples,
+  numberIn,
+  parseClaim,
+  type Subject,
+  subjects,
+} from './claims.ts'
+import type { Learning } from './baseline.ts'
+import type { Rule } from './gate.ts'
+
+/** How a run can end, or wait. */
+export const states = [
+  /** It waits until somebody approves it. */
+  'pending_approval',
+  'running',
+  /** All stages were gone through, the gate held, and so did the hypothesis. */
+  'completed',
+  /** The gate held, and the hypothesis did not. */
+  'deviated',
+  /** The gate or an operator ended it. */
+  'aborted',
+  /** It could not go on, or the gateway ended. */
+  'failed',
+  /** It proves nothing: nothing was injected, the engine failed, or there was nothing to measure. */
+  'invalid',
+  /** There was too little to measure. */
+  'inconclusive',
+] as const
+
+export type State = (typeof states)[number]
+
+/** Those that a run can end in. */
+export type EndState = Exclude<State, 'pending_approval' | 'running'>
+
+const endStates = ['completed', 'deviated', 'aborted', 'failed', 'invalid', 'inconclusive'] as const
+
+const text = (max: number) => z.string().trim().min(1).max(max)
+
+/** One line: what is shown of it in lists, logs and reports is what was written. */
+export const line = (max: number) =>
+  text(max).regex(/^[^\p{Cc}\u2028-\u202e\u2066-\u2069]*$/u, 'expected one line without control characters')
+
+const name = z
+  .string()
+  .regex(
+    /^[A-Za-z0-9_][A-Za-z0-9_-]{0,39}$/,
+    'expected a name: 1 to 40 of A-Z a-z 0-9 _ -, without - in front',
+  )
+
+const glob = z
+  .string()
+  .regex(/^[^\s{}[\]()|^$\\!]{1,256}$/, 'expected a glob, in which * is any text and ? any character')
+
+/** A number with its unit, as people write it, in the unit of `Subject`. */
+const written = (unit: 'ms' | 'share' | 'count') =>
+  z.union([z.number(), z.string()], `expected ${examples[unit]}`).transform((given, context): number => {
+    const value = numberIn(unit, given)
+    if (value !== undefined) return value
+    context.addIssue({ code: 'custom', message: `expected ${examples[unit]}` })
+    return z.NEVER
+  })
+
+/** Longest claim, in characters. */
+const LONGEST_CLAIM = 100
+
+const claim = z
+  .string()
+  .max(LONGEST_CLAIM)
+  .transform((given, context): Claim => {
+    const read = parseClaim(given)
+    if (!('problem' in read)) return read
+    context.addIssue({ code: 'custom', message: read.problem })
+    return z.NEVER
+  })
+
+const claims = z.array(claim).min(1).max(16)
+
+const hypothesis = z.strictObject({
+  title: line(500).optional().describe('What is believed, in a sentence.'),
+  steadyState: claims.describe(
+    'Claims that hold before anything is injected, or nothing is, and again after it: `p95 < 500ms`, `error_ratio < 1%`, `uptime > 30s`, `status = up`.',
+  ),
+  during: claims
+    .optional()
+    .describe(
+      'Claims that hold for the treatment while faults are injected. Default: those of `steadyState` that are about calls.',
+    ),
+})
+
+const targets = z.strictObject({
+  server: glob.describe('Glob over server names. A server that is `protected` is never one.'),
+  tool: glob.optional().describe('Glob over tool names, as their server knows them.'),
+  tenant: glob.optional().describe('Glob over tenants.'),
+  environment: z
+    .string()
+    .regex(/^[\w.-]{1,64}$/, 'expected 1 to 64 of A-Z a-z 0-9 _ . -')
+    .optional()
+    .describe('Runs only where `gateway.environment` was this when the gateway started.'),
+})
+
+const setName = z.string().min(1).max(64)
+
+const armSets = z.strictObject({
+  control: setName.default('default').describe('The policy set of the calls that nothing happens to.'),
+  treatment: setName
+    .default('default')
+    .describe('The policy set of the calls that faults are injected into.'),
+})
+
+/** The treatment never has all calls: without a control nobody could say what the faults did. */
+const MOST_SHARE = 0.9
+
+const share = written('share').refine((value) => value > 0 && value <= MOST_SHARE, {
+  error: 'expected a share above 0 and up to 90%',
+})
+
+const stage = z.strictObject({
+  share: share.describe('Share of the matching calls that are the treatment: 10% or 0.1, up to 90%.'),
+  duration: duration({ min: 1_000, max: 3_600_000 }).describe('How long, 1s to 1h.'),
+})
+
+const rule = z
+  .strictObject({
+    metric: z.enum(callMetrics as [CallMetric, ...CallMetric[]]).describe('What is measured.'),
+    above: z
+      .union([z.number(), z.string()], 'expected a number')
+      .describe('The number that must not be exceeded: 500ms, 5% or 2, by the metric.'),
+    of: z
+      .enum(['treatment', 'control', 'difference'])
+      .default('treatment')
+      .describe('Of which arm; `difference` is treatment minus control.'),
+    for: duration({ max: 600_000 }).default(0).describe('How long without a break, up to 10m.'),
+  })
+  .transform((given, context): Rule => {
+    const { unit } = subjects[given.metric]
+    const above = numberIn(unit, given.above)
+    const isReachable = above !== undefined && (unit !== 'share' || above < 1)
+    if (isReachable) return { ...given, above }
+    const message =
+      above === undefined
+        ? `expected ${examples[unit]}`
+        : 'expected a share below 100%: more is never reached'
+    context.addIssue({ code: 'custom', path: ['above'], message, input: given.above })
+    return z.NEVER
+  })
+
+const gate = z.strictObject({
+  rollbackOn: z
+    .array(rule)
+    .min(1, 'expected at least one rule')
+    .max(16)
+    .describe('The run ends, and is rolled back, as soon as one of these is broken.'),
+  over: duration({ min: 1_000, max: 60_000 })
+    .default(5_000)
+    .describe('The sliding window in which metrics are measured, 1s to 60s.'),
+  minimum: z
+    .int()
+    .min(1)
+    .max(100_000)
+    .default(10)
+    .describe('Calls of an arm that a window needs to be judged.'),
+  missing: duration({ min: 1_000, max: 300_000 })
+    .default(30_000)
+    .describe('The run ends when no call has ended for so long: what nobody sees proves nothing.'),
+})
+
+const forMs = duration({ max: 600_000 }).default(0)
+const learnedMetric = z.enum(callMetrics as [CallMetric, ...CallMetric[]])
+
+const learning = z.discriminatedUnion('method', [
+  z
+    .strictObject({
+      method: z.literal('static'),
+      metric: learnedMetric,
+      above: z.union([z.number(), z.string()], 'expected a number'),
+      for: forMs,
+    })
+    .transform((given, context): Learning => {
+      const above = numberIn(subjects[given.metric].unit, given.above)
+      if (above !== undefined) return { ...given, above }
+      const message = `expected ${examples[subjects[given.metric].unit]}`
+      context.addIssue({ code: 'custom', path: ['above'], message, input: given.above })
+      return z.NEVER
+    }),
+  z.strictObject({
+    method: z.literal('sigma').describe('Mean of the seconds plus k standard deviations.'),
+    metric: learnedMetric,
+    k: z.number().gt(0).max(20).default(3),
+    for: forMs,
+  }),
+  z.strictObject({
+    method: z.literal('percentile').describe('A percentile of the seconds, times a factor.'),
+    metric: learnedMetric,
+    percentile: z.number().min(1).max(100).default(95),
+    factor: z.number().gt(0).max(100).default(2),
+    for: forMs,
+  }),
+  z.strictObject({
+    method: z.literal('iqr').describe('Third quartile of the seconds plus k interquartile ranges.'),
+    metric: learnedMetric,
+    k: z.number().gt(0).max(20).default(3),
+    for: forMs,
+  }),
+])
+
+const baseline = z
+  .strictObject({
+    duration: duration({ min: 1_000, max: 3_600_000 })
+      .default(30_000)
+      .describe('How long calls are watched before anything is injected, 1s to 1h.'),
+    minimum: z.int().min(1).max(1_000_000).default(20).describe('Calls that it needs.'),
+    learn: z
+      .array(learning)
+      .max(8)
+      .default([])
+      .describe('Thresholds that the baseline teaches: they are rules of the gate for the treatment.'),
+  })
+  .prefault({})
+
+const estimate = z
+  .strictObject({
+    outcome: z.enum(endStates).optional().describe('How the run will end.'),
+    detect: duration({ max: 3_600_000 })
+      .optional()
+      .describe('From the first effect to the first sign that the gateway noticed.'),
+    recover: duration({ max: 3_600_000 })
+      .optional()
+      .describe('From the end of the faults to the steady state.'),
+    errorRatio: written('share').optional().describe('Of the treatment, over its last stage.'),
+    p95: written('ms').optional().describe('Of the treatment, over its last stage.'),
+  })
+  .prefault({})
+  .describe('What its author expects, written before the run: compared with what came of it.')
+
+/** Longest that is waited for the steady state after the faults, in milliseconds. */
+const LONGEST_RECOVERY_MS: Millis = 300_000
+
+/** Parts of a spec that other folders know. */
+export interface SpecParts {
+  /** A fault as in a plan, without `ttl`. */
+  readonly fault: z.ZodType<SpecFault>
+  /** A workload as `breakwater compare` plays it. */
+  readonly workload: z.ZodType<object>
+}
+
+/** As much of a fault as a run cares about. */
+export interface SpecFault {
+  readonly name: string
+  readonly type: string
+  readonly rate: number
+  readonly match?: object | undefined
+  readonly [own: string]: unknown
+}
+
+/** What stages there are unless an experiment says so. */
+const usualStages = [0.1, 0.25, 0.5].map((share) => ({ share, duration: 60_000 }))
+
+/** What an experiment file holds. */
+export function specSchema({ fault, workload }: SpecParts) {
+  const load = z.strictObject({
+    workload: workload.describe(
+      'Tasks that the gateway plays itself, as in a workload of `breakwater compare`.',
+    ),
+    concurrency: z.int().min(1).max(256).default(8).describe('Tasks under way at a time.'),
+    seed: z
+      .int()
+      .min(0)
+      .max(2 ** 32 - 1)
+      .default(1)
+      .describe('Decides all that is drawn for tasks.'),
+  })
+  return z
+    .strictObject({
+      name: name.describe('Unique among all experiments of a gateway.'),
+      title: line(200).optional(),
+      owner: line(200).describe('Who answers for it.'),
+      reason: text(1_000).describe('Why it is run.'),
+      hypothesis,
+      targets,
+      assignBy: z
+        .enum(['intent', 'session', 'tenant'])
+        .default('intent')
+        .describe('What is in one arm as a whole: a task of an agent, a session, or a tenant.'),
+      arms: armSets.prefault({}),
+      faults: z
+        .array(fault)
+        .max(32)
+        .default([])
+        .describe(
+          'As in a plan, without server, arm and ttl: they are aimed at the treatment of the targets.',
+        ),
+      stages: z.array(stage).min(1).max(10).default(usualStages),
+      gate: gate.describe('What ends the run whatever else happens.'),
+      baseline,
+      recovery: z
+        .strictObject({
+          within: duration({ min: 1_000, max: LONGEST_RECOVERY_MS })
+            .default(LONGEST_RECOVERY_MS)
+            .describe('How long the steady state may take to come back, up to 5m.'),
+          over: duration({ min: 1_000, max: 60_000 })
+            .default(3_000)
+            .describe('How long it has to hold to count as back, 1s to 60s.'),
+        })
+        .prefault({}),
+      approval: z
+        .enum(['none', 'required'])
+        .default('none')
+        .describe('`required`: it waits until somebody approves it by name.'),
+      estimate,
+      load: load.optional(),
+    })
+    .superRefine((given, context) => {
+      const refuse = (path: (string | number)[], message: string) =>
+        context.addIssue({ code: 'custom', path, message })
+      given.stages.forEach(({ share: part }, index) => {
+        const before = given.stages[index - 1]?.share
+        if (before !== undefined && part < before)
+          refuse(
+            ['stages', index, 'share'],
+            `stages must not shrink: stage ${index} has ${before * 100}%, and this one ${part * 100}%`,
+          )
+      })
+      const stagesMs = given.stages.reduce((sum, { duration: ms }) => sum + ms, 0)
+      given.gate.rollbackOn.forEach((one, index) => {
+        if (one.for >= stagesMs)
+          refuse(['gate', 'rollbackOn', index, 'for'], 'expected less than all stages take together')
+      })
+      if (given.gate.rollbackOn.every(({ of }) => of === 'control') && given.baseline.learn.length === 0)
+        refuse(
+          ['gate', 'rollbackOn'],
+          'expected a rule about the treatment, or its difference from the control',
+        )
+      if (given.recovery.within <= given.recovery.over)
+        refuse(['recovery', 'within'], 'expected more than "over": so long the steady state has to hold')
+      const { control, treatment } = given.arms
+      if (given.faults.length === 0 && control === treatment)
+        refuse(['faults'], 'expected faults, or arms of two policy sets: this would change nothing')
+      const taken = new Set<string>()
+      given.faults.forEach((one, index) => {
+        if (taken.has(one.name)) refuse(['faults', index, 'name'], `there is a fault "${one.name}" already`)
+        taken.add(one.name)
+        for (const key of ['server', 'arm'])
+          if (one.match !== undefined && key in one.match && (one.match as never)[key] !== undefined)
+            refuse(
+              ['faults', index, 'match', key],
+              'the run aims its faults: "targets" says at which servers',
+            )
+      })
+    })
+}
+
+/** What an experiment file says, read. */
+export type Spec = z.output<ReturnType<typeof specSchema>>
+
+/** The claims that have to hold for the treatment while faults are injected. */
+export const claimsDuring = ({ hypothesis }: Pick<Spec, 'hypothesis'>): readonly Claim[] =>
+  hypothesis.during ?? hypothesis.steadyState.filter(({ subject }) => isOfCalls(subject))
+
+const isOfCalls = (subject: Subject) => subjects[subject].of === 'calls'
+
+/** The hash of all that a run does, without its words: runs of the same shape are repetitions. */
+export function shapeOf(spec: Spec): string {
+  const { targets, assignBy, arms, faults, stages, gate, baseline, recovery, load, hypothesis } = spec
+  const { steadyState, during } = hypothesis
+  return hashOf({
+    targets,
+    assignBy,
+    arms,
+    faults,
+    stages,
+    gate,
+    baseline,
+    recovery,
+    load,
+    steadyState,
+    during,
+  })
+}
+
+/** 16 hex digits, the same for equal values whatever the order of their keys. */
+export const hashOf = (value: unknown): string =>
+  createHash('sha256')
+    .update(canonicalJson(value) ?? '')
+    .digest('hex')
+    .slice(0, 16)
+
+/** How long a run takes at the longest, from its baseline to the end of its last stage, in milliseconds. */
+export const lengthOf = ({ baseline: before, stages }: Pick<Spec, 'baseline' | 'stages'>): Millis =>
+  before.duration + stages.reduce((sum, { duration: ms }) => sum + ms, 0)

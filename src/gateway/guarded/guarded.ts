@@ -1,0 +1,119 @@
+import { join } from 'node:path'
+import type { Controller } from '../../chaos/control/controller.ts'
+import { openKey } from '../../chaos/journal/head.ts'
+import { withoutSecrets } from '../../chaos/plan/without-secrets.ts'
+import type { Experiments } from '../../experiments/experiments.ts'
+import type { GuardedArms } from '../../experiments/guarded/arms.ts'
+import { type GuardedEvent, GuardedExperiments } from '../../experiments/guarded/guarded.ts'
+import { type OpenedJournal, RunJournal } from '../../experiments/guarded/journal.ts'
+import type { Clock } from '../../mesh/clock.ts'
+import { DEFAULT_SET } from '../../mesh/settings.ts'
+import type { MeshEvent, PolicyContext, StateStore } from '../../mesh/policy.ts'
+import type { GatewayGeneration } from '../../registry/generation.ts'
+import type { KnownServer } from '../../registry/known-server.ts'
+import type { Log } from '../../telemetry/log.ts'
+import { loadProblems, playLoad } from './load.ts'
+import { groundOf, survey } from './survey.ts'
+import { proofOf, worldOf } from './world.ts'
+
+export interface GuardedGatewayParts {
+  readonly clock: Clock
+  readonly log: Log
+  readonly controller: Controller
+  readonly experiments: Experiments
+  readonly arms: GuardedArms
+  readonly state: StateStore
+  /** The generation in force. */
+  readonly current: () => GatewayGeneration
+  readonly refresh: () => void
+  readonly data: () => string | undefined
+  /** `gateway.stateDir` and `gateway.environment`, as they were at boot. */
+  readonly stateDir: string | undefined
+  readonly environment: string
+  /** Whether the state folder is this process's own: there is a lock on what else is kept there. */
+  readonly ownsState: boolean
+}
+
+/** Ties guarded experiments to the gateway. Those that an earlier process has left unfinished are recorded as failed. */
+export async function openGuarded(parts: GuardedGatewayParts): Promise<GuardedExperiments> {
+  const { clock, log, stateDir } = parts
+  const opened = await openJournal(parts)
+  if ('problem' in opened && stateDir !== undefined)
+    log.warn(
+      { stateDir, problem: opened.problem },
+      'guarded experiments cannot be written down, and so not be run',
+    )
+  const { journal, runs, problems } =
+    'problem' in opened ? { journal: opened, runs: [], problems: [] } : opened
+  for (const { file, why } of problems) log.warn({ file, why }, 'the journal of experiments is damaged')
+  const guarded = new GuardedExperiments({
+    clock,
+    journal,
+    survey(spec) {
+      const found = survey(spec, parts)
+      return { ...found, refusals: [...found.refusals, ...loadProblems(spec, parts)] }
+    },
+    groundOf: (spec) => groundOf(spec, parts),
+    worldOf: (run, meter) =>
+      worldOf(run, meter, {
+        ...parts,
+        play: (load, onEnd, onReady) => playLoad(load, onEnd, parts, onReady),
+      }),
+    proofOf: ({ name }) => proofOf(name, parts),
+    withoutSecrets,
+    emit: noteGuarded(log),
+  })
+  await guarded.recover(runs)
+  parts.controller.killSwitch.onKill(() => {
+    const { by, why } = parts.controller.killSwitch.killed ?? { by: 'unknown', why: 'unknown' }
+    guarded.killed(by, why)
+  })
+  return guarded
+}
+
+async function openJournal({
+  stateDir,
+  ownsState,
+}: GuardedGatewayParts): Promise<OpenedJournal | { readonly problem: string }> {
+  if (stateDir === undefined) return { problem: 'gateway.stateDir is not set' }
+  // Runs that another process goes on with would be taken for those of one that has ended.
+  if (!ownsState)
+    return { problem: `the store in ${stateDir} cannot be opened: another process may be using it` }
+  try {
+    return await RunJournal.open(join(stateDir, 'experiments'), await openKey(stateDir))
+  } catch (error) {
+    return { problem: (error as Error).message }
+  }
+}
+
+function noteGuarded(log: Log): (event: GuardedEvent) => void {
+  return ({ type, name, state, reason }) =>
+    log.warn({ experiment: name, state, reason }, `guarded experiment: ${type}`)
+}
+
+/** What policies touch, and in whose events a guarded run looks for signs that the gateway has noticed something. */
+export function hearing<Context extends PolicyContext>(
+  context: Context,
+  noticed: (server: string, sign: string) => void,
+): Context {
+  return {
+    ...context,
+    emit(event: MeshEvent) {
+      context.emit(event)
+      const sign = signIn(event)
+      if (sign !== undefined) noticed(event.server, sign)
+    },
+  }
+}
+
+function signIn({ type, set, server, tool, detail = {} }: MeshEvent): string | undefined {
+  if (type === 'breaker') {
+    const whose = set === DEFAULT_SET ? '' : ` of ${set}`
+    return detail.state === 'open' ? `breaker ${server}/${tool ?? '*'}${whose} open` : undefined
+  }
+  return type === 'ejection' ? `replica ${server}#${String(detail.replica)} ejected` : undefined
+}
+
+/** The sign in a change of a server's state; undefined where it is none. */
+export const signOf = ({ name, state, error }: KnownServer): string | undefined =>
+  state === 'down' ? `server ${name} down${error === undefined ? '' : ` (${error.reason})`}` : undefined

@@ -1,0 +1,138 @@
+import type { Agent } from '../../commands/compare/twins.ts'
+import { exposedName, type KnownTools, type Step, type Workload } from '../../commands/compare/workload.ts'
+import { Cancellation } from '../../mesh/cancel.ts'
+import type { Clock } from '../../mesh/clock.ts'
+import type { Spec } from '../../experiments/guarded/spec.ts'
+import type { GatewayGeneration } from '../../registry/generation.ts'
+
+export interface LoadParts {
+  readonly clock: Clock
+  readonly current: () => GatewayGeneration
+  /** Base URL of the data plane; undefined before it listens. */
+  readonly data: () => string | undefined
+}
+
+/** Pairs of tasks that are played in one go: what is noted of them is let go afterwards. */
+const PAIRS = 1_000
+
+/** The tools that there are, by the names that agents call them by. */
+export function toolsOf({ servers }: Pick<GatewayGeneration, 'servers'>): KnownTools {
+  const known = new Map(
+    [...servers.values()].map((server) => [
+      server.name,
+      new Map(server.entries('tools').map(({ key }) => [key, server.exposedName(key)] as const)),
+    ]),
+  )
+  return { listed: new Set([...known.values()].flatMap((tools) => [...tools.values()])), servers: known }
+}
+
+/** Why a workload cannot be played here; empty when it can. */
+export function loadProblems({ load }: Spec, parts: Pick<LoadParts, 'current'>): string[] {
+  if (load === undefined) return []
+  const tools = toolsOf(parts.current())
+  const workload = load.workload as Workload
+  return workload.tasks.flatMap(({ steps }, at) =>
+    steps.flatMap((step, index) => {
+      const found = exposedName(step, tools)
+      return typeof found === 'string' ? [] : `load.workload.tasks[${at}].steps[${index}]: ${found.message}`
+    }),
+  )
+}
+
+/**
+ * Plays a workload over the gateway's own data plane, as agents would, until what it returns is called. `onEnd` is told
+ * why it cannot go on; `onReady` that the agents which have begun to call have had their first answers.
+ */
+export function playLoad(
+  load: NonNullable<Spec['load']>,
+  onEnd: (why: string) => void,
+  { clock, current, data }: LoadParts,
+  onReady: () => void,
+): () => void {
+  const stop = new Cancellation()
+  const base = data()
+  if (base === undefined) throw new Error('the gateway does not listen yet')
+  void play(load, `${base}/mcp`, toolsOf(current()), { clock, stop, onReady }).catch((error: unknown) => {
+    if (!stop.aborted) onEnd((error as Error).message)
+  })
+  return () => stop.abort('over')
+}
+
+async function play(
+  { workload: given, concurrency, seed }: NonNullable<Spec['load']>,
+  url: string,
+  tools: KnownTools,
+  {
+    clock,
+    stop,
+    onReady,
+  }: { readonly clock: Clock; readonly stop: Cancellation; readonly onReady: () => void },
+): Promise<void> {
+  // Loaded only where it is wanted: it brings a whole MCP client along.
+  const [{ Agents }, { playTwins }] = await Promise.all([
+    import('../../commands/compare/agents.ts'),
+    import('../../commands/compare/twins.ts'),
+  ])
+  const workload = given as Workload
+  const agents = await Agents.open({
+    url,
+    places: concurrency,
+    eras: workload.eras,
+    patienceMs: workload.patience,
+    clock,
+    stop,
+  })
+  const nameOf = (step: Step) => {
+    const found = exposedName(step, tools)
+    return typeof found === 'string' ? found : step.tool
+  }
+  try {
+    // Each of them is in the arm that its name draws: the twins of a comparison are one task here.
+    const arms = { control: '', treatment: '' }
+    const heard = firstAnswers(() => {
+      if (!stop.aborted) onReady()
+    })
+    const agentAt = (place: number, side: 'control' | 'treatment', era: Workload['eras'][number]) =>
+      heard(`${place} ${side} ${era}`, agents.at(place, side, era))
+    for (let go = 0; !stop.aborted; go++)
+      await playTwins({
+        workload,
+        tasks: PAIRS,
+        seed: seed + go,
+        concurrency,
+        arms,
+        clock,
+        nameOf,
+        agentAt,
+        stop,
+      })
+  } finally {
+    await agents.close()
+  }
+}
+
+/**
+ * Listens to agents, and tells once when each of those that have begun to call has had an answer, whatever it was: the first
+ * call of a session is what opens the sessions with servers, which may take seconds. Agents are known by `key`.
+ */
+export function firstAnswers(onReady: () => void): (key: string, agent: Agent) => Agent {
+  const waiting = new Set<string>()
+  const answered = new Set<string>()
+  let isReady = false
+  return (key, agent) => {
+    if (isReady || answered.has(key)) return agent
+    return {
+      async call(asked) {
+        if (!answered.has(key)) waiting.add(key)
+        const answer = await agent.call(asked)
+        waiting.delete(key)
+        answered.add(key)
+        if (!isReady && waiting.size === 0) {
+          isReady = true
+          onReady()
+        }
+        return answer
+      },
+    }
+  }
+}

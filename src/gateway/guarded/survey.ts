@@ -1,0 +1,191 @@
+import type { Controller } from '../../chaos/control/controller.ts'
+import { faults as types } from '../../chaos/faults/index.ts'
+import { methodsOf, targetFindings } from '../../chaos/plan/checks.ts'
+import type { Fault } from '../../chaos/plan/common.ts'
+import { formatPath } from '../../config/files/path.ts'
+import { meet } from '../../experiments/capacity.ts'
+import type { Experiments } from '../../experiments/experiments.ts'
+import type { Survey } from '../../experiments/guarded/guarded.ts'
+import type { Targets } from '../../experiments/guarded/record.ts'
+import { hashOf, lengthOf, type Spec } from '../../experiments/guarded/spec.ts'
+import { armName, experiment as experimentSchema } from '../../experiments/schema.ts'
+import { glob } from '../../mesh/match.ts'
+import { DEFAULT_SET } from '../../mesh/settings.ts'
+import type { GatewayGeneration } from '../../registry/generation.ts'
+import type { Server } from '../../registry/server.ts'
+import { formatDuration } from '../../units/duration.ts'
+import { serverTargets } from '../plan-targets.ts'
+
+export interface SurveyParts {
+  readonly current: () => GatewayGeneration
+  readonly controller: Controller
+  readonly experiments: Pick<Experiments, 'runs'>
+  /** As it was at boot. */
+  readonly environment: string
+}
+
+/** Before its own name stands this in the name of a fault of a run: metrics count such faults together. */
+const PREFIX = 'runtime-'
+
+/** The faults of a run as they are armed: at the treatment of its targets, for `ttl` milliseconds. */
+export function aimed({ name, targets, faults }: Spec, ttl: number): Fault[] {
+  return faults.map((fault) => {
+    const match = { ...fault.match, server: targets.server, arm: armName(name, 'treatment') }
+    return { ...(fault as unknown as Fault), name: `${PREFIX}${fault.name}`, match, ttl }
+  })
+}
+
+/** What the gateway makes of a spec as it is now: what it would hit, and why it may not be run. */
+export function survey(spec: Spec, parts: SurveyParts): Survey {
+  const { current, controller, environment } = parts
+  const { config, hash, servers } = current()
+  const targets = targetsOf(spec, [...servers.values()], environment)
+  return {
+    refusals: [
+      ...environmentRefusals(spec, parts),
+      ...targetRefusals(spec, targets, servers),
+      ...idleRefusals(spec, targets),
+      ...settingRefusals(spec, parts),
+      ...occupiedBy(spec, targets, parts),
+    ],
+    doubts: doubtsAbout(spec, targets),
+    targets,
+    hashes: { config: hash, policies: hashOf(config.policies), faults: hashOf(spec.faults) },
+    seed: String(controller.config.seed),
+  }
+}
+
+/** A hash of all that a run rests upon while it goes on. */
+export function groundOf({ targets, faults, name }: Spec, { current }: Pick<SurveyParts, 'current'>): string {
+  const { config } = current()
+  const isTarget = glob(targets.server)
+  return hashOf({
+    policies: config.policies,
+    servers: Object.fromEntries(Object.entries(config.mcpServers).filter(([server]) => isTarget(server))),
+    chaos: faults.length > 0 && [config.chaos.enabled, config.chaos.mode, config.chaos.seed],
+    isTaken: config.experiments.some((other) => other.name === name),
+  })
+}
+
+function targetsOf({ targets, faults }: Spec, servers: readonly Server[], environment: string): Targets {
+  const [isServer, isTool] = [glob(targets.server), glob(targets.tool ?? '*')]
+  const hitsWrites = faults.some(({ allowWrites }) => allowWrites === true)
+  return {
+    environment,
+    servers: servers
+      .filter(({ name }) => isServer(name))
+      .map((server) => {
+        const tools = server.entries('tools').flatMap(({ key }) => (isTool(key) ? key : []))
+        const hit =
+          faults.length === 0 ? [] : tools.filter((key) => hitsWrites || server.effectOf(key) === 'read_only')
+        return { name: server.name, tools, hit }
+      }),
+  }
+}
+
+function environmentRefusals({ targets, faults }: Spec, { controller, environment }: SurveyParts): string[] {
+  const refusal = controller.refusalOf(faults.length > 0)
+  const refusals = refusal === undefined ? [] : [refusal]
+  if (targets.environment !== undefined && targets.environment !== environment)
+    refusals.push(`targets.environment is "${targets.environment}", and this gateway's is "${environment}"`)
+  return refusals
+}
+
+function targetRefusals(
+  { targets }: Spec,
+  { servers }: Targets,
+  known: ReadonlyMap<string, Server>,
+): string[] {
+  if (servers.length === 0)
+    return [
+      `targets.server: "${targets.server}" matches no server; there are ${[...known.keys()].join(', ') || 'none'}`,
+    ]
+  const refusals = servers
+    .filter(({ name }) => known.get(name)?.protected === true)
+    .map(({ name }) => `server ${name} is protected: it is never a target`)
+  if (servers.every(({ tools }) => tools.length === 0)) {
+    const down = servers.filter(({ name }) => known.get(name)?.state !== 'up').map(({ name }) => name)
+    const why = down.length === 0 ? '' : ` (${down.join(', ')} not up)`
+    refusals.push(`targets.tool: "${targets.tool ?? '*'}" matches no tool of the targets${why}`)
+  }
+  return refusals
+}
+
+/** Faults that could hit nothing. */
+function idleRefusals({ faults }: Spec, { servers }: Targets): string[] {
+  const hasTools = servers.some(({ tools }) => tools.length > 0)
+  if (faults.length === 0 || !hasTools) return []
+  if (servers.every(({ hit }) => hit.length === 0))
+    return [
+      'faults: they hit no tool of the targets: none of these is known to be read-only, and no fault says "allowWrites: true"',
+    ]
+  return faults.every(({ rate }) => rate === 0) ? ['faults: the rate of all of them is 0'] : []
+}
+
+function settingRefusals(spec: Spec, { current, controller }: SurveyParts): string[] {
+  const { config, servers } = current()
+  const refusals: string[] = []
+  const sets = [DEFAULT_SET, ...Object.keys(config.policies.sets)]
+  for (const [arm, set] of Object.entries(spec.arms))
+    if (!sets.includes(set))
+      refusals.push(`arms.${arm}: there is no policy set "${set}"; there are ${sets.join(', ')}`)
+  if (config.experiments.some(({ name }) => name === spec.name))
+    refusals.push(`the config has a comparison of the name "${spec.name}"`)
+  if (spec.faults.length === 0) return refusals
+  const { maxTtl, mode } = controller.config
+  if (mode === 'shadow') refusals.push('chaos.mode is shadow: nothing would be injected')
+  const stagesMs = lengthOf(spec) - spec.baseline.duration
+  if (stagesMs > maxTtl)
+    refusals.push(
+      `the stages take ${formatDuration(stagesMs)}, and chaos.maxTtl allows faults to last ${formatDuration(maxTtl)}`,
+    )
+  for (const [index, { type }] of spec.faults.entries())
+    if (!methodsOf(types[type]).includes('tools/call'))
+      refusals.push(`faults[${index}].type: ${type} does nothing to tool calls, and only these are in arms`)
+  const planTargets = {
+    servers: serverTargets(servers),
+    arms: [armName(spec.name, 'treatment')],
+  }
+  const findings = targetFindings(aimed(spec, stagesMs), planTargets, types)
+  for (const { severity, path, message } of findings)
+    if (severity === 'error' && !path.includes('server')) refusals.push(`${formatPath(path)}: ${message}`)
+  return refusals
+}
+
+/** What goes on at the targets already. */
+function occupiedBy(
+  spec: Spec,
+  targets: Targets,
+  { current, controller, experiments }: SurveyParts,
+): string[] {
+  const names = targets.servers.map(({ name }) => name)
+  const own = experimentSchema.parse({
+    name: spec.name,
+    arms: { a: 'a', b: 'b' },
+    match: { server: spec.targets.server },
+  })
+  const all = Object.keys(current().config.mcpServers)
+  const comparisons = experiments
+    .runs()
+    .filter(({ experiment, run }) => run !== undefined && run.end === undefined && meet(experiment, own, all))
+    .map(({ experiment }) => `experiment "${experiment.name}" runs on these servers`)
+  const armed = armedAt(names, controller).map((name) => `fault "${name}" is armed at these servers`)
+  return [...comparisons, ...armed]
+}
+
+/** The faults that are armed at some of these servers. */
+export function armedAt(servers: readonly string[], controller: Pick<Controller, 'status'>): string[] {
+  return controller
+    .status()
+    .faults.filter(({ armed, config }) => armed && servers.some(glob(config.match?.server ?? '*')))
+    .map(({ name }) => name)
+}
+
+function doubtsAbout({ faults }: Spec, { servers }: Targets): string[] {
+  const tools = servers.reduce((sum, server) => sum + server.tools.length, 0)
+  const hit = servers.reduce((sum, server) => sum + server.hit.length, 0)
+  if (faults.length === 0 || hit === tools) return []
+  return [
+    `faults hit ${hit} of ${tools} tools: the others are not known to be read-only, and no fault says "allowWrites: true"`,
+  ]
+}

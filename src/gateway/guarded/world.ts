@@ -1,0 +1,185 @@
+import type { Controller } from '../../chaos/control/controller.ts'
+import type { GuardedArms } from '../../experiments/guarded/arms.ts'
+import type { World } from '../../experiments/guarded/lifecycle.ts'
+import type { Meter } from '../../experiments/guarded/meter.ts'
+import type { FaultRecord, LayerState, Proof, RunRecord } from '../../experiments/guarded/record.ts'
+import type { Spec } from '../../experiments/guarded/spec.ts'
+import { ARMS } from '../../experiments/guarded/arms.ts'
+import { armName } from '../../experiments/schema.ts'
+import type { Clock, Millis } from '../../mesh/clock.ts'
+import type { StateStore } from '../../mesh/policy.ts'
+import { DEFAULT_SET } from '../../mesh/settings.ts'
+import type { GatewayGeneration } from '../../registry/generation.ts'
+import type { Log } from '../../telemetry/log.ts'
+import { armedAt, aimed } from './survey.ts'
+
+export interface WorldParts {
+  readonly clock: Clock
+  readonly log: Log
+  readonly current: () => GatewayGeneration
+  readonly controller: Controller
+  readonly state: StateStore
+  readonly arms: GuardedArms
+  /** Puts the config that is in force into force again, with the arms that are to be there. Throws when it does not compile. */
+  readonly refresh: () => void
+  /** Plays a load until what it returns is called. `onReady` hears that its agents have had their first answers, `onEnd` why it cannot go on. */
+  readonly play: (
+    load: NonNullable<Spec['load']>,
+    onEnd: (why: string) => void,
+    onReady: () => void,
+  ) => () => void
+}
+
+/** How long the faults of a run outlive it if it dies of a defect, in milliseconds: many ticks, as the machine may be busy. */
+const LEASE_MS: Millis = 5_000
+
+/** How much longer than its stages the faults of a run may be armed, in milliseconds. */
+const MARGIN_MS: Millis = 30_000
+
+/** What a run does to this gateway, and sees of it. */
+export function worldOf({ spec, name, targets }: RunRecord, meter: Meter, parts: WorldParts): World {
+  const { clock, log, current, controller, state, arms, refresh, play } = parts
+  const by = `experiment ${name}`
+  const servers = targets.servers.map((server) => server.name)
+  const sets = new Set([DEFAULT_SET, ...ARMS.map((arm) => armName(name, arm))])
+  /** Faults of the run by the id of the runtime API: as they are armed, and as the spec calls them. */
+  const ids = new Map<string, { readonly armed: string; readonly name: string }>()
+  let stopLoad: (() => void) | undefined
+  let loadProblem: string | undefined
+  let isReady = spec.load === undefined
+
+  function inject(ttl: Millis): void {
+    for (const [index, fault] of aimed(spec, ttl).entries()) {
+      const injected = controller.runtime.inject(fault, by, ttl, LEASE_MS)
+      const own = spec.faults[index]?.name ?? fault.name
+      if (!injected.ok) throw new Error(`fault "${own}": ${injected.why}`)
+      ids.set(injected.id, { armed: fault.name, name: own })
+    }
+  }
+
+  return {
+    begin() {
+      arms.measure(spec, meter)
+      refresh()
+      if (spec.load === undefined) return
+      const onEnd = (why: string) => (loadProblem = why)
+      stopLoad = play(spec.load, onEnd, () => (isReady = true))
+    },
+    isReady: () => isReady,
+    arm({ share, remainingMs }) {
+      if (controller.killSwitch.on) throw new Error('the kill switch is on')
+      arms.split(spec, share)
+      refresh()
+      if (ids.size === 0) inject(remainingMs + MARGIN_MS)
+    },
+    renew() {
+      if (loadProblem !== undefined) return `its load cannot go on: ${loadProblem}`
+      const gone = controller.runtime.renew([...ids.keys()])
+      if (gone.length > 0) {
+        const names = gone.map((id) => ids.get(id)?.name ?? id).join(', ')
+        return `its faults ended before it did: ${names}`
+      }
+      const own = new Set([...ids.values()].map(({ armed }) => armed))
+      const foreign = armedAt(servers, controller).find((fault) => !own.has(fault))
+      return foreign && `somebody armed the fault "${foreign}" at its servers`
+    },
+    rollback() {
+      for (const id of ids.keys()) controller.runtime.clear(id, by, 'the run was rolled back')
+      // From here on no call is assigned to an arm, whichever generation it enters.
+      arms.join()
+      try {
+        refresh()
+      } catch (error) {
+        log.error({ err: error, experiment: name }, 'the arms of an experiment could not be taken out')
+      }
+      return proofOf(name, parts)
+    },
+    end() {
+      stopLoad?.()
+      stopLoad = undefined
+      arms.clear()
+      try {
+        refresh()
+      } catch (error) {
+        log.error({ err: error, experiment: name }, 'the meter of an experiment could not be taken out')
+      }
+    },
+    servers() {
+      return servers.map((server) => {
+        const found = current().servers.get(server)
+        const isUp = found?.state === 'up'
+        return { name: server, isUp, uptimeMs: isUp ? clock.wall() - found.since : 0 }
+      })
+    },
+    layers: () => layersOf(servers, sets, { clock, state, current }),
+    faults() {
+      const faults = controller
+        .status()
+        .faults.flatMap(({ id, armed, type, decided, injected }): FaultRecord[] => {
+          const own = id === undefined ? undefined : ids.get(id)
+          return own === undefined || !armed ? [] : [{ name: own.name, type, decided, injected }]
+        })
+      return { faults, engineErrors: controller.engine.errors }
+    },
+  }
+}
+
+/** What is armed of a run now, and which arms of it there are. */
+export function proofOf(
+  name: string,
+  { controller, current, arms }: Pick<WorldParts, 'controller' | 'current' | 'arms'>,
+): Omit<Proof, 'atMs' | 'tookMs' | 'troubled'> {
+  const { state, faults: known } = controller.status()
+  const treatment = armName(name, 'treatment')
+  const own = ARMS.map((arm) => armName(name, arm))
+  const assigned = new Set(arms.names)
+  return {
+    armed: known
+      .filter(({ armed, config }) => armed && config.match?.arm === treatment)
+      .map((fault) => fault.name),
+    arms: own.filter((arm) => assigned.has(arm) || current().mesh.hasSet(arm)),
+    chaos: state,
+  }
+}
+
+/** Breakers and replicas as policies keep them: what they say of themselves. */
+interface BreakerState {
+  snapshot(): { readonly state: string }
+}
+interface LoadState {
+  isEjected(now: Millis): boolean
+}
+
+/** The layers at some servers that recover by themselves. */
+function layersOf(
+  servers: readonly string[],
+  sets: ReadonlySet<string>,
+  { clock, state, current }: Pick<WorldParts, 'clock' | 'state' | 'current'>,
+): LayerState[] {
+  const isOwn = (key: { readonly server: string; readonly set: string }) =>
+    servers.includes(key.server) && sets.has(key.set)
+  const suffix = (set: string) => (set === DEFAULT_SET ? '' : ` of ${set}`)
+  const breakers = state
+    .list<BreakerState>('breaker')
+    .filter(([key]) => isOwn(key))
+    .map(([{ server, tool, set }, breaker]) => {
+      const now = breaker.snapshot().state
+      return { name: `breaker ${server}/${tool ?? '*'}${suffix(set)}`, state: now, isWell: now === 'closed' }
+    })
+  const replicas = state
+    .list<LoadState>('load')
+    .filter(([key]) => isOwn(key))
+    .map(([{ server, replica = 0, set }, load]) => {
+      const isEjected = load.isEjected(clock.now())
+      return {
+        name: `replica ${server}#${replica}${suffix(set)}`,
+        state: isEjected ? 'ejected' : 'in use',
+        isWell: !isEjected,
+      }
+    })
+  const registry = servers.map((name) => {
+    const is = current().servers.get(name)?.state ?? 'gone'
+    return { name: `server ${name}`, state: is, isWell: is === 'up' }
+  })
+  return [...registry, ...breakers, ...replicas]
+}

@@ -1,0 +1,15 @@
+import { serverAddress } from '../chaos/fault.ts'
+import type { PlanTargets } from '../chaos/plan/checks.ts'
+import type { GatewayGeneration } from '../registry/generation.ts'
+
+/** The servers that faults may aim at, as the checks of plans know them. */
+export const serverTargets = (servers: GatewayGeneration['servers']): PlanTargets['servers'] =>
+  [...servers.values()].map((server) => ({
+    name: server.name,
+    protected: server.protected,
+    kind: {
+      transport: server.transportAt(),
+      era: server.onlyEra,
+      ...(server.config.type !== 'stdio' && { address: serverAddress(server.config.urls) }),
+    },
+  }))

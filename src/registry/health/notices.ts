@@ -1,0 +1,162 @@
+import { configHash } from '../../config/hash.ts'
+import type { WebhookConfig } from '../../config/schema/health-schema.ts'
+import { version } from '../../protocol/identity.ts'
+import { roundedDuration } from '../../units/duration.ts'
+import type { Incident, NoticeEvent } from './incidents.ts'
+
+/** Something that is to be told of an incident, as it was when that happened. */
+export interface Notice {
+  readonly event: NoticeEvent
+  readonly incident: Incident
+  /** `gateway.environment`. */
+  readonly environment: string
+}
+
+/** One request to a webhook. */
+export interface NoticeRequest {
+  readonly url: string
+  readonly headers: Readonly<Record<string, string>>
+  readonly body: string
+}
+
+/**
+ * Who is behind a webhook, 16 hex digits: the same for as long as notices go to the same place with the same key, whatever
+ * it is called. The secrets that go into it cannot be got out of it.
+ */
+export function receiverOf(webhook: WebhookConfig): string {
+  const { type, url } = webhook
+  return configHash(type === 'pagerduty' ? [type, url, webhook.routingKey] : [type, url])
+}
+
+/** A notice as a webhook of this type wants it. */
+export function requestOf(webhook: WebhookConfig, notice: Notice): NoticeRequest {
+  const { incident, event } = notice
+  const headers = {
+    'content-type': 'application/json',
+    'user-agent': `breakwater/${version}`,
+    // The same at each try: a receiver can tell that it has had it.
+    'idempotency-key': `${incident.id}:${event}`,
+  }
+  switch (webhook.type) {
+    case 'json':
+      return {
+        url: webhook.url,
+        headers: { ...headers, ...webhook.headers },
+        body: JSON.stringify(jsonOf(notice)),
+      }
+    case 'slack':
+      return { url: webhook.url, headers, body: JSON.stringify({ text: slackText(notice) }) }
+    case 'pagerduty':
+      return {
+        url: webhook.url,
+        headers,
+        body: JSON.stringify({ routing_key: webhook.routingKey, ...pagerDutyEvent(notice) }),
+      }
+  }
+}
+
+const iso = (ms: number) => new Date(ms).toISOString()
+const isoOrNothing = (ms: number | undefined) => (ms === undefined ? undefined : iso(ms))
+
+/** An incident as people and programs are shown it. */
+export function shown(incident: Incident) {
+  const { id, server, reason, reasons, message, startedAt, detectedAt, endedAt, gap } = incident
+  return {
+    id,
+    server,
+    state: endedAt === undefined ? ('open' as const) : ('closed' as const),
+    reason,
+    reasons,
+    message,
+    lastWellAt: isoOrNothing(incident.lastWellAt),
+    startedAt: iso(startedAt),
+    detectedAt: iso(detectedAt),
+    escalatedAt: isoOrNothing(incident.escalatedAt),
+    endedAt: isoOrNothing(endedAt),
+    end: incident.end,
+    timeToDetectMs: timeToDetect(incident),
+    timeToRecoverMs: timeToRecover(incident),
+    gap: gap && { from: iso(gap.from), to: iso(gap.to) },
+  }
+}
+
+/** As measured; else by the clock of the wall, which may have been set back meanwhile. */
+const lapse = (measuredMs: number | undefined, from: number, to: number) =>
+  Math.max(0, Math.round(measuredMs ?? to - from))
+
+/** From its start to its detection, in milliseconds. */
+export const timeToDetect = ({ startedAt, detectedAt, detectedAfterMs }: Incident): number =>
+  lapse(detectedAfterMs, startedAt, detectedAt)
+
+/** From its start to its recovery, in milliseconds; undefined where there was none. */
+export const timeToRecover = ({ startedAt, endedAt, end, recoveredAfterMs }: Incident): number | undefined =>
+  endedAt === undefined || end !== 'recovered' ? undefined : lapse(recoveredAfterMs, startedAt, endedAt)
+
+function nameOf({ event, incident }: Notice): string {
+  return `incident.${event === 'closed' && incident.end === 'recovered' ? 'recovered' : event}`
+}
+
+function jsonOf(notice: Notice) {
+  return { event: nameOf(notice), environment: notice.environment, incident: shown(notice.incident) }
+}
+
+/** One line: what has happened to which server, and why. */
+function inShort({ event, incident, environment }: Notice): string {
+  const { server, reason, message, startedAt, detectedAt, escalatedAt, escalatedAfterMs } = incident
+  const where = `MCP server ${server} (${environment})`
+  const age = () => roundedDuration(lapse(escalatedAfterMs, startedAt, escalatedAt ?? detectedAt))
+  switch (event) {
+    case 'opened':
+      return `${where} is failing, ${reason}: ${message}; detected after ${roundedDuration(timeToDetect(incident))}`
+    case 'escalated':
+      return `${where} has been failing for ${age()}, ${reason}: ${message}`
+    case 'closed':
+      return `${where} ${howEnded(incident)}`
+  }
+}
+
+function howEnded(incident: Incident): string {
+  const { end, reason, gap } = incident
+  switch (end) {
+    case 'removed':
+      return `is in the config no more; its incident (${reason}) is closed`
+    case 'unwatched':
+      return `has no probes any more; its incident (${reason}) is closed`
+    case 'recovered':
+    case undefined: {
+      const most = gap === undefined ? '' : 'at most '
+      return `has recovered after ${most}${roundedDuration(timeToRecover(incident) ?? 0)} (${reason})`
+    }
+  }
+}
+
+/** Slack's own characters are escaped: what servers say must not become links, or mention anybody. */
+function slackText(notice: Notice): string {
+  const mark = { opened: ':red_circle:', escalated: ':rotating_light:', closed: ':large_green_circle:' }
+  const words = inShort(notice).replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;')
+  return `${mark[notice.event]} ${words}`
+}
+
+/** Longest summary that PagerDuty takes, in characters. */
+const LONGEST_SUMMARY = 1_024
+
+function pagerDutyEvent(notice: Notice) {
+  const { event, incident, environment } = notice
+  // All that is about one incident has one key, by which a later event finds it.
+  const dedup_key = `breakwater:${incident.id}`
+  if (event === 'closed') return { event_action: 'resolve', dedup_key }
+  return {
+    event_action: 'trigger',
+    dedup_key,
+    payload: {
+      summary: inShort(notice).slice(0, LONGEST_SUMMARY),
+      source: incident.server,
+      severity: event === 'escalated' ? 'critical' : 'error',
+      timestamp: iso(incident.startedAt),
+      component: incident.server,
+      group: environment,
+      class: incident.reason,
+      custom_details: shown(incident),
+    },
+  }
+}

@@ -1,0 +1,251 @@
+import { isDeepStrictEqual } from 'node:util'
+import { Agent, request } from 'undici'
+import type { WebhookConfig } from '../../config/schema/health-schema.ts'
+import type { Clock, Millis } from '../../mesh/clock.ts'
+import type { KeyedRandom } from '../../mesh/keyed-random.ts'
+import { retryAfter } from '../../upstreams/http/http-status.ts'
+import { type Notice, receiverOf, requestOf } from './notices.ts'
+
+/** What became of one try, or of a notice: `retried` ones go on. */
+export type NoticeResult = 'delivered' | 'retried' | 'failed' | 'dropped'
+
+/** What is told of it; `why` names no URL and holds no secret. */
+export interface NoticeOutcome {
+  readonly webhook: string
+  /** Who was behind it, as `receiverOf` says it. */
+  readonly receiver: string
+  readonly notice: Notice
+  readonly result: NoticeResult
+  readonly why: string
+  /** From 1. */
+  readonly tries: number
+}
+
+export interface NotifierParts {
+  readonly clock: Clock
+  readonly random: KeyedRandom
+  /** Asked before each try: whether whoever is behind the webhook by then may be told. Must not throw. */
+  readonly mayTell: (webhook: string, receiver: string, notice: Notice) => boolean
+  /** Must not throw. */
+  readonly onOutcome: (outcome: NoticeOutcome) => void
+}
+
+/** Most notices that wait for one webhook. */
+const MAX_WAITING = 1_000
+
+/** Most tries of one notice: with the pauses between them about five minutes. */
+const MOST_TRIES = 10
+
+/** The pause after a try that failed: it doubles from the first of these to the last, and up to half of it is left out. */
+const FIRST_PAUSE_MS: Millis = 1_000
+const LAST_PAUSE_MS: Millis = 60_000
+
+/** Longest pause that a receiver can ask for, in milliseconds. */
+const LONGEST_ASKED_MS: Millis = 300_000
+
+/** How long one try may take, connection and reply together, in milliseconds. */
+const TRY_MS: Millis = 10_000
+
+/** How long the body of a reply is waited for, which nobody reads, in milliseconds: so the connection may serve again. */
+const BODY_MS: Millis = 1_000
+
+/** Most bytes of a reply that are read; nobody looks at them, the connection is kept for the next one. */
+const MAX_REPLY = 16 * 1024
+
+/** Tells webhooks of incidents: for each of them one notice after the other, in order, each until it is taken. */
+export class Notifier {
+  readonly #parts: NotifierParts
+  readonly #lanes = new Map<string, Lane>()
+  readonly #agent = new Agent({ connections: 2, maxHeaderSize: 16 * 1024 })
+
+  constructor(parts: NotifierParts) {
+    this.#parts = parts
+  }
+
+  /** Who is behind each webhook, by its name. */
+  get receivers(): ReadonlyMap<string, string> {
+    return new Map([...this.#lanes].map(([name, { receiver }]) => [name, receiver]))
+  }
+
+  /** Goes by these from now on. What waits for one that is still there goes where it is now. */
+  follow(webhooks: readonly WebhookConfig[]): void {
+    const wanted = new Set(webhooks.map(({ name }) => name))
+    for (const [name, lane] of this.#lanes)
+      if (!wanted.has(name)) {
+        this.#lanes.delete(name)
+        lane.end('the webhook is in the config no more')
+      }
+    for (const webhook of webhooks) {
+      const lane = this.#lanes.get(webhook.name)
+      if (lane === undefined) this.#lanes.set(webhook.name, new Lane(webhook, this.#agent, this.#parts))
+      else lane.follow(webhook)
+    }
+  }
+
+  /** Has a webhook told of something; one that has too much to tell already drops it. Does nothing when there is none. */
+  send(webhook: string, notice: Notice): void {
+    this.#lanes.get(webhook)?.add(notice)
+  }
+
+  /** Ends what is under way; nobody hears of what was not told by then. */
+  async close(): Promise<void> {
+    for (const lane of this.#lanes.values()) lane.stop()
+    this.#lanes.clear()
+    await this.#agent.destroy()
+  }
+}
+
+interface Waiting {
+  readonly notice: Notice
+  tries: number
+}
+
+/** The way to one webhook. */
+class Lane {
+  readonly #agent: Agent
+  readonly #parts: NotifierParts
+  readonly #waiting: Waiting[] = []
+  readonly #over = new AbortController()
+  #webhook: WebhookConfig
+  #receiver: string
+  /** Ends the pause before the next try. */
+  #hurry: AbortController | undefined
+  /** Tries in a row that failed, of whichever notices. */
+  #failures = 0
+  #isRunning = false
+
+  constructor(webhook: WebhookConfig, agent: Agent, parts: NotifierParts) {
+    this.#webhook = webhook
+    this.#receiver = receiverOf(webhook)
+    this.#agent = agent
+    this.#parts = parts
+  }
+
+  get receiver(): string {
+    return this.#receiver
+  }
+
+  follow(webhook: WebhookConfig): void {
+    if (isDeepStrictEqual(webhook, this.#webhook)) return
+    this.#webhook = webhook
+    this.#receiver = receiverOf(webhook)
+    this.#hurry?.abort()
+  }
+
+  add(notice: Notice): void {
+    const waiting = { notice, tries: 0 }
+    if (this.#waiting.length >= MAX_WAITING)
+      return this.#tell(waiting, 'dropped', `${MAX_WAITING} notices wait for it already`)
+    this.#waiting.push(waiting)
+    if (!this.#isRunning) void this.#run()
+  }
+
+  stop(): void {
+    this.#over.abort()
+  }
+
+  end(why: string): void {
+    this.stop()
+    for (const waiting of this.#waiting.splice(0)) this.#tell(waiting, 'dropped', why)
+  }
+
+  async #run(): Promise<void> {
+    this.#isRunning = true
+    for (let next; (next = this.#waiting[0]) !== undefined && !this.#over.signal.aborted;) {
+      const tried = await this.#try(next)
+      if (this.#over.signal.aborted) break
+      if (tried.result === 'retried') await this.#pause(tried.askedMs ?? 0)
+      else this.#waiting.shift()
+    }
+    this.#isRunning = false
+  }
+
+  async #try(waiting: Waiting): Promise<{ readonly result: NoticeResult; readonly askedMs?: Millis }> {
+    const receiver = this.#receiver
+    if (!this.#parts.mayTell(this.#webhook.name, receiver, waiting.notice)) {
+      this.#tell(waiting, 'dropped', 'another receiver was told of the incident')
+      return { result: 'dropped' }
+    }
+    waiting.tries++
+    const { status, why, askedMs } = await this.#post(waiting.notice)
+    if (this.#over.signal.aborted) return { result: 'dropped' }
+    const isTaken = status !== undefined && status >= 200 && status < 300
+    const mayPass = status === undefined || status >= 500 || status === 408 || status === 429
+    this.#failures = isTaken ? 0 : this.#failures + 1
+    const result = isTaken ? 'delivered' : mayPass && waiting.tries < MOST_TRIES ? 'retried' : 'failed'
+    this.#tell(waiting, result, why, receiver)
+    return { result, ...(askedMs !== undefined && { askedMs }) }
+  }
+
+  /** One request. Never rejects. */
+  async #post(
+    notice: Notice,
+  ): Promise<{ readonly status?: number; readonly why: string; readonly askedMs?: Millis }> {
+    const { clock } = this.#parts
+    const limit = new AbortController()
+    const abort = () => limit.abort()
+    const cancel = clock.after(TRY_MS, abort)
+    this.#over.signal.addEventListener('abort', abort, { once: true })
+    try {
+      const { url, headers, body } = requestOf(this.#webhook, notice)
+      const { href, authorization } = withoutUser(url)
+      const reply = await request(href, {
+        method: 'POST',
+        headers: { ...authorization, ...headers },
+        body,
+        // undici follows redirects only where it is told to: nobody else may choose where notices go.
+        dispatcher: this.#agent,
+        signal: limit.signal,
+      })
+      const { statusCode: status } = reply
+      const named = { get: (header: string) => [reply.headers[header]].flat()[0] }
+      const askedMs = retryAfter(named, clock.wall())
+      // The status says all. A body that comes slowly, breaks off, or has no end makes no other reply of it.
+      const late = clock.after(BODY_MS, abort)
+      await reply.body.dump({ limit: MAX_REPLY, signal: limit.signal }).catch(nothing)
+      late()
+      return { status, why: `HTTP ${status}`, ...(askedMs !== undefined && { askedMs }) }
+    } catch (error) {
+      const { code, name } = error as NodeJS.ErrnoException
+      return {
+        why: limit.signal.aborted ? `no reply within ${TRY_MS} ms` : `not delivered (${code ?? name})`,
+      }
+    } finally {
+      cancel()
+      this.#over.signal.removeEventListener('abort', abort)
+    }
+  }
+
+  async #pause(askedMs: Millis): Promise<void> {
+    const { clock, random } = this.#parts
+    const fullMs = Math.min(LAST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (this.#failures - 1))
+    const draw = random(`${this.#webhook.name} ${this.#failures}`, 'notice-pause')
+    const ownMs = fullMs * (1 - draw / 2)
+    const hurry = (this.#hurry = new AbortController())
+    const over = () => hurry.abort()
+    this.#over.signal.addEventListener('abort', over, { once: true })
+    // Cut short where the webhook has changed meanwhile, or all is over.
+    await clock.sleep(Math.min(LONGEST_ASKED_MS, Math.max(ownMs, askedMs)), hurry.signal).catch(nothing)
+    this.#over.signal.removeEventListener('abort', over)
+    this.#hurry = undefined
+  }
+
+  #tell({ notice, tries }: Waiting, result: NoticeResult, why: string, receiver = this.#receiver): void {
+    this.#parts.onOutcome({ webhook: this.#webhook.name, receiver, notice, result, why, tries })
+  }
+}
+
+function nothing(): void {}
+
+/** User and password of a URL go into a header, as undici leaves them out. */
+function withoutUser(url: string): { href: string; authorization: Record<string, string> } {
+  const parsed = new URL(url)
+  const { username, password } = parsed
+  if (username === '' && password === '') return { href: url, authorization: {} }
+  const user = `${decodeURIComponent(username)}:${decodeURIComponent(password)}`
+  parsed.username = parsed.password = ''
+  return {
+    href: parsed.href,
+    authorization: { authorization: `Basic ${Buffer.from(user).toString('base64')}` },
+  }
+}

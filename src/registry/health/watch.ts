@@ -1,0 +1,317 @@
+import type { Config } from '../../config/schema/schema.ts'
+import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
+import type { KeyedRandom } from '../../mesh/keyed-random.ts'
+import type { Log } from '../../telemetry/log.ts'
+import type { Metrics } from '../../telemetry/metrics.ts'
+import { printable } from '../../telemetry/printable.ts'
+import { type Incident, Incidents, type NoticeEvent, noticeEvents } from './incidents.ts'
+import { timeToDetect, timeToRecover } from './notices.ts'
+import { Notifier, type NoticeOutcome } from './notifier.ts'
+import { type Probe, type ProbeFailure, probeSteps } from './probe.ts'
+import type { ServerHealth, Verdict } from './server-health.ts'
+
+/** How much of a message an incident keeps, in characters. */
+const LONGEST_MESSAGE = 300
+
+/** How often it is written down that an open incident is still looked at, in milliseconds. */
+const SEEN_MS: Millis = 30_000
+
+/** How long a server has to stay well before an incident that may go on at once is over, in milliseconds. */
+const SETTLE_MS: Millis = 30_000
+
+/** What begins so soon after the last incident of the same server may be more of that, in milliseconds. */
+const RELAPSE_MS: Millis = 300_000
+
+/** Longest time that a timer can be set to, in milliseconds. */
+const LONGEST_MS: Millis = 2 ** 31 - 1
+
+export interface HealthWatchParts {
+  readonly clock: Clock
+  readonly random: KeyedRandom
+  readonly log: Log
+  readonly metrics: Metrics
+  /** `gateway.stateDir`. */
+  readonly stateDir: string | undefined
+  /** `gateway.environment`. */
+  readonly environment: string
+}
+
+/** A moment, by both clocks: that of the wall may be set meanwhile. */
+interface Moment {
+  readonly wall: Millis
+  readonly now: Millis
+}
+
+/** A server that a probe has looked at. */
+export interface ProbedServer {
+  readonly name: string
+  /** Has the next probe come sooner. */
+  readonly health: Pick<ServerHealth, 'hasten'>
+}
+
+/** Makes incidents of what probes find, and has webhooks told of them. Outlives all generations. */
+export class HealthWatch {
+  readonly incidents: Incidents
+  readonly #parts: HealthWatchParts
+  readonly #notifier: Notifier
+  readonly #escalations = new Map<string, Cancel>()
+  /** When those of this process began, on the monotonic clock. */
+  readonly #startedNow = new Map<string, Millis>()
+  /** Those that should have been escalated at a time when it was not known that they go on. */
+  readonly #due = new Set<string>()
+  /** Those of an earlier process of which no probe has shown yet that they go on. */
+  readonly #unconfirmed = new Set<string>()
+  /** When the server of an open incident was found well, and has been since. */
+  readonly #wellSince = new Map<string, Moment>()
+  #escalateMs: Millis | undefined
+
+  constructor(parts: HealthWatchParts) {
+    this.#parts = parts
+    const { clock, random, log, stateDir } = parts
+    const onProblem = (problem: string) => log.warn({ problem }, 'the file of incidents has a problem')
+    this.incidents = new Incidents({ clock, stateDir, onProblem })
+    this.#notifier = new Notifier({
+      clock,
+      random,
+      mayTell: (webhook, receiver, { event, incident: { id } }) =>
+        event !== 'closed' || this.#wasTold(this.incidents.get(id), webhook, receiver),
+      onOutcome: (outcome) => this.#noted(outcome),
+    })
+  }
+
+  /** Finds what an earlier process left. Those that are open go on, with a gap in which nobody looked. Never rejects. */
+  async load(): Promise<void> {
+    await this.incidents.load()
+    const to = this.#parts.clock.wall()
+    for (const { id, gap, lastSeenAt, server } of this.incidents.open) {
+      this.incidents.change(id, { gap: { from: gap?.from ?? lastSeenAt, to } })
+      this.#unconfirmed.add(id)
+      this.#parts.log.warn({ server, incident: id }, 'an incident of before the restart is open')
+    }
+  }
+
+  /** Goes by a config from now on: at boot, before the first probe, and after each reload. */
+  follow({ health, mcpServers }: Pick<Config, 'health' | 'mcpServers'>): void {
+    const { metrics } = this.#parts
+    const isFirst = this.#escalateMs === undefined
+    this.#notifier.follow(health.webhooks)
+    if (isFirst) for (const { id } of this.incidents.superseded) this.#end(id, 'unwatched')
+    for (const { id, server } of this.incidents.open) {
+      const entry = Object.hasOwn(mcpServers, server) ? mcpServers[server] : undefined
+      if (entry === undefined || entry.disabled) this.#end(id, 'removed')
+      else if (entry.health === false) this.#end(id, 'unwatched')
+    }
+    const isGone = ({ server = '' }: Readonly<Record<string, string | undefined>>) =>
+      !Object.hasOwn(mcpServers, server)
+    metrics.probeFailures.forget(isGone)
+    metrics.incidents.forget(isGone)
+    if (health.escalateAfter !== this.#escalateMs) {
+      this.#escalateMs = health.escalateAfter
+      for (const incident of this.incidents.open) this.#escalateInTime(incident)
+    }
+    if (isFirst) this.#tellWhatIsLeft()
+  }
+
+  /** Takes what a probe of a server has found. */
+  probed(server: ProbedServer, probe: Probe, verdict: Verdict): void {
+    const { metrics } = this.#parts
+    const { name } = server
+    for (const step of probeSteps) {
+      const ms = probe.took[step]
+      if (ms !== undefined) metrics.probeDuration.series({ step }).observe(ms / 1000)
+    }
+    if (verdict.failure !== undefined)
+      metrics.probeFailures.inc({ server: name, reason: verdict.failure.reason })
+    const open = this.incidents.openOf(name)
+    if (verdict.state === 'well') {
+      if (open !== undefined) this.#isWell(server, open)
+    } else if (verdict.failure !== undefined) {
+      if (open !== undefined) this.#goesOn(open, verdict.failure)
+      else if (verdict.state === 'failing') this.#begin(name, verdict, verdict.failure)
+    }
+  }
+
+  /**
+   * The first probe that is well is the end; but of a process that keeps ending, or a server that had an incident just
+   * before, only if it stays well: else each turn of a restart loop would be an incident.
+   */
+  #isWell({ health }: ProbedServer, incident: Incident): void {
+    const { clock } = this.#parts
+    const since = this.#wellSince.get(incident.id) ?? { wall: clock.wall(), now: clock.now() }
+    const leftMs = this.#mayRelapse(incident) ? since.now + SETTLE_MS - clock.now() : 0
+    if (leftMs <= 0) return this.#end(incident.id, 'recovered', since)
+    this.#wellSince.set(incident.id, since)
+    health.hasten(leftMs)
+  }
+
+  #mayRelapse({ id, server, reasons, startedAt }: Incident): boolean {
+    const isRecent = (one: Incident) =>
+      one.server === server && one.id !== id && (one.endedAt ?? 0) > startedAt - RELAPSE_MS
+    return reasons.includes('process_exit') || this.incidents.list().some(isRecent)
+  }
+
+  /** Writes down what there is, and ends what is under way: what could not be told is told by the next process. */
+  async close(): Promise<void> {
+    for (const cancel of this.#escalations.values()) cancel()
+    await this.#notifier.close()
+    await this.incidents.close()
+  }
+
+  #begin(server: string, { since, sinceNow, lastWellAt }: Verdict, { reason, message }: ProbeFailure): void {
+    const { clock, log, metrics } = this.#parts
+    const detectedAt = clock.wall()
+    const startedNow = sinceNow ?? clock.now()
+    const incident = this.incidents.begin({
+      server,
+      reason,
+      message: printable(message, LONGEST_MESSAGE),
+      startedAt: since ?? detectedAt,
+      detectedAt,
+      detectedAfterMs: clock.now() - startedNow,
+      ...(lastWellAt !== undefined && { lastWellAt }),
+    })
+    this.#startedNow.set(incident.id, startedNow)
+    metrics.incidents.inc({ server, reason })
+    metrics.timeToDetect.series({ reason }).observe(timeToDetect(incident) / 1000)
+    log.warn(
+      { server, incident: incident.id, reason, timeToDetectMs: timeToDetect(incident) },
+      'incident opened',
+    )
+    this.#notify(incident, 'opened')
+    this.#escalateInTime(incident)
+  }
+
+  #goesOn(incident: Incident, { reason, message }: ProbeFailure): void {
+    const lastSeenAt = this.#parts.clock.wall()
+    const isNew = !incident.reasons.includes(reason)
+    const reasons = isNew ? [...incident.reasons, reason] : incident.reasons
+    const isMinor = !isNew && Math.abs(lastSeenAt - incident.lastSeenAt) < SEEN_MS
+    const changes = { reasons, message: printable(message, LONGEST_MESSAGE) }
+    this.incidents.change(incident.id, isMinor ? changes : { ...changes, lastSeenAt }, isMinor)
+    this.#wellSince.delete(incident.id)
+    this.#unconfirmed.delete(incident.id)
+    if (this.#due.delete(incident.id)) this.#escalate(incident.id)
+  }
+
+  /** `at`: when it was over, which may be known only later. */
+  #end(id: string, end: NonNullable<Incident['end']>, at?: Moment): void {
+    const { clock, log, metrics } = this.#parts
+    const recoveredAfterMs = end === 'recovered' ? this.#sinceStart(id, at?.now) : undefined
+    const incident = this.incidents.change(id, {
+      endedAt: at?.wall ?? clock.wall(),
+      end,
+      ...(recoveredAfterMs !== undefined && { recoveredAfterMs }),
+    })
+    this.#startedNow.delete(id)
+    this.#escalations.get(id)?.()
+    this.#escalations.delete(id)
+    this.#due.delete(id)
+    this.#unconfirmed.delete(id)
+    this.#wellSince.delete(id)
+    if (incident === undefined) return
+    const { server, reason, gap } = incident
+    const timeToRecoverMs = timeToRecover(incident)
+    // With a gap it is an upper bound, and not how long it took.
+    if (timeToRecoverMs !== undefined && gap === undefined)
+      metrics.timeToRecover.series({ reason }).observe(timeToRecoverMs / 1000)
+    log.info({ server, incident: id, reason, end, timeToRecoverMs }, 'incident closed')
+    this.#notify(incident, 'closed')
+  }
+
+  /** By the monotonic clock; undefined for one that an earlier process began. */
+  #sinceStart(id: string, now = this.#parts.clock.now()): Millis | undefined {
+    const startedNow = this.#startedNow.get(id)
+    return startedNow === undefined ? undefined : now - startedNow
+  }
+
+  #escalateInTime({ id, startedAt, escalatedAt }: Incident): void {
+    this.#escalations.get(id)?.()
+    if (escalatedAt !== undefined) return
+    const { clock } = this.#parts
+    const openMs = this.#sinceStart(id) ?? Math.max(0, clock.wall() - startedAt)
+    const leftMs = Math.max(0, (this.#escalateMs ?? 0) - openMs)
+    this.#escalations.set(
+      id,
+      clock.after(Math.min(leftMs, LONGEST_MS), () => {
+        this.#escalations.delete(id)
+        // It may be over by now: the next probe that is not well tells that it is not.
+        if (this.#wellSince.has(id) || this.#unconfirmed.has(id)) this.#due.add(id)
+        else this.#escalate(id)
+      }),
+    )
+  }
+
+  #escalate(id: string): void {
+    const { clock, log } = this.#parts
+    const escalatedAfterMs = this.#sinceStart(id)
+    const incident = this.incidents.change(id, {
+      escalatedAt: clock.wall(),
+      ...(escalatedAfterMs !== undefined && { escalatedAfterMs }),
+    })
+    if (incident === undefined) return
+    log.error({ server: incident.server, incident: id, reason: incident.reason }, 'incident goes on')
+    this.#notify(incident, 'escalated')
+  }
+
+  /** Tells each receiver once; of an end only those that were to be told of the incident before. */
+  #notify(incident: Incident, event: NoticeEvent): void {
+    const notices = { ...incident.notices }
+    const receivers = { ...incident.receivers }
+    const told: string[] = []
+    for (const [webhook, receiver] of this.#notifier.receivers) {
+      const wasTold = this.#wasTold(incident, webhook, receiver)
+      if (event === 'closed' && !wasTold) continue
+      // What somebody else was told under this name does not count.
+      const known = wasTold ? notices[webhook] : undefined
+      if (known?.[event] !== undefined) continue
+      notices[webhook] = { ...known, [event]: 'pending' }
+      receivers[webhook] = receiver
+      told.push(webhook)
+    }
+    const changed = this.incidents.change(incident.id, { notices, receivers })
+    if (changed === undefined) return
+    // Written first: a process that is killed right after the notice must not leave an incident that nobody ends.
+    void this.incidents.save().then(() => {
+      for (const webhook of told) this.#send(webhook, event, changed)
+    })
+  }
+
+  /** Whether it was to be told that an incident has begun, or goes on. */
+  #wasTold(incident: Incident | undefined, webhook: string, receiver: string): boolean {
+    const known = incident?.notices[webhook]
+    const isSame = incident?.receivers[webhook] === receiver
+    return isSame && (known?.opened !== undefined || known?.escalated !== undefined)
+  }
+
+  #send(webhook: string, event: NoticeEvent, incident: Incident): void {
+    this.#notifier.send(webhook, { event, incident, environment: this.#parts.environment })
+  }
+
+  /** What an earlier process had yet to tell, in the order in which it happened. */
+  #tellWhatIsLeft(): void {
+    for (const incident of [...this.incidents.list()].reverse())
+      for (const event of noticeEvents)
+        for (const webhook of this.#notifier.receivers.keys())
+          if (this.incidents.get(incident.id)?.notices[webhook]?.[event] === 'pending')
+            this.#send(webhook, event, incident)
+  }
+
+  #noted({ webhook, receiver, notice, result, why, tries }: NoticeOutcome): void {
+    const { log, metrics } = this.#parts
+    metrics.notices.inc({ webhook, result })
+    const line = { webhook, incident: notice.incident.id, event: notice.event, why, tries }
+    if (result === 'delivered') log.info(line, 'notice delivered')
+    else if (result === 'retried') log.warn(line, 'notice not delivered: trying again')
+    else log.error(line, 'notice not delivered')
+    if (result === 'retried') return
+    const incident = this.incidents.get(notice.incident.id)
+    if (incident === undefined) return
+    const before = incident.notices
+    const state = result === 'delivered' ? ('delivered' as const) : ('failed' as const)
+    const notices = { ...before, [webhook]: { ...before[webhook], [notice.event]: state } }
+    // One that has moved while it waited was told at its new place.
+    const receivers =
+      result === 'dropped' ? incident.receivers : { ...incident.receivers, [webhook]: receiver }
+    this.incidents.change(incident.id, { notices, receivers })
+  }
+}

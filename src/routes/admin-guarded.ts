@@ -1,0 +1,193 @@
+import type { FastifyInstance, FastifyReply } from 'fastify'
+import { z } from 'zod'
+import type { Asked, GuardedExperiments } from '../experiments/guarded/guarded.ts'
+import { isOver, type RunRecord } from '../experiments/guarded/record.ts'
+import { lengthOf, line, type Spec } from '../experiments/guarded/spec.ts'
+import { printableJson } from '../telemetry/printable.ts'
+import { malformed, read, withPlainErrors } from './chaos/answers.ts'
+
+export interface AdminGuardedParts {
+  readonly guarded: GuardedExperiments
+  /** What a spec may say. */
+  readonly spec: z.ZodType<Spec>
+}
+
+interface Named {
+  readonly Params: { readonly name: string }
+}
+
+/** Who has done it, where nobody says. */
+const BY = 'admin API'
+
+const person = line(128)
+
+const approval = z.strictObject({ by: person.describe('Who approves it.') })
+
+/** Who a request says it is from, in its `by`. */
+export function whoIn(body: unknown): string {
+  const read = approval.safeParse(body)
+  return read.success ? read.data.by : BY
+}
+
+/** Most bytes that wait for somebody who listens, before they are told no more. */
+const MAX_UNREAD = 256 * 1024
+
+/** Most who listen to one run at a time: with one more the first of them is told no more. */
+const MAX_OF_RUN = 8
+
+/** Somebody who listens to a run. */
+interface Listener {
+  readonly name: string
+  readonly end: () => void
+}
+
+/** Those who listen, the first one first: nobody keeps others out by listening to what only waits. */
+class Listeners {
+  readonly #all = new Set<Listener>()
+  readonly #guarded: GuardedExperiments
+
+  constructor(guarded: GuardedExperiments) {
+    this.#guarded = guarded
+  }
+
+  /** What ends the listening, or undefined when too many listen to what goes on. `onEnd`: another one takes its place. */
+  add(name: string, hear: (run: RunRecord) => void, onEnd: () => void): (() => void) | undefined {
+    const ofRun = [...this.#all].filter((one) => one.name === name)
+    if (ofRun.length >= MAX_OF_RUN) ofRun[0]?.end()
+    const unlisten = this.#guarded.listen(name, hear) ?? this.#listenInstead(name, hear)
+    if (unlisten === undefined) return undefined
+    const leave = () => {
+      this.#all.delete(listener)
+      unlisten()
+    }
+    const listener: Listener = {
+      name,
+      end() {
+        leave()
+        onEnd()
+      },
+    }
+    this.#all.add(listener)
+    return leave
+  }
+
+  /** In place of the first one whose run waits. */
+  #listenInstead(name: string, hear: (run: RunRecord) => void): (() => void) | undefined {
+    const idle = [...this.#all].find((one) => this.#guarded.get(one.name)?.state !== 'running')
+    idle?.end()
+    return idle && this.#guarded.listen(name, hear)
+  }
+}
+
+/**
+ * Guarded experiments: `POST /admin/experiments` runs a spec, `/admin/experiments/plan` says what that would do,
+ * `/admin/experiments/{name}/approve` lets one begin that waits; `GET /admin/experiments/{name}/events` tells of a run as it
+ * goes on. What all experiments have is elsewhere.
+ */
+export function registerAdminGuarded(app: FastifyInstance, parts: AdminGuardedParts): void {
+  void app.register((scope, _, done) => {
+    registerWithin(scope, parts)
+    done()
+  })
+}
+
+function registerWithin(scope: FastifyInstance, { guarded, spec }: AdminGuardedParts): void {
+  const request = z.strictObject({
+    spec,
+    by: person.default(BY).describe('Who asks.'),
+    approvedBy: person.optional().describe('Who allows it, and stages to be skipped.'),
+    firstStage: z.int().min(1).max(10).default(1).describe('The first stage to be played, from 1.'),
+  })
+  const asked = ({ by, approvedBy, firstStage }: z.output<typeof request>) => ({
+    by,
+    approvedBy,
+    firstStage: firstStage - 1,
+  })
+
+  const listeners = new Listeners(guarded)
+
+  withPlainErrors(scope)
+
+  scope.post('/admin/experiments/plan', (received, reply) => {
+    const wanted = read(request, received.body ?? {}, 'the experiment')
+    if (!wanted.ok) return malformed(reply, wanted)
+    return reply.send(guarded.plan(wanted.value.spec, asked(wanted.value)))
+  })
+
+  scope.post('/admin/experiments', async (received, reply) => {
+    const wanted = read(request, received.body ?? {}, 'the experiment')
+    if (!wanted.ok) return malformed(reply, wanted)
+    return answered(await guarded.run(wanted.value.spec, asked(wanted.value)), reply)
+  })
+
+  scope.post<Named>('/admin/experiments/:name/approve', async ({ params, body }, reply) => {
+    const wanted = read(approval, body ?? {}, 'the approval')
+    if (!wanted.ok) return malformed(reply, wanted)
+    return answered(await guarded.approve(params.name, wanted.value.by), reply)
+  })
+
+  scope.get<Named>('/admin/experiments/:name/events', ({ params: { name } }, reply) => {
+    const run = guarded.get(name)
+    if (run === undefined)
+      return reply.code(404).send({ error: `there is no guarded experiment "${name.slice(0, 64)}"` })
+    const { raw } = reply
+    const tell = (now: RunRecord) => {
+      if (raw.writableLength < MAX_UNREAD)
+        raw.write(`event: ${now.phase}\ndata: ${printableJson(JSON.stringify(guardedInShort(now)))}\n\n`)
+      if (isOver(now)) end()
+    }
+    const unlisten = listeners.add(name, tell, () => raw.end())
+    if (unlisten === undefined)
+      return reply.code(503).send({ error: 'too many listen to experiments already' })
+    const end = () => {
+      unlisten()
+      raw.end()
+    }
+    reply.hijack()
+    raw.writeHead(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-store' })
+    raw.once('close', unlisten)
+    tell(run)
+    return reply
+  })
+}
+
+/** A run that began or waits, or why there is none. */
+function answered(asked: Asked, reply: FastifyReply) {
+  if (asked.ok) return reply.code(202).send(guardedInShort(asked.run))
+  const findings = asked.refusals.map((message) => ({ path: '', message }))
+  return reply.code(409).send({ error: 'refused: nothing was injected', findings })
+}
+
+/** What lists show of a guarded run. Times of the run are in milliseconds since it began. */
+export function guardedInShort(run: RunRecord) {
+  const { spec, stage, stages, samples, beganAt, endedAt, requestedAt } = run
+  return {
+    kind: 'guarded',
+    name: run.name,
+    id: run.id,
+    title: spec.title,
+    state: run.state,
+    phase: run.phase,
+    reason: run.reason,
+    stage: stage + 1,
+    stages: spec.stages.map(({ share, duration }) => ({ share, duration })),
+    arms: spec.arms,
+    actor: run.actor,
+    approver: run.approver,
+    requestedAt: timeOf(requestedAt),
+    startedAt: timeOf(beganAt),
+    endedAt: timeOf(endedAt),
+    lengthMs: lengthOf(spec),
+    elapsedMs: Math.round(samples.at(-1)?.atMs ?? 0),
+    latest: samples.at(-1),
+    stagesOver: stages.length,
+    faults: run.faults,
+    breach: run.breach,
+    rollback: run.rollback,
+    recovery: run.recovery,
+    detection: run.detection,
+    proposal: run.proposal,
+  }
+}
+
+const timeOf = (wall: number | undefined) => (wall === undefined ? undefined : new Date(wall).toISOString())

@@ -1,0 +1,50 @@
+import type { FaultEnvironment, RawReply, ServerKind } from '../chaos/fault.ts'
+import type { Call, Outcome } from '../mesh/call.ts'
+import type { Clock } from '../mesh/clock.ts'
+import { gatewayError } from '../mesh/errors.ts'
+import { ReplyHeaders } from '../upstreams/http/http-headers.ts'
+import { transportError } from '../upstreams/http/http-reply.ts'
+import { readReply } from '../upstreams/http/http-status.ts'
+import type { SimulatedServer } from './servers.ts'
+
+/** What simulated servers are like to faults. */
+export const serverKind: ServerKind = {
+  transport: 'http',
+  era: 'modern',
+  address: { isSecure: true, isNamed: true },
+}
+
+/**
+ * What faults can do to simulated servers besides what they do to a call: these answer like servers of the modern era behind HTTP, and so
+ * have no process to end and no session to lose. Faults of those are refused, as they are before such a server.
+ */
+export function environmentOf(servers: ReadonlyMap<string, SimulatedServer>, clock: Clock): FaultEnvironment {
+  return {
+    kindOf: () => serverKind,
+    outputSchemaOf: (server, tool) => servers.get(server)?.facts(tool)?.outputSchema,
+    signal: () => false,
+    crash: () => undefined,
+    write: () => undefined,
+    loseSession: () => false,
+    tell: () => undefined,
+    refresh: () => undefined,
+    beginAttempt({ record }, sent) {
+      record.attempts++
+      record.replica = 0
+      record.sent ||= sent
+      return true
+    },
+    suspect: () => undefined,
+    unreachable: () => transportError({ code: 'ECONNREFUSED', message: '', name: 'Error' }, false),
+    failToConnect: (call) =>
+      Promise.resolve(gatewayError('upstream_unavailable', `cannot connect to ${call.server}`)),
+    sendTo: (call, server) => servers.get(server)?.send(call),
+    read: (call, reply) => read(call, reply, clock.wall()),
+  }
+}
+
+function read(call: Call, { status, headers, body }: RawReply, wallMs: number): Outcome {
+  const raw = Object.entries(headers).flatMap(([name, value]) => [Buffer.from(name), Buffer.from(value)])
+  const reading = readReply(call.id, status, new ReplyHeaders(raw), body, { hasSession: false, wallMs })
+  return reading.kind === 'suspected_loss' ? reading.otherwise : reading
+}

@@ -1,0 +1,224 @@
+import { ArmedFaults } from '../chaos/control/chaos-run.ts'
+import { Engine, injector } from '../chaos/firing/engine.ts'
+import { faults as registry } from '../chaos/faults/index.ts'
+import { Journal } from '../chaos/journal/journal.ts'
+import { KillSwitch } from '../chaos/kill/kill-switch.ts'
+import type { Fault } from '../chaos/plan/common.ts'
+import type { Config } from '../config/schema/schema.ts'
+import type { Call, Caller, Channel, Message, Outcome } from '../mesh/call.ts'
+import { newRecord } from '../mesh/call.ts'
+import { Cancellation, type Signal } from '../mesh/cancel.ts'
+import type { Clock } from '../mesh/clock.ts'
+import { compileMesh, type Mesh } from '../mesh/compile.ts'
+import { createKeyedRandom, type Seed } from '../mesh/keyed-random.ts'
+import type { Layer } from '../mesh/call.ts'
+import type { MeshEvent } from '../mesh/policy.ts'
+import { States } from '../mesh/state.ts'
+import { policies } from '../policies/index.ts'
+import { type Schemas, sharedSchemas } from '../policies/state/schemas.ts'
+import { INTENT_KEY, STEP_KEY, taskOf } from '../protocol/task.ts'
+import { environmentOf } from './environment.ts'
+import { type Json, type ServerModel, SimulatedServer } from './servers.ts'
+
+export interface GatewayOptions {
+  readonly clock: Clock
+  /** Of servers and policies, by which they draw. */
+  readonly seed: Seed
+  readonly servers: Readonly<Record<string, ServerModel>>
+  /** As a config has them when it was read. */
+  readonly policies: Config['policies']
+  /** Which of them; the ones without a name unless given. */
+  readonly set?: string
+  /** Faults that are armed from the beginning, and what they draw by. */
+  readonly plan?: { readonly seed: Seed; readonly faults: readonly Fault[] }
+  /** Hears of each call when it is over. */
+  readonly onCall?: (call: Call, outcome: Outcome) => void
+  readonly onEvent?: (event: MeshEvent) => void
+  /** What stands between all policies and the servers, such as a client library with retries of its own. */
+  readonly library?: Layer
+}
+
+/** What an agent asks for. */
+export interface Asked {
+  readonly server: string
+  readonly tool: string
+  readonly args: Json
+  /** The task that it belongs to, and which call of it this is. */
+  readonly intent: string
+  readonly step?: number
+  readonly tenant?: string
+  /** When its agent gives it up; never unless given. */
+  readonly signal?: Signal
+}
+
+/** A call that is over. */
+export interface Ended {
+  readonly call: Call
+  readonly outcome: Outcome
+}
+
+/**
+ * The mesh of a gateway without the gateway: the same policies and faults, compiled as for live traffic, between agents that call
+ * a function and servers that are models.
+ */
+export class SimulatedGateway {
+  readonly servers: ReadonlyMap<string, SimulatedServer>
+  readonly mesh: Mesh
+  readonly journal = new Journal()
+  readonly engine: Engine
+  readonly #clock: Clock
+  readonly #set: string | undefined
+  readonly #armed: ArmedFaults
+  readonly #schemas: Schemas
+  #calls = 0
+
+  constructor(options: GatewayOptions) {
+    const { clock, seed, policies: config, set, plan, onCall = ignore, onEvent = ignore } = options
+    const { library = (next) => next } = options
+    const random = createKeyedRandom(seed)
+    this.#clock = clock
+    this.#set = set
+    this.servers = new Map(
+      Object.entries(options.servers).map(([name, model]) => [
+        name,
+        new SimulatedServer(name, model, { clock, draw: random }),
+      ]),
+    )
+    const kill = new KillSwitch(clock)
+    this.engine = new Engine({
+      clock,
+      kill,
+      journal: this.journal,
+      faultEnvironment: environmentOf(this.servers, clock),
+      effectOf: (call) => this.mesh.effectOf(call),
+      emit: ignore,
+      onError: (errors) => {
+        throw new Error(`the chaos engine failed ${errors} times`)
+      },
+    })
+    this.engine.strict = true
+    this.#armed = new ArmedFaults({
+      clock,
+      kill,
+      registry,
+      onChange: (faults) => this.engine.arm(faults),
+      onExpired: ignore,
+    })
+    const context = { clock, random, state: new States(clock), emit: onEvent }
+    this.#schemas = sharedSchemas(context)
+    this.mesh = compileMesh({
+      policies,
+      config,
+      context,
+      target: (name) => this.servers.get(name),
+      readdress: () => undefined,
+      observe: this.#observe(onCall),
+      attempt: (next) => next,
+      faults: { client: injector('client', this.engine), upstream: injector('upstream', this.engine) },
+      transport: library((call) => this.servers.get(call.server)!.send(call)),
+    })
+    if (plan !== undefined) this.arm(plan)
+  }
+
+  /** Resolves when the schemas of all tools are compiled, as they are of a gateway that has run for a while. */
+  async prepare(): Promise<void> {
+    for (const server of this.servers.values())
+      for (const { inputSchema, outputSchema } of server.definitions) {
+        this.#schemas.find(inputSchema, 'arguments')
+        this.#schemas.find(outputSchema, 'reply')
+      }
+    while (this.#schemas.counts().waiting > 0) await this.#clock.sleep(1, new Cancellation())
+  }
+
+  /** Arms faults besides those that are armed. */
+  arm({ seed, faults }: NonNullable<GatewayOptions['plan']>): void {
+    if (this.#armed.size === 0) this.engine.begin()
+    this.#armed.change(faults, createKeyedRandom(seed))
+  }
+
+  /** Lets go of all faults. */
+  disarm(): void {
+    this.#armed.clear('disarmed')
+  }
+
+  /** What became of each fault that is armed, by its name. */
+  get faults() {
+    return this.#armed.list()
+  }
+
+  /** Calls a tool, and resolves to the call with its outcome. */
+  async call(asked: Asked, caller: Caller = agent): Promise<Ended> {
+    const { call, outcome } = this.begin(asked, caller)
+    return { call, outcome: await outcome }
+  }
+
+  /** Calls a tool. */
+  begin(asked: Asked, caller: Caller = agent): { readonly call: Call; readonly outcome: Promise<Outcome> } {
+    const { server, tool } = asked
+    const call: Call = {
+      server,
+      method: 'tools/call',
+      tool,
+      id: ++this.#calls,
+      message: new Request(this.#calls, asked),
+      headers: undefined,
+      inbound: NO_HEADERS,
+      caller,
+      tenant: asked.tenant ?? 'default',
+      countsAs: asked.tenant ?? 'default',
+      channel: nowhere,
+      signal: asked.signal ?? new Cancellation(),
+      deadline: undefined,
+      attempt: 1,
+      replica: undefined,
+      shapes: undefined,
+      answerShape: undefined,
+      record: newRecord(this.#clock.now()),
+    }
+    return { call, outcome: this.mesh.serviceFor(server, 'tools/call', tool, this.#set)(call) }
+  }
+
+  #observe(onCall: (call: Call, outcome: Outcome) => void): Layer {
+    const ended = (call: Call, outcome: Outcome) => {
+      call.record.isOver = true
+      if (call.record.faults !== undefined) call.record.fates = this.engine.account(call, outcome)
+      onCall(call, outcome)
+      return outcome
+    }
+    return (next) => (call) => {
+      call.record.intent = taskOf(call)
+      return next(call).then((outcome) => ended(call, outcome))
+    }
+  }
+}
+
+/** The request of a call. Its text is written when somebody reads it. */
+class Request implements Message {
+  readonly value: Readonly<Record<string, unknown>>
+  #text: string | undefined
+
+  constructor(id: number, { tool, args, intent, step }: Asked) {
+    const _meta = step === undefined ? { [INTENT_KEY]: intent } : { [INTENT_KEY]: intent, [STEP_KEY]: step }
+    this.value = { jsonrpc: '2.0', id, method: 'tools/call', params: { name: tool, arguments: args, _meta } }
+  }
+
+  get text(): string {
+    return (this.#text ??= JSON.stringify(this.value))
+  }
+}
+
+/** Who calls where that makes no difference: a client of the modern era, which has no session. */
+const agent: Caller = {
+  id: 'agent',
+  initializeParams: {},
+  client: 'agent',
+  listening: false,
+  takesInputRequired: true,
+  receive: ignore,
+}
+
+/** Replies have bytes, which faults may break, and reach the agent in no time. */
+const nowhere: Channel = { open: ignore, pause: ignore, send: () => undefined, shape: ({ over }) => over?.() }
+const NO_HEADERS = {}
+
+function ignore(): void {}

@@ -1,0 +1,267 @@
+import type { Call, CallRecord, Outcome } from '../mesh/call.ts'
+import type { Millis } from '../mesh/clock.ts'
+import { gatewayError, type Reason, reasons } from '../mesh/errors.ts'
+import type { KeyedRandom } from '../mesh/keyed-random.ts'
+import type { Effect } from '../mesh/policy.ts'
+import { INTERNAL_ERROR, INVALID_PARAMS } from '../protocol/jsonrpc.ts'
+import type { RecordedAttempt, RecordedCall } from '../telemetry/recording/format.ts'
+import type { Json, ServerModel, ToolModel } from './servers.ts'
+
+/**
+ * Servers whose tools do again what they did when they were recorded. An attempt that took place then takes as long and ends like
+ * it did. One that did not is drawn from those of its tool, time and end together:
+ *
+ * - From those near in time, because servers have bad spells: the nearest 50 of the 30 seconds before and after. Where fewer than 5
+ *   began in these 60 seconds, from all attempts of the tool.
+ * - Where it is a further try, one that began after an earlier attempt of its call had failed, from further tries, and else from
+ *   those that are none, if these are 20 or more: what has failed once fails more often. A hedge that begins while all attempts
+ *   before it are under way is no further try.
+ * - What the gateway itself ended, by a timeout or because nobody waited any more, is known to have taken longer than that. How
+ *   much longer is drawn from those that did (the redistribution to the right of B. Efron, 1967). Where there are none it gives no
+ *   answer within a minute more, and then the connection breaks.
+ */
+
+/** How many that are near in time a draw is from. */
+const NEAREST = 50
+
+/** How near they have to be, in milliseconds, and how many of them there have to be. */
+const WINDOW_MS: Millis = 30_000
+const LEAST_NEAR = 5
+
+/** How many further tries, or others, there have to be before they are drawn from by themselves. */
+const LEAST_OF_KIND = 20
+
+/** How long an attempt goes on of which nobody knows how it would have ended, in milliseconds. */
+const UNKNOWN_MS: Millis = 60_000
+
+/** An attempt that took place. */
+interface Seen {
+  /** When it began, in milliseconds after the recording did. */
+  readonly at: Millis
+  readonly attempt: RecordedAttempt
+  /** Whether an attempt of its call had failed before it began. */
+  readonly isFurther: boolean
+  /** Whether the gateway ended it. */
+  readonly isCut: boolean
+}
+
+/** What a call is asked for with: which one it is. Equal calls have equal arguments, and each an object of its own. */
+export function argumentsOf({ key, invalid }: RecordedCall): Json {
+  return invalid === true ? { key, invalid } : { key }
+}
+
+/** What those that broke their tool's schema break here, so that the policy for that finds it. */
+const INPUT: Json = { type: 'object', properties: { key: {} }, additionalProperties: false }
+
+export interface RecordedServersParts {
+  readonly calls: readonly RecordedCall[]
+  /** The recorded call that a call is, by its arguments. */
+  readonly callOf: (args: object) => RecordedCall | undefined
+  readonly random: KeyedRandom
+  /** In milliseconds after the recording began. */
+  readonly now: () => Millis
+}
+
+/** The servers of a recording. */
+export class RecordedServers {
+  readonly models: Readonly<Record<string, ServerModel>>
+  /** Attempts that were made, and those of them that did not take place when it was recorded. */
+  attempts = 0
+  drawn = 0
+  readonly #parts: RecordedServersParts
+  readonly #keys = new Map<RecordedCall, number>()
+  /** How each attempt that is under way will end. */
+  readonly #ends = new WeakMap<Call, RecordedAttempt>()
+  /** The attempts of each call that a server has got. */
+  readonly #tries = new WeakMap<CallRecord, Call[]>()
+
+  constructor(parts: RecordedServersParts) {
+    this.#parts = parts
+    const servers = new Map<string, Map<string, { effect: Effect; seen: Seen[] }>>()
+    const everything: Seen[] = []
+    parts.calls.forEach((call, index) => {
+      this.#keys.set(call, index)
+      const tools = servers.get(call.server) ?? new Map<string, { effect: Effect; seen: Seen[] }>()
+      servers.set(call.server, tools)
+      const { seen } = tools.get(call.tool) ?? { seen: [] as Seen[] }
+      tools.set(call.tool, { effect: call.effect, seen })
+      const own = seenOf(call)
+      for (const one of own) {
+        seen.push(one)
+        everything.push(one)
+      }
+    })
+    const rest = new Pool(everything)
+    this.models = Object.fromEntries(
+      [...servers].map(([server, tools]) => [
+        server,
+        {
+          tools: Object.fromEntries(
+            [...tools].map(([tool, { effect, seen }]) => [
+              tool,
+              // Of a tool that was never reached nothing is known but what the others did.
+              this.#model(effect, seen.length > 0 ? new Pool(seen) : rest),
+            ]),
+          ),
+        },
+      ]),
+    )
+  }
+
+  #model(effect: Effect, pool: Pool): ToolModel {
+    return {
+      effect,
+      inputSchema: INPUT,
+      answer: () => NOTHING,
+      tookMs: (call) => {
+        const end = this.#endOf(call, pool)
+        this.#ends.set(call, end)
+        return end.tookMs
+      },
+      ends: (call) => {
+        const end = this.#ends.get(call)!
+        this.#ends.delete(call)
+        return outcomeOf(call, end)
+      },
+    }
+  }
+
+  /** An attempt begins. Whether an earlier one of its call has failed: by itself, or because the gateway ended it. */
+  #isFurther(call: Call): boolean {
+    const before = this.#tries.get(call.record) ?? []
+    this.#tries.set(call.record, [...before, call])
+    return before.some((other) => other.signal.aborted || !this.#ends.has(other))
+  }
+
+  #endOf(call: Call, pool: Pool): RecordedAttempt {
+    const { callOf, random, now } = this.#parts
+    const { params } = call.message.value as { params: { arguments: object } }
+    const recorded = callOf(params.arguments)
+    if (recorded === undefined) throw new Error('a call that was not recorded')
+    const key = `${this.#keys.get(recorded)}/${call.attempt}`
+    const own = recorded.attempts.find(({ number }) => number === call.attempt)
+    const isFurther = this.#isFurther(call)
+    this.attempts++
+    if (own !== undefined && wasMade(own)) {
+      if (!isCut(own)) return own
+      const near = { at: recorded.at + own.at, isFurther }
+      return pool.draw(near, own.tookMs, (purpose) => random(key, purpose))
+    }
+    this.drawn++
+    return pool.draw({ at: now(), isFurther }, 0, (purpose) => random(key, purpose))
+  }
+}
+
+function seenOf(call: RecordedCall): Seen[] {
+  const made = call.attempts.filter(wasMade)
+  return made.map((attempt) => ({
+    at: call.at + attempt.at,
+    attempt,
+    isFurther: made.some(({ at, tookMs }) => at + tookMs <= attempt.at && at < attempt.at),
+    isCut: isCut(attempt),
+  }))
+}
+
+/** Whether the call's own server got it. */
+const wasMade = ({ outcome, server }: RecordedAttempt): boolean =>
+  outcome !== 'rejected' && server === undefined
+
+/** Whether the gateway ended it, so that nobody knows how it would have. */
+const isCut = ({ outcome }: RecordedAttempt): boolean => outcome === 'timeout' || outcome === 'cancelled'
+
+/** The attempts of one tool. */
+class Pool {
+  readonly #all: readonly Seen[]
+  readonly #further: readonly Seen[]
+  readonly #others: readonly Seen[]
+
+  constructor(seen: readonly Seen[]) {
+    this.#all = seen.toSorted((one, other) => one.at - other.at)
+    this.#further = this.#all.filter(({ isFurther }) => isFurther)
+    this.#others = this.#all.filter(({ isFurther }) => !isFurther)
+  }
+
+  /** An attempt that takes longer than `longerThan`, in milliseconds; 0: any. */
+  draw(
+    { at, isFurther }: Pick<Seen, 'at' | 'isFurther'>,
+    longerThan: Millis,
+    draw: (purpose: string) => number,
+  ): RecordedAttempt {
+    const kind = isFurther ? this.#further : this.#others
+    const from = kind.length >= LEAST_OF_KIND ? kind : this.#all
+    let least = longerThan
+    for (let round = 0; ; round++) {
+      const isLonger = ({ attempt }: Seen) => least === 0 || attempt.tookMs > least
+      const near = nearest(from, at).filter(isLonger)
+      const choice = near.length > 0 ? near : this.#all.filter(isLonger)
+      const chosen = choice[Math.floor(draw(`attempt ${round}`) * choice.length)]
+      if (chosen === undefined) return { ...UNKNOWN, tookMs: least + UNKNOWN_MS }
+      if (!chosen.isCut) return chosen.attempt
+      least = chosen.attempt.tookMs
+    }
+  }
+}
+
+/** Those that are near a time, of a list in order; all of them where too few are. */
+function nearest(seen: readonly Seen[], at: Millis): readonly Seen[] {
+  let above = firstFrom(seen, at)
+  let below = above - 1
+  const distance = (index: number) => Math.abs((seen[index]?.at ?? Infinity) - at)
+  while (above - below - 1 < NEAREST) {
+    const next = Math.min(distance(below), distance(above))
+    if (next > WINDOW_MS) break
+    if (distance(below) === next) below--
+    else above++
+  }
+  const near = seen.slice(below + 1, above)
+  return near.length < LEAST_NEAR ? seen : near
+}
+
+/** The first index from a time on. */
+function firstFrom(seen: readonly Seen[], at: Millis): number {
+  let [low, high] = [0, seen.length]
+  while (low < high) {
+    const middle = (low + high) >> 1
+    if (seen[middle]!.at < at) low = middle + 1
+    else high = middle
+  }
+  return low
+}
+
+const UNKNOWN = {
+  number: 0,
+  at: 0,
+  outcome: 'transport_error',
+  reason: 'upstream_disconnected',
+  requestBytes: 0,
+} as const
+
+const NOTHING: Json = {}
+const NO_CONTENT = { content: [] }
+const TOLD_ERROR = { content: [], isError: true }
+
+/** An outcome that policies judge as they did that of the attempt. Its text says nothing. */
+function outcomeOf(call: Call, attempt: RecordedAttempt): Outcome {
+  const { outcome, verdict, reason = '', retryAfterMs, unsent, status, code } = attempt
+  if (verdict === undefined) {
+    const error = gatewayError(isReason(reason) ? reason : 'upstream_unavailable', 'as it was recorded', {
+      sent: unsent !== true,
+      retryAfterMs,
+      status,
+    })
+    return { kind: 'failed', error }
+  }
+  const usual = outcome === 'caller_error' ? INVALID_PARAMS : INTERNAL_ERROR
+  const ended =
+    verdict === 'rpc_error'
+      ? { error: { code: code ?? usual, message: 'as it was recorded' } }
+      : { result: verdict === 'tool_error' ? TOLD_ERROR : NO_CONTENT }
+  const value = { jsonrpc: '2.0', id: call.id, ...ended }
+  return {
+    kind: 'answered',
+    result: { status: status ?? 200, value, text: JSON.stringify(value) },
+    verdict,
+  }
+}
+
+const isReason = (reason: string): reason is Reason => Object.hasOwn(reasons, reason)

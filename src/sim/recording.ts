@@ -1,0 +1,133 @@
+import { createReadStream } from 'node:fs'
+import { createInterface } from 'node:readline'
+import {
+  call as callSchema,
+  FORMAT,
+  header as headerSchema,
+  lost as lostSchema,
+  type RecordedCall,
+  type RecordingHeader,
+} from '../telemetry/recording/format.ts'
+import { isObject } from '../protocol/jsonrpc.ts'
+
+/** Why a file cannot be played again, in words. */
+export class RecordingError extends Error {}
+
+/** What was recorded of a gateway. */
+export interface Recording {
+  /** Of its newest file. */
+  readonly header: RecordingHeader
+  /** In the order in which they came. */
+  readonly calls: readonly RecordedCall[]
+  /** What is missing in it, in sentences. */
+  readonly notes: readonly string[]
+}
+
+/**
+ * Reads the recording that ends with a file, line by line: of the older files beside it, FILE.1, FILE.2 …, those that belong to it
+ * come first. Rejects with a `RecordingError` when there is no call to play.
+ */
+export async function readRecording(file: string): Promise<Recording> {
+  const newest = await readPart(file)
+  if (newest === undefined) throw new RecordingError(`${file}: there is no such file`)
+  const parts = [newest]
+  const { startedAt } = newest.header
+  for (let number = 1, left = newest.header.part - 1; left > 0; number++, left--) {
+    const older = await readPart(`${file}.${number}`)
+    if (older?.header.startedAt !== startedAt || older.header.part !== left) break
+    parts.unshift(older)
+  }
+  const calls = parts.flatMap((part) => part.calls).sort((one, other) => one.at - other.at)
+  if (calls.length === 0) throw new RecordingError(`${file} holds no call`)
+  return { header: newest.header, calls, notes: notesOn(parts, calls) }
+}
+
+interface Part {
+  readonly file: string
+  readonly header: RecordingHeader
+  readonly calls: RecordedCall[]
+  /** Calls that the disk was too slow for. */
+  lost: number
+  /** Lines that hold no call, by their numbers from 1, and whether the last line is one of them. */
+  readonly damaged: number[]
+  isCut: boolean
+}
+
+/** Undefined when there is no such file. */
+async function readPart(file: string): Promise<Part | undefined> {
+  let part: Part | undefined
+  let number = 0
+  try {
+    for await (const line of createInterface({ input: createReadStream(file), crlfDelay: Infinity })) {
+      number++
+      if (part === undefined) part = begun(file, line)
+      else take(part, line, number)
+    }
+  } catch (error) {
+    if (error instanceof RecordingError) throw error
+    const { code, message } = error as NodeJS.ErrnoException
+    if (code === 'ENOENT') return undefined
+    throw new RecordingError(`${file} cannot be read: ${message}`)
+  }
+  if (part === undefined) throw new RecordingError(`${file} is empty: nothing has been recorded`)
+  part.isCut = part.damaged.at(-1) === number
+  return part
+}
+
+function begun(file: string, line: string): Part {
+  const value = jsonIn(line)
+  const format = isObject(value) ? value.breakwaterRecording : undefined
+  if (format !== undefined && format !== FORMAT)
+    throw new RecordingError(
+      `${file} is a recording of format ${JSON.stringify(format)}; this program reads format ${FORMAT}`,
+    )
+  const header = headerSchema.safeParse(value)
+  if (!header.success)
+    throw new RecordingError(`${file} is no recording of a gateway: its first line is no header of one`)
+  return { file, header: header.data, calls: [], lost: 0, damaged: [], isCut: false }
+}
+
+function take(part: Part, line: string, number: number): void {
+  const value = jsonIn(line)
+  const call = callSchema.safeParse(value)
+  if (call.success) return void part.calls.push(call.data)
+  const gap = lostSchema.safeParse(value)
+  if (gap.success) part.lost += gap.data.lost
+  else if (isObject(value) && 'breakwaterRecording' in value)
+    throw new RecordingError(
+      `${part.file}: line ${number} begins another recording, whose times count from another start; give each a file of its own`,
+    )
+  else part.damaged.push(number)
+}
+
+function jsonIn(line: string): unknown {
+  try {
+    return JSON.parse(line)
+  } catch {
+    return undefined
+  }
+}
+
+function notesOn(parts: readonly Part[], calls: readonly RecordedCall[]): string[] {
+  const notes: string[] = []
+  const { header } = parts[0]!
+  if (header.part > 1)
+    notes.push(
+      `files 1 to ${header.part - 1} of the recording are gone, or lie beyond one that is: its first ${Math.round((calls[0]?.at ?? 0) / 1_000)} s are left out`,
+    )
+  if (header.sample < 1)
+    notes.push(`${Number((header.sample * 100).toPrecision(6))} % of the tasks were recorded`)
+  for (const { file, lost, damaged, isCut, calls } of parts) {
+    if (lost > 0) notes.push(`${file}: ${lost} calls are missing, because the disk was too slow`)
+    const [first, ...more] = damaged
+    if (first === undefined) continue
+    const read = `${calls.length} calls were read`
+    if (isCut && more.length === 0) notes.push(`${file}: line ${first} is cut off: ${read}`)
+    else notes.push(`${file}: ${damaged.length} lines hold no call, the first is line ${first}: ${read}`)
+  }
+  const inArms = calls.filter(({ arm }) => arm !== undefined).length
+  if (inArms > 0) notes.push(`${inArms} calls ran in arms of experiments, under policies of these`)
+  const cut = calls.filter(({ moreAttempts }) => moreAttempts !== undefined).length
+  if (cut > 0) notes.push(`of ${cut} calls not all attempts were recorded`)
+  return notes
+}

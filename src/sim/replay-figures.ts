@@ -1,0 +1,259 @@
+import { createRandom } from '../experiments/statistics/random.ts'
+import { resamplesFor } from '../experiments/statistics/quantile-bootstrap.ts'
+import type { Interval } from '../experiments/statistics/unit-estimates.ts'
+import type { RecordedCall } from '../telemetry/recording/format.ts'
+import type { Play } from './replay.ts'
+
+/**
+ * What plays of a recording come to, with intervals by a bootstrap over tasks: each resample draws as many tasks as there are, with
+ * replacement, each with all of its calls, and of several plays under the same policies one. Tasks are drawn in blocks of such as
+ * came one after the other (the circular block bootstrap of D. Politis and J. Romano, 1992): those of one time share what their
+ * servers went through, so that a bad spell is one event and not as many as there were tasks in it. In each resample all columns are
+ * of the same tasks, and all that were replayed of plays with the same seed, which makes their differences paired.
+ */
+
+interface FigureAbout {
+  /** What it is, as a row of a table is named. */
+  readonly name: string
+  /** `points`: a share, in [0, 1]; `ms`: a duration in milliseconds; `count`: a mean, 0 or more. */
+  readonly unit: 'points' | 'ms' | 'count'
+}
+
+/** What is told of calls and tasks. */
+export const figures = {
+  tcsr: { name: 'calls that went well (TCSR)', unit: 'points' },
+  eta: { name: 'the same without rejected calls (ETA)', unit: 'points' },
+  blastRadius: { name: 'tasks with a failed call', unit: 'points' },
+  p50: { name: 'p50 of calls', unit: 'ms' },
+  p95: { name: 'p95 of calls', unit: 'ms' },
+  p99: { name: 'p99 of calls', unit: 'ms' },
+  attempts: { name: 'attempts per call', unit: 'count' },
+  retries: { name: 'retries per call', unit: 'count' },
+} as const satisfies Readonly<Record<string, FigureAbout>>
+
+export type Figure = keyof typeof figures
+
+const names = Object.keys(figures) as Figure[]
+
+/** 1 − the confidence of each interval. */
+const ALPHA = 0.05
+
+/**
+ * How many blocks of tasks there are: enough to say how they differ. A spell that is longer than a block counts as several events, so
+ * that intervals are too narrow where spells last longer than a 25th of the recording.
+ */
+const BLOCKS = 25
+
+export interface Column {
+  readonly name: string
+  /** Under the same policies; at least one. Those with the same seed have the same place in all columns. */
+  readonly plays: readonly Play[]
+}
+
+/** A column of a report. */
+export interface Told {
+  readonly name: string
+  readonly figures: Readonly<Record<Figure, Interval>>
+  /** Rejections of calls and of tries, as a share of the calls, by reason. */
+  readonly rejections: Readonly<Record<string, Interval>>
+}
+
+export interface Comparison {
+  /** With 95 % confidence intervals: of the value that more of such traffic would tend to. */
+  readonly recorded: Told
+  /** With 95 % prediction intervals: of what another live run of as many tasks would find, which has noise of its own. */
+  readonly replayed: readonly Told[]
+  /** The last column less the first one that was replayed; undefined where there is one only. Intervals as those of `recorded`. */
+  readonly difference: Told | undefined
+}
+
+/** Compares what was recorded with what was replayed. */
+export function compareColumns(
+  calls: readonly RecordedCall[],
+  recorded: Play,
+  replayed: readonly Column[],
+): Comparison {
+  const units = unitsOf(calls)
+  const columns = [{ name: 'recorded', plays: [recorded] }, ...replayed]
+  const sums = columns.map(({ plays }) => plays.map((play) => new PlaySums(units, play)))
+  const reasons = [...new Set(sums.flat().flatMap(({ rejections }) => [...rejections.keys()]))].sort()
+  const all = new Int32Array(units.count).fill(1)
+  const estimates = sums.map((plays) => meanOf(plays.map((play) => play.values(all, reasons))))
+  const resampled = resample(sums, units.count, reasons)
+  const told = (name: string, intervals: readonly Interval[]): Told => ({
+    name,
+    figures: Object.fromEntries(names.map((figure, at) => [figure, intervals[at]!])) as Told['figures'],
+    rejections: Object.fromEntries(reasons.map((reason, at) => [reason, intervals[names.length + at]!])),
+  })
+  const [own, ...others] = columns.map(({ name }, column) => {
+    const intervals = estimates[column]!.map((estimate, at) => {
+      const values = resampled.map((columns) => columns[column]![at]!)
+      if (column === 0) return percentiles(estimate, values)
+      return predicted(estimate, values, mostOf(names[at]))
+    })
+    return told(name, intervals)
+  })
+  const last = columns.length - 1
+  const differences = estimates[last]!.map((estimate, at) =>
+    percentiles(
+      estimate - estimates[1]![at]!,
+      resampled.map((values) => values[last]![at]! - values[1]![at]!),
+    ),
+  )
+  const difference = last > 1 ? told('difference', differences) : undefined
+  return { recorded: own!, replayed: others, difference }
+}
+
+interface Units {
+  readonly count: number
+  /** By the index of a call. */
+  readonly of: Int32Array
+  /** Those that are tasks, and no calls that belong to none. */
+  readonly isTask: readonly boolean[]
+}
+
+function unitsOf(calls: readonly RecordedCall[]): Units {
+  const known = new Map<string, number>()
+  const isTask: boolean[] = []
+  const of = Int32Array.from(calls, ({ task }) => {
+    const found = task === undefined ? undefined : known.get(task)
+    if (found !== undefined) return found
+    if (task !== undefined) known.set(task, isTask.length)
+    return isTask.push(task !== undefined) - 1
+  })
+  return { count: isTask.length, of, isTask }
+}
+
+/** How many tasks there are, apart from calls that belong to none. */
+export const tasksIn = (calls: readonly RecordedCall[]): number =>
+  unitsOf(calls).isTask.filter((isTask) => isTask).length
+
+/** One play, added up by unit. */
+class PlaySums {
+  /** Of each unit: calls, valid, eligible and good ones, attempts, retries, and whether a call of it failed. */
+  readonly #sums: Float64Array
+  readonly #units: Units
+  /** By reason. */
+  readonly rejections = new Map<string, Float64Array>()
+  /** Durations of valid calls in order, and the unit of each. */
+  readonly #durations: Float64Array
+  readonly #unitOf: Int32Array
+
+  constructor(units: Units, { calls }: Play) {
+    this.#units = units
+    this.#sums = new Float64Array(units.count * SUMS)
+    const sums = this.#sums
+    const timed: { tookMs: number; unit: number }[] = []
+    calls.forEach(({ result, isWrong, tookMs, attempts, retries, rejections }, index) => {
+      const unit = units.of[index]!
+      const at = unit * SUMS
+      const isValid = result !== 'cancelled' && result !== 'caller_error'
+      const added = [
+        1,
+        +isValid,
+        +(isValid && result !== 'rejected'),
+        +(isValid && !isWrong),
+        attempts,
+        retries,
+      ]
+      added.forEach((value, which) => (sums[at + which]! += value))
+      if (isWrong) sums[at + FAILED] = 1
+      if (isValid) timed.push({ tookMs, unit })
+      for (const reason of rejections) {
+        const counts = this.rejections.get(reason) ?? new Float64Array(units.count)
+        this.rejections.set(reason, counts)
+        counts[unit]!++
+      }
+    })
+    timed.sort((one, other) => one.tookMs - other.tookMs)
+    this.#durations = Float64Array.from(timed, ({ tookMs }) => tookMs)
+    this.#unitOf = Int32Array.from(timed, ({ unit }) => unit)
+  }
+
+  /** All figures, and then the share of each reason, with each unit as often as `weights` says. */
+  values(weights: Int32Array, reasons: readonly string[]): number[] {
+    const total = new Float64Array(SUMS)
+    const ofReasons = new Float64Array(reasons.length)
+    const counts = reasons.map((reason) => this.rejections.get(reason))
+    let [tasks, failed] = [0, 0]
+    for (let unit = 0; unit < weights.length; unit++) {
+      const weight = weights[unit]!
+      if (weight === 0) continue
+      for (let which = 0; which < SUMS; which++) total[which]! += weight * this.#sums[unit * SUMS + which]!
+      counts.forEach((count, which) => (ofReasons[which]! += weight * (count?.[unit] ?? 0)))
+      if (this.#units.isTask[unit] !== true) continue
+      tasks += weight
+      failed += weight * this.#sums[unit * SUMS + FAILED]!
+    }
+    const [calls = 0, valid = 0, eligible = 0, good = 0, attempts = 0, retries = 0] = total
+    const share = (part: number, whole: number, none: number) => (whole === 0 ? none : part / whole)
+    return [
+      share(good, valid, 1),
+      share(good, eligible, 1),
+      share(failed, tasks, 0),
+      ...this.#quantiles(weights, valid),
+      share(attempts, calls, 0),
+      share(retries, calls, 0),
+      ...Array.from(ofReasons, (count) => share(count, calls, 0)),
+    ]
+  }
+
+  /** The smallest durations that these shares of the durations do not exceed. */
+  #quantiles(weights: Int32Array, count: number): number[] {
+    const found: number[] = []
+    let passed = 0
+    for (let at = 0; at < this.#durations.length && found.length < QUANTILES.length; at++) {
+      passed += weights[this.#unitOf[at]!]!
+      while (found.length < QUANTILES.length && passed >= QUANTILES[found.length]! * count - 1e-9)
+        found.push(this.#durations[at]!)
+    }
+    return QUANTILES.map((_, at) => found[at] ?? NaN)
+  }
+}
+
+const SUMS = 7
+const FAILED = 6
+const QUANTILES = [0.5, 0.95, 0.99] as const
+
+/** For each resample the values of each column. Units are in the order in which they began. */
+function resample(
+  sums: readonly (readonly PlaySums[])[],
+  units: number,
+  reasons: readonly string[],
+): number[][][] {
+  const random = createRandom(1)
+  const below = (count: number) => Math.floor(random() * count)
+  const length = Math.max(1, Math.floor(units / BLOCKS))
+  return Array.from({ length: resamplesFor(units * sums.length) }, () => {
+    const weights = new Int32Array(units)
+    for (let drawn = 0, from = 0; drawn < units; drawn++) {
+      if (drawn % length === 0) from = below(units)
+      weights[(from + (drawn % length)) % units]!++
+    }
+    const play = random()
+    return sums.map((plays) => plays[Math.floor(play * plays.length)]!.values(weights, reasons))
+  })
+}
+
+function meanOf(values: readonly (readonly number[])[]): number[] {
+  return values[0]!.map((_, at) => values.reduce((sum, one) => sum + one[at]!, 0) / values.length)
+}
+
+/** The most that a figure can be; Infinity of a rejection, of which a call may have several. */
+const mostOf = (figure: Figure | undefined): number =>
+  figure !== undefined && figures[figure].unit === 'points' ? 1 : Infinity
+
+/** The 95 % confidence interval. */
+function percentiles(estimate: number, resampled: readonly number[]): Interval {
+  const sorted = resampled.toSorted((one, other) => one - other)
+  const rank = Math.max(1, Math.floor((sorted.length + 1) * (ALPHA / 2)))
+  return { estimate, low: sorted[rank - 1]!, high: sorted[sorted.length - rank]! }
+}
+
+/** The 95 % prediction interval: another run is apart from this one by as much as two resamples are from one another. */
+function predicted(estimate: number, resampled: readonly number[], most: number): Interval {
+  const half = resampled.length >> 1
+  const apart = resampled.map((value, at) => value - resampled[(at + half) % resampled.length]!)
+  const { low, high } = percentiles(0, apart)
+  return { estimate, low: Math.max(0, estimate + low), high: Math.min(most, estimate + high) }
+}

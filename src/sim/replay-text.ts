@@ -1,0 +1,87 @@
+import { markdownBlock, markdownLine } from '../experiments/blocks.ts'
+import { decimalsFor, differenceInWords, intervalInWords, valueInWords } from '../experiments/report-text.ts'
+import type { Interval } from '../experiments/statistics/unit-estimates.ts'
+import { roundedDuration } from '../units/duration.ts'
+import { type Comparison, type Figure, figures, type Told } from './replay-figures.ts'
+
+/** What a replay came to. */
+export interface ReplayReport extends Comparison {
+  readonly file: string
+  /** ISO 8601. */
+  readonly startedAt: string
+  /** From the first call to the last, in milliseconds. */
+  readonly ranMs: number
+  readonly calls: number
+  readonly tasks: number
+  /** How often the calls were played under each of the policies, and the seed of the first time. */
+  readonly plays: number
+  readonly seed: number
+  /** Share of the attempts that never took place and were drawn, by the policies. */
+  readonly drawn: Readonly<Record<string, number>>
+  /** What has to be known of the recording and of the policies. */
+  readonly notes: readonly string[]
+  /** What a replay cannot know. */
+  readonly limits: readonly string[]
+}
+
+/** What holds for every replay. */
+export const limits: readonly string[] = [
+  'Attempts that did not take place when it was recorded are drawn from those that did; how long they would have taken nobody knows.',
+  'Servers would have seen another load under other policies, and answered sooner or later because of it.',
+  'Agents would have reacted to other outcomes with other calls: here they ask what they asked.',
+  'Arguments and replies were not recorded: calls to another tool as a fallback fail, and what `arguments` and `verdict` find is what they found.',
+  'What faults did while it was recorded counts as done by the servers.',
+]
+
+/** The report as Markdown. */
+export function replayMarkdown(report: ReplayReport): string {
+  const { file, startedAt, ranMs, calls, tasks, plays, seed, recorded, replayed, difference } = report
+  const columns = [recorded, ...replayed]
+  const row = (name: string, of: (told: Told) => Interval | undefined, unit: Unit) => [
+    name,
+    ...columns.map((told) => cell(of(told), unit)),
+    ...(difference === undefined ? [] : [differenceCell(of(difference), unit)]),
+  ]
+  const rows = (Object.keys(figures) as Figure[]).map((figure) =>
+    row(figures[figure].name, (told) => told.figures[figure], figures[figure].unit),
+  )
+  const rejections = Object.keys(recorded.rejections).map((reason) =>
+    row(`rejected: ${reason}`, (told) => told.rejections[reason], 'points'),
+  )
+  const head = [
+    '',
+    ...columns.map(({ name }) => name),
+    ...(difference === undefined ? [] : [difference.name]),
+  ]
+  return [
+    `# What ${calls} recorded calls would have come to`,
+    `Recorded from ${startedAt} on, for ${roundedDuration(ranMs)}: ${calls} calls of ${tasks} tasks in ${file}. Played ${plays} times under each of the policies, from seed ${seed} on.`,
+    ...(report.notes.length === 0 ? [] : [list(report.notes)]),
+    markdownBlock({ table: { head, rows: [...rows, ...rejections], numbers: 1 } }),
+    'In brackets: of what was recorded and of the difference, 95 % confidence intervals; of what was replayed, 95 % prediction intervals of another live run of as many tasks. Rejections as a share of the calls, those of retries included.',
+    '## What a replay cannot know',
+    list([
+      ...Object.entries(report.drawn).map(
+        ([name, share]) => `${valueInWords(share, 'points')} of the attempts under ${name} were drawn.`,
+      ),
+      ...report.limits,
+    ]),
+  ].join('\n\n')
+}
+
+type Unit = (typeof figures)[Figure]['unit']
+
+const list = (lines: readonly string[]) => lines.map((line) => `- ${markdownLine(line)}`).join('\n')
+
+function cell(interval: Interval | undefined, unit: Unit): string {
+  if (interval === undefined) return ''
+  const places = decimalsFor(interval, unit)
+  const [low, high] = [interval.low, interval.high].map((value) => valueInWords(value, unit, places))
+  return `${valueInWords(interval.estimate, unit, places)} (${low} to ${high})`
+}
+
+function differenceCell(interval: Interval | undefined, unit: Unit): string {
+  if (interval === undefined) return ''
+  const places = decimalsFor(interval, unit)
+  return `${differenceInWords(interval.estimate, unit, places)} (${intervalInWords(interval, unit, places)})`
+}

@@ -1,0 +1,171 @@
+import type { Fault } from '../chaos/plan/common.ts'
+import { Cancellation } from '../mesh/cancel.ts'
+import { resultOfCall, type Result, wentWrong } from '../mesh/classify.ts'
+import type { Millis } from '../mesh/clock.ts'
+import { gatewayError } from '../mesh/errors.ts'
+import { createKeyedRandom, type Seed } from '../mesh/keyed-random.ts'
+import { retries } from '../policies/retry/tries.ts'
+import type { RecordedCall } from '../telemetry/recording/format.ts'
+import { SimulatedGateway } from './gateway.ts'
+import type { PolicyChoice } from './policy-choices.ts'
+import { argumentsOf, RecordedServers } from './recorded-servers.ts'
+import type { Recording } from './recording.ts'
+import type { Json } from './servers.ts'
+import { VirtualClock } from './virtual-clock.ts'
+
+/** What became of a call: when it was recorded, or when it was played again. */
+export interface PlayedCall {
+  /** When it came, in milliseconds after the recording began. */
+  readonly at: Millis
+  readonly result: Result
+  /** Whether it went wrong as its agent sees it. */
+  readonly isWrong: boolean
+  readonly tookMs: Millis
+  readonly attempts: number
+  readonly retries: number
+  /** Why it was rejected, or tries of it were. */
+  readonly rejections: readonly string[]
+}
+
+/** One play of all calls of a recording. */
+export interface Play {
+  /** By the index of the recorded call. */
+  readonly calls: readonly PlayedCall[]
+  /** Share of the attempts that were not recorded, and thus drawn. */
+  readonly drawn: number
+}
+
+/** What was recorded, as a play. */
+export function playOf({ calls }: Recording): Play {
+  return {
+    calls: calls.map((call) => ({
+      at: call.at,
+      result: call.result,
+      isWrong: call.wrong === true,
+      tookMs: call.tookMs,
+      attempts:
+        call.attempts.filter(({ outcome }) => outcome !== 'rejected').length + (call.moreAttempts ?? 0),
+      retries: call.retries,
+      rejections: [
+        ...(call.result === 'rejected' && call.reason !== undefined ? [call.reason] : []),
+        ...(call.rejectedTries ?? []),
+      ],
+    })),
+    drawn: 0,
+  }
+}
+
+export interface ReplayOptions {
+  readonly choice: PolicyChoice
+  readonly seed: Seed
+  /** Faults that are armed from the beginning of the recording to its end. */
+  readonly faults?: readonly Fault[]
+  /** Hears of each call that is over. */
+  readonly onCall?: () => void
+}
+
+/**
+ * Plays the calls of a recording again under some policies, on a virtual clock. They come when they came, whatever has become of
+ * the ones before; but what an agent asked for after another call of its task had ended comes as long after its end as it did.
+ * What the gateway itself took for a call, it takes again. An agent that gave a call up waits for it as long as it did.
+ */
+export async function replay(
+  { calls, header }: Recording,
+  { choice, seed, faults = [], onCall }: ReplayOptions,
+): Promise<Play> {
+  const clock = new VirtualClock(Date.parse(header.startedAt))
+  const byArguments = new Map<object, RecordedCall>()
+  const asked = calls.map((call): Json => {
+    const args = argumentsOf(call)
+    byArguments.set(args, call)
+    return args
+  })
+  const servers = new RecordedServers({
+    calls,
+    callOf: (args) => byArguments.get(args),
+    random: createKeyedRandom(seed),
+    now: () => clock.now(),
+  })
+  const { policies, set } = choice
+  const gateway = new SimulatedGateway({
+    clock,
+    seed,
+    servers: servers.models,
+    policies,
+    ...(set !== undefined && { set }),
+    ...(faults.length > 0 && { plan: { seed, faults } }),
+  })
+  const before = predecessors(calls)
+  const played: Promise<PlayedCall>[] = []
+
+  async function play(call: RecordedCall, index: number): Promise<PlayedCall> {
+    const first = before[index]
+    if (first !== undefined) await played[first]
+    const waitMs = first === undefined ? call.at - clock.now() : call.at - endOf(calls[first]!)
+    if (waitMs > 0) await clock.sleep(waitMs, NEVER)
+    const signal = new Cancellation()
+    const leave =
+      call.result === 'cancelled' &&
+      clock.after(call.tookMs - call.overheadMs, () =>
+        signal.abort(gatewayError('cancelled', 'the caller gave up', { sent: true })),
+      )
+    const { server, tool, task, step, tenant } = call
+    const beganAt = clock.now()
+    const { call: sent, outcome } = await gateway.call({
+      server,
+      tool,
+      tenant,
+      args: asked[index]!,
+      intent: task ?? `call ${index}`,
+      ...(step !== undefined && { step }),
+      signal,
+    })
+    if (leave !== false) leave()
+    if (call.overheadMs > 0) await clock.sleep(call.overheadMs, NEVER)
+    onCall?.()
+    const { record } = sent
+    const rejection = outcome.kind === 'rejected' ? [outcome.error.reason] : []
+    return {
+      at: beganAt,
+      result: resultOfCall(outcome, record),
+      isWrong: wentWrong(outcome, record),
+      tookMs: clock.now() - beganAt,
+      attempts: record.attempts,
+      retries: retries.of(record),
+      rejections: [...rejection, ...(record.supersededRejections ?? [])],
+    }
+  }
+
+  calls.forEach((call, index) => played.push(play(call, index)))
+  const over = await clock.run(Promise.all(played))
+  return { calls: over, drawn: servers.attempts === 0 ? 0 : servers.drawn / servers.attempts }
+}
+
+const NEVER = new Cancellation()
+
+const endOf = ({ at, tookMs }: RecordedCall): Millis => at + tookMs
+
+/**
+ * For each call the one of its task that had ended last when it came, by their indices: that is what its agent acted upon. None
+ * where no other had ended. The calls are in the order in which they came.
+ */
+function predecessors(calls: readonly RecordedCall[]): (number | undefined)[] {
+  const byTask = new Map<string, number[]>()
+  for (const [index, { task }] of calls.entries()) {
+    if (task === undefined) continue
+    const own = byTask.get(task)
+    if (own === undefined) byTask.set(task, [index])
+    else own.push(index)
+  }
+  const found = new Array<number | undefined>(calls.length).fill(undefined)
+  for (const own of byTask.values()) {
+    const byEnd = own.toSorted((a, b) => endOf(calls[a]!) - endOf(calls[b]!) || a - b)
+    let ended = 0
+    for (const index of own) {
+      // Calls stand in the order in which they came: whatever has ended before one of them has before the next.
+      while (byEnd[ended]! < index && endOf(calls[byEnd[ended]!]!) <= calls[index]!.at) ended++
+      found[index] = byEnd[ended - 1]
+    }
+  }
+  return found
+}

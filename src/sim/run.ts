@@ -1,0 +1,50 @@
+import type { Fault } from '../chaos/plan/common.ts'
+import type { Call, Outcome } from '../mesh/call.ts'
+import type { Millis } from '../mesh/clock.ts'
+import type { Seed } from '../mesh/keyed-random.ts'
+import { SimulatedGateway } from './gateway.ts'
+import type { PolicyChoice } from './policy-choices.ts'
+import type { ServerModel } from './servers.ts'
+import { newTally, runTasks, type Tally, type Workload } from './tasks.ts'
+import { VirtualClock } from './virtual-clock.ts'
+
+/** One run of a simulation. */
+export interface Run {
+  /** Of servers, policies and faults. */
+  readonly seed: Seed
+  readonly servers: Readonly<Record<string, ServerModel>>
+  readonly choice: PolicyChoice
+  /** Armed when the schemas of all tools are compiled. */
+  readonly faults: readonly Fault[]
+  readonly workload: Workload
+  /** Hears of each call when it is over, `ms` after it began. */
+  readonly onCall?: (call: Call, outcome: Outcome, ms: Millis) => void
+}
+
+/** Runs all tasks, on a clock and with a gateway of their own, and counts. */
+export const simulate = async (run: Run): Promise<Tally> => (await simulated(run)).tally
+
+/** The same, with the gateway as the run has left it, and how long that took in virtual time. */
+export async function simulated({ seed, servers, choice, faults, workload, onCall }: Run): Promise<{
+  readonly tally: Tally
+  readonly gateway: SimulatedGateway
+  readonly tookMs: Millis
+}> {
+  const clock = new VirtualClock()
+  const { policies, set } = choice
+  const gateway = new SimulatedGateway({
+    clock,
+    seed,
+    servers,
+    policies,
+    ...(set !== undefined && { set }),
+    ...(onCall !== undefined && {
+      onCall: (call, outcome) => onCall(call, outcome, clock.now() - call.record.startedAt),
+    }),
+  })
+  const tally = newTally()
+  await clock.run(gateway.prepare())
+  gateway.arm({ seed, faults })
+  await clock.run(runTasks(gateway, clock, workload, tally))
+  return { tally, gateway, tookMs: clock.now() }
+}

@@ -1,0 +1,101 @@
+import { open, readFile, rename } from 'node:fs/promises'
+import { z } from 'zod'
+import type { Standstill } from './search.ts'
+
+/** Of the format: what another one wrote is not read. */
+const VERSION = 1
+
+/** What decides a search: with other values there is another one. Texts and numbers that people can compare. */
+export type SearchOptions = Readonly<Record<string, string | number>>
+
+/** A search between two generations. */
+export interface Checkpoint extends Standstill {
+  readonly options: SearchOptions
+}
+
+/** Why a checkpoint cannot be used. */
+export class CheckpointError extends Error {}
+
+/** Writes a checkpoint in place of the one that is there: whatever ends the process, there is the old one or the new one. */
+export async function writeCheckpoint(path: string, checkpoint: Checkpoint): Promise<void> {
+  const draft = `${path}.new`
+  try {
+    const file = await open(draft, 'w')
+    try {
+      await file.writeFile(`${JSON.stringify({ version: VERSION, ...checkpoint })}\n`)
+      await file.datasync()
+    } finally {
+      await file.close()
+    }
+    await rename(draft, path)
+  } catch (error) {
+    throw new CheckpointError(`cannot write ${path}: ${(error as Error).message}`)
+  }
+}
+
+const gene = z.strictObject({
+  type: z.string(),
+  match: z.strictObject({ server: z.string().optional(), tool: z.string().optional() }),
+  rate: z.number(),
+  when: z.strictObject({
+    burst: z.strictObject({ meanLength: z.number(), per: z.enum(['slot', 'call']) }).optional(),
+    window: z.strictObject({ from: z.number(), to: z.number() }).optional(),
+  }),
+  options: z.record(z.string(), z.unknown()),
+})
+
+const genome = z.array(gene).min(1)
+
+const evaluation = z.discriminatedUnion('status', [
+  z.strictObject({ status: z.literal('invalid'), why: z.string() }),
+  z.strictObject({ status: z.enum(['inapplicable', 'unreachable']) }),
+  z.strictObject({
+    status: z.literal('measured'),
+    values: z.array(z.number()).min(1),
+    mean: z.number(),
+    standardError: z.number(),
+    excess: z.number(),
+    standing: z.enum(['within', 'uncertain', 'violating', 'outage']),
+  }),
+])
+
+const schema = z.strictObject({
+  version: z.literal(VERSION),
+  options: z.record(z.string(), z.union([z.string(), z.number()])),
+  state: z.strictObject({ generation: z.int().min(0), population: z.array(genome).min(1) }),
+  known: z.array(z.strictObject({ genome, evaluation })),
+  hits: z.int().min(0),
+})
+
+/** Reads the checkpoint of a search with these options. Rejects with a `CheckpointError` that says what is wrong with it. */
+export async function readCheckpoint(path: string, options: SearchOptions): Promise<Checkpoint> {
+  const text = await readFile(path, 'utf8').catch((error: Error) => {
+    throw new CheckpointError(`cannot read ${path}: ${error.message}`)
+  })
+  let value: unknown
+  try {
+    value = JSON.parse(text)
+  } catch {
+    throw new CheckpointError(`${path} is no checkpoint, or only a part of one: it is no whole JSON`)
+  }
+  const { version } = z.object({ version: z.unknown() }).catch({ version: undefined }).parse(value)
+  if (typeof version === 'number' && version !== VERSION)
+    throw new CheckpointError(
+      `${path} is a checkpoint of version ${version}; this program reads version ${VERSION}`,
+    )
+  const read = schema.safeParse(value)
+  if (!read.success) {
+    const [{ path: place = [], message = '' } = {}] = read.error.issues
+    throw new CheckpointError(`${path} is no checkpoint of a search: ${place.join('.')} ${message}`)
+  }
+  const others = [...new Set([...Object.keys(options), ...Object.keys(read.data.options)])].filter(
+    (name) => options[name] !== read.data.options[name],
+  )
+  if (others.length > 0) {
+    const differences = others.map(
+      (name) => `${name} was ${read.data.options[name]}, and is ${options[name]}`,
+    )
+    throw new CheckpointError(`${path} is of a search with other options: ${differences.join('; ')}`)
+  }
+  return read.data as Checkpoint
+}

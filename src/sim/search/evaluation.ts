@@ -1,0 +1,157 @@
+import { nextTurn, type Millis } from '../../mesh/clock.ts'
+import type { Fault } from '../../chaos/plan/common.ts'
+import type { Seed } from '../../mesh/keyed-random.ts'
+import { thorough } from '../agents.ts'
+import type { PolicyChoice } from '../policy-choices.ts'
+import { simulated } from '../run.ts'
+import type { Scene } from '../scene.ts'
+import { faultsOf, type Genome, keyOf } from './plan-space.ts'
+import { judge, type Measured, OUTAGE, type Slo, slis } from './slo.ts'
+
+/**
+ * What became of an individual. `invalid`: no plan may be like that. `inapplicable`: its faults had nothing to do at the calls that they
+ * were drawn for, or were refused. `unreachable`: no call was drawn.
+ */
+export type Evaluation =
+  | { readonly status: 'invalid'; readonly why: string }
+  | { readonly status: 'inapplicable' | 'unreachable' }
+  | ({ readonly status: 'measured' } & Measured)
+
+/** All that a run is made of, but for faults and seed. */
+export interface Setting {
+  readonly slo: Slo
+  readonly scene: Scene
+  readonly choice: PolicyChoice
+  readonly tasks: number
+  /** Tasks at a time. */
+  readonly concurrency: number
+}
+
+/** What one run shows. */
+interface Ran {
+  readonly value: number
+  readonly p95Ms: Millis
+  readonly tookMs: Millis
+  /** Calls that faults were injected into, and those where there was nothing for them to do. */
+  readonly injected: number
+  readonly inapplicable: number
+}
+
+/** Runs a setting with some faults and a seed for all draws, on a clock of its own. */
+export async function run(setting: Setting, faults: readonly Fault[], seed: Seed): Promise<Ran> {
+  const { slo, scene, choice, tasks, concurrency } = setting
+  const latencies: Millis[] = []
+  const { tally, gateway, tookMs } = await simulated({
+    seed,
+    servers: scene.servers,
+    choice,
+    faults,
+    workload: { tasks, stepsOf: scene.stepsOf, agent: thorough, concurrency },
+    onCall: (_, __, ms) => void latencies.push(ms),
+  })
+  const counts = gateway.faults.map((fault) => fault.counts)
+  const refused = gateway.journal.decisions().filter(({ because }) => because === 'refused').length
+  return {
+    value: slis[slo.sli].of(tally, latencies),
+    p95Ms: slis.p95.of(tally, latencies),
+    tookMs,
+    injected: counts.reduce((sum, { injected }) => sum + injected, 0),
+    inapplicable: counts.reduce((sum, { notApplicable }) => sum + notApplicable, refused),
+  }
+}
+
+/** Measures an individual under all of these seeds, however far beyond the objective it turns out to be. */
+export async function measure(setting: Setting, genome: Genome, seeds: readonly Seed[]): Promise<Measured> {
+  const faults = faultsOf(genome)
+  if (typeof faults === 'string') throw new Error(`no plan may be like that: ${faults}`)
+  const values: number[] = []
+  for (const seed of seeds) {
+    await nextTurn()
+    values.push((await run(setting, faults, seed)).value)
+  }
+  return judge(setting.slo, values)
+}
+
+/** A setting without any fault. */
+export interface Baseline extends Measured {
+  /** How long the longest run took. */
+  readonly spanMs: Millis
+  /** What 95 % of the calls did not take longer than, in the slowest run. */
+  readonly usualMs: Millis
+}
+
+export async function baselineOf(setting: Setting, seeds: readonly Seed[]): Promise<Baseline> {
+  const ran: Ran[] = []
+  for (const seed of seeds) ran.push(await run(setting, [], seed))
+  const measured = judge(
+    setting.slo,
+    ran.map(({ value }) => value),
+  )
+  return {
+    ...measured,
+    spanMs: Math.max(...ran.map(({ tookMs }) => tookMs)),
+    usualMs: Math.max(...ran.map(({ p95Ms }) => p95Ms)),
+  }
+}
+
+/** An individual, and what became of it. */
+export interface Evaluated {
+  readonly genome: Genome
+  readonly evaluation: Evaluation
+}
+
+/** Measures individuals in one setting under the same seeds, the same individual once. */
+export class Evaluator {
+  readonly setting: Setting
+  readonly seeds: readonly Seed[]
+  /** Times that an individual was known already. */
+  hits = 0
+  readonly #known = new Map<string, Evaluated>()
+
+  constructor(setting: Setting, seeds: readonly Seed[]) {
+    this.setting = setting
+    this.seeds = seeds
+  }
+
+  /** All that it knows, in the order in which it came to know it. */
+  get known(): readonly Evaluated[] {
+    return [...this.#known.values()]
+  }
+
+  /** Takes what an evaluator of the same setting and seeds knew. */
+  restore(known: readonly Evaluated[], hits: number): void {
+    for (const evaluated of known) this.#known.set(keyOf(evaluated.genome), evaluated)
+    this.hits = hits
+  }
+
+  async evaluate(genome: Genome): Promise<Evaluation> {
+    const key = keyOf(genome)
+    const known = this.#known.get(key)
+    if (known !== undefined) {
+      this.hits++
+      return known.evaluation
+    }
+    const evaluation = await this.#measure(genome)
+    this.#known.set(key, { genome, evaluation })
+    return evaluation
+  }
+
+  async #measure(genome: Genome): Promise<Evaluation> {
+    const faults = faultsOf(genome)
+    if (typeof faults === 'string') return { status: 'invalid', why: faults }
+    const values: number[] = []
+    let [injected, inapplicable] = [0, 0]
+    for (const seed of this.seeds) {
+      // Whoever shows progress needs a turn now and then.
+      await nextTurn()
+      const ran = await run(this.setting, faults, seed)
+      values.push(ran.value)
+      injected += ran.injected
+      inapplicable += ran.inapplicable
+      // Of what is so far beyond, one seed says enough.
+      if (judge(this.setting.slo, values).excess > 2 * OUTAGE) break
+    }
+    if (injected > 0) return { status: 'measured', ...judge(this.setting.slo, values) }
+    return { status: inapplicable > 0 ? 'inapplicable' : 'unreachable' }
+  }
+}

@@ -1,0 +1,58 @@
+import { type Gene, type Genome, genomeOf, LEAST_RATE, significant, type When } from './plan-space.ts'
+
+/** Of a rate or a window, the shares that are tried, the boldest first. */
+const SHARES = [0.5, 0.8]
+
+/** All forms that are smaller by one step: a fault or an option less, a shorter window, a lower rate. */
+export function smallerForms(genome: Genome): Genome[] {
+  const simpler = genome.flatMap((gene, at) =>
+    smallerGenes(gene).map((smaller) => genomeOf(genome.with(at, smaller))),
+  )
+  const fewer = genome.length === 1 ? [] : genome.map((_, at) => genome.toSpliced(at, 1))
+  return [...fewer, ...simpler]
+}
+
+function smallerGenes(gene: Gene): Gene[] {
+  const { rate, when, options } = gene
+  const { window, burst } = when
+  const withoutOption = Object.keys(options).map((name) => {
+    const { [name]: _, ...others } = options
+    return { ...gene, options: others }
+  })
+  const withoutBurst: When[] = burst === undefined ? [] : [window === undefined ? {} : { window }]
+  const shorter = SHARES.flatMap((share): When[] => {
+    if (window === undefined) return []
+    const { from, to } = window
+    const ms = Math.floor((to - from) * share)
+    return ms === 0 ? [] : [{ ...when, window: { from, to: from + ms } }]
+  })
+  const lower = SHARES.map((share) => significant(rate * share)).filter(
+    (smaller) => smaller < rate && smaller >= LEAST_RATE,
+  )
+  return [
+    ...withoutOption,
+    ...[...withoutBurst, ...shorter].map((changed) => ({ ...gene, when: changed })),
+    ...lower.map((smaller) => ({ ...gene, rate: smaller })),
+  ]
+}
+
+/**
+ * Takes smaller forms of which `holds` says yes, until there is none. After one it goes on with the forms of that from where it was,
+ * and so comes back to those that failed only once nothing else is left.
+ */
+export async function shrink(genome: Genome, holds: (genome: Genome) => Promise<boolean>): Promise<Genome> {
+  let smallest = genome
+  let hasShrunk: boolean
+  do {
+    hasShrunk = false
+    for (let at = 0; ;) {
+      const form = smallerForms(smallest)[at]
+      if (form === undefined) break
+      if (await holds(form)) {
+        smallest = form
+        hasShrunk = true
+      } else at++
+    }
+  } while (hasShrunk)
+  return smallest
+}

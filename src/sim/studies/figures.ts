@@ -1,0 +1,42 @@
+import { roundedDuration } from '../../units/duration.ts'
+import type { Unit } from './study.ts'
+
+/** Digits of the numbers in findings. */
+const DIGITS = 6
+
+/** A number as findings hold it; null for what is none, such as a mean of nothing. */
+export const figure = (value: number): number | null =>
+  Number.isFinite(value) ? Number(value.toPrecision(DIGITS)) : null
+
+/** A figure as people read it. */
+export function inWords(value: number, unit: Unit): string {
+  switch (unit) {
+    case 'share':
+      return `${fixed(value * 100, 1)} %`
+    case 'points':
+      return `${value > 0 ? '+' : ''}${fixed(value * 100, 1)} points`
+    case 'ms':
+      return value < 0 ? `-${roundedDuration(-value)}` : roundedDuration(value)
+    case 's':
+      return value === 0 ? '0s' : roundedDuration(value * 1_000)
+    case 'count':
+      return fixed(value, value < 100 ? 2 : 0)
+    case 'perSecond':
+      return `${fixed(value, 1)}/s`
+    case 'times':
+      return `${fixed(value, 1)} x`
+  }
+}
+
+/** So many digits are the same for a sum and for the figure of it: more of them would round halves up here and down there. */
+const SURE_DIGITS = 12
+
+/** With so many digits behind the point at most, and no sign before a zero. */
+const fixed = (value: number, digits: number): string =>
+  String(Number(Number(value.toPrecision(SURE_DIGITS)).toFixed(digits)) || 0)
+
+/** Names in a sentence: `a`, `a and b`, `a, b and c`. */
+export function listed(names: readonly string[]): string {
+  const last = names.at(-1) ?? ''
+  return names.length < 2 ? last : `${names.slice(0, -1).join(', ')} and ${last}`
+}

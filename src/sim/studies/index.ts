@@ -1,0 +1,19 @@
+import { ablation } from './ablation.ts'
+import { agents } from './agents.ts'
+import { correlated } from './correlated.ts'
+import { deadline } from './deadline.ts'
+import { hol } from './hol.ts'
+import { pool } from './pool.ts'
+import { retryStorm } from './retry-storm.ts'
+import type { Study } from './study.ts'
+
+/** The studies that there are, by their name on the command line. */
+export const studies: Readonly<Record<string, Study>> = {
+  correlated,
+  'retry-storm': retryStorm,
+  hol,
+  deadline,
+  ablation,
+  pool,
+  agents,
+}

@@ -1,0 +1,329 @@
+import { Cancellation } from '../../mesh/cancel.ts'
+import { wentWrong } from '../../mesh/classify.ts'
+import type { Millis } from '../../mesh/clock.ts'
+import { createKeyedRandom } from '../../mesh/keyed-random.ts'
+import { budgetSchema } from '../../policies/retry/tries.ts'
+import { formatDuration, roundedDuration } from '../../units/duration.ts'
+import { SimulatedGateway } from '../gateway.ts'
+import { only } from '../policy-choices.ts'
+import { lookup } from '../scene.ts'
+import type { ServerModel } from '../servers.ts'
+import { VirtualClock } from '../virtual-clock.ts'
+import { mean, quantile } from '../statistics.ts'
+import { figure, inWords, listed } from './figures.ts'
+import { overSeeds, type Row, type Study, type StudySeries } from './study.ts'
+
+/** Runs that the server has room for, and how long one takes, in milliseconds. */
+const POOL = 100
+const SHORTEST_MS = 100
+const LONGEST_MS = 300
+
+/** What it can answer. */
+const CAPACITY_PER_S = (POOL * 1_000) / ((SHORTEST_MS + LONGEST_MS) / 2)
+
+const CALLS_PER_S = 80
+
+/** What the gateway sends to a server at most, as its rate limit does by default. */
+const LIMIT_PER_S = 100
+
+/** From when to when the pool is cut, and how long a run is watched, in seconds since its beginning. */
+const CUT_FROM_S = 5
+const CUT_TO_S = 35
+const LENGTH_S = 95
+
+/** Retries without a bound: as often as it takes, so long after each failure, in milliseconds. */
+const AGAIN_MS = 500
+
+/** An answer that takes longer is a failure to whoever asked, in milliseconds. */
+const PATIENCE_MS = 5_000
+
+/** Well again: of the calls that begin in a second, at least this share are answered in time. */
+const WELL = 0.99
+
+interface Stage {
+  readonly stage: number
+  readonly cut: number
+  readonly timeoutMs: Millis
+}
+
+/** As in the drill: the attempt timeout is shortened after the second stage. */
+const stages: readonly Stage[] = [
+  { stage: 1, cut: 0.3, timeoutMs: 5_000 },
+  { stage: 2, cut: 0.5, timeoutMs: 5_000 },
+  { stage: 3, cut: 0.7, timeoutMs: 1_500 },
+  { stage: 4, cut: 0.9, timeoutMs: 1_500 },
+]
+
+const retryings = ['bounded', 'unbounded'] as const
+type Retrying = (typeof retryings)[number]
+
+interface Cell extends Stage {
+  readonly retrying: Retrying
+}
+
+const cells: readonly Cell[] = stages.flatMap((stage) =>
+  retryings.map((retrying) => ({ ...stage, retrying })),
+)
+
+const server: ServerModel = {
+  pool: POOL,
+  runsOn: true,
+  tools: {
+    query: {
+      ...lookup('query'),
+      tookMs: (_, draw) => SHORTEST_MS + (LONGEST_MS - SHORTEST_MS) * draw('run'),
+    },
+  },
+}
+
+/** Retries of a call at most where they are bounded, and what they may be of all calls: long before the first the second binds. */
+const RETRIES = 2
+const BUDGET = budgetSchema.parse({})
+
+/** Bounded: retries of the gateway, with jitter and a retry budget. Unbounded ones are the agent's, on top of a gateway that has none. */
+const choiceOf = ({ retrying, timeoutMs }: Cell) =>
+  only(retrying, {
+    attemptTimeout: { timeout: timeoutMs },
+    rateLimit: { rate: LIMIT_PER_S },
+    ...(retrying === 'bounded' && { retry: { attempts: RETRIES } }),
+  })
+
+/** Tries that failed, by what made them fail. */
+interface Failed {
+  server: number
+  limiter: number
+}
+
+interface Made {
+  /** By call, from when it was asked to its answer, in milliseconds; undefined for those without one. */
+  readonly tookMs: readonly (Millis | undefined)[]
+  readonly tries: number
+  readonly during: Failed
+  readonly after: Failed
+  readonly waiting: readonly number[]
+  readonly answered: readonly number[]
+  readonly tried: readonly number[]
+}
+
+async function run(cell: Cell, seed: number): Promise<Made> {
+  const clock = new VirtualClock()
+  const random = createKeyedRandom(seed)
+  const tookMs: (Millis | undefined)[] = []
+  const during: Failed = { server: 0, limiter: 0 }
+  const after: Failed = { server: 0, limiter: 0 }
+  const [waiting, answered, tried] = [zeros(), zeros(), zeros()]
+  let tries = 0
+  const gateway = new SimulatedGateway({
+    clock,
+    seed,
+    servers: { server },
+    policies: choiceOf(cell).policies,
+  })
+  const simulated = gateway.servers.get('server')!
+  clock.after(CUT_FROM_S * 1_000, () => simulated.resize(Math.round(POOL * (1 - cell.cut))))
+  clock.after(CUT_TO_S * 1_000, () => simulated.resize(POOL))
+
+  async function ask(nth: number): Promise<void> {
+    const since = clock.now()
+    const asked = {
+      server: 'server',
+      tool: 'query',
+      args: { service: `service-${nth}` },
+      intent: `task ${nth}`,
+    }
+    for (;;) {
+      const { call, outcome } = await gateway.call(asked)
+      const second = Math.min(LENGTH_S - 1, Math.floor(clock.now() / 1_000))
+      // The limiter rejects before anything is sent.
+      const now = Math.max(1, call.record.attempts)
+      tries += now
+      tried[second]! += now
+      if (!wentWrong(outcome, call.record)) {
+        answered[second]!++
+        tookMs[nth] = clock.now() - since
+        return
+      }
+      const failed = second < CUT_TO_S ? during : after
+      if (outcome.kind === 'rejected') failed.limiter++
+      else failed.server++
+      if (cell.retrying === 'bounded') return
+      await clock.sleep(AGAIN_MS, NEVER)
+    }
+  }
+
+  for (let nth = 0; nth < CALLS; nth++) {
+    tookMs.push(undefined)
+    // Calls at even intervals would come at the same instants as the retries of earlier ones, and always before them.
+    const at = nth + random(String(nth), 'arrival')
+    clock.after((at * 1_000) / CALLS_PER_S, () => void ask(nth))
+  }
+  for (let second = 0; second < LENGTH_S; second++)
+    clock.after(second * 1_000, () => (waiting[second] = simulated.load.waiting))
+  await clock.run(clock.sleep(LENGTH_S * 1_000, NEVER))
+  return { tookMs, tries, during, after, waiting, answered, tried }
+}
+
+const NEVER = new Cancellation()
+const CALLS = CALLS_PER_S * LENGTH_S
+const zeros = () => new Array<number>(LENGTH_S).fill(0)
+
+const isInTime = (ms: Millis | undefined): boolean => ms !== undefined && ms <= PATIENCE_MS
+
+/** The calls that begin in these seconds. */
+const begunIn = ({ tookMs }: Made, fromS: number, toS: number) =>
+  tookMs.slice(fromS * CALLS_PER_S, toS * CALLS_PER_S)
+
+const inTimeOf = (calls: Made['tookMs']): number => mean(calls.map((ms) => (isInTime(ms) ? 1 : 0)))
+
+/** Calls that begin later may be under way when the run ends. */
+const LAST_S = LENGTH_S - PATIENCE_MS / 1_000
+
+/** Seconds after the end of the cut until calls are well for good; undefined for never. */
+function recoveryS(made: Made): number | undefined {
+  let from: number | undefined
+  for (let second = LAST_S - 1; second >= CUT_TO_S; second--) {
+    if (inTimeOf(begunIn(made, second, second + 1)) < WELL) break
+    from = second
+  }
+  return from === undefined ? undefined : from - CUT_TO_S
+}
+
+/** Whose doing it is that most tries fail; nobody's where all is well. */
+function causeOf(success: number, { server, limiter }: Failed): string {
+  if (success >= WELL) return 'nobody'
+  return limiter > server ? 'own rate limiter' : 'pool'
+}
+
+/** A pool that is cut in stages: the cut makes the outage of the last one, and retries without a bound keep it up. */
+export const pool: Study = {
+  about:
+    'a pool that is cut by 30 to 90 percent, and how long the outage lasts with bounded and unbounded retries',
+  seeds: 3,
+  async run(options) {
+    const runs = await overSeeds(cells, options, run)
+    const measured = cells.map((cell, at) => {
+      const made = runs[at]!
+      const over = (value: (one: Made) => number) => mean(made.map(value))
+      const cut = over((one) => inTimeOf(begunIn(one, CUT_FROM_S, CUT_TO_S)))
+      const later = over((one) => inTimeOf(begunIn(one, CUT_TO_S, LAST_S)))
+      const failed = (when: 'during' | 'after') => ({
+        server: over((one) => one[when].server),
+        limiter: over((one) => one[when].limiter),
+      })
+      const recoveries = made.map(recoveryS)
+      return {
+        cell,
+        cut,
+        later,
+        // Who still waits for an answer has waited too long already.
+        p95: over((one) =>
+          quantile(
+            begunIn(one, CUT_FROM_S, LAST_S).map((ms) => ms ?? Infinity),
+            0.95,
+          ),
+        ),
+        tries: over(({ tries }) => tries / CALLS),
+        waiting: over(({ waiting }) => Math.max(...waiting)),
+        recovered: mean(recoveries.map((seconds) => (seconds === undefined ? 0 : 1))),
+        recoveryS: mean(recoveries.filter((seconds) => seconds !== undefined)),
+        causeDuring: causeOf(cut, failed('during')),
+        causeAfter: causeOf(later, failed('after')),
+      }
+    })
+    return {
+      model: `${CALLS_PER_S} calls/s at a server with a pool of ${POOL} and runs of ${SHORTEST_MS} to ${LONGEST_MS}ms (${inWords(CAPACITY_PER_S, 'perSecond')}), behind a rate limit of ${LIMIT_PER_S}/s; the pool is cut for ${CUT_TO_S - CUT_FROM_S}s, and watched for ${LENGTH_S - CUT_TO_S}s after; attempt timeout ${listed(timeoutsInWords)}, which the server does not hear of; bounded: retries of the gateway with jitter, which its retry budget bounds (${inWords(BUDGET.ratio, 'share')} of the calls of ${formatDuration(BUDGET.window)} or ${inWords(BUDGET.floor, 'perSecond')}, and ${inWords(BUDGET.concurrency, 'share')} of those under way or ${BUDGET.leastConcurrent}), ${RETRIES} for a call at most; unbounded: the agent tries again every ${formatDuration(AGAIN_MS)}; in time is ${formatDuration(PATIENCE_MS)}; seeds: ${options.seeds}.`,
+      tables: [
+        {
+          name: 'stages',
+          title: 'The drill by stage and retries',
+          columns: [
+            { key: 'stage', label: 'stage', unit: 'count' },
+            { key: 'cut', label: 'cut by', unit: 'share' },
+            { key: 'retries', label: 'retries' },
+            { key: 'during', label: 'in time during the cut', unit: 'share' },
+            { key: 'after', label: 'in time after the cut', unit: 'share' },
+            { key: 'p95', label: 'p95', unit: 'ms', absent: 'no answer' },
+            { key: 'tries', label: 'tries/call', unit: 'count' },
+            { key: 'waiting', label: 'most waiting', unit: 'count' },
+            { key: 'recoveryS', label: 'recovered after', unit: 's', absent: 'never' },
+            { key: 'causeDuring', label: 'cause during the cut' },
+            { key: 'causeAfter', label: 'cause after the cut' },
+          ],
+          rows: measured.map(({ cell, ...found }): Row => ({
+            stage: cell.stage,
+            cut: cell.cut,
+            retries: cell.retrying,
+            during: figure(found.cut),
+            after: figure(found.later),
+            p95: figure(found.p95),
+            tries: figure(found.tries),
+            waiting: figure(found.waiting),
+            recoveryS: found.recovered === 1 ? figure(found.recoveryS) : null,
+            causeDuring: found.causeDuring,
+            causeAfter: found.causeAfter,
+          })),
+          bars: ['after'],
+        },
+      ],
+      series: cells.flatMap((cell, at) =>
+        cell.stage === stages.length ? [seriesOf(cell, runs[at]![0]!)] : [],
+      ),
+      seen: sentences(measured),
+    }
+  },
+}
+
+const timeoutsInWords = stages
+  .filter(({ timeoutMs }, at) => timeoutMs !== stages[at - 1]?.timeoutMs)
+  .map(({ stage, timeoutMs }) => `${roundedDuration(timeoutMs)} from stage ${stage} on`)
+
+const nameOf = ({ stage, cut, retrying }: Cell) =>
+  `stage ${stage} (cut by ${inWords(cut, 'share')}), ${retrying} retries`
+
+const seriesOf = (cell: Cell, { tried, answered, waiting }: Made): StudySeries => ({
+  name: nameOf(cell),
+  title: `Load by second: ${nameOf(cell)}`,
+  atS: tried.map((_, second) => second),
+  lines: [
+    { name: 'tries/s', values: tried },
+    { name: 'answers/s', values: answered },
+    { name: 'waiting', values: waiting },
+  ],
+})
+
+interface Measured {
+  readonly cell: Cell
+  readonly cut: number
+  readonly later: number
+  readonly tries: number
+  readonly recovered: number
+  readonly recoveryS: number
+  readonly causeDuring: string
+  readonly causeAfter: string
+}
+
+function sentences(measured: readonly Measured[]): string[] {
+  const share = (value: number) => inWords(value, 'share')
+  const well = measured.filter(
+    ({ causeDuring, causeAfter }) => causeDuring === 'nobody' && causeAfter === 'nobody',
+  )
+  const ill = measured.filter((one) => !well.includes(one))
+  const said: string[] = []
+  const firstIll = Math.min(...ill.map(({ cell }) => cell.stage), stages.length + 1)
+  const others = well.filter(({ cell }) => cell.stage >= firstIll)
+  if (firstIll > 1)
+    said.push(
+      `Without an outage, whatever the retries: ${firstIll === 2 ? 'stage 1' : `stages 1 to ${firstIll - 1}`}.`,
+    )
+  if (others.length > 0) said.push(`Without an outage: ${listed(others.map(({ cell }) => nameOf(cell)))}.`)
+  for (const { cell, cut, later, tries, recovered, recoveryS, causeDuring, causeAfter } of ill) {
+    const back =
+      recovered === 1
+        ? `it is well ${inWords(recoveryS, 's')} after the cut has ended`
+        : `it is not well again within ${LAST_S - CUT_TO_S}s after the cut has ended${recovered > 0 ? ` in ${share(1 - recovered)} of the seeds` : ''}`
+    said.push(
+      `At ${nameOf(cell)}, ${share(cut)} of the calls are in time during the cut (cause: ${causeDuring}), and ${share(later)} after it (cause: ${causeAfter}); ${back}, with ${inWords(tries, 'count')} tries per call.`,
+    )
+  }
+  return said
+}

@@ -1,0 +1,62 @@
+import { thorough } from './agents.ts'
+import type { PolicyChoice } from './policy-choices.ts'
+import { simulate } from './run.ts'
+import { independentErrors, sceneOf } from './scene.ts'
+import { deviation, mean, rounded } from './statistics.ts'
+import { predictedRadius, slisOf } from './tasks.ts'
+
+export interface SweepOptions {
+  /** Shares of the attempts that fail. */
+  readonly rates: readonly number[]
+  /** Calls of a task. */
+  readonly fanOuts: readonly number[]
+  readonly tasks: number
+  /** How many runs there are of each cell, each with a seed of its own: `seed`, `seed` + 1 and so on. */
+  readonly seeds: number
+  readonly seed: number
+  readonly choices: readonly PolicyChoice[]
+}
+
+/** The blast radius at one rate of errors and one fan-out. */
+export interface SweepCell {
+  readonly rate: number
+  readonly fanOut: number
+  /** The name of the policies. */
+  readonly policies: string
+  /** 1 − (1 − rate)^fanOut: what it is if all failures are independent and nobody tries again. */
+  readonly predicted: number
+  /** The mean over all seeds, and the standard deviation between them; 0 of one seed. */
+  readonly measured: number
+  readonly sd: number
+}
+
+/** Measures every cell, policies by policies; hears of each when it is done. */
+export async function sweep(
+  { rates, fanOuts, tasks, seeds, seed: first, choices }: SweepOptions,
+  onCell: (cell: SweepCell) => void = () => undefined,
+): Promise<readonly SweepCell[]> {
+  const cells: SweepCell[] = []
+  for (const choice of choices)
+    for (const rate of rates)
+      for (const fanOut of fanOuts) {
+        const radii: number[] = []
+        const { servers, stepsOf } = sceneOf(fanOut)
+        const workload = { tasks, stepsOf, agent: thorough }
+        for (let seed = first; seed < first + seeds; seed++) {
+          const faults = [independentErrors(rate)]
+          const tally = await simulate({ seed, servers, choice, faults, workload })
+          radii.push(slisOf(tally).blastRadius)
+        }
+        const cell = {
+          rate,
+          fanOut,
+          policies: choice.name,
+          predicted: rounded(predictedRadius(rate, fanOut)),
+          measured: rounded(mean(radii)),
+          sd: rounded(deviation(radii)),
+        }
+        cells.push(cell)
+        onCell(cell)
+      }
+  return cells
+}

@@ -1,0 +1,148 @@
+import type { Call, Outcome } from '../mesh/call.ts'
+import { resultOfCall, wentWrong } from '../mesh/classify.ts'
+import { Cancellation } from '../mesh/cancel.ts'
+import type { Clock, Millis } from '../mesh/clock.ts'
+import { type AgentModel, isTrue, type Step, type TaskEnd } from './agents.ts'
+import type { SimulatedGateway } from './gateway.ts'
+
+/** The tasks of a run. */
+export interface Workload {
+  readonly tasks: number
+  /** The calls of a task, one after the other; none of them is made once its agent has given up. */
+  readonly stepsOf: (task: number) => readonly Step[]
+  readonly agent: AgentModel
+  /** Tasks at a time. Default: 1, so that the number of calls under way decides nothing. */
+  readonly concurrency?: number
+  /** How long after the beginning a task begins at the earliest, in milliseconds. Default: at once. */
+  readonly beginsAt?: (task: number) => Millis
+  /** How long a step takes at least, in milliseconds: an agent reads an error as it reads an answer. Default: no time of its own. */
+  readonly stepMs?: Millis
+  /** Hears of each task when it is over. */
+  readonly onTask?: (task: number, end: TaskEnd) => void
+}
+
+/** Counts of calls and tasks. Calls are judged as the SLIs of live traffic judge them: see `mesh/classify`. */
+export interface Tally {
+  tasks: number
+  calls: number
+  /** Calls that say something of servers and policies: their agent neither gave them up nor made a mistake. */
+  valid: number
+  /** Valid ones that the gateway did not reject. */
+  eligible: number
+  good: number
+  /** Tries at servers. */
+  attempts: number
+  /** Calls that went wrong and looked right: an agent that uses their answer is misled. */
+  misled: number
+  /** Tasks of which at least one call went wrong, or misled. */
+  failedTasks: number
+  readonly ends: Record<TaskEnd, number>
+}
+
+export const newTally = (): Tally => ({
+  tasks: 0,
+  calls: 0,
+  valid: 0,
+  eligible: 0,
+  good: 0,
+  attempts: 0,
+  misled: 0,
+  failedTasks: 0,
+  ends: { succeeded: 0, failed_safely: 0, failed_silently: 0 },
+})
+
+/** Service level indicators of a run. A ratio of nothing is 1 where it is a share of good ones, and 0 where of bad ones. */
+export interface Slis {
+  /** Tool calls per task. */
+  readonly tcaf: number
+  /** Share of the calls that went well. */
+  readonly tcsr: number
+  /** Effective tool availability: the same without calls that the gateway rejected. */
+  readonly eta: number
+  /** Share of the tasks of which a call went wrong. */
+  readonly blastRadius: number
+}
+
+export function slisOf({ tasks, calls, valid, eligible, good, failedTasks }: Tally): Slis {
+  const share = (part: number, whole: number, none: number) => (whole === 0 ? none : part / whole)
+  return {
+    tcaf: share(calls, tasks, 0),
+    tcsr: share(good, valid, 1),
+    eta: share(good, eligible, 1),
+    blastRadius: share(failedTasks, tasks, 0),
+  }
+}
+
+/** Counts a call that is over; true when it went wrong. */
+export function countCall(tally: Tally, { record }: Pick<Call, 'record'>, outcome: Outcome): boolean {
+  tally.calls++
+  tally.attempts += record.attempts
+  const isWrong = wentWrong(outcome, record)
+  const result = resultOfCall(outcome, record)
+  if (result === 'cancelled' || result === 'caller_error') return isWrong
+  tally.valid++
+  if (!isWrong) tally.good++
+  if (result !== 'rejected') tally.eligible++
+  return isWrong
+}
+
+/** Runs all tasks through a gateway, and counts into `tally`. */
+export async function runTasks(
+  gateway: SimulatedGateway,
+  clock: Clock,
+  { tasks, stepsOf, agent, concurrency = 1, beginsAt, stepMs = 0, onTask }: Workload,
+  tally: Tally,
+): Promise<void> {
+  let next = 0
+  async function work(): Promise<void> {
+    for (let task = next++; task < tasks; task = next++) {
+      const waitMs = (beginsAt?.(task) ?? 0) - clock.now()
+      if (waitMs > 0) await clock.sleep(waitMs, NEVER)
+      const end = await runTask(task)
+      tally.tasks++
+      tally.ends[end]++
+      onTask?.(task, end)
+    }
+  }
+
+  async function runTask(task: number): Promise<TaskEnd> {
+    const intent = `task ${task}`
+    let hasFailed = false
+    let isMisled = false
+    let isIncomplete = false
+    let gaveUp = false
+    for (const step of stepsOf(task)) {
+      const { server: name, tool, args } = step
+      const server = gateway.servers.get(name)!
+      const endsAt = clock.now() + stepMs
+      for (let tries = 1; ; tries++) {
+        const { call, outcome: ended } = gateway.begin({ server: name, tool, args, intent })
+        const outcome = await ended
+        const isWrong = countCall(tally, call, outcome)
+        const reaction = agent.react(outcome, step, tries, server)
+        const isFalse = typeof reaction === 'object' && !isTrue(outcome, reaction.value, step, server)
+        if (isFalse && !isWrong) tally.misled++
+        isMisled ||= isFalse
+        hasFailed ||= isWrong || isFalse
+        gaveUp = reaction === 'give_up'
+        isIncomplete ||= gaveUp || reaction === 'go_on'
+        if (reaction !== 'again') break
+      }
+      if (clock.now() < endsAt) await clock.sleep(endsAt - clock.now(), NEVER)
+      if (gaveUp) break
+    }
+    if (hasFailed) tally.failedTasks++
+    if (isMisled) return 'failed_silently'
+    return isIncomplete ? 'failed_safely' : 'succeeded'
+  }
+
+  await Promise.all(Array.from({ length: Math.min(concurrency, tasks) }, work))
+}
+
+const NEVER = new Cancellation()
+
+/**
+ * Share of the tasks of which at least one call fails, of `calls` calls that fail independently of each other with this probability:
+ * 1 − (1 − p)ⁿ.
+ */
+export const predictedRadius = (probability: number, calls: number): number => 1 - (1 - probability) ** calls

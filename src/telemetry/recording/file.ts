@@ -1,0 +1,118 @@
+import { appendFile, lstat, rename, truncate } from 'node:fs/promises'
+import type { Clock } from '../../mesh/clock.ts'
+import { WriteQueue } from '../../mesh/write-queue.ts'
+import type { RecordingHeader } from './format.ts'
+
+/** Most that waits to be written, in characters; what comes on top is dropped. */
+const MAX_WAITING = 16 * 1024 ** 2
+
+/** The same while the disk refuses. */
+const MAX_WAITING_FAILING = 1024 ** 2
+
+/** Most lines that are written in one go. */
+const BATCH = 1_000
+
+export interface RecordingFileParts {
+  readonly path: string
+  /** Size past which a new file is begun, in bytes. */
+  readonly maxSize: number
+  /** Older files that are kept. */
+  readonly keep: number
+  readonly clock: Clock
+  /** What is to stand at the beginning of a file, but for its number. */
+  readonly header: () => Omit<RecordingHeader, 'part'>
+  /** Hears when the disk refuses; once until it takes something again. */
+  readonly onError: (why: string) => void
+  /** Hears of calls that will never be written. */
+  readonly onDropped: (count: number) => void
+  /** The recording before: it is closed, and this one waits for it, as it may have the same path. */
+  readonly after?: RecordingFile | undefined
+}
+
+/**
+ * The files of one recording: FILE, and the older ones as FILE.1, FILE.2 …. What lies there when it begins becomes an older file.
+ * Writing never holds a call up, and never fails one.
+ */
+export class RecordingFile {
+  readonly #parts: RecordingFileParts
+  readonly #queue: WriteQueue<string>
+  /** Size of the newest file, in bytes; 0 before there is one. */
+  #size = 0
+  #part = 0
+  #dropped = 0
+
+  constructor(parts: RecordingFileParts) {
+    this.#parts = parts
+    this.#queue = new WriteQueue({
+      clock: parts.clock,
+      most: MAX_WAITING,
+      mostFailing: MAX_WAITING_FAILING,
+      sizeOf: (line) => line.length,
+      batch: BATCH,
+      write: (lines) => this.#write(lines),
+      onError: parts.onError,
+      onDropped: (count) => {
+        this.#dropped += count
+        parts.onDropped(count)
+      },
+      after: parts.after?.close(),
+    })
+  }
+
+  /** `line`: JSON. */
+  append(line: string): void {
+    this.#queue.add(line)
+  }
+
+  /** Resolves when everything is written that came before, or could not be. */
+  flush(): Promise<void> {
+    return this.#queue.flush()
+  }
+
+  /** As `flush`, for the last time: what the disk refuses now is lost, and so is what comes later. */
+  close(): Promise<void> {
+    return this.#queue.close()
+  }
+
+  async #write(lines: readonly string[]): Promise<void> {
+    const { path, maxSize } = this.#parts
+    const there = await sizeOf(path)
+    // Where somebody took the file away, or another one lies there, the recording goes on in a new file, which is its owner's alone.
+    const isBegun = there !== undefined && there === this.#size && there > 0 && there < maxSize
+    if (!isBegun && there !== undefined) await this.#rotate()
+    const dropped = this.#dropped
+    const first = isBegun ? [] : [JSON.stringify({ ...this.#parts.header(), part: this.#part + 1 })]
+    const gap = dropped > 0 ? [JSON.stringify({ lost: dropped })] : []
+    const text = [...first, ...gap, ...lines].map((line) => `${line}\n`).join('')
+    const before = isBegun ? this.#size : 0
+    try {
+      await appendFile(path, text, { mode: 0o600 })
+    } catch (error) {
+      // A full disk takes a part, which goes again.
+      await truncate(path, before).catch(() => undefined)
+      throw error
+    }
+    if (!isBegun) this.#part++
+    this.#dropped -= dropped
+    this.#size = before + Buffer.byteLength(text)
+  }
+
+  async #rotate(): Promise<void> {
+    const { path, keep } = this.#parts
+    for (let number = keep - 1; number >= 1; number--)
+      await rename(`${path}.${number}`, `${path}.${number + 1}`).catch(() => undefined)
+    await rename(path, `${path}.1`)
+  }
+}
+
+/** Undefined where there is nothing. Rejects for what is no file: a folder must not be moved, and a pipe may never be read. */
+async function sizeOf(path: string): Promise<number | undefined> {
+  try {
+    const found = await lstat(path)
+    if (found.isFile()) return found.size
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+    throw error
+  }
+  throw new Error(`${path} is no regular file`)
+}

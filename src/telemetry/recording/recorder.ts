@@ -1,0 +1,244 @@
+import { createHmac, randomBytes, randomInt } from 'node:crypto'
+import type { Call, Outcome } from '../../mesh/call.ts'
+import { attemptOutcomeOf, resultOfCall, type Result, wentWrong } from '../../mesh/classify.ts'
+import type { Clock, Millis } from '../../mesh/clock.ts'
+import { createKeyedRandom, type KeyedRandom } from '../../mesh/keyed-random.ts'
+import type { Effect } from '../../mesh/policy.ts'
+import { retries } from '../../policies/retry/tries.ts'
+import { canonicalJson } from '../../protocol/canonical-json.ts'
+import { version } from '../../protocol/identity.ts'
+import { isObject, paramsOf } from '../../protocol/jsonrpc.ts'
+import { stepOf } from '../../protocol/task.ts'
+import { keyOf } from '../intents/intent.ts'
+import type { Log } from '../log.ts'
+import type { RecordingSettings } from '../schema.ts'
+import { RecordingFile } from './file.ts'
+import { type Effects, FORMAT, MAX_ATTEMPTS, type RecordedAttempt, type RecordedCall } from './format.ts'
+
+/** Longest request whose arguments are compared, in characters; each larger one has a key of its own. */
+const MAX_TEXT = 256 * 1024
+
+/** Deepest arguments that are compared, in levels. */
+const MAX_DEPTH = 100
+
+export interface RecorderParts {
+  readonly clock: Clock
+  readonly log: Pick<Log, 'warn' | 'info'>
+  readonly environment: string
+  /** What running a call again does, by the config in force. */
+  readonly effectOf: (call: Call) => Effect
+  /** The same of all tools that are known. */
+  readonly effects: () => Effects
+  /** Hears of calls that were to be written and never will be. */
+  readonly onDropped: (count: number) => void
+}
+
+/**
+ * Writes down what became of tool calls and of each of their attempts, to be played again under other policies (`breakwater sim`).
+ * It keeps no argument, no text of a reply and no name of a task or tenant. Outlives all generations of the config.
+ */
+export class Recorder {
+  readonly #parts: RecorderParts
+  #open: OpenRecording | undefined
+  /** The one that was closed last, whose file may have the path of the next. */
+  #last: RecordingFile | undefined
+  /** What the one that is open was begun with. */
+  #begunWith = ''
+
+  constructor(parts: RecorderParts) {
+    this.#parts = parts
+  }
+
+  /**
+   * Goes by these settings from now on. A recording is one of the same policies throughout: where these have changed, a new one is
+   * begun. `policiesHash` names them. A call that is under way meanwhile is in neither: it is dropped when it ends.
+   */
+  follow(settings: RecordingSettings, policiesHash: string): void {
+    const { log } = this.#parts
+    const { file, sample } = settings
+    const begunWith = file === undefined ? '' : JSON.stringify([settings, policiesHash])
+    if (begunWith === this.#begunWith) return
+    this.#begunWith = begunWith
+    const before = this.#open?.file ?? this.#last
+    this.#open = undefined
+    this.#last = before
+    if (file === undefined) {
+      log.info('the recording of tool calls is over')
+      return void before?.close()
+    }
+    this.#open = this.#begin({ ...settings, file }, policiesHash, before)
+    log.info({ file, sample }, 'tool calls are recorded')
+  }
+
+  #begin(
+    { file: path, maxSize, keep, sample }: RecordingSettings & { readonly file: string },
+    policiesHash: string,
+    after: RecordingFile | undefined,
+  ): OpenRecording {
+    const { clock, log, environment, effects, onDropped } = this.#parts
+    const startedAt = new Date(clock.wall()).toISOString()
+    const header = () => ({
+      breakwaterRecording: FORMAT as typeof FORMAT,
+      version,
+      startedAt,
+      environment,
+      sample,
+      policiesHash,
+      servers: effects(),
+    })
+    const onError = (why: string) =>
+      log.warn({ why, file: path }, 'the recording of tool calls: disk refuses')
+    const file = new RecordingFile({ path, maxSize, keep, clock, header, onError, onDropped, after })
+    const key = randomBytes(32)
+    return {
+      file,
+      sample,
+      since: clock.now(),
+      draw: createKeyedRandom(randomInt(2 ** 32)),
+      digest: (...fields) =>
+        createHmac('sha256', key).update(JSON.stringify(fields)).digest('hex').slice(0, 16),
+    }
+  }
+
+  /** A tool call begins, and its task is known. */
+  begin(call: Call): void {
+    if (this.#open === undefined) return
+    const { sample, draw } = this.#open
+    if (sample < 1 && draw(unitOf(call), 'recording') >= sample) return
+    call.record.recording = { of: this.#open, attempts: [], more: 0 } satisfies Notes
+  }
+
+  /** An attempt of a call that is recorded begins. Gives what is to hear how it ended. */
+  attempt(call: Call): (outcome: Outcome) => void {
+    const { clock } = this.#parts
+    const notes = call.record.recording as Notes
+    if (notes.attempts.length >= MAX_ATTEMPTS) {
+      notes.more++
+      return ignore
+    }
+    const attempt: AttemptNotes = { call, beganAt: clock.now(), end: undefined }
+    notes.attempts.push(attempt)
+    return (outcome) => (attempt.end = { tookMs: clock.now() - attempt.beganAt, ...endOf(outcome, call) })
+  }
+
+  /** A call that is recorded is over. */
+  end(call: Call, outcome: Outcome, result: Result, tookMs: Millis, overheadMs: Millis): void {
+    const { record } = call
+    const { of, attempts, more } = record.recording as Notes
+    record.recording = undefined
+    const tool = call.tool ?? ''
+    const { intent, arm, supersededRejections } = record
+    const step = stepOf(call)
+    const line: RecordedCall = {
+      // A call may have come a moment before the recording was begun.
+      at: rounded(Math.max(0, record.startedAt - of.since)),
+      ...(intent !== undefined && { task: of.digest('task', unitOf(call)) }),
+      ...(step !== undefined && { step }),
+      key: of.digest('call', call.server, tool, argumentsOf(call) ?? randomBytes(16).toString('hex')),
+      server: call.server,
+      tool,
+      effect: this.#parts.effectOf(call),
+      tenant: of.digest('tenant', call.tenant),
+      ...(arm !== '' && { arm }),
+      result,
+      ...(wentWrong(outcome, record) && { wrong: true }),
+      ...(record.isInvalid && { invalid: true }),
+      ...(outcome.kind === 'answered' ? { verdict: outcome.verdict } : { reason: outcome.error.reason }),
+      ...(outcome.kind === 'rejected' && { by: outcome.by }),
+      tookMs: rounded(tookMs),
+      waitedMs: rounded(record.waitedMs),
+      overheadMs: rounded(record.hasWaitedElsewhere ? 0 : overheadMs),
+      retries: retries.of(record),
+      ...(supersededRejections !== undefined && { rejectedTries: supersededRejections }),
+      attempts: attempts.map((attempt) => attemptOf(attempt, call, this.#parts.clock.now())),
+      ...(more > 0 && { moreAttempts: more }),
+    }
+    of.file.append(JSON.stringify(line))
+  }
+
+  /** Resolves when all that was recorded is written, or could not be. Calls that end later are dropped. */
+  async close(): Promise<void> {
+    const file = this.#open?.file ?? this.#last
+    this.#open = undefined
+    await file?.close()
+  }
+}
+
+interface OpenRecording {
+  readonly file: RecordingFile
+  readonly sample: number
+  /** When it began, on the monotonic clock. */
+  readonly since: Millis
+  /** By these draws tasks are chosen. */
+  readonly draw: KeyedRandom
+  readonly digest: (...fields: readonly string[]) => string
+}
+
+/** What is noted of a call until it is over. */
+interface Notes {
+  readonly of: OpenRecording
+  readonly attempts: AttemptNotes[]
+  /** Attempts that are not among these. */
+  more: number
+}
+
+type AttemptEnd = Omit<RecordedAttempt, 'number' | 'at' | 'server' | 'tool' | 'requestBytes'>
+
+interface AttemptNotes {
+  readonly call: Call
+  readonly beganAt: Millis
+  /** Undefined while it is under way. */
+  end: AttemptEnd | undefined
+}
+
+/** What is recorded as a whole, or not at all: a task, or a call that belongs to none. */
+function unitOf({ record: { intent, startedAt }, tenant, caller, id }: Call): string {
+  return intent === undefined ? `${caller.id}\n${id}\n${startedAt}` : keyOf(intent.source, tenant, intent.id)
+}
+
+/** Undefined where they are too large to be compared. */
+function argumentsOf({ message }: Call): string | undefined {
+  if (message.text.length > MAX_TEXT) return undefined
+  return canonicalJson(paramsOf(message.value).arguments ?? {}, { maxDepth: MAX_DEPTH })
+}
+
+/** `of`: the call that it belongs to. One that is under way at the end of its call makes no difference to it any more. */
+function attemptOf({ call, beganAt, end }: AttemptNotes, of: Call, now: Millis): RecordedAttempt {
+  const { tookMs, ...ended } = end ?? { tookMs: now - beganAt, outcome: 'cancelled' as const }
+  const isElsewhere = call.server !== of.server || call.tool !== of.tool
+  return {
+    number: call.attempt,
+    at: rounded(beganAt - call.record.startedAt),
+    tookMs: rounded(tookMs),
+    ...ended,
+    ...(isElsewhere && { server: call.server, tool: call.tool ?? '' }),
+    requestBytes: Buffer.byteLength(call.message.text),
+  }
+}
+
+function endOf(outcome: Outcome, { record }: Call): Omit<AttemptEnd, 'tookMs'> {
+  if (outcome.kind === 'answered') {
+    const { result, verdict } = outcome
+    const { error } = result.value
+    return {
+      outcome: attemptOutcomeOf(outcome, record),
+      verdict,
+      ...(isObject(error) && typeof error.code === 'number' && { code: error.code }),
+      ...(result.status !== 200 && { status: result.status }),
+      replyBytes: Buffer.byteLength(result.text),
+    }
+  }
+  const { reason, retryAfterMs, sent, status } = outcome.error
+  return {
+    outcome: resultOfCall(outcome, record),
+    reason,
+    ...(retryAfterMs !== undefined && { retryAfterMs }),
+    ...(!sent && { unsent: true }),
+    ...(status !== undefined && { status }),
+  }
+}
+
+/** Microseconds are as fine as anybody reads. */
+const rounded = (ms: Millis) => Math.round(ms * 1_000) / 1_000
+
+function ignore(): void {}

@@ -1,0 +1,37 @@
+import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
+import { readdir, readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { printingOf, withOutputs } from '../../../src/commands/docs/outputs.ts'
+import { commands } from '../../../src/commands/index.ts'
+import { cleanUp, newFolder } from '../../e2e/support/gateway.ts'
+
+after(cleanUp)
+
+const docs = fileURLToPath(new URL('../../../src/commands/docs-blast-radius.js', import.meta.url))
+
+test('the page about blast radius and its pictures are what its commands make (npm run docs)', async () => {
+  const page = await readFile('docs/blast-radius.md', 'utf8')
+  assert.ok((page.match(/<!-- breakwater /g) ?? []).length >= 6)
+  // In a process of its own: within a test, each promise of a simulation costs several times as much.
+  const made = await newFolder()
+  await promisify(execFile)(process.execPath, [docs, made])
+  assert.equal(await readFile(join(made, 'blast-radius.md'), 'utf8'), page)
+  const pictures = await readdir(join(made, 'blast-radius'))
+  assert.deepEqual(await readdir('docs/blast-radius'), pictures)
+  for (const name of pictures) {
+    const path = `blast-radius/${name}`
+    assert.equal(await readFile(`docs/${path}`, 'utf8'), await readFile(join(made, path), 'utf8'), path)
+    assert.ok(page.includes(path), `the page shows ${path}`)
+  }
+})
+
+test('an output that has changed is written anew, and a command that fails is told', async () => {
+  const stale = 'Before.\n\n<!-- breakwater version -->\n\n```text\nold\n```\n\nBehind.\n'
+  const fresh = await withOutputs(stale, () => Promise.resolve('new'))
+  assert.equal(fresh, stale.replace('old', 'new'))
+  await assert.rejects(printingOf(commands)(['demo', '--tasks', '0']), /ended with 2: .*--tasks/)
+})

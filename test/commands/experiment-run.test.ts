@@ -1,0 +1,38 @@
+import assert from 'node:assert/strict'
+import { createServer } from 'node:http'
+import { type AddressInfo } from 'node:net'
+import { test, type TestContext } from 'node:test'
+import { experiment } from '../../src/commands/experiment.ts'
+import { guardedInShort } from '../../src/routes/admin-guarded.ts'
+import { recordOf, specOf } from '../experiments/guarded/world.ts'
+
+/** A control port on which a run begins, and a later look finds another one under its name. */
+async function control(t: TestContext, found: Parameters<typeof recordOf>[1]): Promise<string> {
+  const server = createServer((request, response) => {
+    const more = request.method === 'POST' ? { id: 'mine' } : found
+    response.setHeader('content-type', 'application/json')
+    response.end(JSON.stringify(guardedInShort(recordOf(specOf(), more))))
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.after(() => server.close())
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+}
+
+async function run(t: TestContext, found: Parameters<typeof recordOf>[1]) {
+  const [said, wrong]: [string[], string[]] = [[], []]
+  const out = { stdout: (line: string) => said.push(line), stderr: (line: string) => wrong.push(line) }
+  const file = 'config/experiments/latency.yaml'
+  const args = ['run', file, '--control', await control(t, found), '--token', 'any']
+  return { code: await experiment(args, out, {}), said, wrong }
+}
+
+test('a run that ended as it should is told of', async (t) => {
+  const { code, said } = await run(t, { id: 'mine', state: 'completed', phase: 'over', reason: 'it held' })
+  assert.deepEqual([code, said[0]], [0, 'drill: completed; it held'])
+})
+
+test("somebody else's run of the same name is not taken for the own one", async (t) => {
+  const { code, said, wrong } = await run(t, { id: 'theirs', state: 'completed', phase: 'over' })
+  assert.deepEqual([code, said], [1, []])
+  assert.match(wrong.at(-1) ?? '', /^breakwater: run mine of drill was superseded by run theirs/)
+})

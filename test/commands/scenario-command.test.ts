@@ -1,0 +1,79 @@
+import assert from 'node:assert/strict'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { type TestContext, test } from 'node:test'
+import { controlAt } from '../../src/commands/chaos/control.ts'
+import { scenario } from '../../src/commands/scenario.ts'
+import { Cancellation } from '../../src/mesh/cancel.ts'
+
+/** A control port that gives these answers, and none to any other question. Resolves to its URL. */
+async function controlPort(t: TestContext, answers: Readonly<Record<string, unknown>>): Promise<string> {
+  const server = createServer((request, response) => {
+    const answer = answers[request.url ?? '']
+    if (answer === undefined) return
+    response.setHeader('content-type', 'application/json')
+    response.end(JSON.stringify(answer))
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.after(() => {
+    server.closeAllConnections()
+    server.close()
+  })
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+}
+
+/** Runs the command with these arguments. Resolves to its exit code and to what it said. */
+async function running(args: readonly string[], stdout?: (line: string) => void) {
+  const said: string[] = []
+  const hear = (line: string) => void said.push(line)
+  const code = await scenario(args, { stdout: stdout ?? hear, stderr: hear }, { BREAKWATER_TOKEN: 'a-token' })
+  return { code, said: said.join('\n') }
+}
+
+const servers = [{ name: 'search', type: 'http', state: 'up' }]
+const args = (control: string) => ['run', 'dependency-down', '--no-traffic', '--control', control]
+
+test('a control port that answers oddly is told in one line, and is no success', async (t) => {
+  for (const state of [{ faults: [null] }, { state: 'armed', faults: [{ id: 'fault-1' }] }, null]) {
+    const control = await controlPort(t, { '/admin/servers': servers, '/admin/chaos': state })
+    const { code, said } = await running(args(control))
+    assert.equal(code, 2, said)
+    assert.match(said, /^breakwater: INVALID: \/admin\/chaos does not answer as the control port of this/m)
+    assert.doesNotMatch(said, /^ {4}at /m)
+  }
+})
+
+test('whatever goes wrong unexpectedly is told in one line, and nobody takes it for a failed assertion', async (t) => {
+  const control = await controlPort(t, { '/admin/servers': servers })
+  const { code, said } = await running(args(control), () => {
+    throw new Error('no room\nat all')
+  })
+  assert.equal(code, 2)
+  assert.match(said, /^breakwater scenario: unexpected: no room\\nat all$/m)
+})
+
+test('a control port that does not answer has two seconds from when somebody is in a hurry', async (t) => {
+  const base = await controlPort(t, {})
+  const early = new Cancellation()
+  early.abort('stop')
+  const late = new Cancellation()
+  const answers = [early, late].map((hurry) =>
+    controlAt({ base, token: 'a-token', env: {}, hurry })({ method: 'GET', path: '/admin/chaos' }),
+  )
+  late.abort('stop')
+  for (const answer of await Promise.all(answers))
+    assert.deepEqual(answer, { ok: false, message: `${base} did not answer within 2s` })
+})
+
+test('a control port that has not answered somebody in a hurry has half a second from then on', async (t) => {
+  const base = await controlPort(t, {})
+  const hurry = new Cancellation()
+  hurry.abort('stop')
+  const control = controlAt({ base, token: 'a-token', env: {}, hurry })
+  const messages = []
+  for (let n = 0; n < 2; n++) messages.push(await control({ method: 'GET', path: '/admin/chaos' }))
+  assert.deepEqual(messages, [
+    { ok: false, message: `${base} did not answer within 2s` },
+    { ok: false, message: `${base} did not answer within 500ms` },
+  ])
+})

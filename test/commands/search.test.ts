@@ -1,0 +1,135 @@
+import assert from 'node:assert/strict'
+import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { search } from '../../src/commands/search.ts'
+import { loadConfig } from '../../src/config/load.ts'
+import { folder } from '../config/files.ts'
+
+/** Runs `breakwater search`. */
+async function run(...args: string[]) {
+  const [stdout, stderr]: [string[], string[]] = [[], []]
+  const out = { stdout: (line: string) => stdout.push(line), stderr: (line: string) => stderr.push(line) }
+  const code = await search(args, out, {})
+  return { code, text: stdout.join('\n'), said: stderr.join('\n') }
+}
+
+const small = [
+  '--slo=tcsr=0.98',
+  '--tools=a/one,a/two,b/one',
+  '--tasks=60',
+  '--fan-out=4',
+  '--runs=2',
+  '--population=18',
+  '--findings=2',
+]
+
+test('arguments that make no sense are refused with what to do', async () => {
+  for (const [args, why] of [
+    [['--slo=tscr=0.9'], /unknown SLI "tscr"; did you mean tcsr\?/],
+    [['--slo=nonsense=0.9'], /there are tcsr, eta, blast_radius, p95/],
+    [['--slo=eta=1'], /above 0 and below 1, such as eta=0.999, not "eta=1"/],
+    [['--slo=p95=soon'], /--slo: .*not "soon"/],
+    [['--tasks=0'], /--tasks must be a number from 1 to 100000, not "0"/],
+    [['--fan-out=0'], /--fan-out must be a number from 1 to 1000/],
+    [['--population=3'], /--population must be a number from 4 to 1000/],
+    [['--generations=0'], /--generations must be a number from 1 to 1000/],
+    [['--runs=1'], /--runs must be a number from 2 to 100/],
+    [['--slo=tcsr=0.9999'], /allows 1.0 failures in the 5 runs .* raise --tasks/],
+    [['--tools=a'], /expected names as server\/tool/],
+    [['--tools=a/b,a/b'], /each name once/],
+  ] as const) {
+    const { code, said } = await run(...args)
+    assert.equal(code, 2, args.join(' '))
+    assert.match(said, why)
+  }
+})
+
+test('what cannot be run says why', async (t) => {
+  const path = await folder(t, {
+    'bad.yaml': 'policies: { defaults: { retry: { attempts: 99 } } }',
+    'sets.yaml': 'policies: { sets: { cautious: { retry: { attempts: 0 } } } }',
+  })
+  const slow = await run(...small, '--slo=p95=10ms')
+  assert.equal(slow.code, 1)
+  assert.match(slow.said, /violated without any fault: p95 is 20.0 ms/)
+  const bad = await run(...small, '--policies', join(path, 'bad.yaml'))
+  assert.equal(bad.code, 1)
+  assert.match((await run(...small, '--out', join(path, 'bad.yaml', 'in'))).said, /--out: ENOTDIR/)
+  const unknown = await run(...small, '--policies', join(path, 'sets.yaml'), '--set=cautios')
+  assert.equal(unknown.code, 1)
+  assert.match(unknown.said, /no policy set "cautios"[:;] did you mean cautious\?/)
+  assert.match((await run(...small, '--set=cautious')).said, /--policies or --config names the file/)
+  assert.match(bad.said, /bad\.yaml:1:\d+ .*attempts/)
+})
+
+test('a search that was interrupted goes on to the same bytes', async (t) => {
+  const path = await folder(t, {})
+  const [whole, parts] = [join(path, 'whole.json'), join(path, 'parts.json')]
+  const once = await run(...small, '--generations=3', '--json', '--checkpoint', whole)
+  assert.equal(once.code, 0)
+  await run(...small, '--generations=1', '--checkpoint', parts)
+  const resumed = await run(...small, '--generations=3', '--json', '--resume', parts)
+  assert.equal(resumed.text, once.text)
+  assert.equal(await readFile(parts, 'utf8'), await readFile(whole, 'utf8'))
+  assert.deepEqual((await readdir(path)).sort(), ['parts.json', 'whole.json'])
+})
+
+test('a checkpoint that does not fit is refused with what is wrong', async (t) => {
+  const path = await folder(t, {})
+  const file = join(path, 'search.json')
+  await run(...small, '--generations=1', '--checkpoint', file)
+  const text = await readFile(file, 'utf8')
+  const refused = async (content: string, ...args: string[]) => {
+    await writeFile(file, content)
+    const { code, said } = await run(...small, '--generations=2', '--resume', file, ...args)
+    assert.notEqual(code, 0)
+    return said
+  }
+  assert.match(await refused(text.slice(0, 500)), /search\.json is no checkpoint, or only a part of one/)
+  assert.match(
+    await refused(text.replace('"version":1', '"version":2')),
+    /of version 2; this program reads version 1/,
+  )
+  assert.match(await refused('{}'), /no checkpoint of a search: version/)
+  assert.match(
+    await refused(text, '--tasks=70', '--seed=7'),
+    /other options: tasks was 60, and is 70; seed was 42, and is 7/,
+  )
+  assert.match(await refused(text.replace('"generation":1', '"generation":5')), /has 5 generations already/)
+  const { said } = await run(...small, '--resume', join(path, 'none.json'))
+  assert.match(said, /cannot read .*none\.json: ENOENT/)
+})
+
+test('plans that are written load as the block chaos of a gateway with these servers', async (t) => {
+  const path = await folder(t, {})
+  const out = join(path, 'found')
+  const { code, text } = await run(...small, '--generations=2', '--out', out, '--json')
+  assert.equal(code, 0)
+  const { findings } = JSON.parse(text) as { findings: { plan: { type: string; rate: number }[] }[] }
+  const files = await readdir(out)
+  assert.equal(files.length, findings.length)
+  assert.ok(files.length > 0)
+  await mkdir(join(path, 'gateway'))
+  for (const [at, file] of files.sort().entries()) {
+    const config = join(path, 'gateway', 'breakwater.yaml')
+    await writeFile(
+      config,
+      `gateway: { environment: test }
+mcpServers:
+  a: { url: "http://127.0.0.1:1/mcp", era: modern }
+  b: { url: "http://127.0.0.1:2/mcp", era: modern }
+chaos: { file: ../found/${file} }
+`,
+    )
+    const loaded = await loadConfig(config, {})
+    assert.ok(loaded.ok, JSON.stringify(loaded))
+    const { chaos } = loaded.config
+    assert.equal(chaos.enabled, false)
+    assert.deepEqual(
+      chaos.faults.map(({ type, rate }) => ({ type, rate })),
+      findings[at]!.plan.map(({ type, rate }) => ({ type, rate })),
+    )
+    assert.match(await readFile(join(out, file), 'utf8'), /^# Violates tcsr ≥ 98 % by a little: tcsr /)
+  }
+})

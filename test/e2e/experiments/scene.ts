@@ -1,0 +1,148 @@
+import { readdir, readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { until } from '../../support/until.ts'
+import { FlakyServer } from '../support/flaky.ts'
+import { Gateway, type GatewayParts, type Json, newFolder } from '../support/gateway.ts'
+import { RawClient } from '../support/raw-client.ts'
+
+const INTENT = 'dev.breakwater/intent'
+
+/** A run as the admin API shows it. */
+export interface Shown {
+  readonly kind: string
+  readonly name: string
+  readonly state: string
+  readonly phase: string
+  readonly reason: string
+  readonly stage: number
+  readonly faults: readonly { readonly name: string; readonly injected: number }[]
+  readonly rollback?: {
+    readonly armed: readonly string[]
+    readonly arms: readonly string[]
+    readonly atMs: number
+  }
+}
+
+/** A spec with short times: half of the calls of the treatment fail, unless it says otherwise. */
+export const specOf = (more: Json = {}): Json => ({
+  name: 'drill',
+  owner: 'tests',
+  reason: 'to see what happens',
+  hypothesis: { steadyState: ['error_ratio < 1%', 'p95 < 2s', 'status = up'] },
+  targets: { server: 'flaky', tool: 'read', environment: 'staging' },
+  arms: { control: 'plain', treatment: 'plain' },
+  faults: [{ name: 'broken', type: 'rpc.error', rate: 1 }],
+  stages: [
+    { share: '25%', duration: '2s' },
+    { share: '50%', duration: '2s' },
+  ],
+  gate: {
+    rollbackOn: [{ metric: 'error_ratio', above: '10%', for: '500ms' }],
+    over: '1s',
+    minimum: 4,
+    missing: '5s',
+  },
+  baseline: { duration: '1s', minimum: 5 },
+  recovery: { within: '20s', over: '1s' },
+  ...more,
+})
+
+export const partsWith = (folder: string, url: string, more: Partial<GatewayParts> = {}): GatewayParts => ({
+  servers: { flaky: { url, trusted: true } },
+  gateway: { environment: 'staging', stateDir: join(folder, 'state') },
+  policies: { sets: { plain: { retry: false, breaker: false } } },
+  chaos: { enabled: true, seed: 7 },
+  ...more,
+})
+
+/** A gateway with a state folder before a server whose tools only read. */
+export async function started(more: Partial<GatewayParts> = {}) {
+  const folder = await newFolder()
+  const server = await FlakyServer.start()
+  const parts = partsWith(folder, server.url, more)
+  const gateway = await Gateway.start(parts, { folder })
+  await gateway.waitFor('up', 'flaky')
+  return { gateway, server, folder, parts }
+}
+
+export const shown = async (gateway: Gateway, name = 'drill'): Promise<Shown> =>
+  (await gateway.admin<Shown>(`/admin/experiments/${name}`)).body
+
+export const ask = (gateway: Gateway, spec: Json, more: Json = {}) =>
+  gateway.post<Json & { findings?: { path: string; message: string }[] }>('/admin/experiments', {
+    spec,
+    by: 'tester',
+    ...more,
+  })
+
+/** Waits until a run is in a phase, or over. */
+export const comesTo = (gateway: Gateway, phase: string, name = 'drill') =>
+  until(
+    `${name} is in ${phase}`,
+    async () => {
+      const run = await shown(gateway, name)
+      return run.phase === phase || (run.state !== 'running' && run.state !== 'pending_approval')
+    },
+    60_000,
+  )
+
+export interface Traffic {
+  /** Calls that have come back, and those of them that were no result. */
+  readonly counts: { calls: number; failed: number }
+  stop(): Promise<void>
+}
+
+/** Agents that call `read` all the time, each call a task of its own, until they are stopped. */
+export async function traffic(gateway: Gateway, agents = 4): Promise<Traffic> {
+  const counts = { calls: 0, failed: 0 }
+  const over = new AbortController()
+  let task = 0
+  const work = async () => {
+    const client = await RawClient.open(gateway.mcp('flaky')).catch(() => undefined)
+    if (client === undefined) return
+    while (!over.signal.aborted) {
+      const _meta = { [INTENT]: `task ${task++}` }
+      const reply = await client
+        .request('tools/call', { name: 'read', arguments: {}, _meta })
+        .catch((): Json => ({ error: 'the gateway is gone' }))
+      counts.calls++
+      if ('error' in reply) counts.failed++
+      if (reply.error === 'the gateway is gone') return
+    }
+  }
+  const working = Array.from({ length: agents }, work)
+  return {
+    counts,
+    async stop() {
+      over.abort()
+      await Promise.allSettled(working)
+    },
+  }
+}
+
+const placeOf = (folder: string) => join(folder, 'state', 'experiments')
+
+/** The sealed runs of a state folder, the oldest first, once there are so many. */
+export async function journalOf(folder: string, count = 1): Promise<Json[]> {
+  const sealed = async () =>
+    (await readdir(placeOf(folder))).filter((name) => /^run-\d+\.json$/.test(name)).sort()
+  await until(`${count} runs are sealed`, async () => (await sealed()).length >= count)
+  return Promise.all(
+    (await sealed()).map(async (name) => {
+      const { run } = JSON.parse(await readFile(join(placeOf(folder), name), 'utf8')) as {
+        run: { record: Json }
+      }
+      return run.record
+    }),
+  )
+}
+
+/** Waits until the record of the run that goes on says so on the disk. */
+export const isWritten = (folder: string, what: string, says: (record: Json) => boolean) =>
+  until(`the record says ${what}`, async () => {
+    const names = (await readdir(placeOf(folder))).filter((name) => /^open-.*\.json$/.test(name))
+    const texts = await Promise.all(
+      names.map((name) => readFile(join(placeOf(folder), name), 'utf8').catch(() => '')),
+    )
+    return texts.some((text) => text !== '' && says((JSON.parse(text) as { open: Json }).open))
+  })

@@ -1,0 +1,32 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { compareReplays, judged, recordLive } from '../../bench/replay-stage.ts'
+import type { Interval } from '../../src/experiments/statistics/unit-estimates.ts'
+
+const RUN_MS = 12_000
+
+/** A test that fails once in a hundred runs is no test: intervals of 95 % are widened to what are 99.9 % of a normal distribution. */
+const WIDER = 1.68
+
+function assertWithin({ estimate, low, high }: Interval, value: number, what: string): void {
+  const [from, to] = [estimate - WIDER * (estimate - low), estimate + WIDER * (high - estimate)]
+  // Of numbers that differ by rounding alone.
+  const isWithin = value >= from - 1e-9 && value <= to + 1e-9
+  assert.ok(isWithin, `${what}: ${value} is not within ${from} to ${to}`)
+}
+
+test('a recording of live traffic, played again, is what it was; and under other policies what a live run is', async () => {
+  const recording = await recordLive('A', RUN_MS, 1)
+  const { recorded, replayed, difference } = await compareReplays(recording, ['A', 'noRetries'])
+  const [same, other] = replayed
+  assert.ok(recording.calls.length > 300, `${recording.calls.length}`)
+  for (const figure of judged)
+    assertWithin(recorded.figures[figure], same!.figures[figure].estimate, `${figure} under A`)
+  // Retries were of use, which the replay without them shows.
+  assert.ok(recorded.figures.retries.estimate > 0.05)
+  assert.ok(difference!.figures.tcsr.high < 0, JSON.stringify(difference!.figures.tcsr))
+
+  const live = await compareReplays(await recordLive('noRetries', RUN_MS, 2), ['noRetries'])
+  for (const figure of judged)
+    assertWithin(other!.figures[figure], live.recorded.figures[figure].estimate, `${figure} without retries`)
+})

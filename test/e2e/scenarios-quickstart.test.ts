@@ -1,0 +1,79 @@
+import assert from 'node:assert/strict'
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { parse } from 'yaml'
+import { canHit, readScenario, scenarioNames } from '../../src/commands/scenario/library.ts'
+import { parseXml } from '../commands/xml.ts'
+import { cleanUp, Gateway, type Json, newFolder } from './support/gateway.ts'
+import { Program } from './support/program.ts'
+
+const main = fileURLToPath(new URL('../../src/main.js', import.meta.url))
+
+/** Which scenarios run one after the other, at which server of the quickstart. */
+const lanes: Readonly<Record<string, readonly string[]>> = {
+  memory: ['schema-drift', 'dependency-down', 'slow-long-tail', 'retry-storm'],
+  everything: ['truncated-logs', 'hang', 'head-of-line', 'flapping-server'],
+  filesystem: ['dependency-slow', 'servers-down', 'cascading'],
+}
+
+/** How long the faults of each last: of the longest, until all of it has shown. */
+const DURATION = '9s'
+
+let gateway: Gateway
+
+before(async () => {
+  const { mcpServers, policies, chaos } = parse(await readFile('config/gateway.yaml', 'utf8')) as {
+    mcpServers: Record<string, Json>
+    policies: Json
+    chaos: Json
+  }
+  const env = { MEMORY_FILE_PATH: join(await newFolder(), 'memory.jsonl') }
+  // One of them again, at which nobody injects anything.
+  const servers = { ...mcpServers, memory: { ...mcpServers.memory, env }, witness: mcpServers.everything }
+  gateway = await Gateway.start({ gateway: { environment: 'development' }, servers, policies, chaos })
+  await gateway.waitFor('up', ...Object.keys(servers))
+})
+after(cleanUp)
+
+test(
+  'what can be shown over stdio passes at the servers and policies of the quickstart',
+  { concurrency: 3 },
+  async (t) => {
+    const names = await scenarioNames()
+    const overStdio: string[] = []
+    for (const name of names) {
+      const read = await readScenario(name)
+      if (read.ok && canHit(read.scenario, 'stdio')) overStdio.push(name)
+    }
+    assert.deepEqual(Object.values(lanes).flat().sort(), overStdio, 'none is forgotten')
+    const folder = await newFolder()
+    await Promise.all(
+      Object.entries(lanes).map(([server, scenarios]) =>
+        t.test(`at ${server}: ${scenarios.join(', ')}`, async () => {
+          const file = join(folder, `${server}.xml`)
+          const where = ['--control', gateway.control, '--data', gateway.data]
+          const aim = ['--server', server, '--others', 'witness', '--duration', DURATION, '--junit', file]
+          const args = [main, 'scenario', 'run', ...scenarios, ...aim, ...where]
+          const program = new Program(args, { env: { BREAKWATER_TOKEN: gateway.token } })
+          const { code } = await program.ended
+          const said = program.lines.join('\n')
+          assert.equal(code, 0, said)
+          const suites = parseXml(await readFile(file, 'utf8'))
+          assert.deepEqual(
+            suites.children.map(({ attributes }) => attributes.name),
+            scenarios,
+          )
+          const { failures, errors, skipped } = suites.attributes
+          assert.deepEqual([failures, errors, skipped], ['0', '0', '0'], said)
+        }),
+      ),
+    )
+  },
+)
+
+test('nothing of it stays armed', async () => {
+  const { faults } = (await gateway.admin<{ faults: unknown[] }>('/chaos/status')).body
+  assert.deepEqual(faults, [])
+})

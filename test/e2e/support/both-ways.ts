@@ -1,0 +1,233 @@
+import type { DecisionEntry, JournalEntry } from '../../../src/chaos/journal/entry.ts'
+import { config as configSchema } from '../../../src/config/schema/schema.ts'
+import { modernise } from '../../../src/downstream/modern/exchange.ts'
+import { respond } from '../../../src/downstream/respond.ts'
+import { resultOfCall } from '../../../src/mesh/classify.ts'
+import { type Millis, systemClock } from '../../../src/mesh/clock.ts'
+import { Cancellation } from '../../../src/mesh/cancel.ts'
+import type { Seed } from '../../../src/mesh/keyed-random.ts'
+import { parseJson } from '../../../src/protocol/jsonrpc.ts'
+import { INTENT_KEY, STEP_KEY } from '../../../src/protocol/task.ts'
+import { type Asked, type Ended, SimulatedGateway } from '../../../src/sim/gateway.ts'
+import type { ServerModel } from '../../../src/sim/servers.ts'
+import { VirtualClock } from '../../../src/sim/virtual-clock.ts'
+import { createAccessLog } from '../../../src/telemetry/access-log.ts'
+import { recordedLog } from '../../support/log.ts'
+import { discovered } from '../../support/modern.ts'
+import { until } from '../../support/until.ts'
+import { Gateway, type Json } from './gateway.ts'
+import { headersOf, metaOf } from './modern-client.ts'
+import { post } from './raw-client.ts'
+import { RawServer, sendJson } from './raw-server.ts'
+
+/** The same calls for a gateway that listens and for a simulated one. */
+export interface Traffic {
+  readonly servers: Readonly<Record<string, ServerModel>>
+  /** The block `policies` of the config. */
+  readonly policies: Json
+  /** The plan: `seed` and `faults` of the block `chaos`. */
+  readonly plan: Json
+  readonly calls: readonly Asked[]
+  /** A call begins so long after the one before at the earliest, in milliseconds. Default: at once. */
+  readonly paceMs?: Millis
+}
+
+/** What an agent gets. */
+export interface Answer {
+  /** Undefined when its connection broke. */
+  readonly status: number | undefined
+  /** The response without its id, or the text that is none. */
+  readonly body: unknown
+}
+
+/** All that can be seen of a run. */
+export interface Run {
+  readonly decisions: readonly DecisionEntry[]
+  /** What the agent got, call by call. */
+  readonly answers: readonly Answer[]
+  /** The lines of the access log, of calls that no policy rejected: of the others it holds only so many in a second. */
+  readonly lines: readonly Json[]
+  /** How often the tools of each server ran. */
+  readonly runs: Readonly<Record<string, number>>
+}
+
+/** Plays the traffic, one call after the other, over sockets: real servers, and a gateway in a process of its own. */
+export async function live({ servers: models, policies, plan, calls, paceMs = 0 }: Traffic): Promise<Run> {
+  const runs: Record<string, number> = {}
+  const mcpServers: Record<string, Json> = {}
+  for (const [name, model] of Object.entries(models)) {
+    runs[name] = 0
+    const { url } = await serve(model, () => runs[name]!++)
+    mcpServers[name] = { url, era: 'modern', trusted: true }
+  }
+  const gateway = await Gateway.start({
+    gateway: { environment: 'test' },
+    servers: mcpServers,
+    policies,
+    chaos: { enabled: true, strict: true, ...plan },
+    telemetry: { accessLog: { sample: 1 } },
+  })
+  await gateway.waitFor('up', ...Object.keys(models))
+  for (const asked of firstCalls(models)) await ask(gateway.mcp(asked.server), asked, 0)
+  await until('all schemas are compiled', async () => {
+    return (await gateway.metric('breakwater_schemas', 'state="waiting"')) === 0
+  })
+  await systemClock.sleep(REST_MS, NEVER)
+  await gateway.post('/admin/chaos/arm')
+  const answers: Answer[] = []
+  const startedAt = systemClock.now()
+  for (const [index, asked] of calls.entries()) {
+    const waitMs = startedAt + index * paceMs - systemClock.now()
+    if (waitMs > 0) await systemClock.sleep(waitMs, NEVER)
+    answers.push(await ask(gateway.mcp(asked.server), asked, index))
+  }
+  const logged = () => linesOf(gateway.log)
+  const told = firstCalls(models).length + answers.filter((answer) => !isRejected(answer)).length
+  await until(`${told} calls are logged`, () => logged().length >= told)
+  return { decisions: await decisionsOf(gateway), answers, lines: logged(), runs }
+}
+
+/**
+ * A call of each tool before any fault is armed, so that its schemas are compiled: until then its replies are not checked, for a time
+ * that depends on the machine.
+ */
+const firstCalls = (servers: Traffic['servers']): Asked[] =>
+  Object.entries(servers).flatMap(([server, { tools }]) =>
+    Object.keys(tools).map((tool) => ({ server, tool, args: { id: 0 }, intent: 'first' })),
+  )
+
+/** Before faults are armed, in milliseconds: limits are as full as ever again, and a simulated gateway has compiled all schemas. */
+const REST_MS = 1_000
+
+/** A server over HTTP whose tools do what those of the model do, in no time; `onRun` hears of each run. */
+function serve({ tools }: ServerModel, onRun: () => void): Promise<RawServer> {
+  const listed = Object.entries(tools).map(
+    ([name, { inputSchema = { type: 'object' }, outputSchema, effect = 'read_only' }]) => ({
+      name,
+      inputSchema,
+      outputSchema,
+      annotations: { readOnlyHint: effect === 'read_only' },
+    }),
+  )
+  return RawServer.start(({ message: { id, method, params } }, response) => {
+    if (method === 'tools/call') onRun()
+    const result = resultOf(method, params as Json)
+    if (result === undefined) return false
+    sendJson(response, JSON.stringify({ jsonrpc: '2.0', id, result }))
+    return true
+  })
+
+  function resultOf(method: unknown, { name, arguments: args }: Json = {}): Json | undefined {
+    switch (method) {
+      case 'server/discover':
+        return discovered
+      case 'tools/list':
+        return { resultType: 'complete', ttlMs: 0, cacheScope: 'private', tools: listed }
+      case 'tools/call':
+        return { content: [], structuredContent: tools[String(name)]!.answer(args as Json) }
+      default:
+        return undefined
+    }
+  }
+}
+
+async function ask(
+  url: string,
+  { tool, args, intent, step, tenant = 'default' }: Asked,
+  id: number,
+): Promise<Answer> {
+  const _meta = { ...metaOf(), [INTENT_KEY]: intent, ...(step !== undefined && { [STEP_KEY]: step }) }
+  const request = { jsonrpc: '2.0', id, method: 'tools/call', params: { name: tool, arguments: args, _meta } }
+  const headers = { ...headersOf(request), 'x-breakwater-tenant': tenant }
+  return post(url, JSON.stringify(request), headers).then(
+    ({ status, text }) => answerOf(status, text),
+    () => BROKEN,
+  )
+}
+
+const BROKEN: Answer = { status: undefined, body: undefined }
+
+function answerOf(status: number, text: string): Answer {
+  const { id: _, ...body } = (parseJson(text) ?? {}) as Json
+  return { status, body: Object.keys(body).length === 0 ? text : body }
+}
+
+/** What our own errors say to programs. */
+export const dataOf = ({ body }: Answer): Json | undefined =>
+  (body as { error?: { data?: Json } } | undefined)?.error?.data
+
+/** Whether a policy rejected the call. */
+export const isRejected = (answer: Answer): boolean => dataOf(answer)?.by !== undefined
+
+async function decisionsOf(gateway: Gateway): Promise<DecisionEntry[]> {
+  interface Page {
+    readonly entries: readonly JournalEntry[]
+    readonly next: number
+    readonly more: boolean
+  }
+  const decisions: DecisionEntry[] = []
+  for (let since = 0, more = true; more;) {
+    const { body } = await gateway.admin<Page>(`/admin/chaos/journal?limit=1000&since=${since}`)
+    decisions.push(...body.entries.filter((entry) => entry.kind === 'decision'))
+    since = body.next
+    more = body.more
+  }
+  return decisions
+}
+
+/** The access log without what is of chance and what is a matter of time. */
+function linesOf(log: readonly Json[]): Json[] {
+  return log
+    .filter(({ msg, rejectedBy }) => msg === 'call' && rejectedBy === undefined)
+    .map((line) => Object.fromEntries(Object.entries(line).filter(([key]) => !OF_CHANCE.has(key))))
+}
+
+const OF_CHANCE = new Set(
+  'level time pid hostname requestId durationMs overheadMs waitedMs traceId spanId leftOut'.split(' '),
+)
+
+/** Plays the traffic in virtual time. `seed`: of what policies draw by. */
+export async function simulated(traffic: Traffic, seed: Seed): Promise<Run> {
+  const { servers, plan, calls, paceMs = 0 } = traffic
+  const { policies, chaos } = configSchema.parse({ policies: traffic.policies, chaos: plan })
+  const clock = new VirtualClock()
+  const { log, lines } = recordedLog()
+  // Its time is always another second, so that no line is left out.
+  let seconds = 0
+  const unhurried = Object.assign(new VirtualClock(), { now: () => 1_000 * seconds++ })
+  const accessLog = createAccessLog({ sample: 1 }, { log, clock: unhurried })
+  const gateway = new SimulatedGateway({
+    clock,
+    seed,
+    servers,
+    policies,
+    onCall: (call, outcome) => accessLog(call, outcome, resultOfCall(outcome, call.record), 0, 0),
+  })
+  const answers: Answer[] = []
+  async function play(): Promise<void> {
+    for (const asked of firstCalls(servers)) await gateway.call(asked)
+    await clock.sleep(REST_MS, NEVER)
+    gateway.arm(chaos)
+    const startedAt = clock.now()
+    for (const [index, asked] of calls.entries()) {
+      const waitMs = startedAt + index * paceMs - clock.now()
+      if (waitMs > 0) await clock.sleep(waitMs, NEVER)
+      answers.push(written(await gateway.call(asked), gateway))
+    }
+  }
+  await clock.run(play())
+  const runs = Object.fromEntries([...gateway.servers].map(([name, server]) => [name, server.runs]))
+  // As it is read by whoever asks the admin API for it.
+  const decisions = JSON.parse(JSON.stringify(gateway.journal.decisions())) as DecisionEntry[]
+  return { decisions, answers, lines: linesOf(lines), runs }
+}
+
+/** What a gateway writes to an agent of the modern era. */
+function written({ call, outcome }: Ended, { mesh }: SimulatedGateway): Answer {
+  if (outcome.wire?.end !== undefined) return BROKEN
+  const response = respond(call.id, outcome, call, { effectOf: () => mesh.effectOf(call) })
+  const { status, text, wire } = modernise(call.method, call.id, response)
+  return answerOf(wire?.status ?? status, wire?.body ?? text)
+}
+
+const NEVER = new Cancellation()

@@ -1,0 +1,95 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { createServer as createSecureServer } from 'node:https'
+import type { AddressInfo } from 'node:net'
+import { text } from 'node:stream/consumers'
+import type { Json } from './gateway.ts'
+
+/** How it answers to a method, in place of the right answer. */
+export type Answer = (response: ServerResponse, id: unknown) => void
+
+const open = new Set<ProbedServer>()
+
+/** A server of both eras over Streamable HTTP in this process, which can go, and come back at the same address, as a test wants it. */
+export class ProbedServer {
+  /** Methods that came, in order. */
+  readonly asked: string[] = []
+  /** Answers in place of the right ones, by method; `*` for all. */
+  readonly answers = new Map<string, Answer>()
+  readonly #tls: object | undefined
+  #server: Server | undefined
+  #port = 0
+
+  private constructor(tls: object | undefined) {
+    this.#tls = tls
+  }
+
+  static async start(tls?: object): Promise<ProbedServer> {
+    const server = new ProbedServer(tls)
+    open.add(server)
+    await server.listen()
+    return server
+  }
+
+  /** Ends all that tests have started. */
+  static async endAll(): Promise<void> {
+    for (const server of open) await server.kill()
+    open.clear()
+  }
+
+  get url(): string {
+    return `${this.#tls === undefined ? 'http' : 'https'}://127.0.0.1:${this.#port}/mcp`
+  }
+
+  count(method: string): number {
+    return this.asked.filter((asked) => asked === method).length
+  }
+
+  /** It is there, at the port that it had before if it had one. */
+  async listen(): Promise<void> {
+    const answer = (request: IncomingMessage, response: ServerResponse) =>
+      void text(request).then((body) => this.#answer(request.method, body, response))
+    const server = this.#tls === undefined ? createServer(answer) : createSecureServer(this.#tls, answer)
+    this.#server = server
+    await new Promise<void>((resolve) => server.listen(this.#port, '127.0.0.1', resolve))
+    this.#port = (server.address() as AddressInfo).port
+  }
+
+  /** It is gone, with all its connections. */
+  async kill(): Promise<void> {
+    const server = this.#server
+    this.#server = undefined
+    if (server === undefined) return
+    const closed = new Promise((resolve) => server.close(resolve))
+    server.closeAllConnections()
+    await closed
+  }
+
+  #answer(verb: string | undefined, body: string, response: ServerResponse): void {
+    if (verb !== 'POST') return void response.writeHead(405).end()
+    const { id, method, params } = JSON.parse(body) as Json
+    this.asked.push(String(method))
+    const own = this.answers.get(String(method)) ?? this.answers.get('*')
+    if (own !== undefined) return own(response, id)
+    if (id === undefined) return void response.writeHead(202).end()
+    sendJson(response, { jsonrpc: '2.0', id, ...resultOf(String(method), params as Json | undefined) })
+  }
+}
+
+export function sendJson(response: ServerResponse, value: unknown, status = 200): void {
+  response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(value))
+}
+
+function resultOf(method: string, params: Json | undefined): Json {
+  const modern = { resultType: 'complete', ttlMs: 0, cacheScope: 'private' }
+  const hello = { capabilities: { tools: {} }, serverInfo: { name: 'probed', version: '1' } }
+  const tool = { name: 'check', inputSchema: { type: 'object' }, annotations: { readOnlyHint: true } }
+  const results: Record<string, Json> = {
+    initialize: { ...hello, protocolVersion: params?.protocolVersion },
+    'server/discover': { ...modern, ...hello, supportedVersions: ['2026-07-28'] },
+    'tools/list': { ...modern, tools: [tool] },
+    'tools/call': { resultType: 'complete', content: [{ type: 'text', text: 'the answer is 42' }] },
+    ping: {},
+  }
+  const result = results[method]
+  return result === undefined ? { error: { code: -32601, message: 'Method not found' } } : { result }
+}

@@ -1,0 +1,316 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { GuardedExperiments, type Survey } from '../../../src/experiments/guarded/guarded.ts'
+import type { RunJournal } from '../../../src/experiments/guarded/journal.ts'
+import type { World } from '../../../src/experiments/guarded/lifecycle.ts'
+import type { Meter } from '../../../src/experiments/guarded/meter.ts'
+import type { RunRecord } from '../../../src/experiments/guarded/record.ts'
+import { ManualClock } from '../../support/manual-clock.ts'
+import { recordOf, specOf } from './world.ts'
+
+const asked = { by: 'tester', approvedBy: undefined, firstStage: 0 }
+
+/** The runs of a gateway whose servers answer at a steady rate, and whose disk does as a test says. */
+function stage() {
+  const clock = new ManualClock()
+  const rules = {
+    refusals: [] as string[],
+    ground: 'one',
+    /** Why the disk takes nothing. */
+    full: undefined as string | undefined,
+    injected: 1,
+    /** Whether faults do something to calls. */
+    isHit: false,
+  }
+  const written: RunRecord[] = []
+  const told: string[] = []
+  const journal = {
+    write: (run: RunRecord) => {
+      if (rules.full !== undefined) return Promise.reject(new Error(rules.full))
+      written.push(run)
+      return Promise.resolve()
+    },
+    flush: () => Promise.resolve(),
+  } as unknown as RunJournal
+  const worldOf = (_: RunRecord, meter: Meter): World => {
+    let isOn = false
+    let arms: readonly string[] = ['all']
+    const call = () => {
+      if (!isOn) return
+      if (rules.isHit && arms.includes('treatment')) meter.affected(clock.now(), undefined)
+      for (const arm of arms)
+        meter.end(meter.begin(arm), { isWrong: false, isRejected: false, attempts: 1, tookMs: 5 })
+      clock.after(20, call)
+    }
+    return {
+      begin() {
+        isOn = true
+        call()
+      },
+      isReady: () => true,
+      arm: () => void (arms = ['control', 'treatment']),
+      renew: () => undefined,
+      rollback() {
+        arms = ['all']
+        return { armed: [], arms: [], chaos: 'disarmed' }
+      },
+      end: () => void (isOn = false),
+      servers: () => [{ name: 'a', isUp: true, uptimeMs: 60_000 }],
+      layers: () => [],
+      faults: () => ({
+        faults: [{ name: 'broken', type: 'rpc.error', decided: 9, injected: rules.injected }],
+        engineErrors: 0,
+      }),
+    }
+  }
+  const survey = (): Survey => ({
+    refusals: rules.refusals,
+    doubts: [],
+    targets: { environment: 'staging', servers: [{ name: 'a', tools: ['t'], hit: ['t'] }] },
+    hashes: { config: 'c', policies: 'p', faults: 'f' },
+    seed: '1',
+  })
+  const guarded = new GuardedExperiments({
+    clock,
+    journal,
+    survey,
+    groundOf: () => rules.ground,
+    worldOf,
+    proofOf: () => ({ armed: [], arms: [], chaos: 'disarmed' }),
+    withoutSecrets: (spec) => spec,
+    emit: ({ type }) => told.push(type),
+  })
+  const toEnd = () => clock.advance(60_000)
+  return { clock, rules, written, told, guarded, toEnd }
+}
+
+test('a run is written down before it begins, at each step, and when it is over', async () => {
+  const { guarded, written, toEnd } = stage()
+  assert.ok((await guarded.run(specOf(), asked)).ok)
+  await toEnd()
+  assert.deepEqual(
+    written.map(({ phase, stage }) => [phase, stage]),
+    [
+      ['waiting', -1],
+      ['baseline', -1],
+      ['stage', 0],
+      ['stage', 1],
+      ['recovery', 1],
+      ['over', 1],
+    ],
+  )
+  assert.equal(guarded.get('drill')?.state, 'completed')
+})
+
+test('what the gateway refuses is not begun, and neither is what cannot be written down', async () => {
+  const { guarded, rules, written } = stage()
+  rules.refusals = ['server a is protected: it is never a target']
+  assert.deepEqual(await guarded.run(specOf(), asked), { ok: false, refusals: rules.refusals })
+  rules.refusals = []
+  rules.full = 'ENOSPC'
+  assert.deepEqual(await guarded.run(specOf(), asked), {
+    ok: false,
+    refusals: ['the run could not be written down: ENOSPC'],
+  })
+  assert.deepEqual([written, guarded.list()], [[], []])
+})
+
+test('a disk that takes no more ends a run that goes on', async () => {
+  const { guarded, rules, clock, toEnd } = stage()
+  await guarded.run(specOf(), asked)
+  await clock.advance(1_000)
+  rules.full = 'ENOSPC'
+  await toEnd()
+  const run = guarded.get('drill')!
+  assert.deepEqual([run.state, run.reason], ['failed', 'the run could not be written down: ENOSPC'])
+  assert.deepEqual(run.rollback?.armed, [])
+})
+
+test('there is one run at a time', async () => {
+  const { guarded } = stage()
+  const both = await Promise.all([
+    guarded.run(specOf(), asked),
+    guarded.run({ ...specOf(), name: 'other' }, asked),
+  ])
+  assert.deepEqual(
+    both.map(({ ok }) => ok),
+    [true, false],
+  )
+  const third = await guarded.run({ ...specOf(), name: 'third' }, asked)
+  assert.deepEqual(third, { ok: false, refusals: ['experiment "drill" runs: there is one at a time'] })
+})
+
+test('one that needs approval waits, and is looked at again when it is approved', async () => {
+  const { guarded, rules, toEnd } = stage()
+  const spec = specOf({ approval: 'required' })
+  const waiting = await guarded.run(spec, asked)
+  assert.ok(waiting.ok && waiting.run.state === 'pending_approval')
+  await toEnd()
+  assert.equal(guarded.get('drill')?.state, 'pending_approval')
+  rules.refusals = ['a plan was armed meanwhile']
+  assert.deepEqual(await guarded.approve('drill', 'boss'), { ok: false, refusals: rules.refusals })
+  rules.refusals = []
+  assert.ok((await guarded.approve('drill', 'boss')).ok)
+  await toEnd()
+  const run = guarded.get('drill')!
+  assert.deepEqual([run.state, run.actor, run.approver], ['completed', 'tester', 'boss'])
+  assert.equal((await guarded.approve('drill', 'boss')).ok, false)
+})
+
+test('one that waits can be stopped', async () => {
+  const { guarded, written } = stage()
+  await guarded.run(specOf({ approval: 'required' }), asked)
+  assert.deepEqual(guarded.stop('drill', 'boss', 'not today'), { ok: true })
+  assert.equal(written.at(-1)?.state, 'aborted')
+  assert.deepEqual(guarded.stop('drill', 'boss', 'again'), {
+    ok: false,
+    why: 'experiment "drill" does not run',
+  })
+})
+
+test('stages are skipped only with a name', async () => {
+  const { guarded, toEnd } = stage()
+  const refused = await guarded.run(specOf(), { ...asked, firstStage: 1 })
+  assert.ok(!refused.ok && /stages may only be skipped/.test(refused.refusals.join()))
+  const none = await guarded.run(specOf(), { ...asked, firstStage: 2, approvedBy: 'boss' })
+  assert.deepEqual(none, { ok: false, refusals: ['there is no stage 3: there are 2'] })
+  assert.ok((await guarded.run(specOf(), { ...asked, firstStage: 1, approvedBy: 'boss' })).ok)
+  await toEnd()
+  assert.equal(guarded.get('drill')?.stages.length, 1)
+})
+
+test('a config that changes what a run rests upon ends it, one that does not changes nothing', async () => {
+  const { guarded, rules, clock } = stage()
+  await guarded.run(specOf(), asked)
+  await clock.advance(2_500)
+  guarded.follow()
+  await clock.advance(10)
+  assert.equal(guarded.get('drill')?.state, 'running')
+  rules.ground = 'other'
+  guarded.follow()
+  assert.equal(guarded.get('drill')?.state, 'running', 'not while the config comes into force')
+  await clock.advance(10)
+  assert.equal(guarded.get('drill')?.state, 'failed')
+})
+
+test('what an earlier process left unfinished has failed; what it finished counts', async () => {
+  const { guarded, written } = stage()
+  await guarded.recover([
+    recordOf(specOf(), { id: 'a', state: 'completed', phase: 'over' }),
+    recordOf({ ...specOf(), name: 'other' }, { id: 'b', state: 'running', phase: 'stage', stage: 1 }),
+    recordOf({ ...specOf(), name: 'third' }, { id: 'c', state: 'pending_approval' }),
+  ])
+  assert.deepEqual(
+    guarded.list().map(({ name, state, reason }) => [name, state, reason]),
+    [
+      ['drill', 'completed', ''],
+      ['other', 'failed', 'the gateway ended while it was in its stage 2'],
+      ['third', 'failed', 'the gateway ended while it waited to be approved'],
+    ],
+  )
+  assert.deepEqual(
+    written.map(({ id, state }) => [id, state]),
+    [
+      ['b', 'failed'],
+      ['c', 'failed'],
+    ],
+  )
+})
+
+test('the third completed run of a shape says what to do next instead of declaring resilience', async () => {
+  const { guarded, toEnd } = stage()
+  const proposals: (string | undefined)[] = []
+  for (let n = 0; n < 3; n++) {
+    await guarded.run(specOf({ reason: `for the time number ${n}` }), asked)
+    await toEnd()
+    proposals.push(guarded.get('drill')?.proposal)
+  }
+  assert.deepEqual(proposals.slice(0, 2), [undefined, undefined])
+  assert.equal(
+    proposals[2],
+    '3 runs of the same shape were completed: one more shows nothing new. Either widen the radius (its last stage has 50% of the calls), or inject another fault than rpc.error.',
+  )
+})
+
+test('who listens hears each change of one experiment, until they leave', async () => {
+  const { guarded, toEnd } = stage()
+  const heard: string[] = []
+  const leave = guarded.listen('drill', ({ phase }) => heard.push(phase))
+  guarded.listen('other', () => assert.fail('another one'))
+  await guarded.run(specOf(), asked)
+  await toEnd()
+  assert.deepEqual([...new Set(heard)], ['baseline', 'stage', 'recovery', 'over'])
+  leave?.()
+  const { length } = heard
+  await guarded.run(specOf(), asked)
+  assert.equal(heard.length, length)
+})
+
+test('a gateway that ends takes its run along, and one that waits', async () => {
+  const { guarded, written, clock } = stage()
+  await guarded.run({ ...specOf({ approval: 'required' }), name: 'waiting' }, asked)
+  await guarded.run(specOf(), asked)
+  await clock.advance(3_000)
+  await guarded.close()
+  assert.deepEqual(
+    written.slice(-2).map(({ name, state }) => [name, state]),
+    [
+      ['waiting', 'failed'],
+      ['drill', 'failed'],
+    ],
+  )
+  assert.equal((await guarded.run(specOf(), asked)).ok, false)
+})
+
+test('probes of the targets stand in the record, those of other servers and of later times do not', async () => {
+  const { guarded, clock, toEnd } = stage()
+  const probe = { server: 'a', state: 'suspicious', reason: 'timeout', tookMs: 3 }
+  guarded.probed(probe)
+  await guarded.run(specOf(), asked)
+  await clock.advance(1_000)
+  guarded.probed({ ...probe, server: 'b' })
+  guarded.probed(probe)
+  await toEnd()
+  guarded.probed(probe)
+  const { probes } = guarded.get('drill')!
+  assert.deepEqual(probes, [{ ...probe, atMs: 1_000 }])
+})
+
+test('a probe that finds a target not well is a sign that the gateway has noticed', async () => {
+  const { guarded, rules, clock, toEnd } = stage()
+  rules.isHit = true
+  await guarded.run(specOf(), asked)
+  while (guarded.get('drill')?.phase !== 'stage') await clock.advance(250)
+  await clock.advance(300)
+  guarded.probed({ server: 'a', state: 'well', reason: undefined, tookMs: 3 })
+  guarded.probed({ server: 'a', state: 'suspicious', reason: 'timeout', tookMs: 3 })
+  await toEnd()
+  assert.equal(guarded.get('drill')!.detection?.sign, 'probe of a: timeout')
+})
+
+test('what is stopped, or killed, while it is written down does not begin', async () => {
+  for (const end of ['stop', 'kill'] as const) {
+    const { guarded, written } = stage()
+    const asking = guarded.run(specOf(), asked)
+    assert.equal(guarded.get('drill')?.phase, 'waiting')
+    if (end === 'stop') assert.deepEqual(guarded.stop('drill', 'tester', 'no'), { ok: true })
+    else guarded.killed('tester', 'no')
+    const answer = await asking
+    assert.equal(answer.ok, false)
+    const run = guarded.get('drill')!
+    assert.equal(run.state, 'aborted')
+    assert.match(run.reason, /stopped it/)
+    assert.equal(
+      written.some(({ phase }) => phase === 'baseline'),
+      false,
+    )
+  }
+})
+
+test('what the gateway refuses by the time it is written down does not begin', async () => {
+  const { guarded, rules } = stage()
+  const asking = guarded.run(specOf(), asked)
+  rules.refusals = ['fault "other" is armed at these servers']
+  assert.deepEqual(await asking, { ok: false, refusals: rules.refusals })
+  assert.equal(guarded.get('drill')?.state, 'failed')
+})

@@ -1,0 +1,163 @@
+import type { ServerVital } from '../../../src/experiments/guarded/claims.ts'
+import { Lifecycle, type StageOrder, type World } from '../../../src/experiments/guarded/lifecycle.ts'
+import { Meter } from '../../../src/experiments/guarded/meter.ts'
+import { blankRecord, type LayerState, type RunRecord } from '../../../src/experiments/guarded/record.ts'
+import type { Spec } from '../../../src/experiments/guarded/spec.ts'
+import { experimentSpec } from '../../../src/gateway/guarded/spec.ts'
+import { ManualClock } from '../../support/manual-clock.ts'
+
+/** A spec of short times: two stages of two seconds after a baseline of two. */
+export const specOf = (more: object = {}): Spec =>
+  experimentSpec.parse({
+    name: 'drill',
+    owner: 'tests',
+    reason: 'to see',
+    hypothesis: { steadyState: ['error_ratio < 1%', 'p95 < 500ms', 'status = up'] },
+    targets: { server: 'a' },
+    faults: [{ name: 'broken', type: 'rpc.error', rate: 1 }],
+    stages: [
+      { share: 0.25, duration: '2s' },
+      { share: 0.5, duration: '2s' },
+    ],
+    gate: { rollbackOn: [{ metric: 'error_ratio', above: '10%' }], over: '1s', minimum: 5, missing: '1s' },
+    baseline: { duration: '2s', minimum: 10 },
+    recovery: { within: '5s', over: '1s' },
+    ...more,
+  })
+
+export function recordOf(spec: Spec, more: Partial<RunRecord> = {}): RunRecord {
+  return {
+    format: 1,
+    id: 'run-1',
+    kind: 'guarded',
+    name: spec.name,
+    spec,
+    shape: 'shape',
+    hashes: { config: 'c', policies: 'p', faults: 'f' },
+    seed: '0',
+    targets: { environment: 'staging', servers: [{ name: 'a', tools: ['t'], hit: ['t'] }] },
+    actor: 'tester',
+    approver: undefined,
+    firstStage: 0,
+    state: 'running',
+    phase: 'waiting',
+    reason: '',
+    requestedAt: 0,
+    ...blankRecord(spec),
+    ...more,
+  }
+}
+
+/** What happens to calls of an arm: how long they take, and which share of them goes wrong. */
+interface Fare {
+  tookMs: number
+  failing: number
+}
+
+/**
+ * A run in a world that a test rules: calls end at a steady rate, as `fares` says; what is armed is what the run has armed
+ * and not taken back.
+ */
+export function stage(spec: Spec = specOf(), record: Partial<RunRecord> = {}) {
+  const clock = new ManualClock()
+  const meter = new Meter(clock)
+  const done: string[] = []
+  const rules = {
+    armed: false,
+    share: 0,
+    isMeasured: false,
+    callsPerTick: 4,
+    injects: true,
+    /** Whether calls of the treatment never end. */
+    hangs: false,
+    engineErrors: 0,
+    isReady: true,
+    gone: undefined as string | undefined,
+    armFails: undefined as string | undefined,
+    beginFails: undefined as string | undefined,
+    sticks: 0,
+    /** Writes a step down; done at once unless given. */
+    written: undefined as ((now: RunRecord) => Promise<string | undefined>) | undefined,
+    layers: [] as LayerState[],
+    servers: [{ name: 'a', isUp: true, uptimeMs: 60_000 }] as ServerVital[],
+    fares: {
+      all: { tookMs: 10, failing: 0 },
+      control: { tookMs: 10, failing: 0 },
+      treatment: { tookMs: 10, failing: 0 },
+    } as Record<'all' | 'control' | 'treatment', Fare>,
+  }
+  let injected = 0
+  let calls = 0
+  const world: World = {
+    begin() {
+      if (rules.beginFails !== undefined) throw new Error(rules.beginFails)
+      rules.isMeasured = true
+      done.push('begin')
+    },
+    isReady: () => rules.isReady,
+    arm({ index, share }: StageOrder) {
+      if (rules.armFails !== undefined) throw new Error(rules.armFails)
+      rules.armed = true
+      rules.share = share
+      done.push(`arm ${index}`)
+    },
+    renew: () => rules.gone,
+    rollback() {
+      const left = rules.sticks-- > 0 ? ['broken'] : []
+      rules.armed = left.length > 0
+      rules.share = 0
+      done.push('rollback')
+      return { armed: left, arms: [], chaos: 'disarmed' }
+    },
+    end() {
+      rules.isMeasured = false
+      done.push('end')
+    },
+    servers: () => rules.servers,
+    layers: () => rules.layers,
+    faults: () => ({
+      faults: rules.armed ? [{ name: 'broken', type: 'rpc.error', decided: injected, injected }] : [],
+      engineErrors: rules.engineErrors,
+    }),
+  }
+  function call(): void {
+    const isIn = rules.share > 0
+    const arm = !isIn ? 'all' : calls++ % 2 === 0 ? 'treatment' : 'control'
+    const { tookMs, failing } = rules.fares[arm]
+    const measured = meter.begin(arm)
+    if (arm === 'treatment' && rules.injects) {
+      injected++
+      meter.affected(measured.at, 'trace')
+    }
+    if (arm === 'treatment' && rules.hangs) return
+    const isWrong = failing > 0 && calls % Math.round(1 / failing) === 0
+    meter.end(measured, { isWrong, isRejected: false, attempts: 1, tookMs })
+  }
+  const traffic = () => {
+    if (rules.isMeasured) for (let n = 0; n < rules.callsPerTick; n++) call()
+    clock.after(50, traffic)
+  }
+  traffic()
+  const heard: RunRecord[] = []
+  const lifecycle = new Lifecycle({
+    clock,
+    meter,
+    world,
+    record: recordOf(spec, record),
+    onChange(now, what) {
+      if (what === 'step') heard.push(now)
+      return what === 'step' ? rules.written?.(now) : undefined
+    },
+  })
+  /** Advances until it is in a phase, or over. */
+  async function until(phase: RunRecord['phase'], index = 0): Promise<RunRecord> {
+    for (let n = 0; n < 4_000; n++) {
+      const { record: now } = lifecycle
+      if (now.phase === 'over' || (now.phase === phase && (phase !== 'stage' || now.stage >= index)))
+        return now
+      await clock.advance(50)
+    }
+    throw new Error(`it never came to ${phase}: ${JSON.stringify(lifecycle.record.decisions)}`)
+  }
+  return { clock, meter, lifecycle, rules, done, heard, until }
+}

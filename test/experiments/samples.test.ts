@@ -1,0 +1,52 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { csvOf, Room, Samples } from '../../src/experiments/samples.ts'
+
+/** The first fields of the lines for units with these keys. */
+function unitsTold(keys: readonly string[]): string[] {
+  const samples = new Samples(new Room())
+  for (const key of keys) samples.begin(key, 'control', { tenant: '', now: 0 })
+  return [...csvOf(samples.all())].slice(1).map((line) => line.replace(/,control,.*\n$/, ''))
+}
+
+test('whatever an agent calls its task, it is one field on one line', () => {
+  const told = unitsTold(['meta raw\ntwo\nlines, "quoted"\r\u0000\u2028', 'tenant a/b'])
+  assert.deepEqual(told, ['"meta raw/two\\u000alines, ""quoted""\\u000d\\u0000\u2028"', 'tenant a/b'])
+})
+
+test('no two units are told by the same name', () => {
+  const keys = [
+    'meta a\nb/c',
+    'meta a/b\nc',
+    'meta a\nb\u0001',
+    'meta a\nb\u0002',
+    'meta a\nb\\u0001',
+    'meta a\nb ',
+    'meta a\\u002fb\nc',
+  ]
+  assert.equal(new Set(unitsTold(keys)).size, keys.length)
+})
+
+test('a unit is told with what its verdict is computed from', () => {
+  const samples = new Samples(new Room())
+  const sample = samples.begin('meta raw\ntask', 'control', { tenant: '', now: 0 })!
+  Object.assign(sample, {
+    calls: 4,
+    failed: 1,
+    valid: 3,
+    eligible: 2,
+    good: 2,
+    attempts: 6,
+    totalMs: 31.23456,
+  })
+  sample.durations.push(1.0004, 30.2)
+  sample.outcome = 'failed'
+  samples.mark([sample])
+  assert.deepEqual(
+    [...csvOf([sample])],
+    [
+      'unit,arm,calls,failed,valid,eligible,good,attempts,under_way,total_ms,outcome,judged,durations_ms\n',
+      'meta raw/task,control,4,1,3,2,2,6,1,31.235,failed,yes,1 30.2\n',
+    ],
+  )
+})

@@ -1,0 +1,99 @@
+import assert from 'node:assert/strict'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test, type TestContext } from 'node:test'
+import { readRecording, RecordingError } from '../../src/sim/recording.ts'
+import { attempt, call, header } from './recorded.ts'
+
+/** A file of these lines, the last one without its end where it is a text. */
+async function setUp(t: TestContext, ...files: readonly (readonly (object | string)[])[]) {
+  const folder = await mkdtemp(join(tmpdir(), 'recording-'))
+  t.after(() => rm(folder, { recursive: true }))
+  const file = join(folder, 'calls.jsonl')
+  for (const [number, lines] of files.entries()) {
+    const texts = lines.map((line) => (typeof line === 'string' ? line : `${JSON.stringify(line)}\n`))
+    await writeFile(number === 0 ? file : `${file}.${number}`, texts.join(''))
+  }
+  return file
+}
+
+const refused = (file: string, message: string) =>
+  assert.rejects(readRecording(file), (error) => error instanceof RecordingError && error.message === message)
+
+test('calls come in the order in which they came, not in which they ended', async (t) => {
+  const file = await setUp(t, [header(), call({ at: 20 }), call({ at: 5 })])
+  const { calls, notes } = await readRecording(file)
+  assert.deepEqual(
+    calls.map(({ at }) => at),
+    [5, 20],
+  )
+  assert.deepEqual(notes, [])
+})
+
+test('older files of the same recording come first, and others beside it are none of it', async (t) => {
+  const file = await setUp(
+    t,
+    [header({ part: 3 }), call({ at: 9_000 })],
+    [header({ part: 2 }), call({ at: 5_000 })],
+    [header({ startedAt: '2025-01-01T00:00:00.000Z' }), call({ at: 7_000 })],
+  )
+  const { calls, notes } = await readRecording(file)
+  assert.deepEqual(
+    calls.map(({ at }) => at),
+    [5_000, 9_000],
+  )
+  assert.deepEqual(notes, [
+    'files 1 to 1 of the recording are gone, or lie beyond one that is: its first 5 s are left out',
+  ])
+})
+
+test('a file of two recordings is refused, with the line where the second one begins', async (t) => {
+  const file = await setUp(t, [header(), call(), header({ startedAt: '2020-01-01T00:00:00.000Z' }), call()])
+  const message =
+    'line 3 begins another recording, whose times count from another start; give each a file of its own'
+  await refused(file, `${file}: ${message}`)
+})
+
+test('of a file whose last line is cut off all before it is read, and that is said', async (t) => {
+  const lines = [header(), call(), call()]
+  const file = await setUp(t, [...lines, JSON.stringify(call()).slice(0, 70)])
+  const { calls, notes } = await readRecording(file)
+  assert.equal(calls.length, 2)
+  assert.deepEqual(notes, [`${file}: line 4 is cut off: 2 calls were read`])
+})
+
+test('lines that hold no call are counted, and so are calls that the disk was too slow for', async (t) => {
+  const file = await setUp(t, [header({ sample: 0.5 }), 'x\n', call(), { lost: 3 }, 'y\n', call()])
+  const { calls, notes } = await readRecording(file)
+  assert.equal(calls.length, 2)
+  assert.deepEqual(notes, [
+    '50 % of the tasks were recorded',
+    `${file}: 3 calls are missing, because the disk was too slow`,
+    `${file}: 2 lines hold no call, the first is line 2: 2 calls were read`,
+  ])
+})
+
+test('lines with numbers that no clock shows hold no call', async (t) => {
+  const text = JSON.stringify(call())
+  const wrong = ['-1', '1e999', '1e300', 'null', '"10"'].map(
+    (value) => `${text.replace('"tookMs":10', `"tookMs":${value}`)}\n`,
+  )
+  const attempts = Array.from({ length: 33 }, (_, n) => attempt({ number: n + 1 }))
+  const file = await setUp(t, [header(), ...wrong, call({ attempts }), call()])
+  const { calls, notes } = await readRecording(file)
+  assert.equal(calls.length, 1)
+  assert.deepEqual(notes, [`${file}: 6 lines hold no call, the first is line 2: 1 calls were read`])
+})
+
+test('what is no recording is refused, with words that say what it is', async (t) => {
+  const empty = await setUp(t, [])
+  await refused(empty, `${empty} is empty: nothing has been recorded`)
+  const newer = await setUp(t, [header({ breakwaterRecording: 2 }), call()])
+  await refused(newer, `${newer} is a recording of format 2; this program reads format 1`)
+  const other = await setUp(t, [{ level: 30, msg: 'a log' }])
+  await refused(other, `${other} is no recording of a gateway: its first line is no header of one`)
+  const headed = await setUp(t, [header()])
+  await refused(headed, `${headed} holds no call`)
+  await refused(`${headed}.none`, `${headed}.none: there is no such file`)
+})

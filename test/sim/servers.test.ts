@@ -1,0 +1,50 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { SimulatedGateway } from '../../src/sim/gateway.ts'
+import { only } from '../../src/sim/policy-choices.ts'
+import { lookup, planned } from '../../src/sim/scene.ts'
+import { VirtualClock } from '../../src/sim/virtual-clock.ts'
+
+const asked = { server: 'server', tool: 'get', args: { service: 'a' }, intent: 'task 1' }
+
+/** A gateway before one server with a pool of 1, which gives attempts so much time. */
+function gatewayOf(clock: VirtualClock, runsOn: boolean, timeout: number, faults: object[] = []) {
+  return new SimulatedGateway({
+    clock,
+    seed: 1,
+    servers: { server: { pool: 1, runsOn, tools: { get: lookup('get') } } },
+    policies: only('timeout', { attemptTimeout: { timeout } }).policies,
+    plan: { seed: 1, faults: faults.map(planned) },
+  })
+}
+
+test('a call that is given up while its reply trickles in has left its place in the pool once', async () => {
+  const clock = new VirtualClock()
+  const drip = { name: 'drip', type: 'conn.slow_drip', rate: 1, chunk: 1, gap: '1s' }
+  const gateway = gatewayOf(clock, false, 500, [drip])
+  const { outcome } = await clock.run(gateway.call(asked))
+  assert.equal(outcome.kind, 'failed')
+  assert.deepEqual(gateway.servers.get('server')!.load, { busy: 0, waiting: 0 })
+})
+
+test('what a server does after it was left is unwanted, whether it had begun or not', async () => {
+  const clock = new VirtualClock()
+  const gateway = gatewayOf(clock, true, 5)
+  await clock.run(Promise.all([gateway.call(asked), gateway.call(asked)]))
+  const server = gateway.servers.get('server')!
+  assert.deepEqual(
+    [server.unwanted, server.load],
+    [
+      { runs: 1, ms: 15 },
+      { busy: 1, waiting: 1 },
+    ],
+  )
+  await clock.run(new Promise<void>((resolve) => void clock.after(30, resolve)))
+  assert.deepEqual(
+    [server.unwanted, server.load],
+    [
+      { runs: 2, ms: 35 },
+      { busy: 1, waiting: 0 },
+    ],
+  )
+})

@@ -1,0 +1,46 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { inForce } from '../../../src/sim/policy-choices.ts'
+import { ablation } from '../../../src/sim/studies/ablation.ts'
+import { numberIn, rowOf, runTwice } from './twice.ts'
+
+const findings = await runTwice(ablation, 3)
+const value = (mix: string, policies: string, key: string) =>
+  numberIn(rowOf(findings, { policies }, mix), key)
+
+test('each policy that is in force by default is left out once under each mix', () => {
+  for (const { name, rows } of findings.tables)
+    assert.deepEqual(
+      rows.map(({ policies }) => policies),
+      ['default', ...inForce.map((policy) => `without ${policy}`), 'breaker open for 1s', 'none'],
+      name,
+    )
+})
+
+test('without retries more tasks fail under errors', () => {
+  assert.ok(value('errors', 'without retry', 'radiusMore') > 0.1)
+  assert.ok(value('errors', 'without retry', 'attemptsMore') < 0)
+  assert.equal(value('errors', 'default', 'radiusMore'), 0)
+})
+
+test('without a verdict wrong answers count as good calls, and mislead as many tasks', () => {
+  assert.equal(value('wrong answers', 'without verdict', 'tcsr'), 1)
+  assert.ok(value('wrong answers', 'default', 'tcsr') < 0.99)
+  assert.ok(value('wrong answers', 'without verdict', 'radius') > 0.1)
+})
+
+test('a sentence says what leaving a policy out does', () => {
+  assert.match(findings.seen[0]!, /^Under errors .*\+[\d.]+ points without retry/)
+})
+
+test('a better TCSR without a verdict is said to be errors that nobody notices', () => {
+  const told = findings.seen.filter((sentence) => sentence.includes('no longer noticed'))
+  assert.equal(told.length, 1)
+  assert.match(told[0]!, /^Under wrong answers .* TCSR is higher by \+[\d.]+ points without verdict/)
+})
+
+test('of one seed a sentence gives the numbers, and no differences', async () => {
+  const { seen } = await ablation.run({ seed: 1, seeds: 1 })
+  for (const sentence of seen)
+    assert.match(sentence, /^Under [a-z ]+ [\d.]+ % of the tasks fail by default\.$/)
+})

@@ -1,0 +1,45 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { correlated } from '../../../src/sim/studies/correlated.ts'
+import { numberIn, rowOf, runTwice } from './twice.ts'
+
+const findings = await runTwice(correlated, 2)
+const value = (errors: string, policies: string, key: string) =>
+  numberIn(rowOf(findings, { errors, policies }), key)
+
+test('independent errors fail as many tasks as they should, and retries mend nearly all of them', () => {
+  const radius = value('independent', 'none', 'radius')
+  assert.ok(Math.abs(radius - value('independent', 'none', 'predicted')) < 0.05, `${radius}`)
+  assert.ok(Math.abs(value('independent', 'none', 'tcsr') - 0.98) < 0.01)
+  assert.ok(value('independent', 'retry only', 'radius') < 0.01)
+  assert.ok(value('independent', 'retry only', 'mended') > 0.95)
+})
+
+test('retries do not outlast long bursts', () => {
+  const [independent, short, long] = ['independent', 'bursts of 4', 'bursts of 64'].map((errors) =>
+    value(errors, 'retry only', 'mended'),
+  ) as [number, number, number]
+  assert.ok(independent > short && short > 0.5 && long < 0.2, `${independent}, ${short}, ${long}`)
+  assert.ok(value('bursts of 64', 'retry only', 'radius') > value('independent', 'retry only', 'radius'))
+  assert.ok(
+    findings.seen.some((sentence) => /^Retries mend less than 50 % .* at .*bursts of 64/.test(sentence)),
+  )
+})
+
+test('the errors of a form are the calls that fail without policies', () => {
+  for (const errors of ['independent', 'bursts of 64'])
+    for (const policies of ['none', 'default'])
+      assert.ok(
+        Math.abs(value(errors, policies, 'failing') + value(errors, 'none', 'tcsr') - 1) < 1e-5,
+        errors,
+      )
+})
+
+test('a breaker without probes locks out where nothing else does', () => {
+  for (const errors of ['bursts of 64', 'server episodes']) {
+    assert.ok(value(errors, 'breaker without probes', 'lockIn') > 0, errors)
+    assert.equal(value(errors, 'none', 'lockIn'), 0, errors)
+  }
+  assert.equal(value('independent', 'breaker without probes', 'lockIn'), 0)
+  assert.ok(findings.seen.some((sentence) => sentence.startsWith('A breaker without probes locks out: ')))
+})
