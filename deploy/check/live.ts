@@ -21,7 +21,11 @@ export async function live(folder: string, started: (prometheus: Prometheus) => 
     const tasks = await drive(stage, LOAD_MS)
     await command(stage, '/admin/reload')
     await command(stage, '/admin/chaos/disarm')
-    await drive(stage, AFTER_MS)
+    await stage.shaky.behave({ read: { failing: 1 } })
+    await drive(stage, AFTER_MS / 2)
+    // Probes of a server that is down come after longer and longer pauses: it is well again before these are long.
+    await stage.shaky.behave({ read: {} })
+    await drive(stage, AFTER_MS / 2)
     await command(stage, '/admin/chaos/arm')
     await drive(stage, AFTER_MS)
     const { asked, problems } = await ask(prometheus)

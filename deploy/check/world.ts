@@ -41,13 +41,20 @@ const faultsWith = (lists: ListFault) =>
     { name: 'lists', rate: 1, ...lists },
   ].map(({ match, ...fault }) => ({ ...fault, match: { server: 'flaky', ...match }, ttl: '10m' }))
 
-function configFor(flaky: string, steady: string, lists: ListFault): Config {
+interface Urls {
+  readonly flaky: string
+  readonly steady: string
+  readonly shaky: string
+}
+
+function configFor({ flaky, steady, shaky }: Urls, lists: ListFault): Config {
   return {
     gateway: { environment: 'staging' },
     mcpServers: {
-      // Faults hit the tool of its probes, too: incidents begin and end all the time.
-      flaky: { url: flaky, trusted: true, health: { every: '1s', failures: 1, tool: { name: 'read' } } },
+      flaky: { url: flaky, trusted: true },
       steady: { url: steady, trusted: true },
+      // Its incident begins when its tool begins to fail, and ends when that is over.
+      shaky: { url: shaky, trusted: true, health: { every: '1s', failures: 1, tool: { name: 'read' } } },
       local: stdioToolbox(),
       gone: { url: 'http://127.0.0.1:9/mcp' },
     },
@@ -87,6 +94,8 @@ function configFor(flaky: string, steady: string, lists: ListFault): Config {
 /** A gateway with faults in front of a server that fails by itself as well, and of one that does not; the tests' helpers run and end them. */
 export interface World {
   readonly flaky: FlakyServer
+  /** Probed once a second; no fault is aimed at it, and no agent calls it. */
+  readonly shaky: FlakyServer
   /** Endpoint of the server `flaky`. */
   readonly mcp: string
   /** Endpoint of the server `steady`, which no fault is aimed at. */
@@ -98,17 +107,19 @@ export interface World {
 
 /** `collector`: base URL of where its spans go. */
 export async function startWorld(folder: string, collector: string, lists = twins): Promise<World> {
-  const [flaky, steady] = await Promise.all([FlakyServer.start(), FlakyServer.start()])
+  const [flaky, steady, shaky] = await Promise.all([
+    FlakyServer.start(),
+    FlakyServer.start(),
+    FlakyServer.start(),
+  ])
   const env = { OTEL_EXPORTER_OTLP_ENDPOINT: collector, OTEL_BSP_SCHEDULE_DELAY: '200' }
   const { data, control, token } = await startGateway(
     folder,
-    configFor(flaky.url, steady.url, lists),
+    configFor({ flaky: flaky.url, steady: steady.url, shaky: shaky.url }, lists),
     'flaky',
-    {
-      env,
-    },
+    { env },
   )
-  return { flaky, mcp: `${data}/mcp/flaky`, steady: `${data}/mcp/steady`, control, token }
+  return { flaky, shaky, mcp: `${data}/mcp/flaky`, steady: `${data}/mcp/steady`, control, token }
 }
 
 /** Asks the control plane to do something. */

@@ -7,7 +7,7 @@ import { printable } from '../../telemetry/printable.ts'
 import { type Incident, Incidents, type NoticeEvent, noticeEvents } from './incidents.ts'
 import { timeToDetect, timeToRecover } from './notices.ts'
 import { Notifier, type NoticeOutcome } from './notifier.ts'
-import { type Probe, type ProbeFailure, probeSteps } from './probe.ts'
+import { failureReasons, type Probe, type ProbeFailure, probeSteps } from './probe.ts'
 import type { ServerHealth, Verdict } from './server-health.ts'
 
 /** How much of a message an incident keeps, in characters. */
@@ -94,6 +94,7 @@ export class HealthWatch {
   follow({ health, mcpServers }: Pick<Config, 'health' | 'mcpServers'>): void {
     const { metrics } = this.#parts
     const isFirst = this.#escalateMs === undefined
+    if (isFirst) this.#beginAtZero()
     this.#notifier.follow(health.webhooks)
     if (isFirst) for (const { id } of this.incidents.superseded) this.#end(id, 'unwatched')
     for (const { id, server } of this.incidents.open) {
@@ -105,11 +106,21 @@ export class HealthWatch {
       !Object.hasOwn(mcpServers, server)
     metrics.probeFailures.forget(isGone)
     metrics.incidents.forget(isGone)
+    for (const server of Object.keys(mcpServers)) metrics.incidents.series({ server })
     if (health.escalateAfter !== this.#escalateMs) {
       this.#escalateMs = health.escalateAfter
       for (const incident of this.incidents.open) this.#escalateInTime(incident)
     }
     if (isFirst) this.#tellWhatIsLeft()
+  }
+
+  /** Prometheus sees no increase in a series whose first value is 1: without zeros the first incident of a reason is lost. */
+  #beginAtZero(): void {
+    const { timeToDetect, timeToRecover } = this.#parts.metrics
+    for (const reason of failureReasons) {
+      timeToDetect.series({ reason })
+      timeToRecover.series({ reason })
+    }
   }
 
   /** Takes what a probe of a server has found. */
@@ -171,7 +182,7 @@ export class HealthWatch {
       ...(lastWellAt !== undefined && { lastWellAt }),
     })
     this.#startedNow.set(incident.id, startedNow)
-    metrics.incidents.inc({ server, reason })
+    metrics.incidents.inc({ server })
     metrics.timeToDetect.series({ reason }).observe(timeToDetect(incident) / 1000)
     log.warn(
       { server, incident: incident.id, reason, timeToDetectMs: timeToDetect(incident) },

@@ -38,9 +38,9 @@ export const health = {
   ),
   incidents: counter(
     'incidents_total',
-    'Incidents that began, by the reason of their detection.',
-    ['server', 'reason'],
-    'servers × 10 reasons',
+    'Incidents that began; the count of `incident_detection_duration_seconds` has them by reason.',
+    ['server'],
+    'servers',
   ),
   timeToDetect: histogram(
     'incident_detection_duration_seconds',

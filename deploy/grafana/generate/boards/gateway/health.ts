@@ -14,18 +14,29 @@ export const health = [
     queries: [query(`sum(max by (server) (breakwater_incidents_open${ME}))`, 'open')],
   }),
   stat({
-    title: 'Incidents',
+    title: 'Incidents by reason',
     about: 'That began within the range, by the reason of their detection.',
-    width: 8,
+    width: 5,
     queries: [
-      query(`sum by (reason) (increase(breakwater_incidents_total${ME}[$__range])) > 0`, '{{reason}}'),
+      query(
+        `sum by (reason) (increase(breakwater_incident_detection_duration_seconds_count${ME}[$__range])) > 0`,
+        '{{reason}}',
+      ),
+    ],
+  }),
+  stat({
+    title: 'Incidents by server',
+    about: 'That began within the range.',
+    width: 5,
+    queries: [
+      query(`sum by (server) (increase(breakwater_incidents_total${ME}[$__range])) > 0`, '{{server}}'),
     ],
   }),
   stat({
     title: 'Time to detect',
     about: 'From the first sign to the detection, in half of the incidents and in 95 % of them.',
     unit: 's',
-    width: 6,
+    width: 5,
     queries: [0.5, 0.95].map((q) =>
       query(quantile(q, 'breakwater_incident_detection_duration_seconds'), `p${q * 100}`),
     ),
@@ -35,7 +46,7 @@ export const health = [
     about:
       'From the first sign to the first probe that was well, in half of the incidents and in 95 % of them.',
     unit: 's',
-    width: 6,
+    width: 5,
     queries: [0.5, 0.95].map((q) =>
       query(quantile(q, 'breakwater_incident_recovery_duration_seconds'), `p${q * 100}`),
     ),
