@@ -22,14 +22,18 @@ export interface AttackReport {
 setPriority(19)
 
 async function attack({ attack: name, origin, forMs }: AttackOrder): Promise<AttackReport> {
-  const { deed, atOnce } = attacks[name]!
+  const { deed, atOnce, apart = false } = attacks[name]!
   const ofServer = name.startsWith('a server') || name.startsWith('replies')
-  const session = await open(origin, ofServer ? 'hostile' : 'quiet')
-  const target = { origin, port: Number(new URL(origin).port), session }
+  const begin = async () => {
+    const session = await open(origin, ofServer ? 'hostile' : 'quiet')
+    return { origin, port: Number(new URL(origin).port), session }
+  }
+  const shared = await begin()
   const outcomes: Record<string, number> = {}
   const until = systemClock.now() + forMs
   let times = 0
   const one = async () => {
+    const target = apart ? await begin() : shared
     while (systemClock.now() < until) {
       const outcome = await deed(target).catch((error: Error) => error.name)
       outcomes[outcome] = (outcomes[outcome] ?? 0) + 1

@@ -63,6 +63,8 @@ export interface Attack {
   readonly deed: Deed
   /** How many do it at the same time. */
   readonly atOnce: number
+  /** Whether each of them has a session of its own. */
+  readonly apart?: boolean
 }
 
 const large = 'x'.repeat(3 * MIB)
@@ -127,6 +129,7 @@ export const attacks: Readonly<Record<string, Attack>> = {
       { atOnce: 2, deed: (target: Target) => post(target, '/mcp/hostile', call(`"${name}"`)) },
     ]),
   ),
+  'rejections in a loop': { atOnce: 100, apart: true, deed: posting(() => call('"limited"')) },
   // Last: for a while after it this client has no room for another session.
   'new sessions': {
     atOnce: 16,

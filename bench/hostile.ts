@@ -59,6 +59,7 @@ async function startGateway(name: string): Promise<Listening> {
   setPriority(hostile!.pid, LOWEST_PRIORITY)
   const config = {
     gateway: { listen: '127.0.0.1:0', control: '127.0.0.1:0', environment: 'test' },
+    policies: { overrides: [{ match: { tool: 'limited' }, rateLimit: { rate: '1/m', burst: 1 } }] },
     mcpServers: { quiet: { url: `${quiet!.origin}/mcp` }, hostile: { url: `${hostile!.origin}/mcp` } },
   }
   const file = join(scratch, `${name}.json`)

@@ -5,6 +5,7 @@ import { formatRate, KeyedLimit, perSecond } from '../policies/rate-limit/limit.
 import type { Rate } from '../policies/state/token-bucket.ts'
 import type { Quotas } from './quotas.ts'
 import type { ReplayBudget } from './replay.ts'
+import type { Tarpit } from './tarpit.ts'
 import type { Tenancies } from './tenancy.ts'
 import type { UnreadReplies } from './unread-replies.ts'
 
@@ -12,6 +13,8 @@ import type { UnreadReplies } from './unread-replies.ts'
 export interface Guards {
   /** How fast requests may come. */
   readonly limits: RequestLimits
+  /** Holds back rejections of clients that come back sooner than they were told. */
+  readonly tarpit: Tarpit
   /** What one client may have of what is for all. */
   readonly quotas: Quotas
   /** Whom requests count as. */
@@ -32,10 +35,10 @@ export interface RequestRate {
   readonly burst?: number | undefined
 }
 
-/** Without a rate there is no limit. */
+/** Without a rate, or with `false`, there is no limit. */
 export interface RequestRates {
-  readonly perSession?: RequestRate | undefined
-  readonly perTenant?: RequestRate | undefined
+  readonly perSession?: RequestRate | false | undefined
+  readonly perTenant?: RequestRate | false | undefined
 }
 
 export const requestLimitNames = ['per_session', 'per_tenant'] as const
@@ -88,8 +91,8 @@ export class RequestLimits {
     return gatewayError('rate_limited', limited.message, { retryAfterMs: Math.ceil(waitMs) })
   }
 
-  #limited(given: RequestRate | undefined, whose: string): Limited | undefined {
-    if (given === undefined) return undefined
+  #limited(given: RequestRate | false | undefined, whose: string): Limited | undefined {
+    if (given === undefined || given === false) return undefined
     const { rate, burst = Math.max(1, Math.floor(perSecond(rate))) } = given
     return {
       limit: new KeyedLimit({ rate, burst }, this.#clock),

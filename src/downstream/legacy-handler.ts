@@ -1,6 +1,6 @@
 import { type Message, newRecord, type Outcome } from '../mesh/call.ts'
 import { Cancellation, type Signal } from '../mesh/cancel.ts'
-import type { Clock } from '../mesh/clock.ts'
+import type { Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../mesh/errors.ts'
 import type { Live } from '../mesh/live.ts'
 import { ownTurn } from '../mesh/turns.ts'
@@ -29,7 +29,7 @@ import type { Guards } from './guards.ts'
 import type { InboundRequest } from './inbound-request.ts'
 import { tooMuchToSay } from './initialize.ts'
 import { PostReply, refusal, type Refusal, refuse, sendJson } from './post-reply.ts'
-import { gatewayErrorText, respond, type Response } from './respond.ts'
+import { gatewayErrorText, refusedFor, respond, type Response } from './respond.ts'
 import type { Session } from './session.ts'
 import type { Sessions } from './sessions.ts'
 import {
@@ -250,6 +250,13 @@ function sessionOf({ endpoint, headers }: InboundRequest, sessions: Sessions): S
   return sessions.isOf(session, headers) ? session : refusal(404, null, UNKNOWN_SESSION, OTHER_CREDENTIALS)
 }
 
+/** One request of a POST: when that came, and the reply to it. */
+interface Taken {
+  readonly message: Message
+  readonly now: Millis
+  readonly reply: PostReply
+}
+
 /** What the client of a session says, message by message, and what it gets back. */
 class Dialogue {
   readonly #live: Live<GatewayGeneration>
@@ -272,16 +279,29 @@ class Dialogue {
     isBatch: boolean,
   ): Promise<void> {
     const reply = new PostReply(session, incoming.response, this.#clock)
+    const now = this.#clock.now()
     const answers: Promise<Response>[] = []
     for (const message of messages) {
       if (kindOf(message.value) !== 'request') this.#oneWay(session, message)
-      else answers.push(this.#request(incoming, session, message, reply))
+      else answers.push(this.#request(incoming, session, { message, now, reply }))
     }
     const [only] = answers
     if (only === undefined) return Promise.resolve(void incoming.response.writeHead(202).end())
     // Most POSTs hold one request: the common way takes no more turns of the microtask queue than it must.
-    if (!isBatch) return only.then((response) => this.#finish(session, reply, [response], false))
-    return Promise.all(answers).then((responses) => this.#finish(session, reply, responses, true))
+    if (!isBatch) return only.then((response) => this.#inTime(session, { reply, now }, [response], false))
+    return Promise.all(answers).then((responses) => this.#inTime(session, { reply, now }, responses, true))
+  }
+
+  /** A rejection may have to wait: see `Tarpit`. */
+  #inTime(
+    session: Session,
+    { reply, now }: Pick<Taken, 'reply' | 'now'>,
+    responses: readonly Response[],
+    isBatch: boolean,
+  ): Promise<void> | void {
+    const pause = this.#guards.tarpit.hold(session.id, now, responses.find(isRejection)?.retryAfterMs)
+    if (pause === undefined) return this.#finish(session, reply, responses, isBatch)
+    return pause.then(() => this.#finish(session, reply, responses, isBatch))
   }
 
   #finish(session: Session, reply: PostReply, responses: readonly Response[], isBatch: boolean): void {
@@ -320,15 +340,9 @@ class Dialogue {
     }
   }
 
-  #request(
-    incoming: InboundRequest,
-    session: Session,
-    message: Message,
-    reply: PostReply,
-  ): Promise<Response> {
+  #request(incoming: InboundRequest, session: Session, { message, now, reply }: Taken): Promise<Response> {
     const id = message.value.id as RequestId
     const { headers, endpoint } = incoming
-    const now = this.#clock.now()
     const { limits, tenancies } = this.#guards
     const tenancy = tenancies.of(headers, session.initializeParams.clientInfo, now, session.tenants)
     const tooFast = limits.refusal(session.id, tenancy.countsAs)
@@ -337,8 +351,8 @@ class Dialogue {
         ? this.#shakenPing({ incoming, id, message, caller: session, tenancy, now }, session)
         : undefined
     if (ping !== undefined) return ping
-    const refusal =
-      tooFast === undefined ? this.#refusal(session, message, id) : gatewayErrorText(id, tooFast, {})
+    if (tooFast !== undefined) return Promise.resolve(refusedFor(id, tooFast))
+    const refusal = this.#refusal(session, message, id)
     if (refusal !== undefined) return Promise.resolve({ text: refusal, status: 200 })
     const signal = new Cancellation()
     const lease = this.#live.enter()
@@ -401,6 +415,8 @@ class Dialogue {
 
 /** Nobody waits for the end of a message that has no answer. */
 function ignore(): void {}
+
+const isRejection = ({ retryAfterMs }: Response): boolean => retryAfterMs !== undefined
 
 function isLarge({ text }: Response): boolean {
   return text.length >= LARGE_TEXT

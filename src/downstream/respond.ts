@@ -1,6 +1,7 @@
 import type { Call, CallRecord, CallResult, Outcome, PolicyName, RequestId, WireReply } from '../mesh/call.ts'
 import { mayBeRepeated, wasTurnedDown } from '../mesh/classify.ts'
 import { type GatewayError, stableCode } from '../mesh/errors.ts'
+import type { Millis } from '../mesh/clock.ts'
 import type { Effect } from '../mesh/policy.ts'
 import { errorText, paramsOf, resultText } from '../protocol/jsonrpc.ts'
 import { waitDuration } from '../units/duration.ts'
@@ -25,6 +26,8 @@ export interface Response {
   readonly value?: CallResult['value']
   /** How it is to be put on the wire, where that is not the usual way. */
   readonly wire?: WireReply
+  /** For how long an error of ours tells its caller to stay away, in milliseconds. */
+  readonly retryAfterMs?: Millis | undefined
   /** More headers; a reply whose stream has begun has none. */
   readonly headers?: Readonly<Record<string, string>>
 }
@@ -60,9 +63,11 @@ function written(id: RequestId, outcome: Outcome, subject: Subject, manner: Mann
   const isLost = error.reason === 'session_lost'
   if (manner.deliver === 'tool_result' && !isLost && takesToolResult(subject)) {
     const words = forModel(error, subject, uncertain)
-    return { text: toolResultText(id, words, facts(error, subject, by)), status: 200 }
+    const text = toolResultText(id, words, facts(error, subject, by))
+    return { text, status: 200, retryAfterMs: error.retryAfterMs }
   }
-  return { text: gatewayErrorText(id, error, subject, by), status: isLost ? 404 : 200 }
+  const text = gatewayErrorText(id, error, subject, by)
+  return { text, status: isLost ? 404 : 200, retryAfterMs: error.retryAfterMs }
 }
 
 /** Whether only the agent can find out if a call has run that must not run twice. */
@@ -73,6 +78,11 @@ function isUncertain(error: GatewayError, { tool }: Subject, { effectOf }: Manne
 /** HTTP 404 tells a client that its session is over, which only we can know: a server speaks of what it has not found. */
 function notLost(result: CallResult): Response {
   return result.status === 404 ? { ...result, status: 200 } : result
+}
+
+/** The response to a request that got no further than its limits. */
+export function refusedFor(id: RequestId, error: GatewayError): Response {
+  return { text: gatewayErrorText(id, error, {}), status: 200, retryAfterMs: error.retryAfterMs }
 }
 
 /** The text of an error of ours: what happened, whether the call may have run, and when to try again. */

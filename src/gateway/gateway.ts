@@ -212,6 +212,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     chaos.follow(config)
     health.follow(config)
     guards.limits.tune(config.gateway.limits)
+    guards.tarpit.tune(config.gateway.limits.rejectionPause)
     guards.quotas.tune(config.gateway)
     replies.tune(config.gateway.limits.replies)
     for (const reading of [bodies, ownBodies]) reading.tune(config.gateway.limits.bodies)

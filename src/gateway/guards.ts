@@ -14,6 +14,7 @@ import { type Guards, requestLimitNames, RequestLimits } from '../downstream/gua
 import { clientOf, type Quota, quotaLimits, Quotas } from '../downstream/quotas.ts'
 import { ReplayBudget } from '../downstream/replay.ts'
 import { gatewayErrorText } from '../downstream/respond.ts'
+import { Tarpit } from '../downstream/tarpit.ts'
 import { Tenancies } from '../downstream/tenancy.ts'
 import { unreadCauses, UnreadReplies } from '../downstream/unread-replies.ts'
 import { type Clock, nextTurn } from '../mesh/clock.ts'
@@ -31,6 +32,7 @@ interface GuardsParts {
 /** Makes what keeps one agent from taking what is for all. It outlives generations. */
 export function createGuards(gateway: Config['gateway'], { clock, metrics, log }: GuardsParts): Guards {
   const { limits, unread, sessions } = gateway
+  metrics.rejectionsHeld.series()
   // `rate` does not see the first event of a series that begins with it.
   metrics.replayDropped.series()
   for (const limit of requestLimitNames) metrics.requestsRefused.series({ limit })
@@ -39,6 +41,7 @@ export function createGuards(gateway: Config['gateway'], { clock, metrics, log }
   return {
     quotas: new Quotas(gateway, (limit) => metrics.quotaRefused.inc({ limit })),
     limits: new RequestLimits(clock, limits, (limit) => metrics.requestsRefused.inc({ limit })),
+    tarpit: new Tarpit(clock, limits.rejectionPause, () => metrics.rejectionsHeld.inc()),
     defect(id, cause) {
       log.error({ err: cause }, 'a request met a defect of the gateway')
       return gatewayErrorText(id, gatewayError('internal', 'internal error'), {})

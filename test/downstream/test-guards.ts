@@ -1,6 +1,7 @@
 import { type Guards, RequestLimits, type RequestRates } from '../../src/downstream/guards.ts'
 import { Quotas } from '../../src/downstream/quotas.ts'
 import { ReplayBudget } from '../../src/downstream/replay.ts'
+import { Tarpit } from '../../src/downstream/tarpit.ts'
 import { Tenancies } from '../../src/downstream/tenancy.ts'
 import { UnreadReplies } from '../../src/downstream/unread-replies.ts'
 import { errorText } from '../../src/protocol/jsonrpc.ts'
@@ -19,6 +20,7 @@ export function testGuards(clock: Clock, rates: RequestRates = {}): Guards {
       () => undefined,
     ),
     limits: new RequestLimits(clock, rates, () => undefined),
+    tarpit: new Tarpit(clock, 1_000, () => undefined),
     tenancies: new Tenancies(),
     unread: new UnreadReplies(clock, unread, () => undefined),
   }

@@ -152,15 +152,22 @@ const perClient = z
 const limits = z
   .strictObject({
     perClient,
-    perSession: requestRate
-      .optional()
+    perSession: z
+      .union([requestRate, z.literal(false)])
+      .prefault({ rate: '1000/s', burst: 2_000 })
       .describe(
-        'For each session; clients without sessions, and `initialize`, count for `perTenant` alone. What is too much gets the JSON-RPC error `rate_limited`. Default: no limit.',
+        'For each session; clients without sessions, and `initialize`, count for `perTenant` alone. What is too much gets the JSON-RPC error `rate_limited`. `false`: no limit.',
       ),
-    perTenant: requestRate
-      .optional()
+    perTenant: z
+      .union([requestRate, z.literal(false)])
+      .prefault({ rate: '5000/s', burst: 10_000 })
       .describe(
-        'For each tenant (the header x-breakwater-tenant, or else the name of the client); all names that are new count as one. Default: no limit.',
+        'For each tenant (the header x-breakwater-tenant, or else the name of the client); all names that are new count as one. `false`: no limit.',
+      ),
+    rejectionPause: duration({ min: 0, max: 10_000 })
+      .default(1_000)
+      .describe(
+        'A client that comes back before it was told to, more than ten times in a row, gets its next rejections later and later, up to this; never later than it was told. Other answers are never held. 0: none are.',
       ),
     connections: count(1_000_000)
       .default(20_000)

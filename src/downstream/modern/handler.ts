@@ -24,7 +24,7 @@ import type { Guards } from '../guards.ts'
 import type { InboundRequest } from '../inbound-request.ts'
 import { tooMuchToSay } from '../initialize.ts'
 import { refusal, refuse, sendJson } from '../post-reply.ts'
-import { gatewayErrorText } from '../respond.ts'
+import { gatewayErrorText, refusedFor } from '../respond.ts'
 import { listenShaken, ownAnswer, sendOutcome, shakenAnswer, whileThere } from '../shaken-answer.ts'
 import type { Tenancy } from '../tenancy.ts'
 import { type Envelope, readEnvelope, supportedVersions } from './envelope.ts'
@@ -33,7 +33,7 @@ import { Listening } from './listening.ts'
 import { PendingInputStore } from './pending-inputs.ts'
 import { CallerPool, type PooledCaller } from './pool.ts'
 import { Post } from './post.ts'
-import { Relay } from './relay.ts'
+import { Relay, senderOf } from './relay.ts'
 import { readFilter, Subscription, weightOf } from './subscriptions.ts'
 
 /** Methods that this era did away with. */
@@ -102,11 +102,15 @@ export class ModernHandler {
         ['params', '_meta', CLIENT_CAPABILITIES_KEY],
       )
     if (fault !== undefined) return refuse(incoming, refusal(200, id, INVALID_PARAMS, fault))
-    const { limits, tenancies, unread } = this.#guards
-    const tenancy = tenancies.of(incoming.headers, clientInfo, this.#clock.now())
+    const { limits, tarpit, tenancies, unread } = this.#guards
+    const now = this.#clock.now()
+    const tenancy = tenancies.of(incoming.headers, clientInfo, now)
     const tooFast = limits.refusal(undefined, tenancy.countsAs)
-    if (tooFast !== undefined)
-      return refuse(incoming, { status: 200, text: gatewayErrorText(id, tooFast, {}) })
+    if (tooFast !== undefined) {
+      const refused = refusedFor(id, tooFast)
+      const pause = tarpit.hold(senderOf(incoming.client, tenancy), now, refused.retryAfterMs)
+      return pause === undefined ? refuse(incoming, refused) : pause.then(() => refuse(incoming, refused))
+    }
     const caller = this.#callerOf(incoming, envelope)
     if (isGatewayError(caller))
       return refuse(incoming, { status: 200, text: gatewayErrorText(id, caller, {}) })

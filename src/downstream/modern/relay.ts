@@ -24,9 +24,9 @@ export class Relay {
   readonly #live: Live<GatewayGeneration>
   readonly #clock: Clock
   readonly #lists: ListCache
-  readonly #guards: Pick<Guards, 'defect'>
+  readonly #guards: Pick<Guards, 'defect' | 'tarpit'>
 
-  constructor(live: Live<GatewayGeneration>, clock: Clock, guards: Pick<Guards, 'defect'>) {
+  constructor(live: Live<GatewayGeneration>, clock: Clock, guards: Pick<Guards, 'defect' | 'tarpit'>) {
     this.#guards = guards
     this.#live = live
     this.#clock = clock
@@ -62,6 +62,11 @@ export class Relay {
     const done = (response: Response) => {
       caller.calls--
       lease.release()
+      if (response.retryAfterMs !== undefined) {
+        const sender = senderOf(exchange.client, tenancy)
+        const pause = this.#guards.tarpit.hold(sender, record.startedAt, response.retryAfterMs)
+        if (pause !== undefined) return pause.then(() => exchange.end(response, record, id))
+      }
       if (response.text.length < LARGE_TEXT) return void exchange.end(response, record, id)
       return ownTurn(exchange.client).then(() => during('reply', () => exchange.end(response, record, id)))
     }
@@ -121,6 +126,9 @@ export class Relay {
     })
   }
 }
+
+/** Who sends, where there are no sessions that would tell clients apart. */
+export const senderOf = (client: string, { countsAs }: Tenancy): string => `${client} ${countsAs}`
 
 /** The request under another id, which is its progress token too. */
 function renamed({ text, value }: Message, id: string): Message {

@@ -15,6 +15,12 @@ export const gateway = {
     ['limit'],
     '2 limits',
   ),
+  rejectionsHeld: counter(
+    'rejections_held_total',
+    'Rejections that were held back, because their client had come back sooner than it was told, again and again.',
+    [],
+    '1',
+  ),
   quotaRefused: counter(
     'quota_refused_total',
     'Requests and connections of agents that were refused, and answers that were not kept for them, because all clients, or one of them, had too much open, by the limit.',

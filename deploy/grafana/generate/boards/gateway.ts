@@ -49,10 +49,13 @@ const agents = [
   lines({
     title: 'Requests that came too fast',
     about:
-      'Refused by `gateway.limits`, by the limit. No call is made of them: they are counted nowhere else.',
+      'Refused by `gateway.limits`, by the limit: no call is made of them, and they are counted nowhere else. And rejections that were held back, because their client does not heed when to come back.',
     unit: 'reqps',
     width: 12,
-    queries: [perSecond('breakwater_requests_refused_total', ME, ['limit'])],
+    queries: [
+      perSecond('breakwater_requests_refused_total', ME, ['limit']),
+      query(`sum(rate(breakwater_rejections_held_total${ME}[$__rate_interval]))`, 'held back'),
+    ],
   }),
   lines({
     title: 'Requests and connections of clients that have too much open',
