@@ -36,7 +36,10 @@ export interface Look {
 
 /** One run of an experiment. */
 export interface Run {
+  /** As the config had it when the run began. */
   readonly experiment: Experiment
+  /** What its arms go by, likewise. */
+  readonly policies: ExperimentConfig['policies']
   /** Milliseconds since the Unix epoch. */
   readonly startedAtWall: number
   /** On the monotonic clock. */
@@ -49,7 +52,10 @@ export interface Run {
   readonly end: { readonly at: Millis; readonly atWall: number; readonly reason: string } | undefined
 }
 
-/** An experiment of the config, and its run of now, or else the last one that ended. */
+/**
+ * An experiment of the config, and its run of now, or else the last one that ended: that one may have been of other settings
+ * than the config has by now.
+ */
 export interface Listed {
   readonly experiment: Experiment
   readonly run: Run | undefined
@@ -319,6 +325,7 @@ export class Experiments {
     const samples = new Samples(this.#room)
     const run: OpenRun = {
       experiment,
+      policies: config.policies,
       startedAtWall: clock.wall(),
       startedAt: clock.now(),
       samples,

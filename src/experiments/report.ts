@@ -99,7 +99,10 @@ export interface Report {
 }
 
 /** Effective settings of a policy set by policy, where it says anything at all. */
-export type SettingsOf = (set: string) => Readonly<Record<string, unknown>>
+type SettingsOf = (set: string) => Readonly<Record<string, unknown>>
+
+/** The same under given policies; under those that are in force where there are none. */
+export type SettingsUnder = (policies: Run['policies'] | undefined) => SettingsOf
 
 /** What a report is put together from: plain data, which may go to another thread. */
 export interface ReportFacts {
@@ -120,10 +123,16 @@ interface RunFacts extends Pick<Run, 'startedAtWall' | 'startedAt' | 'looks' | '
   readonly fates: Run['samples']['fates']
 }
 
-/** All that is known of an experiment now. */
-export function factsOf({ experiment, run }: Listed, settingsOf: SettingsOf, now: Millis): ReportFacts {
-  const settings = new Map(Object.values(experiment.arms).map((set) => [set, settingsOf(set)]))
-  if (run === undefined) return { experiment, run, settings, now }
+/** All that is known of an experiment now; of one that has run by what it was then, whatever the config says by now. */
+export function factsOf(
+  { experiment: configured, run }: Listed,
+  settings: SettingsUnder,
+  now: Millis,
+): ReportFacts {
+  const experiment = run?.experiment ?? configured
+  const settingsOf = settings(run?.policies)
+  const bySet = new Map(Object.values(experiment.arms).map((set) => [set, settingsOf(set)]))
+  if (run === undefined) return { experiment, run, settings: bySet, now }
   const { startedAtWall, startedAt, looks, judgement, end, samples } = run
   const { fates, fallback, dropped, out } = samples
   // As they are now: of a run that goes on, they change while the report is put together elsewhere.
@@ -133,7 +142,7 @@ export function factsOf({ experiment, run }: Listed, settingsOf: SettingsOf, now
   return {
     experiment,
     run: { startedAtWall, startedAt, looks, judgement, end, units, assigned, calls, fates },
-    settings,
+    settings: bySet,
     now,
   }
 }
