@@ -13,7 +13,7 @@ import {
 import { assigner } from './assignment.ts'
 import { armsOf, meet, type Portioned } from './capacity.ts'
 import { type Judgement, judge, judgeWithOpen } from './judge.ts'
-import { endIn, failing, Room, Samples, type UnitSample } from './samples.ts'
+import { endIn, failing, Room, Samples, taskUnit, type UnitSample } from './samples.ts'
 import { armNames, type Experiment } from './schema.ts'
 import type { Verdict } from './statistics/verdict.ts'
 
@@ -263,7 +263,7 @@ export class Experiments {
   /** Somebody reports how a task ended. */
   report({ source, tenant, id, arm }: ReportedTask, outcome: 'succeeded' | 'failed'): void {
     const at = arm.indexOf('/')
-    this.#runs.get(arm.slice(0, at))?.samples.report(`${source} ${tenant}\n${id}`, arm.slice(at + 1), outcome)
+    this.#runs.get(arm.slice(0, at))?.samples.report(taskUnit(source, tenant, id), arm.slice(at + 1), outcome)
   }
 
   /** All experiments of the config, in its order, each with its run of now, or else the last one that ended; judged at its latest look. */
