@@ -336,7 +336,10 @@ function interferenceIn(experiment: Experiment, settingsOf: SettingsOf): string[
   return [
     'Servers serve all arms: one that slows down under the calls of one arm slows down for the others.',
     'Slots, rates and concurrency limits of servers are divided by the shares of the arms: each arm has less of them than it would have alone.',
-    'Breakers, retry budgets, latency estimates and answers that are kept for bad times belong to one arm each; connections and sessions with servers, catalogs, learned schemas and idempotency keys are shared.',
+    'Breakers, retry budgets, latency estimates and answers that are kept for bad times belong to one arm each; connections and sessions with servers, catalogs and learned schemas are shared.',
+    assignBy === 'agent'
+      ? 'Idempotency keys belong to one arm each: a write that is made in both arms runs twice.'
+      : 'Idempotency keys are shared: a write that has run in one arm does not run again in another.',
     ...(quotas ? ['Quotas of servers are shared: the arms draw on the same calls.'] : []),
     ...(assignBy === 'agent' || fallback === 'exclude'
       ? []
