@@ -1,4 +1,4 @@
-import { DEFAULT_SET } from '../mesh/settings.ts'
+import { DEFAULT_SET, type MeshConfig, type PolicySettings } from '../mesh/settings.ts'
 import { canonicalJson } from '../protocol/canonical-json.ts'
 import { takesServer, meet, overlap, type Portioned, portionOf, TOGETHER } from './capacity.ts'
 import type { Experiment } from './schema.ts'
@@ -6,10 +6,8 @@ import type { Experiment } from './schema.ts'
 /** As much of a config as experiments go by. */
 export interface ExperimentConfig {
   readonly experiments: readonly Experiment[]
-  readonly policies: {
-    readonly defaults: object
-    readonly overrides: readonly object[]
-    readonly sets: Readonly<Record<string, object>>
+  readonly policies: Pick<MeshConfig, 'defaults' | 'overrides'> & {
+    readonly sets: Readonly<Record<string, PolicySettings>>
   }
   readonly mcpServers: Readonly<Record<string, unknown>>
 }

@@ -4,6 +4,7 @@ import { createKeyedRandom } from '../mesh/keyed-random.ts'
 import { glob } from '../mesh/match.ts'
 import { metaOf } from '../protocol/meta.ts'
 import { ARM_KEY, type Task, taskOf } from '../protocol/task.ts'
+import { taskUnit, tenantUnit } from './samples.ts'
 import { armName, type Experiment, splitOf } from './schema.ts'
 
 /** What a call is assigned by: all calls of a unit are in the same arm. */
@@ -120,9 +121,9 @@ function askedFor(
 }
 
 /** The same name is another task for another tenant. */
-const ofTask = ({ source, id }: Task, { tenant }: Call) => `${source} ${tenant}\n${id}`
+const ofTask = ({ source, id }: Task, { tenant }: Call) => taskUnit(source, tenant, id)
 
-const tenantOf = ({ tenant }: Call) => `tenant ${tenant}`
+const tenantOf = ({ tenant }: Call) => tenantUnit(tenant)
 
 /** Worked out once for each session. */
 const sessions = new WeakMap<object, string>()

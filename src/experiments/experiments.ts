@@ -13,7 +13,7 @@ import {
 import { assigner } from './assignment.ts'
 import { armsOf, meet, type Portioned } from './capacity.ts'
 import { type Judgement, judge, judgeWithOpen } from './judge.ts'
-import { endIn, failing, Room, Samples, type UnitSample } from './samples.ts'
+import { endIn, failing, Room, Samples, taskUnit, type UnitSample } from './samples.ts'
 import { armNames, type Experiment } from './schema.ts'
 import type { Verdict } from './statistics/verdict.ts'
 
@@ -36,7 +36,10 @@ export interface Look {
 
 /** One run of an experiment. */
 export interface Run {
+  /** As the config had it when the run began. */
   readonly experiment: Experiment
+  /** What its arms go by, likewise. */
+  readonly policies: ExperimentConfig['policies']
   /** Milliseconds since the Unix epoch. */
   readonly startedAtWall: number
   /** On the monotonic clock. */
@@ -49,7 +52,10 @@ export interface Run {
   readonly end: { readonly at: Millis; readonly atWall: number; readonly reason: string } | undefined
 }
 
-/** An experiment of the config, and its run of now, or else the last one that ended. */
+/**
+ * An experiment of the config, and its run of now, or else the last one that ended: that one may have been of other settings
+ * than the config has by now.
+ */
 export interface Listed {
   readonly experiment: Experiment
   readonly run: Run | undefined
@@ -257,7 +263,7 @@ export class Experiments {
   /** Somebody reports how a task ended. */
   report({ source, tenant, id, arm }: ReportedTask, outcome: 'succeeded' | 'failed'): void {
     const at = arm.indexOf('/')
-    this.#runs.get(arm.slice(0, at))?.samples.report(`${source} ${tenant}\n${id}`, arm.slice(at + 1), outcome)
+    this.#runs.get(arm.slice(0, at))?.samples.report(taskUnit(source, tenant, id), arm.slice(at + 1), outcome)
   }
 
   /** All experiments of the config, in its order, each with its run of now, or else the last one that ended; judged at its latest look. */
@@ -319,6 +325,7 @@ export class Experiments {
     const samples = new Samples(this.#room)
     const run: OpenRun = {
       experiment,
+      policies: config.policies,
       startedAtWall: clock.wall(),
       startedAt: clock.now(),
       samples,

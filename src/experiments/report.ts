@@ -99,7 +99,10 @@ export interface Report {
 }
 
 /** Effective settings of a policy set by policy, where it says anything at all. */
-export type SettingsOf = (set: string) => Readonly<Record<string, unknown>>
+type SettingsOf = (set: string) => Readonly<Record<string, unknown>>
+
+/** The same under given policies; under those that are in force where there are none. */
+export type SettingsUnder = (policies: Run['policies'] | undefined) => SettingsOf
 
 /** What a report is put together from: plain data, which may go to another thread. */
 export interface ReportFacts {
@@ -120,10 +123,16 @@ interface RunFacts extends Pick<Run, 'startedAtWall' | 'startedAt' | 'looks' | '
   readonly fates: Run['samples']['fates']
 }
 
-/** All that is known of an experiment now. */
-export function factsOf({ experiment, run }: Listed, settingsOf: SettingsOf, now: Millis): ReportFacts {
-  const settings = new Map(Object.values(experiment.arms).map((set) => [set, settingsOf(set)]))
-  if (run === undefined) return { experiment, run, settings, now }
+/** All that is known of an experiment now; of one that has run by what it was then, whatever the config says by now. */
+export function factsOf(
+  { experiment: configured, run }: Listed,
+  settings: SettingsUnder,
+  now: Millis,
+): ReportFacts {
+  const experiment = run?.experiment ?? configured
+  const settingsOf = settings(run?.policies)
+  const bySet = new Map(Object.values(experiment.arms).map((set) => [set, settingsOf(set)]))
+  if (run === undefined) return { experiment, run, settings: bySet, now }
   const { startedAtWall, startedAt, looks, judgement, end, samples } = run
   const { fates, fallback, dropped, out } = samples
   // As they are now: of a run that goes on, they change while the report is put together elsewhere.
@@ -133,7 +142,7 @@ export function factsOf({ experiment, run }: Listed, settingsOf: SettingsOf, now
   return {
     experiment,
     run: { startedAtWall, startedAt, looks, judgement, end, units, assigned, calls, fates },
-    settings,
+    settings: bySet,
     now,
   }
 }
@@ -327,7 +336,10 @@ function interferenceIn(experiment: Experiment, settingsOf: SettingsOf): string[
   return [
     'Servers serve all arms: one that slows down under the calls of one arm slows down for the others.',
     'Slots, rates and concurrency limits of servers are divided by the shares of the arms: each arm has less of them than it would have alone.',
-    'Breakers, retry budgets, latency estimates and answers that are kept for bad times belong to one arm each; connections and sessions with servers, catalogs, learned schemas and idempotency keys are shared.',
+    'Breakers, retry budgets, latency estimates and answers that are kept for bad times belong to one arm each; connections and sessions with servers, catalogs and learned schemas are shared.',
+    assignBy === 'agent'
+      ? 'Idempotency keys belong to one arm each: a write that is made in both arms runs twice.'
+      : 'Idempotency keys are shared: a write that has run in one arm does not run again in another.',
     ...(quotas ? ['Quotas of servers are shared: the arms draw on the same calls.'] : []),
     ...(assignBy === 'agent' || fallback === 'exclude'
       ? []

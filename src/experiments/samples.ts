@@ -322,14 +322,23 @@ export function* csvOf(samples: Iterable<UnitSample>): Generator<string> {
 
 const rounded = (ms: Millis) => Math.round(ms * 1_000) / 1_000
 
+/** The key of a task as a unit, which no other unit has: agents choose its name, and often that of their tenant. */
+export const taskUnit = (source: string, tenant: string, id: string): string =>
+  `${source} ${tenantInKey(tenant)}\n${id}`
+
+/** The key of all calls of a tenant as a unit. */
+export const tenantUnit = (tenant: string): string => `tenant ${tenantInKey(tenant)}`
+
+/** Without a line break or `/`, which end it. */
+const tenantInKey = (tenant: string) => escaped(tenant).replaceAll('/', '\\u002f')
+
 /**
  * The key of a unit as one line that no other unit has: of tasks it is who names them, the tenant, `/`, and their name. Control
  * characters and backslashes are escapes, as in JSON, and so is a `/` in the name of a tenant.
  */
 function unitInText(key: string): string {
   const at = key.indexOf('\n')
-  if (at === -1) return escaped(key)
-  return `${escaped(key.slice(0, at)).replaceAll('/', '\\u002f')}/${escaped(key.slice(at + 1))}`
+  return at === -1 ? key : `${key.slice(0, at)}/${escaped(key.slice(at + 1))}`
 }
 
 const escaped = (text: string) =>

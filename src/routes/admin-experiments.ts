@@ -4,7 +4,7 @@ import type { Experiments, Listed } from '../experiments/experiments.ts'
 import type { Config } from '../config/schema/schema.ts'
 import { redact } from '../config/secrets/redact.ts'
 import { ReportThread } from '../experiments/report-thread.ts'
-import { factsOf } from '../experiments/report.ts'
+import { factsOf, type SettingsUnder } from '../experiments/report.ts'
 import type { GuardedExperiments } from '../experiments/guarded/guarded.ts'
 import { csvOf } from '../experiments/samples.ts'
 import type { Experiment } from '../experiments/schema.ts'
@@ -37,16 +37,15 @@ export function registerAdminExperiments(
   { live, clock, experiments, guarded }: AdminExperimentsParts,
 ): void {
   /** What a policy set says of each policy, for calls that no override applies to. */
-  const settingsOf = (set: string): Readonly<Record<string, unknown>> => {
-    const { policies: config } = live.current.config
-    const settings = new Settings(config)
-    const of = (policy: string) => settings.of(policy, set, [])[0]
-    return Object.fromEntries(Object.keys(policies).map((policy) => [policy, of(policy)]))
+  const settingsUnder: SettingsUnder = (given) => {
+    const settings = new Settings(given ?? live.current.config.policies)
+    return (set) =>
+      Object.fromEntries(Object.keys(policies).map((policy) => [policy, settings.of(policy, set, [])[0]]))
   }
-  /** As the config has them, without what came out of variables: a salt may be a secret. */
-  const shownSettings = (name: string): unknown => {
+  /** As the config has them, without what came out of variables: a salt may be a secret. Names of policy sets are shown anyway. */
+  const shownSettings = ({ name, arms }: Experiment): unknown => {
     const { experiments: all } = redact(live.current.config) as Pick<Config, 'experiments'>
-    return all.find((experiment) => experiment.name === name)
+    return { ...all.find((experiment) => experiment.name === name), arms }
   }
   const shown = ({ experiment, run }: Listed) =>
     inShort(experiment, run, experiments.waitsFor(experiment.name))
@@ -64,7 +63,7 @@ export function registerAdminExperiments(
     if (run !== undefined) return reply.send({ ...guardedInShort(run), spec: run.spec, targets: run.targets })
     const found = experiments.get(name)
     if (found === undefined) return reply.code(404).send(unknown(name))
-    return reply.send({ ...shown(found), settings: shownSettings(name) })
+    return reply.send({ ...shown(found), settings: shownSettings(found.experiment) })
   })
 
   app.get<Named>('/admin/experiments/:name/report', async ({ params: { name } }, reply) => {
@@ -73,7 +72,7 @@ export function registerAdminExperiments(
     const found = experiments.get(name)
     if (found === undefined) return reply.code(404).send(unknown(name))
     const key = `${name} ${found.run?.startedAt}`
-    return reply.send(await thread.report(key, () => factsOf(found, settingsOf, clock.now())))
+    return reply.send(await thread.report(key, () => factsOf(found, settingsUnder, clock.now())))
   })
 
   app.get<Named>('/admin/experiments/:name/samples', ({ params: { name } }, reply) => {
@@ -118,8 +117,9 @@ async function* inTurns(lines: Iterable<string>): AsyncGenerator<string> {
 
 type Run = NonNullable<ReturnType<AdminExperimentsParts['experiments']['get']>>['run']
 
-/** What lists show of an experiment. */
-function inShort({ name, arms, metric, active }: Experiment, run: Run, waitsFor?: string) {
+/** What lists show of an experiment: of one that has run what it was then, whatever the config says by now. */
+function inShort({ name, active, ...configured }: Experiment, run: Run, waitsFor?: string) {
+  const { arms, metric } = run?.experiment ?? configured
   const { verdict, treatment, verdicts, units } = run?.judgement ?? {}
   return {
     kind: 'comparison',

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { afterEach, test } from 'node:test'
+import type { Report } from '../../src/experiments/report.ts'
 import { until } from '../support/until.ts'
 import { FlakyServer } from './support/flaky.ts'
 import { cleanUp, Gateway, type GatewayParts, type Json } from './support/gateway.ts'
@@ -149,6 +150,28 @@ test('a reload keeps arms and what they know; a changed set ends the experiment 
   assert.deepEqual([twice.status, twice.body.error], [409, 'experiment "canary" runs already'])
   const stopped = await gateway.post<Shown>('/admin/experiments/canary/stop')
   assert.deepEqual([stopped.body.state, stopped.body.endedBecause], ['ended', 'it was stopped by hand'])
+})
+
+test('a run that has ended is told by what it was, whatever the config says of its experiment by now', async () => {
+  const { gateway, parts, shown } = await started({ arms: { control: 'default', treatment: 'no_retry' } })
+  await drive(gateway, 20)
+  const sets = { ...(parts.policies?.sets as Json), no_retry: { retry: { attempts: 7 } } }
+  const experiments = [
+    { name: 'canary', arms: { old: 'same', new: 'absurd' }, metric: 'mean_ms', matters: 5, active: false },
+  ]
+  await gateway.reconfigure({ ...parts, policies: { ...parts.policies, sets }, experiments })
+  await until('the run has ended', hasEnded(shown))
+  const { endedBecause, arms } = await shown()
+  assert.equal(endedBecause, 'its settings changed')
+  assert.deepEqual(Object.keys(arms), ['control', 'treatment'])
+  const report = await gateway.admin<Report>('/admin/experiments/canary/report')
+  assert.equal(report.status, 200)
+  const { settings, metric, verdict } = report.body
+  assert.equal(metric, 'tasks_without_failure')
+  assert.match(verdict?.sentence ?? '', /tasks in control and \d+ in treatment/)
+  assert.deepEqual(settings[0], { setting: 'retry', byArm: { treatment: 'false' } })
+  const again = await gateway.post<Shown>('/admin/experiments/canary/start')
+  assert.deepEqual(Object.keys(again.body.arms), ['old', 'new'])
 })
 
 test('what was sampled is told as CSV, a line for each task and arm', async () => {

@@ -4,6 +4,7 @@ import type { ExperimentConfig } from '../../src/experiments/agenda.ts'
 import { type ExperimentEvent, Experiments } from '../../src/experiments/experiments.ts'
 import { experiment as schema } from '../../src/experiments/schema.ts'
 import type { Outcome } from '../../src/mesh/call.ts'
+import type { PolicySettings } from '../../src/mesh/settings.ts'
 import { newCall } from '../support/caller.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 
@@ -59,7 +60,7 @@ function stage() {
     forgotten,
     experiments,
     /** A config with these experiments, and these settings of the set `cautious`. */
-    put: (list: readonly ReturnType<typeof named>[], cautious: object = {}) =>
+    put: (list: readonly ReturnType<typeof named>[], cautious: PolicySettings = {}) =>
       put({
         experiments: list,
         policies: { defaults: {}, overrides: [], sets: { cautious } },

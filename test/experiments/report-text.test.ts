@@ -41,6 +41,13 @@ test('an experiment that has not run says so, what it would compare, and how to 
   assert.doesNotMatch(text, /## (Metrics|Effect over time|Assignment)/)
 })
 
+test('whether a write runs in both arms depends on who chooses the arm', () => {
+  const shared = (more: object) =>
+    section(markdownOf(unstarted({ experiment: { arms, ...more } })), 'What arms share').join('\n')
+  assert.match(shared({}), /a write that has run in one arm does not run again in another/)
+  assert.match(shared({ assignBy: 'agent' }), /a write that is made in both arms runs twice/)
+})
+
 test('an experiment with few units has dashes where nothing is known, also when JSON made null of it', () => {
   const report = few()
   const text = markdownOf(overTheWire(report))

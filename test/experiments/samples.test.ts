@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { csvOf, Room, Samples } from '../../src/experiments/samples.ts'
+import { csvOf, Room, Samples, taskUnit, tenantUnit } from '../../src/experiments/samples.ts'
 
 /** The first fields of the lines for units with these keys. */
 function unitsTold(keys: readonly string[]): string[] {
@@ -10,20 +10,33 @@ function unitsTold(keys: readonly string[]): string[] {
 }
 
 test('whatever an agent calls its task, it is one field on one line', () => {
-  const told = unitsTold(['meta raw\ntwo\nlines, "quoted"\r\u0000\u2028', 'tenant a/b'])
-  assert.deepEqual(told, ['"meta raw/two\\u000alines, ""quoted""\\u000d\\u0000\u2028"', 'tenant a/b'])
+  const told = unitsTold([
+    taskUnit('meta', 'raw', 'two\nlines, "quoted"\r\u0000\u2028'),
+    taskUnit('meta', 'two\nlines', 'a/b'),
+    tenantUnit('a/b'),
+  ])
+  assert.deepEqual(told, [
+    '"meta raw/two\\u000alines, ""quoted""\\u000d\\u0000\u2028"',
+    'meta two\\u000alines/a/b',
+    'tenant a\\u002fb',
+  ])
 })
 
-test('no two units are told by the same name', () => {
-  const keys = [
-    'meta a\nb/c',
-    'meta a/b\nc',
-    'meta a\nb\u0001',
-    'meta a\nb\u0002',
-    'meta a\nb\\u0001',
-    'meta a\nb ',
-    'meta a\\u002fb\nc',
-  ]
+test('no two units have the same key, nor are told by the same name', () => {
+  const tasks = [
+    ['a', 'b/c'],
+    ['a/b', 'c'],
+    ['a', 'b\u0001'],
+    ['a', 'b\u0002'],
+    ['a', 'b\\u0001'],
+    ['a', 'b '],
+    ['a\\u002fb', 'c'],
+    ['a', 'b\nc'],
+    ['a\nb', 'c'],
+  ] as const
+  const tenants = ['a/b', 'a\nb', 'a\\u000ab']
+  const keys = [...tasks.map(([tenant, id]) => taskUnit('meta', tenant, id)), ...tenants.map(tenantUnit)]
+  assert.equal(new Set(keys).size, keys.length)
   assert.equal(new Set(unitsTold(keys)).size, keys.length)
 })
 

@@ -1,6 +1,12 @@
 import type { Look, Run } from '../../src/experiments/experiments.ts'
 import { judge, type Known } from '../../src/experiments/judge.ts'
-import { factsOf, type Report, type ReportFacts, reportOn } from '../../src/experiments/report.ts'
+import {
+  factsOf,
+  type Report,
+  type ReportFacts,
+  reportOn,
+  type SettingsUnder,
+} from '../../src/experiments/report.ts'
 import { Room, Samples } from '../../src/experiments/samples.ts'
 import { type Experiment, experiment as schema } from '../../src/experiments/schema.ts'
 import { createRandom } from '../../src/experiments/statistics/random.ts'
@@ -25,8 +31,9 @@ export interface Simulated {
 }
 
 const settingsIn =
-  ({ settings = {} }: Pick<Simulated, 'settings'>) =>
-  (set: string) =>
+  ({ settings = {} }: Pick<Simulated, 'settings'>): SettingsUnder =>
+  () =>
+  (set) =>
     settings[set] ?? {}
 
 /** The report of an experiment with made-up tasks of four calls each, the same at each run. */
@@ -48,6 +55,7 @@ export function simulatedFacts(given: Simulated): ReportFacts {
   const end = ended === undefined ? undefined : { at: looks * 1_000, atWall: looks * 1_000, reason: ended }
   const run: Run = {
     experiment,
+    policies: { defaults: {}, overrides: [], sets: {} },
     startedAtWall: 0,
     startedAt: 0,
     samples,

@@ -1,11 +1,14 @@
+import {
+  Client as ModernClient,
+  StreamableHTTPClientTransport as ModernTransport,
+} from '@modelcontextprotocol/client'
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
 import { CallToolResultSchema } from '@modelcontextprotocol/sdk/types.js'
 import type { Cancellation } from '../../mesh/cancel.ts'
 import { type Cancel, type Clock, type Millis, systemClock } from '../../mesh/clock.ts'
 import { version } from '../../protocol/identity.ts'
-import { isObject } from '../../protocol/jsonrpc.ts'
-import { askModern } from '../scenario/traffic.ts'
+import { MODERN_VERSION } from '../../protocol/modern.ts'
 import type { Agent, Answer, Side, ToolCall } from './twins.ts'
 import type { Workload } from './workload.ts'
 
@@ -25,19 +28,21 @@ export interface AgentsOptions {
 }
 
 /**
- * The agents of a run. Of the era with sessions each place has two, one for each arm, by the client of the official SDK;
- * those of the modern era keep nothing between two calls, so that one will do for all.
+ * The agents of a run: clients of the official SDK. Of the era with sessions each place has two, one for each arm; those of
+ * the modern era keep nothing between two calls, so that one will do for all.
  */
 export class Agents {
   readonly #options: AgentsOptions
   readonly #seats: Readonly<Record<Side, readonly Seat[]>>
   readonly #underWay = new Set<AbortController>()
-  readonly #modern: Agent
+  readonly #modern = new ModernClient(
+    { name: 'compare', version },
+    { versionNegotiation: { mode: { pin: MODERN_VERSION } } },
+  )
 
   private constructor(options: AgentsOptions, seats: Readonly<Record<Side, readonly Seat[]>>) {
     this.#options = options
     this.#seats = seats
-    this.#modern = { call: (call) => this.#callModern(call) }
     options.stop.addEventListener('abort', () => {
       for (const patience of this.#underWay) patience.abort()
     })
@@ -46,9 +51,9 @@ export class Agents {
   /** Opens their sessions, several at a time. Rejects with a `CompareError`; then those that were opened have been ended. */
   static async open(options: AgentsOptions): Promise<Agents> {
     const count = options.eras.includes('legacy') ? options.places : 0
-    const seats = (side: Side) =>
-      Array.from({ length: count }, (_, at) => seatAt(options.url, `compare-${side}-${at + 1}`))
-    const agents = new Agents(options, { control: seats('control'), treatment: seats('treatment') })
+    const seats = () => Array.from({ length: count }, (_, at) => seatAt(options.url, `compare-${at + 1}`))
+    // The same names in both arms: a client's name is its tenant, where it names none.
+    const agents = new Agents(options, { control: seats(), treatment: seats() })
     const waiting = [...agents.#all()]
     const openThem = async () => {
       try {
@@ -59,23 +64,34 @@ export class Agents {
         throw error
       }
     }
-    const opened = await Promise.allSettled(Array.from({ length: OPENING }, openThem))
+    const opening = Array.from({ length: OPENING }, openThem)
+    if (options.eras.includes('modern')) opening.push(agents.#connectModern())
+    const opened = await Promise.allSettled(opening)
     const failed = opened.find(({ status }) => status === 'rejected')
     if (failed === undefined) return agents
     await agents.close()
     const { message } = (failed as PromiseRejectedResult).reason as Error
-    throw new CompareError(`no session can be opened at ${options.url}: ${message}`)
+    throw new CompareError(`agents cannot connect to ${options.url}: ${message}`)
   }
 
   at(place: number, side: Side, era: Workload['eras'][number]): Agent {
-    if (era === 'modern') return this.#modern
+    if (era === 'modern') return { call: (call) => this.#callModern(call) }
     const { client } = this.#seats[side][place]!
     return { call: (call) => this.#callLegacy(client, call) }
   }
 
   /** Ends their sessions, which the gateway would keep for others to take their place. */
   async close(): Promise<void> {
-    await Promise.allSettled(this.#all().map((seat) => leave(seat, this.#options.clock)))
+    const left = this.#all().map((seat) => leave(seat, this.#options.clock))
+    await Promise.allSettled([...left, this.#modern.close()])
+  }
+
+  /** Asks what there is, as the modern era does in place of a session. */
+  #connectModern(): Promise<void> {
+    const { url, stop } = this.#options
+    return untilStopped(stop, (signal) =>
+      this.#modern.connect(new ModernTransport(new URL(url)), { signal, timeout: OPEN_MS }),
+    )
   }
 
   #all(): readonly Seat[] {
@@ -85,29 +101,33 @@ export class Agents {
   #callLegacy(client: Client, { name, arguments: args, meta }: ToolCall): Promise<Answer> {
     // Not `callTool`: it checks answers by their schemas itself, and these agents are to get what comes.
     const request = { method: 'tools/call' as const, params: { name, arguments: args, _meta: meta } }
-    return this.#patiently(async (signal) => {
-      // A little longer than ours: whoever gives up first tells the gateway.
-      const timeout = this.#options.patienceMs + GRACE_MS
-      return { ok: true, result: await client.request(request, CallToolResultSchema, { timeout, signal }) }
-    })
+    return this.#patiently(async (options) => ({
+      ok: true,
+      result: await client.request(request, CallToolResultSchema, options),
+    }))
   }
 
   #callModern({ name, arguments: args, meta }: ToolCall): Promise<Answer> {
-    const { url } = this.#options
-    return this.#patiently(async (signal) =>
-      answerIn(await askModern(url, 'tools/call', { name, arguments: args }, meta, signal)),
-    )
+    // It checks answers by the schemas of tools that it has listed, and this client lists none.
+    const params = { name, arguments: { ...args }, _meta: { ...meta } }
+    return this.#patiently(async (options) => ({
+      ok: true,
+      result: await this.#modern.callTool(params, options),
+    }))
   }
 
   /** Waits as long as an agent does, and no longer than the run goes on. */
-  async #patiently(call: (signal: AbortSignal) => Promise<Answer>): Promise<Answer> {
+  async #patiently(
+    call: (options: { readonly signal: AbortSignal; readonly timeout: Millis }) => Promise<Answer>,
+  ): Promise<Answer> {
     const { clock, patienceMs, stop } = this.#options
     if (stop.aborted) return { ok: false, why: 'given up' }
     const patience = new AbortController()
     const cancel = clock.after(patienceMs, () => patience.abort())
     this.#underWay.add(patience)
     try {
-      return await call(patience.signal)
+      // A little longer than ours: whoever gives up first tells the gateway.
+      return await call({ signal: patience.signal, timeout: patienceMs + GRACE_MS })
     } catch (error) {
       return { ok: false, why: patience.signal.aborted ? 'given up' : (error as Error).message.slice(0, 120) }
     } finally {
@@ -119,17 +139,6 @@ export class Agents {
 
 /** In milliseconds. */
 const GRACE_MS: Millis = 1_000
-
-/** What a reply of the modern era comes to. */
-function answerIn(reply: unknown): Answer {
-  const { result, error } = isObject(reply) ? reply : {}
-  if (isObject(result)) {
-    const isWhole = result.resultType === undefined || result.resultType === 'complete'
-    return isWhole ? { ok: true, result } : { ok: false, why: `asks for more (${String(result.resultType)})` }
-  }
-  const said = isObject(error) && typeof error.message === 'string' ? error.message : 'no response'
-  return { ok: false, why: said.slice(0, 120) }
-}
 
 /** A client and its way to the gateway, which knows the session even after the client has let go of it. */
 interface Seat {

@@ -200,8 +200,12 @@ const answers = {
   experiment: z.object({
     name: z.string(),
     state: z.enum(['not_started', 'running', 'ended']),
-    arms: z.record(z.string(), z.object({ set: z.string(), units: z.number() })),
-    settings: z.object({ assignBy: z.string(), minimum: z.number() }),
+    // As the config has it now: the arms beside it may be those of an earlier run.
+    settings: z.object({
+      assignBy: z.string(),
+      minimum: z.number(),
+      arms: z.record(z.string(), z.string()),
+    }),
   }),
   servers: z.array(z.object({ name: z.string() })),
   server: z.object({
@@ -236,7 +240,7 @@ export async function openRunning(options: RunningOptions, env: Env): Promise<Ve
   }
   try {
     const tools = await knownTools(url, control, stop)
-    return { url, control, experiment: name, arms: armsFor(shown, sets)!, tools, close }
+    return { url, control, experiment: name, arms: armsFor(settings, sets)!, tools, close }
   } catch (error) {
     await close()
     throw error
@@ -252,7 +256,7 @@ async function fittingExperiment(control: Control, sets: Sets): Promise<Shown> {
   for (const { name } of experiments) {
     const path = `/admin/experiments/${encodeURIComponent(name)}`
     const shown = await ask(control, { method: 'GET', path }, answers.experiment)
-    if (shown.settings.assignBy === 'agent' && armsFor(shown, sets) !== undefined) return shown
+    if (shown.settings.assignBy === 'agent' && armsFor(shown.settings, sets) !== undefined) return shown
   }
   const [a, b] = [sets.control, sets.treatment]
   throw new CompareError(
@@ -262,10 +266,10 @@ async function fittingExperiment(control: Control, sets: Sets): Promise<Shown> {
 }
 
 /** The arms of an experiment that go by these sets; undefined when it has none. */
-function armsFor({ arms }: Shown, sets: Sets): Arms | undefined {
+function armsFor({ arms }: Shown['settings'], sets: Sets): Arms | undefined {
   const all = Object.entries(arms)
-  const [control] = all.find(([, { set }]) => set === sets.control) ?? []
-  const [treatment] = all.find(([name, { set }]) => set === sets.treatment && name !== control) ?? []
+  const [control] = all.find(([, set]) => set === sets.control) ?? []
+  const [treatment] = all.find(([name, set]) => set === sets.treatment && name !== control) ?? []
   return control === undefined || treatment === undefined ? undefined : { control, treatment }
 }
 

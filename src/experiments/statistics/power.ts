@@ -2,7 +2,7 @@ import { normalQuantile } from './distributions.ts'
 
 /**
  * How many units an experiment needs, and what it can find with those that it has: for a two-sided test that is made
- * once, at the end. A confidence sequence, which may be looked at all the time, needs 1.8 to 2 times as many for the
+ * once, at the end. A confidence sequence, which may be looked at all the time, needs 1.5 to 2 times as many for the
  * same power; half of such experiments end with 1.1 to 1.3 times as many.
  */
 

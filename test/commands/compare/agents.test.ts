@@ -83,6 +83,67 @@ test('a session whose id came before its answer is ended, too, and a gateway tha
   assert.deepEqual(left, ['s1'])
 })
 
+/** A gateway of the modern era that answers every call but those of the tool `slow`; what it was asked. */
+async function modernGateway(t: TestContext, versions: readonly string[]) {
+  const asked: string[] = []
+  const results: Readonly<Record<string, object>> = {
+    'server/discover': {
+      supportedVersions: versions,
+      capabilities: { tools: {} },
+      serverInfo: { name: 'g', version: '1' },
+      ttlMs: 0,
+      cacheScope: 'private',
+    },
+    'tools/call': { content: [{ type: 'text', text: 'it is' }], structuredContent: { is: 1 }, isError: true },
+  }
+  const server = createServer((request, response) => {
+    let text = ''
+    request.on('data', (chunk: Buffer) => (text += chunk.toString()))
+    request.on('end', () => {
+      const { method = '', id, params } = JSON.parse(text) as Asked & { params?: { name?: string } }
+      asked.push(`${method} ${String(request.headers['mcp-name'])}`)
+      if (params?.name === 'slow') return
+      const result = { resultType: 'complete', ...results[method] }
+      response.writeHead(200, { 'content-type': 'application/json' })
+      response.end(JSON.stringify({ jsonrpc: '2.0', id, result }))
+    })
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.after(() => {
+    server.close()
+    server.closeAllConnections()
+  })
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/mcp`, asked }
+}
+
+function openingModern(url: string) {
+  const [clock, stop] = [new ManualClock(), new Cancellation()]
+  const open = Agents.open({ url, places: 1, eras: ['modern'], patienceMs: 1_000, clock, stop })
+  return { clock, open }
+}
+
+test('agents of the modern era are clients of the SDK: they find out what there is, and get what comes', async (t) => {
+  const { url, asked } = await modernGateway(t, ['2026-07-28'])
+  const { clock, open } = openingModern(url)
+  const agents = await open
+  const agent = agents.at(0, 'control', 'modern')
+  const call = (name: string) => agent.call({ name, arguments: {}, meta: { 'dev.breakwater/intent': 'a' } })
+  const answer = await call('read')
+  assert.ok(answer.ok)
+  assert.deepEqual([answer.result.structuredContent, answer.result.isError], [{ is: 1 }, true])
+  const slow = call('slow')
+  await until('it is asked', () => asked.length === 3)
+  await clock.advance(1_000)
+  assert.deepEqual(await slow, { ok: false, why: 'given up' })
+  await agents.close()
+  assert.deepEqual(asked, ['server/discover undefined', 'tools/call read', 'tools/call slow'])
+})
+
+test('a gateway that does not speak the modern era is no place for its agents', async (t) => {
+  const { url } = await modernGateway(t, ['2031-01-01'])
+  await assert.rejects(openingModern(url).open, CompareError)
+})
+
 test('all of them are ended at the end', async (t) => {
   const { url, left, state } = await gateway(t)
   state.isHeld = false

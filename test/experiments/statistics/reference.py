@@ -67,6 +67,12 @@ call.share <- function(y, x, alpha) {
   share <- svyciprop(~failed, svydesign(ids = ~unit, weights = ~1, data = calls), "logit", level = 1 - alpha)
   c(coef(share), confint(share))
 }
+# Zou and Donner (2008): of a difference of two such shares, each as estimate, low and high. Written out.
+zou.donner <- function(control, treatment) {
+  d <- treatment[1] - control[1]
+  unname(c(d, d - sqrt((treatment[1] - treatment[2])^2 + (control[3] - control[1])^2),
+           d + sqrt((treatment[3] - treatment[1])^2 + (control[1] - control[2])^2)))
+}
 '''
     lines = [f'cat(sprintf("%.17g", c({call})), "\\n")' for _, call in pending]
     script = definitions + '\n'.join(lines)
@@ -125,6 +131,11 @@ for y, x in [(failed, calls), ([0, 0, 1, 0], [64, 1, 3, 8]), ([3, 5], [4, 9]), (
 for y, x, alpha in [(failed, calls, 0.05), ([0, 0, 1, 0], [64, 1, 3, 8], 0.01), ([3, 5, 0, 1, 9, 2], [4, 9, 2, 2, 9, 3], 0.05)]:
     by_r('clusteredInterval', [y, x, alpha], f'call.share({vector(y)}, {vector(x)}, {alpha!r})')
 
+few = ([1, 0, 2, 0, 1, 0], [6, 4, 9, 2, 3, 5])
+for (y1, x1), (y2, x2), alpha in [((failed, calls), few, 0.05), (few, ([3, 5, 0, 1, 9, 2], [4, 9, 2, 2, 9, 3]), 0.01)]:
+    by_r('clusteredDifferenceInterval', [y1, x1, y2, x2, alpha],
+         f'zou.donner(call.share({vector(y1)}, {vector(x1)}, {alpha!r}), call.share({vector(y2)}, {vector(x2)}, {alpha!r}))')
+
 # Confidence sequences.
 for n, s2, planned, alpha in [(20, 1, 1000, 0.05), (1000, 0.25, 1000, 0.05), (5000, 4, 1000, 0.05), (100, 1e-6, 100000, 0.001), (1e7, 9, 1e4, 0.2)]:
     by_r('sequenceHalfWidth', [n, s2, planned, alpha], f'sequence.half({n!r}, {s2!r}, {planned!r}, {alpha!r})')
@@ -139,6 +150,14 @@ for estimate, error in [(0, 1), (1.2, 0.5), (-3, 0.4), (0.001, 0.0001), (-50, 2)
     by_r('twoSidedP', [estimate, error], f'2 * pnorm(-abs({estimate!r}) / {error!r})')
 for ps in [[0.01, 0.04, 0.03], [0.5], [0.9, 0.8, 0.7], [1e-12, 0.02, 0.02, 1], [0.05, 0.0001, 0.2, 0.0001, 0.03]]:
     by_r('holm', [ps], f'p.adjust({vector(ps)}, "holm")')
+
+# The Bayes factor of planned shares against any shares, each as likely: then all counts of the same sum are as likely.
+for counts, shares in [([0, 0], [0.5, 0.5]), ([500, 520], [0.5, 0.5]), ([1000, 1200], [1, 1]), ([90, 10], [0.9, 0.1]),
+                       ([3000, 3400, 3000], [1, 1, 1]), ([25000, 24000], [0.5, 0.5]), ([9, 0], [0.2, 0.8])]:
+    total, whole = sum(counts), sum(shares)
+    by_python('sampleRatioSequence', [counts, shares],
+              f'min(1, math.exp(stats.multinomial.logpmf({counts!r}, {total}, {[one / whole for one in shares]!r})'
+              f' + math.log(math.comb({total + len(counts) - 1}, {len(counts) - 1}))))')
 
 # Power.
 for pc, pt, alpha, wanted in [(0.8, 0.85, 0.05, 0.8), (0.01, 0.02, 0.05, 0.9), (0.5, 0.1, 0.001, 0.95), (0.999, 0.998, 0.05, 0.8), (0, 0.01, 0.05, 0.8)]:

@@ -18,13 +18,14 @@ import {
   unitsForProportions,
 } from '../../../src/experiments/statistics/power.ts'
 import {
+  clusteredDifferenceInterval,
   clusteredInterval,
   newcombeInterval,
   newcombePairedInterval,
   wilsonInterval,
 } from '../../../src/experiments/statistics/proportions.ts'
 import { quantileDifferences } from '../../../src/experiments/statistics/quantile-bootstrap.ts'
-import { holm, twoSidedP } from '../../../src/experiments/statistics/significance.ts'
+import { holm, sampleRatioSequence, twoSidedP } from '../../../src/experiments/statistics/significance.ts'
 import {
   type Interval,
   meanOf,
@@ -84,12 +85,15 @@ const statistics: Readonly<Record<string, (...args: never[]) => Numbers>> = {
   },
   clusteredInterval: (numerators: Numbers, denominators: Numbers, alpha: number) =>
     all(clusteredInterval(ratioOf(zip(numerators, denominators)), alpha)),
+  clusteredDifferenceInterval: (yc: Numbers, xc: Numbers, yt: Numbers, xt: Numbers, alpha: number) =>
+    all(clusteredDifferenceInterval(ratioOf(zip(yc, xc)), ratioOf(zip(yt, xt)), alpha)),
   sequenceHalfWidth: (n: number, variance: number, planned: number, alpha: number) => [
     sequenceHalfWidth(variance / n, n / planned, alpha),
   ],
   mcNemarExact: (b: number, c: number) => [mcNemarExact(b, c)],
   twoSidedP: (estimate: number, standardError: number) => [twoSidedP(estimate, standardError)],
   holm: (ps: Numbers) => holm(ps),
+  sampleRatioSequence: (counts: Numbers, shares: Numbers) => [sampleRatioSequence(counts, shares)],
   unitsForProportions: (
     control: number,
     treatment: number,
@@ -122,7 +126,7 @@ const apart = (value: number, expected: number) =>
 for (const [statistic, compute] of Object.entries(statistics)) {
   const cases = reference.cases.filter((one) => one.statistic === statistic)
   // R finds it by iterations, and stops early.
-  const tolerance = statistic === 'clusteredInterval' ? 1e-7 : 1e-9
+  const tolerance = statistic.startsWith('clustered') ? 1e-7 : 1e-9
   test(`${statistic} agrees with R, scipy or statsmodels in ${cases.length} cases`, () => {
     assert.ok(cases.length > 0)
     for (const { args, call, value } of cases) {
