@@ -169,7 +169,9 @@ const gate = z.strictObject({
     .describe('Calls of an arm that a window needs to be judged.'),
   missing: duration({ min: 1_000, max: 300_000 })
     .default(30_000)
-    .describe('The run ends when no call has ended for so long: what nobody sees proves nothing.'),
+    .describe(
+      'The run ends when no call has ended for so long, or a rule was not measurable: what nobody sees proves nothing.',
+    ),
 })
 
 const forMs = duration({ max: 600_000 }).default(0)

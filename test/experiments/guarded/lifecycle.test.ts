@@ -377,6 +377,27 @@ test('a rule that could not be measured in a stage makes a run inconclusive: nob
   )
 })
 
+test('a gate that has seen enough, and then nothing of the treatment any more, ends the run: it does not pass', async () => {
+  const stages = [
+    { share: 0.25, duration: '2s' },
+    { share: 0.5, duration: '1m' },
+  ]
+  const { lifecycle, rules, clock, until } = stage(specOf({ stages, gate: gateOf({ missing: '3s' }) }))
+  lifecycle.begin()
+  await until('stage', 1)
+  await clock.advance(2_000)
+  rules.isDeserted = true
+  const desertedAt = clock.now()
+  const run = await until('over')
+  assert.equal(run.state, 'inconclusive', run.reason)
+  assert.match(
+    run.reason,
+    /^a rule of the gate could not be measured for 4s, with fewer than 5 calls in each 1s: error_ratio/,
+  )
+  const closedAt = run.stages.at(-1)!.endedAtMs - desertedAt
+  assert.ok(closedAt <= 5_500, `${closedAt} ms`)
+})
+
 test('a treatment of which no call ends any more is aborted', async () => {
   const { lifecycle, rules, meter, until } = stage()
   lifecycle.begin()
