@@ -175,6 +175,21 @@ export class Lifecycle {
     this.#finish({ state: 'failed', reason: why })
   }
 
+  /** Whatever else may meet the defect again comes after the rollback. */
+  #failOf(defect: Error): void {
+    const reason = `it met a defect: ${defect.message}`
+    const { clock, world } = this.#parts
+    const begun = clock.now()
+    const left = world.rollback()
+    try {
+      this.fail(reason)
+    } catch {
+      const took = { atMs: begun - this.#beganAt, tookMs: clock.now() - begun }
+      this.#change({ rollback: { ...left, ...took, troubled: this.#record.rollback?.troubled ?? [] } })
+      this.#finish({ state: 'failed', reason })
+    }
+  }
+
   /** The gateway has noticed something at a target: a breaker has changed, a replica was ejected, a server is down. */
   noticed(sign: string): void {
     if (this.#record.phase === 'stage' && this.#signs.length < MAX_SIGNS)
@@ -195,7 +210,7 @@ export class Lifecycle {
       try {
         this.#tick()
       } catch (error) {
-        this.fail(`it met a defect: ${(error as Error).message}`)
+        this.#failOf(error as Error)
       }
       this.#wait()
     })
@@ -389,9 +404,9 @@ export class Lifecycle {
 
   /** Faults and arms go at once, and the recovery begins. `outcome`: how the run ends, unless the recovery decides. */
   #leave(outcome: Outcome | undefined): void {
-    this.#closeStage()
     this.#outcome = outcome
     this.#rollback()
+    this.#closeStage()
     this.#phaseAt = this.#parts.clock.now()
     this.#parts.meter.cut()
     this.#change({ phase: 'recovery', reason: outcome?.reason ?? 'all stages were gone through' })

@@ -398,6 +398,18 @@ test('a gate that has seen enough, and then nothing of the treatment any more, e
   assert.ok(closedAt <= 5_500, `${closedAt} ms`)
 })
 
+test('a defect that whatever comes after it meets again keeps nothing armed, and the run is over', async () => {
+  const { lifecycle, rules, done, heard, until } = stage()
+  lifecycle.begin()
+  await until('stage')
+  rules.defect = 'no such breaker'
+  const run = await until('over')
+  assert.deepEqual([run.state, run.reason], ['failed', 'it met a defect: no such breaker'])
+  assert.deepEqual([rules.armed, run.rollback?.armed, run.rollback?.arms], [false, [], []])
+  assert.equal(done.at(-1), 'end')
+  assert.equal(heard.at(-1)?.phase, 'over')
+})
+
 test('a treatment of which no call ends any more is aborted', async () => {
   const { lifecycle, rules, meter, until } = stage()
   lifecycle.begin()
