@@ -331,10 +331,14 @@ export function specSchema({ fault, workload }: SpecParts) {
           )
       })
       const stagesMs = given.stages.reduce((sum, { duration: ms }) => sum + ms, 0)
-      given.gate.rollbackOn.forEach((one, index) => {
-        if (one.for >= stagesMs)
-          refuse(['gate', 'rollbackOn', index, 'for'], 'expected less than all stages take together')
-      })
+      for (const [path, rules] of [
+        [['gate', 'rollbackOn'], given.gate.rollbackOn],
+        [['baseline', 'learn'], given.baseline.learn],
+      ] as const)
+        rules.forEach((one, index) => {
+          if (one.for >= stagesMs)
+            refuse([...path, index, 'for'], 'expected less than all stages take together')
+        })
       if (given.gate.rollbackOn.every(({ of }) => of === 'control') && given.baseline.learn.length === 0)
         refuse(
           ['gate', 'rollbackOn'],

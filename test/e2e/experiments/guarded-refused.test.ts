@@ -55,6 +55,17 @@ test('what may not be run is refused before anything is injected, and a plan say
   )
   const killing = specOf({ faults: [{ name: 'dead', type: 'proc.kill', rate: 1 }] })
   assert.match(await refusals(gateway, killing), /faults\[0\]\.type: proc\.kill cannot work with flaky/)
+  const aside = specOf({
+    faults: [{ name: 'aside', type: 'rpc.error', rate: 1, match: { tool: 'write*' } }],
+  })
+  assert.match(await refusals(gateway, aside), /^faults: they hit no tool of the targets: their "match"/)
+  const listing = specOf({
+    faults: [
+      { name: 'broken', type: 'rpc.error', rate: 1 },
+      { name: 'listing', type: 'result.partial', rate: 1, match: { method: 'tools/lost' } },
+    ],
+  })
+  assert.match(await refusals(gateway, listing), /^faults\[1\]\.match\.method: result\.partial can hit /)
   const long = specOf({
     stages: [
       { share: 0.5, duration: '1h' },
