@@ -157,6 +157,27 @@ test('one that needs approval waits, and is looked at again when it is approved'
   assert.equal((await guarded.approve('drill', 'boss')).ok, false)
 })
 
+test('one whose approval cannot be written down waits as before', async () => {
+  const { guarded, rules } = stage()
+  await guarded.run(specOf({ approval: 'required' }), asked)
+  rules.full = 'ENOSPC'
+  assert.deepEqual(await guarded.approve('drill', 'boss'), {
+    ok: false,
+    refusals: ['the run could not be written down: ENOSPC'],
+  })
+  assert.equal(guarded.get('drill')?.state, 'pending_approval')
+  rules.full = undefined
+  assert.ok((await guarded.approve('drill', 'boss')).ok)
+})
+
+test('one that is stopped before it is written down that it waits does not wait', async () => {
+  const { guarded } = stage()
+  const waiting = guarded.run(specOf({ approval: 'required' }), asked)
+  guarded.stop('drill', 'boss', 'not today')
+  assert.deepEqual(await waiting, { ok: false, refusals: ['boss stopped it: not today'] })
+  assert.equal(guarded.get('drill')?.state, 'aborted')
+})
+
 test('one that waits can be stopped', async () => {
   const { guarded, written } = stage()
   await guarded.run(specOf({ approval: 'required' }), asked)
