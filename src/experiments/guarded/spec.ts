@@ -86,7 +86,7 @@ const claims = z.array(claim).min(1).max(16)
 const hypothesis = z.strictObject({
   title: line(500).optional().describe('What is believed, in a sentence.'),
   steadyState: claims.describe(
-    'Claims that hold before anything is injected, or nothing is, and again after it: `p95 < 500ms`, `error_ratio < 1%`, `uptime > 30s`, `status = up`.',
+    'Claims that hold before anything is injected, or nothing is, and again after it: `p95 < 500ms`, `error_ratio < 1%`, `uptime > 30s`, `status = up`, `probe_failures = 0`.',
   ),
   during: claims
     .optional()

@@ -105,6 +105,22 @@ test('what may not be run is refused before anything is injected, and a plan say
   assert.equal((await gateway.admin('/admin/experiments/drill')).status, 404, 'a plan leaves nothing behind')
 })
 
+test('a server whose probes fail is in no steady state that is about them, though it is up', async () => {
+  const server = await FlakyServer.start()
+  const folder = await newFolder()
+  const health = { every: '1s', tool: { name: 'read', expect: 'what it never says' } }
+  const servers = { flaky: { url: server.url, trusted: true, health } }
+  const gateway = await Gateway.start(partsWith(folder, server.url, { servers }), { folder })
+  await gateway.waitFor('up', 'flaky')
+  const agents = await traffic(gateway)
+  await ask(gateway, specOf({ hypothesis: { steadyState: ['status = up', 'probe_failures = 0'] } }))
+  await comesTo(gateway, 'over')
+  await agents.stop()
+  const { state, reason } = await shown(gateway)
+  assert.equal(state, 'failed')
+  assert.match(reason, /^the steady state does not hold: probe_failures = 0 \(found [1-9]\d*\); nothing/)
+})
+
 test('one that runs keeps others and comparisons away, and ends when the config changes under it', async () => {
   const { gateway, parts } = await started()
   const agents = await traffic(gateway)

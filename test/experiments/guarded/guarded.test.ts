@@ -55,7 +55,7 @@ function stage() {
         return { armed: [], arms: [], chaos: 'disarmed' }
       },
       end: () => void (isOn = false),
-      servers: () => [{ name: 'a', isUp: true, uptimeMs: 60_000 }],
+      servers: () => [{ name: 'a', isUp: true, uptimeMs: 60_000, probeFailures: 0 }],
       layers: () => [],
       faults: () => ({
         faults: [{ name: 'broken', type: 'rpc.error', decided: 9, injected: rules.injected }],

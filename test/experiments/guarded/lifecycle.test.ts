@@ -66,7 +66,7 @@ test('a load whose agents get no answers ends the run, and nothing was injected'
 
 test('without its steady state nothing is injected', async () => {
   const { lifecycle, rules, done, until } = stage()
-  rules.servers = [{ name: 'a', isUp: false, uptimeMs: 0 }]
+  rules.servers = [{ name: 'a', isUp: false, uptimeMs: 0, probeFailures: 1 }]
   lifecycle.begin()
   const run = await until('over')
   assert.equal(run.state, 'failed')

@@ -83,7 +83,7 @@ export function stage(spec: Spec = specOf(), record: Partial<RunRecord> = {}) {
     /** Writes a step down; done at once unless given. */
     written: undefined as ((now: RunRecord) => Promise<string | undefined>) | undefined,
     layers: [] as LayerState[],
-    servers: [{ name: 'a', isUp: true, uptimeMs: 60_000 }] as ServerVital[],
+    servers: [{ name: 'a', isUp: true, uptimeMs: 60_000, probeFailures: 0 }] as ServerVital[],
     fares: {
       all: { tookMs: 10, failing: 0 },
       control: { tookMs: 10, failing: 0 },
