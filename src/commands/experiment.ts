@@ -188,7 +188,7 @@ Guarded experiments, which have files of their own:
 
 ${optionLines({ ...common, ...format, ...run.options, ...verify.options }, (name) => only[name])}
 
-  Exit codes: 0, 1 when it did not work, or 2 when the arguments make no sense.`
+  Exit codes: 0; 1 when it did not work, was refused, or the run was not completed; 2 when the arguments make no sense.`
 
 /** Characters of a line where the output is no terminal. */
 const WIDTH = 120

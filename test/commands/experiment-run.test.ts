@@ -36,3 +36,12 @@ test("somebody else's run of the same name is not taken for the own one", async 
   assert.deepEqual([code, said], [1, []])
   assert.match(wrong.at(-1) ?? '', /^breakwater: run mine of drill was superseded by run theirs/)
 })
+
+test('a run that ended otherwise ends the command with 1, as the help says', async (t) => {
+  for (const state of ['aborted', 'deviated', 'failed', 'invalid', 'inconclusive'] as const)
+    assert.equal((await run(t, { id: 'mine', state, phase: 'over' })).code, 1, state)
+  const lines: string[] = []
+  const out = { stdout: (line: string) => lines.push(line), stderr: (line: string) => lines.push(line) }
+  await experiment(['--help'], out, {})
+  assert.match(lines.join('\n'), /1 when it did not work, was refused, or the run was not completed/)
+})

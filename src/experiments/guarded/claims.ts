@@ -15,12 +15,14 @@ export const subjects = {
   attempts_per_call: { unit: 'count', of: 'calls' },
   uptime: { unit: 'ms', of: 'servers' },
   status: { unit: 'state', of: 'servers' },
+  /** In a row, up to the latest one. */
+  probe_failures: { unit: 'count', of: 'servers' },
 } as const
 
 export type Subject = keyof typeof subjects
 
 /** Those that say something of calls: only these can be measured by arm. */
-export type CallMetric = Exclude<Subject, 'uptime' | 'status'>
+export type CallMetric = Exclude<Subject, 'uptime' | 'status' | 'probe_failures'>
 
 export const callMetrics = (Object.keys(subjects) as Subject[]).filter(
   (name): name is CallMetric => subjects[name].of === 'calls',
@@ -44,12 +46,14 @@ export interface ServerVital {
   readonly isUp: boolean
   /** For how long, in milliseconds; 0 when it is not up. */
   readonly uptimeMs: Millis
+  /** Probes in a row that were not well; undefined where it has not been probed. */
+  readonly probeFailures: number | undefined
 }
 
 /** A claim that was held against what was measured. */
 export interface Judged {
   readonly claim: string
-  /** As people read it; `no calls` where there was nothing to measure. */
+  /** As people read it; `no calls` or `no probes` where there was nothing to measure. */
   readonly found: string
   /** Undefined where nothing was measured. */
   readonly holds: boolean | undefined
@@ -150,10 +154,12 @@ export function judge(
     const { subject, text } = claim
     const { unit } = subjects[subject]
     const value = valueOf(subject, figures, servers)
-    if (value === undefined) return { claim: text, found: 'no calls', holds: undefined }
+    if (value === undefined) return { claim: text, found: nothing(subject), holds: undefined }
     return { claim: text, found: valueInWords(unit, value), holds: holds(claim, value) }
   })
 }
+
+const nothing = (subject: Subject) => (subject === 'probe_failures' ? 'no probes' : 'no calls')
 
 /** Of several servers the worst one counts. */
 function valueOf(subject: Subject, figures: Figures, servers: readonly ServerVital[]): number | undefined {
@@ -162,6 +168,10 @@ function valueOf(subject: Subject, figures: Figures, servers: readonly ServerVit
       return servers.length === 0 ? undefined : Math.min(...servers.map(({ uptimeMs }) => uptimeMs))
     case 'status':
       return servers.length === 0 ? undefined : servers.every(({ isUp }) => isUp) ? 1 : 0
+    case 'probe_failures': {
+      const known = servers.flatMap(({ probeFailures }) => probeFailures ?? [])
+      return known.length === servers.length && known.length > 0 ? Math.max(...known) : undefined
+    }
     default:
       return metricIn(subject, figures)
   }

@@ -48,7 +48,7 @@ export function ruleInWords({ metric, above, of, for: forMs, learned }: Rule): s
 export class Gate {
   readonly #options: GateOptions
   readonly #brokenSince = new Map<Rule, Millis>()
-  readonly #measured = new Set<Rule>()
+  readonly #measuredAt = new Map<Rule, Millis>()
 
   constructor(options: GateOptions) {
     this.#options = options
@@ -63,7 +63,7 @@ export class Gate {
     for (const rule of this.#options.rules) {
       const found = this.#measure(rule, figures)
       if (found === undefined) continue
-      this.#measured.add(rule)
+      this.#measuredAt.set(rule, now)
       if (found.value <= rule.above) {
         this.#brokenSince.delete(rule)
         continue
@@ -75,11 +75,9 @@ export class Gate {
     return undefined
   }
 
-  /** The rules that could not be measured at any look since this was asked last. */
-  unmeasured(): readonly Rule[] {
-    const never = this.#options.rules.filter((rule) => !this.#measured.has(rule))
-    this.#measured.clear()
-    return never
+  /** The rules that could not be measured at any look since then. */
+  unmeasuredSince(then: Millis): readonly Rule[] {
+    return this.#options.rules.filter((rule) => (this.#measuredAt.get(rule) ?? -Infinity) < then)
   }
 
   #measure(

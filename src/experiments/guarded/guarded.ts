@@ -195,6 +195,9 @@ export class GuardedExperiments {
       this.#pending.delete(run.name)
       return { ok: false, refusals: [problem] }
     }
+    // Somebody, or the end of the gateway, may have stopped it meanwhile.
+    if (this.#pending.get(run.name) !== run)
+      return { ok: false, refusals: [this.#last.get(run.name)?.reason ?? 'it was stopped'] }
     this.#specs.set(run.id, spec)
     this.#publish(run)
     return { ok: true, run }
@@ -224,7 +227,12 @@ export class GuardedExperiments {
       reason: `${by} approved it`,
     }
     this.#emit('approved', approved)
-    return this.#begin(approved, spec)
+    const begun = await this.#begin(approved, spec)
+    if (begun.ok || this.#last.get(name)?.id === pending.id || this.#isClosed) return begun
+    // Nothing of it could be written down: it waits as before, or nobody would know of it any more.
+    this.#specs.set(pending.id, spec)
+    this.#pending.set(name, pending)
+    return begun
   }
 
   /** Somebody ends a run, or one that waits. */

@@ -114,6 +114,8 @@ export class Lifecycle {
   /** Set once it is known how it ends; undefined: by what the recovery shows. */
   #outcome: Outcome | undefined
   #rollbacks = 0
+  /** When the first stage came into force. */
+  #armedAt: Millis = Infinity
   /** Whether the stage is in force, and not only announced. */
   #isInForce = false
   /** When each layer that was in trouble was well again; null: it is not yet. */
@@ -167,9 +169,25 @@ export class Lifecycle {
   /** It cannot go on: it is rolled back, and over. */
   fail(why: string): void {
     if (isOver(this.#record)) return
-    if (this.#record.phase === 'stage') this.#closeStage()
+    const isInStage = this.#record.phase === 'stage'
     this.#rollback()
+    if (isInStage) this.#closeStage()
     this.#finish({ state: 'failed', reason: why })
+  }
+
+  /** Whatever else may meet the defect again comes after the rollback. */
+  #failOf(defect: Error): void {
+    const reason = `it met a defect: ${defect.message}`
+    const { clock, world } = this.#parts
+    const begun = clock.now()
+    const left = world.rollback()
+    try {
+      this.fail(reason)
+    } catch {
+      const took = { atMs: begun - this.#beganAt, tookMs: clock.now() - begun }
+      this.#change({ rollback: { ...left, ...took, troubled: this.#record.rollback?.troubled ?? [] } })
+      this.#finish({ state: 'failed', reason })
+    }
   }
 
   /** The gateway has noticed something at a target: a breaker has changed, a replica was ejected, a server is down. */
@@ -192,7 +210,7 @@ export class Lifecycle {
       try {
         this.#tick()
       } catch (error) {
-        this.fail(`it met a defect: ${(error as Error).message}`)
+        this.#failOf(error as Error)
       }
       this.#wait()
     })
@@ -304,6 +322,7 @@ export class Lifecycle {
     const remainingMs = stages.slice(index).reduce((sum, stage) => sum + stage.duration, 0)
     this.#isInForce = true
     this.#phaseAt = clock.now()
+    this.#armedAt = Math.min(this.#armedAt, this.#phaseAt)
     try {
       world.arm({ index, share: stages[index]!.share, remainingMs })
     } catch (error) {
@@ -348,13 +367,13 @@ export class Lifecycle {
         state: 'invalid',
         reason: `the treatment had ${treated} of ${treated + others} calls, and stage ${stage + 1} orders ${Math.round(share * 100)}%: there are too few tasks or sessions to divide`,
       })
-    if (now - this.#phaseAt < spec.stages[stage]!.duration) return
+    if (now - this.#phaseAt < spec.stages[stage]!.duration) return this.#lookForBlindness(now)
     if (treated < minimum)
       return this.#leave({
         state: 'inconclusive',
         reason: `the treatment had ${treated} calls in stage ${stage + 1}, and the gate needs ${minimum}`,
       })
-    const [blind] = this.#gate?.unmeasured() ?? []
+    const [blind] = this.#gate?.unmeasuredSince(this.#phaseAt) ?? []
     if (blind !== undefined)
       return this.#leave({
         state: 'inconclusive',
@@ -365,6 +384,19 @@ export class Lifecycle {
     this.#enter(stage + 1, now)
   }
 
+  /** A gate that has seen nothing for so long is none, whatever it has seen before. */
+  #lookForBlindness(now: Millis): void {
+    const { over, missing, minimum } = this.#record.spec.gate
+    // Without calls a window is measurable until those of before have left it.
+    const since = now - missing - over
+    const [blind] = since < this.#armedAt ? [] : (this.#gate?.unmeasuredSince(since) ?? [])
+    if (blind === undefined) return
+    this.#leave({
+      state: 'inconclusive',
+      reason: `a rule of the gate could not be measured for ${formatDuration(missing + over)}, with fewer than ${minimum} calls in each ${formatDuration(over)}: ${ruleInWords(blind)}`,
+    })
+  }
+
   #breached(breach: Breach): void {
     this.#change({ breach })
     this.#leave({ state: 'aborted', reason: breachInWords(breach) })
@@ -372,9 +404,9 @@ export class Lifecycle {
 
   /** Faults and arms go at once, and the recovery begins. `outcome`: how the run ends, unless the recovery decides. */
   #leave(outcome: Outcome | undefined): void {
-    this.#closeStage()
     this.#outcome = outcome
     this.#rollback()
+    this.#closeStage()
     this.#phaseAt = this.#parts.clock.now()
     this.#parts.meter.cut()
     this.#change({ phase: 'recovery', reason: outcome?.reason ?? 'all stages were gone through' })

@@ -86,7 +86,7 @@ const claims = z.array(claim).min(1).max(16)
 const hypothesis = z.strictObject({
   title: line(500).optional().describe('What is believed, in a sentence.'),
   steadyState: claims.describe(
-    'Claims that hold before anything is injected, or nothing is, and again after it: `p95 < 500ms`, `error_ratio < 1%`, `uptime > 30s`, `status = up`.',
+    'Claims that hold before anything is injected, or nothing is, and again after it: `p95 < 500ms`, `error_ratio < 1%`, `uptime > 30s`, `status = up`, `probe_failures = 0`.',
   ),
   during: claims
     .optional()
@@ -169,7 +169,9 @@ const gate = z.strictObject({
     .describe('Calls of an arm that a window needs to be judged.'),
   missing: duration({ min: 1_000, max: 300_000 })
     .default(30_000)
-    .describe('The run ends when no call has ended for so long: what nobody sees proves nothing.'),
+    .describe(
+      'The run ends when no call has ended for so long, or a rule was not measurable: what nobody sees proves nothing.',
+    ),
 })
 
 const forMs = duration({ max: 600_000 }).default(0)
@@ -329,10 +331,14 @@ export function specSchema({ fault, workload }: SpecParts) {
           )
       })
       const stagesMs = given.stages.reduce((sum, { duration: ms }) => sum + ms, 0)
-      given.gate.rollbackOn.forEach((one, index) => {
-        if (one.for >= stagesMs)
-          refuse(['gate', 'rollbackOn', index, 'for'], 'expected less than all stages take together')
-      })
+      for (const [path, rules] of [
+        [['gate', 'rollbackOn'], given.gate.rollbackOn],
+        [['baseline', 'learn'], given.baseline.learn],
+      ] as const)
+        rules.forEach((one, index) => {
+          if (one.for >= stagesMs)
+            refuse([...path, index, 'for'], 'expected less than all stages take together')
+        })
       if (given.gate.rollbackOn.every(({ of }) => of === 'control') && given.baseline.learn.length === 0)
         refuse(
           ['gate', 'rollbackOn'],

@@ -1,6 +1,6 @@
 import type { Controller } from '../../chaos/control/controller.ts'
 import { faults as types } from '../../chaos/faults/index.ts'
-import { methodsOf, targetFindings } from '../../chaos/plan/checks.ts'
+import { contradictions, methodsOf, targetFindings } from '../../chaos/plan/checks.ts'
 import type { Fault } from '../../chaos/plan/common.ts'
 import { formatPath } from '../../config/files/path.ts'
 import { meet } from '../../experiments/capacity.ts'
@@ -9,7 +9,7 @@ import type { Survey } from '../../experiments/guarded/guarded.ts'
 import type { Targets } from '../../experiments/guarded/record.ts'
 import { hashOf, lengthOf, type Spec } from '../../experiments/guarded/spec.ts'
 import { armName, experiment as experimentSchema } from '../../experiments/schema.ts'
-import { glob } from '../../mesh/match.ts'
+import { glob, matcher } from '../../mesh/match.ts'
 import { DEFAULT_SET } from '../../mesh/settings.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
 import type { Server } from '../../registry/server.ts'
@@ -69,16 +69,21 @@ export function groundOf({ targets, faults, name }: Spec, { current }: Pick<Surv
 
 function targetsOf({ targets, faults }: Spec, servers: readonly Server[], environment: string): Targets {
   const [isServer, isTool] = [glob(targets.server), glob(targets.tool ?? '*')]
-  const hitsWrites = faults.some(({ allowWrites }) => allowWrites === true)
+  const mayHit = faults.map(({ match, allowWrites }) => {
+    const { tool, method } = (match ?? {}) as NonNullable<Fault['match']>
+    return { holds: matcher({ tool, method }), writes: allowWrites === true }
+  })
+  const isHit = (server: Server, key: string) =>
+    mayHit.some(
+      ({ holds, writes }) => holds('', 'tools/call', key) && (writes || server.effectOf(key) === 'read_only'),
+    )
   return {
     environment,
     servers: servers
       .filter(({ name }) => isServer(name))
       .map((server) => {
         const tools = server.entries('tools').flatMap(({ key }) => (isTool(key) ? key : []))
-        const hit =
-          faults.length === 0 ? [] : tools.filter((key) => hitsWrites || server.effectOf(key) === 'read_only')
-        return { name: server.name, tools, hit }
+        return { name: server.name, tools, hit: tools.filter((key) => isHit(server, key)) }
       }),
   }
 }
@@ -117,7 +122,7 @@ function idleRefusals({ faults }: Spec, { servers }: Targets): string[] {
   if (faults.length === 0 || !hasTools) return []
   if (servers.every(({ hit }) => hit.length === 0))
     return [
-      'faults: they hit no tool of the targets: none of these is known to be read-only, and no fault says "allowWrites: true"',
+      'faults: they hit no tool of the targets: their "match" leaves these out, or they are not known to be read-only and no fault says "allowWrites: true"',
     ]
   return faults.every(({ rate }) => rate === 0) ? ['faults: the rate of all of them is 0'] : []
 }
@@ -146,7 +151,11 @@ function settingRefusals(spec: Spec, { current, controller }: SurveyParts): stri
     servers: serverTargets(servers),
     arms: [armName(spec.name, 'treatment')],
   }
-  const findings = targetFindings(aimed(spec, stagesMs), planTargets, types)
+  const planned = aimed(spec, Math.min(stagesMs, maxTtl))
+  const findings = [
+    ...contradictions({ faults: planned, maxTtl }, types),
+    ...targetFindings(planned, planTargets, types),
+  ]
   for (const { severity, path, message } of findings)
     if (severity === 'error' && !path.includes('server')) refusals.push(`${formatPath(path)}: ${message}`)
   return refusals
@@ -186,6 +195,6 @@ function doubtsAbout({ faults }: Spec, { servers }: Targets): string[] {
   const hit = servers.reduce((sum, server) => sum + server.hit.length, 0)
   if (faults.length === 0 || hit === tools) return []
   return [
-    `faults hit ${hit} of ${tools} tools: the others are not known to be read-only, and no fault says "allowWrites: true"`,
+    `faults hit ${hit} of ${tools} tools: their "match" leaves the others out, or they are not known to be read-only and no fault says "allowWrites: true"`,
   ]
 }

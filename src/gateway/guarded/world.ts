@@ -108,7 +108,8 @@ export function worldOf({ spec, name, targets }: RunRecord, meter: Meter, parts:
       return servers.map((server) => {
         const found = current().servers.get(server)
         const isUp = found?.state === 'up'
-        return { name: server, isUp, uptimeMs: isUp ? clock.wall() - found.since : 0 }
+        const probeFailures = found?.health.state === 'unknown' ? undefined : found?.health.failures
+        return { name: server, isUp, uptimeMs: isUp ? clock.wall() - found.since : 0, probeFailures }
       })
     },
     layers: () => layersOf(servers, sets, { clock, state, current }),

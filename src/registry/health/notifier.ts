@@ -56,7 +56,6 @@ const MAX_REPLY = 16 * 1024
 export class Notifier {
   readonly #parts: NotifierParts
   readonly #lanes = new Map<string, Lane>()
-  readonly #agent = new Agent({ connections: 2, maxHeaderSize: 16 * 1024 })
 
   constructor(parts: NotifierParts) {
     this.#parts = parts
@@ -77,7 +76,7 @@ export class Notifier {
       }
     for (const webhook of webhooks) {
       const lane = this.#lanes.get(webhook.name)
-      if (lane === undefined) this.#lanes.set(webhook.name, new Lane(webhook, this.#agent, this.#parts))
+      if (lane === undefined) this.#lanes.set(webhook.name, new Lane(webhook, this.#parts))
       else lane.follow(webhook)
     }
   }
@@ -89,9 +88,9 @@ export class Notifier {
 
   /** Ends what is under way; nobody hears of what was not told by then. */
   async close(): Promise<void> {
-    for (const lane of this.#lanes.values()) lane.stop()
+    const lanes = [...this.#lanes.values()]
     this.#lanes.clear()
-    await this.#agent.destroy()
+    await Promise.all(lanes.map((lane) => lane.stop()))
   }
 }
 
@@ -102,7 +101,8 @@ interface Waiting {
 
 /** The way to one webhook. */
 class Lane {
-  readonly #agent: Agent
+  /** Its own connection: a receiver that hangs keeps no notice from another one at the same host. */
+  readonly #agent = new Agent({ connections: 1, maxHeaderSize: 16 * 1024 })
   readonly #parts: NotifierParts
   readonly #waiting: Waiting[] = []
   readonly #over = new AbortController()
@@ -114,10 +114,9 @@ class Lane {
   #failures = 0
   #isRunning = false
 
-  constructor(webhook: WebhookConfig, agent: Agent, parts: NotifierParts) {
+  constructor(webhook: WebhookConfig, parts: NotifierParts) {
     this.#webhook = webhook
     this.#receiver = receiverOf(webhook)
-    this.#agent = agent
     this.#parts = parts
   }
 
@@ -140,12 +139,13 @@ class Lane {
     if (!this.#isRunning) void this.#run()
   }
 
-  stop(): void {
+  stop(): Promise<void> {
     this.#over.abort()
+    return this.#agent.destroy()
   }
 
   end(why: string): void {
-    this.stop()
+    void this.stop()
     for (const waiting of this.#waiting.splice(0)) this.#tell(waiting, 'dropped', why)
   }
 

@@ -55,6 +55,17 @@ test('what may not be run is refused before anything is injected, and a plan say
   )
   const killing = specOf({ faults: [{ name: 'dead', type: 'proc.kill', rate: 1 }] })
   assert.match(await refusals(gateway, killing), /faults\[0\]\.type: proc\.kill cannot work with flaky/)
+  const aside = specOf({
+    faults: [{ name: 'aside', type: 'rpc.error', rate: 1, match: { tool: 'write*' } }],
+  })
+  assert.match(await refusals(gateway, aside), /^faults: they hit no tool of the targets: their "match"/)
+  const listing = specOf({
+    faults: [
+      { name: 'broken', type: 'rpc.error', rate: 1 },
+      { name: 'listing', type: 'result.partial', rate: 1, match: { method: 'tools/lost' } },
+    ],
+  })
+  assert.match(await refusals(gateway, listing), /^faults\[1\]\.match\.method: result\.partial can hit /)
   const long = specOf({
     stages: [
       { share: 0.5, duration: '1h' },
@@ -92,6 +103,22 @@ test('what may not be run is refused before anything is injected, and a plan say
   assert.deepEqual(free.body.refusals, [])
   assert.deepEqual(free.body.targets.servers, [{ name: 'flaky', tools: ['read'], hit: ['read'] }])
   assert.equal((await gateway.admin('/admin/experiments/drill')).status, 404, 'a plan leaves nothing behind')
+})
+
+test('a server whose probes fail is in no steady state that is about them, though it is up', async () => {
+  const server = await FlakyServer.start()
+  const folder = await newFolder()
+  const health = { every: '1s', tool: { name: 'read', expect: 'what it never says' } }
+  const servers = { flaky: { url: server.url, trusted: true, health } }
+  const gateway = await Gateway.start(partsWith(folder, server.url, { servers }), { folder })
+  await gateway.waitFor('up', 'flaky')
+  const agents = await traffic(gateway)
+  await ask(gateway, specOf({ hypothesis: { steadyState: ['status = up', 'probe_failures = 0'] } }))
+  await comesTo(gateway, 'over')
+  await agents.stop()
+  const { state, reason } = await shown(gateway)
+  assert.equal(state, 'failed')
+  assert.match(reason, /^the steady state does not hold: probe_failures = 0 \(found [1-9]\d*\); nothing/)
 })
 
 test('one that runs keeps others and comparisons away, and ends when the config changes under it', async () => {

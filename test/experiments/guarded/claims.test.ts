@@ -15,7 +15,7 @@ function claim(text: string): Claim {
   return read
 }
 
-const up = [{ name: 'a', isUp: true, uptimeMs: 40_000 }]
+const up = [{ name: 'a', isUp: true, uptimeMs: 40_000, probeFailures: 0 }]
 
 test('claims are read with their units', () => {
   const read = [
@@ -65,7 +65,7 @@ test('claims are held against calls and the worst of the servers', () => {
     ],
   )
   assert.equal(allHold(good), true)
-  const down = [...up, { name: 'b', isUp: false, uptimeMs: 0 }]
+  const down = [...up, { name: 'b', isUp: false, uptimeMs: 0, probeFailures: 2 }]
   const bad = judge(claims, figuresOf({ calls: 200, failed: 2, p95: 500 }), down)
   assert.deepEqual(
     bad.map(({ holds }) => holds),
@@ -81,4 +81,21 @@ test('what was not measured neither holds nor fails', () => {
     allHold(judge([claim('p95 < 1s'), claim('status = down')], figuresOf({ calls: 0 }), up)),
     false,
   )
+})
+
+test('probes that fail are counted in a row, of the worst server, and where there are none nothing is claimed', () => {
+  const found = (probeFailures: readonly (number | undefined)[]) =>
+    judge(
+      [claim('probe_failures = 0')],
+      figuresOf({}),
+      probeFailures.map((failures, at) => ({
+        name: `s${at}`,
+        isUp: true,
+        uptimeMs: 1,
+        probeFailures: failures,
+      })),
+    ).map(({ found: words, holds }) => [words, holds])
+  assert.deepEqual(found([0, 0]), [['0', true]])
+  assert.deepEqual(found([0, 3]), [['3', false]])
+  assert.deepEqual(found([0, undefined]), [['no probes', undefined]])
 })

@@ -77,12 +77,12 @@ test('durations are judged by calls that hang, too, and shares are not', () => {
   assert.equal(new Gate({ rules: [rule()], minimum: 10 }).look(0, hanging), undefined)
 })
 
-test('a gate knows which of its rules could not be measured since it was asked last', () => {
+test('a gate knows which of its rules could not be measured since some time', () => {
   const blind = rule({ metric: 'p95', above: 100, of: 'difference' })
   const gate = new Gate({ rules: [rule(), blind], minimum: 10 })
-  gate.look(0, arms({}, { calls: 2 }))
-  assert.deepEqual(gate.unmeasured(), [blind])
-  gate.look(0, arms({}))
-  assert.deepEqual(gate.unmeasured(), [])
-  assert.equal(gate.unmeasured().length, 2)
+  gate.look(1_000, arms({}, { calls: 2 }))
+  assert.deepEqual(gate.unmeasuredSince(1_000), [blind])
+  gate.look(2_000, arms({}))
+  assert.deepEqual(gate.unmeasuredSince(1_000), [])
+  assert.equal(gate.unmeasuredSince(2_001).length, 2)
 })

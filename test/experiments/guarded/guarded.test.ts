@@ -55,7 +55,7 @@ function stage() {
         return { armed: [], arms: [], chaos: 'disarmed' }
       },
       end: () => void (isOn = false),
-      servers: () => [{ name: 'a', isUp: true, uptimeMs: 60_000 }],
+      servers: () => [{ name: 'a', isUp: true, uptimeMs: 60_000, probeFailures: 0 }],
       layers: () => [],
       faults: () => ({
         faults: [{ name: 'broken', type: 'rpc.error', decided: 9, injected: rules.injected }],
@@ -155,6 +155,27 @@ test('one that needs approval waits, and is looked at again when it is approved'
   const run = guarded.get('drill')!
   assert.deepEqual([run.state, run.actor, run.approver], ['completed', 'tester', 'boss'])
   assert.equal((await guarded.approve('drill', 'boss')).ok, false)
+})
+
+test('one whose approval cannot be written down waits as before', async () => {
+  const { guarded, rules } = stage()
+  await guarded.run(specOf({ approval: 'required' }), asked)
+  rules.full = 'ENOSPC'
+  assert.deepEqual(await guarded.approve('drill', 'boss'), {
+    ok: false,
+    refusals: ['the run could not be written down: ENOSPC'],
+  })
+  assert.equal(guarded.get('drill')?.state, 'pending_approval')
+  rules.full = undefined
+  assert.ok((await guarded.approve('drill', 'boss')).ok)
+})
+
+test('one that is stopped before it is written down that it waits does not wait', async () => {
+  const { guarded } = stage()
+  const waiting = guarded.run(specOf({ approval: 'required' }), asked)
+  guarded.stop('drill', 'boss', 'not today')
+  assert.deepEqual(await waiting, { ok: false, refusals: ['boss stopped it: not today'] })
+  assert.equal(guarded.get('drill')?.state, 'aborted')
 })
 
 test('one that waits can be stopped', async () => {

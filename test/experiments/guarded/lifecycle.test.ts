@@ -66,7 +66,7 @@ test('a load whose agents get no answers ends the run, and nothing was injected'
 
 test('without its steady state nothing is injected', async () => {
   const { lifecycle, rules, done, until } = stage()
-  rules.servers = [{ name: 'a', isUp: false, uptimeMs: 0 }]
+  rules.servers = [{ name: 'a', isUp: false, uptimeMs: 0, probeFailures: 1 }]
   lifecycle.begin()
   const run = await until('over')
   assert.equal(run.state, 'failed')
@@ -375,6 +375,39 @@ test('a rule that could not be measured in a stage makes a run inconclusive: nob
     run.reason,
     /^a rule of the gate could not be measured in stage 1, with fewer than 60 calls in each 1s: /,
   )
+})
+
+test('a gate that has seen enough, and then nothing of the treatment any more, ends the run: it does not pass', async () => {
+  const stages = [
+    { share: 0.25, duration: '2s' },
+    { share: 0.5, duration: '1m' },
+  ]
+  const { lifecycle, rules, clock, until } = stage(specOf({ stages, gate: gateOf({ missing: '3s' }) }))
+  lifecycle.begin()
+  await until('stage', 1)
+  await clock.advance(2_000)
+  rules.isDeserted = true
+  const desertedAt = clock.now()
+  const run = await until('over')
+  assert.equal(run.state, 'inconclusive', run.reason)
+  assert.match(
+    run.reason,
+    /^a rule of the gate could not be measured for 4s, with fewer than 5 calls in each 1s: error_ratio/,
+  )
+  const closedAt = run.stages.at(-1)!.endedAtMs - desertedAt
+  assert.ok(closedAt <= 5_500, `${closedAt} ms`)
+})
+
+test('a defect that whatever comes after it meets again keeps nothing armed, and the run is over', async () => {
+  const { lifecycle, rules, done, heard, until } = stage()
+  lifecycle.begin()
+  await until('stage')
+  rules.defect = 'no such breaker'
+  const run = await until('over')
+  assert.deepEqual([run.state, run.reason], ['failed', 'it met a defect: no such breaker'])
+  assert.deepEqual([rules.armed, run.rollback?.armed, run.rollback?.arms], [false, [], []])
+  assert.equal(done.at(-1), 'end')
+  assert.equal(heard.at(-1)?.phase, 'over')
 })
 
 test('a treatment of which no call ends any more is aborted', async () => {

@@ -142,6 +142,12 @@ test('a gate that could never trigger, and a recovery without time, are refused'
     (await withGate('metric: p95, above: 1s, of: control'))[0]!,
     /expected a rule about the treatment/,
   )
+  const [slow] = await problems(
+    t,
+    'name: drill',
+    'name: drill\nbaseline: { learn: [{ method: sigma, metric: p95, for: 10m }] }',
+  )
+  assert.match(slow!, /baseline\.learn\[0\]\.for {2}expected less than all stages take together/)
   const [late] = await problems(t, 'name: drill', 'name: drill\nrecovery: { within: 2s, over: 3s }')
   assert.match(late!, /recovery\.within {2}expected more than "over"/)
 })

@@ -70,6 +70,10 @@ export function stage(spec: Spec = specOf(), record: Partial<RunRecord> = {}) {
     injects: true,
     /** Whether calls of the treatment never end. */
     hangs: false,
+    /** Whether nobody calls the treatment any more. */
+    isDeserted: false,
+    /** What is thrown by whatever tells of servers and layers. */
+    defect: undefined as string | undefined,
     engineErrors: 0,
     isReady: true,
     gone: undefined as string | undefined,
@@ -79,7 +83,7 @@ export function stage(spec: Spec = specOf(), record: Partial<RunRecord> = {}) {
     /** Writes a step down; done at once unless given. */
     written: undefined as ((now: RunRecord) => Promise<string | undefined>) | undefined,
     layers: [] as LayerState[],
-    servers: [{ name: 'a', isUp: true, uptimeMs: 60_000 }] as ServerVital[],
+    servers: [{ name: 'a', isUp: true, uptimeMs: 60_000, probeFailures: 0 }] as ServerVital[],
     fares: {
       all: { tookMs: 10, failing: 0 },
       control: { tookMs: 10, failing: 0 },
@@ -88,6 +92,10 @@ export function stage(spec: Spec = specOf(), record: Partial<RunRecord> = {}) {
   }
   let injected = 0
   let calls = 0
+  const sound = <T>(value: T): T => {
+    if (rules.defect !== undefined) throw new Error(rules.defect)
+    return value
+  }
   const world: World = {
     begin() {
       if (rules.beginFails !== undefined) throw new Error(rules.beginFails)
@@ -113,8 +121,8 @@ export function stage(spec: Spec = specOf(), record: Partial<RunRecord> = {}) {
       rules.isMeasured = false
       done.push('end')
     },
-    servers: () => rules.servers,
-    layers: () => rules.layers,
+    servers: () => sound(rules.servers),
+    layers: () => sound(rules.layers),
     faults: () => ({
       faults: rules.armed ? [{ name: 'broken', type: 'rpc.error', decided: injected, injected }] : [],
       engineErrors: rules.engineErrors,
@@ -123,6 +131,7 @@ export function stage(spec: Spec = specOf(), record: Partial<RunRecord> = {}) {
   function call(): void {
     const isIn = rules.share > 0
     const arm = !isIn ? 'all' : calls++ % 2 === 0 ? 'treatment' : 'control'
+    if (arm === 'treatment' && rules.isDeserted) return
     const { tookMs, failing } = rules.fares[arm]
     const measured = meter.begin(arm)
     if (arm === 'treatment' && rules.injects) {

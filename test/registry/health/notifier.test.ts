@@ -253,3 +253,15 @@ test('no more than a thousand notices wait for one webhook', async (t) => {
   for (let i = 0; i < 1_002; i++) notifier.send('json', opened)
   assert.deepEqual(results(), ['dropped', 'dropped'])
 })
+
+test('receivers that hang keep no notice from another one at the same host', async (t) => {
+  const receiver = await startReceiver(t, [], ({ path }, response) => {
+    if (path === '/hook/good') response.writeHead(200).end()
+  })
+  const names = ['one', 'two', 'three', 'good']
+  const webhooks = names.map((name) => ({ type: 'json', name, url: `${receiver.url}/${name}` }))
+  const { notifier, told, outcomes } = notifying(t, webhooks)
+  for (const name of names) notifier.send(name, opened)
+  await told(1)
+  assert.deepEqual([outcomes[0]?.webhook, outcomes[0]?.result], ['good', 'delivered'])
+})
