@@ -127,11 +127,15 @@ function notesOn(parts: readonly Part[], calls: readonly RecordedCall[]): string
   if (header.sample < 1)
     notes.push(`${Number((header.sample * 100).toPrecision(6))} % of the tasks were recorded`)
   for (const { file, lost, damaged, isCut, calls } of parts) {
-    if (lost > 0) notes.push(`${file}: ${lost} calls are missing, because the disk was too slow`)
+    if (lost > 0)
+      notes.push(
+        `${file}: ${lost} ${lost === 1 ? 'call is' : 'calls are'} missing, because the disk was too slow`,
+      )
     const [first, ...more] = damaged
     if (first === undefined) continue
-    const read = `${calls.length} calls were read`
-    if (isCut && more.length === 0) notes.push(`${file}: line ${first} is cut off: ${read}`)
+    const read = `${calls.length} ${calls.length === 1 ? 'call was' : 'calls were'} read`
+    if (more.length === 0)
+      notes.push(`${file}: line ${first} ${isCut ? 'is cut off' : 'holds no call'}: ${read}`)
     else notes.push(`${file}: ${damaged.length} lines hold no call, the first is line ${first}: ${read}`)
   }
   const inArms = calls.filter(({ arm }) => arm !== undefined).length

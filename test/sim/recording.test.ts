@@ -83,7 +83,7 @@ test('a line without an end is damage like any, and never in memory as a whole',
   await truncate(file, 520 * 1024 ** 2)
   const { calls, notes } = await readRecording(file)
   assert.equal(calls.length, 1)
-  assert.deepEqual(notes, [`${file}: line 3 is cut off: 1 calls were read`])
+  assert.deepEqual(notes, [`${file}: line 3 is cut off: 1 call was read`])
 })
 
 test('lines that hold no call are counted, and so are calls that the disk was too slow for', async (t) => {
@@ -97,6 +97,14 @@ test('lines that hold no call are counted, and so are calls that the disk was to
   ])
 })
 
+test('of one line and one call it is said that they are one', async (t) => {
+  const file = await setUp(t, [header(), { lost: 1 }, 'x\n', call()])
+  assert.deepEqual((await readRecording(file)).notes, [
+    `${file}: 1 call is missing, because the disk was too slow`,
+    `${file}: line 3 holds no call: 1 call was read`,
+  ])
+})
+
 test('lines with numbers that no clock shows hold no call', async (t) => {
   const text = JSON.stringify(call())
   const wrong = ['-1', '1e999', '1e300', 'null', '"10"'].map(
@@ -106,7 +114,7 @@ test('lines with numbers that no clock shows hold no call', async (t) => {
   const file = await setUp(t, [header(), ...wrong, call({ attempts }), call()])
   const { calls, notes } = await readRecording(file)
   assert.equal(calls.length, 1)
-  assert.deepEqual(notes, [`${file}: 6 lines hold no call, the first is line 2: 1 calls were read`])
+  assert.deepEqual(notes, [`${file}: 6 lines hold no call, the first is line 2: 1 call was read`])
 })
 
 test('what is no recording is refused, with words that say what it is', async (t) => {
