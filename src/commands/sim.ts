@@ -10,7 +10,7 @@ import { mean } from '../sim/statistics.ts'
 import { type Play, playOf, replay } from '../sim/replay.ts'
 import { Misuse, optionLines, type Output, runCommand, UnusableInput, type Values } from './arguments.ts'
 import { showProgress } from './progress.ts'
-import { planOf, policiesAt, policyOptions, setOf } from './simulated/inputs.ts'
+import { idleIn, planOf, policiesAt, policyOptions, setOf } from './simulated/inputs.ts'
 
 const options = {
   recording: { kind: 'text', value: 'FILE', about: 'what a gateway recorded: telemetry.recording.file' },
@@ -67,12 +67,15 @@ function asked(values: Values<typeof options>): Asked {
 
 async function reportOn(given: Asked, out: Output, env: Env): Promise<ReplayReport> {
   const { choices, hash } = await choicesOf(given, env)
-  // For as long as the recording is.
-  const plan = given.plan === undefined ? [] : await planOf(given.plan, env)
-  const faults = plan.map((fault) => ({ ...fault, ttl: Infinity }))
+  const faults = given.plan === undefined ? [] : await planOf(given.plan, env)
   const recording = await readRecording(given.recording)
   const { header, calls, notes } = recording
   const columns = await playAll(recording, choices, { faults, seed: given.seed, out })
+  const idle = idleIn(
+    given.plan ?? '',
+    faults,
+    columns.flatMap(({ plays }) => plays.map((play) => play.idle)),
+  )
   const drawn = columns.map(({ name, plays }) => [name, mean(plays.map((play) => play.drawn))])
   const isOther = hash !== header.policiesHash
   const other = `it was recorded under other policies than those of ${choices[0]!.name}`
@@ -85,7 +88,7 @@ async function reportOn(given: Asked, out: Output, env: Env): Promise<ReplayRepo
     plays: PLAYS,
     seed: given.seed,
     drawn: Object.fromEntries(drawn) as ReplayReport['drawn'],
-    notes: isOther ? [...notes, other] : notes,
+    notes: [...notes, ...(isOther ? [other] : []), ...idle],
     limits,
     ...compareColumns(calls, playOf(recording), columns),
   }

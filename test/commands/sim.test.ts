@@ -98,6 +98,30 @@ test('faults of a plan come on top', async (t) => {
   assert.equal((JSON.parse(output) as ReplayReport).replayed[0]!.figures.tcsr.estimate, 0, errors)
 })
 
+test('a fault on top that hits no call is told of, and where none of them hits one nothing is shown', async (t) => {
+  const down = '{ name: down, type: rpc.error, rate: 1, ttl: 1m, maxConcurrent: 1000 }'
+  const astray = '{ name: astray, type: rpc.error, rate: 1, ttl: 1m, match: { server: other } }'
+  const writes = [header({ policiesHash: hash }), call({ effect: 'write' })].map((line) =>
+    JSON.stringify(line),
+  )
+  const run = await setUp(t, {
+    'both.yaml': `faults: [ ${down}, ${astray} ]\n`,
+    'down.yaml': `faults: [ ${down} ]\n`,
+    'writes.jsonl': writes.join('\n'),
+  })
+  const { output } = await run(...usual, '--plan', 'both.yaml', '--json')
+  assert.deepEqual((JSON.parse(output) as ReplayReport).notes, [
+    'astray of both.yaml hit no call: it is aimed at none',
+  ])
+  const spared = ['--recording', 'writes.jsonl', '--policies', 'policies.yaml', '--plan', 'down.yaml']
+  const none = await run(...spared)
+  assert.deepEqual([none.code, none.output], [1, ''])
+  assert.match(
+    none.errors,
+    /no fault of down.yaml hit a call:\n.*down: it spares tools that are not known to be/,
+  )
+})
+
 test('what cannot be played is said, with files and lines', async (t) => {
   const run = await setUp(t, {
     'broken.yaml': 'defaults:\n  retry: { attemps: 2 }\n',
