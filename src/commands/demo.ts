@@ -1,15 +1,16 @@
 import { fromMcpChaos } from '../chaos/plan/compat/index.ts'
 import type { Env } from '../config/files/interpolate.ts'
 import { thorough } from '../sim/agents.ts'
+import { type IdleFaults, idleFaults } from '../sim/idle-faults.ts'
 import { none, type PolicyChoice } from '../sim/policy-choices.ts'
-import { simulate } from '../sim/run.ts'
+import { simulated } from '../sim/run.ts'
 import { planned, sceneOf, toolsAimedAt } from '../sim/scene.ts'
 import { rounded } from '../sim/statistics.ts'
 import { predictedRadius, type Slis, slisOf } from '../sim/tasks.ts'
 import type { Fault } from '../chaos/plan/common.ts'
 import { optionLines, type Output, runCommand, UnusableInput, type Values } from './arguments.ts'
 import { liveOptions } from './demo/options.ts'
-import { choiceOf, planOf, policyOptions } from './simulated/inputs.ts'
+import { choiceOf, idleIn, planOf, policyOptions } from './simulated/inputs.ts'
 
 const options = {
   tasks: { kind: 'integer', min: 1, max: 100_000, value: 'N', default: '200', about: 'tasks of the agent' },
@@ -61,7 +62,8 @@ export function demo(args: readonly string[], out: Output, env: Env): Promise<nu
     { name: 'breakwater demo', usage, options, positionals: [] },
     out,
     async (values) => {
-      const result = await run(values, env)
+      const { result, idle } = await run(values, env)
+      for (const line of idle) out.stderr(`breakwater: ${line}`)
       if (values.json) out.stdout(JSON.stringify(result, undefined, 2))
       else for (const line of textOf(result, values)) out.stdout(line)
       return 0
@@ -76,21 +78,29 @@ export interface DemoResult {
   readonly rows: readonly ({ readonly policies: string } & Slis)[]
 }
 
-async function run(values: Values<typeof options>, env: Env): Promise<DemoResult> {
+/** What a demo shows, and what is to be said of faults that hit no call. */
+interface Ran {
+  readonly result: DemoResult
+  readonly idle: readonly string[]
+}
+
+async function run(values: Values<typeof options>, env: Env): Promise<Ran> {
   const { tasks, 'fan-out': fanOut, rate, seed, plan } = values
   if (tasks * fanOut > MOST_CALLS)
     throw new UnusableInput(`${tasks} tasks of ${fanOut} calls are more than ${MOST_CALLS} calls`)
   const faults = plan === undefined ? failing(rate) : await planOf(plan, env)
   const { servers, stepsOf } = sceneOf(fanOut, toolsAimedAt(faults))
+  const idle: IdleFaults[] = []
   const row = async (choice: PolicyChoice) => {
     const workload = { tasks, stepsOf, agent: thorough }
-    const slis = slisOf(await simulate({ seed, servers, choice, faults, workload }))
-    return { policies: choice.name, ...roundedSlis(slis) }
+    const { tally, gateway } = await simulated({ seed, servers, choice, faults, workload })
+    idle.push(idleFaults(gateway))
+    return { policies: choice.name, ...roundedSlis(slisOf(tally)) }
   }
-  return {
-    predicted: plan === undefined ? rounded(predictedRadius(rate, fanOut)) : null,
-    rows: [await row(none), await row(await choiceOf(values, env))],
-  }
+  const rows = [await row(none), await row(await choiceOf(values, env))]
+  if (plan === undefined)
+    return { result: { predicted: rounded(predictedRadius(rate, fanOut)), rows }, idle: [] }
+  return { result: { predicted: null, rows }, idle: idleIn(plan, faults, idle) }
 }
 
 /** Errors that hit each attempt on its own, as the plans of mcp-chaos say it. */

@@ -97,7 +97,11 @@ const options = {
     default: '42',
     about: 'the same seed gives the same findings',
   },
-  checkpoint: { kind: 'text', value: 'FILE', about: 'written after each generation, to go on from' },
+  checkpoint: {
+    kind: 'text',
+    value: 'FILE',
+    about: 'written at the beginning and after each generation, to go on from',
+  },
   resume: {
     kind: 'text',
     value: 'FILE',
@@ -196,7 +200,8 @@ async function run(given: Given, out: Output, env: Env): Promise<number> {
 }
 
 function sloOf(text: string): Slo {
-  const [name = '', written = '', ...more] = text.split('=')
+  const at = text.indexOf('=')
+  const [name, written] = at < 0 ? [text, ''] : [text.slice(0, at), text.slice(at + 1)]
   const sli = Object.keys(slis).find((known): known is SliName => known === name)
   if (sli === undefined) {
     const meant = suggest(name, Object.keys(slis))
@@ -205,7 +210,7 @@ function sloOf(text: string): Slo {
   }
   if (slis[sli].unit === 'ms') return { sli, target: durationOf('slo', written, { min: 1 }) }
   const target = Number(written)
-  if (more.length > 0 || !/^\d*\.?\d+$/.test(written) || target <= 0 || target >= 1)
+  if (!/^\d*\.?\d+$/.test(written) || target <= 0 || target >= 1)
     throw new Misuse(`--slo: expected a ratio above 0 and below 1, such as ${sli}=0.999, not "${text}"`)
   return { sli, target }
 }

@@ -9,13 +9,18 @@ import { limits, replayMarkdown, type ReplayReport } from '../sim/replay-text.ts
 import { mean } from '../sim/statistics.ts'
 import { type Play, playOf, replay } from '../sim/replay.ts'
 import { Misuse, optionLines, type Output, runCommand, UnusableInput, type Values } from './arguments.ts'
+import { configNames, findConfig } from './find-config.ts'
 import { showProgress } from './progress.ts'
-import { planOf, policiesAt, policyOptions, setOf } from './simulated/inputs.ts'
+import { idleIn, planOf, policiesAt, setOf } from './simulated/inputs.ts'
 
 const options = {
   recording: { kind: 'text', value: 'FILE', about: 'what a gateway recorded: telemetry.recording.file' },
   policies: { kind: 'text', value: 'FILE', about: 'policies to play it under: a block "policies"' },
-  config: policyOptions.config,
+  config: {
+    kind: 'text',
+    value: 'FILE',
+    about: `the same, of a whole config (default: the first of ${configNames.join(', ')})`,
+  },
   set: {
     kind: 'text',
     value: 'NAME',
@@ -26,14 +31,14 @@ const options = {
   json: { kind: 'flag', about: 'the report as JSON' },
 } as const
 
-const usage = `breakwater sim --recording FILE (--policies FILE | --config FILE)
+const usage = `breakwater sim --recording FILE [--policies FILE | --config FILE] [--set NAME]
 
   Plays recorded calls again under other policies, on a clock of its own, and says what would have become of
   them. Attempts that took place take as long and end as they did; others are drawn from those near in time.
 
 ${optionLines(options)}
 
-  Exit codes: 0; 1 when it cannot be played.`
+  Exit codes: 0; 1 when it cannot be played; 2 when the arguments make no sense.`
 
 /** How often the calls are played under each of the policies. */
 const PLAYS = 5
@@ -42,7 +47,7 @@ const PLAYS = 5
 export function sim(args: readonly string[], out: Output, env: Env): Promise<number> {
   const line = { name: 'breakwater sim', usage, options, positionals: [] }
   return runCommand(args, line, out, async (values) => {
-    const given = asked(values)
+    const given = await asked(values, out)
     try {
       const report = await reportOn(given, out, env)
       out.stdout(values.json ? JSON.stringify(report, undefined, 2) : replayMarkdown(report))
@@ -56,23 +61,31 @@ export function sim(args: readonly string[], out: Output, env: Env): Promise<num
 
 type Asked = Values<typeof options> & { readonly recording: string }
 
-/** Throws `Misuse`. */
-function asked(values: Values<typeof options>): Asked {
+/** With the config of this folder where no policies are named. Rejects with `Misuse`, or with an `UnusableInput`. */
+async function asked(values: Values<typeof options>, out: Output): Promise<Asked> {
   const { recording, policies, config } = values
   if (recording === undefined) throw new Misuse('--recording FILE is missing')
-  if ((policies === undefined) === (config === undefined))
-    throw new Misuse('expected --policies FILE or --config FILE, one of them')
-  return { ...values, recording }
+  if (policies !== undefined || config !== undefined) return { ...values, recording }
+  const found = await findConfig(process.cwd())
+  if (found === undefined)
+    throw new UnusableInput(
+      `there are no policies to play it under: expected --policies FILE, --config FILE, or a config in this folder (${configNames.join(', ')})`,
+    )
+  out.stderr(`breakwater: the config is ${found}`)
+  return { ...values, recording, config: found }
 }
 
 async function reportOn(given: Asked, out: Output, env: Env): Promise<ReplayReport> {
   const { choices, hash } = await choicesOf(given, env)
-  // For as long as the recording is.
-  const plan = given.plan === undefined ? [] : await planOf(given.plan, env)
-  const faults = plan.map((fault) => ({ ...fault, ttl: Infinity }))
+  const faults = given.plan === undefined ? [] : await planOf(given.plan, env)
   const recording = await readRecording(given.recording)
   const { header, calls, notes } = recording
   const columns = await playAll(recording, choices, { faults, seed: given.seed, out })
+  const idle = idleIn(
+    given.plan ?? '',
+    faults,
+    columns.flatMap(({ plays }) => plays.map((play) => play.idle)),
+  )
   const drawn = columns.map(({ name, plays }) => [name, mean(plays.map((play) => play.drawn))])
   const isOther = hash !== header.policiesHash
   const other = `it was recorded under other policies than those of ${choices[0]!.name}`
@@ -85,7 +98,7 @@ async function reportOn(given: Asked, out: Output, env: Env): Promise<ReplayRepo
     plays: PLAYS,
     seed: given.seed,
     drawn: Object.fromEntries(drawn) as ReplayReport['drawn'],
-    notes: isOther ? [...notes, other] : notes,
+    notes: [...notes, ...(isOther ? [other] : []), ...idle],
     limits,
     ...compareColumns(calls, playOf(recording), columns),
   }

@@ -3,7 +3,7 @@ import type { Outcome } from '../mesh/call.ts'
 import { resultOf } from '../mesh/classify.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
 import { PARTIAL_KEY } from '../protocol/meta.ts'
-import { type Json, type SimulatedServer, TrueAnswer } from './servers.ts'
+import type { Json, SimulatedServer } from './servers.ts'
 
 /**
  * How a task ended. `failed_safely`: its agent knows that it has no answer, and says so. `failed_silently`: it went on with a
@@ -105,7 +105,6 @@ export function isTrue(
   server: SimulatedServer,
 ): boolean {
   if (outcome.kind !== 'answered') return false
-  const { result } = outcome
-  if (result instanceof TrueAnswer && result.args === args) return true
+  if (server.answered(outcome.result, tool, args)) return true
   return isDeepStrictEqual(value, server.truth(tool, args))
 }

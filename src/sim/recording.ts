@@ -1,5 +1,5 @@
 import { createReadStream } from 'node:fs'
-import { createInterface } from 'node:readline'
+import { whyUnreadable } from '../config/files/read-text.ts'
 import {
   call as callSchema,
   FORMAT,
@@ -9,6 +9,7 @@ import {
   type RecordingHeader,
 } from '../telemetry/recording/format.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
+import { type Overlong, readLines } from '../upstreams/stdio/lines.ts'
 
 /** Why a file cannot be played again, in words. */
 export class RecordingError extends Error {}
@@ -23,23 +24,31 @@ export interface Recording {
   readonly notes: readonly string[]
 }
 
+/** Longest line that is read, in bytes: a header names all tools, and what is longer is damage. */
+const MAX_LINE = 16 * 1024 ** 2
+
 /**
  * Reads the recording that ends with a file, line by line: of the older files beside it, FILE.1, FILE.2 …, those that belong to it
- * come first. Rejects with a `RecordingError` when there is no call to play.
+ * come first. Where one of them cannot be read, it goes without that and all before it, and a note says so. Rejects with a
+ * `RecordingError` when there is no call to play.
  */
 export async function readRecording(file: string): Promise<Recording> {
   const newest = await readPart(file)
   if (newest === undefined) throw new RecordingError(`${file}: there is no such file`)
   const parts = [newest]
+  const unreadable: string[] = []
   const { startedAt } = newest.header
   for (let number = 1, left = newest.header.part - 1; left > 0; number++, left--) {
-    const older = await readPart(`${file}.${number}`)
+    const older = await readPart(`${file}.${number}`).catch((error: unknown) => {
+      if (!(error instanceof RecordingError)) throw error
+      unreadable.push(error.message)
+    })
     if (older?.header.startedAt !== startedAt || older.header.part !== left) break
     parts.unshift(older)
   }
   const calls = parts.flatMap((part) => part.calls).sort((one, other) => one.at - other.at)
   if (calls.length === 0) throw new RecordingError(`${file} holds no call`)
-  return { header: newest.header, calls, notes: notesOn(parts, calls) }
+  return { header: newest.header, calls, notes: [...unreadable, ...notesOn(parts, calls)] }
 }
 
 interface Part {
@@ -58,23 +67,22 @@ async function readPart(file: string): Promise<Part | undefined> {
   let part: Part | undefined
   let number = 0
   try {
-    for await (const line of createInterface({ input: createReadStream(file), crlfDelay: Infinity })) {
+    await readLines(createReadStream(file) as AsyncIterable<Buffer>, MAX_LINE, (line) => {
       number++
       if (part === undefined) part = begun(file, line)
       else take(part, line, number)
-    }
+    })
   } catch (error) {
     if (error instanceof RecordingError) throw error
-    const { code, message } = error as NodeJS.ErrnoException
-    if (code === 'ENOENT') return undefined
-    throw new RecordingError(`${file} cannot be read: ${message}`)
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+    throw new RecordingError(`${file} cannot be read: ${whyUnreadable(error)}`)
   }
   if (part === undefined) throw new RecordingError(`${file} is empty: nothing has been recorded`)
   part.isCut = part.damaged.at(-1) === number
   return part
 }
 
-function begun(file: string, line: string): Part {
+function begun(file: string, line: string | Overlong): Part {
   const value = jsonIn(line)
   const format = isObject(value) ? value.breakwaterRecording : undefined
   if (format !== undefined && format !== FORMAT)
@@ -87,7 +95,7 @@ function begun(file: string, line: string): Part {
   return { file, header: header.data, calls: [], lost: 0, damaged: [], isCut: false }
 }
 
-function take(part: Part, line: string, number: number): void {
+function take(part: Part, line: string | Overlong, number: number): void {
   const value = jsonIn(line)
   const call = callSchema.safeParse(value)
   if (call.success) return void part.calls.push(call.data)
@@ -100,7 +108,8 @@ function take(part: Part, line: string, number: number): void {
   else part.damaged.push(number)
 }
 
-function jsonIn(line: string): unknown {
+function jsonIn(line: string | Overlong): unknown {
+  if (typeof line !== 'string') return undefined
   try {
     return JSON.parse(line)
   } catch {
@@ -118,11 +127,15 @@ function notesOn(parts: readonly Part[], calls: readonly RecordedCall[]): string
   if (header.sample < 1)
     notes.push(`${Number((header.sample * 100).toPrecision(6))} % of the tasks were recorded`)
   for (const { file, lost, damaged, isCut, calls } of parts) {
-    if (lost > 0) notes.push(`${file}: ${lost} calls are missing, because the disk was too slow`)
+    if (lost > 0)
+      notes.push(
+        `${file}: ${lost} ${lost === 1 ? 'call is' : 'calls are'} missing, because the disk was too slow`,
+      )
     const [first, ...more] = damaged
     if (first === undefined) continue
-    const read = `${calls.length} calls were read`
-    if (isCut && more.length === 0) notes.push(`${file}: line ${first} is cut off: ${read}`)
+    const read = `${calls.length} ${calls.length === 1 ? 'call was' : 'calls were'} read`
+    if (more.length === 0)
+      notes.push(`${file}: line ${first} ${isCut ? 'is cut off' : 'holds no call'}: ${read}`)
     else notes.push(`${file}: ${damaged.length} lines hold no call, the first is line ${first}: ${read}`)
   }
   const inArms = calls.filter(({ arm }) => arm !== undefined).length

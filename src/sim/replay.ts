@@ -7,6 +7,7 @@ import { createKeyedRandom, type Seed } from '../mesh/keyed-random.ts'
 import { retries } from '../policies/retry/tries.ts'
 import type { RecordedCall } from '../telemetry/recording/format.ts'
 import { SimulatedGateway } from './gateway.ts'
+import { type IdleFaults, idleFaults } from './idle-faults.ts'
 import type { PolicyChoice } from './policy-choices.ts'
 import { argumentsOf, RecordedServers } from './recorded-servers.ts'
 import type { Recording } from './recording.ts'
@@ -33,6 +34,8 @@ export interface Play {
   readonly calls: readonly PlayedCall[]
   /** Share of the attempts that were not recorded, and thus drawn. */
   readonly drawn: number
+  /** Faults on top that hit none of the calls. */
+  readonly idle: IdleFaults
 }
 
 /** What was recorded, as a play. */
@@ -52,6 +55,7 @@ export function playOf({ calls }: Recording): Play {
       ],
     })),
     drawn: 0,
+    idle: new Map(),
   }
 }
 
@@ -138,7 +142,8 @@ export async function replay(
 
   calls.forEach((call, index) => played.push(play(call, index)))
   const over = await clock.run(Promise.all(played))
-  return { calls: over, drawn: servers.attempts === 0 ? 0 : servers.drawn / servers.attempts }
+  const drawn = servers.attempts === 0 ? 0 : servers.drawn / servers.attempts
+  return { calls: over, drawn, idle: idleFaults(gateway) }
 }
 
 const NEVER = new Cancellation()

@@ -93,6 +93,11 @@ export class SimulatedServer implements ServerFacts {
     return this.#model.tools[tool]?.effect ?? 'read_only'
   }
 
+  /** Whether a result is what this tool answered to these very arguments, as it came from it, and thus true. */
+  answered(result: CallResult, tool: string, args: Json): boolean {
+    return result instanceof TrueAnswer && result.args === args && result.tool === this.#model.tools[tool]
+  }
+
   /** The true answer to a call. */
   truth(tool: string, args: Json): Json | undefined {
     return this.#model.tools[tool]?.answer(args)
@@ -190,7 +195,7 @@ export class SimulatedServer implements ServerFacts {
     const error = tool.fails?.(call, this.#clock.now())
     if (error !== undefined) return { kind: 'failed', error }
     const args = (paramsOf(call.message.value).arguments as Json | undefined) ?? NONE
-    const result = new TrueAnswer(call.id, args, tool.answer(args))
+    const result = new TrueAnswer(call.id, tool, args)
     return { kind: 'answered', result, verdict: verdictOf(result.value) }
   }
 }
@@ -200,15 +205,17 @@ const NONE: Json = {}
 const nothing = () => undefined
 
 /** The answer of a tool, as long as nobody has changed it. Its text is written when somebody reads it: on most ways nobody does. */
-export class TrueAnswer implements CallResult {
+class TrueAnswer implements CallResult {
   readonly status = 200
+  readonly tool: ToolModel
   readonly args: Json
   readonly value: Readonly<Record<string, unknown>>
   #text: string | undefined
 
-  constructor(id: Call['id'], args: Json, structuredContent: Json) {
+  constructor(id: Call['id'], tool: ToolModel, args: Json) {
+    this.tool = tool
     this.args = args
-    this.value = { jsonrpc: '2.0', id, result: { content: NO_BLOCKS, structuredContent } }
+    this.value = { jsonrpc: '2.0', id, result: { content: NO_BLOCKS, structuredContent: tool.answer(args) } }
   }
 
   get text(): string {

@@ -64,6 +64,32 @@ test('a plan is simulated at the servers and tools that it names, in place of er
   assert.equal(rows[0]?.blastRadius, 1)
 })
 
+test('a fault of a plan that hits no call is told, and where none of them hits one nothing is shown', async () => {
+  const written = (rates: string) => `faults:
+  - { name: errors, type: rpc.error, ${rates}, ttl: 1h }
+  - { name: astray, type: rpc.error, rate: 1, ttl: 1h, match: { server: "other-*" } }
+  - { name: kill, type: proc.kill, rate: 1, ttl: 1h }
+`
+  const plan = await file(written('rate: 0.5'))
+  const some = await run('--plan', plan, '--tasks', '10')
+  assert.equal(some.code, 0)
+  assert.match(some.errors, /^breakwater: astray of .* hit no call: it is aimed at none$/m)
+  assert.match(some.errors, /^breakwater: kill of .* hit no call: .*process/m)
+  assert.doesNotMatch(some.errors, /errors of/)
+  const late = await file(written('rate: 1, when: { afterCalls: 10000 }'))
+  const none = await run('--plan', late, '--tasks', '10')
+  assert.deepEqual([none.code, none.lines], [1, []])
+  assert.match(none.errors, /no fault of .* hit a call:\n.* errors: it was drawn for none\n.* astray: /)
+})
+
+test('the faults of a plan stay armed for as long as the simulation takes', async () => {
+  const shown = async (ttl: string) => {
+    const plan = await file(`faults: [{ name: errors, type: rpc.error, rate: 0.5, ttl: ${ttl} }]`)
+    return (await run('--plan', plan, '--json')).lines
+  }
+  assert.deepEqual(await shown('1s'), await shown('1h'))
+})
+
 test('servers and tools may have names that objects have, too', async () => {
   const plan = await file(
     'faults: [{ name: down, type: http.status, rate: 1, status: 503, ttl: 1h, match: { server: constructor, tool: __proto__ } }]',

@@ -30,6 +30,8 @@ test('arguments that make no sense are refused with what to do', async () => {
     [['--slo=nonsense=0.9'], /there are tcsr, eta, blast_radius, p95/],
     [['--slo=eta=1'], /above 0 and below 1, such as eta=0.999, not "eta=1"/],
     [['--slo=p95=soon'], /--slo: .*not "soon"/],
+    [['--slo=p95=100=3'], /--slo: .*not "100=3"/],
+    [['--slo=tcsr=0.9=9'], /above 0 and below 1, such as tcsr=0.999, not "tcsr=0.9=9"/],
     [['--tasks=0'], /--tasks must be a number from 1 to 100000, not "0"/],
     [['--fan-out=0'], /--fan-out must be a number from 1 to 1000/],
     [['--population=3'], /--population must be a number from 4 to 1000/],
@@ -73,6 +75,15 @@ test('a search that was interrupted goes on to the same bytes', async (t) => {
   assert.equal(resumed.text, once.text)
   assert.equal(await readFile(parts, 'utf8'), await readFile(whole, 'utf8'))
   assert.deepEqual((await readdir(path)).sort(), ['parts.json', 'whole.json'])
+})
+
+test('a checkpoint that cannot be written ends the search, and leaves nothing behind', async (t) => {
+  const path = await folder(t, {})
+  await mkdir(join(path, 'folder'))
+  const { code, said } = await run(...small, '--checkpoint', join(path, 'folder'))
+  assert.equal(code, 1)
+  assert.match(said, /cannot write .*folder: EISDIR/)
+  assert.deepEqual(await readdir(path), ['folder'])
 })
 
 test('a checkpoint that does not fit is refused with what is wrong', async (t) => {

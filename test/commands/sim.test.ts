@@ -35,7 +35,7 @@ async function setUp(t: TestContext, texts: Readonly<Record<string, string>> = {
   const lines = [header({ policiesHash: hash }), ...calls].map((line) => `${JSON.stringify(line)}\n`)
   const files = { 'calls.jsonl': lines.join(''), 'policies.yaml': policies, ...texts }
   for (const [name, text] of Object.entries(files)) await writeFile(join(folder, name), text)
-  return async (...args: readonly string[]) => {
+  const run = async (...args: readonly string[]) => {
     const [output, errors]: [string[], string[]] = [[], []]
     const out = {
       stdout: (line: string) => void output.push(line),
@@ -45,6 +45,7 @@ async function setUp(t: TestContext, texts: Readonly<Record<string, string>> = {
     const code = await sim(full, out, {})
     return { code, output: output.join('\n').replaceAll(`${folder}/`, ''), errors: errors.join('\n') }
   }
+  return Object.assign(run, { folder })
 }
 
 const usual = ['--recording', 'calls.jsonl', '--policies', 'policies.yaml']
@@ -91,11 +92,56 @@ test('a whole config is taken as well, and a block under its name; other policie
   assert.deepEqual((JSON.parse(named.output) as ReplayReport).notes, [])
 })
 
+test('without a file it takes the config of the folder, of which a set is named alone', async (t) => {
+  const indented = policies.replaceAll(/^/gm, '  ')
+  const server = 'mcpServers: { shop: { url: "http://127.0.0.1:1/mcp" } }'
+  const run = await setUp(t, { 'breakwater.yaml': `${server}\npolicies:\n${indented}` })
+  const before = process.cwd()
+  t.after(() => process.chdir(before))
+  process.chdir(run.folder)
+  const found = await run('--recording', 'calls.jsonl', '--set', 'patient', '--json')
+  assert.deepEqual([found.code, found.errors], [0, 'breakwater: the config is breakwater.yaml'])
+  const named = await run(
+    '--recording',
+    'calls.jsonl',
+    '--config',
+    'breakwater.yaml',
+    '--set',
+    'patient',
+    '--json',
+  )
+  assert.equal(found.output, named.output)
+})
+
 test('faults of a plan come on top', async (t) => {
   const plan = 'faults: [ { name: down, type: rpc.error, rate: 1, ttl: 1m, maxConcurrent: 1000 } ]\n'
   const run = await setUp(t, { 'plan.yaml': plan })
   const { output, errors } = await run(...usual, '--plan', 'plan.yaml', '--json')
   assert.equal((JSON.parse(output) as ReplayReport).replayed[0]!.figures.tcsr.estimate, 0, errors)
+})
+
+test('a fault on top that hits no call is told of, and where none of them hits one nothing is shown', async (t) => {
+  const down = '{ name: down, type: rpc.error, rate: 1, ttl: 1m, maxConcurrent: 1000 }'
+  const astray = '{ name: astray, type: rpc.error, rate: 1, ttl: 1m, match: { server: other } }'
+  const writes = [header({ policiesHash: hash }), call({ effect: 'write' })].map((line) =>
+    JSON.stringify(line),
+  )
+  const run = await setUp(t, {
+    'both.yaml': `faults: [ ${down}, ${astray} ]\n`,
+    'down.yaml': `faults: [ ${down} ]\n`,
+    'writes.jsonl': writes.join('\n'),
+  })
+  const { output } = await run(...usual, '--plan', 'both.yaml', '--json')
+  assert.deepEqual((JSON.parse(output) as ReplayReport).notes, [
+    'astray of both.yaml hit no call: it is aimed at none',
+  ])
+  const spared = ['--recording', 'writes.jsonl', '--policies', 'policies.yaml', '--plan', 'down.yaml']
+  const none = await run(...spared)
+  assert.deepEqual([none.code, none.output], [1, ''])
+  assert.match(
+    none.errors,
+    /no fault of down.yaml hit a call:\n.*down: it spares tools that are not known to be/,
+  )
 })
 
 test('what cannot be played is said, with files and lines', async (t) => {
@@ -105,7 +151,12 @@ test('what cannot be played is said, with files and lines', async (t) => {
   })
   const cases: readonly [readonly string[], number, RegExp][] = [
     [['--policies', 'policies.yaml'], 2, /--recording FILE is missing/],
-    [['--recording', 'calls.jsonl'], 2, /expected --policies FILE or --config FILE, one of them/],
+    [
+      ['--recording', 'calls.jsonl', '--set', 'patient'],
+      1,
+      /no policies to play it under: expected --policies/,
+    ],
+    [[...usual, '--config', 'policies.yaml'], 2, /expected --policies FILE or --config FILE, not both/],
     [
       [...usual, '--set', 'patent'],
       1,

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, rm, truncate, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { test, type TestContext } from 'node:test'
 import { readRecording, RecordingError } from '../../src/sim/recording.ts'
 import { attempt, call, header } from './recorded.ts'
@@ -63,6 +63,29 @@ test('of a file whose last line is cut off all before it is read, and that is sa
   assert.deepEqual(notes, [`${file}: line 4 is cut off: 2 calls were read`])
 })
 
+test('an older file that cannot be read is left out with all before it, and both are said', async (t) => {
+  const lines = [header({ part: 3 }), call({ at: 9_000 })]
+  const file = await setUp(t, lines, [], [header({ part: 1 }), call({ at: 1_000 })])
+  const { calls, notes } = await readRecording(file)
+  assert.deepEqual(
+    calls.map(({ at }) => at),
+    [9_000],
+  )
+  assert.deepEqual(notes, [
+    `${file}.1 is empty: nothing has been recorded`,
+    'files 1 to 2 of the recording are gone, or lie beyond one that is: its first 9 s are left out',
+  ])
+})
+
+test('a line without an end is damage like any, and never in memory as a whole', async (t) => {
+  const file = await setUp(t, [header(), call()])
+  // Longer than any text may be: what a disk left of it that lost its power.
+  await truncate(file, 520 * 1024 ** 2)
+  const { calls, notes } = await readRecording(file)
+  assert.equal(calls.length, 1)
+  assert.deepEqual(notes, [`${file}: line 3 is cut off: 1 call was read`])
+})
+
 test('lines that hold no call are counted, and so are calls that the disk was too slow for', async (t) => {
   const file = await setUp(t, [header({ sample: 0.5 }), 'x\n', call(), { lost: 3 }, 'y\n', call()])
   const { calls, notes } = await readRecording(file)
@@ -71,6 +94,14 @@ test('lines that hold no call are counted, and so are calls that the disk was to
     '50 % of the tasks were recorded',
     `${file}: 3 calls are missing, because the disk was too slow`,
     `${file}: 2 lines hold no call, the first is line 2: 2 calls were read`,
+  ])
+})
+
+test('of one line and one call it is said that they are one', async (t) => {
+  const file = await setUp(t, [header(), { lost: 1 }, 'x\n', call()])
+  assert.deepEqual((await readRecording(file)).notes, [
+    `${file}: 1 call is missing, because the disk was too slow`,
+    `${file}: line 3 holds no call: 1 call was read`,
   ])
 })
 
@@ -83,7 +114,7 @@ test('lines with numbers that no clock shows hold no call', async (t) => {
   const file = await setUp(t, [header(), ...wrong, call({ attempts }), call()])
   const { calls, notes } = await readRecording(file)
   assert.equal(calls.length, 1)
-  assert.deepEqual(notes, [`${file}: 6 lines hold no call, the first is line 2: 1 calls were read`])
+  assert.deepEqual(notes, [`${file}: 6 lines hold no call, the first is line 2: 1 call was read`])
 })
 
 test('what is no recording is refused, with words that say what it is', async (t) => {
@@ -96,4 +127,6 @@ test('what is no recording is refused, with words that say what it is', async (t
   const headed = await setUp(t, [header()])
   await refused(headed, `${headed} holds no call`)
   await refused(`${headed}.none`, `${headed}.none: there is no such file`)
+  const folder = dirname(headed)
+  await refused(folder, `${folder} cannot be read: it is a folder`)
 })

@@ -9,6 +9,7 @@ import type { Config } from '../../config/schema/schema.ts'
 import { policiesOf } from '../../gateway/call-timeouts.ts'
 import { DEFAULT_SET } from '../../mesh/settings.ts'
 import { serverKind } from '../../sim/environment.ts'
+import type { IdleFaults } from '../../sim/idle-faults.ts'
 import { byDefault, type PolicyChoice } from '../../sim/policy-choices.ts'
 import { suggest } from '../../units/suggest.ts'
 import { Misuse, UnusableInput } from '../arguments.ts'
@@ -67,7 +68,7 @@ export function setOf(policies: Config['policies'], set: string | undefined, fil
 }
 
 /**
- * The faults of a plan, of all formats that are read. Rejects with an `UnusableInput`, also where none of them can do anything to a
+ * The faults of a plan, of all formats that are read, armed for as long as a simulation takes. Rejects with an `UnusableInput`, also where none of them can do anything to a
  * call of a tool of a simulated server.
  */
 export async function planOf(file: string, env: Env): Promise<readonly Fault[]> {
@@ -83,7 +84,23 @@ export async function planOf(file: string, env: Env): Promise<readonly Fault[]> 
         ...faults.map(({ name }, at) => `  ${name}: ${why[at]}`),
       ].join('\n'),
     )
-  return faults
+  return faults.map((fault) => ({ ...fault, ttl: Infinity }))
+}
+
+/**
+ * What is to be said of the faults of a plan that hit no call in any of these runs, a line each. Throws an `UnusableInput` where none
+ * of them did: runs without faults say nothing of them.
+ */
+export function idleIn(file: string, faults: readonly Fault[], runs: readonly IdleFaults[]): string[] {
+  const idle = faults.filter(({ name }) => runs.every((run) => run.has(name)))
+  const why = (fault: Fault) => notSimulated(fault) ?? runs[0]?.get(fault.name)
+  if (idle.length > 0 && idle.length === faults.length)
+    throw new UnusableInput(
+      [`no fault of ${file} hit a call:`, ...idle.map((fault) => `  ${fault.name}: ${why(fault)}`)].join(
+        '\n',
+      ),
+    )
+  return idle.map((fault) => `${fault.name} of ${file} hit no call: ${why(fault)}`)
 }
 
 /** Why a fault does nothing to calls of tools of simulated servers; undefined when it does. */

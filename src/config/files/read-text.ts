@@ -18,11 +18,12 @@ export async function readText(path: string): Promise<TextFile> {
     if (bytes > MAX_BYTES) return { problem: 'the file is larger than 1 MiB, the most that a config may be' }
     return { text: new TextDecoder('utf-8', { fatal: true }).decode(Buffer.concat(chunks)) }
   } catch (error) {
-    return { problem: `cannot be read: ${reason(error)}` }
+    return { problem: `cannot be read: ${whyUnreadable(error)}` }
   }
 }
 
-function reason(error: unknown): string {
+/** Why a file cannot be read, in words. */
+export function whyUnreadable(error: unknown): string {
   const code = (error as NodeJS.ErrnoException).code
   switch (code) {
     case 'ENOENT':

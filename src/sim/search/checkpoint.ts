@@ -1,4 +1,4 @@
-import { open, readFile, rename } from 'node:fs/promises'
+import { open, readFile, rename, rm } from 'node:fs/promises'
 import { z } from 'zod'
 import type { Standstill } from './search.ts'
 
@@ -29,6 +29,7 @@ export async function writeCheckpoint(path: string, checkpoint: Checkpoint): Pro
     }
     await rename(draft, path)
   } catch (error) {
+    await rm(draft, { force: true }).catch(() => undefined)
     throw new CheckpointError(`cannot write ${path}: ${(error as Error).message}`)
   }
 }

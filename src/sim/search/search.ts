@@ -26,7 +26,7 @@ export interface SearchParts {
   readonly most: number
   /** Where another search of the same kind stood; from the beginning unless given. */
   readonly from?: Standstill
-  /** Hears of each generation when it is over; the search waits for it. */
+  /** Hears where the search stands before the first generation, and when each is over; the search waits for it. */
   readonly onGeneration?: (standstill: Standstill) => Promise<void>
   /** Hears what the search is at. */
   readonly onStep?: (words: string) => void
@@ -64,10 +64,13 @@ export async function search(parts: SearchParts): Promise<SearchResult> {
   const evaluator = new Evaluator(setting, searching)
   if (from !== undefined) evaluator.restore(from.known, from.hits)
   let state = from?.state ?? firstState(space, population, seed)
+  const tell = () => onGeneration?.({ state, known: evaluator.known, hits: evaluator.hits })
+  // Before a minute of work, and not after it, it shows whether that can be kept.
+  await tell()
   while (state.generation < generations) {
     onStep?.(`generation ${state.generation + 1} of ${generations}${nearest(evaluator)}`)
     state = await advance(state, space, evaluator, seed)
-    await onGeneration?.({ state, known: evaluator.known, hits: evaluator.hits })
+    await tell()
   }
   const { known, hits } = evaluator
   const check = new Evaluator(setting, checking)

@@ -3,7 +3,7 @@ import type { Fault } from '../../chaos/plan/common.ts'
 import { agents as models, type AgentKind, type TaskEnd, taskEnds } from '../agents.ts'
 import { byDefault, none, withSettings } from '../policy-choices.ts'
 import { simulated } from '../run.ts'
-import { CALL_MS, listing, planned, sceneOf } from '../scene.ts'
+import { CALL_MS, listing, planned, type Scene, sceneOf } from '../scene.ts'
 import { mean } from '../statistics.ts'
 import { figure, inWords, listed } from './figures.ts'
 import { overSeeds, type Row, type Study, type StudyTable } from './study.ts'
@@ -18,20 +18,47 @@ const MOST_RATE = 0.1
 /** What is added to a reply that is too long, in bytes: no server here has a limit of its own, and so no more is needed. */
 const OVERSIZE = 65_536
 
-/** Faults of results, and one of each other family that hits calls. */
+/** Faults of results, and one or two of each other family that does something to calls of simulated servers. */
 const types = [
   ...Object.keys(registry).filter((type) => type.startsWith('result.')),
+  'request.argument_lost',
+  'route.wrong_backend',
+  'registry.moved',
+  'http.status',
   'rpc.error',
+  'sse.cut',
+  'auth.scope',
   'conn.reset',
   'conn.latency',
   'limit.429',
 ]
 
+/** A server with the same tools, which answer something else. No agent means it. */
+const OTHER = 'other'
+
+/** What examples say of servers that there are not. */
+const adapted: Readonly<Record<string, object>> = {
+  'result.oversize': { bytes: OVERSIZE },
+  'route.wrong_backend': { server: OTHER },
+}
+
 /** The fault as its example has it, aimed at all servers. */
 function exampleOf(type: string): Fault {
   const { match: _, rate, ...example } = registry[type]!.example as unknown as Fault
-  const bytes = type === 'result.oversize' ? { bytes: OVERSIZE } : {}
-  return planned({ ...example, ...bytes, type, rate: Math.min(MOST_RATE, Math.max(LEAST_RATE, rate)) })
+  return planned({
+    ...example,
+    ...adapted[type],
+    type,
+    rate: Math.min(MOST_RATE, Math.max(LEAST_RATE, rate)),
+  })
+}
+
+/** What agents call, and the other server beside it. */
+function scene(): Scene {
+  const { servers, stepsOf } = sceneOf(FAN_OUT, undefined, listing)
+  const names = Object.values(servers).flatMap(({ tools }) => Object.keys(tools))
+  const tools = Object.fromEntries(names.map((tool) => [tool, listing(`${OTHER}/${tool}`)]))
+  return { servers: { ...servers, [OTHER]: { tools } }, stepsOf }
 }
 
 const enforced = withSettings('default, enforced', { verdict: { output: 'enforce' } })
@@ -59,7 +86,7 @@ interface Made {
 }
 
 async function run({ fault, way: { kind, choice } }: Cell, seed: number): Promise<Made> {
-  const { servers, stepsOf } = sceneOf(FAN_OUT, undefined, listing)
+  const { servers, stepsOf } = scene()
   const workload = { tasks: TASKS, stepsOf, agent: models[kind], stepMs: CALL_MS }
   const { tally, gateway } = await simulated({ seed, servers, choice, faults: [fault], workload })
   const decisions = gateway.journal.decisions()

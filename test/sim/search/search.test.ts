@@ -258,13 +258,13 @@ test('the figure of a finding is of seeds that had no say in it, and where these
 test('a search that goes on from where it stood ends as one in one go', async () => {
   const setting = settingOf({ slo: { sli: 'tcsr', target: 0.98 }, tasks: 60 })
   const follow = async (change: Partial<SearchParts>) => {
-    let last: Standstill | undefined
+    const texts: string[] = []
     const onGeneration = (standstill: Standstill) => {
-      last = standstill
+      texts.push(JSON.stringify(standstill))
       return Promise.resolve()
     }
     const result = await search(partsOf({ setting, most: 1, ...change, onGeneration }))
-    return { result, text: JSON.stringify(last) }
+    return { result, texts, text: texts.at(-1)! }
   }
   const whole = await follow({ generations: 3 })
   const begun = await follow({ generations: 2 })
@@ -272,6 +272,10 @@ test('a search that goes on from where it stood ends as one in one go', async ()
   assert.equal(JSON.stringify(resumed.result), JSON.stringify(whole.result))
   assert.equal(resumed.text, whole.text)
   assert.notEqual((await follow({ generations: 3, seed: 2 })).text, whole.text)
+  // It is told before the first one as well, where one that goes on tells again where it stood.
+  assert.deepEqual([whole.texts.length, resumed.texts[0]], [4, begun.text])
+  const first = JSON.parse(whole.texts[0]!) as Standstill
+  assert.deepEqual([first.state.generation, first.known], [0, []])
 })
 
 test('a change of policies is made of what each place has, and none that changes nothing', () => {

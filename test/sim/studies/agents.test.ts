@@ -1,5 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { refusalOf } from '../../../src/chaos/fault.ts'
+import { faults as registry } from '../../../src/chaos/faults/index.ts'
+import { methodsOf } from '../../../src/chaos/plan/checks.ts'
+import { serverKind } from '../../../src/sim/environment.ts'
 import { taskEnds } from '../../../src/sim/agents.ts'
 import { agents } from '../../../src/sim/studies/agents.ts'
 import { numberIn, rowOf, runTwice } from './twice.ts'
@@ -26,6 +30,30 @@ test('an enforcing verdict keeps answers of the wrong shape from naive agents, a
   assert.equal(silent('result.empty', 'naive: default, enforced'), 0)
   assert.ok(silent('result.drift', 'naive: default, enforced') < silent('result.drift', 'naive: default'))
   assert.ok(silent('result.clock_skew', 'checking: default, enforced') > 0.3)
+})
+
+test('each family of faults that hits calls of these servers is among them', () => {
+  // These servers ask nothing of agents, and composite faults are made of the others.
+  const left = new Set(['server_request', 'hol', 'fanout', 'retry', 'pool'])
+  const families = (types: readonly string[]) =>
+    new Set(types.filter((type) => type.includes('.')).map((type) => type.slice(0, type.indexOf('.'))))
+  const hitting = Object.entries(registry).flatMap(([type, known]) => {
+    const hits = methodsOf(known).includes('tools/call') && refusalOf(known, serverKind) === undefined
+    return hits ? [type] : []
+  })
+  const shown = families(findings.tables[0]!.rows.map(({ fault }) => String(fault)))
+  assert.deepEqual(
+    [...families(hitting)].filter((family) => !left.has(family) && !shown.has(family)),
+    [],
+  )
+})
+
+test('an argument that was lost on the way deceives naive agents, and an answer of the wrong server all', () => {
+  assert.ok(silent('request.argument_lost', 'naive: default') > 0.2)
+  assert.equal(silent('request.argument_lost', 'naive: default, enforced'), 0)
+  assert.equal(silent('request.argument_lost', 'checking: none'), 0)
+  for (const way of ['naive: none', 'checking: default, enforced'])
+    assert.ok(silent('route.wrong_backend', way) > 0.2, way)
 })
 
 test('errors fail tasks safely, and retries mend them', () => {

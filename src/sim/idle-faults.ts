@@ -1,0 +1,32 @@
+import type { DecisionEntry } from '../chaos/journal/entry.ts'
+import type { SimulatedGateway } from './gateway.ts'
+
+/** Faults that hit no call, by their names, and why they did not, in words. */
+export type IdleFaults = ReadonlyMap<string, string>
+
+/** The faults that a gateway has armed and that hit none of its calls so far: of these, what became of the calls says nothing. */
+export function idleFaults({ faults, journal }: Pick<SimulatedGateway, 'faults' | 'journal'>): IdleFaults {
+  const idle = faults.filter(({ counts }) => counts.injected === 0)
+  if (idle.length === 0) return NONE
+  const decisions = journal.decisions()
+  return new Map(
+    idle.map(({ fault: { name }, counts }) => {
+      const told = decisions.find((entry) => entry.fault === name && wasKept(entry))
+      return [
+        name,
+        counts.decided === 0 ? 'it is aimed at none' : told ? whyKept(told) : 'it was drawn for none',
+      ]
+    }),
+  )
+}
+
+const NONE: IdleFaults = new Map()
+
+/** Whether a call was drawn, and something kept the fault from it. */
+const wasKept = ({ status, because }: DecisionEntry): boolean =>
+  status === 'not_applicable' || because === 'refused' || because === 'write'
+
+function whyKept({ because, note }: DecisionEntry): string {
+  if (because === 'write') return 'it spares tools that are not known to be read-only (allowWrites)'
+  return typeof note?.why === 'string' ? note.why : 'it does nothing to simulated servers'
+}
