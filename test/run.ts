@@ -1,0 +1,82 @@
+/**
+ * Runs tests by Node's own runner: `npm test` all that answer within minutes together, `npm run test:slow` the rest, `-- --core` those that no
+ * process, socket or wall clock is in, which are enough to see whether another line of Node behaves as this one does.
+ */
+import { spawn } from 'node:child_process'
+import { readdirSync } from 'node:fs'
+import { join, relative } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { parseArgs } from 'node:util'
+
+/** What counts, waits or computes for minutes, or packs and starts the whole of it once more. */
+const slow = [
+  'commands/docs/blast-radius',
+  'docs/snippets',
+  'e2e/chaos/kill-restart',
+  'e2e/chaos/list-cells',
+  'e2e/counting/',
+  'e2e/deadlines-everywhere',
+  'e2e/demo-live',
+  'e2e/flapping',
+  'e2e/hung-tool',
+  'e2e/live-equals-simulated',
+  'e2e/package',
+  'e2e/recovery-under-load',
+  'e2e/replay',
+  'e2e/replicas-return',
+  'e2e/retry-storm',
+  'e2e/scenarios',
+  'e2e/slow-replica',
+  'e2e/slow-start',
+  'experiments/statistics/',
+  'sim/search/',
+  'sim/studies/',
+]
+
+/** What is tested within one process. */
+const core = [
+  'chaos/',
+  'config/',
+  'downstream/',
+  'experiments/',
+  'gateway/',
+  'mesh/',
+  'policies/',
+  'protocol/',
+  'registry/',
+  'routes/',
+  'telemetry/',
+  'units/',
+  'upstreams/',
+]
+
+/** No file takes longer, in milliseconds: one that does has hung, and is named. */
+const LIMIT_MS = 600_000
+
+const { values } = parseArgs({
+  options: { slow: { type: 'boolean', default: false }, core: { type: 'boolean', default: false } },
+})
+const folder = fileURLToPath(new URL('.', import.meta.url))
+const files = readdirSync(folder, { recursive: true, encoding: 'utf8' })
+  .filter((file) => file.endsWith('.test.js'))
+  .map((file) => relative(folder, join(folder, file)))
+  .sort()
+const among = (names: readonly string[]) => (file: string) => names.some((name) => file.startsWith(name))
+for (const name of [...slow, ...core])
+  if (!files.some(among([name]))) throw new Error(`no test file begins with ${name}`)
+const isSlow = among(slow)
+const chosen = files.filter((file) => isSlow(file) === values.slow && (!values.core || among(core)(file)))
+
+const runner = spawn(
+  process.execPath,
+  [
+    '--test',
+    '--test-reporter=spec',
+    '--test-concurrency=2',
+    `--test-timeout=${LIMIT_MS}`,
+    ...chosen.map((file) => join(folder, file)),
+  ],
+  { stdio: 'inherit' },
+)
+for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(name, () => runner.kill(name))
+runner.once('exit', (code, signal) => process.exit(signal === null ? code : 1))
