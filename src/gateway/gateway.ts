@@ -25,6 +25,7 @@ import { HealthWatch } from '../registry/health/watch.ts'
 import { logState, lookForIdleGlobs, warnOfCuts, warnOfNames } from '../registry/notices.ts'
 import type { Server } from '../registry/server.ts'
 import { Bodies, bodyRefusals, MAX_FIRST_BODY } from '../routes/bodies.ts'
+import type { DirectRoute } from '../routes/mcp.ts'
 import { Intents } from '../telemetry/intents.ts'
 import { noteExperiments } from '../telemetry/experiment-events.ts'
 import type { Log } from '../telemetry/log.ts'
@@ -246,12 +247,20 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   let closing: Promise<void> | undefined
   const data = addressOf(gateway.listen)
   const allowed = () => live.current.config.gateway
-  const dataPlane = createDataPlane({ clock, host: data.host, log, guards, allowed })
+  let direct: DirectRoute = () => false
+  const dataPlane = createDataPlane({
+    clock,
+    host: data.host,
+    log,
+    guards,
+    allowed,
+    direct: (request, response) => direct(request, response),
+  })
   for (const cause of bodyRefusals) metrics.bodiesRefused.series({ cause })
   const bodies = new Bodies(clock, { maxBody, maxFirst: MAX_FIRST_BODY }, gateway.limits.bodies, (cause) =>
     metrics.bodiesRefused.inc({ cause }),
   )
-  await registerData(dataPlane, {
+  direct = await registerData(dataPlane, {
     ...common,
     live,
     agents,

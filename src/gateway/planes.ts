@@ -1,8 +1,8 @@
 import { lookup } from 'node:dns/promises'
-import type { IncomingMessage } from 'node:http'
+import type { IncomingHttpHeaders, RequestListener } from 'node:http'
 import { type AddressInfo, createServer, type Server } from 'node:net'
 import Fastify from 'fastify'
-import type { FastifyInstance, FastifyReply } from 'fastify'
+import type { FastifyInstance } from 'fastify'
 import type { Controller } from '../chaos/control/controller.ts'
 import type { Experiments } from '../experiments/experiments.ts'
 import { armNames } from '../experiments/schema.ts'
@@ -13,7 +13,7 @@ import type { GatewayConfig } from '../config/schema/schema.ts'
 import { AggregateEndpoint } from '../downstream/endpoints.ts'
 import type { Guards } from '../downstream/guards.ts'
 import type { Sessions } from '../downstream/sessions.ts'
-import type { Clock, Millis } from '../mesh/clock.ts'
+import type { Clock } from '../mesh/clock.ts'
 import type { Live } from '../mesh/live.ts'
 import type { StateStore } from '../mesh/policy.ts'
 import { MAX_DEPTH } from '../protocol/json-check.ts'
@@ -32,10 +32,10 @@ import {
   registerAdminOutcomes,
   registerAdminServers,
 } from '../routes/admin.ts'
-import { type Bodies, BodyRefusal } from '../routes/bodies.ts'
+import { type Bodies, BodyRefusal, refuseBody } from '../routes/bodies.ts'
 import { registerChaos } from '../routes/chaos.ts'
 import { registerHealth } from '../routes/health.ts'
-import { registerMcp } from '../routes/mcp.ts'
+import { type DirectRoute, registerMcp } from '../routes/mcp.ts'
 import { registerMetrics } from '../routes/metrics.ts'
 import { registerPassthrough } from '../routes/passthrough.ts'
 import type { Intents } from '../telemetry/intents.ts'
@@ -78,25 +78,14 @@ const HEADERS_MS = 60_000
 /** How long a request may take to come that is read elsewhere than by `Bodies`, in milliseconds. */
 const REQUEST_MS = 300_000
 
-/** How long a body that was refused is read on, in milliseconds: then its connection is closed. */
-const LINGER_MS: Millis = 2_000
-
-/**
- * Lets the rest of a body that was refused come, and throws it away: a connection that is closed while bytes wait in it is reset, and
- * its client, which is still writing, never reads why (RFC 9112, 9.6).
- */
-function linger(request: IncomingMessage, reply: FastifyReply, clock: Clock): void {
-  if (request.complete) return
-  reply.removeHeader('connection')
-  const cancel = clock.after(LINGER_MS, () => request.socket.destroy())
-  request.once('end', cancel).once('close', cancel).resume()
-}
-
-function createPlane({ clock, log, guards }: PlaneParts): FastifyInstance {
+function createPlane({ clock, log, guards }: PlaneParts, direct: DirectRoute = () => false): FastifyInstance {
   const app = Fastify({
     logger: false,
     serverFactory(listener) {
-      const server = createGuardedServer(listener, guards)
+      const answer: RequestListener = (request, response) => {
+        if (!direct(request, response)) listener(request, response)
+      }
+      const server = createGuardedServer(answer, guards)
       server.keepAliveTimeout = KEEP_ALIVE_MS
       server.headersTimeout = HEADERS_MS
       server.requestTimeout = REQUEST_MS
@@ -107,14 +96,10 @@ function createPlane({ clock, log, guards }: PlaneParts): FastifyInstance {
   })
   // Each part reads bodies in its own way; those for which there is no route are not read at all.
   app.removeAllContentTypeParsers()
-  app.setErrorHandler((error: Error & { statusCode?: number }, request, reply) => {
+  app.setErrorHandler((error: Error & { statusCode?: number }, _, reply) => {
     if (error instanceof BodyRefusal) {
-      linger(request.raw, reply, clock)
-      return void reply
-        .code(error.statusCode)
-        .headers(error.headers)
-        .type('application/json')
-        .send(error.text)
+      reply.hijack()
+      return refuseBody(reply.raw, error, clock)
     }
     const status = error.statusCode ?? 500
     if (status >= 500) log.error({ err: error }, 'a request met a defect of the gateway')
@@ -134,22 +119,35 @@ function createPlane({ clock, log, guards }: PlaneParts): FastifyInstance {
 
 /** The plane that agents reach. Whom it lets in may change with a reload. */
 export function createDataPlane(
-  parts: PlaneParts & { readonly allowed: () => Pick<GatewayConfig, 'allowedHosts' | 'allowedOrigins'> },
+  parts: PlaneParts & {
+    readonly allowed: () => Pick<GatewayConfig, 'allowedHosts' | 'allowedOrigins'>
+    /** Takes what it likes of the requests that are let in and come from no browser. */
+    readonly direct: DirectRoute
+  },
 ): FastifyInstance {
-  const app = createPlane(parts)
   let names: readonly string[] | undefined
   let isAllowed = hostGuard(parts.host, [])
-  app.addHook('onRequest', (request, reply, done) => {
+
+  /** Why a request is not let in; undefined when it is. */
+  function refusalOf(headers: IncomingHttpHeaders): string | undefined {
     const { allowedHosts, allowedOrigins } = parts.allowed()
     if (allowedHosts !== names) isAllowed = hostGuard(parts.host, (names = allowedHosts))
-    const { host, origin } = request.headers
-    const refused = !isAllowed(host)
-      ? 'Host not allowed; see gateway.allowedHosts'
-      : !allowsOrigin(origin, allowedOrigins)
-        ? 'Origin not allowed; see gateway.allowedOrigins'
-        : origin === undefined && isOfAnotherSite(request.headers)
-          ? 'a browser asks for a page of another site and does not say which (no Origin)'
-          : undefined
+    const { host, origin } = headers
+    if (!isAllowed(host)) return 'Host not allowed; see gateway.allowedHosts'
+    if (!allowsOrigin(origin, allowedOrigins)) return 'Origin not allowed; see gateway.allowedOrigins'
+    return origin === undefined && isOfAnotherSite(headers)
+      ? 'a browser asks for a page of another site and does not say which (no Origin)'
+      : undefined
+  }
+
+  const app = createPlane(parts, (request, response) => {
+    const { headers } = request
+    const isLetIn = headers.origin === undefined && refusalOf(headers) === undefined
+    return isLetIn && parts.direct(request, response)
+  })
+  app.addHook('onRequest', (request, reply, done) => {
+    const { origin } = request.headers
+    const refused = refusalOf(request.headers)
     if (refused === undefined) {
       // What lies behind `/proxy` speaks for itself.
       const isShared = origin !== undefined && !request.url.startsWith('/proxy/')
@@ -177,7 +175,7 @@ export function createControlPlane(
   app.setReplySerializer((payload) => printableJson(JSON.stringify(payload)))
   const json = app.getDefaultJsonParser('error', 'error')
   app.addContentTypeParser('application/json', (request, payload, done) => {
-    parts.bodies.read(request, payload, (error, text = '') => {
+    parts.bodies.read(payload, (error, text = '') => {
       if (error !== null) return done(error, undefined)
       // Whoever walks a body that was read here may do so recursively.
       if (isDeeperThan(MAX_DEPTH, text))
@@ -209,18 +207,20 @@ export interface DataParts {
   readonly isStopping: () => boolean
 }
 
-/** Everything that the data plane answers; each part reads bodies in its own way. */
-export async function registerData(app: FastifyInstance, parts: DataParts): Promise<void> {
+/** Everything that the data plane answers; each part reads bodies in its own way. Resolves to what is taken without Fastify. */
+export async function registerData(app: FastifyInstance, parts: DataParts): Promise<DirectRoute> {
   const { live, agents, guards, clock, log, bodies, load, isStopping } = parts
   const { legacy, modern } = agents
   const { quotas } = guards
   await app.register(async (scope) => registerPassthrough(scope, { live, clock, log, load, quotas }))
+  let direct: DirectRoute = () => false
   await app.register((scope, _, done) => {
     const aggregate = new AggregateEndpoint(clock)
-    registerMcp(scope, { live, aggregate, legacy, modern, quotas, log, bodies, load })
+    direct = registerMcp(scope, { live, aggregate, legacy, modern, quotas, clock, log, bodies, load })
     done()
   })
   registerHealth(app, { live, isStopping })
+  return direct
 }
 
 export interface ControlParts {

@@ -1,6 +1,5 @@
-import type { FastifyRequest } from 'fastify'
 import { isUtf8 } from 'node:buffer'
-import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
+import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http'
 import { clientOf } from '../downstream/quotas.ts'
 import { gatewayErrorText } from '../downstream/respond.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
@@ -67,7 +66,29 @@ export class BodyRefusal extends Error {
   }
 }
 
-type Done = (error: Error | null, body?: string) => void
+/** How long a body that was refused is read on, in milliseconds: then its connection is closed. */
+const LINGER_MS: Millis = 2_000
+
+/**
+ * Answers a request whose body is not read. What is left of that is let come, and thrown away: a connection that is closed while bytes wait in
+ * it is reset, and its client, which is still writing, never reads why (RFC 9112, 9.6).
+ */
+export function refuseBody(response: ServerResponse, refusal: BodyRefusal, clock: Clock): void {
+  const request = response.req
+  if (!request.complete) {
+    const cancel = clock.after(LINGER_MS, () => request.socket.destroy())
+    request.once('end', cancel).once('close', cancel).resume()
+  }
+  const length = Buffer.byteLength(refusal.text)
+  const head = {
+    ...refusal.headers,
+    'content-type': 'application/json; charset=utf-8',
+    'content-length': length,
+  }
+  response.writeHead(refusal.statusCode, head).end(refusal.text)
+}
+
+type Done = (error: BodyRefusal | null, body?: string) => void
 
 /** What is on its way from one address. */
 interface Sender {
@@ -125,12 +146,13 @@ export class Bodies {
     this.#limits = limits
   }
 
-  /** A parser of content for Fastify: gives the body as the text that it is in UTF-8. */
-  readonly read = (request: FastifyRequest, payload: IncomingMessage, done: Done): void => {
-    const declared = Number(request.headers['content-length'] ?? 0)
-    const max = this.#maxOf(request.headers)
+  /** Gives the body of a request as the text that it is in UTF-8; `done` hears a `BodyRefusal` where there is none to be had. */
+  read(payload: IncomingMessage, done: Done): void {
+    const { headers } = payload
+    const declared = Number(headers['content-length'] ?? 0)
+    const max = this.#maxOf(headers)
     if (declared > max) return done(this.#tooLarge(max))
-    const sender = this.#senderOf(clientOf(request.raw.socket.remoteAddress))
+    const sender = this.#senderOf(clientOf(payload.socket.remoteAddress))
     const body = new Body(this, { payload, declared, max, sender, done })
     this.#enter(body)
     const { count, countPerAddress } = this.#limits
@@ -330,7 +352,7 @@ class Body {
   }
 
   /** Nothing more is taken of it, and `error` says why. */
-  fail(error: Error): void {
+  fail(error: BodyRefusal): void {
     const payload = this.#payload
     payload.off('data', this.#onData)
     payload.off('end', this.#onEnd)
