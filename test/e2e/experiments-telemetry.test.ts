@@ -44,7 +44,7 @@ function parts(url: string, experiments: readonly Json[]): GatewayParts {
       ],
     },
     experiments,
-    telemetry: { accessLog: { sample: 1 }, traces: { sample: 1 }, intents: { idle: '1s' } },
+    telemetry: { accessLog: { sample: 1 }, traces: { sample: 1 }, intents: { idle: '5s' } },
   }
 }
 
