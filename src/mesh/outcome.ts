@@ -8,20 +8,23 @@ export interface CallResult extends Message {
 }
 
 /** How good a reply was. `unchecked` is a verdict of its own: correctness is never overstated. */
-export type Verdict =
-  | 'unchecked'
-  | 'correct'
+export const verdicts = [
+  'unchecked',
+  'correct',
   /** The server said itself that something is missing. */
-  | 'partial_declared'
+  'partial_declared',
   /** Something is missing, and the server did not say so. */
-  | 'partial_silent'
-  | 'schema_invalid'
+  'partial_silent',
+  'schema_invalid',
   /** Text that claims to be JSON, and is none. */
-  | 'json_invalid'
+  'json_invalid',
   /** Another shape than all replies before. */
-  | 'drift'
-  | 'tool_error'
-  | 'rpc_error'
+  'drift',
+  'tool_error',
+  'rpc_error',
+] as const
+
+export type Verdict = (typeof verdicts)[number]
 
 /** What is missing of a reply, and why. The agent finds it under `_meta["dev.breakwater/partial"]`. */
 export interface Partial {

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import type { Millis } from '../../mesh/clock.ts'
 import { reasons, stableCode } from '../../mesh/errors.ts'
-import type { Verdict } from '../../mesh/outcome.ts'
+import { verdicts } from '../../mesh/outcome.ts'
 import { policies } from '../../policies/index.ts'
 import { duration } from '../../units/duration.ts'
 import { suggest } from '../../units/suggest.ts'
@@ -16,18 +16,6 @@ const reasonNames = [
 
 /** How calls may end other than with a good answer, as scenarios write it. */
 const errorNames = [...reasonNames.map(stableCode), 'tool error', 'rpc error']
-
-const verdictNames = [
-  'unchecked',
-  'correct',
-  'partial_declared',
-  'partial_silent',
-  'schema_invalid',
-  'json_invalid',
-  'drift',
-  'tool_error',
-  'rpc_error',
-] as const satisfies readonly Verdict[]
 
 /** What to say of a map as a whole, such as that it has none of its keys; whoever has mistyped one is told that alone. */
 const unlessEmpty = (error: string) => ({
@@ -162,7 +150,7 @@ export const assertionsSchema = z
       min: 0,
     }).optional(),
     rejections: counts(reasonNames, () => 'Calls that were kept from a server for this reason.').optional(),
-    verdicts: counts(verdictNames, () => 'Tries whose reply was judged so.').optional(),
+    verdicts: counts(verdicts, () => 'Tries whose reply was judged so.').optional(),
     recovery: z
       .strictObject({
         firstGood: within('A call gets a good answer so soon after the faults.'),

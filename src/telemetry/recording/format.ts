@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { verdicts } from '../../mesh/outcome.ts'
 
 /**
  * A recording is JSON Lines. Each of its files begins with a header, and goes on with a line for each tool call when that is over,
@@ -14,17 +15,7 @@ export const MAX_ATTEMPTS = 32
 
 const effect = z.enum(['read_only', 'idempotent', 'write', 'unknown'])
 
-const verdict = z.enum([
-  'unchecked',
-  'correct',
-  'partial_declared',
-  'partial_silent',
-  'schema_invalid',
-  'json_invalid',
-  'drift',
-  'tool_error',
-  'rpc_error',
-])
+const verdict = z.enum(verdicts)
 
 const result = z.enum([
   'returned',
