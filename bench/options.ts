@@ -16,6 +16,8 @@ export interface Options {
   readonly rounds: number
   /** Sessions, each with one call under way at a time. */
   readonly callers: number
+  /** Largest ratio to the base that is no failure, by the name of the row. */
+  readonly bounds: ReadonlyMap<string, number>
   /** File for the figures. */
   readonly json: string | undefined
   /** Whether to show where the middle processes spend their time. */
@@ -34,6 +36,7 @@ export function readOptions(args: readonly string[]): Options {
       rounds: { type: 'string' },
       callers: { type: 'string', default: '32' },
       json: { type: 'string' },
+      bound: { type: 'string', multiple: true, default: [] },
       quick: { type: 'boolean', default: false },
       profile: { type: 'boolean', default: false },
     },
@@ -49,6 +52,7 @@ export function readOptions(args: readonly string[]): Options {
     workload,
     rounds: count('--rounds', values.rounds ?? (values.quick ? '5' : '40'), 200),
     callers: count('--callers', values.callers, 256),
+    bounds: new Map(values.bound.map(boundOf)),
     json: values.json,
     profile: values.profile,
   }
@@ -67,6 +71,14 @@ function subjectNamed(option: string, known: readonly Subject[], name: string): 
   const subject = known.find((subject) => subject.name === name)
   if (subject !== undefined) return subject
   throw new Error(`${option}: expected ${known.map(({ name }) => name).join(', ')}`)
+}
+
+/** `server=2.5`: the row, and its largest ratio to the base. */
+function boundOf(text: string): [string, number] {
+  const [name = '', ratio = ''] = text.split('=')
+  const most = Number(ratio)
+  if (!(most > 0)) throw new Error('--bound: expected NAME=RATIO, such as server=2.5')
+  return [subjectNamed('--bound', subjects, name).name, most]
 }
 
 function count(option: string, text: string, max: number): number {

@@ -38,6 +38,22 @@ export function summarise(rows: readonly Row[], base: string): Summary[] {
   })
 }
 
+/**
+ * What costs more than its bound, a line each. Three quarters of the rounds have to be above it: a machine that is busy with other things
+ * makes single rounds costly, and is no regression.
+ */
+export function overBounds(summaries: readonly Summary[], bounds: ReadonlyMap<string, number>): string[] {
+  return [...bounds].flatMap(([name, bound]) => {
+    const ratio = summaries.find((row) => row.name === name)?.timesBase
+    if (ratio === undefined) return [`${name} was not measured against the base`]
+    if (ratio.lower <= bound) return []
+    const [lower, median] = [ratio.lower.toFixed(2), ratio.median.toFixed(2)]
+    return [
+      `${name} costs ${median} times the base, ${lower} at least in three of four rounds: more than ${bound}`,
+    ]
+  })
+}
+
 /** The table for people: medians over the rounds, and in brackets the quartiles. */
 export function table(summaries: readonly Summary[], base: string): string {
   const head = ['', 'calls/s', 'p50 ms', 'p99 ms', 'CPU µs/call', '', `× ${base}`, '', 'busy']

@@ -7,7 +7,7 @@ import { Children } from './children.ts'
 import { script, startMiddle } from './middle.ts'
 import { readOptions } from './options.ts'
 import { profiling, profilerNow, selfTimes } from './profile.ts'
-import { summarise, table } from './report.ts'
+import { overBounds, summarise, table } from './report.ts'
 import { measureRounds, warmUp } from './rounds.ts'
 import type { Row } from './rounds.ts'
 
@@ -61,6 +61,10 @@ if (options.profile) {
     )
   }
 }
+
+const over = overBounds(summaries, options.bounds)
+for (const line of over) process.stderr.write(`${line}\n`)
+process.exitCode = over.length === 0 ? 0 : 1
 
 function print(text: string): void {
   process.stdout.write(`${text}\n`)

@@ -21,7 +21,7 @@ const received = async (client: RawClient) =>
 
 test('a session that calls in a loop is refused at the door, others are not, and a reload changes it', async () => {
   const servers = { box: stdioToolbox() }
-  const limits = { perSession: { rate: '10/m', burst: 20 } }
+  const limits = { perSession: { rate: '10/m', burst: 20 }, rejectionPause: 0 }
   const gateway = await Gateway.start({ servers, gateway: { limits } })
   await gateway.waitFor('up', 'box')
   const [hot, other] = [await RawClient.open(gateway.mcp('box')), await RawClient.open(gateway.mcp('box'))]
@@ -44,7 +44,11 @@ test('a session that calls in a loop is refused at the door, others are not, and
 
 test('a client with a new tenant for each call has the rate of one', async () => {
   const policies = { defaults: { rateLimit: { rate: '20/m', burst: 20, per: 'tenant' } } }
-  const gateway = await Gateway.start({ servers: { box: stdioToolbox() }, policies })
+  const gateway = await Gateway.start({
+    servers: { box: stdioToolbox() },
+    gateway: { limits: { rejectionPause: 0 } },
+    policies,
+  })
   await gateway.waitFor('up', 'box')
   const client = new ModernClient(gateway.mcp('box'))
   const body = () => client.request('tools/call', { name: 'echo', arguments: { text: 'x' } })
@@ -59,6 +63,22 @@ test('a client with a new tenant for each call has the rate of one', async () =>
   await until('the log has told', () => gateway.log.some(({ msg }) => msg === 'call'))
   const lines = gateway.log.filter(({ msg }) => msg === 'call')
   assert.ok(lines.length < refused / 2, `${lines.length} lines for ${refused} calls`)
+})
+
+test('who loops over rejections gets them later and later, and all else at once', async () => {
+  const policies = { overrides: [{ match: { tool: 'fail' }, rateLimit: { rate: '1/m', burst: 1 } }] }
+  const gateway = await Gateway.start({ servers: { box: stdioToolbox() }, policies })
+  await gateway.waitFor('up', 'box')
+  const [client, other] = [await RawClient.open(gateway.mcp('box')), await RawClient.open(gateway.mcp('box'))]
+  const held = () => gateway.metric('breakwater_rejections_held_total')
+  // The first is let through, the second is told when to come back, and ten more may come too soon.
+  for (let n = 0; n < 12; n++) await client.call('fail')
+  assert.equal(await held(), 0)
+  for (let n = 0; n < 4; n++) assert.equal(countOf('rate_limited', [await client.call('fail')]), 1)
+  assert.equal(await held(), 4)
+  await client.call('echo', { text: 'x' })
+  await other.call('fail')
+  assert.equal(await held(), 4)
 })
 
 test('two tools that hang leave a third one of the same server its slots', async () => {
