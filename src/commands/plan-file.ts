@@ -16,6 +16,7 @@ import { explain } from '../config/issues/explain.ts'
 import { type ConfigIssue, formatIssue } from '../config/issues/issues.ts'
 import { coerce } from '../config/schema/coerce.ts'
 import { isPlainMap } from '../config/schema/plain-map.ts'
+import { withoutInterpolated } from '../config/secrets/redact-text.ts'
 
 /** The name of the one server of a command that wraps one, as a plan and the paths of URLs know it. */
 export const WRAPPED = 'wrapped'
@@ -69,7 +70,9 @@ export async function readPlan(
   const reading: Reading = { env, origins: new Origins(), issues, interpolated: new Set() }
   const written = node === null ? {} : readValues(file, source, node, [], reading)
   if (issues.length > 0) return unusable(issues.map(formatIssue))
-  return checked(file, written, reading.origins, { strict, foreign })
+  const plan = checked(file, written, reading.origins, { strict, foreign })
+  if (plan.ok) return plan
+  return unusable(plan.problems.map((problem) => withoutInterpolated(problem, reading.interpolated)))
 }
 
 function checked(
