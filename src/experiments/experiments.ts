@@ -64,6 +64,8 @@ export interface Listed {
 interface OpenRun extends Run, Running {
   readonly looks: Look[]
   judgement: Judgement
+  /** From when on it may be judged once more because somebody asks, on the monotonic clock. */
+  judgedUntil: Millis
   end: Run['end']
 }
 
@@ -95,7 +97,7 @@ export type Done = { readonly ok: true } | { readonly ok: false; readonly why: s
 /** Between two looks at the experiments that run, in milliseconds. */
 const LOOK_MS: Millis = 1_000
 
-/** How many times as long as a look took there is none after it: looks never take more of the time than one part in so many. */
+/** How many times as long as a look took there is none after it, whoever asks: looks never take more of the time than one part in so many. */
 const PAUSES = 50
 
 /** Most looks of one run that are kept; past it every second one is left out. */
@@ -274,10 +276,13 @@ export class Experiments {
     })
   }
 
-  /** One of them by its name, judged now; undefined when there is none. */
+  /**
+   * One of them by its name, judged now, unless it was so lately that more would take more of the time than looks may; undefined when
+   * there is none.
+   */
   get(name: string): Listed | undefined {
     const run = this.#runs.get(name)
-    if (run !== undefined) this.#judge(run)
+    if (run !== undefined && this.#parts.clock.now() >= run.judgedUntil) this.#judge(run)
     return this.runs().find(({ experiment }) => experiment.name === name)
   }
 
@@ -331,6 +336,7 @@ export class Experiments {
       samples,
       looks: [],
       judgement: judge(experiment, { units: [], assigned: new Map() }, { isOver: false }),
+      judgedUntil: 0,
       end: undefined,
       settings: settingsOf(experiment),
       sets: setsOf(experiment, config),
@@ -396,6 +402,14 @@ export class Experiments {
   }
 
   #judge(run: OpenRun, isOver = false): void {
+    const { clock } = this.#parts
+    const begun = clock.now()
+    this.#judgeNow(run, isOver)
+    const tookMs = clock.now() - begun
+    run.judgedUntil = begun + tookMs * PAUSES
+  }
+
+  #judgeNow(run: OpenRun, isOver: boolean): void {
     const { clock, quiet } = this.#parts
     const { experiment, samples } = run
     const now = clock.now()

@@ -92,7 +92,18 @@ function linger(request: IncomingMessage, reply: FastifyReply, clock: Clock): vo
   request.once('end', cancel).once('close', cancel).resume()
 }
 
-function createPlane({ clock, log, guards }: PlaneParts): FastifyInstance {
+/** The body of an error: by its HTTP status and message, and what those who read bodies say of it in JSON-RPC. */
+type ErrorBody = (status: number, message: string, inJsonRpc?: string) => string
+
+/** For agents. */
+const jsonRpcError: ErrorBody = (status, message, inJsonRpc) =>
+  inJsonRpc ?? errorText(null, status === 400 ? PARSE_ERROR : INVALID_REQUEST, message)
+
+/** For operators. */
+const plainError: ErrorBody = (_, message) => JSON.stringify({ error: message })
+
+/** `errorBody`: what is told of a request that was refused before a route answered it. */
+function createPlane({ clock, log, guards }: PlaneParts, errorBody: ErrorBody): FastifyInstance {
   const app = Fastify({
     logger: false,
     serverFactory(listener) {
@@ -114,15 +125,12 @@ function createPlane({ clock, log, guards }: PlaneParts): FastifyInstance {
         .code(error.statusCode)
         .headers(error.headers)
         .type('application/json')
-        .send(error.text)
+        .send(errorBody(error.statusCode, error.message, error.text))
     }
     const status = error.statusCode ?? 500
     if (status >= 500) log.error({ err: error }, 'a request met a defect of the gateway')
     const message = status >= 500 ? 'internal error' : error.message
-    void reply
-      .code(status)
-      .type('application/json')
-      .send(errorText(null, status === 400 ? PARSE_ERROR : INVALID_REQUEST, message))
+    void reply.code(status).type('application/json').send(errorBody(status, message))
   })
   app.setNotFoundHandler((request, reply) => {
     void reply
@@ -136,7 +144,7 @@ function createPlane({ clock, log, guards }: PlaneParts): FastifyInstance {
 export function createDataPlane(
   parts: PlaneParts & { readonly allowed: () => Pick<GatewayConfig, 'allowedHosts' | 'allowedOrigins'> },
 ): FastifyInstance {
-  const app = createPlane(parts)
+  const app = createPlane(parts, jsonRpcError)
   let names: readonly string[] | undefined
   let isAllowed = hostGuard(parts.host, [])
   app.addHook('onRequest', (request, reply, done) => {
@@ -172,7 +180,7 @@ export function createControlPlane(
     readonly bodies: Bodies
   },
 ): FastifyInstance {
-  const app = createPlane(parts)
+  const app = createPlane(parts, plainError)
   // Operators read it on terminals, and much of it are the words of servers and agents.
   app.setReplySerializer((payload) => printableJson(JSON.stringify(payload)))
   const json = app.getDefaultJsonParser('error', 'error')
