@@ -10,6 +10,7 @@ import { parseSource } from '../config/files/document.ts'
 import type { Env } from '../config/files/interpolate.ts'
 import { Origins } from '../config/files/origins.ts'
 import { ownBlock } from '../config/files/own-block.ts'
+import { formatPath } from '../config/files/path.ts'
 import { readText } from '../config/files/read-text.ts'
 import { type Reading, readValues } from '../config/files/read-values.ts'
 import { explain } from '../config/issues/explain.ts'
@@ -65,7 +66,7 @@ export async function readPlan(
   const { node, unknownKeys } = ownBlock('chaos', source)
   for (const { name, node: key } of unknownKeys) {
     const message = 'only "chaos" is read from a plan'
-    issues.push({ severity: 'error', file, path: name, ...source.positionOf(key), message })
+    issues.push({ severity: 'error', file, path: formatPath([name]), ...source.positionOf(key), message })
   }
   const reading: Reading = { env, origins: new Origins(), issues, interpolated: new Set() }
   const written = node === null ? {} : readValues(file, source, node, [], reading)
