@@ -143,6 +143,9 @@ export function unknownOption(rawName: string, names: readonly string[]): string
   return `unknown option ${rawName}${meant === undefined ? '' : `; did you mean --${meant}?`}`
 }
 
+/** A number as people and programs write it, with an exponent or not; nothing else that `Number` reads. */
+const DECIMAL = /^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$/
+
 function valueOf(name: string, option: Option, texts: readonly string[] | undefined): unknown {
   if (option.kind === 'flag') return texts !== undefined
   if (option.kind === 'list') return texts ?? []
@@ -161,8 +164,9 @@ function valueOf(name: string, option: Option, texts: readonly string[] | undefi
     case 'integer':
     case 'number': {
       const { kind, min = 0, max = kind === 'integer' ? 2 ** 52 : Infinity } = option
-      const isOne = (kind === 'integer' ? /^\d+$/ : /^\d+(\.\d+)?$/).test(text)
-      if (isOne && Number(text) >= min && Number(text) <= max) return Number(text)
+      const given = DECIMAL.test(text) ? Number(text) : NaN
+      const isOne = kind === 'integer' ? Number.isInteger(given) : Number.isFinite(given)
+      if (isOne && given >= min && given <= max) return given
       throw refused(max >= 2 ** 52 && min === 0 ? 'a number' : `a number from ${min} to ${max}`)
     }
     case 'duration':

@@ -10,12 +10,14 @@ import { parseSource } from '../config/files/document.ts'
 import type { Env } from '../config/files/interpolate.ts'
 import { Origins } from '../config/files/origins.ts'
 import { ownBlock } from '../config/files/own-block.ts'
+import { formatPath } from '../config/files/path.ts'
 import { readText } from '../config/files/read-text.ts'
 import { type Reading, readValues } from '../config/files/read-values.ts'
 import { explain } from '../config/issues/explain.ts'
 import { type ConfigIssue, formatIssue } from '../config/issues/issues.ts'
 import { coerce } from '../config/schema/coerce.ts'
 import { isPlainMap } from '../config/schema/plain-map.ts'
+import { withoutInterpolated } from '../config/secrets/redact-text.ts'
 
 /** The name of the one server of a command that wraps one, as a plan and the paths of URLs know it. */
 export const WRAPPED = 'wrapped'
@@ -64,12 +66,14 @@ export async function readPlan(
   const { node, unknownKeys } = ownBlock('chaos', source)
   for (const { name, node: key } of unknownKeys) {
     const message = 'only "chaos" is read from a plan'
-    issues.push({ severity: 'error', file, path: name, ...source.positionOf(key), message })
+    issues.push({ severity: 'error', file, path: formatPath([name]), ...source.positionOf(key), message })
   }
   const reading: Reading = { env, origins: new Origins(), issues, interpolated: new Set() }
   const written = node === null ? {} : readValues(file, source, node, [], reading)
   if (issues.length > 0) return unusable(issues.map(formatIssue))
-  return checked(file, written, reading.origins, { strict, foreign })
+  const plan = checked(file, written, reading.origins, { strict, foreign })
+  if (plan.ok) return plan
+  return unusable(plan.problems.map((problem) => withoutInterpolated(problem, reading.interpolated)))
 }
 
 function checked(

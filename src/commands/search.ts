@@ -1,4 +1,4 @@
-import { mkdir, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Env } from '../config/files/interpolate.ts'
 import { configHash } from '../config/hash.ts'
@@ -110,7 +110,8 @@ const options = {
   out: {
     kind: 'text',
     value: 'DIR',
-    about: 'writes each plan there, as a block chaos that is ready to load',
+    about:
+      'writes each plan there as finding-N.yaml, a block chaos that is ready to load; replaces those of an earlier run',
   },
   json: { kind: 'flag', about: 'prints JSON' },
 } as const
@@ -184,6 +185,7 @@ async function run(given: Given, out: Output, env: Env): Promise<number> {
     endProgress()
     out.stdout((given.json ? inJson(result, slo, searchOptions) : inText(result, slo)).trimEnd())
     if (given.out !== undefined) {
+      await removeFindings(given.out)
       for (const [at, finding] of result.findings.entries()) {
         const file = join(given.out, `finding-${at + 1}.yaml`)
         await writeFile(file, planFile(finding, result, { slo, options: searchOptions, seed: given.seed }))
@@ -197,6 +199,11 @@ async function run(given: Given, out: Output, env: Env): Promise<number> {
   } finally {
     endProgress()
   }
+}
+
+/** What an earlier run has found would look like a part of what this one has. */
+async function removeFindings(folder: string): Promise<void> {
+  for (const name of await readdir(folder)) if (/^finding-\d+\.yaml$/.test(name)) await rm(join(folder, name))
 }
 
 function sloOf(text: string): Slo {

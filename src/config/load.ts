@@ -26,6 +26,7 @@ import { isPlainMap } from './schema/plain-map.ts'
 import { type Config, config as schema } from './schema/schema.ts'
 import { slugOf } from './schema/server-names.ts'
 import { rememberInterpolated } from './secrets/redact.ts'
+import { withoutInterpolated } from './secrets/redact-text.ts'
 
 /** A config that can be used, or all that keeps it from being used. */
 export type Loaded =
@@ -57,9 +58,14 @@ export async function loadPolicies(path: string, env: Env): Promise<Loaded> {
 
 function loaded(path: string, { value, files, origins, issues, interpolated, leftOut }: Sources): Loaded {
   const watched = [...new Set(files.map((file) => resolve(file)))]
+  const shown = (found: readonly ConfigIssue[]) =>
+    sortIssues(found, files).map((issue) => ({
+      ...issue,
+      message: withoutInterpolated(issue.message, interpolated),
+    }))
   const failed = (errors: readonly ConfigIssue[]): Loaded => ({
     ok: false,
-    errors: sortIssues(errors, files),
+    errors: shown(errors),
     files: watched,
   })
   if (value === undefined) return failed(issues)
@@ -92,7 +98,7 @@ function loaded(path: string, { value, files, origins, issues, interpolated, lef
     ...clientFindings(typed, settings).map((finding) => report('warning', finding, origins, {})),
     ...warningsOf(config).map((finding) => report('warning', finding, origins, config.mcpServers)),
   ]
-  return { ok: true, config, warnings: sortIssues(warnings, files), files: watched, hash: configHash(config) }
+  return { ok: true, config, warnings: shown(warnings), files: watched, hash: configHash(config) }
 }
 
 const within = (path: string, outer: string) =>

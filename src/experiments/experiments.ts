@@ -12,8 +12,9 @@ import {
 } from './agenda.ts'
 import { assigner } from './assignment.ts'
 import { armsOf, meet, type Portioned } from './capacity.ts'
-import { type Judgement, judge, judgeWithOpen } from './judge.ts'
-import { endIn, failing, Room, Samples, taskUnit, type UnitSample } from './samples.ts'
+import { judgeApart } from './judge-thread.ts'
+import { type Judged, type Judgement, judge, judgeUnits, type KnownUnits, takesLong } from './judge.ts'
+import { endIn, Room, Samples, taskUnit, type UnitSample } from './samples.ts'
 import { armNames, type Experiment } from './schema.ts'
 import type { Verdict } from './statistics/verdict.ts'
 
@@ -64,6 +65,8 @@ export interface Listed {
 interface OpenRun extends Run, Running {
   readonly looks: Look[]
   judgement: Judgement
+  /** From when on it may be judged once more because somebody asks, on the monotonic clock. */
+  judgedUntil: Millis
   end: Run['end']
 }
 
@@ -95,7 +98,7 @@ export type Done = { readonly ok: true } | { readonly ok: false; readonly why: s
 /** Between two looks at the experiments that run, in milliseconds. */
 const LOOK_MS: Millis = 1_000
 
-/** How many times as long as a look took there is none after it: looks never take more of the time than one part in so many. */
+/** How many times as long as a look took there is none after it, whoever asks: looks never take more of the time than one part in so many. */
 const PAUSES = 50
 
 /** Most looks of one run that are kept; past it every second one is left out. */
@@ -274,10 +277,13 @@ export class Experiments {
     })
   }
 
-  /** One of them by its name, judged now; undefined when there is none. */
+  /**
+   * One of them by its name, judged now, unless it was so lately that more would take more of the time than looks may; undefined when
+   * there is none.
+   */
   get(name: string): Listed | undefined {
     const run = this.#runs.get(name)
-    if (run !== undefined) this.#judge(run)
+    if (run !== undefined && this.#parts.clock.now() >= run.judgedUntil) this.#judge(run)
     return this.runs().find(({ experiment }) => experiment.name === name)
   }
 
@@ -331,6 +337,7 @@ export class Experiments {
       samples,
       looks: [],
       judgement: judge(experiment, { units: [], assigned: new Map() }, { isOver: false }),
+      judgedUntil: 0,
       end: undefined,
       settings: settingsOf(experiment),
       sets: setsOf(experiment, config),
@@ -345,12 +352,21 @@ export class Experiments {
   #close(run: OpenRun, reason: string, isJudged = false): void {
     const { clock, emit } = this.#parts
     const { name } = run.experiment
-    if (!isJudged) this.#judge(run, true)
+    const known = isJudged ? undefined : this.#known(run, true)
+    const isApart = known !== undefined && takesLong(run.experiment, known)
+    if (known !== undefined && !isApart)
+      this.#take(run, known, judgeUnits(run.experiment, known, { isOver: true }))
     run.end = { at: clock.now(), atWall: clock.wall(), reason }
     run.samples.end()
     this.#runs.delete(name)
     this.#ended.set(name, run)
-    emit({ type: 'ended', name, reason, sentence: run.judgement.verdict.sentence })
+    const tell = () => emit({ type: 'ended', name, reason, sentence: run.judgement.verdict.sentence })
+    if (!isApart) return tell()
+    // Until then it is what it was at its latest look.
+    void judgeApart(run.experiment, known).then((judged) => {
+      this.#take(run, known, judged)
+      tell()
+    })
   }
 
   /** The same, and calls take the usual way again. */
@@ -376,6 +392,8 @@ export class Experiments {
   #lookAt(run: OpenRun): void {
     const ranMs = this.#parts.clock.now() - run.startedAt
     const isOver = ranMs >= run.experiment.longest
+    if (isOver && takesLong(run.experiment, this.#known(run, true)))
+      return this.#finish(run, 'its longest time was over')
     this.#judge(run, isOver)
     run.looks.push(lookOf(run.judgement, ranMs))
     if (run.looks.length > MAX_LOOKS)
@@ -396,31 +414,41 @@ export class Experiments {
   }
 
   #judge(run: OpenRun, isOver = false): void {
+    const { clock } = this.#parts
+    const begun = clock.now()
+    const known = this.#known(run, isOver)
+    this.#take(run, known, judgeUnits(run.experiment, known, { isOver }))
+    const tookMs = clock.now() - begun
+    run.judgedUntil = begun + tookMs * PAUSES
+  }
+
+  /** The units of a run as they are now. `isOver`: nothing more will come. */
+  #known({ experiment, samples }: OpenRun, isOver: boolean): KnownUnits {
     const { clock, quiet } = this.#parts
-    const { experiment, samples } = run
     const now = clock.now()
     const waiting = {
       quiet: isOver ? 0 : quiet(),
       needsOutcome: !isOver && experiment.metric === 'task_success',
     }
-    const cohort = samples.cohort(now, waiting)
-    samples.mark(cohort)
+    const all = samples.all()
+    const placesOf = (units: readonly UnitSample[]) => {
+      const some = new Set(units)
+      return all.flatMap((unit, at) => (some.has(unit) ? at : []))
+    }
     const assigned = new Map(Object.keys(experiment.arms).map((arm) => [arm, samples.unitsOf(arm)]))
-    // Of a unit in the cohort a call is under way only where it has been for too long.
-    const units = cohort.map((sample) => (sample.underWay > 0 ? failing(sample) : sample))
-    run.judgement = judge(experiment, { units, assigned }, { isOver })
-    if (isDecided(run.judgement.verdict.result)) return
-    const open = new Set(samples.open(now, waiting))
-    if (open.size === 0) return
-    const surely = judgeWithOpen(experiment, { units: samples.all(), open, assigned }, { isOver })
-    if (surely !== undefined) {
-      samples.mark(samples.all())
-      run.judgement = surely
+    return {
+      all,
+      cohort: placesOf(samples.cohort(now, waiting)),
+      open: placesOf(samples.open(now, waiting)),
+      assigned,
     }
   }
-}
 
-const isDecided = (result: Verdict['result']): boolean => result !== 'inconclusive' && result !== 'invalid'
+  #take(run: OpenRun, { all, cohort }: KnownUnits, { judgement, isOfAll }: Judged): void {
+    run.samples.mark(isOfAll ? all : cohort.map((at) => all[at]!))
+    run.judgement = judgement
+  }
+}
 
 function lookOf({ verdict, verdicts, units }: Judgement, atMs: Millis): Look {
   const of = ({ difference, low, high }: Verdict) => ({ difference, low, high })

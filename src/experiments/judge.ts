@@ -111,6 +111,52 @@ function hedged(judgement: Judgement, open: number): Judgement {
   return { ...judgement, verdict: { ...verdict, sentence } }
 }
 
+/** The units of a run at one instant, as plain data, which may go to another thread. */
+export interface KnownUnits {
+  readonly all: readonly UnitSample[]
+  /** Those whose figures count, and those that are not over, by their places in `all`. */
+  readonly cohort: readonly number[]
+  readonly open: readonly number[]
+  /** How many were assigned to each arm, those included that say nothing yet. */
+  readonly assigned: ReadonlyMap<string, number>
+}
+
+/** What was found, and whether it is of all units, whichever way the open ones end, or of the cohort. */
+export interface Judged {
+  readonly judgement: Judgement
+  readonly isOfAll: boolean
+}
+
+/** Judges a run by its units: by those that count, or where these decide nothing by all of them, however the open ones end. */
+export function judgeUnits(
+  experiment: Experiment,
+  { all, cohort, open, assigned }: KnownUnits,
+  { isOver }: { readonly isOver: boolean },
+): Judged {
+  // Of a unit in the cohort a call is under way only where it has been for too long.
+  const units = cohort.map((at) => (all[at]!.underWay > 0 ? failing(all[at]!) : all[at]!))
+  const judgement = judge(experiment, { units, assigned }, { isOver })
+  const { result } = judgement.verdict
+  if ((result !== 'inconclusive' && result !== 'invalid') || open.length === 0)
+    return { judgement, isOfAll: false }
+  const unsettled = new Set(open.map((at) => all[at]!))
+  const surely = judgeWithOpen(experiment, { units: all, open: unsettled, assigned }, { isOver })
+  return surely === undefined ? { judgement, isOfAll: false } : { judgement: surely, isOfAll: true }
+}
+
+/** Most units, and most durations where quantiles are judged, for which a judgement takes less than 50 ms. */
+const MOST_UNITS = 20_000
+const MOST_DURATIONS = 10_000
+
+/** Whether the last judgement of a run takes so long that calls should not wait for it. */
+export function takesLong({ metric, guards }: Experiment, { all }: KnownUnits): boolean {
+  if (all.length > MOST_UNITS) return true
+  const hasQuantile = [metric, ...guards.map((guard) => guard.metric)].some(
+    (name) => metricOf(name).estimator.kind === 'quantile',
+  )
+  return hasQuantile && durationsIn(all) > MOST_DURATIONS
+}
+
 /** The units of two arms. */
 interface TwoArms {
   readonly control: readonly UnitSample[]

@@ -45,6 +45,8 @@ export interface GenerationParts
   readonly replies: UnfinishedReplies
   /** Counts what goes on although no agent waits for it. */
   readonly load: { detached: number }
+  /** Makes the ways to a server: over processes and sockets unless given. */
+  readonly upstreams?: typeof createUpstreams
 }
 
 /**
@@ -136,7 +138,8 @@ function createServer(
   names: Names,
   parts: GenerationParts,
 ): Server {
-  const replicas = createUpstreams(name, config, {
+  const { upstreams = createUpstreams } = parts
+  const replicas = upstreams(name, config, {
     ...parts,
     initializeParams: ownInitializeParams,
     refused: (limit) => parts.metrics.quotaRefused.inc({ limit }),

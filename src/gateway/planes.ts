@@ -78,7 +78,22 @@ const HEADERS_MS = 60_000
 /** How long a request may take to come that is read elsewhere than by `Bodies`, in milliseconds. */
 const REQUEST_MS = 300_000
 
-function createPlane({ clock, log, guards }: PlaneParts, direct: DirectRoute = () => false): FastifyInstance {
+/** The body of an error: by its HTTP status and message, and what those who read bodies say of it in JSON-RPC. */
+type ErrorBody = (status: number, message: string, inJsonRpc?: string) => string
+
+/** For agents. */
+const jsonRpcError: ErrorBody = (status, message, inJsonRpc) =>
+  inJsonRpc ?? errorText(null, status === 400 ? PARSE_ERROR : INVALID_REQUEST, message)
+
+/** For operators. */
+const plainError: ErrorBody = (_, message) => JSON.stringify({ error: message })
+
+/** `errorBody`: what is told of a request that was refused before a route answered it; `direct`: what needs no route. */
+function createPlane(
+  { clock, log, guards }: PlaneParts,
+  errorBody: ErrorBody,
+  direct: DirectRoute = () => false,
+): FastifyInstance {
   const app = Fastify({
     logger: false,
     serverFactory(listener) {
@@ -98,16 +113,14 @@ function createPlane({ clock, log, guards }: PlaneParts, direct: DirectRoute = (
   app.removeAllContentTypeParsers()
   app.setErrorHandler((error: Error & { statusCode?: number }, _, reply) => {
     if (error instanceof BodyRefusal) {
+      const { statusCode, message, text } = error
       reply.hijack()
-      return refuseBody(reply.raw, error, clock)
+      return refuseBody(reply.raw, error, clock, errorBody(statusCode, message, text))
     }
     const status = error.statusCode ?? 500
     if (status >= 500) log.error({ err: error }, 'a request met a defect of the gateway')
     const message = status >= 500 ? 'internal error' : error.message
-    void reply
-      .code(status)
-      .type('application/json')
-      .send(errorText(null, status === 400 ? PARSE_ERROR : INVALID_REQUEST, message))
+    void reply.code(status).type('application/json').send(errorBody(status, message))
   })
   app.setNotFoundHandler((request, reply) => {
     void reply
@@ -140,7 +153,7 @@ export function createDataPlane(
       : undefined
   }
 
-  const app = createPlane(parts, (request, response) => {
+  const app = createPlane(parts, jsonRpcError, (request, response) => {
     const { headers } = request
     const isLetIn = headers.origin === undefined && refusalOf(headers) === undefined
     return isLetIn && parts.direct(request, response)
@@ -170,7 +183,7 @@ export function createControlPlane(
     readonly bodies: Bodies
   },
 ): FastifyInstance {
-  const app = createPlane(parts)
+  const app = createPlane(parts, plainError)
   // Operators read it on terminals, and much of it are the words of servers and agents.
   app.setReplySerializer((payload) => printableJson(JSON.stringify(payload)))
   const json = app.getDefaultJsonParser('error', 'error')

@@ -71,21 +71,26 @@ const LINGER_MS: Millis = 2_000
 
 /**
  * Answers a request whose body is not read. What is left of that is let come, and thrown away: a connection that is closed while bytes wait in
- * it is reset, and its client, which is still writing, never reads why (RFC 9112, 9.6).
+ * it is reset, and its client, which is still writing, never reads why (RFC 9112, 9.6). `text`: what it is told, if not in JSON-RPC.
  */
-export function refuseBody(response: ServerResponse, refusal: BodyRefusal, clock: Clock): void {
+export function refuseBody(
+  response: ServerResponse,
+  refusal: BodyRefusal,
+  clock: Clock,
+  text = refusal.text,
+): void {
   const request = response.req
   if (!request.complete) {
     const cancel = clock.after(LINGER_MS, () => request.socket.destroy())
     request.once('end', cancel).once('close', cancel).resume()
   }
-  const length = Buffer.byteLength(refusal.text)
+  const length = Buffer.byteLength(text)
   const head = {
     ...refusal.headers,
     'content-type': 'application/json; charset=utf-8',
     'content-length': length,
   }
-  response.writeHead(refusal.statusCode, head).end(refusal.text)
+  response.writeHead(refusal.statusCode, head).end(text)
 }
 
 type Done = (error: BodyRefusal | null, body?: string) => void

@@ -24,6 +24,9 @@ export interface Recording {
   readonly notes: readonly string[]
 }
 
+/** Some editors put it in front of the first line. */
+const BYTE_ORDER_MARK = /^\ufeff/
+
 /** Longest line that is read, in bytes: a header names all tools, and what is longer is damage. */
 const MAX_LINE = 16 * 1024 ** 2
 
@@ -69,7 +72,8 @@ async function readPart(file: string): Promise<Part | undefined> {
   try {
     await readLines(createReadStream(file) as AsyncIterable<Buffer>, MAX_LINE, (line) => {
       number++
-      if (part === undefined) part = begun(file, line)
+      if (part === undefined)
+        part = begun(file, typeof line === 'string' ? line.replace(BYTE_ORDER_MARK, '') : line)
       else take(part, line, number)
     })
   } catch (error) {

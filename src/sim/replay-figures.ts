@@ -1,3 +1,4 @@
+import { wilsonInterval } from '../experiments/statistics/proportions.ts'
 import { createRandom } from '../experiments/statistics/random.ts'
 import { resamplesFor } from '../experiments/statistics/quantile-bootstrap.ts'
 import type { Interval } from '../experiments/statistics/unit-estimates.ts'
@@ -10,6 +11,9 @@ import type { Play } from './replay.ts'
  * came one after the other (the circular block bootstrap of D. Politis and J. Romano, 1992): those of one time share what their
  * servers went through, so that a bad spell is one event and not as many as there were tasks in it. In each resample all columns are
  * of the same tasks, and all that were replayed of plays with the same seed, which makes their differences paired.
+ *
+ * Where nothing went wrong, or everything did, all resamples say the same, which is no proof that it is always so. A share is then told
+ * with the interval of a proportion of its tasks (`whereAllAgree`).
  */
 
 interface FigureAbout {
@@ -88,18 +92,27 @@ export function compareColumns(
   const [own, ...others] = columns.map(({ name }, column) => {
     const intervals = estimates[column]!.map((estimate, at) => {
       const values = resampled.map((columns) => columns[column]![at]!)
+      const count = sums[column]![0]!.unitsOf(names[at])
+      if (isShare(names[at]) && allAgree(values)) return whereAllAgree(estimate, count, column > 0)
       if (column === 0) return percentiles(estimate, values)
       return predicted(estimate, values, mostOf(names[at]))
     })
     return told(name, intervals)
   })
   const last = columns.length - 1
-  const differences = estimates[last]!.map((estimate, at) =>
-    percentiles(
-      estimate - estimates[1]![at]!,
-      resampled.map((values) => values[last]![at]! - values[1]![at]!),
-    ),
-  )
+  const differences = estimates[last]!.map((estimate, at) => {
+    const difference = estimate - estimates[1]![at]!
+    const values = resampled.map((values) => values[last]![at]! - values[1]![at]!)
+    const isOfAll = [1, last].every((column) => estimates[column]![at] === 0 || estimates[column]![at] === 1)
+    if (!isShare(names[at]) || !isOfAll || !allAgree(values)) return percentiles(difference, values)
+    // In none of the tasks was there anything to make a difference: in others there may be.
+    const { high } = whereAllAgree(0, sums[last]![0]!.unitsOf(names[at]), false)
+    return {
+      estimate: difference,
+      low: Math.max(-1, difference - high),
+      high: Math.min(1, difference + high),
+    }
+  })
   const difference = last > 1 ? told('difference', differences) : undefined
   return { recorded: own!, replayed: others, difference }
 }
@@ -198,6 +211,15 @@ class PlaySums {
     ]
   }
 
+  /** Of how many units a share is known: those with a call that counts, for `undefined` with any call. */
+  unitsOf(figure: Figure | undefined): number {
+    const counts = (unit: number) => {
+      if (figure === 'blastRadius') return this.#units.isTask[unit] === true
+      return this.#sums[unit * SUMS + (figure === 'tcsr' ? VALID : figure === 'eta' ? ELIGIBLE : 0)]! > 0
+    }
+    return Array.from({ length: this.#units.count }, (_, unit) => unit).filter(counts).length
+  }
+
   /** The smallest durations that these shares of the durations do not exceed. */
   #quantiles(weights: Int32Array, count: number): number[] {
     const found: number[] = []
@@ -212,6 +234,8 @@ class PlaySums {
 }
 
 const SUMS = 7
+const VALID = 1
+const ELIGIBLE = 2
 const FAILED = 6
 const QUANTILES = [0.5, 0.95, 0.99] as const
 
@@ -238,6 +262,26 @@ function resample(
 function meanOf(values: readonly (readonly number[])[]): number[] {
   return values[0]!.map((_, at) => values.reduce((sum, one) => sum + one[at]!, 0) / values.length)
 }
+
+/** Whether a figure is a share, in [0, 1]; `undefined` is that of a rejection. */
+const isShare = (figure: Figure | undefined): boolean =>
+  figure === undefined || figures[figure].unit === 'points'
+
+const allAgree = (values: readonly number[]): boolean => values.every((value) => value === values[0])
+
+/**
+ * The interval of a share that is the same in all resamples, by the tasks that it is of: Wilson's, in which 0 of n may be up to 3.8 in
+ * n. What is `predicted` is such a run: that all of k exceptions among 2n tasks
+ * are in one half of them has a probability of 2^-k, which is below 2.5 % from 6 on, so that up to 5 of n are to be expected.
+ */
+function whereAllAgree(estimate: number, units: number, isPredicted: boolean): Interval {
+  const known = Math.min(1, estimate)
+  if (!isPredicted) return { ...wilsonInterval({ successes: known * units, units }, ALPHA), estimate }
+  const apart = units === 0 ? 1 : Math.min(1, MOST_EXCEPTIONS / units)
+  return { estimate, low: Math.max(0, known - apart), high: Math.max(estimate, Math.min(1, known + apart)) }
+}
+
+const MOST_EXCEPTIONS = Math.ceil(Math.log2(2 / ALPHA)) - 1
 
 /** The most that a figure can be; Infinity of a rejection, of which a call may have several. */
 const mostOf = (figure: Figure | undefined): number =>

@@ -84,6 +84,21 @@ test('help is asked for with everything else that is understood, and checks none
   assert.throws(() => read('--help', '--nothing'), Misuse)
 })
 
+test('numbers may be written as people and programs write them', () => {
+  for (const [text, rate] of [
+    ['1e-3', 0.001],
+    ['.5', 0.5],
+    ['2.', 2],
+    ['+0.25', 0.25],
+    ['1E2', 100],
+  ] as const) {
+    const given = read('me', '--rate', text)
+    assert.equal(!given.help && given.values.rate, rate)
+  }
+  const given = read('me', '--port=8e3')
+  assert.equal(!given.help && given.values.port, 8_000)
+})
+
 test('what is wrong is said, with what was meant', () => {
   for (const [args, message] of [
     [['me', '--jornal', 'x'], 'unknown option --jornal; did you mean --journal?'],
@@ -97,6 +112,12 @@ test('what is wrong is said, with what was meant', () => {
     [['me', '--port', '65536'], '--port must be a number from 0 to 65535, not "65536"'],
     [['me', '--port', '1.5'], '--port must be a number from 0 to 65535, not "1.5"'],
     [['me', '--rate', 'much'], '--rate must be a number, not "much"'],
+    [['me', '--port', ''], '--port must be a number from 0 to 65535, not ""'],
+    [['me', '--rate', ' '], '--rate must be a number, not " "'],
+    [['me', '--rate', '0x10'], '--rate must be a number, not "0x10"'],
+    [['me', '--rate', 'NaN'], '--rate must be a number, not "NaN"'],
+    [['me', '--rate', '1e400'], '--rate must be a number, not "1e400"'],
+    [['me', '--rate=-1'], '--rate must be a number, not "-1"'],
     [['me', '--level', 'loud'], '--level must be one of info, warn, not "loud"'],
     [['me', '--control', 'host:1'], '--control must be a URL such as http://127.0.0.1:8080, not "host:1"'],
     [[], 'NAME is missing'],

@@ -115,10 +115,16 @@ test('a checkpoint that does not fit is refused with what is wrong', async (t) =
 test('plans that are written load as the block chaos of a gateway with these servers', async (t) => {
   const path = await folder(t, {})
   const out = join(path, 'found')
+  // Of an earlier run, which has found more, and what is none of any run.
+  await mkdir(out)
+  await writeFile(join(out, 'finding-77.yaml'), '# of an earlier run')
+  await writeFile(join(out, 'finding-of-mine.yaml'), '# kept')
   const { code, text } = await run(...small, '--generations=2', '--out', out, '--json')
   assert.equal(code, 0)
   const { findings } = JSON.parse(text) as { findings: { plan: { type: string; rate: number }[] }[] }
-  const files = await readdir(out)
+  const all = await readdir(out)
+  assert.ok(all.includes('finding-of-mine.yaml'))
+  const files = all.filter((name) => name !== 'finding-of-mine.yaml')
   assert.equal(files.length, findings.length)
   assert.ok(files.length > 0)
   await mkdir(join(path, 'gateway'))

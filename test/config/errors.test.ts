@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { errorsOf } from './files.ts'
+import { errorsOf, load } from './files.ts'
 
 test('a misspelt key is named, with the one that was meant', async (t) => {
   assert.deepEqual(
@@ -234,4 +234,29 @@ chaos:
       '5:26  chaos.faults[0].type  registry.bad_ttl cannot work with old: lists of the legacy era have no ttlMs',
     ],
   )
+})
+
+test('what came out of a variable is shown in no message, whoever says it', async (t) => {
+  const text = `mcpServers: { a: { url: "http://127.0.0.1:1/mcp" } }
+experiments: [{ name: e, arms: { control: default, treatment: "\${TOKEN}" } }]`
+  const { lines } = await load(t, text, { TOKEN: 'a-token-that-nobody-may-read' })
+  assert.deepEqual(lines, [
+    'main.yaml:2:63  experiments[0].arms.treatment  there is no policy set "[redacted]"; there are default',
+  ])
+})
+
+test('a name that is as long as a file is shown by its beginning', async (t) => {
+  const [alias = ''] = await errorsOf(t, `*${'a'.repeat(100_000)}`)
+  assert.match(alias, /^1:1 {2}\*aaa/)
+  assert.equal(alias.length, '1:1  '.length + 2_000 + 1)
+  const [key = ''] = await errorsOf(t, `mcpServers: { a: { url: "http://h/x", ${'k'.repeat(100_000)}: 1 } }`)
+  assert.ok(key.length < 2_500, `${key.length} characters`)
+})
+
+test('of very many mistakes the first are told, which takes no time for the others', async (t) => {
+  const keys = Array.from({ length: 50_000 }, (_, n) => `a${n}: 1`)
+  const unknown = await errorsOf(t, keys.join('\n'))
+  assert.match(unknown[0] ?? '', /^1:1 {2}a0 {2}unknown key "a0"/)
+  assert.equal(unknown.length, 100)
+  assert.equal((await errorsOf(t, '? []\n'.repeat(50_000))).length, 5_000)
 })

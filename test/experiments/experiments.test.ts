@@ -7,6 +7,7 @@ import type { Outcome } from '../../src/mesh/call.ts'
 import type { PolicySettings } from '../../src/mesh/settings.ts'
 import { newCall } from '../support/caller.ts'
 import { ManualClock } from '../support/manual-clock.ts'
+import { until } from '../support/until.ts'
 
 const answered: Outcome = {
   kind: 'answered',
@@ -407,4 +408,44 @@ test('a config that does not compile any more, when a run ends, is told of and e
   failRefresh()
   await clock.advance(3_000)
   assert.deepEqual(told, ['one started', 'one ended: its longest time was over', 'failed: broken'])
+})
+
+test('a run of very many durations is judged apart when it ends: no call waits for it, and the verdict is the same each time', async () => {
+  const verdictOf = async () => {
+    const { put, experiments, told, clock, begin } = stage()
+    put([named('one', { metric: 'p95', matters: 5, minimum: 100 })])
+    for (let task = 0; task < 4_000; task++)
+      for (let n = 0; n < 4; n++) {
+        const { end } = begin(`task ${task}`)
+        end()
+      }
+    await clock.advance(10_000)
+    const since = performance.now()
+    assert.deepEqual(experiments.stop('one'), { ok: true })
+    const tookMs = performance.now() - since
+    assert.deepEqual(told, ['one started'], 'it is told of when it is judged')
+    await until('it is judged', () => told.length === 2)
+    assert.equal(told[1], 'one ended: it was stopped by hand')
+    return { tookMs, verdict: experiments.get('one')!.run!.judgement.verdict }
+  }
+  const first = await verdictOf()
+  assert.ok(first.tookMs < 200, `stopping it took ${first.tookMs} ms`)
+  assert.ok(Number.isFinite(first.verdict.low) && Number.isFinite(first.verdict.high))
+  assert.deepEqual((await verdictOf()).verdict, first.verdict)
+})
+
+test('an experiment that takes long to judge is judged no more often than looks are, however often it is asked for', async () => {
+  const { put, experiments, clock, call } = stage()
+  put([named('one')])
+  call('first')
+  await clock.advance(5_000)
+  // Each judgement takes 60 ms of this clock: it is asked for the time before and after.
+  const now = clock.now.bind(clock)
+  let asked = 0
+  clock.now = () => now() + 60 * asked++
+  const judged = () => {
+    const before = experiments.get('one')!.run!.judgement
+    return experiments.get('one')!.run!.judgement !== before
+  }
+  assert.equal(judged(), false)
 })

@@ -54,3 +54,21 @@ test('what neither plane knows is a 404 that says so, and no plane answers for t
   for (const path of ['/mcp', '/livez', '/readyz'])
     assert.equal((await ask(gateway.control, path))[0], 404, path)
 })
+
+test('broken JSON is told to operators as any other error, and to agents in JSON-RPC', async (t) => {
+  const { gateway } = await runGateway(t, { servers: {} })
+  const post = async (url: string, body: string) => {
+    const headers = { authorization: `Bearer ${controlToken}`, 'content-type': 'application/json' }
+    const response = await fetch(url, { method: 'POST', headers, body })
+    return { status: response.status, body: (await response.json()) as Record<string, unknown> }
+  }
+  for (const route of ['/admin/servers', '/admin/reload', '/admin/experiments']) {
+    const { status, body } = await post(gateway.control + route, '{"a":')
+    assert.equal(status, 400, route)
+    assert.deepEqual(Object.keys(body), ['error'])
+    assert.equal(typeof body.error, 'string')
+  }
+  const { status, body } = await post(`${gateway.data}/mcp`, '{"a":')
+  assert.equal(status, 400)
+  assert.equal((body.error as { code: number }).code, -32700)
+})

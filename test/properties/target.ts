@@ -50,6 +50,7 @@ export function asyncTarget<Case>(
 
 function failureOf<Cases>(details: fc.RunDetails<Cases>): Failure | undefined {
   if (!details.failed) return undefined
-  const { seed, counterexamplePath } = details
-  return { seed, path: counterexamplePath ?? '', report: fc.defaultReportMessage(details) ?? 'failed' }
+  const { seed, counterexamplePath, errorInstance } = details
+  const report = `${fc.defaultReportMessage(details) ?? 'failed'}\n${String(errorInstance)}`
+  return { seed, path: counterexamplePath ?? '', report }
 }

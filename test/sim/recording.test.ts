@@ -130,3 +130,10 @@ test('what is no recording is refused, with words that say what it is', async (t
   const folder = dirname(headed)
   await refused(folder, `${folder} cannot be read: it is a folder`)
 })
+
+test('a byte order mark in front of the first line, as some editors put it, is none of it', async (t) => {
+  const file = await setUp(t, [`\ufeff${JSON.stringify(header())}\n`, call({ at: 5 })])
+  assert.equal((await readRecording(file)).calls.length, 1)
+  const twice = await setUp(t, [`\ufeff\ufeff${JSON.stringify(header())}\n`, call()])
+  await refused(twice, `${twice} is no recording of a gateway: its first line is no header of one`)
+})

@@ -213,3 +213,28 @@ test('columns are compared play by play, those with the same seed', () => {
   ])
   assert.deepEqual(difference?.figures.tcsr, { estimate: 0, low: 0, high: 0 })
 })
+
+test('where nothing failed, or everything did, shares have the interval of so many tasks', () => {
+  const compared = (isWrong: boolean) => {
+    const calls = mixed.map((one) => ({ ...one, task: one.task ?? 'none' }))
+    const played = playOf(recordingOf(calls))
+    const play = { ...played, calls: played.calls.map((one) => ({ ...one, isWrong })) }
+    const tasks = new Set(calls.map(({ task }) => task)).size
+    const { recorded, replayed, difference } = compareColumns(calls, play, [
+      { name: 'one', plays: [play] },
+      { name: 'another', plays: [play] },
+    ])
+    return { tasks, shares: [recorded, replayed[0], difference].map((told) => told?.figures.tcsr) }
+  }
+  const right = compared(false)
+  const wilson = 3.8415 / (right.tasks + 3.8415)
+  const [recorded, replayed, difference] = right.shares
+  assert.deepEqual([recorded?.estimate, recorded?.high], [1, 1])
+  assert.ok(Math.abs(recorded!.low - (1 - wilson)) < 1e-4)
+  assert.deepEqual(replayed, { estimate: 1, low: 1 - 5 / right.tasks, high: 1 })
+  assert.equal(difference?.estimate, 0)
+  assert.ok(Math.abs(difference.low + wilson) < 1e-4 && Math.abs(difference.high - wilson) < 1e-4)
+  const [wrong] = compared(true).shares
+  assert.deepEqual([wrong?.estimate, wrong?.low], [0, 0])
+  assert.ok(Math.abs(wrong!.high - wilson) < 1e-4)
+})

@@ -13,6 +13,9 @@ const MAX_DEPTH = 32
 /** No config holds as many values; a bomb of aliases does. */
 const MAX_VALUES = 100_000
 
+/** Nobody made so many mistakes; what was not meant for a config at all is nothing but mistakes. */
+const MAX_ISSUES = 5_000
+
 /** What reading a file adds to. */
 export interface Reading {
   readonly env: Env
@@ -40,12 +43,13 @@ export function readValues(
   let left = MAX_VALUES
 
   function report(path: ConfigPath, position: Position, message: string): undefined {
-    issues.push({ severity: 'error', file, path: formatPath(path), ...position, message })
+    if (issues.length >= MAX_ISSUES) left = -1
+    else issues.push({ severity: 'error', file, path: formatPath(path), ...position, message })
   }
 
   function giveUp(position: Position, message: string): undefined {
-    left = -1
     report(at, position, message)
+    left = -1
   }
 
   function read(written: Node | null, path: ConfigPath, key: Position | undefined): unknown {
@@ -90,6 +94,7 @@ export function readValues(
     for (const { key, value } of pairs) if (isMerge(key)) Object.assign(values, merge(value, key, path))
     const seen = new Map<string, Position>()
     for (const pair of pairs) {
+      if (left < 0) break
       if (isMerge(pair.key)) continue
       const position = source.positionOf(pair.key)
       const name = isScalar(pair.key) ? (pair.key.value as string | number | boolean | null) : null

@@ -15,14 +15,20 @@ interface Explained {
   readonly origins: Origins
 }
 
-/** Says in our words what zod found: where, what is there, what may be there. Never shows a secret. */
+/** Most of what is wrong that is explained, and most unknown keys of one map: nobody reads more at once, and each costs time. */
+const MOST_EXPLAINED = 500
+const MOST_KEYS = 100
+
+/** Says in our words what zod found first: where, what is there, what may be there. Never shows a secret. */
 export function explain(issues: readonly z.core.$ZodIssue[], about: Explained): ConfigIssue[] {
   const meant = new Set<string>()
-  const explained = leafIssues(issues).flatMap((issue) => {
+  const explained = leafIssues(issues.slice(0, MOST_EXPLAINED)).flatMap((issue) => {
     const path = issue.path.map((key) => (typeof key === 'number' ? key : String(key)))
     switch (issue.code) {
       case 'unrecognized_keys':
-        return issue.keys.map((key) => at(about, [...path, key], 'key', unknownKey(about, path, key, meant)))
+        return issue.keys
+          .slice(0, MOST_KEYS)
+          .map((key) => at(about, [...path, key], 'key', unknownKey(about, path, key, meant)))
       case 'invalid_key':
         return [invalidKey(about, path, issue)]
       default:

@@ -15,11 +15,18 @@ export interface ConfigIssue {
   readonly message: string
 }
 
+/** Longest path and message that a line shows, in characters: either may hold names, and a name may be as long as its file. */
+const LONGEST_PATH = 400
+const LONGEST_MESSAGE = 2_000
+
+const clipped = (text: string, most: number) => (text.length <= most ? text : `${text.slice(0, most)}…`)
+
 /** One line: `config/gateway.yaml:12:7  mcpServers.search.urlz  unknown key "urlz"; did you mean "url"?` */
 export function formatIssue({ severity, file, path, line, column, message }: ConfigIssue): string {
   const place = line === undefined ? file : `${file}:${line}:${column ?? 1}`
-  const text = severity === 'warning' ? `warning: ${message}` : message
-  return [place, path, text].filter((part) => part !== '').join('  ')
+  const said = clipped(message, LONGEST_MESSAGE)
+  const text = severity === 'warning' ? `warning: ${said}` : said
+  return [place, clipped(path, LONGEST_PATH), text].filter((part) => part !== '').join('  ')
 }
 
 /** Orders issues as a reader meets them: file by file, from top to bottom. */

@@ -1,6 +1,21 @@
 /** What stands for a secret. */
 export const REDACTED = '[redacted]'
 
+/** Texts of variables that are shorter are no secrets, and stand in words that mean something else, in characters. */
+const LEAST_HIDDEN = 8
+
+/** Messages show no more than the beginning of what they found, in characters. */
+const SHOWN = 60
+
+/** A message without any text that came out of a variable: who set that knows it, and nobody else has to. */
+export function withoutInterpolated(message: string, interpolated: ReadonlySet<string>): string {
+  let hidden = message
+  for (const text of interpolated)
+    if (text.length >= LEAST_HIDDEN)
+      hidden = hidden.replaceAll(text, REDACTED).replaceAll(text.slice(0, SHOWN), REDACTED)
+  return hidden
+}
+
 // Secrets are told by the names that stand before them, as part of a URL, or by their shape. What is neither stays as it is,
 // so that a command line can still be recognized: ports, paths, versions, packages, numbers of tokens.
 

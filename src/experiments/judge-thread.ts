@@ -1,0 +1,22 @@
+import { type Judged, judgeUnits, type KnownUnits } from './judge.ts'
+import type { Experiment } from './schema.ts'
+import { askThread } from './unit-thread.ts'
+
+/** What the thread of judgements is given besides the units. */
+export interface JudgeFacts {
+  readonly experiment: Experiment
+  readonly known: KnownUnits
+}
+
+/**
+ * Judges a run that has ended in a thread of its own: quantiles of tens of thousands of units take a second, in which no call may stand
+ * still. The same as would be found here, which it is where the thread fails.
+ */
+export async function judgeApart(experiment: Experiment, known: KnownUnits): Promise<Judged> {
+  const facts: JudgeFacts = { experiment, known: { ...known, all: [] } }
+  try {
+    return await askThread<Judged>(new URL('./judge-worker.js', import.meta.url), facts, known.all)
+  } catch {
+    return judgeUnits(experiment, known, { isOver: true })
+  }
+}

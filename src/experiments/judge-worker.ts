@@ -1,0 +1,15 @@
+import { parentPort, workerData } from 'node:worker_threads'
+import type { JudgeFacts } from './judge-thread.ts'
+import { judgeUnits } from './judge.ts'
+import type { UnitSample } from './samples.ts'
+import type { UnitMessage } from './unit-thread.ts'
+
+// Without the units, which come in portions.
+const { experiment, known } = workerData as JudgeFacts
+const all: UnitSample[] = []
+
+parentPort?.on('message', (message: UnitMessage) => {
+  if (message === 'whole')
+    parentPort?.postMessage(judgeUnits(experiment, { ...known, all }, { isOver: true }))
+  else all.push(...message.units)
+})

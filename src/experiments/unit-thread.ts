@@ -1,0 +1,40 @@
+import { once } from 'node:events'
+import { Worker } from 'node:worker_threads'
+import { nextTurn } from '../mesh/clock.ts'
+import type { UnitSample } from './samples.ts'
+
+/** What a thread over units is told: some more of them, or that these were all. */
+export type UnitMessage = { readonly units: readonly UnitSample[] } | 'whole'
+
+/** Most units that are copied to a thread in one turn of the event loop: it takes a millisecond or two. */
+const UNITS_A_TURN = 1_000
+
+/** Most memory that a thread may take, in megabytes: a report of 50,000 units with 32 durations each takes about 150. */
+const MAX_HEAP_MB = 512
+
+/**
+ * What a thread of its own answers, once it has got its units, in portions. Rejects when the thread fails. `workerData`: what else
+ * it has to know.
+ */
+export async function askThread<Answer>(
+  url: URL,
+  workerData: object,
+  units: readonly UnitSample[],
+): Promise<Answer> {
+  const worker = new Worker(url, { workerData, resourceLimits: { maxOldGenerationSizeMb: MAX_HEAP_MB } })
+  const answered = once(worker, 'message') as Promise<[Answer]>
+  // What goes wrong before it is waited for is found out then.
+  answered.catch(() => undefined)
+  const send = (message: UnitMessage) => worker.postMessage(message)
+  try {
+    for (let at = 0; at < units.length; at += UNITS_A_TURN) {
+      send({ units: units.slice(at, at + UNITS_A_TURN) })
+      await nextTurn()
+    }
+    send('whole')
+    const [answer] = await answered
+    return answer
+  } finally {
+    await worker.terminate()
+  }
+}
