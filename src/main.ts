@@ -4,11 +4,12 @@ import { commands } from './commands/index.ts'
 import { Terminal } from './commands/terminal.ts'
 
 /** Who reads a part of what is printed, as `head` does, has what they wanted: the rest goes nowhere. */
-for (const stream of [process.stdout, process.stderr]) {
-  stream.on('error', (error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EPIPE') throw error
-  })
-}
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  if (error.code !== 'EPIPE') throw error
+})
+
+/** What cannot be said there, on a full disk say, can be said nowhere: no reason to end. */
+process.stderr.on('error', () => undefined)
 
 const out = new Terminal(process.stdout, process.stderr, process.env)
 

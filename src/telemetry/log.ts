@@ -16,16 +16,27 @@ export interface LogOutput {
 const GATHER_MS: Millis = 20
 const GATHER_LENGTH = 16 * 1024
 
+/** Most of the log that waits while standard output takes none of it, in bytes. */
+const MAX_WAITING = 1024 ** 2
+
 /** From this level on of pino's a line is written at once, with those before it. */
 const WARN = 40
 
 /**
  * Standard output for lines: several in one write, which costs as much as half of a call. What is written last before the process exits
- * is not lost; one that is killed loses what it logged in its last 20 ms, but for warnings.
+ * is not lost; one that is killed loses what it logged in its last 20 ms, but for warnings. A disk that is full stops nothing: so much
+ * waits for room, what goes beyond it is lost, and `again` hears how many lines, once it is written again.
  */
-function standardOutput() {
+function standardOutput(again: (lost: number) => void) {
+  let lost = 0
   // As pino does it: at once, by the file descriptor.
-  const sink = pino.destination({ dest: 1, sync: true })
+  const sink = pino.destination({ dest: 1, sync: true, maxLength: MAX_WAITING })
+  sink.on('error', () => undefined)
+  sink.on('drop', (dropped: string) => {
+    lost += dropped.split('\n').length - 1
+    // Without more to write it would not try again.
+    sink.write('')
+  })
   let lines = ''
   let cancel: Cancel | undefined
   const flush = () => {
@@ -34,7 +45,11 @@ function standardOutput() {
     if (lines === '') return
     const text = lines
     lines = ''
-    sink.write(text)
+    const isTaken = sink.write(text)
+    if (!isTaken || lost === 0) return
+    const count = lost
+    lost = 0
+    again(count)
   }
   process.once('exit', flush)
   return {
@@ -57,8 +72,11 @@ function standardOutput() {
 export function createLog(level: string, output: LogOutput = process.stdout): Log {
   const options: pino.LoggerOptions = { level, base: null, timestamp: pino.stdTimeFunctions.isoTime }
   if (!output.isTTY) {
-    if (output === process.stdout) return pino(options, standardOutput())
-    return pino(options, { write: (line) => void output.write(printableJson(line)) })
+    if (output !== process.stdout)
+      return pino(options, { write: (line) => void output.write(printableJson(line)) })
+    const again = (lost: number) => log.warn({ lost }, 'the log could not be written: lines are missing')
+    const log = pino(options, standardOutput(again))
+    return log
   }
   const show = terminalLog({
     clock: systemClock,

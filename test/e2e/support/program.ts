@@ -12,6 +12,8 @@ export interface ProgramOptions {
   readonly stdio?: StdioOptions
   /** The test's own working folder unless given. */
   readonly cwd?: string
+  /** How many files, sockets and pipes it may have open; as many as the test itself unless given. */
+  readonly openFiles?: number
 }
 
 /** How a process ended. */
@@ -30,9 +32,11 @@ export class Program {
 
   constructor(
     args: readonly string[],
-    { env = {}, stdio = ['ignore', 'pipe', 'pipe'], cwd = process.cwd() }: ProgramOptions = {},
+    { env = {}, stdio = ['ignore', 'pipe', 'pipe'], cwd = process.cwd(), openFiles }: ProgramOptions = {},
   ) {
-    this.child = spawn(process.execPath, args, {
+    const [command, ...rest] =
+      openFiles === undefined ? [process.execPath, ...args] : limited(openFiles, args)
+    this.child = spawn(command, rest, {
       detached: true,
       stdio,
       cwd,
@@ -83,6 +87,11 @@ export async function killAll(): Promise<void> {
 process.once('exit', () => {
   for (const { pid } of running) killFamily(pid)
 })
+
+/** A command that runs node with so many files, and is node itself in the end. */
+function limited(openFiles: number, args: readonly string[]): [string, ...string[]] {
+  return ['sh', '-c', `ulimit -n ${openFiles}; exec "$0" "$@"`, process.execPath, ...args]
+}
 
 /** Kills a process, its group, and what it started in groups of their own. */
 function killFamily(pid: number): void {

@@ -1,0 +1,68 @@
+import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
+import { closeSync, openSync, readFileSync } from 'node:fs'
+import { mkdir, truncate, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { until } from '../support/until.ts'
+import { cleanUp, configText, newFolder } from '../e2e/support/gateway.ts'
+import { Program } from '../e2e/support/program.ts'
+import { RawClient } from '../e2e/support/raw-client.ts'
+import { stdioToolbox } from '../e2e/support/toolbox.ts'
+
+const main = fileURLToPath(new URL('../../src/main.js', import.meta.url))
+
+after(cleanUp)
+
+test('a gateway whose log and recording are on a full disk serves calls, and writes again once there is room', async (t) => {
+  const folder = await newFolder()
+  const disk = join(folder, 'disk')
+  await mkdir(disk)
+  try {
+    execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=64k', 'none', disk], { stdio: 'ignore' })
+  } catch {
+    return t.skip('only root may make a disk that is small')
+  }
+  try {
+    const file = join(folder, 'gateway.yaml')
+    const logFile = join(disk, 'log')
+    const telemetry = { accessLog: { sample: 1 }, recording: { file: join(disk, 'calls.jsonl') } }
+    await writeFile(file, configText({ servers: { local: stdioToolbox() }, telemetry }))
+    const output = openSync(logFile, 'a')
+    const program = new Program([main, 'start', '--config', file], {
+      stdio: ['ignore', output, output],
+      env: { XDG_RUNTIME_DIR: folder },
+    })
+    closeSync(output)
+    const logged = () => readFileSync(logFile, 'utf8')
+    let data: string | undefined
+    await until('it listens', () => {
+      data = /"data":"(http:[^"]+)"/.exec(logged())?.[1]
+      return data !== undefined
+    })
+    const client = await RawClient.open(`${data}/mcp/local`)
+    const call = async () => assert.equal(await client.say('echo', { text: 'here' }), 'here')
+    // Each of them is a line of both files, of some hundred bytes; together they are several times the disk.
+    // Lines wait up to 1 MiB; beyond that they are lost.
+    for (let calls = 0; calls < 4_000; calls++) await call()
+    const size = logged().length
+    await call()
+    assert.equal(logged().length, size, 'the disk is full')
+    assert.ok(program.isRunning)
+
+    await truncate(logFile)
+    execFileSync('mount', ['-o', 'remount,size=16m', disk])
+    await until('the log goes on, and says what it lacks', async () => {
+      await call()
+      return logged().includes('the log could not be written')
+    })
+    // What waited is there as well, whole lines all of them.
+    for (const line of logged().trimEnd().split('\n').slice(1)) JSON.parse(line)
+    program.signal('SIGTERM')
+    assert.deepEqual(await program.ended, { code: 0, signal: null })
+  } finally {
+    // The gateway may still have it open.
+    execFileSync('umount', ['-l', disk])
+  }
+})

@@ -1,0 +1,53 @@
+import assert from 'node:assert/strict'
+import { connect, type Socket } from 'node:net'
+import { after, test } from 'node:test'
+import { until } from '../support/until.ts'
+import { bystand } from '../e2e/support/bystander.ts'
+import { cleanUp, Gateway } from '../e2e/support/gateway.ts'
+import { RawClient } from '../e2e/support/raw-client.ts'
+import { HttpToolbox, stdioToolbox } from '../e2e/support/toolbox.ts'
+
+/** How many files the gateway may have open. Without traffic it has about 40, and while its modules are loaded more. */
+const OPEN_FILES = 256
+
+/** More than that. */
+const CONNECTIONS = 400
+
+after(cleanUp)
+
+test('a gateway without a free file descriptor goes on serving who is connected, and everybody once there are some again', async () => {
+  const remote = await HttpToolbox.start()
+  const gateway = await Gateway.start(
+    { servers: { remote: { url: remote.url }, local: stdioToolbox() } },
+    { openFiles: OPEN_FILES },
+  )
+  await gateway.waitFor('up', 'remote', 'local')
+  const client = await RawClient.open(gateway.mcp())
+  const pid = await client.say('local__pid')
+  const call = async () => assert.equal(await client.say('local__echo', { text: 'here' }), 'here')
+  await call()
+  const sockets: Socket[] = []
+  const port = Number(new URL(gateway.data).port)
+  let refused = 0
+  await bystand(call, async () => {
+    for (let n = 0; n < CONNECTIONS; n++) {
+      const socket = connect(port, '127.0.0.1')
+      socket.on('error', () => undefined)
+      socket.once('close', () => refused++)
+      sockets.push(socket)
+    }
+    await until('it has no more to give', () => refused > 0)
+    // Its process cannot be started again now: that needs files as well.
+    process.kill(Number(pid), 'SIGKILL')
+  }).catch(() => undefined)
+  assert.ok(gateway.program.isRunning, gateway.program.lines.slice(-3).join('\n'))
+
+  for (const socket of sockets) socket.destroy()
+  await gateway.waitFor('up', 'remote', 'local')
+  const other = await RawClient.open(gateway.mcp())
+  assert.equal(await other.say('remote__echo', { text: 'there' }), 'there')
+  assert.equal(await other.say('local__echo', { text: 'there' }), 'there')
+  assert.equal(await client.say('local__echo', { text: 'here' }), 'here')
+  gateway.program.signal('SIGTERM')
+  assert.deepEqual(await gateway.program.ended, { code: 0, signal: null })
+})

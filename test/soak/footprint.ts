@@ -1,0 +1,56 @@
+import { once } from 'node:events'
+import { readdirSync, readFileSync } from 'node:fs'
+import { studentQuantile } from '../../src/experiments/statistics/distributions.ts'
+import { descendantsOf } from '../e2e/support/family.ts'
+import type { Gateway } from '../e2e/support/gateway.ts'
+
+/** What a gateway holds at one moment. */
+export interface Footprint {
+  /** Since the beginning of the run, in seconds. */
+  readonly atS: number
+  /** In use once garbage is collected, on the heap and outside of it, in bytes. */
+  readonly heapBytes: number
+  readonly residentBytes: number
+  /** Files, sockets and pipes. */
+  readonly handles: number
+  /** Of its own, at any depth. */
+  readonly processes: number
+  /** Of agents. */
+  readonly sessions: number
+}
+
+/** Measures a gateway that was started with test/fixtures/heap-probe. */
+export async function footprintOf(gateway: Gateway, atS: number): Promise<Footprint> {
+  const { child, pid } = gateway.program
+  child.send('measure')
+  const [{ heapUsed, external, arrayBuffers }] = (await once(child, 'message')) as [Record<string, number>]
+  const { body } = await gateway.admin<{ sessions: unknown[] }>('/admin/sessions')
+  const [, kilobytes] = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? []
+  return {
+    atS,
+    heapBytes: (heapUsed ?? 0) + Math.max(external ?? 0, arrayBuffers ?? 0),
+    residentBytes: Number(kilobytes) * 1024,
+    handles: readdirSync(`/proc/${pid}/fd`).length,
+    processes: descendantsOf(pid).length,
+    sessions: body.sessions.length,
+  }
+}
+
+/** A slope with its 95 % interval, per unit of x. */
+export interface Slope {
+  readonly estimate: number
+  readonly low: number
+  readonly high: number
+}
+
+/** Ordinary least squares: the slope of y over x; of three points at least. */
+export function slopeOf(points: readonly (readonly [x: number, y: number])[]): Slope {
+  const n = points.length
+  const meanX = points.reduce((sum, [x]) => sum + x, 0) / n
+  const meanY = points.reduce((sum, [, y]) => sum + y, 0) / n
+  const spreadX = points.reduce((sum, [x]) => sum + (x - meanX) ** 2, 0)
+  const estimate = points.reduce((sum, [x, y]) => sum + (x - meanX) * (y - meanY), 0) / spreadX
+  const residuals = points.reduce((sum, [x, y]) => sum + (y - meanY - estimate * (x - meanX)) ** 2, 0)
+  const half = studentQuantile(0.975, n - 2) * Math.sqrt(residuals / (n - 2) / spreadX)
+  return { estimate, low: estimate - half, high: estimate + half }
+}
