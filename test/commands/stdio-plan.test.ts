@@ -102,3 +102,15 @@ test('what is wrong is said with its place', async () => {
   const missing = await readPlan('/nowhere/plan.yaml', {}, false)
   assert.deepEqual(missing, { ok: false, problems: ['/nowhere/plan.yaml cannot be read: no such file'] })
 })
+
+test('a key of any characters stands in one line, in quotes', async () => {
+  assert.equal(
+    await problems(`"a\\nb": 1\nchaos: { faults: [${fault}] }`),
+    'plan.yaml:1:1  ["a\\nb"]  only "chaos" is read from a plan',
+  )
+})
+
+test('a plan of another tool is quoted without what a terminal would obey', async () => {
+  const said = await problems('faults: [{ target: a, config: { type: "l\\tatency\\u001b[2J" } }]')
+  assert.match(said, /^plan\.yaml:1:\d+ {2}faults\[0\]\.config\.type: unknown type "l\\tatency\\u001b\[2J"/)
+})
