@@ -87,8 +87,13 @@ function checked(
     plan = inOurWords(written, foreign)
   } catch (error) {
     if (!(error instanceof ForeignPlanError)) throw error
-    const place = formatIssue({ severity: 'error', path: '', message: '', ...origins.locate(error.path) })
-    return unusable([`${place}  ${error.message}`])
+    const issue = {
+      severity: 'error',
+      path: '',
+      message: error.message,
+      ...origins.locate(error.path),
+    } as const
+    return unusable([formatIssue(issue.file === '' ? { ...issue, file } : issue)])
   }
   const value = coerce(armed(plan, strict), chaos, origins)
   // Without texts of its own zod leaves those of the schemas, and `explain` finds the rest.

@@ -260,3 +260,10 @@ test('of very many mistakes the first are told, which takes no time for the othe
   assert.equal(unknown.length, 100)
   assert.equal((await errorsOf(t, '? []\n'.repeat(50_000))).length, 5_000)
 })
+
+test('what a terminal would obey is written out, wherever it stands', async (t) => {
+  assert.deepEqual(
+    await errorsOf(t, 'gateway: { "a\\u2028b\\u001b[2J": 1 }').then(([line]) => line?.split('  ')[1]),
+    'gateway["a\\u2028b\\u001b[2J"]',
+  )
+})

@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import fc from 'fast-check'
 import { parse, stringify } from 'yaml'
+import { hasUnprintable } from '../../src/telemetry/printable.ts'
 import { damaged } from './arbitraries.ts'
 
 /** What an operator may write into a file: one that ships with the package, something done to it, or no such thing at all. */
@@ -208,7 +209,8 @@ export function sayWhere(problems: readonly string[], file: string): void {
     const isOfAnother = /^\/.+ {2}\S/.test(problem)
     const place = problem.startsWith(file) ? problem.slice(file.length) : undefined
     assert.ok(place === undefined ? isOfAnother : /^(:\d+:\d+ {2}| {1,2})\S/.test(place), problem)
-    assert.ok(problem.length < 4_000, `a problem of ${problem.length} characters`)
+    assert.ok(problem.length < 20_000, `a problem of ${problem.length} characters`)
+    assert.ok(!hasUnprintable(problem), `${JSON.stringify(problem)} is a line that any terminal may get`)
     assert.ok(!problem.includes(SECRET), 'shows what came out of a variable')
   }
 }

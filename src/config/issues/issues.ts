@@ -1,3 +1,4 @@
+import { printable } from '../../telemetry/printable.ts'
 import type { ConfigPath } from '../files/path.ts'
 
 /** Something wrong with a config (`error`: it cannot be used), or doubtful about it (`warning`). */
@@ -15,18 +16,16 @@ export interface ConfigIssue {
   readonly message: string
 }
 
-/** Longest path and message that a line shows, in characters: either may hold names, and a name may be as long as its file. */
-const LONGEST_PATH = 400
-const LONGEST_MESSAGE = 2_000
-
-const clipped = (text: string, most: number) => (text.length <= most ? text : `${text.slice(0, most)}…`)
+/** Longest parts that a line shows, in characters: names may stand in each, and a name may be as long as its file. */
+const LONGEST = { file: 1_000, path: 400, message: 2_000 }
 
 /** One line: `config/gateway.yaml:12:7  mcpServers.search.urlz  unknown key "urlz"; did you mean "url"?` */
 export function formatIssue({ severity, file, path, line, column, message }: ConfigIssue): string {
-  const place = line === undefined ? file : `${file}:${line}:${column ?? 1}`
-  const said = clipped(message, LONGEST_MESSAGE)
+  const named = printable(file, LONGEST.file)
+  const place = line === undefined ? named : `${named}:${line}:${column ?? 1}`
+  const said = printable(message, LONGEST.message)
   const text = severity === 'warning' ? `warning: ${said}` : said
-  return [place, clipped(path, LONGEST_PATH), text].filter((part) => part !== '').join('  ')
+  return [place, printable(path, LONGEST.path), text].filter((part) => part !== '').join('  ')
 }
 
 /** Orders issues as a reader meets them: file by file, from top to bottom. */
