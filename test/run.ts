@@ -12,6 +12,8 @@ import { parseArgs } from 'node:util'
 const slow = [
   'commands/docs/blast-radius',
   'docs/snippets',
+  'drills/deaf-clients',
+  'drills/vanishing',
   'e2e/chaos/kill-restart',
   'e2e/chaos/list-cells',
   'e2e/counting/',

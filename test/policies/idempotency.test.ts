@@ -48,6 +48,16 @@ test('an answer is kept for the window after its call was over, and not longer',
   assert.deepEqual(snapshot(), { underWay: 1, over: 0, bytes: 0, evicted: 0 })
 })
 
+test('answers whose window is over make room as others end, though nobody asks for them again', async () => {
+  const { clock, server, send, snapshot } = setUp({ settings: { window: '1m' } })
+  for (let n = 0; n < 5; n++) {
+    send(keyed(`k${n}`))
+    server.answer(n)
+    await clock.advance(30_000)
+  }
+  assert.deepEqual([snapshot().over, snapshot().evicted], [2, 0])
+})
+
 test('what a tool says of its own failure is kept, flags and verdict included', async () => {
   const { clock, server, send } = setUp()
   send(keyed('k'))

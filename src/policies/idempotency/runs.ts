@@ -84,6 +84,7 @@ export class Runs {
   /** The call is over, and is remembered for `ms`; `maxSize` is how many bytes of answers may be kept. */
   finish(id: string, fingerprint: string, kept: StoredOutcome, ms: Millis, maxSize: number): void {
     this.#underWay.delete(id)
+    this.#dropExpired()
     this.#add(id, { fingerprint, kept, expiresAt: this.#clock.now() + ms })
     // Who asks for it is not kept waiting: should it get lost, the call is still known to have run.
     void this.#records?.put(id, { fingerprint, kept }, this.#clock.wall() + ms)
@@ -118,12 +119,26 @@ export class Runs {
     this.#bytes += bytesOf(ended)
   }
 
+  /** Nobody asks for most keys again: those whose time is over would stay until there is no room for others. */
+  #dropExpired(): void {
+    const now = this.#clock.now()
+    for (let oldest = this.#oldest(); oldest !== undefined; oldest = this.#oldest()) {
+      if (oldest.ended.expiresAt > now) return
+      this.#drop(oldest.id, oldest.ended)
+    }
+  }
+
   #evictOldest(): void {
+    const oldest = this.#oldest()
+    if (oldest === undefined) return
+    if (oldest.ended.expiresAt > this.#clock.now()) this.#evicted++
+    this.#drop(oldest.id, oldest.ended)
+  }
+
+  #oldest(): { readonly id: string; readonly ended: Ended } | undefined {
     const { value: id } = this.#over.rkeys().next()
     const ended = id === undefined ? undefined : this.#over.peek(id)
-    if (id === undefined || ended === undefined) return
-    if (ended.expiresAt > this.#clock.now()) this.#evicted++
-    this.#drop(id, ended)
+    return id === undefined || ended === undefined ? undefined : { id, ended }
   }
 
   #drop(id: string, run: Ended): void {

@@ -151,7 +151,7 @@ test('what had to go early is counted, and what was too old anyway is not', asyn
     server.answer(n)
     await clock.advance(n < 3 ? 0 : 60_000)
   }
-  assert.deepEqual([snapshot().over, snapshot().evicted], [2, 2])
+  assert.deepEqual([snapshot().over, snapshot().evicted], [1, 2])
   send(keyed('k4'))
   assert.equal(server.calls.length, 7)
   assert.equal(snapshot().over, 1)

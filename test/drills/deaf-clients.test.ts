@@ -1,0 +1,109 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import type { ServerResponse } from 'node:http'
+import { after, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { until } from '../support/until.ts'
+import { bystand } from '../e2e/support/bystander.ts'
+import { type DeafClient, postDeaf } from '../e2e/support/deaf-client.ts'
+import { cleanUp, Gateway, type Json } from '../e2e/support/gateway.ts'
+import { headersOf, ModernClient } from '../e2e/support/modern-client.ts'
+import { RawClient } from '../e2e/support/raw-client.ts'
+import { closeServers, RawServer } from '../e2e/support/raw-server.ts'
+import { stdioToolbox } from '../e2e/support/toolbox.ts'
+
+const MIB = 1024 ** 2
+
+/** Clients of each era, each with a stream of its own. */
+const CLIENTS = 20
+
+/** What one of them may cost at most, in bytes. */
+const MAX_HELD = MIB
+
+const probe = fileURLToPath(new URL('../fixtures/heap-probe.js', import.meta.url))
+
+after(async () => {
+  await cleanUp()
+  closeServers()
+})
+
+/** What a gateway holds once all garbage is collected, in bytes. */
+async function held({ program: { child } }: Gateway): Promise<number> {
+  child.send('measure')
+  const [{ heapUsed, external, arrayBuffers }] = (await once(child, 'message')) as [
+    Record<'heapUsed' | 'external' | 'arrayBuffers', number>,
+  ]
+  return heapUsed + Math.max(external, arrayBuffers)
+}
+
+/** Tells of progress for as long as somebody listens, as fast as it is taken. */
+function endless(response: ServerResponse, progressToken: unknown): void {
+  const message = 'x'.repeat(4_096)
+  let progress = 0
+  const pour = () => {
+    let hasRoom = true
+    while (hasRoom && !response.destroyed) {
+      const params = { progressToken, progress: ++progress, message }
+      const event = { jsonrpc: '2.0', method: 'notifications/progress', params }
+      hasRoom = response.write(`data: ${JSON.stringify(event)}\n\n`)
+    }
+  }
+  response.writeHead(200, { 'content-type': 'text/event-stream' })
+  response.on('drain', pour)
+  pour()
+}
+
+test('clients that never read a stream of events without end cost at most 1 MB each, and others are served', async (t) => {
+  let begun = 0
+  const server = await RawServer.start(
+    ({ message: { method, params } }, response) => {
+      if (method !== 'tools/call') return false
+      begun++
+      endless(response, (params as { _meta: Json })._meta.progressToken)
+      return true
+    },
+    ['pour'],
+  )
+  const gateway = await Gateway.start(
+    {
+      servers: { pouring: { url: server.url }, quiet: stdioToolbox() },
+      policies: { defaults: { bulkhead: { concurrent: 8 * CLIENTS } } },
+    },
+    { nodeArgs: ['--expose-gc', '--import', probe], stdio: ['ignore', 'pipe', 'pipe', 'ipc'] },
+  )
+  await gateway.waitFor('up', 'pouring', 'quiet')
+  const bystander = await RawClient.open(gateway.mcp('quiet'))
+  const url = gateway.mcp('pouring')
+  const sessions = await Promise.all(Array.from({ length: CLIENTS }, () => RawClient.open(url)))
+  const before = await held(gateway)
+  const deaf: DeafClient[] = []
+  await bystand(
+    async () => assert.equal(await bystander.say('echo', { text: 'here' }), 'here'),
+    async () => {
+      const params = (n: number) => ({ name: 'pour', arguments: {}, _meta: { progressToken: n } })
+      for (const [n, { headers }] of sessions.entries()) {
+        deaf.push(
+          await postDeaf(url, headers, { jsonrpc: '2.0', id: n, method: 'tools/call', params: params(n) }),
+        )
+        const modern = new ModernClient(url)
+        const request = modern.request('tools/call', params(n))
+        const _meta = { ...modern.meta, progressToken: n }
+        const body = { ...request, params: { ...params(n), _meta } }
+        deaf.push(await postDeaf(url, headersOf(body), body))
+      }
+      await until('all of them are being answered', () => begun === 2 * CLIENTS)
+    },
+  )
+  let last = -1
+  await until('nothing moves any more', async () => {
+    const now = await held(gateway)
+    const isStill = Math.abs(now - last) < 64 * 1024
+    last = now
+    return isStill
+  })
+  assert.equal(await bystander.say('echo', { text: 'here' }), 'here')
+  const each = (last - before) / deaf.length
+  t.diagnostic(`${Math.round(each / 1024)} KiB for each of ${deaf.length}`)
+  assert.ok(each <= MAX_HELD, `${Math.round(each / 1024)} KiB for each of ${deaf.length}`)
+  for (const client of deaf) client.close()
+})
