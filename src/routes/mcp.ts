@@ -186,11 +186,12 @@ export function registerMcp(
       return false
     const path = PLAIN_PATH.exec(url)
     if (path === null || !isThere(path[1])) return false
-    if (!acceptsBoth(headers.accept) || fullness(request) !== undefined) return false
+    // Not by `fullness`, which counts the refusal: Fastify's way counts it.
+    const client = clientOf(request.socket.remoteAddress)
+    if (!acceptsBoth(headers.accept) || quotas.calls.exceeds(client) !== undefined) return false
     bodies.read(request, (error, body = '') => {
       const refused = error ?? fullness(request)
       if (refused !== undefined) return refuseBody(response, refused, clock)
-      const client = clientOf(request.socket.remoteAddress)
       const endpoint = endpointOf(path[1])
       if (endpoint !== undefined) return take({ endpoint, headers, client, response }, body)
       const { status, text } = unknownServer(path[1] ?? '')

@@ -145,3 +145,20 @@ test('bodies that are completed together begin no more calls than one client may
   assert.deepEqual(statuses, ['200', '200', '429', '429', '429', '429'])
   for (const { socket } of posts) socket.destroy()
 })
+
+test('a call that is refused because its client has too many is counted once', async () => {
+  const limits = { perClient: { calls: 1 } }
+  const gateway = await Gateway.start({ servers: { box: stdioToolbox() }, gateway: { limits } })
+  await gateway.waitFor('up', 'box')
+  const client = await RawClient.open(gateway.mcp('box'))
+  const slow = client.call('sleep', { ms: 1_500 })
+  await gateway.waitForCalls(1)
+  const params = { name: 'echo', arguments: { text: 'x' } }
+  for (let id = 1; id <= 3; id++)
+    assert.equal(
+      (await client.post({ jsonrpc: '2.0', id: `more-${id}`, method: 'tools/call', params })).status,
+      429,
+    )
+  assert.equal(await gateway.metric('breakwater_quota_refused_total', 'limit="calls_per_client"'), 3)
+  await slow
+})
