@@ -24,6 +24,9 @@ export interface Surroundings {
   readonly flags: (name: string) => readonly string[]
 }
 
+/** In force, as by default, so that they cost what they do; and never met, because one client makes all calls. */
+const OUT_OF_REACH = { perSession: { rate: '1000000/s' }, perTenant: { rate: '1000000/s' } }
+
 const READY_WITHIN_MS = 10_000
 const READY_EVERY_MS = 50
 
@@ -49,7 +52,7 @@ async function startGateway(
   const { children, upstream, scratch, flags } = around
   const file = join(scratch, `${name}.json`)
   const base = {
-    gateway: { listen: '127.0.0.1:0', control: '127.0.0.1:0', environment: 'test' },
+    gateway: { listen: '127.0.0.1:0', control: '127.0.0.1:0', environment: 'test', limits: OUT_OF_REACH },
     mcpServers: { upstream: { url: `${upstream}/mcp` } },
   }
   writeFileSync(file, JSON.stringify({ ...base, ...config }))

@@ -6,6 +6,11 @@
 
 const QUOTE = 0x22
 const BACKSLASH = 0x5c
+const COMMA = 0x2c
+export const OPEN_OBJECT = 0x7b
+export const CLOSE_OBJECT = 0x7d
+export const OPEN_ARRAY = 0x5b
+export const CLOSE_ARRAY = 0x5d
 
 /** Over white space, if there is any. */
 export function skipSpace(text: string, at: number): number {
@@ -19,7 +24,7 @@ export function skipSpace(text: string, at: number): number {
 /** From behind a member or element to the next one, or to the bracket that closes them. */
 export function skipComma(text: string, at: number): number {
   at = skipSpace(text, at)
-  return text[at] === ',' ? skipSpace(text, at + 1) : at
+  return text.charCodeAt(at) === COMMA ? skipSpace(text, at + 1) : at
 }
 
 /** Over a string; `at` stands on its opening quote. */
@@ -35,11 +40,16 @@ export function skipString(text: string, at: number): number {
 
 /** Over a value of any kind; `at` stands on its first character. */
 export function skipValue(text: string, at: number): number {
-  const opening = text[at]
-  if (opening === '"') return skipString(text, at)
-  if (opening === '{' || opening === '[') return skipNested(text, at)
-  while (at < text.length && !',]} \n\r\t'.includes(text[at] as string)) at++
+  const opening = text.charCodeAt(at)
+  if (opening === QUOTE) return skipString(text, at)
+  if (opening === OPEN_OBJECT || opening === OPEN_ARRAY) return skipNested(text, at)
+  while (at < text.length && !endsLiteral(text.charCodeAt(at))) at++
   return at
+}
+
+/** Whether a character is none of a number or a word: a comma, a bracket that closes, or white space. */
+function endsLiteral(unit: number): boolean {
+  return unit === COMMA || unit === CLOSE_OBJECT || unit === CLOSE_ARRAY || unit <= 0x20
 }
 
 function skipNested(text: string, at: number): number {
@@ -50,8 +60,8 @@ function skipNested(text: string, at: number): number {
       at = skipString(text, at)
       continue
     }
-    if (unit === 0x7b || unit === 0x5b) depth++
-    else if ((unit === 0x7d || unit === 0x5d) && --depth === 0) return at + 1
+    if (unit === OPEN_OBJECT || unit === OPEN_ARRAY) depth++
+    else if ((unit === CLOSE_OBJECT || unit === CLOSE_ARRAY) && --depth === 0) return at + 1
     at++
   }
   return at
@@ -63,9 +73,9 @@ export function isDeeperThan(most: number, text: string): boolean {
   for (let at = 0; at < text.length; at++) {
     const unit = text.charCodeAt(at)
     if (unit === QUOTE) at = skipString(text, at) - 1
-    else if (unit === 0x7b || unit === 0x5b) {
+    else if (unit === OPEN_OBJECT || unit === OPEN_ARRAY) {
       if (++depth > most) return true
-    } else if (unit === 0x7d || unit === 0x5d) depth--
+    } else if (unit === CLOSE_OBJECT || unit === CLOSE_ARRAY) depth--
   }
   return false
 }

@@ -1,4 +1,13 @@
-import { skipComma, skipSpace, skipString, skipValue } from './json-scan.ts'
+import {
+  CLOSE_ARRAY,
+  CLOSE_OBJECT,
+  OPEN_ARRAY,
+  OPEN_OBJECT,
+  skipComma,
+  skipSpace,
+  skipString,
+  skipValue,
+} from './json-scan.ts'
 
 /**
  * Finds and replaces values inside a JSON text without re-serialising it, so that everything else
@@ -19,10 +28,10 @@ export function locate(text: string, path: JsonPath): Span | undefined {
   let at = skipSpace(text, 0)
   let found: Span | undefined
   for (const step of path) {
-    const opening = text[at]
+    const opening = text.charCodeAt(at)
     found = undefined
-    if (typeof step === 'string' && opening === '{') found = findMember(text, at, step)
-    else if (typeof step === 'number' && opening === '[') {
+    if (typeof step === 'string' && opening === OPEN_OBJECT) found = findMember(text, at, step)
+    else if (typeof step === 'number' && opening === OPEN_ARRAY) {
       let index = 0
       for (const element of elements(text, at)) if (index++ === step) found = element
     }
@@ -32,14 +41,19 @@ export function locate(text: string, path: JsonPath): Span | undefined {
   return found ?? { start: at, end: skipValue(text, at) }
 }
 
-/** The last member of that name; without the objects and slices that walking over `members` makes of each. */
+/** The member whose key begins at `keyStart`. */
+function memberAt(text: string, keyStart: number): Span & { readonly keyEnd: number } {
+  const keyEnd = skipString(text, keyStart)
+  const start = skipSpace(text, skipSpace(text, keyEnd) + 1)
+  return { keyEnd, start, end: skipValue(text, start) }
+}
+
+/** The last member of that name; without the slices that walking over `members` makes of each. */
 function findMember(text: string, at: number, name: string): Span | undefined {
   let found: Span | undefined
   at = skipSpace(text, at + 1)
-  while (text[at] !== '}') {
-    const keyEnd = skipString(text, at)
-    const start = skipSpace(text, skipSpace(text, keyEnd) + 1)
-    const end = skipValue(text, start)
+  while (text.charCodeAt(at) !== CLOSE_OBJECT) {
+    const { keyEnd, start, end } = memberAt(text, at)
     if (isKey(text, at, keyEnd, name)) found = { start, end }
     at = skipComma(text, end)
   }
@@ -54,19 +68,32 @@ function isKey(text: string, start: number, end: number, name: string): boolean 
   return false
 }
 
+/** The spans of the members of an object by these names, in their order, in one walk; of duplicate keys the last counts. */
+export function locateMembers(text: string, names: readonly string[]): (Span | undefined)[] {
+  const found = new Array<Span | undefined>(names.length).fill(undefined)
+  let at = skipSpace(text, 0)
+  if (text.charCodeAt(at) !== OPEN_OBJECT) return found
+  at = skipSpace(text, at + 1)
+  while (text.charCodeAt(at) !== CLOSE_OBJECT) {
+    const { keyEnd, start, end } = memberAt(text, at)
+    for (let index = 0; index < names.length; index++)
+      if (isKey(text, at, keyEnd, names[index] as string)) found[index] = { start, end }
+    at = skipComma(text, end)
+  }
+  return found
+}
+
 /** The members of the object that opens at `at`. */
 export function* members(
   text: string,
   at: number,
 ): Generator<Span & { readonly key: string; readonly keyStart: number }> {
   at = skipSpace(text, at + 1)
-  while (text[at] !== '}') {
+  while (text.charCodeAt(at) !== CLOSE_OBJECT) {
     const keyStart = at
-    const keyEnd = skipString(text, at)
+    const { keyEnd, start, end } = memberAt(text, at)
     const quoted = text.slice(keyStart, keyEnd)
     const key = quoted.includes('\\') ? (JSON.parse(quoted) as string) : quoted.slice(1, -1)
-    const start = skipSpace(text, skipSpace(text, keyEnd) + 1)
-    const end = skipValue(text, start)
     yield { key, keyStart, start, end }
     at = skipComma(text, end)
   }
@@ -75,7 +102,7 @@ export function* members(
 /** The elements of the array that opens at `at`. */
 export function* elements(text: string, at: number): Generator<Span> {
   at = skipSpace(text, at + 1)
-  while (text[at] !== ']') {
+  while (text.charCodeAt(at) !== CLOSE_ARRAY) {
     const end = skipValue(text, at)
     yield { start: at, end }
     at = skipComma(text, end)
@@ -87,12 +114,23 @@ export interface Edit extends Span {
   readonly with: string
 }
 
+/** The text with one span replaced. */
+export function spliceOne(text: string, { start, end }: Span, by: string): string {
+  return text.slice(0, start) + by + text.slice(end)
+}
+
+/** To sort even two takes longer than to apply them. */
+function inOrder(edits: readonly Edit[]): readonly Edit[] {
+  const isSorted = edits.every(({ start }, index) => index === 0 || (edits[index - 1] as Edit).start <= start)
+  return isSorted ? edits : edits.toSorted((a, b) => a.start - b.start)
+}
+
 /** Applies edits that do not overlap, in any order. */
 export function splice(text: string, edits: readonly Edit[]): string {
   if (edits.length === 0) return text
   let result = ''
   let at = 0
-  for (const edit of edits.toSorted((a, b) => a.start - b.start)) {
+  for (const edit of inOrder(edits)) {
     result += text.slice(at, edit.start) + edit.with
     at = edit.end
   }
@@ -102,7 +140,7 @@ export function splice(text: string, edits: readonly Edit[]): string {
 /** The text with the value at `path` replaced; unchanged when there is no such value. */
 export function replaceAt(text: string, path: JsonPath, value: unknown): string {
   const span = locate(text, path)
-  return span === undefined ? text : text.slice(0, span.start) + JSON.stringify(value) + text.slice(span.end)
+  return span === undefined ? text : spliceOne(text, span, JSON.stringify(value))
 }
 
 /** The text of an object with one more member, put first. */

@@ -1,4 +1,4 @@
-import { locate, members } from './json-span.ts'
+import { locate, members, spliceOne } from './json-span.ts'
 
 /** The modern era's one version. */
 export const MODERN_VERSION = '2026-07-28'
@@ -52,9 +52,11 @@ const envelope: ReadonlySet<string> = new Set([
 export function withoutEnvelope(text: string): string {
   const meta = locate(text, ['params', '_meta'])
   if (meta === undefined || text[meta.start] !== '{') return text
-  const all = [...members(text, meta.start)]
-  const kept = all.filter(({ key }) => !envelope.has(key))
-  if (kept.length === all.length) return text
-  const written = kept.map(({ keyStart, end }) => text.slice(keyStart, end)).join()
-  return `${text.slice(0, meta.start)}{${written}}${text.slice(meta.end)}`
+  let kept = ''
+  let isWhole = true
+  for (const { key, keyStart, end } of members(text, meta.start)) {
+    if (envelope.has(key)) isWhole = false
+    else kept += (kept === '' ? '' : ',') + text.slice(keyStart, end)
+  }
+  return isWhole ? text : spliceOne(text, meta, `{${kept}}`)
 }

@@ -1,7 +1,7 @@
 import { parseExactly } from '../protocol/json-parse.ts'
 import type { Message } from '../mesh/call.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
-import { type Edit, type JsonPath, locate, locateAll, splice } from '../protocol/json-span.ts'
+import { type Edit, type JsonPath, locate, locateAll, splice, spliceOne } from '../protocol/json-span.ts'
 import { withEntry } from '../protocol/with-entry.ts'
 import type { GatewayGeneration } from './generation.ts'
 import type { ListKind } from './kinds.ts'
@@ -92,7 +92,7 @@ export function routeRequest(
     if (found === undefined || span === undefined) return undefined
     const tool = method === 'tools/call' ? servers.get(found.server)?.toolShownAs(found.name) : undefined
     const resolved = tool === undefined ? found : { ...found, name: tool }
-    const text = splice(message.text, [{ ...span, with: JSON.stringify(resolved.name) }])
+    const text = spliceOne(message.text, span, JSON.stringify(resolved.name))
     return {
       ...resolved,
       message: { text, value: replaced(message.value, path, resolved.name) as Message['value'] },
@@ -168,10 +168,11 @@ function* block(item: unknown, path: JsonPath): Generator<Place> {
   if (item.type === 'resource') yield [[...path, 'resource', 'uri'], 'uri']
 }
 
-/** The value with another one at `path`; the rest is shared with the original. */
-function replaced(value: unknown, [step, ...rest]: JsonPath, by: unknown): unknown {
+/** The value with another one at `path`, of which `depth` steps are done; the rest is shared with the original. */
+function replaced(value: unknown, path: JsonPath, by: unknown, depth = 0): unknown {
+  const step = path[depth]
   if (step === undefined || !isObject(value)) return by
-  return withEntry(value, String(step), replaced(value[step], rest, by))
+  return withEntry(value, String(step), replaced(value[step], path, by, depth + 1))
 }
 
 function at(value: unknown, path: JsonPath): unknown {

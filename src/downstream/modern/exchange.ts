@@ -4,7 +4,7 @@ import type { Clock } from '../../mesh/clock.ts'
 import { gatewayError } from '../../mesh/errors.ts'
 import { pauseDeadline, type ServerQuestion } from '../../mesh/pause-deadline.ts'
 import { parseExactly } from '../../protocol/json-parse.ts'
-import { type Edit, locate, members, replaceAt, splice } from '../../protocol/json-span.ts'
+import { type Edit, locate, locateMembers, replaceAt, splice } from '../../protocol/json-span.ts'
 import {
   errorText,
   INVALID_PARAMS,
@@ -289,14 +289,9 @@ export function modernise(method: string, id: RequestId, response: Response): Re
   const { text, status, value, wire } = response
   if (wire !== undefined && wire.end !== 'shape') return response
   const { result, error } = value ?? (parseExactly(text) as Record<string, unknown>)
-  const top = text.indexOf('{')
-  let ownId: Edit = { start: top + 1, end: top + 1, with: `"id":${JSON.stringify(id)},` }
-  let body = top
   // One walk for both: a result may be long.
-  for (const { key, start, end } of members(text, top)) {
-    if (key === 'id') ownId = { start, end, with: JSON.stringify(id) }
-    else if (key === 'result') body = start
-  }
+  const [named, body] = locateMembers(text, ['id', 'result'])
+  const ownId = named === undefined ? newId(text, id) : { ...named, with: JSON.stringify(id) }
   if (isObject(error)) {
     const own = splice(text, [ownId])
     const isAbsent = error.code === RESOURCE_NOT_FOUND
@@ -306,10 +301,15 @@ export function modernise(method: string, id: RequestId, response: Response): Re
     }
   }
   const added = isObject(result) ? addition(method, result) : ''
-  return {
-    text: splice(text, added === '' ? [ownId] : [ownId, { start: body + 1, end: body + 1, with: added }]),
-    status,
-  }
+  if (added === '' || body === undefined) return { text: splice(text, [ownId]), status }
+  const inside = body.start + 1
+  return { text: splice(text, [ownId, { start: inside, end: inside, with: added }]), status }
+}
+
+/** Puts an id in front of all else that an answer says. */
+function newId(text: string, id: RequestId): Edit {
+  const inside = text.indexOf('{') + 1
+  return { start: inside, end: inside, with: `"id":${JSON.stringify(id)},` }
 }
 
 /** Our own lost sessions are no business of a client that has none; unknown methods are 404 in this era. */
