@@ -58,6 +58,11 @@ export function nextTurn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve))
 }
 
+/** Runs `task` when the event loop has read what there was to read, in the same turn of it. It must not throw. */
+export function endOfTurn(task: () => void): void {
+  setImmediate(task)
+}
+
 /** Resolves after a while of real time, in milliseconds, whatever clock is used: the event loop is real. */
 export function pause(ms: Millis): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms))

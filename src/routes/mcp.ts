@@ -12,7 +12,7 @@ import type { InboundRequest } from '../downstream/inbound-request.ts'
 import type { Clock } from '../mesh/clock.ts'
 import { gatewayError } from '../mesh/errors.ts'
 import type { Live } from '../mesh/live.ts'
-import { ownTurn } from '../mesh/turns.ts'
+import { ownTurn, TurnBatch } from '../mesh/turns.ts'
 import { during, LARGE_TEXT } from '../mesh/work.ts'
 import { readJson } from '../protocol/json-check.ts'
 import { errorText, idOf, INVALID_REQUEST, PARSE_ERROR } from '../protocol/jsonrpc.ts'
@@ -32,6 +32,13 @@ export interface McpRoutesParts {
   readonly bodies: Bodies
   /** Calls that are under way; the drain waits for it to fall to 0. */
   readonly load: { inFlight: number }
+}
+
+/** A POST whose body is complete. */
+interface Arrived {
+  readonly request: IncomingMessage
+  readonly incoming: InboundRequest
+  readonly body: string
 }
 
 interface ServerParams {
@@ -147,24 +154,26 @@ export function registerMcp(
     if (!incoming.response.destroyed) await during('request', () => post(incoming, body))
   }
 
-  /** Takes a POST with its body. */
-  function take(incoming: InboundRequest, body: string): void {
+  /** Takes a POST with its body, unless the gateway is full by now: others of the same turn have come before it. */
+  function take({ request, incoming, body }: Arrived): void {
+    const full = fullness(request)
+    if (full !== undefined) return refuseBody(incoming.response, full, clock)
     if (body.length < LARGE_TEXT) guarded(incoming, () => post(incoming, body), body.length)
     else guarded(incoming, () => postInTurn(incoming, body), body.length)
   }
+
+  const arrived = new TurnBatch(take)
 
   for (const url of ['/mcp', '/mcp/:server']) {
     app.post(url, (request, reply) => {
       const { body } = request
       // The request is kept until its reply has been read; nobody counts what it holds by then.
       request.body = undefined
-      const full = fullness(request.raw)
-      if (full !== undefined) throw full
       if (typeof body !== 'string') return noBody(reply)
       if (!acceptsBoth(request.headers.accept))
         return notAcceptable(reply, 'application/json and text/event-stream')
       const incoming = inboundRequestOf(request, reply)
-      if (incoming !== undefined) take(incoming, body)
+      if (incoming !== undefined) arrived.add({ request: request.raw, incoming, body })
     })
     // A HEAD would be taken for a client that listens.
     app.get(url, { exposeHeadRoute: false }, (request, reply) => {
@@ -189,11 +198,11 @@ export function registerMcp(
     // Not by `fullness`, which counts the refusal: Fastify's way counts it.
     const client = clientOf(request.socket.remoteAddress)
     if (!acceptsBoth(headers.accept) || quotas.calls.exceeds(client) !== undefined) return false
-    bodies.read(request, (error, body = '') => {
-      const refused = error ?? fullness(request)
-      if (refused !== undefined) return refuseBody(response, refused, clock)
+    bodies.read(request, (refused, body = '') => {
+      if (refused !== null) return refuseBody(response, refused, clock)
       const endpoint = endpointOf(path[1])
-      if (endpoint !== undefined) return take({ endpoint, headers, client, response }, body)
+      if (endpoint !== undefined)
+        return arrived.add({ request, incoming: { endpoint, headers, client, response }, body })
       const { status, text } = unknownServer(path[1] ?? '')
       sendJson(response, status, text)
     })

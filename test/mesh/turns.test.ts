@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { inTurns } from '../../src/mesh/clock.ts'
-import { countCopy, ownTurn, TurnBudget } from '../../src/mesh/turns.ts'
+import { countCopy, ownTurn, TurnBatch, TurnBudget } from '../../src/mesh/turns.ts'
 
 /** After how many messages there is a break, each of so many bytes and passed on to so many. */
 function messagesUntilBreak(bytes: number, copies: number): number {
@@ -100,5 +100,32 @@ test('what takes long in its own turn leaves the others as much time as it took'
     const pauseMs = (began[n] ?? 0) - (ended[n - 1] ?? 0)
     // A timer of Node may be a millisecond early.
     assert.ok(pauseMs >= 19, `${pauseMs} ms`)
+  }
+})
+
+test('what comes in one turn of the event loop is done in a row, each step of all of it before the next step', async () => {
+  const seen: string[] = []
+  const batch = new TurnBatch((name: string) => {
+    void Promise.resolve()
+      .then(() => seen.push(`${name} begins`))
+      .then(() => seen.push(`${name} ends`))
+  })
+  batch.add('first')
+  batch.add('second')
+  assert.deepEqual(seen, [], 'not before the turn ends')
+  await new Promise((resolve) => setImmediate(resolve))
+  assert.deepEqual(seen, ['first begins', 'second begins', 'first ends', 'second ends'])
+})
+
+test('what is added while a batch is done comes in the next turn', async () => {
+  const seen: number[] = []
+  const batch = new TurnBatch((left: number) => {
+    seen.push(left)
+    if (left > 0) batch.add(left - 1)
+  })
+  batch.add(2)
+  for (const expected of [[2], [2, 1], [2, 1, 0]]) {
+    await new Promise((resolve) => setImmediate(resolve))
+    assert.deepEqual(seen, expected)
   }
 })

@@ -2,6 +2,7 @@ import type { Signal } from '../../mesh/cancel.ts'
 import type { Channel, Outcome } from '../../mesh/call.ts'
 import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError, type Reason } from '../../mesh/errors.ts'
+import { TurnBatch } from '../../mesh/turns.ts'
 import type { WireShape } from '../../mesh/wire-shape.ts'
 import { sizeFault } from '../../protocol/json-size.ts'
 import { kindOf, notificationText, readMessage, type RequestId } from '../../protocol/jsonrpc.ts'
@@ -57,6 +58,12 @@ const MOST_RESUME_MS = 30_000
 
 /** How long a server may keep a stream open behind its answer, in milliseconds. */
 const LINGER_MS = 1_000
+
+/** Callers go on together with what was read in one turn of the event loop. */
+const settled = new TurnBatch<{
+  readonly settle: (reading: Reading) => void
+  readonly reading: Reading
+}>(({ settle, reading }) => settle(reading))
 
 /** One POST and its reply: a JSON body, or a stream of events that is resumed when it breaks off. */
 export class HttpExchange implements ReplySink {
@@ -236,7 +243,7 @@ export class HttpExchange implements ReplySink {
     this.#cancelTimer?.()
     this.#request.signal.removeEventListener('abort', this.#cancel)
     this.#options.underWay.delete(this)
-    this.#settle(reading)
+    settled.add({ settle: this.#settle, reading })
   }
 }
 
