@@ -59,11 +59,8 @@ const MOST_RESUME_MS = 30_000
 /** How long a server may keep a stream open behind its answer, in milliseconds. */
 const LINGER_MS = 1_000
 
-/** Callers go on together with what was read in one turn of the event loop. */
-const settled = new TurnBatch<{
-  readonly settle: (reading: Reading) => void
-  readonly reading: Reading
-}>(({ settle, reading }) => settle(reading))
+/** Replies that came in one turn of the event loop are read together, and their callers go on together. */
+const over = new TurnBatch<HttpExchange>((exchange) => exchange.tell())
 
 /** One POST and its reply: a JSON body, or a stream of events that is resumed when it breaks off. */
 export class HttpExchange implements ReplySink {
@@ -71,8 +68,10 @@ export class HttpExchange implements ReplySink {
   readonly #request: Request
   readonly #options: ExchangeOptions
   readonly #settle: (reading: Reading) => void
+  readonly #broke: (cause: unknown) => void
+  /** How it ended, to be found out when its caller is told; undefined while it goes on. */
+  #end: (() => Reading) | undefined
   #reply: HttpReply
-  #settled = false
   #streaming = false
   #lastEventId: string | undefined
   #retryMs: Millis = RESUME_MS
@@ -81,25 +80,28 @@ export class HttpExchange implements ReplySink {
   #cancelTimer: Cancel | undefined
 
   static run(wire: HttpWire, request: Request, options: ExchangeOptions): Promise<Reading> {
-    return new Promise((resolve) => new HttpExchange(wire, request, options, resolve).#start())
+    return new Promise((resolve, reject) =>
+      new HttpExchange(wire, request, options, { resolve, reject }).#start(),
+    )
   }
 
   private constructor(
     wire: HttpWire,
     request: Request,
     options: ExchangeOptions,
-    settle: (reading: Reading) => void,
+    { resolve, reject }: Settling,
   ) {
     this.#wire = wire
     this.#request = request
     this.#options = options
-    this.#settle = settle
+    this.#settle = resolve
+    this.#broke = reject
     this.#reply = new HttpReply(this, options)
   }
 
   #start(): void {
     const { signal, text, headers, shapes } = this.#request
-    if (signal.aborted) return this.#finish({ kind: 'failed', error: signal.reason as GatewayError })
+    if (signal.aborted) return this.#failed(signal.reason as GatewayError)
     signal.addEventListener('abort', this.#cancel)
     this.#options.underWay.add(this)
     this.#wire.post(text, headers, this.#reply, shapes)
@@ -133,7 +135,7 @@ export class HttpExchange implements ReplySink {
   opened(headers: ReplyHeaders): void {
     this.#streaming = true
     this.#options.onHeaders?.(headers)
-    if (!this.#settled) this.#request.channel.open()
+    if (this.#end === undefined) this.#request.channel.open()
   }
 
   backpressure(): Promise<void> | undefined {
@@ -144,7 +146,7 @@ export class HttpExchange implements ReplySink {
     this.#lastEventId = event.id
     if (event.retryMs !== undefined)
       this.#retryMs = Math.max(LEAST_RESUME_MS, Math.min(event.retryMs, MOST_RESUME_MS))
-    if (this.#settled || event.data === '') return undefined
+    if (this.#end !== undefined || event.data === '') return undefined
     this.#pauseMs = undefined
     const message = readMessage(event.data)
     if (message === undefined) {
@@ -173,7 +175,7 @@ export class HttpExchange implements ReplySink {
   }
 
   body(status: number, headers: ReplyHeaders, text: string): void {
-    if (this.#settled) return
+    if (this.#end !== undefined) return
     if (this.#streaming) return this.#broken()
     this.#options.onHeaders?.(headers)
     const context = {
@@ -181,15 +183,17 @@ export class HttpExchange implements ReplySink {
       wallMs: this.#options.clock.wall(),
       conceal: (words: string) => this.#wire.concealing(this.#request.headers)(words),
     }
-    const reading = readReply(this.#request.id, status, headers, text, context)
-    this.#finish(reading)
+    const read = () => readReply(this.#request.id, status, headers, text, context)
+    if (status !== 400) return this.#finish(read)
+    const reading = read()
+    this.#finish(() => reading)
     // Last, because it ends the upstream session with all that is still open.
-    if (status === 400 && isVersionError(reading)) this.#options.onVersionError?.()
+    if (isVersionError(reading)) this.#options.onVersionError?.()
   }
 
   ended(): void {
     this.#cancelTimer?.()
-    if (this.#settled) return
+    if (this.#end !== undefined) return
     if (!this.#resumes) return this.#broken()
     this.#request.channel.pause(this.#resume())
   }
@@ -212,15 +216,15 @@ export class HttpExchange implements ReplySink {
 
   failed(error: GatewayError): void {
     this.#cancelTimer?.()
-    if (this.#settled) return
+    if (this.#end !== undefined) return
     if (this.#streaming && this.#resumes && error.reason === 'upstream_disconnected')
       return void this.#resume()
-    this.#finish({ kind: 'failed', error: { ...error, sent: error.sent || this.#streaming } })
+    this.#failed({ ...error, sent: error.sent || this.#streaming })
     if (error.sent && gaveUp.has(error.reason)) this.#tellCancelled(error)
   }
 
   #answered(outcome: Outcome): void {
-    this.#finish(outcome)
+    this.#finish(() => outcome)
     const reply = this.#reply
     const late = gatewayError('upstream_disconnected', 'the stream stayed open behind its answer', {
       sent: true,
@@ -233,18 +237,37 @@ export class HttpExchange implements ReplySink {
   }
 
   #fail(error: GatewayError): void {
-    this.#finish({ kind: 'failed', error })
+    this.#failed(error)
     this.#reply.abort(error)
   }
 
-  #finish(reading: Reading): void {
-    if (this.#settled) return
-    this.#settled = true
+  #failed(error: GatewayError): void {
+    this.#finish(() => ({ kind: 'failed', error }))
+  }
+
+  #finish(end: () => Reading): void {
+    if (this.#end !== undefined) return
+    this.#end = end
     this.#cancelTimer?.()
     this.#request.signal.removeEventListener('abort', this.#cancel)
     this.#options.underWay.delete(this)
-    settled.add({ settle: this.#settle, reading })
+    over.add(this)
   }
+
+  /** Tells the caller how it ended. */
+  tell(): void {
+    try {
+      if (this.#end !== undefined) this.#settle(this.#end())
+    } catch (cause) {
+      this.#broke(cause)
+    }
+  }
+}
+
+interface Settling {
+  readonly resolve: (reading: Reading) => void
+  /** For a defect of ours. */
+  readonly reject: (cause: unknown) => void
 }
 
 /** Ends by which we, and not the server, ended the reply: it does not know that nobody waits any more. */
