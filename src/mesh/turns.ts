@@ -52,10 +52,11 @@ export class TurnBatch<Item> {
   }
 
   add(item: Item): void {
-    if (this.#items.push(item) === 1) endOfTurn(this.#run)
+    if (this.#items.push(item) === 1) endOfTurn(this.flush)
   }
 
-  readonly #run = (): void => {
+  /** Does what waits, now. */
+  readonly flush = (): void => {
     const items = this.#items
     this.#items = []
     for (const item of items) this.#task(item)

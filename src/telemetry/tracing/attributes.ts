@@ -2,7 +2,6 @@ import {
   type Attributes,
   type AttributeValue,
   type HrTime,
-  type Span,
   type SpanStatus,
   SpanStatusCode,
 } from '@opentelemetry/api'
@@ -13,7 +12,8 @@ import { deciders, facts } from '../../policies/descriptions.ts'
 import { locate, type JsonPath } from '../../protocol/json-span.ts'
 import { isObject, paramsOf } from '../../protocol/jsonrpc.ts'
 import { MODERN_VERSION, PROTOCOL_VERSION_KEY } from '../../protocol/modern.ts'
-import type { AttemptFacts, CallTrace } from './call-trace.ts'
+import type { AttemptFacts } from './call-trace.ts'
+import type { EndedSpan } from './ended-span.ts'
 import type { KeepReason } from './keep.ts'
 import { ATTRIBUTES as A, EVENT_ATTRIBUTES as E, EVENTS, EXECUTE_TOOL, TOOL_ERROR } from './spans.ts'
 
@@ -30,8 +30,8 @@ function commonAttributes({ server, method, tool, id }: Call): Attributes {
   return attributes
 }
 
-/** What the span of a call says besides its result. */
-export function callAttributes(call: Call, trace: CallTrace, kept: KeepReason): Attributes {
+/** What the span of a call says besides its result; `first`: its first attempt. */
+export function callAttributes(call: Call, first: AttemptFacts | undefined, kept: KeepReason): Attributes {
   const { record, inbound } = call
   const attributes = commonAttributes(call)
   attributes[A.transport] = 'tcp'
@@ -49,7 +49,7 @@ export function callAttributes(call: Call, trace: CallTrace, kept: KeepReason): 
     if (attribute !== undefined && value !== fact.initial) attributes[attribute] = value as AttributeValue
   }
   if (record.recoveries > 0) attributes[A.recoveries] = record.recoveries
-  const deadline = trace.attempts[0]?.call.deadline
+  const deadline = first?.call.deadline
   if (deadline !== undefined) attributes[A.deadline] = Math.round(deadline.at - record.startedAt)
   const faults = record.faults?.filter(({ status }) => status === 'applied')
   if (faults !== undefined && faults.length > 0) attributes[A.faults] = faults.map(({ name }) => name)
@@ -165,18 +165,18 @@ export class FaultEvents {
   }
 
   /** Adds those that hit the try of that number. */
-  addToAttempt(span: Span, attempt: number, at: HrTime): void {
+  addToAttempt(span: EndedSpan, attempt: number, at: HrTime): void {
     for (const fault of this.#own)
       if (fault.side === 'upstream' && fault.attempt === attempt && this.#left.delete(fault))
         this.#add(span, fault, at)
   }
 
   /** Adds what belongs to the call as a whole, which is all that hit no try of it; to be called last. */
-  addToCall(span: Span, at: HrTime): void {
+  addToCall(span: EndedSpan, at: HrTime): void {
     for (const fault of this.#left) this.#add(span, fault, at)
   }
 
-  #add(span: Span, fault: InjectedFault, at: HrTime): void {
+  #add(span: EndedSpan, fault: InjectedFault, at: HrTime): void {
     const { name, type, side, status, attempt } = fault
     const attributes: Attributes = { [E.fault]: name, [E.faultType]: type }
     if (this.#own.has(fault)) {
@@ -191,7 +191,7 @@ export class FaultEvents {
 }
 
 /** Adds what policies did to a call, in words of their own. */
-export function addDecisions(span: Span, record: CallRecord, outcome: Outcome, at: HrTime): void {
+export function addDecisions(span: EndedSpan, record: CallRecord, outcome: Outcome, at: HrTime): void {
   const add = (policy: string | undefined, decision: string, reason?: string) => {
     const attributes: Attributes = { [E.decision]: decision }
     if (policy !== undefined) attributes[E.policy] = policy

@@ -39,7 +39,7 @@ export class CallTrace {
   readonly parent: Parent | undefined
   /** What was decided at the beginning, and the server told: recorded whatever comes of it. */
   readonly sampled: boolean
-  readonly attempts: AttemptFacts[] = []
+  attempts: AttemptFacts[] = []
   /** Calls under way that are parts of the same request of the agent; as a rule there is one. */
   open = 1
   outcome: Outcome | undefined
@@ -54,7 +54,7 @@ export class CallTrace {
 
   /** Lets go of results, which may be large: others keep the record for longer than the call lasts. */
   forget(): void {
-    this.attempts.length = 0
+    this.attempts = []
     this.outcome = undefined
   }
 }

@@ -1,5 +1,4 @@
 import type { HrTime } from '@opentelemetry/api'
-import type { tracing } from '@opentelemetry/sdk-node'
 import { randomFillSync } from 'node:crypto'
 import type { Call } from '../../mesh/call.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
@@ -85,23 +84,6 @@ export class RandomIds {
     this.#digits = this.#page.toString('hex')
     this.#at = 0
   }
-}
-
-/**
- * Gives spans the ids that servers have heard of already. The SDK asks for them while a span is being created, which is
- * synchronous: what was prepared right before is what it gets.
- */
-export class PreparedIds implements tracing.IdGenerator {
-  #traceId = ''
-  #spanId = ''
-
-  prepare(traceId: string, spanId: string): void {
-    this.#traceId = traceId
-    this.#spanId = spanId
-  }
-
-  readonly generateTraceId = (): string => this.#traceId
-  readonly generateSpanId = (): string => this.#spanId
 }
 
 /** How far the two clocks may run apart before that is taken for a change of the wall clock, in milliseconds. */

@@ -1,21 +1,19 @@
 import {
-  type Context,
   type ContextManager,
   createTraceState,
   diag,
   DiagLogLevel,
   ROOT_CONTEXT,
-  type Span,
+  type SpanContext,
   SpanKind,
-  trace as api,
   trace,
   TraceFlags,
-  type Tracer,
 } from '@opentelemetry/api'
 import { core, NodeSDK, type NodeSDKConfiguration, resources, tracing } from '@opentelemetry/sdk-node'
 import type { Call, CallRecord, Outcome } from '../../mesh/call.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError } from '../../mesh/errors.ts'
+import { TurnBatch } from '../../mesh/turns.ts'
 import type { Log } from '../log.ts'
 import {
   addDecisions,
@@ -35,9 +33,11 @@ import {
   endAttempt,
   endTrace,
 } from './call-trace.ts'
-import { createHead, Epoch, PreparedIds, RandomIds } from './context.ts'
+import { createHead, Epoch, RandomIds } from './context.ts'
 import type { SpanCounts, Tracing, TracingParts } from './contract.ts'
+import { EndedSpan, readLimits, type SpanOrigin } from './ended-span.ts'
 import { type KeepReason, whyKept } from './keep.ts'
+import type { Parent } from '../../protocol/trace-parent.ts'
 import type { TracingSettings, Variables } from './settings.ts'
 import { ATTRIBUTES as A } from './spans.ts'
 
@@ -49,20 +49,25 @@ export async function startTracing(settings: TracingSettings, parts: TracingPart
   const { clock, log, config } = parts
   const pipeline = await startPipeline(settings, parts)
   const ids = new RandomIds()
-  const writer = new SpanWriter({ ...parts, ...pipeline, ids, payloads: config.payloads })
+  const writer = new SpanWriter({ ...parts, ...pipeline, payloads: config.payloads })
   let told = false
+  const ended = new TurnBatch<EndedCall>((call) => {
+    try {
+      writer.write(call)
+    } catch (error) {
+      // A defect of tracing is no reason for a line in the log for each call.
+      if (!told) log.error({ err: error }, 'tracing met a defect of the gateway; its spans are missing')
+      told = true
+    }
+  })
 
   function over(call: Call, trace: CallTrace, outcome: Outcome): void {
     const kept = whyKept(trace, call.record, outcome)
     if (kept === undefined) return
-    try {
-      writer.write(call, trace, outcome, kept)
-      call.record.traceId = trace.traceId
-    } catch (error) {
-      // A defect of tracing is no reason for a call to fail, nor for a line in the log for each.
-      if (!told) log.error({ err: error }, 'tracing met a defect of the gateway; its spans are missing')
-      told = true
-    }
+    const { traceId, attempts, parent } = trace
+    trace.spanId = ids.span()
+    call.record.traceId = traceId
+    ended.add({ call, traceId, spanId: trace.spanId, parent, attempts, outcome, kept, at: clock.now() })
   }
 
   const attemptsParts = { clock, ids }
@@ -74,15 +79,25 @@ export async function startTracing(settings: TracingSettings, parts: TracingPart
     end: (call, outcome) => endTrace(call, outcome, over),
     beginAttempt: (call) => beginAttempt(attemptsParts, call),
     endAttempt: (call, outcome) => endAttempt(attemptsParts, call, outcome),
-    close: () => (closing ??= pipeline.close(GOODBYE_MS)),
+    close: () => (closing ??= (ended.flush(), pipeline.close(GOODBYE_MS))),
   }
+}
+
+/** A call that is over and whose trace is kept, until the end of the turn: its agent does not wait for its spans. */
+interface EndedCall extends Pick<CallTrace, 'traceId' | 'parent' | 'attempts'> {
+  readonly call: Call
+  readonly spanId: string
+  readonly outcome: Outcome
+  readonly kept: KeepReason
+  /** When it ended. */
+  readonly at: Millis
 }
 
 interface WriterParts {
   readonly clock: Clock
-  readonly tracer: Tracer
-  readonly ids: RandomIds
-  readonly prepared: PreparedIds
+  readonly origin: SpanOrigin
+  /** Takes spans to the collector. */
+  readonly take: (span: EndedSpan) => void
   readonly payloads: boolean
   /** Whether a tool is in its server's catalog: only then may it name a span. */
   readonly isListed: (server: string, tool: string) => boolean
@@ -104,75 +119,87 @@ class SpanWriter {
   }
 
   /** One SERVER span for the call, and a CLIENT span under it for each attempt. */
-  write(call: Call, trace: CallTrace, outcome: Outcome, kept: KeepReason): void {
-    const { clock, ids, payloads } = this.#parts
-    const endedAt = clock.now()
-    const spanId = ids.span()
+  write({ call, traceId, spanId, parent, attempts, outcome, kept, at }: EndedCall): void {
+    const { origin, take, payloads } = this.#parts
     this.#epoch.refresh()
-    const attributes = callAttributes(call, trace, kept)
+    const attributes = callAttributes(call, attempts[0], kept)
     const status = addResult(attributes, call, outcome)
     if (outcome.kind === 'rejected') attributes[A.rejectedBy] = outcome.by
     if (payloads) addPayloads(attributes, call, outcome)
     const startTime = this.#epoch.at(call.record.startedAt)
-    const options = { kind: SpanKind.SERVER, attributes, startTime }
-    const span = this.#start(call, trace.traceId, spanId, options, contextOf(trace))
-    span.setStatus(status)
+    const endTime = this.#epoch.at(at)
+    const before = parent && contextOf(traceId, parent)
+    const context = spanContext(traceId, spanId, before)
+    const span = new EndedSpan(
+      {
+        name: this.#nameOf(call),
+        kind: SpanKind.SERVER,
+        context,
+        parent: before,
+        startTime,
+        endTime,
+        status,
+        attributes,
+      },
+      origin,
+    )
     const faults = isShaken(call.record) ? new FaultEvents(call.record) : undefined
-    if (trace.attempts.length > 0) {
-      const context = api.setSpan(ROOT_CONTEXT, span)
-      for (const attempt of trace.attempts)
-        this.#writeAttempt(attempt, faults, trace.traceId, context, endedAt)
-    }
+    for (const attempt of attempts) this.#writeAttempt(attempt, faults, context, at)
     faults?.addToCall(span, startTime)
-    const endTime = this.#epoch.at(endedAt)
     addDecisions(span, call.record, outcome, endTime)
-    span.end(endTime)
-    trace.spanId = spanId
+    take(span)
   }
 
   #writeAttempt(
     facts: AttemptFacts,
     faults: FaultEvents | undefined,
-    traceId: string,
-    context: Context,
+    parent: SpanContext,
     callEndedAt: Millis,
   ): void {
+    const { origin, take, peerOf } = this.#parts
     const { call, spanId, outcome = givenUp } = facts
-    const attributes = attemptAttributes(facts, this.#parts.peerOf(call, facts.replica))
+    const attributes = attemptAttributes(facts, peerOf(call, facts.replica))
     const status = addResult(attributes, call, outcome)
     const startTime = this.#epoch.at(facts.startedAt)
-    const span = this.#start(call, traceId, spanId, { kind: SpanKind.CLIENT, attributes, startTime }, context)
-    span.setStatus(status)
+    const endTime = this.#epoch.at(facts.endedAt ?? callEndedAt)
+    const context = spanContext(parent.traceId, spanId, parent)
+    const span = new EndedSpan(
+      {
+        name: this.#nameOf(call),
+        kind: SpanKind.CLIENT,
+        context,
+        parent,
+        startTime,
+        endTime,
+        status,
+        attributes,
+      },
+      origin,
+    )
     faults?.addToAttempt(span, call.attempt, startTime)
-    span.end(this.#epoch.at(facts.endedAt ?? callEndedAt))
+    take(span)
   }
 
-  #start(
-    { server, method, tool }: Call,
-    traceId: string,
-    spanId: string,
-    options: Parameters<Tracer['startSpan']>[1],
-    context: Context,
-  ): Span {
-    const { tracer, prepared, isListed } = this.#parts
-    prepared.prepare(traceId, spanId)
-    // Collectors make metrics of span names: what an agent made up must not become one.
-    const name = tool !== undefined && isListed(server, tool) ? `${method} ${tool}` : method
-    return tracer.startSpan(clipped(name), options, context)
+  /** Collectors make metrics of span names: what an agent made up must not become one. */
+  #nameOf({ server, method, tool }: Call): string {
+    return clipped(tool !== undefined && this.#parts.isListed(server, tool) ? `${method} ${tool}` : method)
   }
 }
 
 /** Whether there is anything to tell of faults. */
 const isShaken = ({ faults, fates }: CallRecord) => faults !== undefined || fates !== undefined
 
-/** The context in which the span of a call begins: that of its caller, if it has told. */
-function contextOf({ parent }: CallTrace): Context {
-  if (parent === undefined) return ROOT_CONTEXT
-  const { traceId, spanId, sampled, state } = parent
+/** The context of a span of ours, all of which are sent; its state is that of the span above it. */
+function spanContext(traceId: string, spanId: string, parent: SpanContext | undefined): SpanContext {
+  const context = { traceId, spanId, traceFlags: TraceFlags.SAMPLED }
+  return parent?.traceState === undefined ? context : { ...context, traceState: parent.traceState }
+}
+
+/** The context of the caller's span. */
+function contextOf(traceId: string, { spanId, sampled, state }: Parent): SpanContext {
   const traceFlags = sampled ? TraceFlags.SAMPLED : TraceFlags.NONE
   const context = { traceId, spanId, traceFlags, isRemote: true }
-  const known = state === undefined ? context : { ...context, traceState: createTraceState(state) }
-  return api.setSpanContext(ROOT_CONTEXT, known)
+  return state === undefined ? context : { ...context, traceState: createTraceState(state) }
 }
 
 interface PipelineParts {
@@ -187,9 +214,8 @@ interface PipelineParts {
 
 /** The way of spans to the collector. */
 interface Pipeline {
-  readonly tracer: Tracer
-  /** Gives the next span its ids. */
-  readonly prepared: PreparedIds
+  readonly origin: SpanOrigin
+  take(span: EndedSpan): void
   /** Sends what waits, for `limitMs` at most; then the rest is lost. Never rejects. */
   close(limitMs: number): Promise<void>
 }
@@ -209,14 +235,12 @@ async function startPipeline(settings: TracingSettings, parts: PipelineParts): P
     : { maxExportBatchSize: Math.min(BATCH, settings.queue) }
   const batches = new tracing.BatchSpanProcessor(exporter, { maxQueueSize: settings.queue, ...batch })
   const bounded = new BoundedProcessor(batches, settings.queue, counts)
-  const prepared = new PreparedIds()
   const own = resources.resourceFromAttributes({ 'service.name': 'breakwater', 'service.version': version })
   const options: Partial<NodeSDKConfiguration> = {
     resource: resources.defaultResource().merge(own),
     ...(env.OTEL_NODE_RESOURCE_DETECTORS
       ? {}
       : { resourceDetectors: [resources.envDetector, resources.hostDetector] }),
-    idGenerator: prepared,
     sampler: new tracing.AlwaysOnSampler(),
     spanProcessors: [bounded],
     metricReaders: [],
@@ -229,11 +253,13 @@ async function startPipeline(settings: TracingSettings, parts: PipelineParts): P
   // The SDK registers a provider for the whole process and shows it nowhere else; ours serves us alone.
   trace.disable()
   sdk.start()
-  const tracer = trace.getTracer('breakwater', version)
+  // Of all that the SDK has read about the process, a span of its own tells; it never ends, so that nobody sees it.
+  const model = trace.getTracer('breakwater', version).startSpan('model') as unknown as tracing.ReadableSpan
   trace.disable()
+  const { resource, instrumentationScope } = model
   return {
-    tracer,
-    prepared,
+    origin: { resource, instrumentationScope, limits: readLimits(env) },
+    take: (span) => bounded.onEnd(span),
     async close(limitMs) {
       const limit = new Promise<void>((resolve) => clock.after(limitMs, resolve))
       // What goes wrong is counted where it does.
