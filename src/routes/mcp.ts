@@ -156,6 +156,7 @@ export function registerMcp(
 
   /** Takes a POST with its body, unless the gateway is full by now: others of the same turn have come before it. */
   function take({ request, incoming, body }: Arrived): void {
+    load.inFlight--
     const full = fullness(request)
     if (full !== undefined) return refuseBody(incoming.response, full, clock)
     if (body.length < LARGE_TEXT) guarded(incoming, () => post(incoming, body), body.length)
@@ -163,6 +164,12 @@ export function registerMcp(
   }
 
   const arrived = new TurnBatch(take)
+
+  /** From here on the drain waits for it. */
+  function arrive(post: Arrived): void {
+    load.inFlight++
+    arrived.add(post)
+  }
 
   for (const url of ['/mcp', '/mcp/:server']) {
     app.post(url, (request, reply) => {
@@ -173,7 +180,7 @@ export function registerMcp(
       if (!acceptsBoth(request.headers.accept))
         return notAcceptable(reply, 'application/json and text/event-stream')
       const incoming = inboundRequestOf(request, reply)
-      if (incoming !== undefined) arrived.add({ request: request.raw, incoming, body })
+      if (incoming !== undefined) arrive({ request: request.raw, incoming, body })
     })
     // A HEAD would be taken for a client that listens.
     app.get(url, { exposeHeadRoute: false }, (request, reply) => {
@@ -202,7 +209,7 @@ export function registerMcp(
       if (refused !== null) return refuseBody(response, refused, clock)
       const endpoint = endpointOf(path[1])
       if (endpoint !== undefined)
-        return arrived.add({ request, incoming: { endpoint, headers, client, response }, body })
+        return arrive({ request, incoming: { endpoint, headers, client, response }, body })
       const { status, text } = unknownServer(path[1] ?? '')
       sendJson(response, status, text)
     })
