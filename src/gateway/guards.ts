@@ -39,10 +39,11 @@ export function createGuards(gateway: Config['gateway'], { clock, metrics, log }
   for (const limit of requestLimitNames) metrics.requestsRefused.series({ limit })
   for (const cause of unreadCauses) metrics.unreadClosed.series({ cause })
   for (const limit of [...quotaLimits, ...processLimits]) metrics.quotaRefused.series({ limit })
+  const quotas = new Quotas(gateway, (limit) => metrics.quotaRefused.inc({ limit }))
   return {
-    quotas: new Quotas(gateway, (limit) => metrics.quotaRefused.inc({ limit })),
+    quotas,
     limits: new RequestLimits(clock, limits, (limit) => metrics.requestsRefused.inc({ limit })),
-    tarpit: new Tarpit(clock, limits.rejectionPause, () => metrics.rejectionsHeld.inc()),
+    tarpit: new Tarpit(clock, limits.rejectionPause, quotas.calls, () => metrics.rejectionsHeld.inc()),
     defect(id, cause) {
       log.error({ err: cause }, 'a request met a defect of the gateway')
       return gatewayErrorText(id, gatewayError('internal', 'internal error'), {})
