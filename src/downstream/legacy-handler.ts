@@ -32,6 +32,7 @@ import { PostReply, refusal, type Refusal, refuse, sendJson } from './post-reply
 import { gatewayErrorText, refusedFor, respond, type Response } from './respond.ts'
 import type { Session } from './session.ts'
 import type { Sessions } from './sessions.ts'
+import { senderOf } from './tarpit.ts'
 import {
   listenShaken,
   ownAnswer,
@@ -78,7 +79,7 @@ export class LegacyHandler {
 
   /** A session does not exist yet, so it counts for its tenant only. */
   #initialize(incoming: InboundRequest, message: Message): Promise<void> | undefined {
-    const { limits, tenancies } = this.#guards
+    const { limits, tarpit, tenancies } = this.#guards
     const params = paramsOf(message.value)
     const fault = paramsFault('initialize', params) ?? tooMuchToSay(message.text, [params], ['params'])
     if (fault !== undefined) return refuse(incoming, refusal(200, idOf(message.value), INVALID_PARAMS, fault))
@@ -88,7 +89,9 @@ export class LegacyHandler {
     const tooFast = limits.refusal(undefined, tenancy.countsAs)
     if (tooFast === undefined)
       return initialize(incoming, message, this.#sessions, this.#live, { tenancy, now })
-    return refuse(incoming, { status: 200, text: gatewayErrorText(idOf(message.value), tooFast, {}) })
+    const refused = { status: 200, text: gatewayErrorText(idOf(message.value), tooFast, {}) }
+    const pause = tarpit.hold(senderOf(incoming.client, tenancy), now, tooFast.retryAfterMs)
+    return pause === undefined ? refuse(incoming, refused) : pause.then(() => refuse(incoming, refused))
   }
 
   /** Takes a GET: the client listens. */
@@ -299,7 +302,7 @@ class Dialogue {
     responses: readonly Response[],
     isBatch: boolean,
   ): Promise<void> | void {
-    const pause = this.#guards.tarpit.hold(session.id, now, responses.find(isRejection)?.retryAfterMs)
+    const pause = this.#guards.tarpit.hold(session.id, now, retryAfterOf(responses))
     if (pause === undefined) return this.#finish(session, reply, responses, isBatch)
     return pause.then(() => this.#finish(session, reply, responses, isBatch))
   }
@@ -416,7 +419,15 @@ class Dialogue {
 /** Nobody waits for the end of a message that has no answer. */
 function ignore(): void {}
 
-const isRejection = ({ retryAfterMs }: Response): boolean => retryAfterMs !== undefined
+/** For how long all of them tell to stay away, in milliseconds; undefined where one of them is no rejection. */
+function retryAfterOf(responses: readonly Response[]): Millis | undefined {
+  let least: Millis | undefined
+  for (const { retryAfterMs } of responses) {
+    if (retryAfterMs === undefined) return undefined
+    least = Math.min(least ?? retryAfterMs, retryAfterMs)
+  }
+  return least
+}
 
 function isLarge({ text }: Response): boolean {
   return text.length >= LARGE_TEXT

@@ -305,6 +305,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     controlPlane,
     live,
     agents,
+    guards,
     chaos: controller,
     health,
     load,
@@ -464,6 +465,8 @@ export interface ShutdownParts {
   readonly agents: Pick<Agents, 'close'>
   /** Faults end first: what they hold back has to be let go. */
   readonly chaos: { close(): Promise<void> }
+  /** So do rejections that are held back. */
+  readonly guards: { readonly tarpit: { close(): void } }
   /** Spans that are left are sent, as far as the collector takes them. */
   readonly tracing: { close(): Promise<void> }
   /** What was recorded of calls is written down. */
@@ -509,6 +512,7 @@ export async function shutDown(parts: ShutdownParts): Promise<void> {
   const { drain } = live.current.config.gateway
   // First, because connections whose replies faults hold back would be taken for idle ones.
   const faultsOver = parts.chaos.close()
+  parts.guards.tarpit.close()
   const stopped = new Promise<void>((resolve) => dataPlane.server.close(() => resolve()))
   log.info(
     { inFlight: load.inFlight, detached: load.detached, drainMs: drain },

@@ -2,6 +2,7 @@ import { createHash, timingSafeEqual } from 'node:crypto'
 import {
   createServer,
   type IncomingMessage,
+  type OutgoingHttpHeaders,
   type RequestListener,
   type Server,
   ServerResponse,
@@ -38,10 +39,11 @@ export function createGuards(gateway: Config['gateway'], { clock, metrics, log }
   for (const limit of requestLimitNames) metrics.requestsRefused.series({ limit })
   for (const cause of unreadCauses) metrics.unreadClosed.series({ cause })
   for (const limit of [...quotaLimits, ...processLimits]) metrics.quotaRefused.series({ limit })
+  const quotas = new Quotas(gateway, (limit) => metrics.quotaRefused.inc({ limit }))
   return {
-    quotas: new Quotas(gateway, (limit) => metrics.quotaRefused.inc({ limit })),
+    quotas,
     limits: new RequestLimits(clock, limits, (limit) => metrics.requestsRefused.inc({ limit })),
-    tarpit: new Tarpit(clock, limits.rejectionPause, () => metrics.rejectionsHeld.inc()),
+    tarpit: new Tarpit(clock, limits.rejectionPause, quotas.calls, () => metrics.rejectionsHeld.inc()),
     defect(id, cause) {
       log.error({ err: cause }, 'a request met a defect of the gateway')
       return gatewayErrorText(id, gatewayError('internal', 'internal error'), {})
@@ -83,6 +85,12 @@ export const MAX_PIPELINED = 64
 /** The HTTP server of a plane, which neither keeps more connections nor more of their requests and replies than it may. */
 export function createGuardedServer(listener: RequestListener, { quotas, unread }: ServerGuards): Server {
   class Reply extends ServerResponse {
+    /** From the first sign of the end on each reply is the last one of its connection: who goes on there would hold up the drain. */
+    override writeHead(status: number, reason?: unknown, headers?: unknown): this {
+      if (!server.listening) this.shouldKeepAlive = false
+      return super.writeHead(status, reason as string, headers as OutgoingHttpHeaders)
+    }
+
     /** Whatever answers a request, and however small the answer: a client that does not read it is seen. */
     override end(chunk?: unknown, encoding?: unknown, done?: unknown): this {
       super.end(chunk, encoding as BufferEncoding, done as () => void)

@@ -12,15 +12,16 @@ const MIB = 1024 ** 2
 /** Guards with the defaults of a gateway, and with these rates. */
 export function testGuards(clock: Clock, rates: RequestRates = {}): Guards {
   const unread = { total: 64 * MIB, perSession: 16 * MIB, stalled: 30_000 }
+  const quotas = new Quotas(
+    { maxInFlight: 2_000, limits: { connections: 20_000, perClient: {} } },
+    () => undefined,
+  )
   return {
     defect: (id) => errorText(id, 1500, 'internal error'),
     replay: new ReplayBudget(64 * MIB, () => undefined),
-    quotas: new Quotas(
-      { maxInFlight: 2_000, limits: { connections: 20_000, perClient: {} } },
-      () => undefined,
-    ),
+    quotas,
     limits: new RequestLimits(clock, rates, () => undefined),
-    tarpit: new Tarpit(clock, 1_000, () => undefined),
+    tarpit: new Tarpit(clock, 1_000, quotas.calls, () => undefined),
     tenancies: new Tenancies(),
     unread: new UnreadReplies(clock, unread, () => undefined),
   }

@@ -74,11 +74,17 @@ test('who loops over rejections gets them later and later, and all else at once'
   // The first is let through, the second is told when to come back, and ten more may come too soon.
   for (let n = 0; n < 12; n++) await client.call('fail')
   assert.equal(await held(), 0)
-  for (let n = 0; n < 4; n++) assert.equal(countOf('rate_limited', [await client.call('fail')]), 1)
-  assert.equal(await held(), 4)
+  // Ten of each second are free: on a busy machine a loop may not be faster than that.
+  let before = 0
+  await until('some are held', async () => {
+    const responses = await Promise.all(Array.from({ length: 30 }, () => client.call('fail')))
+    assert.equal(countOf('rate_limited', responses), 30)
+    before = (await held()) ?? 0
+    return before > 0
+  })
   await client.call('echo', { text: 'x' })
   await other.call('fail')
-  assert.equal(await held(), 4)
+  assert.equal(await held(), before)
 })
 
 test('two tools that hang leave a third one of the same server its slots', async () => {

@@ -1,4 +1,7 @@
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { Agent, type IncomingMessage, request } from 'node:http'
+import { text } from 'node:stream/consumers'
 import { after, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { OtlpReceiver } from '../support/otlp-receiver.ts'
@@ -7,7 +10,7 @@ import { until } from '../support/until.ts'
 import { descendantsOf } from './support/family.ts'
 import { cleanUp, Gateway, type Json } from './support/gateway.ts'
 import { RawClient } from './support/raw-client.ts'
-import { closeServers, RawServer } from './support/raw-server.ts'
+import { closeServers, RawServer, sendJson } from './support/raw-server.ts'
 import { HttpToolbox, stdioScript, stdioToolbox } from './support/toolbox.ts'
 
 after(cleanUp)
@@ -61,6 +64,47 @@ test('SIGTERM lets calls finish, ends every process and exits with 0', async () 
   const tookMs = performance.now() - startedAt
   assert.ok(tookMs < 8_000, `it waited for a handshake that nobody needs any more: ${tookMs} ms`)
   assert.deepEqual(family.filter(isAlive), [])
+})
+
+test('an agent that goes on calling does not hold up the drain: each reply is the last one of its connection', async () => {
+  const server = await RawServer.start(({ message: { id, method } }, response) => {
+    if (method !== 'tools/call') return false
+    const answer = JSON.stringify({ jsonrpc: '2.0', id, result: { content: [] } })
+    setTimeout(() => sendJson(response, answer), 50)
+    return true
+  })
+  const servers = { one: { url: server.url, era: 'legacy' } }
+  const gateway = await Gateway.start({ gateway: { drain: '30s' }, servers })
+  await gateway.waitFor('up', 'one')
+  let answered = 0
+  let last = 0
+  const loops = Array.from({ length: 4 }, async () => {
+    const client = await RawClient.open(gateway.mcp('one'))
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+    const types = { 'content-type': 'application/json', accept: 'application/json, text/event-stream' }
+    const options = { agent, method: 'POST', headers: { ...client.headers, ...types } }
+    for (let id = 0; ; id++) {
+      const asking = request(client.url, options)
+      asking.end(
+        JSON.stringify({ jsonrpc: '2.0', id, method: 'tools/call', params: { name: 'any', arguments: {} } }),
+      )
+      const response = await once(asking, 'response').catch((error: NodeJS.ErrnoException) => error)
+      // A connection that is idle at the first sign of the end is closed, also when a call is on its way to it.
+      if (response instanceof Error) return assert.match(response.code ?? '', /ECONNREFUSED|ECONNRESET/)
+      const [reply] = response as [IncomingMessage]
+      assert.ok((JSON.parse(await text(reply)) as Json).result)
+      answered++
+      if (reply.headers.connection === 'close') last++
+    }
+  })
+  await until('all of them call', () => answered >= 40)
+  const startedAt = performance.now()
+  gateway.program.signal('SIGTERM')
+  await Promise.all(loops)
+  assert.deepEqual(await gateway.program.ended, { code: 0, signal: null })
+  const tookMs = performance.now() - startedAt
+  assert.ok(tookMs < 20_000, `the drain took ${tookMs} ms`)
+  assert.ok(last > 0 && last <= 4, `${last} last replies`)
 })
 
 test('calls that outlast the drain get an error that says that they may have run', async () => {

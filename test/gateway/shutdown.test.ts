@@ -33,6 +33,7 @@ function ending(over: { sessions?: Promise<void>; servers?: Record<string, () =>
     live: { current: generation, open: [generation] },
     agents: { close: closing('sessions', () => over.sessions ?? Promise.resolve()) },
     chaos: { close: closing('chaos') },
+    guards: { tarpit: { close: () => undefined } },
     tracing: { close: closing('tracing') },
     durable: { close: closing('durable') },
     health: { close: closing('incidents') },

@@ -167,7 +167,7 @@ const limits = z
     rejectionPause: duration({ min: 0, max: 10_000 })
       .default(1_000)
       .describe(
-        'A client that comes back before it was told to, more than ten times in a row, gets its next rejections later and later, up to this; never later than it was told. Other answers are never held. 0: none are.',
+        'A client that comes back before it was told to, more than ten times and more than ten times a second, gets its next rejections later and later, up to this; never later than it was told. Other answers are never held. 0: none are.',
       ),
     connections: count(1_000_000)
       .default(20_000)

@@ -13,6 +13,7 @@ import type { GatewayGeneration } from '../../registry/generation.ts'
 import type { McpRequest } from '../endpoint.ts'
 import type { Guards } from '../guards.ts'
 import type { Response } from '../respond.ts'
+import { senderOf } from '../tarpit.ts'
 import type { Tenancy } from '../tenancy.ts'
 import type { InboundRequest } from '../inbound-request.ts'
 import { mirroredHeaders } from './envelope.ts'
@@ -126,9 +127,6 @@ export class Relay {
     })
   }
 }
-
-/** Who sends, where there are no sessions that would tell clients apart. */
-export const senderOf = (client: string, { countsAs }: Tenancy): string => `${client} ${countsAs}`
 
 /** The request under another id, which is its progress token too. */
 function renamed({ text, value }: Message, id: string): Message {
