@@ -11,6 +11,9 @@ const FIRST_MS: Millis = 10
 const MOST_CLIENTS = 10_000
 const MOST_HELD = 500
 
+/** How long a client is remembered after the time at which it may come back, in milliseconds: what came before may be rejected after. */
+const REMEMBER_MS: Millis = 60_000
+
 interface Visitor {
   /** When it was first told to stay away, since it last did. */
   toldAt: Millis
@@ -37,6 +40,11 @@ export class Tarpit {
     this.#clock = clock
     this.#longestMs = longestMs
     this.#held = held
+  }
+
+  /** How many clients are remembered. */
+  get size(): number {
+    return this.#visitors.size
   }
 
   /** Another longest pause is in force. */
@@ -71,6 +79,7 @@ export class Tarpit {
   #visitorAt(client: string, cameAt: Millis, now: Millis): Visitor {
     const known = this.#visitors.get(client)
     if (known === undefined || cameAt >= known.backAt) {
+      this.#visitors.forgetWhile(({ backAt }) => now - backAt >= REMEMBER_MS)
       const visitor = { toldAt: now, backAt: now, tooSoon: 0 }
       this.#visitors.set(client, visitor)
       return visitor
