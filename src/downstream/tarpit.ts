@@ -20,6 +20,9 @@ const MOST_HELD_OF_ONE = 125
 /** What may be held of the calls of one address, at most: those that are held leave room for the calls of others there. */
 const LARGEST_SHARE = 1 / 4
 
+/** How long a client is remembered after the time at which it may come back, in milliseconds: what came before may be rejected after. */
+const REMEMBER_MS: Millis = 60_000
+
 interface Visitor {
   /** When it was first told to stay away, since it last did. */
   toldAt: Millis
@@ -65,6 +68,11 @@ export class Tarpit {
     this.#longestMs = longestMs
     this.#calls = calls
     this.#noted = noted
+  }
+
+  /** How many clients are remembered. */
+  get size(): number {
+    return this.#visitors.size
   }
 
   /** Another longest pause is in force. */
@@ -118,6 +126,7 @@ export class Tarpit {
   #visitorAt(client: string, cameAt: Millis, now: Millis): Visitor {
     const known = this.#visitors.get(client)
     if (known === undefined || cameAt >= known.backAt) {
+      this.#visitors.forgetWhile(({ backAt }) => now - backAt >= REMEMBER_MS)
       const visitor = { toldAt: now, backAt: now, tooSoon: 0, countedAt: now, held: 0 }
       this.#visitors.set(client, visitor)
       return visitor

@@ -8,4 +8,14 @@ export class Recent<Value extends object | number | true> extends LRUCache<strin
   constructor(most: number) {
     super({ maxSize: most, sizeCalculation: () => 1 })
   }
+
+  /** Forgets the oldest for as long as `isOver` holds of them. */
+  forgetWhile(isOver: (value: Value) => boolean): void {
+    for (;;) {
+      const { value: oldest } = this.rkeys().next()
+      const value = oldest === undefined ? undefined : this.peek(oldest)
+      if (oldest === undefined || value === undefined || !isOver(value)) return
+      this.delete(oldest)
+    }
+  }
 }

@@ -123,6 +123,18 @@ test('many at a time do not come around it: each counts that comes after the fir
   assert.equal(count.held, 80 - 10)
 })
 
+test('a client is forgotten a minute after it may come back, when another is rejected', async () => {
+  const { clock, tarpit, impatient } = setUp()
+  for (let n = 0; n < 100; n++) void tarpit.hold(`${n}`, clock.now(), 1_000)
+  const [before] = await impatient(1, 30_000)
+  assert.equal(before, 0)
+  await clock.advance(61_000)
+  assert.equal(tarpit.size, 101)
+  void tarpit.hold('another', clock.now(), 1_000)
+  // The one that was told to stay away for longer is still known.
+  assert.equal(tarpit.size, 2)
+})
+
 test('one client is not held for another, and what is no rejection never is', async () => {
   const { clock, tarpit, impatient } = setUp()
   await impatient(15, 5_000)

@@ -82,6 +82,23 @@ test('of ten thousand tenants and more, those who called least recently are forg
   assert.deepEqual(entry?.[1].snapshot(), [{ rate: '1/d', burst: 1, tenants: 10_000 }])
 })
 
+test('tenants that have their burst again are forgotten when another comes, and no others', async () => {
+  const { send, context, clock } = setUp({ rate: 1, burst: 2, per: 'tenant' })
+  const [entry] = context.state.list<{ snapshot(): unknown }>('rate-limit')
+  const remembered = () => (entry?.[1].snapshot() as [{ tenants: number }])[0].tenants
+  for (let i = 0; i < 100; i++) await send(`${i}`)
+  await clock.advance(500)
+  await send('busy')
+  await send('busy')
+  await clock.advance(500)
+  assert.equal(remembered(), 101)
+  await send('another')
+  assert.equal(remembered(), 2)
+  assert.equal((await send('busy')).kind, 'rejected')
+  await clock.advance(500)
+  assert.equal((await send('busy')).kind, 'answered')
+})
+
 test('a reload with the same numbers does not fill the bucket, other numbers begin anew', async () => {
   const { context, send } = setUp({ rate: 1 })
   await send()

@@ -23,3 +23,13 @@ test('what is looked up is forgotten no later for it', () => {
   assert.equal(recent.peek('first'), undefined)
   assert.equal(recent.peek('second'), 2)
 })
+
+test('the oldest are forgotten for as long as they are to be, and none behind the first that stays', () => {
+  const recent = new Recent<number>(10)
+  for (const [at, name] of ['a', 'b', 'c', 'd'].entries()) recent.set(name, at)
+  recent.get('a')
+  recent.forgetWhile((value) => value < 3)
+  assert.deepEqual([...recent.rkeys()], ['d', 'a'])
+  recent.forgetWhile(() => true)
+  assert.equal(recent.size, 0)
+})

@@ -16,7 +16,7 @@ export interface LimitSettings {
   readonly burst: number
 }
 
-/** How many keys are remembered. One that comes back after being forgotten has its burst again. */
+/** Most keys that are remembered. One that comes back after being forgotten has its burst again. */
 const MOST_KEYS = 10_000
 
 /** One bucket for everybody. */
@@ -41,7 +41,10 @@ export class SharedLimit implements Limit {
   }
 }
 
-/** A bucket for each key; past `MOST_KEYS`, the one that has called least recently is forgotten. */
+/**
+ * A bucket for each key. Those that are full again are forgotten when another key comes, for a new one would be the same; past
+ * `MOST_KEYS`, the one that has called least recently.
+ */
 export class KeyedLimit implements Limit {
   readonly #settings: LimitSettings
   readonly #clock: Clock
@@ -54,12 +57,14 @@ export class KeyedLimit implements Limit {
 
   take(key: string): Millis {
     const { rate, burst } = this.#settings
+    const now = this.#clock.now()
     let bucket = this.#buckets.get(key)
     if (bucket === undefined) {
+      this.#buckets.forgetWhile((other) => other.isFull(now))
       bucket = new TokenBucket(rate, burst)
       this.#buckets.set(key, bucket)
     }
-    return bucket.take(this.#clock.now())
+    return bucket.take(now)
   }
 
   snapshot() {

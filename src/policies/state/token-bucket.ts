@@ -33,6 +33,11 @@ export class TokenBucket {
     return 0
   }
 
+  /** Whether it is as a new one is. */
+  isFull(now: Millis): boolean {
+    return now >= this.#fullAt
+  }
+
   /** How many tokens are there now, as a whole number. */
   available(now: Millis): number {
     const lacking = Math.max(0, this.#fullAt - now - NOTHING_MS) / this.#perTokenMs
