@@ -21,20 +21,25 @@ import { createLog } from '../src/telemetry/log.ts'
 /** What is to be met. p99 of a run of minutes is that of a handful of calls. */
 export const judged: readonly Figure[] = ['tcsr', 'eta', 'blastRadius', 'p50', 'p95', 'attempts', 'retries']
 
-/** The policies that are recorded, and those that are predicted from that. */
-export const policySets = {
+/** Policies by a name. */
+export interface PolicySet {
+  readonly name: string
+  /** As `policies.defaults` has them. */
+  readonly defaults: Readonly<Record<string, unknown>>
+}
+
+/** The policies that are recorded, and those that are predicted from that, by name. */
+export const policySets: Readonly<Record<'A' | 'noRetries' | 'shortTimeout', PolicySet['defaults']>> = {
   A: { retry: { attempts: 2, base: '20ms', cap: '200ms' }, attemptTimeout: { timeout: '400ms' } },
   noRetries: { retry: { attempts: 0 }, attemptTimeout: { timeout: '400ms' } },
   shortTimeout: { retry: { attempts: 2, base: '20ms', cap: '200ms' }, attemptTimeout: { timeout: '120ms' } },
-} as const
-
-export type PolicySetName = keyof typeof policySets
+}
 
 /** Neither breakers nor limits: what they do in a spell that comes once a minute is the matter of a single event. */
 const others = { breaker: false, adaptiveConcurrency: false }
 
-const policiesOf = (name: PolicySetName): Config['policies'] =>
-  schema.parse({ policies: { defaults: { ...others, ...policySets[name] } } }).policies
+const policiesOf = ({ defaults }: PolicySet): Config['policies'] =>
+  schema.parse({ policies: { defaults: { ...others, ...defaults } } }).policies
 
 /** Tools: their median time in milliseconds, how far times spread (sigma of the logarithm), and how many fail. */
 const tools = {
@@ -51,17 +56,25 @@ const CALLS_PER_TASK = 5
 const TASKS_A_SECOND = 10
 const MEAN_THINK_MS = 30
 
-/** Plays the traffic live for a while under some policies, and reads what was recorded of it. */
-export async function recordLive(name: PolicySetName, forMs: number, seed: number): Promise<Recording> {
+/**
+ * Plays the traffic live for a while under some policies, and reads what was recorded of it. `hanging`: share of the runs of its tools
+ * that never end, in [0, 1].
+ */
+export async function recordLive(
+  set: PolicySet,
+  forMs: number,
+  seed: number,
+  hanging = 0,
+): Promise<Recording> {
   const folder = await mkdtemp(join(tmpdir(), 'breakwater-replay-'))
-  const server = await startTools(seed)
+  const server = await startTools(seed, hanging)
   try {
     const file = join(folder, 'calls.jsonl')
     const { port } = server.address() as AddressInfo
     const config = schema.parse({
       gateway: { listen: '127.0.0.1:0', control: '127.0.0.1:0', drain: 2_000 },
       mcpServers: { tools: { url: `http://127.0.0.1:${port}/mcp`, era: 'legacy', trusted: true } },
-      policies: { defaults: { ...others, ...policySets[name] } },
+      policies: { defaults: { ...others, ...set.defaults } },
       telemetry: { recording: { file } },
     })
     const source = { config, path: join(folder, 'bench.yaml'), files: [], env: { OTEL_SDK_DISABLED: 'true' } }
@@ -81,16 +94,13 @@ export async function recordLive(name: PolicySetName, forMs: number, seed: numbe
 }
 
 /** A recording played again under these policies, as a report has it. */
-export async function compareReplays(
-  recording: Recording,
-  names: readonly PolicySetName[],
-): Promise<Comparison> {
+export async function compareReplays(recording: Recording, sets: readonly PolicySet[]): Promise<Comparison> {
   const columns = []
-  for (const name of names) {
+  for (const set of sets) {
+    const choice = { name: set.name, policies: policiesOf(set) }
     const plays = []
-    for (const seed of [1, 2, 3, 4, 5])
-      plays.push(await replay(recording, { choice: { name, policies: policiesOf(name) }, seed }))
-    columns.push({ name, plays })
+    for (const seed of [1, 2, 3, 4, 5]) plays.push(await replay(recording, { choice, seed }))
+    columns.push({ name: set.name, plays })
   }
   return compareColumns(recording.calls, playOf(recording), columns)
 }
@@ -117,7 +127,7 @@ async function traffic(url: string, forMs: number, seed: number): Promise<void> 
 }
 
 /** A server of these tools, whose times and failures are draws of a seed. */
-async function startTools(seed: number): Promise<Server> {
+async function startTools(seed: number, hanging: number): Promise<Server> {
   const random = createKeyedRandom(seed)
   const began = performance.now()
   let runs = 0
@@ -127,6 +137,7 @@ async function startTools(seed: number): Promise<Server> {
     const normal = Math.sqrt(-2 * Math.log(1 - random(key, 'a'))) * Math.cos(2 * Math.PI * random(key, 'b'))
     const isSpell = (performance.now() - began) % SPELL_EVERY_MS < SPELL_MS
     await sleep(medianMs * Math.exp(spread * normal))
+    if (random(key, 'hangs') < hanging) return
     if (random(key, 'fails') < (isSpell ? FAILING_IN_SPELL : failing))
       return void response.writeHead(503).end()
     answer(response, id, { content: [{ type: 'text', text: 'found' }] })

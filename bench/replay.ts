@@ -1,6 +1,6 @@
 /** Holds what a replay says against live runs; see README.md. */
 import { parseArgs } from 'node:util'
-import { compareReplays, judged, policySets, type PolicySetName, recordLive } from './replay-stage.ts'
+import { compareReplays, judged, policySets, recordLive } from './replay-stage.ts'
 
 const { values } = parseArgs({
   options: { minutes: { type: 'string', default: '10' }, seed: { type: 'string', default: '1' } },
@@ -8,27 +8,30 @@ const { values } = parseArgs({
 const [minutes, seed] = [Number(values.minutes), Number(values.seed)]
 if (!(minutes > 0 && minutes <= 120)) throw new Error('--minutes: expected a number above 0, up to 120')
 
-const names = Object.keys(policySets) as PolicySetName[]
-const runMs = (minutes * 60_000) / names.length
-const recording = await recordLive('A', runMs, seed)
+const sets = Object.entries(policySets).map(([name, defaults]) => ({ name, defaults }))
+const runMs = (minutes * 60_000) / sets.length
+const recorded = { name: 'A', defaults: policySets.A }
+const recording = await recordLive(recorded, runMs, seed)
 console.log(`recorded under A: ${recording.calls.length} calls in ${Math.round(runMs / 1_000)} s`)
 
 let [inside, all] = [0, 0]
-for (const name of names) {
-  const { recorded, replayed, difference } = await compareReplays(
-    recording,
-    name === 'A' ? ['A'] : ['A', name],
-  )
+for (const set of sets) {
+  const { name } = set
+  const isRecorded = name === recorded.name
+  const {
+    recorded: found,
+    replayed,
+    difference,
+  } = await compareReplays(recording, isRecorded ? [recorded] : [recorded, set])
   const told = replayed.at(-1)!
-  const live =
-    name === 'A'
-      ? recorded
-      : (await compareReplays(await recordLive(name, runMs, seed + all + 1), [name])).recorded
-  console.log(`\n${name}: replayed, against ${name === 'A' ? 'what was recorded' : 'a live run'}`)
+  const live = isRecorded
+    ? found
+    : (await compareReplays(await recordLive(set, runMs, seed + all + 1), [set])).recorded
+  console.log(`\n${name}: replayed, against ${isRecorded ? 'what was recorded' : 'a live run'}`)
   for (const figure of judged) {
-    const { estimate, low, high } = name === 'A' ? recorded.figures[figure] : told.figures[figure]
+    const { estimate, low, high } = isRecorded ? found.figures[figure] : told.figures[figure]
     const [predicted, measured] = [told.figures[figure].estimate, live.figures[figure].estimate]
-    const checked = name === 'A' ? predicted : measured
+    const checked = isRecorded ? predicted : measured
     const isInside = checked >= low && checked <= high
     all++
     if (isInside) inside++

@@ -9,6 +9,8 @@ import {
   dataOf,
   isRejected,
   live,
+  type LiveRun,
+  placeIn,
   type Run,
   simulated,
   type Traffic,
@@ -210,6 +212,9 @@ test('where time decides nothing, 2000 calls end in a simulation exactly as thro
 const hurried = ['steady', 'pausing', 'rationed', 'late', 'slotted', 'windowed', 'budgeted'] as const
 const ROUNDS = 85
 
+/** How long an attempt of the tool `late` may take, in milliseconds. */
+const TIMEOUT_MS = 40
+
 const whereTimeDecides: Traffic = {
   servers: Object.fromEntries(hurried.map((tool) => [tool, { tools: { [tool]: reading } }])),
   policies: {
@@ -217,7 +222,7 @@ const whereTimeDecides: Traffic = {
     overrides: [
       { match: { server: 'pausing' }, breaker: { consecutive: 2, open: 250, maxOpen: 250, jitter: 0 } },
       { match: { server: 'rationed' }, rateLimit: { rate: 7, burst: 2 } },
-      { match: { server: 'late' }, attemptTimeout: { timeout: 40 } },
+      { match: { server: 'late' }, attemptTimeout: { timeout: TIMEOUT_MS } },
       { match: { server: 'budgeted' }, retry: { ...retry, budget: { ratio: 0, floor: 2, window: 1_000 } } },
     ],
   },
@@ -253,14 +258,35 @@ const whereTimeDecides: Traffic = {
 }
 
 /**
- * Most calls that may end otherwise, as a share of all. Measured on a busy machine: 0.03 to 0.05, most of them at the rate limit: where one
- * call more or less has got through, the next ones are others for a while. 0.1 is that limit and the retry budget with nothing in common.
+ * The same traffic, with servers that take as long as an attempt of each call took in a live run, apart from what a fault delayed it by.
+ * Of an attempt that timed out nobody knows how long it would have gone on: too long.
  */
-const MOST = 0.15
+function asLong({ times, decisions }: LiveRun): Traffic {
+  const first = hurried.length
+  const delays = new Map(
+    decisions.map(({ call, note }) => [placeIn(call.id, first), Number(note?.delayMs ?? 0)]),
+  )
+  const tookMs: ToolModel['tookMs'] = ({ id, attempt }) => {
+    const index = placeIn(id, first)
+    const end = times[index]?.attempts.find(({ number }) => number === attempt)
+    if (end === undefined) return 0
+    return end.outcome === 'timeout' ? TIMEOUT_MS + 1 : Math.max(0, end.tookMs - (delays.get(index) ?? 0))
+  }
+  const servers = Object.fromEntries(
+    hurried.map((tool) => [tool, { tools: { [tool]: { ...reading, tookMs } } }]),
+  )
+  return { ...whereTimeDecides, servers }
+}
 
-test('where time decides, most calls end alike, and the others are those that it decides about', async (t) => {
+/**
+ * Most calls that may end otherwise, as a share of all. A simulated gateway reads its clock when a call comes, a live one a moment later:
+ * where a limit lies in between, the two differ, and the next calls of that tool with them.
+ */
+const MOST = 0.05
+
+test('where time decides, calls that come at the same times end alike but for a few that come when a limit changes', async (t) => {
   const real = await live(whereTimeDecides)
-  const modelled = await simulated(whereTimeDecides, 1)
+  const modelled = await simulated(asLong(real), 1, real.times)
   const { calls } = whereTimeDecides
   const others = differing(inOrder(real.answers.map(timeless)), inOrder(modelled.answers.map(timeless)))
   const shares = hurried.map((tool) => {
@@ -273,6 +299,9 @@ test('where time decides, most calls end alike, and the others are those that it
   assert.deepEqual(shares[0], ['steady', 0])
   const all = others.length / calls.length
   assert.ok(all <= MOST, `${all} of the calls ended otherwise`)
+
+  for (const { tookMs, outcome } of real.times.flatMap(({ attempts }) => attempts))
+    assert.ok(outcome !== 'timeout' || tookMs >= TIMEOUT_MS, `an attempt timed out after ${tookMs} ms`)
 
   // Time may decide whether there is an attempt, but not what is drawn about it, unless the journal says so.
   const drawn = ({ decisions }: Run) =>

@@ -1,3 +1,4 @@
+import { join } from 'node:path'
 import type { DecisionEntry, JournalEntry } from '../../../src/chaos/journal/entry.ts'
 import { config as configSchema } from '../../../src/config/schema/schema.ts'
 import { modernise } from '../../../src/downstream/modern/exchange.ts'
@@ -9,13 +10,15 @@ import type { Seed } from '../../../src/mesh/keyed-random.ts'
 import { parseJson } from '../../../src/protocol/jsonrpc.ts'
 import { INTENT_KEY, STEP_KEY } from '../../../src/protocol/task.ts'
 import { type Asked, type Ended, SimulatedGateway } from '../../../src/sim/gateway.ts'
+import { readRecording } from '../../../src/sim/recording.ts'
 import type { ServerModel } from '../../../src/sim/servers.ts'
 import { VirtualClock } from '../../../src/sim/virtual-clock.ts'
 import { createAccessLog } from '../../../src/telemetry/access-log.ts'
+import type { RecordedAttempt } from '../../../src/telemetry/recording/format.ts'
 import { recordedLog } from '../../support/log.ts'
 import { discovered } from '../../support/modern.ts'
 import { until } from '../../support/until.ts'
-import { Gateway, type Json } from './gateway.ts'
+import { Gateway, type Json, newFolder } from './gateway.ts'
 import { headersOf, metaOf } from './modern-client.ts'
 import { post } from './raw-client.ts'
 import { RawServer, sendJson } from './raw-server.ts'
@@ -51,8 +54,27 @@ export interface Run {
   readonly runs: Readonly<Record<string, number>>
 }
 
+/** When things happened, by the clock of the gateway itself. */
+export interface CallTimes {
+  /** When the call came, in milliseconds after the faults were armed. */
+  readonly at: Millis
+  readonly attempts: readonly RecordedAttempt[]
+}
+
+/** A run over sockets, with its times call by call. */
+export interface LiveRun extends Run {
+  readonly times: readonly CallTimes[]
+}
+
 /** Plays the traffic, one call after the other, over sockets: real servers, and a gateway in a process of its own. */
-export async function live({ servers: models, policies, plan, calls, paceMs = 0 }: Traffic): Promise<Run> {
+export async function live({
+  servers: models,
+  policies,
+  plan,
+  calls,
+  paceMs = 0,
+}: Traffic): Promise<LiveRun> {
+  const file = join(await newFolder(), 'calls.jsonl')
   const runs: Record<string, number> = {}
   const mcpServers: Record<string, Json> = {}
   for (const [name, model] of Object.entries(models)) {
@@ -61,11 +83,12 @@ export async function live({ servers: models, policies, plan, calls, paceMs = 0 
     mcpServers[name] = { url, era: 'modern', trusted: true }
   }
   const gateway = await Gateway.start({
-    gateway: { environment: 'test' },
+    // This agent goes on at once whatever it is told: nobody holds its rejections back for that.
+    gateway: { environment: 'test', limits: { rejectionPause: 0 } },
     servers: mcpServers,
     policies,
     chaos: { enabled: true, strict: true, ...plan },
-    telemetry: { accessLog: { sample: 1 } },
+    telemetry: { accessLog: { sample: 1 }, recording: { file } },
   })
   await gateway.waitFor('up', ...Object.keys(models))
   for (const asked of firstCalls(models)) await ask(gateway.mcp(asked.server), asked, 0)
@@ -84,8 +107,36 @@ export async function live({ servers: models, policies, plan, calls, paceMs = 0 
   const logged = () => linesOf(gateway.log)
   const told = firstCalls(models).length + answers.filter((answer) => !isRejected(answer)).length
   await until(`${told} calls are logged`, () => logged().length >= told)
-  return { decisions: await decisionsOf(gateway), answers, lines: logged(), runs }
+  const decisions = await decisionsOf(gateway)
+  gateway.program.signal('SIGTERM')
+  await gateway.program.ended
+  const times = await timesIn(file, firstCalls(models).length, decisions)
+  return { decisions, answers, lines: logged(), runs, times }
 }
+
+/** What was recorded of the calls behind the first ones. */
+async function timesIn(
+  file: string,
+  first: number,
+  decisions: readonly DecisionEntry[],
+): Promise<CallTimes[]> {
+  const { calls, notes } = await readRecording(file)
+  if (notes.length > 0) throw new Error(notes.join())
+  const recorded = calls.slice(first)
+  // A decision falls when its attempt has begun or a moment later: the one that was quickest tells when the faults were armed.
+  const armedAt = decisions.reduce((latest, decision) => {
+    const { attempt, sinceMs } = decision
+    const { at, attempts, tool } = recorded[placeIn(decision.call.id, first)]!
+    if (tool !== decision.call.tool) throw new Error(`${decision.call.id} is no call of ${tool}`)
+    const began = attempts.find(({ number }) => number === attempt)
+    return began === undefined ? latest : Math.max(latest, at + began.at - sinceMs)
+  }, -Infinity)
+  return recorded.map(({ at, attempts }) => ({ at: at - armedAt, attempts }))
+}
+
+/** Where a call stands among those behind the first ones, by the id that a gateway gave it: both kinds count all their calls from 1. */
+export const placeIn = (id: unknown, first: number): number =>
+  Number(String(id).split('-').at(-1)) - 1 - first
 
 /**
  * A call of each tool before any fault is armed, so that its schemas are compiled: until then its replies are not checked, for a time
@@ -186,8 +237,15 @@ const OF_CHANCE = new Set(
   'level time pid hostname requestId durationMs overheadMs waitedMs traceId spanId leftOut'.split(' '),
 )
 
-/** Plays the traffic in virtual time. `seed`: of what policies draw by. */
-export async function simulated(traffic: Traffic, seed: Seed): Promise<Run> {
+/**
+ * Plays the traffic in virtual time. `seed`: of what policies draw by. With `times` each call comes when it came there; tools
+ * that take a time are the traffic's own.
+ */
+export async function simulated(
+  traffic: Traffic,
+  seed: Seed,
+  times?: readonly Pick<CallTimes, 'at'>[],
+): Promise<Run> {
   const { servers, plan, calls, paceMs = 0 } = traffic
   const { policies, chaos } = configSchema.parse({ policies: traffic.policies, chaos: plan })
   const clock = new VirtualClock()
@@ -210,7 +268,7 @@ export async function simulated(traffic: Traffic, seed: Seed): Promise<Run> {
     gateway.arm(chaos)
     const startedAt = clock.now()
     for (const [index, asked] of calls.entries()) {
-      const waitMs = startedAt + index * paceMs - clock.now()
+      const waitMs = startedAt + (times?.[index]?.at ?? index * paceMs) - clock.now()
       if (waitMs > 0) await clock.sleep(waitMs, NEVER)
       answers.push(written(await gateway.call(asked), gateway))
     }

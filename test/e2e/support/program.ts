@@ -6,6 +6,9 @@ import { descendantsOf } from './family.ts'
 
 const running = new Set<Program>()
 
+/** How long a program may take to say something, in milliseconds: on a machine that is held up, each takes its time to start. */
+const PATIENCE_MS = 60_000
+
 export interface ProgramOptions {
   /** Added to the test's own environment. */
   readonly env?: Readonly<Record<string, string>>
@@ -58,11 +61,12 @@ export class Program {
   async line<T>(what: string, pick: (line: string) => T | undefined): Promise<T> {
     let found: T | undefined
     let seen = 0
-    await until(`${what}; it said: ${this.lines.join('\n')}`, () => {
+    const isSaid = () => {
       while (found === undefined && seen < this.lines.length) found = pick(this.lines[seen++] as string)
       if (found === undefined && !this.isRunning) throw new Error(`ended early: ${this.lines.join('\n')}`)
       return found !== undefined
-    })
+    }
+    await until(`${what}; it said: ${this.lines.join('\n')}`, isSaid, PATIENCE_MS)
     return found as T
   }
 
