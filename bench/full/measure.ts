@@ -28,14 +28,26 @@ export interface CellRun {
   readonly budgetMs: number
   readonly windows: Windows
   readonly leaveOut: (row: LeftOut) => void
-  readonly fail: (error: Error) => void
 }
 
-/** Starts all rows of a cell, measures them in turn, round after round, and ends them. */
+/**
+ * Starts all rows of a cell, measures them in turn, round after round, and ends them. Rejects at the first reply that is not the
+ * one that was asked for, and when a process dies that must not.
+ */
 export async function measureCell(run: CellRun): Promise<CellResult> {
+  let die: (error: Error) => void = () => {}
+  const died = new Promise<never>((_, reject) => (die = reject))
+  const children = new Children(die)
+  try {
+    return await Promise.race([measureRows(run, children), died])
+  } finally {
+    await children.end()
+  }
+}
+
+async function measureRows(run: CellRun, children: Children): Promise<CellResult> {
   const { cell, budgetMs, windows } = run
   const endsAt = systemClock.now() + budgetMs
-  const children = new Children(run.fail)
   const load = children.fork(script('./full/load.js'))
   let rows = await startAll(run, children)
   const leave = ({ way }: Row, why: string) => {
@@ -48,7 +60,7 @@ export async function measureCell(run: CellRun): Promise<CellResult> {
       const report = await ask(load, { ...orderOf(row, cell, windows), ...order(row) })
       if ('figures' in report) keep(row, report.figures)
       else if (row.way.mayFail) leave(row, report.failure)
-      else throw new Error(`${cell.name}: ${row.way.title}: ${report.failure}`)
+      else throw new Error(`${row.way.title}: ${report.failure}`)
     }
   }
 
@@ -73,7 +85,6 @@ export async function measureCell(run: CellRun): Promise<CellResult> {
     )
     longestMs = Math.max(longestMs, systemClock.now() - from)
   }
-  await children.end()
   return {
     name: cell.name,
     title: cell.title,

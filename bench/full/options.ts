@@ -60,3 +60,10 @@ function cellsNamed(names: readonly string[]): Cell[] {
   if (unknown === undefined) return cells.filter(({ name }) => names.includes(name))
   throw new Error(`--cell: expected ${cells.map(({ name }) => name).join(', ')}`)
 }
+
+/** What a run was asked for by, without where to write it. */
+export function commandOf(args: readonly string[]): string {
+  const isPlace = (arg: string | undefined) => arg === '--json' || arg === '--page'
+  const asked = args.filter((arg, index) => !isPlace(arg) && !isPlace(args[index - 1]))
+  return ['npm run bench:full', ...(asked.length === 0 ? [] : ['--', ...asked])].join(' ')
+}

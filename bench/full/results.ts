@@ -41,6 +41,8 @@ export interface LeftOut {
   readonly title: string
   readonly cell?: string
   readonly why: string
+  /** Whether the run has failed by it. */
+  readonly isFailure?: true
 }
 
 export function thisMachine(): Machine {
@@ -48,7 +50,10 @@ export function thisMachine(): Machine {
   return { cpu: first?.model.trim() ?? 'unknown', cores, node: process.version }
 }
 
-/** Where and how figures were taken, in one line that goes with all of them. */
-export function provenance({ machine: { cpu, cores, node }, date, command }: Results): string {
-  return `${cores} × ${cpu}, Node ${node}, ${date}: ${command}`
+/** Where and how figures were taken, in one line that goes with all of them; `code` dresses the command. */
+export function provenance(
+  { machine: { cpu, cores, node }, date, command }: Results,
+  code = (command: string) => command,
+): string {
+  return `${cores} × ${cpu}, Node ${node}, ${date}, by ${code(command)}`
 }
