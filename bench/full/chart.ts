@@ -1,4 +1,4 @@
-import { coordinate, escaped } from '../../deploy/pictures/svg.ts'
+import { coordinate, escaped, wrapped } from '../../deploy/pictures/svg.ts'
 import type { Spread } from '../statistics.ts'
 
 /** A picture of ratios: a dot for each row, with a line over its quartiles, on an axis where each step is a doubling. */
@@ -27,10 +27,13 @@ const LABELS = 270
 const NUMBERS = 56
 const ROW = 21
 const HEAD = 62
+const MARGIN = 16
+/** Size of what is faint, in pixels. */
+const SMALL = 11
 
 /** Both grounds: a page decides by the reader's own setting, also for a picture in `<img>`. */
 const style = `
-text{font:12px sans-serif;fill:#24292f}.paper{fill:#fff}.faint{fill:#59636e;font-size:11px}.title{font-size:15px;font-weight:600}
+text{font:12px sans-serif;fill:#24292f}.paper{fill:#fff}.faint{fill:#59636e;font-size:${SMALL}px}.title{font-size:15px;font-weight:600}
 .group{font-weight:600}.rule{stroke:#d9dee4}.one{stroke:#8b949e;stroke-dasharray:4 3}
 .ours{fill:#1f5fbf;stroke:#1f5fbf}.peer{fill:#c2570c;stroke:#c2570c}.reference{fill:#6b7480;stroke:#6b7480}
 @media (prefers-color-scheme:dark){text{fill:#e6edf3}.paper{fill:#0d1117}.faint{fill:#9198a1}.rule{stroke:#30363d}.one{stroke:#6e7681}
@@ -48,7 +51,7 @@ export function drawn({ title, unit, groups, source }: Chart): string {
   let y = HEAD
   for (const group of groups) {
     if (group.title !== '') {
-      parts.push(words(16, y + 14, group.title, 'group'))
+      parts.push(words(MARGIN, y + 14, group.title, 'group'))
       y += ROW
     }
     for (const dot of group.dots) {
@@ -59,18 +62,19 @@ export function drawn({ title, unit, groups, source }: Chart): string {
   }
   const lines = axis.map((mark) => {
     const at = coordinate(x(mark))
-    const label = `<text x="${at}" y="${HEAD - 8}" class="faint" text-anchor="middle">${mark}×</text>`
+    const label = `<text x="${at}" y="${HEAD - 8}" class="faint" text-anchor="middle">${mark < 1 ? `1/${1 / mark}` : mark}×</text>`
     return `<path class="${mark === 1 ? 'one' : 'rule'}" d="M${at} ${HEAD}V${y}"/>${label}`
   })
-  const height = y + 28
+  const sources = wrapped(source, WIDTH - 2 * MARGIN, SMALL)
+  const height = y + 14 + sources.length * 15
   return [
     `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${height}" width="${WIDTH}" height="${height}" role="img" aria-label="${escaped(title)}">`,
     `<style>${style}</style><rect class="paper" width="${WIDTH}" height="${height}"/>`,
-    words(16, 24, title, 'title'),
-    words(16, 42, unit, 'faint'),
+    words(MARGIN, 24, title, 'title'),
+    words(MARGIN, 42, unit, 'faint'),
     ...lines,
     ...parts,
-    words(16, y + 18, source, 'faint'),
+    ...sources.map((line, nth) => words(MARGIN, y + 18 + nth * 15, line, 'faint')),
     '</svg>\n',
   ].join('\n')
 }

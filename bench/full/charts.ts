@@ -5,7 +5,9 @@ import { summarise, type Line } from './summary.ts'
 /** The pictures of a run, by the names of their files. One without rows is left out. */
 export function charts(results: Results): Readonly<Record<string, Chart>> {
   const source = provenance(results)
-  const [base, ...others] = results.cells.filter(({ name }) => name !== 'policies')
+  const loads = results.cells.filter(({ name }) => name !== 'policies')
+  const base = loads.find(({ name }) => name === 'base')
+  const others = loads.filter((cell) => cell !== base)
   const all: Record<string, Chart> = {
     ways: {
       title: 'CPU of a call, by way',

@@ -9,7 +9,10 @@ import { checkPage, writePage } from './page.ts'
 import { provenance, thisMachine, type CellResult, type LeftOut, type Results } from './results.ts'
 import { inColumns, leftOutLine, paceNote, tableOf } from './tables.ts'
 
-/** Rows are started and ended, and rounds that have begun are finished: a run that takes much longer than it was given hangs. */
+/**
+ * Rows are started and ended, and rounds that have begun are finished: a run that takes much longer than it was given hangs, or is
+ * starved. What it has found by then is kept.
+ */
 const SLACK = 1.5
 const SLACK_MS = 120_000
 
@@ -21,7 +24,8 @@ const results = options.from === undefined ? await measured(options) : read(opti
 print(provenance(results))
 if (options.json !== undefined) writeFileSync(options.json, JSON.stringify(results))
 if (options.page !== undefined) writePage(options.page, results)
-process.exitCode = results.leftOut.some(({ isFailure }) => isFailure === true) ? 1 : 0
+// Also where something is still going on.
+process.exit(results.leftOut.some(({ isFailure }) => isFailure === true) ? 1 : 0)
 
 async function measured(options: Options): Promise<Results> {
   const scratch = mkdtempSync(join(tmpdir(), 'breakwater-bench-'))
@@ -30,20 +34,28 @@ async function measured(options: Options): Promise<Results> {
 
   const cells: CellResult[] = []
   const leftOut: LeftOut[] = []
-  await measureMatrix(options, scratch, {
+  const leaveOut = (row: LeftOut) => {
+    leftOut.push(row)
+    print(`left out: ${leftOutLine(row)}`)
+  }
+  let giveUp = () => {}
+  const givenUp = new Promise<void>((resolve) => (giveUp = resolve))
+  const matrix = measureMatrix(options, scratch, {
     begins() {
       const limitMs = options.minutes * 60_000 * SLACK + SLACK_MS
-      systemClock.after(limitMs, () => fail(new Error(`not done after ${Math.round(limitMs / 60_000)} min`)))
+      systemClock.after(limitMs, () => {
+        const why = `not done after ${Math.round(limitMs / 60_000)} min`
+        leaveOut({ title: 'what was still to be measured', why, isFailure: true })
+        giveUp()
+      })
     },
     measured(cell) {
       cells.push(cell)
       print(`\n${cell.title}. ${paceNote(cell)}\n\n${inColumns(tableOf(cell))}\n`)
     },
-    leftOut(row) {
-      leftOut.push(row)
-      print(`left out: ${leftOutLine(row)}`)
-    },
+    leftOut: leaveOut,
   })
+  await Promise.race([matrix, givenUp])
   const date = new Date().toISOString().slice(0, 10)
   return { machine: thisMachine(), date, command: commandOf(args), cells, leftOut }
 }
