@@ -23,12 +23,15 @@ const WARN = 40
 export class Children {
   readonly #running = new Set<ChildProcess>()
   readonly #lost: (error: Error) => void
+  readonly #kill = () => {
+    for (const child of this.#running) child.kill('SIGKILL')
+  }
   #ending = false
 
   /** `lost` hears of a process that ended before it was asked to. */
   constructor(lost: (error: Error) => void) {
     this.#lost = lost
-    process.once('exit', () => this.#kill())
+    process.once('exit', this.#kill)
   }
 
   /** Starts node on `args` and waits until it logs, in JSON, that it is `listening`. */
@@ -54,27 +57,42 @@ export class Children {
     return child
   }
 
+  /**
+   * Starts a program of others, which says nothing of itself; returns its process id. That it ended too early is told to `lost`
+   * only: the others go on.
+   */
+  program(
+    command: string,
+    args: readonly string[],
+    env: NodeJS.ProcessEnv,
+    lost: (error: Error) => void,
+  ): number {
+    const child = spawn(command, args, { env, stdio: ['ignore', 'ignore', 'pipe'] })
+    let said = ''
+    child.stderr.on('data', (chunk: Buffer) => (said = (said + String(chunk)).slice(-KEPT_CHARS)))
+    child.once('error', lost)
+    this.#keep(child, () => said, lost)
+    return child.pid ?? -1
+  }
+
   /** Asks all to end, and kills whoever has not after 5 s. */
   async end(): Promise<void> {
     this.#ending = true
     const ends = [...this.#running].map((child) => once(child, 'close'))
     for (const child of this.#running) child.kill('SIGTERM')
-    const cancel = systemClock.after(KILL_AFTER_MS, () => this.#kill())
+    const cancel = systemClock.after(KILL_AFTER_MS, this.#kill)
     await Promise.all(ends)
     cancel()
+    process.off('exit', this.#kill)
   }
 
-  #keep(child: ChildProcess, said = () => ''): void {
+  #keep(child: ChildProcess, said = () => '', lost = this.#lost): void {
     this.#running.add(child)
     child.once('close', (code, signal) => {
       this.#running.delete(child)
       if (!this.#ending)
-        this.#lost(new Error(`ended with ${code ?? signal}: ${child.spawnargs.join(' ')}\n${said()}`))
+        lost(new Error(`ended with ${code ?? signal}: ${child.spawnargs.join(' ')}\n${said()}`))
     })
-  }
-
-  #kill(): void {
-    for (const child of this.#running) child.kill('SIGKILL')
   }
 }
 

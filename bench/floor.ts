@@ -6,7 +6,7 @@ import { Pool } from 'undici'
 import type { Dispatcher } from 'undici'
 import { serve } from './serve.ts'
 
-const ASKED = ['content-type', 'accept', 'mcp-session-id', 'mcp-protocol-version']
+const ASKED = ['content-type', 'accept', 'mcp-session-id', 'mcp-protocol-version', 'mcp-method', 'mcp-name']
 const ANSWERED = ['content-type', 'content-length', 'mcp-session-id']
 
 const { values } = parseArgs({ options: { upstream: { type: 'string', default: '' } } })

@@ -55,7 +55,8 @@ async function startGateway(
     gateway: { listen: '127.0.0.1:0', control: '127.0.0.1:0', environment: 'test', limits: OUT_OF_REACH },
     mcpServers: { upstream: { url: `${upstream}/mcp` } },
   }
-  writeFileSync(file, JSON.stringify({ ...base, ...config }))
+  const settings = { ...base, ...config, gateway: { ...base.gateway, ...(config.gateway as object) } }
+  writeFileSync(file, JSON.stringify(settings))
   const gateway = await children.listening([...flags(name), main, 'start', '--config', file])
   await ready(gateway.origin)
   return gateway

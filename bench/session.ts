@@ -1,15 +1,15 @@
 import assert from 'node:assert/strict'
 import type { Pool } from 'undici'
+import { MODERN_VERSION } from './echo.ts'
 import { exchange } from './exchange.ts'
 import type { Reply } from './exchange.ts'
 
 /** How a caller speaks: with sessions, or with requests that each say all about themselves. */
 export type Era = 'legacy' | 'modern'
 
-const LEGACY_VERSION = '2025-06-18'
-const MODERN_VERSION = '2026-07-28'
+export const LEGACY_VERSION = '2025-06-18'
 
-const clientInfo = { name: 'bench', version: '1.0.0' }
+export const clientInfo = { name: 'bench', version: '1.0.0' }
 
 const meta = {
   'io.modelcontextprotocol/protocolVersion': MODERN_VERSION,
@@ -22,7 +22,7 @@ interface Params {
   readonly arguments?: object
 }
 
-interface Answer {
+export interface Answer {
   readonly id?: unknown
   readonly result?: {
     readonly isError?: boolean
@@ -31,8 +31,29 @@ interface Answer {
   }
 }
 
-/** One caller: an MCP session that checks every byte which it is answered. */
-export class Session {
+/** Whoever calls a tool, one call at a time, and checks every byte which it is answered. */
+export interface Caller {
+  /** Calls `tool` under `id`; throws unless the answer is that call's: `text`, then `fill`. */
+  call(id: number, tool: string, text: string, fill: string): Promise<void>
+  close(): Promise<void>
+}
+
+/** Throws unless it is the answer to that call of the upstream's `echo`. */
+export function checkEcho({ result }: Answer, id: number, text: string): void {
+  assert(result?.isError !== true && result?.content?.length === 1, `call ${id}: not one content block`)
+  assert(result.content[0]?.text === text, `call ${id}: not the text that was sent`)
+}
+
+/** Throws unless it lists that tool. */
+export function checkListed({ result }: Answer, path: string, tool: string): void {
+  assert(
+    result?.tools?.some(({ name }) => name === tool),
+    `${path} does not list ${tool}`,
+  )
+}
+
+/** A caller over Streamable HTTP. */
+export class Session implements Caller {
   readonly #pool: Pool
   readonly #path: string
   readonly #era: Era
@@ -51,19 +72,12 @@ export class Session {
   static async open(pool: Pool, path: string, tool: string, era: Era): Promise<Session> {
     const session = new Session(pool, path, era)
     if (era === 'legacy') await session.#greet()
-    const { result } = await session.#ask('list', 'tools/list', {})
-    assert(
-      result?.tools?.some(({ name }) => name === tool),
-      `${path} does not list ${tool}`,
-    )
+    checkListed(await session.#ask('list', 'tools/list', {}), path, tool)
     return session
   }
 
-  /** Calls `tool` under `id`; throws unless the answer is that call's: `text`, then `fill`. */
   async call(id: number, tool: string, text: string, fill: string): Promise<void> {
-    const { result } = await this.#ask(id, 'tools/call', { name: tool, arguments: { text } })
-    assert(result?.isError !== true && result?.content?.length === 1, `call ${id}: not one content block`)
-    assert(result.content[0]?.text === text + fill, `call ${id}: not the text that was sent`)
+    checkEcho(await this.#ask(id, 'tools/call', { name: tool, arguments: { text } }), id, text + fill)
   }
 
   async close(): Promise<void> {

@@ -42,7 +42,7 @@ const floor: Subject = {
 }
 
 /** One server's own endpoint: names pass as they are. */
-function oneServer(
+export function oneServer(
   name: string,
   title: string,
   config: GatewayConfig | ((collector: string) => GatewayConfig) = {},

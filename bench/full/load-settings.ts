@@ -1,0 +1,37 @@
+import type { GatewayConfig, Subject } from '../subjects.ts'
+import type { Cell } from './cells.ts'
+
+/** A rate that no load of this benchmark reaches: it is looked at with every request, and never stops one. */
+const OUT_OF_REACH = { rate: '1000000/s', burst: 1_000_000 }
+
+/** From so many sessions on the default bulkhead, of which a single tool gets half, would make calls wait. */
+const ROOMY_SESSIONS = 32
+
+/** The server as a child process of who calls it. */
+export interface StdioServer {
+  readonly command: string
+  readonly args: readonly string[]
+}
+
+/** A row of Breakwater as a cell has it: limits that would refuse the load are out of its reach, and all else is as it was. */
+export function inCell(subject: Subject, cell: Cell, stdio: StdioServer): Subject {
+  const { middle } = subject
+  const adapted = { ...subject, era: cell.era === 'modern' ? cell.era : subject.era }
+  if (typeof middle === 'string') return adapted
+  return { ...adapted, middle: (collector) => underLoad(middle(collector), cell, stdio) }
+}
+
+export function underLoad(config: GatewayConfig, cell: Cell, stdio: StdioServer): GatewayConfig {
+  return {
+    ...config,
+    gateway: { limits: { perSession: OUT_OF_REACH, perTenant: OUT_OF_REACH } },
+    ...(cell.upstream === 'stdio' && { mcpServers: { upstream: stdio } }),
+    ...(cell.sessions > ROOMY_SESSIONS && { policies: withSlots(config.policies, 4 * cell.sessions) }),
+  }
+}
+
+function withSlots(policies: unknown, concurrent: number): object {
+  const given = (policies ?? {}) as { readonly defaults?: Readonly<Record<string, unknown>> }
+  if (given.defaults?.bulkhead === false) return given
+  return { ...given, defaults: { ...given.defaults, bulkhead: { concurrent } } }
+}

@@ -1,0 +1,137 @@
+/** The load of the full benchmark: a process of its own, which measures one row a message: as fast as it goes, then at a pace. */
+import { readFileSync } from 'node:fs'
+import { Pool } from 'undici'
+import { cpuMicros } from '../cpu.ts'
+import { Session, type Caller, type Era } from '../session.ts'
+import { filling } from '../workload.ts'
+import { pace, type Pace, type Paced } from './paced.ts'
+import { StreamSession } from './stream-session.ts'
+
+/** How a row is spoken to: Streamable HTTP in one of the eras, or the older HTTP+SSE. */
+export type Speech = Era | 'http+sse'
+
+export interface Order {
+  /** The MCP endpoint to load. */
+  readonly url: string
+  /** The tool to call, as that endpoint names it. */
+  readonly tool: string
+  readonly speech: Speech
+  /** Bytes that the upstream appends to every text. */
+  readonly fill: number
+  /** Each with one call under way at a time, 1 to 1000. */
+  readonly sessions: number
+  /** Before the measured window, with all sessions calling without a pause, in milliseconds. */
+  readonly warmUpMs: number
+  /** The window in which all sessions call without a pause, in milliseconds. */
+  readonly saturatedMs: number
+  /** The window at a rate, which follows; or none. */
+  readonly pace?: Pace
+  /** The process in the middle, if there is one. */
+  readonly pid: number | undefined
+}
+
+/** What one round found of a row. */
+export interface Figures {
+  readonly callsPerSecond: number
+  /** CPU of the middle process; absent where there is none. */
+  readonly cpuMicrosPerCall?: number
+  /** Share of the saturated window that the middle process was on a CPU; above 1 when its threads overlap. */
+  readonly busy?: number
+  /** Resident memory of the middle process when the windows were over, before its sessions were closed. */
+  readonly rssBytes?: number
+  /** Absent where no pace was asked for, or it was not held. */
+  readonly paced?: Paced
+}
+
+export type Report = { readonly figures: Figures } | { readonly failure: string }
+
+/** A thousand sessions that open at once, on a machine that has other things to do, wait for long. */
+const REPLY_WITHIN_MS = 30_000
+
+/** Sessions that are opened at the same time. */
+const OPENED_AT_ONCE = 32
+
+let lastId = 0
+
+process.on('message', (order: Order) => {
+  measure(order).then(
+    (figures) => process.send?.({ figures } satisfies Report),
+    (error: unknown) => process.send?.({ failure: String(error) } satisfies Report),
+  )
+})
+
+async function measure(order: Order): Promise<Figures> {
+  const { url, tool, pid } = order
+  const { origin, pathname } = new URL(url)
+  const pool = new Pool(origin, {
+    // A stream occupies a connection of its own.
+    connections: order.speech === 'http+sse' ? 2 * order.sessions : order.sessions,
+    headersTimeout: REPLY_WITHIN_MS,
+    bodyTimeout: REPLY_WITHIN_MS,
+  })
+  try {
+    const callers = await openAll(pool, pathname, order)
+    const fill = filling(order.fill)
+    const call = (caller: Caller) => {
+      const id = ++lastId
+      return caller.call(id, tool, `call ${id}`, fill)
+    }
+    await saturate(callers, order.warmUpMs, call)
+    const cpuBefore = pid === undefined ? 0 : cpuMicros(pid)
+    const { calls, tookMs } = await saturate(callers, order.saturatedMs, call)
+    const cpu = pid === undefined ? 0 : cpuMicros(pid) - cpuBefore
+    const paced = order.pace === undefined ? undefined : await pace(callers, order.pace, call)
+    const memory = pid === undefined ? 0 : rssBytes(pid)
+    await Promise.all(callers.map((caller) => caller.close()))
+    return {
+      callsPerSecond: (calls / tookMs) * 1_000,
+      ...(pid !== undefined && {
+        cpuMicrosPerCall: cpu / calls,
+        busy: cpu / 1_000 / tookMs,
+        rssBytes: memory,
+      }),
+      ...(paced !== undefined && { paced }),
+    }
+  } finally {
+    await pool.destroy()
+  }
+}
+
+async function openAll(pool: Pool, path: string, { sessions, tool, speech }: Order): Promise<Caller[]> {
+  const callers: Caller[] = []
+  let begun = 0
+  const opener = async () => {
+    while (begun++ < sessions) {
+      callers.push(
+        speech === 'http+sse'
+          ? await StreamSession.open(pool, path, tool)
+          : await Session.open(pool, path, tool, speech),
+      )
+    }
+  }
+  await Promise.all(Array.from({ length: OPENED_AT_ONCE }, opener))
+  return callers
+}
+
+/** All call without a pause until the time is over; the last calls end after it, and count with the time that they take. */
+async function saturate(
+  callers: readonly Caller[],
+  forMs: number,
+  call: (caller: Caller) => Promise<void>,
+): Promise<{ readonly calls: number; readonly tookMs: number }> {
+  const from = performance.now()
+  let calls = 0
+  const worker = async (caller: Caller) => {
+    while (performance.now() - from < forMs) {
+      await call(caller)
+      calls++
+    }
+  }
+  await Promise.all(callers.map(worker))
+  return { calls, tookMs: performance.now() - from }
+}
+
+function rssBytes(pid: number): number {
+  const kilobytes = /^VmRSS:\s*(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1]
+  return Number(kilobytes) * 1_024
+}

@@ -1,0 +1,44 @@
+import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
+import { createServer } from 'node:net'
+import type { AddressInfo } from 'node:net'
+
+/** A port of the loopback address that is free now, for programs that have to be told theirs. */
+export function freePort(): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const server = createServer().once('error', reject)
+    server.listen(0, '127.0.0.1', () => {
+      const { port } = server.address() as AddressInfo
+      server.close(() => resolve(port))
+    })
+  })
+}
+
+const LISTENS = '0A'
+const LOOPBACK = ['0100007F', '00000000000000000000000001000000', '0000000000000000FFFF00000100007F']
+
+/** The addresses that a process listens at and that are not loopback ones, as the kernel writes them. Linux only. */
+export function foreignListeners(pid: number): string[] {
+  const sockets = new Set<string>()
+  for (const fd of readdirSync(`/proc/${pid}/fd`)) {
+    try {
+      const inode = /^socket:\[(\d+)\]$/.exec(readlinkSync(`/proc/${pid}/fd/${fd}`))?.[1]
+      if (inode !== undefined) sockets.add(inode)
+    } catch {
+      // It was closed meanwhile.
+    }
+  }
+  return ['tcp', 'tcp6'].flatMap((kind) =>
+    foreignIn(readFileSync(`/proc/${pid}/net/${kind}`, 'latin1'), sockets),
+  )
+}
+
+/** The same from the kernel's table of sockets. */
+export function foreignIn(table: string, inodes: ReadonlySet<string>): string[] {
+  return table
+    .split('\n')
+    .slice(1)
+    .map((line) => line.trim().split(/\s+/))
+    .filter(([, , , state, , , , , , inode = '']) => state === LISTENS && inodes.has(inode))
+    .map(([, local = '']) => local)
+    .filter((local) => !LOOPBACK.includes(local.split(':')[0] ?? ''))
+}
