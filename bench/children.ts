@@ -87,6 +87,8 @@ export class Children {
   }
 
   #keep(child: ChildProcess, said = () => '', lost = this.#lost): void {
+    // Whoever still starts something while all are ended does not know it yet.
+    if (this.#ending) child.kill('SIGKILL')
     this.#running.add(child)
     child.once('close', (code, signal) => {
       this.#running.delete(child)

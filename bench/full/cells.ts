@@ -57,6 +57,7 @@ export const cells: readonly Cell[] = [
     rows: 'policies',
     peers: false,
     paced: false,
-    weight: 0.7,
+    // What a policy costs is little: it takes many rounds to tell.
+    weight: 3,
   },
 ]

@@ -26,7 +26,7 @@ const WIDTH = 760
 const LABELS = 270
 const NUMBERS = 56
 const ROW = 21
-const HEAD = 62
+const HEAD = 68
 const MARGIN = 16
 /** Size of what is faint, in pixels. */
 const SMALL = 11

@@ -6,7 +6,8 @@ export function parts(results: Results): Readonly<Record<string, string>> {
   const cellNamed = (name: string) => results.cells.filter((cell) => cell.name === name)
   const loads = results.cells.filter(({ name }) => name !== 'policies')
   const others = loads.filter(({ name }) => name !== 'base')
-  const source = `Measured on ${provenance(results, (command) => `\`${command}\``)}.`
+  const isLook = results.command.includes('--quick')
+  const source = `Measured on ${provenance(results, (command) => `\`${command}\``)}.${isLook ? ' A quick look: not figures to quote.' : ''}`
   const all = {
     base: cellNamed('base').flatMap((cell) => [titled(cell), paceNote(cell), ...table(cell)]),
     loads:

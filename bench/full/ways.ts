@@ -77,12 +77,16 @@ function subjectNamed(name: string): Subject {
   return subject
 }
 
-function reference(name: string, title: string, { era }: Cell): Way {
+function reference(name: string, title: string, { era, upstream }: Cell): Way {
   const subject = subjectNamed(name)
+  const notes = [
+    ...(name === 'floor' ? ['node:http and undici, looks at nothing'] : []),
+    ...(upstream === 'stdio' ? ['before the same server over HTTP'] : []),
+  ]
   return {
     ...{ name, title, kind: 'reference', mayFail: false, speech: era },
     ...{ path: subject.path, tool: subject.tool },
-    ...(name === 'floor' && { note: 'node:http and undici, looks at nothing' }),
+    ...(notes.length > 0 && { note: notes.join('; ') }),
     start: (around) => startMiddle(subject, around),
   }
 }
