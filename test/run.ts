@@ -3,7 +3,8 @@
  * process, socket or wall clock is in, which are enough to see whether another line of Node behaves as this one does.
  *
  * The runner starts a process for each file that it is given, which takes longer than most tests do. So those of the core are given to it a
- * folder at a time, by a file that imports them; but for those with hooks, which would be the hooks of all.
+ * folder at a time, by a file that imports them; but for those with hooks, which would be the hooks of all, and those that look at their
+ * process as a whole, or change it.
  */
 import { spawn } from 'node:child_process'
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -16,6 +17,7 @@ const slow = [
   'commands/docs/blast-radius',
   'docs/snippets',
   'drills/deaf-clients',
+  'drills/stalled',
   'drills/vanishing',
   'e2e/chaos/kill-restart',
   'e2e/chaos/list-cells',
@@ -60,6 +62,9 @@ const core = [
   'upstreams/',
 ]
 
+/** Of these, what counts on a process of its own: what is left of servers, and who ends them. */
+const apart = ['gateway/', 'upstreams/']
+
 /** No file takes longer, in milliseconds: one that does has hung, and is named. */
 const LIMIT_MS = 600_000
 
@@ -80,7 +85,10 @@ for (const name of [...slow, ...core])
 const isSlow = among(slow)
 const chosen = files.filter((file) => isSlow(file) === values.slow && (!values.core || among(core)(file)))
 
-const hasHooks = (file: string) => /^(before|after)(Each)?\(/m.test(readFileSync(join(folder, file), 'utf8'))
+/** What a file says that needs a process of its own. */
+const ALONE =
+  /^(before|after)(Each)?\(|\bprocess\.(on|once|emit|env|chdir|getActiveResourcesInfo|memoryUsage)\b|\bheapUsed\b|\.mock\.method\(/m
+const isAlone = (file: string) => ALONE.test(readFileSync(join(folder, file), 'utf8'))
 
 /** Where the files lie that import others: written anew each time, and no tests of their own. */
 const together = join(folder, 'together')
@@ -91,7 +99,8 @@ mkdirSync(together)
 function grouped(): string[] {
   const shared = new Set<string>()
   const groups = core.flatMap((name) => {
-    const members = chosen.filter((file) => file.startsWith(name) && !hasHooks(file))
+    if (apart.includes(name)) return []
+    const members = chosen.filter((file) => file.startsWith(name) && !isAlone(file))
     if (members.length < 2) return []
     for (const file of members) shared.add(file)
     const group = join(together, `${name.replaceAll('/', '')}.js`)
