@@ -56,18 +56,10 @@ const CALLS_PER_TASK = 5
 const TASKS_A_SECOND = 10
 const MEAN_THINK_MS = 30
 
-/**
- * Plays the traffic live for a while under some policies, and reads what was recorded of it. `hanging`: share of the runs of its tools
- * that never end, in [0, 1].
- */
-export async function recordLive(
-  set: PolicySet,
-  forMs: number,
-  seed: number,
-  hanging = 0,
-): Promise<Recording> {
+/** Plays the traffic live for a while under some policies, and reads what was recorded of it. */
+export async function recordLive(set: PolicySet, forMs: number, seed: number): Promise<Recording> {
   const folder = await mkdtemp(join(tmpdir(), 'breakwater-replay-'))
-  const server = await startTools(seed, hanging)
+  const server = await startTools(seed)
   try {
     const file = join(folder, 'calls.jsonl')
     const { port } = server.address() as AddressInfo
@@ -127,7 +119,7 @@ async function traffic(url: string, forMs: number, seed: number): Promise<void> 
 }
 
 /** A server of these tools, whose times and failures are draws of a seed. */
-async function startTools(seed: number, hanging: number): Promise<Server> {
+async function startTools(seed: number): Promise<Server> {
   const random = createKeyedRandom(seed)
   const began = performance.now()
   let runs = 0
@@ -137,7 +129,6 @@ async function startTools(seed: number, hanging: number): Promise<Server> {
     const normal = Math.sqrt(-2 * Math.log(1 - random(key, 'a'))) * Math.cos(2 * Math.PI * random(key, 'b'))
     const isSpell = (performance.now() - began) % SPELL_EVERY_MS < SPELL_MS
     await sleep(medianMs * Math.exp(spread * normal))
-    if (random(key, 'hangs') < hanging) return
     if (random(key, 'fails') < (isSpell ? FAILING_IN_SPELL : failing))
       return void response.writeHead(503).end()
     answer(response, id, { content: [{ type: 'text', text: 'found' }] })

@@ -37,6 +37,9 @@ export function sleepOn(clock: Pick<Clock, 'after'>, ms: Millis, signal: Signal)
 /** Longest time that a timer of Node takes, in milliseconds. */
 const LONGEST_MS: Millis = 2 ** 31 - 1
 
+/** A timer that is later than this comes from an event loop that stood still, in milliseconds. */
+const LATE_MS: Millis = 100
+
 /**
  * The machine's clock. Node keeps timers of equal duration in one list behind one libuv timer,
  * which is the timer wheel that calls with a few distinct timeouts need.
@@ -45,10 +48,20 @@ export const systemClock: Clock = {
   now: () => performance.now(),
   wall: () => Date.now(),
   after(ms, task) {
+    const dueAt = performance.now() + ms
+    let turn: NodeJS.Immediate | undefined
+    const due = () => {
+      // After a loop that stood still Node runs timers first: a limit would end what was answered long ago. So that is read before.
+      if (performance.now() - dueAt < LATE_MS) task()
+      else turn = setImmediate(task)
+    }
     // Node cuts fractions off, and libuv counts from the whole millisecond that now is in: both make a timer early.
-    const timer = setTimeout(task, Math.min(LONGEST_MS, Math.ceil(ms) + 1))
+    const timer = setTimeout(due, Math.min(LONGEST_MS, Math.ceil(ms) + 1))
     timer.unref()
-    return () => clearTimeout(timer)
+    return () => {
+      clearTimeout(timer)
+      clearImmediate(turn)
+    }
   },
   sleep: (ms, signal) => sleepOn(systemClock, ms, signal),
 }

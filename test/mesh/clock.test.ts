@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
-import { test } from 'node:test'
+import { once } from 'node:events'
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
+import { type TestContext, test } from 'node:test'
 import { promisify } from 'node:util'
 import { Cancellation } from '../../src/mesh/cancel.ts'
 import { keepAlive, systemClock } from '../../src/mesh/clock.ts'
@@ -122,4 +124,54 @@ test('a timer does not keep the process alive', async () => {
   const script = `import { keepAlive, systemClock } from '${module.href}'; systemClock.after(3_600_000, () => {}); console.log('over')`
   const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '--eval', script])
   assert.equal(stdout, 'over\n')
+})
+
+/** A pair of connected sockets. */
+async function pair(t: TestContext): Promise<readonly [Socket, Socket]> {
+  const server = createServer()
+  await once(server.listen(0, '127.0.0.1'), 'listening')
+  t.after(() => server.close())
+  const near = connect((server.address() as AddressInfo).port, '127.0.0.1')
+  t.after(() => near.destroy())
+  const [[far]] = (await Promise.all([once(server, 'connection'), once(near, 'connect')])) as [
+    [Socket],
+    unknown,
+  ]
+  t.after(() => far.destroy())
+  return [near, far]
+}
+
+/** Keeps the event loop from everything else for so long, in milliseconds. */
+function stall(ms: number): void {
+  const until = performance.now() + ms
+  while (performance.now() < until);
+}
+
+test('what came in while the event loop stood still comes before limits that were met meanwhile', async (t) => {
+  const [near, far] = await pair(t)
+  const order: string[] = []
+  near.on('data', () => order.push('answer'))
+  const met = ['first limit', 'second limit'].map(
+    (limit) =>
+      new Promise<void>((resolve) => {
+        systemClock.after(20, () => {
+          order.push(limit)
+          resolve()
+        })
+      }),
+  )
+  far.write('an answer')
+  stall(300)
+  await Promise.all([...met, once(near, 'data')])
+  assert.deepEqual(order, ['answer', 'first limit', 'second limit'])
+})
+
+test('a limit that is late can be taken back by what came before it', async (t) => {
+  const [near, far] = await pair(t)
+  const cancel = systemClock.after(20, () => assert.fail('the limit was met'))
+  const answered = once(near, 'data').then(cancel)
+  far.write('an answer')
+  stall(300)
+  await answered
+  await systemClock.sleep(20, new Cancellation())
 })
