@@ -9,6 +9,9 @@ export interface Listening {
   readonly pid: number
   /** Where, such as `http://127.0.0.1:40123`. */
   readonly origin: string
+  /** Where the control plane of a gateway is. */
+  readonly control: string
+  readonly child: ChildProcess
 }
 
 const KILL_AFTER_MS = 5_000
@@ -34,18 +37,23 @@ export class Children {
     process.once('exit', this.#kill)
   }
 
-  /** Starts node on `args` and waits until it logs, in JSON, that it is `listening`. */
-  listening(args: readonly string[]): Promise<Listening> {
-    const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'pipe'] })
+  /**
+   * Starts node on `args` and waits until it logs, in JSON, that it is `listening`; with a channel for messages if it needs one. Its
+   * warnings are shown unless it is `quiet`.
+   */
+  listening(args: readonly string[], { channel = false, quiet = false } = {}): Promise<Listening> {
+    const stdio = ['ignore', 'pipe', 'pipe', ...(channel ? ['ipc' as const] : [])] as const
+    const child = spawn(process.execPath, args, { stdio: [...stdio] })
     // Standard error also holds greetings: it is worth reading only once something went wrong.
     let said = ''
-    child.stderr.on('data', (chunk: Buffer) => (said = (said + String(chunk)).slice(-KEPT_CHARS)))
+    child.stderr!.on('data', (chunk: Buffer) => (said = (said + String(chunk)).slice(-KEPT_CHARS)))
     this.#keep(child, () => said)
     return new Promise((resolve) => {
-      createInterface({ input: child.stdout }).on('line', (line) => {
-        const { msg, data, level } = read(line)
-        if (msg === 'listening' && child.pid !== undefined) resolve({ pid: child.pid, origin: String(data) })
-        else if (Number(level) >= WARN) process.stderr.write(`${line}\n`)
+      createInterface({ input: child.stdout! }).on('line', (line) => {
+        const { msg, data, control, level } = read(line)
+        if (msg === 'listening' && child.pid !== undefined)
+          resolve({ pid: child.pid, origin: String(data), control: String(control), child })
+        else if (Number(level) >= WARN && !quiet) process.stderr.write(`${line}\n`)
       })
     })
   }
@@ -98,6 +106,6 @@ export class Children {
   }
 }
 
-function read(line: string): { msg?: unknown; data?: unknown; level?: unknown } {
+function read(line: string): { msg?: unknown; data?: unknown; control?: unknown; level?: unknown } {
   return line.startsWith('{') ? (JSON.parse(line) as object) : {}
 }

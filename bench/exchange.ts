@@ -30,3 +30,36 @@ export function exchange(pool: Pool, request: Dispatcher.DispatchOptions): Promi
     })
   })
 }
+
+/** A reply that goes on. */
+export interface Stream {
+  /** Ends it, with its connection. */
+  cancel(): void
+  /** Resolves when the other side has ended it. */
+  readonly ended: Promise<void>
+}
+
+/** Sends a request whose reply is a stream, and resolves when it has begun; `take` gets its text as it comes. */
+export function streamed(
+  pool: Pool,
+  request: Dispatcher.DispatchOptions,
+  take: (text: string) => void,
+): Promise<Stream> {
+  return new Promise((resolve, reject) => {
+    let over: () => void
+    const ended = new Promise<void>((done) => (over = done))
+    pool.dispatch(request, {
+      onRequestStart() {},
+      onResponseStart(controller, status) {
+        if (status !== 200) reject(new Error(`${request.path}: a stream was refused with ${status}`))
+        resolve({ cancel: () => controller.abort(new Error('not wanted any more')), ended })
+      },
+      onResponseData: (_controller, chunk) => take(String(chunk)),
+      onResponseEnd: () => over(),
+      onResponseError(_controller, error) {
+        over()
+        reject(error)
+      },
+    })
+  })
+}

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import type { Pool } from 'undici'
 import { MODERN_VERSION } from './echo.ts'
-import { exchange } from './exchange.ts'
-import type { Reply } from './exchange.ts'
+import { exchange, streamed } from './exchange.ts'
+import type { Reply, Stream } from './exchange.ts'
 
 /** How a caller speaks: with sessions, or with requests that each say all about themselves. */
 export type Era = 'legacy' | 'modern'
@@ -19,6 +19,7 @@ const meta = {
 
 interface Params {
   readonly name?: string
+  readonly cursor?: string
   readonly arguments?: object
 }
 
@@ -28,6 +29,7 @@ export interface Answer {
     readonly isError?: boolean
     readonly content?: readonly { readonly text?: string }[]
     readonly tools?: readonly { readonly name: string }[]
+    readonly nextCursor?: string
   }
 }
 
@@ -80,6 +82,39 @@ export class Session implements Caller {
     checkEcho(await this.#ask(id, 'tools/call', { name: tool, arguments: { text } }), id, text + fill)
   }
 
+  /** Opens the stream for what belongs to no call; `take` gets its text as it comes. */
+  listen(take: (text: string) => void): Promise<Stream> {
+    const headers = { ...this.#headers, accept: 'text/event-stream' }
+    return streamed(this.#pool, { path: this.#path, method: 'GET', headers }, take)
+  }
+
+  /** Calls a tool that says how far it is; `take` gets the text of the reply as it comes. */
+  watch(id: number, tool: string, take: (text: string) => void): Promise<Stream> {
+    const body = this.#watching(id, tool)
+    return streamed(this.#pool, { path: this.#path, method: 'POST', headers: this.#headers, body }, take)
+  }
+
+  /** Either of them as bytes of HTTP, for who sends them over a connection of its own: `watch` of a call, or else `listen`. */
+  raw(call: { readonly id: number; readonly tool: string } | undefined, host: string): string {
+    const body = call === undefined ? '' : this.#watching(call.id, call.tool)
+    const length = body === '' ? {} : { 'content-length': String(Buffer.byteLength(body)) }
+    const accept = body === '' ? { accept: 'text/event-stream' } : {}
+    const lines = Object.entries({ host, ...this.#headers, ...accept, ...length })
+    const head = lines.map(([name, value]) => `${name}: ${value}\r\n`).join('')
+    return `${body === '' ? 'GET' : 'POST'} ${this.#path} HTTP/1.1\r\n${head}\r\n${body}`
+  }
+
+  /** Lists tools, page by page, until there are no more; returns how many. */
+  async list(): Promise<number> {
+    let [count, cursor] = [0, undefined as string | undefined]
+    do {
+      const { result } = await this.#ask('list', 'tools/list', cursor === undefined ? {} : { cursor })
+      count += result?.tools?.length ?? 0
+      cursor = result?.nextCursor
+    } while (cursor !== undefined)
+    return count
+  }
+
   async close(): Promise<void> {
     if (this.#era === 'modern') return
     const { status } = await exchange(this.#pool, {
@@ -88,6 +123,11 @@ export class Session implements Caller {
       headers: this.#headers,
     })
     assert(status === 200 || status === 204, `closing the session: status ${status}`)
+  }
+
+  #watching(id: number, tool: string): string {
+    const params = { name: tool, arguments: {}, _meta: { progressToken: id } }
+    return JSON.stringify({ jsonrpc: '2.0', id, method: 'tools/call', params })
   }
 
   async #greet(): Promise<void> {

@@ -48,12 +48,32 @@ export type Loaded =
 
 /** Reads the config at `path`, with its variables from `env`. Never rejects: what is wrong comes back as errors. */
 export async function loadConfig(path: string, env: Env): Promise<Loaded> {
-  return loaded(path, await readSources(path, env))
+  return remembered(await readConfig(path, env))
+}
+
+/** What was read of a config, by whoever has read it. */
+export interface ReadConfig {
+  readonly loaded: Loaded
+  /** Texts that came out of variables. */
+  readonly interpolated: ReadonlySet<string>
+}
+
+/** The same for somebody who hands it on: it is for the last one to have it `remembered`. */
+export async function readConfig(path: string, env: Env): Promise<ReadConfig> {
+  const sources = await readSources(path, env)
+  return { loaded: loaded(path, sources), interpolated: sources.interpolated }
+}
+
+/** Notes what of a config is secret because it came out of variables. */
+export function remembered({ loaded, interpolated }: ReadConfig): Loaded {
+  if (loaded.ok && interpolated.size > 0) rememberInterpolated(loaded.config, interpolated)
+  return loaded
 }
 
 /** The same of a file that holds the block `policies` and nothing else, as it is or under its name; all else has its defaults. */
 export async function loadPolicies(path: string, env: Env): Promise<Loaded> {
-  return loaded(path, await readSources(path, env, 'policies'))
+  const sources = await readSources(path, env, 'policies')
+  return remembered({ loaded: loaded(path, sources), interpolated: sources.interpolated })
 }
 
 function loaded(path: string, { value, files, origins, issues, interpolated, leftOut }: Sources): Loaded {
@@ -90,7 +110,6 @@ function loaded(path: string, { value, files, origins, issues, interpolated, lef
   const broken = brokenRules(config)
   if (broken.length > 0)
     return failed(broken.map((finding) => report('error', finding, origins, config.mcpServers)))
-  rememberInterpolated(config, interpolated)
   const warnings = [
     ...leftOut.map((at) =>
       report('warning', { path: at, at: 'key', message: 'is disabled, and left out' }, origins, {}),

@@ -4,7 +4,7 @@ import { environmentLock } from '../chaos/control/guard.ts'
 import type { Controller } from '../chaos/control/controller.ts'
 import { keepBootKeys } from '../config/boot-keys.ts'
 import { configHash } from '../config/hash.ts'
-import { loadConfig } from '../config/load.ts'
+import { loadApart } from '../config/load-apart.ts'
 import type { ReloadReport } from '../config/reload-report.ts'
 import { isLoopback } from '../config/schema/address.ts'
 import type { Config, ServerConfig } from '../config/schema/schema.ts'
@@ -53,7 +53,7 @@ import {
   registerData,
 } from './planes.ts'
 import { createPolicyContext, openDurable } from './policy-context.ts'
-import { applyConfig, Reloader, withServers } from './reload.ts'
+import { applyConfig, prepareConfig, Reloader, withServers } from './reload.ts'
 
 export interface GatewayOptions {
   /** The config, read already; `path` is read again at a reload. */
@@ -223,8 +223,12 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const inForce = { live, parts, state: context.state, agents, follow }
   const reloader: Reloader = new Reloader(file, files, {
     ...common,
-    load: () => loadConfig(path, env),
+    load: () => loadApart(path, env, live.current.servers.size),
     apply: (config, renew) => during('reload', () => applyConfig(keepBootKeys(file, config), renew, inForce)),
+    async prepare(config) {
+      const putIntoForce = await prepareConfig(keepBootKeys(file, config), inForce)
+      return () => during('reload', putIntoForce)
+    },
     inForce: () => live.current.hash,
     added: () => dynamic.entries,
   })

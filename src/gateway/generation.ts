@@ -2,7 +2,7 @@ import { configHash } from '../config/hash.ts'
 import type { Config, ServerConfig } from '../config/schema/schema.ts'
 import { MOST_ASKED_MS } from '../mesh/pause-deadline.ts'
 import type { Call, Outcome, Service } from '../mesh/call.ts'
-import type { Clock, Millis } from '../mesh/clock.ts'
+import { nextTurn, type Clock, type Millis } from '../mesh/clock.ts'
 import { compileMesh } from '../mesh/compile.ts'
 import { gatewayError } from '../mesh/errors.ts'
 import type { Experiments } from '../experiments/experiments.ts'
@@ -60,6 +60,44 @@ export function compileGeneration(
   parts: GenerationParts,
   renew: ReadonlySet<string> = new Set(),
 ): GatewayGeneration {
+  const { generation, arms } = assemble(config, previous, parts, renew)
+  for (const build of chainsOf(generation, arms)) build()
+  for (const server of generation.servers.values()) server.retain()
+  return generation
+}
+
+/** Chains that are built without a break: calls wait for so long. */
+const CHAINS_A_TURN = 32
+
+/** The same over several turns of the event loop. Rejects when the config does not compile. */
+export async function compileInTurns(
+  config: Config,
+  previous: GatewayGeneration,
+  parts: GenerationParts,
+): Promise<GatewayGeneration> {
+  const { generation, arms } = assemble(config, previous, parts, new Set())
+  // From now on, as what it shares with `previous` may be let go of by that meanwhile.
+  for (const server of generation.servers.values()) server.retain()
+  try {
+    let built = 0
+    for (const build of chainsOf(generation, arms)) {
+      if (++built % CHAINS_A_TURN === 0) await nextTurn()
+      build()
+    }
+  } catch (error) {
+    generation.close()
+    throw error
+  }
+  return generation
+}
+
+/** All of a generation but the chains of calls, which are built when they are needed first. */
+function assemble(
+  config: Config,
+  previous: GatewayGeneration | undefined,
+  parts: GenerationParts,
+  renew: ReadonlySet<string>,
+): { readonly generation: GatewayGeneration; readonly arms: Arms } {
   const names = new Names(config.gateway.separator)
   const inForce = policiesOf(config)
   const servers = new Map<string, Server>()
@@ -107,26 +145,23 @@ export function compileGeneration(
       for (const server of servers.values()) server.release()
     },
   }
-  compileChains(generation, arms)
-  for (const server of servers.values()) server.retain()
-  return generation
+  return { generation, arms }
 }
 
 /** Most tools whose chains are built before a config is in force; those of others are when they are called first. */
 const MOST_CHAINS = 5_000
 
+type Arms = Readonly<Record<string, ArmSettings>>
+
 /** What is wrong with a chain keeps a config from being put into force, instead of the calls that need it. */
-function compileChains(
-  { servers, mesh }: GatewayGeneration,
-  arms: Readonly<Record<string, ArmSettings>>,
-): void {
+function* chainsOf({ servers, mesh }: GatewayGeneration, arms: Arms): Generator<() => void> {
   let count = 0
   for (const server of servers.values()) {
     const taking = Object.keys(arms).filter((arm) => arms[arm]?.takes(server.name))
     for (const { key } of server.entries('tools'))
       for (const set of [DEFAULT_SET, ...taking]) {
         if (++count > MOST_CHAINS) return
-        mesh.serviceFor(server.name, 'tools/call', key, set)
+        yield () => void mesh.serviceFor(server.name, 'tools/call', key, set)
       }
   }
 }

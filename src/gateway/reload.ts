@@ -1,9 +1,11 @@
+import { isDeepStrictEqual } from 'node:util'
 import { bootChanges } from '../config/boot-keys.ts'
+import { noteHash } from '../config/hash.ts'
 import { type ConfigIssue, formatIssue } from '../config/issues/issues.ts'
 import type { Loaded } from '../config/load.ts'
 import type { ReloadReport } from '../config/reload-report.ts'
 import type { Config, ServerConfig } from '../config/schema/schema.ts'
-import type { Clock } from '../mesh/clock.ts'
+import { inTurns, type Clock } from '../mesh/clock.ts'
 import type { Live } from '../mesh/live.ts'
 import type { StateKey } from '../mesh/policy.ts'
 import { mayApply } from '../mesh/settings.ts'
@@ -15,12 +17,17 @@ import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { policiesOf } from './call-timeouts.ts'
 import type { Agents } from './agents.ts'
-import { compileGeneration, type GenerationParts } from './generation.ts'
+import { compileGeneration, compileInTurns, type GenerationParts } from './generation.ts'
 
 export interface ReloaderParts {
   readonly load: () => Promise<Loaded>
   /** Compiles the config and puts it into force; throws when it does not compile. */
   readonly apply: (config: Config, renew: ReadonlySet<string>) => void
+  /**
+   * Compiles the config without holding up calls; rejects when it does not compile. What it resolves to puts it into force, and says
+   * no when something else has come into force meanwhile: then that is what it has to be compiled for.
+   */
+  readonly prepare: (config: Config) => Promise<() => boolean>
   /** Names all that is in force: also servers that were added, and keys that a reload does not change. */
   readonly inForce: () => string
   /** Servers that are not in the file. */
@@ -77,9 +84,13 @@ export class Reloader {
     if (!loaded.ok) return this.#failed(trigger, loaded.errors.map(formatIssue))
     const needsRestart = bootChanges(this.#boot, loaded.config)
     const before = this.#file
-    this.#file = loaded.config
     try {
-      this.refresh()
+      const config = await sharingEntries(before, loaded.config)
+      noteHash(config, loaded.hash)
+      const putIntoForce = await this.#parts.prepare(withServers(config, this.#parts.added()))
+      this.#file = config
+      if (putIntoForce()) this.#succeeded()
+      else this.refresh()
     } catch (error) {
       this.#file = before
       return this.#failed(trigger, [(error as Error).message])
@@ -110,8 +121,19 @@ export class Reloader {
   }
 }
 
+/** A config in which entries of servers that say the same as before are the same objects: who has seen them need not look at them again. */
+async function sharingEntries(before: Config, config: Config): Promise<Config> {
+  const mcpServers = { ...config.mcpServers }
+  await inTurns(Object.entries(mcpServers), ([name, entry]) => {
+    const old = Object.hasOwn(before.mcpServers, name) ? before.mcpServers[name] : undefined
+    if (old !== undefined && isDeepStrictEqual(old, entry)) mcpServers[name] = old
+  })
+  return { ...config, mcpServers }
+}
+
 /** The config with servers of the admin API behind its own, which win. */
 export function withServers(config: Config, added: Readonly<Record<string, ServerConfig>>): Config {
+  if (Object.keys(added).length === 0) return config
   return { ...config, mcpServers: { ...config.mcpServers, ...without(added, config.mcpServers) } }
 }
 
@@ -130,13 +152,29 @@ interface ApplyConfigParts {
 }
 
 /** Puts a config into force, with the servers in `renew` made anew. Throws, and changes nothing, when it does not compile. */
-export function applyConfig(
-  config: Config,
+export function applyConfig(config: Config, renew: ReadonlySet<string>, parts: ApplyConfigParts): void {
+  putIntoForce(compileGeneration(config, parts.live.current, parts.parts, renew), renew, parts)
+}
+
+/** The same in two steps, of which the first takes its time and holds up nobody; see `ReloaderParts.prepare`. */
+export async function prepareConfig(config: Config, parts: ApplyConfigParts): Promise<() => boolean> {
+  const before = parts.live.current
+  const after = await compileInTurns(config, before, parts.parts)
+  return () => {
+    const isTimely = parts.live.current === before
+    if (isTimely) putIntoForce(after, new Set(), parts)
+    else after.close()
+    return isTimely
+  }
+}
+
+function putIntoForce(
+  after: GatewayGeneration,
   renew: ReadonlySet<string>,
   { live, parts, state, agents, follow }: ApplyConfigParts,
 ): void {
+  const { config } = after
   const before = live.current
-  const after = compileGeneration(config, before, parts, renew)
   live.swap(after)
   agents.forgetLists()
   state.settle((key) => placed(after, key))

@@ -23,8 +23,17 @@ const detached: ReadonlySet<string> = new Set<keyof HttpServerConfig | 'writtenN
   'timeouts',
 ])
 
+/** Entries that did not change are the same objects after a reload. */
+const known = new WeakMap<ServerConfig, string>()
+
 /** A name for the connections of a server, 16 hex digits: entries for which it is the same can share them. */
 export function connectionOf(entry: ServerConfig): string {
+  let connection = known.get(entry)
+  if (connection === undefined) known.set(entry, (connection = hashOf(entry)))
+  return connection
+}
+
+function hashOf(entry: ServerConfig): string {
   const attached = Object.entries(entry).filter(([key]) => !detached.has(key))
   const { connect, idle } = entry.timeouts
   return configHash([Object.fromEntries(attached), connect, idle])

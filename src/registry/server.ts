@@ -296,6 +296,7 @@ export class Server extends KnownServer {
    * told if they may see other tools.
    */
   reconfigure(entry: ServerConfig): void {
+    if (entry === this.config) return
     const { health, refresh, timeouts } = this.config
     const before = this.entries('tools')
     this.follow(entry)

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
 import type { Loaded } from '../../src/config/load.ts'
-import { config as schema } from '../../src/config/schema/schema.ts'
+import { config as schema, type Config } from '../../src/config/schema/schema.ts'
 import { Reloader, withServers } from '../../src/gateway/reload.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { FlakyServer } from '../e2e/support/flaky.ts'
@@ -40,13 +40,26 @@ function reloaderOf(...readings: (Loaded | Promise<Loaded>)[]) {
   const metrics = createMetrics()
   const { log, lines } = recordedLog()
   const applied: string[] = []
+  /** What was compiled for a reload. */
+  const prepared: Config[] = []
   let broken: string | undefined
+  let isTimely = true
+  const compiled = ({ mcpServers }: Config) => {
+    const names = Object.keys(mcpServers).join()
+    if (names === broken) throw new Error(`${names} does not compile`)
+    return names
+  }
   const reloader = new Reloader(configOf('first'), ['first.yaml'], {
     load: () => Promise.resolve(readings.shift() ?? unreadable),
-    apply({ mcpServers }) {
-      const names = Object.keys(mcpServers).join()
-      if (names === broken) throw new Error(`${names} does not compile`)
-      applied.push(names)
+    apply: (config) => void applied.push(compiled(config)),
+    prepare(config) {
+      prepared.push(config)
+      return Promise.resolve(config)
+        .then(compiled)
+        .then((names) => () => {
+          if (isTimely) applied.push(names)
+          return isTimely
+        })
     },
     inForce: () => applied.at(-1) ?? 'first',
     added: () => ({}),
@@ -56,7 +69,8 @@ function reloaderOf(...readings: (Loaded | Promise<Loaded>)[]) {
   })
   const exposed = async (name: string) =>
     (await metrics.registry.metrics()).split('\n').filter((line) => line.startsWith(name))
-  return { reloader, applied, lines, exposed, breakOn: (names: string) => void (broken = names) }
+  const breakOn = (names: string) => void (broken = names)
+  return { reloader, applied, prepared, lines, exposed, breakOn, overtake: () => void (isTimely = false) }
 }
 
 test('a config that does not compile is forgotten: what is in force is put into force again, and watched', async () => {
@@ -85,6 +99,24 @@ test('a file that cannot be read changes nothing but what is watched, and the re
   assert.equal((await reloader.reload('test')).ok, true)
   assert.deepEqual(await exposed('breakwater_config_reload_success'), ['breakwater_config_reload_success 1'])
   assert.deepEqual(applied, ['mended'])
+})
+
+test('a config that was overtaken while it was compiled is compiled for what is in force by then', async () => {
+  const { reloader, applied, prepared, exposed, overtake } = reloaderOf(read('second'))
+  overtake()
+  assert.equal((await reloader.reload('test')).ok, true)
+  assert.deepEqual([prepared.length, applied], [1, ['second']])
+  assert.deepEqual(await exposed('breakwater_config_info'), ['breakwater_config_info{hash="second"} 1'])
+})
+
+test('servers whose entries say the same as before are not looked at again, however many they are', async () => {
+  const names = Array.from({ length: 100 }, (_, index) => `s${index}`)
+  const { reloader, prepared } = reloaderOf(read(...names), read(...names, 'new'))
+  await reloader.reload('test')
+  await reloader.reload('test')
+  const [first, second] = prepared.map(({ mcpServers }) => mcpServers)
+  const anew = Object.keys(second!).filter((name) => second![name] !== first![name])
+  assert.deepEqual(anew, ['new'])
 })
 
 test('reloads that come together take place one after the other', async () => {

@@ -1,0 +1,287 @@
+import { systemClock } from '../src/mesh/clock.ts'
+import type { AgentsOrder } from './growth-agents.ts'
+import { pause, residentBytes, type Blocks, type Grown } from './growth-gateway.ts'
+import type { Stage } from './growth-stage.ts'
+import { quantile } from './statistics.ts'
+
+/** Something that holds as long as a figure is not above what is promised. */
+interface Promised {
+  readonly says: string
+  readonly most: number
+  readonly unit: string
+  /** `part`: by which its counts are divided. */
+  readonly measure: (stage: Stage, part: number) => Promise<Found>
+}
+
+interface Found {
+  readonly value: number
+  /** Further figures, in words. */
+  readonly more: string
+}
+
+const KIB = 1_024
+const MIB = KIB ** 2
+
+/** Until freed memory and closed connections are known to all. */
+const CALM_MS = 1_500
+
+/** Events whose way is timed, and the time between two of them, in milliseconds. */
+const EVENTS = 800
+const EVENT_EVERY_MS = 5
+
+/** Opened, and closed again, before anything counts: code is compiled then, and pools are there. */
+const WARM_UP = 50
+
+const LONG = '15m'
+
+/** As many streams at a server as somebody likes, for as long as it takes. */
+const patient = {
+  defaults: {
+    deadline: { total: LONG },
+    attemptTimeout: { timeout: LONG },
+    bulkhead: { concurrent: 10_000, queue: 0 },
+  },
+}
+
+/** A gateway of servers `s0` and so on, that have every tool, and a stream for what belongs to no call. */
+function gatewayOf(stage: Stage, servers = 1, listens = true): Promise<Grown> {
+  const entry = (_: unknown, index: number) => {
+    const url = stage.server(`s${index}`, { tools: 3, listens })
+    return [`s${index}`, { url, era: 'legacy', connections: 4_096, timeouts: { idle: LONG } }] as const
+  }
+  const blocks: Blocks = {
+    mcpServers: Object.fromEntries(Array.from({ length: servers }, entry)),
+    policies: patient,
+  }
+  return stage.grow({ name: 'gateway', blocks })
+}
+
+/** How much later an event comes by way of the gateway. */
+const lag =
+  (how: 'call' | 'listen') =>
+  async (stage: Stage, part: number): Promise<Found> => {
+    const { origin } = await gatewayOf(stage)
+    const { streams } = await stage.servers({ kind: 'count' })
+    const direct = { url: stage.server('s0', { tools: 3, listens: true }), tool: 'tick' }
+    const via = { url: `${origin}/mcp/s0`, tool: 'tick' }
+    // Events come to the first of a call's streams only once it is there, so that nothing is sent before both are.
+    await stage.agents({ kind: 'lag', direct, via, how })
+    await stage.until((now) => now.streams >= streams + 2, 'streams')
+    await stage.servers({ kind: 'beat', count: Math.ceil(EVENTS / part), everyMs: EVENT_EVERY_MS })
+    await pause(CALM_MS)
+    const { lag: found } = await stage.agents({ kind: 'lags' })
+    const { events, direct: without, via: by, added } = found!
+    const both = ([p50, p99]: readonly [number, number]) => `p50 ${p50.toFixed(2)}, p99 ${p99.toFixed(2)} ms`
+    const more = `added ${both(added)}; direct ${both(without)}; via ${both(by)}; ${events} events`
+    return { value: added[1], more }
+  }
+
+/** What each of many things takes that are open at once, on the heap and outside of it. */
+async function each(
+  stage: Stage,
+  gateway: Grown,
+  count: number,
+  orderOf: (count: number) => AgentsOrder,
+  perOne: number,
+): Promise<Found> {
+  const open = async (some: number) => {
+    const { streams } = await stage.servers({ kind: 'count' })
+    await stage.agents(orderOf(some))
+    await stage.until((now) => now.streams >= streams + some * perOne, 'streams of the servers')
+    await pause(CALM_MS)
+  }
+  await open(Math.min(WARM_UP, count))
+  await stage.agents({ kind: 'leave' })
+  await pause(CALM_MS)
+  const before = await gateway.memory()
+  await open(count)
+  const after = await gateway.memory()
+  const resident = (after.resident - before.resident) / KIB / count
+  const value = (after.heap - before.heap) / KIB / count
+  const more = `${count} at once; heap from ${mib(before.heap)} to ${mib(after.heap)}, RSS ${mib(before.resident)} to ${mib(after.resident)}, which is ${resident.toFixed(1)} KiB each`
+  return { value, more }
+}
+
+const mib = (bytes: number) => `${(bytes / MIB).toFixed(0)} MiB`
+
+async function watching(stage: Stage, part: number): Promise<Found> {
+  const gateway = await gatewayOf(stage)
+  const url = `${gateway.origin}/mcp/s0`
+  return each(
+    stage,
+    gateway,
+    Math.ceil(1_000 / part),
+    (count) => ({ kind: 'watch', url, tool: 'tick', count }),
+    1,
+  )
+}
+
+/** Sessions that listen to so many servers. */
+const listening =
+  (servers: number, most: number) =>
+  async (stage: Stage, part: number): Promise<Found> => {
+    const gateway = await gatewayOf(stage, servers)
+    const isOne = servers === 1
+    const url = `${gateway.origin}${isOne ? '/mcp/s0' : '/mcp'}`
+    const tools = Array.from({ length: servers }, (_, index) => (isOne ? 'echo' : `s${index}__echo`))
+    return each(
+      stage,
+      gateway,
+      Math.ceil(most / part),
+      (count) => ({ kind: 'open', url, count, tools, listens: true }),
+      servers,
+    )
+  }
+
+async function idleSessions(stage: Stage, part: number): Promise<Found> {
+  const gateway = await gatewayOf(stage, 1, false)
+  const before = await gateway.memory()
+  const count = Math.ceil(10_000 / part)
+  const url = `${gateway.origin}/mcp/s0`
+  const { tookMs } = await stage.agents({ kind: 'open', url, count, tools: ['echo'] })
+  await pause(CALM_MS)
+  // What is resident before a collection that nobody has asked for: an operator sees no other.
+  const resident = residentBytes(gateway.pid)
+  const after = await gateway.memory()
+  const perSession = ((after.heap - before.heap) / KIB / count).toFixed(1)
+  const more = `${count} sessions, opened in ${Math.round(tookMs / 1_000)} s; RSS was ${mib(before.resident)} before, is ${mib(after.resident)} after a collection; ${perSession} KiB of heap each`
+  return { value: resident / MIB, more }
+}
+
+/** Clients that never read, and what is sent to each of them in steps, after each of which memory is looked at. */
+const DEAF = 10
+const STEPS = 20
+const STEP = MIB
+const PADDING = 16 * KIB
+
+/** The most that one of them takes at any time. */
+const deaf =
+  (how: 'call' | 'listen') =>
+  async (stage: Stage): Promise<Found> => {
+    const gateway = await gatewayOf(stage)
+    const url = `${gateway.origin}/mcp/s0`
+    await stage.agents({ kind: 'open', url, count: WARM_UP, tools: ['echo'] })
+    await stage.agents({ kind: 'leave' })
+    const before = await gateway.memory()
+    const { streams } = await stage.servers({ kind: 'count' })
+    for (let client = 0; client < DEAF; client++) await stage.agents({ kind: 'deaf', url, tool: 'tick', how })
+    await stage.until((now) => now.streams >= streams + DEAF, 'streams of the servers')
+    const held: number[] = []
+    for (let step = 0; step < STEPS; step++) {
+      await stage.servers({ kind: 'beat', count: STEP / PADDING, everyMs: 4, padding: PADDING })
+      const { heap } = await gateway.memory()
+      held.push((heap - before.heap) / MIB / DEAF)
+    }
+    const after = await gateway.memory()
+    const resident = (after.resident - before.resident) / MIB / DEAF
+    const more = `${DEAF} clients, ${mib(STEPS * STEP)} sent to each; after each ${mib(STEP)}: ${held.map((each) => each.toFixed(2)).join(' ')}; ${resident.toFixed(2)} MiB of RSS each`
+    return { value: Math.max(...held), more }
+  }
+
+const MANY_SERVERS = 1_000
+const RELOADS = 5
+const WINDOW_MS = 4_000
+
+/** Between two calls, in milliseconds. */
+const CALL_EVERY_MS = 5
+
+/** Calls go on, on time, while the config changes. */
+async function reloads(stage: Stage, part: number): Promise<Found> {
+  const count = Math.ceil(MANY_SERVERS / part)
+  const names = Array.from({ length: count }, (_, index) => `s${index}`)
+  const servers = Object.fromEntries(
+    names.map((name) => [name, { url: stage.server(name), era: 'legacy' }] as const),
+  )
+  const gateway = await stage.grow({ name: 'gateway', blocks: { mcpServers: servers } })
+  const target = { url: `${gateway.origin}/mcp/s0`, tool: 'echo', everyMs: CALL_EVERY_MS }
+  await stage.steady({ ...target, forMs: WINDOW_MS })
+  const ratios: number[] = []
+  const said: string[] = []
+  for (let turn = 0; turn < RELOADS; turn++) {
+    const before = await stage.steady({ ...target, forMs: WINDOW_MS })
+    const meanwhile = stage.steady({ ...target, forMs: WINDOW_MS })
+    const from = systemClock.now()
+    const s0 = { ...servers.s0, timeouts: { discovery: `${11 + turn}s` } }
+    gateway.write({ mcpServers: { ...servers, s0 } })
+    const tookMs = await reloaded(gateway, from)
+    const during = await meanwhile
+    const [p99Before, p99During] = [quantile(before, 0.99), quantile(during, 0.99)]
+    ratios.push(p99During / p99Before)
+    said.push(
+      `${p99Before.toFixed(1)} → ${p99During.toFixed(1)} ms (longest ${during.at(-1)?.toFixed(0)} ms, read within ${tookMs.toFixed(0)} ms)`,
+    )
+  }
+  const sorted = Float64Array.from(ratios).sort()
+  return {
+    value: quantile(sorted, 0.5),
+    more: `p99 before and during, windows of ${WINDOW_MS / 1_000} s: ${said.join('; ')}; no call failed`,
+  }
+}
+
+/** Waits until a gateway has noticed that its file has changed, and goes by it; how long that took, in milliseconds. */
+async function reloaded({ control }: Grown, from: number): Promise<number> {
+  const stamp = async () => {
+    const text = await (await fetch(`${control}/metrics`)).text()
+    return /^breakwater_config_reload_timestamp_seconds (\S+)/m.exec(text)?.[1]
+  }
+  const before = await stamp()
+  while ((await stamp()) === before) await pause(50)
+  return systemClock.now() - from
+}
+
+export const promises: Readonly<Record<string, Promised>> = {
+  'lag-call': {
+    says: 'p99 that is added to an event of a call',
+    most: 1,
+    unit: 'ms',
+    measure: lag('call'),
+  },
+  'lag-listen': {
+    says: 'p99 that is added to an event that belongs to no call',
+    most: 1,
+    unit: 'ms',
+    measure: lag('listen'),
+  },
+  watching: {
+    says: 'memory of one of 1,000 calls that stream',
+    most: 40,
+    unit: 'KiB',
+    measure: watching,
+  },
+  listening: {
+    says: 'memory of one of 1,000 sessions that listen to a server',
+    most: 40,
+    unit: 'KiB',
+    measure: listening(1, 1_000),
+  },
+  'listening-to-five': {
+    says: 'memory of a session that listens to five servers',
+    most: 50,
+    unit: 'KiB',
+    measure: listening(5, 400),
+  },
+  idle: {
+    says: 'RSS with 10,000 idle sessions',
+    most: 300,
+    unit: 'MiB',
+    measure: idleSessions,
+  },
+  'deaf-call': {
+    says: 'memory for a client that never reads the answer to its call',
+    most: 1,
+    unit: 'MiB',
+    measure: deaf('call'),
+  },
+  'deaf-listen': {
+    says: 'memory for a client that never reads what it listens to',
+    most: 1,
+    unit: 'MiB',
+    measure: deaf('listen'),
+  },
+  reload: {
+    says: 'p99 of calls while a config of 1,000 servers is reloaded, over that before',
+    most: 2,
+    unit: 'times',
+    measure: reloads,
+  },
+}
