@@ -51,9 +51,10 @@ export const systemClock: Clock = {
     const dueAt = performance.now() + ms
     let turn: NodeJS.Immediate | undefined
     const due = () => {
-      // After a loop that stood still Node runs timers first: a limit would end what was answered long ago. So that is read before.
-      if (performance.now() - dueAt < LATE_MS) task()
-      else turn = setImmediate(task)
+      if (performance.now() - dueAt < LATE_MS) return task()
+      // After a loop that stood still Node runs timers first: a limit would end what was answered long ago. So that is read before, and
+      // what waits for the end of the turn is done.
+      turn = setImmediate(() => (turn = setImmediate(task)))
     }
     // Node cuts fractions off, and libuv counts from the whole millisecond that now is in: both make a timer early.
     const timer = setTimeout(due, Math.min(LONGEST_MS, Math.ceil(ms) + 1))
