@@ -279,10 +279,14 @@ function asLong({ times, decisions }: LiveRun): Traffic {
 }
 
 /**
- * Most calls that may end otherwise, as a share of all. A simulated gateway reads its clock when a call comes, a live one a moment later:
- * where a limit lies in between, the two differ, and the next calls of that tool with them.
+ * Most calls of a tool that may end otherwise, as a share. A simulated gateway reads its clock when a call comes, a live one a moment later:
+ * where a limit lies in between, the two differ, and the next calls of that tool with them. What waits in mid-call, for a delay or before
+ * a retry, comes to its next limit later still where the machine is held up.
  */
-const MOST = 0.05
+const mostOf = (tool: (typeof hurried)[number]): number => {
+  if (tool === 'steady') return 0
+  return tool === 'late' || tool === 'budgeted' ? 0.12 : 0.05
+}
 
 test('where time decides, calls that come at the same times end alike but for a few that come when a limit changes', async (t) => {
   const real = await live(whereTimeDecides)
@@ -296,9 +300,8 @@ test('where time decides, calls that come at the same times end alike but for a 
   t.diagnostic(
     `share that ended otherwise: ${shares.map(([tool, share]) => `${tool} ${share.toFixed(2)}`).join(', ')}`,
   )
-  assert.deepEqual(shares[0], ['steady', 0])
-  const all = others.length / calls.length
-  assert.ok(all <= MOST, `${all} of the calls ended otherwise`)
+  for (const [tool, share] of shares)
+    assert.ok(share <= mostOf(tool), `${share} of the calls of ${tool} ended otherwise`)
 
   for (const { tookMs, outcome } of real.times.flatMap(({ attempts }) => attempts))
     assert.ok(outcome !== 'timeout' || tookMs >= TIMEOUT_MS, `an attempt timed out after ${tookMs} ms`)
