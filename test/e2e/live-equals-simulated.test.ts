@@ -259,7 +259,8 @@ const whereTimeDecides: Traffic = {
 
 /**
  * The same traffic, with servers that take as long as an attempt of each call took in a live run, apart from what a fault delayed it by.
- * Of an attempt that timed out nobody knows how long it would have gone on: too long.
+ * Of an attempt that timed out nobody knows how long it would have gone on: too long. One that was answered was read in time, whenever that
+ * was noted: so a fault's delay alone decides, or the machine against it.
  */
 function asLong({ times, decisions }: LiveRun): Traffic {
   const first = hurried.length
@@ -270,7 +271,9 @@ function asLong({ times, decisions }: LiveRun): Traffic {
     const index = placeIn(id, first)
     const end = times[index]?.attempts.find(({ number }) => number === attempt)
     if (end === undefined) return 0
-    return end.outcome === 'timeout' ? TIMEOUT_MS + 1 : Math.max(0, end.tookMs - (delays.get(index) ?? 0))
+    const delayMs = delays.get(index) ?? 0
+    if (end.outcome === 'timeout') return TIMEOUT_MS + 1
+    return Math.max(0, Math.min(end.tookMs, TIMEOUT_MS - 1) - delayMs)
   }
   const servers = Object.fromEntries(
     hurried.map((tool) => [tool, { tools: { [tool]: { ...reading, tookMs } } }]),
@@ -279,10 +282,14 @@ function asLong({ times, decisions }: LiveRun): Traffic {
 }
 
 /**
- * Most calls that may end otherwise, as a share of all. A simulated gateway reads its clock when a call comes, a live one a moment later:
- * where a limit lies in between, the two differ, and the next calls of that tool with them.
+ * Most calls of a tool that may end otherwise, as a share. A simulated gateway reads its clock when a call comes, a live one a moment later:
+ * where a limit lies in between, the two differ, and the next calls of that tool with them. The budget of retries counts by whole seconds
+ * of a clock of which nobody else knows when they begin: there each second may decide about a call or two otherwise.
  */
-const MOST = 0.05
+const mostOf = (tool: (typeof hurried)[number]): number => {
+  if (tool === 'steady') return 0
+  return tool === 'budgeted' ? 0.25 : 0.05
+}
 
 test('where time decides, calls that come at the same times end alike but for a few that come when a limit changes', async (t) => {
   const real = await live(whereTimeDecides)
@@ -296,9 +303,8 @@ test('where time decides, calls that come at the same times end alike but for a 
   t.diagnostic(
     `share that ended otherwise: ${shares.map(([tool, share]) => `${tool} ${share.toFixed(2)}`).join(', ')}`,
   )
-  assert.deepEqual(shares[0], ['steady', 0])
-  const all = others.length / calls.length
-  assert.ok(all <= MOST, `${all} of the calls ended otherwise`)
+  for (const [tool, share] of shares)
+    assert.ok(share <= mostOf(tool), `${share} of the calls of ${tool} ended otherwise`)
 
   for (const { tookMs, outcome } of real.times.flatMap(({ attempts }) => attempts))
     assert.ok(outcome !== 'timeout' || tookMs >= TIMEOUT_MS, `an attempt timed out after ${tookMs} ms`)
