@@ -108,5 +108,5 @@ export interface UpstreamSession {
   /** Ends the upstream session. Idempotent; never rejects. */
   close(): Promise<void>
   /** Aborted once the upstream session is over, by whatever cause: its `reason` is a `GatewayError`. */
-  readonly ended: AbortSignal
+  readonly ended: Signal
 }

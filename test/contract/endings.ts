@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import type { GatewayError } from '../../src/mesh/errors.ts'
 import { TestCaller } from '../support/caller.ts'
 import { resultOf, promising, talk, type MakeSubject } from './subject.ts'
 
@@ -25,7 +26,7 @@ export function endings(kind: string, make: MakeSubject): void {
     assert.ok(before.kind === 'failed' && after.kind === 'failed', 'both failed')
     assert.deepEqual([before.error.sent, after.error.sent], [true, false])
     assert.equal(upstreamSession.ended.aborted, true)
-    assert.equal(upstreamSession.ended.reason.reason, 'cancelled')
+    assert.equal((upstreamSession.ended.reason as GatewayError).reason, 'cancelled')
     await assert.rejects(upstreamSession.post('{"jsonrpc":"2.0","method":"notifications/x"}'), {
       sent: false,
     })

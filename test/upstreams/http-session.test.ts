@@ -76,6 +76,7 @@ async function session(t: TestContext, reply: Json = { result: initializeResult 
     handshakeMs: 10_000,
     channel: new TestChannel(),
     onReopened: () => reopened++,
+    shared: (said) => said,
     onFarewell: (farewell) => farewells.push(farewell),
   })
   const signal = new AbortController().signal

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { test } from 'node:test'
-import { gatewayError } from '../../src/mesh/errors.ts'
+import { gatewayError, type GatewayError } from '../../src/mesh/errors.ts'
 import { newCall, toolCall } from '../support/caller.ts'
 import { listen, oldServer, openSse, sseUpstream } from '../support/sse-server.ts'
 import { until } from '../support/until.ts'
@@ -96,7 +96,7 @@ test('when the event stream ends, so do the conversation and its calls', async (
   const failed = await upstreamSession.exchange(toolCall('t'))
   assert.ok(failed.kind === 'failed' && failed.error.sent)
   assert.equal(failed.error.reason, 'upstream_disconnected')
-  assert.equal(upstreamSession.ended.reason.reason, 'upstream_disconnected')
+  assert.equal((upstreamSession.ended.reason as GatewayError).reason, 'upstream_disconnected')
 })
 
 test('a message that the server does not take fails its call and no other', async (t) => {

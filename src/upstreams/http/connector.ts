@@ -26,14 +26,20 @@ interface Parser {
  * undici listens to the connection.
  */
 export function mayEndPaused(connection: Duplex): void {
-  // In order: all has been read, so that there is nothing left to wait for but the end itself.
-  connection.once('end', () => parserOf(connection)?.resume())
-  const over = () => {
-    const parser = parserOf(connection)
-    if (parser !== undefined) parser.paused = false
-  }
-  connection.on('error', over)
-  connection.on('close', over)
+  // The same functions for all connections, of which there may be thousands.
+  connection.on('end', goOn)
+  connection.on('error', wake)
+  connection.on('close', wake)
+}
+
+/** It ended in order: all has been read, so that there is nothing left to wait for but the end itself. */
+function goOn(this: Duplex): void {
+  parserOf(this)?.resume()
+}
+
+function wake(this: Duplex): void {
+  const parser = parserOf(this)
+  if (parser !== undefined) parser.paused = false
 }
 
 function parserOf(connection: Duplex): Parser | undefined {

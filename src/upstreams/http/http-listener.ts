@@ -51,7 +51,7 @@ export class HttpListener implements ReplySink {
   /** Counts the tries to connect: one that takes its time may be out of date. */
   #tries = 0
   #opening: Promise<void> | undefined
-  #settle: () => void = () => undefined
+  #settle = ignore
 
   constructor(options: ListenerOptions) {
     this.#options = options
@@ -154,6 +154,7 @@ export class HttpListener implements ReplySink {
       this.#settle = () => {
         cancel()
         this.#opening = undefined
+        this.#settle = ignore
         resolve()
       }
     })
@@ -182,3 +183,6 @@ export class HttpListener implements ReplySink {
     else this.#options.past.ask(this, open)
   }
 }
+
+/** Nobody waits for the stream. */
+function ignore(): void {}

@@ -116,6 +116,8 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     const turns = new TurnBudget()
     this.#decoder = new SseDecoder(this.#limits.maxReply, (event) => this.#event(event, turns))
     this.#sink.opened(this.#headers)
+    // Streams stay open for long, and there may be thousands of them.
+    this.#headers = noHeaders
     return true
   }
 

@@ -34,6 +34,8 @@ export interface HttpSessionParts {
   readonly onReopened: () => void
   /** Told of a session that the server may have opened for nobody: resolves when the server was told so. */
   readonly onFarewell: (farewell: Promise<void>) => void
+  /** The same `initialize` result, as somebody has it already. */
+  readonly shared: (initializeResult: Message) => Message
   /** Faults of handshakes and pings; none unless given. */
   readonly faults?: Layer | undefined
 }
@@ -60,18 +62,16 @@ export class HttpSession {
   #initializeResult: Message = { text: '{}', value: {} }
   #lost = false
   #requests = 0
-  readonly #reopening: SharedAttempts<void>
+  /** Both are made when they are needed, which in most sessions they never are. */
+  #reopening: SharedAttempts<void> | undefined
   /** Whether the server still knows the session of now. */
-  readonly #asking: SharedAttempts<'known' | 'forgotten'>
+  #asking: SharedAttempts<'known' | 'forgotten'> | undefined
   /** Sessions that were replaced although they may still have been known to the server. */
-  readonly #unclear = new WeakSet<HttpWire>()
+  #unclear: WeakSet<HttpWire> | undefined
 
   constructor(parts: HttpSessionParts) {
-    const { clock } = parts.exchange
     this.#parts = parts
     this.#wire = parts.wire
-    this.#reopening = new SharedAttempts(clock, (end) => this.#openAgain(end))
-    this.#asking = new SharedAttempts(clock, (end) => this.#ask(end))
   }
 
   /** The `initialize` result. */
@@ -92,7 +92,7 @@ export class HttpSession {
   /** Goes on under a session id that nobody has given out: the server itself then says that it knows no such session. */
   forge(sessionId: string): void {
     // Calls that are under way in the real one may run to their end.
-    this.#unclear.add(this.#wire)
+    this.#isUnclear(this.#wire)
     this.#wire = this.#wire.inSession(sessionId, versionOf(this.#initializeResult))
   }
 
@@ -101,8 +101,13 @@ export class HttpSession {
     this.#adopt(await this.#handshake(signal))
   }
 
+  #isUnclear(wire: HttpWire): void {
+    this.#unclear ??= new WeakSet()
+    this.#unclear.add(wire)
+  }
+
   #adopt({ initializeResult, wire }: Opened): void {
-    this.#initializeResult = initializeResult
+    this.#initializeResult = this.#parts.shared(initializeResult)
     this.#wire = wire
   }
 
@@ -127,20 +132,24 @@ export class HttpSession {
    * Asked by a ping, once for all who want to know at once. Never rejects.
    */
   fateOf(used: HttpWire): Promise<SessionFate> {
-    if (used !== this.#wire) return Promise.resolve(this.#unclear.has(used) ? 'unclear' : 'forgotten')
+    if (used !== this.#wire)
+      return Promise.resolve(this.#unclear?.has(used) === true ? 'unclear' : 'forgotten')
     if (this.#lost) return Promise.resolve('forgotten')
+    this.#asking ??= new SharedAttempts(this.#parts.exchange.clock, (end) => this.#ask(end))
     return this.#asking.join().catch(unclear)
   }
 
   /** Ends what is under way for the sake of the session. */
   close(reason: GatewayError): void {
-    this.#reopening.abort(reason)
-    this.#asking.abort(reason)
+    this.#reopening?.abort(reason)
+    this.#asking?.abort(reason)
   }
 
   /** Opens a lost session again, once for all who lost it. Rejects with a `GatewayError`. */
   reopen(): Promise<void> {
-    return this.#lost ? this.#reopening.join() : Promise.resolve()
+    if (!this.#lost) return Promise.resolve()
+    this.#reopening ??= new SharedAttempts(this.#parts.exchange.clock, (end) => this.#openAgain(end))
+    return this.#reopening.join()
   }
 
   async #openAgain(end: Signal): Promise<void> {
@@ -153,7 +162,7 @@ export class HttpSession {
     // Another attempt was faster, or nobody wants it any more.
     if (!this.#lost || end.aborted) return void onFarewell(leave(opened.wire, exchange.clock, LATE_MS))
     // A server that refuses a ping in a new session too does not tell sessions apart by it: nothing was proven by the other.
-    if (fate !== 'known') this.#unclear.add(lost)
+    if (fate !== 'known') this.#isUnclear(lost)
     this.#adopt(opened)
     this.#lost = false
     onReopened()

@@ -1,6 +1,6 @@
 import type { Answer, Call, Caller, Message, Outcome } from '../../mesh/call.ts'
-import type { Signal } from '../../mesh/cancel.ts'
-import { nextTurn } from '../../mesh/clock.ts'
+import { Cancellation, type Signal } from '../../mesh/cancel.ts'
+import { type Clock, nextTurn } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import { kindOf, readMessage } from '../../protocol/jsonrpc.ts'
 import { withoutEnvelope } from '../../protocol/modern.ts'
@@ -9,10 +9,10 @@ import { forwarded } from '../forwarded.ts'
 import { Unread } from '../unread.ts'
 import type { UpstreamSession, Upstream } from '../upstream.ts'
 import { type ExchangeOptions, HttpExchange } from './http-exchange.ts'
-import { HttpListener } from './http-listener.ts'
+import { HttpListener, type ListenerOptions } from './http-listener.ts'
 import { closePools, type HttpOptions, openPools, type Pools } from './http-pools.ts'
 import { answerTo, isThere, leave, postAway } from './http-post.ts'
-import { HttpSession, type SessionFate } from './http-session.ts'
+import { HttpSession, type HttpSessionParts, type SessionFate } from './http-session.ts'
 import { HttpWire } from './http-wire.ts'
 import { StandingStreams } from './standing-stream.ts'
 import type { SessionState } from './session-state.ts'
@@ -24,17 +24,32 @@ export class HttpUpstream implements Upstream {
   readonly #upstreamSessions = new Set<UpstreamSession>()
   /** Sessions that are being ended. */
   readonly #farewells = new Set<Promise<void>>()
+  /** The wire of all sessions with which nothing of the agent's goes. */
+  #plain: HttpWire | undefined
+  /** What the server has said of itself last: as a rule it says the same in every session, which is then kept once. */
+  #said: Message | undefined
 
   constructor(options: HttpOptions) {
     this.#options = options
     this.#pools = openPools(options)
   }
 
+  get #plainWire(): HttpWire {
+    return (this.#plain ??= this.#wireOf(undefined))
+  }
+
+  #wireOf(agent: Readonly<Record<string, string>> | undefined): HttpWire {
+    const { url, headers } = this.#options
+    return HttpWire.to({ url, headers, agent }, this.#pools)
+  }
+
   async open(caller: Caller, signal: Signal): Promise<UpstreamSession> {
-    const { url, headers, forwardHeaders } = this.#options
-    const agent = forwarded(forwardHeaders, caller.headers)
-    const wire = HttpWire.to({ url, headers, agent }, this.#pools)
-    const upstreamSession = new HttpUpstreamSession(this.#options, wire, caller, this.#seeOff)
+    const agent = forwarded(this.#options.forwardHeaders, caller.headers)
+    const wire = agent === undefined ? this.#plainWire : this.#wireOf(agent)
+    const upstreamSession = new HttpUpstreamSession(this.#options, wire, caller, {
+      onFarewell: this.#seeOff,
+      shared: this.#shared,
+    })
     await upstreamSession.initialize(signal)
     this.#upstreamSessions.add(upstreamSession)
     upstreamSession.ended.addEventListener('abort', () => this.#upstreamSessions.delete(upstreamSession), {
@@ -44,8 +59,7 @@ export class HttpUpstream implements Upstream {
   }
 
   probe(signal: Signal): Promise<boolean> {
-    const { url, headers } = this.#options
-    return isThere(HttpWire.to({ url, headers, agent: undefined }, this.#pools), signal)
+    return isThere(this.#plainWire, signal)
   }
 
   async close(): Promise<void> {
@@ -54,6 +68,11 @@ export class HttpUpstream implements Upstream {
     await nextTurn()
     await Promise.all(this.#farewells)
     await closePools(this.#pools)
+  }
+
+  readonly #shared = (initializeResult: Message): Message => {
+    if (this.#said?.text !== initializeResult.text) this.#said = initializeResult
+    return this.#said
   }
 
   readonly #seeOff = (farewell: Promise<void>): void => {
@@ -79,26 +98,27 @@ const MOST_RECOVERIES = 1
  * caller's own, so bytes pass unchanged. When the server forgot the session, it is opened again, and the calls that
  * certainly did not run are sent again.
  */
-class HttpUpstreamSession implements UpstreamSession {
+class HttpUpstreamSession implements UpstreamSession, ListenerOptions {
   readonly #options: HttpOptions
   readonly #caller: Caller
   readonly #exchangeOptions: ExchangeOptions
   readonly #session: HttpSession
   readonly #state: SessionState
   readonly #underWay = new Set<HttpExchange>()
-  readonly #end = new AbortController()
+  readonly #end = new Cancellation()
   readonly #onFarewell: (farewell: Promise<void>) => void
   /** Calls sent, and in each session the last one of them that was answered: until then the session was there. */
   #sent = 0
   readonly #answered = new WeakMap<HttpWire, number>()
   #listener: HttpListener | undefined
+  #past: StandingStreams | undefined
 
   /** `onFarewell` is told of sessions that are being ended: the upstream session's own, and those that were opened in vain. */
   constructor(
     options: HttpOptions,
     wire: HttpWire,
     caller: Caller,
-    onFarewell: (farewell: Promise<void>) => void,
+    { onFarewell, shared }: Pick<HttpSessionParts, 'onFarewell' | 'shared'>,
   ) {
     this.#options = options
     this.#onFarewell = onFarewell
@@ -118,12 +138,13 @@ class HttpUpstreamSession implements UpstreamSession {
       exchange: this.#exchangeOptions,
       handshakeMs: timeouts.discovery,
       channel: {
-        open: () => undefined,
-        pause: () => undefined,
+        open: ignore,
+        pause: ignore,
         send: (message, answer) => this.#pass(message, answer),
       },
       onReopened: () => this.#listener?.restart(),
       onFarewell,
+      shared,
     })
   }
 
@@ -142,8 +163,8 @@ class HttpUpstreamSession implements UpstreamSession {
     return true
   }
 
-  get ended(): AbortSignal {
-    return this.#end.signal
+  get ended(): Signal {
+    return this.#end
   }
 
   /** The handshake. Rejects with a `GatewayError`. */
@@ -243,23 +264,47 @@ class HttpUpstreamSession implements UpstreamSession {
   }
 
   listen(): void {
-    const session = this.#session
-    const { faults } = this.#options
-    this.#listener ??= new HttpListener({
-      clock: this.#options.clock,
-      maxReply: this.#options.maxReply,
-      unfinished: this.#options.unfinished,
-      wire: () => session.wire,
-      past: faults && new StandingStreams({ server: this.#options.server, caller: this.#caller, faults }),
-      receive: (data) => this.#receive(data),
-      backpressure: () => this.#exchangeOptions.unread.backpressure(this.#options.unfinished),
-      ready: () => session.reopen(),
-      isLost: (wire) =>
-        this.#isSurfaced ? Promise.resolve(false) : session.fateOf(wire).then((fate) => fate !== 'known'),
-    })
+    this.#listener ??= new HttpListener(this)
   }
 
-  #receive(data: string): void {
+  // What follows is for the listener: by itself instead of an object with functions for each of thousands.
+
+  get clock(): Clock {
+    return this.#options.clock
+  }
+
+  get maxReply(): number {
+    return this.#options.maxReply
+  }
+
+  get unfinished(): ListenerOptions['unfinished'] {
+    return this.#options.unfinished
+  }
+
+  get past(): StandingStreams | undefined {
+    const { server, faults } = this.#options
+    if (faults === undefined) return undefined
+    return (this.#past ??= new StandingStreams({ server, caller: this.#caller, faults }))
+  }
+
+  wire(): HttpWire {
+    return this.#session.wire
+  }
+
+  ready(): Promise<void> {
+    return this.#session.reopen()
+  }
+
+  isLost(wire: HttpWire): Promise<boolean> {
+    if (this.#isSurfaced) return Promise.resolve(false)
+    return this.#session.fateOf(wire).then((fate) => fate !== 'known')
+  }
+
+  backpressure(): Promise<void> | undefined {
+    return this.#exchangeOptions.unread.backpressure(this.#options.unfinished)
+  }
+
+  receive(data: string): void {
     const message = readMessage(data)
     if (message === undefined) return
     const kind = kindOf(message.value)
@@ -295,6 +340,9 @@ interface Sending {
   readonly wire: HttpWire
   readonly nth: number
 }
+
+/** Between calls there is nothing to open, and nobody to keep waiting. */
+function ignore(): undefined {}
 
 /** Waits for `event`, for as long as the call is wanted: then why it is not. */
 function endBefore(event: Promise<void>, call: Call): Promise<GatewayError | undefined> {

@@ -6,7 +6,7 @@ const MAX_SUBSCRIPTIONS = 1_024
 
 /** What a caller asked a server to keep in mind, so that a session which is opened again can be told. */
 export class SessionState {
-  readonly #subscriptions = new Set<string>()
+  #subscriptions: Set<string> | undefined
   #level: unknown
 
   /** Watches the calls go by. */
@@ -23,18 +23,19 @@ export class SessionState {
 
   #subscribe(uri: unknown, on: boolean): void {
     if (typeof uri !== 'string') return
-    this.#subscriptions.delete(uri)
+    this.#subscriptions?.delete(uri)
     if (!on) return
-    this.#subscriptions.add(uri)
-    if (this.#subscriptions.size <= MAX_SUBSCRIPTIONS) return
-    const [oldest] = this.#subscriptions
-    if (oldest !== undefined) this.#subscriptions.delete(oldest)
+    const subscriptions = (this.#subscriptions ??= new Set())
+    subscriptions.add(uri)
+    if (subscriptions.size <= MAX_SUBSCRIPTIONS) return
+    const [oldest] = subscriptions
+    if (oldest !== undefined) subscriptions.delete(oldest)
   }
 
   /** The requests that bring a new session to where the old one was. */
   *requests(): Generator<{ method: string; params: Record<string, unknown> }> {
     if (this.#level !== undefined) yield { method: 'logging/setLevel', params: { level: this.#level } }
-    for (const uri of this.#subscriptions) yield { method: 'resources/subscribe', params: { uri } }
+    for (const uri of this.#subscriptions ?? []) yield { method: 'resources/subscribe', params: { uri } }
   }
 }
 

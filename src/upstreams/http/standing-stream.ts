@@ -48,11 +48,17 @@ export class StandingStreams {
       },
     }
     let isAsked = false
-    const stream: Service = (hit) =>
-      new Promise((over) => {
-        isAsked = true
+    const stream: Service = (hit) => {
+      isAsked = true
+      // Where no fault was decided on, nobody wants to know how it ends: nothing of the call is kept for as long as the stream is open.
+      if (hit === call && call.record.faults === undefined) {
+        open(sink, undefined)
+        return Promise.resolve(inOrder)
+      }
+      return new Promise((over) => {
         open(hit === call ? following(sink, over) : this.#shifted(following(sink, over), shift), hit.shapes)
       })
+    }
     void faults(stream)(call).then((outcome) => {
       if (isAsked) return
       const { wire } = outcome
@@ -81,9 +87,12 @@ export class StandingStreams {
   }
 }
 
+/** How a stream ends that was not cut. */
+const inOrder: Outcome = answered(0, { text: resultText(0, '{}'), value: { result: {} } }, 200)
+
 /** The same sink, and somebody who hears how it ended. */
 function following(sink: ReplySink, over: (outcome: Outcome) => void): ReplySink {
-  const done = () => over(answered(0, { text: resultText(0, '{}'), value: { result: {} } }, 200))
+  const done = () => over(inOrder)
   return {
     opened: (headers) => sink.opened(headers),
     event: (event) => sink.event(event),

@@ -1,0 +1,46 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { setImmediate } from 'node:timers/promises'
+import type { InjectedFault, Layer } from '../../src/mesh/call.ts'
+import type { ReplySink } from '../../src/upstreams/http/http-reply.ts'
+import { StandingStreams } from '../../src/upstreams/http/standing-stream.ts'
+import { TestCaller } from '../support/caller.ts'
+
+const sink: ReplySink = {
+  opened: () => undefined,
+  event: () => undefined,
+  body: () => undefined,
+  ended: () => undefined,
+  failed: () => undefined,
+}
+
+/** Asks for a stream past faults, of which each call meets `met`. */
+function asked(met?: InjectedFault[]) {
+  let over = 0
+  const faults: Layer = (next) => (call) => {
+    call.record.faults = met
+    return next(call).then((outcome) => {
+      over++
+      return outcome
+    })
+  }
+  const found: ReplySink[] = []
+  const streams = new StandingStreams({ server: 's', caller: new TestCaller(), faults })
+  streams.ask(sink, (given) => found.push(given))
+  return { found, over: () => over }
+}
+
+test('a stream that no fault was decided on goes to who asked for it, and nothing of its call is kept while it is open', async () => {
+  const { found, over } = asked()
+  await setImmediate()
+  assert.deepEqual([found, over()], [[sink], 1])
+})
+
+test('one that a fault was decided on is over for faults when it has ended', async () => {
+  const { found, over } = asked([])
+  await setImmediate()
+  assert.equal(over(), 0)
+  found[0]!.ended()
+  await setImmediate()
+  assert.equal(over(), 1)
+})
