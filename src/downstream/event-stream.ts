@@ -10,7 +10,7 @@ export function readEventId(id: string): { stream: number; sequence: number } | 
 }
 
 /** What may wait for a client that does not read, besides all that was repeated to it; in bytes. */
-const MAX_BACKLOG = 1024 ** 2
+const MAX_BACKLOG = 256 * 1024
 
 /**
  * One stream of events to a client. It outlives its connection: what is sent while nobody listens goes
@@ -23,6 +23,8 @@ export class EventStream {
   #sequence = 0
   #delivered = 0
   #response: ServerResponse | undefined
+  /** How much of what was repeated to the connection could not be sent at once, in bytes. */
+  #repeated = 0
   #draining: Promise<void> | undefined
 
   /** `number` is unique within the session; `unread` is told of a connection that did not take all at once. */
@@ -64,6 +66,7 @@ export class EventStream {
       response.write(encodeEvent(event.data, `${this.number}-${event.sequence}`))
     }
     this.#delivered = this.#sequence
+    this.#repeated = response.writableLength
     if (response.writableNeedDrain) this.#unread(response)
   }
 
@@ -81,7 +84,7 @@ export class EventStream {
 
   /** Sends one message on behalf of somebody who cannot wait: a client that does not read is sent away, and may resume. */
   tell(data: string): void {
-    if ((this.#response?.writableLength ?? 0) > this.#log.limits.bytes + MAX_BACKLOG) {
+    if ((this.#response?.writableLength ?? 0) > this.#repeated + MAX_BACKLOG) {
       this.#response?.req.socket.destroy()
       this.#response = undefined
     }

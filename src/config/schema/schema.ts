@@ -52,7 +52,7 @@ const sessions = z
     maxInFlight: count(10_000).default(256).describe('Calls under way at once in one session.'),
     replayEvents: count(100_000).default(256).describe('Events kept per session for a client that resumes.'),
     replayBytes: size()
-      .default(1024 ** 2)
+      .default(512 * 1024)
       .describe('Bytes of such events kept per session.'),
     replayTotal: size()
       .default(64 * 1024 ** 2)
