@@ -136,25 +136,23 @@ export function pageOf(
 }
 
 /** The text of an entry under its name on the aggregated endpoint. */
-function expose(
-  kind: ListKind,
-  server: string,
-  { key, text, value, hasUi }: ShownEntry,
-  names: Names,
-): string {
-  if (kind === 'tools') return exposeTool(server, { key, text, value, hasUi }, names)
+function expose(kind: ListKind, server: string, entry: ShownEntry, names: Names): string {
+  if (kind === 'tools') return exposeTool(server, entry, names)
+  const { key, text } = entry
   const isUri = kind === 'resources' || kind === 'resourceTemplates'
   const exposed = isUri ? names.exposeUri(server, key) : names.expose(server, key)
   return splice(text, [edit(text, [kinds[kind].key], exposed)])
 }
 
-function exposeTool(server: string, { key, text: own, value, hasUi }: ShownEntry, names: Names): string {
+/** Of most tools the text is enough: their value would have to be read from it first. */
+function exposeTool(server: string, entry: ShownEntry, names: Names): string {
+  const { key, text: own, hasUi } = entry
   const exposed = names.exposeTool(server, key)
   const full = names.expose(server, key)
   const text = exposed === full ? own : listedWithMeta(own, FULL_NAME_KEY, full)
   return splice(text, [
     edit(text, [kinds.tools.key], exposed),
-    ...(hasUi ? uiEdits(server, text, value, names) : []),
+    ...(hasUi ? uiEdits(server, text, entry.value, names) : []),
   ])
 }
 

@@ -94,3 +94,20 @@ test('no two tools have one name on the endpoint of all servers, whatever a serv
     ],
   )
 })
+
+test('a list is made of texts: no tool is read but those with a user interface', async () => {
+  const withUi = { name: 'shown', _meta: { ui: { resourceUri: 'ui://w/a' } } }
+  const { found, read } = await servers({ s: { tools: [{ name: 'x' }, { name: 'y' }, withUi] } })
+  const readOf: string[] = []
+  for (const entry of found.get('s')!.entries('tools')) {
+    const { key, value } = entry
+    Object.defineProperty(entry, 'value', {
+      get() {
+        readOf.push(key)
+        return value
+      },
+    })
+  }
+  read()
+  assert.deepEqual(readOf, ['shown'])
+})
