@@ -23,7 +23,7 @@ const MARGIN = { left: 56, top: 34, right: 16, bottom: 20 } as const
 export function curves(dimensions: readonly Dimension[]): string {
   const rows = dimensions.map((dimension) => ({
     dimension,
-    figures: drawn.filter((name) => dimension.points.every(({ figures }) => (figures[name] ?? 0) > 0)),
+    figures: drawn.filter((name) => shownIn(dimension, name).length > 1),
   }))
   const columns = Math.max(...rows.map(({ figures }) => figures.length))
   const width = MARGIN.left + columns * (PANEL.width + GAP.x) - GAP.x + MARGIN.right
@@ -49,7 +49,14 @@ interface Look {
   readonly colour: string
 }
 
-function panel({ unit, points }: Dimension, figure: string, { x, y, colour }: Look): string {
+/** Points that have a place on logarithmic axes. */
+function shownIn({ points }: Dimension, figure: string): Point[] {
+  return points.filter(({ figures }) => (figures[figure] ?? 0) > 0)
+}
+
+function panel(dimension: Dimension, figure: string, { x, y, colour }: Look): string {
+  const { unit } = dimension
+  const points = shownIn(dimension, figure)
   const value = (point: Point) => point.figures[figure] ?? NaN
   const across = decades(points.map(({ at }) => at))
   const up = decades(points.map(value))

@@ -166,6 +166,11 @@ const tools: Measured = async (stage, counts) => {
   return { name: 'tools', unit: 'tools', points }
 }
 
+/** Of fewer than so many, what each takes is lost in what else a process does. */
+const FEW = 100
+
+const each = (bytes: number, count: number) => (count < FEW ? NaN : bytes / KIB / count)
+
 /** Opens so many of something with each of several gateways, and measures what each of them holds and what one more costs. */
 async function opened(
   gateways: readonly Grown[],
@@ -181,8 +186,8 @@ async function opened(
     const after = await gateway.memory()
     figures.push({
       openMs,
-      heapKibEach: (after.heap - before.heap) / KIB / count,
-      residentKibEach: (after.resident - before.resident) / KIB / count,
+      heapKibEach: each(after.heap - before.heap, count),
+      residentKibEach: each(after.resident - before.resident, count),
       heapMib: after.heap / MIB,
       residentMib: after.resident / MIB,
     })

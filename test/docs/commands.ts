@@ -74,6 +74,13 @@ const leftOut: readonly LeftOut[] = [
     text: 'npm run bench:hostile',
     why: 'measures for minutes, and needs an idle machine',
   },
+  ...['bench/README.md', 'docs/growth.md'].flatMap((page) =>
+    ['npm run bench:growth', 'npm run bench:streams'].map((text) => ({
+      page,
+      text,
+      why: 'measures for minutes, and needs an idle machine',
+    })),
+  ),
 ]
 
 /** What has to be among what the blocks of a page print. */
