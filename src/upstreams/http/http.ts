@@ -107,9 +107,11 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions {
   readonly #underWay = new Set<HttpExchange>()
   readonly #end = new Cancellation()
   readonly #onFarewell: (farewell: Promise<void>) => void
-  /** Calls sent, and in each session the last one of them that was answered: until then the session was there. */
+  /** Calls sent, and in each session the last one of them that was answered: until then the session was there. Most have one session only. */
   #sent = 0
-  readonly #answered = new WeakMap<HttpWire, number>()
+  #answeredIn: HttpWire | undefined
+  #answered = 0
+  #answeredElsewhere: WeakMap<HttpWire, number> | undefined
   #listener: HttpListener | undefined
   #past: StandingStreams | undefined
 
@@ -201,9 +203,21 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions {
     return HttpExchange.run(wire, request, this.#exchangeOptions).then((reading) => {
       if (reading.kind === 'suspected_loss')
         return this.#settle(call, { wire, nth }, reading.otherwise, recoveries)
-      if (reading.kind === 'answered' && nth > (this.#answered.get(wire) ?? 0)) this.#answered.set(wire, nth)
+      if (reading.kind === 'answered' && nth > this.#lastAnswered(wire)) this.#noteAnswered(wire, nth)
       return reading
     })
+  }
+
+  #lastAnswered(wire: HttpWire): number {
+    return wire === this.#answeredIn ? this.#answered : (this.#answeredElsewhere?.get(wire) ?? 0)
+  }
+
+  #noteAnswered(wire: HttpWire, nth: number): void {
+    const before = this.#answeredIn
+    if (before !== undefined && before !== wire)
+      (this.#answeredElsewhere ??= new WeakMap()).set(before, this.#answered)
+    this.#answeredIn = wire
+    this.#answered = nth
   }
 
   /**
@@ -225,7 +239,7 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions {
       return failure(call, error as GatewayError)
     }
     if (fate === 'known') return otherwise
-    if (fate === 'unclear' || nth < (this.#answered.get(wire) ?? 0)) return unclear()
+    if (fate === 'unclear' || nth < this.#lastAnswered(wire)) return unclear()
     if (this.#isSurfaced) return forgotten()
     return recoveries === MOST_RECOVERIES ? unclear() : this.#sendAgain(call, recoveries + 1, wire)
   }
