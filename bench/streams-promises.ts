@@ -192,7 +192,7 @@ async function reloads(stage: Stage, part: number): Promise<Found> {
   const servers = Object.fromEntries(
     names.map((name) => [name, { url: stage.server(name), era: 'legacy' }] as const),
   )
-  const gateway = await stage.grow({ name: 'gateway', blocks: { mcpServers: servers } })
+  const gateway = await stage.grow({ name: 'gateway', blocks: { mcpServers: servers, policies: patient } })
   const target = { url: `${gateway.origin}/mcp/s0`, tool: 'echo', everyMs: CALL_EVERY_MS }
   await stage.steady({ ...target, forMs: WINDOW_MS })
   const ratios: number[] = []
@@ -202,7 +202,7 @@ async function reloads(stage: Stage, part: number): Promise<Found> {
     const meanwhile = stage.steady({ ...target, forMs: WINDOW_MS })
     const from = systemClock.now()
     const s0 = { ...servers.s0, timeouts: { discovery: `${11 + turn}s` } }
-    gateway.write({ mcpServers: { ...servers, s0 } })
+    gateway.write({ mcpServers: { ...servers, s0 }, policies: patient })
     const tookMs = await reloaded(gateway, from)
     const during = await meanwhile
     const [p99Before, p99During] = [quantile(before, 0.99), quantile(during, 0.99)]
