@@ -1,6 +1,6 @@
 import { systemClock } from '../src/mesh/clock.ts'
 import type { AgentsOrder } from './growth-agents.ts'
-import { pause, residentBytes, type Blocks, type Grown } from './growth-gateway.ts'
+import { metricsOf, pause, residentBytes, type Blocks, type Grown } from './growth-gateway.ts'
 import type { Stage } from './growth-stage.ts'
 import { quantile } from './statistics.ts'
 
@@ -219,10 +219,11 @@ async function reloads(stage: Stage, part: number): Promise<Found> {
 }
 
 /** Waits until a gateway has noticed that its file has changed, and goes by it; how long that took, in milliseconds. */
-async function reloaded({ control }: Grown, from: number): Promise<number> {
+async function reloaded(gateway: Grown, from: number): Promise<number> {
   const stamp = async () => {
-    const text = await (await fetch(`${control}/metrics`)).text()
-    return /^breakwater_config_reload_timestamp_seconds (\S+)/m.exec(text)?.[1]
+    const found = /^breakwater_config_reload_timestamp_seconds (\S+)/m.exec(await metricsOf(gateway))
+    if (found === null) throw new Error('/metrics: nothing of reloads')
+    return found[1]
   }
   const before = await stamp()
   while ((await stamp()) === before) await pause(50)
