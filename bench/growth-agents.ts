@@ -221,7 +221,10 @@ async function steady(order: Extract<AgentsOrder, { kind: 'steady' }>): Promise<
   for (let due = systemClock.now(); due < until; due += order.everyMs) {
     const from = due
     const called = session.call(++lastId, order.tool, `call ${lastId}`, '')
-    took.push(called.then(() => systemClock.now() - from))
+    const tookMs = called.then(() => systemClock.now() - from)
+    // What fails is told when all are over.
+    tookMs.catch(NO_TEXT)
+    took.push(tookMs)
     const pauseMs = due + order.everyMs - systemClock.now()
     await (pauseMs > 0 ? systemClock.sleep(pauseMs, new AbortController().signal) : undefined)
   }

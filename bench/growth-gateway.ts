@@ -92,10 +92,18 @@ export async function grow(children: Children, scratch: string, { name, blocks }
 /** Lets the operator of a run ask for reloads. */
 const CONTROL_TOKEN = 'growth-of-this-run'
 
+const headers = { authorization: `Bearer ${CONTROL_TOKEN}` }
+
+/** What a gateway says at `/metrics`. */
+export async function metricsOf({ control }: Grown): Promise<string> {
+  const reply = await fetch(`${control}/metrics`, { headers })
+  if (!reply.ok) throw new Error(`/metrics: status ${reply.status}`)
+  return reply.text()
+}
+
 /** Has a gateway read its config again; how long that took, in milliseconds. */
 export async function reload({ control }: Grown): Promise<number> {
   const from = systemClock.now()
-  const headers = { authorization: `Bearer ${CONTROL_TOKEN}` }
   const reply = await fetch(`${control}/admin/reload`, { method: 'POST', headers })
   const text = await reply.text()
   if (!reply.ok) throw new Error(`reload: status ${reply.status}: ${text.slice(0, 300)}`)

@@ -1,6 +1,6 @@
 import { systemClock } from '../src/mesh/clock.ts'
 import type { AgentsOrder } from './growth-agents.ts'
-import { pause, residentBytes, type Blocks, type Grown } from './growth-gateway.ts'
+import { metricsOf, pause, residentBytes, type Blocks, type Grown } from './growth-gateway.ts'
 import type { Stage } from './growth-stage.ts'
 import { quantile } from './statistics.ts'
 
@@ -192,7 +192,7 @@ async function reloads(stage: Stage, part: number): Promise<Found> {
   const servers = Object.fromEntries(
     names.map((name) => [name, { url: stage.server(name), era: 'legacy' }] as const),
   )
-  const gateway = await stage.grow({ name: 'gateway', blocks: { mcpServers: servers } })
+  const gateway = await stage.grow({ name: 'gateway', blocks: { mcpServers: servers, policies: patient } })
   const target = { url: `${gateway.origin}/mcp/s0`, tool: 'echo', everyMs: CALL_EVERY_MS }
   await stage.steady({ ...target, forMs: WINDOW_MS })
   const ratios: number[] = []
@@ -202,7 +202,7 @@ async function reloads(stage: Stage, part: number): Promise<Found> {
     const meanwhile = stage.steady({ ...target, forMs: WINDOW_MS })
     const from = systemClock.now()
     const s0 = { ...servers.s0, timeouts: { discovery: `${11 + turn}s` } }
-    gateway.write({ mcpServers: { ...servers, s0 } })
+    gateway.write({ mcpServers: { ...servers, s0 }, policies: patient })
     const tookMs = await reloaded(gateway, from)
     const during = await meanwhile
     const [p99Before, p99During] = [quantile(before, 0.99), quantile(during, 0.99)]
@@ -219,10 +219,11 @@ async function reloads(stage: Stage, part: number): Promise<Found> {
 }
 
 /** Waits until a gateway has noticed that its file has changed, and goes by it; how long that took, in milliseconds. */
-async function reloaded({ control }: Grown, from: number): Promise<number> {
+async function reloaded(gateway: Grown, from: number): Promise<number> {
   const stamp = async () => {
-    const text = await (await fetch(`${control}/metrics`)).text()
-    return /^breakwater_config_reload_timestamp_seconds (\S+)/m.exec(text)?.[1]
+    const found = /^breakwater_config_reload_timestamp_seconds (\S+)/m.exec(await metricsOf(gateway))
+    if (found === null) throw new Error('/metrics: nothing of reloads')
+    return found[1]
   }
   const before = await stamp()
   while ((await stamp()) === before) await pause(50)
