@@ -57,6 +57,6 @@ export function configOf(fleet: Fleet, turn: number): GatewayParts {
         longest: '30d',
       },
     ],
-    telemetry: { accessLog: { sample: 1 }, intents: { idle: '1s', remember: '10s' } },
+    telemetry: { accessLog: { sample: 1 }, intents: { idle: '1s', remember: '1s' } },
   }
 }

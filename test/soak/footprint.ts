@@ -1,15 +1,26 @@
+import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { readdirSync, readFileSync } from 'node:fs'
 import { studentQuantile } from '../../src/experiments/statistics/distributions.ts'
 import { descendantsOf } from '../e2e/support/family.ts'
 import type { Gateway } from '../e2e/support/gateway.ts'
 
+/** Memory of a process that is in use once garbage is collected. */
+export interface Heap {
+  /** On the heap and outside of it, without machine code, in bytes. */
+  readonly heapBytes: number
+  /**
+   * Machine code on the heap, with what V8 has to know of it, in bytes. V8 compiles a function, and compiles it again better,
+   * by how often it has run: for one that runs with each reload or crash that takes hours. It is bounded by the text of the program, and
+   * says nothing of what that keeps; a function that is made and kept is an object, and is none of it.
+   */
+  readonly codeBytes: number
+}
+
 /** What a gateway holds at one moment. */
-export interface Footprint {
+export interface Footprint extends Heap {
   /** Since the beginning of the run, in seconds. */
   readonly atS: number
-  /** In use once garbage is collected, on the heap and outside of it, in bytes. */
-  readonly heapBytes: number
   readonly residentBytes: number
   /** Files, sockets and pipes. */
   readonly handles: number
@@ -19,16 +30,24 @@ export interface Footprint {
   readonly sessions: number
 }
 
+/** Measures a process that was started with test/fixtures/heap-probe. */
+export async function heapOf(child: ChildProcess): Promise<Heap> {
+  child.send('measure')
+  const [{ heapUsed, external, arrayBuffers, code }] = (await once(child, 'message')) as [
+    Record<'heapUsed' | 'external' | 'arrayBuffers' | 'code', number>,
+  ]
+  return { heapBytes: heapUsed - code + Math.max(external, arrayBuffers), codeBytes: code }
+}
+
 /** Measures a gateway that was started with test/fixtures/heap-probe. */
 export async function footprintOf(gateway: Gateway, atS: number): Promise<Footprint> {
   const { child, pid } = gateway.program
-  child.send('measure')
-  const [{ heapUsed, external, arrayBuffers }] = (await once(child, 'message')) as [Record<string, number>]
+  const heap = await heapOf(child)
   const { body } = await gateway.admin<{ sessions: unknown[] }>('/admin/sessions')
   const [, kilobytes] = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? []
   return {
     atS,
-    heapBytes: (heapUsed ?? 0) + Math.max(external ?? 0, arrayBuffers ?? 0),
+    ...heap,
     residentBytes: Number(kilobytes) * 1024,
     handles: readdirSync(`/proc/${pid}/fd`).length,
     processes: descendantsOf(pid).length,

@@ -20,6 +20,9 @@ import { AccessLines, settle } from './ledger.ts'
 const AGENTS = { legacy: 6, modern: 4 }
 const RELOAD_MS = 10_000
 
+/** How long a reload may take, in milliseconds: on a machine that others use it may wait for its turn. */
+const RELOADED_MS = 60_000
+
 /** From the end of one crash to the next, and how long a server is away, in milliseconds. */
 const CRASH_MS = 4_000
 const AWAY_MS = 1_000
@@ -103,10 +106,14 @@ async function soak(): Promise<boolean> {
     await gateway.post('/admin/chaos/disarm')
     await gateway.post('/admin/chaos/arm')
     asked++
-    await until('the reload takes effect', () => {
-      readLog()
-      return access.reloads === asked || !gateway.program.isRunning
-    })
+    await until(
+      'the reload takes effect',
+      () => {
+        readLog()
+        return access.reloads === asked || !gateway.program.isRunning
+      },
+      RELOADED_MS,
+    )
   }
   const reloading = (async () => {
     while ((await pause(RELOAD_MS)) && !traffic.isOver) {
@@ -185,7 +192,9 @@ async function soak(): Promise<boolean> {
   say('server processes killed', fleet.crashes)
   say('faults injected', sums(faults))
   say('experiment', experiment.body.state)
-  say('heap in use, MiB', heapRow(samples, mib))
+  const row = (of: (sample: Footprint) => number) => evenly(samples).map((one) => mib(of(one)))
+  say('heap in use, MiB', row(({ heapBytes }) => heapBytes).join(' → '))
+  say('machine code, MiB', row(({ codeBytes }) => codeBytes).join(' → '))
   say(
     'heap slope, KiB a minute',
     `${kib(slope.estimate)} (95 %: ${kib(slope.low)} to ${kib(slope.high)}), ${(grewBy * 100).toFixed(1)} % over the second half`,
@@ -216,7 +225,7 @@ function kib(bytesPerSecond: number): string {
 }
 
 /** Six of all samples, evenly spread. */
-function heapRow(samples: readonly Footprint[], mib: (bytes: number) => string): string {
+function evenly(samples: readonly Footprint[]): readonly Footprint[] {
   const at = Array.from({ length: 6 }, (_, index) => Math.round((index * (samples.length - 1)) / 5))
-  return at.map((index) => mib(samples[index]?.heapBytes ?? 0)).join(' → ')
+  return at.flatMap((index) => samples[index] ?? [])
 }

@@ -1,0 +1,56 @@
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { heapOf } from './footprint.ts'
+
+const probe = fileURLToPath(new URL('../fixtures/heap-probe.js', import.meta.url))
+
+const FUNCTIONS = 500
+
+/** Makes functions that are the same but for their number, and runs them until they are compiled. `keeps`: nothing lets go of them. */
+const program = (keeps: boolean) => `
+  const kept = []
+  process.on('message', (message) => {
+    if (message !== 'make') return
+    for (let n = 0; n < ${FUNCTIONS}; n++) {
+      const made = new Function('x', 'let sum = ' + n + '; for (let i = 0; i < x; i++) sum += i * x; return sum')
+      for (let run = 0; run < 20; run++) made(200)
+      if (${keeps}) kept.push(made)
+    }
+  })
+  setInterval(() => undefined, 1_000)
+  process.send('ready')`
+
+/** By how much the heap without machine code is larger after functions were made, in bytes for each. */
+async function grownBy(keeps: boolean): Promise<number> {
+  const args = ['--expose-gc', '--import', probe, '--eval', program(keeps)]
+  const child = spawn(process.execPath, args, { stdio: ['ignore', 'ignore', 'inherit', 'ipc'] })
+  try {
+    await once(child, 'message')
+    const make = async () => {
+      child.send('make')
+      await once(child, 'message')
+    }
+    // V8 itself remembers what it compiled, for some collections.
+    const settled = async () => {
+      for (let n = 0; n < 10; n++) await heapOf(child)
+      return heapOf(child)
+    }
+    // The first time warms up.
+    await make()
+    const before = await settled()
+    await make()
+    const after = await settled()
+    return (after.heapBytes - before.heapBytes) / FUNCTIONS
+  } finally {
+    child.kill()
+  }
+}
+
+test('functions that are made and kept show in a heap without machine code, and those that are not do not', async () => {
+  const [kept, dropped] = await Promise.all([grownBy(true), grownBy(false)])
+  assert.ok(kept > 200, `${kept} bytes for each that is kept`)
+  assert.ok(dropped < 50, `${dropped} bytes for each that is not`)
+})
