@@ -107,3 +107,55 @@ test('clients that never read a stream of events without end cost at most 1 MB e
   assert.ok(each <= MAX_HELD, `${Math.round(each / 1024)} KiB for each of ${deaf.length}`)
   for (const client of deaf) client.close()
 })
+
+/** Of one reply, in bytes: more than the buffers of a connection on loopback take. */
+const LARGE = 6 * MIB
+
+test('clients that never read a large reply cost at most 1 MB each when they have taken nothing for long enough, and others are served', async (t) => {
+  const text = 'x'.repeat(LARGE)
+  const server = await RawServer.start(
+    ({ message: { id, method } }, response) => {
+      if (method !== 'tools/call') return false
+      const result = { content: [{ type: 'text', text }] }
+      response.writeHead(200, { 'content-type': 'application/json' })
+      response.end(JSON.stringify({ jsonrpc: '2.0', id, result }))
+      return true
+    },
+    ['large'],
+  )
+  const gateway = await Gateway.start(
+    {
+      servers: { large: { url: server.url }, quiet: stdioToolbox() },
+      // Not so little that clients are cut off for others, and not so long that the test takes half a minute.
+      gateway: { unread: { total: '256MiB', perSession: '256MiB', stalled: '5s' } },
+    },
+    { nodeArgs: ['--expose-gc', '--import', probe], stdio: ['ignore', 'pipe', 'pipe', 'ipc'] },
+  )
+  await gateway.waitFor('up', 'large', 'quiet')
+  const bystander = await RawClient.open(gateway.mcp('quiet'))
+  const url = gateway.mcp('large')
+  const sessions = await Promise.all(Array.from({ length: CLIENTS }, () => RawClient.open(url)))
+  const before = await held(gateway)
+  const deaf: DeafClient[] = []
+  let most = 0
+  const closed = async () => (await gateway.sums('breakwater_unread_closed_total', 'cause', '')).stalled ?? 0
+  await bystand(
+    async () => assert.equal(await bystander.say('echo', { text: 'here' }), 'here'),
+    async () => {
+      for (const [n, { headers }] of sessions.entries()) {
+        const call = { jsonrpc: '2.0', id: n, method: 'tools/call', params: { name: 'large', arguments: {} } }
+        deaf.push(await postDeaf(url, headers, call))
+      }
+      await until('all of them were given up', async () => {
+        most = Math.max(most, ((await gateway.metric('breakwater_unread_bytes')) ?? 0) / CLIENTS)
+        return (await closed()) === CLIENTS
+      })
+    },
+  )
+  const each = ((await held(gateway)) - before) / CLIENTS
+  const inKiB = (bytes: number) => `${Math.round(bytes / 1024)} KiB`
+  t.diagnostic(`${inKiB(most)} waited for each of ${CLIENTS} at most, ${inKiB(each)} are held in the end`)
+  assert.ok(most > MAX_HELD, `no more than ${inKiB(most)} waited for each`)
+  assert.ok(each <= MAX_HELD, `${inKiB(each)} for each of ${CLIENTS}`)
+  for (const client of deaf) client.close()
+})
