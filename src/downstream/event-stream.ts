@@ -1,4 +1,5 @@
 import type { ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
 import { TurnBatch } from '../mesh/turns.ts'
 import { encodeEvent } from '../protocol/sse.ts'
 import type { ReplayLog } from './replay.ts'
@@ -11,11 +12,12 @@ export function readEventId(id: string): { stream: number; sequence: number } | 
 }
 
 /**
- * Streams that have just begun, for this turn of the event loop and the next: most have one event and end with it, and what they
- * write until then goes out in one piece. A write of its own costs as much as a sixth of a call.
+ * Connections on which a stream has just begun, for this turn of the event loop and the next: most have one event and end with it, and
+ * what they write until then goes out in one piece. A write of its own costs as much as a sixth of a call. Not the responses: of one that
+ * is corked Node 24 sends the last chunk, which has no length, before the others.
  */
-const begun = new TurnBatch<ServerResponse>((response) => response.uncork())
-const beginning = new TurnBatch<ServerResponse>((response) => begun.add(response))
+const begun = new TurnBatch<Socket>((connection) => connection.uncork())
+const beginning = new TurnBatch<Socket>((connection) => begun.add(connection))
 
 /** What may wait for a client that does not read, besides all that was repeated to it; in bytes. */
 const MAX_BACKLOG = 256 * 1024
@@ -63,8 +65,11 @@ export class EventStream {
     response.once('close', () => {
       if (this.#response === response) this.#response = undefined
     })
-    response.cork()
-    beginning.add(response)
+    const { socket } = response
+    if (socket !== null) {
+      socket.cork()
+      beginning.add(socket)
+    }
     response.writeHead(200, {
       'content-type': 'text/event-stream',
       'cache-control': 'no-cache, no-transform',
