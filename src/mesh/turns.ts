@@ -40,7 +40,7 @@ export class TurnBudget {
 /**
  * Work that comes piece by piece, from one socket after another, and is done at the end of the turn of the event loop in which it
  * came, all of it in a row. The promises of such pieces then settle side by side, so that one step of a call follows upon the same step of
- * the call before: what a core has in its caches it finds there again. Under load that is a sixth of the CPU of a call.
+ * the call before: what a core has in its caches it finds there again. Under load that is a seventh of the CPU of a call.
  */
 export class TurnBatch<Item> {
   readonly #task: (item: Item) => void

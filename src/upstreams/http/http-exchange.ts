@@ -69,7 +69,7 @@ export class HttpExchange implements ReplySink {
   readonly #options: ExchangeOptions
   readonly #settle: (reading: Reading) => void
   readonly #broke: (cause: unknown) => void
-  /** How it ended, to be found out when its caller is told; undefined while it goes on. */
+  /** How it ended, to be found out when its caller is told, and let go of then; undefined while it goes on. */
   #end: (() => Reading) | undefined
   #reply: HttpReply
   #streaming = false
@@ -256,12 +256,20 @@ export class HttpExchange implements ReplySink {
 
   /** Tells the caller how it ended. */
   tell(): void {
+    const end = this.#end
+    // What is still to come of the stream, or of the connection, must not keep a reply that may be large.
+    this.#end = told
     try {
-      if (this.#end !== undefined) this.#settle(this.#end())
+      if (end !== undefined) this.#settle(end())
     } catch (cause) {
       this.#broke(cause)
     }
   }
+}
+
+/** Stands for an end that the caller knows. */
+function told(): never {
+  throw new Error('the caller was told already')
 }
 
 interface Settling {
