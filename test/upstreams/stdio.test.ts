@@ -79,7 +79,7 @@ test('a server gets the configured environment and folder, and no secret of ours
 })
 
 test('a program that does not exist is named, and so is a folder that does not', async (t) => {
-  const missing = open(stdioUpstream(t, { command: 'no-such-program' }))
+  const missing = open(stdioUpstream(t, { command: 'no-such-program', clock: new ManualClock() }))
   const message = 'command not found: no-such-program'
   await assert.rejects(missing, { reason: 'upstream_unavailable', message, sent: false, retryAfterMs: 1_000 })
   const folder = mkdtempSync(join(tmpdir(), 'breakwater-cwd-'))
