@@ -83,20 +83,24 @@ export function locateMembers(text: string, names: readonly string[]): (Span | u
   return found
 }
 
+/** A member of an object: the span is that of its value. */
+export interface Member extends Span {
+  readonly key: string
+  readonly keyStart: number
+}
+
 /** The members of the object that opens at `at`. */
-export function* members(
-  text: string,
-  at: number,
-): Generator<Span & { readonly key: string; readonly keyStart: number }> {
+export function members(text: string, at: number): Member[] {
+  const all: Member[] = []
   at = skipSpace(text, at + 1)
   while (text.charCodeAt(at) !== CLOSE_OBJECT) {
-    const keyStart = at
     const { keyEnd, start, end } = memberAt(text, at)
-    const quoted = text.slice(keyStart, keyEnd)
+    const quoted = text.slice(at, keyEnd)
     const key = quoted.includes('\\') ? (JSON.parse(quoted) as string) : quoted.slice(1, -1)
-    yield { key, keyStart, start, end }
+    all.push({ key, keyStart: at, start, end })
     at = skipComma(text, end)
   }
+  return all
 }
 
 /** The elements of the array that opens at `at`. */
@@ -195,7 +199,7 @@ function walk(text: string, span: Span, { ends, steps }: Branch, found: (Span | 
 function children(text: string, { start }: Span): Iterable<[string | number, Span]> {
   switch (text[start]) {
     case '{':
-      return new Map([...members(text, start)].map((member) => [member.key, member]))
+      return new Map(members(text, start).map((member) => [member.key, member]))
     case '[':
       return [...elements(text, start)].entries()
     default:

@@ -18,7 +18,7 @@ interface Argument {
 function argumentsIn(text: string): { readonly span: Span; readonly list: readonly Argument[] } | undefined {
   const span = locate(text, ['params', 'arguments'])
   if (span === undefined || text[span.start] !== '{') return undefined
-  const list = [...members(text, span.start)].map(({ key, keyStart, start, end }) => ({
+  const list = members(text, span.start).map(({ key, keyStart, start, end }) => ({
     name: key,
     text: text.slice(keyStart, end),
     value: { start, end },

@@ -13,7 +13,7 @@ import { core, NodeSDK, type NodeSDKConfiguration, resources, tracing } from '@o
 import type { Call, CallRecord, Outcome } from '../../mesh/call.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError } from '../../mesh/errors.ts'
-import { TurnBatch } from '../../mesh/turns.ts'
+import { Burst, type BurstSize } from '../../mesh/turns.ts'
 import type { Log } from '../log.ts'
 import {
   addDecisions,
@@ -44,6 +44,18 @@ import { ATTRIBUTES as A } from './spans.ts'
 /** How long the last spans are waited for, in milliseconds. */
 const GOODBYE_MS = 3_000
 
+/** Calls whose spans are made together at most; how long their texts may be, in UTF-16 code units; how long they wait. */
+const BURST_CALLS = 64
+const BURST_TEXT = 1024 * 1024
+const BURST_MS: Millis = 100
+
+/** Without retries a call has two spans: a burst has to fit into a queue that still has those of the last one. */
+const burstOf = (queue: number): BurstSize => ({
+  pieces: Math.max(1, Math.min(BURST_CALLS, queue >> 2)),
+  weight: BURST_TEXT,
+  ms: BURST_MS,
+})
+
 /** Tracing that is on. Loads the SDK, which takes half a second: hence in a file of its own. */
 export async function startTracing(settings: TracingSettings, parts: TracingParts): Promise<Tracing> {
   const { clock, log, config } = parts
@@ -51,7 +63,7 @@ export async function startTracing(settings: TracingSettings, parts: TracingPart
   const ids = new RandomIds()
   const writer = new SpanWriter({ ...parts, ...pipeline, payloads: config.payloads })
   let told = false
-  const ended = new TurnBatch<EndedCall>((call) => {
+  const ended = new Burst<EndedCall>(burstOf(settings.queue), (call) => {
     try {
       writer.write(call)
     } catch (error) {
@@ -67,7 +79,9 @@ export async function startTracing(settings: TracingSettings, parts: TracingPart
     const { traceId, attempts, parent } = trace
     trace.spanId = ids.span()
     call.record.traceId = traceId
-    ended.add({ call, traceId, spanId: trace.spanId, parent, attempts, outcome, kept, at: clock.now() })
+    const reply = outcome.kind === 'answered' ? outcome.result.text.length : 0
+    const item = { call, traceId, spanId: trace.spanId, parent, attempts, outcome, kept, at: clock.now() }
+    ended.add(item, call.message.text.length + reply)
   }
 
   const attemptsParts = { clock, ids }
@@ -83,7 +97,7 @@ export async function startTracing(settings: TracingSettings, parts: TracingPart
   }
 }
 
-/** A call that is over and whose trace is kept, until the end of the turn: its agent does not wait for its spans. */
+/** A call that is over and whose trace is kept, until its spans are made: its agent does not wait for them. */
 interface EndedCall extends Pick<CallTrace, 'traceId' | 'parent' | 'attempts'> {
   readonly call: Call
   readonly spanId: string

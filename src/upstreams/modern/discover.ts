@@ -90,7 +90,7 @@ function initializeResultFrom({ text, value }: Message): Message {
   if (!Array.isArray(supportedVersions) || !supportedVersions.includes(MODERN_VERSION)) {
     throw gatewayError('upstream_refused', `the server does not speak version ${MODERN_VERSION}`)
   }
-  const kept = [...members(text, span.start)].filter(({ key }) => !discoverOnly.has(key))
+  const kept = members(text, span.start).filter(({ key }) => !discoverOnly.has(key))
   const parts = kept.map(({ keyStart, end }) => text.slice(keyStart, end))
   if (!('capabilities' in result)) parts.unshift('"capabilities":{}')
   if (!('serverInfo' in result)) parts.unshift(`"serverInfo":${serverInfo(text, result)}`)

@@ -92,7 +92,7 @@ function withoutSubscription({ text, value }: Message): Message {
   const meta = locate(text, ['params', '_meta'])
   if (meta === undefined || !isObject(params._meta) || !(SUBSCRIPTION_ID_KEY in params._meta))
     return { text, value }
-  const kept = [...members(text, meta.start)].filter(({ key }) => key !== SUBSCRIPTION_ID_KEY)
+  const kept = members(text, meta.start).filter(({ key }) => key !== SUBSCRIPTION_ID_KEY)
   const parts = kept.map(({ keyStart, end }) => text.slice(keyStart, end))
   const own = `${text.slice(0, meta.start)}{${parts.join()}}${text.slice(meta.end)}`
   return { text: own, value: parseExactly(own) as Message['value'] }
