@@ -13,15 +13,16 @@ export interface Row {
   readonly rounds: Figures[]
 }
 
-/** Windows of calls that are made, and forgotten, so that every process has compiled what it runs. */
-const WARM_UP_WINDOWS = 3
+/** Calls that are made of each row, in windows, and forgotten, so that every process has compiled what it runs. */
+const WARM_UP_CALLS = 7_500
 
 /** After so long no further round begins. */
 const ROUNDS_WITHIN_MS = 60_000
 
 export async function warmUp(load: ChildProcess, rows: readonly Row[], options: Options): Promise<void> {
+  const windows = Math.ceil(WARM_UP_CALLS / options.workload.calls)
   for (const row of rows) {
-    for (let window = 0; window < WARM_UP_WINDOWS; window++) await measure(load, row, options)
+    for (let window = 0; window < windows; window++) await measure(load, row, options)
   }
 }
 

@@ -22,6 +22,8 @@ export interface Order {
   readonly sessions: number
   /** Before the measured window, with all sessions calling without a pause, in milliseconds. */
   readonly warmUpMs: number
+  /** Fewer calls do not end the warm-up, unless they take 10 seconds; 0 unless given. */
+  readonly warmUpCalls?: number
   /** The window in which all sessions call without a pause, in milliseconds. */
   readonly saturatedMs: number
   /** The window at a rate, which follows; or none. */
@@ -76,7 +78,7 @@ async function measure(order: Order): Promise<Figures> {
       const id = ++lastId
       return caller.call(id, tool, `call ${id}`, fill)
     }
-    await saturate(callers, order.warmUpMs, call)
+    await saturate(callers, order.warmUpMs, call, order.warmUpCalls)
     const cpuBefore = pid === undefined ? 0 : cpuMicros(pid)
     const { calls, tookMs } = await saturate(callers, order.saturatedMs, call)
     const cpu = pid === undefined ? 0 : cpuMicros(pid) - cpuBefore
@@ -113,16 +115,25 @@ async function openAll(pool: Pool, path: string, { sessions, tool, speech }: Ord
   return callers
 }
 
-/** All call without a pause until the time is over; the last calls end after it, and count with the time that they take. */
+/** How long a row is waited for that makes its calls slowly, in milliseconds. */
+const MOST_MS = 10_000
+
+/**
+ * All call without a pause until the time is over and so many calls are made; the last calls end after it, and count with the time that
+ * they take.
+ */
 async function saturate(
   callers: readonly Caller[],
   forMs: number,
   call: (caller: Caller) => Promise<void>,
+  leastCalls = 0,
 ): Promise<{ readonly calls: number; readonly tookMs: number }> {
   const from = performance.now()
   let calls = 0
   const worker = async (caller: Caller) => {
-    while (performance.now() - from < forMs) {
+    for (;;) {
+      const tookMs = performance.now() - from
+      if (tookMs >= forMs && (calls >= leastCalls || tookMs >= MOST_MS)) return
       await call(caller)
       calls++
     }

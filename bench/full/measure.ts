@@ -65,7 +65,7 @@ async function measureRows(run: CellRun, children: Children): Promise<CellResult
   }
 
   const first = new Map<Way, number>()
-  const unmeasured = { warmUpMs: 0, saturatedMs: windows.firstMs }
+  const unmeasured = { warmUpMs: 0, warmUpCalls: windows.firstCalls, saturatedMs: windows.firstMs }
   await round(
     () => unmeasured,
     ({ way }, { callsPerSecond }) => first.set(way, callsPerSecond),

@@ -2,7 +2,9 @@ import type { Cell } from './cells.ts'
 
 /** How long the windows of a row are, in milliseconds. */
 export interface Windows {
-  /** Before the first round: every process compiles what it runs, and it is seen what pace there can be. */
+  /** Calls before the first round: of fewer, each process still compiles what it runs. */
+  readonly firstCalls: number
+  /** After them: it is seen what pace there can be. */
   readonly firstMs: number
   /** At the beginning of each round. */
   readonly warmUpMs: number
@@ -10,8 +12,14 @@ export interface Windows {
   readonly pacedMs: number
 }
 
-export const thorough: Windows = { firstMs: 2_000, warmUpMs: 200, saturatedMs: 1_000, pacedMs: 2_000 }
-export const brief: Windows = { firstMs: 600, warmUpMs: 100, saturatedMs: 300, pacedMs: 600 }
+export const thorough: Windows = {
+  firstCalls: 4_000,
+  firstMs: 1_000,
+  warmUpMs: 200,
+  saturatedMs: 1_000,
+  pacedMs: 2_000,
+}
+export const brief: Windows = { firstCalls: 400, firstMs: 300, warmUpMs: 100, saturatedMs: 300, pacedMs: 600 }
 
 /** What every cell gets of the time: by how many rows it has, how long their windows are, and its weight. */
 export function shares(cells: readonly (readonly [Cell, rows: number])[], windows: Windows): number[] {

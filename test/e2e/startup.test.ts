@@ -7,8 +7,10 @@ import { stdioToolbox } from './support/toolbox.ts'
 
 let hung: Server
 let gateway: Gateway
-let aloneMs: number
-let crowdedMs: number
+let listeningAfterMs: number
+
+/** How long a server is waited for that never answers, in milliseconds. */
+const HUNG_FOR_MS = 60_000
 
 before(async () => {
   hung = createServer((socket) => socket.on('error', () => undefined)).listen(0, '127.0.0.1')
@@ -17,14 +19,13 @@ before(async () => {
   const port = typeof address === 'object' ? address?.port : undefined
   const servers = {
     dead: { url: 'http://127.0.0.1:9/mcp' },
-    hung: { url: `http://127.0.0.1:${port}/mcp` },
+    hung: { url: `http://127.0.0.1:${port}/mcp`, timeouts: { discovery: HUNG_FOR_MS } },
     missing: { command: 'breakwater-no-such-command' },
     healthy: stdioToolbox(),
   }
   const policies = { defaults: { attemptTimeout: { timeout: '1s' } } }
-  aloneMs = (await timed(() => Gateway.start({ servers: {} }))).ms
   const { ms, value } = await timed(() => Gateway.start({ servers, policies }))
-  crowdedMs = ms
+  listeningAfterMs = ms
   gateway = value
 })
 
@@ -40,7 +41,7 @@ async function timed<T>(task: () => Promise<T>): Promise<{ ms: number; value: T 
 }
 
 test('bad servers do not keep the gateway from listening', () => {
-  assert.ok(crowdedMs < aloneMs * 2 + 1_000, `without servers: ${aloneMs} ms, with bad ones: ${crowdedMs} ms`)
+  assert.ok(listeningAfterMs < HUNG_FOR_MS, `${listeningAfterMs} ms`)
 })
 
 test('a list comes within the list timeout and says whose tools are missing', async () => {
