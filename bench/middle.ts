@@ -24,8 +24,9 @@ export interface Surroundings {
   readonly flags: (name: string) => readonly string[]
 }
 
-/** In force, as by default, so that they cost what they do; and never met, because one client makes all calls. */
+/** In force, as by default, so that they cost what they do; and never met, because one client makes all calls, to one server. */
 const OUT_OF_REACH = { perSession: { rate: '1000000/s' }, perTenant: { rate: '1000000/s' } }
+const WIDE = { defaults: { bulkhead: { concurrent: 512 } } }
 
 const READY_WITHIN_MS = 10_000
 const READY_EVERY_MS = 50
@@ -54,6 +55,7 @@ async function startGateway(
   const base = {
     gateway: { listen: '127.0.0.1:0', control: '127.0.0.1:0', environment: 'test', limits: OUT_OF_REACH },
     mcpServers: { upstream: { url: `${upstream}/mcp` } },
+    policies: WIDE,
   }
   const settings = { ...base, ...config, gateway: { ...base.gateway, ...(config.gateway as object) } }
   writeFileSync(file, JSON.stringify(settings))
