@@ -1,10 +1,9 @@
 import { startMiddle, type Endpoint, type Surroundings } from '../middle.ts'
 import { subjects, type Subject } from '../subjects.ts'
 import type { Cell } from './cells.ts'
-import { inCell, type StdioServer } from './load-settings.ts'
+import { inCell, type StdioServer, policyRows } from './rows.ts'
 import { nginxArgs } from './nginx.ts'
 import { command, type Peer } from './peers.ts'
-import { policyRows } from './policy-rows.ts'
 import { foreignListeners, freePort } from './ports.ts'
 import { untilServes, type Spoken } from './serves.ts'
 

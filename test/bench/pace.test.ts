@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { arrivals } from '../../bench/full/arrivals.ts'
+import { arrivals, Turns } from '../../bench/full/paced.ts'
 import { paceFor, shares, thorough } from '../../bench/full/plan.ts'
 import { cells } from '../../bench/full/cells.ts'
-import { Turns } from '../../bench/full/turns.ts'
 import { nextTurn } from '../../src/mesh/clock.ts'
 
 test('arrivals come as often as was asked for, rising, within the window, the same of the same seed', () => {

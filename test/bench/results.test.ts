@@ -1,11 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { format, resolveConfig } from 'prettier'
-import { charts } from '../../bench/full/charts.ts'
-import { doublings, drawn } from '../../bench/full/chart.ts'
+import { charts, doublings, drawn } from '../../bench/full/chart.ts'
 import type { Figures } from '../../bench/full/load.ts'
-import { filled } from '../../bench/full/page.ts'
-import { parts } from '../../bench/full/parts.ts'
+import { filled, parts } from '../../bench/full/page.ts'
 import type { Results, RowResult } from '../../bench/full/results.ts'
 import { summarise } from '../../bench/full/summary.ts'
 
