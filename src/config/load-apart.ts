@@ -19,14 +19,15 @@ export interface Reading {
 export async function loadApart(path: string, env: Env, servers: number): Promise<Loaded> {
   if (servers < MANY) return loadConfig(path, env)
   const url = new URL('./load-worker.js', import.meta.url)
-  const worker = new Worker(url, { workerData: { path, env: { ...env } } satisfies Reading })
+  let worker: Worker | undefined
   try {
+    worker = new Worker(url, { workerData: { path, env: { ...env } } satisfies Reading })
     const [read] = (await once(worker, 'message')) as [ReadConfig]
     return remembered(read)
   } catch {
     // No memory for a thread, or none to be had: late is better than never.
     return loadConfig(path, env)
   } finally {
-    await worker.terminate()
+    await worker?.terminate()
   }
 }

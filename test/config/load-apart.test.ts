@@ -54,3 +54,10 @@ test('what is wrong with a config is said with its place, whoever has read it', 
   assert.equal(there.ok, false)
   assert.deepEqual(there, here)
 })
+
+test('where a thread cannot even be made, the config is read here', async (t) => {
+  const path = join(await folder(t, { 'breakwater.json': config }), 'breakwater.json')
+  // As where the system has no more of them to give: it throws at once, and nothing is told later.
+  const unsendable = { ...env, X: (() => 'x') as unknown as string }
+  assert.deepEqual(await loadApart(path, unsendable, MANY), await loadConfig(path, env))
+})
