@@ -310,6 +310,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     live,
     agents,
     guards,
+    reloader,
     chaos: controller,
     health,
     load,
@@ -471,6 +472,8 @@ export interface ShutdownParts {
   readonly chaos: { close(): Promise<void> }
   /** So do rejections that are held back. */
   readonly guards: { readonly tarpit: { close(): void } }
+  /** Once servers are ended none begins. */
+  readonly reloader: Pick<Reloader, 'close'>
   /** Spans that are left are sent, as far as the collector takes them. */
   readonly tracing: { close(): Promise<void> }
   /** What was recorded of calls is written down. */
@@ -542,6 +545,7 @@ export async function shutDown(parts: ShutdownParts): Promise<void> {
 
 async function endAll(parts: ShutdownParts, stopped: Promise<void>, waits: Waits): Promise<void> {
   const { dataPlane, controlPlane, live, agents, tracing, durable, clock } = parts
+  parts.reloader.close()
   // Calls end here and now, with an error that says why; their sessions are told to the servers while those still run.
   const sessions = waits.note('the sessions of agents', agents.close())
   // Those of older configs, too, whose last calls have not ended.

@@ -37,6 +37,9 @@ export interface ReloaderParts {
   readonly metrics: Metrics
 }
 
+/** Why a config that comes too late is refused. */
+const STOPPING = 'the gateway is being stopped'
+
 /** Brings configs into force, one after the other. A bad one changes nothing. */
 export class Reloader {
   readonly #parts: ReloaderParts
@@ -44,6 +47,7 @@ export class Reloader {
   #file: Config
   #watched: readonly string[]
   #last: Promise<unknown> = Promise.resolve()
+  #isClosed = false
 
   /** `first` is in force already, with `files` behind it. */
   constructor(first: Config, files: readonly string[], parts: ReloaderParts) {
@@ -73,13 +77,20 @@ export class Reloader {
 
   /** Puts the config that was read last into force again, with what was added since; `renew` names servers to make anew. */
   refresh(renew: ReadonlySet<string> = new Set()): void {
+    if (this.#isClosed) return
     this.#parts.apply(withServers(this.#file, this.#parts.added()), renew)
     this.#succeeded()
   }
 
+  /** From here on nothing comes into force, also what is being read by now: nobody would end the servers that it starts. */
+  close(): void {
+    this.#isClosed = true
+  }
+
   async #reload(trigger: string): Promise<ReloadReport> {
-    const { log, metrics, load } = this.#parts
-    const loaded = await load()
+    const { log, metrics } = this.#parts
+    const loaded = await this.#load()
+    if (typeof loaded === 'string') return this.#failed(trigger, [loaded])
     this.#watched = loaded.files
     if (!loaded.ok) return this.#failed(trigger, loaded.errors.map(formatIssue))
     const needsRestart = bootChanges(this.#boot, loaded.config)
@@ -88,6 +99,7 @@ export class Reloader {
       const config = await sharingEntries(before, loaded.config)
       noteHash(config, loaded.hash)
       const putIntoForce = await this.#parts.prepare(withServers(config, this.#parts.added()))
+      if (this.#isClosed) throw new Error(STOPPING)
       this.#file = config
       if (putIntoForce()) this.#succeeded()
       else this.refresh()
@@ -103,6 +115,16 @@ export class Reloader {
     log.info({ trigger, hash }, 'config reloaded')
     metrics.configReloadSuccess.set(1)
     return { ok: true, hash, needsRestart, warnings }
+  }
+
+  /** What the files say, or why nobody knows: a reading that broke down is told as well, and the next one takes place. */
+  async #load(): Promise<Loaded | string> {
+    try {
+      const loaded = await this.#parts.load()
+      return this.#isClosed ? STOPPING : loaded
+    } catch (error) {
+      return (error as Error).message
+    }
   }
 
   #failed(trigger: string, errors: readonly string[]): ReloadReport {

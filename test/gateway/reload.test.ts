@@ -44,6 +44,7 @@ function reloaderOf(...readings: (Loaded | Promise<Loaded>)[]) {
   const prepared: Config[] = []
   let broken: string | undefined
   let isTimely = true
+  let onPrepare = (): void => undefined
   const compiled = ({ mcpServers }: Config) => {
     const names = Object.keys(mcpServers).join()
     if (names === broken) throw new Error(`${names} does not compile`)
@@ -54,6 +55,7 @@ function reloaderOf(...readings: (Loaded | Promise<Loaded>)[]) {
     apply: (config) => void applied.push(compiled(config)),
     prepare(config) {
       prepared.push(config)
+      onPrepare()
       return Promise.resolve(config)
         .then(compiled)
         .then((names) => () => {
@@ -70,7 +72,16 @@ function reloaderOf(...readings: (Loaded | Promise<Loaded>)[]) {
   const exposed = async (name: string) =>
     (await metrics.registry.metrics()).split('\n').filter((line) => line.startsWith(name))
   const breakOn = (names: string) => void (broken = names)
-  return { reloader, applied, prepared, lines, exposed, breakOn, overtake: () => void (isTimely = false) }
+  return {
+    reloader,
+    applied,
+    prepared,
+    lines,
+    exposed,
+    breakOn,
+    overtake: () => void (isTimely = false),
+    onPrepare: (task: () => void) => void (onPrepare = task),
+  }
 }
 
 test('a config that does not compile is forgotten: what is in force is put into force again, and watched', async () => {
@@ -129,6 +140,34 @@ test('reloads that come together take place one after the other', async () => {
   finish(read('earlier'))
   await Promise.all(both)
   assert.deepEqual(applied, ['earlier', 'later'])
+})
+
+test('a reading that breaks down is reported, and keeps no later one from taking place', async () => {
+  const { reloader, applied, exposed } = reloaderOf(Promise.reject(new Error('no threads')), read('later'))
+  assert.deepEqual(await reloader.reload('file'), { ok: false, errors: ['no threads'] })
+  assert.deepEqual(await exposed('breakwater_config_reload_success'), ['breakwater_config_reload_success 0'])
+  assert.deepEqual([reloader.files, applied], [['first.yaml'], []])
+  assert.equal((await reloader.reload('file')).ok, true)
+  assert.deepEqual(applied, ['later'])
+})
+
+test('once servers are ended nothing comes into force, neither what is being read nor what is being compiled', async () => {
+  const stopping = { ok: false, errors: ['the gateway is being stopped'] }
+  let finish!: (loaded: Loaded) => void
+  const reading = reloaderOf(new Promise<Loaded>((resolve) => (finish = resolve)))
+  const late = reading.reloader.reload('file')
+  await setImmediate()
+  reading.reloader.close()
+  finish(read('late'))
+  assert.deepEqual(await late, stopping)
+  assert.deepEqual(reading.prepared, [])
+
+  const compiling = reloaderOf(read('late'))
+  compiling.onPrepare(() => compiling.reloader.close())
+  assert.deepEqual(await compiling.reloader.reload('file'), stopping)
+  // As when a server is added over the API.
+  compiling.reloader.refresh()
+  assert.deepEqual([compiling.prepared.length, compiling.applied], [1, []])
 })
 
 test('of two servers of a name, one in the file and one that was added, that of the file counts', () => {

@@ -34,6 +34,7 @@ function ending(over: { sessions?: Promise<void>; servers?: Record<string, () =>
     agents: { close: closing('sessions', () => over.sessions ?? Promise.resolve()) },
     chaos: { close: closing('chaos') },
     guards: { tarpit: { close: () => undefined } },
+    reloader: { close: () => undefined },
     tracing: { close: closing('tracing') },
     durable: { close: closing('durable') },
     health: { close: closing('incidents') },
