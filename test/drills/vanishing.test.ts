@@ -1,5 +1,8 @@
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { connect } from 'node:net'
 import { after, test } from 'node:test'
+import { nextTurn } from '../../src/mesh/clock.ts'
 import { until } from '../support/until.ts'
 import { bystand } from '../e2e/support/bystander.ts'
 import { EventReader } from '../e2e/support/event-reader.ts'
@@ -93,6 +96,48 @@ test('a hundred clients that vanish in mid-stream end their streams at the serve
   await until('no stream is left at the server', () => open === 0)
   await until('no call is left', async () => {
     const underWay = await gateway.sums('breakwater_inflight', 'server', 'telling')
+    return Object.keys(underWay).length === 0
+  })
+})
+
+test('clients of the modern era that vanish at any moment while their large requests are read leave no call behind', async () => {
+  let open = 0
+  const server = await RawServer.start(
+    ({ message: { method } }, response) => {
+      if (method !== 'tools/call') return false
+      open++
+      response.once('close', () => open--)
+      return true
+    },
+    ['hold'],
+  )
+  const gateway = await Gateway.start({ servers: { holding: { url: server.url } } })
+  await gateway.waitFor('up', 'holding')
+  const modern = new ModernClient(gateway.mcp('holding'))
+  const { hostname, port, host, pathname } = new URL(modern.url)
+  // Large in bytes, for which it waits until others had their turns, and not large as text.
+  const request = modern.request('tools/call', { name: 'hold', arguments: { text: '€'.repeat(33_000) } })
+  const body = JSON.stringify(request)
+  const headers = {
+    host,
+    accept,
+    'content-type': 'application/json',
+    'content-length': Buffer.byteLength(body),
+    ...headersOf(request),
+  }
+  const head = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`)
+  for (let client = 0; client < 2 * CLIENTS; client++) {
+    const socket = connect(Number(port), hostname)
+    await once(socket, 'connect')
+    await new Promise((taken) =>
+      socket.write(`POST ${pathname} HTTP/1.1\r\n${head.join('')}\r\n${body}`, taken),
+    )
+    for (let turn = 0; turn < client % 12; turn++) await nextTurn()
+    socket.resetAndDestroy()
+  }
+  await until('no call is left at the server', () => open === 0)
+  await until('no call is left', async () => {
+    const underWay = await gateway.sums('breakwater_inflight', 'server', 'holding')
     return Object.keys(underWay).length === 0
   })
 })

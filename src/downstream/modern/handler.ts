@@ -85,6 +85,8 @@ export class ModernHandler {
 
   /** Takes a POST that was found to be of this era, with its body as text and parsed. Undefined when it was answered at once. */
   post(incoming: InboundRequest, text: string, value: unknown): Promise<void> | undefined {
+    // A dropped connection is all of a cancellation in this era, and this one would never be heard to drop.
+    if (incoming.response.destroyed) return undefined
     if (!isObject(value))
       return refuse(incoming, refusal(400, null, INVALID_REQUEST, 'Invalid Request: expected one message'))
     if (kindOf(value) === 'notification') return void incoming.response.writeHead(202).end()
