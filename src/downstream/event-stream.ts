@@ -99,11 +99,20 @@ export class EventStream {
 
   /** Sends one message on behalf of somebody who cannot wait: a client that does not read is sent away, and may resume. */
   tell(data: string): void {
-    if ((this.#response?.writableLength ?? 0) > this.#repeated + MAX_BACKLOG) {
-      this.#response?.req.socket.destroy()
-      this.#response = undefined
+    const response = this.#response
+    if (response !== undefined && this.#isBehind(response)) {
+      // What waits for the end of the turn waits for us, and not for the client.
+      response.socket?.uncork()
+      if (this.#isBehind(response)) {
+        response.req.socket.destroy()
+        this.#response = undefined
+      }
     }
     void this.send(data)
+  }
+
+  #isBehind({ writableLength }: ServerResponse): boolean {
+    return writableLength > this.#repeated + MAX_BACKLOG
   }
 
   /** Sends the client away, to come back after `retryMs`; what happens meanwhile goes to the log. */

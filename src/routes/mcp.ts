@@ -191,7 +191,10 @@ export function registerMcp(
     app.delete(url, (request, reply) => {
       if (isModern(request.headers, undefined)) return onlyPost(reply)
       const incoming = inboundRequestOf(request, reply)
-      if (incoming !== undefined) guarded(incoming, () => legacy.leave(incoming))
+      if (incoming === undefined) return
+      // What its client has said before is no message of a session that is unknown.
+      arrived.flush()
+      guarded(incoming, () => legacy.leave(incoming))
     })
   }
 

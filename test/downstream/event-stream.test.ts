@@ -102,6 +102,23 @@ test('a client that comes back gets what it has not seen, and only of this strea
   )
 })
 
+test('a client that has just come is not behind with what comes in the same turn', async (t) => {
+  const hold = await holdResponses(t)
+  const { response, client } = await hold()
+  const stream = newStream()
+  stream.attach(response, { priming: false })
+  // More than may wait for a client that does not read, which this one has had no time for.
+  const data = Array.from({ length: 8 }, (_, index) => String(index).repeat(60_000))
+  for (const text of data) {
+    stream.tell(text)
+    await Promise.resolve()
+  }
+  assert.equal(stream.attached, true)
+  stream.end()
+  await client.ended
+  assert.deepEqual(client.data, data)
+})
+
 test('a new connection takes the place of the old one, which ends', async (t) => {
   const hold = await holdResponses(t)
   const stream = newStream()
