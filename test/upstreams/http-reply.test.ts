@@ -20,6 +20,14 @@ test('a reply that is no event stream comes whole, with its status, whatever its
   }
 })
 
+test('a mark of the order of bytes is no part of a reply, however large that is', async (t) => {
+  for (const body of ['{}', `"${'x'.repeat(80_000)}"`]) {
+    const { last, end } = await post(t, (_, response) => void response.end(`\ufeff${body}`))
+    await end
+    assert.equal(last.body, body)
+  }
+})
+
 test('a stream of events comes event by event', async (t) => {
   const { told, end } = await post(t, (_, response) => {
     response.writeHead(200, { 'Content-Type': 'Text/Event-Stream; charset=utf-8' })

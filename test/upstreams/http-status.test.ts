@@ -121,6 +121,11 @@ test('the error names the type that came instead of an answer', () => {
     read(200, '').error?.message,
     'the reply is no JSON-RPC response (HTTP 200, something without a content type)',
   )
+  const named = { 'content-type': 'application/json', 'content-encoding': 'gzip' }
+  assert.equal(
+    read(200, '\u001f\ufffd', { named }).error?.message,
+    'the reply is no JSON-RPC response (HTTP 200, application/json, compressed with gzip)',
+  )
 })
 
 test('a server may say when to come back, in seconds or as a date', () => {

@@ -126,7 +126,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     if (this.#aborted !== undefined || chunk.length === 0) return true
     if (this.#decoder !== undefined) return this.#feed(this.#decoder, chunk)
     const bytes = this.#body.length + chunk.length
-    if (this.#status >= 400 && bytes > ERROR_BODY_LIMIT) return this.#enough()
+    if (this.#status >= 400 && bytes > ERROR_BODY_LIMIT) return this.#enough(chunk)
     const { maxReply } = this.#limits
     if (bytes > maxReply) this.abort(tooLarge(`a reply is larger than ${maxReply} bytes`))
     else {
@@ -149,7 +149,8 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
   }
 
   /** Nobody looks at the rest of an error, which may have no end. */
-  #enough(): boolean {
+  #enough(chunk: Buffer): boolean {
+    this.#body.add(chunk.subarray(0, ERROR_BODY_LIMIT - this.#body.length))
     this.onComplete()
     this.#isOver = true
     this.abort(gatewayError('cancelled', 'the rest of an error is not read'))
@@ -168,7 +169,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
   }
 
   #whole(): void {
-    const text = this.#body.take()
+    const text = withoutMark(this.#body.take())
     this.#drop()
     this.#sink.body(this.#status, this.#headers, text)
   }
@@ -178,7 +179,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     await ownTurn(this.#peer)
     const bytes = during('reply', () => this.#body.takeBytes())
     await ownTurn(this.#peer)
-    const text = during('reply', () => textOf(bytes))
+    const text = during('reply', () => withoutMark(textOf(bytes)))
     await ownTurn(this.#peer)
     this.#drop()
     if (this.#aborted !== undefined) this.#sink.failed(this.#aborted)
@@ -296,6 +297,9 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     })
   }
 }
+
+/** What some servers begin a text with that is UTF-8 anyway; whoever reads JSON may ignore it (RFC 8259, 8.1), and clients do. */
+const withoutMark = (text: string): string => (text.startsWith('\ufeff') ? text.slice(1) : text)
 
 function tooLarge(message: string): GatewayError {
   return gatewayError('reply_too_large', message, { sent: true })

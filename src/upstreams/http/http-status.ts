@@ -92,8 +92,11 @@ function outcomeOf(
   if (fault !== undefined) return failed(gatewayError('bad_reply', fault, { sent }))
   const what =
     headers.mediaType === '' ? 'something without a content type' : printable(headers.mediaType, 64)
+  // We ask for none, but proxies in between may not care.
+  const coding = headers.get('content-encoding')
+  const how = coding === undefined ? what : `${what}, compressed with ${printable(coding, 64)}`
   return failed(
-    gatewayError('bad_reply', `the reply is no JSON-RPC response (HTTP ${status}, ${what})`, { sent }),
+    gatewayError('bad_reply', `the reply is no JSON-RPC response (HTTP ${status}, ${how})`, { sent }),
   )
 }
 
