@@ -34,6 +34,17 @@ test('of a long page about an error only the beginning is read', async (t) => {
   assert.ok(length > 1_000 && length <= 64 * 1024, `${length} characters, however much came at once`)
 })
 
+test('an error is no reply that is too large: what it says is told as far as the limit goes', async (t) => {
+  const page = 'no such session. '.repeat(500)
+  const { last, told, end } = await post(
+    t,
+    (_, response) => void response.writeHead(404, { 'content-type': 'text/plain' }).end(page),
+    1_024,
+  )
+  await end
+  assert.deepEqual([told, last.status, last.body], [['body'], 404, page.slice(0, 1_024)])
+})
+
 test('an error without an end is over once as much of it is there as anybody looks at', async (t) => {
   let closed = false
   const { last, told, end } = await post(t, (_, response) => {

@@ -126,8 +126,9 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     if (this.#aborted !== undefined || chunk.length === 0) return true
     if (this.#decoder !== undefined) return this.#feed(this.#decoder, chunk)
     const bytes = this.#body.length + chunk.length
-    if (this.#status >= 400 && bytes > ERROR_BODY_LIMIT) return this.#enough(chunk)
     const { maxReply } = this.#limits
+    const enough = Math.min(ERROR_BODY_LIMIT, maxReply)
+    if (this.#status >= 400 && bytes > enough) return this.#enough(chunk, enough)
     if (bytes > maxReply) this.abort(tooLarge(`a reply is larger than ${maxReply} bytes`))
     else {
       const isAll = bytes === chunk.length && this.#headers.get('content-length') === String(bytes)
@@ -149,8 +150,8 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
   }
 
   /** Nobody looks at the rest of an error, which may have no end. */
-  #enough(chunk: Buffer): boolean {
-    this.#body.add(chunk.subarray(0, ERROR_BODY_LIMIT - this.#body.length))
+  #enough(chunk: Buffer, enough: number): boolean {
+    this.#body.add(chunk.subarray(0, enough - this.#body.length))
     this.onComplete()
     this.#isOver = true
     this.abort(gatewayError('cancelled', 'the rest of an error is not read'))
