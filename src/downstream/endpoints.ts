@@ -1,6 +1,6 @@
 import { type Call, type Caller, type Message, newRecord, type Outcome } from '../mesh/call.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
-import type { GatewayError } from '../mesh/errors.ts'
+import { gatewayError, type GatewayError } from '../mesh/errors.ts'
 import { askedLimitMs } from '../policies/deadline/asked.ts'
 import { implementation } from '../protocol/identity.ts'
 import { parseExactly } from '../protocol/json-parse.ts'
@@ -249,8 +249,12 @@ export class ServerEndpoint implements Endpoint {
     version: string,
     limitMs?: Millis,
   ): Promise<Welcome> {
+    const server = generation.servers.get(this.server)
+    // Faults may hold a handshake back for as long as that.
+    if (server === undefined)
+      return { error: gatewayError('upstream_unavailable', `server ${this.server} has left the config`) }
     try {
-      const { upstreamSession } = await this.#find(generation).converse(caller, limitMs)
+      const { upstreamSession } = await server.converse(caller, limitMs)
       const { text, value } = upstreamSession.initializeResult
       const newer = typeof value.protocolVersion === 'string' && value.protocolVersion > version
       return { text: newer ? replaceAt(text, ['protocolVersion'], version) : text }

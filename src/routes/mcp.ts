@@ -140,6 +140,9 @@ export function registerMcp(
   }
 
   function post(incoming: InboundRequest, body: string): Promise<void> | undefined {
+    const { server } = incoming.endpoint
+    // It may have been removed since the request came: its body waits for the end of a turn, and a large one for turns of its own.
+    if (server !== undefined && !isThere(server)) return refuse(incoming, unknownServer(server))
     const read = readJson(body)
     if (!read.ok) return refuse(incoming, refusal(400, idOf(read.value), read.code, read.message))
     const { value } = read

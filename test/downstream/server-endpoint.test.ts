@@ -84,6 +84,14 @@ test('a server that cannot be reached has no welcome', async () => {
   })
 })
 
+test('a server that has left the config has no welcome either', async () => {
+  const { generation } = await setUp(new ScriptedUpstream())
+  assert.deepEqual(
+    await new ServerEndpoint('gone').welcome(generation, mcpRequest('x').caller, '2025-06-18'),
+    { error: gatewayError('upstream_unavailable', 'server gone has left the config') },
+  )
+})
+
 test('notifications pass both ways as they are', async () => {
   const upstream = new ScriptedUpstream()
   const { endpoint, generation } = await setUp(upstream)

@@ -5,7 +5,9 @@ import { after, test } from 'node:test'
 import { isAlive } from '../support/processes.ts'
 import { until } from '../support/until.ts'
 import { cleanUp, Gateway, newFolder, type Json } from './support/gateway.ts'
+import { headersOf, ModernClient } from './support/modern-client.ts'
 import { RawClient } from './support/raw-client.ts'
+import { RawSocket } from './support/raw-socket.ts'
 import { stdioToolbox } from './support/toolbox.ts'
 
 const LIST_CHANGED = 'notifications/tools/list_changed'
@@ -76,4 +78,53 @@ test('servers that were added outlive the process when there is a folder for the
   assert.equal(await second.server('dropped'), undefined)
   const client = await RawClient.open(second.mcp())
   assert.equal(await client.say('kept__echo', { text: 'again' }), 'again')
+})
+
+test('requests that come in the turn in which their server is removed hear that there is none, whatever came first', async () => {
+  const gateway = await Gateway.start({ gateway: commands, servers: { fixed: stdioToolbox() } })
+  const echo = { name: 'echo', arguments: { text: 'here' } }
+  const clientInfo = { name: 'raw', version: '1' }
+  const initialize = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo }
+  for (const place of [0, 3, 6, 9]) {
+    await gateway.post('/admin/servers', { name: 'guest', server: stdioToolbox() })
+    await gateway.waitFor('up', 'guest')
+    const { headers } = await RawClient.open(gateway.mcp('guest'))
+    const modern = new ModernClient(gateway.mcp('guest')).request('tools/call', echo)
+    const requests: readonly (readonly [Record<string, string>, Json])[] = [
+      [headers, { jsonrpc: '2.0', id: 1, method: 'tools/call', params: echo }],
+      [headersOf(modern), modern],
+      [{}, { jsonrpc: '2.0', id: 2, method: 'initialize', params: initialize }],
+    ]
+    const sent = await Promise.all(
+      [...requests, ...requests, ...requests].map(async ([own, message]) => {
+        const body = JSON.stringify(message)
+        const length = { 'content-length': String(Buffer.byteLength(body)) }
+        return { socket: await RawSocket.open(gateway.mcp('guest'), { ...own, ...length }), body }
+      }),
+    )
+    const operator = await RawSocket.open(gateway.control)
+    // By its answer all connections are there.
+    await gateway.server('guest')
+    gateway.program.signal('SIGSTOP')
+    const { host } = new URL(gateway.control)
+    const removal = `DELETE /admin/servers/guest HTTP/1.1\r\nhost: ${host}\r\nauthorization: Bearer ${gateway.token}\r\n\r\n`
+    for (const [index, { socket, body }] of sent.entries()) {
+      if (index === place) await operator.write(removal)
+      await socket.begin(body)
+    }
+    if (place === sent.length) await operator.write(removal)
+    gateway.program.signal('SIGCONT')
+    await until('all are answered', () =>
+      [operator, ...sent.map(({ socket }) => socket)].every(({ text }) => text.endsWith('}')),
+    )
+    for (const { socket } of sent) {
+      assert.match(socket.text, /Unknown server: guest|Session not found|"result"|cancelled/)
+      socket.close()
+    }
+    operator.close()
+  }
+  assert.deepEqual(
+    gateway.log.filter(({ level }) => Number(level) >= 50),
+    [],
+  )
 })
