@@ -85,9 +85,12 @@ export const MAX_PIPELINED = 64
 /** The HTTP server of a plane, which neither keeps more connections nor more of their requests and replies than it may. */
 export function createGuardedServer(listener: RequestListener, { quotas, unread }: ServerGuards): Server {
   class Reply extends ServerResponse {
-    /** From the first sign of the end on each reply is the last one of its connection: who goes on there would hold up the drain. */
+    /**
+     * From the first sign of the end on each reply is the last one of its connection, unless others wait behind it, whose calls may have
+     * run: who goes on there would hold up the drain.
+     */
     override writeHead(status: number, reason?: unknown, headers?: unknown): this {
-      if (!server.listening) this.shouldKeepAlive = false
+      if (!server.listening && !queues.isQueued(this.req.socket)) this.shouldKeepAlive = false
       return super.writeHead(status, reason as string, headers as OutgoingHttpHeaders)
     }
 
@@ -164,6 +167,11 @@ class Queues {
 
   constructor(quotas: ServerGuards['quotas']) {
     this.#quotas = quotas
+  }
+
+  /** Whether responses wait on a connection for the one in front. */
+  isQueued(socket: Socket): boolean {
+    return (this.#queues.get(socket)?.responses.size ?? 0) > 0
   }
 
   /** False when there are too many: then the connection is closed. */

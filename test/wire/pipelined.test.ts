@@ -98,8 +98,8 @@ class Connection {
     this.socket = socket.on('data', (chunk: Buffer) => (this.bytes = Buffer.concat([this.bytes, chunk])))
   }
 
-  static async open(): Promise<Connection> {
-    const { hostname, port } = new URL(gateway.mcp())
+  static async open(to: Gateway = gateway): Promise<Connection> {
+    const { hostname, port } = new URL(to.mcp())
     const socket = connect(Number(port), hostname).setNoDelay()
     await once(socket, 'connect')
     return new Connection(socket)
@@ -190,4 +190,49 @@ test('who sends a call and ends its session in one piece is told that the sessio
   assert.equal(called?.status, 200)
   assert.match(called.body, /"id":"cut","error".*the session ended/)
   assert.equal(left?.status, 204)
+})
+
+test('calls that wait behind another one of their connection are answered when the gateway ends meanwhile', async () => {
+  const held: (() => void)[] = []
+  const server = await RawServer.start(
+    ({ message: { id, method } }, response) => {
+      if (method !== 'tools/call') return false
+      const answer = JSON.stringify({ jsonrpc: '2.0', id, result: { content: [] } })
+      held.push(() => sendJson(response, answer))
+      return true
+    },
+    ['any'],
+  )
+  const ending = await Gateway.start({ servers: { one: { url: server.url, era: 'legacy' } } })
+  await ending.waitFor('up', 'one')
+  const { headers } = await RawClient.open(ending.mcp('one'))
+  const connection = await Connection.open(ending)
+  for (const id of ['a', 'b', 'c']) {
+    const call = { jsonrpc: '2.0', id, method: 'tools/call', params: { name: 'any', arguments: {} } }
+    connection.socket.write(postOf('/mcp/one', headers, call))
+  }
+  await until('all of them run', () => held.length === 3)
+  ending.program.signal('SIGTERM')
+  const { hostname, port } = new URL(ending.mcp())
+  await until('it takes no more connections', async () => {
+    const socket = connect(Number(port), hostname)
+    return once(
+      socket.once('connect', () => socket.destroy()),
+      'close',
+    ).then(
+      () => false,
+      () => true,
+    )
+  })
+  for (const answer of held) answer()
+  const replies = await connection.replies(3)
+  assert.deepEqual(
+    replies.map(({ status, body }) => [status, (JSON.parse(body) as Json).id]),
+    [
+      [200, 'a'],
+      [200, 'b'],
+      [200, 'c'],
+    ],
+  )
+  assert.deepEqual(await ending.program.ended, { code: 0, signal: null })
 })
