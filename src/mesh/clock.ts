@@ -38,7 +38,7 @@ export function sleepOn(clock: Pick<Clock, 'after'>, ms: Millis, signal: Signal)
 const LONGEST_MS: Millis = 2 ** 31 - 1
 
 /** A timer that is later than this comes from an event loop that stood still, in milliseconds. */
-const LATE_MS: Millis = 100
+export const LATE_MS: Millis = 100
 
 /**
  * The machine's clock. Node keeps timers of equal duration in one list behind one libuv timer,

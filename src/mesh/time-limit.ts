@@ -2,9 +2,12 @@ import { askedMs } from './pause-deadline.ts'
 import type { Call, CallChanges, Outcome, Service } from './call.ts'
 import { derive } from './call.ts'
 import { Cancellation } from './cancel.ts'
-import type { Cancel, Clock, Millis } from './clock.ts'
+import { type Cancel, type Clock, LATE_MS, type Millis } from './clock.ts'
 import type { GatewayError } from './errors.ts'
 import { ExpiryQueue, type Expiry } from './expiry.ts'
+
+/** How long a limit waits that is met because the event loop stood still, in milliseconds: an answer may have come, and a large one in part. */
+const GRACE_MS: Millis = 100
 
 /**
  * Ends calls that take too long. Time for which the agent is being asked by the server does not count: what a
@@ -36,12 +39,18 @@ export class TimeLimit {
     if (signal.aborted) follow()
     else signal.addEventListener('abort', follow)
     const askedBefore = record.askedMs
+    const since = this.#clock.now()
     let granted = 0
+    let stoodStill = false
     const expire = () => {
-      const grace = askedMs(record, this.#clock.now()) - askedBefore - granted
+      const now = this.#clock.now()
+      const grace = askedMs(record, now) - askedBefore - granted
       granted += grace
       if (grace > 0) cancel = this.#clock.after(grace, expire)
-      else limited.abort(error())
+      else if (!stoodStill && now - since - granted - ms >= LATE_MS) {
+        stoodStill = true
+        cancel = this.#clock.after(GRACE_MS, expire)
+      } else limited.abort(error())
     }
     let expiry: Expiry | undefined
     let cancel: Cancel | undefined

@@ -17,6 +17,9 @@ const STALL_MS = TIMEOUT_MS + 1_000
 /** How long the calls to the process take, in milliseconds: they are over while the gateway stands still. */
 const SLEEP_MS = 4_000
 
+/** Characters of a reply that is large. */
+const LARGE = 200_000
+
 after(async () => {
   await cleanUp()
   closeServers()
@@ -26,7 +29,9 @@ test('a gateway that stood still blames no server for it: what was answered mean
   const held: { readonly id: unknown; readonly who: unknown; readonly response: ServerResponse }[] = []
   let holds = true
   const answer = ({ id, who, response }: (typeof held)[number]) => {
-    const result = { content: [{ type: 'text', text: who }] }
+    // One of them is read in several turns of the event loop.
+    const more = who === 'call 0' ? [{ type: 'text', text: 'x'.repeat(LARGE) }] : []
+    const result = { content: [{ type: 'text', text: who }, ...more] }
     sendJson(response, JSON.stringify({ jsonrpc: '2.0', id, result }))
   }
   const server = await RawServer.start(
