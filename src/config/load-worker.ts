@@ -1,6 +1,4 @@
 import { parentPort, workerData } from 'node:worker_threads'
-import type { Reading } from './load-apart.ts'
-import { readConfig } from './load.ts'
+import { readNews, type Reading } from './load-apart.ts'
 
-const { path, env } = workerData as Reading
-parentPort?.postMessage(await readConfig(path, env))
+parentPort?.postMessage(await readNews(workerData as Reading))

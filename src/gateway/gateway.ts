@@ -223,7 +223,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const inForce = { live, parts, state: context.state, agents, follow }
   const reloader: Reloader = new Reloader(file, files, {
     ...common,
-    load: () => loadApart(path, env, live.current.servers.size),
+    load: (before) => loadApart(path, env, before),
     apply: (config, renew) => during('reload', () => applyConfig(keepBootKeys(file, config), renew, inForce)),
     async prepare(config) {
       const putIntoForce = await prepareConfig(keepBootKeys(file, config), inForce)

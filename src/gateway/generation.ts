@@ -1,13 +1,14 @@
+import { isDeepStrictEqual } from 'node:util'
 import { configHash } from '../config/hash.ts'
 import type { Config, ServerConfig } from '../config/schema/schema.ts'
 import { MOST_ASKED_MS } from '../mesh/pause-deadline.ts'
 import type { Call, Outcome, Service } from '../mesh/call.ts'
-import { nextTurn, type Clock, type Millis } from '../mesh/clock.ts'
+import { inTurns, type Clock, type Millis } from '../mesh/clock.ts'
 import { compileMesh } from '../mesh/compile.ts'
 import { gatewayError } from '../mesh/errors.ts'
 import type { Experiments } from '../experiments/experiments.ts'
 import type { PolicyContext } from '../mesh/policy.ts'
-import { type ArmSettings, DEFAULT_SET } from '../mesh/settings.ts'
+import { DEFAULT_SET, type MeshConfig } from '../mesh/settings.ts'
 import { policies } from '../policies/index.ts'
 import { ownInitializeParams } from '../protocol/identity.ts'
 import { connectionOf } from '../registry/connection.ts'
@@ -60,14 +61,14 @@ export function compileGeneration(
   parts: GenerationParts,
   renew: ReadonlySet<string> = new Set(),
 ): GatewayGeneration {
-  const { generation, arms } = assemble(config, previous, parts, renew)
-  for (const build of chainsOf(generation, arms)) build()
+  const generation = assemble(config, previous, parts, renew)
+  for (const build of chainsOf(generation, previous)) build()
   for (const server of generation.servers.values()) server.retain()
   return generation
 }
 
-/** Chains that are built without a break: calls wait for so long. */
-const CHAINS_A_TURN = 32
+/** How many chains are built in one turn: together they take about a millisecond. */
+const CHAINS_A_TURN = 16
 
 /** The same over several turns of the event loop. Rejects when the config does not compile. */
 export async function compileInTurns(
@@ -75,15 +76,11 @@ export async function compileInTurns(
   previous: GatewayGeneration,
   parts: GenerationParts,
 ): Promise<GatewayGeneration> {
-  const { generation, arms } = assemble(config, previous, parts, new Set())
+  const generation = assemble(config, previous, parts, new Set())
   // From now on, as what it shares with `previous` may be let go of by that meanwhile.
   for (const server of generation.servers.values()) server.retain()
   try {
-    let built = 0
-    for (const build of chainsOf(generation, arms)) {
-      if (++built % CHAINS_A_TURN === 0) await nextTurn()
-      build()
-    }
+    await inTurns(chainsOf(generation, previous), (build) => build(), CHAINS_A_TURN)
   } catch (error) {
     generation.close()
     throw error
@@ -97,7 +94,7 @@ function assemble(
   previous: GatewayGeneration | undefined,
   parts: GenerationParts,
   renew: ReadonlySet<string>,
-): { readonly generation: GatewayGeneration; readonly arms: Arms } {
+): GatewayGeneration {
   const names = new Names(config.gateway.separator)
   const inForce = policiesOf(config)
   const servers = new Map<string, Server>()
@@ -112,10 +109,10 @@ function assemble(
   const isListed = (server: string, tool: string) => servers.get(server)?.facts(tool) !== undefined
   const accessLog = createAccessLog(config.telemetry.accessLog, parts)
   const seen = observe({ ...parts, isListed, accessLog, account: parts.chaos.account })
-  const arms = parts.experiments.armsIn(config)
+  const settings: MeshConfig = { ...inForce, arms: parts.experiments.armsIn(config) }
   const mesh = compileMesh({
     policies,
-    config: { ...inForce, arms },
+    config: settings,
     context: parts.context,
     target: (name) => servers.get(name),
     readdress: (call, name, tool) => readdress(call, servers.get(name), tool),
@@ -125,12 +122,13 @@ function assemble(
     transport: transportTo(servers),
   })
   const assign = parts.experiments.assignIn(config)
-  const generation: GatewayGeneration = {
+  return {
     config,
     hash: configHash(config),
     servers,
     names,
     mesh,
+    policies: settings,
     serviceFor:
       assign === undefined
         ? ({ server, method, tool }) => mesh.serviceFor(server, method, tool)
@@ -145,16 +143,22 @@ function assemble(
       for (const server of servers.values()) server.release()
     },
   }
-  return { generation, arms }
 }
 
 /** Most tools whose chains are built before a config is in force; those of others are when they are called first. */
 const MOST_CHAINS = 5_000
 
-type Arms = Readonly<Record<string, ArmSettings>>
-
-/** What is wrong with a chain keeps a config from being put into force, instead of the calls that need it. */
-function* chainsOf({ servers, mesh }: GatewayGeneration, arms: Arms): Generator<() => void> {
+/**
+ * What is wrong with a chain keeps a config from being put into force, instead of the calls that need it. Policies that are those of
+ * `previous` are right: then chains are built when they are needed.
+ */
+function* chainsOf(
+  { servers, mesh, policies }: GatewayGeneration,
+  previous: GatewayGeneration | undefined,
+): Generator<() => void> {
+  // Never so where there are arms: it is functions that say of which servers they take calls.
+  if (isDeepStrictEqual(policies, previous?.policies)) return
+  const { arms = {} } = policies
   let count = 0
   for (const server of servers.values()) {
     const taking = Object.keys(arms).filter((arm) => arms[arm]?.takes(server.name))

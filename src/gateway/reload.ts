@@ -1,11 +1,10 @@
-import { isDeepStrictEqual } from 'node:util'
 import { bootChanges } from '../config/boot-keys.ts'
 import { noteHash } from '../config/hash.ts'
 import { type ConfigIssue, formatIssue } from '../config/issues/issues.ts'
 import type { Loaded } from '../config/load.ts'
 import type { ReloadReport } from '../config/reload-report.ts'
 import type { Config, ServerConfig } from '../config/schema/schema.ts'
-import { inTurns, type Clock } from '../mesh/clock.ts'
+import type { Clock } from '../mesh/clock.ts'
 import type { Live } from '../mesh/live.ts'
 import type { StateKey } from '../mesh/policy.ts'
 import { mayApply } from '../mesh/settings.ts'
@@ -15,12 +14,12 @@ import { listKinds } from '../registry/kinds.ts'
 import { lookForIdleGlobs } from '../registry/notices.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
-import { policiesOf } from './call-timeouts.ts'
 import type { Agents } from './agents.ts'
 import { compileGeneration, compileInTurns, type GenerationParts } from './generation.ts'
 
 export interface ReloaderParts {
-  readonly load: () => Promise<Loaded>
+  /** Reads the files. Entries of servers that say what they said `before` have to be the same objects: nobody looks at them again. */
+  readonly load: (before: Config) => Promise<Loaded>
   /** Compiles the config and puts it into force; throws when it does not compile. */
   readonly apply: (config: Config, renew: ReadonlySet<string>) => void
   /**
@@ -89,15 +88,15 @@ export class Reloader {
 
   async #reload(trigger: string): Promise<ReloadReport> {
     const { log, metrics } = this.#parts
-    const loaded = await this.#load()
+    const before = this.#file
+    const loaded = await this.#load(before)
     if (typeof loaded === 'string') return this.#failed(trigger, [loaded])
     this.#watched = loaded.files
     if (!loaded.ok) return this.#failed(trigger, loaded.errors.map(formatIssue))
-    const needsRestart = bootChanges(this.#boot, loaded.config)
-    const before = this.#file
+    const { config } = loaded
+    noteHash(config, loaded.hash)
+    const needsRestart = bootChanges(this.#boot, config)
     try {
-      const config = await sharingEntries(before, loaded.config)
-      noteHash(config, loaded.hash)
       const putIntoForce = await this.#parts.prepare(withServers(config, this.#parts.added()))
       if (this.#isClosed) throw new Error(STOPPING)
       this.#file = config
@@ -118,9 +117,9 @@ export class Reloader {
   }
 
   /** What the files say, or why nobody knows: a reading that broke down is told as well, and the next one takes place. */
-  async #load(): Promise<Loaded | string> {
+  async #load(before: Config): Promise<Loaded | string> {
     try {
-      const loaded = await this.#parts.load()
+      const loaded = await this.#parts.load(before)
       return this.#isClosed ? STOPPING : loaded
     } catch (error) {
       return (error as Error).message
@@ -141,16 +140,6 @@ export class Reloader {
     metrics.configInfo.reset()
     metrics.configInfo.set({ hash: inForce() }, 1)
   }
-}
-
-/** A config in which entries of servers that say the same as before are the same objects: who has seen them need not look at them again. */
-async function sharingEntries(before: Config, config: Config): Promise<Config> {
-  const mcpServers = { ...config.mcpServers }
-  await inTurns(Object.entries(mcpServers), ([name, entry]) => {
-    const old = Object.hasOwn(before.mcpServers, name) ? before.mcpServers[name] : undefined
-    if (old !== undefined && isDeepStrictEqual(old, entry)) mcpServers[name] = old
-  })
-  return { ...config, mcpServers }
 }
 
 /** The config with servers of the admin API behind its own, which win. */
@@ -213,13 +202,12 @@ function putIntoForce(
 }
 
 /** A key of state with the replica that its endpoint is now; undefined when what it belongs to is there no more. */
-function placed({ servers, config, mesh }: GatewayGeneration, key: StateKey): StateKey | undefined {
+function placed({ servers, policies, mesh }: GatewayGeneration, key: StateKey): StateKey | undefined {
   if (!mesh.hasSet(key.set)) return undefined
   // The gateway's own state has no server, and a server's no endpoint.
   if (key.server === '') return key
   const server = servers.get(key.server)
-  if (key.overrides !== undefined && !mayApply(policiesOf(config), key.server, key.overrides))
-    return undefined
+  if (key.overrides !== undefined && !mayApply(policies, key.server, key.overrides)) return undefined
   if (server === undefined || key.endpoint === undefined) return server && key
   const replica = server.endpoints.indexOf(key.endpoint)
   if (replica === -1) return undefined

@@ -91,14 +91,21 @@ export function keepAlive(): Cancel {
   return () => clearInterval(timer)
 }
 
-/** How many things are done in one turn of the event loop, where there may be thousands of them. */
+/** How many small things are done in one turn of the event loop, where there may be thousands of them. */
 const PER_TURN = 256
 
-/** Does something with each of many, the first of them at once, and gives everything else its turn now and then. */
-export async function inTurns<Item>(items: Iterable<Item>, task: (item: Item) => void): Promise<void> {
+/**
+ * Does something with each of many, the first of them at once, and gives everything else its turn after each `perTurn` of them: so
+ * many as take about a millisecond.
+ */
+export async function inTurns<Item>(
+  items: Iterable<Item>,
+  task: (item: Item) => void,
+  perTurn = PER_TURN,
+): Promise<void> {
   let done = 0
   for (const item of items) {
-    if (done > 0 && done % PER_TURN === 0) await nextTurn()
+    if (done > 0 && done % perTurn === 0) await nextTurn()
     task(item)
     done++
   }

@@ -36,9 +36,10 @@ export function generationOf(
   clock: ManualClock,
   close: () => void = () => undefined,
 ): GatewayGeneration {
+  const settings = { defaults: {}, overrides: [] }
   const mesh = compileMesh({
     policies: {},
-    config: { defaults: {}, overrides: [] },
+    config: settings,
     context: testPolicyContext(clock),
     target: (name) => servers.get(name),
     readdress: (call, name, tool) => readdress(call, servers.get(name), tool),
@@ -54,6 +55,7 @@ export function generationOf(
     servers,
     names,
     mesh,
+    policies: settings,
     serviceFor: ({ server, method, tool }) => mesh.serviceFor(server, method, tool),
     clientFaults: () => undefined,
     patienceMs: 1_000,

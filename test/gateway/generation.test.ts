@@ -22,6 +22,14 @@ const url = 'http://127.0.0.1:1/mcp'
 function setUp() {
   const clock = new ManualClock()
   const metrics = createMetrics()
+  const context = testPolicyContext(clock)
+  /** Of chains that were built, the servers: each asks for its bulkhead. */
+  const built: string[] = []
+  const get = context.state.get.bind(context.state)
+  context.state.get = (key, create) => {
+    if (key.kind === 'bulkhead') built.push(key.server)
+    return get(key, create)
+  }
   const parts = {
     clock,
     load: { detached: 0 },
@@ -33,7 +41,7 @@ function setUp() {
     intents: new Intents({ clock, metrics }),
     tracing: untraced,
     recorder: noRecorder,
-    context: testPolicyContext(clock),
+    context,
     onChanged: () => undefined,
     onStale: () => undefined,
     onState: () => undefined,
@@ -45,7 +53,17 @@ function setUp() {
     defaults: object = {},
   ) =>
     compileGeneration(schema.parse({ mcpServers: servers, policies: { defaults } }), previous, parts, renew)
-  return { clock, compile }
+  return { clock, built: () => built, compile }
+}
+
+/** An entry of a catalog. */
+const tool: ReturnType<Server['entries']>[number] = {
+  key: 'look',
+  value: { name: 'look' },
+  text: '{"name":"look"}',
+  fingerprint: '',
+  hasUi: false,
+  isWider: false,
 }
 
 /** How often a server was closed from here on. */
@@ -118,6 +136,21 @@ test('a config that is compiled changes nothing of the servers that it takes ove
   const a = second.servers.get('a')
   assert.equal(a, first.servers.get('a'))
   assert.deepEqual([a?.allows('x'), a?.config.deliver], [true, 'protocol_error'])
+})
+
+test('the chains of calls are built before other policies are in force, and when they are needed where the policies are the same', () => {
+  const { built, compile } = setUp()
+  const servers = { a: { url }, b: { url } }
+  const by = (ratio: number, previous?: GatewayGeneration) =>
+    compile(servers, previous, undefined, { breaker: { ratio } })
+  const first = by(0.5)
+  for (const server of first.servers.values()) server.entries = () => [tool]
+  const second = by(0.5, first)
+  assert.deepEqual(built(), [])
+  by(0.4, second)
+  assert.deepEqual(built(), ['a', 'b'])
+  second.mesh.serviceFor('a', 'tools/call', 'look')
+  assert.deepEqual(built(), ['a', 'b', 'a'])
 })
 
 test('calls of an older config may take as long as their deadline, and a quarter of an hour at least', () => {

@@ -29,9 +29,11 @@ async function admin(t: TestContext) {
   const servers = new Map([['s', server]])
   const config = schema.parse({ policies: meshConfig })
   const context = testPolicyContext(clock)
+  const arms = { 'ab/bold': { set: 'cautious', takes: () => true, share: 0.5 } }
+  const settings = { ...config.policies, arms }
   const mesh = compileMesh({
     policies,
-    config: { ...config.policies, arms: { 'ab/bold': { set: 'cautious', takes: () => true, share: 0.5 } } },
+    config: settings,
     context,
     target: (name) => servers.get(name),
     readdress: () => undefined,
@@ -46,6 +48,7 @@ async function admin(t: TestContext) {
     servers,
     names: new Names('__'),
     mesh,
+    policies: settings,
     serviceFor: () => assert.fail('no call'),
     clientFaults: () => undefined,
     patienceMs: 0,

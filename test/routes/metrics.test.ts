@@ -24,6 +24,7 @@ async function scraped(t: TestContext) {
     servers,
     names: new Names('__'),
     mesh: {} as Mesh,
+    policies: { defaults: {}, overrides: [] },
     serviceFor: () => assert.fail('no call'),
     clientFaults: () => undefined,
     close: () => undefined,
