@@ -185,6 +185,9 @@ const WINDOW_MS = 4_000
 /** Between two calls, in milliseconds. */
 const CALL_EVERY_MS = 5
 
+/** How long metrics are given out again, and a little more, in milliseconds. */
+const METRICS_EVERY_MS = 1_100
+
 /** Calls go on, on time, while the config changes. */
 async function reloads(stage: Stage, part: number): Promise<Found> {
   const count = Math.ceil(MANY_SERVERS / part)
@@ -195,20 +198,25 @@ async function reloads(stage: Stage, part: number): Promise<Found> {
   const gateway = await stage.grow({ name: 'gateway', blocks: { mcpServers: servers, policies: patient } })
   const target = { url: `${gateway.origin}/mcp/s0`, tool: 'echo', everyMs: CALL_EVERY_MS }
   await stage.steady({ ...target, forMs: WINDOW_MS })
+  let inForceAt = await lastReload(gateway)
   const ratios: number[] = []
   const said: string[] = []
   for (let turn = 0; turn < RELOADS; turn++) {
     const before = await stage.steady({ ...target, forMs: WINDOW_MS })
     const meanwhile = stage.steady({ ...target, forMs: WINDOW_MS })
-    const from = systemClock.now()
+    const from = systemClock.wall()
     const s0 = { ...servers.s0, timeouts: { discovery: `${11 + turn}s` } }
     gateway.write({ mcpServers: { ...servers, s0 }, policies: patient })
-    const tookMs = await reloaded(gateway, from)
     const during = await meanwhile
+    // Asked afterwards: to write the metrics of so many servers while calls are timed would be part of what is measured.
+    inForceAt = await reloadAfter(gateway, inForceAt)
+    const tookMs = inForceAt - from
+    if (tookMs > WINDOW_MS)
+      throw new Error(`reload: in force after ${tookMs.toFixed(0)} ms, and not in the window`)
     const [p99Before, p99During] = [quantile(before, 0.99), quantile(during, 0.99)]
     ratios.push(p99During / p99Before)
     said.push(
-      `${p99Before.toFixed(1)} → ${p99During.toFixed(1)} ms (longest ${during.at(-1)?.toFixed(0)} ms, read within ${tookMs.toFixed(0)} ms)`,
+      `${p99Before.toFixed(1)} → ${p99During.toFixed(1)} ms (longest ${during.at(-1)?.toFixed(0)} ms, in force after ${tookMs.toFixed(0)} ms)`,
     )
   }
   const sorted = Float64Array.from(ratios).sort()
@@ -218,16 +226,20 @@ async function reloads(stage: Stage, part: number): Promise<Found> {
   }
 }
 
-/** Waits until a gateway has noticed that its file has changed, and goes by it; how long that took, in milliseconds. */
-async function reloaded(gateway: Grown, from: number): Promise<number> {
-  const stamp = async () => {
-    const found = /^breakwater_config_reload_timestamp_seconds (\S+)/m.exec(await metricsOf(gateway))
-    if (found === null) throw new Error('/metrics: nothing of reloads')
-    return found[1]
+/** Since when the config of a gateway is in force, in milliseconds of the wall clock. */
+async function lastReload(gateway: Grown): Promise<number> {
+  const found = /^breakwater_config_reload_timestamp_seconds (\S+)/m.exec(await metricsOf(gateway))
+  if (found === null) throw new Error('/metrics: nothing of reloads')
+  return Number(found[1]) * 1_000
+}
+
+/** The same once another one is. */
+async function reloadAfter(gateway: Grown, before: number): Promise<number> {
+  for (;;) {
+    const at = await lastReload(gateway)
+    if (at !== before) return at
+    await pause(METRICS_EVERY_MS)
   }
-  const before = await stamp()
-  while ((await stamp()) === before) await pause(50)
-  return systemClock.now() - from
 }
 
 export const promises: Readonly<Record<string, Promised>> = {
