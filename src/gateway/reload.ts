@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util'
 import { bootChanges } from '../config/boot-keys.ts'
 import { noteHash } from '../config/hash.ts'
 import { type ConfigIssue, formatIssue } from '../config/issues/issues.ts'
@@ -188,7 +189,11 @@ function putIntoForce(
   const before = live.current
   live.swap(after)
   agents.forgetLists()
-  state.settle((key) => placed(after, key))
+  const hasOtherPolicies = !isDeepStrictEqual(before.policies, after.policies)
+  state.settle(
+    (key) => placed(after, key),
+    ({ server }) => hasOtherPolicies || before.servers.get(server) !== after.servers.get(server),
+  )
   for (const server of before.servers.values()) if (after.servers.get(server.name) !== server) server.retire()
   for (const [name, server] of after.servers) {
     if (before.servers.get(name) !== server) server.start()

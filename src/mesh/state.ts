@@ -66,12 +66,17 @@ export class States implements StateStore {
 
   /**
    * A new config is in force. `placed` gives a key as it is from now on, with the index that its endpoint has there, or
-   * undefined when its server, endpoint or set is in that config no more.
+   * undefined when its server, endpoint or set is in that config no more. `mayDiffer`: there may be tens of thousands of keys, and those for
+   * which it does not hold are as they were.
    */
-  settle(placed: (key: StateKey) => StateKey | undefined): void {
+  settle(
+    placed: (key: StateKey) => StateKey | undefined,
+    mayDiffer: (key: StateKey) => boolean = () => true,
+  ): void {
     this.#placed = placed
     const back = [...this.#gone]
-    for (const [owner, slot] of this.#slots) if (!this.#place(slot)) this.#leave(owner, slot)
+    for (const [owner, slot] of this.#slots)
+      if (mayDiffer(slot.key) && !this.#place(slot)) this.#leave(owner, slot)
     for (const [owner, slot] of back) {
       if (!this.#place(slot)) continue
       this.#gone.delete(owner)

@@ -80,6 +80,26 @@ test('a state follows its endpoint to another place, is told of it, and is shown
   assert.deepEqual(shown(states), [[0, state]])
 })
 
+test('of the owners that are there only those are placed that may be somewhere else, and of those that are gone all', () => {
+  const { states } = setUp()
+  const [stays, leaves] = [key, { ...key, server: 'other' }]
+  for (const one of [stays, leaves]) states.get(one, () => ({}))
+  const placed: string[] = []
+  const settle = (isThere: boolean, mayDiffer: string) =>
+    states.settle(
+      (one) => {
+        placed.push(one.server)
+        return isThere ? one : undefined
+      },
+      ({ server }) => server === mayDiffer,
+    )
+  settle(false, 'other')
+  assert.equal(shown(states).length, 1)
+  settle(true, 'none')
+  assert.equal(shown(states).length, 2)
+  assert.deepEqual(placed, ['other', 'other'])
+})
+
 test('what belongs to a server that is gone is not shown, and is closed a quarter of an hour later', async () => {
   const { clock, states } = setUp()
   const gone = states.get({ ...key, server: 'gone' }, () => new Told())

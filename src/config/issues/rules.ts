@@ -167,6 +167,7 @@ function faultFindings(
   { chaos, experiments, mcpServers }: Config,
   severity: 'error' | 'warning',
 ): ConfigFinding[] {
+  if (chaos.faults.length === 0) return []
   const servers = Object.entries(mcpServers).map(([name, server]) => {
     const own = server.era === 'auto' ? undefined : server.era
     const era = server.type === 'sse' ? ('legacy' as const) : own
