@@ -67,7 +67,8 @@ export function compileGeneration(
   return generation
 }
 
-/** How many chains are built in one turn: together they take about a millisecond. */
+/** How much is done in one turn, of each kind: together it takes about a millisecond. */
+const CONNECTIONS_A_TURN = 32
 const CHAINS_A_TURN = 16
 
 /** The same over several turns of the event loop. Rejects when the config does not compile. */
@@ -76,6 +77,8 @@ export async function compileInTurns(
   previous: GatewayGeneration,
   parts: GenerationParts,
 ): Promise<GatewayGeneration> {
+  // They are remembered: of entries that are new they are most of what assembling takes.
+  await inTurns(Object.values(config.mcpServers), connectionOf, CONNECTIONS_A_TURN)
   const generation = assemble(config, previous, parts, new Set())
   // From now on, as what it shares with `previous` may be let go of by that meanwhile.
   for (const server of generation.servers.values()) server.retain()
