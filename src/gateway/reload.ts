@@ -47,6 +47,8 @@ export class Reloader {
   #file: Config
   #watched: readonly string[]
   #last: Promise<unknown> = Promise.resolve()
+  /** The attempt that has not begun. */
+  #next: Promise<ReloadReport> | undefined
   #isClosed = false
 
   /** `first` is in force already, with `files` behind it. */
@@ -68,11 +70,14 @@ export class Reloader {
     return new Set(Object.keys(this.#file.mcpServers))
   }
 
-  /** Reads the files again. Attempts queue up; never rejects. */
+  /** Reads the files again. An attempt waits for the one before, and whoever asks meanwhile joins it; never rejects. */
   reload(trigger: string): Promise<ReloadReport> {
-    const attempt = this.#last.then(() => this.#reload(trigger))
-    this.#last = attempt
-    return attempt
+    this.#next ??= this.#last.then(() => {
+      this.#next = undefined
+      return this.#reload(trigger)
+    })
+    this.#last = this.#next
+    return this.#next
   }
 
   /** Puts the config that was read last into force again, with what was added since; `renew` names servers to make anew. */

@@ -135,16 +135,24 @@ test('what is read is compared with what was read last and came into force', asy
   assert.deepEqual(compared, ['first', 'second', 'second'])
 })
 
-test('reloads that come together take place one after the other', async () => {
+test('a reload waits for the one before, and those that come meanwhile are one', async () => {
   let finish!: (loaded: Loaded) => void
   const slow = new Promise<Loaded>((resolve) => (finish = resolve))
-  const { reloader, applied } = reloaderOf(slow, read('later'))
-  const both = [reloader.reload('file'), reloader.reload('SIGHUP')]
+  const { reloader, applied, compared } = reloaderOf(slow, read('later'), read('last'))
+  const first = reloader.reload('file')
   await setImmediate()
-  assert.deepEqual(applied, [], 'the second one waits until the first is over')
+  const others = ['SIGHUP', 'admin', 'file'].map((trigger) => reloader.reload(trigger))
+  await setImmediate()
+  assert.deepEqual([compared, applied], [['first'], []])
   finish(read('earlier'))
-  await Promise.all(both)
+  const reports = await Promise.all([first, ...others])
+  assert.deepEqual(
+    reports.map((report) => report.ok && report.hash),
+    ['earlier', 'later', 'later', 'later'],
+  )
   assert.deepEqual(applied, ['earlier', 'later'])
+  await reloader.reload('file')
+  assert.deepEqual(applied, ['earlier', 'later', 'last'])
 })
 
 test('a reading that breaks down is reported, and keeps no later one from taking place', async () => {
