@@ -257,19 +257,20 @@ const MAX_OPEN = 1_000
  * ours, and its answers find back by them. What was asked in the course of a call ends with it.
  */
 export class PendingServerRequests {
-  readonly #open = new Map<unknown, Question>()
+  /** Made with the first question: most sessions, of which there may be thousands, are never asked any. */
+  #open: Map<unknown, Question> | undefined
   /** Our ids of what was asked in the course of calls that go on. */
-  readonly #byCall = new Map<object, Set<string>>()
+  #byCall: Map<object, Set<string>> | undefined
   #count = 0
 
   /** How many questions wait for an answer. */
   get size(): number {
-    return this.#open.size
+    return this.#open?.size ?? 0
   }
 
   /** Whether the agent owes so many answers that it is asked nothing more. */
   get isFull(): boolean {
-    return this.#open.size >= MAX_OPEN
+    return this.size >= MAX_OPEN
   }
 
   /** The request under an id of ours. */
@@ -277,8 +278,10 @@ export class PendingServerRequests {
     const id = `breakwater-${++this.#count}`
     const meta = paramsOf(request.value)._meta
     const progressToken = isObject(meta) ? meta.progressToken : undefined
+    this.#open ??= new Map()
     this.#open.set(id, { server, id: request.value.id, progressToken, asking, call })
     if (call !== undefined) {
+      this.#byCall ??= new Map()
       const ids = this.#byCall.get(call)
       if (ids === undefined) this.#byCall.set(call, new Set([id]))
       else ids.add(id)
@@ -297,15 +300,15 @@ export class PendingServerRequests {
 
   /** A call has ended: nobody waits for the answers to what was asked in its course. */
   end(call: object): void {
-    const ids = this.#byCall.get(call)
+    const ids = this.#byCall?.get(call)
     if (ids === undefined) return
-    this.#byCall.delete(call)
-    for (const id of ids) this.#open.delete(id)
+    this.#byCall?.delete(call)
+    for (const id of ids) this.#open?.delete(id)
   }
 
   /** The agent's progress on a question, in the server's words; undefined when nobody asked to be told. */
   progress(notification: Message): { server: string; text: string } | undefined {
-    const question = this.#open.get(paramsOf(notification.value).progressToken)
+    const question = this.#open?.get(paramsOf(notification.value).progressToken)
     if (question?.progressToken === undefined) return undefined
     return {
       server: question.server,
@@ -317,7 +320,7 @@ export class PendingServerRequests {
   withdraw(server: string, notification: Message): string | undefined {
     const theirs = paramsOf(notification.value).requestId
     if (!isRequestId(theirs)) return undefined
-    for (const [id, question] of this.#open) {
+    for (const [id, question] of this.#open ?? []) {
       if (question.server !== server || question.id !== theirs) continue
       this.#take(id)
       question.asking.withdrawn?.()
@@ -328,10 +331,10 @@ export class PendingServerRequests {
 
   /** By an id as the agent gives it, which may be anything. */
   #take(id: unknown): Question | undefined {
-    const question = this.#open.get(id)
+    const question = this.#open?.get(id)
     if (question === undefined) return undefined
-    this.#open.delete(id)
-    if (question.call !== undefined) this.#byCall.get(question.call)?.delete(id as string)
+    this.#open?.delete(id)
+    if (question.call !== undefined) this.#byCall?.get(question.call)?.delete(id as string)
     return question
   }
 }

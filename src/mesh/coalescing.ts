@@ -7,7 +7,8 @@ const COALESCE_MS: Millis = 250
 export class Coalescing<Told> {
   readonly #clock: Clock
   readonly #tell: (told: Told) => void
-  readonly #bursts = new Map<string, { readonly cancel: Cancel; last: Told | undefined }>()
+  /** Those that are under way, if there are any: there may be one of these objects for each of thousands of sessions. */
+  #bursts: Map<string, { readonly cancel: Cancel; last: Told | undefined }> | undefined
 
   constructor(clock: Clock, tell: (told: Told) => void) {
     this.#clock = clock
@@ -16,23 +17,24 @@ export class Coalescing<Told> {
 
   /** Messages of one key are equal. */
   tell(key: string, told: Told): void {
-    const burst = this.#bursts.get(key)
+    const burst = this.#bursts?.get(key)
     if (burst !== undefined) {
       burst.last = told
       return
     }
     this.#tell(told)
     const cancel = this.#clock.after(COALESCE_MS, () => {
-      const last = this.#bursts.get(key)?.last
-      this.#bursts.delete(key)
+      const last = this.#bursts?.get(key)?.last
+      this.#bursts?.delete(key)
       if (last !== undefined) this.tell(key, last)
     })
+    this.#bursts ??= new Map()
     this.#bursts.set(key, { cancel, last: undefined })
   }
 
   /** Bursts that are under way are not told the end of. */
   end(): void {
-    for (const { cancel } of this.#bursts.values()) cancel()
-    this.#bursts.clear()
+    for (const { cancel } of this.#bursts?.values() ?? []) cancel()
+    this.#bursts = undefined
   }
 }

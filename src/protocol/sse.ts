@@ -47,8 +47,8 @@ export class SseDecoder {
   /** Where the next line break of either kind is; the length of the chunk when there is none any more. */
   #nextLf = 0
   #nextCr = 0
-  /** A line that has begun. */
-  readonly #partial = new Chunks()
+  /** A line that has begun; undefined between lines, which is when there are thousands of streams. */
+  #partial: Chunks | undefined
   /** How much there is of the comment that has begun, in bytes. */
   #comment = 0
   #skipLf = false
@@ -66,10 +66,15 @@ export class SseDecoder {
     this.#emit = emit
   }
 
+  /** How much there is of the line that has begun, in bytes. */
+  get #begun(): number {
+    return this.#partial?.length ?? 0
+  }
+
   /** What is kept of an event that is not complete, and of a chunk that waits for `resume`, in bytes. */
   get held(): number {
     const waiting = this.#chunk.length - this.#at
-    return this.#partial.length + this.#dataBytes + this.#data.length * LINE_COST + waiting
+    return this.#begun + this.#dataBytes + this.#data.length * LINE_COST + waiting
   }
 
   /** Reads a chunk, which stays the caller's not to change until it is read. False when `emit` paused in the middle of it. */
@@ -124,8 +129,9 @@ export class SseDecoder {
   /** Takes the line between two places of the chunk, with what came of it before. False when `emit` asks to pause. */
   #completes(start: number, end: number): boolean {
     const chunk = this.#chunk
-    const bytes = this.#partial.length + end - start
-    if (this.#comment > 0 || (bytes > 0 && this.#partial.length === 0 && chunk[start] === COLON)) {
+    const begun = this.#begun
+    const bytes = begun + end - start
+    if (this.#comment > 0 || (bytes > 0 && begun === 0 && chunk[start] === COLON)) {
       this.#comment = 0
       this.#started = true
       return true
@@ -138,18 +144,19 @@ export class SseDecoder {
   }
 
   #keep(rest: Buffer): void {
-    const begun = this.#comment + this.#partial.length
+    const begun = this.#comment + this.#begun
     if (begun + rest.length + this.#dataBytes > this.#limit) throw new SseOverflow(this.#limit)
     if (this.#comment > 0 || (begun === 0 && rest[0] === COLON)) this.#comment += rest.length
-    else this.#partial.add(rest)
+    else (this.#partial ??= new Chunks()).add(rest)
   }
 
   #takeLine(tail: Buffer): string {
     let line: string
-    if (this.#partial.length === 0) line = tail.toString('utf8')
+    if (this.#partial === undefined) line = tail.toString('utf8')
     else {
       this.#partial.add(tail)
       line = this.#partial.take()
+      this.#partial = undefined
     }
     if (this.#started) return line
     this.#started = true

@@ -275,7 +275,8 @@ export class UpstreamSessions {
       void upstreamSession.close()
       return other
     }
-    this.#set(caller, [...(this.#open.get(caller) ?? []), bound])
+    // Not by a spread, which makes room for 17.
+    this.#set(caller, (this.#open.get(caller) ?? []).concat(bound))
     if (upstreamSession.keepsState) this.#keepsState[ownEra(caller)] = true
     if (caller.listening) upstreamSession.listen()
     upstreamSession.ended.addEventListener('abort', () => this.#forget(caller, bound), { once: true })

@@ -21,8 +21,8 @@ export class Unread {
   readonly #limits: UnreadLimits
   #messages = 0
   #bytes = 0
-  /** Those who wait for it to take some. */
-  readonly #listeners: (() => void)[] = []
+  /** Those who wait for it to take some, if anybody does. */
+  #listeners: (() => void)[] | undefined
 
   constructor(limits: UnreadLimits) {
     this.#limits = limits
@@ -55,8 +55,10 @@ export class Unread {
   release(bytes: number): void {
     this.#messages--
     this.#bytes -= bytes
-    if (this.#messages >= PAUSE_FROM || this.#listeners.length === 0) return
-    for (const listen of this.#listeners.splice(0)) listen()
+    if (this.#messages >= PAUSE_FROM) return
+    const listeners = this.#listeners
+    this.#listeners = undefined
+    for (const listen of listeners ?? []) listen()
   }
 
   /**
@@ -66,6 +68,7 @@ export class Unread {
    */
   backpressure(peer: object = this): Promise<void> | undefined {
     if (this.#messages < PAUSE_FROM) return undefined
-    return new Promise<void>((resolve) => this.#listeners.push(resolve)).then(() => ownTurn(peer))
+    const taken = new Promise<void>((resolve) => (this.#listeners ??= []).push(resolve))
+    return taken.then(() => ownTurn(peer))
   }
 }

@@ -16,6 +16,17 @@ test('an abort tells every listener once, in their order, and keeps its reason',
   assert.equal(cancellation.reason, 'why')
 })
 
+test('many listeners are told as few are', () => {
+  const cancellation = new Cancellation()
+  const told: number[] = []
+  const listeners = Array.from({ length: 20 }, (_, index) => () => void told.push(index))
+  for (const listener of listeners) cancellation.addEventListener('abort', listener)
+  for (const listener of [listeners[0]!, listeners[3]!, listeners[19]!])
+    cancellation.removeEventListener('abort', listener)
+  cancellation.abort('why')
+  assert.deepEqual(told, [1, 2, ...Array.from({ length: 15 }, (_, index) => index + 4)])
+})
+
 test('a listener sees the signal as aborted already', () => {
   const cancellation = new Cancellation()
   let seen: unknown

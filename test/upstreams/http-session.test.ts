@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict'
 import type { ServerResponse } from 'node:http'
 import { test, type TestContext } from 'node:test'
+import type { Message } from '../../src/mesh/call.ts'
 import { Cancellation } from '../../src/mesh/cancel.ts'
 import { gatewayError } from '../../src/mesh/errors.ts'
+import { UnderWay } from '../../src/upstreams/http/http-exchange.ts'
 import { HttpSession } from '../../src/upstreams/http/http-session.ts'
 import { SessionState } from '../../src/upstreams/http/session-state.ts'
 import { Unread } from '../../src/upstreams/unread.ts'
@@ -61,24 +63,23 @@ async function session(t: TestContext, reply: Json = { result: initializeResult 
   const state = new SessionState()
   const farewells: Promise<void>[] = []
   let reopened = 0
-  const held = new HttpSession({
-    server: 'test',
-    wire,
+  const owner = Object.assign(new TestChannel(), {
     initializeParams: capableClient,
     state,
-    exchange: {
-      clock,
-      maxReply,
-      ackMs: 5_000,
-      underWay: new Set(),
-      unread: new Unread({ messages: 8, bytes: 1_000 }),
-    },
-    handshakeMs: 10_000,
-    channel: new TestChannel(),
-    onReopened: () => reopened++,
-    shared: (said) => said,
-    onFarewell: (farewell) => farewells.push(farewell),
+    clock,
+    maxReply,
+    ackMs: 5_000,
+    underWay: new UnderWay(),
+    unread: new Unread({ messages: 8, bytes: 1_000 }),
+    reopened: () => void reopened++,
   })
+  const terms = {
+    server: 'test',
+    handshakeMs: 10_000,
+    shared: (said: Message) => said,
+    onFarewell: (farewell: Promise<void>) => void farewells.push(farewell),
+  }
+  const held = new HttpSession(terms, owner, wire)
   const signal = new AbortController().signal
   return { held, got, known, state, server, clock, farewells, signal, reopened: () => reopened }
 }

@@ -75,3 +75,19 @@ test('a reply that is held when its connection is reset fails, or ends with what
   const { told } = await heldToTheEnd(t, 'connection: close', (peer) => peer.resetAndDestroy())
   assert.ok(['ended', 'failed upstream_disconnected'].includes(told.at(-1) as string), told.join(', '))
 })
+
+test('a connection that is there keeps nothing of the attempt to make it', async (t) => {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  const target = { hostname: '127.0.0.1', host: '127.0.0.1', protocol: 'http:', port: String(port) }
+  const connection = await new Promise<Socket>((resolve, reject) => {
+    connectorOf()(target, (error, socket) => (error === null ? resolve(socket) : reject(error)))
+  })
+  t.after(() => {
+    connection.destroy()
+    server.close()
+  })
+  // The one that has it end while its reply is paused; undici's would keep timer and callback.
+  assert.equal(connection.listenerCount('error'), 1)
+})

@@ -8,10 +8,21 @@ export function connectorOf(options: buildConnector.BuildOptions = {}): buildCon
     connect(target, (error, socket) => {
       // Without a connection there is no second argument, whatever its type says.
       if (error !== null) return done(error, null)
+      forgetConnecting(socket)
       mayEndPaused(socket)
       done(null, socket)
     })
   }
+}
+
+/**
+ * undici's connector leaves a listener for errors at the connection, with which all of the attempt to connect stays: its timer, its
+ * callback. It is the last one so far, and does nothing any more once there is a connection; that stays open for as long as a
+ * session listens, and there may be thousands.
+ */
+function forgetConnecting(connection: Duplex): void {
+  const listener = connection.listeners('error').at(-1)
+  if (listener !== undefined) connection.off('error', listener as () => void)
 }
 
 /** What undici keeps beside a connection: its reader of replies. */

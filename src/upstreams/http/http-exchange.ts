@@ -31,8 +31,8 @@ export interface ExchangeOptions extends ReplyLimits {
   readonly clock: Clock
   /** How long the server may take to acknowledge a message that has no reply, in milliseconds. */
   readonly ackMs: Millis
-  /** The exchanges under way: each is in it until it has ended. */
-  readonly underWay: Set<HttpExchange>
+  /** Where each exchange is until it has ended. */
+  readonly underWay: UnderWay
   /** What is posted and not acknowledged; that of one upstream session. */
   readonly unread: Unread
   /** Told once, with the headers of the reply. */
@@ -61,6 +61,26 @@ const LINGER_MS = 1_000
 
 /** Replies that came in one turn of the event loop are read together, and their callers go on together. */
 const over = new TurnBatch<HttpExchange>((exchange) => exchange.tell())
+
+/** The exchanges under way of one upstream session. Between calls, which is when there are thousands of it, it keeps nothing. */
+export class UnderWay {
+  #exchanges: Set<HttpExchange> | undefined
+
+  add(exchange: HttpExchange): void {
+    this.#exchanges ??= new Set()
+    this.#exchanges.add(exchange)
+  }
+
+  delete(exchange: HttpExchange): void {
+    this.#exchanges?.delete(exchange)
+    if (this.#exchanges?.size === 0) this.#exchanges = undefined
+  }
+
+  /** Ends all of them here. */
+  abandon(cause: GatewayError): void {
+    for (const exchange of this.#exchanges ?? []) exchange.abandon(cause)
+  }
+}
 
 /** One POST and its reply: a JSON body, or a stream of events that is resumed when it breaks off. */
 export class HttpExchange implements ReplySink {

@@ -44,6 +44,7 @@ const LEAST_CHUNK = 1024
 const ERROR_BODY_LIMIT = 63 * 1024
 
 const noHeaders = new ReplyHeaders([])
+const nothing = Buffer.alloc(0)
 
 /**
  * undici's handler of one request: sorts the reply into a body or a stream of events, within limits.
@@ -57,7 +58,8 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
   #status = 0
   #headers = noHeaders
   #decoder: SseDecoder | undefined
-  #body = new Chunks()
+  /** What came of a body; undefined while nothing has. */
+  #body: Chunks | undefined
   /** How much of it is counted as unfinished, in bytes. */
   #held = 0
   /** How much was read since the last break, in bytes. */
@@ -125,14 +127,18 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     // With none, undici asks whether the end may be told, as that of a connection may although its reply is paused.
     if (this.#aborted !== undefined || chunk.length === 0) return true
     if (this.#decoder !== undefined) return this.#feed(this.#decoder, chunk)
-    const bytes = this.#body.length + chunk.length
+    const body = (this.#body ??= new Chunks())
+    const bytes = body.length + chunk.length
     const { maxReply } = this.#limits
     const enough = Math.min(ERROR_BODY_LIMIT, maxReply)
-    if (this.#status >= 400 && bytes > enough) return this.#enough(chunk, enough)
+    if (this.#status >= 400 && bytes > enough) {
+      body.add(chunk.subarray(0, enough - body.length))
+      return this.#enough()
+    }
     if (bytes > maxReply) this.abort(tooLarge(`a reply is larger than ${maxReply} bytes`))
     else {
       const isAll = bytes === chunk.length && this.#headers.get('content-length') === String(bytes)
-      this.#body.add(chunk, isAll)
+      body.add(chunk, isAll)
       if (!isAll) this.#hold(bytes)
     }
     return !this.#rests(chunk.length)
@@ -150,8 +156,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
   }
 
   /** Nobody looks at the rest of an error, which may have no end. */
-  #enough(chunk: Buffer, enough: number): boolean {
-    this.#body.add(chunk.subarray(0, enough - this.#body.length))
+  #enough(): boolean {
     this.onComplete()
     this.#isOver = true
     this.abort(gatewayError('cancelled', 'the rest of an error is not read'))
@@ -162,7 +167,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     if (this.#isOver) return
     if (this.#hasBreak) this.#end = () => this.#ended()
     else if (this.#decoder !== undefined) this.#ended()
-    else if (this.#body.length < LARGE_TEXT) this.#whole()
+    else if ((this.#body?.length ?? 0) < LARGE_TEXT) this.#whole()
     else {
       this.#limits.unfinished?.complete(this)
       void this.#inTurns()
@@ -170,7 +175,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
   }
 
   #whole(): void {
-    const text = withoutMark(this.#body.take())
+    const text = withoutMark(this.#body?.take() ?? '')
     this.#drop()
     this.#sink.body(this.#status, this.#headers, text)
   }
@@ -178,7 +183,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
   /** What came is put together in one turn, becomes text in the next, and is read in a third: with 16 MB each takes long enough. */
   async #inTurns(): Promise<void> {
     await ownTurn(this.#peer)
-    const bytes = during('reply', () => this.#body.takeBytes())
+    const bytes = during('reply', () => this.#body?.takeBytes() ?? nothing)
     await ownTurn(this.#peer)
     const text = during('reply', () => withoutMark(textOf(bytes)))
     await ownTurn(this.#peer)
@@ -212,7 +217,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     const held = this.#held
     this.#held = 0
     if (held > 0) this.#limits.unfinished?.hold(this, -held, 0)
-    if (this.#body.length > 0) this.#body = new Chunks()
+    this.#body = undefined
     this.#decoder = undefined
     this.#large = undefined
   }

@@ -9,35 +9,35 @@ import { orAborted, within } from '../failure.ts'
 import { assertLegacy, initializeResultOf, refusedBy } from '../initialize-result.ts'
 import { ownCall } from '../own-call.ts'
 import { SharedAttempts } from '../shared-attempts.ts'
-import { HttpExchange, type ExchangeOptions } from './http-exchange.ts'
+import { HttpExchange, UnderWay, type ExchangeOptions } from './http-exchange.ts'
 import type { ReplyHeaders } from './http-headers.ts'
 import { leave, postAway } from './http-post.ts'
 import type { Reading } from './http-status.ts'
 import type { HttpWire } from './http-wire.ts'
 import type { SessionState } from './session-state.ts'
 
-export interface HttpSessionParts {
+/** What all sessions with one endpoint share. */
+export interface HttpSessionTerms {
   /** The server's name in the registry. */
   readonly server: string
-  /** The wire of no session. */
-  readonly wire: HttpWire
-  /** The `initialize` params. */
-  readonly initializeParams: Readonly<Record<string, unknown>>
-  /** What the server was asked to keep in mind. */
-  readonly state: SessionState
-  readonly exchange: ExchangeOptions
   /** How long a whole handshake may take, whoever waits for it. */
   readonly handshakeMs: Millis
-  /** Takes what the server sends while it answers requests of ours. */
-  readonly channel: Channel
-  /** Told when a lost session was opened again. */
-  readonly onReopened: () => void
   /** Told of a session that the server may have opened for nobody: resolves when the server was told so. */
   readonly onFarewell: (farewell: Promise<void>) => void
   /** The same `initialize` result, as somebody has it already. */
   readonly shared: (initializeResult: Message) => Message
   /** Faults of handshakes and pings; none unless given. */
   readonly faults?: Layer | undefined
+}
+
+/** Whose session it is; also how its requests are sent, and what takes all that the server sends while it answers them. */
+export interface HttpSessionOwner extends ExchangeOptions, Channel {
+  /** The `initialize` params. */
+  readonly initializeParams: Readonly<Record<string, unknown>>
+  /** What the server was asked to keep in mind. */
+  readonly state: SessionState
+  /** Told when a lost session was opened again. */
+  reopened(): void
 }
 
 /** Whether the server knows a session; `unclear` when it could not be asked, or does not tell sessions apart. */
@@ -57,7 +57,10 @@ const LATE_MS: Millis = 1_000
  * wire of its own, by which calls know in which session they were sent.
  */
 export class HttpSession {
-  readonly #parts: HttpSessionParts
+  readonly #terms: HttpSessionTerms
+  readonly #owner: HttpSessionOwner
+  /** The wire of no session. */
+  readonly #unopened: HttpWire
   #wire: HttpWire
   #initializeResult: Message = { text: '{}', value: {} }
   #lost = false
@@ -69,9 +72,11 @@ export class HttpSession {
   /** Sessions that were replaced although they may still have been known to the server. */
   #unclear: WeakSet<HttpWire> | undefined
 
-  constructor(parts: HttpSessionParts) {
-    this.#parts = parts
-    this.#wire = parts.wire
+  constructor(terms: HttpSessionTerms, owner: HttpSessionOwner, wire: HttpWire) {
+    this.#terms = terms
+    this.#owner = owner
+    this.#unopened = wire
+    this.#wire = wire
   }
 
   /** The `initialize` result. */
@@ -107,13 +112,12 @@ export class HttpSession {
   }
 
   #adopt({ initializeResult, wire }: Opened): void {
-    this.#initializeResult = this.#parts.shared(initializeResult)
+    this.#initializeResult = this.#terms.shared(initializeResult)
     this.#wire = wire
   }
 
   async #handshake(signal: Signal): Promise<Opened> {
-    const { exchange, state, onFarewell } = this.#parts
-    const { clock, ackMs: limitMs } = exchange
+    const { state, clock, ackMs: limitMs } = this.#owner
     const { initializeResult, wire } = await this.#initialize(signal)
     const initialized = notificationText('notifications/initialized')
     try {
@@ -121,7 +125,7 @@ export class HttpSession {
       await orAborted(Promise.race([taken, clock.sleep(INITIALIZED_MS, signal)]), signal)
       for (const { method, params } of state.requests()) await this.#request(wire, method, params, signal)
     } catch (error) {
-      if (wire.sessionId !== undefined) onFarewell(leave(wire, clock, LATE_MS))
+      if (wire.sessionId !== undefined) this.#terms.onFarewell(leave(wire, clock, LATE_MS))
       throw error
     }
     return { initializeResult, wire }
@@ -135,7 +139,7 @@ export class HttpSession {
     if (used !== this.#wire)
       return Promise.resolve(this.#unclear?.has(used) === true ? 'unclear' : 'forgotten')
     if (this.#lost) return Promise.resolve('forgotten')
-    this.#asking ??= new SharedAttempts(this.#parts.exchange.clock, (end) => this.#ask(end))
+    this.#asking ??= new SharedAttempts(this.#owner.clock, (end) => this.#ask(end))
     return this.#asking.join().catch(unclear)
   }
 
@@ -148,43 +152,47 @@ export class HttpSession {
   /** Opens a lost session again, once for all who lost it. Rejects with a `GatewayError`. */
   reopen(): Promise<void> {
     if (!this.#lost) return Promise.resolve()
-    this.#reopening ??= new SharedAttempts(this.#parts.exchange.clock, (end) => this.#openAgain(end))
+    this.#reopening ??= new SharedAttempts(this.#owner.clock, (end) => this.#openAgain(end))
     return this.#reopening.join()
   }
 
   async #openAgain(end: Signal): Promise<void> {
-    const { handshakeMs, exchange, onReopened, onFarewell } = this.#parts
+    const { handshakeMs, onFarewell } = this.#terms
+    const { clock } = this.#owner
     const lost = this.#wire
-    const { opened, fate } = await within(handshakeMs, exchange.clock, end, async (limit) => {
+    const { opened, fate } = await within(handshakeMs, clock, end, async (limit) => {
       const opened = await this.#handshake(limit)
       return { opened, fate: await this.#ping(opened.wire, limit).catch(unclear) }
     })
     // Another attempt was faster, or nobody wants it any more.
-    if (!this.#lost || end.aborted) return void onFarewell(leave(opened.wire, exchange.clock, LATE_MS))
+    if (!this.#lost || end.aborted) return void onFarewell(leave(opened.wire, clock, LATE_MS))
     // A server that refuses a ping in a new session too does not tell sessions apart by it: nothing was proven by the other.
     if (fate !== 'known') this.#isUnclear(lost)
     this.#adopt(opened)
     this.#lost = false
-    onReopened()
+    this.#owner.reopened()
   }
 
   /** Asks about the session of now. Rejects when there is no telling. */
   async #ask(end: Signal): Promise<'known' | 'forgotten'> {
     const asked = this.#wire
-    const fate = await within(PING_MS, this.#parts.exchange.clock, end, (limit) => this.#ping(asked, limit))
+    const fate = await within(PING_MS, this.#owner.clock, end, (limit) => this.#ping(asked, limit))
     if (fate === 'forgotten' && asked === this.#wire) this.#lost = true
     return fate
   }
 
   /** Opens a session; who gives up does not leave one behind at the server. */
   async #initialize(signal: Signal): Promise<Opened> {
-    const { wire, initializeParams, exchange, onFarewell } = this.#parts
+    const { onFarewell } = this.#terms
+    const { initializeParams, clock, maxReply, unfinished, ackMs, unread, onVersionError } = this.#owner
+    const wire = this.#unopened
     const end = new Cancellation()
     let head: ReplyHeaders | undefined
     const onHeaders = (headers: ReplyHeaders) => (head = headers)
     // Not among what ends with the upstream session: only the answer tells which session there is to end.
-    const options = { ...exchange, onHeaders, underWay: new Set<HttpExchange>() }
-    const answer = this.#ownRequest(wire, 'initialize', initializeParams, end, options).then((reading) => {
+    const underWay = new UnderWay()
+    const own = { clock, maxReply, unfinished, ackMs, unread, onVersionError, onHeaders, underWay }
+    const answer = this.#ownRequest(wire, 'initialize', initializeParams, end, own).then((reading) => {
       const sessionId = sessionIn(head)
       try {
         const initializeResult = initializeResultIn(reading)
@@ -192,7 +200,7 @@ export class HttpSession {
       } catch (error) {
         // A session with which nothing can be begun is not left behind.
         if (sessionId !== undefined)
-          onFarewell(leave(wire.inSession(sessionId, LATEST_LEGACY), exchange.clock, LATE_MS))
+          onFarewell(leave(wire.inSession(sessionId, LATEST_LEGACY), clock, LATE_MS))
         throw error
       }
     })
@@ -200,10 +208,10 @@ export class HttpSession {
       return await orAborted(answer, signal)
     } catch (error) {
       if (!signal.aborted) throw error
-      const cancel = exchange.clock.after(LATE_MS, () => end.abort(signal.reason))
+      const cancel = clock.after(LATE_MS, () => end.abort(signal.reason))
       const farewell = answer.finally(cancel).then((opened) => {
         const { sessionId: late } = opened.wire
-        return late === undefined ? undefined : leave(opened.wire, exchange.clock, LATE_MS)
+        return late === undefined ? undefined : leave(opened.wire, clock, LATE_MS)
       })
       onFarewell(farewell.catch(ignore))
       throw error
@@ -224,9 +232,9 @@ export class HttpSession {
     method: string,
     params: Readonly<Record<string, unknown>> | undefined,
     signal: Signal,
-    options = this.#parts.exchange,
+    options: ExchangeOptions = this.#owner,
   ): Promise<Reading> {
-    const { server, faults } = this.#parts
+    const { server, faults } = this.#terms
     if (faults === undefined) return this.#request(wire, method, params, signal, options)
     // Faults know outcomes only. What looks like a loss is no answer, whatever they make of it.
     let loss: Reading | undefined
@@ -245,11 +253,11 @@ export class HttpSession {
     method: string,
     params: unknown,
     signal: Signal,
-    options = this.#parts.exchange,
+    options: ExchangeOptions = this.#owner,
   ): Promise<Reading> {
     const id = `breakwater-${++this.#requests}:${method}`
     const request = { id, text: requestText(id, method, params), headers: undefined, signal }
-    return HttpExchange.run(wire, { ...request, channel: this.#parts.channel }, options)
+    return HttpExchange.run(wire, { ...request, channel: this.#owner }, options)
   }
 }
 

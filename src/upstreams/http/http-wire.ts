@@ -17,6 +17,9 @@ export interface WireOptions {
   readonly agent: Readonly<Record<string, string>> | undefined
 }
 
+/** Headers of every POST. */
+const ofPost: string[] = ['content-type', 'application/json', 'accept', 'application/json, text/event-stream']
+
 /** What the MCP sessions share that one upstream session opens in turn. */
 interface Target extends Pools {
   readonly url: string
@@ -34,7 +37,6 @@ export class HttpWire {
   readonly sessionId: string | undefined
   readonly #target: Target
   readonly #common: readonly string[]
-  readonly #post: string[]
 
   /** The wire of no session. `calls` serves requests that end, `streams` those that stay open. */
   static to({ url, headers, agent }: WireOptions, pools: Pools): HttpWire {
@@ -48,13 +50,13 @@ export class HttpWire {
     this.#target = endpoint
     this.sessionId = sessionId
     this.#common = common
-    this.#post = postHeaders(common)
   }
 
   /** The wire to the same endpoint whose requests name this session, if any, and this protocol version. */
   inSession(sessionId: string | undefined, version: string): HttpWire {
     const session = sessionId === undefined ? [] : ['mcp-session-id', sessionId]
-    const common = ['mcp-protocol-version', version, ...session, ...this.#target.configured]
+    // Kept for as long as the session: what spreads make has room for more.
+    const common = ['mcp-protocol-version', version].concat(session, this.#target.configured)
     return new HttpWire(this.#target, sessionId, common)
   }
 
@@ -78,7 +80,7 @@ export class HttpWire {
     reply: HttpReply,
     shapes?: readonly WireShape[],
   ): void {
-    const headers = this.#withAgent(this.#post, own)
+    const headers = this.#withAgent(ofPost.concat(this.#common), own)
     const { calls, path, shaped } = this.#target
     if (shapes !== undefined && shaped !== undefined)
       shaped.dispatch({ method: 'POST', path, ...inSlices(body, headers) }, reply, shapes)
@@ -93,7 +95,7 @@ export class HttpWire {
     reply: HttpReply,
     shapes?: readonly WireShape[],
   ): void {
-    const headers = this.#withAgent(this.#post, own)
+    const headers = this.#withAgent(ofPost.concat(this.#common), own)
     this.#stream({ method: 'POST', path: this.#target.path, headers, body }, reply, shapes)
   }
 
@@ -156,10 +158,6 @@ async function* slicesOf(bytes: Buffer): AsyncGenerator<Buffer> {
     if (at > 0) await nextTurn()
     yield bytes.subarray(at, at + SLICE_BYTES)
   }
-}
-
-function postHeaders(common: readonly string[]): string[] {
-  return ['content-type', 'application/json', 'accept', 'application/json, text/event-stream', ...common]
 }
 
 /** A server as one reaches it by plain HTTP: the folder in which its MCP endpoint is, and all below it. */

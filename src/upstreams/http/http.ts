@@ -1,6 +1,6 @@
 import type { Answer, Call, Caller, Message, Outcome } from '../../mesh/call.ts'
 import { Cancellation, type Signal } from '../../mesh/cancel.ts'
-import { type Clock, nextTurn } from '../../mesh/clock.ts'
+import { type Clock, type Millis, nextTurn } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import { kindOf, readMessage } from '../../protocol/jsonrpc.ts'
 import { withoutEnvelope } from '../../protocol/modern.ts'
@@ -8,11 +8,16 @@ import { failure, orAborted } from '../failure.ts'
 import { forwarded } from '../forwarded.ts'
 import { Unread } from '../unread.ts'
 import type { UpstreamSession, Upstream } from '../upstream.ts'
-import { type ExchangeOptions, HttpExchange } from './http-exchange.ts'
+import { type ExchangeOptions, HttpExchange, UnderWay } from './http-exchange.ts'
 import { HttpListener, type ListenerOptions } from './http-listener.ts'
 import { closePools, type HttpOptions, openPools, type Pools } from './http-pools.ts'
 import { answerTo, isThere, leave, postAway } from './http-post.ts'
-import { HttpSession, type HttpSessionParts, type SessionFate } from './http-session.ts'
+import {
+  HttpSession,
+  type HttpSessionOwner,
+  type HttpSessionTerms,
+  type SessionFate,
+} from './http-session.ts'
 import { HttpWire } from './http-wire.ts'
 import { StandingStreams } from './standing-stream.ts'
 import type { SessionState } from './session-state.ts'
@@ -21,6 +26,7 @@ import type { SessionState } from './session-state.ts'
 export class HttpUpstream implements Upstream {
   readonly #options: HttpOptions
   readonly #pools: Pools
+  readonly #terms: UpstreamSessionTerms
   readonly #upstreamSessions = new Set<UpstreamSession>()
   /** Sessions that are being ended. */
   readonly #farewells = new Set<Promise<void>>()
@@ -32,6 +38,15 @@ export class HttpUpstream implements Upstream {
   constructor(options: HttpOptions) {
     this.#options = options
     this.#pools = openPools(options)
+    const { server, faults, timeouts } = options
+    this.#terms = {
+      server,
+      faults,
+      handshakeMs: timeouts.discovery,
+      onFarewell: (farewell) => this.#seeOff(farewell),
+      onEnded: (upstreamSession) => void this.#upstreamSessions.delete(upstreamSession),
+      shared: (initializeResult) => this.#shared(initializeResult),
+    }
   }
 
   get #plainWire(): HttpWire {
@@ -46,15 +61,9 @@ export class HttpUpstream implements Upstream {
   async open(caller: Caller, signal: Signal): Promise<UpstreamSession> {
     const agent = forwarded(this.#options.forwardHeaders, caller.headers)
     const wire = agent === undefined ? this.#plainWire : this.#wireOf(agent)
-    const upstreamSession = new HttpUpstreamSession(this.#options, wire, caller, {
-      onFarewell: this.#seeOff,
-      shared: this.#shared,
-    })
+    const upstreamSession = new HttpUpstreamSession(this.#options, this.#terms, wire, caller)
     await upstreamSession.initialize(signal)
     this.#upstreamSessions.add(upstreamSession)
-    upstreamSession.ended.addEventListener('abort', () => this.#upstreamSessions.delete(upstreamSession), {
-      once: true,
-    })
     return upstreamSession
   }
 
@@ -70,12 +79,12 @@ export class HttpUpstream implements Upstream {
     await closePools(this.#pools)
   }
 
-  readonly #shared = (initializeResult: Message): Message => {
+  #shared(initializeResult: Message): Message {
     if (this.#said?.text !== initializeResult.text) this.#said = initializeResult
     return this.#said
   }
 
-  readonly #seeOff = (farewell: Promise<void>): void => {
+  #seeOff(farewell: Promise<void>): void {
     this.#farewells.add(farewell)
     void farewell.finally(() => this.#farewells.delete(farewell))
   }
@@ -93,20 +102,25 @@ const UNREAD_LIMITS = { messages: 256, bytes: 16 * 1024 ** 2 }
  */
 const MOST_RECOVERIES = 1
 
+/** What all upstream sessions with one endpoint share. `onFarewell` is told of those that are being ended, too. */
+interface UpstreamSessionTerms extends HttpSessionTerms {
+  readonly onEnded: (upstreamSession: UpstreamSession) => void
+}
+
 /**
  * A caller's upstream session with one endpoint over Streamable HTTP. Request ids and progress tokens are the
  * caller's own, so bytes pass unchanged. When the server forgot the session, it is opened again, and the calls that
  * certainly did not run are sent again.
  */
-class HttpUpstreamSession implements UpstreamSession, ListenerOptions {
+class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessionOwner {
+  readonly caller: Caller
+  readonly state: SessionState
+  readonly underWay = new UnderWay()
+  readonly unread = new Unread(UNREAD_LIMITS)
   readonly #options: HttpOptions
-  readonly #caller: Caller
-  readonly #exchangeOptions: ExchangeOptions
+  readonly #terms: UpstreamSessionTerms
   readonly #session: HttpSession
-  readonly #state: SessionState
-  readonly #underWay = new Set<HttpExchange>()
   readonly #end = new Cancellation()
-  readonly #onFarewell: (farewell: Promise<void>) => void
   /** Calls sent, and in each session the last one of them that was answered: until then the session was there. Most have one session only. */
   #sent = 0
   #answeredIn: HttpWire | undefined
@@ -115,39 +129,12 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions {
   #listener: HttpListener | undefined
   #past: StandingStreams | undefined
 
-  /** `onFarewell` is told of sessions that are being ended: the upstream session's own, and those that were opened in vain. */
-  constructor(
-    options: HttpOptions,
-    wire: HttpWire,
-    caller: Caller,
-    { onFarewell, shared }: Pick<HttpSessionParts, 'onFarewell' | 'shared'>,
-  ) {
+  constructor(options: HttpOptions, terms: UpstreamSessionTerms, wire: HttpWire, caller: Caller) {
     this.#options = options
-    this.#onFarewell = onFarewell
-    const { server, clock, maxReply, unfinished, onVersionError, timeouts, states, faults } = options
-    const { discovery: ackMs } = timeouts
-    const unread = new Unread(UNREAD_LIMITS)
-    const limits = { maxReply, unfinished }
-    this.#exchangeOptions = { clock, ...limits, ackMs, underWay: this.#underWay, unread, onVersionError }
-    this.#caller = caller
-    this.#state = states.of(caller)
-    this.#session = new HttpSession({
-      server,
-      wire,
-      faults,
-      initializeParams: caller.initializeParams,
-      state: this.#state,
-      exchange: this.#exchangeOptions,
-      handshakeMs: timeouts.discovery,
-      channel: {
-        open: ignore,
-        pause: ignore,
-        send: (message, answer) => this.#pass(message, answer),
-      },
-      onReopened: () => this.#listener?.restart(),
-      onFarewell,
-      shared,
-    })
+    this.#terms = terms
+    this.caller = caller
+    this.state = options.states.of(caller)
+    this.#session = new HttpSession(terms, this, wire)
   }
 
   get initializeResult(): Message {
@@ -189,7 +176,7 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions {
     if (this.ended.aborted)
       return Promise.resolve({ kind: 'failed', error: this.ended.reason as GatewayError })
     const session = this.#session
-    this.#state.note(call)
+    this.state.note(call)
     if (session.lost) return this.#sendAgain(call, 1)
     return this.#send(call, 0)
   }
@@ -200,7 +187,7 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions {
     const { id, message, headers, signal, channel, shapes, caller, record } = call
     const text = caller.takesInputRequired ? withoutEnvelope(message.text) : message.text
     const request = { id, text, headers, signal, channel, shapes, record }
-    return HttpExchange.run(wire, request, this.#exchangeOptions).then((reading) => {
+    return HttpExchange.run(wire, request, this).then((reading) => {
       if (reading.kind === 'suspected_loss')
         return this.#settle(call, { wire, nth }, reading.otherwise, recoveries)
       if (reading.kind === 'answered' && nth > this.#lastAnswered(wire)) this.#noteAnswered(wire, nth)
@@ -267,10 +254,10 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions {
     return this.#options.sessionRecovery === 'surface'
   }
 
-  readonly post = (text: string): Promise<void> => {
+  post(text: string): Promise<void> {
     if (this.ended.aborted) return Promise.reject(this.ended.reason)
-    const { clock, ackMs: limitMs, unread } = this.#exchangeOptions
-    return unread.send(text, () => postAway(this.#session.wire, text, { clock, limitMs }))
+    const { clock, ackMs: limitMs } = this
+    return this.unread.send(text, () => postAway(this.#session.wire, text, { clock, limitMs }))
   }
 
   relisten(anew: boolean): void {
@@ -281,7 +268,7 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions {
     this.#listener ??= new HttpListener(this)
   }
 
-  // What follows is for the listener: by itself instead of an object with functions for each of thousands.
+  // What follows is for the listener, the session and their exchanges: by itself instead of objects with functions for each of thousands.
 
   get clock(): Clock {
     return this.#options.clock
@@ -295,10 +282,23 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions {
     return this.#options.unfinished
   }
 
+  get ackMs(): Millis {
+    return this.#options.timeouts.discovery
+  }
+
+  get onVersionError(): ExchangeOptions['onVersionError'] {
+    return this.#options.onVersionError
+  }
+
+  get initializeParams(): Caller['initializeParams'] {
+    return this.caller.initializeParams
+  }
+
   get past(): StandingStreams | undefined {
+    const { caller } = this
     const { server, faults } = this.#options
     if (faults === undefined) return undefined
-    return (this.#past ??= new StandingStreams({ server, caller: this.#caller, faults }))
+    return (this.#past ??= new StandingStreams({ server, caller, faults }))
   }
 
   wire(): HttpWire {
@@ -315,20 +315,29 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions {
   }
 
   backpressure(): Promise<void> | undefined {
-    return this.#exchangeOptions.unread.backpressure(this.#options.unfinished)
+    return this.unread.backpressure(this.#options.unfinished)
   }
 
   receive(data: string): void {
     const message = readMessage(data)
     if (message === undefined) return
     const kind = kindOf(message.value)
-    if (kind === 'notification') return this.#pass(message, undefined)
-    const answer = kind === 'request' ? answerTo(message, this.post) : undefined
-    if (answer !== undefined) this.#pass(message, answer)
+    if (kind === 'notification') return this.send(message)
+    const answer = kind === 'request' ? answerTo(message, (text) => this.post(text)) : undefined
+    if (answer !== undefined) this.send(message, answer)
   }
 
-  #pass(message: Message, answer: Answer | undefined): undefined {
-    this.#caller.receive(this.#options.server, message, answer)
+  reopened(): void {
+    this.#listener?.restart()
+  }
+
+  /** Between calls there is nothing to open, and nobody to keep waiting. */
+  open(): void {}
+
+  pause(): void {}
+
+  send(message: Message, answer?: Answer): undefined {
+    this.caller.receive(this.#options.server, message, answer)
   }
 
   close(): Promise<void> {
@@ -337,7 +346,7 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions {
     const { wire } = this.#session
     if (wire.sessionId === undefined) return Promise.resolve()
     const farewell = leave(wire, this.#options.clock, GOODBYE_MS)
-    this.#onFarewell(farewell)
+    this.#terms.onFarewell(farewell)
     return farewell
   }
 
@@ -345,7 +354,8 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions {
     this.#listener?.close()
     this.#session.close(error)
     this.#end.abort(error)
-    for (const exchange of this.#underWay) exchange.abandon(error)
+    this.#terms.onEnded(this)
+    this.underWay.abandon(error)
   }
 }
 
@@ -354,9 +364,6 @@ interface Sending {
   readonly wire: HttpWire
   readonly nth: number
 }
-
-/** Between calls there is nothing to open, and nobody to keep waiting. */
-function ignore(): undefined {}
 
 /** Waits for `event`, for as long as the call is wanted: then why it is not. */
 function endBefore(event: Promise<void>, call: Call): Promise<GatewayError | undefined> {

@@ -20,26 +20,31 @@ export interface StandingStreamParts {
 const MOST_RECENT = 16
 const LONGEST_RECENT = 64 * 1024
 
+const none: readonly SseEvent[] = []
+
 /**
  * Asks for the standing streams of one caller, one after another, past faults: to them each is a call that is over when the stream
  * is. What a fault answers in place of the server comes to the sink as if the server had.
  */
 export class StandingStreams {
-  readonly #parts: StandingStreamParts
+  readonly #server: string
+  readonly #caller: Caller
+  readonly #faults: Layer
   /** The latest events of streams that were hit. */
-  #recent: SseEvent[] = []
+  #recent = none
 
-  constructor(parts: StandingStreamParts) {
-    this.#parts = parts
+  constructor({ server, caller, faults }: StandingStreamParts) {
+    this.#server = server
+    this.#caller = caller
+    this.#faults = faults
   }
 
   /** `open` sends the request for one, whose reply goes to the sink that it is given. */
   ask(sink: ReplySink, open: (sink: ReplySink, shapes: readonly WireShape[] | undefined) => void): void {
-    const { server, caller, faults } = this.#parts
     let shift = 0
     const call: Call = {
-      ...ownCall(server, 'subscriptions/listen', {}, new Cancellation()),
-      caller,
+      ...ownCall(this.#server, 'subscriptions/listen', {}, new Cancellation()),
+      caller: this.#caller,
       channel: {
         open: () => undefined,
         pause: () => undefined,
@@ -59,7 +64,7 @@ export class StandingStreams {
         open(hit === call ? following(sink, over) : this.#shifted(following(sink, over), shift), hit.shapes)
       })
     }
-    void faults(stream)(call).then((outcome) => {
+    void this.#faults(stream)(call).then((outcome) => {
       if (isAsked) return
       const { wire } = outcome
       if (wire?.status !== undefined) sink.body(wire.status, new ReplyHeaders([]), wire.body ?? '')

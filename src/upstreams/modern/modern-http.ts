@@ -7,7 +7,7 @@ import type { SseEvent } from '../../protocol/sse.ts'
 import type { ModernUpstream } from '../era.ts'
 import { abortError } from '../failure.ts'
 import { forwarded } from '../forwarded.ts'
-import { HttpExchange } from '../http/http-exchange.ts'
+import { HttpExchange, UnderWay } from '../http/http-exchange.ts'
 import type { ReplyHeaders } from '../http/http-headers.ts'
 import { closePools, type HttpOptions, openPools, type Pools } from '../http/http-pools.ts'
 import { HttpReply, type ReplyLimits, type ReplySink } from '../http/http-reply.ts'
@@ -86,7 +86,7 @@ export class ModernHttpUpstream implements ModernUpstream {
       unfinished,
       ackMs: timeouts.discovery,
       stateless: true,
-      underWay: new Set<HttpExchange>(),
+      underWay: new UnderWay(),
       unread: new Unread(NOTHING_POSTED),
     }
     // Without a session none can be lost.
@@ -113,7 +113,7 @@ export interface ModernHttpOptions extends HttpOptions {
 function httpWay(wire: HttpWire, options: ModernHttpOptions, caller: Caller): ModernWay {
   const { clock, maxReply, unfinished, onVersionError, timeouts, tools, server, faults } = options
   const past = faults && new StandingStreams({ server, caller, faults })
-  const underWay = new Set<HttpExchange>()
+  const underWay = new UnderWay()
   const ackMs = timeouts.discovery
   const unread = new Unread(NOTHING_POSTED)
   const limits = { maxReply, unfinished }
@@ -127,7 +127,7 @@ function httpWay(wire: HttpWire, options: ModernHttpOptions, caller: Caller): Mo
     },
     subscribe: httpSubscribe(wire, limits, past),
     abandon(error) {
-      for (const exchange of underWay) exchange.abandon(error)
+      underWay.abandon(error)
     },
   }
 }

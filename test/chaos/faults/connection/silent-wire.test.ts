@@ -4,7 +4,7 @@ import { halfOpen } from '../../../../src/chaos/faults/connection.ts'
 import type { Outcome, Service } from '../../../../src/mesh/call.ts'
 import { notificationText, resultText } from '../../../../src/protocol/jsonrpc.ts'
 import { encodeEvent } from '../../../../src/protocol/sse.ts'
-import { HttpExchange } from '../../../../src/upstreams/http/http-exchange.ts'
+import { HttpExchange, UnderWay } from '../../../../src/upstreams/http/http-exchange.ts'
 import { NOTHING_POSTED, Unread } from '../../../../src/upstreams/unread.ts'
 import { TestChannel, toolCall } from '../../../support/caller.ts'
 import { testInjection } from '../../../support/injection.ts'
@@ -22,7 +22,7 @@ async function overTheWire(t: TestContext, handle: RequestListener): Promise<Ser
     clock,
     maxReply: 1 << 20,
     ackMs: 1_000,
-    underWay: new Set<HttpExchange>(),
+    underWay: new UnderWay(),
     unread: new Unread(NOTHING_POSTED),
     stateless: true,
   }
