@@ -5,6 +5,7 @@ import { pathToFileURL } from 'node:url'
 import { systemClock } from '../src/mesh/clock.ts'
 import type { Children } from './children.ts'
 import { cpuMicros } from './cpu.ts'
+import type { Passage } from './event-stamps.ts'
 import { script } from './middle.ts'
 
 /** Blocks of a config. */
@@ -28,6 +29,8 @@ export interface Grown {
   readonly startMs: number
   readonly startCpuMs: number
   memory(): Promise<Memory>
+  /** What became of the events that were passed on since it was asked last; only of a gateway that was planned to note that. */
+  passages(): Promise<readonly Passage[]>
   /** Writes another config, with the same file name. */
   write(blocks: Blocks): void
 }
@@ -51,10 +54,16 @@ const noCrowd = {
 export interface Planned {
   readonly name: string
   readonly blocks: Blocks
+  /** Whether it notes when it reads and writes events. */
+  readonly stamps?: boolean
 }
 
 /** Starts a gateway, and waits until all of its servers are up. */
-export async function grow(children: Children, scratch: string, { name, blocks }: Planned): Promise<Grown> {
+export async function grow(
+  children: Children,
+  scratch: string,
+  { name, blocks, stamps = false }: Planned,
+): Promise<Grown> {
   const file = join(scratch, `${name}.json`)
   const write = (given: Blocks) => {
     const { gateway, ...rest } = given
@@ -63,10 +72,11 @@ export async function grow(children: Children, scratch: string, { name, blocks }
     writeFileSync(file, JSON.stringify({ ...all, gateway: { controlToken: CONTROL_TOKEN, ...all.gateway } }))
   }
   write(blocks)
-  const probe = ['--expose-gc', '--import', pathToFileURL(script('../test/fixtures/heap-probe.js')).href]
+  const preloaded = ['../test/fixtures/heap-probe.js', ...(stamps ? ['./event-stamps.js'] : [])]
+  const probes = preloaded.flatMap((file) => ['--import', pathToFileURL(script(file)).href])
   const startedAt = systemClock.now()
   const { pid, origin, control, child } = await children.listening(
-    [...probe, script('../src/main.js'), 'start', '--config', file],
+    ['--expose-gc', ...probes, script('../src/main.js'), 'start', '--config', file],
     { channel: true, quiet: true },
   )
   while (!(await fetch(`${origin}/readyz`)).ok) {
@@ -85,6 +95,11 @@ export async function grow(children: Children, scratch: string, { name, blocks }
       child.send('measure')
       const [{ heapUsed = 0, external = 0 }] = (await once(child, 'message')) as [Record<string, number>]
       return { heap: heapUsed + external, resident: residentBytes(pid) }
+    },
+    async passages() {
+      child.send('passages')
+      const [passages] = (await once(child, 'message')) as [readonly Passage[]]
+      return passages
     },
   }
 }

@@ -11,6 +11,8 @@ export type UpstreamOrder =
   | { readonly kind: 'release' }
   /** Sends an event with the time to all open streams, `count` times. */
   | { readonly kind: 'beat'; readonly count: number; readonly everyMs: number; readonly padding?: number }
+  /** Sends an event to `each` of the open streams in turn, with the time of each, `count` times. */
+  | { readonly kind: 'drip'; readonly count: number; readonly everyMs: number; readonly each: number }
   /** Only says how many there are. */
   | { readonly kind: 'count' }
 
@@ -62,6 +64,7 @@ serve(
 
 process.on('message', (order: UpstreamOrder) => {
   if (order.kind === 'beat') return beat(order, order.count)
+  if (order.kind === 'drip') return drip(order)
   if (order.kind === 'release') for (const answered of [...held]) answered()
   return report()
 })
@@ -77,6 +80,23 @@ function beat({ everyMs, padding = 0 }: Extract<UpstreamOrder, { kind: 'beat' }>
   const stamp = String(process.hrtime.bigint())
   for (const write of streams) write(stamp, 'x'.repeat(padding))
   setTimeout(() => beat({ kind: 'beat', count: left, everyMs, padding }, left - 1), everyMs)
+}
+
+/** Each event bears a time of its own, and is on its way before the next one gets its. */
+function drip({ count, everyMs, each }: Extract<UpstreamOrder, { kind: 'drip' }>): void {
+  const writers = [...streams]
+  let next = 0
+  const write = (left: number) => {
+    if (left === 0) return
+    writers[next++ % writers.length]?.(String(process.hrtime.bigint()), '')
+    process.nextTick(write, left - 1)
+  }
+  const round = (left: number) => {
+    if (left === 0) return report()
+    write(each)
+    setTimeout(round, everyMs, left - 1)
+  }
+  round(count)
 }
 
 function read(request: IncomingMessage, take: (message: Request) => void): void {
