@@ -73,8 +73,6 @@ const lag =
   async (stage: Stage, part: number): Promise<Found> => {
     const gateway = await gatewayOf(stage, 1, true, true)
     const url = `${gateway.origin}/mcp/s0`
-    const { added, direct, via, events } = await endToEnd(stage, url, how, part)
-    const alone = await gateway.passages()
     const count = Math.ceil(MANY_STREAMS / part)
     const { streams } = await stage.servers({ kind: 'count' })
     await stage.agents(
@@ -92,6 +90,10 @@ const lag =
     for (let burst = 0; burst < BURSTS; burst++)
       bursts.push(...(await dripped(stage, gateway, { count: 1, everyMs: BURST_MS, each: count })))
     const perEvent = (cpuMicros(gateway.pid) - cpuBefore) / bursts.length
+    await stage.agents({ kind: 'leave' })
+    await pause(CALM_MS)
+    const { added, direct, via, events } = await endToEnd(stage, url, how, part)
+    const alone = await gateway.passages()
     const waited = quantilesOf(many.map(({ waitedMs }) => waitedMs))
     const more = [
       `under ${count} streams, an event each ms: ${told(many)}; ${both(waited)} from the server until they were read`,
@@ -127,8 +129,6 @@ async function endToEnd(stage: Stage, url: string, how: 'call' | 'listen', part:
   await stage.servers({ kind: 'beat', count: Math.ceil(EVENTS / part), everyMs: EVENT_EVERY_MS })
   await pause(CALM_MS)
   const { lag: found } = await stage.agents({ kind: 'lags' })
-  await stage.agents({ kind: 'leave' })
-  await pause(CALM_MS)
   return found!
 }
 
