@@ -4,6 +4,7 @@ import type { AddressInfo } from 'node:net'
 import type { TestContext } from 'node:test'
 import { Pool } from 'undici'
 import { HttpWire } from '../../src/upstreams/http/http-wire.ts'
+import { StreamConnections } from '../../src/upstreams/http/stream-connections.ts'
 
 /** The wire to an HTTP server that a test plays, for as long as the test runs. */
 export async function wireTo(
@@ -14,7 +15,8 @@ export async function wireTo(
   await once(server, 'listening')
   const { port } = server.address() as AddressInfo
   const url = `http://127.0.0.1:${port}/mcp`
-  const [calls, streams] = [new Pool(new URL(url).origin), new Pool(new URL(url).origin)]
+  const { origin } = new URL(url)
+  const [calls, streams] = [new Pool(origin), new StreamConnections(origin, {})]
   const stop = () => {
     server.close()
     server.closeAllConnections()

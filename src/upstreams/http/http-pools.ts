@@ -6,6 +6,7 @@ import { connectorOf } from './connector.ts'
 import type { ReplyLimits } from './http-reply.ts'
 import type { SessionStates } from './session-state.ts'
 import { ShapedCalls } from './shaped-connection.ts'
+import { StreamConnections } from './stream-connections.ts'
 
 /** Files in PEM, by what they hold. */
 interface TlsOptions {
@@ -56,7 +57,7 @@ export interface HttpOptions extends ReplyLimits {
 /** The sockets to one replica: for requests that end, and for streams that stay open. */
 export interface Pools {
   readonly calls: Pool
-  readonly streams: Pool
+  readonly streams: Pick<StreamConnections, 'dispatch' | 'destroy'>
   /** For requests with replies whose bytes faults shape; only where calls have replies of their own. */
   readonly shaped?: ShapedCalls
   /** The same for replies that stay open. */
@@ -77,7 +78,7 @@ export function openPools({ url, connections, timeouts, tls }: HttpOptions): Poo
       bodyTimeout: timeouts.idle,
       connect,
     }),
-    streams: new Pool(origin, { pipelining: 1, headersTimeout, bodyTimeout: 0, connect }),
+    streams: new StreamConnections(origin, { headersTimeout, bodyTimeout: 0, connect }),
     shaped: new ShapedCalls(origin, connections, { headersTimeout, bodyTimeout: timeouts.idle }, socket),
     shapedStreams: new ShapedCalls(origin, Infinity, { headersTimeout, bodyTimeout: 0 }, socket),
   }

@@ -16,6 +16,7 @@ import { readTls } from '../http/http-pools.ts'
 import { HttpReply, type ReplyLimits, type ReplySink } from '../http/http-reply.ts'
 import { looksForgotten, readReply } from '../http/http-status.ts'
 import { HttpWire } from '../http/http-wire.ts'
+import { StreamConnections } from '../http/stream-connections.ts'
 import { AnswerShaper } from '../pipe/answer-shaper.ts'
 import { InTurn } from '../pipe/in-turn.ts'
 import { MessageSession } from '../pipe/message-session.ts'
@@ -45,7 +46,7 @@ export class SseUpstream implements Upstream {
   readonly #options: SseOptions
   readonly #log: Log
   readonly #posts: Pool
-  readonly #streams: Pool
+  readonly #streams: StreamConnections
   readonly #upstreamSessions = new Set<MessageSession>()
   #closed = false
 
@@ -61,7 +62,11 @@ export class SseUpstream implements Upstream {
       headersTimeout: timeouts.idle,
       bodyTimeout: timeouts.idle,
     })
-    this.#streams = new Pool(origin, { connect, headersTimeout: timeouts.idle, bodyTimeout: 0 })
+    this.#streams = new StreamConnections(origin, {
+      connect,
+      headersTimeout: timeouts.idle,
+      bodyTimeout: 0,
+    })
   }
 
   async open(caller: Caller, signal: Signal): Promise<UpstreamSession> {
