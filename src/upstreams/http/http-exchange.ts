@@ -62,23 +62,29 @@ const LINGER_MS = 1_000
 /** Replies that came in one turn of the event loop are read together, and their callers go on together. */
 const over = new TurnBatch<HttpExchange>((exchange) => exchange.tell())
 
-/** The exchanges under way of one upstream session. Between calls, which is when there are thousands of it, it keeps nothing. */
+/** The exchanges under way of one upstream session: most have one at a time, and between calls, which is when there are thousands of it, none. */
 export class UnderWay {
-  #exchanges: Set<HttpExchange> | undefined
+  #only: HttpExchange | undefined
+  #others: Set<HttpExchange> | undefined
 
   add(exchange: HttpExchange): void {
-    this.#exchanges ??= new Set()
-    this.#exchanges.add(exchange)
+    if (this.#only === undefined) this.#only = exchange
+    else {
+      this.#others ??= new Set()
+      this.#others.add(exchange)
+    }
   }
 
   delete(exchange: HttpExchange): void {
-    this.#exchanges?.delete(exchange)
-    if (this.#exchanges?.size === 0) this.#exchanges = undefined
+    if (this.#only === exchange) this.#only = undefined
+    else this.#others?.delete(exchange)
+    if (this.#others?.size === 0) this.#others = undefined
   }
 
   /** Ends all of them here. */
   abandon(cause: GatewayError): void {
-    for (const exchange of this.#exchanges ?? []) exchange.abandon(cause)
+    this.#only?.abandon(cause)
+    for (const exchange of this.#others ?? []) exchange.abandon(cause)
   }
 }
 
