@@ -19,6 +19,7 @@ const program = (keeps: boolean) => `
       for (let run = 0; run < 20; run++) made(200)
       if (${keeps}) kept.push(made)
     }
+    process.send('made')
   })
   setInterval(() => undefined, 1_000)
   process.send('ready')`
