@@ -12,6 +12,7 @@ export const workloads: Readonly<Record<string, Workload>> = {
   small: { reply: 'json', fill: 0, calls: 2_500 },
   sse: { reply: 'sse', fill: 0, calls: 2_500 },
   large: { reply: 'json', fill: 64 * 1024, calls: 500 },
+  huge: { reply: 'json', fill: 200 * 1024, calls: 300 },
 }
 
 /** ASCII text of `bytes` bytes in which no two stretches are alike, so that a lost or swapped chunk shows. */
