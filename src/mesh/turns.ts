@@ -73,10 +73,7 @@ export interface BurstSize {
   readonly ms: Millis
 }
 
-/**
- * Work that nobody waits for, done many pieces at a time. Code that runs for one call in ten finds nothing of itself in a core's
- * caches, and costs four times as much as when it runs in a row.
- */
+/** Work that nobody waits for, done many pieces at a time, so that it does not come between the steps of calls turn after turn. */
 export class Burst<Item> {
   readonly #task: (item: Item) => void
   readonly #size: BurstSize
