@@ -1,4 +1,4 @@
-import { type Cancel, endOfTurn, nextTurn, pause, systemClock, type Millis } from './clock.ts'
+import { endOfTurn, nextTurn, pause, systemClock, type Millis } from './clock.ts'
 
 /** What one peer may have done for it before it has to wait: messages and copies of them, and bytes. */
 const MOST_UNITS = 64
@@ -59,54 +59,6 @@ export class TurnBatch<Item> {
   readonly flush = (): void => {
     const items = this.#items
     this.#items = []
-    for (const item of items) this.#task(item)
-  }
-}
-
-/** How much work a `Burst` gathers. */
-export interface BurstSize {
-  /** Pieces. */
-  readonly pieces: number
-  /** What they hold together, in the unit of `add`. */
-  readonly weight: number
-  /** How long a piece waits for others at most, in milliseconds of real time. */
-  readonly ms: Millis
-}
-
-/** Work that nobody waits for, done many pieces at a time, so that it does not come between the steps of calls turn after turn. */
-export class Burst<Item> {
-  readonly #task: (item: Item) => void
-  readonly #size: BurstSize
-  #items: Item[] = []
-  #weight = 0
-  #isDue = false
-  #cancel: Cancel | undefined
-
-  /** `task` must not throw. */
-  constructor(size: BurstSize, task: (item: Item) => void) {
-    this.#size = size
-    this.#task = task
-  }
-
-  add(item: Item, weight: number): void {
-    this.#weight += weight
-    const count = this.#items.push(item)
-    if (this.#isDue) return
-    const { pieces, weight: most, ms } = this.#size
-    if (count >= pieces || this.#weight >= most) {
-      this.#isDue = true
-      endOfTurn(this.flush)
-    } else if (count === 1) this.#cancel = systemClock.after(ms, this.flush)
-  }
-
-  /** Does what waits, now. */
-  readonly flush = (): void => {
-    this.#cancel?.()
-    this.#cancel = undefined
-    const items = this.#items
-    this.#items = []
-    this.#weight = 0
-    this.#isDue = false
     for (const item of items) this.#task(item)
   }
 }

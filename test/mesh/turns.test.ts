@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { inTurns, nextTurn } from '../../src/mesh/clock.ts'
-import { Burst, type BurstSize, countCopy, ownTurn, TurnBatch, TurnBudget } from '../../src/mesh/turns.ts'
-import { until } from '../support/until.ts'
+import { inTurns } from '../../src/mesh/clock.ts'
+import { countCopy, ownTurn, TurnBatch, TurnBudget } from '../../src/mesh/turns.ts'
 
 /** After how many messages there is a break, each of so many bytes and passed on to so many. */
 function messagesUntilBreak(bytes: number, copies: number): number {
@@ -129,58 +128,4 @@ test('what is added while a batch is done comes in the next turn', async () => {
     await new Promise((resolve) => setImmediate(resolve))
     assert.deepEqual(seen, expected)
   }
-})
-
-/** A burst that notes what it does together; by default so large that only `flush` ends it. */
-function notedBurst(size: Partial<BurstSize>) {
-  const done: string[] = []
-  const burst = new Burst<string>({ pieces: 1_000, weight: 1_000, ms: 60_000, ...size }, (item) =>
-    done.push(item),
-  )
-  return { burst, done }
-}
-
-test('a burst is done at the end of the turn in which it has as many pieces as it may, all of them in order', async () => {
-  const { burst, done } = notedBurst({ pieces: 3 })
-  for (const item of ['a', 'b']) burst.add(item, 1)
-  await nextTurn()
-  assert.deepEqual(done, [])
-  for (const item of ['c', 'd']) burst.add(item, 1)
-  assert.deepEqual(done, [])
-  await nextTurn()
-  assert.deepEqual(done, ['a', 'b', 'c', 'd'])
-  burst.add('e', 1)
-  await nextTurn()
-  assert.equal(done.length, 4)
-})
-
-test('heavy pieces make a burst of few, and the next one begins without their weight', async () => {
-  const { burst, done } = notedBurst({ weight: 100 })
-  burst.add('heavy', 99)
-  burst.add('light', 1)
-  await nextTurn()
-  assert.deepEqual(done, ['heavy', 'light'])
-  burst.add('next', 99)
-  await nextTurn()
-  assert.equal(done.length, 2)
-})
-
-test('a piece that no other joins is done after a while, and its timer does not hold the process', async () => {
-  const { burst, done } = notedBurst({ ms: 10 })
-  const timers = () => process.getActiveResourcesInfo().filter((name) => name === 'Timeout').length
-  const before = timers()
-  burst.add('alone', 1)
-  assert.equal(timers(), before)
-  await until('it is done', () => done.length === 1)
-  burst.add('again', 1)
-  await until('the next one is done too', () => done.length === 2)
-})
-
-test('what waits in a burst is done at once where that is asked for, and once', async () => {
-  const { burst, done } = notedBurst({ pieces: 2, ms: 1 })
-  for (const item of ['a', 'b']) burst.add(item, 1)
-  burst.flush()
-  assert.deepEqual(done, ['a', 'b'])
-  await nextTurn()
-  assert.deepEqual(done, ['a', 'b'])
 })

@@ -2,7 +2,7 @@ import { createTraceState, type SpanContext, SpanKind, TraceFlags } from '@opent
 import type { Call, CallRecord, Outcome } from '../../mesh/call.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError } from '../../mesh/errors.ts'
-import { Burst, type BurstSize } from '../../mesh/turns.ts'
+import { TurnBatch } from '../../mesh/turns.ts'
 import {
   addDecisions,
   addPayloads,
@@ -33,18 +33,6 @@ import { ATTRIBUTES as A } from './spans.ts'
 /** How long the last spans are waited for, in milliseconds. */
 const GOODBYE_MS = 3_000
 
-/** Calls whose spans are made together at most; how long their texts may be, in UTF-16 code units; how long they wait. */
-const BURST_CALLS = 64
-const BURST_TEXT = 1024 * 1024
-const BURST_MS: Millis = 100
-
-/** Without retries a call has two spans: a burst has to fit into a queue that still has those of the last one. */
-const burstOf = (queue: number): BurstSize => ({
-  pieces: Math.max(1, Math.min(BURST_CALLS, queue >> 2)),
-  weight: BURST_TEXT,
-  ms: BURST_MS,
-})
-
 /** Tracing that is on. Loads the SDK, which takes half a second: hence in a file of its own. */
 export async function startTracing(settings: TracingSettings, parts: TracingParts): Promise<Tracing> {
   const { clock, log, config } = parts
@@ -52,7 +40,7 @@ export async function startTracing(settings: TracingSettings, parts: TracingPart
   const ids = new RandomIds()
   const writer = new SpanWriter({ ...parts, ...pipeline, payloads: config.payloads })
   let told = false
-  const ended = new Burst<EndedCall>(burstOf(settings.queue), (call) => {
+  const ended = new TurnBatch<EndedCall>((call) => {
     try {
       writer.write(call)
     } catch (error) {
@@ -68,9 +56,7 @@ export async function startTracing(settings: TracingSettings, parts: TracingPart
     const { traceId, attempts, parent } = trace
     trace.spanId = ids.span()
     call.record.traceId = traceId
-    const reply = outcome.kind === 'answered' ? outcome.result.text.length : 0
-    const item = { call, traceId, spanId: trace.spanId, parent, attempts, outcome, kept, at: clock.now() }
-    ended.add(item, call.message.text.length + reply)
+    ended.add({ call, traceId, spanId: trace.spanId, parent, attempts, outcome, kept, at: clock.now() })
   }
 
   const attemptsParts = { clock, ids }
@@ -86,7 +72,7 @@ export async function startTracing(settings: TracingSettings, parts: TracingPart
   }
 }
 
-/** A call that is over and whose trace is kept, until its spans are made: its agent does not wait for them. */
+/** A call that is over and whose trace is kept, until the end of the turn: its agent does not wait for its spans. */
 interface EndedCall extends Pick<CallTrace, 'traceId' | 'parent' | 'attempts'> {
   readonly call: Call
   readonly spanId: string
