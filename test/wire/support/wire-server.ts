@@ -183,14 +183,16 @@ export class WireServer {
     const connection: Connection = { at: performance.now(), end: undefined }
     this.connections.push(connection)
     this.#sockets.add(socket)
-    createInterface({ input: socket }).on('line', (line) => {
+    const lines = createInterface({ input: socket })
+    lines.on('line', (line) => {
       if (line.startsWith('\x04')) return void (connection.end = line.slice(1))
       this.#take(
         { at: performance.now(), connection, text: line, message: JSON.parse(line) as Json, headers: {} },
         (text) => void socket.write(`${text}\n`),
       )
     })
-    socket.on('error', () => undefined)
+    // A process that is killed with something unread resets its connection, and both say so.
+    for (const source of [socket, lines]) source.on('error', () => undefined)
     socket.once('end', () => socket.end())
     socket.once('close', () => {
       this.ended.push((connection.end ??= 'gone'))
