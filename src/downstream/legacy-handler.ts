@@ -4,7 +4,7 @@ import type { Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../mesh/errors.ts'
 import type { Live } from '../mesh/live.ts'
 import { ownTurn } from '../mesh/turns.ts'
-import { during, LARGE_TEXT } from '../mesh/work.ts'
+import { during } from '../mesh/work.ts'
 import { askedLimitMs } from '../policies/deadline/asked.ts'
 import {
   errorText,
@@ -281,7 +281,7 @@ class Dialogue {
     messages: readonly Message[],
     isBatch: boolean,
   ): Promise<void> {
-    const reply = new PostReply(session, incoming.response, this.#clock)
+    const reply = new PostReply(session, incoming.response, this.#clock, isBatch)
     const now = this.#clock.now()
     const answers: Promise<Response>[] = []
     for (const message of messages) {
@@ -291,8 +291,8 @@ class Dialogue {
     const [only] = answers
     if (only === undefined) return Promise.resolve(void incoming.response.writeHead(202).end())
     // Most POSTs hold one request: the common way takes no more turns of the microtask queue than it must.
-    if (!isBatch) return only.then((response) => this.#inTime(session, { reply, now }, [response], false))
-    return Promise.all(answers).then((responses) => this.#inTime(session, { reply, now }, responses, true))
+    if (!isBatch) return only.then((response) => this.#inTime(session, { reply, now }, [response]))
+    return Promise.all(answers).then((responses) => this.#inTime(session, { reply, now }, responses))
   }
 
   /** A rejection may have to wait: see `Tarpit`. */
@@ -300,21 +300,21 @@ class Dialogue {
     session: Session,
     { reply, now }: Pick<Taken, 'reply' | 'now'>,
     responses: readonly Response[],
-    isBatch: boolean,
   ): Promise<void> | void {
     const pause = this.#guards.tarpit.hold(session.id, now, retryAfterOf(responses))
-    if (pause === undefined) return this.#finish(session, reply, responses, isBatch)
-    return pause.then(() => this.#finish(session, reply, responses, isBatch))
+    if (pause === undefined) return this.#finish(session, reply, responses)
+    return pause.then(() => this.#finish(session, reply, responses))
   }
 
-  #finish(session: Session, reply: PostReply, responses: readonly Response[], isBatch: boolean): void {
-    if (!responses.some(isLarge)) return this.#finishNow(session, reply, responses, isBatch)
-    during('reply', () => this.#finishNow(session, reply, responses, isBatch))
+  #finish(session: Session, reply: PostReply, responses: readonly Response[]): void {
+    if (!responses.some((response) => reply.takesLong(response)))
+      return this.#finishNow(session, reply, responses)
+    during('reply', () => this.#finishNow(session, reply, responses))
   }
 
-  #finishNow(session: Session, reply: PostReply, responses: readonly Response[], isBatch: boolean): void {
+  #finishNow(session: Session, reply: PostReply, responses: readonly Response[]): void {
     session.touch()
-    reply.finish(responses, isBatch)
+    reply.finish(responses)
     for (const { status } of responses) if (status === 404) void this.#sessions.close(session)
     this.#sessions.settle(session)
   }
@@ -372,7 +372,7 @@ class Dialogue {
       session.asked.end(record)
       lease.release()
       // A large answer is put on the wire in a turn of its own; the session is in use until then.
-      return isLarge(response) ? ownTurn(session.client).then(() => left(response)) : left(response)
+      return reply.takesLong(response) ? ownTurn(session.client).then(() => left(response)) : left(response)
     }
     // A defect of ours has an answer, too: other requests of the same POST may go on.
     const broke = (cause: unknown) => done({ text: this.#guards.defect(id, cause), status: 200 })
@@ -427,8 +427,4 @@ function retryAfterOf(responses: readonly Response[]): Millis | undefined {
     least = Math.min(least ?? retryAfterMs, retryAfterMs)
   }
   return least
-}
-
-function isLarge({ text }: Response): boolean {
-  return text.length >= LARGE_TEXT
 }

@@ -1,7 +1,9 @@
 import type { ServerResponse } from 'node:http'
 import type { Answer, CallRecord, Channel, Message, WireReply } from '../mesh/call.ts'
 import type { Clock } from '../mesh/clock.ts'
+import { LARGE_TEXT } from '../mesh/work.ts'
 import { errorText, type RequestId } from '../protocol/jsonrpc.ts'
+import { LargeMessage } from '../protocol/large-message.ts'
 import type { EventStream } from './event-stream.ts'
 import { resetNow } from '../upstreams/http/shaped-connection.ts'
 import type { Response } from './respond.ts'
@@ -15,13 +17,23 @@ export class PostReply {
   readonly #session: Session
   readonly #response: ServerResponse
   readonly #clock: Clock
+  readonly #isBatch: boolean
   #shaped: ShapedReply | undefined
   #stream: EventStream | undefined
 
-  constructor(session: Session, response: ServerResponse, clock: Clock) {
+  /** `isBatch`: the POST holds a batch, and so does the reply. */
+  constructor(session: Session, response: ServerResponse, clock: Clock, isBatch: boolean) {
     this.#session = session
     this.#response = response
     this.#clock = clock
+    this.#isBatch = isBatch
+  }
+
+  /** Whether it takes long to put a response on the wire: a large text has to become bytes first. */
+  takesLong(response: Response): boolean {
+    const isSentAsText =
+      this.#isBatch || this.#stream !== undefined || LargeMessage.chunksOf(response) === undefined
+    return isSentAsText && isLarge(response)
   }
 
   /** The channel of one of the POST's requests, for what `server` sends. */
@@ -42,7 +54,7 @@ export class PostReply {
   }
 
   /** Ends the POST with the answers to its requests: one as it is, several of a batch in order. */
-  finish(responses: readonly Response[], isBatch: boolean): void {
+  finish(responses: readonly Response[]): void {
     const wire = responses.find(({ wire }) => wire !== undefined && wire.end !== 'shape')?.wire
     if (wire !== undefined) {
       putOnWire(this.#response, wire)
@@ -55,8 +67,8 @@ export class PostReply {
       return
     }
     const [first] = responses
-    if (isBatch) sendJson(this.#response, 200, `[${responses.map(({ text }) => text).join()}]`)
-    else if (first !== undefined) sendJson(this.#response, first.status, first.text, first.headers)
+    if (this.#isBatch) sendJson(this.#response, 200, `[${responses.map(({ text }) => text).join()}]`)
+    else if (first !== undefined) sendResponse(this.#response, first)
     this.#session.wrote(this.#response)
   }
 
@@ -67,6 +79,11 @@ export class PostReply {
   #open(): EventStream {
     return (this.#stream ??= this.#session.streams.open(this.#response))
   }
+}
+
+/** Whether it takes long to put the text of a response on the wire. */
+export function isLarge(response: Response): boolean {
+  return LargeMessage.chunksOf(response) !== undefined || response.text.length >= LARGE_TEXT
 }
 
 /** Sends a complete JSON reply; does nothing when the client is gone. */
@@ -84,6 +101,19 @@ export function sendJson(
     ...headers,
   })
   response.end(body)
+}
+
+/** Sends one response as a complete JSON reply: a large one as its server sent it, byte for byte. */
+export function sendResponse(response: ServerResponse, reply: Response): void {
+  const chunks = LargeMessage.chunksOf(reply)
+  if (chunks === undefined) return sendJson(response, reply.status, reply.text, reply.headers)
+  if (response.destroyed || response.headersSent) return
+  const length = chunks.reduce((sum, chunk) => sum + chunk.length, 0)
+  response.writeHead(200, { 'content-type': 'application/json', 'content-length': length })
+  // All of them go to the socket in one write.
+  response.cork()
+  for (const chunk of chunks) response.write(chunk)
+  response.end()
 }
 
 /** Puts a reply on the agent's wire as a fault wants it there: another status, bytes that are no JSON-RPC, no reply at all. */

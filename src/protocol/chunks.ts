@@ -58,12 +58,18 @@ export class Chunks {
 
   /** All of them in one, once: they are gone then. */
   takeBytes(): Buffer {
+    const chunks = this.takeChunks()
+    const [first] = chunks
+    return chunks.length === 1 && first !== undefined ? first : Buffer.concat(chunks)
+  }
+
+  /** All of them in order, once: they are gone then. No chunk is empty. */
+  takeChunks(): Buffer[] {
     this.#seal()
     const chunks = this.#chunks
-    const [first] = chunks
     this.#chunks = []
     this.length = 0
-    return chunks.length === 1 && first !== undefined ? first : Buffer.concat(chunks)
+    return chunks
   }
 }
 

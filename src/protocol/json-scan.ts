@@ -4,9 +4,9 @@
  * of any other the end is the end.
  */
 
-const QUOTE = 0x22
-const BACKSLASH = 0x5c
-const COMMA = 0x2c
+export const QUOTE = 0x22
+export const BACKSLASH = 0x5c
+export const COMMA = 0x2c
 export const OPEN_OBJECT = 0x7b
 export const CLOSE_OBJECT = 0x7d
 export const OPEN_ARRAY = 0x5b

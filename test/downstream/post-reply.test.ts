@@ -2,14 +2,16 @@ import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import { PostReply, sendJson } from '../../src/downstream/post-reply.ts'
 import { newRecord } from '../../src/mesh/call.ts'
+import { LargeMessage } from '../../src/protocol/large-message.ts'
+import { LongStrings } from '../../src/protocol/long-strings.ts'
 import { holdResponses } from '../support/held-responses.ts'
 import { message, testSession } from './test-session.ts'
 
-async function setUp(t: TestContext, parts: Parameters<typeof testSession>[0] = {}) {
+async function setUp(t: TestContext, parts: Parameters<typeof testSession>[0] = {}, isBatch = false) {
   const { session, clock } = testSession(parts)
   const { response, client } = await (await holdResponses(t))()
   const record = newRecord(0)
-  const reply = new PostReply(session, response, clock)
+  const reply = new PostReply(session, response, clock, isBatch)
   return { session, clock, client, response, reply, record, channel: reply.channelFor('s', record) }
 }
 
@@ -18,7 +20,7 @@ const progress = message({ method: 'notifications/progress', params: { progress:
 
 test('an answer alone is JSON with its status, and leaves no stream behind', async (t) => {
   const { client, reply } = await setUp(t)
-  reply.finish([{ text: '{"ü":1}', status: 404 }], false)
+  reply.finish([{ text: '{"ü":1}', status: 404 }])
   await client.ended
   const { statusCode, headers } = await client.headers
   assert.equal(statusCode, 404)
@@ -29,12 +31,49 @@ test('an answer alone is JSON with its status, and leaves no stream behind', asy
 
 test('the answers to a batch come in the order of its requests, also a single one', async (t) => {
   for (const responses of [[answer], [answer, { text: '{"id":2}', status: 404 }]]) {
-    const { client, reply } = await setUp(t)
-    reply.finish(responses, true)
+    const { client, reply } = await setUp(t, {}, true)
+    reply.finish(responses)
     await client.ended
     assert.equal((await client.headers).statusCode, 200)
     assert.equal(client.text, `[${responses.map(({ text }) => text).join()}]`)
   }
+})
+
+/** A response that is a large message, and its text. */
+function large(): { readonly response: LargeMessage; readonly text: string } {
+  const text = JSON.stringify({ id: 1, result: { text: 'ü'.repeat(100_000) } })
+  const chunks = [text.slice(0, 30_000), text.slice(30_000)].map((piece) => Buffer.from(piece))
+  const strings = new LongStrings()
+  for (const chunk of chunks) strings.read(chunk)
+  return { response: LargeMessage.read(chunks, strings)!, text }
+}
+
+test('a large message is sent by the bytes that it came in, and takes no time', async (t) => {
+  const { client, reply } = await setUp(t)
+  const { response, text } = large()
+  assert.equal(reply.takesLong(response), false)
+  // Whoever asks for its text now gets another one.
+  Object.defineProperty(response, 'text', { get: () => assert.fail('its text was asked for') })
+  reply.finish([response])
+  await client.ended
+  const { headers } = await client.headers
+  assert.equal(headers['content-length'], String(Buffer.byteLength(text)))
+  assert.equal(client.text, text)
+})
+
+test('in a batch and in a stream a large message is text like any other, which takes time', async (t) => {
+  const { response, text } = large()
+  const batch = await setUp(t, {}, true)
+  assert.equal(batch.reply.takesLong(response), true)
+  batch.reply.finish([response, answer])
+  await batch.client.ended
+  assert.equal(batch.client.text, `[${text},${answer.text}]`)
+  const stream = await setUp(t)
+  void stream.channel.send(progress)
+  assert.equal(stream.reply.takesLong(response), true)
+  stream.reply.finish([response])
+  await stream.client.ended
+  assert.ok(stream.client.text.endsWith(`data: ${text}\n\n`))
 })
 
 test('what comes before the answer makes it a stream, which ends with the answer', async (t) => {
@@ -43,7 +82,7 @@ test('what comes before the answer makes it a stream, which ends with the answer
   void channel.send(progress)
   await clock.advance(5)
   void channel.send(progress)
-  reply.finish([answer], false)
+  reply.finish([answer])
   await client.ended
   assert.deepEqual(client.data, [progress.text, progress.text, answer.text])
   assert.equal(record.firstByteAt, 5)
@@ -59,7 +98,7 @@ test('a stream that the server opened is open for the client at once', async (t)
     undefined,
     'an empty stream says nothing: the call may still be sent again',
   )
-  reply.finish([answer], false)
+  reply.finish([answer])
   await client.ended
   assert.deepEqual(client.data, [answer.text])
 })
@@ -68,7 +107,7 @@ test('what the endpoint drops opens nothing', async (t) => {
   const { client, channel, reply, record } = await setUp(t, { inbound: () => undefined })
   assert.equal(channel.send(progress), undefined)
   assert.equal(record.firstByteAt, undefined)
-  reply.finish([answer], false)
+  reply.finish([answer])
   await client.ended
   assert.equal(client.text, answer.text)
 })
@@ -96,7 +135,7 @@ test('a request that the endpoint drops is refused, and holds nothing', async (t
     '{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"Method not found: x/list_changed"}}',
   ])
   assert.equal(record.asking, 0)
-  reply.finish([answer], false)
+  reply.finish([answer])
   await client.ended
   assert.equal(client.text, answer.text)
 })
@@ -109,14 +148,14 @@ test('a pause sends away a client that will come back, and no other', async (t) 
     const { client, channel, reply, session } = await setUp(t, { version })
     channel.open()
     channel.pause(100)
-    if (!paused) reply.finish([answer], false)
+    if (!paused) reply.finish([answer])
     await client.ended
     assert.equal(
       client.events.some(({ retryMs }) => retryMs === 100),
       paused,
       version,
     )
-    if (paused) reply.finish([answer], false)
+    if (paused) reply.finish([answer])
     const back = await (await holdResponses(t))()
     assert.equal(session.listen(back.response, '1-0'), true)
     await back.client.ended
@@ -127,7 +166,7 @@ test('a pause sends away a client that will come back, and no other', async (t) 
 test('a pause before anything was sent does nothing', async (t) => {
   const { client, channel, reply } = await setUp(t)
   channel.pause(100)
-  reply.finish([answer], false)
+  reply.finish([answer])
   await client.ended
   assert.equal(client.text, answer.text)
 })

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { nextTurn } from '../../src/mesh/clock.ts'
 import { gatewayError } from '../../src/mesh/errors.ts'
+import { LargeMessage } from '../../src/protocol/large-message.ts'
 import { HttpReply } from '../../src/upstreams/http/http-reply.ts'
 import { until } from '../support/until.ts'
 import { eventStream, wireTo } from '../support/wired.ts'
@@ -25,6 +26,57 @@ test('a mark of the order of bytes is no part of a reply, however large that is'
     const { last, end } = await post(t, (_, response) => void response.end(`\ufeff${body}`))
     await end
     assert.equal(last.body, body)
+  }
+})
+
+/** What a sink that takes messages is told of a reply that comes in two pieces. */
+function reading(status: number, body: string | Buffer) {
+  const { sink, told, last, end } = recorder({ takesMessages: true })
+  const reply = new HttpReply(sink, { maxReply: 10_000_000 })
+  reply.onConnect(() => undefined)
+  reply.onHeaders(status, [], () => undefined)
+  const bytes = Buffer.from(body)
+  reply.onData(bytes.subarray(0, 50_000))
+  reply.onData(bytes.subarray(50_000))
+  reply.onComplete()
+  return { reply, told, last, end }
+}
+
+const large = 'x'.repeat(100_000)
+
+test('a large JSON object is a message, and stays the bytes that it came in', async () => {
+  const text = `{"id":1,"result":{"text":"${large}"}}`
+  const { told, last, end } = reading(200, text)
+  await end
+  assert.deepEqual(told, ['message'])
+  assert.equal(Buffer.concat(LargeMessage.chunksOf(last.message!)!).toString(), text)
+  assert.deepEqual(last.message?.value, JSON.parse(text))
+})
+
+test('what is small, an error, or no JSON object is a body', async () => {
+  for (const [status, body] of [
+    [200, `{"text":"${'x'.repeat(60_000)}"}`],
+    [400, `{"text":"${'x'.repeat(60_000)}"}`],
+    [201, `{"text":"${large}"}`],
+    [200, `"${large}"`],
+    [200, `{"text":"${large}"`],
+    [200, large],
+  ] as const) {
+    const { told, last, end } = reading(status, body)
+    await end
+    assert.deepEqual([told, last.status, last.body], [['body'], status, body])
+  }
+})
+
+test('a large reply that nobody wants any more is not read, whenever that happens', async () => {
+  const error = gatewayError('cancelled', 'nobody waits')
+  for (const turns of [0, 1, 2, 3, 10]) {
+    const { reply, told, last, end } = reading(200, `{"text":"${large.repeat(40)}"}`)
+    for (let turn = 0; turn < turns; turn++) await nextTurn()
+    if (told.length > 0) continue
+    reply.abort(error)
+    await end
+    assert.deepEqual([told, last.error], [['failed cancelled'], error])
   }
 })
 

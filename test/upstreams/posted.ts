@@ -1,6 +1,7 @@
 import type { RequestListener } from 'node:http'
 import type { TestContext } from 'node:test'
 import type { GatewayError } from '../../src/mesh/errors.ts'
+import type { LargeMessage } from '../../src/protocol/large-message.ts'
 import { HttpReply, type ReplySink } from '../../src/upstreams/http/http-reply.ts'
 import type { ServerReplies } from '../../src/upstreams/unfinished-replies.ts'
 import { wireTo } from '../support/wired.ts'
@@ -8,10 +9,10 @@ import { wireTo } from '../support/wired.ts'
 /** Largest reply, in bytes. */
 export const LIMIT = 100_000
 
-/** A sink that writes down what it is told, in short words. */
-export function recorder() {
+/** A sink that writes down what it is told, in short words. `takesMessages`: also large replies as messages. */
+export function recorder({ takesMessages = false } = {}) {
   const told: string[] = []
-  const last: { error?: GatewayError; body?: string; status?: number } = {}
+  const last: { error?: GatewayError; body?: string; status?: number; message?: LargeMessage } = {}
   let over = () => {}
   const end = new Promise<void>((resolve) => (over = resolve))
   let held: Promise<void> | undefined
@@ -26,6 +27,13 @@ export function recorder() {
       Object.assign(last, { status, body })
       over()
     },
+    ...(takesMessages && {
+      message(_, message) {
+        told.push('message')
+        last.message = message
+        over()
+      },
+    }),
     ended() {
       told.push('ended')
       over()

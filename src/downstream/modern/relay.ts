@@ -4,7 +4,7 @@ import { Cancellation } from '../../mesh/cancel.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import type { Live } from '../../mesh/live.ts'
 import { ownTurn } from '../../mesh/turns.ts'
-import { during, LARGE_TEXT } from '../../mesh/work.ts'
+import { during } from '../../mesh/work.ts'
 import { askedLimitMs } from '../../policies/deadline/asked.ts'
 import { replaceAt } from '../../protocol/json-span.ts'
 import { isObject, paramsOf, parseJson, requestText } from '../../protocol/jsonrpc.ts'
@@ -12,6 +12,7 @@ import { withEntry } from '../../protocol/with-entry.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
 import type { McpRequest } from '../endpoint.ts'
 import type { Guards } from '../guards.ts'
+import { isLarge } from '../post-reply.ts'
 import type { Response } from '../respond.ts'
 import { senderOf } from '../tarpit.ts'
 import type { Tenancy } from '../tenancy.ts'
@@ -68,7 +69,7 @@ export class Relay {
         const pause = this.#guards.tarpit.hold(sender, record.startedAt, response.retryAfterMs)
         if (pause !== undefined) return pause.then(() => exchange.end(response, record, id))
       }
-      if (response.text.length < LARGE_TEXT) return void exchange.end(response, record, id)
+      if (!isLarge(response)) return void exchange.end(response, record, id)
       return ownTurn(exchange.client).then(() => during('reply', () => exchange.end(response, record, id)))
     }
     // A defect of ours has an answer, too, also where the call waits for input.

@@ -1,5 +1,6 @@
 import type { Partial, Verdict } from '../../mesh/call.ts'
 import { isObject, parseJson } from '../../protocol/jsonrpc.ts'
+import { beginningOf } from '../../protocol/large-message.ts'
 import { PARTIAL_KEY } from '../../protocol/meta.ts'
 import type { Mismatch } from '../state/schemas/mismatch.ts'
 import { type Drift, type Habit, TEXT, type ToolMemory } from './memory.ts'
@@ -145,21 +146,22 @@ export function look(
   memory: ToolMemory | undefined,
   looks: Looks,
 ): ReplyVerdict | undefined {
-  const text = firstText(content)
-  const json = text !== undefined && beginsLikeJson(text)
+  const block = firstText(content)
+  const beginning = block && beginningOf(block, 'text')
+  const json = beginning !== undefined && beginsLikeJson(beginning) ? shortTextOf(block) : undefined
   let value = structuredContent
   if (value !== undefined) {
-    const spoilt = json && looks.partials ? spoiltCopy(text, value, memory?.copy) : undefined
+    const spoilt = json !== undefined && looks.partials ? spoiltCopy(json, value, memory?.copy) : undefined
     if (spoilt !== undefined) return { verdict: 'partial_silent', partial: spoilt }
-  } else if (json) {
-    value = parseJson(text)
+  } else if (json !== undefined) {
+    value = parseJson(json)
     if (value === undefined) {
-      const judgement = noJson(text, memory, looks)
+      const judgement = noJson(json, memory, looks)
       if (judgement !== undefined) return judgement
     }
   }
   if (value === undefined) {
-    if (text === undefined) return undefined
+    if (beginning === undefined) return undefined
     memory?.json.break()
     return drifted(TEXT, memory, looks)
   }
@@ -373,19 +375,25 @@ const rest = /(?:\.|[eE][+-]?)$/y
 /** Longest text that is read as JSON, in characters. */
 const MAX_TEXT = 256 * 1024
 
-/** The text of the first block of a result's content, when that is text; undefined otherwise. */
-function firstText(content: unknown): string | undefined {
+/** The first block of a result's content, when it says that it is text; undefined otherwise. */
+function firstText(content: unknown): Readonly<Record<string, unknown>> | undefined {
   if (!Array.isArray(content)) return undefined
   const block: unknown = content[0]
-  return isObject(block) && block.type === 'text' && typeof block.text === 'string' ? block.text : undefined
+  return isObject(block) && block.type === 'text' ? block : undefined
 }
 
-/** Whether a text begins as JSON objects and lists do, and is short enough to be read. */
+/** The text of a block, when it is short enough to be read as JSON. */
+function shortTextOf(block: Readonly<Record<string, unknown>> | undefined): string | undefined {
+  const text = block?.text
+  return typeof text === 'string' && text.length <= MAX_TEXT ? text : undefined
+}
+
+/** Whether a text begins as JSON objects and lists do. */
 function beginsLikeJson(text: string): boolean {
   let at = 0
   let unit = text.charCodeAt(0)
   while (unit === 0x20 || unit === 0x0a || unit === 0x0d || unit === 0x09) unit = text.charCodeAt(++at)
-  return (unit === 0x7b || unit === 0x5b) && text.length <= MAX_TEXT
+  return unit === 0x7b || unit === 0x5b
 }
 
 /** Whether a text begins as nothing but JSON does; a link, a log line and a template do not. */

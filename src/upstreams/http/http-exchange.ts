@@ -6,11 +6,12 @@ import { TurnBatch } from '../../mesh/turns.ts'
 import type { WireShape } from '../../mesh/wire-shape.ts'
 import { sizeFault } from '../../protocol/json-size.ts'
 import { kindOf, notificationText, readMessage, type RequestId } from '../../protocol/jsonrpc.ts'
+import type { LargeMessage } from '../../protocol/large-message.ts'
 import type { SseEvent } from '../../protocol/sse.ts'
 import type { ReplyHeaders } from './http-headers.ts'
 import { answerTo, postAway } from './http-post.ts'
 import { HttpReply, type ReplyLimits, type ReplySink } from './http-reply.ts'
-import { answered, isVersionError, readReply, type Reading } from './http-status.ts'
+import { answered, isVersionError, readLargeReply, readReply, type Reading } from './http-status.ts'
 import type { HttpWire } from './http-wire.ts'
 import type { Unread } from '../unread.ts'
 
@@ -215,6 +216,13 @@ export class HttpExchange implements ReplySink {
     this.#finish(() => reading)
     // Last, because it ends the upstream session with all that is still open.
     if (isVersionError(reading)) this.#options.onVersionError?.()
+  }
+
+  message(headers: ReplyHeaders, message: LargeMessage): void {
+    if (this.#end !== undefined) return
+    if (this.#streaming) return this.#broken()
+    this.#options.onHeaders?.(headers)
+    this.#finish(() => readLargeReply(this.#request.id, headers, message))
   }
 
   ended(): void {

@@ -3,11 +3,13 @@ import { type FailureCause, gatewayError, type GatewayError } from '../../mesh/e
 import { ownTurn, TurnBudget } from '../../mesh/turns.ts'
 import { during, LARGE_TEXT } from '../../mesh/work.ts'
 import { Chunks, textOf } from '../../protocol/chunks.ts'
+import { LargeMessage } from '../../protocol/large-message.ts'
+import { LongStrings } from '../../protocol/long-strings.ts'
 import { SseDecoder, SseOverflow, type SseEvent } from '../../protocol/sse.ts'
 import type { ServerReplies, UnfinishedReply } from '../unfinished-replies.ts'
 import { ReplyHeaders } from './http-headers.ts'
 
-/** Takes the reply to one HTTP request. Exactly one of `body`, `ended` and `failed` comes last. */
+/** Takes the reply to one HTTP request. Exactly one of `body`, `message`, `ended` and `failed` comes last. */
 export interface ReplySink {
   /** The request is being handed to a socket: from here on it may run. */
   started?(): void
@@ -19,6 +21,8 @@ export interface ReplySink {
   backpressure?(): Promise<void> | undefined
   /** A reply that is no event stream, complete. */
   body(status: number, headers: ReplyHeaders, text: string): void
+  /** A reply with status 200 that is a large JSON object, in place of `body`; unless given, that gets it as any other. */
+  message?(headers: ReplyHeaders, message: LargeMessage): void
   /** The event stream ended in order. */
   ended(): void
   failed(error: GatewayError): void
@@ -43,8 +47,10 @@ const LEAST_CHUNK = 1024
 /** Largest part of an error's body that anybody looks at, in bytes: no large text. */
 const ERROR_BODY_LIMIT = 63 * 1024
 
+/** So much of a large reply is looked through in one turn, in bytes: it takes a millisecond or two. */
+const SCAN_PER_TURN = 1024 * 1024
+
 const noHeaders = new ReplyHeaders([])
-const nothing = Buffer.alloc(0)
 
 /**
  * undici's handler of one request: sorts the reply into a body or a stream of events, within limits.
@@ -180,16 +186,40 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     this.#sink.body(this.#status, this.#headers, text)
   }
 
-  /** What came is put together in one turn, becomes text in the next, and is read in a third: with 16 MB each takes long enough. */
+  /** What takes long has turns of its own: with 16 MB each step does. */
   async #inTurns(): Promise<void> {
     await ownTurn(this.#peer)
-    const bytes = during('reply', () => this.#body?.takeBytes() ?? nothing)
+    const chunks = this.#body?.takeChunks() ?? []
+    const tell = (await this.#asMessage(chunks)) ?? (await this.#asText(chunks))
+    this.#drop()
+    if (this.#aborted !== undefined) this.#sink.failed(this.#aborted)
+    else during('reply', tell)
+  }
+
+  /** Undefined when it has to be read as text, which tells what is wrong with it. */
+  async #asMessage(chunks: readonly Buffer[]): Promise<(() => void) | undefined> {
+    if (this.#sink.message === undefined || this.#status !== 200) return undefined
+    const strings = new LongStrings()
+    let inTurn = 0
+    for (const chunk of chunks) {
+      inTurn += chunk.length
+      if (inTurn > SCAN_PER_TURN) {
+        await ownTurn(this.#peer)
+        inTurn = chunk.length
+      }
+      if (this.#aborted !== undefined || !during('reply', () => strings.read(chunk))) return undefined
+    }
+    const message = during('reply', () => LargeMessage.read(chunks, strings))
+    return message && (() => this.#sink.message?.(this.#headers, message))
+  }
+
+  /** It is put together in this turn, becomes text in the next, and is read in a third. */
+  async #asText(chunks: Buffer[]): Promise<() => void> {
+    const bytes = during('reply', () => Buffer.concat(chunks.splice(0)))
     await ownTurn(this.#peer)
     const text = during('reply', () => withoutMark(textOf(bytes)))
     await ownTurn(this.#peer)
-    this.#drop()
-    if (this.#aborted !== undefined) this.#sink.failed(this.#aborted)
-    else during('reply', () => this.#sink.body(this.#status, this.#headers, text))
+    return () => this.#sink.body(this.#status, this.#headers, text)
   }
 
   #ended(): void {

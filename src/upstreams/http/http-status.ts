@@ -1,9 +1,10 @@
 import type { Outcome } from '../../mesh/call.ts'
 import { verdictOf } from '../../mesh/classify.ts'
-import { gatewayError } from '../../mesh/errors.ts'
+import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import { sizeFault } from '../../protocol/json-size.ts'
 import { isObject, kindOf, readMessage, type Envelope, type RequestId } from '../../protocol/jsonrpc.ts'
 import { prependMember, replaceAt } from '../../protocol/json-span.ts'
+import type { LargeMessage } from '../../protocol/large-message.ts'
 import { MODERN_VERSION, UNSUPPORTED_VERSION } from '../../protocol/modern.ts'
 import { isLegacyVersion } from '../../protocol/versions.ts'
 import type { ReplyHeaders } from './http-headers.ts'
@@ -78,7 +79,7 @@ function outcomeOf(
   if (response !== undefined && kindOf(response.value) === 'response') {
     const orphan = response.value.id === null || response.value.id === undefined
     if (response.value.id === id || (status >= 400 && orphan)) return answered(id, response, status)
-    return failed(gatewayError('bad_reply', 'the server answered another request than ours', { sent }))
+    return failed(gatewayError('bad_reply', ANOTHER, { sent }))
   }
   if (status >= 500) {
     const retryAfterMs = retryAfter(headers, wallMs)
@@ -90,14 +91,26 @@ function outcomeOf(
   }
   const fault = sizeFault(text)
   if (fault !== undefined) return failed(gatewayError('bad_reply', fault, { sent }))
+  return failed(noResponse(status, headers))
+}
+
+/** Reads a large reply with status 200 to the request `id`. */
+export function readLargeReply(id: RequestId, headers: ReplyHeaders, message: LargeMessage): Outcome {
+  const { value } = message
+  if (kindOf(value) !== 'response') return failed(noResponse(message.status, headers))
+  if (value.id !== id) return failed(gatewayError('bad_reply', ANOTHER, { sent }))
+  return { kind: 'answered', result: message, verdict: verdictOf(value) }
+}
+
+const ANOTHER = 'the server answered another request than ours'
+
+function noResponse(status: number, headers: ReplyHeaders): GatewayError {
   const what =
     headers.mediaType === '' ? 'something without a content type' : printable(headers.mediaType, 64)
   // We ask for none, but proxies in between may not care.
   const coding = headers.get('content-encoding')
   const how = coding === undefined ? what : `${what}, compressed with ${printable(coding, 64)}`
-  return failed(
-    gatewayError('bad_reply', `the reply is no JSON-RPC response (HTTP ${status}, ${how})`, { sent }),
-  )
+  return gatewayError('bad_reply', `the reply is no JSON-RPC response (HTTP ${status}, ${how})`, { sent })
 }
 
 /** An answer of the server; one without an id gets the caller's. */
@@ -112,7 +125,7 @@ function adopt(id: RequestId, { text, value }: Envelope): Envelope {
   return { text: named, value: { ...value, id } }
 }
 
-function failed(error: ReturnType<typeof gatewayError>): Outcome {
+function failed(error: GatewayError): Outcome {
   return { kind: 'failed', error }
 }
 

@@ -7,6 +7,7 @@ import { sessionTargets } from '../models/sessions.ts'
 import type { Target } from '../target.ts'
 import { headerTargets } from './headers.ts'
 import { jsonTargets } from './json.ts'
+import { largeMessageTargets } from './large-messages.ts'
 import { lineTargets } from './lines.ts'
 import { nameTargets } from './names.ts'
 import { fileTargets } from './files.ts'
@@ -17,6 +18,7 @@ import { sseTargets } from './sse.ts'
 /** Everything that has a property: a new one is a line here. */
 export const targets: readonly Target[] = [
   ...jsonTargets,
+  ...largeMessageTargets,
   ...sseTargets,
   ...lineTargets,
   ...headerTargets,

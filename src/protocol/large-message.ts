@@ -1,0 +1,182 @@
+import { isAscii, isUtf8 } from 'node:buffer'
+import { randomBytes } from 'node:crypto'
+import { StringDecoder } from 'node:string_decoder'
+import { parseExactly } from './json-parse.ts'
+import { isObject, type Envelope } from './jsonrpc.ts'
+import type { LongString, LongStrings, Span } from './long-strings.ts'
+
+/** What stands for long strings while the rest is parsed: no peer can write one. */
+const nonce = randomBytes(16).toString('hex')
+
+/**
+ * A message that stays the bytes that it came in. Its `value` is what `JSON.parse` would have made of it, but for long strings: they are
+ * read when somebody asks for them, and so is its `text`. Most large messages are one long string that nobody in the gateway looks at,
+ * and three copies of it are new memory for each call.
+ */
+export class LargeMessage implements Envelope {
+  declare readonly text: string
+  readonly value: Envelope['value']
+  /** Of the HTTP reply that it came in. */
+  readonly status = 200
+  /** Private, so that who copies this object to give it another text does not copy them. */
+  readonly #bytes: Bytes
+
+  private constructor(bytes: Bytes, value: Envelope['value']) {
+    this.#bytes = bytes
+    this.value = value
+    readLater(this, 'text', () => bytes.text({ start: 0, end: bytes.length }))
+  }
+
+  /** A JSON object whose long strings were found; undefined for anything else, and for bytes that are no UTF-8. */
+  static read(chunks: readonly Buffer[], { isComplete, found }: LongStrings): LargeMessage | undefined {
+    if (!isComplete || !areUtf8(chunks)) return undefined
+    const bytes = new Bytes(chunks)
+    try {
+      const value = parseExactly(abridged(bytes, found))
+      if (!isObject(value)) return undefined
+      found.forEach((long, index) => putBack(value, bytes, long, standIn(index)))
+      return new LargeMessage(bytes, value)
+    } catch (error) {
+      if (error instanceof SyntaxError) return undefined
+      throw error
+    }
+  }
+
+  /** The bytes of a message, if it is a large one as it came. */
+  static chunksOf(message: object): readonly Buffer[] | undefined {
+    return #bytes in message ? message.#bytes.chunks : undefined
+  }
+}
+
+/** How much of a string that was not read yet is looked at for its beginning, in bytes. */
+const BEGINNING = 64
+
+/** The first bytes of the members of an object that are long strings, and that nobody has read yet. */
+const unread = new WeakMap<object, Map<string | number, () => Buffer>>()
+
+/**
+ * A text member of a value, or where that is a long string that nobody has read yet, the beginning of it, up to what is no white
+ * space. Undefined where there is no text.
+ */
+export function beginningOf(holder: Readonly<Record<string, unknown>>, key: string): string | undefined {
+  const bytes = unread.get(holder)?.get(key)?.()
+  if (bytes !== undefined) {
+    const escape = bytes.indexOf('\\')
+    const beginning = new StringDecoder('utf8').write(escape === -1 ? bytes : bytes.subarray(0, escape))
+    if (beginning.trim() !== '') return beginning
+  }
+  const text = holder[key]
+  return typeof text === 'string' ? text : undefined
+}
+
+/** Defines a property whose value is found out when somebody asks for it first. */
+function readLater(holder: object, key: string | number, read: () => string): void {
+  const get = () => {
+    const value = read()
+    Object.defineProperty(holder, key, { value, enumerable: true, configurable: true, writable: true })
+    unread.get(holder)?.delete(key)
+    return value
+  }
+  Object.defineProperty(holder, key, { get, enumerable: true, configurable: true })
+}
+
+const standIn = (index: number): string => `\0${nonce}${index}`
+
+/** The text with a short string in place of each long one. */
+function abridged(bytes: Bytes, found: readonly LongString[]): string {
+  const pieces: string[] = []
+  let start = 0
+  found.forEach((long, index) => {
+    pieces.push(bytes.text({ start, end: long.start }), JSON.stringify(standIn(index)))
+    start = long.end
+  })
+  pieces.push(bytes.text({ start, end: bytes.length }))
+  return pieces.join('')
+}
+
+/** Puts a long string where `mark` stands for it. Of equal keys the last one counts, and that may not be its own. */
+function putBack(value: object, bytes: Bytes, { path, start, end }: LongString, mark: string): void {
+  const steps = path.map((step) =>
+    typeof step === 'number' ? step : (JSON.parse(bytes.text(step)) as string),
+  )
+  const last = steps.pop()
+  let holder: unknown = value
+  for (const step of steps) holder = memberOf(holder, step)
+  if (last === undefined || memberOf(holder, last) !== mark) return
+  readLater(holder as object, last, () => JSON.parse(bytes.text({ start, end })) as string)
+  const first = () => bytes.slice({ start: start + 1, end: start + 1 + BEGINNING })
+  const others = unread.get(holder as object)
+  if (others === undefined) unread.set(holder as object, new Map([[last, first]]))
+  else others.set(last, first)
+}
+
+function memberOf(holder: unknown, key: string | number): unknown {
+  const isThere = typeof holder === 'object' && holder !== null && Object.hasOwn(holder, key)
+  return isThere ? (holder as Readonly<Record<string | number, unknown>>)[key] : undefined
+}
+
+/** Bytes in several chunks, of which any piece is found without looking at all of them. */
+class Bytes {
+  readonly length: number
+  readonly chunks: readonly Buffer[]
+  /** Where each chunk begins. */
+  readonly #starts: readonly number[]
+
+  constructor(chunks: readonly Buffer[]) {
+    let length = 0
+    this.#starts = chunks.map((chunk) => (length += chunk.length) - chunk.length)
+    this.length = length
+    this.chunks = chunks
+  }
+
+  text(span: Span): string {
+    const bytes = this.slice(span)
+    return isAscii(bytes) ? bytes.toString('latin1') : bytes.toString('utf8')
+  }
+
+  /** Copies it only where it is in more than one chunk. */
+  slice({ start, end }: Span): Buffer {
+    const pieces: Buffer[] = []
+    for (let index = this.#chunkAt(start); index < this.chunks.length; index++) {
+      const before = this.#starts[index] as number
+      if (before >= end) break
+      pieces.push((this.chunks[index] as Buffer).subarray(Math.max(0, start - before), end - before))
+    }
+    return pieces.length === 1 ? (pieces[0] as Buffer) : Buffer.concat(pieces)
+  }
+
+  /** The last chunk that does not begin behind a place. */
+  #chunkAt(place: number): number {
+    let low = 0
+    for (let high = this.#starts.length - 1; low < high;) {
+      const middle = (low + high + 1) >> 1
+      if ((this.#starts[middle] as number) <= place) low = middle
+      else high = middle - 1
+    }
+    return low
+  }
+}
+
+/** Whether chunks are UTF-8 together: a character may begin in one and end in the next. */
+function areUtf8(chunks: readonly Buffer[]): boolean {
+  let begun: Buffer | undefined
+  return (
+    chunks.every((chunk) => {
+      if (begun === undefined && isAscii(chunk)) return true
+      const bytes = begun === undefined ? chunk : Buffer.concat([begun, chunk])
+      const end = bytes.length - begunAtEnd(bytes)
+      begun = end === bytes.length ? undefined : bytes.subarray(end)
+      return isUtf8(bytes.subarray(0, end))
+    }) && begun === undefined
+  )
+}
+
+/** How many bytes at the end are the beginning of a character that is longer. */
+function begunAtEnd(bytes: Buffer): number {
+  for (let back = 1; back <= 3 && back <= bytes.length; back++) {
+    const byte = bytes[bytes.length - back] as number
+    if (byte < 0x80) return 0
+    if (byte >= 0xc0) return back < (byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : 2) ? back : 0
+  }
+  return 0
+}

@@ -1,0 +1,215 @@
+import { MAX_MEMBERS, MAX_VALUES } from './json-size.ts'
+import { BACKSLASH, CLOSE_ARRAY, CLOSE_OBJECT, COMMA, OPEN_ARRAY, OPEN_OBJECT, QUOTE } from './json-scan.ts'
+
+/** From which length on a string is a long one, in bytes: what it costs to find it is nothing then to what a copy of it costs. */
+const LONG = 16 * 1024
+
+/** One that is deeper than that, or behind a key that is longer, is a string like any other: its way there would cost as much. */
+const MOST_STEPS = 8
+const LONGEST_KEY = 256
+
+/** How deep objects and arrays may be nested. */
+const MAX_DEPTH = 128
+
+/** So much of a string is looked at byte by byte: most are shorter, and for those it is faster. */
+const SHORT = 32
+
+const COLON = 0x3a
+const SPACE = 0x20
+const U = 0x75
+
+/** In place of a place: the text is not to be read. */
+const NOT = -1
+
+/** In place of the end of a key: there are none, but indices. */
+const ARRAY = -1
+
+/** By byte, whether it may follow a backslash and is no `u`. */
+const escapes = new Uint8Array(256)
+for (const byte of Buffer.from('"\\/bfnrt')) escapes[byte] = 1
+
+/** Where something stands in a text: from its first byte to the one behind it. */
+export interface Span {
+  readonly start: number
+  readonly end: number
+}
+
+/** A long string, its quotes included, and the keys and indices that lead to it from the top. */
+export interface LongString extends Span {
+  readonly path: readonly (Span | number)[]
+}
+
+/**
+ * Finds the long strings of a JSON text in UTF-8 that comes in chunks. It knows strings and looks at nothing else more closely than
+ * it must: with each long string replaced by a short one, a text is JSON if and only if it was before.
+ */
+export class LongStrings {
+  readonly found: LongString[] = []
+  readonly #long: number
+  /** Length of the chunks before the one that is read, in bytes. */
+  #before = 0
+  #place: 'outside' | 'string' | 'escape' | 'hex' = 'outside'
+  /** Digits that an escape still needs. */
+  #digits = 0
+  /** The string that is being read, or was last. */
+  #start = 0
+  #end = 0
+  /** What `json-size.ts` counts. */
+  #members = 0
+  #values = 0
+  /** Objects and arrays that are open. */
+  #depth = 0
+  /** Of each of them where the key stands that was reached; of an array the index, and `ARRAY`. */
+  readonly #starts: number[] = []
+  readonly #ends: number[] = []
+
+  /** `long`: from which length on a string is a long one, in bytes, its quotes included; by default 16 KiB. */
+  constructor(long = LONG) {
+    this.#long = long
+  }
+
+  /** Reads on. False: what was read is no JSON, is nested deeper than 128, or has too much of anything; reading it is over then. */
+  read(chunk: Buffer): boolean {
+    const { length } = chunk
+    const words = wordsOf(chunk)
+    let at = 0
+    while (at < length && at !== NOT) {
+      if (this.#place === 'outside') at = this.#outside(chunk, at)
+      else if (this.#place === 'string') at = this.#inside(chunk, words, at)
+      else at = this.#escaped(chunk[at] as number) ? at + 1 : NOT
+    }
+    this.#before += length
+    return at !== NOT
+  }
+
+  /** Whether the text may end here. */
+  get isComplete(): boolean {
+    return this.#place === 'outside' && this.#depth === 0
+  }
+
+  /** Reads to where a string is neither short nor whole in the chunk, or to its end. */
+  #outside(chunk: Buffer, from: number): number {
+    const { length } = chunk
+    const before = this.#before
+    const starts = this.#starts
+    const ends = this.#ends
+    let depth = this.#depth
+    let start = this.#start
+    let end = this.#end
+    let at = from
+    for (; at < length; at++) {
+      const byte = chunk[at] as number
+      if (byte === QUOTE) {
+        start = before + at
+        at++
+        for (const stop = Math.min(at + SHORT, length); at < stop && !isSpecial(chunk[at] as number);) at++
+        if (chunk[at] === QUOTE && before + at + 1 - start < this.#long) {
+          end = before + at + 1
+          continue
+        }
+        this.#place = 'string'
+        break
+      }
+      // Most bytes outside of strings are those of numbers and words.
+      if (byte > COLON ? byte < OPEN_ARRAY : byte < COLON && byte !== COMMA) continue
+      if (byte === COMMA) {
+        this.#values++
+        if (ends[depth] === ARRAY) starts[depth]!++
+      } else if (byte === COLON) {
+        this.#members++
+        // It was a key, and stays in its place.
+        if (this.found.at(-1)?.start === start) this.found.pop()
+        starts[depth] = start
+        ends[depth] = end
+      } else if (byte === OPEN_OBJECT || byte === OPEN_ARRAY) {
+        this.#values++
+        if (++depth > MAX_DEPTH) return NOT
+        starts[depth] = 0
+        ends[depth] = byte === OPEN_ARRAY ? ARRAY : 0
+      } else if (byte === CLOSE_OBJECT || byte === CLOSE_ARRAY) {
+        if (--depth < 0) return NOT
+      }
+    }
+    if (this.#members > MAX_MEMBERS || this.#values > MAX_VALUES) return NOT
+    this.#depth = depth
+    this.#start = start
+    this.#end = end
+    return at
+  }
+
+  /** Reads to behind the quote that closes the string, a backslash before what is no short escape, or the end of the chunk. */
+  #inside(chunk: Buffer, words: Int32Array, from: number): number {
+    let at = endOfPlain(chunk, words, from)
+    while (chunk[at] === BACKSLASH && escapes[chunk[at + 1] ?? U] === 1) at = endOfPlain(chunk, words, at + 2)
+    const byte = chunk[at]
+    if (byte === undefined) return chunk.length
+    if (byte < SPACE) return NOT
+    if (byte === BACKSLASH) this.#place = 'escape'
+    else {
+      this.#place = 'outside'
+      this.#end = this.#before + at + 1
+      if (this.#end - this.#start >= this.#long && this.#depth <= MOST_STEPS) this.#find()
+    }
+    return at + 1
+  }
+
+  /** Whether a byte may stand there. */
+  #escaped(byte: number): boolean {
+    if (this.#place === 'escape') {
+      this.#place = byte === U ? 'hex' : 'string'
+      this.#digits = 4
+      return byte === U || escapes[byte] === 1
+    }
+    if (--this.#digits === 0) this.#place = 'string'
+    return isHex(byte)
+  }
+
+  #find(): void {
+    const path = Array.from({ length: this.#depth }, (_, level) => {
+      const [start, end] = [this.#starts[level + 1] as number, this.#ends[level + 1] as number]
+      return end === ARRAY ? start : { start, end }
+    })
+    if (path.every((step) => typeof step === 'number' || step.end - step.start <= LONGEST_KEY))
+      this.found.push({ start: this.#start, end: this.#end, path })
+  }
+}
+
+const isHex = (byte: number): boolean =>
+  (byte >= 0x30 && byte <= 0x39) || ((byte | 0x20) >= 0x61 && (byte | 0x20) <= 0x66)
+
+const noWords = new Int32Array(0)
+
+/** The bytes of a chunk four at a time, from the first place in memory on where an integer may stand. */
+function wordsOf({ buffer, byteOffset, length }: Buffer): Int32Array {
+  const skipped = -byteOffset & 3
+  return length < skipped ? noWords : new Int32Array(buffer, byteOffset + skipped, (length - skipped) >> 2)
+}
+
+/** Where the first byte stands, from `at` on, that is a quote, a backslash or a control character; the end when there is none. */
+function endOfPlain(chunk: Buffer, words: Int32Array, at: number): number {
+  const { length } = chunk
+  for (const stop = Math.min(at + SHORT, length); at < stop; at++)
+    if (isSpecial(chunk[at] as number)) return at
+  const skipped = words.byteOffset - chunk.byteOffset
+  let word = (at - skipped + 3) >> 2
+  for (const stop = Math.min(skipped + 4 * word, length); at < stop; at++)
+    if (isSpecial(chunk[at] as number)) return at
+  while (word < words.length && !hasSpecial(words[word] as number)) word++
+  for (at = Math.max(at, skipped + 4 * word); at < length; at++) if (isSpecial(chunk[at] as number)) return at
+  return length
+}
+
+const isSpecial = (byte: number): boolean => byte === QUOTE || byte === BACKSLASH || byte < SPACE
+
+/** `isSpecial` of any of four bytes, by the borrows of subtractions (https://graphics.stanford.edu/~seander/bithacks.html#HasLessInWord). */
+function hasSpecial(word: number): boolean {
+  const quotes = word ^ 0x22222222
+  const slashes = word ^ 0x5c5c5c5c
+  return (
+    ((((word - 0x20202020) & ~word) |
+      ((quotes - 0x01010101) & ~quotes) |
+      ((slashes - 0x01010101) & ~slashes)) &
+      0x80808080) !==
+    0
+  )
+}

@@ -1,0 +1,75 @@
+import assert from 'node:assert/strict'
+import { isUtf8 } from 'node:buffer'
+import fc from 'fast-check'
+import { parseExactly } from '../../../src/protocol/json-parse.ts'
+import { isObject, parseJson } from '../../../src/protocol/jsonrpc.ts'
+import { LargeMessage } from '../../../src/protocol/large-message.ts'
+import { LongStrings } from '../../../src/protocol/long-strings.ts'
+import { damaged, writtenObject } from '../arbitraries.ts'
+import { target, type Target } from '../target.ts'
+
+/** How a text comes: in pieces of these lengths, over and over; and which of its strings are long. */
+const ways = fc.record({
+  pieces: fc.array(fc.integer({ min: 1, max: 200 }), { minLength: 1, maxLength: 5 }),
+  long: fc.constantFrom(2, 3, 6, 60, 16 * 1024),
+})
+
+/** Some of the characters that stand in strings alone are there many times. */
+const stretched = (texts: fc.Arbitrary<string>): fc.Arbitrary<string> =>
+  fc
+    .tuple(texts, fc.constantFrom(1, 7, 60))
+    .map(([text, times]) => text.replaceAll(/[/é]/g, (character) => character.repeat(times)))
+
+const objects = stretched(writtenObject.map(({ text }) => text))
+
+/** Each piece is in memory as one that was read from a socket is: somewhere in a larger one. */
+function cut(bytes: Buffer, pieces: readonly number[]): Buffer[] {
+  const chunks: Buffer[] = []
+  for (let at = 0; at < bytes.length;) {
+    const chunk = bytes.subarray(at, at + pieces[chunks.length % pieces.length]!)
+    chunks.push(Buffer.concat([Buffer.from('"\\'), chunk]).subarray(2))
+    at += chunk.length
+  }
+  return chunks
+}
+
+function read(bytes: Buffer, { pieces, long }: { pieces: readonly number[]; long: number }) {
+  const strings = new LongStrings(long)
+  const chunks = cut(bytes, pieces)
+  return chunks.every((chunk) => strings.read(chunk)) ? LargeMessage.read(chunks, strings) : undefined
+}
+
+function isAs(message: LargeMessage | undefined, text: string): void {
+  assert.deepEqual(message?.value, parseExactly(text))
+  assert.equal(message?.text, text)
+}
+
+export const largeMessageTargets: readonly Target[] = [
+  target(
+    'a large message is what JSON.parse makes of its text, in whatever pieces it comes',
+    fc.tuple(objects, ways),
+    ([text, way]) => {
+      const bytes = Buffer.from(text)
+      isAs(read(bytes, way), bytes.toString())
+    },
+  ),
+
+  target('what is no JSON object is no large message', fc.tuple(stretched(damaged), ways), ([text, way]) => {
+    const bytes = Buffer.from(text)
+    const message = read(bytes, way)
+    if (isObject(parseJson(bytes.toString()))) isAs(message, bytes.toString())
+    else assert.equal(message, undefined)
+  }),
+
+  target(
+    'bytes that are no UTF-8, or no JSON any more, are no large message',
+    fc.tuple(objects, ways, fc.array(fc.tuple(fc.nat(), fc.nat(255)), { minLength: 1, maxLength: 3 })),
+    ([text, way, changes]) => {
+      const bytes = Buffer.from(text)
+      for (const [at, byte] of changes) bytes[at % bytes.length] = byte
+      const message = read(bytes, way)
+      if (isUtf8(bytes) && isObject(parseJson(bytes.toString()))) isAs(message, bytes.toString())
+      else assert.equal(message, undefined)
+    },
+  ),
+]
