@@ -31,7 +31,13 @@ test('a long string is read when somebody asks for it, and once', () => {
 })
 
 test('the beginning of a long string is known without it, whatever it is', () => {
-  for (const text of [`Ä${long}`, `${'日'.repeat(40)}${long}`, `{"a":1}${long}`, `a\n${long}`, `  a\n${long}`]) {
+  for (const text of [
+    `Ä${long}`,
+    `${'日'.repeat(40)}${long}`,
+    `{"a":1}${long}`,
+    `a\n${long}`,
+    `  a\n${long}`,
+  ]) {
     const { block } = withBlock(text)
     const beginning = beginningOf(block, 'text')!
     assert.ok(text.startsWith(beginning) && beginning.trim() !== '', beginning)
