@@ -31,8 +31,7 @@ export class PostReply {
 
   /** Whether it takes long to put a response on the wire: a large text has to become bytes first. */
   takesLong(response: Response): boolean {
-    const isSentAsText =
-      this.#isBatch || this.#stream !== undefined || LargeMessage.chunksOf(response) === undefined
+    const isSentAsText = this.#isBatch || this.#stream !== undefined || !LargeMessage.is(response)
     return isSentAsText && isLarge(response)
   }
 
@@ -83,7 +82,7 @@ export class PostReply {
 
 /** Whether it takes long to put the text of a response on the wire. */
 export function isLarge(response: Response): boolean {
-  return LargeMessage.chunksOf(response) !== undefined || response.text.length >= LARGE_TEXT
+  return LargeMessage.is(response) || response.text.length >= LARGE_TEXT
 }
 
 /** Sends a complete JSON reply; does nothing when the client is gone. */
@@ -105,9 +104,9 @@ export function sendJson(
 
 /** Sends one response as a complete JSON reply: a large one as its server sent it, byte for byte. */
 export function sendResponse(response: ServerResponse, reply: Response): void {
-  const chunks = LargeMessage.chunksOf(reply)
-  if (chunks === undefined) return sendJson(response, reply.status, reply.text, reply.headers)
+  if (!LargeMessage.is(reply)) return sendJson(response, reply.status, reply.text, reply.headers)
   if (response.destroyed || response.headersSent) return
+  const { chunks } = reply
   const length = chunks.reduce((sum, chunk) => sum + chunk.length, 0)
   response.writeHead(200, { 'content-type': 'application/json', 'content-length': length })
   // All of them go to the socket in one write.

@@ -124,7 +124,7 @@ export function spliceOne(text: string, { start, end }: Span, by: string): strin
 }
 
 /** To sort even two takes longer than to apply them. */
-function inOrder(edits: readonly Edit[]): readonly Edit[] {
+export function inOrder(edits: readonly Edit[]): readonly Edit[] {
   const isSorted = edits.every(({ start }, index) => index === 0 || (edits[index - 1] as Edit).start <= start)
   return isSorted ? edits : edits.toSorted((a, b) => a.start - b.start)
 }

@@ -2,8 +2,9 @@ import { isAscii, isUtf8 } from 'node:buffer'
 import { randomBytes } from 'node:crypto'
 import { StringDecoder } from 'node:string_decoder'
 import { parseExactly } from './json-parse.ts'
+import type { Edit, Span } from './json-span.ts'
 import { isObject, type Envelope } from './jsonrpc.ts'
-import type { LongString, LongStrings, Span } from './long-strings.ts'
+import { type LongString, type LongStrings, MOST_MEMBERS, type TopMember } from './long-strings.ts'
 
 /** What stands for long strings while the rest is parsed: no peer can write one. */
 const nonce = randomBytes(16).toString('hex')
@@ -15,38 +16,74 @@ const nonce = randomBytes(16).toString('hex')
  */
 export class LargeMessage implements Envelope {
   declare readonly text: string
-  readonly value: Envelope['value']
+  declare readonly value: Envelope['value']
   /** Of the HTTP reply that it came in. */
   readonly status = 200
   /** Private, so that who copies this object to give it another text does not copy them. */
   readonly #bytes: Bytes
+  readonly #members: readonly TopMember[]
 
-  private constructor(bytes: Bytes, value: Envelope['value']) {
+  private constructor(bytes: Bytes, members: readonly TopMember[], value?: Envelope['value']) {
     this.#bytes = bytes
-    this.value = value
+    this.#members = members
     readLater(this, 'text', () => bytes.text({ start: 0, end: bytes.length }))
+    if (value === undefined) readLater(this, 'value', () => parseExactly(this.text))
+    else this.value = value
   }
 
   /** A JSON object whose long strings were found; undefined for anything else, and for bytes that are no UTF-8. */
-  static read(chunks: readonly Buffer[], { isComplete, found }: LongStrings): LargeMessage | undefined {
+  static read(
+    chunks: readonly Buffer[],
+    { isComplete, found, members }: LongStrings,
+  ): LargeMessage | undefined {
     if (!isComplete || !areUtf8(chunks)) return undefined
     const bytes = new Bytes(chunks)
     try {
       const value = parseExactly(abridged(bytes, found))
       if (!isObject(value)) return undefined
       found.forEach((long, index) => putBack(value, bytes, long, standIn(index)))
-      return new LargeMessage(bytes, value)
+      return new LargeMessage(bytes, members, value)
     } catch (error) {
       if (error instanceof SyntaxError) return undefined
       throw error
     }
   }
 
-  /** The bytes of a message, if it is a large one as it came. */
-  static chunksOf(message: object): readonly Buffer[] | undefined {
-    return #bytes in message ? message.#bytes.chunks : undefined
+  /** Whether an object is a large message itself, and no copy of one. */
+  static is(message: object): message is LargeMessage {
+    return #bytes in message
+  }
+
+  /** What it is in, in order. */
+  get chunks(): readonly Buffer[] {
+    return this.#bytes.chunks
+  }
+
+  /** Where the values of members of these names begin and end, in bytes; undefined when not all are known. Of equal keys the last counts. */
+  locate(names: readonly string[]): Span[] | undefined {
+    if (this.#members.length >= MOST_MEMBERS) return undefined
+    const spans = names.map(
+      (name) => this.#members.findLast(({ key }) => JSON.parse(this.#bytes.text(key)) === name)?.value,
+    )
+    return spans.every((span) => span !== undefined)
+      ? spans.map(({ start, end }) => ({ start: this.#bytes.skipSpace(start), end }))
+      : undefined
+  }
+
+  /** The message with edits of its bytes, which do not overlap and are in order; what stays is not copied. */
+  spliced(edits: readonly Edit[]): LargeMessage {
+    const chunks: Buffer[] = []
+    let start = 0
+    for (const edit of edits) {
+      chunks.push(...this.#bytes.pieces({ start, end: edit.start }), Buffer.from(edit.with))
+      start = edit.end
+    }
+    chunks.push(...this.#bytes.pieces({ start, end: this.#bytes.length }))
+    return new LargeMessage(new Bytes(chunks.filter(({ length }) => length > 0)), [])
   }
 }
+
+const SPACE = 0x20
 
 /** How much of a string that was not read yet is looked at for its beginning, in bytes. */
 const BEGINNING = 64
@@ -70,7 +107,7 @@ export function beginningOf(holder: Readonly<Record<string, unknown>>, key: stri
 }
 
 /** Defines a property whose value is found out when somebody asks for it first. */
-function readLater(holder: object, key: string | number, read: () => string): void {
+function readLater(holder: object, key: string | number, read: () => unknown): void {
   const get = () => {
     const value = read()
     Object.defineProperty(holder, key, { value, enumerable: true, configurable: true, writable: true })
@@ -135,14 +172,30 @@ class Bytes {
   }
 
   /** Copies it only where it is in more than one chunk. */
-  slice({ start, end }: Span): Buffer {
+  slice(span: Span): Buffer {
+    const pieces = this.pieces(span)
+    return pieces.length === 1 ? (pieces[0] as Buffer) : Buffer.concat(pieces)
+  }
+
+  pieces({ start, end }: Span): Buffer[] {
     const pieces: Buffer[] = []
     for (let index = this.#chunkAt(start); index < this.chunks.length; index++) {
       const before = this.#starts[index] as number
       if (before >= end) break
       pieces.push((this.chunks[index] as Buffer).subarray(Math.max(0, start - before), end - before))
     }
-    return pieces.length === 1 ? (pieces[0] as Buffer) : Buffer.concat(pieces)
+    return pieces
+  }
+
+  /** The first place from there on that holds no white space. */
+  skipSpace(place: number): number {
+    for (let index = this.#chunkAt(place); index < this.chunks.length; index++) {
+      const chunk = this.chunks[index] as Buffer
+      const before = this.#starts[index] as number
+      for (let at = Math.max(0, place - before); at < chunk.length; at++)
+        if ((chunk[at] as number) > SPACE) return before + at
+    }
+    return this.length
   }
 
   /** The last chunk that does not begin behind a place. */

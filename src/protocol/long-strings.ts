@@ -1,4 +1,5 @@
 import { MAX_MEMBERS, MAX_VALUES } from './json-size.ts'
+import type { Span } from './json-span.ts'
 import { BACKSLASH, CLOSE_ARRAY, CLOSE_OBJECT, COMMA, OPEN_ARRAY, OPEN_OBJECT, QUOTE } from './json-scan.ts'
 
 /** From which length on a string is a long one, in bytes: what it costs to find it is nothing then to what a copy of it costs. */
@@ -7,6 +8,9 @@ const LONG = 16 * 1024
 /** One that is deeper than that, or behind a key that is longer, is a string like any other: its way there would cost as much. */
 const MOST_STEPS = 8
 const LONGEST_KEY = 256
+
+/** As many members of the outermost object are noted: a message has three or four. */
+export const MOST_MEMBERS = 16
 
 /** How deep objects and arrays may be nested. */
 const MAX_DEPTH = 128
@@ -28,15 +32,15 @@ const ARRAY = -1
 const escapes = new Uint8Array(256)
 for (const byte of Buffer.from('"\\/bfnrt')) escapes[byte] = 1
 
-/** Where something stands in a text: from its first byte to the one behind it. */
-export interface Span {
-  readonly start: number
-  readonly end: number
-}
-
 /** A long string, its quotes included, and the keys and indices that lead to it from the top. */
 export interface LongString extends Span {
   readonly path: readonly (Span | number)[]
+}
+
+/** A member of the outermost object; white space around its value counts as part of it. */
+export interface TopMember {
+  readonly key: Span
+  readonly value: Span
 }
 
 /**
@@ -45,6 +49,8 @@ export interface LongString extends Span {
  */
 export class LongStrings {
   readonly found: LongString[] = []
+  /** The members of the outermost object, but no more than 16. */
+  readonly members: TopMember[] = []
   readonly #long: number
   /** Length of the chunks before the one that is read, in bytes. */
   #before = 0
@@ -59,6 +65,8 @@ export class LongStrings {
   #values = 0
   /** Objects and arrays that are open. */
   #depth = 0
+  /** Where the value of the member at the top begins that is being read. */
+  #value = 0
   /** Of each of them where the key stands that was reached; of an array the index, and `ARRAY`. */
   readonly #starts: number[] = []
   readonly #ends: number[] = []
@@ -115,12 +123,14 @@ export class LongStrings {
       if (byte === COMMA) {
         this.#values++
         if (ends[depth] === ARRAY) starts[depth]!++
+        else if (depth === 1) this.#endMember(before + at)
       } else if (byte === COLON) {
         this.#members++
         // It was a key, and stays in its place.
         if (this.found.at(-1)?.start === start) this.found.pop()
         starts[depth] = start
         ends[depth] = end
+        if (depth === 1) this.#value = before + at + 1
       } else if (byte === OPEN_OBJECT || byte === OPEN_ARRAY) {
         this.#values++
         if (++depth > MAX_DEPTH) return NOT
@@ -128,6 +138,7 @@ export class LongStrings {
         ends[depth] = byte === OPEN_ARRAY ? ARRAY : 0
       } else if (byte === CLOSE_OBJECT || byte === CLOSE_ARRAY) {
         if (--depth < 0) return NOT
+        if (depth === 0) this.#endMember(before + at)
       }
     }
     if (this.#members > MAX_MEMBERS || this.#values > MAX_VALUES) return NOT
@@ -162,6 +173,13 @@ export class LongStrings {
     }
     if (--this.#digits === 0) this.#place = 'string'
     return isHex(byte)
+  }
+
+  /** The key of what ends here is the last that stood at the top. */
+  #endMember(end: number): void {
+    if (this.members.length === MOST_MEMBERS || this.#value === 0) return
+    const key = { start: this.#starts[1] as number, end: this.#ends[1] as number }
+    this.members.push({ key, value: { start: this.#value, end } })
   }
 
   #find(): void {

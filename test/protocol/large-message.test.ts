@@ -60,11 +60,12 @@ test('there is no beginning of what is no text', () => {
 
 test('a copy of a large message has its text and its value, and not its bytes', () => {
   const { message, chunk } = withBlock(long)
-  assert.deepEqual(LargeMessage.chunksOf(message), [chunk])
+  assert.ok(LargeMessage.is(message))
+  assert.deepEqual(message.chunks, [chunk])
   const copy = { ...message, status: 404 }
   assert.equal(copy.text, chunk.toString())
   assert.equal(copy.value, message.value)
-  assert.equal(LargeMessage.chunksOf(copy), undefined)
+  assert.equal(LargeMessage.is(copy), false)
 })
 
 test('of equal keys the last one counts, also where it has no long string', () => {

@@ -2,7 +2,6 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { nextTurn } from '../../src/mesh/clock.ts'
 import { gatewayError } from '../../src/mesh/errors.ts'
-import { LargeMessage } from '../../src/protocol/large-message.ts'
 import { HttpReply } from '../../src/upstreams/http/http-reply.ts'
 import { until } from '../support/until.ts'
 import { eventStream, wireTo } from '../support/wired.ts'
@@ -49,7 +48,7 @@ test('a large JSON object is a message, and stays the bytes that it came in', as
   const { told, last, end } = reading(200, text)
   await end
   assert.deepEqual(told, ['message'])
-  assert.equal(Buffer.concat(LargeMessage.chunksOf(last.message!)!).toString(), text)
+  assert.equal(Buffer.concat(last.message!.chunks).toString(), text)
   assert.deepEqual(last.message?.value, JSON.parse(text))
 })
 

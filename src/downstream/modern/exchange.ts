@@ -4,7 +4,7 @@ import type { Clock } from '../../mesh/clock.ts'
 import { gatewayError } from '../../mesh/errors.ts'
 import { pauseDeadline, type ServerQuestion } from '../../mesh/pause-deadline.ts'
 import { parseExactly } from '../../protocol/json-parse.ts'
-import { type Edit, locate, locateMembers, replaceAt, splice } from '../../protocol/json-span.ts'
+import { type Edit, inOrder, locate, locateMembers, replaceAt, splice } from '../../protocol/json-span.ts'
 import {
   errorText,
   INVALID_PARAMS,
@@ -13,7 +13,9 @@ import {
   paramsOf,
   resultText,
 } from '../../protocol/jsonrpc.ts'
+import { LargeMessage } from '../../protocol/large-message.ts'
 import { MISSING_CAPABILITY } from '../../protocol/modern.ts'
+import { isLarge } from '../post-reply.ts'
 import { gatewayErrorText, type Response } from '../respond.ts'
 import type { Envelope } from './envelope.ts'
 import type { PendingInputStore } from './pending-inputs.ts'
@@ -80,6 +82,11 @@ export class Exchange {
   /** The POST that waits has lost its client: nobody wants the answer any more. */
   abandon(turn: Turn): void {
     if (this.#turn === turn) this.signal.abort(gatewayError('cancelled', 'the client disconnected'))
+  }
+
+  /** Whether it takes long to pass on a response, or to keep it. */
+  takesLong(response: Response): boolean {
+    return this.#turn?.post.takesLong(response) ?? isLarge(response)
   }
 
   /** The call has ended; `response` is the server's, or ours, under `callId`, the id of the call. */
@@ -286,8 +293,29 @@ const RESOURCE_NOT_FOUND = -32002
 
 /** An answer as a modern client expects it, under its own id: what a legacy server leaves out is added, nothing else is touched. */
 export function modernise(method: string, id: RequestId, response: Response): Response {
-  const { text, status, value, wire } = response
+  const { wire } = response
   if (wire !== undefined && wire.end !== 'shape') return response
+  return (
+    (LargeMessage.is(response) ? modernBytes(method, id, response) : undefined) ??
+    modernText(method, id, response)
+  )
+}
+
+/** The same of the bytes of a large result; undefined where it is no ordinary one. */
+function modernBytes(method: string, id: RequestId, message: LargeMessage): LargeMessage | undefined {
+  const { result } = message.value
+  const [named, body] = message.locate(['id', 'result']) ?? []
+  if (named === undefined || body === undefined || !isObject(result)) return undefined
+  const inside = body.start + 1
+  return message.spliced(
+    inOrder([
+      { ...named, with: JSON.stringify(id) },
+      { start: inside, end: inside, with: addition(method, result) },
+    ]),
+  )
+}
+
+function modernText(method: string, id: RequestId, { text, status, value }: Response): Response {
   const { result, error } = value ?? (parseExactly(text) as Record<string, unknown>)
   // One walk for both: a result may be long.
   const [named, body] = locateMembers(text, ['id', 'result'])

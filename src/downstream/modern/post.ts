@@ -1,8 +1,9 @@
 import type { ServerResponse } from 'node:http'
 import type { WireShape } from '../../mesh/wire-shape.ts'
+import { LargeMessage } from '../../protocol/large-message.ts'
 import { encodeEvent } from '../../protocol/sse.ts'
 import { drained } from '../event-stream.ts'
-import { putOnWire, sendJson } from '../post-reply.ts'
+import { isLarge, putOnWire, sendResponse } from '../post-reply.ts'
 import type { Response } from '../respond.ts'
 import { ShapedReply } from '../shaped-reply.ts'
 import { forWire, type UnreadReplies } from '../unread-replies.ts'
@@ -64,10 +65,16 @@ export class Post {
     if (this.#streaming && !this.#response.writableEnded) this.#response.write(': keepalive\n\n')
   }
 
-  finish({ text, status, wire, headers }: Response): void {
+  /** Whether it takes long to put a response on the wire: a large text has to become bytes first. */
+  takesLong(response: Response): boolean {
+    return (this.#streaming || !LargeMessage.is(response)) && isLarge(response)
+  }
+
+  finish(response: Response): void {
+    const { wire } = response
     if (wire !== undefined && wire.end !== 'shape') return putOnWire(this.#response, wire)
-    if (this.#streaming) this.#response.end(forWire(encodeEvent(text)))
-    else sendJson(this.#response, status, text, headers)
+    if (this.#streaming) this.#response.end(forWire(encodeEvent(response.text)))
+    else sendResponse(this.#response, response)
     this.#wrote()
   }
 

@@ -12,7 +12,6 @@ import { withEntry } from '../../protocol/with-entry.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
 import type { McpRequest } from '../endpoint.ts'
 import type { Guards } from '../guards.ts'
-import { isLarge } from '../post-reply.ts'
 import type { Response } from '../respond.ts'
 import { senderOf } from '../tarpit.ts'
 import type { Tenancy } from '../tenancy.ts'
@@ -69,7 +68,7 @@ export class Relay {
         const pause = this.#guards.tarpit.hold(sender, record.startedAt, response.retryAfterMs)
         if (pause !== undefined) return pause.then(() => exchange.end(response, record, id))
       }
-      if (!isLarge(response)) return void exchange.end(response, record, id)
+      if (!exchange.takesLong(response)) return void exchange.end(response, record, id)
       return ownTurn(exchange.client).then(() => during('reply', () => exchange.end(response, record, id)))
     }
     // A defect of ours has an answer, too, also where the call waits for input.

@@ -351,9 +351,10 @@ function withLegacySchemas(outcome: Answered): Outcome {
  * says; undefined when there is none.
  */
 function withLegacyContent(outcome: Answered, wraps: boolean | undefined): Outcome {
-  const { text, value } = outcome.result
-  const { structuredContent } = isObject(value.result) ? value.result : {}
+  const { result } = outcome.result.value
+  const { structuredContent } = isObject(result) ? result : {}
   if (structuredContent === undefined || !(wraps ?? !isObject(structuredContent))) return outcome
+  const { text } = outcome.result
   const span = locate(text, ['result', 'structuredContent'])
   if (span === undefined) return outcome
   const wrapped = `{"result":${text.slice(span.start, span.end)}}`
@@ -366,10 +367,12 @@ const INVALID_PARAMS = -32602
 
 /** The error for a resource that is not there, under its legacy code; every other outcome as it is. */
 export function withLegacyError(outcome: Answered): Outcome {
-  const { text, value } = outcome.result
-  const { code, data } = isObject(value.error) ? value.error : {}
+  const { error } = outcome.result.value
+  const { code, data } = isObject(error) ? error : {}
+  if (code !== INVALID_PARAMS || !isObject(data) || !('uri' in data)) return outcome
+  const { text } = outcome.result
   const span = locate(text, ['error', 'code'])
-  if (code !== INVALID_PARAMS || !isObject(data) || !('uri' in data) || span === undefined) return outcome
+  if (span === undefined) return outcome
   return rewritten(outcome, splice(text, [{ ...span, with: String(RESOURCE_NOT_FOUND) }]))
 }
 

@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { modernise } from '../../../src/downstream/modern/exchange.ts'
+import { LargeMessage } from '../../../src/protocol/large-message.ts'
+import { LongStrings } from '../../../src/protocol/long-strings.ts'
 
 const call = (text: string, status = 200, method = 'tools/call') =>
   modernise(method, 'mine', { text, status })
@@ -78,4 +80,45 @@ test('an answer without an id gets one', () => {
 test('of an id that stands there twice the one that counts is replaced', () => {
   const { text } = call('{"id":1,"result":{"resultType":"complete"},"id":2}')
   assert.equal((JSON.parse(text) as { id: unknown }).id, 'mine')
+})
+
+test('a large result gets both in its bytes, and no other byte is touched or copied', () => {
+  const long = 'ü'.repeat(50_000)
+  for (const [text, expected] of [
+    [
+      `{"id":"breakwater-1","result":{"text":"${long}"}}`,
+      `{"id":"mine","result":{"resultType":"complete","text":"${long}"}}`,
+    ],
+    [
+      ` { "result" :\n {"a":1.0,"text":"${long}", "b":[]} ,"id": "breakwater-1" } `,
+      ` { "result" :\n {"resultType":"complete","a":1.0,"text":"${long}", "b":[]} ,"id": "mine"} `,
+    ],
+    [
+      `{"id":1,"result":{"resultType":"complete","text":"${long}"}}`,
+      `{"id":"mine","result":{"resultType":"complete","text":"${long}"}}`,
+    ],
+  ] as const) {
+    const chunk = Buffer.from(text)
+    const strings = new LongStrings()
+    strings.read(chunk)
+    const modern = modernise('tools/call', 'mine', LargeMessage.read([chunk], strings)!)
+    assert.ok(LargeMessage.is(modern))
+    assert.ok(modern.chunks.some(({ buffer, length }) => buffer === chunk.buffer && length > 100_000))
+    assert.equal(Buffer.concat(modern.chunks).toString(), expected)
+  }
+})
+
+test('a large error has the code of this era, and an unusual object of many members is text', () => {
+  const many = Array.from({ length: 20 }, (_, index) => `"m${index}":1,`).join('')
+  for (const [said, expected] of [
+    ['"error":{"code":-32002,"message":"no","data":"', '"error":{"code":-32602,"message":"no","data":"'],
+    [`${many}"result":{"text":"`, `${many}"result":{"resultType":"complete","text":"`],
+  ] as const) {
+    const end = `${'x'.repeat(70_000)}"}}`
+    const chunk = Buffer.from(`{"id":1,${said}${end}`)
+    const strings = new LongStrings()
+    strings.read(chunk)
+    const modern = modernise('tools/call', 'mine', LargeMessage.read([chunk], strings)!)
+    assert.equal(modern.text, `{"id":"mine",${expected}${end}`)
+  }
 })

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { isUtf8 } from 'node:buffer'
 import fc from 'fast-check'
 import { parseExactly } from '../../../src/protocol/json-parse.ts'
+import { locate } from '../../../src/protocol/json-span.ts'
 import { isObject, parseJson } from '../../../src/protocol/jsonrpc.ts'
 import { LargeMessage } from '../../../src/protocol/large-message.ts'
 import { LongStrings } from '../../../src/protocol/long-strings.ts'
@@ -42,6 +43,24 @@ function read(bytes: Buffer, { pieces, long }: { pieces: readonly number[]; long
 function isAs(message: LargeMessage | undefined, text: string): void {
   assert.deepEqual(message?.value, parseExactly(text))
   assert.equal(message?.text, text)
+  findsWhatIsThere(message, text)
+}
+
+/** What it finds at the top is what there is, and stays in place when it is replaced. */
+function findsWhatIsThere(message: LargeMessage, text: string): void {
+  const bytes = Buffer.concat(message.chunks)
+  for (const name of new Set([...Object.keys(message.value), 'nowhere'])) {
+    const span = locate(text, [name])
+    const [found] = message.locate([name]) ?? []
+    assert.equal(found === undefined, span === undefined, name)
+    if (found === undefined || span === undefined) continue
+    assert.equal(bytes.toString('utf8', found.start, found.end).trimEnd(), text.slice(span.start, span.end))
+    const before = { start: found.start, end: found.start, with: '' }
+    const replaced = message.spliced([before, { ...found, with: '"ü"' }])
+    const expected = `${bytes.toString('utf8', 0, found.start)}"ü"${bytes.toString('utf8', found.end)}`
+    assert.equal(replaced.text, expected)
+    assert.deepEqual(replaced.value, { ...message.value, [name]: 'ü' })
+  }
 }
 
 export const largeMessageTargets: readonly Target[] = [
