@@ -41,9 +41,12 @@ export class SharedLimit implements Limit {
   }
 }
 
+/** So long a bucket has to be full before it is forgotten, in milliseconds: one is full again soon after each call of a slow caller. */
+const IDLE_MS: Millis = 60_000
+
 /**
- * A bucket for each key. Those that are full again are forgotten when another key comes, for a new one would be the same; past
- * `MOST_KEYS`, the one that has called least recently.
+ * A bucket for each key. Those that have been full for a minute are forgotten when another key comes, for a new one would be the
+ * same; past `MOST_KEYS`, the one that has called least recently.
  */
 export class KeyedLimit implements Limit {
   readonly #settings: LimitSettings
@@ -60,7 +63,7 @@ export class KeyedLimit implements Limit {
     const now = this.#clock.now()
     let bucket = this.#buckets.get(key)
     if (bucket === undefined) {
-      this.#buckets.forgetWhile((other) => other.isFull(now))
+      this.#buckets.forgetWhile((other) => other.isFull(now - IDLE_MS))
       bucket = new TokenBucket(rate, burst)
       this.#buckets.set(key, bucket)
     }

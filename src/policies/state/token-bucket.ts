@@ -33,7 +33,7 @@ export class TokenBucket {
     return 0
   }
 
-  /** Whether it is as a new one is. */
+  /** Whether it is as a new one is; of a time before `now`, whether it has been ever since. */
   isFull(now: Millis): boolean {
     return now >= this.#fullAt
   }
