@@ -64,6 +64,10 @@ export function start(args: readonly string[], out: Terminal, env: Env): Promise
 }
 
 async function serve(path: string, values: Values<typeof options>, out: Terminal, env: Env): Promise<number> {
+  // Until somebody listens these signals end a process. What they ask for while it starts is done when it has started.
+  const early: NodeJS.Signals[] = []
+  let heed = (signal: NodeJS.Signals): unknown => early.push(signal)
+  for (const signal of ['SIGHUP', 'SIGUSR2'] as const) process.on(signal, () => heed(signal))
   const [{ loadConfig }, { startGateway }, { settled }, { createLog }] = await Promise.all([
     import('../config/load.ts'),
     import('../gateway/gateway.ts'),
@@ -103,8 +107,9 @@ async function serve(path: string, values: Values<typeof options>, out: Terminal
     if (isTTY) out.stdout(text)
     else out.stderr(text)
   })
-  process.on('SIGHUP', () => void gateway.reload('SIGHUP'))
-  process.on('SIGUSR2', () => chaos.killSwitch.kill('SIGUSR2', 'the process was signalled'))
+  heed = (signal) =>
+    signal === 'SIGHUP' ? gateway.reload(signal) : chaos.killSwitch.kill(signal, 'the process was signalled')
+  for (const signal of early) heed(signal)
   await stopped
   endWaiting()
   const hurry = () => process.exit(1)

@@ -1,16 +1,26 @@
-import { once } from 'node:events'
 import { Worker } from 'node:worker_threads'
-import { inTurns } from '../mesh/clock.ts'
+import { type Cancel, type Clock, inTurns, type Millis, systemClock } from '../mesh/clock.ts'
 import type { Env } from './files/interpolate.ts'
+import type { TextFile } from './files/read-text.ts'
+import { type Allowance, TooMuch } from './files/read-values.ts'
 import { configHash, noteHash } from './hash.ts'
 import { type Loaded, readConfig, type ReadConfig, remembered } from './load.ts'
 import type { Config, ServerConfig } from './schema/schema.ts'
 
 /**
- * From so many servers on a config is read in a thread of its own: each takes half a millisecond and more, for which all calls would
- * wait. For fewer of them it is the thread that costs more.
+ * As much of a config as is read here: it takes some tens of milliseconds, for which all calls wait. More than that is read in a thread
+ * of its own, which takes half a second to begin.
  */
-const MANY = 50
+const LITTLE: Allowance = { text: 8 * 1024, values: 2_000 }
+
+/** Most memory that a thread may take, in megabytes: a config of 1 MiB with 6,000 servers takes about 170. */
+const MAX_HEAP_MB = 256
+
+/** How long reading may take, in milliseconds. On two busy cores a config of 1 MiB with 6,000 servers takes 10 seconds. */
+const LONGEST_MS: Millis = 60_000
+
+/** How long a pipe may take to be written, in milliseconds. */
+const PIPE_MS: Millis = 5_000
 
 /** How many entries are hashed in one turn: together they take about a millisecond. */
 const HASHES_A_TURN = 32
@@ -21,6 +31,8 @@ export interface Reading {
   readonly env: Env
   /** Hashes of the entries of servers as they were before, by name. */
   readonly known: ReadonlyMap<string, string>
+  /** What has been read of its files, by path. */
+  readonly texts: Map<string, TextFile>
 }
 
 /** What was read. A message between threads is unpacked without a break, so it does not repeat what is known. */
@@ -29,28 +41,78 @@ interface News extends ReadConfig {
   readonly names: readonly string[]
 }
 
-/** Reads a config again as `loadConfig` does. Entries of servers that say what they said `before` are the same objects. */
-export async function loadApart(path: string, env: Env, before: Config): Promise<Loaded> {
-  const reading: Reading = { path, env, known: await hashesOf(before) }
-  if (reading.known.size < MANY) return completed(await readNews(reading), before)
-  // No memory for a thread, or none to be had: late is better than never.
-  return completed(await readInThread(reading).catch(() => readNews(reading)), before)
-}
-
-async function readInThread({ path, env, known }: Reading): Promise<News> {
-  const workerData: Reading = { path, env: { ...env }, known }
-  const worker = new Worker(new URL('./load-worker.js', import.meta.url), { workerData })
+/**
+ * Reads a config again as `loadConfig` does. Entries of servers that say what they said `before` are the same objects. Rejects when
+ * it takes too much time or memory.
+ */
+export async function loadApart(
+  path: string,
+  env: Env,
+  before: Config,
+  clock: Clock = systemClock,
+): Promise<Loaded> {
+  const reading: Reading = { path, env, known: await hashesOf(before), texts: new Map() }
+  let cancel: Cancel = () => undefined
+  const late = new Promise<never>((_, reject) => {
+    const why = `the config could not be read within ${LONGEST_MS / 1000} s`
+    cancel = clock.after(LONGEST_MS, () => reject(new Error(why)))
+  })
   try {
-    const [news] = (await once(worker, 'message')) as [News]
-    return news
+    const here = await Promise.race([readLittle(reading), late])
+    return completed(here ?? (await readInThread(reading, late)), before)
   } finally {
-    await worker.terminate()
+    cancel()
   }
 }
 
-/** In whichever thread. */
-export async function readNews({ path, env, known }: Reading): Promise<News> {
-  const { loaded, interpolated } = await readConfig(path, env)
+/** Undefined when it is more than that. */
+async function readLittle(reading: Reading): Promise<News | undefined> {
+  try {
+    return await readNews(reading, { ...LITTLE })
+  } catch (error) {
+    if (error instanceof TooMuch) return undefined
+    throw error
+  }
+}
+
+async function readInThread(reading: Reading, late: Promise<never>): Promise<News> {
+  const workerData: Reading = { ...reading, env: { ...reading.env } }
+  let worker: Worker
+  try {
+    worker = new Worker(new URL('./load-worker.js', import.meta.url), {
+      workerData,
+      resourceLimits: { maxOldGenerationSizeMb: MAX_HEAP_MB },
+    })
+  } catch {
+    // There is none to be had: late is better than never.
+    return Promise.race([readNews(reading), late])
+  }
+  try {
+    return await Promise.race([answerOf(worker), late])
+  } finally {
+    // Not waited for: it ends when the files that it waits for have come.
+    void worker.terminate()
+  }
+}
+
+/** Rejects when the thread ends without an answer. It is not asked again, least of all here: what has ended it would end everything. */
+function answerOf(worker: Worker): Promise<News> {
+  return new Promise((resolve, reject) => {
+    const failed = ({ code, message }: NodeJS.ErrnoException) => {
+      const isFull = code === 'ERR_WORKER_OUT_OF_MEMORY'
+      const why = isFull ? `it takes more than ${MAX_HEAP_MB} MB of memory to read` : message
+      reject(new Error(`the config could not be read: ${why}`))
+    }
+    worker.once('message', resolve)
+    worker.once('messageerror', failed)
+    worker.once('error', failed)
+    worker.once('exit', () => failed(new Error('the thread that reads it has ended')))
+  })
+}
+
+/** In whichever thread. Rejects with `TooMuch` when there is more than the allowance. */
+export async function readNews({ path, env, known, texts }: Reading, allowance?: Allowance): Promise<News> {
+  const { loaded, interpolated } = await readConfig(path, env, { allowance, patience: PIPE_MS, texts })
   if (!loaded.ok) return { loaded, interpolated, names: [] }
   const entries = Object.entries(loaded.config.mcpServers)
   const news = entries.filter(([name, entry]) => known.get(name) !== configHash(entry))

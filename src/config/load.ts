@@ -1,3 +1,4 @@
+import { stat } from 'node:fs/promises'
 import { dirname, isAbsolute, join, resolve } from 'node:path'
 import {
   aliasesIn,
@@ -13,8 +14,7 @@ import type { Env } from './files/interpolate.ts'
 import { Origins } from './files/origins.ts'
 import { ownBlock } from './files/own-block.ts'
 import { type ConfigPath, formatPath } from './files/path.ts'
-import { readText } from './files/read-text.ts'
-import { type Reading, readValues } from './files/read-values.ts'
+import { type Bounds, readFile, type Reading, readValues } from './files/read-values.ts'
 import { serverBlocks, takeFiles, writtenServers } from './files/server-files.ts'
 import { configHash } from './hash.ts'
 import { clientFindings } from './issues/client-findings.ts'
@@ -58,10 +58,50 @@ export interface ReadConfig {
   readonly interpolated: ReadonlySet<string>
 }
 
-/** The same for somebody who hands it on: it is for the last one to have it `remembered`. */
-export async function readConfig(path: string, env: Env): Promise<ReadConfig> {
-  const sources = await readSources(path, env)
-  return { loaded: loaded(path, sources), interpolated: sources.interpolated }
+/**
+ * The same for somebody who hands it on: it is for the last one to have it `remembered`. Rejects with `TooMuch` when there is more
+ * than the allowance.
+ */
+export async function readConfig(path: string, env: Env, bounds: Bounds = {}): Promise<ReadConfig> {
+  const sources = await readSources(path, env, bounds)
+  return { loaded: await withFitFiles(loaded(path, sources), sources), interpolated: sources.interpolated }
+}
+
+/** A config whose files can be read when it comes into force, or which of them cannot. */
+async function withFitFiles(read: Loaded, sources: Sources): Promise<Loaded> {
+  if (!read.ok) return read
+  const { mcpServers } = read.config
+  const unfit = await unfitFiles(mcpServers)
+  if (unfit.length === 0) return read
+  const errors = unfit.map((finding) => report('error', finding, sources.origins, mcpServers))
+  return { ok: false, errors: shown(errors, sources), files: read.files }
+}
+
+/**
+ * Files of TLS that are none: they are read when the config comes into force, and whatever has no end or waits for somebody would hold
+ * up everything. Those that are missing may come until then.
+ */
+async function unfitFiles(mcpServers: Config['mcpServers']): Promise<ConfigFinding[]> {
+  const findings: ConfigFinding[] = []
+  for (const [name, server] of Object.entries(mcpServers)) {
+    if (server.type === 'stdio' || server.tls === undefined || server.disabled) continue
+    for (const key of ['ca', 'cert', 'key'] as const) {
+      const file = server.tls[key]
+      const isFit =
+        file === undefined ||
+        (await stat(file).then(
+          (found) => found.isFile(),
+          () => true,
+        ))
+      if (isFit) continue
+      findings.push({
+        path: ['mcpServers', name, 'tls', key],
+        at: 'value',
+        message: `${file} is no regular file`,
+      })
+    }
+  }
+  return findings
 }
 
 /** Notes what of a config is secret because it came out of variables. */
@@ -72,20 +112,27 @@ export function remembered({ loaded, interpolated }: ReadConfig): Loaded {
 
 /** The same of a file that holds the block `policies` and nothing else, as it is or under its name; all else has its defaults. */
 export async function loadPolicies(path: string, env: Env): Promise<Loaded> {
-  const sources = await readSources(path, env, 'policies')
+  const sources = await readSources(path, env, {}, 'policies')
   return remembered({ loaded: loaded(path, sources), interpolated: sources.interpolated })
 }
 
-function loaded(path: string, { value, files, origins, issues, interpolated, leftOut }: Sources): Loaded {
+/** Issues as they are told: in order, and without secrets. */
+function shown(
+  found: readonly ConfigIssue[],
+  { files, interpolated }: Pick<Sources, 'files' | 'interpolated'>,
+): ConfigIssue[] {
+  return sortIssues(found, files).map((issue) => ({
+    ...issue,
+    message: withoutInterpolated(issue.message, interpolated),
+  }))
+}
+
+function loaded(path: string, sources: Sources): Loaded {
+  const { value, files, origins, issues, leftOut } = sources
   const watched = [...new Set(files.map((file) => resolve(file)))]
-  const shown = (found: readonly ConfigIssue[]) =>
-    sortIssues(found, files).map((issue) => ({
-      ...issue,
-      message: withoutInterpolated(issue.message, interpolated),
-    }))
   const failed = (errors: readonly ConfigIssue[]): Loaded => ({
     ok: false,
-    errors: shown(errors),
+    errors: shown(errors, sources),
     files: watched,
   })
   if (value === undefined) return failed(issues)
@@ -117,7 +164,7 @@ function loaded(path: string, { value, files, origins, issues, interpolated, lef
     ...clientFindings(typed, settings).map((finding) => report('warning', finding, origins, {})),
     ...warningsOf(config).map((finding) => report('warning', finding, origins, config.mcpServers)),
   ]
-  return { ok: true, config, warnings: shown(warnings), files: watched, hash: configHash(config) }
+  return { ok: true, config, warnings: shown(warnings, sources), files: watched, hash: configHash(config) }
 }
 
 const within = (path: string, outer: string) =>
@@ -167,9 +214,9 @@ interface Sources extends Reading {
  * Reads `main` and the files that stand for whole blocks of it (`policies: { file: policies.yaml }`); with `only`, `main` is such a
  * file of that block itself.
  */
-async function readSources(main: string, env: Env, only?: string): Promise<Sources> {
+async function readSources(main: string, env: Env, bounds: Bounds, only?: string): Promise<Sources> {
   const files: string[] = []
-  const reading: Reading = { env, origins: new Origins(), issues: [], interpolated: new Set() }
+  const reading: Reading = { ...bounds, env, origins: new Origins(), issues: [], interpolated: new Set() }
 
   function fail(
     place: Pick<ConfigIssue, 'file' | 'line' | 'column'>,
@@ -184,7 +231,7 @@ async function readSources(main: string, env: Env, only?: string): Promise<Sourc
     unreadable: (problem: string) => undefined,
   ): Promise<SourceDocument | undefined> {
     files.push(file)
-    const read = await readText(file)
+    const read = await readFile(file, bounds)
     if ('problem' in read) return unreadable(read.problem)
     const source = parseSource(file, read.text)
     for (const { position, message } of source.problems) fail({ file, ...position }, [], message)

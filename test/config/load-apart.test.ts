@@ -1,11 +1,17 @@
 import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { test } from 'node:test'
+import { promisify } from 'node:util'
 import { loadApart } from '../../src/config/load-apart.ts'
 import { loadConfig } from '../../src/config/load.ts'
 import { type Config, config as schema } from '../../src/config/schema/schema.ts'
 import { redact } from '../../src/config/secrets/redact.ts'
+import { pause } from '../../src/mesh/clock.ts'
+import { ManualClock } from '../support/manual-clock.ts'
+import { until } from '../support/until.ts'
 import { folder } from './files.ts'
 
 const server = {
@@ -37,19 +43,24 @@ const url = 'http://127.0.0.1:3001/mcp'
 const namesOf = (count: number) => Array.from({ length: count }, (_, index) => `s${index}`)
 const serversOf = (names: readonly string[]) => Object.fromEntries(names.map((name) => [name, { url }]))
 
-/** What was read last; a thread reads what comes after many servers. */
+/** What was read last. */
 const few = schema.parse({})
-const many = schema.parse({ mcpServers: serversOf(namesOf(60)) })
+const many = schema.parse({ mcpServers: serversOf(namesOf(200)) })
+
+/** With this beside it, a config is more than is read here. */
+const long = ' '.repeat(10_000)
 
 test('a config that is read in a thread of its own is the one that is read here', async (t) => {
-  const path = join(await folder(t, { 'breakwater.json': config }), 'breakwater.json')
-  const here = await loadConfig(path, env)
-  assert.equal(here.ok, true)
-  for (const before of [few, many]) assert.deepEqual(await loadApart(path, env, before), here)
+  for (const text of [config, config + long]) {
+    const path = join(await folder(t, { 'breakwater.json': text }), 'breakwater.json')
+    const here = await loadConfig(path, env)
+    assert.equal(here.ok, true)
+    for (const before of [few, many]) assert.deepEqual(await loadApart(path, env, before), here)
+  }
 })
 
 test('what came out of variables is as secret when it was read in a thread, and when it is known already', async (t) => {
-  const servers = { ...serversOf(namesOf(60)), search: server }
+  const servers = { ...serversOf(namesOf(200)), search: server }
   const text = JSON.stringify({ mcpServers: servers })
   const path = join(await folder(t, { 'breakwater.json': text }), 'breakwater.json')
   const read = async (before: Config) => {
@@ -63,23 +74,78 @@ test('what came out of variables is as secret when it was read in a thread, and 
 })
 
 test('what is wrong with a config is said with its place, whoever has read it', async (t) => {
-  const text = '{\n  "mcpServers": { "a": { "url": 7 } }\n}'
-  const path = join(await folder(t, { 'breakwater.json': text }), 'breakwater.json')
-  const here = await loadConfig(path, {})
-  assert.equal(here.ok, false)
-  for (const before of [few, many]) assert.deepEqual(await loadApart(path, {}, before), here)
+  for (const beside of ['', long]) {
+    const text = `{\n  "mcpServers": { "a": { "url": 7 } }\n}${beside}`
+    const path = join(await folder(t, { 'breakwater.json': text }), 'breakwater.json')
+    const here = await loadConfig(path, {})
+    assert.equal(here.ok, false)
+    assert.deepEqual(await loadApart(path, {}, few), here)
+  }
 })
 
 test('where a thread cannot even be made, the config is read here', async (t) => {
-  const path = join(await folder(t, { 'breakwater.json': config }), 'breakwater.json')
+  const path = join(await folder(t, { 'breakwater.json': config + long }), 'breakwater.json')
   // As where the system has no more of them to give: it throws at once, and nothing is told later.
   const unsendable = { ...env, X: (() => 'x') as unknown as string }
   assert.deepEqual(await loadApart(path, unsendable, many), await loadConfig(path, env))
 })
 
+/** How long the event loop stands still at most while something is done, in milliseconds. */
+async function longestStop(work: () => Promise<unknown>): Promise<number> {
+  const delays = monitorEventLoopDelay({ resolution: 1 })
+  delays.enable()
+  await work()
+  // What held the loop up to the end is noticed in the next turn.
+  await pause(5)
+  delays.disable()
+  return delays.max / 1e6
+}
+
+/** A text of a few hundred characters that stands for 100,000 values. */
+const bomb = `a: &a [1,1,1,1,1,1,1,1,1,1]\n${'bcdef'
+  .split('')
+  .map((name, index) => `${name}: &${name} [${Array(10).fill(`*${'abcde'[index]}`).join()}]`)
+  .join('\n')}`
+
+for (const { what, text } of [
+  { what: 'many servers after few', text: JSON.stringify({ mcpServers: serversOf(namesOf(1_000)) }) },
+  { what: 'few that hold much', text: bomb },
+  { what: 'no config, but much of it', text: '}'.repeat(100_000) },
+])
+  test(`${what} are read in a thread, and hold nothing up here`, async (t) => {
+    const path = join(await folder(t, { 'breakwater.yaml': text }), 'breakwater.yaml')
+    await loadConfig(path, {})
+    const here = await longestStop(() => loadConfig(path, {}))
+    const apart = await longestStop(() => loadApart(path, {}, few))
+    assert.ok(apart < here / 2, `${apart.toFixed()} ms, and ${here.toFixed()} ms without a thread`)
+  })
+
+test('a pipe is read once, also when it holds so much that a thread has to go on', async (t) => {
+  const text = JSON.stringify({ mcpServers: serversOf(namesOf(300)) })
+  const path = join(await folder(t, { text }), 'pipe')
+  await promisify(execFile)('mkfifo', [path])
+  const loading = loadApart(path, {}, few)
+  await promisify(execFile)('sh', ['-c', 'cat "$0" > "$1"', path.replace(/pipe$/, 'text'), path])
+  const loaded = await loading
+  assert.ok(loaded.ok)
+  assert.equal(Object.keys(loaded.config.mcpServers).length, 300)
+})
+
+test('what takes too long to read is given up', async (t) => {
+  const path = join(await folder(t, { 'breakwater.yaml': '}'.repeat(200_000) }), 'breakwater.yaml')
+  const clock = new ManualClock()
+  const loading = assert.rejects(loadApart(path, {}, few, clock), {
+    message: 'the config could not be read within 60 s',
+  })
+  await until('it is waited for', () => clock.pending > 0)
+  await clock.advance(60_000)
+  await loading
+  assert.equal(clock.pending, 0)
+})
+
 for (const { count, who } of [
   { count: 10, who: 'read here' },
-  { count: 100, who: 'read in a thread' },
+  { count: 200, who: 'read in a thread' },
 ])
   test(`of servers that say what they said before the entries are the same objects, in the new order: ${who}`, async (t) => {
     const [gone, ...names] = namesOf(count)

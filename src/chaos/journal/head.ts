@@ -6,7 +6,7 @@ import {
   randomBytes,
   timingSafeEqual,
 } from 'node:crypto'
-import { mkdir, readFile, rename, writeFile } from 'node:fs/promises'
+import { mkdir, readFile, rename, stat, writeFile } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { isObject, parseJson } from '../../protocol/jsonrpc.ts'
 
@@ -87,9 +87,11 @@ export async function writeHead(path: string, key: KeyObject, head: Head): Promi
 const macOf = (key: KeyObject, text: string): string =>
   createHmac('sha256', key).update('head\n').update(text).digest('hex')
 
-/** The text of a file; undefined when there is no such file. Rejects with any other error. */
+/** The text of a file; undefined when there is no such file. Rejects with any other error, and for what is no file. */
 export async function readOrNothing(path: string): Promise<string | undefined> {
   try {
+    // A pipe waits for somebody, and a device may have no end.
+    if (!(await stat(path)).isFile()) throw new Error(`${path} is no regular file`)
     return await readFile(path, 'utf8')
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined

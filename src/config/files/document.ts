@@ -24,13 +24,16 @@ export function parseSource(file: string, text: string): SourceDocument {
     unreadable(text, offset, `not valid JSON: ${message}`)
   // YAML takes much that is no JSON, and calls the rest by names that say nothing to who wrote JSON.
   if (mistake !== undefined && isNamedJson(file)) return isUnreadable(mistake)
-  const document = parseDocument(isJson(file, text) && mistake === undefined ? blankComments(text) : text, {
-    lineCounter: lines,
-    // Its pretty errors quote the source, which may hold secrets.
-    prettyErrors: false,
-    // Duplicate keys are reported by whoever reads the maps, with both lines.
-    uniqueKeys: false,
-  })
+  const yaml = isJson(file, text) && mistake === undefined ? blankComments(text) : text
+  const document = withoutTraces(() =>
+    parseDocument(yaml, {
+      lineCounter: lines,
+      // Its pretty errors quote the source, which may hold secrets.
+      prettyErrors: false,
+      // Duplicate keys are reported by whoever reads the maps, with both lines.
+      uniqueKeys: false,
+    }),
+  )
   const at = (offset: number): Position => {
     const { line, col } = lines.linePos(offset)
     return { line: Math.max(line, 1), column: Math.max(col, 1) }
@@ -44,6 +47,17 @@ export function parseSource(file: string, text: string): SourceDocument {
       .map(({ pos, code, message }) => ({ position: at(pos[0]), message: syntaxMessage(code, message) })),
     positionOf: (node) => at(node.range?.[0] ?? 0),
     targetOf: (alias) => targets.get(alias),
+  }
+}
+
+/** Where each character may be an error, four fifths of the time and most of the memory would go into traces of the stack. */
+function withoutTraces<Result>(work: () => Result): Result {
+  const { stackTraceLimit } = Error
+  Error.stackTraceLimit = 0
+  try {
+    return work()
+  } finally {
+    Error.stackTraceLimit = stackTraceLimit
   }
 }
 

@@ -9,6 +9,9 @@ export interface Interpolated {
   readonly problems: readonly string[]
 }
 
+/** Longest text that comes of filling references in, in characters: as much as a whole file may hold. */
+const LONGEST = 1024 ** 2
+
 const REFERENCE = /^(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?$/s
 
 /**
@@ -40,6 +43,10 @@ export function interpolate(
       }
       filled += source.slice(from, at) + resolve(source.slice(at + 2, end))
       from = end + 1
+      if (filled.length > LONGEST) {
+        problems.push('is longer than 1 MiB, all variables filled in')
+        return ''
+      }
     }
     return filled + source.slice(from)
   }

@@ -18,16 +18,32 @@ export interface Origin {
   readonly variables: readonly string[]
 }
 
+/** A place in a config, and those within it. */
+interface Place {
+  origin?: Origin
+  inside?: Map<string | number, Place>
+}
+
 /** Where every value of a config was written, over all of its files. */
 export class Origins {
-  readonly #origins = new Map<string, Origin>()
+  /** A tree: whole paths as keys would hold the name of a map once more for each of its values, and a name may be as long as its file. */
+  readonly #root: Place = {}
 
   set(path: ConfigPath, origin: Origin): void {
-    this.#origins.set(JSON.stringify(path), origin)
+    let place = this.#root
+    for (const key of path) {
+      place.inside ??= new Map()
+      let inner = place.inside.get(key)
+      if (inner === undefined) place.inside.set(key, (inner = {}))
+      place = inner
+    }
+    place.origin = origin
   }
 
   get(path: ConfigPath): Origin | undefined {
-    return this.#origins.get(JSON.stringify(path))
+    let place: Place | undefined = this.#root
+    for (const key of path) place = place?.inside?.get(key)
+    return place?.origin
   }
 
   /** The place to show for `path`: its own, or that of the innermost thing around it that was written. */

@@ -1,25 +1,98 @@
-import { createReadStream } from 'node:fs'
+import { constants, createReadStream, fstat, open } from 'node:fs'
+import { stat } from 'node:fs/promises'
+import { Socket } from 'node:net'
+import { promisify } from 'node:util'
+import { type Millis, systemClock } from '../../mesh/clock.ts'
 
 /** Largest config file. A gateway with a thousand servers needs a third of it. */
 const MAX_BYTES = 1024 ** 2
 
+/** How often a file is read that is written meanwhile. */
+const MAX_READS = 3
+
 /** What a file holds, or why it cannot be read. */
 export type TextFile = { readonly text: string } | { readonly problem: string }
 
-/** Reads a UTF-8 file of at most 1 MiB; pipes will do too. Never rejects. */
-export async function readText(path: string): Promise<TextFile> {
+/** Bytes, or why there are none. */
+type Bytes = Buffer | { readonly problem: string }
+
+/**
+ * Reads a UTF-8 file of at most 1 MiB; pipes will do too, such as `<(sops -d config.yaml)`. Never rejects.
+ *
+ * `patience`: how long a pipe may take until all is written, in milliseconds; as long as it wants, unless given. Whoever has so
+ * little time reads no devices: what comes from a terminal comes when somebody types.
+ */
+export async function readText(path: string, patience?: Millis): Promise<TextFile> {
   try {
-    const chunks: Buffer[] = []
-    let bytes = 0
-    for await (const chunk of createReadStream(path, { end: MAX_BYTES }) as AsyncIterable<Buffer>) {
-      chunks.push(chunk)
-      bytes += chunk.length
+    for (let reads = 1; ; reads++) {
+      const bytes = await readOnce(path, patience)
+      if (bytes === 'changed') {
+        if (reads < MAX_READS) continue
+        return { problem: 'cannot be read: it is being written, and changed each time that it was read' }
+      }
+      return 'problem' in bytes ? bytes : decoded(bytes)
     }
-    if (bytes > MAX_BYTES) return { problem: 'the file is larger than 1 MiB, the most that a config may be' }
-    return { text: new TextDecoder('utf-8', { fatal: true }).decode(Buffer.concat(chunks)) }
   } catch (error) {
     return { problem: `cannot be read: ${whyUnreadable(error)}` }
   }
+}
+
+async function readOnce(path: string, patience: Millis | undefined): Promise<Bytes | 'changed'> {
+  const before = await stat(path)
+  const isDevice = before.isCharacterDevice()
+  if (isDevice && patience !== undefined) return { problem: 'cannot be read: it is a device' }
+  // Opened to wait for whoever writes to it, a pipe takes one of the few threads that read files, and the process cannot end before
+  // that has come. A terminal is opened at once, and has to wait.
+  const flags = isDevice ? constants.O_RDONLY : constants.O_RDONLY | (constants.O_NONBLOCK ?? 0)
+  const fd = await promisify(open)(path, flags)
+  const isPipe = await promisify(fstat)(fd).then((found) => found.isFIFO())
+  if (isPipe) return readPipe(fd, patience)
+  const bytes = await readAll(createReadStream(path, { fd, end: MAX_BYTES }) as AsyncIterable<Buffer>)
+  const after = await stat(path)
+  const isSame = after.ino === before.ino && after.size === before.size && after.mtimeMs === before.mtimeMs
+  return isSame || isDevice ? bytes : 'changed'
+}
+
+/** Reads a pipe to its end, or until nobody wants to wait any longer. */
+async function readPipe(fd: number, patience: Millis | undefined): Promise<Bytes> {
+  const pipe = new Socket({ fd, readable: true, writable: false })
+  let isLate = false
+  const cancel =
+    patience &&
+    systemClock.after(patience, () => {
+      isLate = true
+      pipe.destroy()
+    })
+  try {
+    const bytes = await readAll(pipe as AsyncIterable<Buffer>)
+    // As when it was read at the start: what was in it is gone.
+    if ('length' in bytes && bytes.length === 0)
+      return { problem: 'cannot be read: it is a pipe, and nothing comes out of it' }
+    return bytes
+  } catch (error) {
+    if (!isLate) throw error
+    return { problem: `cannot be read: it is a pipe, and not all of it was written within ${patience} ms` }
+  } finally {
+    if (cancel) cancel()
+    pipe.destroy()
+  }
+}
+
+async function readAll(stream: AsyncIterable<Buffer>): Promise<Bytes> {
+  const chunks: Buffer[] = []
+  let length = 0
+  for await (const chunk of stream) {
+    chunks.push(chunk)
+    length += chunk.length
+    if (length > MAX_BYTES) return { problem: 'the file is larger than 1 MiB, the most that a config may be' }
+  }
+  return Buffer.concat(chunks)
+}
+
+function decoded(bytes: Buffer): TextFile {
+  const text = new TextDecoder('utf-8', { fatal: true }).decode(bytes)
+  // UTF-16 looks like this, and a file whose blocks never reached the disk.
+  return text.includes('\0') ? { problem: 'cannot be read: it is not UTF-8 text' } : { text }
 }
 
 /** Why a file cannot be read, in words. */
@@ -30,6 +103,12 @@ export function whyUnreadable(error: unknown): string {
       return 'no such file'
     case 'EISDIR':
       return 'it is a folder'
+    case 'ENOTDIR':
+      return 'it is in what is no folder'
+    case 'ENXIO':
+      return 'it is a socket, or a device that is not there'
+    case 'ELOOP':
+      return 'its links lead in a circle'
     case 'EACCES':
       return 'no permission'
     case 'ERR_ENCODING_INVALID_ENCODED_DATA':

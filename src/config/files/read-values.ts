@@ -1,10 +1,12 @@
 import { type Alias, isAlias, isMap, isScalar, isSeq, type Node, type Pair, type YAMLMap } from 'yaml'
 import type { ConfigIssue } from '../issues/issues.ts'
+import type { Millis } from '../../mesh/clock.ts'
 import { isPlainMap } from '../schema/plain-map.ts'
 import type { SourceDocument } from './document.ts'
 import { type Env, interpolate } from './interpolate.ts'
 import type { Origins, Position } from './origins.ts'
 import { formatPath, type ConfigPath } from './path.ts'
+import { readText, type TextFile } from './read-text.ts'
 import { placesOf } from './places.ts'
 
 /** No config is this deep; a loop of aliases is. */
@@ -13,8 +15,32 @@ const MAX_DEPTH = 32
 /** No config holds as many values; a bomb of aliases does. */
 const MAX_VALUES = 100_000
 
+/** No config holds as much text, in characters; names count each time that they stand over values. A bomb of long texts holds it. */
+const MAX_TEXT = 4 * 1024 ** 2
+
+/** No name of anything is as long, in characters: each of its values is spoken of by it. */
+const LONGEST_NAME = 1_000
+
 /** Nobody made so many mistakes; what was not meant for a config at all is nothing but mistakes. */
 const MAX_ISSUES = 5_000
+
+/** More is to be read than there is time for. */
+export class TooMuch extends Error {}
+
+/** How much may be read without a pause: what is left of it. */
+export interface Allowance {
+  /** In characters of files. */
+  text: number
+  /** All aliases expanded. */
+  values: number
+}
+
+/** Takes `count` of what is left; throws `TooMuch` when that is less. */
+function spend(allowance: Allowance | undefined, what: keyof Allowance, count: number): void {
+  if (allowance === undefined) return
+  allowance[what] -= count
+  if (allowance[what] < 0) throw new TooMuch()
+}
 
 /** What reading a file adds to. */
 export interface Reading {
@@ -25,7 +51,24 @@ export interface Reading {
   readonly interpolated: Set<string>
   /** Whether references to variables stay as they are. */
   readonly verbatim?: boolean
+  /** No end of it, unless given. */
+  readonly allowance?: Allowance | undefined
+  /** How long a pipe may take, in milliseconds; see `readText`. */
+  readonly patience?: Millis | undefined
+  /** What has been read, by path: a pipe can be read once. */
+  readonly texts?: Map<string, TextFile> | undefined
 }
+
+/** Reads a file, unless that has been done. */
+export async function readFile(path: string, { allowance, patience, texts }: Bounds): Promise<TextFile> {
+  const read = texts?.get(path) ?? (await readText(path, patience))
+  texts?.set(path, read)
+  if ('text' in read) spend(allowance, 'text', read.text.length)
+  return read
+}
+
+/** What bounds a reading. */
+export type Bounds = Pick<Reading, 'allowance' | 'patience' | 'texts'>
 
 /**
  * Reads `node` to plain values with its variables filled in; notes where each came from, under `at`.
@@ -38,9 +81,10 @@ export function readValues(
   at: ConfigPath,
   reading: Reading,
 ): unknown {
-  const { env, origins, issues, interpolated, verbatim = false } = reading
+  const { env, origins, issues, interpolated, verbatim = false, allowance } = reading
   const places = placesOf(file, env)
   let left = MAX_VALUES
+  let textLeft = MAX_TEXT
 
   function report(path: ConfigPath, position: Position, message: string): undefined {
     if (issues.length >= MAX_ISSUES) left = -1
@@ -52,11 +96,20 @@ export function readValues(
     left = -1
   }
 
+  /** Whether so much text may be there besides all others. */
+  function mayHold(length: number, position: Position): boolean {
+    textLeft -= length
+    if (textLeft < 0 && left >= 0)
+      giveUp(position, `holds more than ${MAX_TEXT} characters, all aliases expanded and variables filled in`)
+    return textLeft >= 0
+  }
+
   function read(written: Node | null, path: ConfigPath, key: Position | undefined): unknown {
     if (left < 0) return undefined
     const found = isAlias(written) ? follow(written, path) : written
     const value = found === null ? (key ?? { line: 1, column: 1 }) : source.positionOf(found)
     if (left-- === 0) return giveUp(value, `holds more than ${MAX_VALUES} values, all aliases expanded`)
+    spend(allowance, 'values', 1)
     if (path.length > MAX_DEPTH) return giveUp(value, `nested deeper than ${MAX_DEPTH} levels`)
     const origin = {
       file,
@@ -73,12 +126,13 @@ export function readValues(
       return values
     }
     if (!isScalar(found) || typeof found.value !== 'string') return isScalar(found) ? found.value : null
+    if (!mayHold(found.value.length, value)) return undefined
     if (verbatim) return found.value
     const { text, variables, problems } = interpolate(found.value, env, places)
     if (variables.length > 0 && text !== '') interpolated.add(text)
     origins.set(path, { ...origin, variables })
     for (const problem of problems) report(path, value, problem)
-    return text
+    return mayHold(text.length - found.value.length, value) ? text : undefined
   }
 
   function follow(alias: Alias, path: ConfigPath): Node | null {
@@ -102,10 +156,13 @@ export function readValues(
       const first = key === undefined ? undefined : seen.get(key)
       if (key === undefined || key === '__proto__') {
         report(path, position, 'expected a name as the key of a map')
+      } else if (key.length > LONGEST_NAME) {
+        report(path, position, `found a name of ${key.length} characters; the most are ${LONGEST_NAME}`)
       } else if (first !== undefined) {
         report([...path, key], position, `duplicate key "${key}"; the first is on line ${first.line}`)
       } else {
         seen.set(key, position)
+        if (!mayHold(key.length, position)) break
         values[key] = read(pair.value, [...path, key], position)
       }
     }

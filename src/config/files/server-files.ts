@@ -3,8 +3,7 @@ import { isPlainMap } from '../schema/plain-map.ts'
 import { parseEnvFile } from './env-file.ts'
 import { type ConfigPath, formatPath } from './path.ts'
 import { folderOf, fromFolder, isRelativeCommand } from './places.ts'
-import type { Reading } from './read-values.ts'
-import { readText } from './read-text.ts'
+import { readFile, type Reading } from './read-values.ts'
 
 /** Where the servers of a config may stand, as it was written. */
 export const serverBlocks: readonly ConfigPath[] = [
@@ -64,9 +63,10 @@ interface Named {
 
 async function readEnvFile(
   { folder, named, path }: Named,
-  { origins, issues, interpolated }: Reading,
+  reading: Reading,
   files: string[],
 ): Promise<Record<string, string>> {
+  const { origins, issues, interpolated } = reading
   const at = [...path, 'envFile']
   const place = origins.locate(at)
   // Named as the config is, so that a reader finds it from the same place.
@@ -74,7 +74,7 @@ async function readEnvFile(
   const isBeside = !isAbsolute(named) && folder === resolve(beside)
   const file = isBeside ? join(beside, named) : fromFolder(folder, named)
   files.push(file)
-  const read = await readText(file)
+  const read = await readFile(file, reading)
   if ('problem' in read) {
     issues.push({ severity: 'error', ...place, path: formatPath(at), message: `${file} ${read.problem}` })
     return {}

@@ -1,0 +1,119 @@
+import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
+import { rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { until } from '../support/until.ts'
+import { cleanUp, configText, Gateway, type GatewayParts, newFolder } from './support/gateway.ts'
+import { Program } from './support/program.ts'
+
+after(cleanUp)
+
+const main = fileURLToPath(new URL('../../src/main.js', import.meta.url))
+
+const url = 'http://127.0.0.1:9/mcp'
+const parts: GatewayParts = { servers: { a: { url } }, gateway: { drain: '1s', environment: 'staging' } }
+
+/** The same, to be told from what was there before. */
+const others: GatewayParts = { ...parts, servers: { a: { url }, b: { url } } }
+
+const said = (text: string) => (line: string) => (line.includes(text) ? true : undefined)
+
+const pipe = (path: string) => promisify(execFile)('mkfifo', [path])
+
+/** Reloads what cannot be read, and then what can; the gateway has to be ready all the while, and to end when it is told to. */
+async function survives(gateway: Gateway, what: RegExp): Promise<void> {
+  const refused = gateway.post<{ errors: string[] }>('/admin/reload')
+  assert.equal((await fetch(`${gateway.data}/livez`)).status, 200)
+  const { status, body } = await refused
+  assert.equal(status, 422)
+  assert.match(body.errors.join('\n'), what)
+  await rm(gateway.file)
+  await writeFile(gateway.file, configText(others))
+  assert.equal((await gateway.post('/admin/reload')).status, 200)
+  assert.notEqual(await gateway.server('b'), undefined)
+  gateway.program.signal('SIGTERM')
+  assert.deepEqual(await gateway.program.ended, { code: 0, signal: null })
+}
+
+test('a config that has become a pipe holds up neither calls, nor the next reload, nor the end', async () => {
+  const gateway = await Gateway.start(parts)
+  await rm(gateway.file)
+  await pipe(gateway.file)
+  await survives(gateway, /gateway\.yaml {2}cannot be read: it is a pipe, and not all of it was written/)
+})
+
+test('a file of TLS that is no file is refused with its place, and not waited for', async () => {
+  const gateway = await Gateway.start(parts)
+  for (const ca of [`${gateway.file}.pipe`, '/dev/zero']) {
+    if (ca.endsWith('.pipe')) await pipe(ca)
+    const secure = { url: 'https://127.0.0.1:9/mcp', tls: { ca } }
+    await gateway.reconfigure({ ...parts, servers: { secure } })
+    const { status, body } = await gateway.post<{ errors: string[] }>('/admin/reload')
+    assert.equal(status, 422)
+    assert.match(body.errors.join('\n'), /:\d+:\d+ {2}mcpServers\.secure\.tls\.ca {2}.* is no regular file/)
+  }
+  await survives(gateway, /no regular file/)
+})
+
+test('a journal that is a pipe is refused, and the process ends when it is told to', async () => {
+  const gateway = await Gateway.start(parts)
+  const file = `${gateway.file}.pipe`
+  await pipe(file)
+  await gateway.reconfigure({ ...parts, chaos: { journal: { file } } })
+  assert.equal((await gateway.post('/admin/reload')).status, 200)
+  await until('its problem is told', () => JSON.stringify(gateway.log).includes('is no regular file'))
+  gateway.program.signal('SIGTERM')
+  assert.deepEqual(await gateway.program.ended, { code: 0, signal: null })
+})
+
+test('a config that takes more memory than a reload may take leaves the process alone', async () => {
+  // Of its own the process has less than what was read into it would need.
+  const gateway = await Gateway.start(parts, { nodeArgs: ['--max-old-space-size=200'] })
+  await writeFile(gateway.file, `[${'1,'.repeat(500_000)}1]`)
+  // On a busy machine its time is over first.
+  await survives(gateway, /could not be read(: it takes more than 256 MB of memory| within 60 s)/)
+})
+
+test('the process ends when it is told to while a thread reads a config', async () => {
+  const gateway = await Gateway.start(parts)
+  await writeFile(gateway.file, '}'.repeat(1024 ** 2))
+  for (let count = 0; count < 100; count++) gateway.program.signal('SIGHUP')
+  assert.equal((await fetch(`${gateway.data}/livez`)).status, 200)
+  gateway.program.signal('SIGTERM')
+  assert.deepEqual(await gateway.program.ended, { code: 0, signal: null })
+})
+
+/** Runs a script of bash, whose process becomes the gateway; says its id first. */
+const inBash =
+  'require("child_process").spawn("bash", ["-c", ...process.argv.slice(1)], { stdio: "inherit" })'
+
+for (const { what, script } of [
+  { what: 'a program writes', script: 'exec "$0" "$1" start --config <(sleep 0.2; cat "$2")' },
+  { what: 'standard input brings', script: 'exec "$0" "$1" start --config /dev/stdin < <(cat "$2")' },
+])
+  test(`a config that ${what} is read at the start, and a reload says that there is no more of it`, async () => {
+    const file = join(await newFolder(), 'gateway.yaml')
+    await writeFile(file, configText(parts))
+    const program = new Program(['-e', inBash, `echo $$; ${script}`, process.execPath, main, file])
+    await program.line('it listens', said('"listening"'))
+    const pid = program.lines.map(Number).find((number) => number > 0)!
+    process.kill(pid, 'SIGHUP')
+    await program.line('it says what is wrong', said('nothing comes out of it'))
+    process.kill(pid, 'SIGTERM')
+    await program.ended
+  })
+
+test('a signal that asks for a reload while the gateway starts does not end it, and is heeded', async () => {
+  const file = `${await newFolder()}/gateway.yaml`
+  await pipe(file)
+  const program = new Program([main, 'start', '--config', file])
+  // Whoever writes to a pipe waits until somebody reads it: from here on the gateway is starting.
+  await writeFile(file, configText(parts))
+  program.signal('SIGHUP')
+  await program.line('it reloads', said('"trigger":"SIGHUP"'))
+  program.signal('SIGTERM')
+  assert.deepEqual(await program.ended, { code: 0, signal: null })
+})
