@@ -60,6 +60,20 @@ test('a bomb of aliases does not go off', async (t) => {
   assert.deepEqual(more, [])
 })
 
+test('a bomb of long texts does not go off, whether aliases or variables make it', async (t) => {
+  const long = 'x'.repeat(100_000)
+  const [error, ...more] = await errorsOf(t, `x: &a "${long}"\ny: [${'*a,'.repeat(50)}*a]`)
+  assert.match(
+    error ?? '',
+    /holds more than 4194304 characters, all aliases expanded and variables filled in/,
+  )
+  assert.deepEqual(more, [])
+  const [filled = ''] = await errorsOf(t, `gateway: { environment: "${'${LONG}'.repeat(20)}" }`, {
+    LONG: long,
+  })
+  assert.match(filled, /gateway\.environment {2}is longer than 1 MiB, all variables filled in/)
+})
+
 test('a loop of aliases ends', async (t) => {
   assert.match(
     (await errorsOf(t, 'gateway: &a\n  sessions: *a')).join('\n'),
