@@ -45,6 +45,17 @@ test('a config that has become a pipe holds up neither calls, nor the next reloa
   await survives(gateway, /gateway\.yaml {2}cannot be read: it is a pipe, and not all of it was written/)
 })
 
+test('a server that is added with a file of TLS that is no file is refused, and holds nobody up', async () => {
+  const gateway = await Gateway.start(parts)
+  const fifo = `${gateway.file}.pipe`
+  await pipe(fifo)
+  for (const ca of [fifo, '/dev/zero']) {
+    const server = { url: 'https://127.0.0.1:9/mcp', tls: { ca } }
+    const { status, body } = await gateway.post('/admin/servers', { name: 'secure', server })
+    assert.deepEqual([status, body], [422, { error: `cannot be put into force: ${ca} is no regular file` }])
+  }
+})
+
 test('a file of TLS that is no file is refused with its place, and not waited for', async () => {
   const gateway = await Gateway.start(parts)
   for (const ca of [`${gateway.file}.pipe`, '/dev/zero']) {

@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs'
+import { readFileSync, statSync } from 'node:fs'
 import { Pool } from 'undici'
 import type { Layer } from '../../mesh/call.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
@@ -16,16 +16,22 @@ interface TlsOptions {
   readonly rejectUnauthorized: boolean
 }
 
-/** The options of a socket, with the contents of the files that are named. */
+/** The options of a socket, with the contents of the files that are named. Throws for those that cannot be read. */
 export function readTls(tls: TlsOptions | undefined) {
   if (tls === undefined) return {}
   const { ca, cert, key, rejectUnauthorized } = tls
   return {
     rejectUnauthorized,
-    ...(ca === undefined ? {} : { ca: readFileSync(ca) }),
-    ...(cert === undefined ? {} : { cert: readFileSync(cert) }),
-    ...(key === undefined ? {} : { key: readFileSync(key) }),
+    ...(ca === undefined ? {} : { ca: contentsOf(ca) }),
+    ...(cert === undefined ? {} : { cert: contentsOf(cert) }),
+    ...(key === undefined ? {} : { key: contentsOf(key) }),
   }
+}
+
+/** A pipe would wait for whoever writes to it, and a device may have no end, while all calls wait. */
+function contentsOf(file: string): Buffer {
+  if (!statSync(file).isFile()) throw new Error(`${file} is no regular file`)
+  return readFileSync(file)
 }
 
 /** How a server is reached over Streamable HTTP. */
