@@ -32,6 +32,10 @@ const ARRAY = -1
 const escapes = new Uint8Array(256)
 for (const byte of Buffer.from('"\\/bfnrt')) escapes[byte] = 1
 
+/** By byte, whether it is a hexadecimal digit. */
+const hexDigits = new Uint8Array(256)
+for (const byte of Buffer.from('0123456789abcdefABCDEF')) hexDigits[byte] = 1
+
 /** A long string, its quotes included, and the keys and indices that lead to it from the top. */
 export interface LongString extends Span {
   readonly path: readonly (Span | number)[]
@@ -51,7 +55,7 @@ export class LongStrings {
   readonly found: LongString[] = []
   /** The members of the outermost object, but no more than 16. */
   readonly members: TopMember[] = []
-  readonly #long: number
+  readonly #least: number
   /** Length of the chunks before the one that is read, in bytes. */
   #before = 0
   #place: 'outside' | 'string' | 'escape' | 'hex' = 'outside'
@@ -65,15 +69,17 @@ export class LongStrings {
   #values = 0
   /** Objects and arrays that are open. */
   #depth = 0
+  /** Length of the long strings that were found, in bytes. */
+  #long = 0
   /** Where the value of the member at the top begins that is being read. */
   #value = 0
   /** Of each of them where the key stands that was reached; of an array the index, and `ARRAY`. */
   readonly #starts: number[] = []
   readonly #ends: number[] = []
 
-  /** `long`: from which length on a string is a long one, in bytes, its quotes included; by default 16 KiB. */
-  constructor(long = LONG) {
-    this.#long = long
+  /** `least`: from which length on a string is a long one, in bytes, its quotes included; by default 16 KiB. */
+  constructor(least = LONG) {
+    this.#least = least
   }
 
   /** Reads on. False: what was read is no JSON, is nested deeper than 128, or has too much of anything; reading it is over then. */
@@ -88,6 +94,12 @@ export class LongStrings {
     }
     this.#before += length
     return at !== NOT
+  }
+
+  /** How much was read that belongs to no long string, in bytes; a string that may still become one is left out. */
+  get rest(): number {
+    const mayBeLong = this.#place !== 'outside' && this.#depth <= MOST_STEPS
+    return (mayBeLong ? this.#start : this.#before) - this.#long
   }
 
   /** Whether the text may end here. */
@@ -111,7 +123,7 @@ export class LongStrings {
         start = before + at
         at++
         for (const stop = Math.min(at + SHORT, length); at < stop && !isSpecial(chunk[at] as number);) at++
-        if (chunk[at] === QUOTE && before + at + 1 - start < this.#long) {
+        if (chunk[at] === QUOTE && before + at + 1 - start < this.#least) {
           end = before + at + 1
           continue
         }
@@ -127,7 +139,10 @@ export class LongStrings {
       } else if (byte === COLON) {
         this.#members++
         // It was a key, and stays in its place.
-        if (this.found.at(-1)?.start === start) this.found.pop()
+        if (this.found.at(-1)?.start === start) {
+          this.found.pop()
+          this.#long -= end - start
+        }
         starts[depth] = start
         ends[depth] = end
         if (depth === 1) this.#value = before + at + 1
@@ -148,10 +163,14 @@ export class LongStrings {
     return at
   }
 
-  /** Reads to behind the quote that closes the string, a backslash before what is no short escape, or the end of the chunk. */
+  /** Reads to behind the quote that closes the string, a backslash before what is no escape or is cut, or the end of the chunk. */
   #inside(chunk: Buffer, words: Int32Array, from: number): number {
     let at = endOfPlain(chunk, words, from)
-    while (chunk[at] === BACKSLASH && escapes[chunk[at + 1] ?? U] === 1) at = endOfPlain(chunk, words, at + 2)
+    for (let length = escapeAt(chunk, at); length > 0; length = escapeAt(chunk, at)) {
+      at += length
+      // Text in another script is one escape after the other where its server writes nothing but ASCII.
+      if (chunk[at] !== BACKSLASH) at = endOfPlain(chunk, words, at)
+    }
     const byte = chunk[at]
     if (byte === undefined) return chunk.length
     if (byte < SPACE) return NOT
@@ -159,7 +178,7 @@ export class LongStrings {
     else {
       this.#place = 'outside'
       this.#end = this.#before + at + 1
-      if (this.#end - this.#start >= this.#long && this.#depth <= MOST_STEPS) this.#find()
+      if (this.#end - this.#start >= this.#least && this.#depth <= MOST_STEPS) this.#find()
     }
     return at + 1
   }
@@ -172,7 +191,7 @@ export class LongStrings {
       return byte === U || escapes[byte] === 1
     }
     if (--this.#digits === 0) this.#place = 'string'
-    return isHex(byte)
+    return hexDigits[byte] === 1
   }
 
   /** The key of what ends here is the last that stood at the top. */
@@ -187,13 +206,21 @@ export class LongStrings {
       const [start, end] = [this.#starts[level + 1] as number, this.#ends[level + 1] as number]
       return end === ARRAY ? start : { start, end }
     })
-    if (path.every((step) => typeof step === 'number' || step.end - step.start <= LONGEST_KEY))
-      this.found.push({ start: this.#start, end: this.#end, path })
+    if (!path.every((step) => typeof step === 'number' || step.end - step.start <= LONGEST_KEY)) return
+    this.found.push({ start: this.#start, end: this.#end, path })
+    this.#long += this.#end - this.#start
   }
 }
 
-const isHex = (byte: number): boolean =>
-  (byte >= 0x30 && byte <= 0x39) || ((byte | 0x20) >= 0x61 && (byte | 0x20) <= 0x66)
+/** Length of the escape that begins there, in bytes; 0 where there is none, or not all of it. */
+function escapeAt(chunk: Buffer, at: number): number {
+  if (chunk[at] !== BACKSLASH || at + 1 >= chunk.length) return 0
+  const kind = chunk[at + 1] as number
+  if (escapes[kind] === 1) return 2
+  if (kind !== U || at + 6 > chunk.length) return 0
+  for (let digit = at + 2; digit < at + 6; digit++) if (hexDigits[chunk[digit] as number] !== 1) return 0
+  return 6
+}
 
 const noWords = new Int32Array(0)
 

@@ -28,15 +28,14 @@ test('a mark of the order of bytes is no part of a reply, however large that is'
   }
 })
 
-/** What a sink that takes messages is told of a reply that comes in two pieces. */
-function reading(status: number, body: string | Buffer) {
+/** What a sink that takes messages is told of a reply that comes in pieces of so many bytes. */
+function reading(status: number, body: string | Buffer, piece = 50_000) {
   const { sink, told, last, end } = recorder({ takesMessages: true })
   const reply = new HttpReply(sink, { maxReply: 10_000_000 })
   reply.onConnect(() => undefined)
   reply.onHeaders(status, [], () => undefined)
   const bytes = Buffer.from(body)
-  reply.onData(bytes.subarray(0, 50_000))
-  reply.onData(bytes.subarray(50_000))
+  for (let at = 0; at < bytes.length; at += piece) reply.onData(bytes.subarray(at, at + piece))
   reply.onComplete()
   return { reply, told, last, end }
 }
@@ -65,6 +64,27 @@ test('what is small, an error, or no JSON object is a body', async () => {
     await end
     assert.deepEqual([told, last.status, last.body], [['body'], status, body])
   }
+})
+
+test('a reply with more than 1 MiB besides its long strings is a body, which is read in turns', async () => {
+  const block = `{"text":"${large}"}`
+  const rest = `"${'x'.repeat(15_000)}",`.repeat(80)
+  const ways = {
+    message: [`{"a":[${`${block},`.repeat(40)}${block}]}`, `{"a":[${rest.slice(0, 900_000)}",${block}]}`],
+    body: [
+      `{"a":[${block},${rest}${block}]}`,
+      `{"a":${'['.repeat(20)}"${large.repeat(12)}"${']'.repeat(20)}}`,
+      `{"a":[${block}${' '.repeat(1_200_000)}]}`,
+      `{"${large.repeat(12)}":${block}}`,
+    ],
+  }
+  for (const [way, texts] of Object.entries(ways))
+    for (const text of texts) {
+      const { told, last, end } = reading(200, text, 64 * 1024)
+      await end
+      assert.deepEqual(told, [way])
+      assert.equal(last.body ?? last.message?.text, text)
+    }
 })
 
 test('a large reply that nobody wants any more is not read, whenever that happens', async () => {

@@ -50,6 +50,9 @@ const ERROR_BODY_LIMIT = 63 * 1024
 /** So much of a large reply is looked through in one turn, in bytes: it takes a millisecond or two. */
 const SCAN_PER_TURN = 1024 * 1024
 
+/** How much of a message besides its long strings is read in one turn, in bytes: with more of it, it is read as any other text. */
+const MOST_REST = 1024 * 1024
+
 const noHeaders = new ReplyHeaders([])
 
 /**
@@ -208,6 +211,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
         inTurn = chunk.length
       }
       if (this.#aborted !== undefined || !during('reply', () => strings.read(chunk))) return undefined
+      if (strings.rest > MOST_REST) return undefined
     }
     const message = during('reply', () => LargeMessage.read(chunks, strings))
     return message && (() => this.#sink.message?.(this.#headers, message))
