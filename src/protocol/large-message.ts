@@ -62,12 +62,16 @@ export class LargeMessage implements Envelope {
   /** Where the values of members of these names begin and end, in bytes; undefined when not all are known. Of equal keys the last counts. */
   locate(names: readonly string[]): Span[] | undefined {
     if (this.#members.length >= MOST_MEMBERS) return undefined
-    const spans = names.map(
-      (name) => this.#members.findLast(({ key }) => JSON.parse(this.#bytes.text(key)) === name)?.value,
-    )
+    const spans = names.map((name) => this.#members.findLast(({ key }) => this.#says(key, name))?.value)
     return spans.every((span) => span !== undefined)
       ? spans.map(({ start, end }) => ({ start: this.#bytes.skipSpace(start), end }))
       : undefined
+  }
+
+  /** Whether a key is a name; one that is too long for it, whatever it is written with, is not looked at. */
+  #says(key: Span, name: string): boolean {
+    const isTooLong = key.end - key.start > 2 + name.length * LONGEST_ESCAPE
+    return !isTooLong && JSON.parse(this.#bytes.text(key)) === name
   }
 
   /** The message with edits of its bytes, which do not overlap and are in order; what stays is not copied. */
@@ -84,6 +88,9 @@ export class LargeMessage implements Envelope {
 }
 
 const SPACE = 0x20
+
+/** Of `\u0041`, in bytes. */
+const LONGEST_ESCAPE = 6
 
 /** How much of a string that was not read yet is looked at for its beginning, in bytes. */
 const BEGINNING = 64

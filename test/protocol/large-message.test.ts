@@ -79,6 +79,17 @@ test('of equal keys the last one counts, also where it has no long string', () =
   for (const [text, value] of cases) assert.deepEqual(read(text)?.value, value)
 })
 
+test('what is at the top is found by keys with and without escapes; one that is too long is not looked at', () => {
+  const chunk = Buffer.from(`{"\\u0069d":1,"${long}":{},"r\\u0065sult":"${long}"}`)
+  const strings = new LongStrings()
+  strings.read(chunk)
+  const message = LargeMessage.read([chunk], strings)!
+  // A reader of JSON would not take it now.
+  chunk.write('\n', chunk.indexOf('xxx'))
+  const spans = message.locate(['id', 'result'])!.map(({ start, end }) => chunk.toString('utf8', start, end))
+  assert.deepEqual(spans, ['1', `"${long}"`])
+})
+
 test('a key may be long, deep, or a name that objects have by themselves', () => {
   const deep = `${'{"a":'.repeat(50)}"${long}"${'}'.repeat(50)}`
   for (const text of [
