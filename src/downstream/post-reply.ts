@@ -31,8 +31,7 @@ export class PostReply {
 
   /** Whether it takes long to put a response on the wire: a large text has to become bytes first. */
   takesLong(response: Response): boolean {
-    const isSentAsText = this.#isBatch || this.#stream !== undefined || !LargeMessage.is(response)
-    return isSentAsText && isLarge(response)
+    return (this.#stream !== undefined || !LargeMessage.is(response)) && isLarge(response)
   }
 
   /** The channel of one of the POST's requests, for what `server` sends. */
@@ -66,7 +65,7 @@ export class PostReply {
       return
     }
     const [first] = responses
-    if (this.#isBatch) sendJson(this.#response, 200, `[${responses.map(({ text }) => text).join()}]`)
+    if (this.#isBatch) sendBatch(this.#response, responses)
     else if (first !== undefined) sendResponse(this.#response, first)
     this.#session.wrote(this.#response)
   }
@@ -104,9 +103,23 @@ export function sendJson(
 
 /** Sends one response as a complete JSON reply: a large one as its server sent it, byte for byte. */
 export function sendResponse(response: ServerResponse, reply: Response): void {
-  if (!LargeMessage.is(reply)) return sendJson(response, reply.status, reply.text, reply.headers)
+  if (LargeMessage.is(reply)) sendBytes(response, reply.chunks)
+  else sendJson(response, reply.status, reply.text, reply.headers)
+}
+
+/** Sends the responses to a batch, in order: to read the texts of all large ones in one turn would hold up everybody. */
+function sendBatch(response: ServerResponse, replies: readonly Response[]): void {
+  if (!replies.some((reply) => LargeMessage.is(reply)))
+    return sendJson(response, 200, `[${replies.map(({ text }) => text).join()}]`)
+  const chunks = replies.flatMap((reply, index) => [
+    Buffer.from(index === 0 ? '[' : ','),
+    ...(LargeMessage.is(reply) ? reply.chunks : [Buffer.from(reply.text)]),
+  ])
+  sendBytes(response, [...chunks, Buffer.from(']')])
+}
+
+function sendBytes(response: ServerResponse, chunks: readonly Buffer[]): void {
   if (response.destroyed || response.headersSent) return
-  const { chunks } = reply
   const length = chunks.reduce((sum, chunk) => sum + chunk.length, 0)
   response.writeHead(200, { 'content-type': 'application/json', 'content-length': length })
   // All of them go to the socket in one write.

@@ -61,13 +61,22 @@ test('a large message is sent by the bytes that it came in, and takes no time', 
   assert.equal(client.text, text)
 })
 
-test('in a batch and in a stream a large message is text like any other, which takes time', async (t) => {
+test('in a batch large messages are sent by their bytes, too, in the order of its requests', async (t) => {
+  const { client, reply } = await setUp(t, {}, true)
   const { response, text } = large()
-  const batch = await setUp(t, {}, true)
-  assert.equal(batch.reply.takesLong(response), true)
-  batch.reply.finish([response, answer])
-  await batch.client.ended
-  assert.equal(batch.client.text, `[${text},${answer.text}]`)
+  assert.equal(reply.takesLong(response), false)
+  Object.defineProperty(response, 'text', { get: () => assert.fail('its text was asked for') })
+  const small = { text: '{"ü":1}', status: 404 }
+  reply.finish([small, response, answer, response])
+  await client.ended
+  const { statusCode, headers } = await client.headers
+  const expected = `[${small.text},${text},${answer.text},${text}]`
+  assert.deepEqual([statusCode, headers['content-length']], [200, String(Buffer.byteLength(expected))])
+  assert.equal(client.text, expected)
+})
+
+test('in a stream a large message is text like any other, which takes time', async (t) => {
+  const { response, text } = large()
   const stream = await setUp(t)
   void stream.channel.send(progress)
   assert.equal(stream.reply.takesLong(response), true)

@@ -86,7 +86,9 @@ export class Exchange {
 
   /** Whether it takes long to pass on a response, or to keep it. */
   takesLong(response: Response): boolean {
-    return this.#turn?.post.takesLong(response) ?? isLarge(response)
+    const post = this.#turn?.post
+    if (post === undefined) return isLarge(response)
+    return post.takesLong(response) || (LargeMessage.is(response) && spansOf(response) === undefined)
   }
 
   /** The call has ended; `response` is the server's, or ours, under `callId`, the id of the call. */
@@ -301,18 +303,25 @@ export function modernise(method: string, id: RequestId, response: Response): Re
   )
 }
 
-/** The same of the bytes of a large result; undefined where it is no ordinary one. */
+/** The same of the bytes of a large message; undefined where its text is needed. */
 function modernBytes(method: string, id: RequestId, message: LargeMessage): LargeMessage | undefined {
+  const spans = spansOf(message)
+  if (spans === undefined) return undefined
+  const inside = spans.body.start + 1
+  return message.spliced(
+    inOrder([
+      { ...spans.named, with: JSON.stringify(id) },
+      { start: inside, end: inside, with: addition(method, spans.result) },
+    ]),
+  )
+}
+
+/** Where a large message has its id and its result; undefined where it is an error, or they are not to be found. */
+function spansOf(message: LargeMessage) {
   const { result } = message.value
   const [named, body] = message.locate(['id', 'result']) ?? []
   if (named === undefined || body === undefined || !isObject(result)) return undefined
-  const inside = body.start + 1
-  return message.spliced(
-    inOrder([
-      { ...named, with: JSON.stringify(id) },
-      { start: inside, end: inside, with: addition(method, result) },
-    ]),
-  )
+  return { named, body, result }
 }
 
 function modernText(method: string, id: RequestId, { text, status, value }: Response): Response {

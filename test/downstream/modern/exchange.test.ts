@@ -4,6 +4,9 @@ import type { McpRequest } from '../../../src/downstream/endpoint.ts'
 import type { Response } from '../../../src/downstream/respond.ts'
 import type { GatewayError } from '../../../src/mesh/errors.ts'
 import { ownTurn } from '../../../src/mesh/turns.ts'
+import { watchWork } from '../../../src/mesh/work.ts'
+import { LargeMessage } from '../../../src/protocol/large-message.ts'
+import { LongStrings } from '../../../src/protocol/long-strings.ts'
 import { CLIENT_CAPABILITIES_KEY, LOG_LEVEL_KEY } from '../../../src/protocol/modern.ts'
 import type { Json } from '../../support/memory-pipe.ts'
 import { until } from '../../support/until.ts'
@@ -282,4 +285,27 @@ test('states and answers that are not ours go to the server as they are', async 
     await bench.send(call(1, { requestState, inputResponses: null }))
   const seen = bench.requests.map(({ message: { value } }) => (value.params as Json).requestState)
   assert.deepEqual(seen, ['v1.eyJ', 12345, null])
+})
+
+test('a large message has a turn of its own where its text is needed, as that of an error is', async (t) => {
+  let said = ''
+  const bench = await testModern(t, ({ message: { value } }) => {
+    const chunk = Buffer.from(`{"id":${JSON.stringify(value.id)},${said}}`)
+    const strings = new LongStrings()
+    strings.read(chunk)
+    return Promise.resolve(LargeMessage.read([chunk], strings)!)
+  })
+  let turns = 0
+  t.after(watchWork({ now: () => 0, worked: (work) => void (work === 'reply' && turns++) }))
+  const long = 'x'.repeat(100_000)
+  for (const [text, expected] of [
+    [`"result":{"text":"${long}"}`, 0],
+    [`"error":{"code":-32603,"message":"${long}"}`, 1],
+  ] as const) {
+    said = text
+    turns = 0
+    const { messages } = await bench.send(call(1))
+    assert.equal(messages.length, 1)
+    assert.equal(turns, expected)
+  }
 })
