@@ -2,6 +2,7 @@ import type { Caller } from '../../src/mesh/call.ts'
 import type { Signal } from '../../src/mesh/cancel.ts'
 import { soloAudience } from '../../src/upstreams/shared/audience.ts'
 import { MessageSession } from '../../src/upstreams/pipe/message-session.ts'
+import type { Terms } from '../../src/upstreams/pipe/terms.ts'
 import { TestCaller } from './caller.ts'
 import { silent } from './log.ts'
 import { ManualClock } from './manual-clock.ts'
@@ -10,7 +11,13 @@ import { MemoryPipe } from './memory-pipe.ts'
 const never: Signal = new AbortController().signal
 
 /** Opens a conversation over a pipe. */
-export function openOn(pipe: MemoryPipe, caller: Caller = new TestCaller(), signal = never, log = silent) {
+export function openOn(
+  pipe: MemoryPipe,
+  caller: Caller = new TestCaller(),
+  signal = never,
+  log = silent,
+  more: Partial<Pick<Terms, 'clock' | 'era'>> = {},
+) {
   const clock = new ManualClock()
   const terms = {
     server: 'test',
@@ -18,6 +25,7 @@ export function openOn(pipe: MemoryPipe, caller: Caller = new TestCaller(), sign
     audience: soloAudience('test', caller),
     clock,
     log,
+    ...more,
   }
   return MessageSession.open(pipe.connect, terms, signal)
 }

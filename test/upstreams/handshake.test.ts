@@ -4,6 +4,8 @@ import { test } from 'node:test'
 import { gatewayError } from '../../src/mesh/errors.ts'
 import { capableClient, TestCaller } from '../support/caller.ts'
 import { linked, openOn } from '../support/linked.ts'
+import { silent } from '../support/log.ts'
+import { ManualClock } from '../support/manual-clock.ts'
 import { openError } from '../../src/upstreams/pipe/handshake.ts'
 import { MemoryPipe } from '../support/memory-pipe.ts'
 
@@ -52,4 +54,40 @@ test('a call that waited for a server which broke off the handshake could not re
   const refused = gatewayError('upstream_refused', 'no', { sent: true })
   assert.deepEqual(openError(refused), { ...refused, sent: false })
   assert.equal(openError(new Error('x')).code, 1500)
+})
+
+/** A server that took two seconds to start, of which nobody knows what it speaks: it has been asked both questions. */
+async function slowServer() {
+  const pipe = new MemoryPipe('none')
+  const clock = new ManualClock()
+  const opening = openOn(pipe, new TestCaller(), undefined, silent, { clock, era: 'auto' })
+  await setImmediate()
+  await clock.advance(2_000)
+  const [discover] = pipe.sent('server/discover')
+  const [initialize] = pipe.sent('initialize')
+  return { pipe, clock, opening, discover: discover?.id, initialize: initialize?.id }
+}
+
+const unsupported = { error: { code: -32602, message: 'Unsupported protocol version: 2025-11-25' } }
+
+for (const [how, isModernFirst] of [
+  ['', true],
+  [', the refusal first', false],
+] as const)
+  test(`a modern server that starts slowly is taken for one though both of its answers come at once${how}`, async () => {
+    const { pipe, opening, discover, initialize } = await slowServer()
+    const modern = { id: discover, result: { supportedVersions: ['2026-07-28'], capabilities: {} } }
+    const refusal = { id: initialize, ...unsupported }
+    for (const answer of isModernFirst ? [modern, refusal] : [refusal, modern]) void pipe.say(answer)
+    assert.equal((await opening).era, 'modern')
+  })
+
+test('a server that refuses the handshake and does not know the other question is not waited for longer than that takes', async () => {
+  const { pipe, clock, opening, initialize } = await slowServer()
+  const refused = assert.rejects(opening, { reason: 'upstream_refused', message: /Unsupported/ })
+  void pipe.say({ id: initialize, ...unsupported })
+  await setImmediate()
+  await clock.advance(2_000)
+  await refused
+  assert.ok(pipe.isClosed)
 })

@@ -72,17 +72,21 @@ export async function greet(exchange: Exchange, terms: Terms, signal: Signal): P
 async function findOut(probe: Probe, exchange: Exchange, terms: Terms, signal: Signal): Promise<Initialized> {
   const early = await probe.within(SILENCE_MS)
   if (early !== undefined) return early
-  return greet(exchange, { ...terms, era: 'legacy' }, signal).catch((error: unknown) => {
-    if (probe.known === undefined) throw error
-    return probe.known
-  })
+  try {
+    return await greet(exchange, { ...terms, era: 'legacy' }, signal)
+  } catch (error) {
+    if (!isGatewayError(error) || !isOtherEra(error)) throw error
+    // One that takes long to start reads both questions then, and its two answers come at once, in any order.
+    const late = await probe.within(SILENCE_MS).catch(() => undefined)
+    if (late === undefined) throw error
+    return late
+  }
 }
 
 /** The question whether a server is of the modern era. */
 class Probe {
+  /** The answer, if it says so. */
   readonly initialized: Promise<Initialized>
-  /** The answer, once it is there and says so. */
-  known: Initialized | undefined
   readonly #terms: Terms
   readonly #signal: Signal
   readonly #discover: Discover
@@ -100,10 +104,8 @@ class Probe {
     this.initialized = discover
       .initializeResult(this.#over.signal)
       .then((initializeResult) => ({ initializeResult, discover }))
-    this.initialized.then(
-      (initialized) => (this.known = initialized),
-      () => undefined,
-    )
+    // Whoever asks later still hears of it.
+    this.initialized.catch(() => undefined)
   }
 
   /** The answer, if it comes within `ms` and is that of a modern server. */
