@@ -6,6 +6,7 @@ import { text as readText } from 'node:stream/consumers'
 import { after, before, test } from 'node:test'
 import { cleanUp, Gateway, type Json } from '../e2e/support/gateway.ts'
 import { type RawServer, startRawServer } from '../fixtures/modern-extras/raw.ts'
+import { orBrokenOff } from '../support/broken-off.ts'
 import { postModern } from './support/modern-poster.ts'
 
 const schema =
@@ -19,12 +20,13 @@ const answer =
 
 /** A legacy server by hand, in words that a careless gateway would change. */
 const legacy = createServer((request, response) => {
-  void readText(request).then((text) => {
+  const taking = readText(request).then((text) => {
     if (request.method !== 'POST') return void response.writeHead(405).end()
     const { id, method } = JSON.parse(text) as { id?: unknown; method: string }
     if (id === undefined) return void response.writeHead(202).end()
     reply(response, JSON.stringify(id), results[method] ?? answer)
   })
+  orBrokenOff(taking)
 })
 
 const results: Readonly<Record<string, string>> = {

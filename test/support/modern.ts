@@ -11,6 +11,7 @@ import { SessionStates } from '../../src/upstreams/http/session-state.ts'
 import { ModernHttpUpstream } from '../../src/upstreams/modern/modern-http.ts'
 import { TaskBinding } from '../../src/upstreams/modern/task-binding.ts'
 import { ToolCallRules } from '../../src/upstreams/modern/tool-call-rules.ts'
+import { orBrokenOff } from './broken-off.ts'
 import { capableClient } from './caller.ts'
 
 /** What the wire options of an upstream at `url` are, with the config's own defaults. */
@@ -48,12 +49,13 @@ export type Play = (came: Came, response: ServerResponse) => void
 export async function rawHttp(t: TestContext, play: Play): Promise<{ url: string; came: Came[] }> {
   const came: Came[] = []
   const server = createServer((request, response) => {
-    void readText(request).then((text) => {
+    const taking = readText(request).then((text) => {
       const body = (text === '' ? {} : JSON.parse(text)) as Came['body']
       const one = { method: request.method, headers: request.headers, text, body }
       came.push(one)
       play(one, response)
     })
+    orBrokenOff(taking)
   })
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')

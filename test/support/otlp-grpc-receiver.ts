@@ -3,6 +3,7 @@ import { createServer, type Http2Server, type IncomingHttpHeaders, type ServerHt
 import type { AddressInfo } from 'node:net'
 import type { TestContext } from 'node:test'
 import { gunzipSync } from 'node:zlib'
+import { orBrokenOff } from './broken-off.ts'
 import { spansIn, type ReceivedSpan } from './otlp-spans.ts'
 import { until } from './until.ts'
 
@@ -32,7 +33,7 @@ export class OtlpGrpcReceiver {
       server.close()
       for (const session of sessions) session.destroy()
     })
-    server.on('stream', (stream, headers) => void receiver.#take(stream, headers))
+    server.on('stream', (stream, headers) => orBrokenOff(receiver.#take(stream, headers)))
     t.after(() => receiver.close())
     return receiver
   }
@@ -63,6 +64,7 @@ export class OtlpGrpcReceiver {
     stream.on('error', () => undefined)
     const chunks: Buffer[] = []
     for await (const chunk of stream) chunks.push(chunk as Buffer)
+    if (stream.aborted) return
     if (this.behaviour === 'hangs') return
     const answer = { ':status': 200, 'content-type': 'application/grpc' }
     if (this.behaviour !== 'takes') {

@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { TestContext } from 'node:test'
+import { orBrokenOff } from './broken-off.ts'
 import { spansIn, type ReceivedSpan } from './otlp-spans.ts'
 import { until } from './until.ts'
 
@@ -20,7 +21,7 @@ export class OtlpReceiver {
   readonly #close: () => void
 
   static async start(t: Pick<TestContext, 'after'>): Promise<OtlpReceiver> {
-    const server = createServer((request, response) => void receiver.#take(request, response))
+    const server = createServer((request, response) => orBrokenOff(receiver.#take(request, response)))
     server.listen(0, '127.0.0.1')
     await once(server, 'listening')
     const { port } = server.address() as AddressInfo

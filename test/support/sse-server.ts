@@ -7,6 +7,7 @@ import type { TestContext } from 'node:test'
 import { httpServer } from '../../src/config/schema/server-schema.ts'
 import { systemClock } from '../../src/mesh/clock.ts'
 import { SseUpstream } from '../../src/upstreams/sse/sse.ts'
+import { orBrokenOff } from './broken-off.ts'
 import { TestCaller } from './caller.ts'
 import { silent } from './log.ts'
 
@@ -52,7 +53,7 @@ export async function oldServer(
       stream = response.writeHead(200, { 'content-type': 'text/event-stream; charset=utf-8' })
       return void stream.write('event: endpoint\r\ndata: /messages?session=1\r\n\r\n')
     }
-    void text(request).then((body) => {
+    const taking = text(request).then((body) => {
       const message = JSON.parse(body) as Record<string, unknown>
       if (message.method !== 'initialize' && message.id !== undefined) {
         return take(message, response, stream ?? assert.fail())
@@ -61,6 +62,7 @@ export async function oldServer(
       if (message.id !== undefined)
         stream?.write(`data: {"jsonrpc":"2.0","id":${String(message.id)},"result":${welcome}}\n\n`)
     })
+    orBrokenOff(taking)
   })
   return { url, requests, stream: () => stream ?? assert.fail() }
 }

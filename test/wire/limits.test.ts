@@ -10,6 +10,7 @@ import { cleanUp, Gateway, type Json } from '../e2e/support/gateway.ts'
 import { RawClient } from '../e2e/support/raw-client.ts'
 import { closeServers, RawServer, sendJson } from '../e2e/support/raw-server.ts'
 import { cert, key } from '../fixtures/tls.ts'
+import { orBrokenOff } from '../support/broken-off.ts'
 import { until } from '../support/until.ts'
 
 after(async () => {
@@ -47,7 +48,7 @@ const server = () =>
 
 async function overTls(t: TestContext): Promise<string> {
   const secure = createServer({ cert, key }, (request, response) => {
-    void text(request).then((body) => {
+    const taking = text(request).then((body) => {
       const { id, method } = JSON.parse(body || '{}') as { id?: unknown; method?: string }
       const serverInfo = { name: 'secure', version: '1' }
       const result =
@@ -57,6 +58,7 @@ async function overTls(t: TestContext): Promise<string> {
       response.setHeader('content-type', 'application/json')
       response.end(id === undefined ? '' : JSON.stringify({ jsonrpc: '2.0', id, result }))
     })
+    orBrokenOff(taking)
   })
   secure.listen(0, '127.0.0.1')
   await once(secure, 'listening')

@@ -8,6 +8,7 @@ import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { after, before, test } from 'node:test'
 import { authority, cert, elsewhereCert, expiredCert, key, otherKey } from '../../fixtures/tls.ts'
+import { orBrokenOff } from '../../support/broken-off.ts'
 import { until } from '../../support/until.ts'
 import { cleanUp, Gateway, type Json, newFolder } from '../support/gateway.ts'
 import { ModernClient } from '../support/modern-client.ts'
@@ -34,8 +35,8 @@ const open = new Set<Server & { closeAllConnections(): void }>()
 async function serve(tls: object | undefined): Promise<Noted> {
   const connections: string[] = []
   const methods: string[] = []
-  const answer: RequestListener = (request, response) =>
-    void text(request).then((body) => {
+  const answer: RequestListener = (request, response) => {
+    const taking = text(request).then((body) => {
       const message = (body === '' ? {} : JSON.parse(body)) as Json
       const { id, method } = message
       methods.push(String(method))
@@ -44,6 +45,8 @@ async function serve(tls: object | undefined): Promise<Noted> {
       const json = JSON.stringify({ jsonrpc: '2.0', id, result })
       return response.writeHead(200, { 'content-type': 'application/json' }).end(json)
     })
+    orBrokenOff(taking)
+  }
   const server = tls === undefined ? createHttp(answer) : createHttps(tls, answer)
   server.on('connection', () => connections.push('one'))
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))

@@ -2,6 +2,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { createServer as createSecureServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
+import { orBrokenOff } from '../../support/broken-off.ts'
 import type { Json } from './gateway.ts'
 
 /** How it answers to a method, in place of the right answer. */
@@ -47,7 +48,7 @@ export class ProbedServer {
   /** It is there, at the port that it had before if it had one. */
   async listen(): Promise<void> {
     const answer = (request: IncomingMessage, response: ServerResponse) =>
-      void text(request).then((body) => this.#answer(request.method, body, response))
+      orBrokenOff(text(request).then((body) => this.#answer(request.method, body, response)))
     const server = this.#tls === undefined ? createServer(answer) : createSecureServer(this.#tls, answer)
     this.#server = server
     await new Promise<void>((resolve) => server.listen(this.#port, '127.0.0.1', resolve))

@@ -1,6 +1,7 @@
 import { createServer, type IncomingHttpHeaders, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
+import { orBrokenOff } from '../../support/broken-off.ts'
 import type { Json } from './gateway.ts'
 
 /** An HTTP request as it came. */
@@ -39,17 +40,14 @@ export class RawServer {
   /** `tools`: names that it lists. */
   static async start(script: Script, tools: readonly string[] = []): Promise<RawServer> {
     const server = createServer((request, response) => {
-      const taken = text(request).then((body) => {
+      const taking = text(request).then((body) => {
         const message = body.trimStart().startsWith('{') ? (JSON.parse(body) as Json) : {}
         const { method: verb = '', url = '', headers } = request
         const seen = { verb, url, headers, text: body, message }
         raw.seen.push(seen)
         if (script(seen, response) === false) usual(seen, response, tools)
       })
-      // A request that breaks off was none.
-      taken.catch((error: NodeJS.ErrnoException) => {
-        if (error.code !== 'ECONNRESET') throw error
-      })
+      orBrokenOff(taking)
     })
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
     servers.add(server)

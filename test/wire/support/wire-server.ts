@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url'
 import type { Era, Transport } from '../../../src/chaos/fault.ts'
 import type { Json } from '../../e2e/support/gateway.ts'
 import { cert, key } from '../../fixtures/tls.ts'
+import { orBrokenOff } from '../../support/broken-off.ts'
 
 const relay = fileURLToPath(new URL('relay.js', import.meta.url))
 
@@ -117,10 +118,7 @@ export class WireServer {
       server.on('request', (request: IncomingMessage, response: ServerResponse) => {
         const serving =
           transport === 'http' ? this.#serve(request, response) : this.#serveSse(request, response)
-        // A request that breaks off was none.
-        serving.catch((error: NodeJS.ErrnoException) => {
-          if (error.code !== 'ECONNRESET') throw error
-        })
+        orBrokenOff(serving)
       })
     }
   }
