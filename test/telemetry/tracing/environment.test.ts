@@ -52,7 +52,8 @@ test('what is said of traces alone wins, and its endpoint is taken as it is', as
 })
 
 test('batches are as large as a variable says', async (t) => {
-  const mesh = await meshIn(t, { OTEL_BSP_MAX_EXPORT_BATCH_SIZE: '4', OTEL_BSP_SCHEDULE_DELAY: '10' })
+  // Long enough that a batch is sent because it is full.
+  const mesh = await meshIn(t, { OTEL_BSP_MAX_EXPORT_BATCH_SIZE: '4', OTEL_BSP_SCHEDULE_DELAY: '60000' })
   for (let i = 0; i < 4; i++) await mesh.run()
   await mesh.receiver.has(8)
   assert.equal(mesh.receiver.paths.length, 2)
