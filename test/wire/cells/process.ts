@@ -18,6 +18,10 @@ async function broken(stage: Stage): Promise<Exchange> {
   return call
 }
 
+/** How often the gateway has seen a process of the server end, and waits before it starts the next one. */
+const crashesOf = ({ gateway, server }: Stage): number =>
+  gateway.log.filter((line) => line.server === server.name && line.retryAfterMs !== undefined).length
+
 /** Lines in the log of what the server printed and what is no message. */
 const noiseOf = ({ gateway, server }: Stage): number =>
   gateway.log.filter((line) => line.server === server.name && String(line.excerpt).startsWith('xx')).length
@@ -64,8 +68,14 @@ export const processEntries: Entries = {
   'proc.crash_loop': {
     fault: { for: '10m', after: LIFE_MS },
     async play(stage) {
+      const before = crashesOf(stage)
       const call = await broken(stage)
-      if (call.result === undefined) await until('it ends as well', () => stage.server.ended.length > 1)
+      // The gateway may learn of it later than the server's peer.
+      if (call.result === undefined)
+        await until(
+          'it ends as well, and the gateway knows',
+          () => stage.server.ended.length > 1 && crashesOf(stage) - before > 1,
+        )
       await stage.agents[0]!.call('echo').over
     },
     saw(seen) {

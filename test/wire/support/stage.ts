@@ -33,11 +33,11 @@ export const places: readonly Place[] = [
   kind('sse, legacy', 'upstream', 'sse', 'legacy'),
 ]
 
-/** How long a handshake, or a ping, may take. */
-export const DISCOVERY_MS = 2_000
+/** How long a handshake, or a ping, may take: longer than it does on a busy machine, where all stages shake hands at once. */
+export const DISCOVERY_MS = 5_000
 
 /** How long one attempt of the tool `brief` may take. */
-export const BRIEF_MS = 600
+export const BRIEF_MS = 1_500
 
 /** How long a server may need to be well by itself. */
 const PATIENCE_MS = 500
@@ -90,10 +90,10 @@ export class Seen {
     return this.got('tools/call')
   }
 
-  /** The answers that the server gave to requests of a method. */
+  /** The answers that the server gave to requests of a method; each session has ids of its own. */
   gave(method: string): readonly Sent[] {
-    const ids = new Set(this.got(method).map(({ message }) => message.id))
-    return this.sent.filter(({ message }) => message.method === undefined && ids.has(message.id))
+    const requests = new Set<Json | undefined>(this.got(method).map(({ message }) => message))
+    return this.sent.filter(({ message, request }) => message.method === undefined && requests.has(request))
   }
 }
 

@@ -43,6 +43,8 @@ export interface Sent {
   readonly at: number
   readonly text: string
   readonly message: Json
+  /** The request that it was sent for; undefined where it belongs to none. */
+  readonly request: Json | undefined
 }
 
 /** The way back of one request. */
@@ -152,7 +154,7 @@ export class WireServer {
       const _meta = subscription === undefined ? undefined : subscriptionMeta(subscription)
       const message = { jsonrpc: '2.0', method: 'notifications/tools/list_changed', params: { _meta } }
       const text = JSON.stringify(message)
-      this.sent.push({ at: performance.now(), text, message })
+      this.sent.push({ at: performance.now(), text, message, request: undefined })
       response.write(`id: event-${++this.#events}\ndata: ${text}\n\n`)
     }
   }
@@ -287,7 +289,7 @@ export class WireServer {
     const { message } = received
     const sending = (send: (text: string) => void) => (sent: Json) => {
       const text = JSON.stringify(sent)
-      this.sent.push({ at: performance.now(), text, message: sent })
+      this.sent.push({ at: performance.now(), text, message: sent, request: message })
       send(text)
     }
     if (message.method === undefined) {
