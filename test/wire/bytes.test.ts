@@ -23,8 +23,11 @@ const faults: Readonly<Record<string, Json>> = {
 const eras = ['legacy', 'modern'] as const
 type Era = (typeof eras)[number]
 
-/** Two bytes a character, so that portions of an odd number of bytes cut some of them. */
-const WORDS = 'größer '.repeat(12)
+/**
+ * Two bytes a character, so that portions of an odd number of bytes cut some of them. Enough to be on the way for longer than
+ * a reader may stand still on a busy machine, who then reads several portions as one.
+ */
+const WORDS = 'größer '.repeat(160)
 
 /** How connections to the servers ended, by the tool that was called over them. */
 const ended = new Map<string, Promise<string>>()
