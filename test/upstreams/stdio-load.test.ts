@@ -1,12 +1,14 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { setTimeout } from 'node:timers/promises'
 import { gatewayError } from '../../src/mesh/errors.ts'
 import { recordedLog } from '../support/log.ts'
 import { memoryInUse } from '../support/processes.ts'
 import { ask, open, pidOf, result, stdioUpstream } from '../support/stdio.ts'
-import { until } from '../support/until.ts'
 
 const MIB = 1024 ** 2
+/** Between two looks at the memory, in milliseconds. */
+const LOOK_MS = 50
 const tooSlow = gatewayError('attempt_timeout', 'too slow')
 
 test('a stopped process ends no call before its time, and holds up no other process', async (t) => {
@@ -36,12 +38,9 @@ test('a line of 100 MB ends its call, is never in memory, and holds up no other 
   let peak = 0
   const large = ask(upstreamSession, 'raw/size', { bytes: 100 * MIB })
   const small = ask(upstreamSession, 'ping')
-  let done = false
-  void small.then(() => (done = true))
-  await until('the small reply is there', () => {
-    peak = Math.max(peak, memoryInUse())
-    return done
-  })
+  // Garbage is collected each time, which must not take all the time that the reading needs.
+  const next = () => Promise.race([small.then(() => true), setTimeout(LOOK_MS, false)])
+  while (!(await next())) peak = Math.max(peak, memoryInUse())
   const failed = await large
   assert.ok(failed.kind === 'failed')
   assert.deepEqual([failed.error.reason, failed.error.sent], ['reply_too_large', true])
@@ -52,11 +51,16 @@ test('a line of 100 MB ends its call, is never in memory, and holds up no other 
 test('binary noise is skipped', async (t) => {
   const { log, lines } = recordedLog()
   const upstreamSession = await open(stdioUpstream(t, { log, maxReply: MIB }))
+  const since = performance.now()
   for (const bytes of [1, 10_000, MIB]) await result(ask(upstreamSession, 'raw/noise', { bytes }))
   assert.deepEqual(await result(ask(upstreamSession, 'ping')), {})
   const skipped = lines.filter(({ msg }) => msg === 'skipped what is no JSON-RPC message')
   // Of thousands, a few a second.
-  assert.ok(skipped.length >= 1 && skipped.length < 200, `${skipped.length} lines`)
+  const seconds = Math.ceil((performance.now() - since) / 1_000)
+  assert.ok(
+    skipped.length >= 1 && skipped.length <= 5 * (seconds + 1),
+    `${skipped.length} lines in ${seconds} s`,
+  )
 })
 
 test('a server that does not read costs the memory of the calls that wait, and no more', async (t) => {
