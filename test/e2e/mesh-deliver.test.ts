@@ -16,7 +16,10 @@ before(async () => {
   const { url } = server
   gateway = await Gateway.start({
     servers: { gentle: { url, deliver: 'tool_result' }, plain: { url } },
-    policies: { defaults: { retry: false, attemptTimeout: { timeout: 200 } } },
+    policies: {
+      defaults: { retry: false },
+      overrides: ['read', 'typed'].map((tool) => ({ match: { tool }, attemptTimeout: { timeout: 200 } })),
+    },
   })
   await gateway.waitFor('up', 'gentle', 'plain')
   await server.behave({ read: { hang: true }, typed: { hang: true } })
@@ -34,6 +37,8 @@ for (const [where, url, prefix] of [
     const client = await connect(url())
     // From here on the client checks structured content against the schemas.
     await client.listTools()
+    // Nor has an attempt to wait until its session at the server is there.
+    assert.match(textOf(await client.callTool({ name: `${prefix}write`, arguments: {} })), /^written/)
     for (const tool of ['read', 'typed']) {
       const result = await client.callTool({ name: prefix + tool, arguments: {} })
       assert.equal(result.isError, true)
