@@ -47,12 +47,13 @@ const scenes: readonly Scene[] = [
     title: 'a server that is slow to start is masked by the timeout and the retry, which finds it warmer',
     tool: 'cold_brief',
     type: 'cold_start',
-    fault: { delay: 900 },
-    policies: { attemptTimeout: { timeout: 600 } },
+    // Apart by more than a busy machine holds up the gateway, to which both might be over at once then.
+    fault: { delay: 3_000 },
+    policies: { attemptTimeout: { timeout: 2_000 } },
     runs: 1,
     attempts: { timeout: 1, returned: 1 },
     fates: { delayed: 2 },
-    takesMs: 900,
+    takesMs: 3_000,
   },
 ]
 

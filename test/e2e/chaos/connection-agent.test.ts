@@ -8,7 +8,7 @@ import { everywhere, Stage } from '../support/stage.ts'
 
 const client = { side: 'client' }
 /** Longer than an attempt takes that nothing happens to, on a busy machine too; in milliseconds. */
-const BRIEF_MS = 600
+const BRIEF_MS = 1_200
 /** Would end every attempt, if it saw the fault. */
 const brief = { attemptTimeout: { timeout: BRIEF_MS }, retry: false }
 

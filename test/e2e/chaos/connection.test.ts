@@ -6,7 +6,7 @@ import { Stage } from '../support/stage.ts'
 
 const once = { maxInjections: 1 }
 /** Longer than an attempt takes that nothing happens to, on a busy machine too; in milliseconds. */
-const BRIEF_MS = 600
+const BRIEF_MS = 1_200
 const brief = { attemptTimeout: { timeout: BRIEF_MS } }
 const fixed = (delay: number | string) => ({ distribution: { kind: 'fixed', delay } })
 

@@ -6,7 +6,7 @@ import { Stage, type Lane } from '../support/stage.ts'
 
 const once = { maxInjections: 1 }
 /** Longer than an attempt takes that nothing happens to, on a busy machine too; in milliseconds. */
-const BRIEF_MS = 600
+const BRIEF_MS = 1_200
 const brief = { attemptTimeout: { timeout: BRIEF_MS } }
 const overHttp = ({ transport }: Lane) => transport === 'http'
 const overStdio = ({ transport }: Lane) => transport === 'stdio'
@@ -168,7 +168,7 @@ const scenes: readonly Scene[] = [
     title: 'a reply that is late is cut short by the timeout and the retry, and thrown away when it comes',
     tool: 'late_once',
     type: 'rpc.late',
-    fault: { ...once, delay: BRIEF_MS + 300 },
+    fault: { ...once, delay: 2 * BRIEF_MS },
     policies: brief,
     runs: 2,
     attempts: { timeout: 1, returned: 1 },
