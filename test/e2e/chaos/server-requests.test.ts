@@ -12,7 +12,8 @@ const faults: Readonly<Record<string, Json>> = {
   sampled: { lost: 'request', ask: 'sampling/createMessage' },
 }
 
-const ATTEMPT_MS = 400
+/** Longer than a question takes to the agent, on a busy machine too. */
+const ATTEMPT_MS = 2_000
 const elicitation = { elicitation: { form: {} } }
 
 let gateway: Gateway
@@ -48,7 +49,13 @@ before(async () => {
   gateway = await Gateway.start({
     gateway: { environment: 'test' },
     servers: { raw: { url: server.url, era: 'legacy' } },
-    policies: { defaults: { attemptTimeout: { timeout: ATTEMPT_MS }, retry: false } },
+    policies: {
+      defaults: { retry: false },
+      overrides: ['unasked', 'unheard'].map((tool) => ({
+        match: { tool },
+        attemptTimeout: { timeout: ATTEMPT_MS },
+      })),
+    },
     chaos: {
       enabled: true,
       persist: true,

@@ -172,16 +172,18 @@ for (const name of ['refused', 'denied'])
 for (const name of ['cut', 'reset'])
   test(`listen.cut (${name}): the stream breaks behind an event, and is taken up again there, each time`, async () => {
     const { client, reader } = await listening(name)
+    const saidAt: number[] = []
     for (let n = 1; n <= 2; n++) {
       const stream = await streamOf(name, n)
       assert.equal(stream.lastEventId, n === 1 ? undefined : `event-${n - 1}`)
+      saidAt.push(performance.now())
       say(stream, n)
       await hears(reader, n)
       await until('the server sees the end', () => stream.isClosed)
       assert.equal(await client.say('work'), 'done')
     }
-    const [first, second] = [await streamOf(name, 1), await streamOf(name, 2)]
-    assert.ok(second.at - first.at >= 900, 'after a pause')
+    const second = await streamOf(name, 2)
+    assert.ok(second.at - saidAt[0]! >= 900, 'after a pause')
     assert.equal(reader.ended, false)
   })
 
@@ -205,14 +207,12 @@ test('listen.cut, gap: what was sent meanwhile is lost', async () => {
 })
 
 test('listen.cut: a stream that breaks as soon as it is open is asked for with pauses that double', async () => {
+  // The server may be late to see that it is asked: only from what was before the first time it is never too little.
+  const since = performance.now()
   await listening('brief')
-  const [first, second, third] = [
-    await streamOf('brief', 1),
-    await streamOf('brief', 2),
-    await streamOf('brief', 3),
-  ]
-  assert.ok(second.at - first.at >= 900, `${second.at - first.at} ms`)
-  assert.ok(third.at - second.at >= 1_900, `${third.at - second.at} ms`)
+  const [second, third] = [await streamOf('brief', 2), await streamOf('brief', 3)]
+  assert.ok(second.at - since >= 900, `${second.at - since} ms`)
+  assert.ok(third.at - since >= 2_800, `${third.at - since} ms`)
 })
 
 test('listen.cut, modern era: the subscription is asked for anew', async () => {
