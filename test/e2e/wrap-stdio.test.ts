@@ -79,14 +79,20 @@ test('a wrapped server works as before: its tools, its progress, and what it ask
   assert.ok(tools.some(({ name }) => name === 'echo'))
   assert.equal(textOf(await call(client, 'echo', { message: 'hello' })), 'Echo: hello')
 
-  const progress: number[] = []
+  // As it comes: the SDK drops progress that arrives in one chunk with the result, as it does on a busy machine.
+  const progress: unknown[] = []
+  const take = client.transport!.onmessage
+  client.transport!.onmessage = (message) => {
+    if ('method' in message && message.method === 'notifications/progress')
+      progress.push(message.params?.progress)
+    take?.(message)
+  }
   await client.callTool(
     { name: 'trigger-long-running-operation', arguments: { duration: 0.3, steps: 3 } },
     undefined,
-    { onprogress: ({ progress: at }) => progress.push(at) },
+    { onprogress: () => undefined },
   )
-  // The SDK drops progress that arrives in one chunk with the result.
-  assert.deepEqual(progress.slice(0, 2), [1, 2])
+  assert.deepEqual(progress, [1, 2, 3])
   assert.match(textOf(await call(client, 'trigger-sampling-request', { prompt: 'hi' })), /sampled/)
 })
 
