@@ -1,17 +1,16 @@
 import assert from 'node:assert/strict'
 import { connect } from 'node:net'
 import { after, test } from 'node:test'
+import { heldServer } from '../gateway/held-server.ts'
 import { until } from '../support/until.ts'
 import { cleanUp, Gateway } from './support/gateway.ts'
 import { errorOf, ModernClient } from './support/modern-client.ts'
 import { RawClient } from './support/raw-client.ts'
+import { closeServers } from './support/raw-server.ts'
 import { stdioToolbox } from './support/toolbox.ts'
 
 after(cleanUp)
-
-/** What the toolbox has received so far, as a client with a session sees it. */
-const probe = async (gateway: Gateway) =>
-  (await (await RawClient.open(gateway.mcp('box'))).say('received')).split(',').slice(0, -1)
+after(closeServers)
 
 const initializeRequest = {
   jsonrpc: '2.0',
@@ -73,11 +72,13 @@ test('who says very much of itself in many sessions keeps nobody out, at its own
 
 test('who listens under many names ends no call of others, and is told what there is too much of', async () => {
   const limits = { perClient: { callers: 3, listens: 3 } }
-  const gateway = await Gateway.start({ servers: { box: stdioToolbox() }, gateway: { limits } })
-  await gateway.waitFor('up', 'box')
-  const bystander = new ModernClient(gateway.mcp('box'))
-  const slow = bystander.call('sleep', { ms: 1_000 })
-  await until('the call is under way', async () => (await probe(gateway)).includes('tools/call'))
+  const held = await heldServer('held')
+  const servers = { box: stdioToolbox(), held: { url: held.url } }
+  const gateway = await Gateway.start({ servers, gateway: { limits } })
+  await gateway.waitFor('up', 'box', 'held')
+  const bystander = new ModernClient(gateway.mcp('held'))
+  const slow = bystander.call('hold')
+  await held.holds(1)
   const kinds = Array.from(
     { length: 4 },
     (_, n) => new ModernClient(gateway.mcp('box'), { [`kind-${n}`]: {} }),
@@ -93,6 +94,7 @@ test('who listens under many names ends no call of others, and is told what ther
   assert.equal(listens.data.reason, 'overloaded')
   const callers = errorOf(await kinds[2]!.call('echo', { text: 'x' }))
   assert.match(callers.message, /of this client \(3 of 3; gateway\.limits\.perClient\.callers\)/)
+  held.answer()
   const { messages } = await slow
   assert.ok('result' in (messages.at(-1) ?? {}), JSON.stringify(messages))
   for (const reader of listening) assert.equal(reader.ended, false)
