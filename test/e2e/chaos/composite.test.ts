@@ -68,10 +68,11 @@ const limited: Act = {
   policies: { bulkhead: { concurrent: 2, perTool: 2, queue: 0 } },
 }
 const pool: Act = { tool: 'slow_pool', type: 'pool.exhaust' }
+/** One and a half times as long as the tool takes, and longer than calls that are sent together may come apart. */
 const brief: Act = {
-  tool: 'slow_pool_brief',
+  tool: 'slower_pool_brief',
   type: 'pool.exhaust',
-  policies: { retry: false, attemptTimeout: { timeout: 300 } },
+  policies: { retry: false, attemptTimeout: { timeout: 2_250 } },
 }
 /** One fault for all lanes. */
 const domain: Act = {
