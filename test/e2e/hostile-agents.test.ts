@@ -245,10 +245,10 @@ test('calls of 4 MB that wait for their server are bounded in bytes, and the gat
   })
   await until('all are refused for which there is no room', () => statuses.length >= calls.length - 4)
   assert.ok(!statuses.includes(200), statuses.join())
-  await isServed()
   await client.leave()
   await Promise.all(calls)
   assert.ok(statuses.includes(200), statuses.join())
+  await isServed()
   assert.equal(await gateway.metric('breakwater_request_body_bytes'), 0)
 })
 
