@@ -2,6 +2,7 @@ import { isAscii, isUtf8 } from 'node:buffer'
 import { randomBytes } from 'node:crypto'
 import { StringDecoder } from 'node:string_decoder'
 import { parseExactly } from './json-parse.ts'
+import { BACKSLASH } from './json-scan.ts'
 import type { Edit, Span } from './json-span.ts'
 import { isObject, type Envelope } from './jsonrpc.ts'
 import { type LongString, type LongStrings, MOST_MEMBERS, type TopMember } from './long-strings.ts'
@@ -89,6 +90,8 @@ export class LargeMessage implements Envelope {
 
 const SPACE = 0x20
 
+const U = 0x75
+
 /** Of `\u0041`, in bytes. */
 const LONGEST_ESCAPE = 6
 
@@ -105,12 +108,22 @@ const unread = new WeakMap<object, Map<string | number, () => Buffer>>()
 export function beginningOf(holder: Readonly<Record<string, unknown>>, key: string): string | undefined {
   const bytes = unread.get(holder)?.get(key)?.()
   if (bytes !== undefined) {
-    const escape = bytes.indexOf('\\')
-    const beginning = new StringDecoder('utf8').write(escape === -1 ? bytes : bytes.subarray(0, escape))
+    const whole = new StringDecoder('utf8').write(bytes.subarray(0, endOfWhole(bytes)))
+    const beginning = JSON.parse(`"${whole}"`) as string
     if (beginning.trim() !== '') return beginning
   }
   const text = holder[key]
   return typeof text === 'string' ? text : undefined
+}
+
+/** Where the last escape ends, or what is none behind it, that is not cut; the bytes are the beginning of a string. */
+function endOfWhole(bytes: Buffer): number {
+  let at = 0
+  for (let end = 0; end <= bytes.length;) {
+    at = end
+    end += bytes[at] !== BACKSLASH ? 1 : bytes[at + 1] === U ? LONGEST_ESCAPE : 2
+  }
+  return at
 }
 
 /** Defines a property whose value is found out when somebody asks for it first. */
@@ -148,7 +161,7 @@ function putBack(value: object, bytes: Bytes, { path, start, end }: LongString, 
   for (const step of steps) holder = memberOf(holder, step)
   if (last === undefined || memberOf(holder, last) !== mark) return
   readLater(holder as object, last, () => JSON.parse(bytes.text({ start, end })) as string)
-  const first = () => bytes.slice({ start: start + 1, end: start + 1 + BEGINNING })
+  const first = () => bytes.slice({ start: start + 1, end: Math.min(start + 1 + BEGINNING, end - 1) })
   const others = unread.get(holder as object)
   if (others === undefined) unread.set(holder as object, new Map([[last, first]]))
   else others.set(last, first)

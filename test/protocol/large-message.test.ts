@@ -37,6 +37,9 @@ test('the beginning of a long string is known without it, whatever it is', () =>
     `{"a":1}${long}`,
     `a\n${long}`,
     `  a\n${long}`,
+    `\n{"a":"${long}"}`,
+    `${'\n'.repeat(20)}${'"\\'.repeat(40)}${long}`,
+    `\u0001${'\ud800'.repeat(20)}${long}`,
   ]) {
     const { block } = withBlock(text)
     const beginning = beginningOf(block, 'text')!
@@ -47,8 +50,20 @@ test('the beginning of a long string is known without it, whatever it is', () =>
   }
 })
 
+test('the beginning of a long string may be nothing but escapes, wherever they are cut', () => {
+  for (let space = 0; space < 12; space++) {
+    const start = `${' '.repeat(space)}${'\\u65e5'.repeat(20)}`
+    const chunk = Buffer.from(`{"text":"${start}${long}"}`)
+    const strings = new LongStrings()
+    strings.read(chunk)
+    const { value } = LargeMessage.read([chunk], strings)!
+    const beginning = beginningOf(value, 'text')!
+    assert.match(beginning, /^ *日{8,10}$/)
+  }
+})
+
 test('a long string that begins with nothing but white space is read for its beginning', () => {
-  for (const text of [' '.repeat(20_000), `${' '.repeat(20_000)}{}`, `\n{"a":"${long}"}`])
+  for (const text of [' '.repeat(20_000), `${' '.repeat(20_000)}{}`, `${'\n'.repeat(32)}{"a":"${long}"}`])
     assert.equal(beginningOf(withBlock(text).block, 'text'), text)
 })
 
