@@ -12,7 +12,7 @@ const LONGEST_KEY = 256
 /** As many members of the outermost object are noted: a message has three or four. */
 export const MOST_MEMBERS = 16
 
-/** How deep objects and arrays may be nested. */
+/** How deep objects and arrays may be nested; what is deeper is read as any other text. */
 const MAX_DEPTH = 128
 
 /** So much of a string is looked at byte by byte: most are shorter, and for those it is faster. */
@@ -22,10 +22,10 @@ const COLON = 0x3a
 const SPACE = 0x20
 const U = 0x75
 
-/** In place of a place: the text is not to be read. */
-const NOT = -1
+/** Stands where a position is returned: the text is not read any further. */
+const UNREADABLE = -1
 
-/** In place of the end of a key: there are none, but indices. */
+/** For an array, in place of the end of an object's last key: where that has the beginning of the key, it has an index. */
 const ARRAY = -1
 
 /** By byte, whether it may follow a backslash and is no `u`. */
@@ -73,7 +73,7 @@ export class LongStrings {
   #long = 0
   /** Where the value of the member at the top begins that is being read. */
   #value = 0
-  /** Of each of them where the key stands that was reached; of an array the index, and `ARRAY`. */
+  /** By depth, where the last key of the object that is open there begins and ends; of an array the index, and `ARRAY`. */
   readonly #starts: number[] = []
   readonly #ends: number[] = []
 
@@ -87,13 +87,13 @@ export class LongStrings {
     const { length } = chunk
     const words = wordsOf(chunk)
     let at = 0
-    while (at < length && at !== NOT) {
+    while (at < length && at !== UNREADABLE) {
       if (this.#place === 'outside') at = this.#outside(chunk, at)
       else if (this.#place === 'string') at = this.#inside(chunk, words, at)
-      else at = this.#escaped(chunk[at] as number) ? at + 1 : NOT
+      else at = this.#escaped(chunk[at] as number) ? at + 1 : UNREADABLE
     }
     this.#before += length
-    return at !== NOT
+    return at !== UNREADABLE
   }
 
   /** How much was read that belongs to no long string, in bytes; a string that may still become one is left out. */
@@ -148,15 +148,15 @@ export class LongStrings {
         if (depth === 1) this.#value = before + at + 1
       } else if (byte === OPEN_OBJECT || byte === OPEN_ARRAY) {
         this.#values++
-        if (++depth > MAX_DEPTH) return NOT
+        if (++depth > MAX_DEPTH) return UNREADABLE
         starts[depth] = 0
         ends[depth] = byte === OPEN_ARRAY ? ARRAY : 0
       } else if (byte === CLOSE_OBJECT || byte === CLOSE_ARRAY) {
-        if (--depth < 0) return NOT
+        if (--depth < 0) return UNREADABLE
         if (depth === 0) this.#endMember(before + at)
       }
     }
-    if (this.#members > MAX_MEMBERS || this.#values > MAX_VALUES) return NOT
+    if (this.#members > MAX_MEMBERS || this.#values > MAX_VALUES) return UNREADABLE
     this.#depth = depth
     this.#start = start
     this.#end = end
@@ -173,7 +173,7 @@ export class LongStrings {
     }
     const byte = chunk[at]
     if (byte === undefined) return chunk.length
-    if (byte < SPACE) return NOT
+    if (byte < SPACE) return UNREADABLE
     if (byte === BACKSLASH) this.#place = 'escape'
     else {
       this.#place = 'outside'
