@@ -21,6 +21,8 @@ before(async () => {
   stages = await Stages.start(TOGETHER)
 })
 after(async () => {
+  // Where they could not be started there are none.
+  if ((stages as Stages | undefined) === undefined) return cleanUp()
   const { isRunning, lines } = stages.gateway.program
   await cleanUp()
   stages.stop()

@@ -283,7 +283,11 @@ export class Stages {
       // What it discards stands in the log only.
       { args: ['--log-level', 'debug'] },
     )
-    await gateway.waitFor('up', ...servers.map(({ name }) => name))
+    await gateway.waitFor('up', ...servers.map(({ name }) => name)).catch((error: unknown) => {
+      // Open ports keep the process alive, which would tell of the failure only after its longest time.
+      for (const server of servers) server.stop()
+      throw error
+    })
     return new Stages(
       gateway,
       all.map(({ place, server, others }) => new Stage(place, server, others, gateway)),
