@@ -244,7 +244,11 @@ function endOfPlain(chunk: Buffer, words: Int32Array, at: number): number {
   return length
 }
 
-const isSpecial = (byte: number): boolean => byte === QUOTE || byte === BACKSLASH || byte < SPACE
+/** By byte, whether it ends what is plain in a string; a table, because it is looked up for each byte of most strings. */
+const specials = new Uint8Array(256).fill(1, 0, SPACE)
+specials[QUOTE] = specials[BACKSLASH] = 1
+
+const isSpecial = (byte: number): boolean => specials[byte] === 1
 
 /** `isSpecial` of any of four bytes, by the borrows of subtractions (https://graphics.stanford.edu/~seander/bithacks.html#HasLessInWord). */
 function hasSpecial(word: number): boolean {
