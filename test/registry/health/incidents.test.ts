@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
 import { Incidents } from '../../../src/registry/health/incidents.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
+import { until } from '../../support/until.ts'
 
 async function folderFor(t: TestContext): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'breakwater-incidents-'))
@@ -191,7 +192,7 @@ test('a disk that refuses is told of once, and tried again', async (t) => {
   begin('a')
   await clock.advance(100)
   begin('b')
-  for (let i = 0; i < 20 && clock.pending === 0; i++) await stat(folder)
+  await until('it is told of', () => problems.length > 0)
   assert.equal(clock.pending, 1, 'the next try is due')
   await rm(blocked)
   await chmod(folder, 0o700)
