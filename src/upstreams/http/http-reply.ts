@@ -196,7 +196,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     const tell = (await this.#asMessage(chunks)) ?? (await this.#asText(chunks))
     this.#drop()
     if (this.#aborted !== undefined) this.#sink.failed(this.#aborted)
-    else during('reply', tell)
+    else if (tell !== undefined) during('reply', tell)
   }
 
   /** Undefined when it has to be read as text, which tells what is wrong with it. */
@@ -217,10 +217,12 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     return message && (() => this.#sink.message?.(this.#headers, message))
   }
 
-  /** It is put together in this turn, becomes text in the next, and is read in a third. */
-  async #asText(chunks: Buffer[]): Promise<() => void> {
+  /** It is put together in this turn, becomes text in the next, and is read in a third; undefined when nobody wants it any more. */
+  async #asText(chunks: Buffer[]): Promise<(() => void) | undefined> {
+    if (this.#aborted !== undefined) return undefined
     const bytes = during('reply', () => Buffer.concat(chunks.splice(0)))
     await ownTurn(this.#peer)
+    if (this.#aborted !== undefined) return undefined
     const text = during('reply', () => withoutMark(textOf(bytes)))
     await ownTurn(this.#peer)
     return () => this.#sink.body(this.#status, this.#headers, text)
