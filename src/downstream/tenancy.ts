@@ -49,8 +49,12 @@ export class Tenancies {
   of(headers: InboundHeaders, clientInfo: unknown, now: Millis, own?: SessionTenants): Tenancy {
     const tenant = tenantOf(headers, clientInfo)
     if (tenant === '') return { tenant, countsAs: tenant }
+    const known = own?.lately(tenant, now)
+    if (known !== undefined) return known
     const countsAs = own === undefined || own.admits(tenant, now) ? this.#identity(tenant, now) : own.others
-    return { tenant, countsAs }
+    const tenancy = { tenant, countsAs }
+    if (countsAs === tenant) own?.note(tenancy, now)
+    return tenancy
   }
 
   #identity(name: string, now: Millis): string {
@@ -78,10 +82,23 @@ export class SessionTenants {
   readonly others: string
   /** When each was seen last, to the second. */
   readonly #names = new Map<string, Millis>()
+  /** The last one that counts as itself, and since when: most sessions have one tenant, and ask for it with every request. */
+  #latest: Tenancy | undefined
+  #foundAt: Millis = 0
 
   /** `session` is unique. */
   constructor(session: string) {
     this.others = `others of session ${session}`.padEnd(LONGEST + 1, '.')
+  }
+
+  /** A tenant that was the last one, and counted as itself less than a second ago. */
+  lately(tenant: string, now: Millis): Tenancy | undefined {
+    return this.#latest?.tenant === tenant && now - this.#foundAt < SETTLED_MS ? this.#latest : undefined
+  }
+
+  note(tenancy: Tenancy, now: Millis): void {
+    this.#latest = tenancy
+    this.#foundAt = now
   }
 
   /** Whether a tenant is one of those that this session may have. */

@@ -48,8 +48,9 @@ interface ServerParams {
 /** Takes a request before Fastify sees it; false: it does not. */
 export type DirectRoute = (request: IncomingMessage, response: ServerResponse) => boolean
 
-/** A path that is taken directly: no query, no escapes, nothing that a router would have to tidy. */
-const PLAIN_PATH = /^\/mcp(?:\/([\w.-]+))?$/
+/** The path of the endpoint of all servers, and what comes before the name in that of one server. */
+const OF_ALL = '/mcp'
+const OF_ONE = '/mcp/'
 
 /**
  * `/mcp` and `/mcp/{server}`: POST, GET and DELETE of the MCP endpoints. Returns the short way of the usual POST, with JSON of a known
@@ -174,7 +175,7 @@ export function registerMcp(
     arrived.add(post)
   }
 
-  for (const url of ['/mcp', '/mcp/:server']) {
+  for (const url of [OF_ALL, `${OF_ONE}:server`]) {
     app.post(url, (request, reply) => {
       const { body } = request
       // The request is kept until its reply has been read; nobody counts what it holds by then.
@@ -206,17 +207,18 @@ export function registerMcp(
     if (method !== 'POST' || isClosing) return false
     if (headers['content-type'] !== 'application/json' || !(Number(headers['content-length']) > 0))
       return false
-    const path = PLAIN_PATH.exec(url)
-    if (path === null || !isThere(path[1])) return false
+    // The name of a server has no query in it, no escapes, and nothing else that a router would have to tidy.
+    const server = url === OF_ALL ? undefined : url.slice(OF_ONE.length)
+    if (!(url === OF_ALL || url.startsWith(OF_ONE)) || !isThere(server)) return false
     // Not by `fullness`, which counts the refusal: Fastify's way counts it.
     const client = clientOf(request.socket.remoteAddress)
     if (!acceptsBoth(headers.accept) || quotas.calls.exceeds(client) !== undefined) return false
     bodies.read(request, (refused, body = '') => {
       if (refused !== null) return refuseBody(response, refused, clock)
-      const endpoint = endpointOf(path[1])
+      const endpoint = endpointOf(server)
       if (endpoint !== undefined)
         return arrive({ request, incoming: { endpoint, headers, client, response }, body })
-      const { status, text } = unknownServer(path[1] ?? '')
+      const { status, text } = unknownServer(server ?? '')
       sendJson(response, status, text)
     })
     return true

@@ -17,8 +17,13 @@ export interface WireOptions {
   readonly agent: Readonly<Record<string, string>> | undefined
 }
 
-/** Headers of every POST. */
-const ofPost: string[] = ['content-type', 'application/json', 'accept', 'application/json, text/event-stream']
+/** The first headers of every POST. */
+const ofPost: readonly string[] = [
+  'content-type',
+  'application/json',
+  'accept',
+  'application/json, text/event-stream',
+]
 
 /** What the MCP sessions share that one upstream session opens in turn. */
 interface Target extends Pools {
@@ -36,28 +41,29 @@ export class HttpWire {
   /** Undefined before `initialize`, and for servers that keep no session. */
   readonly sessionId: string | undefined
   readonly #target: Target
-  readonly #common: readonly string[]
+  /** Those of a POST: behind `ofPost` come those of every request. */
+  readonly #headers: string[]
 
   /** The wire of no session. `calls` serves requests that end, `streams` those that stay open. */
   static to({ url, headers, agent }: WireOptions, pools: Pools): HttpWire {
     const { pathname, search, username, password } = new URL(url)
     const configured = [...Object.entries(headers).flat(), ...basicAuth(username, password)]
     const target = { ...pools, url, path: pathname + search, configured, agent }
-    return new HttpWire(target, undefined, configured)
+    return new HttpWire(target, undefined, ofPost.concat(configured))
   }
 
-  private constructor(endpoint: Target, sessionId: string | undefined, common: readonly string[]) {
+  private constructor(endpoint: Target, sessionId: string | undefined, headers: string[]) {
     this.#target = endpoint
     this.sessionId = sessionId
-    this.#common = common
+    this.#headers = headers
   }
 
   /** The wire to the same endpoint whose requests name this session, if any, and this protocol version. */
   inSession(sessionId: string | undefined, version: string): HttpWire {
     const session = sessionId === undefined ? [] : ['mcp-session-id', sessionId]
     // Kept for as long as the session: what spreads make has room for more.
-    const common = ['mcp-protocol-version', version].concat(session, this.#target.configured)
-    return new HttpWire(this.#target, sessionId, common)
+    const headers = ofPost.concat('mcp-protocol-version', version, session, this.#target.configured)
+    return new HttpWire(this.#target, sessionId, headers)
   }
 
   /** Takes out of what the server says whatever a request over this wire gives it; `own` are headers of its own. */
@@ -80,7 +86,7 @@ export class HttpWire {
     reply: HttpReply,
     shapes?: readonly WireShape[],
   ): void {
-    const headers = this.#withAgent(ofPost.concat(this.#common), own)
+    const headers = this.#withAgent(this.#headers, own)
     const { calls, path, shaped } = this.#target
     if (shapes !== undefined && shaped !== undefined)
       shaped.dispatch({ method: 'POST', path, ...inSlices(body, headers) }, reply, shapes)
@@ -95,7 +101,7 @@ export class HttpWire {
     reply: HttpReply,
     shapes?: readonly WireShape[],
   ): void {
-    const headers = this.#withAgent(ofPost.concat(this.#common), own)
+    const headers = this.#withAgent(this.#headers, own)
     this.#stream({ method: 'POST', path: this.#target.path, headers, body }, reply, shapes)
   }
 
@@ -104,7 +110,7 @@ export class HttpWire {
     // In UTF-8 (WHATWG HTML, section 9.2.3), of which HTTP sees the single bytes.
     const resume =
       lastEventId === undefined ? [] : ['last-event-id', Buffer.from(lastEventId, 'utf8').toString('latin1')]
-    const headers = this.#withAgent(['accept', 'text/event-stream', ...resume, ...this.#common])
+    const headers = this.#withAgent(['accept', 'text/event-stream', ...resume, ...this.#common()])
     this.#stream({ method: 'GET', path: this.#target.path, headers }, reply, shapes)
   }
 
@@ -120,9 +126,14 @@ export class HttpWire {
 
   /** Ends the session at the server. */
   leave(reply: HttpReply): void {
-    const headers = this.#withAgent([...this.#common])
+    const headers = this.#withAgent(this.#common())
     const { calls, path } = this.#target
     calls.dispatch({ method: 'DELETE', path, headers }, reply)
+  }
+
+  /** The headers of every request. */
+  #common(): string[] {
+    return this.#headers.slice(ofPost.length)
   }
 
   #withAgent(headers: string[], own?: Readonly<Record<string, string>>): string[] {
