@@ -13,14 +13,18 @@ export interface Row {
   readonly rounds: Figures[]
 }
 
-/** Calls that are made of each row, in windows, and forgotten, so that every process has compiled what it runs. */
+/**
+ * Calls that are made of each row, in windows, and forgotten: V8 is done with most of what it compiles for them after some 25,000 small
+ * calls. Fewer of those that take long: a run is bounded.
+ */
 const WARM_UP_CALLS = 7_500
+const WARM_UP_WINDOWS = 10
 
 /** After so long no further round begins. */
 const ROUNDS_WITHIN_MS = 60_000
 
 export async function warmUp(load: ChildProcess, rows: readonly Row[], options: Options): Promise<void> {
-  const windows = Math.ceil(WARM_UP_CALLS / options.workload.calls)
+  const windows = Math.max(WARM_UP_WINDOWS, Math.ceil(WARM_UP_CALLS / options.workload.calls))
   for (const row of rows) {
     for (let window = 0; window < windows; window++) await measure(load, row, options)
   }

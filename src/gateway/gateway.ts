@@ -424,11 +424,13 @@ function peerOf({ servers }: GatewayGeneration, call: Call, replica = 0): Peer |
   const server = servers.get(call.server)
   if (server === undefined) return undefined
   const { config, upstreamSessions } = server
-  const address = peerAddressOf(config, replica)
+  const known = peerAddressOf(config, replica)
   const said = upstreamSessions.current(call.caller, replica)?.upstreamSession.initializeResult.value
     .protocolVersion
   const version = typeof said === 'string' ? said : undefined
-  return version === undefined ? address : { ...address, version }
+  if (version === undefined) return known
+  const { transport, address, port } = known
+  return { transport, address, port, version }
 }
 
 /** By config: to read a URL costs as much as all else that a span says. */

@@ -1,7 +1,15 @@
 import { parseExactly } from '../protocol/json-parse.ts'
 import type { Message } from '../mesh/call.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
-import { type Edit, type JsonPath, locate, locateAll, splice, spliceOne } from '../protocol/json-span.ts'
+import {
+  type Edit,
+  edit,
+  type JsonPath,
+  locate,
+  locateAll,
+  splice,
+  spliceOne,
+} from '../protocol/json-span.ts'
 import { withEntry } from '../protocol/with-entry.ts'
 import type { GatewayGeneration } from './generation.ts'
 import type { ListKind } from './kinds.ts'
@@ -133,7 +141,7 @@ function expose(server: string, message: Message, places: readonly Place[], name
   )
   const edits = held.flatMap(({ exposed }, index): Edit[] => {
     const span = spans[index]
-    return span === undefined ? [] : [{ ...span, with: JSON.stringify(exposed) }]
+    return span === undefined ? [] : [edit(span, JSON.stringify(exposed))]
   })
   const text = splice(message.text, edits)
   return { text, value: parseExactly(text) as Message['value'] }

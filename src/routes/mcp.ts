@@ -36,7 +36,6 @@ export interface McpRoutesParts {
 
 /** A POST whose body is complete. */
 interface Arrived {
-  readonly request: IncomingMessage
   readonly incoming: InboundRequest
   readonly body: string
 }
@@ -67,7 +66,7 @@ export function registerMcp(
     done()
   })
   app.addContentTypeParser('application/json', (_, payload, done) => {
-    const full = fullness(payload)
+    const full = fullness(clientOf(payload.socket.remoteAddress))
     if (full === undefined) bodies.read(payload, done)
     else done(full)
   })
@@ -131,9 +130,9 @@ export function registerMcp(
   }
 
   /** Before the body is read, and again when it has come: a gateway that is full spends nothing on what it cannot serve. */
-  function fullness(request: IncomingMessage): BodyRefusal | undefined {
+  function fullness(client: string): BodyRefusal | undefined {
     const { calls } = quotas
-    const limit = calls.exceeds(clientOf(request.socket.remoteAddress))
+    const limit = calls.exceeds(client)
     if (limit === undefined) return undefined
     const error = { ...calls.refuse(limit), retryAfterMs: 1_000 }
     const status = limit === 'max' ? 503 : 429
@@ -159,9 +158,9 @@ export function registerMcp(
   }
 
   /** Takes a POST with its body, unless the gateway is full by now: others of the same turn have come before it. */
-  function take({ request, incoming, body }: Arrived): void {
+  function take({ incoming, body }: Arrived): void {
     load.inFlight--
-    const full = fullness(request)
+    const full = fullness(incoming.client)
     if (full !== undefined) return refuseBody(incoming.response, full, clock)
     if (body.length < LARGE_TEXT) guarded(incoming, () => post(incoming, body), body.length)
     else guarded(incoming, () => postInTurn(incoming, body), body.length)
@@ -184,7 +183,7 @@ export function registerMcp(
       if (!acceptsBoth(request.headers.accept))
         return notAcceptable(reply, 'application/json and text/event-stream')
       const incoming = inboundRequestOf(request, reply)
-      if (incoming !== undefined) arrive({ request: request.raw, incoming, body })
+      if (incoming !== undefined) arrive({ incoming, body })
     })
     // A HEAD would be taken for a client that listens.
     app.get(url, { exposeHeadRoute: false }, (request, reply) => {
@@ -216,8 +215,7 @@ export function registerMcp(
     bodies.read(request, (refused, body = '') => {
       if (refused !== null) return refuseBody(response, refused, clock)
       const endpoint = endpointOf(server)
-      if (endpoint !== undefined)
-        return arrive({ request, incoming: { endpoint, headers, client, response }, body })
+      if (endpoint !== undefined) return arrive({ incoming: { endpoint, headers, client, response }, body })
       const { status, text } = unknownServer(server ?? '')
       sendJson(response, status, text)
     })
@@ -241,9 +239,12 @@ function noBody(reply: FastifyReply): void {
   void reply.code(400).type('application/json').send(text)
 }
 
+/** As the SDKs write it. */
+const BOTH = 'application/json, text/event-stream'
+
 /** A POST is answered in one of two ways, and the client has to be ready for both. */
 function acceptsBoth(accept: string | undefined): boolean {
-  if (accept === undefined || accept.includes('*/*')) return true
+  if (accept === BOTH || accept === undefined || accept.includes('*/*')) return true
   return accept.includes('application/json') && accept.includes('text/event-stream')
 }
 

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { derive, type Call, type CallResult, type Layer, type Outcome } from '../../mesh/call.ts'
 import type { Millis } from '../../mesh/clock.ts'
-import { locate, splice } from '../../protocol/json-span.ts'
+import { edit, locate, splice } from '../../protocol/json-span.ts'
 import { paramsOf } from '../../protocol/jsonrpc.ts'
 import {
   HEADER_MISMATCH,
@@ -24,7 +24,7 @@ function rawId({ id, message: { text } }: Call): string {
 /** The text of a reply under another id, which is given as JSON text. */
 function withId(text: string, id: string): string {
   const span = locate(text, ['id'])
-  return span === undefined ? text : splice(text, [{ ...span, with: id }])
+  return span === undefined ? text : splice(text, [edit(span, id)])
 }
 
 /**

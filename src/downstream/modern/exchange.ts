@@ -4,7 +4,15 @@ import type { Clock } from '../../mesh/clock.ts'
 import { gatewayError } from '../../mesh/errors.ts'
 import { pauseDeadline, type ServerQuestion } from '../../mesh/pause-deadline.ts'
 import { parseExactly } from '../../protocol/json-parse.ts'
-import { type Edit, inOrder, locate, locateMembers, replaceAt, splice } from '../../protocol/json-span.ts'
+import {
+  type Edit,
+  edit,
+  inOrder,
+  locate,
+  locateMembers,
+  replaceAt,
+  splice,
+} from '../../protocol/json-span.ts'
 import {
   errorText,
   INVALID_PARAMS,
@@ -310,7 +318,7 @@ function modernBytes(method: string, id: RequestId, message: LargeMessage): Larg
   const inside = spans.body.start + 1
   return message.spliced(
     inOrder([
-      { ...spans.named, with: JSON.stringify(id) },
+      edit(spans.named, JSON.stringify(id)),
       { start: inside, end: inside, with: addition(method, spans.result) },
     ]),
   )
@@ -328,7 +336,7 @@ function modernText(method: string, id: RequestId, { text, status, value }: Resp
   const { result, error } = value ?? (parseExactly(text) as Record<string, unknown>)
   // One walk for both: a result may be long.
   const [named, body] = locateMembers(text, ['id', 'result'])
-  const ownId = named === undefined ? newId(text, id) : { ...named, with: JSON.stringify(id) }
+  const ownId = named === undefined ? newId(text, id) : edit(named, JSON.stringify(id))
   if (isObject(error)) {
     const own = splice(text, [ownId])
     const isAbsent = error.code === RESOURCE_NOT_FOUND

@@ -3,7 +3,7 @@ import type { Call, Caller, Message, Outcome, RequestId } from '../../mesh/call.
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import { parseExactly } from '../../protocol/json-parse.ts'
-import { elements, locate, members, splice } from '../../protocol/json-span.ts'
+import { edit, elements, locate, members, splice } from '../../protocol/json-span.ts'
 import {
   errorText,
   INTERNAL_ERROR,
@@ -373,7 +373,7 @@ export function withLegacyError(outcome: Answered): Outcome {
   const { text } = outcome.result
   const span = locate(text, ['error', 'code'])
   if (span === undefined) return outcome
-  return rewritten(outcome, splice(text, [{ ...span, with: String(RESOURCE_NOT_FOUND) }]))
+  return rewritten(outcome, splice(text, [edit(span, String(RESOURCE_NOT_FOUND))]))
 }
 
 function rewritten(outcome: Answered, text: string): Outcome {

@@ -1,6 +1,6 @@
 import type { Call, CallResult, Message } from '../../mesh/call.ts'
 import { isObject, isRequestId, paramsOf } from '../../protocol/jsonrpc.ts'
-import { locate, splice, type Edit, type JsonPath } from '../../protocol/json-span.ts'
+import { edit, locate, splice, type Edit, type JsonPath } from '../../protocol/json-span.ts'
 import { withEntry } from '../../protocol/with-entry.ts'
 
 const ID: JsonPath = ['id']
@@ -51,7 +51,7 @@ function tokenOf(request: Message['value']): unknown {
 
 function editAt(text: string, path: JsonPath, value: string): Edit[] {
   const span = locate(text, path)
-  return span === undefined ? [] : [{ ...span, with: value }]
+  return span === undefined ? [] : [edit(span, value)]
 }
 
 /** Longest id and progress token of a server's request, in characters of JSON: they are kept until it is answered. */
