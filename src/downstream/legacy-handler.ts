@@ -306,15 +306,15 @@ class Dialogue {
     return pause.then(() => this.#finish(session, reply, responses))
   }
 
-  #finish(session: Session, reply: PostReply, responses: readonly Response[]): void {
-    if (!responses.some((response) => reply.takesLong(response)))
-      return this.#finishNow(session, reply, responses)
-    during('reply', () => this.#finishNow(session, reply, responses))
+  #finish(session: Session, reply: PostReply, responses: readonly Response[]): Promise<void> | void {
+    session.touch()
+    const takesLong = responses.some((response) => reply.takesLong(response))
+    const finishing = takesLong ? during('reply', () => reply.finish(responses)) : reply.finish(responses)
+    if (finishing === undefined) return this.#settle(session, responses)
+    return finishing.then(() => this.#settle(session, responses))
   }
 
-  #finishNow(session: Session, reply: PostReply, responses: readonly Response[]): void {
-    session.touch()
-    reply.finish(responses)
+  #settle(session: Session, responses: readonly Response[]): void {
     for (const { status } of responses) if (status === 404) void this.#sessions.close(session)
     this.#sessions.settle(session)
   }
@@ -372,7 +372,8 @@ class Dialogue {
       session.asked.end(record)
       lease.release()
       // A large answer is put on the wire in a turn of its own; the session is in use until then.
-      return reply.takesLong(response) ? ownTurn(session.client).then(() => left(response)) : left(response)
+      if (!reply.takesLong(response)) return left(response)
+      return ownTurn(session.client).then(() => left(during('reply', () => reply.ready(response))))
     }
     // A defect of ours has an answer, too: other requests of the same POST may go on.
     const broke = (cause: unknown) => done({ text: this.#guards.defect(id, cause), status: 200 })

@@ -1,7 +1,8 @@
 import type { ServerResponse } from 'node:http'
 import type { Answer, CallRecord, Channel, Message, WireReply } from '../mesh/call.ts'
 import type { Clock } from '../mesh/clock.ts'
-import { LARGE_TEXT } from '../mesh/work.ts'
+import { ownTurn } from '../mesh/turns.ts'
+import { during, LARGE_TEXT } from '../mesh/work.ts'
 import { errorText, type RequestId } from '../protocol/jsonrpc.ts'
 import { LargeMessage } from '../protocol/large-message.ts'
 import type { EventStream } from './event-stream.ts'
@@ -34,6 +35,12 @@ export class PostReply {
     return (this.#stream !== undefined || !LargeMessage.is(response)) && isLarge(response)
   }
 
+  /** A response that takes long, in a turn of its own, as it is best kept until all those of a batch are there: as bytes. */
+  ready(response: Response): Response {
+    const isPart = this.#isBatch && this.#stream === undefined && response.status === 200
+    return isPart && response.wire === undefined ? LargeMessage.of(response) : response
+  }
+
   /** The channel of one of the POST's requests, for what `server` sends. */
   channelFor(server: string, record: CallRecord): Channel {
     return {
@@ -51,23 +58,34 @@ export class PostReply {
     }
   }
 
-  /** Ends the POST with the answers to its requests: one as it is, several of a batch in order. */
-  finish(responses: readonly Response[]): void {
+  /** Ends the POST with the answers to its requests: one as it is, several of a batch in order. A promise where that takes several turns. */
+  finish(responses: readonly Response[]): Promise<void> | void {
     const wire = responses.find(({ wire }) => wire !== undefined && wire.end !== 'shape')?.wire
     if (wire !== undefined) {
       putOnWire(this.#response, wire)
       if (this.#stream !== undefined) this.#session.streams.close(this.#stream)
       return
     }
-    if (this.#stream !== undefined) {
-      for (const { text } of responses) void this.#stream.send(text)
-      this.#session.streams.close(this.#stream)
-      return
-    }
+    if (this.#stream !== undefined) return this.#sendOver(this.#stream, responses)
     const [first] = responses
     if (this.#isBatch) sendBatch(this.#response, responses)
     else if (first !== undefined) sendResponse(this.#response, first)
     this.#session.wrote(this.#response)
+  }
+
+  /** Sends answers as events, of several each large one in a turn of its own. */
+  #sendOver(stream: EventStream, responses: readonly Response[]): Promise<void> | void {
+    if (responses.length > 1 && responses.some(isLarge)) return this.#sendInTurns(stream, responses)
+    for (const { text } of responses) void stream.send(text)
+    this.#session.streams.close(stream)
+  }
+
+  async #sendInTurns(stream: EventStream, responses: readonly Response[]): Promise<void> {
+    for (const response of responses) {
+      if (isLarge(response)) await ownTurn(this.#session.client)
+      during('reply', () => void stream.send(response.text))
+    }
+    this.#session.streams.close(stream)
   }
 
   #shape(): ShapedReply {
@@ -107,7 +125,7 @@ export function sendResponse(response: ServerResponse, reply: Response): void {
   else sendJson(response, reply.status, reply.text, reply.headers)
 }
 
-/** Sends the responses to a batch, in order: to read the texts of all large ones in one turn would hold up everybody. */
+/** Sends the responses to a batch, in order: large ones are bytes, for their texts together may be longer than a text can be. */
 function sendBatch(response: ServerResponse, replies: readonly Response[]): void {
   if (!replies.some((reply) => LargeMessage.is(reply)))
     return sendJson(response, 200, `[${replies.map(({ text }) => text).join()}]`)

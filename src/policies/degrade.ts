@@ -8,6 +8,7 @@ import type { Policy, Scope } from '../mesh/policy.ts'
 import { noteSupersededRejection } from '../mesh/record.ts'
 import { locate } from '../protocol/json-span.ts'
 import { isObject, paramsOf, parseJson, resultText } from '../protocol/jsonrpc.ts'
+import { LargeMessage } from '../protocol/large-message.ts'
 import { duration, roundedDuration } from '../units/duration.ts'
 import { size } from '../units/size.ts'
 import type { idempotencyConflict } from './idempotency/stored-outcome.ts'
@@ -233,9 +234,14 @@ export class LastKnownGood {
   }
 
   put(key: string, good: Good, { most, maxSize }: Limits): void {
-    if (good.bytes > maxSize) this.#answers.delete(key)
+    if (good.bytes > maxSize) this.drop(key)
     else this.#answers.set(key, good)
     while (this.#answers.size > most || this.#answers.calculatedSize > maxSize) this.#answers.pop()
+  }
+
+  /** There is a later answer, which is not kept. */
+  drop(key: string): void {
+    this.#answers.delete(key)
   }
 
   /** For the admin API. */
@@ -244,12 +250,20 @@ export class LastKnownGood {
   }
 }
 
+/** How large the result of a message is that is still bytes; 0 where that is not known. */
+function sizeOf(message: LargeMessage): number {
+  const [result] = message.locate(['result']) ?? []
+  return result === undefined ? 0 : result.end - result.start
+}
+
 /** Keeps the good answers of tools that only read, and finds them again for the same arguments and identity. */
 function staleAnswers(answers: LastKnownGood, limits: Limits, clock: Clock, scope: Scope, notice: boolean) {
   return {
     keep(call: Call, outcome: Outcome): void {
       if (!isGood(call, outcome) || scope.effectOf(call) !== 'read_only') return
       const { result, verdict } = outcome
+      // To read the text of a large one only to find that would take a while.
+      if (LargeMessage.is(result) && sizeOf(result) > limits.maxSize) return answers.drop(keyOf(call))
       const span = locate(result.text, ['result'])
       if (span === undefined) return
       const text = result.text.slice(span.start, span.end)

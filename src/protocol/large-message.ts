@@ -32,6 +32,11 @@ export class LargeMessage implements Envelope {
     else this.value = value
   }
 
+  /** A response whose text has become bytes, which takes a while of a large one. */
+  static of({ text, value }: Pick<Envelope, 'text'> & Partial<Envelope>): LargeMessage {
+    return new LargeMessage(new Bytes([Buffer.from(text)]), [], value)
+  }
+
   /** A JSON object whose long strings were found; undefined for anything else, and for bytes that are no UTF-8. */
   static read(
     chunks: readonly Buffer[],
@@ -98,15 +103,38 @@ const LONGEST_ESCAPE = 6
 /** How much of a string that was not read yet is looked at for its beginning, in bytes. */
 const BEGINNING = 64
 
-/** The first bytes of the members of an object that are long strings, and that nobody has read yet. */
-const unread = new WeakMap<object, Map<string | number, () => Buffer>>()
+/** A long string that nobody has read yet. */
+interface Unread {
+  /** Of its JSON text, in bytes. */
+  readonly length: number
+  /** The first bytes of it. */
+  first(): Buffer
+}
+
+/** The members of an object that are long strings, and that nobody has read yet. */
+const unread = new WeakMap<object, Map<string | number, Unread>>()
+
+/**
+ * Whether a text member of a value is longer than so many characters, for certain: one that nobody has read yet is not read for this, and
+ * its length is not known exactly then.
+ */
+export function isSurelyLonger(
+  holder: Readonly<Record<string, unknown>>,
+  key: string,
+  than: number,
+): boolean {
+  const length = unread.get(holder)?.get(key)?.length
+  if (length !== undefined) return length > 2 + than * LONGEST_ESCAPE
+  const text = holder[key]
+  return typeof text === 'string' && text.length > than
+}
 
 /**
  * A text member of a value, or where that is a long string that nobody has read yet, the beginning of it, up to what is no white
  * space. Undefined where there is no text.
  */
 export function beginningOf(holder: Readonly<Record<string, unknown>>, key: string): string | undefined {
-  const bytes = unread.get(holder)?.get(key)?.()
+  const bytes = unread.get(holder)?.get(key)?.first()
   if (bytes !== undefined) {
     const whole = new StringDecoder('utf8').write(bytes.subarray(0, endOfWhole(bytes)))
     const beginning = JSON.parse(`"${whole}"`) as string
@@ -163,8 +191,9 @@ function putBack(value: object, bytes: Bytes, { path, start, end }: LongString, 
   readLater(holder as object, last, () => JSON.parse(bytes.text({ start, end })) as string)
   const first = () => bytes.slice({ start: start + 1, end: Math.min(start + 1 + BEGINNING, end - 1) })
   const others = unread.get(holder as object)
-  if (others === undefined) unread.set(holder as object, new Map([[last, first]]))
-  else others.set(last, first)
+  const itself = { length: end - start, first }
+  if (others === undefined) unread.set(holder as object, new Map([[last, itself]]))
+  else others.set(last, itself)
 }
 
 function memberOf(holder: unknown, key: string | number): unknown {

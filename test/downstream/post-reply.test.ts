@@ -20,7 +20,7 @@ const progress = message({ method: 'notifications/progress', params: { progress:
 
 test('an answer alone is JSON with its status, and leaves no stream behind', async (t) => {
   const { client, reply } = await setUp(t)
-  reply.finish([{ text: '{"ü":1}', status: 404 }])
+  await reply.finish([{ text: '{"ü":1}', status: 404 }])
   await client.ended
   const { statusCode, headers } = await client.headers
   assert.equal(statusCode, 404)
@@ -32,7 +32,7 @@ test('an answer alone is JSON with its status, and leaves no stream behind', asy
 test('the answers to a batch come in the order of its requests, also a single one', async (t) => {
   for (const responses of [[answer], [answer, { text: '{"id":2}', status: 404 }]]) {
     const { client, reply } = await setUp(t, {}, true)
-    reply.finish(responses)
+    await reply.finish(responses)
     await client.ended
     assert.equal((await client.headers).statusCode, 200)
     assert.equal(client.text, `[${responses.map(({ text }) => text).join()}]`)
@@ -54,7 +54,7 @@ test('a large message is sent by the bytes that it came in, and takes no time', 
   assert.equal(reply.takesLong(response), false)
   // Whoever asks for its text now gets another one.
   Object.defineProperty(response, 'text', { get: () => assert.fail('its text was asked for') })
-  reply.finish([response])
+  await reply.finish([response])
   await client.ended
   const { headers } = await client.headers
   assert.equal(headers['content-length'], String(Buffer.byteLength(text)))
@@ -67,7 +67,7 @@ test('in a batch large messages are sent by their bytes, too, in the order of it
   assert.equal(reply.takesLong(response), false)
   Object.defineProperty(response, 'text', { get: () => assert.fail('its text was asked for') })
   const small = { text: '{"ü":1}', status: 404 }
-  reply.finish([small, response, answer, response])
+  await reply.finish([small, response, answer, response])
   await client.ended
   const { statusCode, headers } = await client.headers
   const expected = `[${small.text},${text},${answer.text},${text}]`
@@ -80,9 +80,48 @@ test('in a stream a large message is text like any other, which takes time', asy
   const stream = await setUp(t)
   void stream.channel.send(progress)
   assert.equal(stream.reply.takesLong(response), true)
-  stream.reply.finish([response])
+  await stream.reply.finish([response])
   await stream.client.ended
   assert.ok(stream.client.text.endsWith(`data: ${text}\n\n`))
+})
+
+test('in a batch a large text becomes bytes as soon as it is there, and is sent as they are', async (t) => {
+  const { client, reply } = await setUp(t, {}, true)
+  const response = { text: JSON.stringify({ id: 1, result: 'ü'.repeat(100_000) }), status: 200 }
+  assert.equal(reply.takesLong(response), true)
+  const ready = reply.ready(response)
+  assert.equal(reply.takesLong(ready), false)
+  Object.defineProperty(ready, 'text', { get: () => assert.fail('its text was asked for') })
+  await reply.finish([ready, answer, ready])
+  await client.ended
+  assert.equal(client.text, `[${response.text},${answer.text},${response.text}]`)
+})
+
+test('large answers to a batch have a turn each in a stream, and come in order before it ends', async (t) => {
+  const { client, reply, channel } = await setUp(t, {}, true)
+  let turn = 0
+  let isOver = false
+  const count = () => {
+    turn++
+    if (!isOver) setImmediate(count)
+  }
+  setImmediate(count)
+  const readIn: number[] = []
+  const texts = [1, 2, 3].map((id) => JSON.stringify({ id, result: 'x'.repeat(100_000) }))
+  const responses = texts.map((text) => {
+    const { response } = large()
+    const get = () => {
+      if (readIn.at(-1) !== turn) readIn.push(turn)
+      return text
+    }
+    return Object.defineProperty(response, 'text', { get })
+  })
+  void channel.send(progress)
+  await reply.finish([responses[0]!, answer, responses[1]!, responses[2]!])
+  isOver = true
+  await client.ended
+  assert.deepEqual(client.data, [progress.text, texts[0], answer.text, texts[1], texts[2]])
+  assert.equal(readIn.length, 3)
 })
 
 test('what comes before the answer makes it a stream, which ends with the answer', async (t) => {
@@ -91,7 +130,7 @@ test('what comes before the answer makes it a stream, which ends with the answer
   void channel.send(progress)
   await clock.advance(5)
   void channel.send(progress)
-  reply.finish([answer])
+  await reply.finish([answer])
   await client.ended
   assert.deepEqual(client.data, [progress.text, progress.text, answer.text])
   assert.equal(record.firstByteAt, 5)
@@ -107,7 +146,7 @@ test('a stream that the server opened is open for the client at once', async (t)
     undefined,
     'an empty stream says nothing: the call may still be sent again',
   )
-  reply.finish([answer])
+  await reply.finish([answer])
   await client.ended
   assert.deepEqual(client.data, [answer.text])
 })
@@ -116,7 +155,7 @@ test('what the endpoint drops opens nothing', async (t) => {
   const { client, channel, reply, record } = await setUp(t, { inbound: () => undefined })
   assert.equal(channel.send(progress), undefined)
   assert.equal(record.firstByteAt, undefined)
-  reply.finish([answer])
+  await reply.finish([answer])
   await client.ended
   assert.equal(client.text, answer.text)
 })
@@ -144,7 +183,7 @@ test('a request that the endpoint drops is refused, and holds nothing', async (t
     '{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"Method not found: x/list_changed"}}',
   ])
   assert.equal(record.asking, 0)
-  reply.finish([answer])
+  await reply.finish([answer])
   await client.ended
   assert.equal(client.text, answer.text)
 })
@@ -157,14 +196,14 @@ test('a pause sends away a client that will come back, and no other', async (t) 
     const { client, channel, reply, session } = await setUp(t, { version })
     channel.open()
     channel.pause(100)
-    if (!paused) reply.finish([answer])
+    if (!paused) await reply.finish([answer])
     await client.ended
     assert.equal(
       client.events.some(({ retryMs }) => retryMs === 100),
       paused,
       version,
     )
-    if (paused) reply.finish([answer])
+    if (paused) await reply.finish([answer])
     const back = await (await holdResponses(t))()
     assert.equal(session.listen(back.response, '1-0'), true)
     await back.client.ended
@@ -175,7 +214,7 @@ test('a pause sends away a client that will come back, and no other', async (t) 
 test('a pause before anything was sent does nothing', async (t) => {
   const { client, channel, reply } = await setUp(t)
   channel.pause(100)
-  reply.finish([answer])
+  await reply.finish([answer])
   await client.ended
   assert.equal(client.text, answer.text)
 })

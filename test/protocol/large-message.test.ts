@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { beginningOf, LargeMessage } from '../../src/protocol/large-message.ts'
+import { beginningOf, isSurelyLonger, LargeMessage } from '../../src/protocol/large-message.ts'
 import { LongStrings } from '../../src/protocol/long-strings.ts'
 
 const long = 'x'.repeat(20_000)
@@ -28,6 +28,19 @@ test('a long string is read when somebody asks for it, and once', () => {
   chunk.write('e', chunk.indexOf('End'))
   assert.equal(block.text, `${long}End`)
   assert.deepEqual(block, { type: 'text', text: `${long}End` })
+})
+
+test('a long string need not be read to know that it is too long, unless that is not certain', () => {
+  const { block } = withBlock(long)
+  const isRead = () => Object.getOwnPropertyDescriptor(block, 'text')!.get === undefined
+  assert.equal(isSurelyLonger(block, 'text', 3_000), true)
+  // With escapes it might be as short as that.
+  assert.equal(isSurelyLonger(block, 'text', 4_000), false)
+  assert.equal(isRead(), false)
+  assert.equal(block.text, long)
+  assert.equal(isSurelyLonger(block, 'text', 4_000), true)
+  assert.equal(isSurelyLonger(block, 'text', long.length), false)
+  assert.equal(isSurelyLonger({ text: 5 }, 'text', 0), false)
 })
 
 test('the beginning of a long string is known without it, whatever it is', () => {

@@ -1,6 +1,6 @@
 import type { Partial, Verdict } from '../../mesh/call.ts'
 import { isObject, parseJson } from '../../protocol/jsonrpc.ts'
-import { beginningOf } from '../../protocol/large-message.ts'
+import { beginningOf, isSurelyLonger } from '../../protocol/large-message.ts'
 import { PARTIAL_KEY } from '../../protocol/meta.ts'
 import type { Mismatch } from '../state/schemas/mismatch.ts'
 import { type Drift, type Habit, TEXT, type ToolMemory } from './memory.ts'
@@ -384,7 +384,8 @@ function firstText(content: unknown): Readonly<Record<string, unknown>> | undefi
 
 /** The text of a block, when it is short enough to be read as JSON. */
 function shortTextOf(block: Readonly<Record<string, unknown>> | undefined): string | undefined {
-  const text = block?.text
+  if (block === undefined || isSurelyLonger(block, 'text', MAX_TEXT)) return undefined
+  const { text } = block
   return typeof text === 'string' && text.length <= MAX_TEXT ? text : undefined
 }
 

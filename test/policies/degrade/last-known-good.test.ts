@@ -2,6 +2,8 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Call } from '../../../src/mesh/call.ts'
 import type { LastKnownGood } from '../../../src/policies/degrade.ts'
+import { LargeMessage } from '../../../src/protocol/large-message.ts'
+import { LongStrings } from '../../../src/protocol/long-strings.ts'
 import { type CallParts, newCall, TestCaller, toolCall } from '../../support/caller.ts'
 import { answer, read, rejected, setUp } from './degraded.ts'
 
@@ -49,6 +51,19 @@ test('an answer is not given again when it is too old', async () => {
   await clock.advance(60_000)
   assert.ok('result' in (await ask(call())))
   await clock.advance(1)
+  assert.deepEqual(await ask(call()), lost)
+})
+
+test('a later answer that is too large to keep is not read, and takes the place of the one before', async () => {
+  const { good, ask, snapshot } = breaking({ maxSize: '1KiB' })
+  await good(call())
+  const chunk = Buffer.from(JSON.stringify({ id: 1, result: { text: 'x'.repeat(100_000) } }))
+  const strings = new LongStrings()
+  strings.read(chunk)
+  const result = LargeMessage.read([chunk], strings)!
+  Object.defineProperty(result, 'text', { get: () => assert.fail('its text was asked for') })
+  await good(call(), {}, { result })
+  assert.deepEqual(snapshot(), { answers: 0, bytes: 0 })
   assert.deepEqual(await ask(call()), lost)
 })
 
