@@ -12,7 +12,7 @@ import { measureRounds, warmUp } from './rounds.ts'
 import type { Row } from './rounds.ts'
 
 /** A run that hangs is a failed run. */
-const LIMIT_MS = 180_000
+const LIMIT_MS = 300_000
 
 process.once('uncaughtException', fail)
 const options = readOptions(process.argv.slice(2))

@@ -41,7 +41,7 @@ export class HttpWire {
   /** Undefined before `initialize`, and for servers that keep no session. */
   readonly sessionId: string | undefined
   readonly #target: Target
-  /** Those of a POST: behind `ofPost` come those of every request. */
+  /** Those of a POST, handed out as they are: behind `ofPost` come those of every request. */
   readonly #headers: string[]
 
   /** The wire of no session. `calls` serves requests that end, `streams` those that stay open. */
