@@ -315,7 +315,8 @@ test('past 200 runs the oldest go, and nothing is missing', async (t) => {
   assert.ok(!(await readdir(folder)).includes('run-000003.json'))
 })
 
-test('a folder that cannot be written is refused', { skip: process.getuid?.() === 0 }, async (t) => {
+test('a folder that cannot be written is refused', async (t) => {
+  if (process.getuid?.() === 0) return t.skip('root may write anywhere')
   const folder = await folderOf(t)
   await chmod(folder, 0o500)
   await assert.rejects(RunJournal.open(folder, key), /EACCES/)
