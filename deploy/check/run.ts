@@ -10,7 +10,7 @@ import { HOW_TO_INSTALL, isInstalled, type Prometheus } from './prometheus.ts'
 import { checkRules } from './promtool.ts'
 import { playAndCompare } from './scripted.ts'
 
-const LIMIT_MS = 110_000
+const LIMIT_MS = 600_000
 
 async function check(): Promise<string[]> {
   const problems = [...disagreements(), ...unknownMentions()]
@@ -18,7 +18,7 @@ async function check(): Promise<string[]> {
     console.log(`skipped: rules and queries against a real Prometheus, for there is none; ${HOW_TO_INSTALL}`)
     return problems
   }
-  problems.push(...checkRules())
+  problems.push(...(await checkRules()))
   const folder = await mkdtemp(join(tmpdir(), 'breakwater-dashboards-'))
   const running: Prometheus[] = []
   const started = (prometheus: Prometheus) => void running.push(prometheus)

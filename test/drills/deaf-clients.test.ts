@@ -78,6 +78,7 @@ test('clients that never read a stream of events without end cost at most 1 MB e
   const before = await held(gateway)
   const deaf: DeafClient[] = []
   await bystand(
+    gateway,
     async () => assert.equal(await bystander.say('echo', { text: 'here' }), 'here'),
     async () => {
       const params = (n: number) => ({ name: 'pour', arguments: {}, _meta: { progressToken: n } })
@@ -140,6 +141,7 @@ test('clients that never read a large reply cost at most 1 MB each when they hav
   let most = 0
   const closed = async () => (await gateway.sums('breakwater_unread_closed_total', 'cause', '')).stalled ?? 0
   await bystand(
+    gateway,
     async () => assert.equal(await bystander.say('echo', { text: 'here' }), 'here'),
     async () => {
       for (const [n, { headers }] of sessions.entries()) {

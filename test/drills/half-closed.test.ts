@@ -76,6 +76,7 @@ test('half-closed sockets, of servers and of agents, fail no call that can be an
     await RawClient.open(gateway.mcp('quiet')),
   ]
   await bystand(
+    gateway,
     async () => assert.equal(await bystander.say('echo', { text: 'here' }), 'here'),
     async () => {
       // One after the other, so that each could be sent on the connection of the one before.

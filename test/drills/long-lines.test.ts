@@ -20,6 +20,7 @@ test('lines of 1 MB pass to a process and back, each to the session that sent it
     Array.from({ length: AT_ONCE }, () => RawClient.open(gateway.mcp('shared'))),
   )
   const seen = await bystand(
+    gateway,
     async () => assert.equal(await bystander.say('echo', { text: 'here' }), 'here'),
     async () => {
       for (let round = 0; round < 3; round++)

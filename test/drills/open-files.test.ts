@@ -29,7 +29,7 @@ test('a gateway without a free file descriptor goes on serving who is connected,
   const sockets: Socket[] = []
   const port = Number(new URL(gateway.data).port)
   let refused = 0
-  await bystand(call, async () => {
+  await bystand(gateway, call, async () => {
     for (let n = 0; n < CONNECTIONS; n++) {
       const socket = connect(port, '127.0.0.1')
       socket.on('error', () => undefined)

@@ -53,6 +53,7 @@ test('patterns of a hostile server that take ages stall nobody, in arguments or 
     await RawClient.open(gateway.mcp('quiet')),
   ]
   const seen = await bystand(
+    gateway,
     async () => assert.equal(await bystander.say('echo', { text: 'here' }), 'here'),
     async () => {
       for (const [name, [, text]] of Object.entries(patterns)) {

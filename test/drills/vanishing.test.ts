@@ -55,7 +55,7 @@ test('a hundred clients that vanish in mid-stream end their streams at the serve
   const call = async () => assert.equal(await bystander.say('echo', { text: 'here' }), 'here')
   await call()
 
-  await bystand(call, async () => {
+  await bystand(gateway, call, async () => {
     const legacy = await Promise.all(
       Array.from({ length: CLIENTS }, () => RawClient.open(gateway.mcp('telling'))),
     )

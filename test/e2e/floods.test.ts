@@ -33,7 +33,7 @@ async function beside(t: TestContext, gateway: Gateway, flood: () => Promise<unk
     assert.equal(kind, 'result')
   }
   await call()
-  t.diagnostic(await bystand(call, flood))
+  t.diagnostic(await bystand(gateway, call, flood))
 }
 
 const pour = (line: string, count: number): Json => ({ line, count })

@@ -55,7 +55,7 @@ for (const lines of ['junk', 'notifications'] as const) {
       while (performance.now() - since < FLOOD_MS)
         assert.equal((await flooded.call('pour', { line: 'x', count: 1 })).kind, 'result')
     }
-    t.diagnostic(await bystand(call, floodIt))
+    t.diagnostic(await bystand(gateway, call, floodIt))
     const seconds = (performance.now() - since) / 1_000
     const noise = () => gateway.log.filter(({ excerpt }) => String(excerpt).startsWith('xx'))
     if (lines === 'junk') {

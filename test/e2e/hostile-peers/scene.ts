@@ -60,7 +60,7 @@ export class Scene {
   /** Does something hostile while the bystander calls; every one of its calls has to be answered as always, and in time. */
   async beside(hostile: () => Promise<unknown>): Promise<void> {
     const call = async () => assert.equal(await this.bystander.say('echo', { text: 'here' }), 'here')
-    await bystand(call, hostile)
+    await bystand(this.gateway, call, hostile)
   }
 
   /** Waits until nothing is left of whoever was hostile. */
