@@ -1,4 +1,4 @@
-import { endOfTurn, nextTurn, pause, systemClock, type Millis } from './clock.ts'
+import { type Cancel, type Clock, endOfTurn, nextTurn, pause, systemClock, type Millis } from './clock.ts'
 
 /** What one peer may have done for it before it has to wait: messages and copies of them, and bytes. */
 const MOST_UNITS = 64
@@ -57,6 +57,47 @@ export class TurnBatch<Item> {
 
   /** Does what waits, now. */
   readonly flush = (): void => {
+    const items = this.#items
+    this.#items = []
+    for (const item of items) this.#task(item)
+  }
+}
+
+/** When a burst is done: with so many pieces of work, or so long after the first of them, in milliseconds. */
+export interface BurstLimits {
+  readonly pieces: number
+  readonly ms: Millis
+}
+
+/**
+ * Work that nobody waits for, done in a row at the end of a turn once enough of it has come, or some time has passed: code that runs now
+ * and then finds none of what it needs in the caches, and takes several times as long as once more right after that.
+ */
+export class Burst<Item> {
+  readonly #clock: Clock
+  readonly #limits: BurstLimits
+  readonly #task: (item: Item) => void
+  #items: Item[] = []
+  #cancel: Cancel | undefined
+
+  /** `task` must not throw. */
+  constructor(clock: Clock, limits: BurstLimits, task: (item: Item) => void) {
+    this.#clock = clock
+    this.#limits = limits
+    this.#task = task
+  }
+
+  add(item: Item): void {
+    const { pieces, ms } = this.#limits
+    const count = this.#items.push(item)
+    if (count === pieces) endOfTurn(this.flush)
+    else if (count === 1) this.#cancel = this.#clock.after(ms, this.flush)
+  }
+
+  /** Does what waits, now. */
+  readonly flush = (): void => {
+    this.#cancel?.()
+    this.#cancel = undefined
     const items = this.#items
     this.#items = []
     for (const item of items) this.#task(item)

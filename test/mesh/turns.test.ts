@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { inTurns } from '../../src/mesh/clock.ts'
-import { countCopy, ownTurn, TurnBatch, TurnBudget } from '../../src/mesh/turns.ts'
+import { inTurns, nextTurn } from '../../src/mesh/clock.ts'
+import { Burst, countCopy, ownTurn, TurnBatch, TurnBudget } from '../../src/mesh/turns.ts'
+import { ManualClock } from '../support/manual-clock.ts'
 
 /** After how many messages there is a break, each of so many bytes and passed on to so many. */
 function messagesUntilBreak(bytes: number, copies: number): number {
@@ -128,4 +129,35 @@ test('what is added while a batch is done comes in the next turn', async () => {
     await new Promise((resolve) => setImmediate(resolve))
     assert.deepEqual(seen, expected)
   }
+})
+
+test('a burst is done at the end of the turn in which there is enough of it', async () => {
+  const clock = new ManualClock()
+  const seen: number[] = []
+  const burst = new Burst(clock, { pieces: 3, ms: 100 }, (piece: number) => seen.push(piece))
+  for (const piece of [1, 2]) burst.add(piece)
+  await nextTurn()
+  assert.deepEqual(seen, [], 'two are not enough')
+  for (const piece of [3, 4]) burst.add(piece)
+  assert.deepEqual(seen, [], 'not before the turn ends')
+  await nextTurn()
+  assert.deepEqual(seen, [1, 2, 3, 4])
+  assert.equal(clock.pending, 0, 'nothing is left to wait for')
+})
+
+test('a burst that is too small is done some time after the first piece of it', async () => {
+  const clock = new ManualClock()
+  const seen: string[] = []
+  const burst = new Burst(clock, { pieces: 3, ms: 100 }, (piece: string) => seen.push(piece))
+  burst.add('first')
+  await clock.advance(60)
+  burst.add('second')
+  await clock.advance(39)
+  assert.deepEqual(seen, [])
+  await clock.advance(1)
+  assert.deepEqual(seen, ['first', 'second'])
+  burst.add('third')
+  burst.flush()
+  assert.deepEqual(seen, ['first', 'second', 'third'])
+  assert.equal(clock.pending, 0)
 })

@@ -1,8 +1,9 @@
 import { createTraceState, type SpanContext, SpanKind, TraceFlags } from '@opentelemetry/api'
-import type { Call, CallRecord, Outcome } from '../../mesh/call.ts'
-import type { Clock, Millis } from '../../mesh/clock.ts'
+import type { Call, CallRecord, Message, Outcome } from '../../mesh/call.ts'
+import { type Clock, endOfTurn, type Millis } from '../../mesh/clock.ts'
 import { gatewayError } from '../../mesh/errors.ts'
-import { TurnBatch } from '../../mesh/turns.ts'
+import { Burst, type BurstLimits } from '../../mesh/turns.ts'
+import { LargeMessage } from '../../protocol/large-message.ts'
 import {
   addDecisions,
   addPayloads,
@@ -33,6 +34,15 @@ import { ATTRIBUTES as A } from './spans.ts'
 /** How long the last spans are waited for, in milliseconds. */
 const GOODBYE_MS = 3_000
 
+/**
+ * Spans are written of so many calls in a row, or after so long: each then costs half of what it costs by itself. An exporter waits for
+ * seconds anyway, so that nobody sees them later for it.
+ */
+const BURST: BurstLimits = { pieces: 32, ms: 100 }
+
+/** A call or a result beyond this is not kept for so long, in UTF-16 code units. */
+const LONGEST_KEPT = 16 * 1024
+
 /** Tracing that is on. Loads the SDK, which takes half a second: hence in a file of its own. */
 export async function startTracing(settings: TracingSettings, parts: TracingParts): Promise<Tracing> {
   const { clock, log, config } = parts
@@ -40,7 +50,7 @@ export async function startTracing(settings: TracingSettings, parts: TracingPart
   const ids = new RandomIds()
   const writer = new SpanWriter({ ...parts, ...pipeline, payloads: config.payloads })
   let told = false
-  const ended = new TurnBatch<EndedCall>((call) => {
+  const ended = new Burst<EndedCall>(clock, BURST, (call) => {
     try {
       writer.write(call)
     } catch (error) {
@@ -57,6 +67,8 @@ export async function startTracing(settings: TracingSettings, parts: TracingPart
     trace.spanId = ids.span()
     call.record.traceId = traceId
     ended.add({ call, traceId, spanId: trace.spanId, parent, attempts, outcome, kept, at: clock.now() })
+    if (isLong(call.message) || (outcome.kind === 'answered' && isLong(outcome.result)))
+      endOfTurn(ended.flush)
   }
 
   const attemptsParts = { clock, ids }
@@ -72,7 +84,9 @@ export async function startTracing(settings: TracingSettings, parts: TracingPart
   }
 }
 
-/** A call that is over and whose trace is kept, until the end of the turn: its agent does not wait for its spans. */
+const isLong = (message: Message) => LargeMessage.is(message) || message.text.length > LONGEST_KEPT
+
+/** A call that is over and whose trace is kept, until its spans are made: its agent does not wait for them. */
 interface EndedCall extends Pick<CallTrace, 'traceId' | 'parent' | 'attempts'> {
   readonly call: Call
   readonly spanId: string
