@@ -146,10 +146,9 @@ export class AggregateEndpoint implements Endpoint {
         if (outcome.kind !== 'answered') {
           return { ...respond(call.id, outcome, call, mannerOf(server, call, generation)), status: 200 }
         }
-        const result = withPartial(outcome)
-        const exposed = exposeResponse(server.name, result, generation.names)
-        // One that nothing was changed in stays the same object.
-        const response = exposed === result && result.status === 200 ? result : { ...exposed, status: 200 }
+        const exposed = exposeResponse(server.name, withPartial(outcome), generation.names)
+        // A copy of a large one would be its text.
+        const response = exposed.status === 200 ? exposed : { ...exposed, status: 200 }
         return onWire(response, outcome, call.record)
       })
   }

@@ -121,7 +121,7 @@ export function sendJson(
 
 /** Sends one response as a complete JSON reply: a large one as its server sent it, byte for byte. */
 export function sendResponse(response: ServerResponse, reply: Response): void {
-  if (LargeMessage.is(reply)) sendBytes(response, reply.chunks)
+  if (LargeMessage.is(reply)) sendBytes(response, reply.status, reply.chunks)
   else sendJson(response, reply.status, reply.text, reply.headers)
 }
 
@@ -133,13 +133,13 @@ function sendBatch(response: ServerResponse, replies: readonly Response[]): void
     Buffer.from(index === 0 ? '[' : ','),
     ...(LargeMessage.is(reply) ? reply.chunks : [Buffer.from(reply.text)]),
   ])
-  sendBytes(response, [...chunks, Buffer.from(']')])
+  sendBytes(response, 200, [...chunks, Buffer.from(']')])
 }
 
-function sendBytes(response: ServerResponse, chunks: readonly Buffer[]): void {
+function sendBytes(response: ServerResponse, status: number, chunks: readonly Buffer[]): void {
   if (response.destroyed || response.headersSent) return
   const length = chunks.reduce((sum, chunk) => sum + chunk.length, 0)
-  response.writeHead(200, { 'content-type': 'application/json', 'content-length': length })
+  response.writeHead(status, { 'content-type': 'application/json', 'content-length': length })
   // All of them go to the socket in one write.
   response.cork()
   for (const chunk of chunks) response.write(chunk)

@@ -145,17 +145,27 @@ export function splice(text: string, edits: readonly Edit[]): string {
   return result + text.slice(at)
 }
 
-/** The text with the value at `path` replaced; unchanged when there is no such value. */
-export function replaceAt(text: string, path: JsonPath, value: unknown): string {
+/** What replaces the value at `path`; nothing when there is no such value. */
+export function replacing(text: string, path: JsonPath, value: unknown): Edit[] {
   const span = locate(text, path)
-  return span === undefined ? text : spliceOne(text, span, JSON.stringify(value))
+  return span === undefined ? [] : [edit(span, JSON.stringify(value))]
 }
 
-/** The text of an object with one more member, put first. */
+/** The text with the value at `path` replaced; unchanged when there is no such value. */
+export function replaceAt(text: string, path: JsonPath, value: unknown): string {
+  return splice(text, replacing(text, path, value))
+}
+
+/** The text of an object with one more member, in front of all others. */
 export function prependMember(object: string, key: string, value: string): string {
-  const at = skipSpace(object, 0) + 1
-  const comma = object[skipSpace(object, at)] === '}' ? '' : ','
-  return `${object.slice(0, at)}${JSON.stringify(key)}:${value}${comma}${object.slice(at)}`
+  return splice(object, [prepending(object, skipSpace(object, 0), key, value)])
+}
+
+/** What puts one more member in front of all others of the object that opens at `at`. */
+export function prepending(text: string, at: number, key: string, value: string): Edit {
+  const inside = at + 1
+  const comma = text.charCodeAt(skipSpace(text, inside)) === CLOSE_OBJECT ? '' : ','
+  return { start: inside, end: inside, with: `${JSON.stringify(key)}:${value}${comma}` }
 }
 
 /** The wanted paths that go on in the same way. */

@@ -3,12 +3,36 @@ import { randomBytes } from 'node:crypto'
 import { StringDecoder } from 'node:string_decoder'
 import { parseExactly } from './json-parse.ts'
 import { BACKSLASH } from './json-scan.ts'
-import type { Edit, Span } from './json-span.ts'
+import { type Edit, inOrder, type Span, splice } from './json-span.ts'
 import { isObject, type Envelope } from './jsonrpc.ts'
-import { type LongString, type LongStrings, MOST_MEMBERS, type TopMember } from './long-strings.ts'
+import { type LongStrings, MOST_MEMBERS, type TopMember } from './long-strings.ts'
 
 /** What stands for long strings while the rest is parsed: no peer can write one. */
 const nonce = randomBytes(16).toString('hex')
+
+/** A long string of a message, and the short one that stands for it in the outline. */
+interface LongPart extends Span {
+  /** The keys and indices that lead to it from the top. */
+  readonly path: readonly (string | number)[]
+  readonly mark: string
+}
+
+interface LargeMessageParts {
+  /** Where the long strings are, in order. */
+  readonly long?: readonly LongPart[]
+  readonly members?: readonly TopMember[]
+  /** Read when somebody asks for it, unless given. */
+  readonly value?: Envelope['value'] | undefined
+  readonly status?: number
+}
+
+/** What a message with edits is besides its text. */
+export interface Edited {
+  /** What `JSON.parse` would make of it; read when somebody asks for it, unless given. */
+  readonly value?: Envelope['value'] | undefined
+  /** The HTTP status that goes with it; that of the message unless given. */
+  readonly status?: number
+}
 
 /**
  * A message that stays the bytes that it came in. Its `value` is what `JSON.parse` would have made of it, but for long strings: they are
@@ -19,22 +43,25 @@ export class LargeMessage implements Envelope {
   declare readonly text: string
   declare readonly value: Envelope['value']
   /** Of the HTTP reply that it came in. */
-  readonly status = 200
+  readonly status: number
   /** Private, so that who copies this object to give it another text does not copy them. */
   readonly #bytes: Bytes
+  readonly #long: readonly LongPart[]
   readonly #members: readonly TopMember[]
 
-  private constructor(bytes: Bytes, members: readonly TopMember[], value?: Envelope['value']) {
+  private constructor(bytes: Bytes, { long = [], members = [], value, status = 200 }: LargeMessageParts) {
+    this.status = status
     this.#bytes = bytes
+    this.#long = long
     this.#members = members
     readLater(this, 'text', () => bytes.text({ start: 0, end: bytes.length }))
-    if (value === undefined) readLater(this, 'value', () => parseExactly(this.text))
+    if (value === undefined) readLater(this, 'value', () => valueOf(bytes, long))
     else this.value = value
   }
 
   /** A response whose text has become bytes, which takes a while of a large one. */
   static of({ text, value }: Pick<Envelope, 'text'> & Partial<Envelope>): LargeMessage {
-    return new LargeMessage(new Bytes([Buffer.from(text)]), [], value)
+    return new LargeMessage(new Bytes([Buffer.from(text)]), { value })
   }
 
   /** A JSON object whose long strings were found; undefined for anything else, and for bytes that are no UTF-8. */
@@ -45,10 +72,12 @@ export class LargeMessage implements Envelope {
     if (!isComplete || !areUtf8(chunks)) return undefined
     const bytes = new Bytes(chunks)
     try {
-      const value = parseExactly(abridged(bytes, found))
-      if (!isObject(value)) return undefined
-      found.forEach((long, index) => putBack(value, bytes, long, standIn(index)))
-      return new LargeMessage(bytes, members, value)
+      const long = found.map(({ start, end, path }, index) => {
+        const steps = path.map((step) => (typeof step === 'number' ? step : bytes.string(step)))
+        return { start, end, path: steps, mark: standIn(index) }
+      })
+      const value = valueOf(bytes, long)
+      return isObject(value) ? new LargeMessage(bytes, { long, members, value }) : undefined
     } catch (error) {
       if (error instanceof SyntaxError) return undefined
       throw error
@@ -65,6 +94,11 @@ export class LargeMessage implements Envelope {
     return this.#bytes.chunks
   }
 
+  /** Length of its text in UTF-8, in bytes. */
+  get byteLength(): number {
+    return this.#bytes.length
+  }
+
   /** Where the values of members of these names begin and end, in bytes; undefined when not all are known. Of equal keys the last counts. */
   locate(names: readonly string[]): Span[] | undefined {
     if (this.#members.length >= MOST_MEMBERS) return undefined
@@ -77,7 +111,7 @@ export class LargeMessage implements Envelope {
   /** Whether a key is a name; one that is too long for it, whatever it is written with, is not looked at. */
   #says(key: Span, name: string): boolean {
     const isTooLong = key.end - key.start > 2 + name.length * LONGEST_ESCAPE
-    return !isTooLong && JSON.parse(this.#bytes.text(key)) === name
+    return !isTooLong && this.#bytes.string(key) === name
   }
 
   /** The message with edits of its bytes, which do not overlap and are in order; what stays is not copied. */
@@ -89,8 +123,69 @@ export class LargeMessage implements Envelope {
       start = edit.end
     }
     chunks.push(...this.#bytes.pieces({ start, end: this.#bytes.length }))
-    return new LargeMessage(new Bytes(chunks.filter(({ length }) => length > 0)), [])
+    return new LargeMessage(new Bytes(chunks.filter(({ length }) => length > 0)), {})
   }
+
+  /**
+   * The message with edits of its outline, which is its text with a short string in place of each long one: what `find` finds there. An
+   * edit may replace a long string, or what one is in, but must not give one another path. Long strings are not copied.
+   */
+  edited(
+    find: (outline: string) => readonly Edit[],
+    { value, status = this.status }: Edited = {},
+  ): LargeMessage {
+    const { text, places } = outlineOf(this.#bytes, this.#long)
+    const edits = inOrder(find(text))
+    const chunks: Buffer[] = []
+    const long: LongPart[] = []
+    let length = 0
+    const add = (chunk: Buffer) => {
+      if (chunk.length > 0) chunks.push(chunk)
+      length += chunk.length
+    }
+    let short = ''
+    let at = 0
+    let next = 0
+    /** Goes on with the edits that begin at a place of the outline, or before it. */
+    const editUpTo = (place: number) => {
+      for (let edit = edits[next]; edit !== undefined && edit.start <= place; edit = edits[++next]) {
+        short += text.slice(at, edit.start) + edit.with
+        at = edit.end
+      }
+    }
+    for (const [index, { start, end }] of places.entries()) {
+      editUpTo(start)
+      if (at > start) continue
+      add(Buffer.from(short + text.slice(at, start)))
+      short = ''
+      at = end
+      const part = this.#long[index] as LongPart
+      long.push({ ...part, start: length, end: length + part.end - part.start })
+      for (const piece of this.#bytes.pieces(part)) add(piece)
+    }
+    editUpTo(text.length)
+    add(Buffer.from(short + text.slice(at)))
+    return new LargeMessage(new Bytes(chunks), { long, value, status })
+  }
+}
+
+/**
+ * A message with edits of its text, which `find` finds there, and all else that it has. Of a large one `find` gets the outline
+ * (`LargeMessage.edited`), and what it becomes is a large one. Its value is read from its text unless given.
+ */
+export function edited<M extends Envelope>(
+  message: M,
+  find: (text: string) => readonly Edit[],
+  value?: Envelope['value'],
+): M {
+  if (LargeMessage.is(message)) return message.edited(find, { value }) as Envelope as M
+  const text = splice(message.text, find(message.text))
+  return { ...message, text, value: value ?? parseExactly(text) }
+}
+
+/** Length of the text of a message in UTF-8, in bytes. */
+export function byteLengthOf(message: Pick<Envelope, 'text'>): number {
+  return LargeMessage.is(message) ? message.byteLength : Buffer.byteLength(message.text)
 }
 
 const SPACE = 0x20
@@ -167,28 +262,36 @@ function readLater(holder: object, key: string | number, read: () => unknown): v
 
 const standIn = (index: number): string => `\0${nonce}${index}`
 
-/** The text with a short string in place of each long one. */
-function abridged(bytes: Bytes, found: readonly LongString[]): string {
-  const pieces: string[] = []
-  let start = 0
-  found.forEach((long, index) => {
-    pieces.push(bytes.text({ start, end: long.start }), JSON.stringify(standIn(index)))
-    start = long.end
-  })
-  pieces.push(bytes.text({ start, end: bytes.length }))
-  return pieces.join('')
+/** The text with a short string in place of each long one, and where these are. */
+function outlineOf(bytes: Bytes, long: readonly LongPart[]) {
+  const places: Span[] = []
+  let text = ''
+  let from = 0
+  for (const { start, end, mark } of long) {
+    text += bytes.text({ start: from, end: start })
+    const place = text.length
+    text += JSON.stringify(mark)
+    places.push({ start: place, end: text.length })
+    from = end
+  }
+  text += bytes.text({ start: from, end: bytes.length })
+  return { text, places }
 }
 
-/** Puts a long string where `mark` stands for it. Of equal keys the last one counts, and that may not be its own. */
-function putBack(value: object, bytes: Bytes, { path, start, end }: LongString, mark: string): void {
-  const steps = path.map((step) =>
-    typeof step === 'number' ? step : (JSON.parse(bytes.text(step)) as string),
-  )
-  const last = steps.pop()
+/** What a text says; its long strings are read when somebody asks for them. */
+function valueOf(bytes: Bytes, long: readonly LongPart[]): Envelope['value'] {
+  const value = parseExactly(outlineOf(bytes, long).text) as Envelope['value']
+  for (const part of long) putBack(value, bytes, part)
+  return value
+}
+
+/** Puts a long string where its mark stands for it. Of equal keys the last one counts, and that may not be its own. */
+function putBack(value: unknown, bytes: Bytes, { path, start, end, mark }: LongPart): void {
+  const last = path.at(-1)
   let holder: unknown = value
-  for (const step of steps) holder = memberOf(holder, step)
+  for (const step of path.slice(0, -1)) holder = memberOf(holder, step)
   if (last === undefined || memberOf(holder, last) !== mark) return
-  readLater(holder as object, last, () => JSON.parse(bytes.text({ start, end })) as string)
+  readLater(holder as object, last, () => bytes.string({ start, end }))
   const first = () => bytes.slice({ start: start + 1, end: Math.min(start + 1 + BEGINNING, end - 1) })
   const others = unread.get(holder as object)
   const itself = { length: end - start, first }
@@ -218,6 +321,11 @@ class Bytes {
   text(span: Span): string {
     const bytes = this.slice(span)
     return isAscii(bytes) ? bytes.toString('latin1') : bytes.toString('utf8')
+  }
+
+  /** What a JSON string says. */
+  string(span: Span): string {
+    return JSON.parse(this.text(span)) as string
   }
 
   /** Copies it only where it is in more than one chunk. */

@@ -1,5 +1,6 @@
 import { isObject } from './jsonrpc.ts'
-import { locate, prependMember } from './json-span.ts'
+import { type Edit, edit, locate, prepending, splice } from './json-span.ts'
+import { edited } from './large-message.ts'
 import { withEntry } from './with-entry.ts'
 
 /** Where a message keeps its `_meta`: requests in `params`, responses in `result`. */
@@ -30,32 +31,32 @@ export function metaOf(value: Message['value'], root: MetaRoot, key: string): un
  * The message with one more entry in its `_meta`, or another one in its place; every other byte stays.
  * A `_meta` that is no object gives way.
  */
-export function withMeta({ text, value }: Message, root: MetaRoot, key: string, entry: unknown): Message {
+export function withMeta<M extends Message>(message: M, root: MetaRoot, key: string, entry: unknown): M {
+  const { value } = message
   const holder = isObject(value[root]) ? value[root] : {}
   const meta = isObject(holder._meta) ? holder._meta : {}
-  return {
-    text: patched(text, [root, '_meta', key], JSON.stringify(entry)),
-    value: withEntry(value, root, withEntry(holder, '_meta', withEntry(meta, key, entry))),
-  }
+  return edited(
+    message,
+    (text) => [patch(text, [root, '_meta', key], JSON.stringify(entry))],
+    withEntry(value, root, withEntry(holder, '_meta', withEntry(meta, key, entry))),
+  )
 }
 
 /** The text of a thing that is listed, such as a tool, with one more entry in its `_meta`. */
 export function listedWithMeta(text: string, key: string, entry: unknown): string {
-  return patched(text, ['_meta', key], JSON.stringify(entry))
+  return splice(text, [patch(text, ['_meta', key], JSON.stringify(entry))])
 }
 
-/** Puts `json` at `path`, with the objects on the way there that are missing. */
-function patched(text: string, path: readonly string[], json: string): string {
+/** What puts `json` at `path`, with the objects on the way there that are missing. */
+function patch(text: string, path: readonly string[], json: string): Edit {
   let depth = path.length - 1
   while (depth > 0 && !opensObject(text, path.slice(0, depth))) depth--
   const missing = path
     .slice(depth + 1)
     .reduceRight((inner, name) => `{${JSON.stringify(name)}:${inner}}`, json)
   const there = locate(text, path.slice(0, depth + 1))
-  if (there !== undefined) return text.slice(0, there.start) + missing + text.slice(there.end)
-  const { start, end } = locate(text, path.slice(0, depth)) ?? { start: 0, end: text.length }
-  const holder = prependMember(text.slice(start, end), path[depth] as string, missing)
-  return text.slice(0, start) + holder + text.slice(end)
+  if (there !== undefined) return edit(there, missing)
+  return prepending(text, locate(text, path.slice(0, depth))?.start ?? 0, path[depth] as string, missing)
 }
 
 function opensObject(text: string, path: readonly string[]): boolean {

@@ -1,15 +1,7 @@
-import { parseExactly } from '../protocol/json-parse.ts'
 import type { Message } from '../mesh/call.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
-import {
-  type Edit,
-  edit,
-  type JsonPath,
-  locate,
-  locateAll,
-  splice,
-  spliceOne,
-} from '../protocol/json-span.ts'
+import { type Edit, edit, type JsonPath, locate, locateAll, spliceOne } from '../protocol/json-span.ts'
+import { edited } from '../protocol/large-message.ts'
 import { withEntry } from '../protocol/with-entry.ts'
 import type { GatewayGeneration } from './generation.ts'
 import type { ListKind } from './kinds.ts'
@@ -116,35 +108,34 @@ export function exposeNotification(server: string, message: Message, names: Name
 }
 
 /** A response of a server in the terms of the aggregated endpoint. */
-export function exposeResponse(server: string, message: Message, names: Names): Message {
+export function exposeResponse<M extends Message>(server: string, message: M, names: Names): M {
   const { result } = message.value
   if (!isObject(result) || !mayRefer(result)) return message
   return expose(server, message, [...placesIn(result, ['result'])], names)
 }
 
 /** A first look that spares most results the second: plain text refers to nothing. */
-function mayRefer({ content, ...rest }: Readonly<Record<string, unknown>>): boolean {
-  if (['taskId', 'task', '_meta', 'contents', 'messages'].some((key) => key in rest)) return true
+function mayRefer(result: Readonly<Record<string, unknown>>): boolean {
+  if (['taskId', 'task', '_meta', 'contents', 'messages'].some((key) => key in result)) return true
+  const { content } = result
   return Array.isArray(content) && content.some((block) => !isObject(block) || block.type !== 'text')
 }
 
-function expose(server: string, message: Message, places: readonly Place[], names: Names): Message {
+function expose<M extends Message>(server: string, message: M, places: readonly Place[], names: Names): M {
   const held = places.flatMap(([path, form]) => {
     const name = at(message.value, path)
     if (typeof name !== 'string') return []
     return [{ path, exposed: form === 'uri' ? names.exposeUri(server, name) : names.expose(server, name) }]
   })
   if (held.length === 0) return message
-  const spans = locateAll(
-    message.text,
-    held.map(({ path }) => path),
-  )
-  const edits = held.flatMap(({ exposed }, index): Edit[] => {
-    const span = spans[index]
-    return span === undefined ? [] : [edit(span, JSON.stringify(exposed))]
+  const paths = held.map(({ path }) => path)
+  return edited(message, (text) => {
+    const spans = locateAll(text, paths)
+    return held.flatMap(({ exposed }, index): Edit[] => {
+      const span = spans[index]
+      return span === undefined ? [] : [edit(span, JSON.stringify(exposed))]
+    })
   })
-  const text = splice(message.text, edits)
-  return { text, value: parseExactly(text) as Message['value'] }
 }
 
 const RELATED_TASK = 'io.modelcontextprotocol/related-task'

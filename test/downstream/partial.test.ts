@@ -3,6 +3,7 @@ import { test } from 'node:test'
 import { modernise } from '../../src/downstream/modern/exchange.ts'
 import { withPartial } from '../../src/downstream/partial.ts'
 import type { Outcome, Partial } from '../../src/mesh/call.ts'
+import { isStillBytes, largeMessage } from '../support/large-message.ts'
 
 const stale: Partial = { source: 'stale', reason: 'this answer is 42 s old', notice: true }
 const META = '{"dev.breakwater/partial":{"source":"stale","reason":"this answer is 42 s old"}}'
@@ -71,6 +72,15 @@ test('all that is known of what is missing is told', () => {
       completeness: 0.6,
     },
   })
+})
+
+test('a large reply is flagged as well, and stays bytes', () => {
+  const text = `{"id":1,"result":{"content":[{"type":"text","text":"${'ü'.repeat(20_000)}"}]}}`
+  const result = largeMessage(text)
+  const flagged = withPartial({ kind: 'answered', result, verdict: 'unchecked', partial: stale })
+  assert.ok(isStillBytes(flagged))
+  assert.deepEqual(flagged.value, JSON.parse(flag(text)))
+  assert.equal(flagged.text, flag(text))
 })
 
 test('a modern client gets the flag and the notice too', () => {

@@ -3,6 +3,7 @@ import { test } from 'node:test'
 import type { Message } from '../../src/mesh/call.ts'
 import { Names } from '../../src/registry/names.ts'
 import { exposeResponse } from '../../src/registry/references.ts'
+import { isStillBytes, largeMessage } from '../support/large-message.ts'
 
 const names = new Names('__')
 
@@ -40,6 +41,17 @@ test('every place of a result that refers to something of its server names the s
     assert.equal(exposed.text, response(expected).text)
     assert.deepEqual(exposed.value, JSON.parse(exposed.text))
   }
+})
+
+test('a large result names the server as well, and stays bytes', () => {
+  const long = 'ü'.repeat(20_000)
+  const result = (uri: string) =>
+    `{"content":[{"type":"text","text":"${long}"},{"type":"resource_link","uri":"${uri}"},{"type":"resource","resource":{"uri":"${uri}","text":"${long}"}}]}`
+  const exposed = exposeResponse('s', largeMessage(response(result('file:///a')).text), names)
+  assert.ok(isStillBytes(exposed))
+  const expected = response(result('breakwater://s/file:///a'))
+  assert.deepEqual(exposed.value, expected.value)
+  assert.equal(exposed.text, expected.text)
 })
 
 test('the rest of a result stays as it is, to the byte', () => {

@@ -11,6 +11,7 @@ import {
   locate,
   locateMembers,
   replaceAt,
+  replacing,
   splice,
 } from '../../protocol/json-span.ts'
 import {
@@ -305,13 +306,17 @@ const RESOURCE_NOT_FOUND = -32002
 export function modernise(method: string, id: RequestId, response: Response): Response {
   const { wire } = response
   if (wire !== undefined && wire.end !== 'shape') return response
-  return (
-    (LargeMessage.is(response) ? modernBytes(method, id, response) : undefined) ??
-    modernText(method, id, response)
-  )
+  const large = LargeMessage.is(response) ? response : undefined
+  const spliced = large && modernBytes(method, id, large)
+  if (spliced !== undefined) return spliced
+  const value = response.value ?? (parseExactly(response.text) as Record<string, unknown>)
+  const status = isObject(value.error) ? statusOf(value.error.code, response.status) : response.status
+  const find = (text: string) => modernEdits(text, method, id, value)
+  if (large !== undefined) return large.edited(find, { status })
+  return { text: splice(response.text, find(response.text)), status }
 }
 
-/** The same of the bytes of a large message; undefined where its text is needed. */
+/** The same of a large message, of which nothing is read for it; undefined where its outline is needed. */
 function modernBytes(method: string, id: RequestId, message: LargeMessage): LargeMessage | undefined {
   const spans = spansOf(message)
   if (spans === undefined) return undefined
@@ -332,23 +337,24 @@ function spansOf(message: LargeMessage) {
   return { named, body, result }
 }
 
-function modernText(method: string, id: RequestId, { text, status, value }: Response): Response {
-  const { result, error } = value ?? (parseExactly(text) as Record<string, unknown>)
+/** What makes the text of an answer, of which `result` or `error` is known, one for a modern client. */
+function modernEdits(
+  text: string,
+  method: string,
+  id: RequestId,
+  { result, error }: Readonly<Record<string, unknown>>,
+): readonly Edit[] {
   // One walk for both: a result may be long.
   const [named, body] = locateMembers(text, ['id', 'result'])
   const ownId = named === undefined ? newId(text, id) : edit(named, JSON.stringify(id))
   if (isObject(error)) {
-    const own = splice(text, [ownId])
     const isAbsent = error.code === RESOURCE_NOT_FOUND
-    return {
-      text: isAbsent ? replaceAt(own, ['error', 'code'], INVALID_PARAMS) : own,
-      status: statusOf(error.code, status),
-    }
+    return isAbsent ? [ownId, ...replacing(text, ['error', 'code'], INVALID_PARAMS)] : [ownId]
   }
   const added = isObject(result) ? addition(method, result) : ''
-  if (added === '' || body === undefined) return { text: splice(text, [ownId]), status }
+  if (added === '' || body === undefined) return [ownId]
   const inside = body.start + 1
-  return { text: splice(text, [ownId, { start: inside, end: inside, with: added }]), status }
+  return [ownId, { start: inside, end: inside, with: added }]
 }
 
 /** Puts an id in front of all else that an answer says. */

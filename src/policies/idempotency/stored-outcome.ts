@@ -13,7 +13,8 @@ import { Fact } from '../../mesh/facts.ts'
 import { counter } from '../../mesh/metric-spec.ts'
 import type { Effect } from '../../mesh/policy.ts'
 import { isObject } from '../../protocol/jsonrpc.ts'
-import { replaceAt } from '../../protocol/json-span.ts'
+import { replaceAt, replacing } from '../../protocol/json-span.ts'
+import { byteLengthOf, edited } from '../../protocol/large-message.ts'
 import { isFinal } from '../state/final-result.ts'
 
 export const idempotencyConflict = {
@@ -88,10 +89,10 @@ export function keep(outcome: Outcome, effect: Effect, maxSize: number): StoredO
     case 'answered': {
       const { result, verdict, partial } = outcome
       if (!isFinal(result)) return undefined
-      const { text, status } = result
-      const bytes = Buffer.byteLength(text)
+      const bytes = byteLengthOf(result)
       const limit = Math.min(MAX_ANSWER, maxSize)
       if (bytes > limit) return { kind: 'too_large', bytes, limit }
+      const { text, status } = result
       return { kind: 'answered', text, bytes, status, verdict, partial }
     }
   }
@@ -160,8 +161,8 @@ export function shared(outcome: Outcome, { id }: Call): Outcome {
   if (outcome.kind === 'rejected') return outcome
   if (outcome.kind === 'failed') return { kind: 'failed', error: forAnother(outcome.error) }
   const { result, verdict, partial } = outcome
-  const text = replaceAt(result.text, ['id'], id)
-  return answered({ text, value: { ...result.value, id }, status: result.status }, verdict, partial)
+  const own = edited(result, (text) => replacing(text, ['id'], id), { ...result.value, id })
+  return answered(own, verdict, partial)
 }
 
 /** An error of one call as that of another: nobody has cancelled that, and its session is not lost. */

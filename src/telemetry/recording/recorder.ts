@@ -8,6 +8,7 @@ import { retries } from '../../policies/retry/tries.ts'
 import { canonicalJson } from '../../protocol/canonical-json.ts'
 import { version } from '../../protocol/identity.ts'
 import { isObject, paramsOf } from '../../protocol/jsonrpc.ts'
+import { byteLengthOf } from '../../protocol/large-message.ts'
 import { stepOf } from '../../protocol/task.ts'
 import { keyOf } from '../intents/intent.ts'
 import type { Log } from '../log.ts'
@@ -225,7 +226,7 @@ function endOf(outcome: Outcome, { record }: Call): Omit<AttemptEnd, 'tookMs'> {
       verdict,
       ...(isObject(error) && typeof error.code === 'number' && { code: error.code }),
       ...(result.status !== 200 && { status: result.status }),
-      replyBytes: Buffer.byteLength(result.text),
+      replyBytes: byteLengthOf(result),
     }
   }
   const { reason, retryAfterMs, sent, status } = outcome.error

@@ -5,12 +5,11 @@ import type { Response } from '../../../src/downstream/respond.ts'
 import type { GatewayError } from '../../../src/mesh/errors.ts'
 import { ownTurn } from '../../../src/mesh/turns.ts'
 import { watchWork } from '../../../src/mesh/work.ts'
-import { LargeMessage } from '../../../src/protocol/large-message.ts'
-import { LongStrings } from '../../../src/protocol/long-strings.ts'
 import { CLIENT_CAPABILITIES_KEY, LOG_LEVEL_KEY } from '../../../src/protocol/modern.ts'
 import type { Json } from '../../support/memory-pipe.ts'
 import { until } from '../../support/until.ts'
 import { later, message, modern, reply, result, testModern } from './test-modern.ts'
+import { largeMessage } from '../../support/large-message.ts'
 
 const able = { [CLIENT_CAPABILITIES_KEY]: { elicitation: {}, sampling: {} } }
 
@@ -290,10 +289,7 @@ test('states and answers that are not ours go to the server as they are', async 
 test('a large message has a turn of its own where its text is needed, as that of an error is', async (t) => {
   let said = ''
   const bench = await testModern(t, ({ message: { value } }) => {
-    const chunk = Buffer.from(`{"id":${JSON.stringify(value.id)},${said}}`)
-    const strings = new LongStrings()
-    strings.read(chunk)
-    return Promise.resolve(LargeMessage.read([chunk], strings)!)
+    return Promise.resolve(largeMessage(`{"id":${JSON.stringify(value.id)},${said}}`))
   })
   let turns = 0
   t.after(watchWork({ now: () => 0, worked: (work) => void (work === 'reply' && turns++) }))

@@ -3,6 +3,7 @@ import { test } from 'node:test'
 import { modernise } from '../../../src/downstream/modern/exchange.ts'
 import { LargeMessage } from '../../../src/protocol/large-message.ts'
 import { LongStrings } from '../../../src/protocol/long-strings.ts'
+import { isStillBytes, largeMessage } from '../../support/large-message.ts'
 
 const call = (text: string, status = 200, method = 'tools/call') =>
   modernise(method, 'mine', { text, status })
@@ -108,17 +109,17 @@ test('a large result gets both in its bytes, and no other byte is touched or cop
   }
 })
 
-test('a large error has the code of this era, and an unusual object of many members is text', () => {
+test('a large error has the code and the status of this era, and so has an unusual object of many members; both stay bytes', () => {
   const many = Array.from({ length: 20 }, (_, index) => `"m${index}":1,`).join('')
-  for (const [said, expected] of [
-    ['"error":{"code":-32002,"message":"no","data":"', '"error":{"code":-32602,"message":"no","data":"'],
-    [`${many}"result":{"text":"`, `${many}"result":{"resultType":"complete","text":"`],
+  for (const [said, expected, status] of [
+    ['"error":{"code":-32002,"message":"no","data":"', '"error":{"code":-32602,"message":"no","data":"', 200],
+    ['"error":{"code":-32601,"message":"', '"error":{"code":-32601,"message":"', 404],
+    [`${many}"result":{"text":"`, `${many}"result":{"resultType":"complete","text":"`, 200],
   ] as const) {
     const end = `${'x'.repeat(70_000)}"}}`
-    const chunk = Buffer.from(`{"id":1,${said}${end}`)
-    const strings = new LongStrings()
-    strings.read(chunk)
-    const modern = modernise('tools/call', 'mine', LargeMessage.read([chunk], strings)!)
+    const modern = modernise('tools/call', 'mine', largeMessage(`{"id":1,${said}${end}`))
+    assert.ok(isStillBytes(modern))
     assert.equal(modern.text, `{"id":"mine",${expected}${end}`)
+    assert.equal(modern.status, status)
   }
 })

@@ -2,10 +2,9 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Call } from '../../../src/mesh/call.ts'
 import type { LastKnownGood } from '../../../src/policies/degrade.ts'
-import { LargeMessage } from '../../../src/protocol/large-message.ts'
-import { LongStrings } from '../../../src/protocol/long-strings.ts'
 import { type CallParts, newCall, TestCaller, toolCall } from '../../support/caller.ts'
 import { answer, read, rejected, setUp } from './degraded.ts'
+import { largeMessage } from '../../support/large-message.ts'
 
 /** A tool that has answered some calls, and then broke. */
 function breaking(settings: object = {}, scope: Parameters<typeof setUp>[1] = {}) {
@@ -57,10 +56,7 @@ test('an answer is not given again when it is too old', async () => {
 test('a later answer that is too large to keep is not read, and takes the place of the one before', async () => {
   const { good, ask, snapshot } = breaking({ maxSize: '1KiB' })
   await good(call())
-  const chunk = Buffer.from(JSON.stringify({ id: 1, result: { text: 'x'.repeat(100_000) } }))
-  const strings = new LongStrings()
-  strings.read(chunk)
-  const result = LargeMessage.read([chunk], strings)!
+  const result = largeMessage(JSON.stringify({ id: 1, result: { text: 'x'.repeat(100_000) } }))
   Object.defineProperty(result, 'text', { get: () => assert.fail('its text was asked for') })
   await good(call(), {}, { result })
   assert.deepEqual(snapshot(), { answers: 0, bytes: 0 })

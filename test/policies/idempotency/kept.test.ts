@@ -4,6 +4,7 @@ import { readStored } from '../../../src/policies/idempotency/stored-outcome.ts'
 import { gatewayError, type Reason } from '../../../src/mesh/errors.ts'
 import { toolCall } from '../../support/caller.ts'
 import { answerTo, errorOf, keyed, read, setUp } from './keyed.ts'
+import { isStillBytes, largeMessage } from '../../support/large-message.ts'
 import { bulkheadFull } from '../../../src/policies/bulkhead.ts'
 
 /** A status such as 404 or 400 may be what the tool has made of the call: only some of them come before it runs. */
@@ -111,6 +112,23 @@ test("a server's error is an answer, whatever the HTTP status that it came with:
     assert.ok(again.outcome?.kind === 'answered')
     assert.equal(again.outcome.result.text, text.replace('"id":0', '"id":9'))
     assert.equal(again.outcome.result.status, status)
+  }
+})
+
+test('who has joined a call with a large answer gets it under the own id, and nobody makes a text of it', async () => {
+  const { clock, server, send } = setUp()
+  const [first, joined] = [send(keyed('k', { id: 1 })), send(keyed('k', { id: 2 }))]
+  const text = `{"id":1,"result":{"text":"${'x'.repeat(2_000_000)}"}}`
+  server.end(0, { kind: 'answered', result: largeMessage(text), verdict: 'unchecked' })
+  await clock.advance(0)
+  for (const [{ outcome }, id] of [
+    [first, 1],
+    [joined, 2],
+  ] as const) {
+    assert.ok(outcome?.kind === 'answered')
+    assert.ok(isStillBytes(outcome.result))
+    assert.equal(outcome.result.value.id, id)
+    assert.ok(outcome.result.text === text.replace('"id":1', `"id":${id}`))
   }
 })
 

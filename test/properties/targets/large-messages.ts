@@ -2,9 +2,9 @@ import assert from 'node:assert/strict'
 import { isUtf8 } from 'node:buffer'
 import fc from 'fast-check'
 import { parseExactly } from '../../../src/protocol/json-parse.ts'
-import { locate } from '../../../src/protocol/json-span.ts'
+import { type Edit, edit, elements, locate, members, prepending } from '../../../src/protocol/json-span.ts'
 import { isObject, parseJson } from '../../../src/protocol/jsonrpc.ts'
-import { LargeMessage } from '../../../src/protocol/large-message.ts'
+import { edited, LargeMessage } from '../../../src/protocol/large-message.ts'
 import { LongStrings } from '../../../src/protocol/long-strings.ts'
 import { damaged, writtenObject } from '../arbitraries.ts'
 import { target, type Target } from '../target.ts'
@@ -63,6 +63,38 @@ function findsWhatIsThere(message: LargeMessage, text: string): void {
   }
 }
 
+/** What is done to the members of the outermost object, one after the other, and over again. */
+const deeds = fc.array(fc.constantFrom('leave', 'replace', 'prepend', 'append', 'deeper'), {
+  minLength: 1,
+  maxLength: 4,
+})
+
+/** Such edits of a text, wherever its strings are long. */
+function editsOf(text: string, wanted: readonly string[]): Edit[] {
+  const { start } = locate(text, [])!
+  return members(text, start).flatMap((member, index): Edit[] => {
+    const opening = text[member.start]
+    const children = opening === '[' ? [...elements(text, member.start)] : []
+    switch (wanted[index % wanted.length]) {
+      case 'replace':
+        return [edit(member, '"ü"')]
+      case 'prepend':
+        return opening === '{' ? [prepending(text, member.start, 'né', '[1]')] : []
+      case 'append': {
+        const end = children.at(-1)?.end ?? member.start + 1
+        const comma = children.length === 0 ? '' : ','
+        return opening === '[' ? [{ start: end, end, with: `${comma}"日本"` }] : []
+      }
+      case 'deeper': {
+        const inner = opening === '{' ? members(text, member.start) : children
+        return inner.map((child) => edit(child, 'null'))
+      }
+      default:
+        return []
+    }
+  })
+}
+
 export const largeMessageTargets: readonly Target[] = [
   target(
     'a large message is what JSON.parse makes of its text, in whatever pieces it comes',
@@ -70,6 +102,26 @@ export const largeMessageTargets: readonly Target[] = [
     ([text, way]) => {
       const bytes = Buffer.from(text)
       isAs(read(bytes, way), bytes.toString())
+    },
+  ),
+
+  target(
+    'a large message is edited as its text is, over and over',
+    fc.tuple(objects, ways, fc.array(deeds, { minLength: 1, maxLength: 3 })),
+    ([text, way, rounds]) => {
+      const bytes = Buffer.from(text)
+      const whole = bytes.toString()
+      let message = read(bytes, way)!
+      let expected = { text: whole, value: message.value }
+      for (const wanted of rounds) {
+        const find = (outline: string) => editsOf(outline, wanted)
+        message = edited(message, find)
+        expected = edited(expected, find)
+        assert.ok(LargeMessage.is(message))
+        assert.equal(message.byteLength, Buffer.byteLength(expected.text))
+        assert.equal(message.text, expected.text)
+        assert.deepEqual(message.value, expected.value)
+      }
     },
   ),
 
