@@ -14,6 +14,8 @@ export interface Options {
   readonly base: string
   /** Measured windows of every subject. */
   readonly rounds: number
+  /** How often the processes are started anew; each start has its share of the rounds. */
+  readonly starts: number
   /** Sessions, each with one call under way at a time. */
   readonly callers: number
   /** Largest ratio to the base that is no failure, by the name of the row. */
@@ -34,6 +36,7 @@ export function readOptions(args: readonly string[]): Options {
       base: { type: 'string', default: 'floor' },
       against: { type: 'string' },
       rounds: { type: 'string' },
+      starts: { type: 'string' },
       callers: { type: 'string', default: '32' },
       json: { type: 'string' },
       bound: { type: 'string', multiple: true, default: [] },
@@ -51,6 +54,8 @@ export function readOptions(args: readonly string[]): Options {
     workloadName: values.workload,
     workload,
     rounds: count('--rounds', values.rounds ?? (values.quick ? '5' : '40'), 200),
+    // A profile is of one process.
+    starts: count('--starts', values.starts ?? (values.quick || values.profile ? '1' : '4'), 20),
     callers: count('--callers', values.callers, 256),
     bounds: new Map(values.bound.map(boundOf)),
     json: values.json,

@@ -71,5 +71,6 @@ function most(sums: ReadonlyMap<string, number>): [string, number][] {
 /** `src/mesh/compile.js`, `undici/lib/core/util.js`, `node:net`; V8's own words, in brackets, for what is no file. */
 function placeOf({ url, functionName }: { url: string; functionName: string }): string {
   if (url === '') return functionName.startsWith('(') ? functionName : `(native) ${functionName}`
-  return url.replace(/^file:.*\/(?=src\/|bench\/)/, '').replace(/^file:.*\/node_modules\//, '')
+  // Packages have folders of that name as well.
+  return url.replace(/^file:.*\/node_modules\//, '').replace(/^file:.*\/(?=src\/|bench\/)/, '')
 }

@@ -6,11 +6,15 @@ import type { Endpoint } from './middle.ts'
 import type { Options } from './options.ts'
 import type { Subject } from './subjects.ts'
 
-/** A subject that is up, and what was measured of it, one entry per round. */
+/** What was measured of a subject, one entry per round. */
 export interface Row {
   readonly subject: Subject
-  readonly endpoint: Endpoint
   readonly rounds: Figures[]
+}
+
+/** One that is up. */
+export interface RunningRow extends Row {
+  readonly endpoint: Endpoint
 }
 
 /**
@@ -20,10 +24,14 @@ export interface Row {
 const WARM_UP_CALLS = 7_500
 const WARM_UP_WINDOWS = 10
 
-/** After so long no further round begins. */
-const ROUNDS_WITHIN_MS = 60_000
+/** After so long, of all starts together, no further round begins. */
+const ROUNDS_WITHIN_MS = 90_000
 
-export async function warmUp(load: ChildProcess, rows: readonly Row[], options: Options): Promise<void> {
+export async function warmUp(
+  load: ChildProcess,
+  rows: readonly RunningRow[],
+  options: Options,
+): Promise<void> {
   const windows = Math.max(WARM_UP_WINDOWS, Math.ceil(WARM_UP_CALLS / options.workload.calls))
   for (const row of rows) {
     for (let window = 0; window < windows; window++) await measure(load, row, options)
@@ -31,22 +39,27 @@ export async function warmUp(load: ChildProcess, rows: readonly Row[], options: 
 }
 
 /**
- * Measures all rows in turn, round after round: a machine that slows down or wakes up does so for all of
+ * Measures the rounds of one start. All rows in turn, round after round: a machine that slows down or wakes up does so for all of
  * them, and many short rounds compare better than few long ones.
  */
 export async function measureRounds(
   load: ChildProcess,
-  rows: readonly Row[],
+  rows: readonly RunningRow[],
   options: Options,
 ): Promise<void> {
   const begunAt = systemClock.now()
-  for (let round = 0; round < options.rounds; round++) {
+  const rounds = Math.ceil(options.rounds / options.starts)
+  for (let round = 0; round < rounds; round++) {
     for (const row of rows) row.rounds.push(await measure(load, row, options))
-    if (systemClock.now() - begunAt > ROUNDS_WITHIN_MS) return
+    if (systemClock.now() - begunAt > ROUNDS_WITHIN_MS / options.starts) return
   }
 }
 
-async function measure(load: ChildProcess, { subject, endpoint }: Row, options: Options): Promise<Figures> {
+async function measure(
+  load: ChildProcess,
+  { subject, endpoint }: RunningRow,
+  options: Options,
+): Promise<Figures> {
   const order: Order = {
     url: endpoint.origin + subject.path,
     tool: subject.tool,

@@ -9,10 +9,10 @@ import { readOptions } from './options.ts'
 import { profiling, profilerNow, selfTimes } from './profile.ts'
 import { overBounds, summarise, table } from './report.ts'
 import { measureRounds, warmUp } from './rounds.ts'
-import type { Row } from './rounds.ts'
+import type { Row, RunningRow } from './rounds.ts'
 
 /** A run that hangs is a failed run. */
-const LIMIT_MS = 300_000
+const LIMIT_MS = 600_000
 
 process.once('uncaughtException', fail)
 const options = readOptions(process.argv.slice(2))
@@ -21,33 +21,48 @@ process.once('exit', () => rmSync(scratch, { recursive: true, force: true }))
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.once(signal, () => process.exit(1))
 systemClock.after(LIMIT_MS, () => fail(new Error(`not done after ${LIMIT_MS / 1_000} s`)))
 
-const children = new Children(fail)
-const load = children.fork(script('./load.js'))
-const { reply, fill, calls } = options.workload
-const upstream = await children.listening([script('./upstream.js'), '--reply', reply, '--fill', String(fill)])
-const collector = await children.listening([script('./collector.js')])
-const around = {
-  children,
-  upstream: upstream.origin,
-  collector: collector.origin,
-  scratch,
-  flags: (name: string) => (options.profile ? profiling(scratch, name) : []),
+/** From when on profiles are of a gateway that is warm. */
+let since = 0
+const rows: Row[] = options.subjects.map((subject) => ({ subject, rounds: [] }))
+for (let start = 0; start < options.starts; start++) await measureProcesses()
+
+/** Starts all processes, measures their share of the rounds, and ends them. */
+async function measureProcesses(): Promise<void> {
+  const children = new Children(fail)
+  const load = children.fork(script('./load.js'))
+  const { reply, fill } = options.workload
+  const upstream = await children.listening([
+    script('./upstream.js'),
+    '--reply',
+    reply,
+    '--fill',
+    String(fill),
+  ])
+  const collector = await children.listening([script('./collector.js')])
+  const around = {
+    children,
+    upstream: upstream.origin,
+    collector: collector.origin,
+    scratch,
+    flags: (name: string) => (options.profile ? profiling(scratch, name) : []),
+  }
+  const running: RunningRow[] = []
+  for (const row of rows) running.push({ ...row, endpoint: await startMiddle(row.subject, around) })
+  await warmUp(load, running, options)
+  since = profilerNow()
+  await measureRounds(load, running, options)
+  await children.end()
 }
-const rows: Row[] = []
-for (const subject of options.subjects) {
-  rows.push({ subject, endpoint: await startMiddle(subject, around), rounds: [] })
-}
-await warmUp(load, rows, options)
-const since = profilerNow()
-await measureRounds(load, rows, options)
-await children.end()
 
 const { base } = options
 const summaries = summarise(rows, base)
 const machine = { node: process.version, cpus: cpus().length, cpu: cpus()[0]?.model ?? 'unknown' }
 const rounds = rows[0]?.rounds.length ?? 0
+const { calls } = options.workload
 print(`${machine.node} on ${machine.cpus} × ${machine.cpu}; workload ${options.workloadName}:`)
-print(`${rounds} rounds of ${calls} calls by ${options.callers} callers, every payload checked\n`)
+print(
+  `${rounds} rounds of ${calls} calls by ${options.callers} callers, processes started ${options.starts} times, every payload checked\n`,
+)
 print(table(summaries, base))
 if (options.json !== undefined) {
   const figures = { ...machine, workload: options.workloadName, callers: options.callers, calls, summaries }
