@@ -123,7 +123,7 @@ export class LargeMessage implements Envelope {
       start = edit.end
     }
     chunks.push(...this.#bytes.pieces({ start, end: this.#bytes.length }))
-    return new LargeMessage(new Bytes(chunks.filter(({ length }) => length > 0)), {})
+    return new LargeMessage(new Bytes(chunks.filter(({ length }) => length > 0)), { status: this.status })
   }
 
   /**
