@@ -45,12 +45,23 @@ const SPARE_HANDLES = 4
 
 const MIB = 1024 ** 2
 
-const { values } = parseArgs({
-  options: { minutes: { type: 'string', default: '10' }, seed: { type: 'string', default: '1' } },
-})
-const [minutes, seed] = [Number(values.minutes), Number(values.seed)]
-if (!(minutes >= 0.1 && minutes <= 10_000)) throw new Error('--minutes: expected 0.1 to 10000')
-if (!Number.isInteger(seed)) throw new Error('--seed: expected an integer')
+const { minutes, seed } = readOptions()
+
+/** What the command line says; ends the process with a word where it says something else. */
+function readOptions(): { readonly minutes: number; readonly seed: number } {
+  try {
+    const { values } = parseArgs({
+      options: { minutes: { type: 'string', default: '10' }, seed: { type: 'string', default: '1' } },
+    })
+    const [minutes, seed] = [Number(values.minutes), Number(values.seed)]
+    if (!(minutes >= 0.1 && minutes <= 10_000)) throw new Error('--minutes: expected 0.1 to 10000')
+    if (!Number.isInteger(seed)) throw new Error('--seed: expected an integer')
+    return { minutes, seed }
+  } catch (error) {
+    console.error((error as Error).message)
+    process.exit(1)
+  }
+}
 
 // Agents close what they do not use, so that connections of theirs are none that the gateway has left over.
 setGlobalDispatcher(new Agent({ keepAliveTimeout: IDLE_MS, keepAliveMaxTimeout: IDLE_MS }))
