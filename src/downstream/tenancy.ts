@@ -1,6 +1,7 @@
 import type { InboundHeaders } from '../mesh/call.ts'
 import type { Millis } from '../mesh/clock.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
+import { clip } from '../units/clip.ts'
 import { Recent } from '../units/recent.ts'
 
 /** On whose behalf a request comes. */
@@ -30,9 +31,9 @@ const NEWCOMERS = 'newcomers'.padEnd(LONGEST + 1, '.')
 /** Who a header names, or else the client by the name that it gives itself. */
 function tenantOf(headers: InboundHeaders, clientInfo: unknown): string {
   const named = headers['x-breakwater-tenant']
-  if (typeof named === 'string' && named !== '') return named.slice(0, LONGEST)
+  if (typeof named === 'string' && named !== '') return clip(named, LONGEST)
   const name = isObject(clientInfo) ? clientInfo.name : undefined
-  return typeof name === 'string' ? name.slice(0, LONGEST) : ''
+  return typeof name === 'string' ? clip(name, LONGEST) : ''
 }
 
 /**

@@ -104,7 +104,10 @@ export class LargeMessage implements Envelope {
     if (this.#members.length >= MOST_MEMBERS) return undefined
     const spans = names.map((name) => this.#members.findLast(({ key }) => this.#says(key, name))?.value)
     return spans.every((span) => span !== undefined)
-      ? spans.map(({ start, end }) => ({ start: this.#bytes.skipSpace(start), end }))
+      ? spans.map(({ start, end }) => ({
+          start: this.#bytes.skipSpace(start),
+          end: this.#bytes.skipSpaceBefore(end),
+        }))
       : undefined
   }
 
@@ -353,6 +356,17 @@ class Bytes {
         if ((chunk[at] as number) > SPACE) return before + at
     }
     return this.length
+  }
+
+  /** The last place up to there that has no white space before it. */
+  skipSpaceBefore(place: number): number {
+    for (let index = this.#chunkAt(place - 1); index >= 0; index--) {
+      const chunk = this.chunks[index] as Buffer
+      const before = this.#starts[index] as number
+      for (let at = Math.min(chunk.length, place - before); at > 0; at--)
+        if ((chunk[at - 1] as number) > SPACE) return before + at
+    }
+    return 0
   }
 
   /** The last chunk that does not begin behind a place. */

@@ -2,6 +2,7 @@ import type { Live } from '../mesh/live.ts'
 import { glob } from '../mesh/match.ts'
 import type { Log } from '../telemetry/log.ts'
 import { printable } from '../telemetry/printable.ts'
+import { clip } from '../units/clip.ts'
 import type { GatewayGeneration } from './generation.ts'
 import type { KnownServer } from './known-server.ts'
 import type { Names } from './names.ts'
@@ -18,7 +19,7 @@ export function warnOfNames(log: Log, names: Names, server: KnownServer): void {
   const known = told.get(server) ?? new Set()
   told.set(server, known)
   const tell = (what: string, name: string, line: object, text: string) => {
-    const key = `${what} ${name.slice(0, LONGEST)}`
+    const key = `${what} ${clip(name, LONGEST)}`
     if (known.size > MAX_TOLD || known.has(key)) return
     known.add(key)
     if (known.size <= MAX_TOLD) log.warn({ server: server.name, ...line }, text)

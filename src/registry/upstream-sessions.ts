@@ -442,9 +442,7 @@ export function exchangeOver(upstreamSession: UpstreamSession, call: Call, clock
   const exchanged = upstreamSession.exchange(outgoing)
   if (outgoing.id === call.id) return exchanged
   return exchanged.then((outcome) =>
-    outcome.kind === 'answered'
-      ? { ...outcome, result: { ...replyToCaller(call, outcome.result), status: outcome.result.status } }
-      : outcome,
+    outcome.kind === 'answered' ? { ...outcome, result: replyToCaller(call, outcome.result) } : outcome,
   )
 }
 

@@ -1,3 +1,4 @@
+import { clip } from '../units/clip.ts'
 import { splitColours } from './colours.ts'
 
 /**
@@ -23,7 +24,7 @@ export function hasUnprintable(text: string): boolean {
 
 /** A text from outside as part of a line for people: what is unprintable is written as `\u001b`, what is too long is cut. */
 export function printable(text: string, longest: number = LONGEST): string {
-  const shown = text.length > longest ? `${text.slice(0, longest)}…` : text
+  const shown = text.length > longest ? `${clip(text, longest)}…` : text
   return UNPRINTABLE.test(shown) ? shown.replace(ALL, escaped) : shown
 }
 

@@ -2,6 +2,7 @@ import { isSecretName, REDACTED, redactShapes } from '../config/secrets/redact-t
 import type { ServerConfig } from '../config/schema/schema.ts'
 import { isObject, parseJson } from '../protocol/jsonrpc.ts'
 import { printable } from '../telemetry/printable.ts'
+import { ownText } from '../units/clip.ts'
 
 // What servers say themselves of why they do not work, as part of an error. They may repeat what they were given, so all
 // secrets of their config are taken out first.
@@ -87,7 +88,10 @@ function decoded(part: string): string {
 /** What a server said, in quotation marks, as one line of at most 300 characters; undefined when it said nothing. */
 export function excerptOf(text: string, conceal: Conceal): string | undefined {
   const line = conceal(text.slice(0, LOOKED_AT)).replace(/\s+/g, ' ').trim()
-  return line === '' ? undefined : `"${printable(line, LONGEST_EXCERPT)}"`
+  // What is told may be kept for long, and the text is a large one.
+  return line === ''
+    ? undefined
+    : `"${printable(ownText(line.slice(0, LONGEST_EXCERPT + 1)), LONGEST_EXCERPT)}"`
 }
 
 /** What the body of a refusal says, as `excerptOf` has it: the message of one in JSON, the title of one in HTML. */

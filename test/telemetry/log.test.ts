@@ -10,7 +10,7 @@ const log = new URL('../../src/telemetry/log.js', import.meta.url).href
 function start(script: string) {
   const program = `const { createLog } = await import(${JSON.stringify(log)}); const log = createLog('info'); ${script}`
   return spawn(process.execPath, ['--input-type=module', '-e', program], {
-    stdio: ['ignore', 'pipe', 'inherit'],
+    stdio: ['pipe', 'pipe', 'pipe'],
   })
 }
 
@@ -52,4 +52,45 @@ test('a defect that ends the process does not take with it what was logged', asy
     `process.on('uncaughtException', () => process.exit(1)); log.info('last words'); throw new Error('a defect')`,
   )
   assert.deepEqual(lines, ['last words'])
+})
+
+test('a process whose log nobody reads goes on, and the log says what it lacks once somebody does', async () => {
+  const child = start(`
+    const line = 'x'.repeat(1_000)
+    for (let n = 0; n < 3_000; n++) log.info({ n }, line)
+    process.stderr.write('went on')
+    process.stdin.once('data', () => {
+      log.info('the next one')
+      setTimeout(() => process.exit(0), 1_000)
+    })`)
+  const [said] = (await once(child.stderr, 'data')) as [Buffer]
+  assert.equal(said.toString(), 'went on', 'though its pipe is full')
+  child.stdin.write('go on')
+  const [output] = await Promise.all([text(child.stdout), once(child, 'exit')])
+  const lines = output
+    .split('\n')
+    .slice(0, -1)
+    .map((line) => JSON.parse(line) as { n?: number; msg: string; lost?: number })
+  const numbers = lines.flatMap(({ n }) => n ?? [])
+  assert.deepEqual(
+    numbers,
+    [...new Set(numbers)].sort((one, other) => one - other),
+    'what is there is whole, once and in order',
+  )
+  // As much as may wait, and what the pipe holds.
+  assert.ok(numbers.length >= 900 && numbers.length < 1_300, `${numbers.length} lines`)
+  const told = lines.flatMap(({ lost }) => lost ?? [])
+  assert.equal(
+    told.reduce((sum, lost) => sum + lost, 0),
+    3_000 + 1 - numbers.length - lines.filter(({ msg }) => msg === 'the next one').length,
+  )
+})
+
+test('what is logged last is written before the process exits, though its reader is slow', async () => {
+  const child = start(
+    `for (let n = 0; n < 200; n++) log.info('x'.repeat(1_000)); process.stderr.write('ends'); process.exit(0)`,
+  )
+  await once(child.stderr, 'data')
+  const [output] = await Promise.all([text(child.stdout), once(child, 'exit')])
+  assert.equal(output.split('\n').length - 1, 200)
 })

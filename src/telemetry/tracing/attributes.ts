@@ -11,6 +11,7 @@ import { resultOfCall } from '../../mesh/classify.ts'
 import { deciders, facts } from '../../policies/descriptions.ts'
 import { locate, type JsonPath } from '../../protocol/json-span.ts'
 import { isObject, paramsOf } from '../../protocol/jsonrpc.ts'
+import { clip, ownText } from '../../units/clip.ts'
 import { MODERN_VERSION, PROTOCOL_VERSION_KEY } from '../../protocol/modern.ts'
 import type { AttemptFacts } from './call-trace.ts'
 import type { EndedSpan } from './ended-span.ts'
@@ -69,7 +70,8 @@ export function addPayloads(attributes: Attributes, call: Call, outcome: Outcome
 
 function payloadIn(text: string, path: JsonPath): string | undefined {
   const span = locate(text, path)
-  return span && clipped(text.slice(span.start, span.end), LONGEST_PAYLOAD)
+  // A part of what may be megabytes, which waits for its collector.
+  return span && ownText(text.slice(span.start, Math.min(span.end, span.start + LONGEST_PAYLOAD)))
 }
 
 /** The protocol version that the agent speaks: by the request itself, by its header, or by the handshake. */
@@ -219,6 +221,4 @@ const LONGEST = 256
 const LONGEST_PAYLOAD = 4_096
 
 /** The beginning of a text that anybody may have chosen: a batch of spans is no place for a megabyte. */
-export function clipped(text: string, longest: number = LONGEST): string {
-  return text.length > longest ? text.slice(0, longest) : text
-}
+export const clipped = (text: string): string => clip(text, LONGEST)

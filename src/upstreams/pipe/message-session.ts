@@ -288,8 +288,9 @@ class Inbox implements PipeEvents {
   #answered(entry: InFlightCall, message: Message): void {
     const { audience } = this.#terms
     const { method, caller } = entry.call
-    const theirs = audience.answered === undefined ? message : audience.answered(method, caller, message)
-    const result = replyToCaller(entry.call, theirs)
+    const { text, value } =
+      audience.answered === undefined ? message : audience.answered(method, caller, message)
+    const result = replyToCaller(entry.call, { text, value, status: 200 })
     this.#calls.answer(entry, { kind: 'answered', result, verdict: verdictOf(result.value) })
   }
 

@@ -1,7 +1,9 @@
-import type { Call, CallResult, Message } from '../../mesh/call.ts'
+import type { Call, Message } from '../../mesh/call.ts'
 import { isObject, isRequestId, paramsOf } from '../../protocol/jsonrpc.ts'
 import { edit, locate, splice, type Edit, type JsonPath } from '../../protocol/json-span.ts'
+import { edited } from '../../protocol/large-message.ts'
 import { withEntry } from '../../protocol/with-entry.ts'
+import { ownText } from '../../units/clip.ts'
 
 const ID: JsonPath = ['id']
 const ASKED_TOKEN: JsonPath = ['params', '_meta', 'progressToken']
@@ -26,9 +28,9 @@ export function toServer({ message: { text, value } }: Call, id: number): string
 }
 
 /** The server's reply as the caller gets it. */
-export function replyToCaller(call: Call, { text, value }: Message): CallResult {
+export function replyToCaller<M extends Message>(call: Call, reply: M): M {
   const id = rawAt(call.message.text, ID)
-  return { text: withRawId(text, id), value: withEntry(value, 'id', call.id), status: 200 }
+  return edited(reply, (text) => editAt(text, ID, id), withEntry(reply.value, 'id', call.id))
 }
 
 /** The server's progress as the caller gets it; undefined for a caller that asked for none. */
@@ -62,6 +64,5 @@ export function answerableId({ text, value }: Message): string | undefined {
   const id = rawAt(text, ID)
   const token = tokenOf(value)
   if (id.length > MAX_ID || (typeof token === 'string' && token.length > MAX_ID)) return undefined
-  // By way of bytes: a slice would hold on to the whole message.
-  return Buffer.from(id).toString()
+  return ownText(id)
 }

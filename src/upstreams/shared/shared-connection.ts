@@ -209,7 +209,7 @@ function withLevel(call: Call, level: string | undefined): Call {
 }
 
 function emptyAnswer(call: Call): Outcome {
-  const reply = { text: resultText(0, '{}'), value: { jsonrpc: '2.0', id: 0, result: {} } }
+  const reply = { text: resultText(0, '{}'), value: { jsonrpc: '2.0', id: 0, result: {} }, status: 200 }
   return { kind: 'answered', result: replyToCaller(call, reply), verdict: 'unchecked' }
 }
 

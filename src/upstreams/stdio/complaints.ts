@@ -1,3 +1,5 @@
+import { clip } from '../../units/clip.ts'
+
 /** How many lines of standard error are kept, and how much of each, in characters. */
 const KEPT_LINES = 20
 const KEPT_CHARACTERS = 1_000
@@ -15,7 +17,7 @@ export class Complaints {
 
   add(line: string): void {
     if (line.trim() === '') return
-    this.#lines.push(line.slice(0, KEPT_CHARACTERS))
+    this.#lines.push(clip(line, KEPT_CHARACTERS))
     if (this.#lines.length > KEPT_LINES) this.#lines.shift()
   }
 

@@ -92,7 +92,7 @@ test('a large result gets both in its bytes, and no other byte is touched or cop
     ],
     [
       ` { "result" :\n {"a":1.0,"text":"${long}", "b":[]} ,"id": "breakwater-1" } `,
-      ` { "result" :\n {"resultType":"complete","a":1.0,"text":"${long}", "b":[]} ,"id": "mine"} `,
+      ` { "result" :\n {"resultType":"complete","a":1.0,"text":"${long}", "b":[]} ,"id": "mine" } `,
     ],
     [
       `{"id":1,"result":{"resultType":"complete","text":"${long}"}}`,

@@ -1,0 +1,13 @@
+/**
+ * The beginning of a text, at most so many UTF-16 code units of it. What is cut off can be collected: a part that `slice` makes is a view
+ * of the whole text in V8, and keeps all of it for as long as the part is kept.
+ */
+export function clip(text: string, longest: number): string {
+  return text.length > longest ? ownText(text.slice(0, longest)) : text
+}
+
+/** A part of a text, as a text of its own. */
+export function ownText(part: string): string {
+  // By way of bytes; of these, because a half of a pair of surrogates has none in UTF-8.
+  return Buffer.from(part, 'utf16le').toString('utf16le')
+}
