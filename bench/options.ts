@@ -48,19 +48,24 @@ export function readOptions(args: readonly string[]): Options {
   if (workload === undefined) throw new Error(`--workload: expected ${Object.keys(workloads).join(', ')}`)
   const known = values.against === undefined ? subjects : besides(subjects, values.against)
   const only = values.only?.map((name) => subjectNamed('--only', subjects, name).name)
+  const rounds = count('--rounds', values.rounds ?? (values.quick ? '5' : '40'), 200)
   return {
     subjects: only === undefined ? known : known.filter(({ name }) => only.includes(name.replace(OTHER, ''))),
     base: subjectNamed('--base', known, values.base).name,
     workloadName: values.workload,
     workload,
-    rounds: count('--rounds', values.rounds ?? (values.quick ? '5' : '40'), 200),
-    // A profile is of one process.
-    starts: count('--starts', values.starts ?? (values.quick || values.profile ? '1' : '4'), 20),
+    rounds,
+    starts: Math.min(rounds, startsOf(values)),
     callers: count('--callers', values.callers, 256),
     bounds: new Map(values.bound.map(boundOf)),
     json: values.json,
     profile: values.profile,
   }
+}
+
+function startsOf({ starts, quick, profile }: { starts?: string; quick: boolean; profile: boolean }): number {
+  if (profile && starts !== undefined) throw new Error('--starts: a profile is of one process')
+  return count('--starts', starts ?? (quick || profile ? '1' : '4'), 20)
 }
 
 /** Each row of Breakwater is followed by the same one of the build in another checkout. */

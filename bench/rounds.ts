@@ -18,37 +18,39 @@ export interface RunningRow extends Row {
 }
 
 /**
- * Least calls that are made of each row, in windows, and forgotten, and least windows: so that a process has compiled most of what it runs.
- * What V8 compiles later is 2 to 3 % of a gateway's CPU. Fewer of calls that take long, for a run is bounded.
+ * How many windows of each row are measured first and forgotten, and for how long at most, in milliseconds: so that a process has compiled most of
+ * what it runs. What V8 compiles later is 2 to 3 % of a gateway's CPU.
  */
-const WARM_UP_CALLS = 7_500
 const WARM_UP_WINDOWS = 10
+const WARM_UP_MS = 10_000
 
 /** After so long, of all starts together, no further round begins. */
 const ROUNDS_WITHIN_MS = 90_000
 
+/** Measures windows of each row that nobody looks at. */
 export async function warmUp(
   load: ChildProcess,
   rows: readonly RunningRow[],
   options: Options,
 ): Promise<void> {
-  const windows = Math.max(WARM_UP_WINDOWS, Math.ceil(WARM_UP_CALLS / options.workload.calls))
   for (const row of rows) {
-    for (let window = 0; window < windows; window++) await measure(load, row, options)
+    const until = systemClock.now() + WARM_UP_MS
+    for (let window = 0; window < WARM_UP_WINDOWS && systemClock.now() < until; window++)
+      await measure(load, row, options)
   }
 }
 
 /**
- * Measures the rounds of one start. All rows in turn, round after round: a machine that slows down or wakes up does so for all of
+ * Measures so many rounds. All rows in turn, round after round: a machine that slows down or wakes up does so for all of
  * them, and many short rounds compare better than few long ones.
  */
 export async function measureRounds(
   load: ChildProcess,
   rows: readonly RunningRow[],
+  rounds: number,
   options: Options,
 ): Promise<void> {
   const begunAt = systemClock.now()
-  const rounds = Math.ceil(options.rounds / options.starts)
   for (let round = 0; round < rounds; round++) {
     for (const row of rows) row.rounds.push(await measure(load, row, options))
     if (systemClock.now() - begunAt > ROUNDS_WITHIN_MS / options.starts) return

@@ -11,23 +11,25 @@ import { overBounds, summarise, table } from './report.ts'
 import { measureRounds, warmUp } from './rounds.ts'
 import type { Row, RunningRow } from './rounds.ts'
 
-/** A run that hangs is a failed run. */
-const LIMIT_MS = 600_000
+/** A run that hangs is a failed run: so long each row may take of each start, in milliseconds. */
+const LIMIT_MS = 60_000
 
 process.once('uncaughtException', fail)
 const options = readOptions(process.argv.slice(2))
 const scratch = mkdtempSync(join(tmpdir(), 'breakwater-bench-'))
 process.once('exit', () => rmSync(scratch, { recursive: true, force: true }))
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.once(signal, () => process.exit(1))
-systemClock.after(LIMIT_MS, () => fail(new Error(`not done after ${LIMIT_MS / 1_000} s`)))
+const limitMs = LIMIT_MS * options.subjects.length * options.starts
+systemClock.after(limitMs, () => fail(new Error(`not done after ${limitMs / 60_000} min`)))
 
 /** From when on profiles are of a gateway that is warm. */
 let since = 0
 const rows: Row[] = options.subjects.map((subject) => ({ subject, rounds: [] }))
-for (let start = 0; start < options.starts; start++) await measureProcesses()
+for (let left = options.starts; left > 0; left--)
+  await measureProcesses(Math.ceil((options.rounds - (rows[0]?.rounds.length ?? 0)) / left))
 
-/** Starts all processes, measures their share of the rounds, and ends them. */
-async function measureProcesses(): Promise<void> {
+/** Starts all processes, measures so many rounds, and ends them. */
+async function measureProcesses(rounds: number): Promise<void> {
   const children = new Children(fail)
   const load = children.fork(script('./load.js'))
   const { reply, fill } = options.workload
@@ -50,7 +52,7 @@ async function measureProcesses(): Promise<void> {
   for (const row of rows) running.push({ ...row, endpoint: await startMiddle(row.subject, around) })
   await warmUp(load, running, options)
   since = profilerNow()
-  await measureRounds(load, running, options)
+  await measureRounds(load, running, rounds, options)
   await children.end()
 }
 

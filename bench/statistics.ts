@@ -12,5 +12,12 @@ export interface Spread {
 
 export function spread(values: readonly number[]): Spread {
   const sorted = Float64Array.from(values).sort()
-  return { lower: quantile(sorted, 0.25), median: quantile(sorted, 0.5), upper: quantile(sorted, 0.75) }
+  return { lower: quantile(sorted, 0.25), median: medianOf(sorted), upper: quantile(sorted, 0.75) }
+}
+
+/** Of an even number of values the mean of the two in the middle: of two rounds neither is chosen. */
+function medianOf(sorted: Float64Array): number {
+  const half = sorted.length / 2
+  const [lower, upper] = [sorted[Math.ceil(half) - 1], sorted[Math.floor(half)]]
+  return lower === undefined || upper === undefined ? NaN : (lower + upper) / 2
 }

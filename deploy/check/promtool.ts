@@ -23,8 +23,8 @@ export async function checkRules(): Promise<string[]> {
 function problem(...args: string[]): Promise<string[]> {
   return new Promise((resolve) => {
     execFile('promtool', args, { timeout: LIMIT_MS }, (error, stdout, stderr) => {
-      const why = error?.killed === true ? `not done after ${LIMIT_MS / 1000} s\n` : ''
-      resolve(error === null ? [] : [`promtool ${args.slice(0, 2).join(' ')}:\n${why}${stdout}${stderr}`])
+      const why = error?.signal === 'SIGTERM' ? `not done after ${LIMIT_MS / 1000} s\n` : ''
+      resolve(error === null ? [] : [`promtool ${args.join(' ')}:\n${why}${stdout}${stderr}`])
     })
   })
 }

@@ -213,7 +213,10 @@ function serverLines(
 
 const troubleOf = (text: string | undefined): Cell => (text === undefined ? '' : { text, tone: 'bad' })
 
-const failedOf = ({ all, failed }: Calls) => `${failed} (${((failed / all) * 100).toPrecision(2)} %)`
+const failedOf = ({ all, failed }: Calls) => {
+  const percent = (failed / all) * 100
+  return `${failed} (${percent < 10 ? percent.toPrecision(2) : percent.toFixed()} %)`
+}
 
 function breakerLines({ wall, breakers }: Seen, width: number, paint: Paint): string[] {
   const open = breakers.filter(({ state }) => state !== 'closed')

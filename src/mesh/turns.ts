@@ -70,7 +70,7 @@ export interface BurstLimits {
 }
 
 /**
- * Work that nobody waits for, done in a row at the end of a turn once enough of it has come, or some time has passed: code that runs now
+ * Work that nobody waits for, done in a row: at the end of the turn in which enough of it has come, or after some time. Code that runs now
  * and then finds none of what it needs in the caches, and takes several times as long as once more right after that.
  */
 export class Burst<Item> {

@@ -9,9 +9,9 @@ import { askedLimitMs } from './deadline/asked.ts'
 const schema = z
   .strictObject({
     total: duration({ min: 1 })
-      .default(60_000)
+      .default(55_000)
       .describe(
-        'How long a call may take from its arrival, retries and waits included; an agent may ask for less, not for more.',
+        'How long a call may take from its arrival, retries and waits included; an agent may ask for less, not for more. Less than the 60 s after which clients of the MCP SDKs give up: an agent then hears why.',
       ),
     reserve: duration()
       .default(50)

@@ -119,7 +119,7 @@ export interface Edit extends Span {
   readonly with: string
 }
 
-/** Written out: to copy a span and add to it makes V8 a new shape of object each time, which costs more than all else here. */
+/** The replacement of a span. Written out: to copy a span and add to it makes V8 a new shape of object each time, which costs more than all else here. */
 export const edit = ({ start, end }: Span, by: string): Edit => ({ start, end, with: by })
 
 /** The text with one span replaced. */
@@ -127,7 +127,7 @@ export function spliceOne(text: string, { start, end }: Span, by: string): strin
   return text.slice(0, start) + by + text.slice(end)
 }
 
-/** To sort even two takes longer than to apply them. */
+/** Edits by where they begin; the same array when they are in order, for to sort even two takes longer than to apply them. */
 export function inOrder(edits: readonly Edit[]): readonly Edit[] {
   const isSorted = edits.every(({ start }, index) => index === 0 || (edits[index - 1] as Edit).start <= start)
   return isSorted ? edits : edits.toSorted((a, b) => a.start - b.start)

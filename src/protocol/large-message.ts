@@ -60,8 +60,12 @@ export class LargeMessage implements Envelope {
   }
 
   /** A response whose text has become bytes, which takes a while of a large one. */
-  static of({ text, value }: Pick<Envelope, 'text'> & Partial<Envelope>): LargeMessage {
-    return new LargeMessage(new Bytes([Buffer.from(text)]), { value })
+  static of({
+    text,
+    value,
+    status,
+  }: Pick<LargeMessage, 'text' | 'status'> & Partial<Envelope>): LargeMessage {
+    return new LargeMessage(new Bytes([Buffer.from(text)]), { value, status })
   }
 
   /** A JSON object whose long strings were found; undefined for anything else, and for bytes that are no UTF-8. */
@@ -99,7 +103,10 @@ export class LargeMessage implements Envelope {
     return this.#bytes.length
   }
 
-  /** Where the values of members of these names begin and end, in bytes; undefined when not all are known. Of equal keys the last counts. */
+  /**
+   * Where the values of members of these names begin and end, in bytes; undefined when not all are known, as of a message that was edited. Of
+   * equal keys the last counts.
+   */
   locate(names: readonly string[]): Span[] | undefined {
     if (this.#members.length >= MOST_MEMBERS) return undefined
     const spans = names.map((name) => this.#members.findLast(({ key }) => this.#says(key, name))?.value)
@@ -117,7 +124,10 @@ export class LargeMessage implements Envelope {
     return !isTooLong && this.#bytes.string(key) === name
   }
 
-  /** The message with edits of its bytes, which do not overlap and are in order; what stays is not copied. */
+  /**
+   * The message with edits of its bytes, which do not overlap and are in order; what stays is not copied. For the last edits of a message: its
+   * outline is all of its text from then on.
+   */
   spliced(edits: readonly Edit[]): LargeMessage {
     const chunks: Buffer[] = []
     let start = 0
@@ -130,8 +140,8 @@ export class LargeMessage implements Envelope {
   }
 
   /**
-   * The message with edits of its outline, which is its text with a short string in place of each long one: what `find` finds there. An
-   * edit may replace a long string, or what one is in, but must not give one another path. Long strings are not copied.
+   * The message with edits of its outline, which is its text with a short string in place of each long one: what `find` finds there, in any
+   * order. An edit may replace a long string, or what one is in, but must not give one another path. Long strings are not copied.
    */
   edited(
     find: (outline: string) => readonly Edit[],
@@ -242,7 +252,7 @@ export function beginningOf(holder: Readonly<Record<string, unknown>>, key: stri
   return typeof text === 'string' ? text : undefined
 }
 
-/** Where the last escape ends, or what is none behind it, that is not cut; the bytes are the beginning of a string. */
+/** Length of the longest beginning of the bytes, which begin a string, that ends inside of no escape. */
 function endOfWhole(bytes: Buffer): number {
   let at = 0
   for (let end = 0; end <= bytes.length;) {

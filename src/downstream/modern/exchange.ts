@@ -316,7 +316,7 @@ export function modernise(method: string, id: RequestId, response: Response): Re
   return { text: splice(response.text, find(response.text)), status }
 }
 
-/** The same of a large message, of which nothing is read for it; undefined where its outline is needed. */
+/** The same of a large message by its bytes; undefined where its outline is needed. */
 function modernBytes(method: string, id: RequestId, message: LargeMessage): LargeMessage | undefined {
   const spans = spansOf(message)
   if (spans === undefined) return undefined

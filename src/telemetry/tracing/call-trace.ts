@@ -43,7 +43,7 @@ export class CallTrace {
   /** Calls under way that are parts of the same request of the agent; as a rule there is one. */
   open = 1
   outcome: Outcome | undefined
-  /** The id of its own span, once that is made. */
+  /** The id of its own span, once the call is over and its trace is kept. */
   spanId: string | undefined
 
   constructor(traceId: string, parent: Parent | undefined, sampled: boolean) {
@@ -112,7 +112,7 @@ interface AttemptsParts {
 export function beginAttempt({ clock, ids }: AttemptsParts, call: Call): Call {
   const trace = call.record.span
   if (!(trace instanceof CallTrace)) return call
-  // Its caller has gone, and the spans are sent: there will be none for it, so its server belongs under the call's.
+  // Its caller has gone, and what its spans say is settled: there will be none for it, so its server belongs under the call's.
   if (trace.open === 0) return stampedBy(call, trace, trace.spanId ?? ids.span())
   const spanId = ids.span()
   const outgoing = stampedBy(call, trace, spanId)
