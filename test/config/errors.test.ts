@@ -267,3 +267,17 @@ test('what a terminal would obey is written out, wherever it stands', async (t) 
     'gateway["a\\u2028b\\u001b[2J"]',
   )
 })
+
+test('what tells the members of a union apart is named with all that it may be', async (t) => {
+  const [error] = await errorsOf(
+    t,
+    `mcpServers: { a: { command: x } }
+chaos:
+  faults:
+    - { name: slow, type: conn.latency, rate: 1, distribution: { kind: constant } }`,
+  )
+  assert.equal(
+    error,
+    '4:72  chaos.faults[0].distribution.kind  expected "fixed", "uniform", "normal", "lognormal", "pareto" or "empirical", found "constant"',
+  )
+})

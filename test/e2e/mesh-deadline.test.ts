@@ -91,7 +91,7 @@ test('the deadline in _meta is reduced in place, and the earliest of all counts'
 test('an agent may ask for less time than the operator grants, not for more', async () => {
   const client = await RawClient.open(gateway.mcp('raw'))
   await client.post(textOf('quick'), { [HEADER]: '3600000' })
-  assertReduced(told(lastCall()), 60_000)
+  assertReduced(told(lastCall()), 55_000)
 })
 
 test('a hung call ends at its deadline, and the server is told to cancel it', async () => {

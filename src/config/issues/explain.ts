@@ -130,6 +130,8 @@ export function expected(issue: LeafIssue, schemas: readonly z.core.$ZodType[]):
     case 'too_big':
       return numberRange(issue.origin, schemas) ?? lengthBound(issue)
     case 'none_of':
+      // Of a union whose members are told apart by this key, zod names none of them.
+      if (issue.alternatives.length === 0) return oneOf(literalsIn(schemas))
       return oneOf(
         [...new Set(issue.alternatives.map((leaf) => expected(leaf, schemas) ?? ''))].filter(Boolean),
       )
@@ -138,6 +140,12 @@ export function expected(issue: LeafIssue, schemas: readonly z.core.$ZodType[]):
     default:
       return undefined
   }
+}
+
+function literalsIn(schemas: readonly z.core.$ZodType[]): string[] {
+  return schemas.flatMap((schema) =>
+    schema instanceof z.ZodLiteral ? [...schema.values].map((value) => JSON.stringify(value)) : [],
+  )
 }
 
 function numberRange(type: string, schemas: readonly z.core.$ZodType[]): string | undefined {
