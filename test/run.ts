@@ -15,6 +15,8 @@ import { parseArgs } from 'node:util'
 /** What counts, waits or computes for minutes, or packs and starts the whole of it once more. */
 const slow = [
   'commands/docs/blast-radius',
+  'commands/study',
+  'commands/sweep',
   'docs/snippets',
   'drills/deaf-clients',
   'drills/stalled',
@@ -32,6 +34,7 @@ const slow = [
   'e2e/experiments/library',
   'e2e/flapping',
   'e2e/health/incidents',
+  'e2e/health/reasons',
   'e2e/hostile-servers',
   'e2e/hung-tool',
   'e2e/live-equals-simulated',
@@ -41,6 +44,7 @@ const slow = [
   'e2e/replay',
   'e2e/replicas-return',
   'e2e/retry-storm',
+  'e2e/scenario.test',
   'e2e/scenarios',
   'e2e/slow-replica',
   'e2e/slow-start',

@@ -274,10 +274,10 @@ test('what tells the members of a union apart is named with all that it may be',
     `mcpServers: { a: { command: x } }
 chaos:
   faults:
-    - { name: slow, type: conn.latency, rate: 1, distribution: { kind: constant } }`,
+    - { name: slow, type: conn.latency, rate: 1, ttl: 1m, distribution: { kind: constant } }`,
   )
   assert.equal(
     error,
-    '4:72  chaos.faults[0].distribution.kind  expected "fixed", "uniform", "normal", "lognormal", "pareto" or "empirical", found "constant"',
+    '4:81  chaos.faults[0].distribution.kind  expected "fixed", "uniform", "normal", "lognormal", "pareto" or "empirical", found "constant"',
   )
 })
