@@ -24,11 +24,11 @@ const WARN = 40
 
 /** After so long a write that failed is tried again, and so long the last one is tried when the process exits, in milliseconds. */
 const AGAIN_MS: Millis = 100
-const LAST_MS: Millis = 500
+const LAST_MS: Millis = 2_000
 
 /**
  * A standard stream for lines: several in one write, which costs as much as half of a call. What is written last before the process exits
- * is not lost, if it is taken within half a second; one that is killed loses what it logged in its last 20 ms, but for warnings. A disk that is
+ * is not lost, if it is taken within two seconds; one that is killed loses what it logged in its last 20 ms, but for warnings. A disk that is
  * full, or a pipe that nobody reads, stops nothing: so much waits for room, what goes beyond it is lost, and `again` hears how many lines, once it
  * is written again.
  */
