@@ -76,7 +76,7 @@ export async function grow(
   const probes = preloaded.flatMap((file) => ['--import', pathToFileURL(script(file)).href])
   const startedAt = systemClock.now()
   const { pid, origin, control, child } = await children.listening(
-    ['--expose-gc', ...probes, script('../src/main.js'), 'start', '--config', file],
+    ['--expose-gc', ...probes, script('../dist/main.js'), 'start', '--config', file],
     { channel: true, quiet: true },
   )
   while (!(await fetch(`${origin}/readyz`)).ok) {

@@ -64,7 +64,7 @@ async function startGateway(name: string): Promise<Listening> {
   }
   const file = join(scratch, `${name}.json`)
   writeFileSync(file, JSON.stringify(config))
-  const started = await children.listening([HEAP_FLAG, script('../src/main.js'), 'start', '--config', file])
+  const started = await children.listening([HEAP_FLAG, script('../dist/main.js'), 'start', '--config', file])
   while (!(await fetch(`${started.origin}/readyz`)).ok) await systemClock.sleep(50, signal)
   return started
 }

@@ -46,7 +46,7 @@ export function script(relative: string): string {
 }
 
 async function startGateway(
-  { name, main = script('../src/main.js') }: Subject,
+  { name, main = script('../dist/main.js') }: Subject,
   config: GatewayConfig,
   around: Surroundings,
 ): Promise<Listening> {

@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { parseArgs } from 'node:util'
+import { script } from './middle.ts'
 import { ofOther, OTHER, subjects } from './subjects.ts'
 import type { Subject } from './subjects.ts'
 import { workloads } from './workload.ts'
@@ -46,7 +47,8 @@ export function readOptions(args: readonly string[]): Options {
   })
   const workload = workloads[values.workload]
   if (workload === undefined) throw new Error(`--workload: expected ${Object.keys(workloads).join(', ')}`)
-  const known = values.against === undefined ? subjects : besides(subjects, values.against)
+  const own = values.profile ? subjects.map(byModule) : subjects
+  const known = values.against === undefined ? own : besides(own, values.against)
   const only = values.only?.map((name) => subjectNamed('--only', subjects, name).name)
   const rounds = count('--rounds', values.rounds ?? (values.quick ? '5' : '40'), 200)
   return {
@@ -68,9 +70,14 @@ function startsOf({ starts, quick, profile }: { starts?: string; quick: boolean;
   return count('--starts', starts ?? (quick || profile ? '1' : '4'), 20)
 }
 
+/** The modules as they are compiled, not as they are put together: a profile then says which of them it is about. */
+function byModule(subject: Subject): Subject {
+  return typeof subject.middle === 'string' ? subject : { ...subject, main: script('../src/main.js') }
+}
+
 /** Each row of Breakwater is followed by the same one of the build in another checkout. */
 function besides(chosen: readonly Subject[], folder: string): Subject[] {
-  const main = resolve(folder, 'build/src/main.js')
+  const main = resolve(folder, 'build/dist/main.js')
   if (!existsSync(main)) throw new Error(`--against: there is no ${main}: run npm run build:all there first`)
   return chosen.flatMap((subject) =>
     typeof subject.middle === 'string' ? [subject] : [subject, ofOther(subject, main)],

@@ -50,7 +50,7 @@ async function startGateway(name: string, health: unknown): Promise<Listening> {
       mcpServers: Object.fromEntries(servers) as object,
     }),
   )
-  const gateway = await children.listening([script('../src/main.js'), 'start', '--config', file])
+  const gateway = await children.listening([script('../dist/main.js'), 'start', '--config', file])
   while (!(await fetch(`${gateway.origin}/readyz`)).ok) await systemClock.sleep(500, signal)
   return gateway
 }

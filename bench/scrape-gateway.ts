@@ -46,7 +46,7 @@ export async function startProbed({ upstream, scratch, flags, lost }: ProbedPart
   }
   writeFileSync(file, JSON.stringify(config))
   const probe = ['--import', pathToFileURL(script('./scrape-probe.js')).href]
-  const command = [script('../src/main.js'), 'start', '--config', file, '--log-level', 'silent']
+  const command = [script('../dist/main.js'), 'start', '--config', file, '--log-level', 'silent']
   const child = spawn(process.execPath, [...flags, ...probe, ...command], {
     stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
   })

@@ -19,7 +19,7 @@ export interface Subject {
   readonly tool: string
   /** How the load speaks. */
   readonly era: Era
-  /** The `main.js` of another build of Breakwater that is to stand in the middle. */
+  /** The `main.js` of Breakwater that is to stand in the middle, unless it is the one that is packed. */
   readonly main?: string
 }
 

@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url'
 import { Program, type ProgramOptions } from '../../test/e2e/support/program.ts'
 import { until } from '../../test/support/until.ts'
 
-const main = fileURLToPath(new URL('../../src/main.js', import.meta.url))
+const main = fileURLToPath(new URL('../../dist/main.js', import.meta.url))
 
 /** A gateway that runs: its base URLs, and the token of its control plane. */
 export interface Running {

@@ -25,7 +25,7 @@ export async function startGateway(upstream: string, scratch: string): Promise<s
     mcpServers: { fixture: { url: upstream } },
   }
   await writeFile(file, JSON.stringify(config))
-  const args = [script('../../src/main.js'), 'start', '--config', file]
+  const args = [script('../../dist/main.js'), 'start', '--config', file]
   const data = await start(process.execPath, args, join(scratch, 'gateway.log')).line(
     dataPlane,
     START_LIMIT_MS,

@@ -13,10 +13,10 @@ import { RawClient } from '../e2e/support/raw-client.ts'
 import { until } from '../support/until.ts'
 import { pythonFor, readCommands, scriptsIn, withNewerPackage } from './commands.ts'
 import { readPages } from './pages.ts'
+import { main } from '../support/main.ts'
 
 const run = promisify(execFile)
 const root = fileURLToPath(new URL('../../../', import.meta.url))
-const main = fileURLToPath(new URL('../../src/main.js', import.meta.url))
 
 const { typed, leftOut, ts, python } = await readCommands({ slow: false })
 

@@ -4,14 +4,12 @@ import { closeSync, openSync, readFileSync } from 'node:fs'
 import { mkdir, truncate, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
-import { fileURLToPath } from 'node:url'
 import { until } from '../support/until.ts'
 import { cleanUp, configText, newFolder } from '../e2e/support/gateway.ts'
 import { Program } from '../e2e/support/program.ts'
 import { RawClient } from '../e2e/support/raw-client.ts'
 import { stdioToolbox } from '../e2e/support/toolbox.ts'
-
-const main = fileURLToPath(new URL('../../src/main.js', import.meta.url))
+import { main } from '../support/main.ts'
 
 after(cleanUp)
 

@@ -4,7 +4,6 @@ import { chmod, mkdir, readFile, writeFile } from 'node:fs/promises'
 import { createServer, type AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
-import { fileURLToPath } from 'node:url'
 import { helpOn } from '../../src/commands/help.ts'
 import { commands } from '../../src/commands/index.ts'
 import { Terminal } from '../../src/commands/terminal.ts'
@@ -14,8 +13,7 @@ import { cleanUp, configText, Gateway, newFolder } from './support/gateway.ts'
 import { Program } from './support/program.ts'
 import { RawClient } from './support/raw-client.ts'
 import { stdioToolbox } from './support/toolbox.ts'
-
-const main = fileURLToPath(new URL('../../src/main.js', import.meta.url))
+import { main } from '../support/main.ts'
 
 after(cleanUp)
 
@@ -59,12 +57,12 @@ test('the version and the help load nothing of the gateway', async () => {
     assert.notEqual(stdout, '')
     const loaded = stderr.split('\n').filter((line) => line.startsWith('LOADED'))
     assert.ok(
-      loaded.some((line) => line.includes('/commands/index.js')),
+      loaded.some((line) => line.endsWith('/dist/main.js')),
       stderr,
     )
     assert.deepEqual(
       loaded.filter((line) =>
-        /fastify|opentelemetry|undici|pino|prom-client|\/gateway\/gateway|faults\//.test(line),
+        /fastify|opentelemetry|undici|pino|prom-client|\/dist\/gateway|faults\//.test(line),
       ),
       [],
       args.join(' '),

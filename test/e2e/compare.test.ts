@@ -4,7 +4,6 @@ import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
-import { fileURLToPath } from 'node:url'
 import { compare } from '../../src/commands/compare.ts'
 import type { PairedReport } from '../../src/experiments/paired.ts'
 import { isAlive } from '../support/processes.ts'
@@ -13,8 +12,7 @@ import { descendantsOf } from './support/family.ts'
 import { FlakyServer } from './support/flaky.ts'
 import { cleanUp, Gateway, type Json, newFolder } from './support/gateway.ts'
 import { Program } from './support/program.ts'
-
-const main = fileURLToPath(new URL('../../src/main.js', import.meta.url))
+import { main } from '../support/main.ts'
 
 after(cleanUp)
 

@@ -2,13 +2,11 @@ import assert from 'node:assert/strict'
 import { chmod, writeFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { after, test } from 'node:test'
-import { fileURLToPath } from 'node:url'
 import { newControlToken } from '../../src/gateway/control-token.ts'
 import { FlakyServer } from './support/flaky.ts'
 import { cleanUp, Gateway, newFolder } from './support/gateway.ts'
 import { Program } from './support/program.ts'
-
-const main = fileURLToPath(new URL('../../src/main.js', import.meta.url))
+import { main } from '../support/main.ts'
 
 after(cleanUp)
 

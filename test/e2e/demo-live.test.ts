@@ -2,15 +2,13 @@ import assert from 'node:assert/strict'
 import { mkdir, readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
-import { fileURLToPath } from 'node:url'
 import { demo } from '../../src/commands/demo.ts'
 import { isAlive } from '../support/processes.ts'
 import { until } from '../support/until.ts'
 import { descendantsOf } from './support/family.ts'
 import { cleanUp, newFolder } from './support/gateway.ts'
 import { Program } from './support/program.ts'
-
-const main = fileURLToPath(new URL('../../src/main.js', import.meta.url))
+import { main } from '../support/main.ts'
 
 after(cleanUp)
 

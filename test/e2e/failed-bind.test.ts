@@ -3,12 +3,10 @@ import { readdir, writeFile } from 'node:fs/promises'
 import { createServer, type AddressInfo, type Server } from 'node:net'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
-import { fileURLToPath } from 'node:url'
 import { cleanUp, configText, newFolder } from './support/gateway.ts'
 import { Program } from './support/program.ts'
 import { stdioToolbox } from './support/toolbox.ts'
-
-const main = fileURLToPath(new URL('../../src/main.js', import.meta.url))
+import { main } from '../support/main.ts'
 
 const taken: Server[] = []
 

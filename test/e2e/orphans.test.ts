@@ -9,10 +9,10 @@ import { cleanUp, Gateway } from './support/gateway.ts'
 import { Program } from './support/program.ts'
 import { RawClient } from './support/raw-client.ts'
 import { HttpToolbox, stdioToolbox } from './support/toolbox.ts'
+import { main } from '../support/main.ts'
 
 after(cleanUp)
 
-const main = fileURLToPath(new URL('../../src/main.js', import.meta.url))
 const server = fileURLToPath(new URL('../fixtures/family-server.js', import.meta.url))
 const family = { command: process.execPath, args: [server] }
 

@@ -3,15 +3,13 @@ import { execFile } from 'node:child_process'
 import { rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
-import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { until } from '../support/until.ts'
 import { cleanUp, configText, Gateway, type GatewayParts, newFolder } from './support/gateway.ts'
 import { Program } from './support/program.ts'
+import { main } from '../support/main.ts'
 
 after(cleanUp)
-
-const main = fileURLToPath(new URL('../../src/main.js', import.meta.url))
 
 const url = 'http://127.0.0.1:9/mcp'
 const parts: GatewayParts = { servers: { a: { url } }, gateway: { drain: '1s', environment: 'staging' } }

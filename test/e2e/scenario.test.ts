@@ -2,7 +2,6 @@ import assert from 'node:assert/strict'
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { after, afterEach, test, type TestContext } from 'node:test'
-import { fileURLToPath } from 'node:url'
 import type { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { LEASE_MS } from '../../src/commands/scenario/gateway.ts'
 import { parseXml } from '../commands/xml.ts'
@@ -12,8 +11,8 @@ import { cleanUp, Gateway, newFolder, type Json } from './support/gateway.ts'
 import { Program } from './support/program.ts'
 import { closeClients, connect } from './support/sdk-client.ts'
 import { HttpToolbox, stdioToolbox } from './support/toolbox.ts'
+import { main } from '../support/main.ts'
 
-const main = fileURLToPath(new URL('../../src/main.js', import.meta.url))
 const token = 'scenario-test-token'
 
 /** Asserts of a server that answers 503 what a gateway without policies keeps none of. */

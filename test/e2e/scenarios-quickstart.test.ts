@@ -2,15 +2,13 @@ import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
-import { fileURLToPath } from 'node:url'
 import { parse } from 'yaml'
 import { canHit, readScenario, scenarioNames } from '../../src/commands/scenario/library.ts'
 import { parseXml } from '../commands/xml.ts'
 import { cleanUp, Gateway, type Json, newFolder } from './support/gateway.ts'
 import { Program } from './support/program.ts'
 import { assertionsIn } from './support/scenario-lines.ts'
-
-const main = fileURLToPath(new URL('../../src/main.js', import.meta.url))
+import { main } from '../support/main.ts'
 
 /** Which scenarios run one after the other, at which server of the quickstart. */
 const lanes: Readonly<Record<string, readonly string[]>> = {

@@ -2,15 +2,13 @@ import assert from 'node:assert/strict'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
-import { fileURLToPath } from 'node:url'
 import { scenarioNames } from '../../src/commands/scenario/library.ts'
 import { until } from '../support/until.ts'
 import { catalogueServer } from './support/catalogue-server.ts'
 import { cleanUp, Gateway, type Json, newFolder } from './support/gateway.ts'
 import { Program } from './support/program.ts'
 import { assertionsIn } from './support/scenario-lines.ts'
-
-const main = fileURLToPath(new URL('../../src/main.js', import.meta.url))
+import { main } from '../support/main.ts'
 
 /** How long the faults of each have to last until all of it has shown, at a server whose tool only reads. */
 const durations: Readonly<Record<string, string>> = {

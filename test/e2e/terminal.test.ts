@@ -2,13 +2,12 @@ import assert from 'node:assert/strict'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
-import { fileURLToPath } from 'node:url'
 import { noTerminal, TerminalProgram } from '../support/pseudo-terminal.ts'
 import { cleanUp, configText, Gateway, newFolder } from './support/gateway.ts'
 import { RawClient } from './support/raw-client.ts'
 import { stdioToolbox } from './support/toolbox.ts'
+import { main } from '../support/main.ts'
 
-const main = fileURLToPath(new URL('../../src/main.js', import.meta.url))
 const onTerminal = { skip: noTerminal ?? false }
 const programs: TerminalProgram[] = []
 

@@ -2,10 +2,8 @@ import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { test } from 'node:test'
-import { fileURLToPath } from 'node:url'
 import { chaosApp, failing, TOKEN } from '../routes/chaos-app.ts'
-
-const main = fileURLToPath(new URL('../../src/main.js', import.meta.url))
+import { main } from '../support/main.ts'
 
 /** Runs a command whose standard output nobody reads any more, as behind `head` that has seen enough. */
 async function unread(args: readonly string[]) {

@@ -2,13 +2,11 @@ import assert from 'node:assert/strict'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { after, afterEach, test } from 'node:test'
-import { fileURLToPath } from 'node:url'
 import { cleanUp, newFolder } from './support/gateway.ts'
 import { Program } from './support/program.ts'
 import { closeClients, connect, textOf } from './support/sdk-client.ts'
 import { HttpToolbox } from './support/toolbox.ts'
-
-const main = fileURLToPath(new URL('../../src/main.js', import.meta.url))
+import { main } from '../support/main.ts'
 
 /** `command`: `http`, or what mcp-chaos says instead. */
 async function wrap(plan: unknown, args: readonly string[] = [], command: readonly string[] = ['http']) {

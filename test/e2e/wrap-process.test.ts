@@ -2,14 +2,12 @@ import assert from 'node:assert/strict'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
-import { fileURLToPath } from 'node:url'
 import { isAlive } from '../support/processes.ts'
 import { descendantsOf } from './support/family.ts'
 import { cleanUp, newFolder } from './support/gateway.ts'
 import { Program } from './support/program.ts'
 import { stdioScript } from './support/toolbox.ts'
-
-const main = fileURLToPath(new URL('../../src/main.js', import.meta.url))
+import { main } from '../support/main.ts'
 
 after(cleanUp)
 

@@ -3,7 +3,6 @@ import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
 import { writeFile } from 'node:fs/promises'
 import { after, afterEach, test } from 'node:test'
-import { fileURLToPath } from 'node:url'
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
 import { CreateMessageRequestSchema } from '@modelcontextprotocol/sdk/types.js'
@@ -12,8 +11,8 @@ import { isAlive } from '../support/processes.ts'
 import { cleanUp, newFolder } from './support/gateway.ts'
 import { textOf } from './support/sdk-client.ts'
 import { stdioScript } from './support/toolbox.ts'
+import { main } from '../support/main.ts'
 
-const main = fileURLToPath(new URL('../../src/main.js', import.meta.url))
 const resolve = createRequire(import.meta.url).resolve
 const everything = join(
   dirname(resolve('@modelcontextprotocol/server-everything/package.json')),

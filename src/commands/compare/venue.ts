@@ -1,4 +1,3 @@
-import { fileURLToPath } from 'node:url'
 import { z } from 'zod'
 import { chaos } from '../../chaos/plan/schema.ts'
 import { health } from '../../config/schema/health-schema.ts'
@@ -20,6 +19,7 @@ import { telemetry } from '../../telemetry/schema.ts'
 import { suggest } from '../../units/suggest.ts'
 import { type Control, controlAt } from '../chaos/control.ts'
 import { startOrders } from '../demo/orders-server.ts'
+import { docsServer } from '../demo/stage.ts'
 import { CompareError, toolsAt } from './agents.ts'
 import { anything, ask } from './evidence.ts'
 import type { Arms } from './twins.ts'
@@ -69,8 +69,6 @@ export async function originAt(file: string, env: Env): Promise<Origin> {
   if (!loaded.ok) throw new CompareError(loaded.errors.map(formatIssue).join('\n'))
   return { name: file, config: loaded.config, close: () => Promise.resolve() }
 }
-
-const docsServer = fileURLToPath(new URL('../demo/docs-server.js', import.meta.url))
 
 /** The servers of the demo, one behind a pipe and one behind HTTP, with policy sets that one may want to compare. */
 export async function demoOrigin(): Promise<Origin> {

@@ -37,7 +37,7 @@ const START_MS: Millis = 20_000
 /** How much longer than the demo its faults would stay armed, in milliseconds. */
 export const MARGIN_MS: Millis = 60_000
 
-const docsServer = fileURLToPath(new URL('./docs-server.js', import.meta.url))
+export const docsServer = fileURLToPath(new URL('./docs-server.js', import.meta.url))
 
 /** Starts everything, or leaves nothing behind. Rejects with a `DemoError` where the demo cannot run. */
 export async function openStage(options: StageOptions, env: Env): Promise<Stage> {

@@ -2,14 +2,12 @@ import assert from 'node:assert/strict'
 import { rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
-import { fileURLToPath } from 'node:url'
 import { until } from '../../support/until.ts'
 import { FlakyServer } from '../support/flaky.ts'
 import { cleanUp, Gateway, type Json, newFolder } from '../support/gateway.ts'
 import { Program } from '../support/program.ts'
 import { RawClient } from '../support/raw-client.ts'
-
-const main = fileURLToPath(new URL('../../../src/main.js', import.meta.url))
+import { main } from '../../support/main.ts'
 
 let server: FlakyServer
 

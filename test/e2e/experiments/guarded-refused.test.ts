@@ -2,13 +2,11 @@ import assert from 'node:assert/strict'
 import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterEach, test } from 'node:test'
-import { fileURLToPath } from 'node:url'
 import { FlakyServer } from '../support/flaky.ts'
 import { cleanUp, Gateway, type Json, newFolder } from '../support/gateway.ts'
 import { Program } from '../support/program.ts'
 import { ask, comesTo, journalOf, partsWith, shown, specOf, started, traffic } from './scene.ts'
-
-const main = fileURLToPath(new URL('../../../src/main.js', import.meta.url))
+import { main } from '../../support/main.ts'
 
 afterEach(cleanUp)
 

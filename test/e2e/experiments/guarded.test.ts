@@ -1,14 +1,12 @@
 import assert from 'node:assert/strict'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { afterEach, test } from 'node:test'
 import { until } from '../../support/until.ts'
 import { cleanUp } from '../support/gateway.ts'
 import { Program } from '../support/program.ts'
 import { ask, comesTo, journalOf, shown, specOf, started, traffic } from './scene.ts'
-
-const main = fileURLToPath(new URL('../../../src/main.js', import.meta.url))
+import { main } from '../../support/main.ts'
 
 afterEach(cleanUp)
 

@@ -1,11 +1,9 @@
 import { mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { until } from '../../support/until.ts'
 import { killAll, Program, type ProgramOptions } from './program.ts'
-
-const ownMain = fileURLToPath(new URL('../../../src/main.js', import.meta.url))
+import { main as ownMain } from '../../support/main.ts'
 
 export type Json = Record<string, unknown>
 
