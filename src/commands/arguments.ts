@@ -131,8 +131,9 @@ export function readArguments<const Given extends Options>(
   return { help: false, values: Object.fromEntries(values) as Values<Given>, positionals }
 }
 
-/** The words for a command that there is not. */
+/** The words for a command that is missing, or that there is not. */
 export function unknownCommand(name: string, names: readonly string[]): string {
+  if (name === '') return `which command: ${names.join(', ')}?`
   const meant = suggest(name, names)
   return `unknown command "${name}"${meant === undefined ? '' : `; did you mean ${meant}?`}`
 }
@@ -188,38 +189,68 @@ export function durationOf(
 /** Characters in front of what an option is about. */
 const ABOUT_AT = 26
 
-/**
- * The lines of a usage that tell of options, with `--help`; what `only` gives for one, such as the commands that have
- * it, stands behind it in brackets.
- */
-export function optionLines(
-  options: Options,
-  only: (name: string) => string | undefined = () => undefined,
-): string {
-  const all: Options = { ...options, help: { kind: 'flag', about: 'this text' } }
-  const lines = Object.entries(all).map(([name, option]) => {
+/** An option as a usage tells of it. */
+export interface ListedOption {
+  readonly name: string
+  readonly option: Option
+  /** Stands behind it in brackets, such as the commands that have it. */
+  readonly tag?: string
+}
+
+/** `options` by name, as a usage lists them. */
+export const listed = (options: Options): readonly ListedOption[] =>
+  Object.entries(options).map(([name, option]) => ({ name, option }))
+
+/** The options that only some commands have, each with those that mean the same by it. */
+export function optionsOf(
+  commands: Readonly<Record<string, { readonly options?: Options }>>,
+): readonly ListedOption[] {
+  const byMeaning = new Map<string, ListedOption & { readonly tag: string }>()
+  for (const [command, { options = {} }] of Object.entries(commands))
+    for (const { name, option } of listed(options)) {
+      const meaning = `${name} ${option.about}`
+      const tag = byMeaning.get(meaning)?.tag
+      byMeaning.set(meaning, { name, option, tag: tag === undefined ? command : `${tag}, ${command}` })
+    }
+  return [...byMeaning.values()]
+}
+
+const isList = (options: Options | readonly ListedOption[]): options is readonly ListedOption[] =>
+  Array.isArray(options)
+
+const HELP: ListedOption = { name: 'help', option: { kind: 'flag', about: 'this text' } }
+
+/** The lines of a usage that tell of options, with `--help`. */
+export function optionLines(options: Options | readonly ListedOption[]): string {
+  const all = [...(isList(options) ? options : listed(options)), HELP]
+  const lines = all.map(({ name, option, tag }) => {
     const written = `  --${name}${'value' in option ? ` ${option.value}` : ''}`
     const usual = 'default' in option ? ` (default: ${option.default})` : ''
-    return { text: `${written.padEnd(ABOUT_AT - 1)} ${option.about}${usual}`, tag: only(name) }
+    return { text: `${written.padEnd(ABOUT_AT - 1)} ${option.about}${usual}`, tag }
   })
   const tagAt = Math.max(...lines.map(({ text, tag }) => (tag === undefined ? 0 : text.length))) + 2
   return lines.map(({ text, tag }) => (tag === undefined ? text : `${text.padEnd(tagAt)}[${tag}]`)).join('\n')
 }
 
 interface CommandLine<Given extends Options> extends Expected<Given> {
-  /** Who complains, such as `breakwater chaos`. */
-  readonly name: string
+  /** Begins with the command, such as `breakwater chaos`. */
   readonly usage: string
 }
 
+/** What a command says to arguments that cannot be meant so. */
+export function misused({ message }: Misuse, usage: string): string {
+  const [command] = /^breakwater(?: [a-z]+)?/.exec(usage) ?? ['breakwater']
+  return `${command}: ${message}\n\nHow it is used: ${command} --help`
+}
+
 /**
- * Runs a command with its arguments, or says how it is used: because somebody asked (exit code 0), or got it wrong (2),
- * also if `run` finds that out, and throws `Misuse`. What else it cannot use it says with `UnusableInput` (1). Resolves to the
- * exit code.
+ * Runs a command with its arguments, or prints its usage when somebody asks for that (exit code 0). Arguments that make no
+ * sense (2), also if `run` finds that out and throws `Misuse`, are told in words, and so is what else cannot be used, with
+ * `UnusableInput` (1). Resolves to the exit code.
  */
 export async function runCommand<const Given extends Options>(
   args: readonly string[],
-  { name, usage, ...expected }: CommandLine<Given>,
+  { usage, ...expected }: CommandLine<Given>,
   out: Output,
   run: (values: Values<Given>, positionals: readonly string[]) => Promise<number>,
 ): Promise<number> {
@@ -234,7 +265,7 @@ export async function runCommand<const Given extends Options>(
       return 1
     }
     if (!(error instanceof Misuse)) throw error
-    out.stderr(`${name}: ${error.message}\n\n${usage}`)
+    out.stderr(misused(error, usage))
     return 2
   }
 }

@@ -8,8 +8,10 @@ import { formatDuration } from '../units/duration.ts'
 import {
   controlAccess,
   Misuse,
+  listed,
   optionLines,
   type Options,
+  optionsOf,
   type Output,
   runCommand,
   unknownCommand,
@@ -23,13 +25,6 @@ import { table } from './chaos/table.ts'
 
 /** How `breakwater chaos` is used; each option is told with the commands that have it, unless all do. */
 export function usageOf(common: Options, commands: Readonly<Record<string, Command>>): string {
-  const all = Object.assign({}, common, ...Object.values(commands).map(({ options }) => options)) as Options
-  const only = (name: string) =>
-    name in common || name === 'help'
-      ? undefined
-      : Object.keys(commands)
-          .filter((command) => name in (commands[command]?.options ?? {}))
-          .join(', ')
   return `breakwater chaos: drives the chaos mesh of a running gateway, over its control port
 
   breakwater chaos status               what is armed, and what came of it
@@ -37,14 +32,14 @@ export function usageOf(common: Options, commands: Readonly<Record<string, Comma
   breakwater chaos kill | unkill        stops all faults and blocks new ones | lifts that
   breakwater chaos renew                begins the time of the lease again
   breakwater chaos inject TARGET TYPE   one fault, for a time; TARGET is SERVER or SERVER/TOOL, as globs
-  breakwater chaos clear ID             ends an injected fault
+  breakwater chaos clear FAULT          ends an injected fault, by its id or its name
   breakwater chaos clear-all            ends all injected faults
   breakwater chaos explain CALL         why a call was hit or not: by its id, its callKey or its intent
   breakwater chaos plan                 what was hit lately, and what would have been in shadow mode
   breakwater chaos replay               decides again what a journal says was decided; needs no gateway
   breakwater chaos verify               whether a journal is whole: nothing changed, cut off or exchanged; needs no gateway
 
-${optionLines(all, only)}
+${optionLines([...listed(common), ...optionsOf(commands)])}
 
   TYPE is latency, error, timeout, malformed, connection-refused, connection-drop, rate-limit or
   schema-mismatch, or a type of a plan such as conn.latency. A DURATION is 250ms, 10s, 5m or a bare number of
@@ -132,15 +127,17 @@ const unkill = turning('unkill', () => ['the kill switch is off; nothing is arme
 const renew = turning('renew', whole)
 
 const clear: Command = {
-  positionals: ['ID'],
-  run: (args) =>
-    ask(
-      args,
-      { method: 'POST', path: '/chaos/clear', body: { faultId: args.positionals[0] } },
-      ({ existed }: { readonly existed: boolean }) => [
-        existed ? `cleared ${args.positionals[0]}` : `there is no fault ${args.positionals[0]} (any more)`,
-      ],
-    ),
+  positionals: ['FAULT'],
+  run(given) {
+    const [fault] = given.positionals
+    return ask(
+      given,
+      { method: 'POST', path: '/chaos/clear', body: { faultId: fault } },
+      () => [`cleared ${fault}`],
+      ({ existed }: { readonly existed: boolean }) =>
+        existed ? undefined : `no injected fault has the id or the name ${fault} (any more)`,
+    )
+  },
 }
 
 const clearAll: Command = {
@@ -233,10 +230,9 @@ export function chaos(
   const command = Object.hasOwn(commands, name) ? commands[name] : undefined
   const own = ['help', '--help', '-h'].includes(name) ? ['--help'] : command === undefined ? [] : rest
   const { options, positionals = [] } = command ?? {}
-  const expected = { name: 'breakwater chaos', usage, options: { ...common, ...options }, positionals }
+  const expected = { usage, options: { ...common, ...options }, positionals }
   return runCommand(own, expected, out, async (values, positionals) => {
-    if (command === undefined)
-      throw new Misuse(name === '' ? 'which command?' : unknownCommand(name, Object.keys(commands)))
+    if (command === undefined) throw new Misuse(unknownCommand(name, Object.keys(commands)))
     const control = controlAt({ base: values.control, token: values.token, env })
     return command.run({ values, positionals, control, out, env, width })
   })

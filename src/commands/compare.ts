@@ -117,7 +117,7 @@ const MAX_REPORTS = 200
 
 /** `breakwater compare`: resolves to the exit code. */
 export function compare(args: readonly string[], out: Output, env: Env): Promise<number> {
-  const line = { name: 'breakwater compare', usage, options, positionals: [] }
+  const line = { usage, options, positionals: [] }
   return runCommand(args, line, out, (values) => run(asked(values), out, env))
 }
 

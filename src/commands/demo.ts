@@ -51,24 +51,19 @@ const MOST_CALLS = 10_000_000
 /** `breakwater demo`: resolves to the exit code. */
 export function demo(args: readonly string[], out: Output, env: Env): Promise<number> {
   if (args.includes('--live')) {
-    const line = { name: 'breakwater', usage, options: liveOptions, positionals: [] }
+    const line = { usage, options: liveOptions, positionals: [] }
     return runCommand(args, line, out, async (values) => {
       const { live } = await import('./demo/live.ts')
       return live(values, out, env)
     })
   }
-  return runCommand(
-    args,
-    { name: 'breakwater demo', usage, options, positionals: [] },
-    out,
-    async (values) => {
-      const { result, idle } = await run(values, env)
-      for (const line of idle) out.stderr(`breakwater: ${line}`)
-      if (values.json) out.stdout(JSON.stringify(result, undefined, 2))
-      else for (const line of textOf(result, values)) out.stdout(line)
-      return 0
-    },
-  )
+  return runCommand(args, { usage, options, positionals: [] }, out, async (values) => {
+    const { result, idle } = await run(values, env)
+    for (const line of idle) out.stderr(`breakwater: ${line}`)
+    if (values.json) out.stdout(JSON.stringify(result, undefined, 2))
+    else for (const line of textOf(result, values)) out.stdout(line)
+    return 0
+  })
 }
 
 /** What a demo shows. */

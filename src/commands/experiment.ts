@@ -4,7 +4,16 @@ import { runMarkdownOf } from '../experiments/guarded/report.ts'
 import { markdownOf } from '../experiments/report-text.ts'
 import type { Report } from '../experiments/report.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
-import { controlAccess, Misuse, optionLines, type Output, runCommand, unknownCommand } from './arguments.ts'
+import {
+  controlAccess,
+  listed,
+  Misuse,
+  optionLines,
+  optionsOf,
+  type Output,
+  runCommand,
+  unknownCommand,
+} from './arguments.ts'
 import { ask, type Command, type Given, paintOf } from './chaos/command.ts'
 import { controlAt } from './chaos/control.ts'
 import { table } from './chaos/table.ts'
@@ -158,17 +167,6 @@ const commands: Readonly<Record<string, Command>> = {
 
 const common = { ...controlAccess, json: { kind: 'flag', about: 'the answer as it is' } } as const
 
-/** Options that only some commands have, and which. */
-const only: Readonly<Record<string, string>> = {
-  format: 'report',
-  by: 'plan, run, approve, start, stop',
-  'approved-by': 'plan, run',
-  'from-stage': 'plan, run',
-  detach: 'run',
-  state: 'verify',
-  config: 'verify',
-}
-
 const usage = `breakwater experiment: experiments on the traffic of a running gateway, over its control port
 
   breakwater experiment list            all experiments, and what they have found
@@ -186,7 +184,7 @@ Guarded experiments, which have files of their own:
   breakwater experiment approve NAME    lets one begin that waits to be approved
   breakwater experiment verify          checks the chain of the journal of runs; needs no gateway
 
-${optionLines({ ...common, ...format, ...run.options, ...verify.options }, (name) => only[name])}
+${optionLines([...listed(common), ...optionsOf(commands)])}
 
   Exit codes: 0; 1 when it did not work, was refused, or the run was not completed; 2 when the arguments make no sense.`
 
@@ -199,10 +197,9 @@ export function experiment(args: readonly string[], out: Output, env: Env): Prom
   const command = Object.hasOwn(commands, name) ? commands[name] : undefined
   const own = ['help', '--help', '-h'].includes(name) ? ['--help'] : command === undefined ? [] : rest
   const { options, positionals = [] } = command ?? {}
-  const expected = { name: 'breakwater experiment', usage, options: { ...common, ...options }, positionals }
+  const expected = { usage, options: { ...common, ...options }, positionals }
   return runCommand(own, expected, out, async (values, positionals) => {
-    if (command === undefined)
-      throw new Misuse(name === '' ? 'which command?' : unknownCommand(name, Object.keys(commands)))
+    if (command === undefined) throw new Misuse(unknownCommand(name, Object.keys(commands)))
     const control = controlAt({ base: values.control, token: values.token, env })
     return command.run({ values, positionals, control, out, env, width: out.width ?? WIDTH })
   })

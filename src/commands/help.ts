@@ -17,7 +17,7 @@ export function usageOf(commands: Commands): string {
 export function helpOn(commands: Commands): Run {
   const usage = usageOf(commands)
   return (args, out, env) =>
-    runCommand(args, { name: 'breakwater', usage, options: {} }, out, async (_, [name, ...more]) => {
+    runCommand(args, { usage, options: {} }, out, async (_, [name, ...more]) => {
       if (name === undefined || name === 'help') {
         out.stdout(usage)
         return 0

@@ -19,9 +19,7 @@ ${optionLines(options)}`
 
 /** `breakwater http`: runs until SIGTERM or SIGINT. Resolves to the exit code. */
 export function http(args: readonly string[], out: Output, env: Env): Promise<number> {
-  return runCommand(args, { name: 'breakwater', usage, options, positionals: [] }, out, (values) =>
-    serve(values, out, env),
-  )
+  return runCommand(args, { usage, options, positionals: [] }, out, (values) => serve(values, out, env))
 }
 
 async function serve(values: Values<typeof options>, out: Output, env: Env): Promise<number> {

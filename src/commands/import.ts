@@ -17,7 +17,7 @@ ${optionLines(options)}`
 
 /** `breakwater import`: resolves to the exit code; 1 when a file cannot be read or written. */
 export function importConfigs(args: readonly string[], out: Output, env: Env): Promise<number> {
-  const asked = { name: 'breakwater import', usage, options }
+  const asked = { usage, options }
   return runCommand(args, asked, out, async ({ out: target, force }, files) => {
     if (files.length === 0) throw new Misuse('FILE is missing')
     const imported = await importFiles(files, env)

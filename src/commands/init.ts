@@ -47,7 +47,7 @@ const NAME = 'breakwater.yaml'
 
 /** `breakwater init`. Resolves to the exit code; 1 when there is a config already. */
 export function init(args: readonly string[], out: Output): Promise<number> {
-  return runCommand(args, { name: 'breakwater', usage, options: {}, positionals: [] }, out, async () => {
+  return runCommand(args, { usage, options: {}, positionals: [] }, out, async () => {
     const found = await findConfig(process.cwd())
     // A config of an editor that is there works as it is; one of ours would be taken in its place.
     if (found !== undefined) {

@@ -49,16 +49,11 @@ type Asked = Values<typeof options>
 
 /** `breakwater logs`. Resolves to the exit code. */
 export function logs(args: readonly string[], out: Output, env: Env): Promise<number> {
-  return runCommand(
-    args,
-    { name: 'breakwater logs', usage, options },
-    out,
-    async (values, [file, ...rest]) => {
-      if (rest[0] !== undefined) throw new Misuse(`unexpected argument "${rest[0]}"`)
-      if (file !== undefined) return readLog(file, values, out)
-      return tell(controlAt({ base: values.control, token: values.token, env }), values, out)
-    },
-  )
+  return runCommand(args, { usage, options }, out, async (values, [file, ...rest]) => {
+    if (rest[0] !== undefined) throw new Misuse(`unexpected argument "${rest[0]}"`)
+    if (file !== undefined) return readLog(file, values, out)
+    return tell(controlAt({ base: values.control, token: values.token, env }), values, out)
+  })
 }
 
 /** Longest line that is read as an event, in bytes, and how often a file is looked at again. */

@@ -14,7 +14,7 @@ const proxies = { stdio, http }
 export function proxy([name = '', ...args]: string[], out: Output, env: Env): Promise<number> {
   if (Object.hasOwn(proxies, name)) return proxies[name as keyof typeof proxies](args, out, env)
   const asked = name === '-h' || name === '--help' ? ['--help'] : []
-  return runCommand(asked, { name: 'breakwater', usage, options: {} }, out, () => {
-    throw new Misuse(name === '' ? 'stdio or http?' : unknownCommand(name, Object.keys(proxies)))
+  return runCommand(asked, { usage, options: {} }, out, () => {
+    throw new Misuse(unknownCommand(name, Object.keys(proxies)))
   })
 }

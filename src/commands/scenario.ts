@@ -4,7 +4,7 @@ import { Cancellation } from '../mesh/cancel.ts'
 import { keepAlive, type Millis, systemClock } from '../mesh/clock.ts'
 import { glob } from '../mesh/match.ts'
 import { printable } from '../telemetry/printable.ts'
-import { controlAccess, Misuse, optionLines, type Output, readArguments } from './arguments.ts'
+import { controlAccess, Misuse, misused, optionLines, type Output, readArguments } from './arguments.ts'
 import { controlAt } from './chaos/control.ts'
 import { assertionsOf } from './scenario/assertions.ts'
 import { ControlError, type Faults, faultsAt, type KnownServer } from './scenario/gateway.ts'
@@ -37,7 +37,7 @@ export async function scenario(args: readonly string[], out: Output, env: Env): 
     asked = readScenarioArguments(args)
   } catch (error) {
     if (!(error instanceof Misuse)) throw error
-    out.stderr(`breakwater scenario: ${error.message}\n\n${usage}`)
+    out.stderr(misused(error, usage))
     return INVALID
   }
   switch (asked.what) {

@@ -137,7 +137,7 @@ ${Object.entries(slis)
 
 /** `breakwater search`: resolves to the exit code. */
 export function search(args: readonly string[], out: Output, env: Env): Promise<number> {
-  const line = { name: 'breakwater search', usage, options, positionals: [] }
+  const line = { usage, options, positionals: [] }
   return runCommand(args, line, out, (values) => run(values, out, env))
 }
 

@@ -45,7 +45,7 @@ const PLAYS = 5
 
 /** `breakwater sim`: resolves to the exit code. */
 export function sim(args: readonly string[], out: Output, env: Env): Promise<number> {
-  const line = { name: 'breakwater sim', usage, options, positionals: [] }
+  const line = { usage, options, positionals: [] }
   return runCommand(args, line, out, async (values) => {
     const given = await asked(values, out)
     try {

@@ -47,20 +47,15 @@ const LINGER_MS = 500
 
 /** `breakwater start`: runs until SIGTERM or SIGINT. Resolves to the exit code. */
 export function start(args: readonly string[], out: Terminal, env: Env): Promise<number> {
-  return runCommand(
-    args,
-    { name: 'breakwater start', usage, options, positionals: [] },
-    out,
-    async (values) => {
-      const config = values.config ?? (await findConfig(process.cwd()))
-      if (config === undefined) {
-        out.stderr(`breakwater: ${noConfig}`)
-        return 1
-      }
-      if (values.config === undefined) out.stderr(`breakwater: the config is ${config}`)
-      return serve(config, values, out, env)
-    },
-  )
+  return runCommand(args, { usage, options, positionals: [] }, out, async (values) => {
+    const config = values.config ?? (await findConfig(process.cwd()))
+    if (config === undefined) {
+      out.stderr(`breakwater: ${noConfig}`)
+      return 1
+    }
+    if (values.config === undefined) out.stderr(`breakwater: the config is ${config}`)
+    return serve(config, values, out, env)
+  })
 }
 
 async function serve(path: string, values: Values<typeof options>, out: Terminal, env: Env): Promise<number> {

@@ -32,26 +32,21 @@ const WIDTH = 120
 
 /** `breakwater status`. Resolves to the exit code; with `--watch` when the gateway cannot be asked any more. */
 export function status(args: readonly string[], out: Output, env: Env): Promise<number> {
-  return runCommand(
-    args,
-    { name: 'breakwater status', usage, options, positionals: [] },
-    out,
-    async (values) => {
-      const control = controlAt({ base: values.control, token: values.token, env })
-      const show = (seen: Seen, before?: Seen) => {
-        const lines = values.json
-          ? [JSON.stringify(seen, undefined, 2)]
-          : statusLines(seen, before, out.width ?? WIDTH, out.paint ?? plain)
-        if (values.watch && out.page !== undefined) out.page(lines)
-        else for (const line of lines) out.stdout(line)
-      }
-      if (values.watch) return watch(control, values.every, show, out)
-      const seen = await look(control, systemClock)
-      if (typeof seen !== 'string') show(seen)
-      else out.stderr(`breakwater: ${seen}`)
-      return typeof seen === 'string' ? 1 : 0
-    },
-  )
+  return runCommand(args, { usage, options, positionals: [] }, out, async (values) => {
+    const control = controlAt({ base: values.control, token: values.token, env })
+    const show = (seen: Seen, before?: Seen) => {
+      const lines = values.json
+        ? [JSON.stringify(seen, undefined, 2)]
+        : statusLines(seen, before, out.width ?? WIDTH, out.paint ?? plain)
+      if (values.watch && out.page !== undefined) out.page(lines)
+      else for (const line of lines) out.stdout(line)
+    }
+    if (values.watch) return watch(control, values.every, show, out)
+    const seen = await look(control, systemClock)
+    if (typeof seen !== 'string') show(seen)
+    else out.stderr(`breakwater: ${seen}`)
+    return typeof seen === 'string' ? 1 : 0
+  })
 }
 
 async function watch(

@@ -53,7 +53,7 @@ export function stdio(
   env: Env,
   io: { readonly stdin: Readable; readonly stdout: Writable } = process,
 ): Promise<number> {
-  return runCommand(args, { name: 'breakwater', usage, options: wrapping }, out, (values, program) =>
+  return runCommand(args, { usage, options: wrapping }, out, (values, program) =>
     serve(values, program, out, env, io),
   )
 }

@@ -60,7 +60,7 @@ const rendered: Readonly<Record<Format, (told: Told, brief: boolean) => string>>
 
 /** `breakwater study NAME`: resolves to the exit code. */
 export function study(args: readonly string[], out: Output, _env: Env): Promise<number> {
-  const line = { name: 'breakwater study', usage, options, positionals: ['NAME'] }
+  const line = { usage, options, positionals: ['NAME'] }
   return runCommand(args, line, out, async ({ seed, seeds, format, brief, json }, [name = '']) => {
     const chosen = Object.hasOwn(studies, name) ? studies[name] : undefined
     if (chosen === undefined) throw new Misuse(unknownStudy(name))

@@ -51,20 +51,15 @@ const MOST_CALLS = 500_000_000
 
 /** `breakwater sweep`: resolves to the exit code. */
 export function sweep(args: readonly string[], out: Output, env: Env): Promise<number> {
-  return runCommand(
-    args,
-    { name: 'breakwater sweep', usage, options, positionals: [] },
-    out,
-    async (values) => {
-      const asked = await askedFor(values, env)
-      const total = asked.rates.length * asked.fanOuts.length * asked.choices.length
-      let done = 0
-      const endProgress = showProgress(out, systemClock, () => `${done} of ${total} cells`)
-      const cells = await measure(asked, () => done++).finally(endProgress)
-      for (const line of written(cells, asked, values.json ? 'json' : values.format)) out.stdout(line)
-      return 0
-    },
-  )
+  return runCommand(args, { usage, options, positionals: [] }, out, async (values) => {
+    const asked = await askedFor(values, env)
+    const total = asked.rates.length * asked.fanOuts.length * asked.choices.length
+    let done = 0
+    const endProgress = showProgress(out, systemClock, () => `${done} of ${total} cells`)
+    const cells = await measure(asked, () => done++).finally(endProgress)
+    for (const line of written(cells, asked, values.json ? 'json' : values.format)) out.stdout(line)
+    return 0
+  })
 }
 
 async function askedFor(values: Values<typeof options>, env: Env): Promise<SweepOptions> {

@@ -15,7 +15,7 @@ ${optionLines(options)}`
 
 /** `breakwater token`: resolves to the exit code; 1 when there is no token to print. */
 export function token(args: readonly string[], out: Output, env: Env): Promise<number> {
-  const asked = { name: 'breakwater', usage, options, positionals: [] }
+  const asked = { usage, options, positionals: [] }
   return runCommand(args, asked, out, async ({ control }) => {
     const found = await findToken(control, env)
     if (found.ok) out.stdout(found.token)

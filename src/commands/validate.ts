@@ -19,19 +19,14 @@ ${optionLines(options)}`
 
 /** `breakwater validate [FILE]`: checks a config and prints all that is wrong with it. Resolves to the exit code. */
 export function validate(args: readonly string[], out: Output, env: Env): Promise<number> {
-  return runCommand(
-    args,
-    { name: 'breakwater validate', usage, options },
-    out,
-    async (values, [named, ...rest]) => {
-      const [extra] = named !== undefined && values.config !== undefined ? [named] : rest
-      if (extra !== undefined) throw new Misuse(`one config at a time: what is "${extra}"?`)
-      const file = named ?? values.config ?? (await findConfig(process.cwd()))
-      if (file !== undefined) return check(file, out, env)
-      out.stderr(`breakwater: ${noConfig}`)
-      return 1
-    },
-  )
+  return runCommand(args, { usage, options }, out, async (values, [named, ...rest]) => {
+    const [extra] = named !== undefined && values.config !== undefined ? [named] : rest
+    if (extra !== undefined) throw new Misuse(`one config at a time: what is "${extra}"?`)
+    const file = named ?? values.config ?? (await findConfig(process.cwd()))
+    if (file !== undefined) return check(file, out, env)
+    out.stderr(`breakwater: ${noConfig}`)
+    return 1
+  })
 }
 
 async function check(file: string, out: Output, env: Env): Promise<number> {

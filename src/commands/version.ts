@@ -7,7 +7,7 @@ const usage = `breakwater version
 
 /** `breakwater version`, also `--version` and `-v`. Resolves to the exit code. */
 export function version(args: readonly string[], out: Output): Promise<number> {
-  return runCommand(args, { name: 'breakwater', usage, options: {}, positionals: [] }, out, () => {
+  return runCommand(args, { usage, options: {}, positionals: [] }, out, () => {
     out.stdout(ofPackage)
     return Promise.resolve(0)
   })

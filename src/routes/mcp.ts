@@ -70,6 +70,9 @@ export function registerMcp(
     if (full === undefined) bodies.read(payload, done)
     else done(full)
   })
+  app.addContentTypeParser('*', (_, __, done) =>
+    done(new BodyRefusal(415, 'Unsupported Media Type: the Content-Type must be application/json')),
+  )
 
   const isThere = (server: string | undefined) => server === undefined || live.current.servers.has(server)
 

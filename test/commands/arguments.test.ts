@@ -1,6 +1,13 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { Misuse, optionLines, readArguments, runCommand } from '../../src/commands/arguments.ts'
+import {
+  listed,
+  Misuse,
+  optionLines,
+  optionsOf,
+  readArguments,
+  runCommand,
+} from '../../src/commands/arguments.ts'
 import { chaos } from '../../src/commands/chaos.ts'
 import { http } from '../../src/commands/http.ts'
 import { scenario } from '../../src/commands/scenario.ts'
@@ -134,7 +141,11 @@ test('what is wrong is said, with what was meant', () => {
 test('a usage tells of each option, its default and who has it', () => {
   const { file, port, strict } = options
   assert.equal(
-    optionLines({ file, port, strict }, (name) => (name === 'port' ? 'http' : undefined)),
+    optionLines([
+      ...listed({ file }),
+      ...optionsOf({ http: { options: { port } }, run: {} }),
+      ...listed({ strict }),
+    ]),
     [
       '  --file FILE             what to read',
       '  --port PORT             where (default: 8900)  [http]',
@@ -144,12 +155,12 @@ test('a usage tells of each option, its default and who has it', () => {
   )
 })
 
-test('a command that is misused says so with its usage, also where it finds out itself; defects are thrown on', async () => {
-  const line = { name: 'breakwater', usage: 'the usage', options }
+test('a command that is misused says so and where its usage is, also where it finds out itself; defects are thrown on', async () => {
+  const line = { usage: 'breakwater do: the usage', options }
   const { said, out } = printed()
   assert.equal(await runCommand(['--rate', '1'], line, out, async ({ rate = 0 }) => rate + 6), 7)
   assert.equal(await runCommand(['-x'], line, out, async () => 0), 2)
-  assert.equal(said.stderr, 'breakwater: unknown option -x\n\nthe usage\n')
+  assert.equal(said.stderr, 'breakwater do: unknown option -x\n\nHow it is used: breakwater do --help\n')
   assert.equal(await runCommand([], line, out, () => Promise.reject(new Misuse('no'))), 2)
   await assert.rejects(
     runCommand([], line, out, () => Promise.reject(new Error('defect'))),
@@ -165,6 +176,9 @@ test('every command explains itself, and refuses what it does not know', async (
     const args = command === chaos ? ['status', '--helo'] : ['--helo']
     const wrong = printed()
     assert.equal(await command(args, wrong.out, {}), 2)
-    assert.match(wrong.said.stderr, /: unknown option --helo; did you mean --help\?\n\nbreakwater /)
+    assert.match(
+      wrong.said.stderr,
+      /^breakwater [a-z]+: unknown option --helo; did you mean --help\?\n\nHow it is used: breakwater [a-z]+ --help$/m,
+    )
   }
 })

@@ -120,3 +120,10 @@ test('a journal without decisions proves nothing', async (context) => {
   const { code, stderr } = await replay(plan, '--journal', empty)
   assert.deepEqual([code, stderr], [1, 'breakwater: the journal has no decisions: nothing was compared\n'])
 })
+
+test('a journal that is not there is told in words', async (context) => {
+  const { folder, replay } = await recorded(context)
+  const none = join(folder, 'none.jsonl')
+  const { code, stderr } = await replay(plan, '--journal', none)
+  assert.deepEqual([code, stderr], [1, `breakwater: cannot read ${none}: no such file\n`])
+})

@@ -59,7 +59,14 @@ test('faults are injected and cleared one by one and all at once', async (contex
   assert.deepEqual([fault?.target, fault?.config.status, fault?.remainingMs], ['search/q*', 500, 30_000])
   assert.equal((await command('clear', 'fault-1')).stdout, 'cleared fault-1\n')
   const gone = await command('clear', 'fault-1')
-  assert.deepEqual([gone.code, gone.stdout], [0, 'there is no fault fault-1 (any more)\n'])
+  assert.deepEqual(
+    [gone.code, gone.stdout, gone.stderr],
+    [1, '', 'breakwater: no injected fault has the id or the name fault-1 (any more)\n'],
+  )
+  await command('inject', 'search/q*', 'malformed')
+  const { name } = controller.status().faults.at(-1)!
+  assert.equal((await command('clear', name)).stdout, `cleared ${name}\n`, 'by the name that `status` shows')
+  assert.equal(controller.status().faults.length, 0)
   for (let number = 0; number < 2; number++) await command('inject', '*', 'malformed')
   assert.equal((await command('clear-all')).stdout, 'cleared 2 faults\n')
 })
@@ -196,12 +203,12 @@ test('a port where nothing listens, or something else does, is told apart', asyn
   )
 })
 
-test('arguments that make no sense are told with the usage', async () => {
+test('arguments that make no sense are told, and where the usage is', async () => {
   for (const [args, why] of [
-    [[], /which command\?/],
+    [[], /which command: status, inject, clear, .*\?/],
     [['statsu'], /unknown command "statsu"; did you mean status\?/],
     [['inject', 's'], /TYPE is missing/],
-    [['clear'], /ID is missing/],
+    [['clear'], /FAULT is missing/],
     [['status', 'now'], /unexpected argument "now"/],
     [['status', '--rate', '1'], /--rate/],
     [['inject', 's', 'error', '--status', 'bad'], /--status must be a number, not "bad"/],
@@ -224,7 +231,7 @@ test('arguments that make no sense are told with the usage', async () => {
     const { code, stderr } = await run(args)
     assert.equal(code, 2, args.join(' '))
     assert.match(stderr, why)
-    assert.match(stderr, /breakwater chaos status/)
+    assert.match(stderr, /^How it is used: breakwater chaos --help$/m)
   }
   assert.equal((await run(['--help'])).code, 0)
   assert.equal((await run(['inject', '--help'])).code, 0)

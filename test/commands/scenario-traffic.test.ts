@@ -63,6 +63,13 @@ test('of hit servers of which none can be listed there is no traffic, and the re
   await assert.rejects(called(data, { hit: ['refused'], others: [] }), /no tools of refused can be listed/)
 })
 
+test('where the port of the agents is another one, the option that names it is told', async () => {
+  await assert.rejects(
+    called('http://127.0.0.1:2', { hit: ['any'], others: [] }),
+    /no tools of any can be listed at http:\/\/127\.0\.0\.1:2: nothing can be reached there: .*\(--data URL\)$/,
+  )
+})
+
 test('who stops a run while servers are listed does not wait for them', async (t) => {
   const asked = new Cancellation()
   const data = await dataPlane(t, { frozen: () => asked.abort('asked') })

@@ -92,11 +92,13 @@ export class RuntimeFaults {
     return ids.filter((id) => !present.has(id))
   }
 
-  /** Ends a fault, and lets go of what it holds. */
-  clear(id: string, by: string, why?: string): Done {
-    const name = this.list().find((listed) => listed.id === id)?.name
+  /** Ends a fault, by its id or its name, and lets go of what it holds. */
+  clear(idOrName: string, by: string, why?: string): Done {
+    const faults = this.list()
+    const fault = faults.find(({ id }) => id === idOrName) ?? faults.find(({ name }) => name === idOrName)
+    if (fault === undefined) return { ok: false, why: `there is no fault ${idOrName.slice(0, 64)}` }
+    const { id, name } = fault
     this.#forget(id)
-    if (name === undefined) return { ok: false, why: `there is no fault ${id.slice(0, 64)}` }
     this.#end([name], by, { id, fault: name, ...(why !== undefined && { why }) })
     return DONE
   }

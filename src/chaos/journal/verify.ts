@@ -35,8 +35,12 @@ interface ReadFile {
 /** Checks a journal, its older files included. `folder`: that of key and head. Rejects when something cannot be read. */
 export async function verifyJournal(path: string, folder: string): Promise<JournalCheck> {
   const key = await readKey(folder)
-  if (key === undefined)
-    return nothing([{ file: path, why: `cannot be checked: there is no key in ${folder}` }])
+  if (key === undefined) {
+    const isThere = (await readOrNothing(path)) !== undefined
+    return nothing([
+      { file: path, why: isThere ? `cannot be checked: there is no key in ${folder}` : 'is not there' },
+    ])
+  }
   for (let tries = 1; ; tries++) {
     const head = await readHead(headPath(folder, path), key)
     const files = await readFiles(path, key)

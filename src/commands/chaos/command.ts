@@ -3,7 +3,7 @@ import type { Env } from '../../config/files/interpolate.ts'
 import type { Options, Output } from '../arguments.ts'
 import type { Control } from './control.ts'
 import { type Paint, plain, type Tone } from '../../telemetry/colours.ts'
-import { printablePainted } from '../../telemetry/printable.ts'
+import { printable, printablePainted } from '../../telemetry/printable.ts'
 
 /** Values of options, by name. */
 export type Values = Readonly<Record<string, string | number | boolean | readonly string[] | undefined>>
@@ -53,18 +53,26 @@ export const stateTones: Readonly<Record<Status['state'], Tone>> = {
 /** How what a command prints gets its colours. */
 export const paintOf = ({ out }: Pick<Given, 'out'>): Paint => out.paint ?? plain
 
-/** Asks the gateway, and shows its answer: as it is with `--json`, else as `show` says it in lines. */
-export async function ask(
+/**
+ * Asks the gateway, and shows its answer: as it is with `--json`, else as `show` says it in lines. Resolves to 1 when the
+ * gateway refuses, or `failure` says in words that its answer is not what was asked for.
+ */
+export async function ask<Answer>(
   { control, values, out }: Given,
   request: { readonly method: 'GET' | 'POST'; readonly path: string; readonly body?: unknown },
-  show: (answer: never) => readonly string[],
+  show: (answer: Answer) => readonly string[],
+  failure: (answer: Answer) => string | undefined = () => undefined,
 ): Promise<number> {
   const answered = await control(request)
   if (!answered.ok) {
     out.stderr(`breakwater: ${answered.message}`)
     return 1
   }
-  if (values.json === true) out.stdout(JSON.stringify(answered.value, undefined, 2))
-  else for (const line of show(answered.value as never)) out.stdout(printablePainted(line))
-  return 0
+  const answer = answered.value as Answer
+  const why = failure(answer)
+  if (values.json === true) out.stdout(JSON.stringify(answer, undefined, 2))
+  else if (why === undefined) for (const line of show(answer)) out.stdout(printablePainted(line))
+  if (why === undefined) return 0
+  out.stderr(`breakwater: ${printable(why)}`)
+  return 1
 }

@@ -7,7 +7,7 @@ import { type Differing, replay as replayEntries, type Replayed } from '../../ch
 import type { Fault } from '../../chaos/plan/common.ts'
 import { chaos } from '../../chaos/plan/schema.ts'
 import type { Env } from '../../config/files/interpolate.ts'
-import { readText } from '../../config/files/read-text.ts'
+import { readText, whyUnreadable } from '../../config/files/read-text.ts'
 import { formatIssue } from '../../config/issues/issues.ts'
 import { loadConfig } from '../../config/load.ts'
 import { isObject } from '../../protocol/jsonrpc.ts'
@@ -24,7 +24,7 @@ const MAX_PRINTED = 50
 export const replay: Command = {
   options: {
     plan: { kind: 'text', value: 'FILE', about: 'a plan, or a config with one' },
-    journal: { kind: 'list', value: 'FILE', about: 'of replay it may be repeated, the oldest file first' },
+    journal: { kind: 'list', value: 'FILE', about: 'may be repeated, the oldest file first' },
     state: { kind: 'text', value: 'FOLDER', about: "gateway.stateDir (default: the journal's folder)" },
   },
   async run(given) {
@@ -63,7 +63,7 @@ async function readJournal(files: readonly string[], stateDir: string | undefine
   let last: string | undefined
   for (const file of files) {
     const text = await readFile(file, 'utf8').catch((error: Error) => error)
-    if (text instanceof Error) return { ok: false, why: `cannot read ${file}: ${text.message}` }
+    if (text instanceof Error) return { ok: false, why: `cannot read ${file}: ${whyUnreadable(text)}` }
     const { header, broken, hashes, ...chain } = readChain(text, key)
     // A last line that is under way, or was when its process was killed, is no reason not to read those before it.
     if (broken !== undefined && !broken.isTorn)

@@ -2,6 +2,7 @@ import { keptIn } from '../../chaos/journal/head.ts'
 import { type JournalCheck, type JournalProblem, verifyJournal } from '../../chaos/journal/verify.ts'
 import { formatIssue } from '../../config/issues/issues.ts'
 import { loadConfig } from '../../config/load.ts'
+import { whyUnreadable } from '../../config/files/read-text.ts'
 import { printable } from '../../telemetry/printable.ts'
 import { Misuse } from '../arguments.ts'
 import { type Command, type Given, textOf } from './command.ts'
@@ -9,7 +10,7 @@ import { type Command, type Given, textOf } from './command.ts'
 /** `verify`: whether anything of a journal was changed, taken out, put in or cut off. Needs no gateway, and the key. */
 export const verify: Command = {
   options: {
-    journal: { kind: 'list', value: 'FILE', about: 'of verify the newest file; its older ones are found' },
+    journal: { kind: 'list', value: 'FILE', about: 'the newest file; its older ones are found' },
     state: { kind: 'text', value: 'FOLDER', about: "gateway.stateDir (default: the journal's folder)" },
     config: { kind: 'text', value: 'FILE', about: 'in place of both: the config that names them' },
   },
@@ -19,7 +20,8 @@ export const verify: Command = {
     if ('why' in place) return failed(given, [place.why])
     const { journal, folder } = place
     const check = await verifyJournal(journal, folder).catch((error: Error) => error)
-    if (check instanceof Error) return failed(given, [`${journal} cannot be checked: ${check.message}`])
+    if (check instanceof Error)
+      return failed(given, [`${journal} cannot be checked: ${whyUnreadable(check)}`])
     if (values.json === true)
       out.stdout(JSON.stringify({ ok: check.problems.length === 0, ...check }, undefined, 2))
     else if (check.problems.length === 0) out.stdout(whole(check))

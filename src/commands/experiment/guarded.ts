@@ -150,7 +150,7 @@ export const approve: Command = {
 /** `verify`: whether any run of the journal was changed, taken out or put in. Needs no gateway, and the key. */
 export const verify: Command = {
   options: {
-    state: { kind: 'text', value: 'FOLDER', about: 'of verify: gateway.stateDir' },
+    state: { kind: 'text', value: 'FOLDER', about: 'gateway.stateDir' },
     config: { kind: 'text', value: 'FILE', about: 'in place of it: the config that names it' },
   },
   async run(given) {

@@ -432,11 +432,14 @@ async function targetsAt(
       return { server, tool: entry.name, args: exampleOf(entry.inputSchema) ?? {} }
     })
   } catch (error) {
-    const why = patience.signal.aborted
-      ? stop.aborted
+    const { message, cause } = error as Error
+    const why = !patience.signal.aborted
+      ? cause === undefined
+        ? message.slice(0, 200)
+        : 'nothing can be reached there: is this its port for agents? (--data URL)'
+      : stop.aborted
         ? 'the command was stopped'
         : `no answer within ${ms / 1_000} s`
-      : (error as Error).message.slice(0, 200)
     throw new TrafficError(`no tools of ${server} can be listed at ${data}: ${why}`)
   } finally {
     cancel()

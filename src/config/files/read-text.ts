@@ -114,6 +114,6 @@ export function whyUnreadable(error: unknown): string {
     case 'ERR_ENCODING_INVALID_ENCODED_DATA':
       return 'it is not UTF-8 text'
     default:
-      return code ?? String(error)
+      return code ?? (error instanceof Error ? error.message : String(error))
   }
 }
