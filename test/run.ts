@@ -15,6 +15,8 @@ import { parseArgs } from 'node:util'
 /** What counts, waits or computes for minutes, or packs and starts the whole of it once more. */
 const slow = [
   'commands/docs/blast-radius',
+  'commands/scenarios-hold',
+  'commands/search',
   'commands/study',
   'commands/sweep',
   'docs/snippets',
