@@ -118,6 +118,9 @@ export interface Call {
   readonly record: CallRecord
 }
 
+/** The id by which its agent knows a call. */
+export const requestIdOf = ({ id, record }: Pick<Call, 'id' | 'record'>): RequestId => record.requestId ?? id
+
 /** Everything between the agent and a server. Resolves always: an upstream's failure is a value. */
 export type Service = (call: Call) => Promise<Outcome>
 

@@ -70,6 +70,8 @@ export interface CallIntent {
  */
 export interface CallRecord {
   readonly startedAt: Millis
+  /** The id of its agent's request; undefined where the call itself has that id, and not one of ours. */
+  requestId: string | number | undefined
   /** Tries at an upstream. */
   attempts: number
   /** Whether any byte of the request was handed to an upstream. */
@@ -144,6 +146,7 @@ export function noteSupersededRejection(record: CallRecord, outcome: Outcome): v
 export function newRecord(startedAt: Millis): CallRecord {
   return {
     startedAt,
+    requestId: undefined,
     attempts: 0,
     sent: false,
     firstByteAt: undefined,

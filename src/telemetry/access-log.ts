@@ -1,4 +1,4 @@
-import type { Call, CallRecord, Outcome } from '../mesh/call.ts'
+import { type Call, type CallRecord, type Outcome, requestIdOf } from '../mesh/call.ts'
 import { type Result, wentWrong } from '../mesh/classify.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { facts } from '../policies/descriptions.ts'
@@ -93,14 +93,15 @@ function isShaken({ record }: Call, outcome: Outcome): boolean {
 }
 
 function lineOf(call: Call, outcome: Outcome, result: Result, tookMs: Millis, overheadMs: Millis) {
-  const { server, method, tool, id, tenant, record } = call
+  const { server, method, tool, tenant, record } = call
+  const requestId = requestIdOf(call)
   const answered = outcome.kind === 'answered' ? outcome : undefined
   const error = outcome.kind === 'answered' ? undefined : outcome.error
   return {
     server,
     method: clipped(method),
     tool: tool === undefined ? undefined : clipped(tool),
-    requestId: typeof id === 'string' ? clipped(id) : id,
+    requestId: typeof requestId === 'string' ? clipped(requestId) : requestId,
     result,
     verdict: answered?.verdict,
     partial: answered?.partial?.source,

@@ -134,14 +134,17 @@ test('what was sampled out sends nothing when it goes well, and all of it when i
   await spansOf('plain', 0)
 })
 
-test('a modern call takes part in the trace of its header, and has no session', async () => {
+test('a modern call takes part in the trace of its header, has no session, and is known by the id that its agent gave it', async () => {
   const traceparent = `00-${TRACE}-${AGENT}-01`
   const client = new ModernClient(gateway.mcp('raw'))
-  await client.post(client.request('tools/call', { name: 'modern', arguments: {} }), { traceparent })
+  const request = { ...client.request('tools/call', { name: 'modern', arguments: {} }), id: 'of-agent' }
+  await client.post(request, { traceparent })
   const spans = await spansOf('modern', 2)
   assert.equal(spans.server?.parentSpanId, AGENT)
   assert.equal(spans.server?.attributes['mcp.protocol.version'], '2026-07-28')
   assert.equal(spans.server?.attributes['mcp.session.id'], undefined)
+  assert.equal(spans.server?.attributes['jsonrpc.request.id'], 'of-agent')
+  assert.equal(spans.clients[0]?.attributes['jsonrpc.request.id'], 'of-agent')
 })
 
 test('a server that is a process of the gateway is reached through a pipe', async () => {

@@ -203,3 +203,9 @@ test('arguments are never logged, and names are cut', async () => {
   assert.ok(!JSON.stringify(line).includes('hunter2'))
   assert.equal(String(line?.tool).length, 256)
 })
+
+test('a call that has an id of ours is logged by the one that its agent gave it', async () => {
+  const note = (record: Call['record']) => (record.requestId = 'of-agent')
+  const [line] = await logged(answered(), { accessLog: { sample: 1 }, note })
+  assert.equal(line?.requestId, 'of-agent')
+})

@@ -1,4 +1,4 @@
-import type { Call, CallRecord, InjectedFault } from '../../mesh/call.ts'
+import { type Call, type CallRecord, type InjectedFault, requestIdOf } from '../../mesh/call.ts'
 import type { Millis, Clock } from '../../mesh/clock.ts'
 import type { Effect } from '../../mesh/policy.ts'
 import { stepOf } from '../../protocol/task.ts'
@@ -213,11 +213,13 @@ export class InjectionDecider {
 
   #write(
     { fault }: ArmedFault,
-    { server, method, tool, id, caller, attempt }: Call,
+    call: Call,
     identity: Identity,
     decided: Facts & Decision & { readonly orderDependent: boolean },
     because: Because | undefined,
   ): DecisionEntry {
+    const { server, method, tool, caller, attempt } = call
+    const id = requestIdOf(call)
     return this.#parts.journal.decision({
       kind: 'decision',
       seq: this.#parts.journal.nextSeq(),

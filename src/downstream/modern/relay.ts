@@ -45,6 +45,7 @@ export class Relay {
     const { logLevel } = exchange.envelope
     const id = caller.mintId()
     const record = newRecord(this.#clock.now())
+    record.requestId = exchange.envelope.id
     const mirrored = mirroredHeaders(headers)
     const own = renamed(message, id)
     const lease = this.#live.enter()

@@ -6,7 +6,14 @@ import {
   SpanStatusCode,
 } from '@opentelemetry/api'
 import { createHash } from 'node:crypto'
-import type { Call, Caller, CallRecord, InjectedFault, Outcome } from '../../mesh/call.ts'
+import {
+  type Call,
+  type Caller,
+  type CallRecord,
+  type InjectedFault,
+  type Outcome,
+  requestIdOf,
+} from '../../mesh/call.ts'
 import { resultOfCall } from '../../mesh/classify.ts'
 import { deciders, facts } from '../../policies/descriptions.ts'
 import { locate, type JsonPath } from '../../protocol/json-span.ts'
@@ -19,10 +26,11 @@ import type { KeepReason } from './keep.ts'
 import { ATTRIBUTES as A, EVENT_ATTRIBUTES as E, EVENTS, EXECUTE_TOOL, TOOL_ERROR } from './spans.ts'
 
 /** What the spans of a call and of its attempts say alike. */
-function commonAttributes({ server, method, tool, id }: Call): Attributes {
+function commonAttributes(call: Call): Attributes {
+  const { server, method, tool } = call
   const attributes: Attributes = {
     [A.method]: clipped(method),
-    [A.requestId]: clipped(String(id)),
+    [A.requestId]: clipped(String(requestIdOf(call))),
     [A.server]: server,
   }
   if (tool === undefined) return attributes
