@@ -177,7 +177,7 @@ class Bridge {
       connect: connectorOf(),
     })
     const { url } = parts
-    const pools = { calls: this.#pool, streams: this.#pool }
+    const pools = { calls: this.#pool, notifications: this.#pool, streams: this.#pool }
     this.#bare = HttpWire.to({ url, headers: {}, agent: undefined }, pools)
     this.#wire = this.#bare
   }

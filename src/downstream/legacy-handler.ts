@@ -9,8 +9,10 @@ import { askedLimitMs } from '../policies/deadline/asked.ts'
 import {
   errorText,
   idOf,
+  INEXACT_ID,
   INVALID_PARAMS,
   INVALID_REQUEST,
+  isExactId,
   isObject,
   isRequestId,
   kindOf,
@@ -72,6 +74,10 @@ export class LegacyHandler {
       return refuse(incoming, refusal(400, null, INVALID_REQUEST, why))
     }
     const messages = readMessages(body, value)
+    for (const { value } of messages ?? []) {
+      const fault = faultOf(value)
+      if (fault !== undefined) return refuse(incoming, refusal(400, null, INVALID_REQUEST, fault))
+    }
     if (messages !== undefined) return this.#dialogue.take(incoming, session, messages, isBatch)
     const why = 'Invalid Request: not JSON-RPC 2.0, or too large a batch'
     return refuse(incoming, refusal(400, idOf(value), INVALID_REQUEST, why))
@@ -146,6 +152,7 @@ async function initialize(
   if (!isRequestId(id)) {
     return refuse(incoming, refusal(400, null, INVALID_REQUEST, 'Invalid Request: initialize needs an id'))
   }
+  if (!isExactId(id)) return refuse(incoming, refusal(400, null, INVALID_REQUEST, INEXACT_ID))
   const said = paramsOf(message.value)
   const version = negotiate(said.protocolVersion)
   const initializeParams = { ...said, protocolVersion: version }
@@ -284,15 +291,31 @@ class Dialogue {
     const reply = new PostReply(session, incoming.response, this.#clock, isBatch)
     const now = this.#clock.now()
     const answers: Promise<Response>[] = []
+    let tooFast: GatewayError | undefined
     for (const message of messages) {
-      if (kindOf(message.value) !== 'request') this.#oneWay(session, message)
+      if (kindOf(message.value) !== 'request')
+        tooFast = this.#oneWay(incoming, session, { message, now }) ?? tooFast
       else answers.push(this.#request(incoming, session, { message, now, reply }))
     }
     const [only] = answers
-    if (only === undefined) return Promise.resolve(void incoming.response.writeHead(202).end())
+    if (only === undefined) return this.#acknowledge(incoming, session, tooFast, now)
     // Most POSTs hold one request: the common way takes no more turns of the microtask queue than it must.
     if (!isBatch) return only.then((response) => this.#inTime(session, { reply, now }, [response]))
     return Promise.all(answers).then((responses) => this.#inTime(session, { reply, now }, responses))
+  }
+
+  /** Nothing in a POST has an answer: it was taken, or a part of it was left out. */
+  #acknowledge(
+    { response }: InboundRequest,
+    session: Session,
+    tooFast: GatewayError | undefined,
+    now: Millis,
+  ): Promise<void> {
+    if (tooFast === undefined) return Promise.resolve(void response.writeHead(202).end())
+    const { retryAfterMs = 1_000 } = tooFast
+    const headers = { 'retry-after': String(Math.ceil(retryAfterMs / 1_000)) }
+    const refuse = () => sendJson(response, 429, gatewayErrorText(null, tooFast, {}), headers)
+    return (this.#guards.tarpit.hold(session.id, now, retryAfterMs) ?? Promise.resolve()).then(refuse)
   }
 
   /** A rejection may have to wait: see `Tarpit`. */
@@ -319,28 +342,31 @@ class Dialogue {
     this.#sessions.settle(session)
   }
 
-  /** A notification, or the answer to a question: nothing comes back. */
-  #oneWay(session: Session, message: Message): void {
+  /** A notification, or the answer to a question: nothing comes back, unless there are too many to pass on. */
+  #oneWay(
+    { headers }: InboundRequest,
+    session: Session,
+    { message, now }: Pick<Taken, 'message' | 'now'>,
+  ): GatewayError | undefined {
     if (kindOf(message.value) === 'response') return void session.asked.answer(message).catch(ignore)
+    const { method } = message.value
     const params = paramsOf(message.value)
-    switch (message.value.method) {
-      case 'notifications/initialized':
-        return
-      case 'notifications/cancelled': {
-        const id = params.requestId
-        const why =
-          typeof params.reason === 'string' ? `cancelled: ${params.reason.slice(0, 200)}` : 'cancelled'
-        return session.inFlight.get(id as RequestId)?.abort(gatewayError('cancelled', why))
-      }
-      case 'notifications/progress': {
-        const progress = session.asked.progress(message)
-        const bound =
-          progress && this.#live.current.servers.get(progress.server)?.upstreamSessions.current(session)
-        return void bound?.upstreamSession.post(progress?.text ?? '').catch(ignore)
-      }
-      default:
-        return session.endpoint.notify(this.#live.current, session, message)
+    if (method === 'notifications/initialized') return undefined
+    if (method === 'notifications/cancelled') {
+      const why =
+        typeof params.reason === 'string' ? `cancelled: ${params.reason.slice(0, 200)}` : 'cancelled'
+      return void session.inFlight.get(params.requestId as RequestId)?.abort(gatewayError('cancelled', why))
     }
+    const { limits, tenancies } = this.#guards
+    const tenancy = tenancies.of(headers, session.initializeParams.clientInfo, now, session.tenants)
+    const tooFast = limits.refusal(session.id, tenancy.countsAs)
+    if (tooFast !== undefined) return tooFast
+    if (method !== 'notifications/progress')
+      return void session.endpoint.notify(this.#live.current, session, message)
+    const progress = session.asked.progress(message)
+    const bound =
+      progress && this.#live.current.servers.get(progress.server)?.upstreamSessions.current(session)
+    return void bound?.upstreamSession.post(progress?.text ?? '').catch(ignore)
   }
 
   #request(incoming: InboundRequest, session: Session, { message, now, reply }: Taken): Promise<Response> {
@@ -402,6 +428,13 @@ class Dialogue {
   /** The answer to a request that goes no further. */
   #refusal(session: Session, { value }: Message, id: RequestId): string | undefined {
     if (value.method === 'ping') return resultText(id, '{}')
+    // In a batch: a server has one handshake for all who share a session with it.
+    if (value.method === 'initialize')
+      return errorText(
+        id,
+        INVALID_REQUEST,
+        'Invalid Request: initialize begins a session, and comes by itself',
+      )
     if (session.inFlight.has(id)) {
       return errorText(id, INVALID_REQUEST, 'Invalid Request: a request with this id is still running')
     }
@@ -415,6 +448,15 @@ class Dialogue {
     )
     return gatewayErrorText(id, error, {})
   }
+}
+
+/** Why a message of a client is not taken; undefined when it is. */
+function faultOf({ id, method }: Message['value']): string | undefined {
+  if (typeof method !== 'string') return undefined
+  if (id !== undefined) return isExactId(id as RequestId) ? undefined : INEXACT_ID
+  // It would pass by all that is asked of requests.
+  if (method.startsWith('notifications/')) return undefined
+  return `Invalid Request: ${method.slice(0, 100)} needs an id, as all but notifications/… do`
 }
 
 /** Nobody waits for the end of a message that has no answer. */

@@ -154,7 +154,7 @@ export function registerMcp(
       : legacy.post(incoming, body, value)
   }
 
-  /** A large request is read in a turn of its own; by then its client may have left. */
+  /** A large request, or a batch of many, is read in a turn of its own; by then its client may have left. */
   async function postInTurn(incoming: InboundRequest, body: string): Promise<void> {
     await ownTurn(incoming.client)
     if (!incoming.response.destroyed) await during('request', () => post(incoming, body))
@@ -165,7 +165,7 @@ export function registerMcp(
     load.inFlight--
     const full = fullness(incoming.client)
     if (full !== undefined) return refuseBody(incoming.response, full, clock)
-    if (body.length < LARGE_TEXT) guarded(incoming, () => post(incoming, body), body.length)
+    if (body.length < LARGE_TEXT && !isBatch(body)) guarded(incoming, () => post(incoming, body), body.length)
     else guarded(incoming, () => postInTurn(incoming, body), body.length)
   }
 
@@ -225,6 +225,11 @@ export function registerMcp(
     return true
   }
 }
+
+const BRACE = 0x7b
+
+/** Whether a body is an array, if it is JSON: a short text may ask for as much as a hundred others. */
+const isBatch = (body: string) => body.charCodeAt(0) !== BRACE && body.trimStart().startsWith('[')
 
 /** The modern era has no streams to open and no sessions to leave. */
 function onlyPost(reply: FastifyReply): void {

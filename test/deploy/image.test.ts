@@ -121,6 +121,7 @@ test('what is copied into the image is let through to its build', () => {
     .flatMap((line) => line.split(' ').slice(1, -1))
   assert.deepEqual(passed.toSorted(), copied.toSorted())
   assert.ok(copied.includes('config/scenarios'), 'the command scenario reads its library there')
+  assert.ok(copied.includes('config/workloads'), 'the command compare has its workload there')
 })
 
 test('the config that compose mounts is one, and its servers are services of it', async () => {

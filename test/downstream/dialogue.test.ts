@@ -85,6 +85,39 @@ test('messages without an answer are accepted, and handed to the endpoint unless
   assert.equal((await post({ jsonrpc: '2.0', id: 'nobody-asked', result: {} }, session)).status, 202)
 })
 
+test('what has no id and is no notification is refused, and nobody gets it', async (t) => {
+  const { post, begin, notified } = await testEndpoint(t, () => assert.fail('asked'))
+  const session = await begin('2025-03-26')
+  const call = { jsonrpc: '2.0', method: 'tools/call', params: { name: 'write' } }
+  const listed = { jsonrpc: '2.0', method: 'notifications/roots/list_changed' }
+  for (const body of [call, [listed, call]]) {
+    const reply = await post(body, session)
+    assert.equal(reply.status, 400)
+    assert.match(errorOf(reply).message, /tools\/call needs an id/)
+  }
+  assert.deepEqual(notified, [])
+})
+
+test('an id that is rounded where it is read is refused: no answer could bear it', async (t) => {
+  const { post, begin } = await testEndpoint(t)
+  const session = await begin()
+  assert.equal((await post(request(Number.MAX_SAFE_INTEGER), session)).status, 200)
+  for (const id of [2 ** 53, -(2 ** 53), 1e300]) {
+    const reply = await post(request(id), session)
+    assert.equal(reply.status, 400)
+    assert.match(errorOf(reply).message, /beyond 2\^53/)
+  }
+})
+
+test('an initialize among other messages goes no further', async (t) => {
+  const { post, begin, sessions } = await testEndpoint(t, () => assert.fail('asked'))
+  const session = await begin('2025-03-26')
+  const { json } = await post([request(1, 'initialize', {}), request(2, 'ping')], session)
+  const [refused, pong] = json as { error?: { code: number }; result?: unknown }[]
+  assert.deepEqual([refused?.error?.code, pong?.result], [-32600, {}])
+  assert.equal(sessions.size, 1)
+})
+
 test('a call is cancelled by the id that its client gave it, and only in that session', async (t) => {
   const { answer, begun } = waiting()
   const { post, begin } = await testEndpoint(t, answer)

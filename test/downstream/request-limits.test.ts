@@ -82,6 +82,19 @@ test('every request of a batch counts', async (t) => {
   )
 })
 
+test('notifications that are passed on count as well, and a cancellation is never too fast', async (t) => {
+  const { post, begin, notified } = await testEndpoint(t, undefined, {}, { perSession: slow })
+  const session = await begin()
+  const changed = { jsonrpc: '2.0', method: 'notifications/roots/list_changed' }
+  const statuses = []
+  for (let n = 0; n < 3; n++) statuses.push((await post(changed, session)).status)
+  assert.deepEqual(statuses, [202, 202, 429])
+  assert.equal((await post(changed, session)).headers['retry-after'], '1')
+  assert.equal(notified.length, 2)
+  const cancelled = { jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 1 } }
+  assert.equal((await post(cancelled, session)).status, 202)
+})
+
 test('an initialize that comes too fast begins no session', async (t) => {
   const { post, sessions } = await testEndpoint(t, () => '{}', {}, { perTenant: slow })
   const params = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'c', version: '1' } }

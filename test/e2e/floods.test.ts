@@ -7,6 +7,8 @@ import { bystand } from './support/bystander.ts'
 import { CountingServer } from './support/counting.ts'
 import { cleanUp, Gateway, type Json } from './support/gateway.ts'
 import { ModernClient } from './support/modern-client.ts'
+import { RawClient } from './support/raw-client.ts'
+import { RawSocket } from './support/raw-socket.ts'
 import { closeServers, RawServer } from './support/raw-server.ts'
 
 const script = fileURLToPath(new URL('../fixtures/pouring-server.js', import.meta.url))
@@ -89,6 +91,26 @@ test('a bystander is served while a hundred subscriptions to a thousand resource
   })
   const given = (await asked()) - before
   assert.ok(given < 2_000, `${given} requests for 1,000 resources`)
+})
+
+test('a bystander is served while batches of pings are pipelined over many connections', async (t) => {
+  const gateway = await stage({})
+  const url = gateway.mcp('kind')
+  const client = await RawClient.open(url, { version: '2025-03-26' })
+  const pings = JSON.stringify(
+    Array.from({ length: 100 }, (_, id) => ({ jsonrpc: '2.0', id, method: 'ping' })),
+  )
+  const headers = { ...client.headers, 'content-length': String(pings.length) }
+  const sockets = await Promise.all(
+    Array.from({ length: 20 }, () => RawSocket.open(url, headers, '127.0.0.2')),
+  )
+  await beside(t, gateway, async () => {
+    for (const socket of sockets) for (let n = 0; n < 60; n++) void socket.begin(pings)
+    // Each is answered, by pongs or by a refusal, or cut off.
+    const isOver = ({ text, isClosed }: RawSocket) => isClosed || text.split('HTTP/1.1 ').length > 60
+    await until('all is over', () => sockets.every(isOver))
+  })
+  for (const socket of sockets) socket.close()
 })
 
 test('a bystander is served while a server sends empty lines and comments', async (t) => {

@@ -2,9 +2,10 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { after, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { cleanUp, Gateway } from './support/gateway.ts'
+import { cleanUp, Gateway, type GatewayOptions } from './support/gateway.ts'
 import type { Program } from './support/program.ts'
 import { RawClient } from './support/raw-client.ts'
+import { closeServers, RawServer, sendJson } from './support/raw-server.ts'
 import { HttpToolbox } from './support/toolbox.ts'
 
 const SESSIONS = 200
@@ -16,12 +17,20 @@ const AT_ONCE = 10
 const probe = fileURLToPath(new URL('../fixtures/heap-probe.js', import.meta.url))
 
 after(cleanUp)
+after(closeServers)
 
-/** The heap that is in use once all garbage is collected. */
-async function heapUsed({ child }: Program): Promise<number> {
+/** The memory that is in use once all garbage is collected: on the heap, and outside of it. */
+async function memoryOf({ child }: Program): Promise<{ heapUsed: number; external: number }> {
   child.send('measure')
-  const [{ heapUsed }] = (await once(child, 'message')) as [{ heapUsed: number }]
-  return heapUsed
+  const [measured] = (await once(child, 'message')) as [{ heapUsed: number; external: number }]
+  return measured
+}
+
+const heapUsed = async (program: Program) => (await memoryOf(program)).heapUsed
+
+const withProbe: GatewayOptions = {
+  nodeArgs: ['--expose-gc', '--import', probe],
+  stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
 }
 
 /** A session that has spoken with every server. */
@@ -44,10 +53,7 @@ async function repeat<T>(count: number, task: (index: number) => Promise<T>): Pr
 test('an idle session costs less than 50 KB of heap, and nothing once it is gone', async (t) => {
   const toolboxes = await Promise.all(SERVERS.map(() => HttpToolbox.start()))
   const servers = Object.fromEntries(SERVERS.map((name, index) => [name, { url: toolboxes[index]?.url }]))
-  const gateway = await Gateway.start(
-    { servers },
-    { nodeArgs: ['--expose-gc', '--import', probe], stdio: ['ignore', 'pipe', 'pipe', 'ipc'] },
-  )
+  const gateway = await Gateway.start({ servers }, withProbe)
   await gateway.waitFor('up', ...SERVERS)
   await repeat(AT_ONCE, async () => (await openSession(gateway)).leave())
 
@@ -63,4 +69,48 @@ test('an idle session costs less than 50 KB of heap, and nothing once it is gone
   t.diagnostic(`${Math.round(each)} bytes a session, ${Math.round(rest)} after it`)
   assert.ok(each < LIMIT_BYTES, `${Math.round(each)} bytes a session`)
   assert.ok(rest < each / 2, `${Math.round(rest)} bytes remain of a session`)
+})
+
+test('faults keep nothing of the replies that they were applied to', async (t) => {
+  const text = 'x'.repeat(1024 ** 2)
+  const server = await RawServer.start(
+    ({ message }, response) => {
+      if (message.method !== 'tools/call') return false
+      const result = { content: [{ type: 'text', text }] }
+      sendJson(response, JSON.stringify({ jsonrpc: '2.0', id: message.id, result }))
+      return true
+    },
+    ['big'],
+  )
+  const fault = { ttl: '5m', match: { server: 'raw' }, allowWrites: true }
+  const faults = [
+    { name: 'failed', type: 'result.is_error', rate: 0.5, ...fault },
+    { name: 'partial', type: 'result.partial', operators: 'auto', rate: 1, ...fault },
+  ]
+  const gateway = await Gateway.start(
+    {
+      gateway: { environment: 'test' },
+      servers: { raw: { url: server.url } },
+      chaos: { enabled: true, faults },
+    },
+    withProbe,
+  )
+  await gateway.waitFor('up', 'raw')
+  await gateway.post('/admin/chaos/arm')
+  const client = await RawClient.open(gateway.mcp('raw'))
+  const inUse = async () => {
+    const { heapUsed, external } = await memoryOf(gateway.program)
+    return heapUsed + external
+  }
+  const call = () => client.request('tools/call', { name: 'big', arguments: {} })
+  await repeat(AT_ONCE, call)
+  const before = await inUse()
+  const replies = await repeat(60, call)
+  const more = (await inUse()) - before
+  const { body: status } = await gateway.admin<{ faults: { name: string; injected: number }[] }>(
+    '/admin/chaos',
+  )
+  for (const { name, injected } of status.faults) assert.ok(injected > 10, `${name}: ${injected}`)
+  t.diagnostic(`${Math.round(more / 1024)} KiB more after ${replies.length} replies of 1 MiB`)
+  assert.ok(more < 10 * 1024 ** 2, `${more} bytes`)
 })

@@ -68,33 +68,6 @@ test('what it reads of its own is in it, and what only a checkout needs is not',
   assert.deepEqual(names, ['CHANGELOG.md', 'LICENSE', 'README.md', 'config', 'dist', 'docs', 'package.json'])
 })
 
-test('whatever it imports is among its dependencies', async () => {
-  const { dependencies } = JSON.parse(await readFile(join(packed, 'package.json'), 'utf8')) as {
-    dependencies: Record<string, string>
-  }
-  const imported = new Set<string>()
-  for (const file of await readdir(join(packed, 'dist'), { recursive: true })) {
-    if (!file.endsWith('.js')) continue
-    const text = await readFile(join(packed, 'dist', file), 'utf8')
-    for (const [, name = ''] of text.matchAll(/^(?:import|export)\b[^'"]*?from ['"]([^'".][^'"]*)['"]/gm))
-      imported.add(name)
-    for (const [, name = ''] of text.matchAll(/\bimport\(['"]([^'".][^'"]*)['"]\)/g)) imported.add(name)
-  }
-  const packages = [...imported]
-    .filter((name) => !name.startsWith('node:'))
-    .map((name) =>
-      name
-        .split('/')
-        .slice(0, name.startsWith('@') ? 2 : 1)
-        .join('/'),
-    )
-  assert.ok(packages.includes('fastify'))
-  assert.deepEqual(
-    [...new Set(packages)].filter((name) => !(name in dependencies)),
-    [],
-  )
-})
-
 test('init and start in that folder make a gateway that listens', async () => {
   await run(command, ['init'], { cwd: home })
   const args = [join(packed, 'dist', 'main.js'), 'start', '--port', '0']

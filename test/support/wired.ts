@@ -25,7 +25,8 @@ export async function wireTo(
     await Promise.all([calls.destroy(), streams.destroy()])
     stop()
   })
-  return { wire: HttpWire.to({ url, headers: {}, agent: undefined }, { calls, streams }), stop }
+  const pools = { calls, notifications: calls, streams }
+  return { wire: HttpWire.to({ url, headers: {}, agent: undefined }, pools), stop }
 }
 
 /** The headers that make a reply an event stream. */

@@ -146,7 +146,7 @@ export const OUTCOME_KEY = 'dev.breakwater/outcome'
 const outcomes: ReadonlySet<unknown> = new Set<AgentOutcome>(['safe', 'silent', 'unknown'])
 
 interface Reported {
-  /** Id of the earlier call as the agent sent it, or the intent that it belonged to: in the modern era ids are ours. */
+  /** Id of the earlier call as the agent sent it, or the intent that it belonged to. */
   readonly call: RequestId
   readonly outcome: AgentOutcome
 }

@@ -1,5 +1,6 @@
 import type { Call } from '../../mesh/call.ts'
 import { paramsOf } from '../../protocol/jsonrpc.ts'
+import { ownText } from '../../units/clip.ts'
 import { Recent } from '../../units/recent.ts'
 import type { DecisionEntry } from '../journal/entry.ts'
 
@@ -12,8 +13,8 @@ const MAX_LEAVES = 1_000
 /** Shorter values could be anybody's. */
 const SHORTEST = 6
 
-/** Longest text that is taken apart into words, in characters. */
-const MAX_TEXT = 4_096
+/** Longest text that is looked at, in characters. */
+const LONGEST = 4_096
 
 /**
  * Values that only a fault can have brought into the world: the ones that it made and the server never said. When
@@ -26,7 +27,7 @@ export class Canaries {
   /** Takes note of the values in `changed` that `original` does not have. */
   plant(entry: DecisionEntry, original: unknown, changed: unknown): void {
     const said = new Set(leaves(original))
-    for (const leaf of leaves(changed)) if (!said.has(leaf)) this.#planted.set(leaf, entry)
+    for (const leaf of leaves(changed)) if (!said.has(leaf)) this.#planted.set(ownText(leaf), entry)
   }
 
   /** The decisions whose values a call's arguments hold. */
@@ -48,8 +49,7 @@ function leaves(value: unknown): string[] {
       for (const held of Object.values(next)) open.push(held)
     } else if (typeof next === 'string' || typeof next === 'number') {
       const text = String(next)
-      if (text.length >= SHORTEST) found.push(text)
-      if (text.length <= MAX_TEXT) found.push(...words(text))
+      if (text.length >= SHORTEST && text.length <= LONGEST) found.push(text, ...words(text))
     }
   }
   return found

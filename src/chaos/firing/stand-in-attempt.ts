@@ -1,4 +1,5 @@
 import type { Call, Outcome, Service } from '../../mesh/call.ts'
+import type { GatewayError } from '../../mesh/errors.ts'
 import type { FaultEnvironment } from '../fault.ts'
 
 /**
@@ -10,8 +11,8 @@ export class StandInAttempt {
   /** Whether it stands in the record of its call. */
   #isCounted = false
   #cameThrough = false
-  /** How the server's part of it ended. */
-  #real: Outcome | undefined
+  /** How the server's part of it failed, if it did. No more of it is kept: this lives as long as the journal has its entry. */
+  #realError: GatewayError | undefined
 
   constructor(environment: Pick<FaultEnvironment, 'beginAttempt' | 'suspect'>) {
     this.#environment = environment
@@ -29,7 +30,10 @@ export class StandInAttempt {
       if (this.#isCounted) call.record.attempts--
       this.#isCounted = false
       this.#cameThrough = true
-      return next(call).then((outcome) => (this.#real = outcome))
+      return next(call).then((outcome) => {
+        this.#realError = outcome.kind === 'failed' ? outcome.error : undefined
+        return outcome
+      })
     }
   }
 
@@ -37,8 +41,7 @@ export class StandInAttempt {
   end(call: Call, outcome: Outcome): void {
     const error = outcome.kind === 'answered' ? undefined : outcome.error
     this.#begin(call, error?.sent ?? true)
-    const seen = this.#real?.kind === 'failed' ? this.#real.error : undefined
-    if (error !== undefined && error !== seen) this.#environment.suspect(call, error)
+    if (error !== undefined && error !== this.#realError) this.#environment.suspect(call, error)
   }
 
   #begin(call: Call, sent: boolean): void {

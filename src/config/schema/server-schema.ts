@@ -175,7 +175,13 @@ export const httpServer = z
       .enum(['transparent', 'surface'])
       .default('transparent')
       .describe('What follows when the server forgot a session: a new one, or a 404 to the agent.'),
-    connections: z.number().int().min(1).max(4_096).default(256).describe('Sockets for calls, per replica.'),
+    connections: z
+      .number()
+      .int()
+      .min(1)
+      .max(4_096)
+      .default(256)
+      .describe('Sockets for calls, per replica; notifications of agents have up to 16 of their own.'),
     tls: tls.optional(),
     passthrough: z
       .boolean()

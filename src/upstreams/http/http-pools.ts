@@ -63,6 +63,8 @@ export interface HttpOptions extends ReplyLimits {
 /** The sockets to one replica: for requests that end, and for streams that stay open. */
 export interface Pools {
   readonly calls: Pool
+  /** For the notifications of agents: no call waits for a socket because a server is slow to take these. */
+  readonly notifications: Pool
   readonly streams: Pick<StreamConnections, 'dispatch' | 'destroy'>
   /** For requests with replies whose bytes faults shape; only where calls have replies of their own. */
   readonly shaped?: ShapedCalls
@@ -70,19 +72,21 @@ export interface Pools {
   readonly shapedStreams?: ShapedCalls
 }
 
+/** Most sockets for notifications, of one replica. */
+const MOST_FOR_NOTIFICATIONS = 16
+
 /** Makes the pools; a socket is opened when it is needed. */
 export function openPools({ url, connections, timeouts, tls }: HttpOptions): Pools {
   const { origin } = new URL(url)
   const headersTimeout = timeouts.idle
   const socket = { timeout: timeouts.connect, ...readTls(tls) }
   const connect = connectorOf(socket)
+  const ofRequests = { pipelining: 1, headersTimeout, bodyTimeout: timeouts.idle, connect }
   return {
-    calls: new Pool(origin, {
-      connections,
-      pipelining: 1,
-      headersTimeout,
-      bodyTimeout: timeouts.idle,
-      connect,
+    calls: new Pool(origin, { ...ofRequests, connections }),
+    notifications: new Pool(origin, {
+      ...ofRequests,
+      connections: Math.min(connections, MOST_FOR_NOTIFICATIONS),
     }),
     streams: new StreamConnections(origin, { headersTimeout, bodyTimeout: 0, connect }),
     shaped: new ShapedCalls(origin, connections, { headersTimeout, bodyTimeout: timeouts.idle }, socket),
@@ -91,7 +95,8 @@ export function openPools({ url, connections, timeouts, tls }: HttpOptions): Poo
 }
 
 /** Drops all sockets, and what goes on over them. */
-export async function closePools({ calls, streams, shaped, shapedStreams }: Pools): Promise<void> {
-  const pools = [calls, streams, shaped, shapedStreams]
-  await Promise.all(pools.map(async (pool) => pool?.destroy()))
+export async function closePools(pools: Pools): Promise<void> {
+  const { calls, notifications, streams, shaped, shapedStreams } = pools
+  const all = [calls, notifications, streams, shaped, shapedStreams]
+  await Promise.all(all.map(async (pool) => pool?.destroy()))
 }

@@ -37,6 +37,8 @@ export interface PostOptions {
   readonly headers?: Readonly<Record<string, string>> | undefined
   /** Takes it back. */
   readonly signal?: Signal | undefined
+  /** Whether it is a notification of an agent. */
+  readonly isNotification?: boolean
 }
 
 /**
@@ -46,7 +48,7 @@ export interface PostOptions {
 export function postAway(
   wire: HttpWire,
   text: string,
-  { clock, limitMs, headers, signal }: PostOptions,
+  { clock, limitMs, headers, signal, isNotification = false }: PostOptions,
 ): Promise<void> {
   return new Promise((resolve, reject) => {
     // Whoever waits is told at once: a request that still waits for a socket ends only when it gets one.
@@ -75,7 +77,8 @@ export function postAway(
     })
     if (signal?.aborted) return aborted()
     signal?.addEventListener('abort', aborted)
-    wire.post(text, headers, reply)
+    if (isNotification) wire.notify(text, reply)
+    else wire.post(text, headers, reply)
   })
 }
 

@@ -94,6 +94,12 @@ export class HttpWire {
     else calls.dispatch({ method: 'POST', path, ...inSlices(body, headers) }, reply)
   }
 
+  /** Posts a notification of an agent, over sockets that no call waits for. */
+  notify(body: string, reply: HttpReply): void {
+    const { notifications, path } = this.#target
+    notifications.dispatch({ method: 'POST', path, ...inSlices(body, this.#withAgent(this.#headers)) }, reply)
+  }
+
   /** Posts a message whose reply is a stream that stays open. */
   subscribe(
     body: string,

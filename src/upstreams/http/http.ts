@@ -255,9 +255,13 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
   }
 
   post(text: string): Promise<void> {
+    return this.#post(text, true)
+  }
+
+  #post(text: string, isNotification: boolean): Promise<void> {
     if (this.ended.aborted) return Promise.reject(this.ended.reason)
-    const { clock, ackMs: limitMs } = this
-    return this.unread.send(text, () => postAway(this.#session.wire, text, { clock, limitMs }))
+    const options = { clock: this.clock, limitMs: this.ackMs, isNotification }
+    return this.unread.send(text, () => postAway(this.#session.wire, text, options))
   }
 
   relisten(anew: boolean): void {
@@ -323,7 +327,7 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
     if (message === undefined) return
     const kind = kindOf(message.value)
     if (kind === 'notification') return this.send(message)
-    const answer = kind === 'request' ? answerTo(message, (text) => this.post(text)) : undefined
+    const answer = kind === 'request' ? answerTo(message, (text) => this.#post(text, false)) : undefined
     if (answer !== undefined) this.send(message, answer)
   }
 

@@ -136,7 +136,7 @@ export class SseUpstream implements Upstream {
     const { headers, forwardHeaders } = config
     const agent = forwarded(forwardHeaders, caller.headers)
     const wire = { url: target.href, headers, agent }
-    return HttpWire.to(wire, { calls: this.#posts, streams: this.#streams })
+    return HttpWire.to(wire, { calls: this.#posts, notifications: this.#posts, streams: this.#streams })
   }
 }
 
