@@ -134,6 +134,7 @@ export function readArguments<const Given extends Options>(
 /** The words for a command that is missing, or that there is not. */
 export function unknownCommand(name: string, names: readonly string[]): string {
   if (name === '') return `which command: ${names.join(', ')}?`
+  if (name.startsWith('-')) return 'the command comes first, and its options behind it'
   const meant = suggest(name, names)
   return `unknown command "${name}"${meant === undefined ? '' : `; did you mean ${meant}?`}`
 }
@@ -168,7 +169,8 @@ function valueOf(name: string, option: Option, texts: readonly string[] | undefi
       const given = DECIMAL.test(text) ? Number(text) : NaN
       const isOne = kind === 'integer' ? Number.isInteger(given) : Number.isFinite(given)
       if (isOne && given >= min && given <= max) return given
-      throw refused(max >= 2 ** 52 && min === 0 ? 'a number' : `a number from ${min} to ${max}`)
+      const noun = kind === 'integer' ? 'a whole number' : 'a number'
+      throw refused(max >= 2 ** 52 && min === 0 ? noun : `${noun} from ${min} to ${max}`)
     }
     case 'duration':
       return durationOf(name, text, option)

@@ -135,7 +135,9 @@ const clear: Command = {
       { method: 'POST', path: '/chaos/clear', body: { faultId: fault } },
       () => [`cleared ${fault}`],
       ({ existed }: { readonly existed: boolean }) =>
-        existed ? undefined : `no injected fault has the id or the name ${fault} (any more)`,
+        existed
+          ? undefined
+          : `no injected fault has the id or the name ${fault} (any more); those of the plan end with disarm`,
     )
   },
 }

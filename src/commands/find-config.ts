@@ -19,4 +19,4 @@ export async function findConfig(folder: string): Promise<string | undefined> {
 /** What to do where there is no config. */
 export const noConfig = `there is no config in this folder (${configNames.join(', ')}):
   breakwater init                 writes a breakwater.yaml to begin with
-  breakwater start --config FILE  takes the one that you name`
+  breakwater start --config FILE  takes the one that you name, as breakwater validate FILE does`

@@ -9,10 +9,8 @@ import { askedLimitMs } from '../policies/deadline/asked.ts'
 import {
   errorText,
   idOf,
-  INEXACT_ID,
   INVALID_PARAMS,
   INVALID_REQUEST,
-  isExactId,
   isObject,
   isRequestId,
   kindOf,
@@ -74,9 +72,11 @@ export class LegacyHandler {
       return refuse(incoming, refusal(400, null, INVALID_REQUEST, why))
     }
     const messages = readMessages(body, value)
-    for (const { value } of messages ?? []) {
-      const fault = faultOf(value)
-      if (fault !== undefined) return refuse(incoming, refusal(400, null, INVALID_REQUEST, fault))
+    const strange = messages?.find(({ value }) => isWithoutId(value))
+    if (strange !== undefined) {
+      const method = String(strange.value.method).slice(0, 100)
+      const fault = `Invalid Request: ${method} needs an id, as all but notifications/… do`
+      return refuse(incoming, refusal(400, null, INVALID_REQUEST, fault))
     }
     if (messages !== undefined) return this.#dialogue.take(incoming, session, messages, isBatch)
     const why = 'Invalid Request: not JSON-RPC 2.0, or too large a batch'
@@ -152,7 +152,6 @@ async function initialize(
   if (!isRequestId(id)) {
     return refuse(incoming, refusal(400, null, INVALID_REQUEST, 'Invalid Request: initialize needs an id'))
   }
-  if (!isExactId(id)) return refuse(incoming, refusal(400, null, INVALID_REQUEST, INEXACT_ID))
   const said = paramsOf(message.value)
   const version = negotiate(said.protocolVersion)
   const initializeParams = { ...said, protocolVersion: version }
@@ -450,13 +449,9 @@ class Dialogue {
   }
 }
 
-/** Why a message of a client is not taken; undefined when it is. */
-function faultOf({ id, method }: Message['value']): string | undefined {
-  if (typeof method !== 'string') return undefined
-  if (id !== undefined) return isExactId(id as RequestId) ? undefined : INEXACT_ID
-  // It would pass by all that is asked of requests.
-  if (method.startsWith('notifications/')) return undefined
-  return `Invalid Request: ${method.slice(0, 100)} needs an id, as all but notifications/… do`
+/** A request that has no id: it would pass by all that is asked of requests. */
+function isWithoutId({ id, method }: Message['value']): boolean {
+  return id === undefined && typeof method === 'string' && !method.startsWith('notifications/')
 }
 
 /** Nobody waits for the end of a message that has no answer. */

@@ -63,17 +63,6 @@ export function isRequestId(value: unknown): value is RequestId {
   return typeof value === 'string' || (typeof value === 'number' && Number.isFinite(value))
 }
 
-/**
- * Whether an answer can bear an id as it came. Larger numbers are rounded where they are read: two requests would share one, and
- * the answer would bear neither's.
- */
-export function isExactId(id: RequestId): boolean {
-  return typeof id === 'string' || Math.abs(id) <= Number.MAX_SAFE_INTEGER
-}
-
-/** Why a request with another id is refused. */
-export const INEXACT_ID = 'Invalid Request: a number beyond 2^53 is no id; a string may say the same'
-
 /** The id of what may be a request; null when it has none that could be read. */
 export function idOf(value: unknown): RequestId | null {
   return isObject(value) && isRequestId(value.id) ? value.id : null

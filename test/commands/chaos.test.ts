@@ -61,7 +61,11 @@ test('faults are injected and cleared one by one and all at once', async (contex
   const gone = await command('clear', 'fault-1')
   assert.deepEqual(
     [gone.code, gone.stdout, gone.stderr],
-    [1, '', 'breakwater: no injected fault has the id or the name fault-1 (any more)\n'],
+    [
+      1,
+      '',
+      'breakwater: no injected fault has the id or the name fault-1 (any more); those of the plan end with disarm\n',
+    ],
   )
   await command('inject', 'search/q*', 'malformed')
   const { name } = controller.status().faults.at(-1)!
@@ -206,6 +210,7 @@ test('a port where nothing listens, or something else does, is told apart', asyn
 test('arguments that make no sense are told, and where the usage is', async () => {
   for (const [args, why] of [
     [[], /which command: status, inject, clear, .*\?/],
+    [['--json', 'status'], /the command comes first, and its options behind it/],
     [['statsu'], /unknown command "statsu"; did you mean status\?/],
     [['inject', 's'], /TYPE is missing/],
     [['clear'], /FAULT is missing/],

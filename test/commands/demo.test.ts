@@ -108,9 +108,9 @@ test('policies of a file are simulated, by the name of their set', async () => {
 
 test('what cannot be simulated is refused in words', async () => {
   const bad: readonly (readonly [args: readonly string[], code: number, said: RegExp])[] = [
-    [['--tasks', '0'], 2, /--tasks must be a number from 1 to 100000, not "0"/],
-    [['--seed', '9'.repeat(400)], 2, /--seed must be a number/],
-    [['--seed', '9007199254740992'], 2, /--seed must be a number/],
+    [['--tasks', '0'], 2, /--tasks must be a whole number from 1 to 100000, not "0"/],
+    [['--seed', '9'.repeat(400)], 2, /--seed must be a whole number/],
+    [['--seed', '9007199254740992'], 2, /--seed must be a whole number/],
     [['--rate', '1.5'], 2, /--rate must be a number from 0 to 1/],
     [['--tasks', '100000', '--fan-out', '1000'], 1, /more than 10000000 calls/],
     [['--plan', '/nowhere/plan.yaml'], 1, /plan\.yaml/],

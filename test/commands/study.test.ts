@@ -52,5 +52,5 @@ test('an unknown study and no seeds are misuse', async () => {
   assert.equal(unknown.code, 2)
   assert.match(unknown.stderr, /^breakwater study: unknown study "agnets"; did you mean agents\?/)
   assert.match((await run()).stderr, /^breakwater study: NAME is missing/)
-  assert.match((await run('hol', '--seeds', '0')).stderr, /--seeds must be a number from 1 to 10000/)
+  assert.match((await run('hol', '--seeds', '0')).stderr, /--seeds must be a whole number from 1 to 10000/)
 })

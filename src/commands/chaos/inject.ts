@@ -167,6 +167,8 @@ const options = {
   'allow-writes': { kind: 'flag', about: 'also tools not known to be read-only' },
 } as const satisfies Options
 
+const SPARED = '  tools that are not known to be read-only are left out; --allow-writes hits them too'
+
 /** `inject TARGET TYPE`: one fault, for a time. */
 export const inject: Command = {
   positionals: ['TARGET', 'TYPE'],
@@ -184,7 +186,8 @@ export const inject: Command = {
     }
     return ask(args, { method: 'POST', path: '/chaos/inject', body }, (injected: Injected) => [
       `${injected.faultId}: ${type} at ${target} for ${formatDuration(injected.durationMs)}`,
-      ...(injected.note === undefined ? [] : [`  ${injected.note}`]),
+      // Said here with the option of this command.
+      ...(injected.note === undefined ? [] : [SPARED]),
     ])
   },
 }

@@ -1,10 +1,8 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import type { Message, RequestId } from '../../mesh/call.ts'
 import {
-  INEXACT_ID,
   INVALID_PARAMS,
   INVALID_REQUEST,
-  isExactId,
   isObject,
   isRequestId,
   kindOf,
@@ -58,7 +56,6 @@ export function readEnvelope(headers: IncomingHttpHeaders, { value }: Message): 
   const id = isRequestId(value.id) ? value.id : null
   if (kindOf(value) !== 'request' || id === null)
     return refusal(400, null, INVALID_REQUEST, 'Invalid Request: expected a request')
-  if (!isExactId(id)) return refusal(400, null, INVALID_REQUEST, INEXACT_ID)
   const params = paramsOf(value)
   const meta = params._meta
   const incomplete = whatIsMissing(meta)
