@@ -10,7 +10,6 @@ import { logLevels, optionLines, runCommand, type Values } from './arguments.ts'
 import { configNames, findConfig, noConfig } from './find-config.ts'
 import { seconds, showProgress } from './progress.ts'
 import type { Terminal } from './terminal.ts'
-import { untilSignal } from './wrap/signals.ts'
 
 const options = {
   config: {
@@ -81,7 +80,10 @@ async function serve(path: string, values: Values<typeof options>, out: Terminal
   const config = readdress(loaded.config, values)
 
   // From before the start on: whoever ends a gateway that has just come up wants what it made to go, too.
-  const stopped = untilSignal()
+  const stopped = new Promise<void>((resolve) => {
+    process.once('SIGTERM', resolve)
+    process.once('SIGINT', resolve)
+  })
   let gateway
   try {
     gateway = await startGateway({ config, path, files: loaded.files, env, log })
@@ -105,6 +107,9 @@ async function serve(path: string, values: Values<typeof options>, out: Terminal
   for (const signal of early) heed(signal)
   await stopped
   endWaiting()
+  const hurry = () => process.exit(1)
+  process.once('SIGTERM', hurry)
+  process.once('SIGINT', hurry)
   await gateway.close()
   // An exporter of spans cannot be told to give up on a collector that does not answer.
   systemClock.after(LINGER_MS, () => process.exit(0))
