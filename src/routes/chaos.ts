@@ -42,10 +42,16 @@ const statusQuery = z.strictObject({
 })
 
 const renewBody = z.strictObject({
-  faultIds: z.array(z.string().min(1).max(128)).min(1).max(1_000).describe('What injecting gave.'),
+  faultIds: z
+    .array(z.string().min(1).max(128))
+    .min(1)
+    .max(1_000)
+    .describe('What injecting gave, or the name of the fault.'),
 })
 
-const clearBody = z.strictObject({ faultId: z.string().min(1).max(128).describe('What injecting gave.') })
+const clearBody = z.strictObject({
+  faultId: z.string().min(1).max(128).describe('What injecting gave, or the name of the fault.'),
+})
 
 /**
  * Faults one by one, each for a time: `/chaos/{status,inject,clear,clear-all}`, as mcp-chaos-monkey has them, with its
