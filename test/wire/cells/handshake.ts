@@ -77,7 +77,13 @@ function nothingBehind(seen: Seen): void {
 /** How sessions with servers begin, and whether they go on. */
 export const handshakeEntries: Entries = {
   'initialize.refused': {
-    play: shaking,
+    async play(stage) {
+      await shaking(stage)
+      if (stage.place.side === 'client') return
+      // A probe that was under way when the fault came still arrives; from a server that is down none is.
+      stage.server.clear()
+      await anew(stage)
+    },
     saw(seen) {
       if (seen.place.side === 'client') {
         const exchange = greeted(seen)
