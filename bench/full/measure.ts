@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { systemClock } from '../../src/mesh/clock.ts'
 import { Children } from '../children.ts'
 import { script, type Endpoint } from '../middle.ts'
+import { beginningAt } from '../rounds.ts'
 import type { Cell } from './cells.ts'
 import type { Figures, Order, Report } from './load.ts'
 import type { StdioServer } from './rows.ts'
@@ -54,9 +55,10 @@ async function measureRows(run: CellRun, children: Children): Promise<CellResult
     rows = rows.filter((row) => row.way !== way)
     run.leaveOut({ title: way.title, cell: cell.name, why })
   }
+  let rounds = 0
   /** Measures every row once; one that may fail, and does, is none any more. */
   const round = async (order: (row: Row) => Partial<Order>, keep: (row: Row, figures: Figures) => void) => {
-    for (const row of rows) {
+    for (const row of beginningAt(rounds++, rows)) {
       const report = await ask(load, { ...orderOf(row, cell, windows), ...order(row) })
       if ('figures' in report) keep(row, report.figures)
       else if (row.way.mayFail) leave(row, report.failure)

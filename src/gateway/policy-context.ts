@@ -10,7 +10,7 @@ import { createKeyedRandom } from '../mesh/keyed-random.ts'
 import type { PolicyContext } from '../mesh/policy.ts'
 import { States } from '../mesh/state.ts'
 import type { Log } from '../telemetry/log.ts'
-import { noteEvents } from '../telemetry/mesh-events.ts'
+import { notePolicies } from '../telemetry/events.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 
 /** What the policies of a gateway may touch, and what they remember. */
@@ -33,7 +33,7 @@ export function createPolicyContext(
   durable: DurableStore | undefined,
   seed: number = randomInt(SEEDS),
 ): GatewayPolicyContext {
-  const emit = noteEvents(metrics, log)
+  const emit = notePolicies(metrics, log)
   return { clock, random: createKeyedRandom(seed), state: new States(clock), durable, emit }
 }
 

@@ -7,12 +7,16 @@ import { during } from '../mesh/work.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import type { Incidents } from '../registry/health/incidents.ts'
 import { listKinds } from '../registry/kinds.ts'
-import { collectExperiments, type ExperimentRuns } from '../telemetry/experiment-runs.ts'
-import { collectInFlight, collectStates } from '../telemetry/mesh-states.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { Exposition, formatFor } from '../telemetry/metrics/exposition.ts'
 import { contentTypes } from '../telemetry/metrics/format.ts'
 import { processRegistry } from '../telemetry/metrics/process.ts'
+import {
+  collectExperiments,
+  collectInFlight,
+  collectStates,
+  type ExperimentRuns,
+} from '../telemetry/scrape.ts'
 
 export interface MetricsParts {
   readonly live: Live<GatewayGeneration>

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Room, Samples } from '../../src/experiments/samples.ts'
-import { collectExperiments, type ExperimentRuns } from '../../src/telemetry/experiment-runs.ts'
+import { collectExperiments, type ExperimentRuns } from '../../src/telemetry/scrape.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
 
 const experiment = { name: 'ab', arms: { a: 'default', b: 'bold' } }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { StateKey } from '../../src/mesh/policy.ts'
 import { States } from '../../src/mesh/state.ts'
-import { collectStates } from '../../src/telemetry/mesh-states.ts'
+import { collectStates } from '../../src/telemetry/scrape.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 

@@ -1,7 +1,7 @@
 import type { Service } from '../../src/mesh/call.ts'
 import { createAccessLog } from '../../src/telemetry/access-log.ts'
 import { Intents } from '../../src/telemetry/intents.ts'
-import { collectInFlight } from '../../src/telemetry/mesh-states.ts'
+import { collectInFlight } from '../../src/telemetry/scrape.ts'
 import { createMetrics, type Metrics } from '../../src/telemetry/metrics.ts'
 import type { IsListed } from '../../src/telemetry/metrics/tool-series.ts'
 import { observeAttempt, type ObserveAttemptParts } from '../../src/telemetry/observe-attempt.ts'

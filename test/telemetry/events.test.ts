@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { MeshEvent } from '../../src/mesh/policy.ts'
-import { noteEvents } from '../../src/telemetry/mesh-events.ts'
+import { notePolicies } from '../../src/telemetry/events.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { bad, good, setUp, times } from '../policies/breaker/rig.ts'
 import { recordedLog } from '../support/log.ts'
@@ -10,7 +10,7 @@ import { recordedLog } from '../support/log.ts'
 async function noted(events: readonly MeshEvent[]) {
   const metrics = createMetrics()
   const { log, lines } = recordedLog()
-  for (const event of events) noteEvents(metrics, log)(event)
+  for (const event of events) notePolicies(metrics, log)(event)
   const text = await metrics.registry.metrics()
   const exposed = text
     .split('\n')

@@ -1,4 +1,45 @@
+import { DEFAULT_SET } from '../mesh/settings.ts'
+import type { StateStore } from '../mesh/policy.ts'
+import { states } from '../policies/descriptions.ts'
 import type { Metrics } from './metrics.ts'
+import { OTHER } from './metrics/tool-series.ts'
+
+/**
+ * Reads what policies remember into gauges: done at a scrape, for it changes more often than anybody looks. States of
+ * named sets that are no arms are left out: no calls go by them.
+ */
+export function collectStates(
+  metrics: Pick<Metrics, 'ofPolicies' | 'tools' | 'arms'>,
+  store: StateStore,
+): void {
+  for (const { gauge } of states) if (gauge !== undefined) metrics.ofPolicies.gauge(gauge.metric).reset()
+  for (const { kind, gauge } of states) {
+    if (gauge === undefined) continue
+    const { metric, always = [], samples } = gauge
+    const read = metrics.ofPolicies.gauge(metric)
+    const names = new Set(metric.labels)
+    for (const labels of always) read.inc(labels, 0)
+    for (const [{ server, tool, set }, state] of store.list(kind)) {
+      const isArm = set !== DEFAULT_SET
+      if (isArm && !(names.has('arm') && metrics.arms.has(set))) continue
+      const owner: Record<string, string> = {}
+      if (names.has('server')) owner.server = server
+      if (names.has('tool'))
+        owner.tool = tool === undefined ? OTHER : metrics.tools.of(server, tool, listed).labels.tool
+      if (names.has('arm')) owner.arm = isArm ? set : ''
+      for (const { labels, value } of samples(state)) read.inc({ ...owner, ...labels }, value)
+    }
+  }
+}
+
+/** Reads how many requests are under way. */
+export function collectInFlight({ underWay, inFlight }: Pick<Metrics, 'underWay' | 'inFlight'>): void {
+  underWay.reset()
+  for (const [server, count] of inFlight) underWay.set({ server }, count)
+}
+
+/** Only tools in a catalog have state of their own, so there is no need to look it up. */
+const listed = () => true
 
 /** The experiments of the config, each with its run of now or else its last one, as far as telemetry reads them. */
 export type ExperimentRuns = readonly {

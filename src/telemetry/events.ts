@@ -1,0 +1,62 @@
+import { DEFAULT_SET } from '../mesh/settings.ts'
+import type { MeshEvent } from '../mesh/policy.ts'
+import { events } from '../policies/descriptions.ts'
+import type { Log } from './log.ts'
+import type { Metrics } from './metrics.ts'
+import { OTHER } from './metrics/tool-series.ts'
+
+/** Counts and logs what policies tell. */
+export function notePolicies(
+  metrics: Pick<Metrics, 'meshEvents' | 'ofPolicies' | 'tools'>,
+  log: Log,
+): (event: MeshEvent) => void {
+  return ({ type, set, server, tool, detail = {} }) => {
+    const arm = set === DEFAULT_SET ? '' : set
+    metrics.meshEvents.inc({ server, type, arm })
+    const known = events.get(type)
+    if (known?.counter !== undefined) {
+      const label = tool === undefined ? OTHER : metrics.tools.of(server, tool, always).labels.tool
+      metrics.ofPolicies.counter(known.counter).inc({ server, tool: label, arm, ...known.labels?.(detail) })
+    }
+    log[known?.isWarning?.(detail) === true ? 'warn' : 'info']({ server, tool, set, ...detail }, type)
+  }
+}
+
+/** Only tools in a catalog have policies of their own, so there is no need to look it up. */
+const always = () => true
+
+/** What the chaos mesh tells, as far as telemetry reads it. */
+interface ChaosEvent {
+  readonly type: string
+  readonly by?: string
+  readonly why?: string
+  readonly detail?: Readonly<Record<string, unknown>>
+}
+
+/** Counts and logs what an operator will want to read about faults. */
+export function noteChaos(
+  { chaosEngineErrors }: Pick<Metrics, 'chaosEngineErrors'>,
+  log: Log,
+): (event: ChaosEvent) => void {
+  return ({ type, by, why, detail }) => {
+    if (type === 'engine_error') chaosEngineErrors.inc()
+    log[type.endsWith('_error') ? 'error' : 'warn']({ by, why, ...detail }, `chaos: ${type}`)
+  }
+}
+
+/** What experiments tell, as far as telemetry reads it. */
+interface ExperimentEvent {
+  readonly type: string
+  readonly name?: string
+  readonly reason?: string
+  readonly sentence?: string
+  /** The one that it waits for. */
+  readonly for?: string
+  readonly why?: string
+}
+
+/** Logs what an operator will want to read about experiments. */
+export function noteExperiments(log: Log): (event: ExperimentEvent) => void {
+  return ({ type, name, reason, sentence, for: other, why }) =>
+    log.warn({ experiment: name, reason, verdict: sentence, for: other, why }, `experiment ${type}`)
+}
