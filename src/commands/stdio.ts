@@ -23,6 +23,7 @@ import type { ReplyHeaders } from '../upstreams/http/http-headers.ts'
 import { HttpListener } from '../upstreams/http/http-listener.ts'
 import { leave } from '../upstreams/http/http-post.ts'
 import { HttpReply, type ReplySink } from '../upstreams/http/http-reply.ts'
+import { OneWayPosts } from '../upstreams/http/one-way-posts.ts'
 import { HttpWire } from '../upstreams/http/http-wire.ts'
 import { type Overlong, readLines } from '../upstreams/stdio/lines.ts'
 import { Misuse, optionLines, type Output, runCommand, type Values, wrapping } from './arguments.ts'
@@ -177,7 +178,7 @@ class Bridge {
       connect: connectorOf(),
     })
     const { url } = parts
-    const pools = { calls: this.#pool, notifications: this.#pool, streams: this.#pool }
+    const pools = { calls: this.#pool, oneWay: new OneWayPosts(this.#pool), streams: this.#pool }
     this.#bare = HttpWire.to({ url, headers: {}, agent: undefined }, pools)
     this.#wire = this.#bare
   }

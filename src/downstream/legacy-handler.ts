@@ -291,19 +291,27 @@ class Dialogue {
     const now = this.#clock.now()
     const answers: Promise<Response>[] = []
     let tooFast: GatewayError | undefined
+    let leftOut = 0
     for (const message of messages) {
-      if (kindOf(message.value) !== 'request')
-        tooFast = this.#oneWay(incoming, session, { message, now }) ?? tooFast
-      else answers.push(this.#request(incoming, session, { message, now, reply }))
+      if (kindOf(message.value) === 'request')
+        answers.push(this.#request(incoming, session, { message, now, reply }))
+      else {
+        const error = this.#oneWay(incoming, session, { message, now })
+        if (error !== undefined) leftOut++
+        tooFast ??= error
+      }
     }
     const [only] = answers
-    if (only === undefined) return this.#acknowledge(incoming, session, tooFast, now)
+    if (only === undefined) {
+      const isAll = leftOut === messages.length
+      return this.#acknowledge(incoming, session, isAll ? tooFast : undefined, now)
+    }
     // Most POSTs hold one request: the common way takes no more turns of the microtask queue than it must.
     if (!isBatch) return only.then((response) => this.#inTime(session, { reply, now }, [response]))
     return Promise.all(answers).then((responses) => this.#inTime(session, { reply, now }, responses))
   }
 
-  /** Nothing in a POST has an answer: it was taken, or a part of it was left out. */
+  /** Nothing in a POST has an answer: it was taken, or all of it was left out. */
   #acknowledge(
     { response }: InboundRequest,
     session: Session,

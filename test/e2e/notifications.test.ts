@@ -1,30 +1,63 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import { until } from '../support/until.ts'
-import { cleanUp, Gateway } from './support/gateway.ts'
+import { cleanUp, Gateway, type Json } from './support/gateway.ts'
 import { RawClient } from './support/raw-client.ts'
-import { closeServers, RawServer } from './support/raw-server.ts'
+import { closeServers, RawServer, type Seen } from './support/raw-server.ts'
 
 after(cleanUp)
 after(closeServers)
 
 const CHANGED = 'notifications/roots/list_changed'
 
-test('no call waits because its server is slow to take notifications, of whomever', async () => {
+/** How many notifications of one session are on their way at a time. */
+const OF_ONE = 2
+
+test('no call and no notification waits because a server is slow to take those of another agent', async () => {
   // It never acknowledges one.
   const server = await RawServer.start(({ message }) => message.method === CHANGED, ['echo'])
   const gateway = await Gateway.start({ servers: { raw: { url: server.url, trusted: true } } })
   await gateway.waitFor('up', 'raw')
   const url = gateway.mcp('raw')
   const [hostile, kind] = [await RawClient.open(url), await RawClient.open(url)]
+  const change = async (client: RawClient) =>
+    assert.equal((await client.post({ jsonrpc: '2.0', method: CHANGED })).status, 202)
   // More than there are sockets for calls.
-  for (let n = 0; n < 300; n++)
-    assert.equal((await hostile.post({ jsonrpc: '2.0', method: CHANGED })).status, 202)
-  await until('as many as may be on their way have come', () => server.of(CHANGED).length === 16)
+  for (let n = 0; n < 300; n++) await change(hostile)
+  await until('as many as may be on their way have come', () => server.of(CHANGED).length === OF_ONE)
+  await change(kind)
+  await until('that of the other agent has come', () => server.of(CHANGED).length === OF_ONE + 1)
   // The server's own answer: it has no such method.
   for (const client of [kind, hostile]) {
     const { error } = await client.request('tools/call', { name: 'echo', arguments: {} })
     assert.equal((error as { code: number }).code, -32601)
   }
-  assert.equal(server.of(CHANGED).length, 16)
+  assert.equal(server.of(CHANGED).length, OF_ONE + 1)
+})
+
+test('no call waits because its server is slow to take cancellations', async () => {
+  const CANCELLED = 'notifications/cancelled'
+  const isSlow = ({ message: { params } }: Seen) => (params as Json | undefined)?.name === 'slow'
+  // It answers no call of that tool, and acknowledges no cancellation.
+  const server = await RawServer.start(
+    (seen) => isSlow(seen) || seen.message.method === CANCELLED,
+    ['echo', 'slow'],
+  )
+  const gateway = await Gateway.start({
+    servers: { raw: { url: server.url, trusted: true, connections: 4 } },
+  })
+  await gateway.waitFor('up', 'raw')
+  const url = gateway.mcp('raw')
+  const [hostile, kind] = [await RawClient.open(url), await RawClient.open(url)]
+  for (let id = 1_000; id < 1_010; id++) {
+    const params = { name: 'slow', arguments: {} }
+    const call = hostile.post({ jsonrpc: '2.0', id, method: 'tools/call', params })
+    await until('the server has it', () => server.seen.filter(isSlow).length === id - 999)
+    await hostile.post({ jsonrpc: '2.0', method: CANCELLED, params: { requestId: id } })
+    await call
+  }
+  await until('two cancellations are on their way', () => server.of(CANCELLED).length === OF_ONE)
+  const { error } = await kind.request('tools/call', { name: 'echo', arguments: {} })
+  assert.equal((error as { code: number }).code, -32601)
+  assert.equal(server.of(CANCELLED).length, OF_ONE)
 })

@@ -4,6 +4,7 @@ import type { AddressInfo } from 'node:net'
 import type { TestContext } from 'node:test'
 import { Pool } from 'undici'
 import { HttpWire } from '../../src/upstreams/http/http-wire.ts'
+import { OneWayPosts } from '../../src/upstreams/http/one-way-posts.ts'
 import { StreamConnections } from '../../src/upstreams/http/stream-connections.ts'
 
 /** The wire to an HTTP server that a test plays, for as long as the test runs. */
@@ -25,7 +26,7 @@ export async function wireTo(
     await Promise.all([calls.destroy(), streams.destroy()])
     stop()
   })
-  const pools = { calls, notifications: calls, streams }
+  const pools = { calls, oneWay: new OneWayPosts(calls), streams }
   return { wire: HttpWire.to({ url, headers: {}, agent: undefined }, pools), stop }
 }
 

@@ -1,11 +1,13 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
-import { createServer } from 'node:http'
+import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { text } from 'node:stream/consumers'
 import { test } from 'node:test'
 import { gatewayError, type GatewayError } from '../../src/mesh/errors.ts'
+import { orBrokenOff } from '../support/broken-off.ts'
 import { newCall, toolCall } from '../support/caller.ts'
-import { listen, oldServer, openSse, sseUpstream } from '../support/sse-server.ts'
+import { listen, oldServer, openSse, sseUpstream, welcome } from '../support/sse-server.ts'
 import { until } from '../support/until.ts'
 
 test('configured headers go with every request, forwarded ones with their call', async (t) => {
@@ -24,6 +26,45 @@ test('configured headers go with every request, forwarded ones with their call',
     requests.map(({ headers }) => headers['x-user']),
     [undefined, undefined, undefined, 'me'],
   )
+})
+
+test('no call waits because the server is slow to take notifications and cancellations', async (t) => {
+  const silentTo: string[] = []
+  let stream: ServerResponse | undefined
+  const url = await listen(t, (request, response) => {
+    if (request.method === 'GET') {
+      stream = response.writeHead(200, { 'content-type': 'text/event-stream' })
+      return void stream.write('event: endpoint\ndata: /messages\n\n')
+    }
+    const taking = text(request).then((body) => {
+      const { id, method, params } = JSON.parse(body) as { id?: number; method: string; params?: object }
+      const isSlow = JSON.stringify(params)?.includes('slow') === true
+      if (id === undefined && method !== 'notifications/initialized') return silentTo.push(method)
+      response.writeHead(202).end()
+      const result = method === 'initialize' ? welcome : '{}'
+      if (id !== undefined && !isSlow)
+        stream?.write(`data: {"jsonrpc":"2.0","id":${id},"result":${result}}\n\n`)
+      return undefined
+    })
+    orBrokenOff(taking)
+  })
+  const upstreamSession = await openSse(sseUpstream(t, url, { connections: 4 }))
+  for (let n = 0; n < 10; n++) {
+    void upstreamSession.post('{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}').catch(() => {})
+    const end = new AbortController()
+    const call = toolCall('slow', {}, { signal: end.signal })
+    const outcome = upstreamSession.exchange(call)
+    await until('it is under way', () => call.record.sent === true)
+    end.abort(gatewayError('cancelled', 'enough'))
+    await outcome
+  }
+  assert.equal((await upstreamSession.exchange(toolCall('t'))).kind, 'answered')
+  assert.deepEqual(silentTo.slice().sort(), [
+    'notifications/cancelled',
+    'notifications/cancelled',
+    'notifications/roots/list_changed',
+    'notifications/roots/list_changed',
+  ])
 })
 
 test('an endpoint of another origin gets none of our messages', async (t) => {

@@ -152,7 +152,9 @@ export class HttpExchange implements ReplySink {
     if (stateless === true) return
     const { id, headers } = this.#request
     const text = notificationText('notifications/cancelled', { requestId: id, reason: error.message })
-    unread.send(text, () => postAway(this.#wire, text, { clock, limitMs, headers })).catch(ignore)
+    // Apart from notifications of the same session, which the server may be slow to take.
+    const sender = this.#options.underWay
+    unread.send(text, () => postAway(this.#wire, text, { clock, limitMs, headers, sender })).catch(ignore)
   }
 
   started(): void {

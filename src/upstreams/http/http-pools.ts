@@ -4,6 +4,7 @@ import type { Layer } from '../../mesh/call.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { connectorOf } from './connector.ts'
 import type { ReplyLimits } from './http-reply.ts'
+import { MOST_UNDER_WAY, OneWayPosts } from './one-way-posts.ts'
 import type { SessionStates } from './session-state.ts'
 import { ShapedCalls } from './shaped-connection.ts'
 import { StreamConnections } from './stream-connections.ts'
@@ -63,17 +64,13 @@ export interface HttpOptions extends ReplyLimits {
 /** The sockets to one replica: for requests that end, and for streams that stay open. */
 export interface Pools {
   readonly calls: Pool
-  /** For the notifications of agents: no call waits for a socket because a server is slow to take these. */
-  readonly notifications: Pool
+  readonly oneWay: OneWayPosts
   readonly streams: Pick<StreamConnections, 'dispatch' | 'destroy'>
   /** For requests with replies whose bytes faults shape; only where calls have replies of their own. */
   readonly shaped?: ShapedCalls
   /** The same for replies that stay open. */
   readonly shapedStreams?: ShapedCalls
 }
-
-/** Most sockets for notifications, of one replica. */
-const MOST_FOR_NOTIFICATIONS = 16
 
 /** Makes the pools; a socket is opened when it is needed. */
 export function openPools({ url, connections, timeouts, tls }: HttpOptions): Pools {
@@ -84,10 +81,9 @@ export function openPools({ url, connections, timeouts, tls }: HttpOptions): Poo
   const ofRequests = { pipelining: 1, headersTimeout, bodyTimeout: timeouts.idle, connect }
   return {
     calls: new Pool(origin, { ...ofRequests, connections }),
-    notifications: new Pool(origin, {
-      ...ofRequests,
-      connections: Math.min(connections, MOST_FOR_NOTIFICATIONS),
-    }),
+    oneWay: new OneWayPosts(
+      new Pool(origin, { ...ofRequests, connections: Math.min(connections, MOST_UNDER_WAY) }),
+    ),
     streams: new StreamConnections(origin, { headersTimeout, bodyTimeout: 0, connect }),
     shaped: new ShapedCalls(origin, connections, { headersTimeout, bodyTimeout: timeouts.idle }, socket),
     shapedStreams: new ShapedCalls(origin, Infinity, { headersTimeout, bodyTimeout: 0 }, socket),
@@ -96,7 +92,7 @@ export function openPools({ url, connections, timeouts, tls }: HttpOptions): Poo
 
 /** Drops all sockets, and what goes on over them. */
 export async function closePools(pools: Pools): Promise<void> {
-  const { calls, notifications, streams, shaped, shapedStreams } = pools
-  const all = [calls, notifications, streams, shaped, shapedStreams]
+  const { calls, oneWay, streams, shaped, shapedStreams } = pools
+  const all = [calls, oneWay, streams, shaped, shapedStreams]
   await Promise.all(all.map(async (pool) => pool?.destroy()))
 }

@@ -37,8 +37,8 @@ export interface PostOptions {
   readonly headers?: Readonly<Record<string, string>> | undefined
   /** Takes it back. */
   readonly signal?: Signal | undefined
-  /** Whether it is a notification of an agent. */
-  readonly isNotification?: boolean
+  /** Whose it is, if it is one of those that no call may wait for; see `OneWayPosts`. */
+  readonly sender?: object | undefined
 }
 
 /**
@@ -48,7 +48,7 @@ export interface PostOptions {
 export function postAway(
   wire: HttpWire,
   text: string,
-  { clock, limitMs, headers, signal, isNotification = false }: PostOptions,
+  { clock, limitMs, headers, signal, sender }: PostOptions,
 ): Promise<void> {
   return new Promise((resolve, reject) => {
     // Whoever waits is told at once: a request that still waits for a socket ends only when it gets one.
@@ -57,9 +57,14 @@ export function postAway(
       reply.abort(error)
     }
     const aborted = () => giveUp(abortError(signal as Signal))
+    let leave: (() => void) | undefined
+    let isSettled = false
     const settled = () => {
+      if (isSettled) return
+      isSettled = true
       cancel()
       signal?.removeEventListener('abort', aborted)
+      leave?.()
     }
     const done = (code: number) => {
       settled()
@@ -77,8 +82,14 @@ export function postAway(
     })
     if (signal?.aborted) return aborted()
     signal?.addEventListener('abort', aborted)
-    if (isNotification) wire.notify(text, reply)
-    else wire.post(text, headers, reply)
+    if (sender === undefined) return wire.post(text, headers, reply)
+    try {
+      leave = wire.postOneWay(sender, text, headers, reply)
+    } catch (error) {
+      return failed(error as GatewayError)
+    }
+    // It failed before it was on its way.
+    if (isSettled) leave()
   })
 }
 

@@ -94,10 +94,23 @@ export class HttpWire {
     else calls.dispatch({ method: 'POST', path, ...inSlices(body, headers) }, reply)
   }
 
-  /** Posts a notification of an agent, over sockets that no call waits for. */
-  notify(body: string, reply: HttpReply): void {
-    const { notifications, path } = this.#target
-    notifications.dispatch({ method: 'POST', path, ...inSlices(body, this.#withAgent(this.#headers)) }, reply)
+  /** Posts a message that has no answer, over sockets that no call waits for; see `OneWayPosts.dispatch`, which also says what it throws. */
+  postOneWay(
+    sender: object,
+    body: string,
+    own: Readonly<Record<string, string>> | undefined,
+    reply: HttpReply,
+  ): () => void {
+    const { oneWay, path } = this.#target
+    const request = (): Dispatcher.DispatchOptions => {
+      const headers = this.#withAgent(this.#headers, own)
+      return {
+        method: 'POST',
+        path,
+        ...(body.length < LARGE_TEXT ? { headers, body } : inSlices(body, headers)),
+      }
+    }
+    return oneWay.dispatch(sender, body.length, request, reply)
   }
 
   /** Posts a message whose reply is a stream that stays open. */

@@ -255,12 +255,12 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
   }
 
   post(text: string): Promise<void> {
-    return this.#post(text, true)
+    return this.#post(text, this)
   }
 
-  #post(text: string, isNotification: boolean): Promise<void> {
+  #post(text: string, sender?: object): Promise<void> {
     if (this.ended.aborted) return Promise.reject(this.ended.reason)
-    const options = { clock: this.clock, limitMs: this.ackMs, isNotification }
+    const options = { clock: this.clock, limitMs: this.ackMs, sender }
     return this.unread.send(text, () => postAway(this.#session.wire, text, options))
   }
 
@@ -327,7 +327,7 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
     if (message === undefined) return
     const kind = kindOf(message.value)
     if (kind === 'notification') return this.send(message)
-    const answer = kind === 'request' ? answerTo(message, (text) => this.#post(text, false)) : undefined
+    const answer = kind === 'request' ? answerTo(message, (text) => this.#post(text)) : undefined
     if (answer !== undefined) this.send(message, answer)
   }
 

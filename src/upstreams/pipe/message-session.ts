@@ -147,7 +147,7 @@ export class MessageSession implements UpstreamSession {
       )
     }
     this.#unread++
-    await this.#send(text).finally(() => this.#unread--)
+    await this.#send(text, { oneWay: 'notification' }).finally(() => this.#unread--)
   }
 
   /** Does nothing: a pipe carries everything anyway. */
@@ -175,7 +175,8 @@ export class MessageSession implements UpstreamSession {
     if (isDone || !entry.written || handshakeMethods.has(entry.call.method)) return
     this.#calls.abandon(entry)
     const params = { requestId: entry.id, reason: error.message }
-    this.#send(notificationText('notifications/cancelled', params)).catch((cause: GatewayError) => {
+    const text = notificationText('notifications/cancelled', params)
+    this.#send(text, { oneWay: 'cancellation' }).catch((cause: GatewayError) => {
       this.#terms.log.debug({ reason: cause.reason }, 'could not tell the server of a cancellation')
     })
   }

@@ -8,6 +8,8 @@ export interface Posting {
   readonly signal?: Signal | undefined
   /** More headers, for a pipe that has such a thing. */
   readonly headers?: Readonly<Record<string, string>> | undefined
+  /** That it has no answer, for a pipe on which such messages could keep calls waiting. */
+  readonly oneWay?: 'notification' | 'cancellation'
   /** Called just before the first byte goes out: from then on the server may have got it. */
   readonly onWrite?: (() => void) | undefined
 }

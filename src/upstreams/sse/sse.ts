@@ -2,7 +2,7 @@ import { Pool } from 'undici'
 import type { HttpServerConfig } from '../../config/schema/server-schema.ts'
 import type { AnswerShape } from '../../mesh/answer-shape.ts'
 import type { Caller, Layer } from '../../mesh/call.ts'
-import type { Signal } from '../../mesh/cancel.ts'
+import { Cancellation, type Signal } from '../../mesh/cancel.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import { requestText } from '../../protocol/jsonrpc.ts'
@@ -14,8 +14,10 @@ import { connectorOf } from '../http/connector.ts'
 import type { ReplyHeaders } from '../http/http-headers.ts'
 import { readTls } from '../http/http-pools.ts'
 import { HttpReply, type ReplyLimits, type ReplySink } from '../http/http-reply.ts'
+import { postAway } from '../http/http-post.ts'
 import { looksForgotten, readReply } from '../http/http-status.ts'
 import { HttpWire } from '../http/http-wire.ts'
+import { MOST_UNDER_WAY, OneWayPosts } from '../http/one-way-posts.ts'
 import { StreamConnections } from '../http/stream-connections.ts'
 import { AnswerShaper } from '../pipe/answer-shaper.ts'
 import { InTurn } from '../pipe/in-turn.ts'
@@ -46,6 +48,7 @@ export class SseUpstream implements Upstream {
   readonly #options: SseOptions
   readonly #log: Log
   readonly #posts: Pool
+  readonly #oneWay: OneWayPosts
   readonly #streams: StreamConnections
   readonly #upstreamSessions = new Set<MessageSession>()
   #closed = false
@@ -56,12 +59,11 @@ export class SseUpstream implements Upstream {
     const connect = connectorOf({ timeout: timeouts.connect, ...readTls(tls) })
     this.#options = options
     this.#log = options.log.child({ server: options.server })
-    this.#posts = new Pool(origin, {
-      connections,
-      connect,
-      headersTimeout: timeouts.idle,
-      bodyTimeout: timeouts.idle,
-    })
+    const ofPosts = { connect, headersTimeout: timeouts.idle, bodyTimeout: timeouts.idle }
+    this.#posts = new Pool(origin, { ...ofPosts, connections })
+    this.#oneWay = new OneWayPosts(
+      new Pool(origin, { ...ofPosts, connections: Math.min(connections, MOST_UNDER_WAY) }),
+    )
     this.#streams = new StreamConnections(origin, {
       connect,
       headersTimeout: timeouts.idle,
@@ -101,7 +103,7 @@ export class SseUpstream implements Upstream {
   async close(): Promise<void> {
     this.#closed = true
     await Promise.all([...this.#upstreamSessions].map((upstreamSession) => upstreamSession.close()))
-    await Promise.all([this.#posts.destroy(), this.#streams.destroy()])
+    await Promise.all([this.#posts.destroy(), this.#oneWay.destroy(), this.#streams.destroy()])
   }
 
   #connectFor(caller: Caller): Connect {
@@ -115,6 +117,7 @@ export class SseUpstream implements Upstream {
         maxReply: config.maxReply,
         unfinished,
         clock,
+        ackMs: config.timeouts.discovery,
       })
       try {
         await orAborted(pipe.ready, signal)
@@ -136,7 +139,7 @@ export class SseUpstream implements Upstream {
     const { headers, forwardHeaders } = config
     const agent = forwarded(forwardHeaders, caller.headers)
     const wire = { url: target.href, headers, agent }
-    return HttpWire.to(wire, { calls: this.#posts, notifications: this.#posts, streams: this.#streams })
+    return HttpWire.to(wire, { calls: this.#posts, oneWay: this.#oneWay, streams: this.#streams })
   }
 }
 
@@ -156,6 +159,8 @@ interface SsePipeParts extends ReplyLimits {
   readonly wireTo: (endpoint: string) => HttpWire
   readonly events: PipeEvents
   readonly clock: Clock
+  /** How long the server may take to acknowledge a message that has no answer, in milliseconds. */
+  readonly ackMs: Millis
 }
 
 /** An event stream that messages come from, and the endpoint that it names, where messages are posted to. */
@@ -175,6 +180,7 @@ class SsePipe implements Pipe, ReplySink {
     instead: ({ texts }) => this.#passAll(texts),
   })
   #over: GatewayError | undefined
+  readonly #ended = new Cancellation()
   /** Whether the server has forgotten the upstream session. */
   readonly #asking: SharedAttempts<boolean>
   #opened: () => void = () => undefined
@@ -198,7 +204,14 @@ class SsePipe implements Pipe, ReplySink {
     if (this.#posts === undefined)
       return Promise.reject(gatewayError('upstream_unavailable', 'not connected yet'))
     const posts = this.#posts
-    return this.#unread.send(text, () => postMessage(posts, text, posting, this.#refused))
+    const { oneWay } = posting
+    if (oneWay === undefined)
+      return this.#unread.send(text, () => postMessage(posts, text, posting, this.#refused))
+    const { clock, ackMs: limitMs } = this.#parts
+    const sender = oneWay === 'notification' ? this : this.#answers
+    return this.#unread.send(text, () =>
+      postAway(posts, text, { clock, limitMs, sender, signal: this.#ended }),
+    )
   }
 
   shape(id: number, shape: AnswerShape): () => void {
@@ -240,6 +253,7 @@ class SsePipe implements Pipe, ReplySink {
   failed(error: GatewayError): void {
     if (this.#over !== undefined) return
     this.#over = error
+    this.#ended.abort(error)
     this.#answers.end()
     this.#failed(error)
     this.#parts.events.closed(error)

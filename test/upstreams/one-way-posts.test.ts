@@ -1,0 +1,85 @@
+import assert from 'node:assert/strict'
+import type { ServerResponse } from 'node:http'
+import { text } from 'node:stream/consumers'
+import { test, type TestContext } from 'node:test'
+import { systemClock } from '../../src/mesh/clock.ts'
+import { postAway } from '../../src/upstreams/http/http-post.ts'
+import { MOST_UNDER_WAY } from '../../src/upstreams/http/one-way-posts.ts'
+import { until } from '../support/until.ts'
+import { wireTo } from '../support/wired.ts'
+
+/** A server that acknowledges nothing by itself, and what is posted to it. */
+async function posting(t: TestContext) {
+  const got: { body: string; response: ServerResponse }[] = []
+  const { wire } = await wireTo(t, (request, response) => {
+    void text(request).then((body) => got.push({ body, response }))
+  })
+  const ends: Promise<unknown>[] = []
+  const post = (sender: object, body: string, limitMs = 60_000) => {
+    const end = postAway(wire, body, { clock: systemClock, limitMs, sender }).then(
+      () => 'taken',
+      (error: { reason: string }) => error.reason,
+    )
+    ends.push(end)
+    return end
+  }
+  const bodies = () => got.map(({ body }) => body)
+  const take = (body: string) =>
+    got
+      .find((one) => one.body === body)
+      ?.response.writeHead(202)
+      .end()
+  return { post, bodies, take, ends }
+}
+
+test('of one sender two are under way, in their order, and another one does not wait for the rest', async (t) => {
+  const { post, bodies, take } = await posting(t)
+  const [hostile, kind] = [{}, {}]
+  for (let n = 0; n < 100; n++) void post(hostile, `hostile ${n}`)
+  void post(kind, 'kind')
+  await until('what may be under way has come', () => bodies().length === 3)
+  assert.deepEqual(bodies().sort(), ['hostile 0', 'hostile 1', 'kind'])
+  take('hostile 0')
+  await until('one more has come', () => bodies().length === 4)
+  assert.equal(bodies()[3], 'hostile 2')
+})
+
+test('of many senders each has its turn before one of them has another', async (t) => {
+  const { post, bodies, take } = await posting(t)
+  const senders = Array.from({ length: MOST_UNDER_WAY }, (_, at) => ({ at }))
+  for (const n of [0, 1, 2]) for (const sender of senders) void post(sender, `${sender.at}: ${n}`)
+  await until('the first of each is under way', () => bodies().length === MOST_UNDER_WAY)
+  assert.ok(bodies().every((body) => body.endsWith(': 0')))
+  void post({}, 'late')
+  for (const { at } of senders) take(`${at}: 0`)
+  await until('the second of each is under way', () => bodies().length === 2 * MOST_UNDER_WAY)
+  take('0: 1')
+  await until('the next one has come', () => bodies().length === 2 * MOST_UNDER_WAY + 1)
+  assert.equal(bodies().at(-1), 'late')
+})
+
+test('one that is given up frees its place, whether it waits or is under way', async (t) => {
+  const { post, bodies } = await posting(t)
+  const sender = {}
+  assert.deepEqual(await Promise.all([0, 1, 2].map((n) => post(sender, `brief ${n}`, 50))), [
+    'attempt_timeout',
+    'attempt_timeout',
+    'attempt_timeout',
+  ])
+  void post(sender, 'next')
+  await until('the next one has come', () => bodies().includes('next'))
+  assert.ok(!bodies().includes('brief 2'))
+})
+
+test('a sender has a mebibyte on its way, or a single message that is larger', async (t) => {
+  const { post, bodies, take } = await posting(t)
+  const sender = {}
+  const large = 'x'.repeat(2 * 1024 ** 2)
+  const end = post(sender, large)
+  assert.equal(await post(sender, 'one more'), 'overloaded')
+  await until('it has come', () => bodies().length === 1)
+  take(large)
+  assert.equal(await end, 'taken')
+  void post(sender, 'one more')
+  await until('there is room again', () => bodies().length === 2)
+})
