@@ -20,11 +20,17 @@ export class HttpFraming {
 
   split(chunk: Buffer): FramedPiece[] {
     const pieces: FramedPiece[] = []
-    for (let rest = chunk; rest.length > 0;) {
-      const piece = this.#next(rest)
-      rest = rest.subarray(piece.bytes.length)
-      pieces.push(piece)
+    // What stands around the body comes as one piece from one part of it to the next.
+    let aroundFrom = 0
+    for (let at = 0; at < chunk.length;) {
+      const { bytes, isBody } = this.#next(chunk.subarray(at))
+      if (isBody && at > aroundFrom) pieces.push({ bytes: chunk.subarray(aroundFrom, at), isBody: false })
+      at += bytes.length
+      if (!isBody) continue
+      pieces.push({ bytes, isBody })
+      aroundFrom = at
     }
+    if (chunk.length > aroundFrom) pieces.push({ bytes: chunk.subarray(aroundFrom), isBody: false })
     return pieces
   }
 

@@ -38,11 +38,17 @@ function shaped(plan: Pick<WireShape, 'pace' | 'incident'>) {
     ends,
     shaper,
     push: (text: string) => shaper.pass(Buffer.from(text)),
-    /** What has passed, each portion by itself. */
-    portions: () => passed.map((bytes) => bytes.toString('latin1')),
+    /** What has passed, each portion by itself, and the head as one. */
+    portions: () => passed.flatMap((bytes) => headAndRest(bytes.toString('latin1'))),
     text: () => Buffer.concat(passed).toString(),
     held: () => held,
   }
+}
+
+/** A head goes out together with what may go right behind it. */
+function headAndRest(text: string): string[] {
+  const at = text.startsWith('HTTP/') ? text.indexOf('\r\n\r\n') + 4 : 0
+  return [text.slice(0, at), text.slice(at)].filter((part) => part !== '')
 }
 
 const head = 'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 10\r\n\r\n'
@@ -200,6 +206,36 @@ test('an answer that has a member of the name "method" in it is an answer', () =
   assert.deepEqual(ends, ['close'])
 })
 
+for (const cut of ['whole', 'in chunks of a byte'])
+  test(`an event that is too long to be held back is known by its beginning, ${cut}`, () => {
+    const long = (message: string) => `data: {"jsonrpc":"2.0",${message},"x":"${'x'.repeat(1_200_000)}"}\n\n`
+    const result = long('"id":1,"result":{"method":"a"}')
+    const sent = (text: string) => (cut === 'whole' ? chunk(text) : [...text].map(chunk).join(''))
+    const feed = (push: (text: string) => void, text: string) => {
+      push(streamHead)
+      // As much as a socket is read at a time.
+      for (let at = 0; at < text.length; at += 65_536) push(text.slice(at, at + 65_536))
+    }
+    const incident = (kind: 'close' | 'garble', messages: number) => ({
+      incident: { kind, at: { messages } },
+    })
+
+    const closed = shaped(incident('close', 0))
+    feed(closed.push, sent(result))
+    assert.deepEqual([closed.done.bytes, closed.ends], [0, ['close']])
+
+    const behind = shaped(incident('close', 1))
+    const progress = long('"method":"notifications/progress","params":{"result":1}')
+    feed(behind.push, sent(progress + answer))
+    assert.deepEqual([behind.done.messages, behind.ends], [1, ['close']])
+    assert.equal(behind.done.bytes, progress.length)
+
+    const garbled = shaped(incident('garble', 0))
+    feed(garbled.push, sent(result))
+    assert.equal(garbled.done.hasHappened, true)
+    assert.equal(garbled.text(), streamHead + sent(result.replace('{', '<')))
+  })
+
 test('the data of an event is garbled, and no other line of it', () => {
   const { push, text } = shaped({ incident: { kind: 'garble', at: { messages: 0 } } })
   push(`${streamHead}${chunk('id: {1}\ndata: ')}${chunk('{"method":"a"}\n\n')}`)
@@ -321,7 +357,8 @@ test('of two faults each shapes what the one behind it lets through, and a cut w
     { incident: { kind: 'close', at: { messages: 1 } } },
   )
   const event = 'data: {"method":"a","x":"abcdefgh"}\n\n'
-  push(`HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n${event}${event}`)
+  push('HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n')
+  push(event + event)
   assert.deepEqual([passed.at(-1), ends], [event.slice(0, 20), []])
   await clock.advance(100)
   assert.deepEqual([passed.at(-1), ends], [event.slice(20), ['close']])

@@ -22,8 +22,12 @@ interface Piece extends FramedPiece {
 /** How long a peer has to read what came before a reset, in milliseconds. */
 const READ_MS: Millis = 20
 
-/** Most of an event that is held back until it is whole, in bytes; a longer one passes as it comes. */
+/** Most of an event that is held back until it is whole, in bytes and in pieces; of a longer one its beginning says what it is. */
 const LONGEST_EVENT = 1024 ** 2
+const MOST_PIECES = 16 * 1024
+
+/** How much of a long event is looked at to know what it is, in bytes. */
+const BEGINNING = 4_096
 
 /** How far the first word of a body is looked for at a time, in bytes. */
 const NEAR = 512
@@ -36,12 +40,17 @@ export class WireShaper {
   readonly #shape: WireShape
   readonly #end: WireEnd
   readonly #framing = new HttpFraming()
-  /** What has come and not passed, and how much that is, in bytes. */
+  /** What has come and not passed: what is next, backwards, and what came behind that; and how much it is, in bytes. */
   #queue: Piece[] = []
+  #arrived: Piece[] = []
   #waiting = 0
+  /** Pieces that pass together, of one chunk as a rule. */
+  #passing: Buffer | undefined
   /** Pieces of an event of which the end has not come. */
   #event: Piece[] = []
   #eventBytes = 0
+  /** An event that was too long to be held back, and passes now. */
+  #longEvent: { readonly isMessage: boolean } | undefined
   readonly #boundary = new EventBoundary()
   /** Ends a wait; undefined while nothing is waited for. */
   #endWait: (() => void) | undefined
@@ -78,7 +87,8 @@ export class WireShaper {
     this.#waiting += chunk.length
     const pieces = this.#framing.split(chunk)
     const last = pieces.pop() ?? { bytes: chunk, isBody: false }
-    this.#queue.push(...pieces, { ...last, passed })
+    for (const piece of pieces) this.#arrived.push(piece)
+    this.#arrived.push({ ...last, passed })
     this.#run()
   }
 
@@ -98,7 +108,9 @@ export class WireShaper {
     this.#shape.released.removeEventListener('abort', this.#release)
     this.#event = []
     this.#queue = []
+    this.#arrived = []
     this.#waiting = 0
+    this.#passing = undefined
   }
 
   /** The incident that is still to come; none once the fault has been lifted. */
@@ -116,9 +128,10 @@ export class WireShaper {
 
   /** An event that is held back takes its place before what came behind it. */
   #putBack(): void {
-    this.#queue.unshift(...this.#event)
+    const event = this.#event
     this.#event = []
     this.#eventBytes = 0
+    for (let at = event.length - 1; at >= 0; at--) this.#queue.push(event[at] as Piece)
   }
 
   #run(): void {
@@ -127,14 +140,22 @@ export class WireShaper {
     this.#isRunning = true
     try {
       while (this.#endWait === undefined && !this.#isOver) {
-        const piece = this.#queue.shift()
+        if (this.#queue.length === 0) [this.#queue, this.#arrived] = [this.#arrived.reverse(), []]
+        const piece = this.#queue.pop()
         if (piece === undefined) break
         this.#take(piece)
       }
+      this.#flush()
     } finally {
       this.#isRunning = false
     }
-    if (!this.#hasEnded || this.#isOver || this.#endWait !== undefined || this.#queue.length > 0) return
+    if (
+      !this.#hasEnded ||
+      this.#isOver ||
+      this.#endWait !== undefined ||
+      this.#queue.length + this.#arrived.length > 0
+    )
+      return
     this.#passEvent()
     this.#finish(() => this.#end.close())
   }
@@ -169,42 +190,51 @@ export class WireShaper {
         ? this.#before(incident, piece)
         : this.#pass(piece)
     const { done } = this.#shape
-    const idle = this.#eventBytes > 0 ? 0 : this.#boundary.idle(piece.bytes)
+    const isWithin = this.#eventBytes > 0 || this.#longEvent !== undefined
+    const idle = isWithin ? 0 : this.#boundary.idle(piece.bytes)
     if (idle > 0) return this.#part(piece, idle)
     const at = this.#boundary.find(piece.bytes)
+    const isWhole = at !== undefined
     const size = at ?? piece.bytes.length
+    if (this.#longEvent !== undefined) {
+      const { isMessage } = this.#longEvent
+      if (isWhole) this.#longEvent = undefined
+      this.#part(piece, size)
+      return isWhole && isMessage ? this.#behindMessage(incident, limit) : undefined
+    }
     const isAll = size === piece.bytes.length
     this.#event.push(isAll ? piece : { bytes: piece.bytes.subarray(0, size), isBody: true })
     this.#eventBytes += size
-    if (!isAll) this.#queue.unshift({ ...piece, bytes: piece.bytes.subarray(size) })
-    if (at === undefined) {
-      if (this.#eventBytes > LONGEST_EVENT) this.#passEvent()
-      return
-    }
-    const kind = messageIn(
-      Buffer.concat(this.#event.filter(({ isBody }) => isBody).map(({ bytes }) => bytes)),
-    )
+    if (!isAll) this.#queue.push({ ...piece, bytes: piece.bytes.subarray(size) })
+    if (!isWhole && this.#eventBytes <= LONGEST_EVENT && this.#event.length <= MOST_PIECES) return
+    const kind = isWhole ? messageIn(bodyOf(this.#event)) : messageBegunBy(bodyOf(this.#event, BEGINNING))
     if (kind !== undefined && (kind === 'response' || done.messages >= limit)) {
       if (incident.kind === 'garble') this.#event = garbled(this.#event)
       this.#putBack()
       return this.#happen(incident)
     }
-    if (kind !== undefined) done.messages++
+    const isMessage = kind !== undefined
+    if (isMessage) done.messages++
     this.#passEvent()
-    // Nothing need come behind it for the connection to end there.
-    if (kind !== undefined && done.messages >= limit && incident.kind !== 'garble') this.#happen(incident)
+    if (!isWhole) this.#longEvent = { isMessage }
+    else if (isMessage) this.#behindMessage(incident, limit)
+  }
+
+  /** Nothing need come behind the last message for the connection to end there. */
+  #behindMessage(incident: WireIncident, limit: number): void {
+    if (this.#shape.done.messages >= limit && incident.kind !== 'garble') this.#happen(incident)
   }
 
   /** So many bytes of a piece pass at once, and what is left of it comes next. */
   #part(piece: Piece, size: number): void {
     if (size === piece.bytes.length) return this.#pass(piece)
-    this.#queue.unshift({ ...piece, bytes: piece.bytes.subarray(size) })
+    this.#queue.push({ ...piece, bytes: piece.bytes.subarray(size) })
     this.#pass({ bytes: piece.bytes.subarray(0, size), isBody: true })
   }
 
   /** The incident happens, and what came goes on behind it where the connection lives on. */
   #before(incident: WireIncident, piece: Piece): void {
-    this.#queue.unshift(...(incident.kind === 'garble' ? garbled([piece]) : [piece]))
+    this.#queue.push(...(incident.kind === 'garble' ? garbled([piece]) : [piece]))
     this.#happen(incident)
   }
 
@@ -238,6 +268,7 @@ export class WireShaper {
   }
 
   #finish(end: () => void): void {
+    this.#flush()
     this.stop()
     end()
   }
@@ -277,7 +308,7 @@ export class WireShaper {
     if (this.#room === 0) {
       done.hasHappened = true
       this.#room = pace.bytes
-      this.#queue.unshift(piece)
+      this.#queue.push(piece)
       // A timer fires late: the next gap is shorter by that, so that the rate is kept; but never do two portions catch up.
       this.#dueAt = Math.max(this.#dueAt + pace.gapMs, nowMs - pace.gapMs)
       return this.#hold(Math.max(0, this.#dueAt - nowMs))
@@ -285,7 +316,7 @@ export class WireShaper {
     const now = piece.bytes.subarray(0, this.#room)
     this.#room -= now.length
     if (now.length < piece.bytes.length) {
-      this.#queue.unshift({ ...piece, bytes: piece.bytes.subarray(now.length) })
+      this.#queue.push({ ...piece, bytes: piece.bytes.subarray(now.length) })
       this.#pass({ bytes: now, isBody: true })
     } else this.#pass(piece)
   }
@@ -293,8 +324,45 @@ export class WireShaper {
   #pass({ bytes, isBody, passed }: Piece): void {
     if (isBody) this.#shape.done.bytes += bytes.length
     this.#waiting -= bytes.length
-    this.#end.pass(bytes, passed)
+    const before = this.#passing
+    if (before !== undefined && !isBehind(bytes, before)) this.#flush()
+    this.#passing =
+      this.#passing === undefined
+        ? bytes
+        : Buffer.from(bytes.buffer, this.#passing.byteOffset, this.#passing.length + bytes.length)
+    if (passed !== undefined) this.#flush(passed)
   }
+
+  #flush(passed?: () => void): void {
+    const bytes = this.#passing
+    this.#passing = undefined
+    if (bytes !== undefined) this.#end.pass(bytes, passed)
+  }
+}
+
+/** Whether bytes stand right behind others, as the pieces of one chunk do. */
+const isBehind = (bytes: Buffer, before: Buffer) =>
+  bytes.buffer === before.buffer && bytes.byteOffset === before.byteOffset + before.length
+
+/** What pieces have of the body, or the beginning of that. */
+function bodyOf(pieces: readonly Piece[], most = Infinity): Buffer {
+  const parts: Buffer[] = []
+  let size = 0
+  for (const { bytes, isBody } of pieces) {
+    if (size >= most) break
+    if (!isBody) continue
+    parts.push(bytes)
+    size += bytes.length
+  }
+  return Buffer.concat(parts).subarray(0, most)
+}
+
+/** What an event is that begins so, and is too long to be looked at as a whole: an answer names its result before anything that is in it. */
+function messageBegunBy(beginning: Buffer): 'response' | 'other' | undefined {
+  const data = /(?:^|[\r\n])data:(.*)/s.exec(beginning.toString('latin1'))?.[1]
+  if (data === undefined) return undefined
+  const [, key] = /"(result|error|method)"\s*:/.exec(data) ?? []
+  return key === 'result' || key === 'error' ? 'response' : 'other'
 }
 
 /** The message that an event carries; undefined for none, as in a comment or a sign of life. */
