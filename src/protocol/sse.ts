@@ -26,6 +26,7 @@ const MAX_RETRY_MS = 2 ** 31 - 1
 
 const LF = 0x0a
 const CR = 0x0d
+const SPACE = 0x20
 const COLON = 0x3a
 
 /** What a line of `data` costs besides its bytes, in bytes: a server may make each of them one character long. */
@@ -221,10 +222,17 @@ function indexOrEnd(chunk: Buffer, byte: number, from: number): number {
   return at === -1 ? chunk.length : at
 }
 
-/** One event on the wire. `data` may hold line breaks. */
+/** One event on the wire. `data` is JSON: a line break stands between its tokens, where a space is as good and costs no line of its own. */
 export function encodeEvent(data: string, id?: string): string {
   const head = id === undefined ? 'event: message\n' : `id: ${id}\nevent: message\n`
-  return `${head}data: ${/[\r\n]/.test(data) ? data.split(/\r\n|\r|\n/).join('\ndata: ') : data}\n\n`
+  return `${head}data: ${/[\r\n]/.test(data) ? withSpaces(data) : data}\n\n`
+}
+
+/** By bytes: a text may have millions of breaks, and to replace them one by one takes seconds. */
+function withSpaces(data: string): string {
+  const bytes = Buffer.from(data)
+  for (let at = 0; at < bytes.length; at++) if (bytes[at] === CR || bytes[at] === LF) bytes[at] = SPACE
+  return bytes.toString()
 }
 
 /** The bytes of U+FEFF in UTF-8; no line of an event begins with one of them. */

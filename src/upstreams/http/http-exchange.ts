@@ -175,7 +175,8 @@ export class HttpExchange implements ReplySink {
     this.#lastEventId = event.id
     if (event.retryMs !== undefined)
       this.#retryMs = Math.max(LEAST_RESUME_MS, Math.min(event.retryMs, MOST_RESUME_MS))
-    if (this.#end !== undefined || event.data === '') return undefined
+    // By the standard for streams of events, those of another type are for somebody else.
+    if (this.#end !== undefined || event.data === '' || event.type !== 'message') return undefined
     this.#pauseMs = undefined
     const message = readMessage(event.data)
     if (message === undefined) {

@@ -109,7 +109,7 @@ export class HttpListener implements ReplySink {
       this.#firstMs = Math.max(LEAST_RETRY_MS, Math.min(event.retryMs, LAST_RETRY_MS))
       this.#retryMs = this.#firstMs
     }
-    if (event.data === '' || this.#closed) return undefined
+    if (event.data === '' || event.type !== 'message' || this.#closed) return undefined
     this.#retryMs = this.#firstMs
     this.#options.receive(event.data)
     return undefined

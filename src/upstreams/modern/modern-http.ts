@@ -174,8 +174,8 @@ class SubscriptionReply implements ReplySink {
 
   opened(): undefined {}
 
-  event({ data }: SseEvent): undefined {
-    const message = readMessage(data)
+  event({ type, data }: SseEvent): undefined {
+    const message = type === 'message' ? readMessage(data) : undefined
     if (message !== undefined) this.#subscription.message(message)
   }
 

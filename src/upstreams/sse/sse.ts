@@ -232,7 +232,7 @@ class SsePipe implements Pipe, ReplySink {
 
   event({ type, data }: SseEvent): Promise<void> | undefined {
     if (type === 'endpoint') this.#connect(data)
-    else if (this.#posts !== undefined && data !== '') return this.#answers.pass(data)
+    else if (type === 'message' && this.#posts !== undefined && data !== '') return this.#answers.pass(data)
     return undefined
   }
 

@@ -177,6 +177,70 @@ test('the patterns of everyday schemas are tried', async () => {
   }
 })
 
+test('what a pattern takes counts with how much of a text it may go through', async () => {
+  const long = 'a'.repeat(120_000)
+  for (const pattern of ['[ab]{40000}c', '(?:[ab]{200}){200}c', '(?:x{0}[ab]{500}|[ab]{40000})c']) {
+    const { check } = await checkOf({ items: { type: 'string', pattern } }, 'arguments')
+    // A short text before it, of which no cost is a number for a pattern that is hopeless.
+    assert.equal(check?.(['', long]), 'too_costly', pattern)
+  }
+  const { check: hopeless } = await checkOf({ items: { pattern: '^(a+)+$' } }, 'arguments')
+  assert.equal(hopeless?.(['', `${'a'.repeat(40)}!`]), 'too_costly')
+  const fine = { '^.{1,255}$': 'a'.repeat(200), '^[0-9]{4}-[0-9]{2}$': '2026-11', '^(?:jan|feb|mar)$': 'mar' }
+  for (const [pattern, text] of Object.entries(fine)) {
+    const { check } = await checkOf({ items: { type: 'string', pattern } })
+    assert.equal(check?.(Array<string>(5_000).fill(text)), 'fits', pattern)
+  }
+})
+
+test('what a check goes through counts by the value as well as by the schema', async () => {
+  const all = (count: number, schema: object) => ({ allOf: Array<object>(count).fill(schema) })
+  const doubling = (levels: number, leaf: object) => ({
+    $defs: Object.fromEntries([
+      ['d0', leaf],
+      ...Array.from({ length: levels }, (_, at) => {
+        const $ref = `#/$defs/d${at}`
+        return [`d${at + 1}`, { allOf: [{ $ref }, { $ref }] }] as const
+      }),
+    ]),
+    $ref: `#/$defs/d${levels}`,
+  })
+  const members = Object.fromEntries(Array.from({ length: 45_000 }, (_, at) => [`m${at}`, at]))
+  const numbers = Array.from({ length: 95_000 }, (_, at) => at)
+  const text = 'x'.repeat(1_000_000)
+  const names = Array.from({ length: 900 }, (_, at) => `n${at}`)
+  for (const [schema, value] of [
+    [all(480, { additionalProperties: { type: 'integer' } }), members],
+    [all(200, { propertyNames: { minLength: 1 } }), members],
+    [all(480, { items: { type: 'integer' } }), numbers],
+    [all(400, { minLength: 1, maxLength: 2_000_000 }), text],
+    [doubling(10, { additionalProperties: { type: 'integer' } }), members],
+    [doubling(12, { minLength: 1 }), text],
+    [{ items: { allOf: Array<object>(300).fill({ minimum: 0 }) } }, numbers],
+    [{ items: { properties: Object.fromEntries(names.map((name) => [name, {}])) } }, numbers.map(() => ({}))],
+  ] as const) {
+    const { check } = await checkOf(schema)
+    assert.equal(check?.(value), 'too_costly', JSON.stringify(schema).slice(0, 100))
+  }
+  // Of arguments not only the first mismatch is looked for.
+  for (const schema of [
+    { items: { required: names } },
+    { items: { allOf: Array<object>(300).fill({ type: 'string' }) } },
+    all(480, { items: { type: 'string' } }),
+  ]) {
+    const { check } = await checkOf(schema, 'arguments')
+    assert.equal(check?.(numbers.map(() => ({}))), 'too_costly', JSON.stringify(schema).slice(0, 100))
+  }
+  for (const [schema, value] of [
+    [{ additionalProperties: { type: 'integer' } }, members],
+    [{ items: { type: 'integer', minimum: 0 } }, numbers],
+    [{ minLength: 1, maxLength: 2_000_000 }, text],
+  ] as const) {
+    const { check } = await checkOf(schema)
+    assert.equal(check?.(value), 'fits', JSON.stringify(schema))
+  }
+})
+
 test('references that multiply, and endless ones, are given up', async () => {
   const $defs = Object.fromEntries(
     Array.from({ length: 40 }, (_, i) => [

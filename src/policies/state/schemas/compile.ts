@@ -1,11 +1,11 @@
-import { _, Ajv, type ErrorObject, type Format, type KeywordCxt, type Options } from 'ajv'
+import { _, Ajv, Name, type ErrorObject, type Format, type KeywordCxt, type Options } from 'ajv'
 import { fullFormats } from 'ajv-formats/dist/formats.js'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import { z } from 'zod'
 import { canonicalJson } from '../../../protocol/canonical-json.ts'
-import { instrumented, STEPS } from './instrument.ts'
+import { instrumented, STEPS, type Steps } from './instrument.ts'
 import { type Mismatch, mismatches } from './mismatch.ts'
-import { charge, withSteps } from './steps.ts'
+import { charge, chargeFor, withSteps } from './steps.ts'
 
 /** What came of a check; `too_costly` says nothing about the value. */
 type CheckResult = 'fits' | 'too_costly' | readonly Mismatch[]
@@ -70,9 +70,13 @@ function prepare(ajv: Ajv): void {
   })
   ajv.addKeyword({
     keyword: STEPS,
-    schemaType: 'number',
-    code({ gen, schema }: KeywordCxt) {
-      gen.code(_`${gen.scopeValue('func', { ref: charge })}(${schema as number})`)
+    schemaType: 'object',
+    code({ gen, schema, data, it }: KeywordCxt) {
+      const { once, perCharacter, perElement, perMember } = schema as Steps
+      const steps = _`${once}, ${perCharacter}, ${perElement}, ${perMember}`
+      // What the code that Ajv makes calls the number of its mismatches.
+      const found = it.opts.allErrors === true ? new Name('errors') : _`0`
+      gen.code(_`${gen.scopeValue('func', { ref: chargeFor })}(${data}, ${steps}, ${found})`)
     },
   })
 }
@@ -164,7 +168,7 @@ const harmless: ReadonlySet<string> = new Set(
   ].map(({ source }) => source),
 )
 
-const linear: PatternCost = { factor: 1, degree: 1 }
+const linear: PatternCost = { ways: 1, steps: 1, degree: 1 }
 
 /**
  * A pattern that a server sent. Before each match it charges what it could cost at most, so that a pattern which takes
@@ -181,7 +185,7 @@ class GuardedRegExp {
   }
 
   test(text: string): boolean {
-    charge(this.#cost === undefined ? Infinity : this.#cost.factor * (text.length + 1) ** this.#cost.degree)
+    charge(this.#cost === undefined ? Infinity : this.#cost.steps * (text.length + 1) ** this.#cost.degree)
     return this.#regexp.test(text)
   }
 
@@ -205,25 +209,29 @@ const guardedRegExp = Object.assign(
   { code: 'guardedRegExp' },
 )
 
-/** What matching can cost at most: about `factor * (length + 1) ** degree` steps for a subject of that length. */
+/** What matching can cost at most: about `steps * (length + 1) ** degree` for a subject of that length. */
 interface PatternCost {
-  readonly factor: number
+  /** In how many ways it can match at one place, of which each may be tried. */
+  readonly ways: number
+  /** What it takes to try all of them. */
+  readonly steps: number
   /** How many repetitions without an upper bound compete for the subject; Infinity when they are nested. */
   readonly degree: number
 }
 
+/** A group, or the whole: the alternative of now, and those before it. */
 interface Part {
-  factor: number
-  degree: number
-  alternatives: number
-  /** What the last atom would be repeated as, when a quantifier follows. */
+  now: PatternCost
+  before: PatternCost | undefined
+  /** The last atom, which is repeated when a quantifier follows. */
   atom: PatternCost
 }
 
-const plain: PatternCost = { factor: 1, degree: 0 }
-const hopeless: PatternCost = { factor: 1, degree: Infinity }
+const empty: PatternCost = { ways: 1, steps: 0, degree: 0 }
+const character: PatternCost = { ways: 1, steps: 1, degree: 0 }
+const hopeless: PatternCost = { ways: 1, steps: 1, degree: Infinity }
 
-const newPart = (): Part => ({ factor: 1, degree: 0, alternatives: 1, atom: plain })
+const newPart = (): Part => ({ now: empty, before: undefined, atom: empty })
 
 /** One token: an escape, a class, the head of a group, a quantifier with its laziness, or any character. */
 const token =
@@ -241,10 +249,9 @@ function patternCost(pattern: string): PatternCost {
   for (let found = token.exec(pattern); found !== null; found = token.exec(pattern)) {
     const text = found[0]
     if (/^\\[1-9k]/.test(text)) return hopeless
-    if (text === '|') part.alternatives++
+    if (text === '|') part.before = total(part)
     else if (text.startsWith('(')) {
-      settle(part, part.atom)
-      part.atom = plain
+      settle(part)
       open.push(part)
       part = newPart()
     } else if (text === ')') {
@@ -252,32 +259,51 @@ function patternCost(pattern: string): PatternCost {
       part = open.pop() ?? newPart()
       part.atom = inner
     } else if (/^(?:[*+?]|\{\d)/.test(text)) {
-      settle(part, repeated(part.atom, text))
-      part.atom = plain
+      part.atom = repeated(part.atom, text)
+      settle(part)
     } else {
-      settle(part, part.atom)
-      part.atom = plain
+      settle(part)
+      part.atom = character
     }
   }
-  const { factor, degree } = total(part)
-  return { factor, degree: pattern.startsWith('^') && part.alternatives === 1 ? degree : degree + 1 }
+  const isAnchored = pattern.startsWith('^') && part.before === undefined
+  const { ways, steps, degree } = total(part)
+  return { ways, steps: Math.max(1, steps), degree: isAnchored ? degree : degree + 1 }
 }
 
-function settle(part: Part, { factor, degree }: PatternCost): void {
-  part.factor *= factor
-  part.degree += degree
+/** The last atom is not repeated: whatever follows is tried behind each way in which it and all before it match. */
+function settle(part: Part): void {
+  const { now, atom } = part
+  part.now = {
+    ways: now.ways * atom.ways,
+    steps: now.steps + now.ways * atom.steps,
+    degree: now.degree + atom.degree,
+  }
+  part.atom = empty
 }
 
+/** All alternatives of a part; what follows begins anew. */
 function total(part: Part): PatternCost {
-  settle(part, part.atom)
-  part.atom = plain
-  return { factor: part.factor * part.alternatives, degree: part.degree }
+  settle(part)
+  const { now, before = { ways: 0, steps: 0, degree: 0 } } = part
+  part.now = empty
+  return {
+    ways: before.ways + now.ways,
+    steps: before.steps + now.steps,
+    degree: Math.max(before.degree, now.degree),
+  }
 }
 
-function repeated({ factor, degree }: PatternCost, quantifier: string): PatternCost {
+function repeated({ ways, steps, degree }: PatternCost, quantifier: string): PatternCost {
   const [least, most] = bounds(quantifier)
-  if (most !== Infinity) return { factor: factor ** most * (most - least + 1), degree: degree * most }
-  return factor > 1 || degree > 0 ? hopeless : { factor: 1, degree: 1 }
+  if (most === 0) return empty
+  if (most !== Infinity)
+    return {
+      ways: ways ** most * (most - least + 1),
+      steps: steps * ways ** (most - 1) * most,
+      degree: degree * most,
+    }
+  return ways > 1 || degree > 0 ? hopeless : { ways: 1, steps: Math.max(1, steps), degree: 1 }
 }
 
 function bounds(quantifier: string): [number, number] {
