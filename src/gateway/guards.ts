@@ -299,10 +299,11 @@ function changesNothing({ method, is404, routeOptions }: FastifyRequest): boolea
   return is404 || method === 'GET' || method === 'HEAD' || routeOptions.config.stops === true
 }
 
-/** Compares a bearer token in constant time, whatever the lengths. */
+/** Compares a bearer token in constant time, whatever the lengths. The name of the scheme has no case (RFC 9110, section 11.1). */
 export function hasToken(authorization: string | undefined, token: string): boolean {
   const digest = (text: string) => createHash('sha256').update(text).digest()
-  return timingSafeEqual(digest(authorization ?? ''), digest(`Bearer ${token}`))
+  const [, given] = /^bearer (.*)$/is.exec(authorization ?? '') ?? []
+  return given !== undefined && timingSafeEqual(digest(given), digest(token))
 }
 
 /** The host of `host` or `host:port`, in the one way in which it can be compared. */

@@ -19,14 +19,14 @@ test('what is sent arrives as events, each with an id', async (t) => {
   stream.attach(response, { priming: false })
   assert.equal(stream.attached, true)
   assert.equal(stream.send('{"a":1}'), undefined)
-  void stream.send('two\nlines')
+  void stream.send('{\n"b":2}')
   stream.end()
   await client.ended
   const { headers, statusCode } = await client.headers
   assert.equal(statusCode, 200)
   assert.equal(headers['content-type'], 'text/event-stream')
   assert.equal(headers['cache-control'], 'no-cache, no-transform')
-  assert.deepEqual(client.data, ['{"a":1}', 'two\nlines'])
+  assert.deepEqual(client.data, ['{"a":1}', '{ "b":2}'])
   assert.deepEqual(
     client.events.map(({ id }) => id),
     ['3-1', '3-2'],

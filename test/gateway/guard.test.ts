@@ -138,7 +138,7 @@ test('a browser that asks on behalf of another origin is told from everybody els
 
 test('a token has to be the whole token, and nothing else', () => {
   const token = 'correct-horse-battery'
-  assert.ok(hasToken(`Bearer ${token}`, token))
+  for (const scheme of ['Bearer', 'bearer', 'BEARER']) assert.ok(hasToken(`${scheme} ${token}`, token))
   for (const header of [
     undefined,
     '',

@@ -138,10 +138,21 @@ test('streams of any shape say the same in any chunks', () => {
   }
 })
 
-test('a message that is written comes back as it was, whatever line breaks it holds', () => {
+test('a message that is written comes back as it was, with a space for each line break', () => {
   assert.equal(encodeEvent('{"a":1}'), 'event: message\ndata: {"a":1}\n\n')
-  for (const data of ['', ' a', '{"a":1}', 'a\nb', '\n', 'data: x\n\n', '\u2028']) {
-    assert.deepEqual(decode([encodeEvent(data, '3-7')]), [event(data, { id: '3-7' })], JSON.stringify(data))
+  for (const data of [
+    '',
+    ' a',
+    '{"a":1}',
+    '{\n"a":\r\n1}',
+    '\n',
+    'data: x\n\n',
+    '\u2028',
+    '{\r"é": "\u2028"}',
+  ]) {
+    const written = event(data.replace(/[\r\n]/g, ' '), { id: '3-7' })
+    assert.deepEqual(decode([encodeEvent(data, '3-7')]), [written], JSON.stringify(data))
   }
-  assert.deepEqual(decode([encodeEvent('a\rb\r\nc')]), [event('a\nb\nc')])
+  const breaks = `{${'\r\n'.repeat(1_000_000)}}`
+  assert.equal(encodeEvent(breaks).length, 'event: message\ndata: \n\n'.length + breaks.length)
 })

@@ -12,7 +12,8 @@ import { TestCaller } from './caller.ts'
 import { silent } from './log.ts'
 
 /** What such a server answers to `initialize`. */
-export const welcome = '{"protocolVersion":"2024-11-05","capabilities":{},"serverInfo":{"name":"old","version":"1"}}'
+export const welcome =
+  '{"protocolVersion":"2024-11-05","capabilities":{},"serverInfo":{"name":"old","version":"1"}}'
 
 /** Serves HTTP for as long as a test runs; returns where the event stream is. */
 export async function listen(t: TestContext, handle: RequestListener): Promise<string> {

@@ -181,7 +181,9 @@ export const httpServer = z
       .min(1)
       .max(4_096)
       .default(256)
-      .describe('Sockets for calls, per replica; notifications of agents have up to 16 of their own.'),
+      .describe(
+        'Sockets for calls, per replica; notifications and cancellations have up to 16 of their own.',
+      ),
     tls: tls.optional(),
     passthrough: z
       .boolean()

@@ -125,6 +125,6 @@ export const headerTargets: readonly Target[] = [
   target('only the token itself opens the control plane', fc.tuple(text, text), ([given, token]) => {
     assert.equal(hasToken(`Bearer ${token}`, token), true)
     assert.equal(hasToken(`Bearer ${given}`, token), given === token)
-    assert.equal(hasToken(given, token), given === `Bearer ${token}`)
+    assert.equal(hasToken(given, token), /^bearer $/i.test(given.slice(0, 7)) && given.slice(7) === token)
   }),
 ]
