@@ -208,7 +208,8 @@ class SsePipe implements Pipe, ReplySink {
     if (oneWay === undefined)
       return this.#unread.send(text, () => postMessage(posts, text, posting, this.#refused))
     const { clock, ackMs: limitMs } = this.#parts
-    const sender = oneWay === 'notification' ? this : this.#answers
+    // Cancellations do not wait for notifications of the same session, which the server may be slow to take.
+    const sender = oneWay === 'notification' ? this : this.#ended
     return this.#unread.send(text, () =>
       postAway(posts, text, { clock, limitMs, sender, signal: this.#ended }),
     )

@@ -91,7 +91,9 @@ export async function live({
     telemetry: { accessLog: { sample: 1 }, recording: { file } },
   })
   await gateway.waitFor('up', ...Object.keys(models))
-  for (const asked of firstCalls(models)) await ask(gateway.mcp(asked.server), asked, 0)
+  // Numbered as a simulated gateway numbers its calls.
+  let id = 0
+  for (const asked of firstCalls(models)) await ask(gateway.mcp(asked.server), asked, ++id)
   await until('all schemas are compiled', async () => {
     return (await gateway.metric('breakwater_schemas', 'state="waiting"')) === 0
   })
@@ -102,7 +104,7 @@ export async function live({
   for (const [index, asked] of calls.entries()) {
     const waitMs = startedAt + index * paceMs - systemClock.now()
     if (waitMs > 0) await systemClock.sleep(waitMs, NEVER)
-    answers.push(await ask(gateway.mcp(asked.server), asked, index))
+    answers.push(await ask(gateway.mcp(asked.server), asked, ++id))
   }
   const logged = () => linesOf(gateway.log)
   const told = firstCalls(models).length + answers.filter((answer) => !isRejected(answer)).length
@@ -134,9 +136,8 @@ async function timesIn(
   return recorded.map(({ at, attempts }) => ({ at: at - armedAt, attempts }))
 }
 
-/** Where a call stands among those behind the first ones, by the id that a gateway gave it: both kinds count all their calls from 1. */
-export const placeIn = (id: unknown, first: number): number =>
-  Number(String(id).split('-').at(-1)) - 1 - first
+/** Where a call stands among those behind the first ones, by its id: all calls are numbered from 1, both ways. */
+export const placeIn = (id: unknown, first: number): number => Number(id) - 1 - first
 
 /**
  * A call of each tool before any fault is armed, so that its schemas are compiled: until then its replies are not checked, for a time
