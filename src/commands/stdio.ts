@@ -172,13 +172,12 @@ class Bridge {
   constructor(parts: BridgeParts) {
     this.#parts = parts
     // How long a reply may take is for the mesh to say.
-    this.#pool = new Pool(new URL(parts.url).origin, {
-      headersTimeout: 0,
-      bodyTimeout: 0,
-      connect: connectorOf(),
-    })
     const { url } = parts
-    const pools = { calls: this.#pool, oneWay: new OneWayPosts(this.#pool), streams: this.#pool }
+    const { origin } = new URL(url)
+    this.#pool = new Pool(origin, { headersTimeout: 0, bodyTimeout: 0, connect: connectorOf() })
+    // It sends everything as it comes, so that the sockets for one-way posts are never opened.
+    const oneWay = new OneWayPosts(origin, { connections: 1 })
+    const pools = { calls: this.#pool, oneWay, streams: this.#pool }
     this.#bare = HttpWire.to({ url, headers: {}, agent: undefined }, pools)
     this.#wire = this.#bare
   }

@@ -11,6 +11,7 @@ import { StreamConnections } from '../../src/upstreams/http/stream-connections.t
 export async function wireTo(
   t: TestContext,
   handle: RequestListener,
+  connections = 16,
 ): Promise<{ wire: HttpWire; stop: () => void }> {
   const server = createServer(handle).listen(0, '127.0.0.1')
   await once(server, 'listening')
@@ -18,15 +19,16 @@ export async function wireTo(
   const url = `http://127.0.0.1:${port}/mcp`
   const { origin } = new URL(url)
   const [calls, streams] = [new Pool(origin), new StreamConnections(origin, {})]
+  const oneWay = new OneWayPosts(origin, { connections })
   const stop = () => {
     server.close()
     server.closeAllConnections()
   }
   t.after(async () => {
-    await Promise.all([calls.destroy(), streams.destroy()])
+    await Promise.all([calls.destroy(), oneWay.destroy(), streams.destroy()])
     stop()
   })
-  const pools = { calls, oneWay: new OneWayPosts(calls), streams }
+  const pools = { calls, oneWay, streams }
   return { wire: HttpWire.to({ url, headers: {}, agent: undefined }, pools), stop }
 }
 

@@ -9,11 +9,15 @@ import { until } from '../support/until.ts'
 import { wireTo } from '../support/wired.ts'
 
 /** A server that acknowledges nothing by itself, and what is posted to it. */
-async function posting(t: TestContext) {
+async function posting(t: TestContext, connections?: number) {
   const got: { body: string; response: ServerResponse }[] = []
-  const { wire } = await wireTo(t, (request, response) => {
-    void text(request).then((body) => got.push({ body, response }))
-  })
+  const { wire } = await wireTo(
+    t,
+    (request, response) => {
+      void text(request).then((body) => got.push({ body, response }))
+    },
+    connections,
+  )
   const ends: Promise<unknown>[] = []
   const post = (sender: object, body: string, limitMs = 60_000) => {
     const end = postAway(wire, body, { clock: systemClock, limitMs, sender }).then(
@@ -56,6 +60,19 @@ test('of many senders each has its turn before one of them has another', async (
   take('0: 1')
   await until('the next one has come', () => bodies().length === 2 * MOST_UNDER_WAY + 1)
   assert.equal(bodies().at(-1), 'late')
+})
+
+test('senders take turns over a single socket as well', async (t) => {
+  const { post, bodies, take } = await posting(t, 1)
+  const [hostile, kind] = [{}, {}]
+  for (const n of [0, 1, 2]) void post(hostile, `hostile ${n}`)
+  void post(kind, 'kind')
+  await until('the first has come', () => bodies().length === 1)
+  take('hostile 0')
+  await until('the next has come', () => bodies().length === 2)
+  take(bodies()[1] as string)
+  await until('the one behind it has come', () => bodies().length === 3)
+  assert.ok(bodies().includes('kind'), bodies().join())
 })
 
 test('one that is given up frees its place, whether it waits or is under way', async (t) => {

@@ -4,7 +4,7 @@ import type { Layer } from '../../mesh/call.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { connectorOf } from './connector.ts'
 import type { ReplyLimits } from './http-reply.ts'
-import { MOST_UNDER_WAY, OneWayPosts } from './one-way-posts.ts'
+import { OneWayPosts } from './one-way-posts.ts'
 import type { SessionStates } from './session-state.ts'
 import { ShapedCalls } from './shaped-connection.ts'
 import { StreamConnections } from './stream-connections.ts'
@@ -81,9 +81,7 @@ export function openPools({ url, connections, timeouts, tls }: HttpOptions): Poo
   const ofRequests = { pipelining: 1, headersTimeout, bodyTimeout: timeouts.idle, connect }
   return {
     calls: new Pool(origin, { ...ofRequests, connections }),
-    oneWay: new OneWayPosts(
-      new Pool(origin, { ...ofRequests, connections: Math.min(connections, MOST_UNDER_WAY) }),
-    ),
+    oneWay: new OneWayPosts(origin, { ...ofRequests, connections }),
     streams: new StreamConnections(origin, { headersTimeout, bodyTimeout: 0, connect }),
     shaped: new ShapedCalls(origin, connections, { headersTimeout, bodyTimeout: timeouts.idle }, socket),
     shapedStreams: new ShapedCalls(origin, Infinity, { headersTimeout, bodyTimeout: 0 }, socket),

@@ -1,7 +1,7 @@
-import type { Dispatcher, Pool } from 'undici'
+import { type Dispatcher, Pool } from 'undici'
 import { gatewayError } from '../../mesh/errors.ts'
 
-/** Most that are under way at a time, over all senders and of one of them. */
+/** Most that are under way at a time, over all senders and of one of them; each has a socket. */
 export const MOST_UNDER_WAY = 16
 const MOST_OF_ONE = 2
 
@@ -22,14 +22,16 @@ interface Sender {
  */
 export class OneWayPosts {
   readonly #pool: Pool
+  readonly #most: number
   readonly #senders = new Map<object, Sender>()
   #underWay = 0
   #size = 0
   #isStarting = false
 
-  /** `pool` has `MOST_UNDER_WAY` sockets, or fewer. */
-  constructor(pool: Pool) {
-    this.#pool = pool
+  /** `connections`: sockets that it may have, of which it takes `MOST_UNDER_WAY`, or fewer. */
+  constructor(origin: string, { connections, ...options }: Pool.Options & { readonly connections: number }) {
+    this.#most = Math.min(connections, MOST_UNDER_WAY)
+    this.#pool = new Pool(origin, { ...options, connections: this.#most })
   }
 
   /**
@@ -73,7 +75,7 @@ export class OneWayPosts {
     if (this.#isStarting) return
     this.#isStarting = true
     try {
-      while (this.#underWay < MOST_UNDER_WAY && this.#startNext());
+      while (this.#underWay < this.#most && this.#startNext());
     } finally {
       this.#isStarting = false
     }

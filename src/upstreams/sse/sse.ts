@@ -17,7 +17,7 @@ import { HttpReply, type ReplyLimits, type ReplySink } from '../http/http-reply.
 import { postAway } from '../http/http-post.ts'
 import { looksForgotten, readReply } from '../http/http-status.ts'
 import { HttpWire } from '../http/http-wire.ts'
-import { MOST_UNDER_WAY, OneWayPosts } from '../http/one-way-posts.ts'
+import { OneWayPosts } from '../http/one-way-posts.ts'
 import { StreamConnections } from '../http/stream-connections.ts'
 import { AnswerShaper } from '../pipe/answer-shaper.ts'
 import { InTurn } from '../pipe/in-turn.ts'
@@ -61,9 +61,7 @@ export class SseUpstream implements Upstream {
     this.#log = options.log.child({ server: options.server })
     const ofPosts = { connect, headersTimeout: timeouts.idle, bodyTimeout: timeouts.idle }
     this.#posts = new Pool(origin, { ...ofPosts, connections })
-    this.#oneWay = new OneWayPosts(
-      new Pool(origin, { ...ofPosts, connections: Math.min(connections, MOST_UNDER_WAY) }),
-    )
+    this.#oneWay = new OneWayPosts(origin, { ...ofPosts, connections })
     this.#streams = new StreamConnections(origin, {
       connect,
       headersTimeout: timeouts.idle,
