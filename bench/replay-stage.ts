@@ -69,7 +69,7 @@ export async function recordLive(set: PolicySet, forMs: number, seed: number): P
       policies: { defaults: { ...others, ...set.defaults } },
       telemetry: { recording: { file } },
     })
-    const source = { config, path: join(folder, 'bench.yaml'), files: [], env: { OTEL_SDK_DISABLED: 'true' } }
+    const source = { config, path: join(folder, 'bench.yaml'), env: { OTEL_SDK_DISABLED: 'true' } }
     const gateway = await startGateway({ ...source, log: createLog('silent'), keepsKill: false })
     try {
       while (gateway.live.current.servers.get('tools')?.state !== 'up') await sleep(20)

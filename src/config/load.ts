@@ -9,6 +9,7 @@ import {
 } from '../chaos/plan/compat/index.ts'
 import { withAbsolutePaths } from './absolute-paths.ts'
 import { clientSettings } from './files/client-settings.ts'
+import { digestOf, type TextFile } from './files/read-text.ts'
 import { parseSource, type SourceDocument } from './files/document.ts'
 import type { Env } from './files/interpolate.ts'
 import { Origins } from './files/origins.ts'
@@ -28,22 +29,25 @@ import { slugOf } from './schema/server-names.ts'
 import { rememberInterpolated } from './secrets/redact.ts'
 import { withoutInterpolated } from './secrets/redact-text.ts'
 
+/** By absolute path, what was found; see `digestOf`. */
+export type FilesRead = ReadonlyMap<string, string>
+
 /** A config that can be used, or all that keeps it from being used. */
 export type Loaded =
   | {
       readonly ok: true
       readonly config: Config
       readonly warnings: readonly ConfigIssue[]
-      /** Absolute paths of all files that were read, to be watched. */
-      readonly files: readonly string[]
+      /** The files that were read, to be watched. */
+      readonly files: FilesRead
       /** Of the effective config; see `configHash`. */
       readonly hash: string
     }
   | {
       readonly ok: false
       readonly errors: readonly ConfigIssue[]
-      /** Absolute paths of all files that were read or should have been, to be watched. */
-      readonly files: readonly string[]
+      /** The files that were read or should have been, to be watched. */
+      readonly files: FilesRead
     }
 
 /** Reads the config at `path`, with its variables from `env`. Never rejects: what is wrong comes back as errors. */
@@ -128,8 +132,8 @@ function shown(
 }
 
 function loaded(path: string, sources: Sources): Loaded {
-  const { value, files, origins, issues, leftOut } = sources
-  const watched = [...new Set(files.map((file) => resolve(file)))]
+  const { value, files, texts, origins, issues, leftOut } = sources
+  const watched = new Map(files.map((file) => [resolve(file), digestOf(texts.get(file)!)]))
   const failed = (errors: readonly ConfigIssue[]): Loaded => ({
     ok: false,
     errors: shown(errors, sources),
@@ -206,6 +210,8 @@ interface Sources extends Reading {
   readonly value: unknown
   /** Files in the order in which they were read, as issues name them. */
   readonly files: readonly string[]
+  /** What was found there. */
+  readonly texts: Map<string, TextFile>
   /** Servers that are not in `value`, for they are disabled and cannot be read. */
   readonly leftOut: readonly ConfigPath[]
 }
@@ -216,7 +222,15 @@ interface Sources extends Reading {
  */
 async function readSources(main: string, env: Env, bounds: Bounds, only?: string): Promise<Sources> {
   const files: string[] = []
-  const reading: Reading = { ...bounds, env, origins: new Origins(), issues: [], interpolated: new Set() }
+  const texts = bounds.texts ?? new Map<string, TextFile>()
+  const reading: Reading = {
+    ...bounds,
+    texts,
+    env,
+    origins: new Origins(),
+    issues: [],
+    interpolated: new Set(),
+  }
 
   function fail(
     place: Pick<ConfigIssue, 'file' | 'line' | 'column'>,
@@ -231,7 +245,7 @@ async function readSources(main: string, env: Env, bounds: Bounds, only?: string
     unreadable: (problem: string) => undefined,
   ): Promise<SourceDocument | undefined> {
     files.push(file)
-    const read = await readFile(file, bounds)
+    const read = await readFile(file, reading)
     if ('problem' in read) return unreadable(read.problem)
     const source = parseSource(file, read.text)
     for (const { position, message } of source.problems) fail({ file, ...position }, [], message)
@@ -264,7 +278,8 @@ async function readSources(main: string, env: Env, bounds: Bounds, only?: string
   const unreadable = (problem: string) => fail({ file: main }, [], problem)
   if (only !== undefined) {
     const block = await readBlock(only, main, unreadable)
-    return { ...reading, value: block === undefined ? undefined : { [only]: block }, files, leftOut: [] }
+    const value = block === undefined ? undefined : { [only]: block }
+    return { ...reading, texts, value, files, leftOut: [] }
   }
   const source = await open(main, unreadable)
   const value = source && readValues(main, source, source.root, [], reading)
@@ -281,7 +296,7 @@ async function readSources(main: string, env: Env, bounds: Bounds, only?: string
     value[block] = held.file === '' || beside !== undefined ? undefined : await include(block, held.file)
   }
   await takeFiles(value, reading, files)
-  return { ...reading, value, files, leftOut: leaveOut(value, reading.issues) }
+  return { ...reading, texts, value, files, leftOut: leaveOut(value, reading.issues) }
 }
 
 /**

@@ -4,6 +4,7 @@ import { environmentLock } from '../chaos/control/guard.ts'
 import type { Controller } from '../chaos/control/controller.ts'
 import { keepBootKeys } from '../config/boot-keys.ts'
 import { configHash } from '../config/hash.ts'
+import type { FilesRead } from '../config/load.ts'
 import { loadApart } from '../config/load-apart.ts'
 import type { ReloadReport } from '../config/reload-report.ts'
 import { isLoopback } from '../config/schema/address.ts'
@@ -59,7 +60,8 @@ export interface GatewayOptions {
   /** The config, read already; `path` is read again at a reload. */
   readonly config: Config
   readonly path: string
-  readonly files: readonly string[]
+  /** What it was read from, and is watched for changes; nothing is, unless given. */
+  readonly files?: FilesRead
   readonly env: Readonly<Record<string, string | undefined>>
   readonly log: Log
   /** Whether a kill of faults outlives the process; unless it is false, it does. */
@@ -83,7 +85,7 @@ export interface Gateway {
 
 /** Puts all parts together, and listens. Rejects when an address cannot be bound, with nothing left behind. */
 export async function startGateway(options: GatewayOptions): Promise<Gateway> {
-  const { config: file, path, files, env, log } = options
+  const { config: file, path, files = new Map<string, string>(), env, log } = options
   const clock = systemClock
   const { gateway } = file
   const { environment, chaosEnvironments, maxBody, controlToken } = gateway

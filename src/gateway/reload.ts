@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import { bootChanges } from '../config/boot-keys.ts'
 import { noteHash } from '../config/hash.ts'
 import { type ConfigIssue, formatIssue } from '../config/issues/issues.ts'
-import type { Loaded } from '../config/load.ts'
+import type { FilesRead, Loaded } from '../config/load.ts'
 import type { ReloadReport } from '../config/reload-report.ts'
 import type { Config, ServerConfig } from '../config/schema/schema.ts'
 import type { Clock } from '../mesh/clock.ts'
@@ -45,14 +45,14 @@ export class Reloader {
   readonly #parts: ReloaderParts
   readonly #boot: Config
   #file: Config
-  #watched: readonly string[]
+  #watched: FilesRead
   #last: Promise<unknown> = Promise.resolve()
   /** The attempt that has not begun. */
   #next: Promise<ReloadReport> | undefined
   #isClosed = false
 
   /** `first` is in force already, with `files` behind it. */
-  constructor(first: Config, files: readonly string[], parts: ReloaderParts) {
+  constructor(first: Config, files: FilesRead, parts: ReloaderParts) {
     this.#parts = parts
     this.#boot = first
     this.#file = first
@@ -60,8 +60,8 @@ export class Reloader {
     this.#succeeded()
   }
 
-  /** The files to watch: also those of a config that could not be read. */
-  get files(): readonly string[] {
+  /** The files to watch, as they were read last: also those of a config that is not in force. */
+  get files(): FilesRead {
     return this.#watched
   }
 

@@ -38,7 +38,7 @@ export async function loadGood(
 ) {
   const { loaded, lines } = await load(t, files, env)
   assert.ok(loaded.ok, lines.join('\n'))
-  return { config: loaded.config, warnings: lines, hash: loaded.hash, files: loaded.files }
+  return { config: loaded.config, warnings: lines, hash: loaded.hash, files: [...loaded.files.keys()] }
 }
 
 /** Loads a config that must be wrong, and returns what is said about it, without the file's name when there is one file. */

@@ -76,7 +76,7 @@ test('a file that cannot be read is reported where it is named, and is to be wat
     'main.yaml:3:9  policies.file  none.yaml cannot be read: no such file',
     'main.yaml:4:18  mcpServers.a  expected a map, found a number',
   ])
-  assert.deepEqual(loaded.files, [join(path, 'main.yaml'), join(path, 'none.yaml')])
+  assert.deepEqual([...loaded.files.keys()], [join(path, 'main.yaml'), join(path, 'none.yaml')])
 })
 
 test('a broken or empty included file is reported in its own lines', async (t) => {

@@ -1,15 +1,23 @@
 import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
 import { appendFile, mkdir, rename, rm, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
+import { digestOf, readText } from '../../src/config/files/read-text.ts'
+import { loadConfig } from '../../src/config/load.ts'
 import { watchFiles } from '../../src/config/watch/watch.ts'
 import { type Clock, systemClock } from '../../src/mesh/clock.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import { until } from '../support/until.ts'
 import { folder } from './files.ts'
 
+/** What is in files now, as whoever reads a config tells it. */
+const readFiles = async (...files: readonly string[]) =>
+  new Map(await Promise.all(files.map(async (file) => [file, digestOf(await readText(file))] as const)))
+
 /** Watches for real, and hands out changes one by one. */
-async function watched(t: TestContext, files: readonly string[], clock: Clock = systemClock) {
+async function watched(t: TestContext, paths: readonly string[], clock: Clock = systemClock) {
+  const files = await readFiles(...paths)
   let looks = 0
   let changes = 0
   let taken = 0
@@ -33,6 +41,63 @@ async function watched(t: TestContext, files: readonly string[], clock: Clock = 
     },
   }
 }
+
+test('a change between the reading and the first look is noticed, once', async (t) => {
+  const path = await folder(t, { 'a.yaml': 'one', 'b.yaml': 'one' })
+  const files = await readFiles(join(path, 'a.yaml'), join(path, 'b.yaml'), join(path, 'c.yaml'))
+  await writeFile(join(path, 'b.yaml'), 'two')
+  let changes = 0
+  let looks = 0
+  const clock = new ManualClock()
+  const getFiles = () => {
+    looks++
+    return files
+  }
+  const watch = watchFiles(getFiles, () => void changes++, { clock })
+  t.after(() => watch.close())
+  await watch.ready
+  assert.equal(changes, 1)
+  // A look begins only after the one before it has ended: the third follows a whole one.
+  await until('it was looked at', async () => {
+    await clock.advance(5_000)
+    return looks >= 3
+  })
+  assert.equal(changes, 1)
+})
+
+test('what a config was read from is no change, also where it could not be read', async (t) => {
+  const path = await folder(t, {
+    'main.yaml': 'gateway: { file: gw.yaml }\npolicies: { file: none.yaml }\nmcpServers: { file: a/b.yaml }',
+    'gw.yaml': 'name: \0',
+    a: 'a file',
+  })
+  const { files } = await loadConfig(join(path, 'main.yaml'), {})
+  assert.equal(files.size, 4)
+  let changes = 0
+  const watch = watchFiles(
+    () => files,
+    () => void changes++,
+    { clock: new ManualClock() },
+  )
+  t.after(() => watch.close())
+  await watch.ready
+  assert.equal(changes, 0)
+})
+
+test('a pipe is as it was read, whatever it held', async (t) => {
+  const path = await folder(t)
+  const pipe = join(path, 'a.yaml')
+  execFileSync('mkfifo', [pipe])
+  let changes = 0
+  const watch = watchFiles(
+    () => new Map([[pipe, digestOf({ text: 'one' })]]),
+    () => void changes++,
+    { clock: new ManualClock() },
+  )
+  t.after(() => watch.close())
+  await watch.ready
+  assert.equal(changes, 0)
+})
 
 test('an edit in place is noticed', async (t) => {
   const path = await folder(t, { 'a.yaml': 'one' })
@@ -141,9 +206,10 @@ test('a closed watcher is silent and leaves no timer', async (t) => {
 
 test('a watcher keeps the process alive by nothing', async (t) => {
   const path = await folder(t, { 'a.yaml': 'one' })
+  const files = await readFiles(join(path, 'a.yaml'))
   const before = process.getActiveResourcesInfo().length
   const watch = watchFiles(
-    () => [join(path, 'a.yaml')],
+    () => files,
     () => undefined,
     { clock: systemClock },
   )

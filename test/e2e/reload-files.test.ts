@@ -36,6 +36,12 @@ async function survives(gateway: Gateway, what: RegExp): Promise<void> {
   assert.deepEqual(await gateway.program.ended, { code: 0, signal: null })
 }
 
+test('a config that is replaced as soon as the gateway listens comes into force', async () => {
+  const gateway = await Gateway.start(parts)
+  await gateway.reconfigure(others)
+  await until('b is there', async () => (await gateway.server('b')) !== undefined)
+})
+
 test('a config that has become a pipe holds up neither calls, nor the next reload, nor the end', async () => {
   const gateway = await Gateway.start(parts)
   await rm(gateway.file)
@@ -111,6 +117,9 @@ for (const { what, script } of [
     const pid = program.lines.map(Number).find((number) => number > 0)!
     process.kill(pid, 'SIGHUP')
     await program.line('it says what is wrong', said('nothing comes out of it'))
+    const reloads = program.lines.filter((line) => line.includes('"trigger"'))
+    assert.equal(reloads.length, 1)
+    assert.match(reloads.join(), /"trigger":"SIGHUP"/)
     process.kill(pid, 'SIGTERM')
     await program.ended
   })

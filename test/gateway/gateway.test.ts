@@ -17,7 +17,7 @@ test('where an address is taken, nobody watches the event loop any more', async 
   t.after(() => taken.close())
   const control = `127.0.0.1:${(taken.address() as AddressInfo).port}`
   const parsed = config.parse({ gateway: { listen: '127.0.0.1:0', control, controlToken: 'x'.repeat(32) } })
-  const options = { config: parsed, path: 'gateway.yaml', files: [], env: {}, log: silent }
+  const options = { config: parsed, path: 'gateway.yaml', env: {}, log: silent }
   await assert.rejects(startGateway(options), /gateway\.control/)
   const now = t.mock.method(performance, 'now')
   during('schema', () => undefined)
@@ -37,7 +37,7 @@ test('a reload that changes the limits of bodies changes those of the control pl
   await written({})
   const loaded = await loadConfig(path, {})
   assert.ok(loaded.ok)
-  const gateway = await startGateway({ config: loaded.config, path, files: [], env: {}, log: silent })
+  const gateway = await startGateway({ config: loaded.config, path, env: {}, log: silent })
   t.after(() => gateway.close())
   await written({ count: 1, countPerAddress: 1 })
   assert.equal((await gateway.reload('test')).ok, true)

@@ -22,17 +22,19 @@ after(async () => {
 const url = 'http://127.0.0.1:1/mcp'
 const configOf = (...names: string[]) =>
   schema.parse({ mcpServers: Object.fromEntries(names.map((name) => [name, { url }])) })
+/** Files as they were read. */
+const filesOf = (...names: string[]) => new Map(names.map((name) => [name, `what was in ${name}`]))
 const read = (...names: string[]): Loaded => ({
   ok: true,
   config: configOf(...names),
   warnings: [],
-  files: [`${names.join()}.yaml`],
+  files: filesOf(`${names.join()}.yaml`),
   hash: names.join(),
 })
 const unreadable: Loaded = {
   ok: false,
   errors: [{ severity: 'error', file: 'broken.yaml', line: 3, column: 5, path: 'a', message: 'not a key' }],
-  files: ['broken.yaml', 'other.yaml'],
+  files: filesOf('broken.yaml', 'other.yaml'),
 }
 
 /** A reloader whose files hold what a test says, one reading after the other. */
@@ -52,7 +54,7 @@ function reloaderOf(...readings: (Loaded | Promise<Loaded>)[]) {
     if (names === broken) throw new Error(`${names} does not compile`)
     return names
   }
-  const reloader = new Reloader(configOf('first'), ['first.yaml'], {
+  const reloader = new Reloader(configOf('first'), filesOf('first.yaml'), {
     load({ mcpServers }) {
       compared.push(Object.keys(mcpServers).join())
       return Promise.resolve(readings.shift() ?? unreadable)
@@ -103,7 +105,7 @@ test('a config that does not compile is forgotten: what is in force is put into 
   reloader.refresh()
   assert.deepEqual(applied, ['second', 'second'])
   // Whoever mends the file is noticed.
-  assert.deepEqual(reloader.files, ['third.yaml'])
+  assert.deepEqual([...reloader.files.keys()], ['third.yaml'])
 })
 
 test('a file that cannot be read changes nothing but what is watched, and the report says where it is wrong', async () => {
@@ -112,7 +114,7 @@ test('a file that cannot be read changes nothing but what is watched, and the re
   assert.equal(report.ok, false)
   assert.match(report.errors.join(), /broken\.yaml:3:5 .*not a key/)
   assert.deepEqual([applied, [...reloader.configured]], [[], ['first']])
-  assert.deepEqual(reloader.files, ['broken.yaml', 'other.yaml'])
+  assert.deepEqual([...reloader.files.keys()], ['broken.yaml', 'other.yaml'])
   assert.equal((await reloader.reload('test')).ok, true)
   assert.deepEqual(await exposed('breakwater_config_reload_success'), ['breakwater_config_reload_success 1'])
   assert.deepEqual(applied, ['mended'])
@@ -159,7 +161,7 @@ test('a reading that breaks down is reported, and keeps no later one from taking
   const { reloader, applied, exposed } = reloaderOf(Promise.reject(new Error('no threads')), read('later'))
   assert.deepEqual(await reloader.reload('file'), { ok: false, errors: ['no threads'] })
   assert.deepEqual(await exposed('breakwater_config_reload_success'), ['breakwater_config_reload_success 0'])
-  assert.deepEqual([reloader.files, applied], [['first.yaml'], []])
+  assert.deepEqual([[...reloader.files.keys()], applied], [['first.yaml'], []])
   assert.equal((await reloader.reload('file')).ok, true)
   assert.deepEqual(applied, ['later'])
 })

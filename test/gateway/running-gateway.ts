@@ -23,7 +23,7 @@ export async function runGateway(t: TestContext, parts: GatewayParts) {
   const loaded = await loadConfig(path, {})
   assert.ok(loaded.ok)
   const { log, lines } = recordedLog()
-  const gateway = await startGateway({ config: loaded.config, path, files: [], env: {}, log })
+  const gateway = await startGateway({ config: loaded.config, path, env: {}, log })
   t.after(() => gateway.close())
   const { live } = gateway
   return {

@@ -124,7 +124,7 @@ export async function openOwn(origin: Origin, options: OwnOptions, env: Env): Pr
   for (const { path, message } of brokenRules(config))
     throw new CompareError(`${origin.name}  ${formatPath(path)}  ${message}`)
   const variables = { ...env, OTEL_SDK_DISABLED: 'true' }
-  const source = { config, path: origin.name, files: [], env: variables, keepsKill: false }
+  const source = { config, path: origin.name, env: variables, keepsKill: false }
   const gateway = await startGateway({ ...source, log: createLog('silent') }).catch((error: unknown) => {
     throw new CompareError(`the gateway does not start: ${(error as Error).message}`)
   })

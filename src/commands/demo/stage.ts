@@ -54,7 +54,7 @@ export async function openStage(options: StageOptions, env: Env): Promise<Stage>
     closing.push(() => orders.close())
     const token = newControlToken()
     const config = configOf(options, orders.url, token)
-    const source = { config, path: 'demo', files: [], env: variables, keepsKill: false }
+    const source = { config, path: 'demo', env: variables, keepsKill: false }
     const gateway = await startGateway({ ...source, log: createLog('silent') })
     closing.push(() => gateway.close())
     const servers = gateway.live.current.servers

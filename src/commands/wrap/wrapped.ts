@@ -53,7 +53,7 @@ export async function startWrapped(options: WrapOptions, out: Output, env: Env):
   try {
     const log = createLog(options.logLevel, process.stderr)
     // Whoever wraps a server arms the plan by that, each time anew: a kill is over with the process.
-    const source = { config, path: options.plan ?? WRAPPED, files: [] }
+    const source = { config, path: options.plan ?? WRAPPED }
     gateway = await startGateway({ ...source, env, log, keepsKill: false })
   } catch (error) {
     // Whatever may be left of the parts that were made already.

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import { constants, createReadStream, fstat, open } from 'node:fs'
 import { stat } from 'node:fs/promises'
 import { Socket } from 'node:net'
@@ -12,6 +13,10 @@ const MAX_READS = 3
 
 /** What a file holds, or why it cannot be read. */
 export type TextFile = { readonly text: string } | { readonly problem: string }
+
+/** Differs when what was read of a file does, also when that is why it could not be read. */
+export const digestOf = (read: TextFile): string =>
+  createHash('sha256').update(JSON.stringify(read)).digest('hex')
 
 /** Bytes, or why there are none. */
 type Bytes = Buffer | { readonly problem: string }
@@ -33,7 +38,7 @@ export async function readText(path: string, patience?: Millis): Promise<TextFil
       return 'problem' in bytes ? bytes : decoded(bytes)
     }
   } catch (error) {
-    return { problem: `cannot be read: ${whyUnreadable(error)}` }
+    return unreadable(error)
   }
 }
 
@@ -94,6 +99,11 @@ function decoded(bytes: Buffer): TextFile {
   // UTF-16 looks like this, and a file whose blocks never reached the disk.
   return text.includes('\0') ? { problem: 'cannot be read: it is not UTF-8 text' } : { text }
 }
+
+/** What there is of a file that cannot be opened. */
+export const unreadable = (error: unknown): TextFile => ({
+  problem: `cannot be read: ${whyUnreadable(error)}`,
+})
 
 /** Why a file cannot be read, in words. */
 export function whyUnreadable(error: unknown): string {

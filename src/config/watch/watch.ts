@@ -1,9 +1,8 @@
-import { createHash } from 'node:crypto'
 import { type FSWatcher, watch } from 'node:fs'
 import { realpath, stat } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
-import { readText } from '../files/read-text.ts'
+import { digestOf, readText, unreadable } from '../files/read-text.ts'
 
 /** How long files must be quiet before they are looked at, so that a half-written one is rarely met. */
 const QUIET_MS = 100
@@ -22,11 +21,12 @@ interface FileWatch {
 
 /**
  * Calls `onChange` when the content of a file has changed: written in place, replaced by renaming, deleted,
- * created again, or reached through a link that was swapped, as a mounted ConfigMap does. A file that joins
- * `getFiles` later counts as seen from its first look on.
+ * created again, or reached through a link that was swapped, as a mounted ConfigMap does.
+ *
+ * `getFiles`: by path, the `digestOf` what was read of it, from which on changes count: also those of before the first look.
  */
 export function watchFiles(
-  getFiles: () => readonly string[],
+  getFiles: () => ReadonlyMap<string, string>,
   onChange: () => void,
   { clock }: { clock: Clock },
 ): FileWatch {
@@ -70,13 +70,18 @@ export function watchFiles(
   }
 
   async function compare(): Promise<void> {
-    const files = getFiles()
+    const read = getFiles()
+    const files = [...read.keys()]
     // Folders first: what changes while we look is then looked at again.
     folders.follow(foldersOf(files, seen))
     const found = await Promise.all(files.map((file) => fingerprint(file, seen.get(file))))
     if (closed) return
     const now = new Map(files.map((file, index) => [file, found[index] as Fingerprint]))
-    const changed = [...now].some(([file, { content }]) => content !== (seen.get(file)?.content ?? content))
+    const hasChanged = ([file, { content }]: [string, Fingerprint]) => {
+      const last = seen.get(file)
+      return content !== (last === undefined ? content && read.get(file) : last.content)
+    }
+    const changed = [...now].some(hasChanged)
     seen = now
     folders.follow(foldersOf(files, seen))
     if (changed) onChange()
@@ -104,29 +109,26 @@ function foldersOf(files: readonly string[], seen: ReadonlyMap<string, Fingerpri
 interface Fingerprint {
   /** Changes whenever the content may have. Cheap to find out. */
   readonly cheap: string
-  /** Changes when the content does. */
-  readonly content: string
+  /** The `digestOf` what is in it; undefined for a pipe or a device, as reading it would take that. */
+  readonly content: string | undefined
   /** Where the file really is, all links followed; undefined when it is not there. */
   readonly realPath: string | undefined
 }
 
-const ABSENT = 'absent'
-
 /** Looks at `file`, and into it only when it may have changed since `last`. Never rejects. */
 async function fingerprint(file: string, last: Fingerprint | undefined): Promise<Fingerprint> {
   try {
-    const realPath = await realpath(file)
+    // A pipe that the process was given, such as /dev/fd/63, has no path of its own.
+    const realPath = await realpath(file).catch(() => file)
     const stats = await stat(realPath, { bigint: true })
     const cheap = [realPath, stats.dev, stats.ino, stats.size, stats.mtimeNs, stats.ctimeNs].join()
     if (cheap === last?.cheap) return last
-    // Reading a pipe would take what is in it.
-    const read = stats.isFile() ? await readText(realPath) : { problem: 'not a file' }
-    const content = createHash('sha256').update(JSON.stringify(read)).digest('hex')
+    const content = stats.isFile() ? digestOf(await readText(realPath)) : undefined
     return { cheap, content, realPath }
   } catch (error) {
     // Gone or out of reach: that is a state too, and the next look may find another.
-    const code = (error as NodeJS.ErrnoException).code ?? ''
-    return { cheap: ABSENT + code, content: ABSENT, realPath: undefined }
+    const content = digestOf(unreadable(error))
+    return { cheap: content, content, realPath: undefined }
   }
 }
 
