@@ -15,8 +15,11 @@ export type Check = (value: unknown) => CheckResult
 /** Steps that one check may take: some ten milliseconds for a schema that is made to be slow. */
 const MAX_STEPS = 3_000_000
 
-/** Checks of one schema that may be given up for their cost; after that it is not tried again. */
+/** So many checks of one schema in a row that were given up for their cost make it a costly one. */
 const MAX_GIVEN_UP = 20
+
+/** Of a costly schema only each hundredth value is checked, until that of one comes to its end: it may have been the values. */
+const ONE_OF = 100
 
 /**
  * Compiles a schema that a server sent. Throws when it is none, or cannot be compiled by itself.
@@ -42,11 +45,13 @@ export function compileSchema(schema: Readonly<Record<string, unknown>>, all: bo
   prepare(ajv)
   const validate = ajv.compile(rest)
   let givenUp = 0
+  let passed = 0
   return (value) => {
-    if (givenUp >= MAX_GIVEN_UP) return 'too_costly'
+    if (givenUp >= MAX_GIVEN_UP && ++passed % ONE_OF !== 0) return 'too_costly'
     try {
-      if (withSteps(MAX_STEPS, () => validate(value))) return 'fits'
-      return mismatches(validate.errors as ErrorObject[])
+      const fits = withSteps(MAX_STEPS, () => validate(value))
+      givenUp = 0
+      return fits ? 'fits' : mismatches(validate.errors as ErrorObject[])
     } catch {
       // Too many steps, or endless recursion.
       givenUp++
