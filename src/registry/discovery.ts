@@ -68,6 +68,12 @@ const LONGEST_ASKED_MS = 300_000
 /** Several `list_changed` within this time cause one round, in milliseconds. */
 const COALESCE_MS = 250
 
+/** So many rounds for lists that changed may follow each other; with each further one the time above doubles. */
+const MOST_CHANGES = 10
+
+/** In this time one of them is forgotten, in milliseconds: lists that change without end are fetched about so often. */
+const FORGOTTEN_MS = 5_000
+
 /**
  * Keeps one server's catalog true: asks at the start, when the server says that a list changed, and now and
  * then; pings in between, and calls a tool if it is told to; and comes back with a doubling pause while the server is down.
@@ -157,7 +163,7 @@ export class Discovery implements Caller {
     if (answer !== undefined) return void answer(defaultReply(message)).catch(ignore)
     if (!this.#lists.hear(message)) return
     this.#options.onStale()
-    this.#rounds.within(COALESCE_MS)
+    this.#rounds.within(this.#lists.patienceMs)
   }
 
   /** One round; resolves to the time until the next one. */
@@ -300,6 +306,9 @@ class Lists {
   #catalog = emptyCatalog
   /** The last one that no fault has touched. */
   #untouched = emptyCatalog
+  /** Fetches because something had changed, less what is forgotten, as of `#changesAt`. */
+  #changes = 0
+  #changesAt: Millis = 0
 
   /**
    * `refreshMs`: how long they are believed to be true when nobody says otherwise; `limit`: how much is kept of each, in
@@ -324,6 +333,16 @@ class Lists {
     const differs = this.#catalog !== this.#untouched
     this.#catalog = this.#untouched
     return differs
+  }
+
+  /** How long a change may wait to be fetched: a large list that changes without end would keep everybody else waiting. */
+  get patienceMs(): Millis {
+    const excess = this.#recentChanges(this.#clock.now()) - MOST_CHANGES
+    return COALESCE_MS * 2 ** Math.max(0, excess)
+  }
+
+  #recentChanges(now: Millis): number {
+    return Math.max(0, this.#changes - (now - this.#changesAt) / FORGOTTEN_MS)
   }
 
   /** All of them may have changed. */
@@ -372,6 +391,10 @@ class Lists {
     const now = this.#clock.now()
     const all = this.#isOld(now)
     if (all) this.#fetchedAt = now
+    else if (this.#stale.size > 0) {
+      this.#changes = this.#recentChanges(now) + 1
+      this.#changesAt = now
+    }
     const stale = all ? listKinds : [...this.#stale]
     this.#stale.clear()
     return stale

@@ -120,6 +120,29 @@ test('a storm that never ends does not put the round off for ever', async () => 
   assert.ok(rounds >= 5 && rounds <= 8, `${rounds} rounds in 2 s`)
 })
 
+test('lists that change without end are fetched ever more rarely, and as soon as before after a quiet time', async () => {
+  const { start, asked, clock, upstream } = discovered()
+  await start()
+  const changed = { method: 'notifications/tools/list_changed' }
+  const roundsIn = async (seconds: number) => {
+    asked()
+    for (let n = 0; n < seconds * 10; n++) {
+      upstream.upstreamSession.say(changed)
+      await clock.advance(100)
+    }
+    return asked().filter((method) => method === 'tools/list').length
+  }
+  const first = await roundsIn(10)
+  assert.ok(first >= 10 && first <= 18, `${first} rounds in the first 10 s`)
+  const later = await roundsIn(60)
+  assert.ok(later >= 10 && later <= 20, `${later} rounds in a minute`)
+  await clock.advance(60_000)
+  asked()
+  upstream.upstreamSession.say(changed)
+  await clock.advance(250)
+  assert.deepEqual(asked(), ['tools/list'])
+})
+
 test('a change that is told while a round is under way is not lost', async () => {
   let release = () => {}
   const { start, asked, clock, upstream } = discovered(async (method, params, upstreamSession) => {
