@@ -115,7 +115,7 @@ export function createGuardedServer(listener: RequestListener, { quotas, unread 
   const server = createServer(
     { ServerResponse: Reply, requireHostHeader: false },
     guarded((request, response) => {
-      if (lacksHost(request)) response.writeHead(400, { connection: 'close' }).end()
+      if (!namesHost(request)) response.writeHead(400, { connection: 'close' }).end()
       else listener(request, response)
     }),
   )
@@ -127,9 +127,14 @@ export function createGuardedServer(listener: RequestListener, { quotas, unread 
   return server
 }
 
-/** Whether a request does not name the host that it is for, as those of HTTP/1.1 have to. */
-function lacksHost({ httpVersionMajor, httpVersionMinor, headers }: IncomingMessage): boolean {
-  return headers.host === undefined && httpVersionMajor === 1 && httpVersionMinor === 1
+/** Whether a request names the host that it is for as it has to (RFC 9112, section 3.2): once, or not at all in HTTP/1.0. Of several, Node shows the first. */
+function namesHost({ httpVersionMajor, httpVersionMinor, rawHeaders }: IncomingMessage): boolean {
+  let count = 0
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    const name = rawHeaders[at]!
+    if (name.length === 4 && name.toLowerCase() === 'host') count++
+  }
+  return count === 1 || (count === 0 && !(httpVersionMajor === 1 && httpVersionMinor === 1))
 }
 
 /** Closes a connection at once when there are too many: an answer would cost more than it, and would have to be read. */

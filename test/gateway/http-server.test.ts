@@ -117,6 +117,8 @@ test('of many requests that come in one packet no more are taken than may wait, 
 
 for (const [what, status, text] of [
   ['without a host', 400, 'GET / HTTP/1.1\r\n\r\n'],
+  ['for two hosts', 400, 'GET / HTTP/1.1\r\nHost: a\r\nhost: b\r\n\r\n'],
+  ['for the same host twice', 400, 'GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n'],
   ['that expect what there is not', 417, 'GET / HTTP/1.1\r\nhost: a\r\nexpect: x\r\n\r\n'],
 ] as const) {
   test(`requests ${what} are refused, and those that wait are bounded like all others`, async (t) => {
