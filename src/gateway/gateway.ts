@@ -336,7 +336,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   for (const server of live.current.servers.values()) server.start()
   lookForIdleGlobs(log, live)
   const reload = (trigger: string) => reloader.reload(trigger)
-  const changed = () => void reload('file')
+  const changed = () => reload('file')
   const watch = watchFiles(() => reloader.files, changed, { clock })
   const tokenFile = kept?.files[0]
   log.info({ ...bound, tokenFile }, 'listening')

@@ -17,7 +17,7 @@ const readFiles = async (...files: readonly string[]) =>
 
 /** Watches for real, and hands out changes one by one. */
 async function watched(t: TestContext, paths: readonly string[], clock: Clock = systemClock) {
-  const files = await readFiles(...paths)
+  let files = await readFiles(...paths)
   let looks = 0
   let changes = 0
   let taken = 0
@@ -26,7 +26,10 @@ async function watched(t: TestContext, paths: readonly string[], clock: Clock = 
       looks++
       return files
     },
-    () => void changes++,
+    async () => {
+      files = await readFiles(...paths)
+      changes++
+    },
     { clock },
   )
   t.after(() => watch.close())
@@ -53,7 +56,7 @@ test('a change between the reading and the first look is noticed, once', async (
     looks++
     return files
   }
-  const watch = watchFiles(getFiles, () => void changes++, { clock })
+  const watch = watchFiles(getFiles, () => Promise.resolve(changes++), { clock })
   t.after(() => watch.close())
   await watch.ready
   assert.equal(changes, 1)
@@ -76,12 +79,57 @@ test('what a config was read from is no change, also where it could not be read'
   let changes = 0
   const watch = watchFiles(
     () => files,
-    () => void changes++,
+    () => Promise.resolve(changes++),
     { clock: new ManualClock() },
   )
   t.after(() => watch.close())
   await watch.ready
   assert.equal(changes, 0)
+})
+
+test('a content that comes back after another one was read is noticed', async (t) => {
+  const path = await folder(t, { 'a.yaml': 'one' })
+  const file = join(path, 'a.yaml')
+  let files = await readFiles(file)
+  const reloads: (() => void)[] = []
+  const watch = watchFiles(
+    () => files,
+    () => new Promise<void>((resolve) => reloads.push(resolve)),
+    { clock: systemClock },
+  )
+  t.after(() => watch.close())
+  await watch.ready
+  await writeFile(file, 'two')
+  await until('it is noticed', () => reloads.length === 1)
+  // The reload has waited for another one, and reads what is there by then.
+  await writeFile(file, 'three')
+  files = await readFiles(file)
+  await writeFile(file, 'two')
+  reloads[0]?.()
+  await until('it is noticed again', () => reloads.length >= 2)
+})
+
+test('a folder that takes the place of another one is watched', async (t) => {
+  const path = await folder(t)
+  const clock = new ManualClock()
+  const version = async (name: string, text: string) => {
+    await mkdir(join(path, name))
+    await writeFile(join(path, name, 'a.yaml'), text)
+  }
+  await version('conf', 'one')
+  const { changed, changes } = await watched(t, [join(path, 'conf/a.yaml')], clock)
+  await version('new', 'two')
+  await rename(join(path, 'conf'), join(path, 'old'))
+  await rename(join(path, 'new'), join(path, 'conf'))
+  await clock.advance(5_000)
+  await changed()
+  // From here on without a poll, which the clock does not come to.
+  await clock.advance(1_000)
+  await writeFile(join(path, 'conf/a.yaml'), 'three')
+  await until('it is noticed', async () => {
+    await clock.advance(1)
+    return changes() >= 2
+  })
 })
 
 test('a pipe is as it was read, whatever it held', async (t) => {
@@ -91,7 +139,7 @@ test('a pipe is as it was read, whatever it held', async (t) => {
   let changes = 0
   const watch = watchFiles(
     () => new Map([[pipe, digestOf({ text: 'one' })]]),
-    () => void changes++,
+    () => Promise.resolve(changes++),
     { clock: new ManualClock() },
   )
   t.after(() => watch.close())
@@ -210,7 +258,7 @@ test('a watcher keeps the process alive by nothing', async (t) => {
   const before = process.getActiveResourcesInfo().length
   const watch = watchFiles(
     () => files,
-    () => undefined,
+    () => Promise.resolve(),
     { clock: systemClock },
   )
   await watch.ready

@@ -23,15 +23,18 @@ interface FileWatch {
  * Calls `onChange` when the content of a file has changed: written in place, replaced by renaming, deleted,
  * created again, or reached through a link that was swapped, as a mounted ConfigMap does.
  *
- * `getFiles`: by path, the `digestOf` what was read of it, from which on changes count: also those of before the first look.
+ * `getFiles`: by path, the `digestOf` what was read of it last: whatever is there instead is a change, also from before the first
+ * look. `onChange` reads the files again; what is there when it is done is looked at once more, for it may be another content again.
  */
 export function watchFiles(
   getFiles: () => ReadonlyMap<string, string>,
-  onChange: () => void,
+  onChange: () => Promise<unknown>,
   { clock }: { clock: Clock },
 ): FileWatch {
   const folders = new FolderWatch(() => stir())
   let seen = new Map<string, Fingerprint>()
+  /** By path, of what content that was there instead of which it has been told: not all can be read as it is found. */
+  const told = new Map<string, string>()
   let closed = false
   let looking: Promise<void> | undefined
   let again = false
@@ -70,21 +73,28 @@ export function watchFiles(
   }
 
   async function compare(): Promise<void> {
-    const read = getFiles()
-    const files = [...read.keys()]
+    const files = [...getFiles().keys()]
     // Folders first: what changes while we look is then looked at again.
-    folders.follow(foldersOf(files, seen))
+    await folders.follow(foldersOf(files, seen))
     const found = await Promise.all(files.map((file) => fingerprint(file, seen.get(file))))
     if (closed) return
     const now = new Map(files.map((file, index) => [file, found[index] as Fingerprint]))
-    const hasChanged = ([file, { content }]: [string, Fingerprint]) => {
-      const last = seen.get(file)
-      return content !== (last === undefined ? content && read.get(file) : last.content)
-    }
-    const changed = [...now].some(hasChanged)
+    const changed = [...getFiles()].filter(([file, read]) => isNews(file, now.get(file), read))
     seen = now
-    folders.follow(foldersOf(files, seen))
-    if (changed) onChange()
+    await folders.follow(foldersOf(files, seen))
+    if (!closed && changed.length > 0) void onChange().then(stir)
+  }
+
+  function isNews(file: string, now: Fingerprint | undefined, read: string): boolean {
+    // A file that has just joined: it is looked at next time.
+    if (now === undefined) return false
+    const { content } = now
+    // What a pipe holds is not known, but that there was something else.
+    if (content === undefined) return seen.get(file)?.content !== undefined
+    const difference = content === read ? '' : `${content} instead of ${read}`
+    const isNew = difference !== '' && told.get(file) !== difference
+    told.set(file, difference)
+    return isNew
   }
 
   return {
@@ -134,28 +144,37 @@ async function fingerprint(file: string, last: Fingerprint | undefined): Promise
 
 /** Watches folders: a file that is replaced by renaming, or through a link, is only seen from its folder. */
 class FolderWatch {
-  readonly #watchers = new Map<string, FSWatcher>()
+  readonly #watchers = new Map<string, { readonly watcher: FSWatcher; readonly identity: string }>()
   readonly #onEvent: () => void
+  #closed = false
 
   constructor(onEvent: () => void) {
     this.#onEvent = onEvent
   }
 
-  /** Watches exactly `folders` from now on. */
-  follow(folders: ReadonlySet<string>): void {
+  /** Watches exactly `folders` from now on: also what is there now in place of a folder that was watched. Never rejects. */
+  async follow(folders: ReadonlySet<string>): Promise<void> {
+    const identities = await Promise.all(
+      [...folders].map(async (folder) => [folder, await identityOf(folder)] as const),
+    )
     for (const folder of this.#watchers.keys()) if (!folders.has(folder)) this.#drop(folder)
-    for (const folder of folders) if (!this.#watchers.has(folder)) this.#add(folder)
+    for (const [folder, identity] of identities) {
+      if (this.#watchers.get(folder)?.identity === identity || this.#closed) continue
+      this.#drop(folder)
+      this.#add(folder, identity)
+    }
   }
 
   close(): void {
+    this.#closed = true
     for (const folder of this.#watchers.keys()) this.#drop(folder)
   }
 
-  #add(folder: string): void {
+  #add(folder: string, identity: string): void {
     try {
       const watcher = watch(folder, { persistent: false }, this.#onEvent)
       watcher.on('error', () => this.#drop(folder))
-      this.#watchers.set(folder, watcher)
+      this.#watchers.set(folder, { watcher, identity })
     } catch {
       // The folder is not there, or the system has no watches left: whoever follows looks by itself and asks again.
       this.#drop(folder)
@@ -163,7 +182,14 @@ class FolderWatch {
   }
 
   #drop(folder: string): void {
-    this.#watchers.get(folder)?.close()
+    this.#watchers.get(folder)?.watcher.close()
     this.#watchers.delete(folder)
   }
 }
+
+/** Differs when another folder has taken the place of one; of one that is moved away or deleted its watcher hears nothing. */
+const identityOf = (folder: string): Promise<string> =>
+  stat(folder).then(
+    ({ dev, ino }) => `${dev} ${ino}`,
+    () => '',
+  )
