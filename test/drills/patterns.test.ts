@@ -13,6 +13,7 @@ const patterns: Readonly<Record<string, readonly [pattern: string, text: string]
   references: ['^(.*)(.*)(.*)\\1\\2\\3x$', 'ab'.repeat(400)],
   polynomial: ['^.*a.*a.*a.*a.*a.*b$', 'a'.repeat(5_000)],
   lookahead: ['^(?=(a+)+$)', `${'a'.repeat(40)}!`],
+  empty: [`^${'(|)'.repeat(40)}(?!)`, 'a'],
   unanchored: ['(x+x+)+y', 'x'.repeat(60)],
   classes: ['^([a-z]+[a-z0-9]*)*$', `${'a'.repeat(40)}!`],
 }

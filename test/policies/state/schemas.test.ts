@@ -119,6 +119,8 @@ test('what is no schema, or needs the network, is refused with a reason', async 
       /more than 2000 checks/,
     ],
     [{ properties: Object.fromEntries(names(900).map((name) => [name, dense])) }, /more than 2000 checks/],
+    [times(20, { pattern: '\\p{L}'.repeat(160) }), /more than 2000 checks/],
+    [{ patternProperties: { ['\\p{L}'.repeat(2_000)]: true } }, /more than 2000 checks/],
   ] as const) {
     const { check, refused } = await checkOf(schema)
     assert.equal(check, undefined)
@@ -149,6 +151,10 @@ test('neither bounds, groups, names nor classes hide what a pattern may cost, wh
     '(?=(a+)+$)b',
     '^(?:\\p{L}+)+b$',
     '^(?:[)\\]a]+)+b$',
+    `^${'(|)'.repeat(40)}(?!)`,
+    `^${'(?:|)'.repeat(40)}(?!)`,
+    `^${'(?:)?'.repeat(40)}(?!)`,
+    `^${'(?:(?=)|)'.repeat(40)}(?!)`,
   ])
     for (const schema of [
       { pattern },
@@ -218,6 +224,15 @@ test('what a check goes through counts by the value as well as by the schema', a
     [doubling(12, { minLength: 1 }), text],
     [{ items: { allOf: Array<object>(300).fill({ minimum: 0 }) } }, numbers],
     [{ items: { properties: Object.fromEntries(names.map((name) => [name, {}])) } }, numbers.map(() => ({}))],
+    [{ additionalProperties: false }, { ['/'.repeat(4_000_000)]: 1 }],
+    [
+      { ...all(20, { additionalProperties: { $ref: '#/$defs/any' } }), $defs: { any: {} } },
+      { ['/'.repeat(1_000_000)]: 1 },
+    ],
+    [doubling(11, { const: numbers.slice(0, 10_000) }), numbers.slice(0, 10_000)],
+    [doubling(11, { enum: [numbers.slice(0, 10_000)] }), numbers.slice(0, 10_000)],
+    [{ uniqueItems: true }, numbers.slice(0, 960).map((at) => 'x'.repeat(16_500) + at)],
+    [all(900, { uniqueItems: true }), [{ a: 'x'.repeat(3_000_000) }]],
   ] as const) {
     const { check } = await checkOf(schema)
     assert.equal(check?.(value), 'too_costly', JSON.stringify(schema).slice(0, 100))
@@ -235,6 +250,9 @@ test('what a check goes through counts by the value as well as by the schema', a
     [{ additionalProperties: { type: 'integer' } }, members],
     [{ items: { type: 'integer', minimum: 0 } }, numbers],
     [{ minLength: 1, maxLength: 2_000_000 }, text],
+    [{ items: { enum: names.slice(0, 50) } }, numbers.slice(0, 40_000).map(() => 'n49')],
+    [{ items: { const: { a: [1, 2, 3] } } }, numbers.slice(0, 50_000).map(() => ({ a: [1, 2, 3] }))],
+    [{ uniqueItems: true }, numbers.slice(0, 500).map((at) => `${at} ${'x'.repeat(2_000)}`)],
   ] as const) {
     const { check } = await checkOf(schema)
     assert.equal(check?.(value), 'fits', JSON.stringify(schema))

@@ -1,6 +1,7 @@
 import { _, Ajv, Name, type ErrorObject, type Format, type KeywordCxt, type Options } from 'ajv'
 import { fullFormats } from 'ajv-formats/dist/formats.js'
 import { Ajv2020 } from 'ajv/dist/2020.js'
+import { hash } from 'node:crypto'
 import { z } from 'zod'
 import { canonicalJson } from '../../../protocol/canonical-json.ts'
 import { instrumented, STEPS, type Steps } from './instrument.ts'
@@ -140,12 +141,21 @@ function assertValid(schema: Readonly<Record<string, unknown>>): void {
 function areUnique(items: readonly unknown[]): boolean {
   const seen = new Set<unknown>()
   for (const item of items) {
-    const key = typeof item === 'object' ? textOf(item) : typeof item === 'string' ? `"${item}` : item
+    const text = typeof item === 'object' ? textOf(item) : typeof item === 'string' ? `"${item}` : undefined
+    const key = text === undefined ? item : comparable(text)
     if (seen.has(key)) return false
     seen.add(key)
     charge(1)
   }
   return true
+}
+
+/** Texts up to this length are compared themselves, in characters; above 16,383 V8 would take all of one length for alike at first. */
+const COMPARED = 1_024
+
+function comparable(text: string): string {
+  charge(text.length / (text.length > COMPARED ? 1 : 16))
+  return text.length > COMPARED ? hash('sha256', text, 'base64') : text
 }
 
 /** Charges for what it reads. Throws for what nests too deep: such a check is given up. */
@@ -180,22 +190,27 @@ const linear: PatternCost = { ways: 1, steps: 1, degree: 1 }
  * exponential time is never tried, and one of polynomial time on short texts only.
  */
 class GuardedRegExp {
-  readonly #regexp: RegExp
-  readonly #cost: PatternCost | undefined
+  readonly #pattern: string
+  /** Undefined for one that is not tried: to make it may take seconds. */
+  readonly #regexp: RegExp | undefined
+  readonly #cost: PatternCost
 
   constructor(pattern: string, flags: string) {
-    this.#regexp = tolerant(pattern, flags)
-    if (harmless.has(pattern)) this.#cost = linear
-    else if (pattern.length <= MAX_PATTERN) this.#cost = patternCost(pattern)
+    this.#pattern = pattern
+    const isTried = pattern.length <= MAX_PATTERN || harmless.has(pattern)
+    this.#regexp = isTried ? tolerant(pattern, flags) : undefined
+    this.#cost = harmless.has(pattern) ? linear : isTried ? patternCost(pattern) : hopeless
   }
 
   test(text: string): boolean {
-    charge(this.#cost === undefined ? Infinity : this.#cost.steps * (text.length + 1) ** this.#cost.degree)
-    return this.#regexp.test(text)
+    const { steps, degree } = this.#cost
+    charge(steps * (text.length + 1) ** degree)
+    return this.#regexp === undefined || this.#regexp.test(text)
   }
 
+  /** By this Ajv knows equal ones. */
   toString(): string {
-    return this.#regexp.toString()
+    return this.#pattern
   }
 }
 
@@ -273,7 +288,7 @@ function patternCost(pattern: string): PatternCost {
   }
   const isAnchored = pattern.startsWith('^') && part.before === undefined
   const { ways, steps, degree } = total(part)
-  return { ways, steps: Math.max(1, steps), degree: isAnchored ? degree : degree + 1 }
+  return { ways, steps, degree: isAnchored ? degree : degree + 1 }
 }
 
 /** The last atom is not repeated: whatever follows is tried behind each way in which it and all before it match. */
@@ -287,14 +302,15 @@ function settle(part: Part): void {
   part.atom = empty
 }
 
-/** All alternatives of a part; what follows begins anew. */
+/** All alternatives of a part, of which each way takes a step at least, also where there is nothing to match; what follows begins anew. */
 function total(part: Part): PatternCost {
   settle(part)
   const { now, before = { ways: 0, steps: 0, degree: 0 } } = part
   part.now = empty
+  const ways = before.ways + now.ways
   return {
-    ways: before.ways + now.ways,
-    steps: before.steps + now.steps,
+    ways,
+    steps: Math.max(ways, before.steps + now.steps),
     degree: Math.max(before.degree, now.degree),
   }
 }

@@ -105,8 +105,12 @@ function costOf(key: string, value: unknown): number {
   // Each name, and each type, is asked for by code of its own.
   if (key === 'required') return Array.isArray(value) ? value.length : 0
   if (key === 'type') return Array.isArray(value) ? value.length - 1 : 0
+  if (key === 'pattern') return typeof value === 'string' ? classes(value) : 0
   // One condition says all patterns, and takes time that grows with their square.
-  if (key === 'patternProperties') return isObject(value) ? Object.keys(value).length ** 2 / 128 : 0
+  if (key === 'patternProperties') {
+    const patterns = isObject(value) ? Object.keys(value) : []
+    return patterns.reduce((cost, pattern) => cost + classes(pattern), patterns.length ** 2 / 128)
+  }
   if ((key !== 'dependencies' && key !== 'dependentRequired') || !isObject(value)) return 0
   let cost = 0
   // The code for each name of a list says the whole list.
@@ -114,6 +118,9 @@ function costOf(key: string, value: unknown): number {
     cost += Array.isArray(names) ? 1 + names.length + names.length ** 2 / 64 : 1
   return cost
 }
+
+/** To make a regular expression takes long for classes of Unicode such as `\\p{L}`. */
+const classes = (pattern: string): number => 2 * (pattern.split(/\\p/i).length - 1)
 
 /** Fewer choices than this are compared one by one, by code for each; see `loopEnum` of Ajv. */
 const LOOPED = 200
@@ -175,11 +182,18 @@ function weight(node: Readonly<Record<string, unknown>>): number {
   let steps = values.length + (isReference(node) ? REFERENCE : 0)
   // Each name, and each choice, is asked for by itself.
   for (const [key, value] of Object.entries(node)) {
-    if (Array.isArray(value)) steps += value.length
+    if (key === 'const') steps += comparison(value)
+    else if (key === 'enum' && Array.isArray(value))
+      steps += value.reduce((sum: number, choice) => sum + 1 + comparison(choice), 0)
+    else if (Array.isArray(value)) steps += value.length
     else if (byNames.has(key) && !silent.has(key) && isObject(value)) steps += Object.keys(value).length
   }
   return steps
 }
+
+/** What it takes at most to compare a value with one of the schema, which is compared member by member. */
+const comparison = (value: unknown): number =>
+  typeof value === 'object' && value !== null ? 2 * JSON.stringify(value).length : 0
 
 function isReference({ $ref, $dynamicRef }: Readonly<Record<string, unknown>>): boolean {
   return $ref !== undefined || $dynamicRef !== undefined

@@ -30,7 +30,11 @@ export function mismatches(errors: readonly ErrorObject[]): readonly Mismatch[] 
 function describe({ instancePath, keyword, params, message }: ErrorObject): Mismatch {
   const { missingProperty, additionalProperty, unevaluatedProperty, allowedValues, allowedValue, limit } =
     params as Readonly<Record<string, unknown>>
-  const at = (name: unknown) => `${instancePath}/${String(name).replaceAll('~', '~0').replaceAll('/', '~1')}`
+  const at = (name: unknown) => {
+    // Cut first: who makes up a name may make it megabytes long.
+    const shown = String(name).slice(0, LONGEST + 1)
+    return `${instancePath}/${shown.replaceAll('~', '~0').replaceAll('/', '~1')}`
+  }
   const make = (path: string, expected: string): Mismatch => ({
     path: clean(path === '' ? '/' : path),
     expected: clean(expected),

@@ -20,6 +20,10 @@ export function charge(steps: number): void {
 /** A check that goes on after a mismatch writes down each further one, which takes so many times as long. */
 const MISMATCHING = 32
 
+/** Names of members above this length are charged for by character: Ajv writes them into paths, with slashes escaped. */
+const LONG = 256
+const OF_LONG = 64
+
 /** Charges for the check of a value by one subschema; see `Steps`. `found`: mismatches so far, of a check that goes on after them. */
 export function chargeFor(
   value: unknown,
@@ -34,7 +38,8 @@ export function chargeFor(
   else if (Array.isArray(value)) steps += perElement * value.length
   else if (perMember > 0 && typeof value === 'object') {
     // Counted no further than can be paid for: to count takes time as well.
-    for (const _ in value) if ((steps += perMember) > left) break
+    for (const name in value)
+      if ((steps += perMember + (name.length > LONG ? OF_LONG * name.length : 0)) > left) break
   }
   charge(found > 0 ? MISMATCHING * steps : steps)
 }
