@@ -3,15 +3,29 @@ import { printable } from './telemetry/printable.ts'
 import { commands } from './commands/index.ts'
 import { Terminal } from './commands/terminal.ts'
 
-/** Who reads a part of what is printed, as `head` does, has what they wanted: the rest goes nowhere. */
-process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  if (error.code !== 'EPIPE') throw error
-})
+/** Why a file cannot be used, in words. */
+const causes: Readonly<Record<string, string>> = {
+  EACCES: 'no permission',
+  EPERM: 'no permission',
+  EROFS: 'the file system is read-only',
+  ENOSPC: 'the disk is full',
+  ENOENT: 'no such file or folder',
+}
 
 /** What cannot be said there, on a full disk say, can be said nowhere: no reason to end. */
 process.stderr.on('error', () => undefined)
 
 const out = new Terminal(process.stdout, process.stderr, process.env)
+
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  // Who reads a part of what is printed, as `head` does, has what they wanted: the rest goes nowhere.
+  if (error.code === 'EPIPE') {
+    out.isClosed = true
+    return
+  }
+  out.stderr(`breakwater: standard output: ${causes[error.code ?? ''] ?? printable(error.message)}`)
+  process.exit(1)
+})
 
 /** Other ways to say a command. */
 const aliases: Readonly<Record<string, string>> = {
@@ -36,15 +50,6 @@ async function run([given, ...args]: string[]): Promise<number> {
     : unknownCommand(given, Object.keys(commands))
   out.stderr(`breakwater: ${what}\n\nAll commands: breakwater help`)
   return 2
-}
-
-/** Why a file cannot be used, in words. */
-const causes: Readonly<Record<string, string>> = {
-  EACCES: 'no permission',
-  EPERM: 'no permission',
-  EROFS: 'the file system is read-only',
-  ENOSPC: 'the disk is full',
-  ENOENT: 'no such file or folder',
 }
 
 process.exitCode = await run(process.argv.slice(2)).catch((error: NodeJS.ErrnoException) => {

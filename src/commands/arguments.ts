@@ -8,6 +8,8 @@ import { DEFAULT_CONTROL } from './chaos/control.ts'
 export interface Output {
   stdout(line: string): void
   stderr(line: string): void
+  /** Whether nobody reads standard output any more; read by what would go on for ever. */
+  readonly isClosed?: boolean
   /** Characters of a line of standard output, where that is a terminal. */
   readonly width?: number | undefined
   /** Gives what goes to standard output its colours; no colours unless given. */

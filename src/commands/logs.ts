@@ -63,7 +63,7 @@ const LOOK_MS: Millis = 500
 async function readLog(file: string, values: Asked, out: Output): Promise<number> {
   const letEnd = keepAlive()
   try {
-    const text = file === '-' ? process.stdin : Readable.from(growing(file, values.follow))
+    const text = file === '-' ? process.stdin : Readable.from(growing(file, values.follow, out))
     await readLines(text, MAX_LINE, (line) => {
       if (typeof line === 'string') show(line, values, out)
       else out.stdout('(a line of more than 1 MiB)')
@@ -81,7 +81,7 @@ async function readLog(file: string, values: Asked, out: Output): Promise<number
 }
 
 /** What a file holds, and with `follow` what is added to it; one that was cut begins anew. */
-async function* growing(file: string, follow: boolean): AsyncGenerator<Buffer> {
+async function* growing(file: string, follow: boolean, out: Output): AsyncGenerator<Buffer> {
   const never = new Cancellation()
   for (let offset = 0; ;) {
     for await (const chunk of createReadStream(file, { start: offset }) as AsyncIterable<Buffer>) {
@@ -90,6 +90,7 @@ async function* growing(file: string, follow: boolean): AsyncGenerator<Buffer> {
     }
     if (!follow) return
     await systemClock.sleep(LOOK_MS, never)
+    if (out.isClosed === true) return
     if ((await stat(file)).size < offset) offset = 0
   }
 }
@@ -134,7 +135,7 @@ async function tell(control: Control, values: Asked, out: Output): Promise<numbe
       since = found.next
       const entries = fresh.map(({ entry }) => entry).sort((a, b) => Number(a.time) - Number(b.time))
       for (const entry of isFirst ? entries.slice(-values.last) : entries) showEntry(entry, values, out)
-      if (!values.follow) return 0
+      if (!values.follow || out.isClosed === true) return 0
       await systemClock.sleep(ASK_MS, never)
     }
   } finally {

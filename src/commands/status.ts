@@ -58,6 +58,10 @@ async function watch(
   const letEnd = keepAlive()
   const never = new Cancellation()
   for (let before: Seen | undefined; ;) {
+    if (out.isClosed === true) {
+      letEnd()
+      return 0
+    }
     const seen = await look(control, systemClock)
     if (typeof seen === 'string') {
       out.stderr(`breakwater: ${seen}`)

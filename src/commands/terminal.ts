@@ -33,6 +33,8 @@ export class Terminal implements Output {
   readonly width: number | undefined
   readonly status: Output['status']
   readonly page: Output['page']
+  /** To be set by whoever sees it. */
+  isClosed = false
   readonly #stdout: Screen
   readonly #stderr: Screen
   #line: string | undefined

@@ -1,6 +1,8 @@
 import { mkdir, readFile, rename, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { z } from 'zod'
+import { whyUnreadable } from '../config/files/read-text.ts'
+import { parseJson } from '../protocol/jsonrpc.ts'
 import { serverName } from '../config/schema/schema.ts'
 import { server as serverSchema, type ServerConfig } from '../config/schema/server-schema.ts'
 
@@ -48,12 +50,18 @@ export class DynamicServers {
     if (file === undefined) return
     const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
       if (error.code === 'ENOENT') return '{"mcpServers":{}}'
-      throw error
+      throw new Error(`${file} cannot be read: ${whyUnreadable(error)}`)
     })
-    const { mcpServers } = z.object({ mcpServers: z.record(serverName, z.unknown()) }).parse(JSON.parse(text))
-    for (const [name, input] of Object.entries(mcpServers)) {
-      this.#given.set(name, { input, config: serverSchema.parse(input) })
+    // Without its words: they quote what may be a secret.
+    const kept = keptServers.safeParse(parseJson(text))
+    if (!kept.success) {
+      const where = issuesOf(kept.error).map(({ path }) => path)[0] ?? ''
+      throw new Error(
+        `${file} cannot be used${where === '' ? '' : ` (${where})`}: mend it, or remove it with the servers that were added`,
+      )
     }
+    for (const [name, input] of Object.entries(kept.data.mcpServers))
+      this.#given.set(name, { input, config: serverSchema.parse(input) })
   }
 
   has(name: string): boolean {
@@ -127,7 +135,13 @@ export class DynamicServers {
     }
     if (this.#file === undefined)
       return { status, ...answer, kept: false, note: 'ends with the process: gateway.stateDir is not set' }
-    await this.#save(this.#file)
+    try {
+      await this.#save(this.#file)
+    } catch (error) {
+      // It is in force all the same; what is changed next is written with it.
+      const note = `in force, but not written to ${this.#file}: ${whyUnreadable(error)}`
+      return { status, ...answer, kept: false, note }
+    }
     return { status, ...answer, kept: true }
   }
 
@@ -147,6 +161,14 @@ export class DynamicServers {
     await rename(`${file}.new`, file)
   }
 }
+
+/** What is in the file. */
+const keptServers = z.object({
+  mcpServers: z.record(
+    serverName,
+    z.unknown().refine((input) => serverSchema.safeParse(input).success),
+  ),
+})
 
 /** Where and what, but never the value: it may be a secret. */
 function issuesOf(error: z.ZodError): { path: string; message: string }[] {

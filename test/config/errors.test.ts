@@ -281,3 +281,15 @@ chaos:
     '4:81  chaos.faults[0].distribution.kind  expected "fixed", "uniform", "normal", "lognormal", "pareto" or "empirical", found "constant"',
   )
 })
+
+test('a user in a URL that cannot be decoded is an error of the config, and no end of the start', async (t) => {
+  const [line = ''] = await errorsOf(
+    t,
+    'mcpServers: { a: { url: "http://%E0%A4%A:s3cret@127.0.0.1:1/mcp" } }',
+  )
+  assert.match(
+    line,
+    /^1:\d+ {2}mcpServers\.a\.url {2}expected user and password in the URL with % only before/,
+  )
+  assert.doesNotMatch(line, /s3cret/)
+})

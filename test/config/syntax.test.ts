@@ -83,6 +83,8 @@ test('a loop of aliases ends', async (t) => {
     (await errorsOf(t, 'gateway: &a [*a, *a]')).join('\n'),
     /^\d+:\d+ {2}nested deeper than 32 levels$/,
   )
+  for (const merged of ['a: &a { <<: *a }', 'a: &a { <<: [*a, *a] }'])
+    assert.match((await errorsOf(t, merged)).join('\n'), /^\d+:\d+ {2}nested deeper than 32 levels$/)
 })
 
 test('deep nesting ends in an error, before a parser could run out of its stack', async (t) => {

@@ -1,9 +1,14 @@
 import assert from 'node:assert/strict'
-import { spawn } from 'node:child_process'
+import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
+import { closeSync, existsSync, openSync } from 'node:fs'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { test } from 'node:test'
 import { chaosApp, failing, TOKEN } from '../routes/chaos-app.ts'
 import { main } from '../support/main.ts'
+import { cleanUp, Gateway } from './support/gateway.ts'
 
 /** Runs a command whose standard output nobody reads any more, as behind `head` that has seen enough. */
 async function unread(args: readonly string[]) {
@@ -34,4 +39,25 @@ test('a command whose output nobody reads ends quietly', async (context) => {
   ]) {
     assert.deepEqual(await unread(args), { code: 0, stderr: '' }, args.join(' '))
   }
+})
+
+test('a command that goes on ends when nobody reads what it says', async (context) => {
+  const gateway = await Gateway.start({ servers: {} })
+  context.after(cleanUp)
+  const folder = await mkdtemp(join(tmpdir(), 'breakwater-unread-'))
+  context.after(() => rm(folder, { recursive: true }))
+  const log = join(folder, 'log')
+  await writeFile(log, '{"level":30,"msg":"one"}\n')
+  const end = { code: 0, stderr: '' }
+  assert.deepEqual(await unread(['logs', '--follow', log]), end)
+  const access = ['--control', gateway.control, '--token', gateway.token]
+  assert.deepEqual(await unread(['status', '--watch', '--every', '500ms', ...access]), end)
+})
+
+test('a disk that is full under the standard output is told in words', (context) => {
+  if (!existsSync('/dev/full')) return context.skip('there is no /dev/full')
+  const full = openSync('/dev/full', 'w')
+  context.after(() => closeSync(full))
+  const { status, stderr } = spawnSync(process.execPath, [main, 'help'], { stdio: ['ignore', full, 'pipe'] })
+  assert.deepEqual([status, String(stderr)], [1, 'breakwater: standard output: the disk is full\n'])
 })

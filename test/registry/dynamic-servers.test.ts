@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
@@ -136,8 +136,40 @@ test('a file that cannot be used is an error, and none is no server', async (t) 
   await servers.load()
   assert.deepEqual(servers.entries, {})
   await servers.add({ name: 'a', server: memory })
-  for (const text of ['', '{}', '{"mcpServers":{"a":{}}}', '{"mcpServers":{"a/b":{"command":"x"}}}']) {
-    await writeFile(join(stateDir, 'servers.json'), text)
-    await assert.rejects(dynamicServers({ stateDir }).load(), (error) => error instanceof Error, text)
+  const file = join(stateDir, 'servers.json')
+  for (const text of [
+    '',
+    'null',
+    '{}',
+    '{"mcpServers":{"a":{}}}',
+    '{"mcpServers":{"a/b":{"command":"x"}}}',
+    '{"mcpServers":{"a":{"headers":{"X-Key":sk-secret',
+  ]) {
+    await writeFile(file, text)
+    await assert.rejects(dynamicServers({ stateDir }).load(), ({ message }: Error) => {
+      assert.ok(message.startsWith(`${file} cannot be used`), message)
+      assert.doesNotMatch(message, /secret|\n/)
+      return true
+    })
   }
+  await rm(file)
+  await mkdir(file)
+  await assert.rejects(dynamicServers({ stateDir }).load(), {
+    message: `${file} cannot be read: it is a folder`,
+  })
+})
+
+test('a change that cannot be written is in force, says why, and is written with the next one', async (t) => {
+  const stateDir = await folder(t)
+  await writeFile(stateDir, '')
+  const servers = dynamicServers({ stateDir })
+  const added = await servers.add({ name: 'a', server: memory })
+  assert.deepEqual([added.status, added.kept], [201, false])
+  assert.match(String(added.note), /^in force, but not written to .*servers\.json: /)
+  assert.equal(servers.has('a'), true)
+  await rm(stateDir)
+  assert.equal((await servers.add({ name: 'b', server: memory })).kept, true)
+  const later = dynamicServers({ stateDir })
+  await later.load()
+  assert.deepEqual(Object.keys(later.entries), ['a', 'b'])
 })

@@ -82,6 +82,19 @@ test('an endpoint of another origin gets none of our messages', async (t) => {
   }
 })
 
+test('an endpoint whose user cannot be read is refused like one of another origin', async (t) => {
+  const url = await listen(t, (request, response) => {
+    response
+      .writeHead(200, { 'content-type': 'text/event-stream' })
+      .write(`event: endpoint\ndata: http://%E0%A4%A@${request.headers.host}/messages\n\n`)
+  })
+  await assert.rejects(openSse(sseUpstream(t, url)), {
+    reason: 'upstream_refused',
+    message: /user or password/,
+    sent: false,
+  })
+})
+
 test('what is no event stream says why it is none', async (t) => {
   const reasons = {
     401: 'upstream_unauthorized',

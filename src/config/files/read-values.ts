@@ -104,13 +104,23 @@ export function readValues(
     return textLeft >= 0
   }
 
+  /** How deep the reading is: what is merged stands at the path of the map that it is merged into. */
+  let depth = 0
+
   function read(written: Node | null, path: ConfigPath, key: Position | undefined): unknown {
+    depth++
+    const value = readHere(written, path, key)
+    depth--
+    return value
+  }
+
+  function readHere(written: Node | null, path: ConfigPath, key: Position | undefined): unknown {
     if (left < 0) return undefined
     const found = isAlias(written) ? follow(written, path) : written
     const value = found === null ? (key ?? { line: 1, column: 1 }) : source.positionOf(found)
     if (left-- === 0) return giveUp(value, `holds more than ${MAX_VALUES} values, all aliases expanded`)
     spend(allowance, 'values', 1)
-    if (path.length > MAX_DEPTH) return giveUp(value, `nested deeper than ${MAX_DEPTH} levels`)
+    if (depth > MAX_DEPTH + 1) return giveUp(value, `nested deeper than ${MAX_DEPTH} levels`)
     const origin = {
       file,
       key,
@@ -174,7 +184,7 @@ export function readValues(
     const sources = isSeq(value) ? (value.items as Node[]).toReversed() : [value]
     const maps = sources.map((item) => read(item, path, origins.get(path)?.key))
     if (maps.every(isPlainMap)) return Object.assign({}, ...maps) as object
-    report(path, source.positionOf(key), 'expected a map or a list of maps to merge with <<')
+    if (left >= 0) report(path, source.positionOf(key), 'expected a map or a list of maps to merge with <<')
     return {}
   }
 

@@ -2,6 +2,7 @@ import { z } from 'zod'
 import { duration } from '../../units/duration.ts'
 import { secrets } from '../secrets/secrets.ts'
 import { headers } from './header-schema.ts'
+import { httpUrl } from './http-url.ts'
 
 const tool = z
   .strictObject({
@@ -63,28 +64,8 @@ export const serverHealth = z
 export type ServerHealthConfig = z.output<typeof serverHealth>
 export type ProbeTool = NonNullable<ServerHealthConfig['tool']>
 
-/** They are sent as a header, for which they have to be decoded. */
-function hasReadableUser(text: string): boolean {
-  if (!URL.canParse(text)) return true
-  const { username, password } = new URL(text)
-  try {
-    for (const part of [username, password]) decodeURIComponent(part)
-    return true
-  } catch {
-    return false
-  }
-}
-
 /** Where notices go: all of such a URL is secret, since its path is often the key. */
-const secretUrl = z
-  .string()
-  .regex(/^https?:\/\/[^\s#]+$/i, 'expected an http:// or https:// URL without #')
-  .refine((text) => URL.canParse(text), 'expected an http:// or https:// URL')
-  .refine(
-    hasReadableUser,
-    'expected user and password in the URL with % only before two hex digits, as UTF-8',
-  )
-  .register(secrets, { secrecy: 'text' })
+const secretUrl = httpUrl().register(secrets, { secrecy: 'text' })
 
 const name = z
   .string()

@@ -7,6 +7,7 @@ import { clientKeyShape, withTimeoutUnit } from './client-keys.ts'
 import { globPattern } from './glob-schema.ts'
 import { serverHealth } from './health-schema.ts'
 import { forwardHeaders, headers } from './header-schema.ts'
+import { httpUrl } from './http-url.ts'
 import { isPlainMap } from './plain-map.ts'
 
 const globs = z.array(globPattern).max(1_000)
@@ -120,11 +121,7 @@ function inOurWords<Given extends Settings>(
   return Object.fromEntries(kept) as Omit<Given, Renamed>
 }
 
-const httpUrl = z
-  .string()
-  .regex(/^https?:\/\/[^\s#]+$/i, 'expected an http:// or https:// URL without #')
-  .refine((text) => URL.canParse(text), 'expected an http:// or https:// URL')
-  .register(secrets, { secrecy: 'url' })
+const serverUrl = httpUrl().register(secrets, { secrecy: 'url' })
 
 const file = z.string().min(1)
 
@@ -153,10 +150,10 @@ export const httpServer = z
       .describe(
         '`http` is Streamable HTTP, `sse` the older HTTP+SSE, and `auto` whichever of them is found there.',
       ),
-    url: httpUrl.optional().describe('Where it is.'),
-    httpUrl: httpUrl.optional().describe('Another name for `url`, as Gemini CLI writes it.'),
-    serverUrl: httpUrl.optional().describe('Another name for `url`, as Windsurf writes it.'),
-    urls: z.array(httpUrl).min(1).max(64).optional().describe('Where its replicas are, instead of `url`.'),
+    url: serverUrl.optional().describe('Where it is.'),
+    httpUrl: serverUrl.optional().describe('Another name for `url`, as Gemini CLI writes it.'),
+    serverUrl: serverUrl.optional().describe('Another name for `url`, as Windsurf writes it.'),
+    urls: z.array(serverUrl).min(1).max(64).optional().describe('Where its replicas are, instead of `url`.'),
     headers: headers.default({}).describe('Sent with every request.'),
     era: z
       .enum(['auto', 'legacy', 'modern'])

@@ -4,7 +4,7 @@ import type { AnswerShape } from '../../mesh/answer-shape.ts'
 import type { Caller, Layer } from '../../mesh/call.ts'
 import { Cancellation, type Signal } from '../../mesh/cancel.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
-import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
+import { gatewayError, type GatewayError, isGatewayError } from '../../mesh/errors.ts'
 import { requestText } from '../../protocol/jsonrpc.ts'
 import type { SseEvent } from '../../protocol/sse.ts'
 import type { Log } from '../../telemetry/log.ts'
@@ -264,7 +264,8 @@ class SsePipe implements Pipe, ReplySink {
       this.#posts = this.#parts.wireTo(endpoint)
       this.#opened()
     } catch (error) {
-      this.abort(error as GatewayError)
+      const why = 'the server names an endpoint whose user or password cannot be read'
+      this.abort(isGatewayError(error) ? error : gatewayError('upstream_refused', why))
     }
   }
 
