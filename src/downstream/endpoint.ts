@@ -1,7 +1,8 @@
 import type { Call, Caller, CallRecord, Channel, Message, RequestId } from '../mesh/call.ts'
 import type { Signal } from '../mesh/cancel.ts'
 import type { Millis } from '../mesh/clock.ts'
-import type { GatewayError } from '../mesh/errors.ts'
+import { gatewayError, type GatewayError } from '../mesh/errors.ts'
+import type { Live } from '../mesh/live.ts'
 import { paramsOf } from '../protocol/jsonrpc.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import type { Server } from '../registry/server.ts'
@@ -42,6 +43,22 @@ export interface Endpoint {
   notify(generation: GatewayGeneration, caller: Caller, message: Message): void
   /** A message of a server, in the words of this endpoint; undefined when agents get it from elsewhere. */
   inbound(generation: GatewayGeneration, server: string, message: Message): Message | undefined
+}
+
+/**
+ * The `initialize` result of an endpoint, by the config that is in force now: its server is not closed under it. An error when
+ * that was removed meanwhile, for whoever begins something then would begin it with nobody.
+ */
+export async function welcomeTo(
+  endpoint: Endpoint,
+  live: Live<GatewayGeneration>,
+  caller: Caller,
+  { version, limitMs }: { readonly version: string; readonly limitMs: Millis | undefined },
+): Promise<Welcome> {
+  const welcome = await live.within((generation) => endpoint.welcome(generation, caller, version, limitMs))
+  const { server } = endpoint
+  if (server === undefined || live.current.servers.has(server)) return welcome
+  return { error: gatewayError('upstream_unavailable', 'the server was removed from the config meanwhile') }
 }
 
 /** Makes the call that a request is, in the words of its server. */

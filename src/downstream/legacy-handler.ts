@@ -24,7 +24,7 @@ import { paramsFault } from '../protocol/params-check.ts'
 import { allowsBatches, ASSUMED_VERSION, isLegacyVersion, negotiate } from '../protocol/versions.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import { principalOf } from './credentials.ts'
-import type { Welcome } from './endpoint.ts'
+import { type Welcome, welcomeTo } from './endpoint.ts'
 import type { Guards } from './guards.ts'
 import type { InboundRequest } from './inbound-request.ts'
 import { tooMuchToSay } from './initialize.ts'
@@ -163,7 +163,7 @@ async function initialize(
   const limitMs = askedLimitMs({ inbound: headers, message })
   const session = sessions.draft({ endpoint, headers, client, initializeParams, version })
   const begin = async (): Promise<Welcome> => {
-    const welcome = await endpoint.welcome(live.current, session, version, limitMs)
+    const welcome = await welcomeTo(endpoint, live, session, { version, limitMs })
     if ('error' in welcome || sessions.add(session)) return welcome
     return { error: gatewayError('shutting_down', 'the gateway is being stopped') }
   }

@@ -119,11 +119,16 @@ export class ReplayLog {
   add({ stream, sequence, data }: LoggedEvent): void {
     if (this.#isClosed) return
     const bytes = Buffer.byteLength(data)
+    const { events, bytes: own } = this.limits
+    const most = Math.min(own, this.#budget.limit)
+    // Room is made among its own first: what is too large to be kept must not cost other sessions theirs.
+    while (this.#events.size > 0 && (this.#events.size >= events || this.#bytes + bytes > most))
+      this.dropOldest()
+    if (events === 0 || bytes > most) return
     const event: ReplayableEvent = { stream, sequence, data, bytes, log: this }
     this.#events.push(event)
     this.#bytes += bytes
     this.#budget.add(event)
-    while (this.#events.size > this.limits.events || this.#bytes > this.limits.bytes) this.dropOldest()
   }
 
   dropOldest(): void {

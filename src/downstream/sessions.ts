@@ -161,7 +161,12 @@ export class Sessions {
     this.#discount(session)
     session.close(error)
     const servers = [...this.#live.current.servers.values()]
-    await Promise.all(servers.map((server) => server.upstreamSessions.drop(session)))
+    // A run of a call that others have joined goes on over its upstream session, unless the gateway ends.
+    await Promise.all(
+      servers.map(({ upstreamSessions }) =>
+        error === undefined ? upstreamSessions.end(session) : upstreamSessions.drop(session),
+      ),
+    )
   }
 
   /** Ends all sessions, also those whose `initialize` is under way. */

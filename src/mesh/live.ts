@@ -58,6 +58,16 @@ export class Live<G extends Generation> {
     return { generation: slot.generation, release: () => this.#leave(slot) }
   }
 
+  /** Holds the current generation open until what `use` does with it is done. */
+  async within<T>(use: (generation: G) => Promise<T>): Promise<T> {
+    const { generation, release } = this.enter()
+    try {
+      return await use(generation)
+    } finally {
+      release()
+    }
+  }
+
   swap(next: G): void {
     const old = this.#slot
     this.#slot = { generation: next, users: 0, cancelPatience: undefined }

@@ -55,6 +55,8 @@ const ANY = -1
 export class UpstreamSessions {
   readonly #options: UpstreamSessionsOptions
   readonly #open = new Map<Caller, BoundSession[]>()
+  /** Those that their callers have left, and that calls still go over. */
+  readonly #retired = new Set<BoundSession>()
   /** Handshakes under way, by the replica that they are for. */
   readonly #opening = new Map<Caller, Map<number, SharedAttempts<BoundSession>>>()
   /** How many callers are at home at each replica. One that has upstream sessions with several is so where its first is. */
@@ -167,11 +169,20 @@ export class UpstreamSessions {
     if (bound.retired) return
     bound.retired = true
     if (bound.calls === 0) void bound.upstreamSession.close()
+    else this.#retired.add(bound)
   }
 
   /** A call that went over an upstream session has ended. */
   left(bound: BoundSession): void {
-    if (--bound.calls === 0 && bound.retired) void bound.upstreamSession.close()
+    if (--bound.calls > 0 || !bound.retired) return
+    this.#retired.delete(bound)
+    void bound.upstreamSession.close()
+  }
+
+  /** Ends a caller's upstream sessions as `drop` does, but those that calls go over still: with the last of these, which others may wait for. */
+  async end(caller: Caller): Promise<void> {
+    for (const bound of this.#open.get(caller) ?? []) if (bound.calls > 0) this.retire(caller, bound)
+    await this.drop(caller)
   }
 
   /** Takes a caller's upstream session with a replica from it, as `retire` does. */
@@ -181,7 +192,10 @@ export class UpstreamSessions {
   }
 
   async closeAll(): Promise<void> {
-    await Promise.all([...this.#open.keys(), ...this.#opening.keys()].map((caller) => this.drop(caller)))
+    await Promise.all([
+      ...[...this.#open.keys(), ...this.#opening.keys()].map((caller) => this.drop(caller)),
+      ...[...this.#retired].map(({ upstreamSession }) => upstreamSession.close()),
+    ])
   }
 
   /** Waits for what is under way, or begins it. */

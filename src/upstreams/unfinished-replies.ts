@@ -120,10 +120,10 @@ export class ServerReplies {
   }
 }
 
-/** The server is to blame: it counts as its failure, and another try would only add to it. */
+/** The limit of one server was met: that says nothing of it, as many calls at a time may be what is too much. */
 function overShare(bytes: number, limit: number): GatewayError {
   const message = `the server's unfinished replies hold ${bytes} bytes (at most ${limit}; gateway.limits.replies.perServer), and this one has waited the longest for more`
-  return gatewayError('reply_too_large', message, { sent: true })
+  return gatewayError('overloaded', message, { sent: true })
 }
 
 /** The total limit was met, not that of one server. */

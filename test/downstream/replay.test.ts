@@ -55,8 +55,18 @@ test('all logs together keep no more than their budget, and the oldest events go
   b.add({ stream: 0, sequence: 2, data: 'd' })
   assert.deepEqual([held(a, 0, 0), held(b, 0, 0)], [['cc'], ['bbbb', 'd']])
   assert.deepEqual([budget.bytes, dropped], [7, 1])
-  a.add({ stream: 0, sequence: 3, data: 'x'.repeat(11) })
-  assert.deepEqual([held(a, 0, 0), held(b, 0, 0), budget.bytes], [[], [], 0])
+})
+
+test('an event that is too large to be kept takes nothing away from other logs', () => {
+  for (const own of [6, 100]) {
+    const budget = new ReplayBudget(10, () => assert.fail('dropped'))
+    const a = newLog({ events: 100, bytes: own }, budget)
+    const b = newLog({ events: 100, bytes: 100 }, budget)
+    b.add({ stream: 0, sequence: 1, data: 'bbbb' })
+    a.add({ stream: 0, sequence: 1, data: 'aa' })
+    a.add({ stream: 0, sequence: 2, data: 'x'.repeat(11) })
+    assert.deepEqual([held(a, 0, 0), held(b, 0, 0), budget.bytes], [[], ['bbbb'], 4])
+  }
 })
 
 test('a log that is closed keeps nothing and takes nothing, and its share of the budget is free again', () => {

@@ -2,7 +2,9 @@ import assert from 'node:assert/strict'
 import type { ServerResponse } from 'node:http'
 import { text } from 'node:stream/consumers'
 import { test, type TestContext } from 'node:test'
+import { Cancellation } from '../../src/mesh/cancel.ts'
 import { type Clock, systemClock } from '../../src/mesh/clock.ts'
+import { gatewayError } from '../../src/mesh/errors.ts'
 import { postAway } from '../../src/upstreams/http/http-post.ts'
 import { MOST_UNDER_WAY } from '../../src/upstreams/http/one-way-posts.ts'
 import { ManualClock } from '../support/manual-clock.ts'
@@ -20,8 +22,10 @@ async function posting(t: TestContext, connections?: number, clock: Clock = syst
     connections,
   )
   const ends: Promise<unknown>[] = []
+  /** Ends the session of all senders. */
+  const ended = new Cancellation()
   const post = (sender: object, body: string, limitMs = 60_000) => {
-    const end = postAway(wire, body, { clock, limitMs, sender }).then(
+    const end = postAway(wire, body, { clock, limitMs, sender, signal: ended, leavesSent: true }).then(
       () => 'taken',
       (error: { reason: string }) => error.reason,
     )
@@ -34,7 +38,7 @@ async function posting(t: TestContext, connections?: number, clock: Clock = syst
       .find((one) => one.body === body)
       ?.response.writeHead(202)
       .end()
-  return { post, bodies, take, ends }
+  return { post, bodies, take, ends, ended }
 }
 
 test('of one sender two are under way, in their order, and another one does not wait for the rest', async (t) => {
@@ -103,4 +107,17 @@ test('a sender has a mebibyte on its way, or a single message that is larger', a
   assert.equal(await end, 'taken')
   void post(sender, 'one more')
   await until('there is room again', () => bodies().length === 2)
+})
+
+test('what waits is taken back by a signal, and what is under way is left to end', async (t) => {
+  const { post, bodies, take, ended } = await posting(t)
+  const sender = {}
+  const [first, second, third] = [0, 1, 2].map((n) => post(sender, `post ${n}`))
+  await until('two have come', () => bodies().length === 2)
+  ended.abort(gatewayError('cancelled', 'the session ended'))
+  assert.equal(await third, 'cancelled')
+  take('post 0')
+  take('post 1')
+  assert.deepEqual(await Promise.all([first, second]), ['taken', 'taken'])
+  assert.equal(bodies().length, 2)
 })

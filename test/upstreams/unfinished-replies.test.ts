@@ -137,7 +137,7 @@ for (const kind of ['body', 'event'] as const)
     await second.arrived()
     const third = await hang(t, kind, 100 * KIB)
     await first.end
-    assert.deepEqual([first.last.error?.reason, first.last.error?.sent], ['reply_too_large', true])
+    assert.deepEqual([first.last.error?.reason, first.last.error?.sent], ['overloaded', true])
     assert.match(first.last.error?.message ?? '', /at most 256000; gateway\.limits\.replies\.perServer/)
     await until('the third is there', () => share.bytes >= 200 * KIB)
     assert.deepEqual([second.last.error, third.last.error, causes], [undefined, undefined, ['per_server']])

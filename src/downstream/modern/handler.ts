@@ -20,6 +20,7 @@ import { paramsFault } from '../../protocol/params-check.ts'
 import { LATEST_LEGACY } from '../../protocol/versions.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
 import { principalOf, shownHeaders } from '../credentials.ts'
+import { welcomeTo } from '../endpoint.ts'
 import type { Guards } from '../guards.ts'
 import type { InboundRequest } from '../inbound-request.ts'
 import { tooMuchToSay } from '../initialize.ts'
@@ -160,14 +161,13 @@ export class ModernHandler {
     { caller, tenancy }: Sender,
   ): Promise<void> {
     const { endpoint, headers, response } = incoming
-    const generation = this.#live.current
     const limitMs = askedLimitMs({ inbound: headers, message })
     const answer = async (): Promise<Outcome> => {
-      const welcome = await endpoint.welcome(generation, caller, LATEST_LEGACY, limitMs)
+      const welcome = await welcomeTo(endpoint, this.#live, caller, { version: LATEST_LEGACY, limitMs })
       if ('error' in welcome) return { kind: 'failed', error: welcome.error }
       return ownAnswer(resultText(id, discovered(welcome.text)))
     }
-    const shaken = shakenAnswer(generation, endpoint.server, 'server/discover')
+    const shaken = shakenAnswer(this.#live.current, endpoint.server, 'server/discover')
     const now = this.#clock.now()
     const outcome = await (shaken === undefined
       ? answer()
@@ -181,7 +181,7 @@ export class ModernHandler {
     const { caller, tenancy } = sender
     const { endpoint, headers, client, response } = incoming
     const limitMs = askedLimitMs({ inbound: headers, message })
-    const welcome = await endpoint.welcome(this.#live.current, caller, LATEST_LEGACY, limitMs)
+    const welcome = await welcomeTo(endpoint, this.#live, caller, { version: LATEST_LEGACY, limitMs })
     if ('error' in welcome)
       return sendJson(response, 200, gatewayErrorText(id, welcome.error, { server: endpoint.server }))
     // A client that has left already would never be heard to leave.

@@ -35,8 +35,9 @@ export interface PostOptions {
   readonly limitMs: Millis
   /** Headers of the agent that go with it. */
   readonly headers?: Readonly<Record<string, string>> | undefined
-  /** Takes it back. */
+  /** Takes it back; with `leavesSent` only as long as it waits for its turn. */
   readonly signal?: Signal | undefined
+  readonly leavesSent?: boolean
   /** Whose it is, if it is one of those that no call may wait for; see `OneWayPosts`. */
   readonly sender?: object | undefined
 }
@@ -48,7 +49,7 @@ export interface PostOptions {
 export function postAway(
   wire: HttpWire,
   text: string,
-  { clock, limitMs, headers, signal, sender }: PostOptions,
+  { clock, limitMs, headers, signal, leavesSent = false, sender }: PostOptions,
 ): Promise<void> {
   return new Promise((resolve, reject) => {
     // Whoever waits is told at once: a request that still waits for a socket ends only when it gets one.
@@ -56,7 +57,9 @@ export function postAway(
       failed(error)
       reply.abort(error)
     }
-    const aborted = () => giveUp(abortError(signal as Signal))
+    const aborted = () => {
+      if (!leavesSent || !reply.sent) giveUp(abortError(signal as Signal))
+    }
     let leave: (() => void) | undefined
     let isSettled = false
     const settled = () => {

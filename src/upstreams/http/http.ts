@@ -260,7 +260,7 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
 
   #post(text: string, sender?: object): Promise<void> {
     if (this.ended.aborted) return Promise.reject(this.ended.reason)
-    const options = { clock: this.clock, limitMs: this.ackMs, sender }
+    const options = { clock: this.clock, limitMs: this.ackMs, sender, signal: this.ended, leavesSent: true }
     return this.unread.send(text, () => postAway(this.#session.wire, text, options))
   }
 
