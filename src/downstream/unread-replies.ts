@@ -78,6 +78,12 @@ export class UnreadReplies {
     return this.#total
   }
 
+  /** Whether anything waits now. */
+  get isAny(): boolean {
+    this.#look()
+    return this.#open.size > 0
+  }
+
   /**
    * Notes that something was written, after each write that may be large. `client` is the session that it is for; where
    * there is none, the connection stands for it until somebody says better.

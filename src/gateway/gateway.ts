@@ -44,7 +44,7 @@ import { createChaos } from './chaos.ts'
 import { hearing, openGuarded, signOf } from './guarded/guarded.ts'
 import { keepToken, type KeptToken, newControlToken, openRunFolder } from './control-token.ts'
 import { compileGeneration, type GenerationParts } from './generation.ts'
-import { createControlGuards, createGuards } from './guards.ts'
+import { createControlGuards, createGuards, stopListening } from './guards.ts'
 import {
   addressOf,
   createControlPlane,
@@ -307,7 +307,11 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     ...common,
     endStallWatch: watchStalls({ clock, log, metrics }),
     durable,
-    dataPlane,
+    dataPlane: {
+      stopListening: (ended: () => void) => stopListening(dataPlane.server, ended),
+      closeIdleConnections: () => dataPlane.server.closeIdleConnections(),
+      close: () => dataPlane.close(),
+    },
     controlPlane,
     live,
     agents,
@@ -456,8 +460,9 @@ function readAddress(config: ServerConfig, replica: number): Peer {
 
 /** As much of a plane as its end needs. */
 interface EndingPlane {
-  /** `close` takes no new connections, and says when the last one has ended. */
-  readonly server: { close(ended: () => void): unknown }
+  /** Takes no new connections, and says when the last one has ended. */
+  stopListening(ended: () => void): void
+  closeIdleConnections(): void
   close(): PromiseLike<unknown>
 }
 
@@ -474,8 +479,8 @@ export interface ShutdownParts {
   readonly agents: Pick<Agents, 'close'>
   /** Faults end first: what they hold back has to be let go. */
   readonly chaos: { close(): Promise<void> }
-  /** So do rejections that are held back. */
-  readonly guards: { readonly tarpit: { close(): void } }
+  /** Rejections that are held back end as well; replies that are on their way have the time of the drain. */
+  readonly guards: { readonly tarpit: { close(): void }; readonly unread: { readonly isAny: boolean } }
   /** Once servers are ended none begins. */
   readonly reloader: Pick<Reloader, 'close'>
   /** Spans that are left are sent, as far as the collector takes them. */
@@ -524,14 +529,19 @@ export async function shutDown(parts: ShutdownParts): Promise<void> {
   // First, because connections whose replies faults hold back would be taken for idle ones.
   const faultsOver = parts.chaos.close()
   parts.guards.tarpit.close()
-  const stopped = new Promise<void>((resolve) => dataPlane.server.close(() => resolve()))
+  const stopped = new Promise<void>((resolve) => dataPlane.stopListening(resolve))
   log.info(
     { inFlight: load.inFlight, detached: load.detached, drainMs: drain },
     'stopping: calls in flight may finish',
   )
   await faultsOver
   await drained(parts, drain)
-  if (isBusy(load)) log.warn({ ...load }, 'the drain is over: ending calls in flight')
+  if (isBusy(parts)) {
+    const { inFlight, detached } = load
+    const repliesUnread = parts.guards.unread.isAny
+    log.warn({ inFlight, detached, repliesUnread }, 'the drain is over: ending calls in flight')
+  }
+  dataPlane.closeIdleConnections()
   const waits = new Waits()
   const cancelSay = repeatedly(clock, () => log.info({ waitingFor: waits.names }, 'stopping: still waiting'))
   let cancelLimit: Cancel | undefined
@@ -605,12 +615,14 @@ function repeatedly(clock: Clock, say: () => void): Cancel {
   return () => cancel()
 }
 
-async function drained({ load, clock }: ShutdownParts, limitMs: Millis): Promise<void> {
+async function drained(parts: ShutdownParts, limitMs: Millis): Promise<void> {
+  const { clock } = parts
   const never = new AbortController().signal
   const until = clock.now() + limitMs
-  while (isBusy(load) && clock.now() < until) await clock.sleep(LOOK_MS, never)
+  while (isBusy(parts) && clock.now() < until) await clock.sleep(LOOK_MS, never)
 }
 
-function isBusy({ inFlight, detached }: ShutdownParts['load']): boolean {
-  return inFlight + detached > 0
+/** Whether a call is under way, or its reply. */
+function isBusy({ load: { inFlight, detached }, guards }: ShutdownParts): boolean {
+  return inFlight + detached > 0 || guards.unread.isAny
 }

@@ -7,7 +7,7 @@ import {
   type Server,
   ServerResponse,
 } from 'node:http'
-import { isIPv6, type Socket } from 'node:net'
+import { isIPv6, Server as NetServer, type Socket } from 'node:net'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { isLoopback } from '../config/schema/address.ts'
 import type { Config } from '../config/schema/schema.ts'
@@ -125,6 +125,14 @@ export function createGuardedServer(listener: RequestListener, { quotas, unread 
   )
   server.prependListener('connection', (socket: Socket) => limitConnection(socket, quotas.connections))
   return server
+}
+
+/**
+ * Has a server take no new connections, and says when the last one has ended. By its own `close`, Node at once ends connections that it
+ * takes for idle: also those whose last reply is on its way.
+ */
+export function stopListening(server: Server, ended: () => void): void {
+  NetServer.prototype.close.call(server, ended)
 }
 
 /** Whether a request names the host that it is for as it has to (RFC 9112, section 3.2): once, or not at all in HTTP/1.0. Of several, Node shows the first. */

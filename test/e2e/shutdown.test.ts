@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { Agent, type IncomingMessage, request } from 'node:http'
+import { connect } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { after, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
@@ -189,4 +190,37 @@ test('a collector that does not answer holds nobody up, however long its exporte
   gateway.program.signal('SIGTERM')
   assert.deepEqual(await gateway.program.ended, { code: 0, signal: null })
   assert.equal(receiver.paths.length > 0, true, 'nothing was ever sent')
+})
+
+test('a reply that an agent is reading comes whole after SIGTERM', async () => {
+  const large = JSON.stringify({ content: [{ type: 'text', text: 'x'.repeat(16 * 1024 ** 2 - 1_000) }] })
+  const server = await RawServer.start(
+    ({ message }, response) => {
+      if (message.method !== 'tools/call') return false
+      sendJson(response, `{"jsonrpc":"2.0","id":${JSON.stringify(message.id)},"result":${large}}`)
+      return true
+    },
+    ['large'],
+  )
+  const gateway = await Gateway.start({ servers: { a: { url: server.url } } })
+  await gateway.waitFor('up', 'a')
+  const client = await RawClient.open(gateway.mcp('a'))
+  const call = { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'large', arguments: {} } }
+  const { hostname, port } = new URL(gateway.data)
+  const socket = connect(Number(port), hostname)
+  const headers = { ...client.headers, host: 'localhost', 'content-type': 'application/json' }
+  const body = JSON.stringify(call)
+  const lines = Object.entries({ ...headers, accept: 'application/json, text/event-stream' })
+    .map(([name, value]) => `${name}: ${value}\r\n`)
+    .join('')
+  socket.write(`POST /mcp/a HTTP/1.1\r\n${lines}content-length: ${body.length}\r\n\r\n${body}`)
+  const [first] = (await once(socket, 'data')) as [Buffer]
+  socket.pause()
+  gateway.program.signal('SIGTERM')
+  await until('it stops', () => gateway.log.some(({ msg }) => String(msg).startsWith('stopping')))
+  let length = first.length
+  socket.on('data', (chunk: Buffer) => (length += chunk.length)).resume()
+  await once(socket, 'close')
+  assert.ok(length > large.length, `${length} bytes`)
+  assert.deepEqual(await gateway.program.ended, { code: 0, signal: null })
 })

@@ -28,12 +28,16 @@ function ending(over: { sessions?: Promise<void>; servers?: Record<string, () =>
     servers: new Map(servers.map((one) => [one.name, one])),
   }
   const parts: ShutdownParts = {
-    dataPlane: { server: { close: (done: () => void) => done() }, close: closing('data') },
+    dataPlane: {
+      stopListening: (done) => done(),
+      closeIdleConnections: () => undefined,
+      close: closing('data'),
+    },
     controlPlane: { close: closing('control') },
     live: { current: generation, open: [generation] },
     agents: { close: closing('sessions', () => over.sessions ?? Promise.resolve()) },
     chaos: { close: closing('chaos') },
-    guards: { tarpit: { close: () => undefined } },
+    guards: { tarpit: { close: () => undefined }, unread: { isAny: false } },
     reloader: { close: () => undefined },
     tracing: { close: closing('tracing') },
     durable: { close: closing('durable') },
