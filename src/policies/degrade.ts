@@ -13,6 +13,7 @@ import { duration, roundedDuration } from '../units/duration.ts'
 import { size } from '../units/size.ts'
 import type { idempotencyConflict } from './idempotency/stored-outcome.ts'
 import { isFinal, isTask } from './state/final-result.ts'
+import { inTurn } from './state/in-turn.ts'
 import { argumentsOf, digestOf, identityOf } from './state/sameness.ts'
 
 const fallback = z
@@ -100,16 +101,24 @@ export const degrade: Policy<z.output<typeof schema>> & { schema: typeof schema;
           return outcome
         }
         const atHand = () => stale?.find(call, failure) ?? last?.(call, failure)
-        const instead = (other: Outcome | undefined): Outcome => {
-          if (other === undefined) return outcome
+        const instead = (other: Outcome): Outcome => {
           noteSupersededRejection(call.record, outcome)
           return other
         }
+        const orAtHand = (): Outcome | Promise<Outcome> => {
+          const other = atHand()
+          return other instanceof Promise
+            ? other.then(instead)
+            : other === undefined
+              ? outcome
+              : instead(other)
+        }
         // What is at hand may come at the very end of the deadline; another server's answer may not.
-        if (fallback === undefined || call.signal.aborted) return instead(atHand())
-        return fallback(call, failure).then((other) =>
-          instead(other ?? (isGone(call) ? undefined : atHand())),
-        )
+        if (fallback === undefined || call.signal.aborted) return orAtHand()
+        return fallback(call, failure).then((other) => {
+          if (other !== undefined) return instead(other)
+          return isGone(call) ? outcome : orAtHand()
+        })
       })
     }
   },
@@ -271,20 +280,22 @@ function staleAnswers(answers: LastKnownGood, limits: Limits, clock: Clock, scop
       answers.put(keyOf(call), { result: text, bytes, verdict, at: clock.now() }, limits)
     },
 
-    find(call: Call, failure: string): Outcome | undefined {
+    find(call: Call, failure: string): Outcome | Promise<Outcome> | undefined {
       const good = answers.get(keyOf(call))
       if (good === undefined || scope.effectOf(call) !== 'read_only') return undefined
       const ageMs = clock.now() - good.at
       if (ageMs > limits.maxAge) return undefined
-      const text = resultText(call.id, good.result)
-      const value = parseJson(text) as Call['message']['value']
-      const reason = `this answer is ${roundedDuration(ageMs)} old, because ${failure}`
-      return {
-        kind: 'answered',
-        result: { text, value, status: 200 },
-        verdict: good.verdict,
-        partial: { source: 'stale', reason, notice },
-      }
+      return inTurn(good.result.length, call, (): Outcome => {
+        const text = resultText(call.id, good.result)
+        const value = parseJson(text) as Call['message']['value']
+        const reason = `this answer is ${roundedDuration(ageMs)} old, because ${failure}`
+        return {
+          kind: 'answered',
+          result: { text, value, status: 200 },
+          verdict: good.verdict,
+          partial: { source: 'stale', reason, notice },
+        }
+      })
     },
   }
 }

@@ -85,7 +85,7 @@ export const idempotency: Policy<z.output<typeof schema>> & { schema: typeof sch
         if (known === undefined) return first(call, key.id, key.fingerprint)
         if (known.fingerprint !== key.fingerprint)
           return rejected(idempotencyConflict, 'this idempotency key was used with other arguments')
-        return 'kept' in known ? Promise.resolve(replay(known.kept, call)) : joined(call, known)
+        return 'kept' in known ? replay(known.kept, call) : joined(call, known)
       }
 
       function first(call: Call, id: string, fingerprint: string): Promise<Outcome> {

@@ -5,7 +5,9 @@ import type { Clock, Millis } from '../../mesh/clock.ts'
 import type { DurableRecords } from '../../mesh/durable.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import type { TimeLimit } from '../../mesh/time-limit.ts'
+import { LargeMessage } from '../../protocol/large-message.ts'
 import { formatDuration } from '../../units/duration.ts'
+import { inTurn } from '../state/in-turn.ts'
 import {
   interrupted,
   type StoredOutcome,
@@ -206,7 +208,12 @@ export function joined(call: Call, { outcome }: Run): Promise<Outcome> {
   call.record.hasWaitedElsewhere = true
   return whileThere(
     call,
-    outcome.then((ended) => shared(ended, call)),
+    outcome.then((ended) => {
+      // One that is still bytes is edited without being read.
+      const isText = ended.kind === 'answered' && !LargeMessage.is(ended.result)
+      const length = isText ? ended.result.text.length : 0
+      return inTurn(length, call, () => shared(ended, call))
+    }),
   )
 }
 

@@ -16,6 +16,7 @@ import { isObject } from '../../protocol/jsonrpc.ts'
 import { replaceAt, replacing } from '../../protocol/json-span.ts'
 import { byteLengthOf, edited } from '../../protocol/large-message.ts'
 import { isFinal } from '../state/final-result.ts'
+import { inTurn } from '../state/in-turn.ts'
 
 export const idempotencyConflict = {
   name: 'idempotency_conflict',
@@ -136,8 +137,12 @@ export function readStored(value: unknown): Stored | undefined {
 }
 
 /** The outcome once more, under the id of another call. */
-export function replay(kept: StoredOutcome, call: Call): Outcome {
+export async function replay(kept: StoredOutcome, call: Call): Promise<Outcome> {
   replayed.note(call.record, 'stored')
+  return inTurn(kept.kind === 'answered' ? kept.text.length : 0, call, () => replayOf(kept, call))
+}
+
+function replayOf(kept: StoredOutcome, call: Call): Outcome {
   switch (kept.kind) {
     case 'answered': {
       const text = replaceAt(kept.text, ['id'], call.id)

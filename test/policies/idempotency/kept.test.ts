@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { readStored } from '../../../src/policies/idempotency/stored-outcome.ts'
 import { gatewayError, type Reason } from '../../../src/mesh/errors.ts'
+import { until } from '../../support/until.ts'
 import { toolCall } from '../../support/caller.ts'
 import { answerTo, errorOf, keyed, read, setUp } from './keyed.ts'
 import { isStillBytes, largeMessage } from '../../support/large-message.ts'
@@ -137,6 +138,8 @@ test('of an answer that is too large to keep it is known that it came, so that t
   const [first, joined] = [send(keyed('k')), send(keyed('k'))]
   server.answer(0, { text: 'ä'.repeat(600_000) })
   await clock.advance(0)
+  // A large text is made anew for who has joined in a turn of its own.
+  await until('both are answered', () => first.outcome !== undefined && joined.outcome !== undefined)
   assert.ok(read(first) && read(joined))
   assert.deepEqual(snapshot(), { underWay: 0, over: 1, bytes: 0, evicted: 0 })
   const again = send(keyed('k'))
