@@ -290,7 +290,8 @@ export class ServerEndpoint implements Endpoint {
   }
 
   notify(generation: GatewayGeneration, caller: Caller, message: Message): void {
-    for (const upstreamSession of this.#find(generation).upstreamSessions.all(caller))
+    // One that was removed has calls that go on, and hears of nothing else.
+    for (const upstreamSession of generation.servers.get(this.server)?.upstreamSessions.all(caller) ?? [])
       upstreamSession.post(message.text).catch(ignore)
   }
 

@@ -44,7 +44,7 @@ export class Sessions {
   readonly #unread: UnreadReplies
   readonly #replay: ReplayBudget
   readonly #byId = new Map<string, Session>()
-  /** Sessions that nobody finds any more and that end with their last call. */
+  /** Those whose server was removed: they end with their last call. */
   readonly #leaving = new Set<Session>()
   /** All of them, drafts and leaving ones included, as quotas know them. */
   readonly #all = new Map<Session, Holding>()
@@ -177,14 +177,16 @@ export class Sessions {
     await Promise.all([...this.#all.keys()].map((session) => this.close(session, error)))
   }
 
-  /** Ends the sessions that look onto a server which is no more, each with its last call. */
+  /** Ends the sessions that look onto a server which is no more, each with its last call: until then its client may answer what is asked. */
   closeOrphans(): void {
     const { servers } = this.#live.current
     for (const session of this.#byId.values()) {
-      if (session.endpoint.server === undefined || servers.has(session.endpoint.server)) continue
-      this.#byId.delete(session.id)
-      this.#leaving.add(session)
-      this.settle(session)
+      const { server } = session.endpoint
+      if (server === undefined || servers.has(server)) this.#leaving.delete(session)
+      else {
+        this.#leaving.add(session)
+        this.settle(session)
+      }
     }
   }
 

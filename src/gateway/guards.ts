@@ -321,6 +321,8 @@ export function hasToken(authorization: string | undefined, token: string): bool
 
 /** The host of `host` or `host:port`, in the one way in which it can be compared. */
 function hostOf(name: string): string | undefined {
+  // What a URL has beside its host, such as a user, makes no part of one.
+  if (/[@/?#\\]/.test(name)) return undefined
   // An address to listen on has no brackets.
   return hostnameOf(`http://${isIPv6(name) ? `[${name}]` : name}`)
 }

@@ -2,7 +2,7 @@ import { lookup } from 'node:dns/promises'
 import type { IncomingHttpHeaders, RequestListener } from 'node:http'
 import { type AddressInfo, createServer, type Server } from 'node:net'
 import Fastify from 'fastify'
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyReply } from 'fastify'
 import type { Controller } from '../chaos/control/controller.ts'
 import type { Experiments } from '../experiments/experiments.ts'
 import { armNames } from '../experiments/schema.ts'
@@ -107,6 +107,14 @@ function createPlane(
       return server
     },
     forceCloseConnections: true,
+    // A target that cannot be read comes to no route, and to no hook.
+    frameworkErrors(error, _, reply: FastifyReply) {
+      const { statusCode: status = 400 } = error
+      void reply
+        .code(status)
+        .type('application/json')
+        .send(errorBody(status, 'the target of the request cannot be read'))
+    },
     routerOptions: { maxParamLength: 128, ignoreTrailingSlash: true },
   })
   // Each part reads bodies in its own way; those for which there is no route are not read at all.

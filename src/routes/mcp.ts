@@ -15,7 +15,7 @@ import type { Live } from '../mesh/live.ts'
 import { ownTurn, TurnBatch } from '../mesh/turns.ts'
 import { during, LARGE_TEXT } from '../mesh/work.ts'
 import { readJson } from '../protocol/json-check.ts'
-import { errorText, idOf, INVALID_REQUEST, PARSE_ERROR } from '../protocol/jsonrpc.ts'
+import { errorText, idOf, INVALID_REQUEST, isObject, kindOf, PARSE_ERROR } from '../protocol/jsonrpc.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import type { Log } from '../telemetry/log.ts'
 import { type Bodies, BodyRefusal, refuseBody } from './bodies.ts'
@@ -76,10 +76,13 @@ export function registerMcp(
 
   const isThere = (server: string | undefined) => server === undefined || live.current.servers.has(server)
 
+  /** Whether there is such a server, or calls of a config before that go on at one which was removed. */
+  const isKnown = (server: string) => live.open.some(({ servers }) => servers.has(server))
+
   /** The endpoint of a server, or the one of all; undefined when there is no such server. */
   function endpointOf(server: string | undefined): Endpoint | undefined {
-    if (!isThere(server)) return undefined
-    return server === undefined ? aggregate : new ServerEndpoint(server)
+    if (server === undefined) return aggregate
+    return isKnown(server) ? new ServerEndpoint(server) : undefined
   }
 
   function unknownServer(server: string): Refusal {
@@ -144,14 +147,14 @@ export function registerMcp(
 
   function post(incoming: InboundRequest, body: string): Promise<void> | undefined {
     const { server } = incoming.endpoint
-    // It may have been removed since the request came: its body waits for the end of a turn, and a large one for turns of its own.
-    if (server !== undefined && !isThere(server)) return refuse(incoming, unknownServer(server))
     const read = readJson(body)
     if (!read.ok) return refuse(incoming, refusal(400, idOf(read.value), read.code, read.message))
     const { value } = read
-    return isModern(incoming.headers, value)
-      ? modern.post(incoming, body, value)
-      : legacy.post(incoming, body, value)
+    const isOfModern = isModern(incoming.headers, value)
+    // It may also have been removed since the request came: its body waits for the end of a turn, and a large one for turns of its own.
+    const goesOn = () => (isOfModern ? modern.goesOn(value) : asksNothing(value))
+    if (server !== undefined && !isThere(server) && !goesOn()) return refuse(incoming, unknownServer(server))
+    return isOfModern ? modern.post(incoming, body, value) : legacy.post(incoming, body, value)
   }
 
   /** A large request, or a batch of many, is read in a turn of its own; by then its client may have left. */
@@ -225,6 +228,12 @@ export function registerMcp(
     return true
   }
 }
+
+/** Whether a POST asks for nothing: it holds answers and notifications, which may belong to calls that are under way. */
+const asksNothing = (value: unknown) =>
+  (Array.isArray(value) ? value : [value]).every(
+    (message) => isObject(message) && kindOf(message) !== 'request',
+  )
 
 const BRACE = 0x7b
 

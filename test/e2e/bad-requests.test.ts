@@ -149,3 +149,25 @@ test('a connection whose refused body never comes to its end is closed', async (
   await until('it is closed', () => socket.isClosed)
   assert.match(socket.text, /^HTTP\/1\.1 413 /)
 })
+
+test('a target that cannot be read is refused in the words of its plane, and not repeated as a whole', async () => {
+  for (const path of ['/mcp/%ff', `/mcp/${'x'.repeat(300)}`]) {
+    const data = await fetch(gateway.data + path, { method: 'POST', body: ping })
+    const control = await fetch(gateway.control + path)
+    for (const reply of [data, control]) {
+      const said = await reply.text()
+      assert.ok(reply.status >= 400 && reply.status < 500, said)
+      assert.doesNotMatch(said, /FST_ERR|%ff/)
+      assert.ok(said.length < 300, said)
+    }
+  }
+})
+
+test('too large a body to the chaos API is answered, however fast it comes', async () => {
+  const headers = { 'content-type': 'application/json' }
+  const body = `"${'x'.repeat(5_000_000)}"`
+  for (let count = 0; count < 8; count++) {
+    const { status } = await gateway.admin('/chaos/inject', { method: 'POST', body, headers })
+    assert.equal(status, 413)
+  }
+})

@@ -85,3 +85,65 @@ test('a run that another session has joined outlives the session that began it',
   release({ content: [{ type: 'text', text: 'done' }] })
   assert.deepEqual((await joined).result, { content: [{ type: 'text', text: 'done' }] })
 })
+
+/** Answers a call with a question, as an event, and with `result` when that was answered. */
+async function asking() {
+  const calls: { id: unknown; response: ServerResponse }[] = []
+  const server = await RawServer.start(
+    ({ message }, response) => {
+      const { method, id } = message
+      if (method === 'tools/call') {
+        response.writeHead(200, { 'content-type': 'text/event-stream' })
+        const params = { message: 'Go on?', requestedSchema: { type: 'object', properties: {} } }
+        const question = { jsonrpc: '2.0', id: 'question', method: 'elicitation/create', params }
+        response.write(`data: ${JSON.stringify(question)}\n\n`)
+        calls.push({ id, response })
+        return true
+      }
+      if (method !== undefined || id !== 'question') return false
+      response.writeHead(202).end()
+      for (const call of calls.splice(0)) {
+        const answer = {
+          jsonrpc: '2.0',
+          id: call.id,
+          result: { content: [], _meta: { got: message.result } },
+        }
+        call.response.end(`data: ${JSON.stringify(answer)}\n\n`)
+      }
+      return true
+    },
+    ['write'],
+  )
+  return server.url
+}
+
+for (const taken of ['answered', 'cancelled'] as const)
+  test(`a call whose server is removed while its agent is asked can be ${taken}, and its session ends with it`, async () => {
+    const url = await asking()
+    const gateway = await Gateway.start({ servers: { a: { url } } })
+    await gateway.waitFor('up', 'a')
+    const client = await RawClient.open(gateway.mcp('a'), { capabilities: { elicitation: {} } })
+    const stream = await client.stream({
+      jsonrpc: '2.0',
+      id: 'call',
+      method: 'tools/call',
+      params: { name: 'write' },
+    })
+    const { id } = await stream.next('its agent is asked', ({ method }) => method === 'elicitation/create')
+    await gateway.reconfigure({ servers: {} })
+    assert.equal((await gateway.post('/admin/reload')).status, 200)
+    assert.equal((await client.post({ jsonrpc: '2.0', id: 2, method: 'tools/list' })).status, 404)
+    const accepted = { action: 'accept', content: {} }
+    const said =
+      taken === 'answered'
+        ? { jsonrpc: '2.0', id, result: accepted }
+        : { jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 'call' } }
+    assert.equal((await client.post(said)).status, 202)
+    await until('the call is over', () => stream.ended)
+    const answer = stream.messages().find((message) => message.id === 'call' && !('method' in message))
+    if (taken === 'answered') assert.deepEqual((answer?.result as Json | undefined)?._meta, { got: accepted })
+    await until('its session is gone', async () => {
+      const { body } = await gateway.admin<{ sessions: unknown[] }>('/admin/sessions')
+      return body.sessions.length === 0
+    })
+  })

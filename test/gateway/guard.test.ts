@@ -33,6 +33,11 @@ test("a name that a stranger's DNS may point here is refused, however it is dres
     ':8080',
     '[::1',
     'localhost:99999',
+    'evil.com@127.0.0.1',
+    '127.0.0.1/evil.com',
+    'localhost#.evil.com',
+    'localhost?',
+    'localhost\\evil.com',
   ]) {
     assert.equal(allowsHost(host, '127.0.0.1', []), false, host)
     assert.equal(allowsHost(host, '127.0.0.1', ['gateway.example.com']), false, host)

@@ -3,6 +3,7 @@ import type { z } from 'zod'
 import type { Done } from '../../chaos/control/controller-parts.ts'
 import { Origins } from '../../config/files/origins.ts'
 import { explain } from '../../config/issues/explain.ts'
+import { BodyRefusal } from '../bodies.ts'
 
 /** What is wrong with a request, and where in it. */
 export interface RequestFinding {
@@ -52,8 +53,8 @@ export const refused = (reply: FastifyReply, done: Done) =>
 export function withPlainErrors(scope: FastifyInstance): void {
   scope.setErrorHandler((error: Error & { statusCode?: number }, _, reply) => {
     const status = error.statusCode ?? 500
-    // A defect is the business of whoever hears of all defects.
-    if (status >= 500) throw error
+    // A defect is the business of whoever hears of all defects, and what is left of a body that of whoever answers all that are refused.
+    if (status >= 500 || error instanceof BodyRefusal) throw error
     return reply.code(status).send({ error: error.message })
   })
 }

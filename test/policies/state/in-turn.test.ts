@@ -14,7 +14,9 @@ test('of many large answers no two are made in one turn of the event loop', asyn
   }
   count()
   const call = toolCall('read')
-  const turns = await Promise.all(Array.from({ length: 20 }, () => inTurn(LARGE_TEXT, call, () => turn)))
+  const turns = await Promise.all(
+    Array.from({ length: 20 }, async () => inTurn(LARGE_TEXT, call, () => turn)),
+  )
   over = true
   assert.equal(new Set(turns).size, 20)
 })
