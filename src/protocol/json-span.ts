@@ -49,8 +49,8 @@ function memberAt(text: string, keyStart: number): Span & { readonly keyEnd: num
   return { keyEnd, start, end: skipValue(text, start) }
 }
 
-/** The last member of that name; without the slices that walking over `members` makes of each. */
-function findMember(text: string, at: number, name: string): Span | undefined {
+/** The value of the last member of that name of the object that opens at `at`; without the slices that walking over `members` makes of each. */
+export function findMember(text: string, at: number, name: string): Span | undefined {
   let found: Span | undefined
   at = skipSpace(text, at + 1)
   while (text.charCodeAt(at) !== CLOSE_OBJECT) {

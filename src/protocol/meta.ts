@@ -1,5 +1,6 @@
 import { isObject } from './jsonrpc.ts'
-import { type Edit, edit, locate, prepending, splice } from './json-span.ts'
+import { skipSpace } from './json-scan.ts'
+import { type Edit, edit, findMember, prepending, splice } from './json-span.ts'
 import { edited } from './large-message.ts'
 import { withEntry } from './with-entry.ts'
 
@@ -47,19 +48,17 @@ export function listedWithMeta(text: string, key: string, entry: unknown): strin
   return splice(text, [patch(text, ['_meta', key], JSON.stringify(entry))])
 }
 
-/** What puts `json` at `path`, with the objects on the way there that are missing. */
+/** What puts `json` at `path`, with the objects on the way there that are missing. Each level is walked once: it may be a large one. */
 function patch(text: string, path: readonly string[], json: string): Edit {
-  let depth = path.length - 1
-  while (depth > 0 && !opensObject(text, path.slice(0, depth))) depth--
-  const missing = path
-    .slice(depth + 1)
-    .reduceRight((inner, name) => `{${JSON.stringify(name)}:${inner}}`, json)
-  const there = locate(text, path.slice(0, depth + 1))
-  if (there !== undefined) return edit(there, missing)
-  return prepending(text, locate(text, path.slice(0, depth))?.start ?? 0, path[depth] as string, missing)
-}
-
-function opensObject(text: string, path: readonly string[]): boolean {
-  const span = locate(text, path)
-  return span !== undefined && text[span.start] === '{'
+  let at = skipSpace(text, 0)
+  for (let depth = 0; ; depth++) {
+    const name = path[depth]!
+    const member = findMember(text, at, name)
+    const wrapped = path
+      .slice(depth + 1)
+      .reduceRight((inner, missing) => `{${JSON.stringify(missing)}:${inner}}`, json)
+    if (member === undefined) return prepending(text, at, name, wrapped)
+    if (depth === path.length - 1 || text[member.start] !== '{') return edit(member, wrapped)
+    at = member.start
+  }
 }
