@@ -76,6 +76,16 @@ export function paramsFault(method: string, params: Readonly<Record<string, unkn
   return expected('_meta.progressToken', token, progressToken)
 }
 
+/** The same of the answers that a request brings to questions: each is the result of one. */
+export function answersFault(inputResponses: unknown): string | undefined {
+  if (inputResponses === undefined) return undefined
+  if (!isObject(inputResponses)) return expected('inputResponses', object, inputResponses)
+  for (const [key, answer] of Object.entries(inputResponses))
+    if (!isObject(answer))
+      return expected(`inputResponses[${JSON.stringify(key.slice(0, 64))}]`, object, answer)
+  return undefined
+}
+
 function expected(key: string, { words }: Type, value: unknown): string {
   return `Invalid params: ${key} must be ${words}, not ${kindOf(value)}`
 }

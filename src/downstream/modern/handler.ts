@@ -16,7 +16,7 @@ import {
 } from '../../protocol/jsonrpc.ts'
 import { isListChange } from '../../protocol/list-changes.ts'
 import { CLIENT_CAPABILITIES_KEY, CLIENT_INFO_KEY, SERVER_INFO_KEY } from '../../protocol/modern.ts'
-import { paramsFault } from '../../protocol/params-check.ts'
+import { answersFault, paramsFault } from '../../protocol/params-check.ts'
 import { LATEST_LEGACY } from '../../protocol/versions.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
 import { principalOf, shownHeaders } from '../credentials.ts'
@@ -225,6 +225,9 @@ export class ModernHandler {
     const target = shortened(`${incoming.endpoint.server ?? ''} ${method} ${(name ?? uri ?? '') as string}`)
     const progressToken = isObject(meta) ? meta.progressToken : undefined
     if (this.#pendingInputs.isOurs(requestState)) {
+      // Before its state is taken, which is done once.
+      const fault = answersFault(inputResponses)
+      if (fault !== undefined) return refuse(incoming, refusal(200, id, INVALID_PARAMS, fault))
       const pending = this.#pendingInputs.take(
         requestState,
         (call) => call.target === target && call.caller === caller,

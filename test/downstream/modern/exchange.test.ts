@@ -96,6 +96,22 @@ test('a question that its server takes back holds the call no longer, and its cl
   assert.equal(resultOf(last).asking, 0)
 })
 
+test('an answer that is no object is refused, and the call waits for another one', async (t) => {
+  const bench = await testModern(t, async (mcpRequest) => {
+    const { result: said } = await ask(mcpRequest, 1)
+    return result(mcpRequest, JSON.stringify({ said }))
+  })
+  const first = await bench.send(call(1))
+  const requestState = stateOf(first)
+  for (const inputResponses of ['x', [], { 'elicitation-1': 'x' }, { 'elicitation-1': null }]) {
+    const { messages } = await bench.send(call(2, { inputResponses, requestState }))
+    assert.match(JSON.stringify(messages), /-32602,"message":"Invalid params: inputResponses/)
+  }
+  const inputResponses = { 'elicitation-1': { action: 'decline' } }
+  const last = await bench.send(call(3, { inputResponses, requestState }))
+  assert.deepEqual(resultOf(last).said, inputResponses['elicitation-1'])
+})
+
 test('a question without params is asked without params', async (t) => {
   const bench = await testModern(t, async (mcpRequest) => {
     await ask(mcpRequest, 1, 'roots/list', null)
