@@ -10,7 +10,7 @@ import { resetNow } from '../upstreams/http/shaped-connection.ts'
 import type { Response } from './respond.ts'
 import type { Session } from './session.ts'
 import { ShapedReply } from './shaped-reply.ts'
-import { forWire } from './unread-replies.ts'
+import { forWire, madeOf } from './unread-replies.ts'
 import type { InboundRequest } from './inbound-request.ts'
 
 /** The reply to one POST: JSON, unless something has to travel before the answer; then a stream of events. */
@@ -121,8 +121,10 @@ export function sendJson(
 
 /** Sends one response as a complete JSON reply: a large one as its server sent it, byte for byte. */
 export function sendResponse(response: ServerResponse, reply: Response): void {
-  if (LargeMessage.is(reply)) sendBytes(response, reply.status, reply.chunks)
-  else sendJson(response, reply.status, reply.text, reply.headers)
+  if (LargeMessage.is(reply)) {
+    madeOf(response, reply.chunks)
+    sendBytes(response, reply.status, reply.chunks)
+  } else sendJson(response, reply.status, reply.text, reply.headers)
 }
 
 /** Sends the responses to a batch, in order: large ones are bytes, for their texts together may be longer than a text can be. */

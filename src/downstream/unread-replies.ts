@@ -31,9 +31,26 @@ const LARGE = 64 * 1024
  */
 export const forWire = (text: string): string | Buffer => (text.length < LARGE ? text : Buffer.from(text))
 
+/** Buffers up to this length may lie in a pool that all of the process have in common, in bytes. */
+const POOLED = 8 * 1024
+
+/** Of which bytes replies are made that may have them in common with others. */
+const sources = new WeakMap<ServerResponse, object>()
+
+/**
+ * Notes of which bytes a reply is made, before it is written: those who have waited for the same answer are sent the same bytes, which are
+ * in memory once.
+ */
+export function madeOf(response: ServerResponse, chunks: readonly Buffer[]): void {
+  const largest = chunks.reduce((most, chunk) => (chunk.length > most.length ? chunk : most))
+  if (largest.length > POOLED) sources.set(response, largest.buffer)
+}
+
 /** A reply that its connection did not take at once, or that waits for another one to be sent first. */
 interface Unread {
   client: object
+  /** Replies with the same one share their bytes; undefined for one that does not. */
+  readonly source: object | undefined
   /** What waits, in bytes, when it was looked at last. */
   bytes: number
 }
@@ -63,6 +80,8 @@ export class UnreadReplies {
   readonly #closed: (cause: UnreadCause) => void
   readonly #open = new Map<Socket, Waiting>()
   readonly #byClient = new Map<object, number>()
+  /** How much the bytes are that replies share, and how many wait of these. */
+  readonly #shared = new Map<object, { bytes: number; replies: number }>()
   #total = 0
   #looking = false
 
@@ -102,7 +121,7 @@ export class UnreadReplies {
     }
     let unread = waiting.replies.get(response)
     if (unread === undefined) {
-      unread = { client: client ?? socket, bytes: 0 }
+      unread = { client: client ?? socket, source: sources.get(response), bytes: 0 }
       waiting.replies.set(response, unread)
     } else if (client !== undefined && unread.client !== client) {
       this.#count(unread, 0)
@@ -126,10 +145,23 @@ export class UnreadReplies {
   #count(unread: Unread, bytes: number): void {
     const more = bytes - unread.bytes
     const ofClient = this.#of(unread.client) + more
+    this.#total += unread.source === undefined ? more : this.#share(unread.source, unread.bytes, bytes)
     unread.bytes = bytes
-    this.#total += more
     if (ofClient > 0) this.#byClient.set(unread.client, ofClient)
     else this.#byClient.delete(unread.client)
+  }
+
+  /** How much more is in memory when what waits of one of the replies to a source changes: it goes with the last of them. */
+  #share(source: object, before: number, bytes: number): number {
+    const shared = this.#shared.get(source) ?? { bytes: 0, replies: 0 }
+    this.#shared.set(source, shared)
+    if (before === 0 && bytes > 0) shared.replies++
+    if (before > 0 && bytes === 0) shared.replies--
+    if (shared.replies === 0) this.#shared.delete(source)
+    const held = shared.replies === 0 ? 0 : Math.max(shared.bytes, bytes)
+    const more = held - shared.bytes
+    shared.bytes = held
+    return more
   }
 
   #forget(socket: Socket, { replies }: Waiting): void {

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
-import { sendJson } from '../../src/downstream/post-reply.ts'
+import { sendJson, sendResponse } from '../../src/downstream/post-reply.ts'
 import { type UnreadCause, UnreadReplies } from '../../src/downstream/unread-replies.ts'
+import { LargeMessage } from '../../src/protocol/large-message.ts'
 import { type Held, holdPipelined, holdResponses } from '../support/held-responses.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import { until } from '../support/until.ts'
@@ -25,7 +26,14 @@ async function setUp(t: TestContext, more: Partial<typeof limits> = {}) {
     unread.wrote(held.response, client)
     return held
   }
-  return { clock, closed, unread, send }
+  /** The same of an answer that is bytes. */
+  const sendBytes = async (message: LargeMessage) => {
+    const held = await hold({ reads: false })
+    sendResponse(held.response, message)
+    unread.wrote(held.response, {})
+    return held
+  }
+  return { clock, closed, unread, send, sendBytes }
 }
 
 /** Has a client that does not read by itself read that much, or until it is cut off, and tells how much it was. */
@@ -43,6 +51,21 @@ async function readSome({ client }: Held, bytes: number): Promise<number> {
 }
 
 const isClosed = ({ response }: Held) => response.destroyed
+
+test('bytes that replies have in common count once over all clients, for as long as any of them waits', async (t) => {
+  const { closed, unread, send, sendBytes } = await setUp(t)
+  const answer = LargeMessage.of({ text: JSON.stringify({ result: 'x'.repeat(REPLY) }), status: 200 })
+  const all = [await sendBytes(answer), await sendBytes(answer), await sendBytes(answer)]
+  const shared = unread.bytes
+  assert.ok(shared > REPLY / 2 && shared < 2 * REPLY, `${shared} bytes`)
+  all.push(await sendBytes(answer), await sendBytes(answer), await sendBytes(answer))
+  assert.deepEqual([closed, unread.bytes <= 2 * REPLY], [[], true])
+  await send()
+  assert.ok(unread.bytes > shared + REPLY / 2)
+  for (const { response } of all) response.destroy()
+  assert.equal(unread.isAny, true)
+  assert.ok(unread.bytes < 2 * REPLY, `${unread.bytes} bytes`)
+})
 
 test('a reply that fits into its connection is nothing to look after', async (t) => {
   const { clock, unread, send } = await setUp(t)
