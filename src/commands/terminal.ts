@@ -33,7 +33,7 @@ export class Terminal implements Output {
   readonly width: number | undefined
   readonly status: Output['status']
   readonly page: Output['page']
-  /** To be set by whoever sees it. */
+  /** Whether nobody reads standard output any more: set once a write has met that. */
   isClosed = false
   readonly #stdout: Screen
   readonly #stderr: Screen

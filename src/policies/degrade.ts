@@ -107,11 +107,8 @@ export const degrade: Policy<z.output<typeof schema>> & { schema: typeof schema;
         }
         const orAtHand = (): Outcome | Promise<Outcome> => {
           const other = atHand()
-          return other instanceof Promise
-            ? other.then(instead)
-            : other === undefined
-              ? outcome
-              : instead(other)
+          if (other === undefined) return outcome
+          return other instanceof Promise ? other.then(instead) : instead(other)
         }
         // What is at hand may come at the very end of the deadline; another server's answer may not.
         if (fallback === undefined || call.signal.aborted) return orAtHand()
