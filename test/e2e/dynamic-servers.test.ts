@@ -90,13 +90,13 @@ test('requests that come in the turn in which their server is removed hear that 
     await gateway.waitFor('up', 'guest')
     const { headers } = await RawClient.open(gateway.mcp('guest'))
     const modern = new ModernClient(gateway.mcp('guest')).request('tools/call', echo)
-    const requests: readonly (readonly [Record<string, string>, Json])[] = [
-      [headers, { jsonrpc: '2.0', id: 1, method: 'tools/call', params: echo }],
+    const requests = [1, 2, 3].flatMap((id): (readonly [Record<string, string>, Json])[] => [
+      [headers, { jsonrpc: '2.0', id, method: 'tools/call', params: echo }],
       [headersOf(modern), modern],
-      [{}, { jsonrpc: '2.0', id: 2, method: 'initialize', params: initialize }],
-    ]
+      [{}, { jsonrpc: '2.0', id, method: 'initialize', params: initialize }],
+    ])
     const sent = await Promise.all(
-      [...requests, ...requests, ...requests].map(async ([own, message]) => {
+      requests.map(async ([own, message]) => {
         const body = JSON.stringify(message)
         const length = { 'content-length': String(Buffer.byteLength(body)) }
         return { socket: await RawSocket.open(gateway.mcp('guest'), { ...own, ...length }), body }
