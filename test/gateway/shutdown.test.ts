@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { shutDown, type ShutdownParts } from '../../src/gateway/gateway.ts'
+import { shutDown, type ShutdownParts } from '../../src/gateway/shutdown.ts'
 import { recordedLog } from '../support/log.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 
