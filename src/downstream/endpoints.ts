@@ -78,9 +78,7 @@ export class AggregateEndpoint implements Endpoint {
   }
 
   notify({ servers }: GatewayGeneration, caller: Caller, message: Message): void {
-    for (const server of servers.values())
-      for (const upstreamSession of server.upstreamSessions.all(caller))
-        upstreamSession.post(message.text).catch(ignore)
+    for (const { upstreamSessions } of servers.values()) upstreamSessions.notify(caller, message.text)
   }
 
   /** Changes of lists are told when the catalog has taken them in. */
@@ -234,9 +232,6 @@ function rpcError(id: RequestId, code: number, message: string): Response {
   return { text: errorText(id, code, message), status: 200 }
 }
 
-/** A notification has no answer, so nobody could be told of its loss. */
-function ignore(): void {}
-
 /** One server as it is: names untouched, every message passed on. */
 export class ServerEndpoint implements Endpoint {
   readonly server: string
@@ -291,8 +286,7 @@ export class ServerEndpoint implements Endpoint {
 
   notify(generation: GatewayGeneration, caller: Caller, message: Message): void {
     // One that was removed has calls that go on, and hears of nothing else.
-    for (const upstreamSession of generation.servers.get(this.server)?.upstreamSessions.all(caller) ?? [])
-      upstreamSession.post(message.text).catch(ignore)
+    generation.servers.get(this.server)?.upstreamSessions.notify(caller, message.text)
   }
 
   inbound(_: GatewayGeneration, __: string, message: Message): Message {

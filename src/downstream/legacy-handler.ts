@@ -371,9 +371,11 @@ class Dialogue {
     if (method !== 'notifications/progress')
       return void session.endpoint.notify(this.#live.current, session, message)
     const progress = session.asked.progress(message)
-    const bound =
-      progress && this.#live.current.servers.get(progress.server)?.upstreamSessions.current(session)
-    return void bound?.upstreamSession.post(progress?.text ?? '').catch(ignore)
+    if (progress === undefined) return undefined
+    const sessions = this.#live.current.servers.get(progress.server)?.upstreamSessions
+    const asking = sessions?.current(session)?.upstreamSession
+    if (asking !== undefined) sessions?.notify(session, progress.text, asking)
+    return undefined
   }
 
   #request(incoming: InboundRequest, session: Session, { message, now, reply }: Taken): Promise<Response> {

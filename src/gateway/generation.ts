@@ -197,6 +197,7 @@ function createServer(
     names,
     faults: parts.chaos.layers.discovery,
     probePhase: parts.context.random(name, 'first-probe'),
+    onLost: (reason) => parts.metrics.notificationsLost.inc({ server: name, reason }),
   })
 }
 

@@ -49,6 +49,8 @@ export interface ServerParts extends KnownServerParts {
   readonly probePhase?: number
   /** A probe has ended, with this verdict; nobody is told unless given. */
   readonly onProbe?: (server: Server, probe: Probe, verdict: Verdict) => void
+  /** Told why it has not taken a notification of an agent; nobody is told unless given. */
+  readonly onLost?: (reason: string) => void
   /** What goes on at all servers although no agent waits for it: counted here. */
   readonly load?: { detached: number } | undefined
 }
@@ -99,6 +101,7 @@ export class Server extends KnownServer {
       server: name,
       replicas,
       clock,
+      onLost: ({ reason }) => parts.onLost?.(reason),
       get startMs() {
         return current().timeouts.start
       },

@@ -34,6 +34,8 @@ export interface UpstreamSessionsOptions {
   readonly startMs?: Millis
   /** The server's name in the registry, for messages. */
   readonly server?: string
+  /** Told why a notification of a caller has not been taken. */
+  readonly onLost?: (error: GatewayError) => void
 }
 
 /** How long a caller waits for a process whose last start has failed, in milliseconds: it may be well again. */
@@ -84,6 +86,12 @@ export class UpstreamSessions {
   /** All upstream sessions of a caller. */
   all(caller: Caller): readonly UpstreamSession[] {
     return this.#open.get(caller)?.map(({ upstreamSession }) => upstreamSession) ?? []
+  }
+
+  /** Passes a notification of a caller on, over all of its upstream sessions, or `only` one. Nobody waits for it to be taken. */
+  notify(caller: Caller, text: string, only?: UpstreamSession): void {
+    for (const upstreamSession of only === undefined ? this.all(caller) : [only])
+      upstreamSession.post(text).catch((error: GatewayError) => this.#options.onLost?.(error))
   }
 
   /** Has the streams for what belongs to no call asked for that are not there; with `anew` also those that are. */

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import type { ServerResponse } from 'node:http'
 import { after, test } from 'node:test'
 import { until } from '../support/until.ts'
 import { cleanUp, Gateway, type Json } from './support/gateway.ts'
@@ -33,6 +34,30 @@ test('no call and no notification waits because a server is slow to take those o
     assert.equal((error as { code: number }).code, -32601)
   }
   assert.equal(server.of(CHANGED).length, OF_ONE + 1)
+})
+
+test('notifications that a server has not taken are counted, by why', async () => {
+  let answer: (response: ServerResponse) => unknown = (response) => response.writeHead(503).end()
+  const server = await RawServer.start(
+    ({ message }, response) => message.method === CHANGED && Boolean(answer(response)),
+    ['echo'],
+  )
+  const gateway = await Gateway.start({ servers: { raw: { url: server.url } } })
+  await gateway.waitFor('up', 'raw')
+  const lost = () => gateway.sums('breakwater_notifications_lost_total', 'reason', 'server="raw"')
+  const client = await RawClient.open(gateway.mcp('raw'))
+  // Its server knows nothing of it before.
+  await client.request('tools/call', { name: 'echo', arguments: {} })
+  const change = () => client.post({ jsonrpc: '2.0', method: CHANGED })
+  await change()
+  await until('the first is counted', async () => (await lost()).upstream_refused === 1)
+  answer = (response) => response.socket?.destroy()
+  await change()
+  await until('the second is counted', async () => (await lost()).upstream_disconnected === 1)
+  answer = (response) => response.writeHead(202).end()
+  await change()
+  await until('the third has come', () => server.of(CHANGED).length === 3)
+  assert.deepEqual(await lost(), { upstream_refused: 1, upstream_disconnected: 1 })
 })
 
 test('no call waits because its server is slow to take cancellations', async () => {

@@ -8,6 +8,12 @@ export const gateway = {
     ['server'],
     'servers',
   ),
+  notificationsLost: counter(
+    'notifications_lost_total',
+    'Notifications of agents that a server has not taken, by the server and why.',
+    ['server', 'reason'],
+    'servers × reasons of the table of errors',
+  ),
   sessions: gauge('sessions', 'Sessions of agents that are open.', [], '1'),
   requestsRefused: counter(
     'requests_refused_total',
