@@ -19,6 +19,7 @@ export interface RecordingRule {
 export interface AlertRule {
   readonly alert: string
   readonly expr: string
+  readonly labels: Readonly<Record<string, string>>
   readonly annotations: Readonly<Record<string, string>>
 }
 

@@ -1,12 +1,21 @@
-import { writeFile } from 'node:fs/promises'
-import { type Output, runCommand } from './arguments.ts'
+import { mkdir, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { optionLines, type Output, runCommand } from './arguments.ts'
 import { findConfig } from './find-config.ts'
 
-const usage = `breakwater init
+const options = {
+  folder: {
+    kind: 'text',
+    value: 'FOLDER',
+    about: 'the folder to write it into, which is made if it is not there (default: this one)',
+  },
+} as const
 
-  Writes a commented breakwater.yaml into this folder, and says what to do next. Never overwrites anything.
+const usage = `breakwater init [--folder FOLDER]
 
-  --help                  this text`
+  Writes a commented breakwater.yaml, and says what to do next. Never overwrites anything.
+
+${optionLines(options)}`
 
 /** What `init` writes. */
 export const starter = `# Breakwater: what agents reach at http://127.0.0.1:8080/mcp, and operators at http://127.0.0.1:8081.
@@ -47,21 +56,28 @@ const NAME = 'breakwater.yaml'
 
 /** `breakwater init`. Resolves to the exit code; 1 when there is a config already. */
 export function init(args: readonly string[], out: Output): Promise<number> {
-  return runCommand(args, { usage, options: {}, positionals: [] }, out, async () => {
-    const found = await findConfig(process.cwd())
+  return runCommand(args, { usage, options, positionals: [] }, out, async ({ folder }) => {
+    const found = await findConfig(folder ?? '.')
     // A config of an editor that is there works as it is; one of ours would be taken in its place.
     if (found !== undefined) {
+      const [there, start] =
+        folder === undefined ? ['here', 'start'] : ['there', `start --config ${join(folder, found)}`]
       out.stderr(
-        `breakwater: here is a ${found} already: \`breakwater start\` runs it, and nothing was written`,
+        `breakwater: ${there} is a ${found} already: \`breakwater ${start}\` runs it, and nothing was written`,
       )
       return 1
     }
-    await writeFile(NAME, starter, { flag: 'wx' })
-    out.stdout(`${NAME} is written. Next:
+    if (folder !== undefined) await mkdir(folder, { recursive: true })
+    const file = join(folder ?? '', NAME)
+    await writeFile(file, starter, { flag: 'wx' })
+    const [validate, start] =
+      folder === undefined ? ['validate', 'start'] : [`validate ${file}`, `start --config ${file}`]
+    const width = Math.max(validate.length, start.length)
+    out.stdout(`${file} is written. Next:
 
-  breakwater validate   checks it, whenever you have changed it
-  breakwater start      runs the gateway, and says what to paste into an MCP client
-  breakwater status     says how its servers are, from another terminal`)
+  breakwater ${validate.padEnd(width)}   checks it, whenever you have changed it
+  breakwater ${start.padEnd(width)}   runs the gateway, and says what to paste into an MCP client
+  breakwater ${'status'.padEnd(width)}   says how its servers are, from another terminal`)
     return 0
   })
 }

@@ -453,7 +453,7 @@ class Dialogue {
     if (session.inFlight.size < maxInFlight) return undefined
     const error = gatewayError(
       'overloaded',
-      `too many calls in this session (${maxInFlight} of ${maxInFlight})`,
+      `too many calls in this session (limit ${maxInFlight}, gateway.sessions.maxInFlight)`,
     )
     return gatewayErrorText(id, error, {})
   }

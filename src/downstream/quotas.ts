@@ -7,7 +7,7 @@ export interface Share {
   readonly perClient: number
 }
 
-/** Where the config has the share of one client of what is counted; metrics name it by the keys. */
+/** Where the config has the share of one client of what is counted; metrics name what is counted by the keys. */
 const keys = {
   calls: 'gateway.limits.perClient.calls',
   callers: 'gateway.limits.perClient.callers',
@@ -19,6 +19,13 @@ const keys = {
   pipelined: 'gateway.limits.perClient.pipelined',
   sessions: 'gateway.sessions.perClient',
 } as const
+
+/** The same for all clients, where it can be set. */
+const keysForAll: Partial<Record<QuotaName, string>> = {
+  calls: 'gateway.maxInFlight',
+  connections: 'gateway.limits.connections',
+  sessions: 'gateway.sessions.max',
+}
 
 export type QuotaName = keyof typeof keys
 
@@ -97,12 +104,11 @@ export class Quota {
   refuse(limit: 'max' | 'perClient'): GatewayError {
     const ofClient = limit === 'perClient'
     this.#refused(ofClient ? `${this.#name}_per_client` : this.#name)
-    const most = this.share[limit]
     const whose = ofClient ? ' of this client' : ''
-    const where = ofClient ? `; ${keys[this.#name]}` : ''
-    return gatewayError('overloaded', `too many ${this.#what}${whose} (${most} of ${most}${where})`, {
-      retryAfterMs: RETRY_MS,
-    })
+    const key = (ofClient ? keys : keysForAll)[this.#name]
+    const where = key === undefined ? '' : `, ${key}`
+    const message = `too many ${this.#what}${whose} (limit ${this.share[limit]}${where})`
+    return gatewayError('overloaded', message, { retryAfterMs: RETRY_MS })
   }
 
   take(client: string, amount = 1): void {
@@ -270,8 +276,8 @@ export class Quotas {
     this.callers = quota('callers', 'kinds of clients at once')
     this.connections = quota('connections', 'connections')
     this.listens = quota('listens', 'subscriptions')
-    this.pendingInputs = quota('pendingInputs', 'calls that wait for answers of their clients')
-    this.answers = quota('answers', 'bytes of answers that wait for their clients')
+    this.pendingInputs = quota('pendingInputs', 'calls that wait for answers')
+    this.answers = quota('answers', 'bytes of answers that wait to be fetched')
     this.pipelined = quota('pipelined', 'requests behind others of their connections')
     const kept = 'bytes of clientInfo and capabilities'
     this.initializeParams = new EvictingQuota('initializeParams', kept, shares.initializeParams, refused)

@@ -183,7 +183,7 @@ export function createDataPlane(
   return app
 }
 
-/** The plane that operators reach: no browser page of another origin, and a token for whatever changes something. */
+/** The plane that operators reach: no browser page of another origin, and a token for whatever changes something, but for stopping faults. */
 export function createControlPlane(
   parts: PlaneParts & {
     readonly access: ControlAccess

@@ -101,7 +101,7 @@ export async function shutDown(parts: ShutdownParts): Promise<void> {
     cancelLimit?.()
   })
   const left = { waitingFor: waits.names, limitMs: LONGEST_END_MS }
-  if (how === 'late') log.warn(left, 'the end takes too long: leaving what has not ended')
+  if (how === 'late') log.warn(left, 'the shutdown takes too long: ending without what it waits for')
   log.info('stopped')
 }
 

@@ -57,7 +57,8 @@ export const bulkheadFull = {
   name: 'bulkhead_full',
   code: 1503,
   retryable: true,
-  about: 'All slots of the server or of the tool are taken, and so are the places in the queue.',
+  about:
+    'No slot of the server or of the tool was free: the places in the queue are taken, or the call has waited in one for too long.',
 } as const satisfies PolicyReason
 
 /**

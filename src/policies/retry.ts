@@ -40,7 +40,7 @@ const schema = z
   })
   .refine(({ base, cap }) => base <= cap, {
     path: ['base'],
-    error: '`base` is the shortest of the longest waits: expected at most `cap`',
+    error: '`base` must not exceed `cap`',
   })
   .describe('Sends a failed call again, when that can do no harm: within a budget, and within its deadline.')
 

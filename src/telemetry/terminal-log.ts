@@ -84,7 +84,7 @@ function errorWords(err: unknown): string[] {
   return [`${words}${where === undefined ? '' : ` (${where})`}`]
 }
 
-/** `echo  failed after 2s: no answer within 2000 ms (attempt_timeout), 2 attempts, faults: slow surfaced`. */
+/** `echo  failed after 2s: no answer within 2s (attempt_timeout), 2 attempts, faults: slow surfaced`. */
 function callWords(entry: LogEntry, paint: Paint): string {
   const { method, tool, result, reason, error, durationMs, attempts, partial, verdict, leftOut } = entry
   const took = typeof durationMs === 'number' ? roundedDuration(durationMs) : '?'

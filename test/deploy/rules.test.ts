@@ -20,6 +20,15 @@ test('each alert has a test in which it fires', () => {
   }
 })
 
+test('the table of alerts names each, with its severity', () => {
+  const readme = readFileSync(`${deployFolder}README.md`, 'utf8')
+  const named = [...readme.matchAll(/^\| `(\w+)` +\| (page|ticket) /gm)].map(([, name, severity]) => [
+    name,
+    severity,
+  ])
+  assert.deepEqual(named.sort(), alerts.map(({ alert, labels }) => [alert, labels.severity]).sort())
+})
+
 test('alerts say what it is about, and lead to dashboards and paragraphs that exist', () => {
   const uids = committedDashboards().map(({ uid }) => uid)
   const runbook = readFileSync(`${deployFolder}RUNBOOK.md`, 'utf8')

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { openSync } from 'node:fs'
-import { mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -48,12 +48,10 @@ async function main(scratch: string): Promise<void> {
   await run('git', ['clone', '--quiet', root, clone])
   // Through a committed link of that name, `npm ci` would empty the folder that it leads to.
   assert.ok(!(await readdir(clone)).includes('node_modules'), 'node_modules is committed')
-  // What the commands keep lies in the scratch folder; `breakwater` is what an installed package would have put into PATH.
-  const bin = join(scratch, 'bin')
+  // What the commands keep lies in the scratch folder.
   const own = { XDG_RUNTIME_DIR: join(scratch, 'run'), TMPDIR: join(scratch, 'tmp') }
-  for (const folder of [bin, ...Object.values(own)]) await mkdir(folder)
-  await symlink(join(clone, 'dist', 'main.js'), join(bin, 'breakwater'))
-  const env = { ...process.env, ...own, PATH: `${process.env.PATH}:${bin}` }
+  for (const folder of Object.values(own)) await mkdir(folder)
+  const env = { ...process.env, ...own }
   process.chdir(clone)
   const { typed, leftOut, ts, python } = await readCommands({ slow: true })
 

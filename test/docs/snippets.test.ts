@@ -31,7 +31,8 @@ async function type(script: string): Promise<string> {
   for (const name of ['config', 'deploy', 'node_modules']) await symlink(join(root, name), join(home, name))
   const prelude = `set -e
 trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
-breakwater() {
+npx() {
+  shift
   local at=()
   case "$1" in
     status | chaos | experiment | logs | token) at=(--control '${control}') ;;
@@ -39,7 +40,6 @@ breakwater() {
   esac
   '${process.execPath}' '${main}' "$@" "\${at[@]}"
 }
-npx() { shift; breakwater "$@"; }
 `
   const text = script
     .replaceAll('127.0.0.1:8080', new URL(data).host)

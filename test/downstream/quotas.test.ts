@@ -25,11 +25,11 @@ test('one client gets its share, all together get what there is, and each error 
   quota.take('a')
   assert.match(
     quota.refusal('a')?.message ?? '',
-    /subscriptions of this client \(2 of 2; gateway\.limits\.perClient\.listens\)/,
+    /subscriptions of this client \(limit 2, gateway\.limits\.perClient\.listens\)/,
   )
   assert.equal(quota.refusal('b'), undefined)
   quota.take('b')
-  assert.match(quota.refusal('b')?.message ?? '', /too many subscriptions \(3 of 3\)/)
+  assert.match(quota.refusal('b')?.message ?? '', /too many subscriptions \(limit 3\)/)
   assert.deepEqual(refused, ['listens_per_client', 'listens'])
   assert.ok(refused.every((limit) => quotaLimits.includes(limit as (typeof quotaLimits)[number])))
   quota.release('a')

@@ -50,7 +50,7 @@ test('a client that hoards sessions is refused with the limit, and others are no
   for (let n = 0; n < 5; n++) add(undefined, 'greedy')
   const error = sessions.refusal('greedy', '')
   assert.equal(error?.reason, 'overloaded')
-  assert.match(error.message, /too many sessions of this client \(5 of 5; gateway\.sessions\.perClient\)/)
+  assert.match(error.message, /too many sessions of this client \(limit 5, gateway\.sessions\.perClient\)/)
   assert.equal(sessions.refusal('bystander', ''), undefined)
   assert.equal(sessions.size, 5)
 })
@@ -70,7 +70,7 @@ test('when there is no room at all, the longest idle session of the client with 
   )
   add(undefined, 'bystander')
   // Now nobody has many more than others: clients do not take turns in closing each other's sessions.
-  assert.match(sessions.refusal('bystander', '')?.message ?? '', /too many sessions \(4 of 4\)/)
+  assert.match(sessions.refusal('bystander', '')?.message ?? '', /too many sessions \(limit 4, gateway\.sessions\.max\)/)
   assert.equal(sessions.size, 4)
 })
 

@@ -129,6 +129,23 @@ test('in an empty folder the program explains itself, and init makes a config th
   assert.deepEqual(whole.ok ? Object.keys(whole.config.mcpServers) : whole.errors, ['memory', 'search'])
 })
 
+test('init makes the folder that it is told to write into, and names the config in what to do next', async () => {
+  const cwd = await newFolder()
+  const written = await run(['init', '--folder', 'a/b'], { cwd })
+  assert.equal(written.code, 0)
+  assert.match(
+    written.stdout,
+    /^a\/b\/breakwater\.yaml is written[\s\S]* breakwater start --config a\/b\/breakwater\.yaml /,
+  )
+  assert.equal((await run(['validate', 'a/b/breakwater.yaml'], { cwd })).code, 0)
+  const again = await run(['init', '--folder', 'a/b'], { cwd })
+  assert.equal(again.code, 1)
+  assert.match(
+    again.stderr,
+    /there is a breakwater\.yaml already: `breakwater start --config a\/b\/breakwater\.yaml`/,
+  )
+})
+
 test('init never overwrites a config, not even one of an editor', async () => {
   for (const name of ['breakwater.yaml', 'breakwater.json', '.mcp.json']) {
     const cwd = await newFolder()

@@ -17,10 +17,10 @@ test('a client has its share of the processes of a server, all together what the
   const [first] = await Promise.all([open(upstream, from('greedy')), open(upstream, from('greedy'))])
   const isFull = (pattern: RegExp) => (error: unknown) =>
     (error as GatewayError).reason === 'overloaded' && pattern.test((error as GatewayError).message)
-  const ofClient = /processes of this client \(2 of 2; mcpServers\.test\.processes\.perClient\)/
+  const ofClient = /processes of this client \(limit 2, mcpServers\.test\.processes\.perClient\)/
   await assert.rejects(open(upstream, from('greedy')), isFull(ofClient))
   await open(upstream, from('bystander'))
-  const ofServer = /processes of this server \(3 of 3; mcpServers\.test\.processes\.max\)/
+  const ofServer = /processes of this server \(limit 3, mcpServers\.test\.processes\.max\)/
   await assert.rejects(open(upstream, from('another')), isFull(ofServer))
   await open(upstream)
   assert.equal(upstream.processes(), 4)

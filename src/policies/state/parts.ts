@@ -1,4 +1,4 @@
-/** Of a number of calls, those that a share of them in (0, 1] comes to: whole ones, and one at least. */
+/** `count` × `share`, which is in (0, 1], rounded down; at least 1. */
 export const partOf = (count: number, share: number): number => Math.max(1, Math.floor(count * share))
 
 /** Why a limit of so many calls cannot be divided by shares of which the smallest is `share`; undefined when it can. */

@@ -69,8 +69,8 @@ export class Children {
     let own = 0
     for (const started of this.#starting.values()) if (started.client === client) own++
     if (own >= perClient)
-      throw this.#full('processes_per_client', `this client (${own} of ${perClient}; ${key}.perClient)`)
-    if (this.size >= max) throw this.#full('processes', `this server (${this.size} of ${max}; ${key}.max)`)
+      throw this.#full('processes_per_client', `this client (limit ${perClient}, ${key}.perClient)`)
+    if (this.size >= max) throw this.#full('processes', `this server (limit ${max}, ${key}.max)`)
   }
 
   #full(limit: ProcessLimit, whose: string): GatewayError {

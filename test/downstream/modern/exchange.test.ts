@@ -257,7 +257,7 @@ test('an answer that is too much to be kept is gone when its client comes, which
   assert.equal(id, 'again 1')
   assert.match(
     error.message,
-    /the call has run, .*\(33554432 of 33554432; gateway\.limits\.perClient\.answers\)/,
+    /the call has run, .*\(limit 33554432, gateway\.limits\.perClient\.answers\)/,
   )
   assert.deepEqual([error.data.reason, error.data.sent, error.data.attempts], ['overloaded', true, 1])
 })
