@@ -7,7 +7,6 @@ import { inTurns, type Clock, type Millis } from '../mesh/clock.ts'
 import { compileMesh } from '../mesh/compile.ts'
 import { gatewayError } from '../mesh/errors.ts'
 import type { Experiments } from '../experiments/experiments.ts'
-import type { PolicyContext } from '../mesh/policy.ts'
 import { DEFAULT_SET, type MeshConfig } from '../mesh/settings.ts'
 import { policies } from '../policies/index.ts'
 import { ownInitializeParams } from '../protocol/identity.ts'
@@ -29,6 +28,7 @@ import { createUpstreams } from '../upstreams/create.ts'
 import type { UnfinishedReplies } from '../upstreams/unfinished-replies.ts'
 import { policiesOf } from './call-timeouts.ts'
 import type { Chaos } from './chaos.ts'
+import type { GatewayPolicyContext } from './policy-context.ts'
 
 export interface GenerationParts
   extends Pick<KnownServerParts, 'onChanged' | 'onStale' | 'onState'>, Pick<ServerParts, 'onProbe'> {
@@ -36,7 +36,7 @@ export interface GenerationParts
   readonly log: Log
   readonly metrics: Metrics
   /** Outlives all generations. */
-  readonly context: PolicyContext
+  readonly context: GatewayPolicyContext
   readonly intents: Intents
   readonly tracing: Tracing
   readonly recorder: Pick<Recorder, 'begin' | 'attempt' | 'end'>
@@ -113,10 +113,11 @@ function assemble(
   const accessLog = createAccessLog(config.telemetry.accessLog, parts)
   const seen = observe({ ...parts, isListed, accessLog, account: parts.chaos.account })
   const settings: MeshConfig = { ...inForce, arms: parts.experiments.armsIn(config) }
+  const state = parts.context.state.ofGeneration()
   const mesh = compileMesh({
     policies,
     config: settings,
-    context: parts.context,
+    context: { ...parts.context, state },
     target: (name) => servers.get(name),
     readdress: (call, name, tool) => readdress(call, servers.get(name), tool),
     observe: seen,
@@ -132,6 +133,7 @@ function assemble(
     names,
     mesh,
     policies: settings,
+    state,
     serviceFor:
       assign === undefined
         ? ({ server, method, tool }) => mesh.serviceFor(server, method, tool)
@@ -144,6 +146,7 @@ function assemble(
     patienceMs: patienceOf(inForce),
     close() {
       for (const server of servers.values()) server.release()
+      state.close()
     },
   }
 }

@@ -198,6 +198,7 @@ function putIntoForce(
   state.settle(
     (key) => placed(after, key),
     ({ server }) => hasOtherPolicies || before.servers.get(server) !== after.servers.get(server),
+    after.state,
   )
   for (const server of before.servers.values()) if (after.servers.get(server.name) !== server) server.retire()
   for (const [name, server] of after.servers) {

@@ -22,8 +22,14 @@ const GONE_MS = 15 * 60_000
 /** Most distinct settings whose text is shared. */
 const MAX_CONFIGS = 1_000
 
+/** The states as one generation asks for them; see `States.ofGeneration`. */
+export interface GenerationStates extends StateStore {
+  /** No call of it is left. */
+  close(): void
+}
+
 /**
- * What policies remember, for as long as the process lives. Bounded; one state per owner, the latest config's. What
+ * What policies remember, for as long as the process lives. Bounded; one state per owner, that of the config in force. What
  * belongs to a server, endpoint or set that has left the config is kept for a quarter of an hour: if its owner comes
  * back, it goes on from there.
  */
@@ -36,26 +42,41 @@ export class States implements StateStore {
   readonly #configs = new Map<string, string>()
   #placed: (key: StateKey) => StateKey | undefined = (key) => key
   #sweeping = false
+  /** What each generation has for itself. */
+  readonly #own = new WeakMap<StateStore, Map<string, Slot>>()
+  #inForce: StateStore | undefined
 
   constructor(clock: Pick<Clock, 'now' | 'after'>) {
     this.#clock = clock
   }
 
-  get<State extends object>(key: StateKey, create: () => State): State {
-    const owner = JSON.stringify([key.kind, key.set, key.server, key.tool, key.overrides, key.endpoint])
-    const config = this.#intern(JSON.stringify(key.config) ?? '')
-    const slots = this.#gone.has(owner) ? this.#gone : this.#slots
-    const slot = slots.get(owner)
-    if (slot?.config === config) {
-      // Asking brings no owner back: calls in flight ask for what has left the config, too.
-      if (slots === this.#slots) {
-        slots.delete(owner)
-        slots.set(owner, slot)
-      }
-      return slot.state as State
+  /**
+   * The states as one generation asks for them. Until it is in force, and when another one is, it shares those whose settings are its own, and
+   * has others for itself: chains are built before their config is in force, and calls that began before it ask after it.
+   * The first generation is in force from the beginning.
+   */
+  ofGeneration(): GenerationStates {
+    const own = new Map<string, Slot>()
+    const states: GenerationStates = {
+      get: (key, create) =>
+        states === this.#inForce ? this.get(key, create) : this.#getApart(own, key, create),
+      list: (kind) => this.list(kind),
+      close() {
+        for (const slot of own.values()) retire(slot)
+        own.clear()
+      },
     }
-    slots.delete(owner)
-    if (slot !== undefined) retire(slot)
+    this.#own.set(states, own)
+    this.#inForce ??= states
+    return states
+  }
+
+  get<State extends object>(key: StateKey, create: () => State): State {
+    const owner = ownerOf(key)
+    const config = this.#configOf(key)
+    const found = this.#find(owner, config)
+    if (found !== undefined) return found as State
+    this.#forget(owner)
     return this.#add(owner, key, config, create())
   }
 
@@ -65,15 +86,23 @@ export class States implements StateStore {
   }
 
   /**
-   * A new config is in force. `placed` gives a key as it is from now on, with the index that its endpoint has there, or
-   * undefined when its server, endpoint or set is in that config no more. `mayDiffer`: there may be tens of thousands of keys, and those for
-   * which it does not hold are as they were.
+   * The config of a generation is in force, and what the generation had for itself is what its owners have. `placed` gives a key as it is from
+   * now on, with the index that its endpoint has there, or undefined when its server, endpoint or set is in that config no more. `mayDiffer`: there
+   * may be tens of thousands of keys, and those for which it does not hold are as they were.
    */
   settle(
     placed: (key: StateKey) => StateKey | undefined,
     mayDiffer: (key: StateKey) => boolean = () => true,
+    generation = this.#inForce,
   ): void {
     this.#placed = placed
+    this.#inForce = generation
+    const own = generation && this.#own.get(generation)
+    for (const [owner, slot] of own ?? []) {
+      this.#forget(owner)
+      this.#slots.set(owner, slot)
+    }
+    own?.clear()
     const back = [...this.#gone]
     for (const [owner, slot] of this.#slots)
       if (mayDiffer(slot.key) && !this.#place(slot)) this.#leave(owner, slot)
@@ -84,6 +113,33 @@ export class States implements StateStore {
       this.#slots.set(owner, slot)
     }
     this.#bound()
+  }
+
+  #getApart<State extends object>(own: Map<string, Slot>, key: StateKey, create: () => State): State {
+    const owner = ownerOf(key)
+    const config = this.#configOf(key)
+    const slot = own.get(owner)
+    const found = slot?.config === config ? slot.state : this.#find(owner, config)
+    if (found !== undefined) return found as State
+    const state = create()
+    own.set(owner, { key, config, state, goneAt: undefined })
+    return state
+  }
+
+  #find(owner: string, config: string): object | undefined {
+    // Asking brings no owner back: calls in flight ask for what has left the config, too.
+    const slot = this.#slots.get(owner) ?? this.#gone.get(owner)
+    if (slot?.config !== config) return undefined
+    if (this.#slots.delete(owner)) this.#slots.set(owner, slot)
+    return slot.state
+  }
+
+  #forget(owner: string): void {
+    for (const slots of [this.#slots, this.#gone]) {
+      const slot = slots.get(owner)
+      slots.delete(owner)
+      if (slot !== undefined) retire(slot)
+    }
   }
 
   /** Forgets all that a policy set remembers: what asks next begins anew. */
@@ -143,7 +199,8 @@ export class States implements StateStore {
       dropFirst(this.#gone.size > 0 ? this.#gone : this.#slots)
   }
 
-  #intern(config: string): string {
+  #configOf(key: StateKey): string {
+    const config = JSON.stringify(key.config) ?? ''
     const known = this.#configs.get(config)
     if (known !== undefined) return known
     if (this.#configs.size >= MAX_CONFIGS) this.#configs.clear()
@@ -151,6 +208,9 @@ export class States implements StateStore {
     return config
   }
 }
+
+const ownerOf = ({ kind, set, server, tool, overrides, endpoint }: StateKey): string =>
+  JSON.stringify([kind, set, server, tool, overrides, endpoint])
 
 function dropFirst(slots: Map<string, Slot>): void {
   for (const [owner, slot] of slots) {

@@ -2,6 +2,7 @@ import type { Config } from '../config/schema/schema.ts'
 import type { Call, Layer, Service } from '../mesh/call.ts'
 import type { Mesh } from '../mesh/compile.ts'
 import type { Generation } from '../mesh/live.ts'
+import type { StateStore } from '../mesh/policy.ts'
 import type { MeshConfig } from '../mesh/settings.ts'
 import type { Names } from './names.ts'
 import type { Server } from './server.ts'
@@ -17,6 +18,8 @@ export interface GatewayGeneration extends Generation {
   readonly mesh: Mesh
   /** What the mesh is compiled from. */
   readonly policies: MeshConfig
+  /** What its policies remember. */
+  readonly state: StateStore
   /** The chain for a call, which is in an arm of an experiment from now on if it is in any. To be asked once for each call. */
   serviceFor(call: Call): Service
   /**

@@ -116,14 +116,14 @@ export function registerAdminMesh(app: FastifyInstance, { live, state }: AdminMe
   for (const operator of operators) registerOperator(app, operator, state)
 
   app.get('/admin/budgets', () =>
-    Object.fromEntries(budgets.map(({ kind }) => [kind, state.list<Observable>(kind).map(stateShown)])),
+    Object.fromEntries(budgets.map(({ kind }) => [kind, state.list<Observable>(kind).flatMap(rowsOf)])),
   )
 }
 
 /** What an operator may see of a policy, and do to it by hand. */
 function registerOperator(app: FastifyInstance, operator: Operator, store: StateStore): void {
   const { path, kind, noun, actions } = operator
-  app.get(`/admin/${path}`, () => store.list<Observable>(kind).map(stateShown))
+  app.get(`/admin/${path}`, () => store.list<Observable>(kind).flatMap(rowsOf))
 
   app.post<OneState>(`/admin/${path}/:server/:tool`, (request, reply) => {
     const { server, tool } = request.params
@@ -141,14 +141,15 @@ function registerOperator(app: FastifyInstance, operator: Operator, store: State
     const target = { set, server, tool: tool === OTHER ? undefined : tool }
     const owned = states.map(([, state]) => state)
     operator.act(action, target, owned, store)
-    return reply.send(states.map(stateShown))
+    return reply.send(states.flatMap(rowsOf))
   })
 }
 
-function stateShown([{ set, server, tool, overrides, replica }, state]: readonly [StateKey, Observable]) {
+/** What an operator sees of a state: a row, or one for each of several settings. */
+function rowsOf([{ set, server, tool, overrides, replica }, state]: readonly [StateKey, Observable]) {
   const matched = overrides?.map((match) => JSON.parse(match) as unknown) ?? []
   const of = matched.length === 0 ? {} : { overrides: matched }
-  return { set, server, tool, ...of, replica, ...state.snapshot() }
+  return [state.snapshot()].flat().map((row) => ({ set, server, tool, ...of, replica, ...(row as object) }))
 }
 
 /** How many of the names that agents are not shown an operator is, and how much of each, in characters. */

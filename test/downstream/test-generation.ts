@@ -37,10 +37,11 @@ export function generationOf(
   close: () => void = () => undefined,
 ): GatewayGeneration {
   const settings = { defaults: {}, overrides: [] }
+  const context = testPolicyContext(clock)
   const mesh = compileMesh({
     policies: {},
     config: settings,
-    context: testPolicyContext(clock),
+    context,
     target: (name) => servers.get(name),
     readdress: (call, name, tool) => readdress(call, servers.get(name), tool),
     observe: (next) => next,
@@ -56,6 +57,7 @@ export function generationOf(
     names,
     mesh,
     policies: settings,
+    state: context.state,
     serviceFor: ({ server, method, tool }) => mesh.serviceFor(server, method, tool),
     clientFaults: () => undefined,
     patienceMs: 1_000,

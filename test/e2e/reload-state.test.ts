@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict'
 import { writeFile } from 'node:fs/promises'
+import type { ServerResponse } from 'node:http'
 import { after, before, beforeEach, test } from 'node:test'
 import { FlakyServer } from './support/flaky.ts'
 import { cleanUp, configText, Gateway, type Json } from './support/gateway.ts'
 import { until } from '../support/until.ts'
 import { RawClient } from './support/raw-client.ts'
+import { closeServers, RawServer } from './support/raw-server.ts'
 
 const steady = { consecutive: 5, open: '1m' }
 const CALLERS = 10
@@ -18,6 +20,7 @@ before(async () => {
 })
 beforeEach(() => Promise.all(servers.map((server) => server.behave({ read: {} }))))
 after(cleanUp)
+after(closeServers)
 
 /**
  * Puts a config into force, and waits for its server, if it has one. Other headers make other endpoints: what one test
@@ -134,4 +137,46 @@ test('what an operator holds open stays so when its settings or its URL change, 
   assert.deepEqual(await calls(10), [])
   await configure([server.url, other.url], steady)
   assert.deepEqual(await calls(10), [])
+})
+
+test('a call that waited under an older config takes the place of no breaker', async () => {
+  const held: ServerResponse[] = []
+  const server = await RawServer.start(
+    ({ message: { method, params } }, response) => {
+      if (method !== 'tools/call') return false
+      if ((params as Json).name === 'slow') held.push(response)
+      else response.writeHead(500).end()
+      return true
+    },
+    ['read', 'slow'],
+  )
+  const configured = async (concurrent: number, open: string) => {
+    const policies = {
+      defaults: { retry: false, bulkhead: { concurrent }, breaker: { consecutive: 5, open } },
+    }
+    await writeFile(
+      gateway.file,
+      configText({ servers: { raw: { url: server.url, trusted: true } }, policies }),
+    )
+    assert.equal((await gateway.post('/admin/reload')).status, 200)
+    await gateway.waitFor('up', 'raw')
+  }
+  await configured(1, '30s')
+  const client = await RawClient.open(gateway.mcp('raw'))
+  const slow = client.call('slow')
+  await until('the server has it', () => held.length === 1)
+  const waiting = client.call('read')
+  await until('it waits', async () => {
+    const { body } = await gateway.admin<{ bulkhead: Json[] }>('/admin/budgets')
+    return body.bulkhead.some(({ waiting }) => waiting === 1)
+  })
+  await configured(8, '1m')
+  for (let n = 0; n < 5; n++) await client.call('read')
+  assert.deepEqual(await breakers(), [[0, 'open']])
+  held[0]?.end()
+  await Promise.all([slow, waiting])
+  assert.deepEqual(await breakers(), [[0, 'open']])
+  assert.equal((await gateway.post('/admin/breakers/raw/read', { action: 'reset' })).status, 200)
+  const { error } = await client.call('read')
+  assert.equal((error as { data: Json }).data.reason, 'upstream_status')
 })

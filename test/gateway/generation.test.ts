@@ -25,10 +25,16 @@ function setUp() {
   const context = testPolicyContext(clock)
   /** Of chains that were built, the servers: each asks for its bulkhead. */
   const built: string[] = []
-  const get = context.state.get.bind(context.state)
-  context.state.get = (key, create) => {
-    if (key.kind === 'bulkhead') built.push(key.server)
-    return get(key, create)
+  const { state } = context
+  const ofGeneration = state.ofGeneration.bind(state)
+  state.ofGeneration = () => {
+    const states = ofGeneration()
+    const get = states.get.bind(states)
+    states.get = (key, create) => {
+      if (key.kind === 'bulkhead') built.push(key.server)
+      return get(key, create)
+    }
+    return states
   }
   const parts = {
     clock,

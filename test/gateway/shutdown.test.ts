@@ -78,7 +78,7 @@ test('the end has a limit, and says every second what it waits for', async () =>
     waits.map(({ msg, waitingFor }) => [String(msg).split(':')[0], waitingFor]),
     [
       ...Array.from({ length: 4 }, () => ['stopping', ['server stuck (processes: 1)']]),
-      ['the end takes too long', ['server stuck (processes: 1)']],
+      ['the shutdown takes too long', ['server stuck (processes: 1)']],
     ],
   )
   assert.equal(lines.at(-1)?.msg, 'stopped')

@@ -156,6 +156,52 @@ test('other settings of what is gone begin anew, too', () => {
   assert.deepEqual(shown(states), [[0, anew]])
 })
 
+test('a generation has its own settings by itself until it is in force, and again when another one is', () => {
+  const { states } = setUp()
+  const old = states.ofGeneration()
+  const before = old.get(key, () => new Told())
+  const other = { ...key, tool: 'other' }
+  const inForceOf = () => shown(states).map(([, state]) => state)
+  const next = states.ofGeneration()
+  const changed = { ...key, config: { ratio: 2 } }
+  const after = next.get(changed, () => new Told())
+  assert.equal(
+    next.get(changed, () => new Told()),
+    after,
+  )
+  assert.deepEqual([inForceOf(), before.closed], [[before], 0])
+  states.settle((one) => one, undefined, next)
+  assert.deepEqual([inForceOf(), before.closed], [[after], 1])
+  // A call that began before asks for what it has not needed until now.
+  const late = old.get(key, () => new Told())
+  assert.notEqual(late, before)
+  const alike = next.get(other, () => new Told())
+  assert.equal(
+    old.get(other, () => new Told()),
+    alike,
+  )
+  assert.deepEqual([inForceOf(), after.closed], [[after, alike], 0])
+  old.close()
+  assert.deepEqual([late.closed, after.closed, alike.closed], [1, 0, 0])
+  next.close()
+  assert.deepEqual([after.closed, alike.closed], [0, 0])
+})
+
+test('a generation that never comes into force leaves everything as it was', () => {
+  const { states } = setUp()
+  const old = states.ofGeneration()
+  const before = old.get(key, () => new Told())
+  const never = states.ofGeneration()
+  const own = never.get({ ...key, config: { ratio: 2 } }, () => new Told())
+  never.close()
+  assert.deepEqual([own.closed, before.closed], [1, 0])
+  assert.deepEqual(shown(states), [[0, before]])
+  assert.equal(
+    old.get(key, () => new Told()),
+    before,
+  )
+})
+
 test('there is a bound, past which the state that nobody asked for the longest goes', () => {
   const { states } = setUp()
   const first = states.get({ ...key, tool: 'first' }, () => ({}))

@@ -49,6 +49,7 @@ async function admin(t: TestContext) {
     names: new Names('__'),
     mesh,
     policies: settings,
+    state: context.state,
     serviceFor: () => assert.fail('no call'),
     clientFaults: () => undefined,
     patienceMs: 0,

@@ -2,6 +2,7 @@ import fastify from 'fastify'
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import { config as schema } from '../../src/config/schema/schema.ts'
+import { States } from '../../src/mesh/state.ts'
 import type { Mesh } from '../../src/mesh/compile.ts'
 import { Live } from '../../src/mesh/live.ts'
 import type { GatewayGeneration } from '../../src/registry/generation.ts'
@@ -25,6 +26,7 @@ async function scraped(t: TestContext) {
     names: new Names('__'),
     mesh: {} as Mesh,
     policies: { defaults: {}, overrides: [] },
+    state: new States(clock),
     serviceFor: () => assert.fail('no call'),
     clientFaults: () => undefined,
     close: () => undefined,

@@ -1,7 +1,8 @@
 import type { Clock } from '../../src/mesh/clock.ts'
 import { createKeyedRandom } from '../../src/mesh/keyed-random.ts'
 import type { DurableStore } from '../../src/mesh/durable.ts'
-import type { Effect, PolicyContext, MeshEvent, Scope } from '../../src/mesh/policy.ts'
+import type { Effect, MeshEvent, Scope } from '../../src/mesh/policy.ts'
+import type { GatewayPolicyContext } from '../../src/gateway/policy-context.ts'
 import { States } from '../../src/mesh/state.ts'
 import { ManualClock } from './manual-clock.ts'
 
@@ -10,7 +11,7 @@ export function testPolicyContext(
   clock: Clock = new ManualClock(),
   events: MeshEvent[] = [],
   durable?: DurableStore,
-): PolicyContext {
+): GatewayPolicyContext {
   return {
     clock,
     random: createKeyedRandom(1),
