@@ -5,7 +5,7 @@ import { gatewayError } from '../mesh/errors.ts'
 import type { PolicyContext, Policy, Scope } from '../mesh/policy.ts'
 import { duration } from '../units/duration.ts'
 import { formatRate, KeyedLimit, type Limit, perSecond, rate, SharedLimit } from './rate-limit/limit.ts'
-import { Quota, type QuotaSettings } from './rate-limit/quota.ts'
+import { Grants, type Quota, type QuotaSettings } from './rate-limit/quota.ts'
 import { StatesBySettings } from './state/states-by-settings.ts'
 import type { Rate } from './state/token-bucket.ts'
 import { indivisible, partOf } from './state/parts.ts'
@@ -20,7 +20,9 @@ const quota = z
       .default(10_000)
       .describe('How long a call waits at most. One that would have to wait longer is rejected at once.'),
   })
-  .describe('A quota that the server is contracted to: calls beyond it wait for their turn.')
+  .describe(
+    'A quota that the server is contracted to: calls beyond it wait for their turn. Over a reload it knows of the calls before it, whatever has changed.',
+  )
 
 /** The settings of `rateLimit`. */
 export const schema = z
@@ -92,8 +94,7 @@ function limitFor(
 
 /** A contract knows nothing of policy sets: all of them draw on one quota. */
 function quotaFor(settings: QuotaSettings, { clock, state }: PolicyContext, server: string): Quota {
-  const quotas = state.get({ kind: QUOTA, set: DEFAULT_SET, server }, () => new StatesBySettings<Quota>())
-  return quotas.get(settings, () => new Quota(server, settings, clock))
+  return state.get({ kind: QUOTA, set: DEFAULT_SET, server }, () => new Grants(server, clock)).quota(settings)
 }
 
 /** Rejects what comes faster than a token bucket fills, or makes it wait where an upstream grants a quota. */

@@ -4,25 +4,71 @@ import { Cancellation, type Signal } from '../../mesh/cancel.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError } from '../../mesh/errors.ts'
 import { ExpiryQueue } from '../../mesh/expiry.ts'
+import type { Observable } from '../../mesh/policy.ts'
 import { formatDuration, waitDuration } from '../../units/duration.ts'
 import { givenUp } from '../state/given-up.ts'
+import { StatesBySettings } from '../state/states-by-settings.ts'
 import { bottleneckOn } from './clocked-bottleneck.ts'
 
-export interface QuotaSettings extends WindowSettings {
+/** How calls wait for what a server grants. */
+interface LineSettings {
   /** How many calls wait at most. */
   readonly queue: number
   /** How long a call waits at most, in milliseconds. */
   readonly maxWait: Millis
 }
 
+export type QuotaSettings = WindowSettings & LineSettings
+
 /** Turns come no faster than that, in milliseconds: a job of bottleneck takes a few. One turn serves several then. */
 const FASTEST_TURN_MS = 20
 
+/** What a server's operator has granted: all lines before it draw on one window, whatever config they are of. */
+class Grant implements Observable {
+  readonly window: SlidingWindow
+  readonly lines = new StatesBySettings<Quota>()
+
+  constructor(granted: WindowSettings, starts: readonly Millis[]) {
+    this.window = new SlidingWindow(granted, starts)
+  }
+
+  snapshot(): unknown[] {
+    return this.lines.snapshot()
+  }
+}
+
+/** All that the operator of one server has granted. Overrides may have several grants for its tools at the same time. */
+export class Grants implements Observable {
+  readonly #server: string
+  readonly #clock: Clock
+  readonly #grants = new StatesBySettings<Grant>()
+
+  constructor(server: string, clock: Clock) {
+    this.#server = server
+    this.#clock = clock
+  }
+
+  /**
+   * The quota under these settings, made at the first asking. One that grants something else than before knows of all calls that any of
+   * them has let go: which of them it takes the place of, nobody says, and the server has seen them all.
+   */
+  quota({ queue, maxWait, ...granted }: QuotaSettings): Quota {
+    const starts = () => this.#grants.states().flatMap(({ window }) => window.starts())
+    const { window, lines } = this.#grants.get(granted, () => new Grant(granted, starts()))
+    const settings = { ...granted, queue, maxWait }
+    return lines.get({ queue, maxWait }, () => new Quota(this.#server, settings, this.#clock, window))
+  }
+
+  snapshot(): unknown[] {
+    return this.#grants.snapshot()
+  }
+}
+
 /**
- * What a server's operator has granted: calls within it pass at once, the others wait in line for their turn.
+ * The line before what a server's operator has granted: calls within it pass at once, the others wait for their turn.
  * The window alone decides whether a call may go, so that no mishap in the pacing can break the quota.
  */
-export class Quota {
+export class Quota implements Observable {
   readonly server: string
   readonly settings: QuotaSettings
   readonly #clock: Clock
@@ -34,13 +80,13 @@ export class Quota {
   readonly #perTurn: number
   #pacer: Pacer | undefined
 
-  constructor(server: string, settings: QuotaSettings, clock: Clock) {
+  constructor(server: string, settings: QuotaSettings, clock: Clock, window: SlidingWindow) {
     const { calls, per, minTime, maxWait } = settings
     const intervalMs = Math.max(per / calls, minTime)
     this.server = server
     this.settings = settings
     this.#clock = clock
-    this.#window = new SlidingWindow(settings)
+    this.#window = window
     this.#expiries = new ExpiryQueue(clock, maxWait)
     this.#perTurn = minTime > 0 ? 1 : Math.max(1, Math.round(FASTEST_TURN_MS / intervalMs))
     this.#paceMs = this.#perTurn * intervalMs
@@ -163,10 +209,23 @@ export class SlidingWindow {
   /** Where the oldest time stands. */
   #oldest = 0
   #last: Millis = -Infinity
+  #taken = 0
 
-  constructor(settings: WindowSettings) {
+  /** `starts`: when calls went before, in any order. */
+  constructor(settings: WindowSettings, starts: readonly Millis[] = []) {
     this.#settings = settings
     this.#times = new Float64Array(settings.calls).fill(-Infinity)
+    const latest = Float64Array.from(starts).sort().slice(-settings.calls)
+    this.#times.set(latest)
+    this.#oldest = latest.length % settings.calls
+    this.#last = latest.at(-1) ?? -Infinity
+  }
+
+  /** When the calls went that it has let through itself, as far as it knows. */
+  starts(): Millis[] {
+    const { length } = this.#times
+    const count = Math.min(this.#taken, length)
+    return Array.from({ length: count }, (_, n) => this.#times[(this.#oldest + length - count + n) % length]!)
   }
 
   /** Lets one call through: 0. Or tells how many milliseconds have to pass before that. */
@@ -176,6 +235,7 @@ export class SlidingWindow {
     this.#times[this.#oldest] = now
     this.#oldest = (this.#oldest + 1) % this.#times.length
     this.#last = now
+    this.#taken++
     return 0
   }
 

@@ -24,10 +24,15 @@ export class StatesBySettings<State extends Observable> implements Observable {
     return state
   }
 
-  /** That which has not been asked for the longest comes first. */
+  /** All of them; that which has not been asked for the longest comes first. */
+  states(): State[] {
+    const states: State[] = []
+    this.#states.rforEach((state) => states.push(state))
+    return states
+  }
+
+  /** In the same order. */
   snapshot(): unknown[] {
-    const snapshots: unknown[] = []
-    this.#states.rforEach((state) => snapshots.push(state.snapshot()))
-    return snapshots
+    return this.states().flatMap((state) => state.snapshot())
   }
 }

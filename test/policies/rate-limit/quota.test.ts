@@ -55,6 +55,26 @@ function setUp(
 
 const errorOf = (outcome: Outcome) => (outcome.kind === 'rejected' ? outcome.error : undefined)
 
+test('what a reload changes about a quota frees no calls that the server has seen', async () => {
+  const clock = new ManualClock()
+  const first = setUp({ calls: 3, per: 600, queue: 0 }, clock)
+  const results = async ({ send }: Pick<typeof first, 'send'>, count: number) => {
+    const outcomes = await Promise.all(Array.from({ length: count }, (_, n) => send(`call ${n}`)))
+    return outcomes.filter(({ kind }) => kind === 'answered').length
+  }
+  assert.equal(await results(first, 4), 3)
+  const others = [
+    { calls: 3, per: 600, queue: 0, maxWait: 5 },
+    { calls: 3, per: 600, queue: 0, minTime: 1 },
+    { calls: 2, per: 600, queue: 0 },
+  ]
+  for (const quota of others) assert.equal(await results(setUp(quota, clock, first.context), 1), 0)
+  const more = setUp({ calls: 5, per: 600, queue: 0 }, clock, first.context)
+  assert.equal(await results(more, 4), 2)
+  await clock.advance(600)
+  assert.equal(await results(more, 6), 5)
+})
+
 test('calls beyond the quota wait, go in the order in which they came, and never break it', async () => {
   const { started, send, facts } = setUp({ calls: 5, per: 60, queue: 20 })
   const names = Array.from({ length: 17 }, (_, i) => `call ${i}`)
