@@ -85,6 +85,11 @@ export class EventStream {
     if (response.writableNeedDrain) this.#unread(response)
   }
 
+  /** How many bytes stand around the next message. */
+  get framing(): number {
+    return encodeEvent('', `${this.number}-${this.#sequence + 1}`).length
+  }
+
   /** Sends one message. A promise asks to wait until the connection can take more. */
   send(data: string): Promise<void> | undefined {
     const sequence = ++this.#sequence

@@ -55,6 +55,7 @@ export class PostReply {
         return this.#open().send(text)
       },
       shape: (shape) => (this.#shaped ??= this.#shape()).add(shape),
+      framing: () => this.#stream?.framing ?? 0,
     }
   }
 

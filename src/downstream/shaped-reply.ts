@@ -28,9 +28,17 @@ export class ShapedReply {
   add(shape: WireShape): void {
     const response = this.#response
     if (response.headersSent || response.destroyed) return shape.over?.()
-    // One that waits for an earlier reply of its connection has no socket yet.
-    if (response.socket === null) response.once('socket', (socket: Socket) => this.#begin(socket, shape))
-    else this.#begin(response.socket, shape)
+    if (response.socket !== null) return this.#begin(response.socket, shape)
+    // One that waits for an earlier reply of its connection has no socket yet, and gets none if the connection ends before.
+    const begin = (socket: Socket) => {
+      response.off('close', leave)
+      this.#begin(socket, shape)
+    }
+    const leave = () => {
+      response.off('socket', begin)
+      shape.over?.()
+    }
+    response.once('socket', begin).once('close', leave)
   }
 
   #begin(socket: Socket, shape: WireShape): void {

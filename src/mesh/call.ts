@@ -53,6 +53,8 @@ export interface Channel {
   send(message: Message, answer?: Answer): Promise<void> | undefined
   /** Has the bytes of the reply to the agent go as a fault wants them, and before that as faults want them that ask for it later. Asked for before anything of it is written. */
   shape?(shape: WireShape): void
+  /** How many bytes stand around a message in the reply to the agent, as it goes by now: 0 unless it is a stream of events. */
+  framing?(): number
   /**
    * Has a stream that is taken up again begin in the wrong place, by so many messages: earlier below 0, and later above. Only of
    * streams for what belongs to no call, in the era that resumes them; before they are asked for.

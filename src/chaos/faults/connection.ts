@@ -7,7 +7,7 @@ import { duration, waitDuration } from '../../units/duration.ts'
 import { formatQuantity, parseQuantity, quantities, quantityPattern } from '../../units/quantity.ts'
 import type { FaultType, Injection } from '../fault.ts'
 import { sample, schema as distribution } from './distributions.ts'
-import { refuse, requests, endOf, givenUp, onTheWire, orGivenUp, ownReplies } from './shared.ts'
+import { diverted, refuse, requests, endOf, givenUp, onTheWire, orGivenUp, ownReplies } from './shared.ts'
 
 const units = { B: 1, KiB: 1024, MiB: 1024 ** 2 }
 
@@ -237,11 +237,11 @@ class SlowWay {
     const { channel } = call
     this.#call = call
     this.#wait = wait
-    this.channel = {
+    this.channel = diverted(channel, {
       open: () => void this.#inTurn(() => channel.open()),
       pause: (retryMs) => void this.#inTurn(() => channel.pause(retryMs)),
       send: (message, answer) => this.#inTurn(() => channel.send(message, answer)),
-    }
+    })
   }
 
   /** Brings the outcome home. */

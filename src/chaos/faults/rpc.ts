@@ -13,7 +13,7 @@ import { encodeEvent } from '../../protocol/sse.ts'
 import { LATEST_LEGACY, legacyVersions } from '../../protocol/versions.ts'
 import { duration, formatDuration } from '../../units/duration.ts'
 import { ENDED, NO_REPLY, type RawReply, type Injection, type FaultType, type ServerKind } from '../fault.ts'
-import { endOf, errorBody, firstOf, givenUp, json, onAnswer, requests, sharesStream } from './shared.ts'
+import { diverted, endOf, errorBody, firstOf, givenUp, json, onAnswer, requests, sharesStream } from './shared.ts'
 
 /** The call's id as its sender wrote it: numbers that JavaScript would round keep all of their digits. */
 function rawId({ id, message: { text } }: Call): string {
@@ -42,14 +42,7 @@ function refusal(call: Call, raw: RawReply, injection: Injection): Outcome {
  */
 function unopened(call: Call, { side }: Injection): Call {
   if (side === 'upstream') return call
-  const { channel } = call
-  return derive(call, {
-    channel: {
-      open: () => undefined,
-      pause: (retryMs) => channel.pause(retryMs),
-      send: (message, answer) => channel.send(message, answer),
-    },
-  })
+  return derive(call, { channel: diverted(call.channel, { open: () => undefined }) })
 }
 
 /** The reply that a fault may break; undefined when it may not, and the journal is told why there was none. */

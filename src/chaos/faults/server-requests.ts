@@ -1,7 +1,8 @@
 import { z } from 'zod'
-import { derive, type Channel } from '../../mesh/call.ts'
+import { derive } from '../../mesh/call.ts'
 import { glob } from '../../mesh/match.ts'
 import type { FaultType } from '../fault.ts'
+import { diverted } from './shared.ts'
 
 const schema = z.strictObject({
   ask: z
@@ -37,9 +38,7 @@ const unanswered: FaultType<z.output<typeof schema>> = {
       const letGo = () => {
         for (const pass of held.splice(0)) pass()
       }
-      const channel: Channel = {
-        open: () => call.channel.open(),
-        pause: (retryMs) => call.channel.pause(retryMs),
+      const channel = diverted(call.channel, {
         send(message, answer) {
           const { method } = message.value
           if (answer === undefined || typeof method !== 'string' || !isMeant(method))
@@ -58,7 +57,7 @@ const unanswered: FaultType<z.output<typeof schema>> = {
             return Promise.resolve()
           })
         },
-      }
+      })
       injection.released.addEventListener('abort', letGo)
       return next(derive(call, { channel })).finally(() => {
         injection.released.removeEventListener('abort', letGo)

@@ -59,6 +59,19 @@ export function firstOf(settled: Promise<unknown>, ...signals: readonly Signal[]
   })
 }
 
+/** A channel in which some of what travels goes another way. */
+export function diverted(channel: Channel, ways: Partial<Pick<Channel, 'open' | 'pause' | 'send'>>): Channel {
+  return {
+    open: () => channel.open(),
+    pause: (retryMs) => channel.pause(retryMs),
+    send: (message, answer) => channel.send(message, answer),
+    ...(channel.shape && { shape: (shape) => channel.shape?.(shape) }),
+    ...(channel.framing && { framing: () => channel.framing?.() ?? 0 }),
+    ...(channel.resume && { resume: (shift) => channel.resume?.(shift) }),
+    ...ways,
+  }
+}
+
 /** Replies of Streamable HTTP have bytes of their own; what all calls share cannot be broken for one of them. */
 export const ownReplies: Only<Transport> = {
   only: ['http'],
@@ -87,7 +100,7 @@ export function onTheWire({ nothing, ...plan }: WirePlan, injection: Injection):
       }
       const written = new Promise<void>((over) => call.channel.shape?.({ ...shape, over }))
       injection.keepsPlace(written)
-      return next(call).then((outcome) => towardsAgent(outcome, shape, injection, nothing))
+      return next(call).then((outcome) => towardsAgent(call, outcome, shape, injection, nothing))
     }
     return next(derive(call, { shapes: [...(call.shapes ?? []), shape] })).then((outcome) => {
       if (done.hasHappened) injection.note({ effect: shape.incident?.kind ?? 'trickle', bytes: done.bytes })
@@ -100,6 +113,7 @@ export function onTheWire({ nothing, ...plan }: WirePlan, injection: Injection):
 
 /** The answer has yet to be written: unless something has happened before it, whether anything will shows in its size. */
 function towardsAgent(
+  { channel }: Call,
   outcome: Outcome,
   { incident, pace, done, released }: WireShape,
   injection: Injection,
@@ -112,7 +126,7 @@ function towardsAgent(
   }
   // Of an error there are at least its own words.
   const text = outcome.kind === 'answered' ? outcome.result.text : JSON.stringify(outcome.error)
-  const bytes = done.bytes + (isGone ? 0 : Buffer.byteLength(text))
+  const bytes = done.bytes + (isGone ? 0 : Buffer.byteLength(text) + (channel.framing?.() ?? 0))
   const limit =
     pace?.bytes ?? (typeof incident?.at === 'object' && 'bytes' in incident.at ? incident.at.bytes : 0)
   if (bytes <= limit && !done.hasHappened) {

@@ -1,12 +1,12 @@
 import { z } from 'zod'
-import { derive, type Call, type Channel, type Layer, type Outcome, type Service } from '../../mesh/call.ts'
+import { derive, type Call, type Layer, type Outcome, type Service } from '../../mesh/call.ts'
 import type { Millis } from '../../mesh/clock.ts'
 import type { WireIncident } from '../../mesh/wire-shape.ts'
 import { notificationText } from '../../protocol/jsonrpc.ts'
 import { metaOf } from '../../protocol/meta.ts'
 import { duration } from '../../units/duration.ts'
 import type { Injection, FaultType } from '../fault.ts'
-import { endOf, firstOf, givenUp, onTheWire, ownReplies, requests } from './shared.ts'
+import { diverted, endOf, firstOf, givenUp, onTheWire, ownReplies, requests } from './shared.ts'
 
 const PROGRESS = 'notifications/progress'
 
@@ -24,14 +24,12 @@ function onlyProgress(call: Call, next: Service, injection: Injection, everyMs: 
   let active = true
   let reports = 0
 
-  const channel: Channel = {
-    open: () => call.channel.open(),
-    pause: (retryMs) => call.channel.pause(retryMs),
+  const channel = diverted(call.channel, {
     send(message, answer) {
       if (active && message.value.method === PROGRESS) return undefined
       return call.channel.send(message, answer)
     },
-  }
+  })
 
   const ticking = derive(call, { signal: end })
   async function report(): Promise<void> {

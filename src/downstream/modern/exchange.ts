@@ -134,6 +134,7 @@ export class Exchange {
         return this.#turn.post.send(text)
       },
       shape: (shape) => this.#turn?.post.shape(shape),
+      framing: () => this.#turn?.post.framing ?? 0,
     }
   }
 

@@ -44,6 +44,11 @@ export class Post {
     return drained(this.#response)
   }
 
+  /** How many bytes stand around a message. */
+  get framing(): number {
+    return this.#streaming ? encodeEvent('').length : 0
+  }
+
   /** Has the bytes of the reply go as a fault wants them. */
   shape(shape: WireShape): void {
     this.#shaped ??= new ShapedReply(this.#response, () => this.#wrote())
