@@ -86,6 +86,54 @@ test('secrets become variables, whose names alone are told', async (t) => {
   ])
 })
 
+test('what stands beside a reference is as secret as by itself, and a reference stays', async (t) => {
+  const { text, servers } = await run(
+    t,
+    inFile({
+      mixed: {
+        command: 'npx',
+        args: ['pg', 'postgres://app:a-secret@${DB_HOST}/x', '--api-key=${PREFIX}-a-secret'],
+        env: {
+          DATABASE_URL: 'postgres://app:a-secret@${DB_HOST}/x',
+          API_TOKEN: 'a-secret${X}',
+          PASSWORD: '$${a-secret}',
+          DEFAULT_TOKEN: '${TOKEN:-a-secret}',
+        },
+      },
+      remote: {
+        url: 'https://${HOST}/mcp?api_key=a-secret',
+        headers: { Authorization: 'Bearer ${STAGE}-a-secret' },
+      },
+      filled: {
+        url: 'https://me:${PASSWORD}@${HOST}/mcp?api_key=${KEY}',
+        headers: { Authorization: 'Bearer ${TOKEN}' },
+      },
+    }),
+    '@a.json',
+  )
+  assert.doesNotMatch(text, /-secret/)
+  assert.deepEqual(servers, {
+    mixed: {
+      command: 'npx',
+      args: ['pg', 'postgres://${MIXED_ARG_2}@${DB_HOST}/x', '--api-key=${MIXED_ARG_3}'],
+      env: {
+        DATABASE_URL: '${DATABASE_URL}',
+        API_TOKEN: '${API_TOKEN}',
+        PASSWORD: '${PASSWORD}',
+        DEFAULT_TOKEN: '${DEFAULT_TOKEN}',
+      },
+    },
+    remote: {
+      url: 'https://${HOST}/mcp?api_key=${REMOTE_API_KEY}',
+      headers: { Authorization: 'Bearer ${REMOTE_TOKEN}' },
+    },
+    filled: {
+      url: 'https://me:${PASSWORD}@${HOST}/mcp?api_key=${KEY}',
+      headers: { Authorization: 'Bearer ${TOKEN}' },
+    },
+  })
+})
+
 test('two servers with other values under one name get variables of their own', async (t) => {
   const { servers } = await run(
     t,

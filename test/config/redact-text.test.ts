@@ -70,6 +70,16 @@ const hidden: readonly (readonly [readonly string[], readonly string[]])[] = [
   [['https://h/s/AbC12dEf34GhI56jKl/mcp'], [`https://h/s/${X}/mcp`]],
   [['--url=https://h/0b0e5a9c-1f65-4a7e-9c0e-2a6d0a7f1b11/sse'], [`--url=https://h/${X}/sse`]],
   [['a1b2c3d4e5f6a7b8c9d0'], [X]],
+  [['postgres://app:hunter2@${HOST}/db'], [`postgres://${X}@\${HOST}/db`]],
+  [['--api-key=${PREFIX}-x'], [`--api-key=${X}`]],
+  [
+    ['--token', '${TOKEN:-x}'],
+    ['--token', X],
+  ],
+  [
+    ['--token', '$${TOKEN}'],
+    ['--token', X],
+  ],
   [['ghp_abcdefghijklmnop'], [X]],
 ]
 
@@ -86,6 +96,16 @@ const shown: readonly (readonly string[])[] = [
   ['KEYS=1', 'a=b', 'NODE_ENV=production', 'C:\\dir\\x', 'k8s-mcp-server-v2-beta1', 'ModelContextServer2'],
   ['-c', 'exec 3<&0; node server.js <&3 & wait'],
   ['https://example.com/api/v1/mcp', 'http://127.0.0.1:3001/mcp'],
+  [
+    '--api-key',
+    '${KEY}',
+    '--token=${env:TOKEN}',
+    '-u',
+    'me:${PASSWORD}',
+    '-H',
+    'Authorization: Bearer ${TOKEN}',
+  ],
+  ['postgres://app:${PASSWORD}@${HOST}/db', 'https://${TOKEN}@h/mcp?key=${A}${B}'],
 ]
 
 test('secrets in command lines are told by their names, their URLs and their shapes', () => {

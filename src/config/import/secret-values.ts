@@ -1,4 +1,12 @@
-import { isSecretName, looksLikeKey, REDACTED, redactArgs, redactShapes } from '../secrets/redact-text.ts'
+import {
+  isPlainLogin,
+  isReference,
+  isSecretName,
+  looksLikeKey,
+  REDACTED,
+  redactArgs,
+  redactShapes,
+} from '../secrets/redact-text.ts'
 import { variableFor } from '../files/interpolate.ts'
 
 /** Takes secrets out of the servers of a config, and keeps the names of the variables that stand for them. */
@@ -29,8 +37,6 @@ export class Variables {
     return `${name}_${count}`
   }
 }
-
-const isReference = (text: string) => /\$\{[^}]*\}/.test(text)
 
 /** Whether a value should not stand in a file, by the name that it has or by itself. */
 function isSecret(name: string, value: string): boolean {
@@ -68,23 +74,23 @@ export function secretArgs(server: string, args: readonly string[], variables: V
   const redacted = redactArgs(args)
   return args.map((arg, index) => {
     const shown = redacted[index] ?? arg
-    if (shown === arg || isReference(arg)) return arg
     return shown.replaceAll(REDACTED, () => variables.standIn(arg, `${server}_arg_${index + 1}`))
   })
 }
 
 /** A URL: user and password, what is secret by the name of its parameter, and segments that look like keys. */
 export function secretUrl(server: string, url: string, variables: Variables): string {
-  if (isReference(url)) return url
   return url
-    .replace(/^(\w+:\/\/)([^/?#]*)@/, (_, scheme: string, user: string) => {
-      return `${scheme}${variables.standIn(user, `${server}_login`)}@`
-    })
+    .replace(/^(\w+:\/\/)([^/?#]*)@/, (whole, scheme: string, login: string) =>
+      isPlainLogin(login) ? whole : `${scheme}${variables.standIn(login, `${server}_login`)}@`,
+    )
     .replace(/([?&])([^=&#]+)=([^&#]+)/g, (whole, mark: string, name: string, value: string) =>
       isSecret(name, value) ? `${mark}${name}=${variables.standIn(value, `${server}_${name}`)}` : whole,
     )
     .replace(/\/([^/?#]{8,})/g, (whole, segment: string) =>
-      looksLikeKey(segment) ? `/${variables.standIn(segment, `${server}_key`)}` : whole,
+      looksLikeKey(segment) || redactShapes(segment) !== segment
+        ? `/${variables.standIn(segment, `${server}_key`)}`
+        : whole,
     )
 }
 

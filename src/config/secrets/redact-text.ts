@@ -16,6 +16,19 @@ export function withoutInterpolated(message: string, interpolated: ReadonlySet<s
   return hidden
 }
 
+/** References to variables and nothing else, without defaults, which may be secrets. */
+const REFERENCES = /^(?:\$\{(?:[a-z]+:)?[A-Za-z_]\w*\})+$/
+
+/** Whether a value says where a secret is, and none itself: `${TOKEN}`, `Bearer ${TOKEN}`. */
+export function isReference(value: string): boolean {
+  return REFERENCES.test(value.replace(/^(?:bearer|basic|token) +/i, ''))
+}
+
+/** Whether user and password of a URL hold no secret: `user:${PASSWORD}`, `${TOKEN}`. */
+export function isPlainLogin(login: string): boolean {
+  return isReference(login.slice(login.indexOf(':') + 1))
+}
+
 // Secrets are told by the names that stand before them, as part of a URL, or by their shape. What is neither stays as it is,
 // so that a command line can still be recognized: ports, paths, versions, packages, numbers of tokens.
 
@@ -81,9 +94,9 @@ export function redactUrls(text: string): string {
   // A name before it would only be looked for anew at each of its letters.
   return text.replace(/:\/\/([^\s"'<>]*)/g, (_, rest: string) => {
     const [, authority = '', path = '', query] = /^([^/?#]*)([^?#]*)(?:\?([^#]*))?/.exec(rest) ?? []
-    const host = authority.includes('@')
-      ? `${REDACTED}@${authority.slice(authority.lastIndexOf('@') + 1)}`
-      : authority
+    const at = authority.lastIndexOf('@')
+    const host =
+      at === -1 || isPlainLogin(authority.slice(0, at)) ? authority : REDACTED + authority.slice(at)
     return (
       '://' +
       host +
@@ -100,6 +113,7 @@ function redactSegment(segment: string): string {
 
 function redactParameter(parameter: string): string {
   const equals = parameter.indexOf('=')
+  if (isReference(parameter.slice(equals + 1))) return parameter
   return equals === -1 ? REDACTED : parameter.slice(0, equals + 1) + REDACTED
 }
 
@@ -121,12 +135,14 @@ export function redactArgs(args: readonly string[]): string[] {
 /** A word as it may be shown after an option; undefined when the option says nothing of it. */
 function valueOf(option: string | undefined, word: string): string | undefined {
   const [, name] = /^--?([\w][\w.-]*)$/.exec(option ?? '') ?? []
-  if (name === undefined || option === undefined || word.startsWith('-')) return undefined
-  if (option === '-H' || (name.length > 1 && isSecretName(name))) return REDACTED
+  if (name === undefined || option === undefined || word.startsWith('-') || isReference(word))
+    return undefined
+  if (option === '-H') return isReference(word.replace(/^[\w-]+: */, '')) ? undefined : REDACTED
+  if (name.length > 1 && isSecretName(name)) return REDACTED
   if (option === '-p') return NO_PASSWORD.test(word) ? undefined : REDACTED
   const colon = word.indexOf(':')
   const isUser = (name === 'u' || name === 'user') && colon > 0 && !word.includes('://')
-  return isUser ? word.slice(0, colon + 1) + REDACTED : undefined
+  return isUser && !isPlainLogin(word) ? word.slice(0, colon + 1) + REDACTED : undefined
 }
 
 /** `-pS3cret`, as database clients want it. */
@@ -138,18 +154,24 @@ function redactShortOption(arg: string): string {
 /** `--token=…`, `API_KEY=…`, `Authorization: …`; in a text of several words up to the next of them where that can be told. */
 function redactPairs(text: string): string {
   const [, start = '', name = ''] = /^((?:--?)?([\w.-]{1,100})\s*=)/.exec(text) ?? []
-  if (text.length > start.length && isSecretName(name)) return start + REDACTED
+  if (text.length > start.length && isSecretName(name))
+    return isReference(text.slice(start.length)) ? text : start + REDACTED
   for (const { 0: before, 1: named = '', index } of text.matchAll(
     /([\w.-]{1,100})["']?\s{0,9}:\s{0,9}(?=[^\s/])/g,
   ))
-    if (isSecretName(named)) return redactWords(text.slice(0, index)) + before + REDACTED
+    if (isSecretName(named)) {
+      const value = text.slice(index + before.length)
+      return redactWords(text.slice(0, index)) + before + (isReference(value) ? value : REDACTED)
+    }
   return redactWords(text)
 }
 
 function redactWords(text: string): string {
   return text
-    .replace(/([\w.-]{1,100})=("[^"]*"|'[^']*'|[^\s;&|"']+)/g, (whole: string, name: string) =>
-      isSecretName(name) ? `${name}=${REDACTED}` : whole,
+    .replace(
+      /([\w.-]{1,100})=("[^"]*"|'[^']*'|[^\s;&|"']+)/g,
+      (whole: string, name: string, value: string) =>
+        isSecretName(name) && !isReference(value) ? `${name}=${REDACTED}` : whole,
     )
     .replace(
       /(^|\s)(--?[\w][\w.-]{0,99})(\s+)("[^"]*"|'[^']*'|[^\s"'-]\S*)/g,
