@@ -1,5 +1,6 @@
 import type { Env } from '../config/files/interpolate.ts'
 import { Misuse, optionLines, type Output, runCommand, type Values, wrapping } from './arguments.ts'
+import { exitSoon } from './exit-soon.ts'
 import { reportFaults } from './wrap/report.ts'
 import { untilSignal } from './wrap/signals.ts'
 import { WRAPPED } from './plan-file.ts'
@@ -47,5 +48,6 @@ async function serve(values: Values<typeof options>, out: Output, env: Env): Pro
   await untilSignal()
   reportFaults(gateway.chaos.status(), out)
   await gateway.close()
+  exitSoon(0)
   return 0
 }

@@ -7,6 +7,7 @@ import type { KnownServer } from '../registry/known-server.ts'
 import { type Paint, plain } from '../telemetry/colours.ts'
 import { printable } from '../telemetry/printable.ts'
 import { logLevels, optionLines, runCommand, type Values } from './arguments.ts'
+import { exitSoon } from './exit-soon.ts'
 import { configNames, findConfig, noConfig } from './find-config.ts'
 import { seconds, showProgress } from './progress.ts'
 import type { Terminal } from './terminal.ts'
@@ -41,9 +42,6 @@ ${optionLines(options)}`
 
 /** How long the banner waits for servers to be discovered, in milliseconds. */
 const BANNER_MS = 10_000
-
-/** How long the process may go on when all is closed, in milliseconds. */
-const LINGER_MS = 500
 
 /** `breakwater start`: runs until SIGTERM or SIGINT. Resolves to the exit code. */
 export function start(args: readonly string[], out: Terminal, env: Env): Promise<number> {
@@ -90,7 +88,7 @@ async function serve(path: string, values: Values<typeof options>, out: Terminal
   } catch (error) {
     out.stderr(`breakwater: cannot start: ${(error as Error).message}`)
     // Whatever may be left of the parts that were made already.
-    systemClock.after(LINGER_MS, () => process.exit(1))
+    exitSoon(1)
     return 1
   }
   const { live, data, control, tokenFile, chaos } = gateway
@@ -111,8 +109,7 @@ async function serve(path: string, values: Values<typeof options>, out: Terminal
   process.once('SIGTERM', hurry)
   process.once('SIGINT', hurry)
   await gateway.close()
-  // An exporter of spans cannot be told to give up on a collector that does not answer.
-  systemClock.after(LINGER_MS, () => process.exit(0))
+  exitSoon(0)
   return 0
 }
 

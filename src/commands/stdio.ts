@@ -27,6 +27,7 @@ import { OneWayPosts } from '../upstreams/http/one-way-posts.ts'
 import { HttpWire } from '../upstreams/http/http-wire.ts'
 import { type Overlong, readLines } from '../upstreams/stdio/lines.ts'
 import { Misuse, optionLines, type Output, runCommand, type Values, wrapping } from './arguments.ts'
+import { exitSoon } from './exit-soon.ts'
 import { reportFaults } from './wrap/report.ts'
 import { untilSignal } from './wrap/signals.ts'
 import { WRAPPED } from './plan-file.ts'
@@ -40,6 +41,9 @@ ${optionLines(wrapping)}`
 
 /** How long the program may take to start, as one that is downloaded first does; the first message waits for it. */
 const START_MS: Millis = 60_000
+
+/** How long nothing may be read of what is left to read when all is said, in milliseconds. */
+const LAST_LINES_MS: Millis = 5_000
 
 /** How long calls that are under way may take when the client has said all that it wanted to. */
 const LAST_CALLS_MS: Millis = 5_000
@@ -87,21 +91,23 @@ async function serve(
   )
   if (typeof gateway === 'number') return gateway
 
-  const { write, gone } = lineWriter(io.stdout)
+  const { write, room, read, gone } = lineWriter(io.stdout)
   const url = `${gateway.data}/mcp/${WRAPPED}`
-  const bridge = new Bridge({ url, clock: systemClock, maxMessage: MAX_MESSAGE, write })
+  const bridge = new Bridge({ url, clock: systemClock, maxMessage: MAX_MESSAGE, write, room })
   const stop = Promise.race([untilSignal(), gone])
   const untilRead = async () => {
     await settled(gateway.live.current.servers.values(), systemClock, START_MS)
     // An input that breaks off has ended.
     await readLines(io.stdin, MAX_MESSAGE, (line) => bridge.take(line)).catch(() => undefined)
     await bridge.settled(LAST_CALLS_MS)
+    await read(systemClock, LAST_LINES_MS)
   }
   await Promise.race([untilRead(), stop])
   io.stdin.destroy()
   await bridge.close()
   reportFaults(gateway.chaos.status(), out)
   await gateway.close()
+  exitSoon(0)
   return 0
 }
 
@@ -111,10 +117,17 @@ function definedIn(env: Env): Record<string, string> {
   )
 }
 
+/** From so much on that waits for who reads our output, nothing more is taken in that would come on top, in bytes. */
+const MOST_UNREAD = 1024 ** 2
+
 /** Writes lines to a stream. */
 export interface LineWriter {
   /** A promise asks to wait: the reader is slower. Lines for a reader that has gone are dropped. */
   readonly write: (line: string) => Promise<void> | undefined
+  /** Asks to wait only while more than `MOST_UNREAD` bytes wait to be read: many clients write all that they want before they read. */
+  readonly room: () => Promise<void> | undefined
+  /** Resolves when everything has been read, or when nothing was for `patienceMs`. */
+  readonly read: (clock: Clock, patienceMs: Millis) => Promise<void>
   /** Resolves when nobody reads any more. */
   readonly gone: Promise<void>
 }
@@ -131,16 +144,22 @@ export function lineWriter(stream: Writable): LineWriter {
     // Stays, for an error that nobody listens to ends the process.
     stream.on('error', end)
   })
+  const untilDrained = () =>
+    (drained ??= Promise.race([new Promise<void>((resolve) => stream.once('drain', resolve)), gone]).then(
+      () => {
+        drained = undefined
+      },
+    ))
   return {
     gone,
-    write(line) {
-      if (isGone || stream.write(`${line}\n`)) return undefined
-      drained ??= Promise.race([new Promise<void>((resolve) => stream.once('drain', resolve)), gone]).then(
-        () => {
-          drained = undefined
-        },
-      )
-      return drained
+    write: (line) => (isGone || stream.write(`${line}\n`) ? undefined : untilDrained()),
+    room: () => (isGone || stream.writableLength <= MOST_UNREAD ? undefined : untilDrained()),
+    async read(clock, patienceMs) {
+      const all = Promise.race([new Promise<void>((resolve) => stream.write('', () => resolve())), gone])
+      for (let before = Infinity; !isGone && stream.writableLength > 0 && stream.writableLength < before;) {
+        before = stream.writableLength
+        await Promise.race([all, new Promise<void>((resolve) => clock.after(patienceMs, resolve))])
+      }
     },
   }
 }
@@ -152,7 +171,8 @@ interface BridgeParts {
   /** Longest message either way, in bytes. */
   readonly maxMessage: number
   /** Takes a line for the client; a promise asks to wait. */
-  readonly write: (line: string) => Promise<void> | undefined
+  readonly write: LineWriter['write']
+  readonly room: LineWriter['room']
 }
 
 /** How long the endpoint may take to let the session go, in milliseconds. */
@@ -194,7 +214,7 @@ class Bridge {
       return undefined
     const exchange = this.#post(line, said)
     // What asks for nothing may be what those behind it build upon.
-    return exchange.ids.size > 0 ? undefined : exchange.over
+    return exchange.ids.size > 0 ? this.#parts.room() : exchange.over
   }
 
   /** Resolves when no request waits for its reply, or after `limitMs`. */
@@ -262,12 +282,13 @@ class Bridge {
   async #open(id: string, version: string): Promise<void> {
     const wire = this.#bare.inSession(id, version)
     this.#wire = wire
-    const { clock, maxMessage: maxReply, write } = this.#parts
+    const { clock, maxMessage: maxReply, write, room } = this.#parts
     this.#listener = new HttpListener({
       clock,
       maxReply,
       wire: () => wire,
       receive: (data) => void write(data),
+      backpressure: room,
       ready: () => Promise.resolve(),
       // The client finds out with its next message: there is nothing more to listen to.
       isLost: () => Promise.resolve(false),

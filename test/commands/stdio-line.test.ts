@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { PassThrough } from 'node:stream'
 import { test } from 'node:test'
+import { ManualClock } from '../support/manual-clock.ts'
 import { lineWriter, modernHeaders, readLine } from '../../src/commands/stdio.ts'
 
 test('a line is one message or a batch; its requests are those that want an answer', () => {
@@ -28,6 +29,31 @@ test('a message of the modern era gets the headers that repeat it; others get no
   })
   assert.equal(modernHeaders({ method: 'tools/call', params: { name: 'a' } }), undefined)
   assert.equal(modernHeaders(undefined), undefined)
+})
+
+test('there is room until a mebibyte waits, and the end waits for who reads', async () => {
+  const clock = new ManualClock()
+  const stream = new PassThrough({ highWaterMark: 8 })
+  const { write, room, read } = lineWriter(stream)
+  void write('x'.repeat(500_000))
+  assert.equal(room(), undefined)
+  void write('x'.repeat(600_000))
+  const more = room()
+  assert.ok(more instanceof Promise)
+  let isOver = false
+  const over = read(clock, 100).then(() => (isOver = true))
+  await clock.advance(99)
+  assert.equal(isOver, false)
+  // Somebody reads a part of it: what is left has its time anew.
+  stream.read(8)
+  stream.resume()
+  await Promise.all([more, over])
+  assert.equal(room(), undefined)
+  stream.pause()
+  void write('x'.repeat(600_000))
+  const givenUp = read(clock, 100)
+  await clock.advance(200)
+  await givenUp
 })
 
 test('a slow reader makes the writer wait, and one that has gone does not', async () => {

@@ -1,7 +1,10 @@
 import assert from 'node:assert/strict'
+import type { ChildProcessWithoutNullStreams } from 'node:child_process'
+import { once } from 'node:events'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
+import { setTimeout } from 'node:timers/promises'
 import { isAlive } from '../support/processes.ts'
 import { descendantsOf } from './support/family.ts'
 import { cleanUp, newFolder } from './support/gateway.ts'
@@ -62,6 +65,36 @@ test('a client of the modern era is served without a session, and takes requests
   program.child.stdin?.end()
   assert.equal((await program.ended).code, 0)
   assert.ok(!program.lines.some((line) => line.includes('"id":2,')))
+})
+
+test('of a client that does not read it takes no more than there is room for, and SIGTERM ends it all the same', async () => {
+  const { program, say } = start()
+  const { stdin, stdout } = program.child as ChildProcessWithoutNullStreams
+  const clientInfo = { name: 'x', version: '1' }
+  say({
+    id: 0,
+    method: 'initialize',
+    params: { protocolVersion: '2025-11-25', capabilities: {}, clientInfo },
+  })
+  await program.line('it answers', (line) => (line.includes('"id":0') ? true : undefined))
+  say({ method: 'notifications/initialized' })
+  stdout.pause()
+  // What it has not taken when it ends breaks off.
+  stdin.on('error', () => undefined)
+  let taken = 0
+  const call = (id: number) => {
+    const args = { text: 'x'.repeat(5_000) }
+    const message = { jsonrpc: '2.0', id, method: 'tools/call', params: { name: 'echo', arguments: args } }
+    stdin.write(`${JSON.stringify(message)}\n`, (error) => (taken += error ? 0 : 1))
+  }
+  for (let id = 1; id <= 10_000; id++) call(id)
+  // It has stopped when it takes nothing for a while.
+  for (let before = -1; before !== taken; await setTimeout(1_000)) before = taken
+  assert.ok(taken > 0 && taken < 9_000, `${taken} calls were taken`)
+  program.signal('SIGTERM')
+  const [code] = (await once(program.child, 'exit')) as [number]
+  assert.equal(code, 0)
+  stdout.resume()
 })
 
 test('in production no plan is armed, and it says so', async () => {
