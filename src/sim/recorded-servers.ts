@@ -169,16 +169,42 @@ const wasMade = ({ outcome, server }: RecordedAttempt): boolean =>
 /** Whether the gateway ended it, so that nobody knows how it would have. */
 const isCut = ({ outcome }: RecordedAttempt): boolean => outcome === 'timeout' || outcome === 'cancelled'
 
-/** The attempts of one tool. */
-class Pool {
-  readonly #all: readonly Seen[]
-  readonly #further: readonly Seen[]
-  readonly #others: readonly Seen[]
+/** Attempts to draw from: as a list in order of time, and in order of how long they took. */
+class Attempts {
+  readonly #inOrder: readonly Seen[]
+  readonly #byDuration: readonly Seen[]
 
   constructor(seen: readonly Seen[]) {
-    this.#all = seen.toSorted((one, other) => one.at - other.at)
-    this.#further = this.#all.filter(({ isFurther }) => isFurther)
-    this.#others = this.#all.filter(({ isFurther }) => !isFurther)
+    this.#inOrder = seen.toSorted((one, other) => one.at - other.at)
+    this.#byDuration = seen.toSorted((one, other) => one.attempt.tookMs - other.attempt.tookMs)
+  }
+
+  get count(): number {
+    return this.#inOrder.length
+  }
+
+  /** Draws one of those that took longer, of the ones near a time if there are any. A draw costs no look at all of them. */
+  draw(at: Millis, longerThan: Millis, draw: () => number): Seen | undefined {
+    const near = nearest(this.#inOrder, at)
+    const isEvery = near === this.#inOrder
+    const longer =
+      isEvery || longerThan === 0 ? near : near.filter(({ attempt }) => attempt.tookMs > longerThan)
+    if (longerThan === 0 || (!isEvery && longer.length > 0)) return longer[Math.floor(draw() * longer.length)]
+    const from = firstFrom(this.#byDuration, ({ attempt }) => attempt.tookMs > longerThan)
+    return this.#byDuration[from + Math.floor(draw() * (this.count - from))]
+  }
+}
+
+/** The attempts of one tool. */
+class Pool {
+  readonly #all: Attempts
+  readonly #further: Attempts
+  readonly #others: Attempts
+
+  constructor(seen: readonly Seen[]) {
+    this.#all = new Attempts(seen)
+    this.#further = new Attempts(seen.filter(({ isFurther }) => isFurther))
+    this.#others = new Attempts(seen.filter(({ isFurther }) => !isFurther))
   }
 
   /** An attempt that takes longer than `longerThan`, in milliseconds; 0: any. */
@@ -188,13 +214,11 @@ class Pool {
     draw: (purpose: string) => number,
   ): RecordedAttempt {
     const kind = isFurther ? this.#further : this.#others
-    const from = kind.length >= LEAST_OF_KIND ? kind : this.#all
+    const from = kind.count >= LEAST_OF_KIND ? kind : this.#all
     let least = longerThan
     for (let round = 0; ; round++) {
-      const isLonger = ({ attempt }: Seen) => least === 0 || attempt.tookMs > least
-      const near = nearest(from, at).filter(isLonger)
-      const choice = near.length > 0 ? near : this.#all.filter(isLonger)
-      const chosen = choice[Math.floor(draw(`attempt ${round}`) * choice.length)]
+      const drawn = () => draw(`attempt ${round}`)
+      const chosen = from.draw(at, least, drawn) ?? this.#all.draw(at, least, drawn)
       if (chosen === undefined) return { ...UNKNOWN, tookMs: least + UNKNOWN_MS }
       if (!chosen.isCut) return chosen.attempt
       least = chosen.attempt.tookMs
@@ -204,7 +228,7 @@ class Pool {
 
 /** Those that are near a time, of a list in order; all of them where too few are. */
 function nearest(seen: readonly Seen[], at: Millis): readonly Seen[] {
-  let above = firstFrom(seen, at)
+  let above = firstFrom(seen, (one) => one.at >= at)
   let below = above - 1
   const distance = (index: number) => Math.abs((seen[index]?.at ?? Infinity) - at)
   while (above - below - 1 < NEAREST) {
@@ -217,13 +241,13 @@ function nearest(seen: readonly Seen[], at: Millis): readonly Seen[] {
   return near.length < LEAST_NEAR ? seen : near
 }
 
-/** The first index from a time on. */
-function firstFrom(seen: readonly Seen[], at: Millis): number {
+/** The first index from which on it `holds`, of a list in an order in which it does so to the end. */
+function firstFrom(seen: readonly Seen[], holds: (one: Seen) => boolean): number {
   let [low, high] = [0, seen.length]
   while (low < high) {
     const middle = (low + high) >> 1
-    if (seen[middle]!.at < at) low = middle + 1
-    else high = middle
+    if (holds(seen[middle]!)) high = middle
+    else low = middle + 1
   }
   return low
 }
