@@ -88,6 +88,9 @@ const MAX_LISTENERS = 64
 /** How long the end of the process waits until the journal is written, in milliseconds. */
 const FLUSH_MS: Millis = 2_000
 
+/** How long the end of a run that could not be written down waits for the next try, in milliseconds. */
+const AGAIN_MS: Millis = 30_000
+
 /** After so many completed runs of one shape another one shows nothing new. */
 const ENOUGH_RUNS = 3
 
@@ -119,7 +122,9 @@ export class GuardedExperiments {
   readonly #listeners = new Set<{ readonly name: string; readonly hear: (run: RunRecord) => void }>()
   #current: Current | undefined
   #beginning: Beginning | undefined
-  #isClosed = false
+  readonly #closed = new Cancellation()
+  /** Ends of runs that are being written down. */
+  readonly #sealing = new Set<Promise<void>>()
 
   constructor(parts: GuardedParts) {
     this.#parts = parts
@@ -184,7 +189,7 @@ export class GuardedExperiments {
   /** Asks for a run. It begins at once, or waits to be approved. */
   async run(spec: Spec, request: Request): Promise<Asked> {
     const plan = this.plan(spec, request)
-    if (this.#isClosed) return { ok: false, refusals: ['the gateway is stopping'] }
+    if (this.#closed.aborted) return { ok: false, refusals: ['the gateway is stopping'] }
     if (plan.refusals.length > 0) return { ok: false, refusals: plan.refusals }
     const run = this.#recordOf(spec, plan, request)
     this.#emit('asked', run)
@@ -228,7 +233,7 @@ export class GuardedExperiments {
     }
     this.#emit('approved', approved)
     const begun = await this.#begin(approved, spec)
-    if (begun.ok || this.#last.get(name)?.id === pending.id || this.#isClosed) return begun
+    if (begun.ok || this.#last.get(name)?.id === pending.id || this.#closed.aborted) return begun
     // Nothing of it could be written down: it waits as before, or nobody would know of it any more.
     this.#specs.set(pending.id, spec)
     this.#pending.set(name, pending)
@@ -319,7 +324,7 @@ export class GuardedExperiments {
 
   /** The gateway ends. Resolves when all is rolled back and written down, as far as the disk takes it. */
   async close(): Promise<void> {
-    this.#isClosed = true
+    this.#closed.abort('closed')
     for (const run of [...this.#pending.values()])
       this.#over({
         ...run,
@@ -334,7 +339,7 @@ export class GuardedExperiments {
     // A disk that hangs must not keep the process: what is not written down is found as unfinished by the next one.
     const limit = new Cancellation()
     const late = this.#parts.clock.sleep(FLUSH_MS, limit).catch(() => undefined)
-    await Promise.race([this.#parts.journal.flush(), late])
+    await Promise.race([Promise.all([...this.#sealing, this.#parts.journal.flush()]), late])
     limit.abort('written')
   }
 
@@ -387,7 +392,7 @@ export class GuardedExperiments {
     if (problem !== undefined) return { ok: false, refusals: [problem] }
     // Much may have happened while it was written down.
     const { stopped } = beginning
-    const refusals = this.#isClosed ? ['the gateway is stopping'] : this.#parts.survey(spec).refusals
+    const refusals = this.#closed.aborted ? ['the gateway is stopping'] : this.#parts.survey(spec).refusals
     if (stopped !== undefined || refusals.length > 0) {
       const reason = stopped ?? refusals.join('; ')
       const state = stopped === undefined ? 'failed' : 'aborted'
@@ -429,7 +434,15 @@ export class GuardedExperiments {
     this.#keep(run)
     this.#emit('ended', run)
     this.#publish(run)
-    void this.#write(run)
+    const sealing: Promise<void> = this.#seal(run).finally(() => this.#sealing.delete(sealing))
+    this.#sealing.add(sealing)
+  }
+
+  /** Writes the end of a run down, again and again if the disk refuses: the next process would take it for one that was cut off. */
+  async #seal(run: RunRecord): Promise<void> {
+    const { clock } = this.#parts
+    while ((await this.#write(run)) !== undefined && !this.#closed.aborted)
+      await clock.sleep(AGAIN_MS, this.#closed).catch(() => undefined)
   }
 
   #withProposal(run: RunRecord): RunRecord {

@@ -126,6 +126,25 @@ test('a disk that takes no more ends a run that goes on', async () => {
   assert.deepEqual(run.rollback?.armed, [])
 })
 
+test('the end of a run is written down once the disk takes it again, or else when the gateway ends', async () => {
+  const ends = [
+    ({ clock }: ReturnType<typeof stage>) => clock.advance(60_000),
+    ({ guarded }: ReturnType<typeof stage>) => guarded.close(),
+  ]
+  for (const end of ends) {
+    const staged = stage()
+    const { guarded, rules, clock, written, toEnd } = staged
+    await guarded.run(specOf(), asked)
+    await clock.advance(1_000)
+    rules.full = 'ENOSPC'
+    await toEnd()
+    assert.notEqual(written.at(-1)?.phase, 'over')
+    rules.full = undefined
+    await end(staged)
+    assert.deepEqual([written.at(-1)?.phase, written.at(-1)?.state], ['over', 'failed'])
+  }
+})
+
 test('there is one run at a time', async () => {
   const { guarded } = stage()
   const both = await Promise.all([
