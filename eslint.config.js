@@ -31,7 +31,8 @@ const layers = {
 /** What puts all of these together: nothing else imports it. */
 const outermost = ['gateway', 'commands']
 
-const clockMessage = 'Time comes from Clock and chance from KeyedRandom, so that tests and simulations own both.'
+const clockMessage =
+  'Time comes from Clock and chance from KeyedRandom, so that tests and simulations own both.'
 
 const noClock = [
   { object: 'Date', property: 'now', message: clockMessage },

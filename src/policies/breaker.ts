@@ -62,7 +62,7 @@ const states = ['closed', 'open', 'half_open'] as const
  */
 export const breaker: Policy<z.output<typeof breakerSchema>> & { schema: typeof breakerSchema } = {
   schema: breakerSchema,
-  use: 'Keep it in force: it spares agents the wait for a tool that keeps failing, and gives the server time to recover. Raise `minimum` and `consecutive` for tools whose failures pass at once, and use `false` only where even a failing server has to get every call.',
+  use: 'Keep it in force where failures are slow, or where a server breaks under load: it spares agents the wait, and gives the server time to recover. Failures that are quick and short are made longer by it: there use `open: 1s`, or raise `minimum` and `consecutive` (`breakwater study ablation` shows by how much). Use `false` only where even a failing server has to get every call.',
   reasons: [breakerOpen],
   events: {
     breaker: {

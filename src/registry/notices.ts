@@ -23,7 +23,11 @@ export function warnOfNames(log: Log, names: Names, server: KnownServer): void {
     if (known.size > MAX_TOLD || known.has(key)) return
     known.add(key)
     if (known.size <= MAX_TOLD) log.warn({ server: server.name, ...line }, text)
-    else log.warn({ server: server.name, told: MAX_TOLD }, 'further warnings about names of this server are suppressed')
+    else
+      log.warn(
+        { server: server.name, told: MAX_TOLD },
+        'further warnings about names of this server are suppressed',
+      )
   }
   for (const { kind, name, why, where } of server.unlisted) {
     const whom = where === 'aggregate' ? 'agents of /mcp' : 'agents'

@@ -149,7 +149,7 @@ function registerOperator(app: FastifyInstance, operator: Operator, store: State
 function rowsOf([{ set, server, tool, overrides, replica }, state]: readonly [StateKey, Observable]) {
   const matched = overrides?.map((match) => JSON.parse(match) as unknown) ?? []
   const of = matched.length === 0 ? {} : { overrides: matched }
-  return [state.snapshot()].flat().map((row) => ({ set, server, tool, ...of, replica, ...(row) }))
+  return [state.snapshot()].flat().map((row) => ({ set, server, tool, ...of, replica, ...row }))
 }
 
 /** How many of the names that agents are not shown an operator is, and how much of each, in characters. */

@@ -27,7 +27,10 @@ export async function createTracing(parts: TracingParts): Promise<Tracing> {
   const settings = readSettings(parts.env, parts.config)
   if (settings === undefined) return untraced
   for (const variable of settings.ignored)
-    parts.log.warn({ variable, value: parts.env[variable] }, 'an environment variable has a value that is not supported: ignored')
+    parts.log.warn(
+      { variable, value: parts.env[variable] },
+      'an environment variable has a value that is not supported: ignored',
+    )
   const { startTracing } = await import('./tracing/traced.ts')
   try {
     return await startTracing(settings, parts)

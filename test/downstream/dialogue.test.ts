@@ -141,7 +141,10 @@ test('a session has only so many calls under way', async (t) => {
   const session = await begin()
   const calls = [post(request(1), session), post(request(2), session)]
   await begun(2)
-  assert.equal(errorOf(await post(request(3), session)).message, 'too many calls in this session (limit 2, gateway.sessions.maxInFlight)')
+  assert.equal(
+    errorOf(await post(request(3), session)).message,
+    'too many calls in this session (limit 2, gateway.sessions.maxInFlight)',
+  )
   for (const id of [1, 2]) await post(cancelled(id), session)
   await Promise.all(calls)
 })

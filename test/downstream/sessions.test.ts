@@ -70,7 +70,10 @@ test('when there is no room at all, the longest idle session of the client with 
   )
   add(undefined, 'bystander')
   // Now nobody has many more than others: clients do not take turns in closing each other's sessions.
-  assert.match(sessions.refusal('bystander', '')?.message ?? '', /too many sessions \(limit 4, gateway\.sessions\.max\)/)
+  assert.match(
+    sessions.refusal('bystander', '')?.message ?? '',
+    /too many sessions \(limit 4, gateway\.sessions\.max\)/,
+  )
   assert.equal(sessions.size, 4)
 })
 

@@ -13,7 +13,17 @@ import { encodeEvent } from '../../protocol/sse.ts'
 import { LATEST_LEGACY, legacyVersions } from '../../protocol/versions.ts'
 import { duration, formatDuration } from '../../units/duration.ts'
 import { ENDED, NO_REPLY, type RawReply, type Injection, type FaultType, type ServerKind } from '../fault.ts'
-import { diverted, endOf, errorBody, firstOf, givenUp, json, onAnswer, requests, sharesStream } from './shared.ts'
+import {
+  diverted,
+  endOf,
+  errorBody,
+  firstOf,
+  givenUp,
+  json,
+  onAnswer,
+  requests,
+  sharesStream,
+} from './shared.ts'
 
 /** The call's id as its sender wrote it: numbers that JavaScript would round keep all of their digits. */
 function rawId({ id, message: { text } }: Call): string {

@@ -6,7 +6,6 @@ import type { Agents } from '../../../src/gateway/agents.ts'
 import { compileGeneration } from '../../../src/gateway/generation.ts'
 import { applyConfig } from '../../../src/gateway/reload.ts'
 import { Live } from '../../../src/mesh/live.ts'
-import type { States } from '../../../src/mesh/state.ts'
 import { faultOfName, Names } from '../../../src/registry/names.ts'
 import { Intents } from '../../../src/telemetry/intents.ts'
 import { createMetrics } from '../../../src/telemetry/metrics.ts'
@@ -141,12 +140,12 @@ function setUp() {
     live,
     told,
     ask,
-    states: context.state as States,
+    states: context.state,
     apply: (config: Config) =>
       applyConfig(config, new Set(), {
         live,
         parts,
-        state: context.state as States,
+        state: context.state,
         agents: agentsOf(told),
         follow: () => undefined,
       }),
