@@ -30,9 +30,12 @@ export interface PolicySet {
 
 /** The policies that are recorded, and those that are predicted from that, by name. */
 export const policySets: Readonly<Record<'A' | 'noRetries' | 'shortTimeout', PolicySet['defaults']>> = {
-  A: { retry: { attempts: 2, base: '20ms', cap: '200ms' }, attemptTimeout: { timeout: '400ms' } },
-  noRetries: { retry: { attempts: 0 }, attemptTimeout: { timeout: '400ms' } },
-  shortTimeout: { retry: { attempts: 2, base: '20ms', cap: '200ms' }, attemptTimeout: { timeout: '120ms' } },
+  A: { retry: { maxRetries: 2, base: '20ms', cap: '200ms' }, attemptTimeout: { timeout: '400ms' } },
+  noRetries: { retry: { maxRetries: 0 }, attemptTimeout: { timeout: '400ms' } },
+  shortTimeout: {
+    retry: { maxRetries: 2, base: '20ms', cap: '200ms' },
+    attemptTimeout: { timeout: '120ms' },
+  },
 }
 
 /** Neither breakers nor limits: what they do in a spell that comes once a minute is the matter of a single event. */

@@ -60,7 +60,7 @@ function configFor({ flaky, steady, shaky }: Urls, lists: ListFault): Config {
     },
     policies: {
       // More of what one arm has less of, so that each meets all that can happen.
-      sets: { bold: { retry: { attempts: 4, base: 1, cap: 5 }, hedge: false } },
+      sets: { bold: { retry: { maxRetries: 4, base: 1, cap: 5 }, hedge: false } },
       defaults: { attemptTimeout: { timeout: 200 }, retry: { base: 1, cap: 5 } },
       overrides: [
         {

@@ -22,7 +22,7 @@ import type { Verdict } from './statistics/verdict.ts'
 
 /** A setting in which arms differ: what each of them has, as JSON; undefined where it has none. */
 export interface SettingDifference {
-  /** Such as `retry.attempts`. */
+  /** Such as `retry.maxRetries`. */
   readonly setting: string
   readonly byArm: Readonly<Record<string, string | undefined>>
 }

@@ -30,7 +30,7 @@ const fallback = z
 const lastKnownGood = z
   .strictObject({
     maxAge: duration({ min: 1_000 }).default(300_000).describe('The oldest answer that is given again.'),
-    most: z.int().min(1).max(100_000).default(100).describe('Most answers that are kept of one tool.'),
+    maxEntries: z.int().min(1).max(100_000).default(100).describe('Most answers that are kept of one tool.'),
     maxSize: size()
       .default(1024 ** 2)
       .describe('Most bytes of answers that are kept of one tool.'),
@@ -222,7 +222,7 @@ interface Good {
 interface Limits {
   /** In milliseconds. */
   readonly maxAge: Millis
-  readonly most: number
+  readonly maxEntries: number
   /** In bytes. */
   readonly maxSize: number
 }
@@ -239,10 +239,10 @@ export class LastKnownGood {
     return this.#answers.peek(key)
   }
 
-  put(key: string, good: Good, { most, maxSize }: Limits): void {
+  put(key: string, good: Good, { maxEntries, maxSize }: Limits): void {
     if (good.bytes > maxSize) this.drop(key)
     else this.#answers.set(key, good)
-    while (this.#answers.size > most || this.#answers.calculatedSize > maxSize) this.#answers.pop()
+    while (this.#answers.size > maxEntries || this.#answers.calculatedSize > maxSize) this.#answers.pop()
   }
 
   /** There is a later answer, which is not kept. */

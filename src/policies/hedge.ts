@@ -31,7 +31,7 @@ const schema = z
         'How long to wait for an answer before the call is sent once more: a duration, or `p90`, `p95` or `p99` ' +
           'of how long the tool has taken lately. As long as that is not known, nothing is sent twice.',
       ),
-    most: z
+    maxHedges: z
       .int()
       .min(1)
       .max(3)
@@ -52,9 +52,9 @@ export const hedge: Policy<z.output<typeof schema>> & { schema: typeof schema } 
   optIn: true,
   facts: [hedges],
   divided: ({ budget, ...others }, share) => ({ ...others, budget: dividedBudget(budget, share) }),
-  build({ after, most, budget }, context, scope): Layer {
+  build({ after, maxHedges, budget }, context, scope): Layer {
     const { clock } = context
-    const parts = { clock, most, budgets: new RetryBudgets(context, scope, budget) }
+    const parts = { clock, maxHedges, budgets: new RetryBudgets(context, scope, budget) }
     const estimates: LatencyEstimate[] = []
     if (typeof after === 'string')
       for (let replica = 0; replica < scope.replicas; replica++)
@@ -95,7 +95,7 @@ interface RaceParts {
   readonly clock: Clock
   readonly budgets: RetryBudgets
   /** Most tries after the first. */
-  readonly most: number
+  readonly maxHedges: number
 }
 
 /** One try of a call. */
@@ -149,14 +149,14 @@ class Race {
 
   #hedge(): void {
     const { record, signal } = this.#call
-    const { clock, budgets, most } = this.#parts
+    const { clock, budgets, maxHedges } = this.#parts
     // What the agent has seen of a try has to go on with that try.
     if (signal.aborted || record.firstByteAt !== undefined || this.#channel.taken) return
     const refused = isInboundRetry(this.#call) ? 'inbound_attempt' : budgets.claim(clock.now())
     if (refused !== undefined) return retryRefused.note(record, refused)
     hedges.add(record)
     this.#start()
-    if (!this.#over && this.#runners.length <= most) this.#arm()
+    if (!this.#over && this.#runners.length <= maxHedges) this.#arm()
   }
 
   #start(): void {

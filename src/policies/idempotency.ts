@@ -34,7 +34,7 @@ const schema = z
     limit: duration({ min: 1_000 })
       .default(300_000)
       .describe('How long a call with a key may run, whether or not its caller still waits.'),
-    most: z
+    maxKeys: z
       .int()
       .min(1)
       .max(1_000_000)
@@ -89,10 +89,10 @@ export const idempotency: Policy<z.output<typeof schema>> & { schema: typeof sch
       }
 
       function first(call: Call, id: string, fingerprint: string): Promise<Outcome> {
-        const { limit: limitMs, most, maxSize, window } = config
+        const { limit: limitMs, maxKeys, maxSize, window } = config
         if (call.signal.aborted) return next(call)
-        if (!runs.makeRoom(most)) {
-          const message = `too many calls with an idempotency key under way (${most} of ${most})`
+        if (!runs.makeRoom(maxKeys)) {
+          const message = `too many calls with an idempotency key under way (limit ${maxKeys})`
           return rejected(idempotencyFull, message)
         }
         const channel = new LeavingChannel(call.channel)

@@ -23,7 +23,7 @@ import {
 
 const schema = z
   .strictObject({
-    attempts: z.int().min(0).max(10).default(2).describe('Most tries after the first, 0 to 10.'),
+    maxRetries: z.int().min(0).max(10).default(2).describe('Most tries after the first, 0 to 10.'),
     base: duration({ min: 1 })
       .default(100)
       .describe(
@@ -47,7 +47,7 @@ const schema = z
 /** Sends failed calls again; see `ruleAgainst` for which, and `state/retry-budget.ts` for how many. */
 export const retry: Policy<z.output<typeof schema>> & { schema: typeof schema } = {
   schema,
-  use: 'Keep it in force for servers whose failures are short: only calls that can do no harm are sent again. Set `attempts: 0` where the agent or the server retries by itself, because retries at several levels multiply.',
+  use: 'Keep it in force for servers whose failures are short: only calls that can do no harm are sent again. Set `maxRetries: 0` where the agent or the server retries by itself, because retries at several levels multiply.',
   facts: [retries, retryRefused],
   states: [retryBudget],
   divided: ({ budget, ...others }, share) => ({ ...others, budget: dividedBudget(budget, share) }),
@@ -75,7 +75,7 @@ export const retry: Policy<z.output<typeof schema>> & { schema: typeof schema } 
 
 interface RetryParts extends Backoff {
   /** Most retries of one call. */
-  readonly attempts: number
+  readonly maxRetries: number
   readonly incorrect: boolean
   readonly context: PolicyContext
   readonly scope: Scope
@@ -127,10 +127,10 @@ class Retries {
   }
 
   #refusal(outcome: Outcome, waitMs: number): RetryRefusal | undefined {
-    const { attempts, context, scope, budgets } = this.#parts
+    const { maxRetries, context, scope, budgets } = this.#parts
     const rule = ruleAgainst(this.#call, outcome, scope)
     if (rule !== undefined) return rule
-    if (this.#retries >= attempts) return 'attempts'
+    if (this.#retries >= maxRetries) return 'max_retries'
     const now = context.clock.now()
     return fits(waitMs, this.#call, now) ? budgets.claim(now) : 'deadline'
   }

@@ -22,7 +22,7 @@ const ejection = z
     base: duration({ min: 1 })
       .default(30_000)
       .describe('For how long the first time; each further time it is that much longer, up to 5m.'),
-    most: rate()
+    maxShare: rate()
       .default(0.1)
       .describe('Most of the replicas that may be out at once; one always may be, the last one never.'),
   })

@@ -120,7 +120,11 @@ test('what cannot be simulated is refused in words', async () => {
       1,
       /did you mean cautious/,
     ],
-    [['--policies', await file('defaults: { retry: { attempts: many } }')], 1, /file\.yaml:1:\d+ .*attempts/],
+    [
+      ['--policies', await file('defaults: { retry: { maxRetries: many } }')],
+      1,
+      /file\.yaml:1:\d+ .*attempts/,
+    ],
     [
       ['--plan', await file('faults: [{ name: kill, type: proc.kill, rate: 1, ttl: 1m }]')],
       1,

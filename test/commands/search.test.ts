@@ -49,8 +49,8 @@ test('arguments that make no sense are refused with what to do', async () => {
 
 test('what cannot be run says why', async (t) => {
   const path = await folder(t, {
-    'bad.yaml': 'policies: { defaults: { retry: { attempts: 99 } } }',
-    'sets.yaml': 'policies: { sets: { cautious: { retry: { attempts: 0 } } } }',
+    'bad.yaml': 'policies: { defaults: { retry: { maxRetries: 99 } } }',
+    'sets.yaml': 'policies: { sets: { cautious: { retry: { maxRetries: 0 } } } }',
   })
   const slow = await run(...small, '--slo=p95=10ms')
   assert.equal(slow.code, 1)

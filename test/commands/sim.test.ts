@@ -9,14 +9,14 @@ import { policiesOf } from '../../src/sim/policy-choices.ts'
 import type { ReplayReport } from '../../src/sim/replay-text.ts'
 import { call, failure, header } from '../sim/recorded.ts'
 
-const policies = `defaults: { retry: { attempts: 0 } }
+const policies = `defaults: { retry: { maxRetries: 0 } }
 sets:
-  patient: { retry: { attempts: 2, base: 1ms, cap: 1ms } }
+  patient: { retry: { maxRetries: 2, base: 1ms, cap: 1ms } }
 `
 const hash = configHash(
   policiesOf({
-    defaults: { retry: { attempts: 0 } },
-    sets: { patient: { retry: { attempts: 2, base: '1ms', cap: '1ms' } } },
+    defaults: { retry: { maxRetries: 0 } },
+    sets: { patient: { retry: { maxRetries: 2, base: '1ms', cap: '1ms' } } },
   }),
 )
 

@@ -28,7 +28,7 @@ const live = {
   },
   telemetry: { metrics: { maxAge: 0 }, intents: { idle: '5s' }, accessLog: { sample: 0.5 } },
   mcpServers: { a: { url: 'http://127.0.0.1:1' } },
-  policies: { defaults: { retry: { attempts: 1 } } },
+  policies: { defaults: { retry: { maxRetries: 1 } } },
 }
 
 test('keys that are fixed at boot are named when they change', () => {

@@ -29,9 +29,9 @@ function parts(url: string, experiments: readonly Json[]): GatewayParts {
     servers: { flaky: { url, trusted: true } },
     gateway: { environment: 'test' },
     policies: {
-      defaults: { retry: { attempts: 1, base: 1, cap: 5, budget }, breaker: false },
+      defaults: { retry: { maxRetries: 1, base: 1, cap: 5, budget }, breaker: false },
       sets: {
-        patient: { retry: { attempts: 5, base: 1, cap: 5, budget } },
+        patient: { retry: { maxRetries: 5, base: 1, cap: 5, budget } },
         strict: { retry: false, breaker: { consecutive: 3, open: '10m', maxOpen: '10m' } },
       },
     },

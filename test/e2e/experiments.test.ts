@@ -140,7 +140,7 @@ test('a reload keeps arms and what they know; a changed set ends the experiment 
   await until('the config is in force', async () => gateway.log.some(({ msg }) => msg === 'config reloaded'))
   assert.deepEqual((await shown()).arms, arms)
   assert.equal((await shown()).state, 'running')
-  const sets = { ...(parts.policies?.sets as Json), no_retry: { retry: { attempts: 1 } } }
+  const sets = { ...(parts.policies?.sets as Json), no_retry: { retry: { maxRetries: 1 } } }
   await gateway.reconfigure({ ...parts, policies: { ...parts.policies, sets } })
   await until('the experiment has ended', hasEnded(shown))
   assert.equal((await shown()).endedBecause, 'the policy set "no_retry" changed')
@@ -155,7 +155,7 @@ test('a reload keeps arms and what they know; a changed set ends the experiment 
 test('a run that has ended is told by what it was, whatever the config says of its experiment by now', async () => {
   const { gateway, parts, shown } = await started({ arms: { control: 'default', treatment: 'no_retry' } })
   await drive(gateway, 20)
-  const sets = { ...(parts.policies?.sets as Json), no_retry: { retry: { attempts: 7 } } }
+  const sets = { ...(parts.policies?.sets as Json), no_retry: { retry: { maxRetries: 7 } } }
   const experiments = [
     { name: 'canary', arms: { old: 'same', new: 'absurd' }, metric: 'mean_ms', matters: 5, active: false },
   ]

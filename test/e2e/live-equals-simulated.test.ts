@@ -47,7 +47,7 @@ const fault = (name: string, type: string, more: Json): Json => ({ name, type, t
 
 /** A retry waits no time that could decide anything, and no budget runs out. */
 const retry = {
-  attempts: 2,
+  maxRetries: 2,
   base: 1,
   cap: 1,
   incorrect: true,

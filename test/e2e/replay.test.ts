@@ -10,8 +10,8 @@ const RUN_MS = 12_000
  * timer ends an attempt later than a simulated one does, and decides about others than it would have. What a replay makes of attempts
  * that were cut short is for `test/sim/replay` to say.
  */
-const retrying = { name: 'retrying', defaults: { retry: { attempts: 2, base: '20ms', cap: '200ms' } } }
-const once = { name: 'once', defaults: { retry: { attempts: 0 } } }
+const retrying = { name: 'retrying', defaults: { retry: { maxRetries: 2, base: '20ms', cap: '200ms' } } }
+const once = { name: 'once', defaults: { retry: { maxRetries: 0 } } }
 
 /** A test that fails once in a hundred runs is no test: intervals of 95 % are widened to what are 99.9 % of a normal distribution. */
 const WIDER = 1.68

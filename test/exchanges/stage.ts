@@ -26,7 +26,7 @@ const legacyOnly = { era: 'legacy', ...quiet }
 const policies = {
   defaults: {
     retry: {
-      attempts: 1,
+      maxRetries: 1,
       base: '1ms',
       cap: '1ms',
       budget: { ratio: 1, floor: 1000, concurrency: 1, leastConcurrent: 100 },
@@ -39,7 +39,7 @@ const policies = {
     {
       match: { server: 'stdio', tool: 'wait' },
       attemptTimeout: { timeout: '600ms' },
-      retry: { attempts: 0 },
+      retry: { maxRetries: 0 },
     },
     { match: { server: 'stdio', tool: 'cancelled' }, rateLimit: { rate: '1/h', burst: 3 } },
     { match: { server: 'sse', tool: 'wait' }, bulkhead: { concurrent: 1, queue: 0 } },
@@ -53,7 +53,7 @@ const policies = {
       degrade: { static: { text: 'Nothing to read today.' }, notice: true },
     },
   ],
-  sets: { cautious: { retry: { attempts: 0 } } },
+  sets: { cautious: { retry: { maxRetries: 0 } } },
 }
 
 /** Faults that depend on nothing but the seed and the calls: no schedules, no spans of time. */
@@ -202,7 +202,7 @@ async function startGateways({ urls, brittle, stop }: Servers): Promise<Stage> {
       sessions: { max: 4, idle: NEVER, unused: NEVER },
       limits: { perSession: { rate: '1/h', burst: 20 } },
     },
-    policies: { sets: { cautious: { retry: { attempts: 0 } } } },
+    policies: { sets: { cautious: { retry: { maxRetries: 0 } } } },
   })
   const [open, strict] = await Promise.all([opening, tightening])
   const up = Object.keys(entries).filter((name) => !['down', 'off', 'raw'].includes(name))

@@ -110,7 +110,7 @@ test('the report in Markdown says all of it, with fates by set and what the sets
       later: counts,
       examples: [],
     },
-    settings: [{ setting: 'retry.attempts', byArm: { default: '2', cautious: '4' } }],
+    settings: [{ setting: 'retry.maxRetries', byArm: { default: '2', cautious: '4' } }],
     flaws: ['it was stopped after 50 of 60 pairs'],
     twins,
   }
@@ -124,7 +124,7 @@ test('the report in Markdown says all of it, with fates by set and what the sets
     '| default | 7 | 0 | 2 | 0 | 0 | 9 |',
     '| cautious | 9 | 0 | 0 | 0 | 0 | 9 |',
     '| first tries | 700 | 0 | 12 |',
-    '| retry.attempts | 2 | 4 |',
+    '| retry.maxRetries | 2 | 4 |',
   ])
     assert.ok(text.includes(line), `${line}\n${text}`)
 })

@@ -10,8 +10,8 @@ import { overTheWire, simulated, unstarted } from './simulated.ts'
 const arms = { control: 'default', steady: 'retries' }
 
 const settings = {
-  default: { retry: { attempts: 3 } },
-  retries: { retry: { attempts: 5 } },
+  default: { retry: { maxRetries: 3 } },
+  retries: { retry: { maxRetries: 5 } },
 }
 
 const won = (more: { readonly looks?: number } = {}) =>

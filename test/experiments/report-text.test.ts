@@ -33,10 +33,10 @@ function section(markdown: string, title: string): string[] {
 }
 
 test('an experiment that has not run says so, what it would compare, and how to go on', () => {
-  const settings = { default: { retry: { attempts: 3 } }, retries: { retry: { attempts: 5 } } }
+  const settings = { default: { retry: { maxRetries: 3 } }, retries: { retry: { maxRetries: 5 } } }
   const text = markdownOf(overTheWire(unstarted({ experiment: { arms }, settings })))
   assert.match(text, /^# Experiment canary\n\nIt has not run\.\n\n## Hypothesis/)
-  assert.deepEqual(section(text, 'Settings that differ').at(-1), '| retry.attempts | 3 | 5 |')
+  assert.deepEqual(section(text, 'Settings that differ').at(-1), '| retry.maxRetries | 3 | 5 |')
   assert.deepEqual(section(text, 'What would change the verdict'), ['It has not run: start it.'])
   assert.doesNotMatch(text, /## (Metrics|Effect over time|Assignment)/)
 })

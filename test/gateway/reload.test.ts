@@ -239,7 +239,7 @@ test('a config that cannot be used leaves everything as it was: generation, sess
   const underWay = client.say('hold')
   await server.holds(1)
   const before = live.current
-  const report = await reload({ ...parts, policies: { defaults: { retry: { attempts: -1 } } } })
+  const report = await reload({ ...parts, policies: { defaults: { retry: { maxRetries: -1 } } } })
   assert.equal(report.ok, false)
   assert.match(report.errors.join(), /policies\.defaults\.retry\.attempts/)
   assert.equal(live.current, before)

@@ -138,22 +138,22 @@ test('each attempt is seen between the breaker and the timeout, whether there ar
 
 test('a chain tells of each setting where it came from', () => {
   const { mesh } = recordedMesh({
-    defaults: { deadline: { total: 5 }, retry: { attempts: 2 } },
+    defaults: { deadline: { total: 5 }, retry: { maxRetries: 2 } },
     overrides: [
-      { match: { tool: 'a*' }, retry: { attempts: 1 } },
-      { match: { tool: 'ab*' }, retry: { attempts: 0 }, deadline: false },
+      { match: { tool: 'a*' }, retry: { maxRetries: 1 } },
+      { match: { tool: 'ab*' }, retry: { maxRetries: 0 }, deadline: false },
     ],
   })
   const last = { layer: 'transport' }
   assert.deepEqual(mesh.chainFor('s', 'tools/call', 'x'), [
     { layer: 'observe' },
     { layer: 'deadline', config: { total: 5 }, from: 'default' },
-    { layer: 'retry', config: { attempts: 2 }, from: 'default' },
+    { layer: 'retry', config: { maxRetries: 2 }, from: 'default' },
     last,
   ])
   assert.deepEqual(mesh.chainFor('s', 'tools/call', 'abc'), [
     { layer: 'observe' },
-    { layer: 'retry', config: { attempts: 0 }, from: 'override 1' },
+    { layer: 'retry', config: { maxRetries: 0 }, from: 'override 1' },
     last,
   ])
 })

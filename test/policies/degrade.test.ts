@@ -146,7 +146,7 @@ test('it has to be asked for, with one way at least', () => {
   }
   assert.match(degrade.schema.safeParse({}).error?.message ?? '', /needs at least one of/)
   assert.deepEqual(degrade.schema.parse({ lastKnownGood: {} }), {
-    lastKnownGood: { maxAge: 300_000, most: 100, maxSize: 1024 ** 2 },
+    lastKnownGood: { maxAge: 300_000, maxEntries: 100, maxSize: 1024 ** 2 },
     notice: true,
   })
 })

@@ -51,7 +51,7 @@ test('second tries are paid for from the budget of retries, and without it there
 })
 
 test('with more than one second try allowed, each follows after the same wait', async () => {
-  const { clock, send, at } = hedged([9_000, 9_000, 9_000, 9_000], { config: { most: 2 } })
+  const { clock, send, at } = hedged([9_000, 9_000, 9_000, 9_000], { config: { maxHedges: 2 } })
   send(toolCall('tool'))
   await clock.advance(1_000)
   assert.deepEqual(at, [0, 100, 200])
@@ -99,7 +99,7 @@ test('it has to be said when a call is to be sent twice; everything else has a d
   for (const after of ['p50', 0, 'soon']) assert.equal(hedge.schema.safeParse({ after }).success, false)
   assert.deepEqual(hedge.schema.parse({ after: 'p99' }), {
     after: 'p99',
-    most: 1,
+    maxHedges: 1,
     budget: { ratio: 0.2, floor: 5, window: 10_000, concurrency: 0.2, leastConcurrent: 3 },
   })
   assert.equal(hedge.schema.parse({ after: '2s' }).after, 2_000)

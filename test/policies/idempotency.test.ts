@@ -193,7 +193,7 @@ test('the defaults, and what is refused', () => {
     scope: 'tenant',
     window: 600_000,
     limit: 300_000,
-    most: 10_000,
+    maxKeys: 10_000,
     maxSize: 16 * 1024 ** 2,
   })
   for (const bad of [
@@ -201,7 +201,7 @@ test('the defaults, and what is refused', () => {
     { scope: 'session' },
     { window: 0 },
     { limit: 0 },
-    { most: 0 },
+    { maxKeys: 0 },
     { other: 1 },
   ]) {
     assert.equal(idempotency.schema.safeParse(bad).success, false, JSON.stringify(bad))

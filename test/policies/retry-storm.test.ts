@@ -25,9 +25,9 @@ function budgets(context: PolicyContext): Record<string, BudgetSnapshot> {
 
 const down = failed('upstream_status')
 
-for (const attempts of [2, 10])
+for (const maxRetries of [2, 10])
   for (const perSecond of [25, 40, 150])
-    test(`with ${attempts} retries a server that fails for 30 s gets at most 1.25 times ${perSecond} calls/s`, async () => {
+    test(`with ${maxRetries} retries a server that fails for 30 s gets at most 1.25 times ${perSecond} calls/s`, async () => {
       const clock = new ManualClock()
       let isDown = false
       let tries = 0
@@ -38,7 +38,7 @@ for (const attempts of [2, 10])
           if (isDown) tries++
           return upstream(call)
         },
-        { attempts, budget: { leastConcurrent: 10_000 } },
+        { maxRetries, budget: { leastConcurrent: 10_000 } },
       )
       let calls = 0
       const everyMs = 1_000 / perSecond
@@ -116,8 +116,8 @@ test('servers have budgets of their own, and share that of the gateway', async (
   const clock = new ManualClock()
   const context = testPolicyContext(clock)
   const budget = { floor: 0.3, ratio: 0, leastConcurrent: 100 }
-  const one = serviceOf(context, scripted(down).service, { attempts: 1, budget }, 'one')
-  const two = serviceOf(context, scripted(down).service, { attempts: 1, budget }, 'two')
+  const one = serviceOf(context, scripted(down).service, { maxRetries: 1, budget }, 'one')
+  const two = serviceOf(context, scripted(down).service, { maxRetries: 1, budget }, 'two')
   const calls = [one, one, two, two].map((service) => {
     const call = toolCall('tool')
     void service(call)
@@ -126,7 +126,7 @@ test('servers have budgets of their own, and share that of the gateway', async (
   await pass(clock, 1_000)
   assert.deepEqual(
     calls.map(({ record }) => retryRefused.of(record)),
-    ['attempts', 'attempts', 'attempts', 'gateway_budget'],
+    ['max_retries', 'max_retries', 'max_retries', 'gateway_budget'],
   )
   const { one: first, two: second, '': gateway } = budgets(context)
   assert.deepEqual([first?.balance, second?.balance, gateway?.balance], [1, 2, 0])
@@ -143,7 +143,7 @@ test('of few calls under way three may be retried at a time, of many a fifth', a
     const service = serviceOf(
       context,
       slow(clock, 1_000, () => down),
-      { attempts: 1 },
+      { maxRetries: 1 },
     )
     const calls = Array.from({ length: callers }, () => toolCall('tool'))
     for (const call of calls) void service(call)

@@ -36,7 +36,7 @@ test('waits are drawn from zero up to a bound that doubles with each retry, and 
     [0.5, [50, 100, 200, 400, 500]],
     [0.999, [99.9, 199.8, 399.6, 799.2, 999]],
   ] as const) {
-    const config = { attempts: 5, base: 100, cap: '1s' }
+    const config = { maxRetries: 5, base: 100, cap: '1s' }
     const { clock, send, at } = setUp([failed('bad_reply')], { config, random: () => draw })
     send(toolCall('tool'))
     await pass(clock, 10_000)

@@ -31,7 +31,7 @@ test('after two retries the last failure is told', async () => {
   const { outcome, calls, record } = await run([failed('bad_reply'), failed('bad_reply'), last])
   assert.equal(outcome, last)
   assert.equal(calls.length, 3)
-  assert.equal(retryRefused.of(record), 'attempts')
+  assert.equal(retryRefused.of(record), 'max_retries')
 })
 
 test('every failure that may pass is retried, and no other', async () => {
@@ -126,14 +126,14 @@ test('a retry never has the number of a hedge', async () => {
 })
 
 test('no retries are sent where the config allows none', async () => {
-  const { calls, record } = await run([failed('bad_reply')], { config: { attempts: 0 } })
+  const { calls, record } = await run([failed('bad_reply')], { config: { maxRetries: 0 } })
   assert.equal(calls.length, 1)
-  assert.equal(retryRefused.of(record), 'attempts')
+  assert.equal(retryRefused.of(record), 'max_retries')
 })
 
 test('two retries, from 100 ms up to 2 s, unless told otherwise', () => {
   assert.deepEqual(retry.schema.parse({}), {
-    attempts: 2,
+    maxRetries: 2,
     base: 100,
     cap: 2_000,
     budget: { ratio: 0.2, floor: 5, window: 10_000, concurrency: 0.2, leastConcurrent: 3 },
@@ -145,7 +145,7 @@ test('settings that contradict each other or are out of range are refused, by na
   const refused = retry.schema.safeParse({ base: '3s', cap: '2s' })
   assert.deepEqual(refused.error?.issues[0]?.path, ['base'])
   for (const config of [
-    { attempts: 11 },
+    { maxRetries: 11 },
     { budget: { ratio: 1.1 } },
     { budget: { window: '2m' } },
     { tries: 1 },

@@ -8,7 +8,7 @@ test('it keeps callers at home, only watches deadlines, and ejects after five fa
     feasibility: 'observe',
     threshold: 0.5,
     explore: 0.03,
-    ejection: { consecutive: 5, base: 30_000, most: 0.1 },
+    ejection: { consecutive: 5, base: 30_000, maxShare: 0.1 },
   })
 })
 
@@ -17,7 +17,7 @@ test('ejection can be switched off, or set in part', () => {
   assert.deepEqual(route.schema.parse({ ejection: { base: '5s' } }).ejection, {
     consecutive: 5,
     base: 5_000,
-    most: 0.1,
+    maxShare: 0.1,
   })
 })
 

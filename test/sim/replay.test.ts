@@ -11,8 +11,8 @@ const recordingOf = (calls: readonly RecordedCall[]): Recording => ({ header: he
 
 const under = (name: string, defaults: object) => ({ name, policies: policiesOf({ defaults }) })
 
-const noRetries = under('no retries', { retry: { attempts: 0 } })
-const retrying = under('retries', { retry: { attempts: 2, base: '20ms', cap: '20ms' } })
+const noRetries = under('no retries', { retry: { maxRetries: 0 } })
+const retrying = under('retries', { retry: { maxRetries: 2, base: '20ms', cap: '20ms' } })
 
 const play = (calls: readonly RecordedCall[], options: Partial<ReplayOptions> = {}) =>
   replay(recordingOf(calls), { choice: noRetries, seed: 1, ...options })
@@ -102,7 +102,7 @@ test('further attempts are drawn from those near in time: a bad spell is one aga
       }),
     )
   const policies = {
-    retry: { attempts: 1, base: '1ms', cap: '1ms', budget: { floor: 1_000 } },
+    retry: { maxRetries: 1, base: '1ms', cap: '1ms', budget: { floor: 1_000 } },
     breaker: false,
   }
   const { calls } = await play([...spell(0, false), ...spell(600_000, true)], {

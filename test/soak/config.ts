@@ -44,7 +44,7 @@ export function configOf(fleet: Fleet, turn: number): GatewayParts {
         attemptTimeout: { timeout: '3s' },
         idempotency: { window: '10s', limit: '20s' },
       },
-      sets: { patient: { retry: { attempts: 4 } } },
+      sets: { patient: { retry: { maxRetries: 4 } } },
     },
     chaos: { enabled: true, persist: true, seed: turn, faults: plan(turn) },
     experiments: [

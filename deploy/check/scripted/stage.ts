@@ -15,7 +15,7 @@ const policies = {
     {
       match: { tool: 'stock' },
       effect: 'read_only',
-      retry: { attempts: 1, base: 1, cap: 1, budget: { floor: 1_000, leastConcurrent: 1_000 } },
+      retry: { maxRetries: 1, base: 1, cap: 1, budget: { floor: 1_000, leastConcurrent: 1_000 } },
     },
     { match: { tool: 'slow' }, attemptTimeout: { timeout: 100 } },
   ],

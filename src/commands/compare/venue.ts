@@ -83,7 +83,7 @@ export async function demoOrigin(): Promise<Origin> {
       defaults: { retry: { base: '10ms', cap: '100ms' } },
       sets: {
         no_retries: { retry: false },
-        cautious: { retry: { attempts: 4, base: '10ms', cap: '100ms' } },
+        cautious: { retry: { maxRetries: 4, base: '10ms', cap: '100ms' } },
       },
     },
   })

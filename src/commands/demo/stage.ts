@@ -96,7 +96,7 @@ function configOf({ durationMs, withPolicies }: StageOptions, orders: string, to
 const on = (durationMs: Millis) => ({
   deadline: { total: '10s' },
   attemptTimeout: { timeout: '1s' },
-  retry: { attempts: 2, incorrect: true },
+  retry: { maxRetries: 2, incorrect: true },
   verdict: { output: 'enforce' },
   // Open for 2 s in a demo of a minute: that it closes again is to be seen.
   breaker: { open: Math.max(100, durationMs / 30), maxOpen: Math.max(200, durationMs / 15) },

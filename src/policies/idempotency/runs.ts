@@ -65,10 +65,10 @@ export class Runs {
     return undefined
   }
 
-  /** Makes room for one call more; false when `most` are still under way. */
-  makeRoom(most: number): boolean {
-    while (this.#underWay.size + this.#over.size >= most && this.#over.size > 0) this.#evictOldest()
-    return this.#underWay.size < most
+  /** Makes room for one call more; false when `maxKeys` are still under way. */
+  makeRoom(maxKeys: number): boolean {
+    while (this.#underWay.size + this.#over.size >= maxKeys && this.#over.size > 0) this.#evictOldest()
+    return this.#underWay.size < maxKeys
   }
 
   /**

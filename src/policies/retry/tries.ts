@@ -15,8 +15,8 @@ export type RetryRefusal =
   | 'streaming'
   /** It is somebody's retry already. */
   | 'inbound_attempt'
-  /** The attempts that are configured are used up. */
-  | 'attempts'
+  /** The retries that are configured are used up. */
+  | 'max_retries'
   /** The next try would begin after the deadline, or after the wait that the server asked for. */
   | 'deadline'
   | 'server_budget'

@@ -160,7 +160,7 @@ export interface EjectionRule {
   /** For how long the first time, in milliseconds; twice as long the second time, then three times … */
   readonly base: Millis
   /** Most of the replicas that may be out at once, as a share; one may always be, but never the last. */
-  readonly most: number
+  readonly maxShare: number
 }
 
 /** Longest time that a replica is out, in milliseconds. */
@@ -185,7 +185,7 @@ export class Ejection {
   ) {
     this.#rule = rule
     this.#replicas = replicas
-    this.#most = Math.min(replicas.length - 1, Math.max(1, Math.floor(replicas.length * rule.most)))
+    this.#most = Math.min(replicas.length - 1, Math.max(1, Math.floor(replicas.length * rule.maxShare)))
     this.#owner = { set, server }
     this.#emit = (event) => context.emit(event)
   }

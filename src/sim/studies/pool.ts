@@ -85,7 +85,7 @@ const choiceOf = ({ retrying, timeoutMs }: Cell) =>
   only(retrying, {
     attemptTimeout: { timeout: timeoutMs },
     rateLimit: { rate: LIMIT_PER_S },
-    ...(retrying === 'bounded' && { retry: { attempts: RETRIES } }),
+    ...(retrying === 'bounded' && { retry: { maxRetries: RETRIES } }),
   })
 
 /** Tries that failed, by what made them fail. */

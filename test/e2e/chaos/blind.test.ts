@@ -337,7 +337,7 @@ before(async () => {
     servers: Object.fromEntries(entries),
     policies: {
       defaults: {
-        retry: { attempts: 2, base: 1, cap: 5, budget: { floor: 1_000, leastConcurrent: 1_000 } },
+        retry: { maxRetries: 2, base: 1, cap: 5, budget: { floor: 1_000, leastConcurrent: 1_000 } },
         breaker: false,
       },
       overrides: [

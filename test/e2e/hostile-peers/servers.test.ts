@@ -158,7 +158,7 @@ before(async () => {
   await once(server, 'listening')
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/mcp`
   const policies = {
-    defaults: { attemptTimeout: { timeout: TIMEOUT_MS }, retry: { attempts: 0 }, breaker: false },
+    defaults: { attemptTimeout: { timeout: TIMEOUT_MS }, retry: { maxRetries: 0 }, breaker: false },
   }
   scene = await Scene.start({ hostile: { url, era: 'legacy' } }, policies, async (gateway) => {
     agent = await RawClient.open(gateway.mcp('hostile'))

@@ -113,7 +113,7 @@ test('a call that nobody knows the end of is remembered for as long as it may ha
 
 test('what did not run leaves nothing behind, and neither does what is forgotten', async () => {
   const store = new MemoryStore()
-  const { clock, server, send } = begin(store, { settings: { most: 2, window: '1s' } })
+  const { clock, server, send } = begin(store, { settings: { maxKeys: 2, window: '1s' } })
   send(keyed('refused'))
   await clock.advance(0)
   server.fail(0, 'upstream_unavailable', false)

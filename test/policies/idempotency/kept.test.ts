@@ -151,7 +151,7 @@ test('of an answer that is too large to keep it is known that it came, so that t
 })
 
 test('the oldest that are over make room for a new key; one that runs never does', async () => {
-  const { clock, server, send, snapshot } = setUp({ settings: { most: 3 } })
+  const { clock, server, send, snapshot } = setUp({ settings: { maxKeys: 3 } })
   send(keyed('running'))
   for (const [index, key] of ['a', 'b', 'c'].entries()) {
     send(keyed(key))
@@ -166,7 +166,7 @@ test('the oldest that are over make room for a new key; one that runs never does
 })
 
 test('what had to go early is counted, and what was too old anyway is not', async () => {
-  const { clock, server, send, snapshot } = setUp({ settings: { most: 2, window: '1m' } })
+  const { clock, server, send, snapshot } = setUp({ settings: { maxKeys: 2, window: '1m' } })
   for (let n = 0; n < 6; n++) {
     send(keyed(`k${n}`))
     server.answer(n)
@@ -179,7 +179,7 @@ test('what had to go early is counted, and what was too old anyway is not', asyn
 })
 
 test('when all that are remembered are under way, one more is refused', async () => {
-  const { clock, server, send } = setUp({ settings: { most: 2 } })
+  const { clock, server, send } = setUp({ settings: { maxKeys: 2 } })
   send(keyed('a'))
   send(keyed('b'))
   const third = send(keyed('c'))
@@ -188,7 +188,7 @@ test('when all that are remembered are under way, one more is refused', async ()
   await clock.advance(0)
   assert.ok(third.outcome?.kind === 'rejected')
   assert.equal(third.outcome.error.reason, 'idempotency_full')
-  assert.equal(third.outcome.error.message, 'too many calls with an idempotency key under way (2 of 2)')
+  assert.equal(third.outcome.error.message, 'too many calls with an idempotency key under way (limit 2)')
   assert.equal(server.calls.length, 3)
   assert.deepEqual([known.outcome, plain.outcome], [undefined, undefined])
   server.answer(0)

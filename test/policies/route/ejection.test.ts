@@ -81,7 +81,7 @@ test('the last replica is never taken out, nor more than allowed', async () => {
   const one = setUp([down()])
   await hit(one, 0, 20)
   assert.equal(one.events.length, 0)
-  const four = setUp([down(), down(), down(), down()], { ejection: { most: 0.5 } })
+  const four = setUp([down(), down(), down(), down()], { ejection: { maxShare: 0.5 } })
   for (const replica of [0, 1, 2, 3]) await hit(four, replica, 6)
   assert.equal(four.loads().filter((load) => load.isEjected(four.clock.now())).length, 2)
 })

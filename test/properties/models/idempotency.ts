@@ -43,7 +43,7 @@ const isKept = (end: (typeof ends)[number]) => end !== 'unsent' && end !== 'refu
 function idempotency(name: string, { restarts, most }: { restarts: boolean; most: number }): Target {
   return asyncTarget(name, fc.array(op, { maxLength: 40, size: 'max' }), async (ops) => {
     const store = new MemoryStore()
-    const settings = { window: WINDOW_MS, limit: LIMIT_MS, most, maxSize: '2KiB' }
+    const settings = { window: WINDOW_MS, limit: LIMIT_MS, maxKeys: most, maxSize: '2KiB' }
     let wall = Date.UTC(2026, 0, 1)
     const begin = () => {
       const context = testPolicyContext(new ManualClock(wall), [], restarts ? store : undefined)

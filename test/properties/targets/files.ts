@@ -38,7 +38,7 @@ const blocks = configs.flatMap((value) =>
 const withExperiments = [
   {
     mcpServers: { remote: { url: 'http://127.0.0.1:1/mcp' } },
-    policies: { sets: { cautious: { retry: { attempts: 0 } } } },
+    policies: { sets: { cautious: { retry: { maxRetries: 0 } } } },
     experiments: (partsOf(configs, 'experiments')[0] as { experiments: unknown }).experiments,
   },
 ]

@@ -218,7 +218,7 @@ test('a weakness is found at about its boundary, barely violates, and is contain
     const { match, rate, when } = plan[0]!
     const share = match.server === undefined ? 1 : match.tool === undefined ? 1 / 2 : 1 / 4
     assert.ok(when.window !== undefined || (rate * share > 0.008 && rate * share < 0.03), keyOf(plan))
-    assert.ok(containedBy.includes('retry: {"attempts":2}'), containedBy.join())
+    assert.ok(containedBy.includes('retry: {"maxRetries":2}'), containedBy.join())
   }
   const { within, uncertain, violating, outage, invalid, inapplicable, unreachable } = result.counts
   assert.equal(
@@ -282,25 +282,25 @@ test('a change of policies is made of what each place has, and none that changes
   const choice = {
     name: 'mine',
     policies: policiesOf({
-      defaults: { retry: { attempts: 1 } },
+      defaults: { retry: { maxRetries: 1 } },
       overrides: [
-        { match: { server: 'a' }, retry: { attempts: 6, base: '7ms' } },
+        { match: { server: 'a' }, retry: { maxRetries: 6, base: '7ms' } },
         { match: { server: 'b' }, verdict: false },
       ],
-      sets: { mine: { retry: { attempts: 4 } }, other: { retry: false } },
+      sets: { mine: { retry: { maxRetries: 4 } }, other: { retry: false } },
     }),
   }
   const attempts = (settings: { retry?: typeof byDefault.policies.defaults.retry } | undefined) =>
-    settings?.retry && settings.retry.attempts
+    settings?.retry && settings.retry.maxRetries
   const [more] = alternativesTo(choice, { usualMs: 20 })
-  assert.equal(more!.change, 'retry: {"attempts":2}, {"attempts":7} in override 0')
+  assert.equal(more!.change, 'retry: {"maxRetries":2}, {"attempts":7} in override 0')
   const { defaults, overrides, sets } = more!.choice.policies
   assert.deepEqual([attempts(defaults), attempts(overrides[0])], [2, 7])
   assert.equal(overrides[0]!.retry && overrides[0]!.retry.base, 7)
   assert.deepEqual([overrides[1], sets], [choice.policies.overrides[1], choice.policies.sets])
   // What a set says wins over the others, which stay as they are.
   const [inSet] = alternativesTo({ ...choice, set: 'mine' }, { usualMs: 20 })
-  assert.equal(inSet!.change, 'retry: {"attempts":5}')
+  assert.equal(inSet!.change, 'retry: {"maxRetries":5}')
   assert.equal(attempts(inSet!.choice.policies.sets.mine), 5)
   assert.deepEqual(inSet!.choice.policies.overrides, choice.policies.overrides)
   const enforced = withSettings('enforced', { verdict: { output: 'enforce' } })

@@ -275,7 +275,7 @@ export class Stages {
           defaults: { retry: false, breaker: false, verdict: false },
           overrides: [
             { match: { tool: 'brief' }, attemptTimeout: { timeout: BRIEF_MS } },
-            { match: { tool: 'again' }, retry: { attempts: 2, base: '1ms' } },
+            { match: { tool: 'again' }, retry: { maxRetries: 2, base: '1ms' } },
           ],
         },
         chaos: { enabled: true },

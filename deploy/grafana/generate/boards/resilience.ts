@@ -69,6 +69,13 @@ const retries = [
     queries: [perSecond('breakwater_session_recoveries_total', SERVER, ['server'])],
   }),
   lines({
+    title: 'Notifications that servers have not taken',
+    about:
+      'Of agents: changes of roots, progress on questions. Nobody waits for them, and nobody else is told.',
+    unit: 'cps',
+    queries: [perSecond('breakwater_notifications_lost_total', SERVER, ['server', 'reason'])],
+  }),
+  lines({
     title: 'Answers given again',
     about: 'Calls with an idempotency key that had run before, or still ran.',
     unit: 'reqps',
