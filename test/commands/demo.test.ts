@@ -123,7 +123,7 @@ test('what cannot be simulated is refused in words', async () => {
     [
       ['--policies', await file('defaults: { retry: { maxRetries: many } }')],
       1,
-      /file\.yaml:1:\d+ .*attempts/,
+      /file\.yaml:1:\d+ .*maxRetries/,
     ],
     [
       ['--plan', await file('faults: [{ name: kill, type: proc.kill, rate: 1, ttl: 1m }]')],

@@ -62,7 +62,7 @@ test('what cannot be run says why', async (t) => {
   assert.equal(unknown.code, 1)
   assert.match(unknown.said, /no policy set "cautios"[:;] did you mean cautious\?/)
   assert.match((await run(...small, '--set=cautious')).said, /--policies or --config names the file/)
-  assert.match(bad.said, /bad\.yaml:1:\d+ .*attempts/)
+  assert.match(bad.said, /bad\.yaml:1:\d+ .*maxRetries/)
 })
 
 test('a search that was interrupted goes on to the same bytes', async (t) => {

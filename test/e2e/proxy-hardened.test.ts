@@ -415,7 +415,7 @@ test('who gives up frees the place, and the server; who finds none is told so', 
   const refused = await ask('open/x')
   assert.equal(refused.status, 503)
   assert.equal(refused.headers.get('retry-after'), '1')
-  assert.match(String((await errorOf(refused)).error), /too many calls \(4 of 4\)/)
+  assert.match(String((await errorOf(refused)).error), /too many calls \(limit 4, gateway\.maxInFlight\)/)
   stop.abort()
   await Promise.all(waiting)
   await until('there is room again', async () => (await ask('open/x')).status === 200)

@@ -241,7 +241,7 @@ test('a config that cannot be used leaves everything as it was: generation, sess
   const before = live.current
   const report = await reload({ ...parts, policies: { defaults: { retry: { maxRetries: -1 } } } })
   assert.equal(report.ok, false)
-  assert.match(report.errors.join(), /policies\.defaults\.retry\.attempts/)
+  assert.match(report.errors.join(), /policies\.defaults\.retry\.maxRetries/)
   assert.equal(live.current, before)
   assert.deepEqual(live.open, [before])
   assert.match(String(lines.at(-1)?.msg), /^config not reloaded/)

@@ -30,10 +30,10 @@ const double = (value: number) => value * 2
 const changes: readonly Change[] = [
   {
     policy: 'retry',
-    to: ({ attempts }) => ({
-      attempts: Math.min(
+    to: ({ maxRetries }) => ({
+      maxRetries: Math.min(
         10,
-        more(attempts, (n) => n + 1, 2),
+        more(maxRetries, (n) => n + 1, 2),
       ),
     }),
   },

@@ -87,8 +87,8 @@ const nameOf = (arm: Arm) => `${levelsOf(arm)}, budgets: ${budgetsOf(arm)}`
 
 /** What the gateway has in force; all policies of the default, or its retries alone. */
 function choiceOf(arm: Arm): PolicyChoice {
-  const attempts = arm.levels.includes('gateway') ? TRIES - 1 : 0
-  const retry = arm.budgets === 'none' ? { attempts, budget: UNLIMITED } : { attempts }
+  const maxRetries = arm.levels.includes('gateway') ? TRIES - 1 : 0
+  const retry = arm.budgets === 'none' ? { maxRetries, budget: UNLIMITED } : { maxRetries }
   return arm.others ? withSettings('default', { retry }) : only('retry only', { retry })
 }
 

@@ -293,7 +293,7 @@ test('a change of policies is made of what each place has, and none that changes
   const attempts = (settings: { retry?: typeof byDefault.policies.defaults.retry } | undefined) =>
     settings?.retry && settings.retry.maxRetries
   const [more] = alternativesTo(choice, { usualMs: 20 })
-  assert.equal(more!.change, 'retry: {"maxRetries":2}, {"attempts":7} in override 0')
+  assert.equal(more!.change, 'retry: {"maxRetries":2}, {"maxRetries":7} in override 0')
   const { defaults, overrides, sets } = more!.choice.policies
   assert.deepEqual([attempts(defaults), attempts(overrides[0])], [2, 7])
   assert.equal(overrides[0]!.retry && overrides[0]!.retry.base, 7)
