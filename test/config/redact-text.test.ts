@@ -72,6 +72,7 @@ const hidden: readonly (readonly [readonly string[], readonly string[]])[] = [
   [['a1b2c3d4e5f6a7b8c9d0'], [X]],
   [['postgres://app:hunter2@${HOST}/db'], [`postgres://${X}@\${HOST}/db`]],
   [['--api-key=${PREFIX}-x'], [`--api-key=${X}`]],
+  [['https://a1b2c3d4e5f6a7b8c9d0:${NOTHING}@h/'], [`https://${X}@h/`]],
   [
     ['--token', '${TOKEN:-x}'],
     ['--token', X],

@@ -26,7 +26,9 @@ export function isReference(value: string): boolean {
 
 /** Whether user and password of a URL hold no secret: `user:${PASSWORD}`, `${TOKEN}`. */
 export function isPlainLogin(login: string): boolean {
-  return isReference(login.slice(login.indexOf(':') + 1))
+  const colon = login.indexOf(':')
+  const user = login.slice(0, Math.max(colon, 0))
+  return isReference(login.slice(colon + 1)) && !looksLikeKey(user) && user.search(SECRET_SHAPE) === -1
 }
 
 // Secrets are told by the names that stand before them, as part of a URL, or by their shape. What is neither stays as it is,
