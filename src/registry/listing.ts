@@ -58,17 +58,8 @@ export interface ListSlice {
 }
 
 /**
- * One page of a list over all servers, as the JSON text of its result: servers in the order of the config,
- * entries in the order of their server, every byte but names and URIs as the server wrote it.
- */
-export function listPage(...asked: Parameters<typeof listSlices>): string | undefined {
-  const [kind, , servers, names] = asked
-  const slices = listSlices(...asked)
-  return slices && pageOf(kind, slices, servers, names)
-}
-
-/**
- * The same in slices, before names tell their servers.
+ * One page of a list over all servers, in slices, before names tell their servers: servers in the order of the config, entries in the order of
+ * their server, every byte but names and URIs as the server wrote it.
  * `cursor` undefined begins; a cursor that is none of ours, or whose server is gone, gives undefined.
  * `legacy`: the reader knows only the legacy era, so what modern servers say beyond it is put into its words.
  */

@@ -151,8 +151,16 @@ test('a pause sends the client away with a time and a place to come back to', as
   assert.deepEqual(second.client.data, ['b'])
 })
 
-test('a pause of a stream that nobody listens to does nothing', () => {
-  newStream().pause(250)
+test('a pause of a stream that nobody listens to does nothing', async (t) => {
+  const hold = await holdResponses(t)
+  const { response, client } = await hold()
+  const stream = newStream()
+  stream.pause(250)
+  stream.attach(response, { priming: false })
+  void stream.send('a')
+  stream.end()
+  await client.ended
+  assert.deepEqual(client.data, ['a'])
 })
 
 test('an id that is none of ours is not read', () => {

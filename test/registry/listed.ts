@@ -1,6 +1,6 @@
 import { gatewayError } from '../../src/mesh/errors.ts'
 import type { ListKind } from '../../src/registry/kinds.ts'
-import { listPage } from '../../src/registry/listing.ts'
+import { listSlices, pageOf } from '../../src/registry/listing.ts'
 import { Names } from '../../src/registry/names.ts'
 import type { Server } from '../../src/registry/server.ts'
 import type { Json } from '../support/memory-pipe.ts'
@@ -13,6 +13,13 @@ export interface Page {
   readonly tools?: readonly Json[]
   readonly nextCursor?: string
   readonly _meta?: Json
+}
+
+/** One page of a list over all servers, as the JSON text of its result. */
+export function listPage(...asked: Parameters<typeof listSlices>): string | undefined {
+  const [kind, , servers, names] = asked
+  const slices = listSlices(...asked)
+  return slices && pageOf(kind, slices, servers, names)
 }
 
 /** Servers that offer these lists; `undefined` is one that cannot be reached. */

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { gatewayError } from '../../src/mesh/errors.ts'
-import { listPage } from '../../src/registry/listing.ts'
 import { Names } from '../../src/registry/names.ts'
+import { listPage } from './listed.ts'
 import { testServer } from './test-server.ts'
 
 const names = new Names('__')

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { setTimeout } from 'node:timers/promises'
 import { gatewayError } from '../../src/mesh/errors.ts'
 import { recordedLog } from '../support/log.ts'
-import { memoryInUse } from '../support/processes.ts'
+import { isAlive, memoryInUse } from '../support/processes.ts'
 import { ask, open, pidOf, result, stdioUpstream } from '../support/stdio.ts'
 
 const MIB = 1024 ** 2
@@ -28,8 +28,10 @@ test('a stopped process ends no call before its time, and holds up no other proc
 
 test('a stopped process can be ended', async (t) => {
   const upstream = stdioUpstream(t)
-  process.kill(await pidOf(await open(upstream)), 'SIGSTOP')
+  const pid = await pidOf(await open(upstream))
+  process.kill(pid, 'SIGSTOP')
   await upstream.close()
+  assert.equal(isAlive(pid), false)
 })
 
 test('a line of 100 MB ends its call, is never in memory, and holds up no other call for good', async (t) => {

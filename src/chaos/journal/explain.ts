@@ -2,26 +2,7 @@ import type { RequestId } from '../../mesh/call.ts'
 import { createKeyedRandom, type Seed } from '../../mesh/keyed-random.ts'
 import { decider } from '../decide/decide.ts'
 import type { Fault } from '../plan/common.ts'
-import type { Line } from './chain.ts'
 import type { Because, DecisionEntry } from './entry.ts'
-
-/** The decisions among the lines of a file, with what became of them, which the file says further down. */
-export function decisionsIn(lines: readonly Line[]): readonly DecisionEntry[] {
-  const decisions: DecisionEntry[] = []
-  // Every process counts from 1: a number stands for the latest decision that has it.
-  const latest = new Map<number, DecisionEntry>()
-  for (const line of lines) {
-    if (line.kind === 'decision') {
-      const decision = { ...line }
-      decisions.push(decision)
-      latest.set(line.seq, decision)
-    } else if (line.kind === 'fate') {
-      const { fate, agent, of } = line
-      Object.assign(latest.get(of) ?? {}, fate && { fate }, agent && { agent })
-    }
-  }
-  return decisions
-}
 
 /** Decisions about one call, the oldest first: by its id, its callKey or its intent. */
 export function explain(entries: readonly DecisionEntry[], call: RequestId): readonly DecisionEntry[] {

@@ -60,7 +60,6 @@ const incident = z.object({
 
 /** One outage of a server. All times are in milliseconds since the Unix epoch. */
 export type Incident = z.output<typeof incident>
-export type NoticeState = 'pending' | 'delivered' | 'failed'
 
 const file = z.object({ incidents: z.array(incident).max(100_000) })
 

@@ -6,9 +6,8 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { test, type TestContext } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
-import { readChain } from '../../../src/chaos/journal/chain.ts'
-import type { ControlEntry } from '../../../src/chaos/journal/entry.ts'
-import { decisionsIn } from '../../../src/chaos/journal/explain.ts'
+import { type Line, readChain } from '../../../src/chaos/journal/chain.ts'
+import type { ControlEntry, DecisionEntry } from '../../../src/chaos/journal/entry.ts'
 import { readKey } from '../../../src/chaos/journal/head.ts'
 import { JournalFile, type JournalFileParts } from '../../../src/chaos/journal/file.ts'
 import { verifyJournal } from '../../../src/chaos/journal/verify.ts'
@@ -224,6 +223,24 @@ test('the journal of a plan goes to its file, also when a reload moves it', asyn
   assert.deepEqual(await kinds(second), ['header', 'plan', 'test.spoil', 'disarmed'])
   assert.equal(clock.pending, 0)
 })
+
+/** The decisions among the lines of a file, with what became of them, which the file says further down. */
+function decisionsIn(lines: readonly Line[]): readonly DecisionEntry[] {
+  const decisions: DecisionEntry[] = []
+  // Every process counts from 1: a number stands for the latest decision that has it.
+  const latest = new Map<number, DecisionEntry>()
+  for (const line of lines) {
+    if (line.kind === 'decision') {
+      const decision = { ...line }
+      decisions.push(decision)
+      latest.set(line.seq, decision)
+    } else if (line.kind === 'fate') {
+      const { fate, agent, of } = line
+      Object.assign(latest.get(of) ?? {}, fate && { fate }, agent && { agent })
+    }
+  }
+  return decisions
+}
 
 test('decisions read from a file say what became of them, in every process that wrote it', async (t) => {
   const { path } = await setUp(t)
