@@ -1,6 +1,8 @@
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { faults } from '../chaos/faults/index.ts'
 import { policies } from '../policies/index.ts'
+import { commands } from './index.ts'
+import { commandPages } from './docs/commands.ts'
 import { faultPages } from './docs/faults.ts'
 import { policyPages } from './docs/policies.ts'
 
@@ -10,5 +12,9 @@ for (const folder of ['docs/faults', 'docs/policies']) {
   rmSync(folder, { recursive: true, force: true })
   mkdirSync(folder, { recursive: true })
 }
-for (const [path, text] of Object.entries({ ...faultPages(faults), ...policyPages(policies, faults) }))
-  writeFileSync(`docs/${path}`, text)
+const pages = {
+  ...faultPages(faults),
+  ...policyPages(policies, faults),
+  ...(await commandPages(commands)),
+}
+for (const [path, text] of Object.entries(pages)) writeFileSync(`docs/${path}`, text)

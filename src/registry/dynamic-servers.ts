@@ -26,13 +26,14 @@ export interface DynamicServersParts {
 
 const MAX_SERVERS = 1_000
 
-const request = z.strictObject({ name: serverName, server: serverSchema })
-
 /** A server as it was given, and what that means. */
 interface Given {
   readonly input: unknown
   readonly config: ServerConfig
 }
+
+/** What a request for one says: an entry of `mcpServers`, and under which name. */
+export const addedServer = z.strictObject({ name: serverName, server: serverSchema })
 
 /** The servers that were added through the admin API, kept in `{stateDir}/servers.json` as they were given. */
 export class DynamicServers {
@@ -55,7 +56,7 @@ export class DynamicServers {
     // Without its words: they quote what may be a secret.
     const kept = keptServers.safeParse(parseJson(text))
     if (!kept.success) {
-      const where = issuesOf(kept.error).map(({ path }) => path)[0] ?? ''
+      const where = kept.error.issues[0]?.path.join('.') ?? ''
       throw new Error(
         `${file} cannot be used${where === '' ? '' : ` (${where})`}: mend it, or remove it with the servers that were added`,
       )
@@ -80,16 +81,17 @@ export class DynamicServers {
     return [...this.#given].flatMap(([name, { config }]) => (this.#isAllowed(config) ? [] : [name]))
   }
 
-  async add(body: unknown): Promise<Change> {
-    const parsed = request.safeParse(body)
-    if (!parsed.success)
-      return { status: 400, error: 'expected { "name": …, "server": { … } }', issues: issuesOf(parsed.error) }
-    const { name, server } = parsed.data
+  /**
+   * Adds a server, or puts it in the place of the one that has its name. `input`: its entry, as it stands in `mcpServers`;
+   * rejects where `addedServer` does not let it through.
+   */
+  async add(name: string, input: unknown): Promise<Change> {
+    const config = serverSchema.parse(input)
     const { separator } = this.#parts
     if ((name + separator).indexOf(separator) !== name.length) {
       return { status: 400, error: `a server's name must not run into the separator "${separator}"` }
     }
-    if (!this.#isAllowed(server)) {
+    if (!this.#isAllowed(config)) {
       const error =
         'forbidden: a "command" is a program that the gateway would run; the config has to allow it (gateway.dynamicCommands: true, and a restart)'
       return { status: 403, error }
@@ -99,7 +101,7 @@ export class DynamicServers {
     if (this.#given.size >= MAX_SERVERS && !this.has(name))
       return { status: 429, error: `too many servers (${MAX_SERVERS})` }
     const before = this.#given.get(name)
-    this.#given.set(name, { input: (body as { server: unknown }).server, config: server })
+    this.#given.set(name, { input, config })
     return this.#changed(before === undefined ? 201 : 200, { name }, before)
   }
 
@@ -169,8 +171,3 @@ const keptServers = z.object({
     z.unknown().refine((input) => serverSchema.safeParse(input).success),
   ),
 })
-
-/** Where and what, but never the value: it may be a secret. */
-function issuesOf(error: z.ZodError): { path: string; message: string }[] {
-  return error.issues.slice(0, 20).map(({ path, message }) => ({ path: path.join('.'), message }))
-}

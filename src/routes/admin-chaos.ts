@@ -9,7 +9,7 @@ import { withoutSecrets } from '../chaos/plan/without-secrets.ts'
 import type { Clock } from '../mesh/clock.ts'
 import { isObject, parseJson } from '../protocol/jsonrpc.ts'
 import { duration, formatDuration } from '../units/duration.ts'
-import { malformed, outdated, read, refused, tagged, withPlainErrors } from './chaos/answers.ts'
+import { malformed, outdated, read, refused, tagged } from './answers.ts'
 import { readPlan } from './chaos/plan.ts'
 import { wouldHit } from './chaos/would-hit.ts'
 
@@ -36,10 +36,9 @@ const turns: Readonly<Record<string, Turn>> = {
 }
 
 /** `POST /admin/chaos/{arm,unkill,renew}`: starting asks for a request that can be read. */
-function registerStarts(scope: FastifyInstance, chaos: Controller): void {
-  withPlainErrors(scope)
+function registerStarts(app: FastifyInstance, chaos: Controller): void {
   for (const [name, turn] of Object.entries(turns)) {
-    scope.post(`/admin/chaos/${name}`, (request, reply) => {
+    app.post(`/admin/chaos/${name}`, (request, reply) => {
       const body = read(attribution, request.body ?? {}, 'the body')
       if (!body.ok) return malformed(reply, body)
       const stale = outdated(request, reply, chaos)
@@ -116,10 +115,8 @@ const planQuery = z.strictObject({
 })
 
 /** What was decided and done: `GET /admin/chaos/{journal,explain,plan}`, out of what is in memory. */
-function registerViews(scope: FastifyInstance, chaos: Controller, clock: Clock): void {
-  withPlainErrors(scope)
-
-  scope.get('/admin/chaos/journal', (request, reply) => {
+function registerViews(app: FastifyInstance, chaos: Controller, clock: Clock): void {
+  app.get('/admin/chaos/journal', (request, reply) => {
     const query = read(journalQuery, request.query, 'the query')
     if (!query.ok) return malformed(reply, query)
     const { limit, since } = query.value
@@ -136,7 +133,7 @@ function registerViews(scope: FastifyInstance, chaos: Controller, clock: Clock):
     })
   })
 
-  scope.get('/admin/chaos/explain', (request, reply) => {
+  app.get('/admin/chaos/explain', (request, reply) => {
     const query = read(explainQuery, request.query, 'the query')
     if (!query.ok) return malformed(reply, query)
     const { call } = query.value
@@ -153,7 +150,7 @@ function registerViews(scope: FastifyInstance, chaos: Controller, clock: Clock):
     return reply.code(404).send({ error })
   })
 
-  scope.get('/admin/chaos/plan', (request, reply) => {
+  app.get('/admin/chaos/plan', (request, reply) => {
     const query = read(planQuery, request.query, 'the query')
     if (!query.ok) return malformed(reply, query)
     const { mode } = chaos.config
@@ -233,34 +230,29 @@ const putQuery = z.strictObject({
 
 /** The chaos mesh, for operators: its state, its plan, its switches, what it decided. */
 export function registerAdminChaos(app: FastifyInstance, { chaos, clock, targets }: AdminChaosParts): void {
-  // Each in a scope of its own: what one does to reading bodies or telling errors is nothing to the others.
-  const within = (register: (scope: FastifyInstance) => void) =>
-    void app.register((scope, _, done) => {
-      register(scope)
-      done()
-    })
-  within((scope) => registerStops(scope, chaos))
-  within((scope) => registerStarts(scope, chaos))
-  within((scope) => registerViews(scope, chaos, clock))
-  within((scope) => {
-    withPlainErrors(scope)
+  // In a scope of its own: how it reads bodies is nothing to the others.
+  void app.register((scope, _, done) => {
+    registerStops(scope, chaos)
+    done()
+  })
+  registerStarts(app, chaos)
+  registerViews(app, chaos, clock)
 
-    scope.get('/admin/chaos', (_, reply) => tagged(reply, chaos).send(withoutSecrets(chaos.status())))
+  app.get('/admin/chaos', (_, reply) => tagged(reply, chaos).send(withoutSecrets(chaos.status())))
 
-    /**
-     * The plan of this process from now on, until a config is loaded whose block `chaos` is another one than before.
-     * What it does not say is as in a config that does not say it, and not as in the plan before.
-     */
-    scope.put('/admin/chaos', (request, reply) => {
-      const query = read(putQuery, request.query, 'the query')
-      if (!query.ok) return malformed(reply, query)
-      const plan = readPlan(request.body, chaos.config, targets?.())
-      if (!plan.ok) return malformed(reply, plan)
-      const stale = outdated(request, reply, chaos)
-      if (stale !== undefined) return stale
-      const { seed, mode, faults } = plan.value
-      chaos.apply({ ...chaos.config, seed, mode, faults }, query.value.by)
-      return tagged(reply, chaos).send(withoutSecrets(chaos.status()))
-    })
+  /**
+   * The plan of this process from now on, until a config is loaded whose block `chaos` is another one than before.
+   * What it does not say is as in a config that does not say it, and not as in the plan before.
+   */
+  app.put('/admin/chaos', (request, reply) => {
+    const query = read(putQuery, request.query, 'the query')
+    if (!query.ok) return malformed(reply, query)
+    const plan = readPlan(request.body, chaos.config, targets?.())
+    if (!plan.ok) return malformed(reply, plan)
+    const stale = outdated(request, reply, chaos)
+    if (stale !== undefined) return stale
+    const { seed, mode, faults } = plan.value
+    chaos.apply({ ...chaos.config, seed, mode, faults }, query.value.by)
+    return tagged(reply, chaos).send(withoutSecrets(chaos.status()))
   })
 }

@@ -4,7 +4,7 @@ import type { Asked, GuardedExperiments } from '../experiments/guarded/guarded.t
 import { isOver, type RunRecord } from '../experiments/guarded/record.ts'
 import { lengthOf, line, type Spec } from '../experiments/guarded/spec.ts'
 import { printableJson } from '../telemetry/printable.ts'
-import { malformed, read, withPlainErrors } from './chaos/answers.ts'
+import { malformed, read } from './answers.ts'
 
 export interface AdminGuardedParts {
   readonly guarded: GuardedExperiments
@@ -84,14 +84,7 @@ class Listeners {
  * `/admin/experiments/{name}/approve` lets one begin that waits; `GET /admin/experiments/{name}/events` tells of a run as it
  * goes on. What all experiments have is elsewhere.
  */
-export function registerAdminGuarded(app: FastifyInstance, parts: AdminGuardedParts): void {
-  void app.register((scope, _, done) => {
-    registerWithin(scope, parts)
-    done()
-  })
-}
-
-function registerWithin(scope: FastifyInstance, { guarded, spec }: AdminGuardedParts): void {
+export function registerAdminGuarded(app: FastifyInstance, { guarded, spec }: AdminGuardedParts): void {
   const request = z.strictObject({
     spec,
     by: person.default(BY).describe('Who asks.'),
@@ -106,27 +99,25 @@ function registerWithin(scope: FastifyInstance, { guarded, spec }: AdminGuardedP
 
   const listeners = new Listeners(guarded)
 
-  withPlainErrors(scope)
-
-  scope.post('/admin/experiments/plan', (received, reply) => {
+  app.post('/admin/experiments/plan', (received, reply) => {
     const wanted = read(request, received.body ?? {}, 'the experiment')
     if (!wanted.ok) return malformed(reply, wanted)
     return reply.send(guarded.plan(wanted.value.spec, asked(wanted.value)))
   })
 
-  scope.post('/admin/experiments', async (received, reply) => {
+  app.post('/admin/experiments', async (received, reply) => {
     const wanted = read(request, received.body ?? {}, 'the experiment')
     if (!wanted.ok) return malformed(reply, wanted)
     return answered(await guarded.run(wanted.value.spec, asked(wanted.value)), reply)
   })
 
-  scope.post<Named>('/admin/experiments/:name/approve', async ({ params, body }, reply) => {
+  app.post<Named>('/admin/experiments/:name/approve', async ({ params, body }, reply) => {
     const wanted = read(approval, body ?? {}, 'the approval')
     if (!wanted.ok) return malformed(reply, wanted)
     return answered(await guarded.approve(params.name, wanted.value.by), reply)
   })
 
-  scope.get<Named>('/admin/experiments/:name/events', ({ params: { name } }, reply) => {
+  app.get<Named>('/admin/experiments/:name/events', ({ params: { name } }, reply) => {
     const run = guarded.get(name)
     if (run === undefined)
       return reply.code(404).send({ error: `there is no guarded experiment "${name.slice(0, 64)}"` })

@@ -2,7 +2,7 @@ import type { FastifyInstance } from 'fastify'
 import { z } from 'zod'
 import { type Incident, type Incidents } from '../registry/health/incidents.ts'
 import { shown } from '../registry/health/notices.ts'
-import { malformed, read, withPlainErrors } from './chaos/answers.ts'
+import { malformed, read } from './answers.ts'
 
 export interface AdminIncidentsParts {
   readonly incidents: Pick<Incidents, 'list' | 'get'>
@@ -20,31 +20,25 @@ interface ById {
 
 /** The incidents of servers: `/admin/incidents`, newest first, and one of them by its id. */
 export function registerAdminIncidents(app: FastifyInstance, { incidents }: AdminIncidentsParts): void {
-  // In a scope of its own: how it tells errors is nothing to the others.
-  void app.register((scope, _, done) => {
-    withPlainErrors(scope)
+  app.get('/admin/incidents', (request, reply) => {
+    const asked = read(query, request.query, 'the query')
+    if (!asked.ok) return malformed(reply, asked)
+    const { server, state, limit } = asked.value
+    const found = incidents
+      .list()
+      .filter(
+        (one) =>
+          (server === undefined || one.server === server) &&
+          (state === undefined || (one.endedAt === undefined) === (state === 'open')),
+      )
+    return { total: found.length, incidents: found.slice(0, limit).map(withNotices) }
+  })
 
-    scope.get('/admin/incidents', (request, reply) => {
-      const asked = read(query, request.query, 'the query')
-      if (!asked.ok) return malformed(reply, asked)
-      const { server, state, limit } = asked.value
-      const found = incidents
-        .list()
-        .filter(
-          (one) =>
-            (server === undefined || one.server === server) &&
-            (state === undefined || (one.endedAt === undefined) === (state === 'open')),
-        )
-      return { total: found.length, incidents: found.slice(0, limit).map(withNotices) }
-    })
-
-    scope.get<ById>('/admin/incidents/:id', (request, reply) => {
-      const incident = incidents.get(request.params.id)
-      if (incident === undefined)
-        return reply.code(404).send({ error: `there is no incident ${request.params.id.slice(0, 64)}` })
-      return withNotices(incident)
-    })
-    done()
+  app.get<ById>('/admin/incidents/:id', (request, reply) => {
+    const incident = incidents.get(request.params.id)
+    if (incident === undefined)
+      return reply.code(404).send({ error: `there is no incident ${request.params.id.slice(0, 64)}` })
+    return withNotices(incident)
   })
 }
 

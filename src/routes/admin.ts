@@ -13,14 +13,14 @@ import type { Observable, Operator, StateKey, StateStore, ToolDefinition } from 
 import { operators, states as policyStates } from '../policies/descriptions.ts'
 import type { Schemas } from '../policies/state/schemas.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
-import type { DynamicServers } from '../registry/dynamic-servers.ts'
+import { addedServer, type DynamicServers } from '../registry/dynamic-servers.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import type { ListKind } from '../registry/kinds.ts'
 import type { Server } from '../registry/server.ts'
 import type { Intents } from '../telemetry/intents.ts'
 import { LONGEST_INTENT } from '../protocol/task.ts'
 import { printable } from '../telemetry/printable.ts'
-import { malformed, read, withPlainErrors } from './chaos/answers.ts'
+import { malformed, read } from './answers.ts'
 
 export interface AdminParts {
   readonly live: Live<GatewayGeneration>
@@ -84,7 +84,6 @@ interface OfSet {
 
 interface OneState extends OfSet {
   readonly Params: { readonly server: string; readonly tool: string }
-  readonly Body: { readonly action?: unknown } | null
 }
 
 /** What the path calls requests that are no calls of a listed tool, as metrics do. */
@@ -123,14 +122,14 @@ export function registerAdminMesh(app: FastifyInstance, { live, state }: AdminMe
 /** What an operator may see of a policy, and do to it by hand. */
 function registerOperator(app: FastifyInstance, operator: Operator, store: StateStore): void {
   const { path, kind, noun, actions } = operator
+  const order = z.strictObject({ action: z.enum(actions).describe('What is done to it.') })
   app.get(`/admin/${path}`, () => store.list<Observable>(kind).flatMap(rowsOf))
 
   app.post<OneState>(`/admin/${path}/:server/:tool`, (request, reply) => {
     const { server, tool } = request.params
     const { set = DEFAULT_SET } = request.query
-    const action = actions.find((known) => known === request.body?.action)
-    if (action === undefined)
-      return reply.code(400).send({ error: `expected {"action": "${actions.join('|')}"}` })
+    const wanted = read(order, request.body ?? {}, 'the body')
+    if (!wanted.ok) return malformed(reply, wanted)
     const states = store
       .list<Observable>(kind)
       .filter(([key]) => key.server === server && (key.tool ?? OTHER) === tool && key.set === set)
@@ -140,7 +139,7 @@ function registerOperator(app: FastifyInstance, operator: Operator, store: State
     }
     const target = { set, server, tool: tool === OTHER ? undefined : tool }
     const owned = states.map(([, state]) => state)
-    operator.act(action, target, owned, store)
+    operator.act(wanted.value.action, target, owned, store)
     return reply.send(states.flatMap(rowsOf))
   })
 }
@@ -190,8 +189,10 @@ export function registerAdminServers(
     return reply.send(detail(server, dynamic, state.list<Schemas>('schemas')[0]?.[1]))
   })
 
-  app.post<{ Body: unknown }>('/admin/servers', async (request, reply) => {
-    const { status, ...answer } = await dynamic.add(request.body)
+  app.post<{ Body: { readonly server?: unknown } | null }>('/admin/servers', async ({ body }, reply) => {
+    const wanted = read(addedServer, body ?? {}, 'the server')
+    if (!wanted.ok) return malformed(reply, wanted)
+    const { status, ...answer } = await dynamic.add(wanted.value.name, body?.server)
     return reply.code(status).send(answer)
   })
 
@@ -353,25 +354,19 @@ export function registerAdminOutcomes(
       ? { ...said, faults: chaos.engine.accounting.report(said.call, said.outcome) }
       : { intent: said.intent, outcome: said.outcome, ...intents.report(said) }
 
-  // In a scope of its own: how it tells errors is nothing to the others.
-  void app.register((scope, _, done) => {
-    withPlainErrors(scope)
-
-    scope.post('/admin/outcomes', async (request, reply) => {
-      if (!Array.isArray(request.body)) {
-        const one = read(report, request.body ?? {}, 'the body')
-        return one.ok ? take(one.value) : malformed(reply, one)
-      }
-      const all = read(reports, request.body, 'the body')
-      if (!all.ok) return malformed(reply, all)
-      const answers = []
-      for (const said of all.value) {
-        answers.push(take(said))
-        if (answers.length % REPORTS_PER_TURN === 0)
-          await new Promise<void>((resolve) => clock.after(0, resolve))
-      }
-      return answers
-    })
-    done()
+  app.post('/admin/outcomes', async ({ body }, reply) => {
+    if (!Array.isArray(body)) {
+      const one = read(report, body ?? {}, 'the body')
+      return one.ok ? take(one.value) : malformed(reply, one)
+    }
+    const all = read(reports, body, 'the body')
+    if (!all.ok) return malformed(reply, all)
+    const answers = []
+    for (const said of all.value) {
+      answers.push(take(said))
+      if (answers.length % REPORTS_PER_TURN === 0)
+        await new Promise<void>((resolve) => clock.after(0, resolve))
+    }
+    return answers
   })
 }

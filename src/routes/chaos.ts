@@ -9,16 +9,7 @@ import { faultSchema } from '../chaos/plan/schema.ts'
 import { withoutSecrets } from '../chaos/plan/without-secrets.ts'
 import { formatPath } from '../config/files/path.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
-import {
-  malformed,
-  outdated,
-  read,
-  type Read,
-  type RequestFinding,
-  tagged,
-  unreadable,
-  withPlainErrors,
-} from './chaos/answers.ts'
+import { malformed, outdated, read, type Read, type RequestFinding, tagged, unreadable } from './answers.ts'
 
 export interface ChaosParts {
   readonly chaos: Controller
@@ -58,14 +49,7 @@ const clearBody = z.strictObject({
  * status codes: 200, 400 for a request that cannot be read, 403 without the token, 500 for one that is refused; and
  * `/chaos/renew`, for those that are to end with the program that made them.
  */
-export function registerChaos(app: FastifyInstance, parts: ChaosParts): void {
-  void app.register((scope, _, done) => {
-    registerWithin(scope, parts)
-    done()
-  })
-}
-
-function registerWithin(scope: FastifyInstance, { chaos, targets }: ChaosParts): void {
+export function registerChaos(app: FastifyInstance, { chaos, targets }: ChaosParts): void {
   /** Faults as they were asked for, by id. */
   const asked = new Map<string, RuntimeFaultRequest>()
   let named = 0
@@ -84,9 +68,7 @@ function registerWithin(scope: FastifyInstance, { chaos, targets }: ChaosParts):
     for (const id of asked.keys()) if (!present.has(id)) asked.delete(id)
   }
 
-  withPlainErrors(scope)
-
-  scope.get('/chaos/status', plain, (request, reply) => {
+  app.get('/chaos/status', plain, (request, reply) => {
     const query = read(statusQuery, request.query, 'the query')
     if (!query.ok) return malformed(reply, query)
     const { state, faults } = chaos.status()
@@ -108,7 +90,7 @@ function registerWithin(scope: FastifyInstance, { chaos, targets }: ChaosParts):
     return send(tagged(reply, chaos), query.value.style, { state, faults: active })
   })
 
-  scope.post('/chaos/inject', plain, (request, reply) => {
+  app.post('/chaos/inject', plain, (request, reply) => {
     const style = styleOf(request.body)
     const { maxTtl, aliases } = chaos.config
     const number = nextNumber()
@@ -127,13 +109,13 @@ function registerWithin(scope: FastifyInstance, { chaos, targets }: ChaosParts):
     return send(tagged(reply, chaos), style, { faultId: injected.id, durationMs: fault.ttl, ...note })
   })
 
-  scope.post('/chaos/renew', plain, (request, reply) => {
+  app.post('/chaos/renew', plain, (request, reply) => {
     const body = read(renewBody, restyled(request.body ?? {}, 'camelCase'), 'the body')
     if (!body.ok) return malformed(reply, body)
     return reply.send({ ended: chaos.runtime.renew(body.value.faultIds) })
   })
 
-  scope.post('/chaos/clear', stops, (request, reply) => {
+  app.post('/chaos/clear', stops, (request, reply) => {
     const body = read(clearBody, restyled(request.body ?? {}, 'camelCase'), 'the body')
     if (!body.ok) return malformed(reply, body)
     const stale = outdated(request, reply, chaos)
@@ -144,7 +126,7 @@ function registerWithin(scope: FastifyInstance, { chaos, targets }: ChaosParts):
     return tagged(reply, chaos).send({ cleared: faultId, existed })
   })
 
-  scope.post('/chaos/clear-all', stops, (request, reply) => {
+  app.post('/chaos/clear-all', stops, (request, reply) => {
     const stale = outdated(request, reply, chaos)
     if (stale !== undefined) return stale
     const count = chaos.runtime.clearAll(BY)

@@ -58,6 +58,27 @@ test('servers come and go by the API, for as long as the process lives', async (
   assert.equal((await remove(gateway, 'guest')).status, 404)
 })
 
+test('a server that cannot be read is refused with all that is wrong in it, and none of its secrets', async () => {
+  const gateway = await Gateway.start({ servers: {} })
+  const refused = async (body: unknown) => {
+    const answer = await gateway.post('/admin/servers', body)
+    assert.equal(answer.status, 400, JSON.stringify(answer.body))
+    assert.equal(answer.body.error, 'the server cannot be used')
+    return (answer.body.findings as { path: string; message: string }[]).map(({ path }) => path).sort()
+  }
+  assert.deepEqual(await refused(null), ['name', 'server'])
+  assert.deepEqual(await refused({ server: stdioToolbox() }), ['name'])
+  assert.deepEqual(await refused({ name: 'a', url: 'http://127.0.0.1:1/mcp' }), ['server', 'url'])
+  assert.deepEqual(await refused({ name: '.a', server: { url: 'http://127.0.0.1:1/mcp', header: {} } }), [
+    'name',
+    'server.header',
+  ])
+  const server = { url: 'ftp://user:hunter2@host/', headers: { 'X-Key': ['hunter2'] } }
+  const answer = await gateway.post('/admin/servers', { name: 'a', server })
+  assert.equal(answer.status, 400)
+  assert.doesNotMatch(JSON.stringify(answer.body), /hunter2/)
+})
+
 test('servers that were added outlive the process when there is a folder for them', async () => {
   const stateDir = join(await newFolder(), 'state')
   const parts = { gateway: { ...commands, stateDir }, servers: {} }

@@ -3,6 +3,7 @@ import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
+import { z } from 'zod'
 import { DynamicServers } from '../../src/registry/dynamic-servers.ts'
 
 interface Options {
@@ -33,7 +34,7 @@ const memory = { command: 'memory' }
 test('a server that is added takes effect, with what is not said filled in', async () => {
   let applied = 0
   const servers = dynamicServers({ apply: () => applied++ })
-  const { status, kept } = await servers.add({ name: 'memory', server: memory })
+  const { status, kept } = await servers.add('memory', memory)
   assert.deepEqual([status, kept, applied], [201, false, 1])
   assert.equal(servers.has('memory'), true)
   assert.equal(servers.entries.memory?.type, 'stdio')
@@ -41,43 +42,31 @@ test('a server that is added takes effect, with what is not said filled in', asy
 
 test('a server that is added again is replaced, and one that is removed is gone', async () => {
   const servers = dynamicServers()
-  await servers.add({ name: 'memory', server: memory })
-  assert.equal((await servers.add({ name: 'memory', server: { url: 'http://127.0.0.1:1/mcp' } })).status, 200)
+  await servers.add('memory', memory)
+  assert.equal((await servers.add('memory', { url: 'http://127.0.0.1:1/mcp' })).status, 200)
   assert.equal(servers.entries.memory?.type, 'http')
   assert.equal((await servers.remove('memory')).status, 200)
   assert.deepEqual(servers.entries, {})
   assert.equal((await servers.remove('memory')).status, 404)
 })
 
-test('a body that is no server is refused, and says where, but never the value', async () => {
+test('an entry that is none is refused before anything changes', async () => {
   const servers = dynamicServers({ apply: () => assert.fail('applied') })
-  for (const body of [
-    undefined,
-    null,
-    'x',
-    {},
-    { name: 'a' },
-    { name: 'a', server: {} },
-    { server: memory },
-  ]) {
-    assert.equal((await servers.add(body)).status, 400, JSON.stringify(body))
-  }
-  const secret = await servers.add({ name: 'a', server: { url: 'not-a-url-hunter2' } })
-  assert.equal(secret.status, 400)
-  assert.ok((secret.issues as { path: string }[]).every(({ path }) => path === 'server.url'))
-  assert.ok(!JSON.stringify(secret).includes('hunter2'))
+  for (const input of [undefined, null, 'x', {}, { url: 'no-url' }])
+    await assert.rejects(servers.add('a', input), z.ZodError, JSON.stringify(input))
+  assert.equal(servers.has('a'), false)
 })
 
 test("a name that could not be told apart from a tool's is refused", async () => {
   const servers = dynamicServers()
-  for (const name of ['a__b', 'a_', '-a', '.a', 'a/b', '', 'a'.repeat(65)]) {
-    assert.equal((await servers.add({ name, server: memory })).status, 400, name)
+  for (const name of ['a__b', 'a_']) {
+    assert.equal((await servers.add(name, memory)).status, 400, name)
   }
 })
 
 test('the servers of the config file are out of reach', async () => {
   const servers = dynamicServers({ configured: ['search'] })
-  assert.equal((await servers.add({ name: 'search', server: memory })).status, 409)
+  assert.equal((await servers.add('search', memory)).status, 409)
   assert.equal((await servers.remove('search')).status, 409)
 })
 
@@ -88,12 +77,12 @@ test('a server that cannot be put into force is refused, and leaves no trace', a
     if (broken) throw new Error('ENOENT: no such file, open ca.pem')
   }
   const servers = dynamicServers({ stateDir, apply })
-  await servers.add({ name: 'a', server: memory })
+  await servers.add('a', memory)
   broken = true
-  const { status, error } = await servers.add({ name: 'b', server: { command: 'b' } })
+  const { status, error } = await servers.add('b', { command: 'b' })
   assert.equal(status, 422)
   assert.match(String(error), /ca\.pem/)
-  await servers.add({ name: 'a', server: { command: 'other' } })
+  await servers.add('a', { command: 'other' })
   assert.deepEqual(Object.keys(servers.entries), ['a'])
   assert.equal((servers.entries.a as { command?: string }).command, 'memory')
 })
@@ -102,8 +91,8 @@ test("servers outlive the process as they were given, in a file that is the owne
   const stateDir = await folder(t)
   const servers = dynamicServers({ stateDir })
   await servers.load()
-  assert.equal((await servers.add({ name: 'memory', server: memory })).kept, true)
-  await servers.add({ name: 'search', server: { url: 'http://127.0.0.1:1/mcp', headers: { 'X-Key': 'k' } } })
+  assert.equal((await servers.add('memory', memory)).kept, true)
+  await servers.add('search', { url: 'http://127.0.0.1:1/mcp', headers: { 'X-Key': 'k' } })
   const file = join(stateDir, 'servers.json')
   assert.deepEqual(JSON.parse(await readFile(file, 'utf8')), {
     mcpServers: { memory, search: { url: 'http://127.0.0.1:1/mcp', headers: { 'X-Key': 'k' } } },
@@ -122,7 +111,7 @@ test('changes at the same time are all kept', async (t) => {
   const stateDir = await folder(t)
   const servers = dynamicServers({ stateDir })
   const names = Array.from({ length: 20 }, (_, n) => `server-${n}`)
-  const changes = await Promise.all(names.map((name) => servers.add({ name, server: memory })))
+  const changes = await Promise.all(names.map((name) => servers.add(name, memory)))
   assert.ok(changes.every(({ status }) => status === 201))
   const next = dynamicServers({ stateDir })
   await next.load()
@@ -135,7 +124,7 @@ test('a file that cannot be used is an error, and none is no server', async (t) 
   const servers = dynamicServers({ stateDir })
   await servers.load()
   assert.deepEqual(servers.entries, {})
-  await servers.add({ name: 'a', server: memory })
+  await servers.add('a', memory)
   const file = join(stateDir, 'servers.json')
   for (const text of [
     '',
@@ -163,12 +152,12 @@ test('a change that cannot be written is in force, says why, and is written with
   const stateDir = await folder(t)
   await writeFile(stateDir, '')
   const servers = dynamicServers({ stateDir })
-  const added = await servers.add({ name: 'a', server: memory })
+  const added = await servers.add('a', memory)
   assert.deepEqual([added.status, added.kept], [201, false])
   assert.match(String(added.note), /^in force, but not written to .*servers\.json: /)
   assert.equal(servers.has('a'), true)
   await rm(stateDir)
-  assert.equal((await servers.add({ name: 'b', server: memory })).kept, true)
+  assert.equal((await servers.add('b', memory)).kept, true)
   const later = dynamicServers({ stateDir })
   await later.load()
   assert.deepEqual(Object.keys(later.entries), ['a', 'b'])

@@ -10,7 +10,7 @@ import {
 import { chaos, type ChaosConfig } from '../../chaos/plan/schema.ts'
 import { formatPath } from '../../config/files/path.ts'
 import { isObject } from '../../protocol/jsonrpc.ts'
-import { read, unreadable, type Read } from './answers.ts'
+import { read, unreadable, type Read } from '../answers.ts'
 
 /** A plan. */
 export type Plan = Pick<ChaosConfig, 'seed' | 'mode' | 'faults'>

@@ -1,9 +1,8 @@
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { z } from 'zod'
-import type { Done } from '../../chaos/control/controller-parts.ts'
-import { Origins } from '../../config/files/origins.ts'
-import { explain } from '../../config/issues/explain.ts'
-import { BodyRefusal } from '../bodies.ts'
+import type { Done } from '../chaos/control/controller-parts.ts'
+import { Origins } from '../config/files/origins.ts'
+import { explain } from '../config/issues/explain.ts'
 
 /** What is wrong with a request, and where in it. */
 export interface RequestFinding {
@@ -48,16 +47,6 @@ export const malformed = (reply: FastifyReply, { error, findings }: Read<unknown
 /** Answers 409 with the reason of a refusal; undefined when there was none. */
 export const refused = (reply: FastifyReply, done: Done) =>
   done.ok ? undefined : reply.code(409).send({ error: done.why })
-
-/** Within `scope`, requests that cannot even be read are answered like all others: `{"error": …}`. */
-export function withPlainErrors(scope: FastifyInstance): void {
-  scope.setErrorHandler((error: Error & { statusCode?: number }, _, reply) => {
-    const status = error.statusCode ?? 500
-    // A defect is the business of whoever hears of all defects, and what is left of a body that of whoever answers all that are refused.
-    if (status >= 500 || error instanceof BodyRefusal) throw error
-    return reply.code(status).send({ error: error.message })
-  })
-}
 
 /** What `If-Match` is compared with: the state of the chaos mesh, without what it counts. */
 const etagOf = ({ revision }: Revised) => `"${revision}"`
