@@ -45,7 +45,7 @@ const MAX_PENDING_INPUTS = 1_000
 /** What may be kept of what clients say of themselves, in bytes of memory. */
 const MAX_INITIALIZE_PARAMS = 128 * 1024 ** 2
 
-/** What is kept of answers for clients that were asked something in mid-call, in bytes. */
+/** What is kept of questions and answers for clients that were asked something in mid-call, in bytes. */
 const MAX_ANSWERS = 64 * 1024 ** 2
 
 /** Most requests that wait for the reply to an earlier one of their connection: each takes up to 10 KB. */
@@ -261,7 +261,7 @@ export class Quotas {
   readonly listens: Quota
   /** Calls that wait for an answer of their client. */
   readonly pendingInputs: Quota
-  /** Bytes of answers that are kept until their clients come for them. */
+  /** Bytes of questions, and of answers that are kept until their clients come for them. */
   readonly answers: Quota
   /** Requests that wait for the reply to an earlier one of their connection. */
   readonly pipelined: Quota
@@ -277,7 +277,7 @@ export class Quotas {
     this.connections = quota('connections', 'connections')
     this.listens = quota('listens', 'subscriptions')
     this.pendingInputs = quota('pendingInputs', 'calls that wait for answers')
-    this.answers = quota('answers', 'bytes of answers that wait to be fetched')
+    this.answers = quota('answers', 'bytes of questions and answers that wait for their client')
     this.pipelined = quota('pipelined', 'requests behind others of their connections')
     const kept = 'bytes of clientInfo and capabilities'
     this.initializeParams = new EvictingQuota('initializeParams', kept, shares.initializeParams, refused)

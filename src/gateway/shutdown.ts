@@ -61,8 +61,9 @@ const LOOK_MS: Millis = 50
  */
 const LONGEST_END_MS: Millis = 5_000
 
-/** How long calls that were ended may take to answer their agents, in milliseconds. */
+/** How long calls that were ended may take to answer their agents, in milliseconds; and how many looks are taken at least, as a busy loop looks late. */
 const ANSWER_GRACE_MS: Millis = 500
+const ANSWER_LOOKS = 10
 
 /** How often the end says what it waits for, in milliseconds. */
 const SAY_MS: Millis = 1_000
@@ -116,7 +117,7 @@ async function endAll(parts: ShutdownParts, stopped: Promise<void>, waits: Waits
     waits.note(() => nameOf(server.name, server.processes), server.close()),
   )
   // Spans and answers of the calls that were ended come first.
-  const answered = drained(parts, ANSWER_GRACE_MS).then(nextTurn)
+  const answered = drained(parts, ANSWER_GRACE_MS, ANSWER_LOOKS).then(nextTurn)
   const spans = answered.then(() => {
     parts.intents.closeAll()
     parts.experiments.close()
@@ -163,11 +164,13 @@ function repeatedly(clock: Clock, say: () => void): Cancel {
   return () => cancel()
 }
 
-async function drained(parts: ShutdownParts, limitMs: Millis): Promise<void> {
+/** Waits until nothing is under way, for `limitMs` at most, or for as long as so many looks take. */
+async function drained(parts: ShutdownParts, limitMs: Millis, leastLooks = 0): Promise<void> {
   const { clock } = parts
   const never = new AbortController().signal
   const until = clock.now() + limitMs
-  while (isBusy(parts) && clock.now() < until) await clock.sleep(LOOK_MS, never)
+  for (let looks = 0; isBusy(parts) && (clock.now() < until || looks < leastLooks); looks++)
+    await clock.sleep(LOOK_MS, never)
 }
 
 /** Whether a call is under way, or its reply. */

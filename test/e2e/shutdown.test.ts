@@ -10,6 +10,7 @@ import { isAlive } from '../support/processes.ts'
 import { until } from '../support/until.ts'
 import { descendantsOf } from './support/family.ts'
 import { cleanUp, Gateway, type Json } from './support/gateway.ts'
+import { ModernClient } from './support/modern-client.ts'
 import { RawClient } from './support/raw-client.ts'
 import { closeServers, RawServer, sendJson } from './support/raw-server.ts'
 import { HttpToolbox, stdioScript, stdioToolbox } from './support/toolbox.ts'
@@ -120,6 +121,49 @@ test('calls that outlast the drain get an error that says that they may have run
   }
   assert.deepEqual(await gateway.program.ended, { code: 0, signal: null })
   await allGone(family)
+})
+
+test('calls of either era that hang, wait for their turn or pause between two tries are told that the gateway ends', async () => {
+  const tools = ['hang', 'queue', 'fail']
+  const server = await RawServer.start(({ message: { method, params } }, response) => {
+    if (method !== 'tools/call') return false
+    if ((params as Json).name === 'fail') response.writeHead(503).end()
+    return true
+  }, tools)
+  const servers = { one: { url: server.url, era: 'legacy' } }
+  const match = { server: 'one' }
+  const overrides = [
+    { match: { ...match, tool: 'queue' }, bulkhead: { concurrent: 2, maxWait: '1m' } },
+    { match: { ...match, tool: 'fail' }, effect: 'read_only', retry: { base: '30s', cap: '30s' } },
+  ]
+  const policies = { defaults: { attemptTimeout: false, breaker: false }, overrides }
+  const gateway = await Gateway.start({ gateway: { drain: '200ms' }, servers, policies })
+  await gateway.waitFor('up', 'one')
+  const modern = new ModernClient(gateway.mcp('one'))
+  const legacy = await RawClient.open(gateway.mcp('one'))
+  const called = ['hang', 'queue', 'queue', 'fail']
+  const calls = called.flatMap((tool) => [
+    legacy.call(tool),
+    modern.call(tool).then(({ messages: [answer] }) => answer ?? {}),
+  ])
+  const arrived = (name: string) =>
+    server.seen.filter(({ message: { params } }) => (params as Json | undefined)?.name === name).length
+  const waiting = async () => {
+    const { body } = await gateway.admin<{ bulkhead: { waiting: number }[] }>('/admin/budgets')
+    return body.bulkhead.reduce((sum, row) => sum + row.waiting, 0)
+  }
+  await until('all have come as far as they get', async () => {
+    const queued = await waiting()
+    return queued > 1 && arrived('queue') + queued === 4 && arrived('hang') === 2 && arrived('fail') === 2
+  })
+  gateway.program.signal('SIGTERM')
+  const told = (await Promise.all(calls)).map(({ error }) => (error as { data: Json }).data)
+  assert.deepEqual(
+    told.map(({ code }) => code),
+    told.map(() => 'BW_SHUTTING_DOWN'),
+  )
+  assert.ok(told.filter(({ sent }) => sent === false).length > 1)
+  assert.deepEqual(await gateway.program.ended, { code: 0, signal: null })
 })
 
 test('a second SIGTERM ends the gateway at once, and its processes with it', async () => {

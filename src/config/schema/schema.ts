@@ -136,7 +136,7 @@ const perClient = z
     answers: size()
       .optional()
       .describe(
-        'Bytes of the answers to such calls that wait for their client to come back. Of 64 MiB for all. Default: 32 MiB. An answer that is too much is not kept: its client is told so, and that the call has run.',
+        'Bytes of what such calls are asked by their servers, and of their answers that wait for their client to come back. Of 64 MiB for all. Default: 32 MiB. A question that is too much is not put to the client: its server is told so. An answer that is too much is not kept: its client is told so, and that the call has run.',
       ),
     pipelined: count(4_096)
       .optional()

@@ -9,6 +9,7 @@ import {
   edit,
   inOrder,
   locate,
+  locateAll,
   locateMembers,
   replaceAt,
   replacing,
@@ -16,6 +17,7 @@ import {
 } from '../../protocol/json-span.ts'
 import {
   errorText,
+  INTERNAL_ERROR,
   INVALID_PARAMS,
   isObject,
   METHOD_NOT_FOUND,
@@ -103,6 +105,9 @@ export class Exchange {
   /** The call has ended; `response` is the server's, or ours, under `callId`, the id of the call. */
   end(response: Response, record: CallRecord, callId: RequestId): void {
     this.#callId = callId
+    // Nobody answers them any more.
+    this.#questions?.end()
+    this.#questions = undefined
     if (this.#turn !== undefined) return this.#finish(response, this.#turn)
     const { text, status, wire } = response
     const bytes = Buffer.byteLength(text) + Buffer.byteLength(wire?.body ?? '')
@@ -111,8 +116,6 @@ export class Exchange {
       full === undefined
         ? { text: Buffer.from(text), status, wire }
         : { text: Buffer.from(gatewayErrorText(0, full, { record })), status: 200, wire: undefined }
-    // Nobody answers them any more.
-    this.#questions = undefined
     this.envelope = { ...this.envelope, id: 0 }
   }
 
@@ -152,7 +155,10 @@ export class Exchange {
   }
 
   #question(request: Message, asking: ServerQuestion): undefined {
-    this.#questions ??= new Questions(this.envelope.capabilities)
+    this.#questions ??= new Questions(this.envelope.capabilities, {
+      take: (bytes) => this.#pendingInputs.holdQuestion(this.client, bytes),
+      release: (bytes) => this.#pendingInputs.forgotten(this.client, bytes),
+    })
     if (this.#questions.ask(request, asking) && this.#turn !== undefined)
       this.#ask(this.#questions, this.#turn)
   }
@@ -201,24 +207,38 @@ const askable: Readonly<Record<string, string>> = {
   'roots/list': 'roots',
 }
 
-/** Most rounds of questions that one call may take. */
+/** Most rounds of questions that one call may take, and most questions of one call that wait for their answers. */
 const MAX_ROUNDS = 10
+const MAX_OPEN = 100
 
 interface Question {
-  readonly request: Message
+  /** The server's own id of it. */
+  readonly id: unknown
+  /** As `inputRequests` holds it. */
+  readonly text: string
+  readonly bytes: number
   readonly asking: ServerQuestion
+}
+
+/** Room for the questions of a client, in bytes. */
+interface Room {
+  /** False when there is not that much. */
+  take(bytes: number): boolean
+  release(bytes: number): void
 }
 
 /** What the server of one call asks, until the client has answered it. */
 export class Questions {
   readonly #capabilities: Readonly<Record<string, unknown>>
+  readonly #room: Room
   readonly #open = new Map<string, Question>()
   #asked = 0
   #rounds = 0
 
   /** `capabilities` are those of the client. */
-  constructor(capabilities: Readonly<Record<string, unknown>>) {
+  constructor(capabilities: Readonly<Record<string, unknown>>, room: Room) {
     this.#capabilities = capabilities
+    this.#room = room
   }
 
   /** How many the client has not answered yet. */
@@ -228,17 +248,20 @@ export class Questions {
 
   /** Takes a question. False when it is not for the client to answer: then it is answered already. */
   ask(request: Message, asking: ServerQuestion): boolean {
-    const method = request.value.method as string
+    const { method, id } = request.value as { method: string; id: unknown }
     const reply = method === 'ping' ? resultText(0, '{}') : this.#refusal(method)
-    if (reply === undefined) this.#open.set(`${method.split('/')[0]}-${++this.#asked}`, { request, asking })
-    else void asking.answer(reply).catch(ignore)
-    return reply === undefined
+    const text = reply === undefined ? bare(request) : ''
+    const bytes = Buffer.byteLength(text)
+    const isKept = reply === undefined && this.#open.size < MAX_OPEN && this.#room.take(bytes)
+    if (isKept) this.#open.set(`${method.split('/')[0]}-${++this.#asked}`, { id, text, bytes, asking })
+    else void asking.answer(reply ?? errorText(null, INTERNAL_ERROR, OWES)).catch(ignore)
+    return isKept
   }
 
   /** A result that puts the open questions to the client, which brings back `requestState` with the answers. */
   put(requestState: string): string {
     this.#rounds++
-    const requests = [...this.#open].map(([key, { request }]) => `${JSON.stringify(key)}:${bare(request)}`)
+    const requests = [...this.#open].map(([key, { text }]) => `${JSON.stringify(key)}:${text}`)
     const members = [
       '"resultType":"input_required"',
       `"inputRequests":{${requests.join()}}`,
@@ -249,11 +272,16 @@ export class Questions {
 
   /** Takes answers, by the keys of the questions; the text is that of the whole request that brings them. */
   answer(text: string, responses: Readonly<Record<string, unknown>>): void {
-    for (const key of Object.keys(responses)) {
-      const question = this.#open.get(key)
-      const span = locate(text, ['params', 'inputResponses', key])
-      if (question === undefined || span === undefined) continue
-      this.#open.delete(key)
+    // By the questions, of which there are few: of answers there are as many as their client likes.
+    const answered = [...this.#open].filter(([key]) => Object.hasOwn(responses, key))
+    const spans = locateAll(
+      text,
+      answered.map(([key]) => ['params', 'inputResponses', key]),
+    )
+    for (const [index, [key, question]] of answered.entries()) {
+      const span = spans[index]
+      if (span === undefined) continue
+      this.#forget(key, question)
       void question.asking.answer(resultText(0, text.slice(span.start, span.end))).catch(ignore)
     }
   }
@@ -261,11 +289,21 @@ export class Questions {
   /** The server takes a question back: the client is not asked again, and an answer to it is dropped. */
   withdraw(notification: Message): void {
     const { requestId } = paramsOf(notification.value)
-    for (const [key, { request, asking }] of this.#open) {
-      if (request.value.id !== requestId) continue
-      this.#open.delete(key)
-      return asking.withdrawn?.()
+    for (const [key, question] of this.#open) {
+      if (question.id !== requestId) continue
+      this.#forget(key, question)
+      return question.asking.withdrawn?.()
     }
+  }
+
+  /** The call is over: nobody waits for answers. */
+  end(): void {
+    for (const [key, question] of this.#open) this.#forget(key, question)
+  }
+
+  #forget(key: string, { bytes }: Question): void {
+    this.#open.delete(key)
+    this.#room.release(bytes)
   }
 
   /** Why a question does not reach the client; undefined when it does. */
@@ -278,6 +316,9 @@ export class Questions {
     return errorText(null, METHOD_NOT_FOUND, `more than ${MAX_ROUNDS} rounds of questions`)
   }
 }
+
+/** What a server hears whose client has more to answer than is kept for it. */
+const OWES = 'the client owes too many answers'
 
 /** A request as `inputRequests` holds it: method and params, no envelope. */
 function bare({ text, value }: Message): string {

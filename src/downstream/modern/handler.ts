@@ -84,12 +84,12 @@ export class ModernHandler {
     )
   }
 
-  /** Takes a POST that was found to be of this era, with its body as text and parsed. Undefined when it was answered at once. */
   /** Whether a request takes up a call that waits for its agent. */
   goesOn(value: unknown): boolean {
     return isObject(value) && this.#pendingInputs.isOurs(paramsOf(value).requestState)
   }
 
+  /** Takes a POST that was found to be of this era, with its body as text and parsed. Undefined when it was answered at once. */
   post(incoming: InboundRequest, text: string, value: unknown): Promise<void> | undefined {
     // A dropped connection is all of a cancellation in this era, and this one would never be heard to drop.
     if (incoming.response.destroyed) return undefined
@@ -149,6 +149,7 @@ export class ModernHandler {
   close(): void {
     this.listening.end(() => true)
     this.#pendingInputs.closeAll()
+    this.#relay.close()
     this.#pool.closeAll()
   }
 

@@ -34,7 +34,7 @@ export class PendingInputStore<Exchange extends PendingInputCall> {
   readonly #answers: Quota
   readonly #byState = new Map<string, PendingInput<Exchange>>()
 
-  /** How many calls may wait for input at once, and how many bytes of their answers may wait, of all clients and of one. */
+  /** How many calls may wait for input at once, and how many bytes of their questions and answers, of all clients and of one. */
   constructor(clock: Clock, { pendingInputs, answers }: Pick<Quotas, 'pendingInputs' | 'answers'>) {
     this.#clock = clock
     this.#quota = pendingInputs
@@ -94,6 +94,18 @@ export class PendingInputStore<Exchange extends PendingInputCall> {
     if (full === undefined) return undefined
     const message = `the call has run, and its answer of ${bytes} bytes was not kept until its client came for it: ${full.message}`
     return gatewayError('overloaded', message, { sent: true })
+  }
+
+  /** Makes room for the bytes of a question, until `forgotten`. False when there is none. */
+  holdQuestion(client: string, bytes: number): boolean {
+    if (this.#answers.refusal(client, bytes) !== undefined) return false
+    this.#answers.take(client, bytes)
+    return true
+  }
+
+  /** Gives back what questions have taken. */
+  forgotten(client: string, bytes: number): void {
+    this.#answers.release(client, bytes)
   }
 
   closeAll(): void {

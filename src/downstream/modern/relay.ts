@@ -2,6 +2,7 @@ import { LRUCache } from 'lru-cache'
 import { type Message, newRecord } from '../../mesh/call.ts'
 import { Cancellation } from '../../mesh/cancel.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
+import { gatewayError } from '../../mesh/errors.ts'
 import type { Live } from '../../mesh/live.ts'
 import { ownTurn } from '../../mesh/turns.ts'
 import { during } from '../../mesh/work.ts'
@@ -26,6 +27,10 @@ export class Relay {
   readonly #clock: Clock
   readonly #lists: ListCache
   readonly #guards: Pick<Guards, 'defect' | 'tarpit'>
+  /** Calls that are under way. */
+  readonly #running = new Set<Exchange>()
+  /** Ends what is asked for several at once, when the gateway ends. */
+  readonly #closing = new Cancellation()
 
   constructor(live: Live<GatewayGeneration>, clock: Clock, guards: Pick<Guards, 'defect' | 'tarpit'>) {
     this.#guards = guards
@@ -50,6 +55,7 @@ export class Relay {
     const own = renamed(message, id)
     const lease = this.#live.enter()
     caller.calls++
+    this.#running.add(exchange)
     const plain: McpRequest = {
       id,
       message: own,
@@ -63,6 +69,7 @@ export class Relay {
     const request = mirrored === undefined ? plain : { ...plain, mirrored }
     const done = (response: Response) => {
       caller.calls--
+      this.#running.delete(exchange)
       lease.release()
       if (response.retryAfterMs !== undefined) {
         const sender = senderOf(exchange.client, tenancy)
@@ -101,7 +108,7 @@ export class Relay {
     const key = JSON.stringify([generation.hash, endpoint.server, method, paramsOf(value).cursor])
     if (key.length > LONGEST_KEY) return endpoint.request(generation, request)
     const hurries = askedLimitMs({ inbound: request.headers, message: request.message }) !== undefined
-    const asked = hurries ? request : { ...request, signal: new Cancellation() }
+    const asked = hurries ? request : { ...request, signal: this.#closing }
     const list = { server: endpoint.server, key }
     return this.#lists.get(list, request.caller.id, () => endpoint.request(generation, asked), hurries)
   }
@@ -109,6 +116,13 @@ export class Relay {
   /** What a server offers has changed, or for undefined that of all: no list that was kept of it is given out any more. */
   forgetLists(server: string | undefined): void {
     this.#lists.forget(server)
+  }
+
+  /** The gateway ends: so do all calls, with an error that says why. */
+  close(): void {
+    const why = gatewayError('shutting_down', 'the gateway is being stopped')
+    for (const { signal } of this.#running) signal.abort(why)
+    this.#closing.abort(why)
   }
 
   /** A legacy server has one log level per upstream session: the most verbose that anybody asked for. */

@@ -1,21 +1,32 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Questions } from '../../../src/downstream/modern/exchange.ts'
-import { METHOD_NOT_FOUND } from '../../../src/protocol/jsonrpc.ts'
+import { INTERNAL_ERROR, METHOD_NOT_FOUND } from '../../../src/protocol/jsonrpc.ts'
 import { MISSING_CAPABILITY } from '../../../src/protocol/modern.ts'
 import { message } from './test-modern.ts'
 
-/** The questions of a call whose client can be asked for its roots, and what their server got to hear. */
-function questions() {
+/** The questions of a call whose client can be asked for its roots, what their server got to hear, and the room that is left. */
+function questions(bytes = Infinity) {
   const heard: string[] = []
-  const open = new Questions({ roots: {} })
+  const room = {
+    left: bytes,
+    take(bytes: number) {
+      if (bytes > room.left) return false
+      room.left -= bytes
+      return true
+    },
+    release: (bytes: number) => void (room.left += bytes),
+  }
+  const open = new Questions({ roots: {} }, room)
   const ask = (method: string, params?: object) =>
     open.ask(message({ id: 1, method, ...(params && { params }) }), {
       answer: (text) => Promise.resolve(void heard.push(text)),
       withdrawn: () => heard.push('withdrawn'),
     })
-  return { open, ask, heard }
+  return { open, ask, heard, room }
 }
+
+const codeOf = (text = '{}') => (JSON.parse(text) as { error?: { code: number } }).error?.code
 
 test('a question that the client can answer is kept until it has done so', () => {
   const { open, ask, heard } = questions()
@@ -38,8 +49,7 @@ test('a question that the client can answer is kept until it has done so', () =>
 test('what is not for the client to answer is answered in its place', () => {
   const { open, ask, heard } = questions()
   for (const method of ['ping', 'tasks/list', 'sampling/createMessage']) assert.equal(ask(method), false)
-  const codes = heard.map((text) => (JSON.parse(text) as { error?: { code: number } }).error?.code)
-  assert.deepEqual(codes, [undefined, METHOD_NOT_FOUND, MISSING_CAPABILITY])
+  assert.deepEqual(heard.map(codeOf), [undefined, METHOD_NOT_FOUND, MISSING_CAPABILITY])
   assert.equal(open.size, 0)
 })
 
@@ -64,4 +74,42 @@ test('after ten rounds nothing more is asked', () => {
   }
   assert.equal(ask('roots/list'), false)
   assert.match(heard[0] ?? '', /more than 10 rounds/)
+})
+
+test('a client owes a hundred answers to a call, and its server hears of the next question that it is one too many', () => {
+  const { open, ask, heard } = questions()
+  for (let n = 0; n < 100; n++) assert.equal(ask('roots/list'), true)
+  assert.equal(ask('roots/list'), false)
+  assert.deepEqual([open.size, heard.map(codeOf)], [100, [INTERNAL_ERROR]])
+  open.answer('{"params":{"inputResponses":{"roots-1":{}}}}', { 'roots-1': {} })
+  assert.equal(ask('roots/list'), true)
+})
+
+test('questions take room, which is given back by an answer, by the server, and by the end of the call', () => {
+  const { open, ask, heard, room } = questions(250)
+  const deep = { deep: 'x'.repeat(60) }
+  for (let n = 0; n < 2; n++) assert.equal(ask('roots/list', deep), true)
+  assert.equal(ask('roots/list', deep), false)
+  assert.deepEqual(heard.map(codeOf), [INTERNAL_ERROR])
+  open.answer('{"params":{"inputResponses":{"roots-1":{}}}}', { 'roots-1': {} })
+  assert.equal(ask('roots/list', deep), true)
+  open.withdraw(message({ method: 'notifications/cancelled', params: { requestId: 1 } }))
+  open.end()
+  assert.deepEqual([open.size, room.left], [0, 250])
+})
+
+test('answers that nobody asked for cost time that grows with their number only', () => {
+  const { open, ask } = questions()
+  for (let n = 0; n < 100; n++) ask('roots/list')
+  const timeOf = (count: number) => {
+    const responses = Object.fromEntries(Array.from({ length: count }, (_, n) => [`k${n}`, {}]))
+    const text = JSON.stringify({ params: { inputResponses: responses } })
+    const { user } = process.cpuUsage()
+    for (let again = 0; again < 3; again++) open.answer(text, responses)
+    return process.cpuUsage().user - user
+  }
+  timeOf(1_000)
+  const [few, many] = [timeOf(2_000), timeOf(20_000)]
+  // Ten times as many take a hundred times as long where work grows with the square.
+  assert.ok(many < 40 * Math.max(few, 2_000), `${few} µs, then ${many} µs`)
 })
