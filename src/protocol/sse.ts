@@ -1,4 +1,5 @@
 import { Chunks } from './chunks.ts'
+import { ENDS, type Overlong } from './overlong.ts'
 
 /** Server-sent events, as the WHATWG HTML standard (section 9.2) frames them. */
 
@@ -12,7 +13,7 @@ export interface SseEvent {
   readonly retryMs: number | undefined
 }
 
-/** Thrown by `feed` when one event is larger than the limit. */
+/** Thrown by `feed` when one event is larger than the limit, unless such events are passed over. */
 export class SseOverflow extends Error {
   constructor(limit: number) {
     super(`an event is larger than ${limit} bytes`)
@@ -60,11 +61,22 @@ export class SseDecoder {
   #id: string | undefined
   #retryMs: number | undefined
   #touched = false
+  readonly #overlong: ((ends: Overlong) => void) | undefined
+  /** An event over the limit that has not ended. */
+  #long: LongEvent | undefined
 
-  /** `limit`: largest event, in bytes. `emit` returns false to pause: what is left of the chunk waits for `resume`. */
-  constructor(limit: number, emit: (event: SseEvent) => unknown) {
+  /**
+   * `limit`: largest event, in bytes. `emit` returns false to pause: what is left of the chunk waits for `resume`. Where
+   * `overlong` is given, it is told the ends of what a larger event has for data, and the stream goes on behind it.
+   */
+  constructor(
+    limit: number,
+    emit: (event: SseEvent) => unknown,
+    overlong?: (ends: Overlong) => void,
+  ) {
     this.#limit = limit
     this.#emit = emit
+    this.#overlong = overlong
   }
 
   /** How much there is of the line that has begun, in bytes. */
@@ -130,6 +142,10 @@ export class SseDecoder {
   /** Takes the line between two places of the chunk, with what came of it before. False when `emit` asks to pause. */
   #completes(start: number, end: number): boolean {
     const chunk = this.#chunk
+    if (this.#long !== undefined) {
+      if (this.#long.line(chunk.subarray(start, end))) this.#endLong(this.#long)
+      return true
+    }
     const begun = this.#begun
     const bytes = begun + end - start
     if (this.#comment > 0 || (bytes > 0 && begun === 0 && chunk[start] === COLON)) {
@@ -146,8 +162,9 @@ export class SseDecoder {
 
   #keep(rest: Buffer): void {
     const begun = this.#comment + this.#begun
-    if (begun + rest.length + this.#dataBytes > this.#limit) throw new SseOverflow(this.#limit)
-    if (this.#comment > 0 || (begun === 0 && rest[0] === COLON)) this.#comment += rest.length
+    if (this.#long === undefined && begun + rest.length + this.#dataBytes > this.#limit) this.#passOver()
+    if (this.#long !== undefined) this.#long.part(rest)
+    else if (this.#comment > 0 || (begun === 0 && rest[0] === COLON)) this.#comment += rest.length
     else (this.#partial ??= new Chunks()).add(rest)
   }
 
@@ -174,8 +191,8 @@ export class SseDecoder {
     switch (field) {
       case 'data':
         this.#dataBytes += bytes
-        if (this.#dataBytes > this.#limit) throw new SseOverflow(this.#limit)
         this.#data.push(value)
+        if (this.#dataBytes > this.#limit) this.#passOver()
         break
       case 'event':
         this.#type = value
@@ -201,12 +218,92 @@ export class SseDecoder {
       id: this.#id,
       retryMs: this.#retryMs,
     }
+    this.#forget()
+    return this.#emit(event) !== false
+  }
+
+  #forget(): void {
     this.#data = []
     this.#dataBytes = 0
     this.#type = ''
     this.#retryMs = undefined
     this.#touched = false
-    return this.#emit(event) !== false
+  }
+
+  /** The event is over the limit: of what there is of it, and of what follows, only the ends are kept. */
+  #passOver(): void {
+    if (this.#overlong === undefined) throw new SseOverflow(this.#limit)
+    const line = this.#comment > 0 ? [Buffer.from(':')] : (this.#partial?.takeChunks() ?? [])
+    this.#long = new LongEvent(this.#data, line)
+    this.#partial = undefined
+    this.#comment = 0
+    this.#forget()
+  }
+
+  #endLong(long: LongEvent): void {
+    this.#long = undefined
+    this.#overlong?.(long.ends)
+  }
+}
+
+/** Most that the name of a field takes in front of its value, in bytes. */
+const FIELD = 'data: '.length
+
+/** An event over the limit, of which the ends are kept. */
+class LongEvent {
+  #head = ''
+  #tail = ''
+  /** Whether there is a gap behind the head. */
+  #isCut = false
+  /** The ends of the line that has begun, and how long it is, in bytes. */
+  #start = nothing
+  #end = nothing
+  #length = 0
+
+  /** `data`: what there is of it already; `line`: the same of the line that has begun. */
+  constructor(data: readonly string[], line: readonly Buffer[]) {
+    for (const value of data.slice(0, ENDS)) this.#begin(value, value.length > ENDS)
+    this.#isCut ||= data.length > ENDS
+    for (const value of data.slice(-ENDS)) this.#goOn(value)
+    for (const part of line) this.part(part)
+  }
+
+  get ends(): Overlong {
+    return { head: this.#head, tail: this.#tail }
+  }
+
+  /** A part of a line that goes on. */
+  part(bytes: Buffer): void {
+    const most = FIELD + ENDS
+    if (this.#start.length < most)
+      this.#start = Buffer.concat([this.#start, bytes.subarray(0, most - this.#start.length)])
+    this.#end = Buffer.concat([this.#end.subarray(-most), bytes.subarray(-most)]).subarray(-most)
+    this.#length += bytes.length
+  }
+
+  /** The last part of a line. True where the line is empty, with which the event ends. */
+  line(bytes: Buffer): boolean {
+    this.part(bytes)
+    if (this.#length === 0) return true
+    const [, value] = /^data(?:: ?(.*))?$/s.exec(this.#start.toString()) ?? []
+    if (value !== undefined) {
+      const isLong = this.#length > FIELD + ENDS
+      this.#begin(value, isLong)
+      this.#goOn(isLong ? this.#end.toString() : value)
+    }
+    this.#start = this.#end = nothing
+    this.#length = 0
+    return false
+  }
+
+  #begin(value: string, isCut: boolean): void {
+    if (this.#isCut || this.#head.length >= ENDS) return
+    this.#head = `${this.#head}${value}\n`.slice(0, ENDS)
+    this.#isCut = isCut
+  }
+
+  #goOn(value: string): void {
+    this.#tail = `${this.#tail}\n${value}`.slice(-ENDS)
   }
 }
 

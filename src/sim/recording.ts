@@ -9,7 +9,8 @@ import {
   type RecordingHeader,
 } from '../telemetry/recording/format.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
-import { type Overlong, readLines } from '../upstreams/stdio/lines.ts'
+import type { Overlong } from '../protocol/overlong.ts'
+import { readLines } from '../upstreams/stdio/lines.ts'
 
 /** Why a file cannot be played again, in words. */
 export class RecordingError extends Error {}

@@ -13,6 +13,9 @@ const LONGEST_EXCERPT = 300
 /** How much of it is looked at, in characters. */
 const LOOKED_AT = 8 * 1024
 
+/** So much in front of the cut may be a word that goes on behind it, in characters. */
+const LONGEST_WORD = 1024
+
 /** What is shorter is a word of any text, unless its name says that it is a secret. In characters. */
 const SHORTEST_SECRET = 4
 
@@ -41,7 +44,7 @@ export function concealingGiven({ named, args = [], urls = [] }: Given): Conceal
     ...urls.flatMap(secretsOfUrl),
   ]
   // The longest first: one may be a part of another.
-  const known = [...new Set(secrets)].toSorted((one, other) => other.length - one.length)
+  const known = [...new Set(secrets.flatMap(spellingsOf))].toSorted((one, other) => other.length - one.length)
   return (text) => {
     let shown = text
     for (const secret of known) if (shown.includes(secret)) shown = shown.replaceAll(secret, REDACTED)
@@ -68,11 +71,34 @@ function secretOf(arg: string, before: string | undefined): string[] {
   return option !== undefined && isSecretName(option) && !arg.startsWith('-') ? partsOf(arg, true) : []
 }
 
+/** Also as they stand in the URL: servers repeat the path that they do not know as it came. */
 function secretsOfUrl(text: string): string[] {
   if (!URL.canParse(text)) return []
-  const { username, password, searchParams } = new URL(text)
-  return [username, password, decoded(password), ...searchParams.values()].filter(
+  const { username, password, search, searchParams } = new URL(text)
+  const written = search.split(/[?&]/).map((pair) => pair.slice(pair.indexOf('=') + 1))
+  return [username, password, decoded(password), ...written, ...searchParams.values()].filter(
     (part) => part.length >= SHORTEST_SECRET,
+  )
+}
+
+/** A secret as texts may have it: plain, in JSON, in HTML, and in a URL with digits of either case. */
+function spellingsOf(secret: string): string[] {
+  // As bytes, for half of a pair of surrogates is in no URL.
+  const sent = Buffer.from(secret).toString()
+  const inUrl = [encodeURIComponent(sent), strictlyEncoded(sent)]
+  const lowered = inUrl.map((text) => text.replace(/%../g, (code) => code.toLowerCase()))
+  const inHtml = secret.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;')
+  const quoted = ['&#39;', '&#x27;', '&apos;'].map((quote) =>
+    inHtml.replaceAll('"', '&quot;').replaceAll("'", quote),
+  )
+  return [secret, JSON.stringify(secret).slice(1, -1), ...inUrl, ...lowered, inHtml, ...quoted]
+}
+
+/** With all that RFC 3986 reserves, and which `encodeURIComponent` leaves as it is. */
+function strictlyEncoded(text: string): string {
+  return encodeURIComponent(text).replace(
+    /[!'()*]/g,
+    (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`,
   )
 }
 
@@ -87,22 +113,28 @@ function decoded(part: string): string {
 
 /** What a server said, in quotation marks, as one line of at most 300 characters; undefined when it said nothing. */
 export function excerptOf(text: string, conceal: Conceal): string | undefined {
-  const line = conceal(text.slice(0, LOOKED_AT)).replace(/\s+/g, ' ').trim()
+  const line = conceal(beginningOf(text)).replace(/\s+/g, ' ').trim()
   // What is told may be kept for long, and the text is a large one.
   return line === ''
     ? undefined
     : `"${printable(ownText(line.slice(0, LONGEST_EXCERPT + 1)), LONGEST_EXCERPT)}"`
 }
 
+/** As much as is looked at, without the word in which it is cut: half of a secret is not known for one. */
+function beginningOf(text: string): string {
+  if (text.length <= LOOKED_AT) return text
+  const last = text.slice(LOOKED_AT - LONGEST_WORD, LOOKED_AT)
+  return text.slice(0, LOOKED_AT - LONGEST_WORD + Math.max(0, last.search(/\s\S*$/)))
+}
+
 /** What the body of a refusal says, as `excerptOf` has it: the message of one in JSON, the title of one in HTML. */
 export function excerptOfBody(text: string, conceal: Conceal): string | undefined {
-  const body = text.slice(0, LOOKED_AT)
-  if (/^\s*</.test(body)) {
-    const [, title = ''] = /<title[^>]{0,200}>([^<]{0,1000})/i.exec(body) ?? []
+  if (/^\s*</.test(text)) {
+    const [, title = ''] = /<title[^>]{0,200}>([^<]{0,1000})/i.exec(beginningOf(text)) ?? []
     return excerptOf(title, conceal)
   }
   return excerptOf(
-    (/^\s*\{/.test(text) && text.length <= LOOKED_AT ? messageIn(parseJson(text)) : undefined) ?? body,
+    (/^\s*\{/.test(text) && text.length <= LOOKED_AT ? messageIn(parseJson(text)) : undefined) ?? text,
     conceal,
   )
 }

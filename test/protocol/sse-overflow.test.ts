@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { endsOf, type Overlong } from '../../src/protocol/overlong.ts'
 import { SseDecoder, SseOverflow } from '../../src/protocol/sse.ts'
 
 const LIMIT = 10_000
@@ -57,4 +58,45 @@ test('what came before an event does not count against it', () => {
   const { sizes, feed } = limited()
   for (let n = 0; n < 100; n++) feed(`: ${'x'.repeat(900)}\ndata: ${'x'.repeat(900)}\n\n`)
   assert.equal(sizes.length, 100)
+})
+
+/** The same, where larger events are passed over: what came, and the ends of what did not. */
+function passingOver(stream: Buffer, chunkLength: number) {
+  const told: (string | Overlong)[] = []
+  const decoder = new SseDecoder(
+    LIMIT,
+    ({ data }) => told.push(data),
+    (ends) => told.push(ends),
+  )
+  for (let at = 0; at < stream.length; at += chunkLength) {
+    decoder.feed(stream.subarray(at, at + chunkLength))
+    assert.ok(decoder.held <= LIMIT + chunkLength + 32 * LIMIT, `${decoder.held} bytes`)
+  }
+  return { told, held: decoder.held }
+}
+
+test('an event over the limit can be passed over: its ends are told, and all that comes behind it', () => {
+  const text = `{"jsonrpc":"2.0","id":7,"result":{"text":"${'0123456789'.repeat(2_000)}"}}`
+  const answer = { head: text.slice(0, 512), tail: text.slice(-512) }
+  const short = Array.from({ length: 3_000 }, (_, n) => `${n},`)
+  const cases: readonly (readonly [string, Overlong])[] = [
+    [`event: message\ndata: ${text}\n\n`, answer],
+    [`data:${text}\r\n\r\n`, answer],
+    [`id: 9\ndata: ${text}\nretry: 5\nother: ${text}\n: ${text}\n\n`, answer],
+    [`data: ${short.join('\ndata: ')}\n\n`, endsOf(short.join('\n'))],
+    [`: ${'x'.repeat(2 * LIMIT)}\ndata: a\ndata: b\n\n`, { head: 'a\nb\n', tail: '\na\nb' }],
+  ]
+  for (const [event, ends] of cases) {
+    const stream = Buffer.from(`data: before\n\n${event}data: behind\n\n`)
+    for (const chunkLength of [1, 7, 1_000, stream.length]) {
+      const { told, held } = passingOver(stream, chunkLength)
+      const name = `${event.slice(0, 20)} in chunks of ${chunkLength}`
+      assert.deepEqual([told[0], told.at(-1), held], ['before', 'behind', 0], name)
+      // A comment that comes whole is no reason to pass anything over.
+      if (told[1] === 'a\nb') continue
+      assert.equal(told.length, 3, name)
+      const { head, tail } = told[1] as Overlong
+      assert.deepEqual([head.trimEnd(), tail.trimStart()], [ends.head.trimEnd(), ends.tail.trimStart()], name)
+    }
+  }
 })

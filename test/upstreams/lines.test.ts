@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
 import { Readable } from 'node:stream'
 import { test } from 'node:test'
-import { LineReader, readLines, type Overlong } from '../../src/upstreams/stdio/lines.ts'
+import type { Overlong } from '../../src/protocol/overlong.ts'
+import { LineReader, readLines } from '../../src/upstreams/stdio/lines.ts'
 
 function read(limit: number, ...chunks: (string | Buffer)[]): (string | Overlong)[] {
   const reader = new LineReader(limit)

@@ -80,6 +80,33 @@ test('what the config sends to a server is not repeated', () => {
     assert.ok(!said.includes(secret), said)
 })
 
+test('a secret is known in the spellings of URLs, JSON and HTML', () => {
+  const conceal = concealing(
+    httpServer.parse({
+      url: 'http://host/mcp?s=QpartA%2FQpartB%3D%3d&t=%7Eplain',
+      headers: { 'X-Key': `Hpart"A&/Hpart+'B` },
+    }),
+  )
+  for (const said of [
+    'Cannot POST /mcp?s=QpartA%2FQpartB%3D%3d',
+    'no token QpartA/QpartB==',
+    'v=Hpart%22A%26%2FHpart%2B%27B',
+    "v=Hpart%22A%26%2fHpart%2b'B",
+    JSON.stringify({ got: `Hpart"A&/Hpart+'B` }),
+    'bad Hpart&quot;A&amp;/Hpart+&#39;B',
+    `bad Hpart"A&amp;/Hpart+'B`,
+  ])
+    assert.doesNotMatch(conceal(said), /part/, said)
+})
+
+test('of a word in which a long text is cut nothing is told', () => {
+  const conceal = concealing(stdioServer.parse({ command: 'x', env: { K: 'secret-that-is-cut' } }))
+  for (const blanks of [8 * 1024 - 10, 8 * 1024 - 30])
+    assert.doesNotMatch(excerptOf(`words${' '.repeat(blanks)}secret-that-is-cut`, conceal) ?? '', /secret-/)
+  assert.equal(excerptOf(`words${' '.repeat(9_000)}more`, conceal), '"words"')
+  assert.match(excerptOf('x'.repeat(9_000), conceal) ?? '', /^"x{290}/)
+})
+
 test('a secret is taken out before the words are cut', () => {
   const conceal = concealing(stdioServer.parse({ command: 'x', env: { K: 'secret-that-is-cut' } }))
   const said = excerptOf(`${'x'.repeat(290)} secret-that-is-cut`, conceal) ?? ''

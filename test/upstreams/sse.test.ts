@@ -172,13 +172,22 @@ test('a server that forgot the conversation ends it', async (t) => {
   await until('the conversation is over', () => upstreamSession.ended.aborted)
 })
 
-test('an event over the limit ends the conversation, and says so to its calls', async (t) => {
-  const { url } = await oldServer(t, (_, response, stream) => {
+test('an event over the limit fails the call that it answers, if it answers any, and none beside it', async (t) => {
+  const waiting: unknown[] = []
+  const { url } = await oldServer(t, ({ id, params }, response, stream) => {
     response.writeHead(202).end()
-    stream.write(`data: ${'x'.repeat(10_000)}\n\n`)
+    const { name } = params as { name: string }
+    if (name === 'slow') return void waiting.push(id)
+    const long = 'x'.repeat(10_000)
+    stream.write(`data: {"jsonrpc":"2.0","method":"notifications/message","params":{"data":"${long}"}}\n\n`)
+    stream.write(`data: {"jsonrpc":"2.0","id":${String(id)},"result":{"text":"${long}"}}\n\n`)
+    for (const other of waiting) stream.write(`data: {"jsonrpc":"2.0","id":${String(other)},"result":{}}\n\n`)
   })
   const upstreamSession = await openSse(sseUpstream(t, url, { maxReply: 4096 }))
-  const failed = await upstreamSession.exchange(toolCall('t'))
+  const slow = upstreamSession.exchange(toolCall('slow'))
+  await until('it is under way', () => waiting.length === 1)
+  const failed = await upstreamSession.exchange(toolCall('long'))
   assert.ok(failed.kind === 'failed' && failed.error.reason === 'reply_too_large' && failed.error.sent)
-  assert.equal(upstreamSession.ended.aborted, true)
+  assert.equal((await slow).kind, 'answered')
+  assert.equal(upstreamSession.ended.aborted, false)
 })

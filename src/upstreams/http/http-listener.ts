@@ -115,6 +115,9 @@ export class HttpListener implements ReplySink {
     return undefined
   }
 
+  /** Passed over: asked for behind the last one before it, the stream would bring it again and again. */
+  overlong(): void {}
+
   /** Not a stream: the session may be lost, or the server may be in trouble; all else says that there is none. */
   body(status: number, _: ReplyHeaders, text: string): void {
     this.#reply = undefined

@@ -5,6 +5,7 @@ import { during, LARGE_TEXT } from '../../mesh/work.ts'
 import { Chunks, textOf } from '../../protocol/chunks.ts'
 import { LargeMessage } from '../../protocol/large-message.ts'
 import { LongStrings } from '../../protocol/long-strings.ts'
+import type { Overlong } from '../../protocol/overlong.ts'
 import { SseDecoder, SseOverflow, type SseEvent } from '../../protocol/sse.ts'
 import type { ServerReplies, UnfinishedReply } from '../unfinished-replies.ts'
 import { ReplyHeaders } from './http-headers.ts'
@@ -17,6 +18,8 @@ export interface ReplySink {
   opened(headers: ReplyHeaders): void
   /** A promise pauses the socket until it settles; what has been read from it by then is still told. */
   event(event: SseEvent): Promise<void> | undefined
+  /** An event was larger than `maxReply`, and is passed over; unless given, the stream ends with it. */
+  overlong?(ends: Overlong): void
   /** Asked after each event: a promise, which never rejects, holds back all further ones until it resolves. */
   backpressure?(): Promise<void> | undefined
   /** A reply that is no event stream, complete. */
@@ -125,7 +128,12 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     this.#resume = resume
     if (status !== 200 || !this.#headers.mediaType.startsWith('text/event-stream')) return true
     const turns = new TurnBudget()
-    this.#decoder = new SseDecoder(this.#limits.maxReply, (event) => this.#event(event, turns))
+    const { overlong } = this.#sink
+    this.#decoder = new SseDecoder(
+      this.#limits.maxReply,
+      (event) => this.#event(event, turns),
+      overlong && ((ends) => overlong.call(this.#sink, ends)),
+    )
     this.#sink.opened(this.#headers)
     // Streams stay open for long, and there may be thousands of them.
     this.#headers = noHeaders

@@ -1,13 +1,10 @@
 import type { AnswerShape, ShapedAnswer } from '../../mesh/answer-shape.ts'
 import { LARGE_TEXT } from '../../mesh/work.ts'
 import { isObject, kindOf, parseJson } from '../../protocol/jsonrpc.ts'
-import { repliedId } from '../stdio/lines.ts'
+import { endsOf, repliedId } from '../../protocol/overlong.ts'
 
 /** How much may be held back in one pipe; what is more passes at once. */
 const MOST_HELD = { answers: 1_000, bytes: 16 * 1024 ** 2 }
-
-/** So much of both ends of a large message is searched for its id, in characters: it is not parsed twice. */
-const ENDS = 512
 
 export interface AnswerShaperParts {
   /** Takes a text as it came. */
@@ -87,7 +84,7 @@ export class AnswerShaper {
 
 /** The id of the request that a text answers, by itself; undefined when it is no such thing. */
 function answeredId(text: string): number | undefined {
-  if (text.length >= LARGE_TEXT) return repliedId({ head: text.slice(0, ENDS), tail: text.slice(-ENDS) })
+  if (text.length >= LARGE_TEXT) return repliedId(endsOf(text))
   const value = parseJson(text)
   if (!isObject(value) || kindOf(value) !== 'response') return undefined
   return typeof value.id === 'number' ? value.id : undefined

@@ -19,11 +19,11 @@ import {
   resultText,
 } from '../../protocol/jsonrpc.ts'
 import { SUBSCRIPTION_ID_KEY } from '../../protocol/modern.ts'
+import { endsOf, repliedId } from '../../protocol/overlong.ts'
 import { LogThrottle } from '../../telemetry/log-throttle.ts'
 import { abortError, failure, orAborted } from '../failure.ts'
 import type { Discover } from '../modern/discover.ts'
 import type { Refusal, Respondent } from '../shared/audience.ts'
-import { repliedId } from '../stdio/lines.ts'
 import type { Era, UpstreamSession } from '../upstream.ts'
 import { MAX_BACKLOG_BYTES, MAX_BACKLOG_MESSAGES } from './backlog.ts'
 import { greet, type Initialized, openError } from './handshake.ts'
@@ -199,9 +199,6 @@ export class MessageSession implements UpstreamSession {
 const NOISE_PER_SECOND = 5
 const EXCERPT = 200
 
-/** So much of both ends of a message that is not read is searched for its id, in characters. */
-const ENDS = 512
-
 /** Sorts what a server sends: answers to their calls, progress to its call, the rest to the audience. */
 class Inbox implements PipeEvents {
   readonly #calls: InFlight
@@ -231,8 +228,7 @@ class Inbox implements PipeEvents {
   #large(text: string): Promise<void> | undefined {
     const fault = sizeFault(text)
     if (fault === undefined) return this.#message(text)
-    const ends = { head: text.slice(0, ENDS), tail: text.slice(-ENDS) }
-    return this.#throwAway(repliedId(ends), gatewayError('bad_reply', fault, { sent: true }))
+    return this.#throwAway(repliedId(endsOf(text)), gatewayError('bad_reply', fault, { sent: true }))
   }
 
   #message(text: string): Promise<void> | undefined {

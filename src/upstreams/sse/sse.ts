@@ -6,6 +6,7 @@ import { Cancellation, type Signal } from '../../mesh/cancel.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError, isGatewayError } from '../../mesh/errors.ts'
 import { requestText } from '../../protocol/jsonrpc.ts'
+import { type Overlong, repliedId } from '../../protocol/overlong.ts'
 import type { SseEvent } from '../../protocol/sse.ts'
 import type { Log } from '../../telemetry/log.ts'
 import { abortError, orAborted, whenAborted, within } from '../failure.ts'
@@ -235,6 +236,10 @@ class SsePipe implements Pipe, ReplySink {
     return undefined
   }
 
+  overlong(ends: Overlong): void {
+    this.#parts.events.overlong(repliedId(ends), this.#parts.maxReply)
+  }
+
   /** The server answered the request for its event stream with something else. */
   body(status: number, headers: ReplyHeaders, text: string): void {
     const reading = readReply('', status, headers, text, {
@@ -249,8 +254,13 @@ class SsePipe implements Pipe, ReplySink {
     this.failed(gatewayError('upstream_disconnected', 'the event stream ended'))
   }
 
-  failed(error: GatewayError): void {
+  failed(cause: GatewayError): void {
     if (this.#over !== undefined) return
+    // What the stream held was too much: that is no fault of the calls that go on over it.
+    const error =
+      cause.reason === 'overloaded'
+        ? gatewayError('upstream_disconnected', `the event stream was ended: ${cause.message}`)
+        : cause
     this.#over = error
     this.#ended.abort(error)
     this.#answers.end()

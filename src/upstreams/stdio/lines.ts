@@ -1,19 +1,11 @@
 import { ownTurn, TurnBudget } from '../../mesh/turns.ts'
+import { ENDS, type Overlong } from '../../protocol/overlong.ts'
 
 const LF = 0x0a
 const CR = 0x0d
 
-/** How much of either end of an overlong line is kept, in bytes. */
-const END_BYTES = 512
-
 /** Memory that is kept between two lines, in bytes. */
 const KEPT_BYTES = 64 * 1024
-
-/** A line over the limit, of which only the two ends were kept. */
-export interface Overlong {
-  readonly head: string
-  readonly tail: string
-}
 
 /** Splits a stream of bytes into lines of UTF-8. A line over the limit never is in memory as a whole. */
 export class LineReader {
@@ -59,12 +51,8 @@ export class LineReader {
   #keep(part: Buffer): void {
     if (this.#head === undefined && this.#length + part.length <= this.#limit) return this.#append(part)
     const kept = this.#buffer.subarray(0, this.#length)
-    this.#head ??= Buffer.concat([kept.subarray(0, END_BYTES), part.subarray(0, END_BYTES)]).toString(
-      'utf8',
-      0,
-      END_BYTES,
-    )
-    this.#buffer = Buffer.concat([kept.subarray(-END_BYTES), part.subarray(-END_BYTES)]).subarray(-END_BYTES)
+    this.#head ??= Buffer.concat([kept.subarray(0, ENDS), part.subarray(0, ENDS)]).toString('utf8', 0, ENDS)
+    this.#buffer = Buffer.concat([kept.subarray(-ENDS), part.subarray(-ENDS)]).subarray(-ENDS)
     this.#length = this.#buffer.length
   }
 
@@ -107,24 +95,4 @@ export async function readLines(
 
 function textOf(line: Buffer): string {
   return line.toString('utf8', 0, line.at(-1) === CR ? line.length - 1 : line.length)
-}
-
-const ID = '"id"\\s*:\\s*(\\d+)\\s*'
-
-/** A member that fits into one end of a line as a whole, and does not make the message a request. */
-const SMALL = '"(?!method")[^"\\\\]*"\\s*:\\s*(?:"[^"\\\\]*"|[-+.\\w]+)\\s*'
-
-/** `{"jsonrpc":"2.0","id":7,"result":` …, with the members before the outcome. */
-const opening = new RegExp(`^\\s*\\{\\s*((?:${SMALL},\\s*)*)"(?:result|error)"\\s*:`)
-const idBefore = new RegExp(`${ID},`)
-
-/** … `,"jsonrpc":"2.0","id":7}`: what stands so close to the end is no part of the outcome. */
-const idBehind = new RegExp(`,\\s*${ID}(?:,\\s*${SMALL})*\\}\\s*$`)
-
-/** The id of the request that an overlong line answers; undefined when it shows no such thing. */
-export function repliedId({ head, tail }: Overlong): number | undefined {
-  const [, before] = opening.exec(head) ?? []
-  if (before === undefined) return undefined
-  const [, id] = idBefore.exec(before) ?? idBehind.exec(tail) ?? []
-  return id === undefined ? undefined : Number(id)
 }

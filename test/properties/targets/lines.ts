@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
-import { LineReader, type Overlong, repliedId } from '../../../src/upstreams/stdio/lines.ts'
+import { type Overlong, repliedId } from '../../../src/protocol/overlong.ts'
+import { LineReader } from '../../../src/upstreams/stdio/lines.ts'
 import { cut, cuts } from '../arbitraries.ts'
 import { target, type Target } from '../target.ts'
 

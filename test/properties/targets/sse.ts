@@ -135,15 +135,26 @@ export const sseTargets: readonly Target[] = [
     'an event over the limit is refused, and none under it is, wherever it is cut',
     fc.tuple(
       fc.array(fc.nat({ max: 60 }), { minLength: 1, maxLength: 4 }),
-      fc.integer({ min: 1, max: 150 }),
+      fc.integer({ min: 4, max: 150 }),
       cuts,
     ),
     ([lengths, limit, sizes]) => {
       const lines = lengths.map((length) => `data: ${'x'.repeat(length)}`)
       const size = lines.reduce((sum, line) => sum + line.length, 0)
-      const read = () => decode(cut(Buffer.from(`${lines.join('\n')}\n\n`), sizes), limit)
+      const data = lines.map((line) => line.slice(6)).join('\n')
+      const event = Buffer.from(`${lines.join('\n')}\n\n`)
+      const read = () => decode(cut(event, sizes), limit)
       if (size > limit) assert.throws(read, SseOverflow)
-      else assert.equal(read()[0]?.data, lines.map((line) => line.slice(6)).join('\n'))
+      else assert.equal(read()[0]?.data, data)
+
+      const told: string[] = []
+      const decoder = new SseDecoder(
+        limit,
+        (one) => told.push(one.data),
+        ({ head, tail }) => told.push(head.slice(0, -1), tail.slice(1)),
+      )
+      for (const piece of cut(Buffer.concat([event, Buffer.from('data\n\n')]), sizes)) decoder.feed(piece)
+      assert.deepEqual(told, size > limit ? [data, data, ''] : [data, ''])
     },
   ),
 ]

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { repliedId } from '../../src/upstreams/stdio/lines.ts'
+import { endsOf, repliedId } from '../../src/protocol/overlong.ts'
 
 const padding = 'x'.repeat(2_000)
 
 /** The id that is read from the two ends of a text. */
 function idOf(text: string): number | undefined {
-  return repliedId({ head: text.slice(0, 512), tail: text.slice(-512) })
+  return repliedId(endsOf(text))
 }
 
 test('the id of a reply is found at either end', () => {
