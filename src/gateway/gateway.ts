@@ -105,7 +105,11 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
 
   // What outlives all generations.
   const metrics = createMetrics()
-  const durable = await openDurable({ stateDir: gateway.stateDir, clock, log })
+  const { store: durable, problem: stateProblem } = await openDurable({
+    stateDir: gateway.stateDir,
+    clock,
+    log,
+  })
   const policyContext = createPolicyContext(clock, log, metrics, durable)
   const context = hearing(policyContext, (server, sign) => guarded.noticed(server, sign))
   const { stateDir } = gateway
@@ -242,7 +246,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     data: () => bound?.data,
     stateDir: gateway.stateDir,
     environment,
-    ownsState: durable !== undefined,
+    stateProblem,
   })
 
   // The two planes.

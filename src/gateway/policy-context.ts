@@ -37,6 +37,12 @@ export function createPolicyContext(
   return { clock, random: createKeyedRandom(seed), state: new States(clock), durable, emit }
 }
 
+/** What came of opening it: nothing where nothing is to outlive the process. */
+interface OpenedStore {
+  readonly store?: ClosableStore
+  readonly problem?: string
+}
+
 export interface DurableParts {
   /** `gateway.stateDir`; undefined: nothing outlives the process. */
   readonly stateDir: string | undefined
@@ -86,12 +92,8 @@ interface Left {
  * A write is in the hands of the operating system before it counts as written, and not on the disk: it outlives the
  * process, however that ends, and not the loss of power.
  */
-export async function openDurable({
-  stateDir,
-  clock,
-  log,
-}: DurableParts): Promise<ClosableStore | undefined> {
-  if (stateDir === undefined) return undefined
+export async function openDurable({ stateDir, clock, log }: DurableParts): Promise<OpenedStore> {
+  if (stateDir === undefined) return {}
   const folder = join(stateDir, 'records')
   try {
     await mkdir(stateDir, { recursive: true, mode: 0o700 })
@@ -105,13 +107,11 @@ export async function openDurable({
       await level.close()
       throw error
     }
-    return store
+    return { store }
   } catch (error) {
-    log.warn(
-      { folder, ...causeOf(error) },
-      'cannot open the store: idempotency keys will not outlive this process',
-    )
-    return undefined
+    const cause = causeOf(error)
+    log.warn({ folder, ...cause }, 'cannot open the store: idempotency keys will not outlive this process')
+    return { problem: cause.code === 'LEVEL_LOCKED' ? 'another process uses it' : cause.message }
   }
 }
 

@@ -69,11 +69,7 @@ export class SseDecoder {
    * `limit`: largest event, in bytes. `emit` returns false to pause: what is left of the chunk waits for `resume`. Where
    * `overlong` is given, it is told the ends of what a larger event has for data, and the stream goes on behind it.
    */
-  constructor(
-    limit: number,
-    emit: (event: SseEvent) => unknown,
-    overlong?: (ends: Overlong) => void,
-  ) {
+  constructor(limit: number, emit: (event: SseEvent) => unknown, overlong?: (ends: Overlong) => void) {
     this.#limit = limit
     this.#emit = emit
     this.#overlong = overlong

@@ -148,7 +148,7 @@ export class RecordedServers {
       return pool.draw(near, own.tookMs, (purpose) => random(key, purpose))
     }
     this.drawn++
-    return pool.draw({ at: now(), isFurther }, 0, (purpose) => random(key, purpose))
+    return pool.draw({ at: now(), isFurther }, ANY, (purpose) => random(key, purpose))
   }
 }
 
@@ -187,13 +187,16 @@ class Attempts {
   draw(at: Millis, longerThan: Millis, draw: () => number): Seen | undefined {
     const near = nearest(this.#inOrder, at)
     const isEvery = near === this.#inOrder
-    const longer =
-      isEvery || longerThan === 0 ? near : near.filter(({ attempt }) => attempt.tookMs > longerThan)
-    if (longerThan === 0 || (!isEvery && longer.length > 0)) return longer[Math.floor(draw() * longer.length)]
+    const isAny = longerThan === ANY
+    const longer = isEvery || isAny ? near : near.filter(({ attempt }) => attempt.tookMs > longerThan)
+    if (isAny || (!isEvery && longer.length > 0)) return longer[Math.floor(draw() * longer.length)]
     const from = firstFrom(this.#byDuration, ({ attempt }) => attempt.tookMs > longerThan)
     return this.#byDuration[from + Math.floor(draw() * (this.count - from))]
   }
 }
+
+/** As the time that an attempt has to take longer than: it may take none. */
+const ANY: Millis = -1
 
 /** The attempts of one tool. */
 class Pool {
@@ -207,7 +210,7 @@ class Pool {
     this.#others = new Attempts(seen.filter(({ isFurther }) => !isFurther))
   }
 
-  /** An attempt that takes longer than `longerThan`, in milliseconds; 0: any. */
+  /** An attempt that takes longer than `longerThan`, in milliseconds. */
   draw(
     { at, isFurther }: Pick<Seen, 'at' | 'isFurther'>,
     longerThan: Millis,
@@ -219,7 +222,7 @@ class Pool {
     for (let round = 0; ; round++) {
       const drawn = () => draw(`attempt ${round}`)
       const chosen = from.draw(at, least, drawn) ?? this.#all.draw(at, least, drawn)
-      if (chosen === undefined) return { ...UNKNOWN, tookMs: least + UNKNOWN_MS }
+      if (chosen === undefined) return { ...UNKNOWN, tookMs: Math.max(0, least) + UNKNOWN_MS }
       if (!chosen.isCut) return chosen.attempt
       least = chosen.attempt.tookMs
     }

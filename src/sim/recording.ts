@@ -51,7 +51,8 @@ export async function readRecording(file: string): Promise<Recording> {
     parts.unshift(older)
   }
   const calls = parts.flatMap((part) => part.calls).sort((one, other) => one.at - other.at)
-  if (calls.length === 0) throw new RecordingError(`${file} holds no call`)
+  if (calls.length === 0)
+    throw new RecordingError([`${file} holds no call`, ...notesOn(parts, calls)].join('; '))
   return { header: newest.header, calls, notes: [...unreadable, ...notesOn(parts, calls)] }
 }
 

@@ -20,7 +20,7 @@ async function setUp(t: TestContext) {
   const stores: ClosableStore[] = []
   t.after(() => Promise.all(stores.map((store) => store.close())))
   const open = async () => {
-    const store = await openDurable({ stateDir, clock, log })
+    const { store } = await openDurable({ stateDir, clock, log })
     if (store !== undefined) stores.push(store)
     return store
   }
@@ -122,7 +122,7 @@ test('a store that is damaged is repaired', async (t) => {
 
 test('without a folder there is no store', async () => {
   const { log, lines } = recordedLog()
-  assert.equal(await openDurable({ stateDir: undefined, clock: new ManualClock(), log }), undefined)
+  assert.deepEqual(await openDurable({ stateDir: undefined, clock: new ManualClock(), log }), {})
   assert.deepEqual(lines, [])
 })
 

@@ -238,3 +238,16 @@ test('where nothing failed, or everything did, shares have the interval of so ma
   assert.deepEqual([wrong?.estimate, wrong?.low], [0, 0])
   assert.ok(Math.abs(wrong!.high - wilson) < 1e-4)
 })
+
+test('an attempt that was cut off after no time at all is drawn once, and then one that took longer', async () => {
+  const short = under('short', { retry: false, attemptTimeout: { timeout: 200 } })
+  const cut = call({
+    task: 'cut',
+    attempts: [failure({ outcome: 'cancelled', reason: 'cancelled', tookMs: 0 })],
+    result: 'timeout',
+  })
+  const [alone] = (await play([cut], { choice: short })).calls
+  assert.equal(alone?.result, 'timeout')
+  const [beside] = (await play([cut, call({ task: 'other' })], { choice: short })).calls
+  assert.equal(beside?.result, 'returned')
+})

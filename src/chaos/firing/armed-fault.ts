@@ -87,7 +87,7 @@ export class ArmedFault {
   readonly counts: FaultCounts = newFaultCounts()
   /** Of what the gateway asks servers by itself. */
   readonly discovery: FaultCounts = newFaultCounts()
-  readonly #uses = new Map([['', noUses()]])
+  readonly #uses = new Map<string, Uses>()
   readonly #kill: KillSwitch
   #released = new Release()
   #memory = new Recent<object>(MAX_MEMORIES)
@@ -112,14 +112,15 @@ export class ArmedFault {
     return this.#released
   }
 
-  /** Of calls in an arm; empty for none. */
-  usesIn(arm: string): Uses {
-    let uses = this.#uses.get(arm)
-    if (uses === undefined) this.#uses.set(arm, (uses = noUses()))
+  /** Of agents' calls in an arm, empty for none; undefined: of what the gateway asks by itself. */
+  usesIn(arm: string | undefined): Uses {
+    const key = arm === undefined ? 'discovery' : `arm ${arm}`
+    let uses = this.#uses.get(key)
+    if (uses === undefined) this.#uses.set(key, (uses = noUses()))
     return uses
   }
 
-  /** Calls that it holds now, in all arms. */
+  /** Calls that it holds now, of everybody. */
   get concurrent(): number {
     let held = 0
     for (const { concurrent } of this.#uses.values()) held += concurrent

@@ -167,7 +167,7 @@ export class InjectionDecider {
     const { fault } = armed
     const tally = asker === 'agent' ? armed.counts : armed.discovery
     const now = this.#parts.clock.now()
-    const uses = armed.usesIn(call.record.arm)
+    const uses = armed.usesIn(asker === 'agent' ? call.record.arm : undefined)
     uses.matched++
     tally.decided++
     const place = this.#places.of(fault, armed.subject, call, identity, now)

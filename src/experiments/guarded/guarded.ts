@@ -9,6 +9,7 @@ import { Lifecycle, type World } from './lifecycle.ts'
 import { Meter } from './meter.ts'
 import { blankRecord, isOver, type ProbeRow, type Proof, type RunRecord, type Targets } from './record.ts'
 import { lengthOf, shapeOf, type Spec } from './spec.ts'
+import { roundedDuration } from '../../units/duration.ts'
 
 /** What a gateway makes of a spec now. */
 export interface Survey {
@@ -91,6 +92,9 @@ const FLUSH_MS: Millis = 2_000
 /** How long the end of a run that could not be written down waits for the next try, in milliseconds. */
 const AGAIN_MS: Millis = 30_000
 
+/** How often a run is written down while nothing changes but its figures, in milliseconds: so much of them is lost where the gateway is killed. */
+const WRITE_EVERY_MS: Millis = 5_000
+
 /** After so many completed runs of one shape another one shows nothing new. */
 const ENOUGH_RUNS = 3
 
@@ -121,6 +125,8 @@ export class GuardedExperiments {
   readonly #completed = new Recent<number>(MAX_SHAPES)
   readonly #listeners = new Set<{ readonly name: string; readonly hear: (run: RunRecord) => void }>()
   #current: Current | undefined
+  /** When the one that goes on was written down last. */
+  #writtenAt: Millis = -Infinity
   #beginning: Beginning | undefined
   readonly #closed = new Cancellation()
   /** Ends of runs that are being written down. */
@@ -138,15 +144,22 @@ export class GuardedExperiments {
         continue
       }
       const { clock, proofOf } = this.#parts
+      const { atMs } = run.samples.at(-1) ?? {}
+      const known =
+        atMs === undefined
+          ? ''
+          : `; what is known of it ends ${roundedDuration(atMs)} after its beginning, or a little later`
       const where =
-        run.state === 'pending_approval' ? 'it waited to be approved' : `it was in its ${placeOf(run)}`
+        run.state === 'pending_approval'
+          ? 'it waited to be approved'
+          : `it was in its ${placeOf(run)}${known}`
       const failed: RunRecord = {
         ...run,
         state: 'failed',
         phase: 'over',
         reason: `the gateway ended while ${where}`,
         endedAt: clock.wall(),
-        rollback: { ...proofOf(run), atMs: 0, tookMs: 0, troubled: [] },
+        rollback: { ...proofOf(run), atMs: undefined, tookMs: undefined, troubled: [] },
       }
       await this.#write(failed)
       this.#keep(failed)
@@ -420,8 +433,10 @@ export class GuardedExperiments {
       return undefined
     }
     this.#publish(record)
-    if (what === 'tick') return undefined
-    this.#emit(record.phase === 'recovery' ? 'rolled back' : 'step', record)
+    const { clock } = this.#parts
+    if (what === 'tick' && clock.now() - this.#writtenAt < WRITE_EVERY_MS) return undefined
+    this.#writtenAt = clock.now()
+    if (what === 'step') this.#emit(record.phase === 'recovery' ? 'rolled back' : 'step', record)
     return this.#write(record).then((problem) => {
       const lifecycle = this.#running(record.name)
       if (problem !== undefined && lifecycle?.record.id === record.id) lifecycle.fail(problem)

@@ -3,7 +3,7 @@ import { formatDuration, roundedDuration } from '../../units/duration.ts'
 import { anomaliesIn, learn } from './baseline.ts'
 import { allHold, failuresIn, judge, metricIn, type ServerVital, valueInWords } from './claims.ts'
 import { type Breach, breachInWords, Gate, type Rule, ruleInWords } from './gate.ts'
-import type { Figures, Meter } from './meter.ts'
+import type { Figures, Meter, Tally } from './meter.ts'
 import {
   type Change,
   type Detection,
@@ -108,7 +108,7 @@ export class Lifecycle {
   #gate: Gate | undefined
   readonly #seconds: Figures[] = []
   #sampledAt: Millis = 0
-  #sampleMs: Millis = 1_000
+  readonly #samples = new Samples()
   readonly #signs: { readonly sign: string; readonly at: Millis }[] = []
   #engineErrors = 0
   /** Set once it is known how it ends; undefined: by what the recovery shows. */
@@ -262,6 +262,7 @@ export class Lifecycle {
     const gone = world.renew()
     if (gone !== undefined) return this.#giveUp('aborted', gone)
     if (now - this.#phaseAt < duration) return
+    this.#closeSample(now)
     const figures = meter.since('all')
     const before = judge(spec.hypothesis.steadyState, figures, world.servers())
     this.#change({ baseline: figures, hypothesis: { before, after: [] } })
@@ -531,6 +532,7 @@ export class Lifecycle {
     const { clock, meter, world } = this.#parts
     const { spec, stage, stages } = this.#record
     const { over } = spec.gate
+    this.#closeSample(clock.now())
     const [control, treatment] = [meter.since('control', over), meter.since('treatment', over)]
     const closed = {
       share: spec.stages[stage]!.share,
@@ -602,24 +604,29 @@ export class Lifecycle {
   }
 
   #sample(now: Millis): void {
-    if (now - this.#sampledAt < this.#sampleMs) return
-    this.#sampledAt = now
-    const { meter } = this.#parts
-    const { phase, stage, spec, samples } = this.#record
-    if (phase === 'baseline') this.#seconds.push(meter.over('all', 1_000))
-    const arms = phase === 'stage' ? ['control', 'treatment'] : ['all']
-    const row: SampleRow = {
-      atMs: now - this.#beganAt,
-      phase,
-      share: phase === 'stage' ? spec.stages[stage]!.share : 0,
-      arms: Object.fromEntries(arms.map((arm) => [arm, inShort(meter.over(arm, this.#sampleMs))])),
-    }
-    const rows = [...samples, row]
-    const isFull = rows.length > MAX_ROWS
-    // Seconds that the baseline learns from stay seconds.
-    if (isFull && phase !== 'baseline') this.#sampleMs *= 2
-    this.#change({ samples: isFull ? rows.filter((_, at) => at % 2 === 1) : rows })
+    const sinceMs = now - this.#sampledAt
+    if (sinceMs < (this.#record.phase === 'baseline' ? 1_000 : this.#samples.everyMs)) return
+    const taken = this.#takeSample(now)
+    if (this.#record.phase === 'baseline') this.#seconds.push(taken.all!.figures())
     void this.#parts.onChange(this.#record, 'tick')
+  }
+
+  /** A row of the rest, before what follows is measured anew. */
+  #closeSample(now: Millis): void {
+    if (now > this.#sampledAt) this.#takeSample(now)
+  }
+
+  /** A row of what has ended since the one before. */
+  #takeSample(now: Millis): Readonly<Record<string, Tally>> {
+    const waitingMs = now - this.#sampledAt
+    this.#sampledAt = now
+    const { phase, stage, spec } = this.#record
+    const arms = phase === 'stage' ? ['control', 'treatment'] : ['all']
+    const taken = Object.fromEntries(arms.map((arm) => [arm, this.#parts.meter.take(arm, waitingMs)]))
+    const share = phase === 'stage' ? spec.stages[stage]!.share : 0
+    this.#samples.add({ atMs: now - this.#beganAt, phase, share }, taken)
+    this.#change({ samples: this.#samples.rows })
+    return taken
   }
 
   #decide(what: string, why: string): void {
@@ -636,6 +643,55 @@ export class Lifecycle {
   #step(): Promise<string | undefined> | undefined {
     return this.#parts.onChange(this.#record, 'step') ?? undefined
   }
+}
+
+/** A row, and what it was made of. */
+interface Sample {
+  readonly row: SampleRow
+  readonly tallies: Readonly<Record<string, Tally>>
+}
+
+/** The rows of a run: one a second, and in long runs one for two, four or more of them, so that no call is in none. */
+class Samples {
+  /** How long a row is by now, in milliseconds. */
+  everyMs: Millis = 1_000
+  #all: Sample[] = []
+
+  get rows(): readonly SampleRow[] {
+    return this.#all.map(({ row }) => row)
+  }
+
+  add(at: Omit<SampleRow, 'arms'>, tallies: Sample['tallies']): void {
+    this.#all.push({ row: rowOf(at, tallies), tallies })
+    if (this.#all.length <= MAX_ROWS) return
+    this.everyMs *= 2
+    this.#all = joinedByTwos(this.#all)
+  }
+}
+
+/** Two rows of one phase and share become one, which ends with the second. */
+function joinedByTwos(samples: readonly Sample[]): Sample[] {
+  const joined: Sample[] = []
+  let before: Sample | undefined
+  for (const { row, tallies } of samples) {
+    const isAlike = before?.row.phase === row.phase && before.row.share === row.share
+    if (before === undefined || !isAlike) {
+      joined.push((before = { row, tallies }))
+      continue
+    }
+    for (const [arm, tally] of Object.entries(before.tallies)) tallies[arm]?.merge(tally)
+    joined[joined.length - 1] = { row: rowOf(row, tallies), tallies }
+    before = undefined
+  }
+  return joined
+}
+
+function rowOf(
+  { atMs, phase, share }: Omit<SampleRow, 'arms'>,
+  tallies: Readonly<Record<string, Tally>>,
+): SampleRow {
+  const arms = Object.entries(tallies).map(([arm, tally]) => [arm, inShort(tally.figures())] as const)
+  return { atMs, phase, share, arms: Object.fromEntries(arms) }
 }
 
 const isClean = ({ armed, arms }: Pick<Proof, 'armed' | 'arms'>) => armed.length + arms.length === 0

@@ -133,6 +133,7 @@ export class Meter {
   readonly #slices = new Map<string, Map<number, Tally>>()
   readonly #underWay = new Set<Measured>()
   #since = new Map<string, Tally>()
+  #taken = new Map<string, Tally>()
   #lastAt: Millis
   readonly #lastOf = new Map<string, Millis>()
   #firstEffectAt: Millis | undefined
@@ -174,6 +175,7 @@ export class Meter {
     this.#lastOf.set(measured.arm, now)
     this.#sliceOf(measured.arm, now).add(ended)
     tallyIn(this.#since, measured.arm).add(ended)
+    tallyIn(this.#taken, measured.arm).add(ended)
   }
 
   /** A fault did something to a call that began at `startedAt`. */
@@ -193,36 +195,46 @@ export class Meter {
     return false
   }
 
-  /** Of the calls of an arm that ended within the last `windowMs`, with those that have been under way all that time. */
+  /**
+   * Of the calls of an arm that ended within the last `windowMs`, with those that have been under way all that time. The window
+   * begins with a slice: up to one more is in it.
+   */
   over(arm: string, windowMs: Millis): Figures {
-    const now = this.#clock.now()
-    const from = Math.floor((now - windowMs) / SLICE_MS)
+    const from = Math.floor((this.#clock.now() - windowMs) / SLICE_MS)
     const sum = new Tally()
-    for (const [index, tally] of this.#slices.get(arm) ?? []) if (index > from) sum.merge(tally)
-    for (const held of this.#underWay) {
-      // They began one after the other.
-      if (now - held.at < windowMs) break
-      if (held.arm === arm) sum.addWaiting(now - held.at)
-    }
-    return sum.figures()
+    for (const [index, tally] of this.#slices.get(arm) ?? []) if (index >= from) sum.merge(tally)
+    return this.#withWaiting(sum, arm, windowMs).figures()
   }
 
   /** Of the calls of an arm since the last cut, with those that have been under way for `waitingMs` or longer. */
   since(arm: string, waitingMs: Millis = Infinity): Figures {
-    const now = this.#clock.now()
     const sum = new Tally()
     const ended = this.#since.get(arm)
     if (ended !== undefined) sum.merge(ended)
+    return this.#withWaiting(sum, arm, waitingMs).figures()
+  }
+
+  /** The calls of an arm that have ended since the last time that they were taken: each is taken once. As `since`, with those under way. */
+  take(arm: string, waitingMs: Millis): Tally {
+    const taken = tallyIn(this.#taken, arm)
+    this.#taken.delete(arm)
+    return this.#withWaiting(taken, arm, waitingMs)
+  }
+
+  #withWaiting(sum: Tally, arm: string, waitingMs: Millis): Tally {
+    const now = this.#clock.now()
     for (const held of this.#underWay) {
+      // They began one after the other.
       if (now - held.at < waitingMs) break
       if (held.arm === arm) sum.addWaiting(now - held.at)
     }
-    return sum.figures()
+    return sum
   }
 
-  /** From here on `since` counts anew, and silence too. */
+  /** From here on `since` and `take` count anew, and silence too. */
   cut(): void {
     this.#since = new Map()
+    this.#taken = new Map()
     this.#lastAt = this.#clock.now()
   }
 

@@ -47,9 +47,9 @@ export interface StageRecord {
 
 /** What was armed after the rollback: nothing, where it is a proof. */
 export interface Proof {
-  /** Milliseconds since the run began, and how long it took. */
-  readonly atMs: number
-  readonly tookMs: number
+  /** Milliseconds since the run began, and how long it took; undefined where the gateway had ended before, and the faults with it. */
+  readonly atMs: number | undefined
+  readonly tookMs: number | undefined
   /** Faults of the run that are still armed, and arms of it that calls are still assigned to. */
   readonly armed: readonly string[]
   readonly arms: readonly string[]

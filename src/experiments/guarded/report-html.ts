@@ -37,7 +37,7 @@ function chartData({ samples, stages, recovery, rollback }: RunRecord): ChartDat
     at: seconds(beganAtMs),
     text: `${Math.round(share * 100)} %`,
   }))
-  if (recovery !== undefined && rollback !== undefined)
+  if (recovery !== undefined && rollback?.atMs !== undefined)
     marks.push({ at: seconds(rollback.atMs), text: 'rolled back' })
   return {
     at: samples.map(({ atMs }) => seconds(atMs)),

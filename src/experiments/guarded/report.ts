@@ -96,7 +96,7 @@ function targetTable({ targets }: RunRecord): Block {
   }
 }
 
-function faultBlocks({ spec, faults, engineErrors }: RunRecord): Block[] {
+function faultBlocks({ spec, faults, engineErrors, rollback }: RunRecord): Block[] {
   const { control, treatment } = spec.arms
   const arms = `Policy sets: ${control} (control), ${treatment} (treatment).`
   if (faults.length === 0) return [`No faults: the arms go by different policy sets. ${arms}`]
@@ -114,17 +114,24 @@ function faultBlocks({ spec, faults, engineErrors }: RunRecord): Block[] {
       },
     },
     arms,
+    ...(rollback !== undefined && rollback.atMs === undefined
+      ? ['These are the counts that were written down last, a few seconds before the gateway ended.']
+      : []),
     ...(engineErrors === 0 ? [] : [`The engine failed ${engineErrors} times.`]),
   ]
 }
 
-function gateBlocks({ rules, breach, spec }: RunRecord): Block[] {
-  return [
-    { list: rules.map(ruleInWords) },
-    breach === undefined
-      ? `It held. Measured over ${formatDuration(spec.gate.over)}, from ${spec.gate.minimum} calls of an arm on.`
-      : `It was breached: ${breachInWords(breach)}.`,
-  ]
+function gateBlocks(run: RunRecord): Block[] {
+  const { rules, spec } = run
+  const measured = `Measured over ${formatDuration(spec.gate.over)}, from ${spec.gate.minimum} calls of an arm on.`
+  return [{ list: rules.map(ruleInWords) }, `${gateInWords(run)} ${measured}`]
+}
+
+function gateInWords({ breach, stage, stages, firstStage, spec }: RunRecord): string {
+  if (breach !== undefined) return `It was breached: ${breachInWords(breach)}.`
+  if (stage < 0) return 'It was not looked at: no stage has begun.'
+  const isThrough = firstStage + stages.length === spec.stages.length
+  return isThrough ? 'It held.' : 'It was not breached for as long as the stages went on.'
 }
 
 function stageTable({ stages, baseline }: RunRecord): Block {
@@ -208,10 +215,16 @@ function rollbackBlocks({ rollback }: RunRecord): Block[] {
   const { armed, arms, atMs, tookMs, chaos, troubled } = rollback
   return [
     armed.length + arms.length === 0
-      ? `Nothing of the run is armed, and no call is in its arms: looked at ${roundedDuration(atMs)} after the beginning, after a rollback of ${roundedDuration(tookMs)}. Chaos was ${chaos}.`
+      ? `Nothing of the run is armed, and no call is in its arms: ${lookedAt(atMs, tookMs)}. Chaos was ${chaos}.`
       : `Left behind: ${[...armed, ...arms].join(', ')}.`,
     ...(troubled.length === 0 ? [] : [{ list: troubled.map((layer) => `in trouble then: ${layer}`) }]),
   ]
+}
+
+function lookedAt(atMs: number | undefined, tookMs: number | undefined): string {
+  if (atMs === undefined || tookMs === undefined)
+    return 'looked at when the next gateway started, as the one that ran it had ended, and its faults with it'
+  return `looked at ${roundedDuration(atMs)} after the beginning, after a rollback of ${roundedDuration(tookMs)}`
 }
 
 function estimateBlock({ estimates }: RunRecord): Block {

@@ -30,8 +30,8 @@ export interface GuardedGatewayParts {
   /** `gateway.stateDir` and `gateway.environment`, as they were at boot. */
   readonly stateDir: string | undefined
   readonly environment: string
-  /** Whether the state folder is this process's own: there is a lock on what else is kept there. */
-  readonly ownsState: boolean
+  /** Why the state folder is not this process's own: there is a lock on what else is kept there. Undefined: it is. */
+  readonly stateProblem: string | undefined
 }
 
 /** Ties guarded experiments to the gateway. Those that an earlier process has left unfinished are recorded as failed. */
@@ -73,12 +73,14 @@ export async function openGuarded(parts: GuardedGatewayParts): Promise<GuardedEx
 
 async function openJournal({
   stateDir,
-  ownsState,
+  stateProblem,
 }: GuardedGatewayParts): Promise<OpenedJournal | { readonly problem: string }> {
   if (stateDir === undefined) return { problem: 'gateway.stateDir is not set' }
   // Runs that another process goes on with would be taken for those of one that has ended.
-  if (!ownsState)
-    return { problem: `the store in ${stateDir} cannot be opened: another process may be using it` }
+  if (stateProblem !== undefined)
+    return {
+      problem: `the store in ${stateDir} could not be opened when the gateway started: ${stateProblem}`,
+    }
   try {
     return await RunJournal.open(join(stateDir, 'experiments'), await openKey(stateDir))
   } catch (error) {

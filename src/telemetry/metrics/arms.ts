@@ -1,15 +1,18 @@
+/** Most arms that have left and wait for a scrape; the first of them goes without. */
+const MAX_LEFT = 16
+
 /**
  * The arms of the experiments that the config has. Of others nothing is kept, or series would pile up for as long as the
- * process lives: those of an arm that leaves the config go when a scrape has told the last of their counts, and with the
- * next config at the latest. So do those of its calls and tasks that end even later.
+ * process lives: those of an arm that leaves the config go when a scrape has told the last of their counts. Those of its calls
+ * and tasks that end even later go with the next config.
  */
 export class ArmsInForce {
   readonly #forget: (isGone: (arm: string) => boolean) => void
   #names: ReadonlySet<string> = new Set()
   /** Whether there ever were any. */
   #hasHad = false
-  /** Whether some have left since the last scrape. */
-  #haveLeft = false
+  /** Those that have left since the last scrape, the first one first. */
+  readonly #left = new Set<string>()
 
   /** `forget` removes the series of arms that are gone. */
   constructor(forget: (isGone: (arm: string) => boolean) => void) {
@@ -25,15 +28,16 @@ export class ArmsInForce {
   follow(names: Iterable<string>): void {
     const before = this.#names
     this.#names = new Set(names)
-    if (this.#hasHad) this.#forget((arm) => !this.has(arm) && !before.has(arm))
-    for (const arm of before) if (!this.has(arm)) this.#haveLeft = true
+    for (const arm of before) if (!this.has(arm)) this.#left.add(arm)
+    for (const arm of this.#left) if (this.has(arm) || this.#left.size > MAX_LEFT) this.#left.delete(arm)
+    if (this.#hasHad) this.#forget((arm) => !this.has(arm) && !this.#left.has(arm))
     if (this.#names.size > 0) this.#hasHad = true
   }
 
   /** A scrape has told all that was counted. */
   told(): void {
-    if (!this.#haveLeft) return
-    this.#haveLeft = false
+    if (this.#left.size === 0) return
+    this.#left.clear()
     this.#forget((arm) => !this.has(arm))
   }
 }

@@ -3,6 +3,7 @@ import { test } from 'node:test'
 import type { Outcome } from '../../../src/mesh/call.ts'
 import { Cancellation } from '../../../src/mesh/cancel.ts'
 import { gatewayError } from '../../../src/mesh/errors.ts'
+import { injector } from '../../../src/chaos/firing/engine.ts'
 import { toolCall } from '../../support/caller.ts'
 import { answer, fault, rig } from '../rig.ts'
 
@@ -191,4 +192,25 @@ test('shadow mode decides, counts and journals, and does nothing', async () => {
     controller.journal.decisions().map(({ because }) => because),
     ['shadow', 'max_injections'],
   )
+})
+
+test('what the gateway asks by itself uses up nothing of what a fault has for calls', async () => {
+  for (const [more, expected] of [
+    [{ when: { onCall: 3 } }, '..x...'],
+    [{ when: { everyNth: 2 } }, '.x.x.x'],
+    [{ when: { afterCalls: 4 } }, '....xx'],
+    [{ maxInjections: 2 }, 'xx....'],
+  ] as const) {
+    const { send, arm, controller } = rig()
+    arm([fault('a', 'test.spoil', more)])
+    const own = injector('upstream', controller.engine, 'discovery')(() => Promise.resolve(answer()))
+    let hits = ''
+    for (let n = 0; n < 6; n++) {
+      await own(toolCall('t'))
+      const call = toolCall('t')
+      await send(call)
+      hits += call.record.faults === undefined ? '.' : 'x'
+    }
+    assert.equal(hits, expected, JSON.stringify(more))
+  }
 })

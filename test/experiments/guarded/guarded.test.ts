@@ -239,6 +239,15 @@ test('what an earlier process left unfinished has failed; what it finished count
     recordOf(specOf(), { id: 'a', state: 'completed', phase: 'over' }),
     recordOf({ ...specOf(), name: 'other' }, { id: 'b', state: 'running', phase: 'stage', stage: 1 }),
     recordOf({ ...specOf(), name: 'third' }, { id: 'c', state: 'pending_approval' }),
+    recordOf(
+      { ...specOf(), name: 'fourth' },
+      {
+        id: 'd',
+        state: 'running',
+        phase: 'baseline',
+        samples: [{ atMs: 7_004, phase: 'baseline', share: 0, arms: {} }],
+      },
+    ),
   ])
   assert.deepEqual(
     guarded.list().map(({ name, state, reason }) => [name, state, reason]),
@@ -246,6 +255,11 @@ test('what an earlier process left unfinished has failed; what it finished count
       ['drill', 'completed', ''],
       ['other', 'failed', 'the gateway ended while it was in its stage 2'],
       ['third', 'failed', 'the gateway ended while it waited to be approved'],
+      [
+        'fourth',
+        'failed',
+        'the gateway ended while it was in its baseline; what is known of it ends 7s after its beginning, or a little later',
+      ],
     ],
   )
   assert.deepEqual(
@@ -253,8 +267,22 @@ test('what an earlier process left unfinished has failed; what it finished count
     [
       ['b', 'failed'],
       ['c', 'failed'],
+      ['d', 'failed'],
     ],
   )
+})
+
+test('a run that goes on is written down every five seconds, with what it has done by then', async () => {
+  const { guarded, written, clock } = stage()
+  await guarded.run(specOf({ stages: [{ share: 0.5, duration: '30s' }] }), asked)
+  await clock.advance(20_000)
+  const calls = written.flatMap(({ phase, samples }) => (phase === 'stage' ? samples.length : []))
+  assert.ok(calls.length >= 4, `${calls.length} times`)
+  assert.deepEqual(
+    calls.toSorted((one, other) => one - other),
+    calls,
+  )
+  assert.ok(calls.at(-1)! >= 15, `${calls.at(-1)} rows`)
 })
 
 test('the third completed run of a shape says what to do next instead of declaring resilience', async () => {

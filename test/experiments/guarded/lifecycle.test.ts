@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { TICK_MS } from '../../../src/experiments/guarded/lifecycle.ts'
+import type { RunRecord } from '../../../src/experiments/guarded/record.ts'
 import { specOf, stage } from './world.ts'
 
 test('a run goes through baseline, stages and recovery, and is completed', async () => {
@@ -328,7 +329,31 @@ test('samples stay bounded, however long a stage is', async () => {
     most = Math.max(most, lifecycle.record.samples.length)
   }
   assert.ok(most > 100 && most <= 600, `${most} rows`)
+  assertEachCallOnce(lifecycle.record)
 })
+
+test('each call that counts for the baseline or a stage is in one row of the samples', async () => {
+  const { lifecycle, until } = stage(
+    specOf({
+      stages: [
+        { share: 0.25, duration: '2300ms' },
+        { share: 0.5, duration: '1700ms' },
+      ],
+    }),
+  )
+  lifecycle.begin()
+  assertEachCallOnce(await until('over'))
+})
+
+function assertEachCallOnce({ samples, stages, baseline }: RunRecord): void {
+  const sum = (arm: string, share: number) =>
+    samples
+      .filter((row) => row.phase !== 'recovery' && row.share === share)
+      .reduce((calls, { arms }) => calls + (arms[arm]?.calls ?? 0), 0)
+  assert.equal(sum('all', 0), baseline?.calls)
+  for (const { share, control, treatment } of stages)
+    assert.deepEqual([sum('control', share), sum('treatment', share)], [control.calls, treatment.calls])
+}
 
 test('nothing is armed before it is written down that it will be, and not at all if it cannot be', async () => {
   const { lifecycle, rules, clock, done, until } = stage()

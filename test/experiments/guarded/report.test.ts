@@ -101,3 +101,28 @@ test('a run that has not begun has a report as well', () => {
   assert.match(runMarkdownOf(lifecycle.record), /^\*\*pending approval: it waits\.\*\*$/m)
   assert.match(runHtmlOf(lifecycle.record), /Nothing was put into force/)
 })
+
+test('a report says of a gate that it held only where all stages were gone through', async () => {
+  const told = async (how: (of: ReturnType<typeof stage>) => unknown) => {
+    const made = stage()
+    made.lifecycle.begin()
+    await how(made)
+    return runMarkdownOf(await made.until('over'))
+  }
+  assert.match(await told(() => undefined), /^It held\. Measured over 1s/m)
+  assert.match(
+    await told(({ lifecycle }) => lifecycle.stop('me', 'enough')),
+    /^It was not looked at: no stage/m,
+  )
+  const cutShort = await told(({ lifecycle, until }) =>
+    until('stage').then(() => lifecycle.stop('me', 'enough')),
+  )
+  assert.match(cutShort, /^It was not breached for as long as the stages went on\./m)
+})
+
+test('a report of a run whose gateway was killed says what its figures are', async () => {
+  const run = await aborted()
+  const text = runMarkdownOf({ ...run, rollback: { ...run.rollback!, atMs: undefined, tookMs: undefined } })
+  assert.match(text, /^These are the counts that were written down last/m)
+  assert.match(text, /looked at when the next gateway started/)
+})

@@ -150,7 +150,7 @@ const durable = asyncTarget(
     const stateDir = await mkdtemp(join(tmpdir(), 'breakwater-model-'))
     const clock = new ManualClock()
     const { log, lines } = recordedLog()
-    const open = async () => (await openDurable({ stateDir, clock, log }))!
+    const open = async () => (await openDurable({ stateDir, clock, log })).store!
     const model = new Map<string, { owner: string; id: string; value: number; expiresAt: number }>()
     let store = await open()
     try {

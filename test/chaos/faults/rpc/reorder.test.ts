@@ -40,14 +40,15 @@ for (const side of ['upstream', 'client'] as const) {
   })
 }
 
-test('a reply that nothing overtakes within a second goes on, and the journal says so', async () => {
+test('a reply that nothing overtakes within a second was delayed, and the journal says for how long', async () => {
   const { injection, done, send } = setUp()
   await send('a')
   await injection.clock.advance(999)
   assert.deepEqual(done, [])
   await injection.clock.advance(1)
   assert.deepEqual(done, ['a answered'])
-  assert.deepEqual(injection.inapplicable, ['no other reply came within 1s'])
+  assert.deepEqual(injection.inapplicable, [])
+  assert.deepEqual(injection.notes, [{ effect: 'not overtaken', heldMs: 1_000 }])
   await send('b')
   await injection.clock.advance(10)
   assert.deepEqual(done, ['a answered'], 'nobody is left to be overtaken by b')
