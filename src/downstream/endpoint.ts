@@ -84,6 +84,7 @@ export function callTo(server: Server, message: Message, request: McpRequest): C
     replica: undefined,
     shapes: undefined,
     answerShape: undefined,
+    onSent: undefined,
     record: request.record,
   }
 }

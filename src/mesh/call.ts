@@ -117,6 +117,8 @@ export interface Call {
   readonly shapes?: readonly WireShape[] | undefined
   /** What a fault does to the server's answer where those of all calls share one stream: over stdio and HTTP+SSE. */
   readonly answerShape?: AnswerShape | undefined
+  /** Told each time that it is handed to a connection of the server: from then on it may run. */
+  readonly onSent?: (() => void) | undefined
   readonly record: CallRecord
 }
 
@@ -156,6 +158,7 @@ export function derive(call: Call, changes: CallChanges): Call {
     replica: 'replica' in changes ? changes.replica : call.replica,
     shapes: 'shapes' in changes ? changes.shapes : call.shapes,
     answerShape: 'answerShape' in changes ? changes.answerShape : call.answerShape,
+    onSent: changes.onSent ?? call.onSent,
     record: call.record,
   }
 }

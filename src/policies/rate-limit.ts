@@ -13,7 +13,9 @@ import { indivisible, partOf } from './state/parts.ts'
 const quota = z
   .strictObject({
     calls: z.int().min(1).max(100_000).describe('How many calls the server grants.'),
-    per: duration({ min: 1 }).describe('In which time; the quota holds for every span of that length.'),
+    per: duration({ min: 1 }).describe(
+      'In which time; the quota holds for every span of that length, as the server sees it: a call counts from when it is sent.',
+    ),
     minTime: duration().default(0).describe('Shortest time between the starts of two calls.'),
     queue: z.int().min(0).max(10_000).describe('How many calls may wait for their turn; 0: none.'),
     maxWait: duration({ min: 1 })

@@ -173,6 +173,7 @@ export class SimulatedGateway {
       replica: undefined,
       shapes: undefined,
       answerShape: undefined,
+      onSent: undefined,
       record: newRecord(this.#clock.now()),
     }
     return { call, outcome: this.mesh.serviceFor(server, 'tools/call', tool, this.#set)(call) }

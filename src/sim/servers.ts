@@ -114,6 +114,7 @@ export class SimulatedServer implements ServerFacts {
     const { record, signal } = call
     record.attempts++
     record.sent = true
+    call.onSent?.()
     record.replica = 0
     if (signal.aborted) return Promise.resolve({ kind: 'failed', error: signal.reason as GatewayError })
     const tool = this.#model.tools[call.tool ?? '']

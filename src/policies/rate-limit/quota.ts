@@ -1,5 +1,5 @@
 import type Bottleneck from 'bottleneck'
-import type { Call, Outcome, Service } from '../../mesh/call.ts'
+import { type Call, derive, type Outcome, type Service } from '../../mesh/call.ts'
 import { Cancellation, type Signal } from '../../mesh/cancel.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError } from '../../mesh/errors.ts'
@@ -22,6 +22,9 @@ export type QuotaSettings = WindowSettings & LineSettings
 
 /** Turns come no faster than that, in milliseconds: a job of bottleneck takes a few. One turn serves several then. */
 const FASTEST_TURN_MS = 20
+
+/** How often the first in line looks whether calls that were let go have reached the server, in milliseconds. */
+const LOOK_MS: Millis = 50
 
 /** What a server's operator has granted: all lines before it draw on one window, whatever config they are of. */
 class Grant implements Observable {
@@ -98,7 +101,7 @@ export class Quota implements Observable {
 
   run(call: Call, next: Service): Promise<Outcome> {
     const now = this.#clock.now()
-    if (this.#line.size === 0 && this.#window.take(now) === 0) return next(call)
+    if (this.#line.size === 0 && this.#window.take(now) === 0) return this.#letGo(call, next)
     if (call.signal.aborted) return Promise.resolve(givenUp(call, CANCELLED))
     const waitMs = this.#leastWait(now)
     if (this.#line.size >= this.settings.queue) return Promise.resolve(queueFull(this, waitMs))
@@ -108,9 +111,23 @@ export class Quota implements Observable {
     return this.#wait(call, next)
   }
 
+  /** It may wait for other things, such as a slot or a connection: in its window it stands from when it reaches the server. */
+  #letGo(call: Call, next: Service): Promise<Outcome> {
+    let isUnderWay = true
+    const arrived = () => {
+      if (isUnderWay) this.#window.left()
+      isUnderWay = false
+    }
+    const onSent = () => {
+      this.#window.sent(this.#clock.now())
+      arrived()
+    }
+    return new Promise<Outcome>((settle) => settle(next(derive(call, { onSent })))).finally(arrived)
+  }
+
   snapshot() {
     const { calls, per, queue } = this.settings
-    return { calls, perMs: per, left: this.#window.left(this.#clock.now()), queue, waiting: this.waiting }
+    return { calls, perMs: per, left: this.#window.room(this.#clock.now()), queue, waiting: this.waiting }
   }
 
   /** What one more call would have to wait at least, in milliseconds. */
@@ -136,7 +153,7 @@ export class Quota implements Observable {
       const go = () => {
         leave()
         call.record.waitedMs += this.#clock.now() - since
-        resolve(new Promise((settle) => settle(next(call))))
+        resolve(this.#letGo(call, next))
       }
       const expiry = this.#expiries.add(() => end(waitedInVain(this, this.#leastWait(this.#clock.now()))))
       call.signal.addEventListener('abort', aborted)
@@ -157,7 +174,11 @@ export class Quota implements Observable {
         }
         served++
       } else if (served > 0) return
-      else await this.#clock.sleep(Math.ceil(waitMs), ended).catch(() => undefined)
+      else {
+        // One that is under way may never reach the server, and its place is free then.
+        const ms = this.#window.underWay > 0 ? Math.min(waitMs, LOOK_MS) : waitMs
+        await this.#clock.sleep(Math.ceil(ms), ended).catch(() => undefined)
+      }
     }
   }
 
@@ -201,7 +222,8 @@ interface WindowSettings {
 
 /**
  * Never more than `calls` in any span of `per` milliseconds, and `minTime` between two of them: whatever windows
- * the other side counts in, the quota is kept. The times of the last `calls` calls in a ring, 8 bytes each.
+ * the other side counts in, the quota is kept. The times of the last `calls` calls in a ring, 8 bytes each. A call that was let
+ * go and has not reached the server takes a place as well, from whenever it will.
  */
 export class SlidingWindow {
   readonly #settings: WindowSettings
@@ -209,7 +231,8 @@ export class SlidingWindow {
   /** Where the oldest time stands. */
   #oldest = 0
   #last: Millis = -Infinity
-  #taken = 0
+  #sent = 0
+  #underWay = 0
 
   /** `starts`: when calls went before, in any order. */
   constructor(settings: WindowSettings, starts: readonly Millis[] = []) {
@@ -221,27 +244,42 @@ export class SlidingWindow {
     this.#last = latest.at(-1) ?? -Infinity
   }
 
-  /** When the calls went that it has let through itself, as far as it knows. */
+  /** Calls that were let go and have not reached the server. */
+  get underWay(): number {
+    return this.#underWay
+  }
+
+  /** When the calls reached the server that it has let go itself, as far as it knows. */
   starts(): Millis[] {
     const { length } = this.#times
-    const count = Math.min(this.#taken, length)
+    const count = Math.min(this.#sent, length)
     return Array.from({ length: count }, (_, n) => this.#times[(this.#oldest + length - count + n) % length]!)
   }
 
-  /** Lets one call through: 0. Or tells how many milliseconds have to pass before that. */
+  /** Lets one call go, until `left`: 0. Or tells how many milliseconds have to pass before that. */
   take(now: Millis): Millis {
     const waitMs = this.wait(now, 0)
-    if (waitMs > 0) return waitMs
+    if (waitMs === 0) this.#underWay++
+    return waitMs
+  }
+
+  /** A call reaches the server. */
+  sent(now: Millis): void {
     this.#times[this.#oldest] = now
     this.#oldest = (this.#oldest + 1) % this.#times.length
     this.#last = now
-    this.#taken++
-    return 0
+    this.#sent++
   }
 
-  /** The least that a call has to wait with `ahead` others before it, in milliseconds. */
-  wait(now: Millis, ahead: number): Millis {
+  /** One that was let go is under way no more: it has reached the server, or never will. */
+  left(): void {
+    this.#underWay--
+  }
+
+  /** The least that a call has to wait with `inLine` others before it, in milliseconds. */
+  wait(now: Millis, inLine: number): Millis {
     const { calls, per, minTime } = this.#settings
+    const ahead = inLine + this.#underWay
     const rounds = Math.floor(ahead / calls)
     const before = this.#times[(this.#oldest + ahead) % calls]!
     // Those ahead that have no wait by the quota still go now at the earliest, which a further round counts from.
@@ -250,12 +288,12 @@ export class SlidingWindow {
     return Math.max(0, byQuota, bySpacing)
   }
 
-  /** How many calls the quota has left now. */
-  left(now: Millis): number {
+  /** How many calls may go now. */
+  room(now: Millis): number {
     const { calls, per } = this.#settings
-    let left = 0
-    while (left < calls && this.#times[(this.#oldest + left) % calls]! + per <= now) left++
-    return left
+    let free = 0
+    while (free < calls && this.#times[(this.#oldest + free) % calls]! + per <= now) free++
+    return Math.max(0, free - this.#underWay)
   }
 }
 

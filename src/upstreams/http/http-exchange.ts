@@ -26,6 +26,8 @@ export interface Request {
   readonly shapes?: readonly WireShape[] | undefined
   /** Noted in it: that the request was handed to a socket, and thus may run. */
   readonly record?: { sent: boolean }
+  /** Told each time that it is. */
+  readonly onSent?: (() => void) | undefined
 }
 
 export interface ExchangeOptions extends ReplyLimits {
@@ -158,7 +160,9 @@ export class HttpExchange implements ReplySink {
   }
 
   started(): void {
-    if (this.#request.record !== undefined) this.#request.record.sent = true
+    const { record, onSent } = this.#request
+    if (record !== undefined) record.sent = true
+    onSent?.()
   }
 
   opened(headers: ReplyHeaders): void {

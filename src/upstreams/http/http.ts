@@ -184,9 +184,9 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
   #send(call: Call, recoveries: number): Promise<Outcome> {
     const { wire } = this.#session
     const nth = ++this.#sent
-    const { id, message, headers, signal, channel, shapes, caller, record } = call
+    const { id, message, headers, signal, channel, shapes, caller, record, onSent } = call
     const text = caller.takesInputRequired ? withoutEnvelope(message.text) : message.text
-    const request = { id, text, headers, signal, channel, shapes, record }
+    const request = { id, text, headers, signal, channel, shapes, record, onSent }
     return HttpExchange.run(wire, request, this).then((reading) => {
       if (reading.kind === 'suspected_loss')
         return this.#settle(call, { wire, nth }, reading.otherwise, recoveries)

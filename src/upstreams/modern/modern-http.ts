@@ -120,8 +120,8 @@ function httpWay(wire: HttpWire, options: ModernHttpOptions, caller: Caller): Mo
   const exchangeOptions = { clock, ...limits, ackMs, underWay, unread, stateless: true, onVersionError }
   return {
     send(call, text, id) {
-      const { signal, channel, shapes, record } = call
-      const request = { id, text, headers: headersOf(call, tools), signal, channel, shapes, record }
+      const { signal, channel, shapes, record, onSent } = call
+      const request = { id, text, headers: headersOf(call, tools), signal, channel, shapes, record, onSent }
       // Without a session none can be lost.
       return HttpExchange.run(wire, request, exchangeOptions) as Promise<Outcome>
     },

@@ -127,6 +127,7 @@ export class MessageSession implements UpstreamSession {
       const onWrite = () => {
         entry.written = true
         record.sent = true
+        call.onSent?.()
       }
       this.#send(toServer(call, entry.id), { signal, headers, onWrite }).catch((cause: GatewayError) => {
         this.#calls.settle(entry, failure(call, cause))

@@ -8,6 +8,7 @@ import type { PolicyContext } from '../../../src/mesh/policy.ts'
 import { rateLimit } from '../../../src/policies/rate-limit.ts'
 import { type CallParts, toolCall } from '../../support/caller.ts'
 import { testPolicyContext, testScope } from '../../support/policy-context.ts'
+import { until } from '../../support/until.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 
 const answer: Outcome = {
@@ -44,8 +45,9 @@ function setUp(
     config,
     context,
     testScope({ server: 'search', set }),
-  )(({ id }) => {
+  )(({ id, onSent }) => {
     started.push({ id, at: clock.now() })
+    onSent?.()
     return Promise.resolve(answer)
   })
   const send = (id: string, parts: Partial<CallParts> = {}) => service(toolCall('tool', {}, { id, ...parts }))
@@ -175,4 +177,47 @@ test('policy sets share one quota, other numbers begin anew while those who wait
   await renewed.send('c')
   assert.equal(renewed.started.length, 1)
   assert.equal(await waiting, answer)
+})
+
+test('a call counts from when it reaches the server, and one that never does leaves its place to others', async () => {
+  const clock = new ManualClock()
+  const context = testPolicyContext(clock)
+  const config = rateLimit.schema.parse({ quota: { calls: 2, per: 1_000, queue: 5, maxWait: 20_000 } })
+  const held: ((isSent: boolean) => void)[] = []
+  const arrived: number[] = []
+  const service = rateLimit.build(
+    config,
+    context,
+    testScope({ server: 'search' }),
+  )(
+    ({ onSent }) =>
+      new Promise((resolve) =>
+        held.push((isSent) => {
+          if (isSent) {
+            arrived.push(clock.now())
+            onSent?.()
+          }
+          resolve(answer)
+        }),
+      ),
+  )
+  const call = () => service(toolCall('tool'))
+  const all = [call(), call()]
+  await clock.advance(5_000)
+  // Both are let go and wait for a slot: a third one would come with them.
+  all.push(call())
+  await clock.advance(3_000)
+  assert.equal(held.length, 2)
+  held[0]!(true)
+  held[1]!(false)
+  await until('the third is let go', async () => (await clock.advance(50), held.length === 3))
+  held[2]!(true)
+  all.push(call())
+  assert.ok(arrived[1]! - arrived[0]! < 1_000)
+  await clock.advance(500)
+  assert.equal(held.length, 3, 'two have reached the server in this second')
+  await until('the fourth is let go', async () => (await clock.advance(50), held.length === 4))
+  held[3]!(true)
+  assert.ok(arrived[2]! - arrived[0]! >= 1_000)
+  for (const outcome of await Promise.all(all)) assert.equal(outcome.kind, 'answered')
 })
