@@ -37,7 +37,9 @@ const schema = z
       .min(0)
       .max(4_096)
       .default(64)
-      .describe('How many calls may wait for a slot, earliest deadline first; 0: none.'),
+      .describe(
+        'How many calls may wait for a slot, earliest deadline first; 0: none. Of the places a tool gets the part that it gets of the slots.',
+      ),
     maxWait: duration({ min: 1 }).default(5_000).describe('How long a call waits for a slot at most.'),
     tenantShare: z
       .number()

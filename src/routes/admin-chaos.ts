@@ -97,7 +97,7 @@ function attributed(body: unknown): { readonly by: string; readonly why: string 
 /** Most entries that one request shows. */
 const MAX_SHOWN = 1_000
 
-const number = (least: number, most: number) => z.coerce.number().pipe(z.int().min(least).max(most))
+const number = (least: number, most: number) => z.coerce.number().int().min(least).max(most)
 
 const journalQuery = z.strictObject({
   limit: number(1, MAX_SHOWN).default(100).describe('Most entries.'),
