@@ -1,5 +1,6 @@
 import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
 import type { KeyedRandom } from '../../mesh/keyed-random.ts'
+import type { FaultCounts } from '../accounting/counts.ts'
 import type { FaultRegistry } from '../faults/index.ts'
 import { formatDuration } from '../../units/duration.ts'
 import { faultFindings, protectedFindings } from '../plan/checks.ts'
@@ -33,7 +34,13 @@ export interface RuntimeParts {
 }
 
 export type Injected =
-  { readonly ok: true; readonly id: string } | { readonly ok: false; readonly why: string }
+  | {
+      readonly ok: true
+      readonly id: string
+      /** What it counts, for as long as calls are under way that it was decided on: also when it has ended. */
+      readonly counts: Readonly<FaultCounts>
+    }
+  | { readonly ok: false; readonly why: string }
 
 /** The time that a fault has while whoever made it lives. */
 interface FaultLease {
@@ -77,9 +84,10 @@ export class RuntimeFaults {
     const id = `fault-${++this.#made}`
     this.#names.set(id, fault.name)
     armed.change([limited], random(), { id })
+    const { counts } = armed.get(fault.name)!
     if (leaseMs !== undefined) this.#lease(id, leaseMs)
     onChange('injected', by, { id, fault: limited, ...(leaseMs !== undefined && { leaseMs }) })
-    return { ok: true, id }
+    return { ok: true, id, counts }
   }
 
   /** Begins the leases of faults again. Returns the ids of those that have ended. */

@@ -48,7 +48,7 @@ export interface World {
   servers(): readonly ServerVital[]
   /** Those that are in force at the targets, the arms' included. */
   layers(): readonly LayerState[]
-  /** What the faults of the run have done, as far as they are armed; and errors of the engine since it started. */
+  /** What the faults of the run have done, from when they were armed first; and errors of the engine since it started. */
   faults(): { readonly faults: readonly FaultRecord[]; readonly engineErrors: number }
 }
 
@@ -498,6 +498,8 @@ export class Lifecycle {
     const { clock, meter, world } = this.#parts
     this.#cancel?.()
     world.end()
+    // Calls have ended since the rollback.
+    this.#noteFaults()
     this.#change({ traces: [...meter.traces], detection: this.#detection() })
     this.#change({ state, reason, phase: 'over', endedAt: clock.wall() })
     this.#change({ estimates: estimatesOf(this.#record) })
@@ -582,7 +584,7 @@ export class Lifecycle {
   #noteFaults(): void {
     const { faults, engineErrors } = this.#parts.world.faults()
     const known = new Map(this.#record.faults.map((fault) => [fault.name, fault]))
-    // Of those that are armed no more nobody counts any longer.
+    // Those that were never armed stay at 0.
     for (const fault of faults) known.set(fault.name, fault)
     this.#change({ faults: [...known.values()], engineErrors: engineErrors - this.#engineErrors })
   }

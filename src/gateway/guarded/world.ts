@@ -30,6 +30,12 @@ export interface WorldParts {
   ) => () => void
 }
 
+/** A fault that a run has injected. */
+interface OwnFault extends Pick<FaultRecord, 'name' | 'type'> {
+  readonly armed: string
+  readonly counts: Pick<FaultRecord, 'decided' | 'injected'>
+}
+
 /** How long the faults of a run outlive it if it dies of a defect, in milliseconds: many ticks, as the machine may be busy. */
 const LEASE_MS: Millis = 5_000
 
@@ -42,8 +48,8 @@ export function worldOf({ spec, name, targets }: RunRecord, meter: Meter, parts:
   const by = `experiment ${name}`
   const servers = targets.servers.map((server) => server.name)
   const sets = new Set([DEFAULT_SET, ...ARMS.map((arm) => armName(name, arm))])
-  /** Faults of the run by the id of the runtime API: as they are armed, and as the spec calls them. */
-  const ids = new Map<string, { readonly armed: string; readonly name: string }>()
+  /** Faults of the run by the id of the runtime API: as they are armed, as the spec calls them, and what they count. */
+  const ids = new Map<string, OwnFault>()
   let stopLoad: (() => void) | undefined
   let loadProblem: string | undefined
   let isReady = spec.load === undefined
@@ -53,7 +59,7 @@ export function worldOf({ spec, name, targets }: RunRecord, meter: Meter, parts:
       const injected = controller.runtime.inject(fault, by, ttl, LEASE_MS)
       const own = spec.faults[index]?.name ?? fault.name
       if (!injected.ok) throw new Error(`fault "${own}": ${injected.why}`)
-      ids.set(injected.id, { armed: fault.name, name: own })
+      ids.set(injected.id, { armed: fault.name, name: own, type: fault.type, counts: injected.counts })
     }
   }
 
@@ -114,12 +120,9 @@ export function worldOf({ spec, name, targets }: RunRecord, meter: Meter, parts:
     },
     layers: () => layersOf(servers, sets, { clock, state, current }),
     faults() {
-      const faults = controller
-        .status()
-        .faults.flatMap(({ id, armed, type, decided, injected }): FaultRecord[] => {
-          const own = id === undefined ? undefined : ids.get(id)
-          return own === undefined || !armed ? [] : [{ name: own.name, type, decided, injected }]
-        })
+      const faults = [...ids.values()].map(({ name, type, counts: { decided, injected } }): FaultRecord => {
+        return { name, type, decided, injected }
+      })
       return { faults, engineErrors: controller.engine.errors }
     },
   }

@@ -89,11 +89,18 @@ test('the kill switch ends a run as aborted, and so does an operator', async () 
   const spec = specOf({ gate: { rollbackOn: [{ metric: 'p95', above: '1h' }], over: '1s', minimum: 4 } })
   await ask(gateway, { ...spec, stages: [{ share: '25%', duration: '10m' }] })
   await comesTo(gateway, 'stage')
+  await until('calls fail', () => agents.counts.failed > 3)
   await gateway.post('/admin/chaos/kill')
   await comesTo(gateway, 'over')
   const killed = await shown(gateway)
   assert.deepEqual([killed.state, killed.rollback?.armed], ['aborted', []])
   assert.match(killed.reason, /^the kill switch stopped it/)
+  const { faults, stages } = (await gateway.admin('/admin/experiments/drill/report')).body as {
+    faults: { injected: number }[]
+    stages: { treatment: { failed: number } }[]
+  }
+  const [{ injected }, { failed }] = [faults[0]!, stages[0]!.treatment]
+  assert.ok(failed > 0 && injected >= failed, `${injected} injected, ${failed} failed`)
   await gateway.post('/admin/chaos/unkill')
   await ask(gateway, { ...spec, stages: [{ share: '25%', duration: '10m' }] })
   await comesTo(gateway, 'stage')
