@@ -9,7 +9,7 @@ test('a fault comes by the runtime API and goes when its time is up; the plan st
   const { apply, controller, send, clock } = rig()
   apply({ enabled: true, faults: [fault('planned', 'test.hold')] })
   const injected = controller.runtime.inject(read('quick'), 'api', 5_000)
-  assert.deepEqual(injected, { ok: true, id: 'fault-1' })
+  assert.ok(injected.ok && injected.id === 'fault-1')
   const call = toolCall('t')
   await send(call)
   assert.deepEqual(
