@@ -77,7 +77,12 @@ const chaos = (enabled: boolean): GatewayConfig => ({
   },
 })
 
-/** Metrics are always there; on top of them, of every tenth call the spans and a line in the log. */
+/** Metrics are always there; on top of them, of every tenth call the spans. */
+const spans = (collector: string): GatewayConfig => ({
+  telemetry: { traces: { endpoint: collector, sample: 0.1 } },
+})
+
+/** And a line in the log. */
 const traced = (collector: string): GatewayConfig => ({
   telemetry: { traces: { endpoint: collector, sample: 0.1 }, accessLog: { sample: 0.1 } },
 })
@@ -100,6 +105,7 @@ export const subjects: readonly Subject[] = [
   oneServer('disarmed', 'disarmed /mcp/{server}', chaos(false)),
   oneServer('armed', 'armed /mcp/{server}', chaos(true)),
   oneServer('experiment', 'in arms /mcp/{server}', inArms),
+  oneServer('spans', 'spans /mcp/{server}', spans),
   oneServer('traced', 'traced /mcp/{server}', traced),
   aggregate('aggregate', 'Breakwater /mcp'),
   oneServer('modern', 'modern /mcp/{server}', {}, 'modern'),

@@ -208,7 +208,7 @@ test('an order that makes no sense is refused', async (t) => {
   for (const body of [{ action: 'explode' }, {}, null, [], { action: ['open'] }, 'open']) {
     const { status, body: told } = await order('s/a', body)
     assert.equal(status, 400, JSON.stringify(body))
-    assert.match(JSON.stringify(told.findings), /reset|object/, JSON.stringify(body))
+    assert.match(JSON.stringify(told.findings), /reset|expected a map/, JSON.stringify(body))
   }
   for (const path of ['s/b', 'other/a', 's/a?set=nothing', 's/_other'])
     assert.equal((await order(path)).status, 404, path)

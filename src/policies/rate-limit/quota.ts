@@ -23,7 +23,7 @@ export type QuotaSettings = WindowSettings & LineSettings
 /** Turns come no faster than that, in milliseconds: a job of bottleneck takes a few. One turn serves several then. */
 const FASTEST_TURN_MS = 20
 
-/** How often the first in line looks whether calls that were let go have reached the server, in milliseconds. */
+/** How often the first in line looks whether calls that were let go have been sent, in milliseconds. */
 const LOOK_MS: Millis = 50
 
 /** What a server's operator has granted: all lines before it draw on one window, whatever config they are of. */
@@ -31,8 +31,8 @@ class Grant implements Observable {
   readonly window: SlidingWindow
   readonly lines = new StatesBySettings<Quota>()
 
-  constructor(granted: WindowSettings, starts: readonly Millis[]) {
-    this.window = new SlidingWindow(granted, starts)
+  constructor(granted: WindowSettings, others: readonly SlidingWindow[]) {
+    this.window = new SlidingWindow(granted, others)
   }
 
   snapshot(): unknown[] {
@@ -56,8 +56,8 @@ export class Grants implements Observable {
    * them has let go: which of them it takes the place of, nobody says, and the server has seen them all.
    */
   quota({ queue, maxWait, ...granted }: QuotaSettings): Quota {
-    const starts = () => this.#grants.states().flatMap(({ window }) => window.starts())
-    const { window, lines } = this.#grants.get(granted, () => new Grant(granted, starts()))
+    const others = () => this.#grants.states().map(({ window }) => window)
+    const { window, lines } = this.#grants.get(granted, () => new Grant(granted, others()))
     const settings = { ...granted, queue, maxWait }
     return lines.get({ queue, maxWait }, () => new Quota(this.#server, settings, this.#clock, window))
   }
@@ -78,7 +78,7 @@ export class Quota implements Observable {
   readonly #window: SlidingWindow
   readonly #expiries: ExpiryQueue
   /** Those who wait, in the order in which they came: each lets its call go. */
-  readonly #line = new Set<() => void>()
+  readonly #line = new Set<(turn: Turn) => void>()
   readonly #paceMs: Millis
   readonly #perTurn: number
   #pacer: Pacer | undefined
@@ -101,7 +101,8 @@ export class Quota implements Observable {
 
   run(call: Call, next: Service): Promise<Outcome> {
     const now = this.#clock.now()
-    if (this.#line.size === 0 && this.#window.take(now) === 0) return this.#letGo(call, next)
+    const turn = this.#line.size === 0 ? this.#window.take(now) : undefined
+    if (turn !== undefined) return this.#letGo(call, next, turn)
     if (call.signal.aborted) return Promise.resolve(givenUp(call, CANCELLED))
     const waitMs = this.#leastWait(now)
     if (this.#line.size >= this.settings.queue) return Promise.resolve(queueFull(this, waitMs))
@@ -111,18 +112,11 @@ export class Quota implements Observable {
     return this.#wait(call, next)
   }
 
-  /** It may wait for other things, such as a slot or a connection: in its window it stands from when it reaches the server. */
-  #letGo(call: Call, next: Service): Promise<Outcome> {
-    let isUnderWay = true
-    const arrived = () => {
-      if (isUnderWay) this.#window.left()
-      isUnderWay = false
-    }
-    const onSent = () => {
-      this.#window.sent(this.#clock.now())
-      arrived()
-    }
-    return new Promise<Outcome>((settle) => settle(next(derive(call, { onSent })))).finally(arrived)
+  /** It may wait for other things, such as a slot or a connection: in the window it stands from when it is sent. */
+  #letGo(call: Call, next: Service, turn: Turn): Promise<Outcome> {
+    const onSent = () => turn.sent(this.#clock.now())
+    const passed = new Promise<Outcome>((settle) => settle(next(derive(call, { onSent }))))
+    return passed.finally(() => turn.end())
   }
 
   snapshot() {
@@ -150,10 +144,10 @@ export class Quota implements Observable {
         resolve(outcome)
       }
       const aborted = () => end(givenUp(call, CANCELLED))
-      const go = () => {
+      const go = (turn: Turn) => {
         leave()
         call.record.waitedMs += this.#clock.now() - since
-        resolve(this.#letGo(call, next))
+        resolve(this.#letGo(call, next, turn))
       }
       const expiry = this.#expiries.add(() => end(waitedInVain(this, this.#leastWait(this.#clock.now()))))
       call.signal.addEventListener('abort', aborted)
@@ -166,16 +160,17 @@ export class Quota implements Observable {
   /** One turn: waits until the quota lets the first in line go, and with it those who share the turn. */
   async #serve(ended: Signal): Promise<void> {
     for (let served = 0; served < this.#perTurn && !ended.aborted;) {
-      const waitMs = this.#window.take(this.#clock.now())
-      if (waitMs === 0) {
-        for (const go of this.#line) {
-          go()
-          break
-        }
+      const [go] = this.#line
+      if (go === undefined) return
+      const now = this.#clock.now()
+      const turn = this.#window.take(now)
+      if (turn !== undefined) {
+        go(turn)
         served++
       } else if (served > 0) return
       else {
-        // One that is under way may never reach the server, and its place is free then.
+        const waitMs = this.#window.wait(now, 0)
+        // A call that was let go may never be sent, and its place is free then.
         const ms = this.#window.underWay > 0 ? Math.min(waitMs, LOOK_MS) : waitMs
         await this.#clock.sleep(Math.ceil(ms), ended).catch(() => undefined)
       }
@@ -221,49 +216,59 @@ interface WindowSettings {
 }
 
 /**
- * Never more than `calls` in any span of `per` milliseconds, and `minTime` between two of them: whatever windows
- * the other side counts in, the quota is kept. The times of the last `calls` calls in a ring, 8 bytes each. A call that was let
- * go and has not reached the server takes a place as well, from whenever it will.
+ * Never more than `calls` in any span of `per` milliseconds at the server, and `minTime` between two that are let go:
+ * whatever windows the server counts in, the quota is kept. The times at which the last `calls` calls were sent in a ring, 8 bytes
+ * each. A call that was let go and is not sent yet takes a place as well, from whenever it will be.
  */
 export class SlidingWindow {
   readonly #settings: WindowSettings
   readonly #times: Float64Array
   /** Where the oldest time stands. */
   #oldest = 0
+  /** When a call was let go or sent last. */
   #last: Millis = -Infinity
   #sent = 0
-  #underWay = 0
+  readonly #underWay = new Set<Turn>()
 
-  /** `starts`: when calls went before, in any order. */
-  constructor(settings: WindowSettings, starts: readonly Millis[] = []) {
+  /** `others`: windows of the same server, whose calls until now are this one's, too, also those that are not sent yet. */
+  constructor(settings: WindowSettings, others: readonly SlidingWindow[] = []) {
     this.#settings = settings
     this.#times = new Float64Array(settings.calls).fill(-Infinity)
+    const starts = others.flatMap((other) => other.#starts())
     const latest = Float64Array.from(starts).sort().slice(-settings.calls)
     this.#times.set(latest)
     this.#oldest = latest.length % settings.calls
     this.#last = latest.at(-1) ?? -Infinity
+    for (const other of others) for (const turn of other.#underWay) turn.countIn(this)
   }
 
-  /** Calls that were let go and have not reached the server. */
+  /** Calls that were let go and are not sent yet. */
   get underWay(): number {
-    return this.#underWay
+    return this.#underWay.size
   }
 
-  /** When the calls reached the server that it has let go itself, as far as it knows. */
-  starts(): Millis[] {
+  /** When the calls were sent that it has let go itself, as far as it knows. */
+  #starts(): Millis[] {
     const { length } = this.#times
     const count = Math.min(this.#sent, length)
     return Array.from({ length: count }, (_, n) => this.#times[(this.#oldest + length - count + n) % length]!)
   }
 
-  /** Lets one call go, until `left`: 0. Or tells how many milliseconds have to pass before that. */
-  take(now: Millis): Millis {
-    const waitMs = this.wait(now, 0)
-    if (waitMs === 0) this.#underWay++
-    return waitMs
+  /** Lets one call go; undefined where it has to wait. */
+  take(now: Millis): Turn | undefined {
+    if (this.wait(now, 0) > 0) return undefined
+    this.#last = now
+    const turn = new Turn()
+    turn.countIn(this)
+    return turn
   }
 
-  /** A call reaches the server. */
+  /** A call that was let go, here or elsewhere, is not sent yet. */
+  begin(turn: Turn): void {
+    this.#underWay.add(turn)
+  }
+
+  /** A call is sent. */
   sent(now: Millis): void {
     this.#times[this.#oldest] = now
     this.#oldest = (this.#oldest + 1) % this.#times.length
@@ -271,20 +276,20 @@ export class SlidingWindow {
     this.#sent++
   }
 
-  /** One that was let go is under way no more: it has reached the server, or never will. */
-  left(): void {
-    this.#underWay--
+  /** A call is sent, or never will be. */
+  end(turn: Turn): void {
+    this.#underWay.delete(turn)
   }
 
   /** The least that a call has to wait with `inLine` others before it, in milliseconds. */
   wait(now: Millis, inLine: number): Millis {
     const { calls, per, minTime } = this.#settings
-    const ahead = inLine + this.#underWay
+    const ahead = inLine + this.#underWay.size
     const rounds = Math.floor(ahead / calls)
     const before = this.#times[(this.#oldest + ahead) % calls]!
     // Those ahead that have no wait by the quota still go now at the earliest, which a further round counts from.
     const byQuota = rounds === 0 ? before + per - now : Math.max(before + per - now, 0) + rounds * per
-    const bySpacing = Math.max(this.#last + minTime - now, 0) + ahead * minTime
+    const bySpacing = Math.max(this.#last + minTime - now, 0) + inLine * minTime
     return Math.max(0, byQuota, bySpacing)
   }
 
@@ -293,7 +298,27 @@ export class SlidingWindow {
     const { calls, per } = this.#settings
     let free = 0
     while (free < calls && this.#times[(this.#oldest + free) % calls]! + per <= now) free++
-    return Math.max(0, free - this.#underWay)
+    return Math.max(0, free - this.#underWay.size)
+  }
+}
+
+/** A call that was let go, until it is sent or over: it counts in its window, and in those that have taken over from that. */
+export class Turn {
+  readonly #windows: SlidingWindow[] = []
+
+  countIn(window: SlidingWindow): void {
+    this.#windows.push(window)
+    window.begin(this)
+  }
+
+  /** Each time that it is sent: a session that is opened again has it sent once more. */
+  sent(now: Millis): void {
+    for (const window of this.#windows) window.sent(now)
+    this.end()
+  }
+
+  end(): void {
+    for (const window of this.#windows) window.end(this)
   }
 }
 

@@ -1,15 +1,13 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { createKeyedRandom } from '../../../src/mesh/keyed-random.ts'
-import { SlidingWindow } from '../../../src/policies/rate-limit/quota.ts'
+import { SlidingWindow, type Turn } from '../../../src/policies/rate-limit/quota.ts'
 
 /** Lets a call go that reaches the server at once. */
 function pass(window: SlidingWindow, now: number): number {
-  const waitMs = window.take(now)
-  if (waitMs > 0) return waitMs
-  window.sent(now)
-  window.left()
-  return 0
+  const turn = window.take(now)
+  turn?.sent(now)
+  return turn === undefined ? window.wait(now, 0) : 0
 }
 
 test('no span of that length ever holds more calls than the quota', () => {
@@ -49,23 +47,35 @@ test('calls keep their distance, even when the quota would let them go', () => {
 
 test('however long calls are under way, no span at the server holds more than the quota', () => {
   const random = createKeyedRandom(4)
-  const window = new SlidingWindow({ calls: 5, per: 100, minTime: 0 })
   const arrived: number[] = []
-  let underWay: number[] = []
+  let window = new SlidingWindow({ calls: 5, per: 100, minTime: 0 })
+  let underWay: { readonly turn: Turn; readonly at: number }[] = []
   for (let now = 0; now < 50_000; now++) {
-    if (random(String(now), 'comes') < 0.3 && window.take(now) === 0)
-      underWay.push(now + Math.floor(random(String(now), 'pause') ** 3 * 300))
-    for (const at of underWay.filter((due) => due === now)) {
-      // One in ten never reaches it.
-      if (random(String(at), 'lost') > 0.1) {
-        window.sent(now)
+    // A config that grants the same under another name takes over, in the midst of it.
+    if (now % 730 === 0) window = new SlidingWindow({ calls: 5, per: 100, minTime: 0 }, [window])
+    const turn = random(String(now), 'comes') < 0.3 ? window.take(now) : undefined
+    if (turn !== undefined)
+      underWay.push({ turn, at: now + Math.floor(random(String(now), 'pause') ** 3 * 300) })
+    for (const { turn } of underWay.filter(({ at }) => at === now)) {
+      // One in ten is never sent.
+      if (random(String(now), 'lost') < 0.1) turn.end()
+      else {
+        turn.sent(now)
         arrived.push(now)
       }
-      window.left()
     }
-    underWay = underWay.filter((due) => due !== now)
+    underWay = underWay.filter(({ at }) => at !== now)
+    assert.equal(window.underWay, underWay.length)
   }
-  for (const [i, time] of arrived.entries()) assert.ok((arrived[i + 5] ?? Infinity) - time >= 100)
+  for (const [i, time] of arrived.entries())
+    assert.ok((arrived[i + 5] ?? Infinity) - time >= 100, String(time))
   assert.ok(arrived.length > 1_000, `${arrived.length} calls`)
-  assert.equal(window.underWay, underWay.length)
+})
+
+test('a call that is under way for long keeps others apart by no more than their distance', () => {
+  const window = new SlidingWindow({ calls: 10, per: 1_000, minTime: 20 })
+  assert.ok(window.take(0))
+  assert.equal(window.wait(5, 0), 15)
+  assert.ok(window.take(20))
+  assert.equal(window.underWay, 2)
 })
