@@ -61,15 +61,19 @@ export class SseDecoder {
   #id: string | undefined
   #retryMs: number | undefined
   #touched = false
-  readonly #overlong: ((ends: Overlong) => void) | undefined
+  readonly #overlong: ((id: string | undefined, ends: Overlong) => void) | undefined
   /** An event over the limit that has not ended. */
   #long: LongEvent | undefined
 
   /**
    * `limit`: largest event, in bytes. `emit` returns false to pause: what is left of the chunk waits for `resume`. Where
-   * `overlong` is given, it is told the ends of what a larger event has for data, and the stream goes on behind it.
+   * `overlong` is given, it is told of a larger event its id, as `SseEvent` has it, and the ends of its data; the stream goes on behind it.
    */
-  constructor(limit: number, emit: (event: SseEvent) => unknown, overlong?: (ends: Overlong) => void) {
+  constructor(
+    limit: number,
+    emit: (event: SseEvent) => unknown,
+    overlong?: (id: string | undefined, ends: Overlong) => void,
+  ) {
     this.#limit = limit
     this.#emit = emit
     this.#overlong = overlong
@@ -157,10 +161,13 @@ export class SseDecoder {
   }
 
   #keep(rest: Buffer): void {
-    const begun = this.#comment + this.#begun
-    if (this.#long === undefined && begun + rest.length + this.#dataBytes > this.#limit) this.#passOver()
+    if (this.#comment > 0 || (this.#begun === 0 && this.#long === undefined && rest[0] === COLON)) {
+      this.#comment += rest.length
+      return
+    }
+    if (this.#long === undefined && this.#begun + rest.length + this.#dataBytes > this.#limit)
+      this.#passOver()
     if (this.#long !== undefined) this.#long.part(rest)
-    else if (this.#comment > 0 || (begun === 0 && rest[0] === COLON)) this.#comment += rest.length
     else (this.#partial ??= new Chunks()).add(rest)
   }
 
@@ -188,13 +195,14 @@ export class SseDecoder {
       case 'data':
         this.#dataBytes += bytes
         this.#data.push(value)
-        if (this.#dataBytes > this.#limit) this.#passOver()
-        break
+        if (this.#dataBytes <= this.#limit) break
+        this.#passOver()
+        return true
       case 'event':
         this.#type = value
         break
       case 'id':
-        if (!value.includes('\0')) this.#id = isResumable(value) ? value : undefined
+        this.#id = idOf(value, this.#id)
         break
       case 'retry':
         if (/^\d+$/.test(value)) this.#retryMs = Math.min(Number(value), MAX_RETRY_MS)
@@ -229,16 +237,15 @@ export class SseDecoder {
   /** The event is over the limit: of what there is of it, and of what follows, only the ends are kept. */
   #passOver(): void {
     if (this.#overlong === undefined) throw new SseOverflow(this.#limit)
-    const line = this.#comment > 0 ? [Buffer.from(':')] : (this.#partial?.takeChunks() ?? [])
-    this.#long = new LongEvent(this.#data, line)
+    this.#long = new LongEvent(this.#data, this.#partial?.takeChunks() ?? [])
     this.#partial = undefined
-    this.#comment = 0
     this.#forget()
   }
 
   #endLong(long: LongEvent): void {
     this.#long = undefined
-    this.#overlong?.(long.ends)
+    if (long.id !== undefined) this.#id = idOf(long.id, this.#id)
+    this.#overlong?.(this.#id, long.ends)
   }
 }
 
@@ -249,6 +256,8 @@ const FIELD = 'data: '.length
 class LongEvent {
   #head = ''
   #tail = ''
+  /** As it stands in the event; undefined where it names none. */
+  id: string | undefined
   /** Whether there is a gap behind the head. */
   #isCut = false
   /** The ends of the line that has begun, and how long it is, in bytes. */
@@ -281,12 +290,12 @@ class LongEvent {
   line(bytes: Buffer): boolean {
     this.part(bytes)
     if (this.#length === 0) return true
-    const [, value] = /^data(?:: ?(.*))?$/s.exec(this.#start.toString()) ?? []
-    if (value !== undefined) {
-      const isLong = this.#length > FIELD + ENDS
+    const isLong = this.#length > FIELD + ENDS
+    const [, field, value = ''] = /^(data|id)(?:: ?(.*))?$/s.exec(this.#start.toString()) ?? []
+    if (field === 'data') {
       this.#begin(value, isLong)
       this.#goOn(isLong ? this.#end.toString() : value)
-    }
+    } else if (field === 'id' && !isLong) this.id = value
     this.#start = this.#end = nothing
     this.#length = 0
     return false
@@ -294,13 +303,23 @@ class LongEvent {
 
   #begin(value: string, isCut: boolean): void {
     if (this.#isCut || this.#head.length >= ENDS) return
-    this.#head = `${this.#head}${value}\n`.slice(0, ENDS)
+    this.#head = `${this.#head}${shortened(value, 0, ENDS)}\n`.slice(0, ENDS)
     this.#isCut = isCut
   }
 
   #goOn(value: string): void {
-    this.#tail = `${this.#tail}\n${value}`.slice(-ENDS)
+    this.#tail = `${this.#tail}\n${shortened(value, -ENDS)}`.slice(-ENDS)
   }
+}
+
+/** A part of a line that may be long: as a text of its own, for it would keep the whole. */
+const shortened = (value: string, from: number, to?: number): string =>
+  value.length > ENDS ? Buffer.from(value.slice(from, to), 'utf16le').toString('utf16le') : value
+
+/** The id behind which a stream can be resumed, after a line that names one; `before`: what it was until then. */
+function idOf(named: string, before: string | undefined): string | undefined {
+  if (named.includes('\0')) return before
+  return isResumable(named) ? named : undefined
 }
 
 /** Whether an id can be sent back as `Last-Event-ID`: servers refuse long headers, and HTTP itself control characters. */

@@ -75,7 +75,7 @@ function secretOf(arg: string, before: string | undefined): string[] {
 function secretsOfUrl(text: string): string[] {
   if (!URL.canParse(text)) return []
   const { username, password, search, searchParams } = new URL(text)
-  const written = search.split(/[?&]/).map((pair) => pair.slice(pair.indexOf('=') + 1))
+  const written = search.split(/[?&]/).flatMap((pair) => (/=(.*)/s.exec(pair) ?? []).slice(1))
   return [username, password, decoded(password), ...written, ...searchParams.values()].filter(
     (part) => part.length >= SHORTEST_SECRET,
   )
@@ -88,10 +88,16 @@ function spellingsOf(secret: string): string[] {
   const inUrl = [encodeURIComponent(sent), strictlyEncoded(sent)]
   const lowered = inUrl.map((text) => text.replace(/%../g, (code) => code.toLowerCase()))
   const inHtml = secret.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;')
-  const quoted = ['&#39;', '&#x27;', '&apos;'].map((quote) =>
-    inHtml.replaceAll('"', '&quot;').replaceAll("'", quote),
-  )
-  return [secret, JSON.stringify(secret).slice(1, -1), ...inUrl, ...lowered, inHtml, ...quoted]
+  const quoted = [
+    ['&quot;', '&#39;'],
+    ['&quot;', '&#x27;'],
+    ['&quot;', '&apos;'],
+    ['&#34;', '&#39;'],
+  ].map(([double = '', single = '']) => inHtml.replaceAll('"', double).replaceAll("'", single))
+  const inJson = JSON.stringify(secret).slice(1, -1)
+  // As Go writes it, so that it may stand in HTML.
+  const inGo = inJson.replaceAll('&', '\\u0026').replaceAll('<', '\\u003c').replaceAll('>', '\\u003e')
+  return [secret, inJson, inGo, ...inUrl, ...lowered, inHtml, ...quoted]
 }
 
 /** With all that RFC 3986 reserves, and which `encodeURIComponent` leaves as it is. */
@@ -113,15 +119,20 @@ function decoded(part: string): string {
 
 /** What a server said, in quotation marks, as one line of at most 300 characters; undefined when it said nothing. */
 export function excerptOf(text: string, conceal: Conceal): string | undefined {
-  const line = conceal(beginningOf(text)).replace(/\s+/g, ' ').trim()
+  const line = beginningOf(text, conceal).replace(/\s+/g, ' ').trim()
   // What is told may be kept for long, and the text is a large one.
   return line === ''
     ? undefined
     : `"${printable(ownText(line.slice(0, LONGEST_EXCERPT + 1)), LONGEST_EXCERPT)}"`
 }
 
+/** How a text begins, without its secrets, in `longest` characters at most. */
+export function beginningOf(text: string, conceal: Conceal, longest = LOOKED_AT): string {
+  return conceal(wholeWordsOf(text)).slice(0, longest)
+}
+
 /** As much as is looked at, without the word in which it is cut: half of a secret is not known for one. */
-function beginningOf(text: string): string {
+function wholeWordsOf(text: string): string {
   if (text.length <= LOOKED_AT) return text
   const last = text.slice(LOOKED_AT - LONGEST_WORD, LOOKED_AT)
   return text.slice(0, LOOKED_AT - LONGEST_WORD + Math.max(0, last.search(/\s\S*$/)))
@@ -130,7 +141,7 @@ function beginningOf(text: string): string {
 /** What the body of a refusal says, as `excerptOf` has it: the message of one in JSON, the title of one in HTML. */
 export function excerptOfBody(text: string, conceal: Conceal): string | undefined {
   if (/^\s*</.test(text)) {
-    const [, title = ''] = /<title[^>]{0,200}>([^<]{0,1000})/i.exec(beginningOf(text)) ?? []
+    const [, title = ''] = /<title[^>]{0,200}>([^<]{0,1000})/i.exec(wholeWordsOf(text)) ?? []
     return excerptOf(title, conceal)
   }
   return excerptOf(

@@ -25,6 +25,7 @@ export function openOn(
     audience: soloAudience('test', caller),
     clock,
     log,
+    conceal: (text: string) => text,
     ...more,
   }
   return MessageSession.open(pipe.connect, terms, signal)

@@ -18,7 +18,8 @@ export const gatewayInitialize = {
 export async function shared() {
   const pipe = new MemoryPipe()
   const [clock, tools] = [new ManualClock(), new ToolCallRules()]
-  const terms = { server: 'test', initializeParams: gatewayInitialize, clock, log: silent, tools }
+  const conceal = (text: string) => text
+  const terms = { server: 'test', initializeParams: gatewayInitialize, clock, log: silent, conceal, tools }
   const upstreamSession = await SharedConnection.open(pipe.connect, terms, new AbortController().signal)
   const join = (caller = new TestCaller()) => ({ caller, upstreamSession: upstreamSession.attach(caller) })
   return { pipe, upstreamSession, join }

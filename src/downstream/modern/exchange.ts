@@ -1,7 +1,7 @@
 import type { CallRecord, Channel, Message, RequestId, WireReply } from '../../mesh/call.ts'
 import { Cancellation } from '../../mesh/cancel.ts'
 import type { Clock } from '../../mesh/clock.ts'
-import { gatewayError, type GatewayError, isGatewayError } from '../../mesh/errors.ts'
+import { gatewayError } from '../../mesh/errors.ts'
 import { pauseDeadline, type ServerQuestion } from '../../mesh/pause-deadline.ts'
 import { parseExactly } from '../../protocol/json-parse.ts'
 import {
@@ -155,15 +155,10 @@ export class Exchange {
   }
 
   #question(request: Message, asking: ServerQuestion): undefined {
-    this.#questions ??= new Questions(
-      this.envelope.capabilities,
-      {
-        take: (bytes) => this.#pendingInputs.holdQuestion(this.client, bytes),
-        release: (bytes) => this.#pendingInputs.forgotten(this.client, bytes),
-      },
-      // Its server waits for an answer that does not reach it, and would for as long as it has.
-      (error) => this.signal.abort({ ...error, sent: true }),
-    )
+    this.#questions ??= new Questions(this.envelope.capabilities, {
+      take: (bytes) => this.#pendingInputs.holdQuestion(this.client, bytes),
+      release: (bytes) => this.#pendingInputs.releaseQuestion(this.client, bytes),
+    })
     if (this.#questions.ask(request, asking) && this.#turn !== undefined)
       this.#ask(this.#questions, this.#turn)
   }
@@ -236,20 +231,14 @@ interface Room {
 export class Questions {
   readonly #capabilities: Readonly<Record<string, unknown>>
   readonly #room: Room
-  readonly #lost: (error: GatewayError) => void
   readonly #open = new Map<string, Question>()
   #asked = 0
   #rounds = 0
 
-  /** `capabilities` are those of the client. `lost` hears of an answer that a server which is there does not take. */
-  constructor(
-    capabilities: Readonly<Record<string, unknown>>,
-    room: Room,
-    lost: (error: GatewayError) => void,
-  ) {
+  /** `capabilities` are those of the client. */
+  constructor(capabilities: Readonly<Record<string, unknown>>, room: Room) {
     this.#capabilities = capabilities
     this.#room = room
-    this.#lost = lost
   }
 
   /** How many the client has not answered yet. */
@@ -293,10 +282,7 @@ export class Questions {
       const span = spans[index]
       if (span === undefined) continue
       this.#forget(key, question)
-      question.asking.answer(resultText(0, text.slice(span.start, span.end))).catch((error: unknown) => {
-        // Of a server that is gone the call ends by itself.
-        if (isGatewayError(error) && error.reason === 'overloaded') this.#lost(error)
-      })
+      void question.asking.answer(resultText(0, text.slice(span.start, span.end))).catch(ignore)
     }
   }
 
@@ -343,7 +329,7 @@ function bare({ text, value }: Message): string {
     : `{"method":${method},"params":${text.slice(params.start, params.end)}}`
 }
 
-/** The server that asked is gone: its call ends by itself. */
+/** The way to the server has ended the call, or will. */
 function ignore(): void {}
 
 /** Methods whose results say how long and by whom they may be kept. */

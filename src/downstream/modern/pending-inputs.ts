@@ -96,15 +96,14 @@ export class PendingInputStore<Exchange extends PendingInputCall> {
     return gatewayError('overloaded', message, { sent: true })
   }
 
-  /** Makes room for the bytes of a question, until `forgotten`. False when there is none. */
+  /** Makes room for the bytes of a question, until `releaseQuestion`. False when there is none. */
   holdQuestion(client: string, bytes: number): boolean {
     if (this.#answers.refusal(client, bytes) !== undefined) return false
     this.#answers.take(client, bytes)
     return true
   }
 
-  /** Gives back what questions have taken. */
-  forgotten(client: string, bytes: number): void {
+  releaseQuestion(client: string, bytes: number): void {
     this.#answers.release(client, bytes)
   }
 

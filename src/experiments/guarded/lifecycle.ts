@@ -109,6 +109,7 @@ export class Lifecycle {
   readonly #seconds: Figures[] = []
   #sampledAt: Millis = 0
   readonly #samples = new Samples()
+  #toldAt: Millis = 0
   readonly #signs: { readonly sign: string; readonly at: Millis }[] = []
   #engineErrors = 0
   /** Set once it is known how it ends; undefined: by what the recovery shows. */
@@ -221,13 +222,13 @@ export class Lifecycle {
     switch (this.#record.phase) {
       case 'baseline':
         if (!this.#isReady) return this.#awaitLoad(now)
-        this.#sample(now)
+        this.#sample(now, 1_000)
         return this.#inBaseline(now)
       case 'stage':
-        this.#sample(now)
+        this.#sample(now, this.#samples.everyMs)
         return this.#inStage(now)
       case 'recovery':
-        this.#sample(now)
+        this.#sample(now, this.#samples.everyMs)
         return this.#inRecovery(now)
       case 'waiting':
       case 'over':
@@ -497,6 +498,8 @@ export class Lifecycle {
   #finish({ state, reason }: Outcome): void {
     const { clock, meter, world } = this.#parts
     this.#cancel?.()
+    const { phase } = this.#record
+    if (phase === 'recovery' || (phase === 'baseline' && this.#isReady)) this.#closeSample(clock.now())
     world.end()
     // Calls have ended since the rollback.
     this.#noteFaults()
@@ -605,11 +608,11 @@ export class Lifecycle {
     }
   }
 
-  #sample(now: Millis): void {
-    const sinceMs = now - this.#sampledAt
-    if (sinceMs < (this.#record.phase === 'baseline' ? 1_000 : this.#samples.everyMs)) return
-    const taken = this.#takeSample(now)
-    if (this.#record.phase === 'baseline') this.#seconds.push(taken.all!.figures())
+  /** Looks whether a row is due, and once a second tells how the run goes. */
+  #sample(now: Millis, everyMs: Millis): void {
+    if (now - this.#sampledAt >= everyMs) this.#takeSample(now)
+    if (now - this.#toldAt < 1_000) return
+    this.#toldAt = now
     void this.#parts.onChange(this.#record, 'tick')
   }
 
@@ -619,16 +622,17 @@ export class Lifecycle {
   }
 
   /** A row of what has ended since the one before. */
-  #takeSample(now: Millis): Readonly<Record<string, Tally>> {
-    const waitingMs = now - this.#sampledAt
+  #takeSample(now: Millis): void {
+    const sinceMs = now - this.#sampledAt
     this.#sampledAt = now
     const { phase, stage, spec } = this.#record
     const arms = phase === 'stage' ? ['control', 'treatment'] : ['all']
-    const taken = Object.fromEntries(arms.map((arm) => [arm, this.#parts.meter.take(arm, waitingMs)]))
+    const taken = Object.fromEntries(arms.map((arm) => [arm, this.#parts.meter.take(arm, sinceMs)]))
+    // What is left of one at its end is no second to learn from.
+    if (phase === 'baseline' && sinceMs >= 1_000) this.#seconds.push(taken.all!.figures())
     const share = phase === 'stage' ? spec.stages[stage]!.share : 0
     this.#samples.add({ atMs: now - this.#beganAt, phase, share }, taken)
     this.#change({ samples: this.#samples.rows })
-    return taken
   }
 
   #decide(what: string, why: string): void {
@@ -653,9 +657,9 @@ interface Sample {
   readonly tallies: Readonly<Record<string, Tally>>
 }
 
-/** The rows of a run: one a second, and in long runs one for two, four or more of them, so that no call is in none. */
+/** The rows of a run: one a second, and in long runs one for two, four or more of them, so that each call which counts is in one. */
 class Samples {
-  /** How long a row is by now, in milliseconds. */
+  /** How long a row of a stage or of the recovery is to be, in milliseconds. */
   everyMs: Millis = 1_000
   #all: Sample[] = []
 
@@ -666,7 +670,8 @@ class Samples {
   add(at: Omit<SampleRow, 'arms'>, tallies: Sample['tallies']): void {
     this.#all.push({ row: rowOf(at, tallies), tallies })
     if (this.#all.length <= MAX_ROWS) return
-    this.everyMs *= 2
+    // The baseline is told by the second, however long it is.
+    if (at.phase !== 'baseline') this.everyMs *= 2
     this.#all = joinedByTwos(this.#all)
   }
 }

@@ -42,7 +42,8 @@ const middleOf = (cell: number): Millis => LEAST_MS * GROWTH ** (cell - 0.5)
 /** Sums of calls, with their durations in cells of equal relative width: bounded, however many calls there are. */
 export class Tally {
   calls = 0
-  #waiting = 0
+  /** How long calls have been under way that go on. */
+  #waiting: Millis[] = []
   #failed = 0
   #rejected = 0
   #attempts = 0
@@ -54,53 +55,54 @@ export class Tally {
     if (isWrong) this.#failed++
     if (isRejected) this.#rejected++
     this.#attempts += attempts
-    this.#took(tookMs)
+    this.#totalMs += tookMs
+    count(this.#cells, cellOf(tookMs))
   }
 
   /** A call that has been under way for so long, and goes on: how it ends nobody knows, but it is as slow as that. */
   addWaiting(forMs: Millis): void {
-    this.#waiting++
-    this.#took(forMs)
+    this.#waiting.push(forMs)
   }
 
-  #took(ms: Millis): void {
-    this.#totalMs += ms
-    const cell = cellOf(ms)
-    this.#cells.set(cell, (this.#cells.get(cell) ?? 0) + 1)
-  }
-
+  /** Adds the calls that had ended by the end of an earlier one; those that went on then have ended here, or still go on. */
   merge(other: Tally): void {
     this.calls += other.calls
-    this.#waiting += other.#waiting
     this.#failed += other.#failed
     this.#rejected += other.#rejected
     this.#attempts += other.#attempts
     this.#totalMs += other.#totalMs
-    for (const [cell, count] of other.#cells) this.#cells.set(cell, (this.#cells.get(cell) ?? 0) + count)
+    for (const [cell, times] of other.#cells) count(this.#cells, cell, times)
   }
 
   figures(): Figures {
     const { calls } = this
-    const timed = calls + this.#waiting
-    const cells = [...this.#cells].sort(([a], [b]) => a - b)
+    const timed = calls + this.#waiting.length
+    const all = new Map(this.#cells)
+    for (const ms of this.#waiting) count(all, cellOf(ms))
+    const totalMs = this.#waiting.reduce((sum, ms) => sum + ms, this.#totalMs)
+    const cells = [...all].sort(([a], [b]) => a - b)
     const quantile = (share: number) => {
       let left = Math.ceil(share * timed)
-      const found = cells.find(([, count]) => (left -= count) <= 0)
+      const found = cells.find(([, times]) => (left -= times) <= 0)
       return found && rounded(middleOf(found[0]))
     }
     return {
       calls,
       failed: this.#failed,
-      waiting: this.#waiting,
+      waiting: this.#waiting.length,
       rejected: this.#rejected,
       attempts: this.#attempts,
-      mean: timed === 0 ? undefined : rounded(this.#totalMs / timed),
+      mean: timed === 0 ? undefined : rounded(totalMs / timed),
       p50: quantile(0.5),
       p90: quantile(0.9),
       p95: quantile(0.95),
       p99: quantile(0.99),
     }
   }
+}
+
+function count(cells: Map<number, number>, cell: number, times = 1): void {
+  cells.set(cell, (cells.get(cell) ?? 0) + times)
 }
 
 const rounded = (ms: Millis) => Number(ms.toPrecision(4))

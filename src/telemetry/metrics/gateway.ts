@@ -29,7 +29,7 @@ export const gateway = {
   ),
   quotaRefused: counter(
     'quota_refused_total',
-    'Requests and connections of agents that were refused, and answers that were not kept for them, because all clients, or one of them, had too much open, by the limit.',
+    'Requests and connections of agents that were refused, and questions and answers that were not kept for them, because all clients, or one of them, had too much open, by the limit.',
     ['limit'],
     '21 limits',
   ),
@@ -61,7 +61,7 @@ export const gateway = {
   replayBytes: gauge('replay_bytes', 'Events that are kept for clients that come back, in bytes.', [], '1'),
   answerBytes: gauge(
     'waiting_answer_bytes',
-    'Answers that wait for clients without sessions which were asked something in mid-call, in bytes.',
+    'Questions and answers that wait for clients without sessions which are asked something in mid-call, in bytes.',
     [],
     '1',
   ),

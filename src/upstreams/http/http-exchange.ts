@@ -194,12 +194,18 @@ export class HttpExchange implements ReplySink {
         return undefined
       case 'request': {
         if (this.#options.stateless === true) return undefined
-        const answer = answerTo(message, (text) => this.#post(text))
+        const answer = answerTo(message, (text) => this.#post(text).catch(this.#untold))
         return answer === undefined ? undefined : this.#request.channel.send(message, answer)
       }
       default:
         return this.#request.channel.send(message)
     }
+  }
+
+  /** An answer that was never sent: its server would wait for it as long as the call has time. */
+  readonly #untold = (error: GatewayError): never => {
+    if (!error.sent) this.#fail(error)
+    throw error
   }
 
   /** In the session that the request was sent in. */

@@ -115,8 +115,10 @@ export class HttpListener implements ReplySink {
     return undefined
   }
 
-  /** Passed over: asked for behind the last one before it, the stream would bring it again and again. */
-  overlong(): void {}
+  /** It is passed over, and not asked for again. */
+  overlong(id: string | undefined): void {
+    this.#lastEventId = id
+  }
 
   /** Not a stream: the session may be lost, or the server may be in trouble; all else says that there is none. */
   body(status: number, _: ReplyHeaders, text: string): void {

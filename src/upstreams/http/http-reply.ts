@@ -19,7 +19,7 @@ export interface ReplySink {
   /** A promise pauses the socket until it settles; what has been read from it by then is still told. */
   event(event: SseEvent): Promise<void> | undefined
   /** An event was larger than `maxReply`, and is passed over; unless given, the stream ends with it. */
-  overlong?(ends: Overlong): void
+  overlong?(id: string | undefined, ends: Overlong): void
   /** Asked after each event: a promise, which never rejects, holds back all further ones until it resolves. */
   backpressure?(): Promise<void> | undefined
   /** A reply that is no event stream, complete. */
@@ -132,7 +132,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     this.#decoder = new SseDecoder(
       this.#limits.maxReply,
       (event) => this.#event(event, turns),
-      overlong && ((ends) => overlong.call(this.#sink, ends)),
+      overlong && ((id, ends) => overlong.call(this.#sink, id, ends)),
     )
     this.#sink.opened(this.#headers)
     // Streams stay open for long, and there may be thousands of them.

@@ -1,4 +1,3 @@
-import { redactShapes } from '../../config/secrets/redact-text.ts'
 import type { Answer, Call, Caller, Message, Outcome, Service } from '../../mesh/call.ts'
 import type { Signal } from '../../mesh/cancel.ts'
 import { verdictOf } from '../../mesh/classify.ts'
@@ -23,6 +22,7 @@ import { endsOf, repliedId } from '../../protocol/overlong.ts'
 import { LogThrottle } from '../../telemetry/log-throttle.ts'
 import { abortError, failure, orAborted } from '../failure.ts'
 import type { Discover } from '../modern/discover.ts'
+import { beginningOf } from '../server-words.ts'
 import type { Refusal, Respondent } from '../shared/audience.ts'
 import type { Era, UpstreamSession } from '../upstream.ts'
 import { MAX_BACKLOG_BYTES, MAX_BACKLOG_MESSAGES } from './backlog.ts'
@@ -338,10 +338,8 @@ class Inbox implements PipeEvents {
   #unreadable(text: string): undefined {
     if (text.trim() === '') return
     this.#noise.admit((dropped) => {
-      this.#terms.log.warn(
-        { excerpt: redactShapes(text.slice(0, EXCERPT)), dropped },
-        'skipped what is no JSON-RPC message',
-      )
+      const excerpt = beginningOf(text, this.#terms.conceal, EXCERPT)
+      this.#terms.log.warn({ excerpt, dropped }, 'skipped what is no JSON-RPC message')
     })
   }
 

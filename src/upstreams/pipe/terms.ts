@@ -1,6 +1,7 @@
 import type { Layer } from '../../mesh/call.ts'
 import type { Clock } from '../../mesh/clock.ts'
 import type { Log } from '../../telemetry/log.ts'
+import type { Conceal } from '../server-words.ts'
 import type { Audience } from '../shared/audience.ts'
 import type { Era } from '../upstream.ts'
 
@@ -17,6 +18,8 @@ export interface Terms {
   readonly era?: Era | 'auto'
   readonly clock: Clock
   readonly log: Log
+  /** Takes what is secret out of what the server says. */
+  readonly conceal: Conceal
   /** Faults of the handshakes and pings that the upstream session needs for itself; none unless given. */
   readonly faults?: Layer | undefined
 }

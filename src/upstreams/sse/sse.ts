@@ -24,6 +24,7 @@ import { AnswerShaper } from '../pipe/answer-shaper.ts'
 import { InTurn } from '../pipe/in-turn.ts'
 import { MessageSession } from '../pipe/message-session.ts'
 import type { Connect, Pipe, PipeEvents, Posting } from '../pipe/pipe.ts'
+import { type Conceal, concealing } from '../server-words.ts'
 import { SharedAttempts } from '../shared-attempts.ts'
 import { soloAudience } from '../shared/audience.ts'
 import type { ServerReplies } from '../unfinished-replies.ts'
@@ -48,6 +49,7 @@ interface SseOptions {
 export class SseUpstream implements Upstream {
   readonly #options: SseOptions
   readonly #log: Log
+  readonly #conceal: Conceal
   readonly #posts: Pool
   readonly #oneWay: OneWayPosts
   readonly #streams: StreamConnections
@@ -60,6 +62,7 @@ export class SseUpstream implements Upstream {
     const connect = connectorOf({ timeout: timeouts.connect, ...readTls(tls) })
     this.#options = options
     this.#log = options.log.child({ server: options.server })
+    this.#conceal = concealing(options.config)
     const ofPosts = { connect, headersTimeout: timeouts.idle, bodyTimeout: timeouts.idle }
     this.#posts = new Pool(origin, { ...ofPosts, connections })
     this.#oneWay = new OneWayPosts(origin, { ...ofPosts, connections })
@@ -79,6 +82,7 @@ export class SseUpstream implements Upstream {
       audience: soloAudience(server, caller),
       clock,
       log: this.#log,
+      conceal: this.#conceal,
       faults,
     }
     const upstreamSession = await MessageSession.open(this.#connectFor(caller), terms, signal)
@@ -236,7 +240,7 @@ class SsePipe implements Pipe, ReplySink {
     return undefined
   }
 
-  overlong(ends: Overlong): void {
+  overlong(_: string | undefined, ends: Overlong): void {
     this.#parts.events.overlong(repliedId(ends), this.#parts.maxReply)
   }
 
@@ -362,7 +366,10 @@ function postMessage(wire: HttpWire, text: string, posting: Posting, refused: Re
         else void Promise.resolve(refused(status, head, body)).then(reject)
       },
       ended: () => undefined,
-      failed: reject,
+      failed(error) {
+        signal?.removeEventListener('abort', takeBack)
+        reject(error)
+      },
     }
     const reply = new HttpReply(sink, { maxReply: ACK_LIMIT })
     signal?.addEventListener('abort', takeBack)

@@ -14,7 +14,7 @@ import { MessageSession } from '../pipe/message-session.ts'
 import type { Connect } from '../pipe/pipe.ts'
 import { soloAudience } from '../shared/audience.ts'
 import { SharedConnection } from '../shared/shared-connection.ts'
-import { concealing } from '../server-words.ts'
+import { type Conceal, concealing } from '../server-words.ts'
 import type { Era, Eras, Starting, StartLimits, UpstreamSession, Upstream } from '../upstream.ts'
 import { Children, type ProcessLimit } from './children.ts'
 import { Experience, Start, type StartProcess } from './start.ts'
@@ -43,6 +43,7 @@ export class StdioUpstream implements Upstream {
   readonly #tools = new ToolCallRules()
   readonly #verdict: PipeVerdict
   readonly #experience = new Experience()
+  readonly #conceal: Conceal
   /** Up, or on the way: a start goes on when nobody waits for it any more, since it may be installing something. */
   #shared: Promise<SharedConnection> | undefined
   /** Why the last process failed that the gateway started for itself, with no other up since; it is about no agent. */
@@ -56,6 +57,7 @@ export class StdioUpstream implements Upstream {
     const { refused = () => undefined } = options
     const limits = { ...config.processes, key: `mcpServers.${server}.processes`, refused }
     const conceal = concealing(config)
+    this.#conceal = conceal
     this.#children = new Children(config, limits, { maxReply: config.maxReply, clock, log, conceal })
     this.#restarts = new Restarts(clock, log)
     this.#verdict = new PipeVerdict(config.era, clock)
@@ -116,6 +118,7 @@ export class StdioUpstream implements Upstream {
       audience: soloAudience(server, caller),
       clock,
       log: this.#log,
+      conceal: this.#conceal,
       faults,
     }
     const upstreamSession = await this.#start(
@@ -148,7 +151,15 @@ export class StdioUpstream implements Upstream {
 
   #startShared(limits: StartLimits): Promise<SharedConnection> {
     const { server, initializeParams, clock, faults } = this.#options
-    const terms = { server, initializeParams, clock, log: this.#log, faults, tools: this.#tools }
+    const terms = {
+      server,
+      initializeParams,
+      clock,
+      log: this.#log,
+      conceal: this.#conceal,
+      faults,
+      tools: this.#tools,
+    }
     const forget = () => (this.#shared = undefined)
     const opening = this.#start(
       this,

@@ -1,7 +1,5 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { setImmediate } from 'node:timers/promises'
-import { gatewayError } from '../../../src/mesh/errors.ts'
 import { Questions } from '../../../src/downstream/modern/exchange.ts'
 import { INTERNAL_ERROR, METHOD_NOT_FOUND } from '../../../src/protocol/jsonrpc.ts'
 import { MISSING_CAPABILITY } from '../../../src/protocol/modern.ts'
@@ -19,14 +17,13 @@ function questions(bytes = Infinity) {
     },
     release: (bytes: number) => void (room.left += bytes),
   }
-  const lost: string[] = []
-  const open = new Questions({ roots: {} }, room, ({ reason }) => lost.push(reason))
+  const open = new Questions({ roots: {} }, room)
   const ask = (method: string, params?: object) =>
     open.ask(message({ id: 1, method, ...(params && { params }) }), {
       answer: (text) => Promise.resolve(void heard.push(text)),
       withdrawn: () => heard.push('withdrawn'),
     })
-  return { open, ask, heard, room, lost }
+  return { open, ask, heard, room }
 }
 
 const codeOf = (text = '{}') => (JSON.parse(text) as { error?: { code: number } }).error?.code
@@ -115,15 +112,4 @@ test('answers that nobody asked for cost time that grows with their number only'
   const [few, many] = [timeOf(2_000), timeOf(20_000)]
   // Ten times as many take a hundred times as long where work grows with the square.
   assert.ok(many < 40 * Math.max(few, 2_000), `${few} µs, then ${many} µs`)
-})
-
-test('an answer that its server does not take is lost, and one to a server that is gone is not told of', async () => {
-  const { open, lost } = questions()
-  for (const reason of ['overloaded', 'upstream_disconnected'] as const)
-    open.ask(message({ id: 1, method: 'roots/list' }), {
-      answer: () => Promise.reject(gatewayError(reason, reason)),
-    })
-  open.answer('{"params":{"inputResponses":{"roots-1":{},"roots-2":{}}}}', { 'roots-1': {}, 'roots-2': {} })
-  await setImmediate()
-  assert.deepEqual(lost, ['overloaded'])
 })

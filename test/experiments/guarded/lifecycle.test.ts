@@ -345,6 +345,24 @@ test('each call that counts for the baseline or a stage is in one row of the sam
   assertEachCallOnce(await until('over'))
 })
 
+test('a stage has its rows, and tells how it goes each second, however long its baseline was', async () => {
+  const { lifecycle, told, until } = stage(
+    specOf({ baseline: { duration: '50m', minimum: 10 }, stages: [{ share: 0.5, duration: '60s' }] }),
+  )
+  lifecycle.begin()
+  let before = 0
+  for (let n = 0; n < 40 && lifecycle.record.phase === 'baseline'; n++) {
+    before = told.ticks
+    await until('stage').catch(() => undefined)
+  }
+  before = told.ticks
+  const run = await until('recovery')
+  assert.ok(told.ticks - before >= 55, `${told.ticks - before} ticks`)
+  const rows = run.samples.filter(({ phase }) => phase === 'stage').length
+  assert.ok(rows >= 25 && run.samples.length <= 600, `${rows} of ${run.samples.length} rows`)
+  assertEachCallOnce(run)
+})
+
 function assertEachCallOnce({ samples, stages, baseline }: RunRecord): void {
   const sum = (arm: string, share: number) =>
     samples

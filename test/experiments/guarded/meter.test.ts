@@ -84,3 +84,18 @@ test('the first effect is that of the earliest call, and a few traces are kept',
   assert.equal(meter.firstEffectAt, 200)
   assert.equal(meter.traces.length, 10)
 })
+
+test('a tally that takes in an earlier one counts a call that goes on as long as it does now, once', () => {
+  const clock = new ManualClock()
+  const meter = new Meter(clock)
+  meter.begin('treatment')
+  const rows = Array.from({ length: 8 }, () => {
+    void clock.advance(1_000)
+    meter.end(meter.begin('treatment'), { isWrong: false, isRejected: false, attempts: 1, tookMs: 10 })
+    return meter.take('treatment', 1_000)
+  })
+  const joined = rows.reduce((earlier, next) => (next.merge(earlier), next)).figures()
+  assert.deepEqual([joined.calls, joined.waiting], [8, 1])
+  assert.ok(joined.p50! < 11, `${joined.p50} ms`)
+  assert.ok(Math.abs(joined.mean! - (8 * 10 + 8_000) / 9) < 10, `${joined.mean} ms`)
+})

@@ -124,7 +124,7 @@ export function stage(spec: Spec = specOf(), record: Partial<RunRecord> = {}) {
     servers: () => sound(rules.servers),
     layers: () => sound(rules.layers),
     faults: () => ({
-      faults: rules.armed ? [{ name: 'broken', type: 'rpc.error', decided: injected, injected }] : [],
+      faults: [{ name: 'broken', type: 'rpc.error', decided: injected, injected }],
       engineErrors: rules.engineErrors,
     }),
   }
@@ -148,6 +148,7 @@ export function stage(spec: Spec = specOf(), record: Partial<RunRecord> = {}) {
   }
   traffic()
   const heard: RunRecord[] = []
+  const told = { ticks: 0 }
   const lifecycle = new Lifecycle({
     clock,
     meter,
@@ -155,6 +156,7 @@ export function stage(spec: Spec = specOf(), record: Partial<RunRecord> = {}) {
     record: recordOf(spec, record),
     onChange(now, what) {
       if (what === 'step') heard.push(now)
+      else told.ticks++
       return what === 'step' ? rules.written?.(now) : undefined
     },
   })
@@ -168,5 +170,5 @@ export function stage(spec: Spec = specOf(), record: Partial<RunRecord> = {}) {
     }
     throw new Error(`it never came to ${phase}: ${JSON.stringify(lifecycle.record.decisions)}`)
   }
-  return { clock, meter, lifecycle, rules, done, heard, until }
+  return { clock, meter, lifecycle, rules, done, heard, told, until }
 }

@@ -151,7 +151,7 @@ export const sseTargets: readonly Target[] = [
       const decoder = new SseDecoder(
         limit,
         (one) => told.push(one.data),
-        ({ head, tail }) => told.push(head.slice(0, -1), tail.slice(1)),
+        (_, { head, tail }) => told.push(head.slice(0, -1), tail.slice(1)),
       )
       for (const piece of cut(Buffer.concat([event, Buffer.from('data\n\n')]), sizes)) decoder.feed(piece)
       assert.deepEqual(told, size > limit ? [data, data, ''] : [data, ''])

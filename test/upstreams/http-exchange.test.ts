@@ -1,0 +1,47 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Answer, Channel } from '../../src/mesh/call.ts'
+import { HttpExchange, UnderWay } from '../../src/upstreams/http/http-exchange.ts'
+import { Unread } from '../../src/upstreams/unread.ts'
+import { ManualClock } from '../support/manual-clock.ts'
+import { until } from '../support/until.ts'
+import { wireTo } from '../support/wired.ts'
+
+test('a call whose server does not get an answer that it asked for is over, whoever answers', async (t) => {
+  const { wire } = await wireTo(t, (request, response) => {
+    let body = ''
+    request.on('data', (chunk: Buffer) => (body += chunk.toString()))
+    request.on('end', () => {
+      // Answers are not acknowledged.
+      if (!body.includes('tools/call')) return
+      response.writeHead(200, { 'content-type': 'text/event-stream' })
+      for (const id of [1, 2]) response.write(`data: {"jsonrpc":"2.0","id":${id},"method":"roots/list"}\n\n`)
+    })
+  })
+  const answers: Answer[] = []
+  const channel: Channel = {
+    open: () => undefined,
+    pause: () => undefined,
+    send: (_, answer) => void (answer && answers.push(answer)),
+  }
+  const request = {
+    id: 7,
+    text: '{"jsonrpc":"2.0","id":7,"method":"tools/call"}',
+    headers: undefined,
+    signal: new AbortController().signal,
+    channel,
+  }
+  const ended = HttpExchange.run(wire, request, {
+    clock: new ManualClock(),
+    maxReply: 100_000,
+    ackMs: 1_000,
+    underWay: new UnderWay(),
+    unread: new Unread({ messages: 1, bytes: 1_000 }),
+  })
+  await until('both are asked', () => answers.length === 2)
+  const [first, second] = answers
+  void first?.('{"jsonrpc":"2.0","id":0,"result":{}}').catch(() => undefined)
+  await assert.rejects(second!('{"jsonrpc":"2.0","id":0,"result":{}}'), { reason: 'overloaded' })
+  const reading = await ended
+  assert.ok(reading.kind === 'failed' && reading.error.reason === 'overloaded')
+})
