@@ -44,4 +44,5 @@ test('a call whose server does not get an answer that it asked for is over, whoe
   await assert.rejects(second!('{"jsonrpc":"2.0","id":0,"result":{}}'), { reason: 'overloaded' })
   const reading = await ended
   assert.ok(reading.kind === 'failed' && reading.error.reason === 'overloaded')
+  assert.equal(reading.error.sent, true, 'the call itself may have run')
 })

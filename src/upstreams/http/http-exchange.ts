@@ -204,7 +204,7 @@ export class HttpExchange implements ReplySink {
 
   /** An answer that was never sent: its server would wait for it as long as the call has time. */
   readonly #untold = (error: GatewayError): never => {
-    if (!error.sent) this.#fail(error)
+    if (!error.sent && this.#end === undefined) this.#tellCancelled(this.abandon(error))
     throw error
   }
 
