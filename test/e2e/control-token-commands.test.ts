@@ -59,7 +59,9 @@ test('a token that is of no use is explained', async () => {
   const gateway = await Gateway.start({ servers: {}, gateway: { environment: 'test' } })
   const file = gateway.log.find(({ msg }) => msg === 'listening')?.tokenFile as string
   const arm = ['chaos', 'arm', '--control', gateway.control]
-  const nowhere = await command(arm, { XDG_RUNTIME_DIR: await newFolder() })
+  // In neither of the folders: another gateway of this user that was killed may have left a file for the same port in the second one.
+  const empty = await newFolder()
+  const nowhere = await command(arm, { XDG_RUNTIME_DIR: empty, TMPDIR: empty })
   assert.equal(nowhere.code, 1)
   assert.match(
     nowhere.said,
