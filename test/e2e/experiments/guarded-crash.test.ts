@@ -46,10 +46,10 @@ const places: readonly Place[] = [
     name: 'its baseline',
     spec: lasting({ baseline: { duration: '10m' } }),
     reached: ({ phase }) => phase === 'baseline',
-    says: /^the gateway ended while it was in its baseline$/,
+    says: /^the gateway ended while it was in its baseline(;|$)/,
   },
-  { name: 'its first stage', spec: lasting(), reached: inStage(1), says: /in its stage 1$/ },
-  { name: 'its second stage', spec: lasting(), reached: inStage(2), says: /in its stage 2$/ },
+  { name: 'its first stage', spec: lasting(), reached: inStage(1), says: /in its stage 1(;|$)/ },
+  { name: 'its second stage', spec: lasting(), reached: inStage(2), says: /in its stage 2(;|$)/ },
   {
     name: 'its recovery',
     spec: lasting({
@@ -57,7 +57,7 @@ const places: readonly Place[] = [
       stages: [{ share: '50%', duration: '1s' }],
     }),
     reached: ({ phase }) => phase === 'recovery',
-    says: /in its recovery$/,
+    says: /in its recovery(;|$)/,
   },
 ]
 
