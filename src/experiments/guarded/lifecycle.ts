@@ -3,7 +3,7 @@ import { formatDuration, roundedDuration } from '../../units/duration.ts'
 import { anomaliesIn, learn } from './baseline.ts'
 import { allHold, failuresIn, judge, metricIn, type ServerVital, valueInWords } from './claims.ts'
 import { type Breach, breachInWords, Gate, type Rule, ruleInWords } from './gate.ts'
-import type { Figures, Meter, Tally } from './meter.ts'
+import type { Figures, Meter } from './meter.ts'
 import {
   type Change,
   type Detection,
@@ -14,8 +14,8 @@ import {
   type ProbeRow,
   type Proof,
   type RunRecord,
-  type SampleRow,
 } from './record.ts'
+import { Samples } from './samples.ts'
 import { claimsDuring, type EndState } from './spec.ts'
 
 /** What a stage puts into force. */
@@ -68,8 +68,7 @@ export interface LifecycleParts {
 /** How often a run looks at what it does, in milliseconds. */
 export const TICK_MS: Millis = 250
 
-/** Most rows of samples, decisions, troubles and probes of a run that are kept. */
-const MAX_ROWS = 600
+/** Most decisions, troubles and probes of a run that are kept. */
 const MAX_DECISIONS = 200
 const MAX_TROUBLES = 100
 const MAX_PROBES = 300
@@ -651,59 +650,7 @@ export class Lifecycle {
   }
 }
 
-/** A row, and what it was made of. */
-interface Sample {
-  readonly row: SampleRow
-  readonly tallies: Readonly<Record<string, Tally>>
-}
-
-/** The rows of a run: one a second, and in long runs one for two, four or more of them, so that each call which counts is in one. */
-class Samples {
-  /** How long a row of a stage or of the recovery is to be, in milliseconds. */
-  everyMs: Millis = 1_000
-  #all: Sample[] = []
-
-  get rows(): readonly SampleRow[] {
-    return this.#all.map(({ row }) => row)
-  }
-
-  add(at: Omit<SampleRow, 'arms'>, tallies: Sample['tallies']): void {
-    this.#all.push({ row: rowOf(at, tallies), tallies })
-    if (this.#all.length <= MAX_ROWS) return
-    // The baseline is told by the second, however long it is.
-    if (at.phase !== 'baseline') this.everyMs *= 2
-    this.#all = joinedByTwos(this.#all)
-  }
-}
-
-/** Two rows of one phase and share become one, which ends with the second. */
-function joinedByTwos(samples: readonly Sample[]): Sample[] {
-  const joined: Sample[] = []
-  let before: Sample | undefined
-  for (const { row, tallies } of samples) {
-    const isAlike = before?.row.phase === row.phase && before.row.share === row.share
-    if (before === undefined || !isAlike) {
-      joined.push((before = { row, tallies }))
-      continue
-    }
-    for (const [arm, tally] of Object.entries(before.tallies)) tallies[arm]?.merge(tally)
-    joined[joined.length - 1] = { row: rowOf(row, tallies), tallies }
-    before = undefined
-  }
-  return joined
-}
-
-function rowOf(
-  { atMs, phase, share }: Omit<SampleRow, 'arms'>,
-  tallies: Readonly<Record<string, Tally>>,
-): SampleRow {
-  const arms = Object.entries(tallies).map(([arm, tally]) => [arm, inShort(tally.figures())] as const)
-  return { atMs, phase, share, arms: Object.fromEntries(arms) }
-}
-
 const isClean = ({ armed, arms }: Pick<Proof, 'armed' | 'arms'>) => armed.length + arms.length === 0
-
-const inShort = ({ calls, failed, p50, p95 }: Figures) => ({ calls, failed, p50, p95 })
 
 /** A number was estimated well when it is off by no more than half, or by less than this share of calls. */
 const OFF = 0.5
