@@ -391,16 +391,16 @@ export class Experiments {
 
   #lookAt(run: OpenRun): void {
     const ranMs = this.#parts.clock.now() - run.startedAt
-    const isOver = ranMs >= run.experiment.longest
+    const isOver = ranMs >= run.experiment.maxDuration
     if (isOver && takesLong(run.experiment, this.#known(run, true)))
-      return this.#finish(run, 'its longest time was over')
+      return this.#finish(run, 'its maximum duration was over')
     this.#judge(run, isOver)
     run.looks.push(lookOf(run.judgement, ranMs))
     if (run.looks.length > MAX_LOOKS)
       run.looks.splice(0, run.looks.length, ...run.looks.filter((_, at) => at % 2 === 1))
     const { harm, ends } = run.judgement.verdict
     if (harm) this.#finish(run, 'an arm did harm', true)
-    else if (isOver) this.#finish(run, 'its longest time was over', true)
+    else if (isOver) this.#finish(run, 'its maximum duration was over', true)
     else if (ends) this.#finish(run, 'its verdict was found', true)
   }
 

@@ -1,6 +1,6 @@
 import { type MetricName, metricOf } from './metrics.ts'
 import { failing, succeeding, type UnitSample } from './samples.ts'
-import { controlOf, type Experiment, mattersOf, splitOf } from './schema.ts'
+import { controlOf, type Experiment, minimumEffectOf, splitOf } from './schema.ts'
 import { differenceSequence, LEAST_UNITS } from './statistics/confidence-sequence.ts'
 import { quantileDifferences, resamplesFor } from './statistics/quantile-bootstrap.ts'
 import { createRandom } from './statistics/random.ts'
@@ -20,7 +20,7 @@ export interface Judgement {
   readonly verdicts: Readonly<Record<string, Verdict>>
 }
 
-/** What is said of an experiment is wrong with this probability at most, over all looks, treatments and guards. */
+/** What is said of an experiment is wrong with this probability at most, over all looks, treatments and guardrails. */
 export const ALPHA = 0.05
 
 /** Of the units, how much the largest one may have of the calls of its arm: one that is nearly all of them is no sample. */
@@ -149,9 +149,9 @@ const MOST_UNITS = 20_000
 const MOST_DURATIONS = 10_000
 
 /** Whether the last judgement of a run takes so long that calls should not wait for it. */
-export function takesLong({ metric, guards }: Experiment, { all }: KnownUnits): boolean {
+export function takesLong({ metric, guardrails }: Experiment, { all }: KnownUnits): boolean {
   if (all.length > MOST_UNITS) return true
-  const hasQuantile = [metric, ...guards.map((guard) => guard.metric)].some(
+  const hasQuantile = [metric, ...guardrails.map((guardrail) => guardrail.metric)].some(
     (name) => metricOf(name).estimator.kind === 'quantile',
   )
   return hasQuantile && durationsIn(all) > MOST_DURATIONS
@@ -170,25 +170,25 @@ function verdictOn(
   alpha: number,
   isOver: boolean,
 ): Verdict {
-  const { metric, minimum, guards, assignBy } = experiment
+  const { metric, minimumUnits, guardrails, assignBy } = experiment
   const split = splitOf(experiment)
   const shares = [split.get(control)!, split.get(treatment)!] as const
   const planned = {
-    control: (PLANNED * minimum * shares[0]) / Math.min(...shares),
-    treatment: (PLANNED * minimum * shares[1]) / Math.min(...shares),
+    control: (PLANNED * minimumUnits * shares[0]) / Math.min(...shares),
+    treatment: (PLANNED * minimumUnits * shares[1]) / Math.min(...shares),
   }
   const units = { control: arms.control.length, treatment: arms.treatment.length }
   const sequenceOf = (name: MetricName, level: number) => sequence(name, arms, planned, level, isOver)
   // Guards have half of the error for themselves.
-  const level = guards.length === 0 ? alpha : alpha / 2
+  const level = guardrails.length === 0 ? alpha : alpha / 2
   const plan: VerdictPlan = {
     metric: metricOf(metric),
-    matters: mattersOf(experiment),
+    minimumEffect: minimumEffectOf(experiment),
     control,
     treatment,
     unitWords: assignBy === 'intent' || assignBy === 'agent' ? 'tasks' : 'units',
-    minimumUnits: minimum,
-    minimumUnitsForHarm: Math.min(minimum, Math.max(LEAST_FOR_HARM, Math.ceil(minimum / 4))),
+    minimumUnits,
+    minimumUnitsForHarm: Math.min(minimumUnits, Math.max(LEAST_FOR_HARM, Math.ceil(minimumUnits / 4))),
     alpha: level,
   }
   const unsound = largestUnit(arms)
@@ -202,16 +202,16 @@ function verdictOn(
     // Whoever chooses arms by hand, chooses how many.
     sampleRatioP: assignBy === 'agent' ? 1 : sampleRatioSequence(counts, shares),
     ...(unsound !== undefined && { unsound }),
-    guards: guards.map((guard) => {
-      const share = level / guards.length
+    guardrails: guardrails.map((guardrail) => {
+      const share = level / guardrails.length
       return {
-        metric: metricOf(guard.metric),
-        tolerated: guard.worse,
-        difference: sequenceOf(guard.metric, share),
+        metric: metricOf(guardrail.metric),
+        margin: guardrail.margin,
+        difference: sequenceOf(guardrail.metric, share),
         alpha: share,
       }
     }),
-    longestReached: isOver,
+    maxDurationReached: isOver,
   })
 }
 

@@ -199,14 +199,15 @@ function shownLooks(looks: readonly Look[]): readonly Look[] {
 const NO_LOOKS = 'It was not looked at yet.'
 
 function effectBlocks(report: Report): Block[] {
-  const { looks, metric, matters, confidence } = report
+  const { looks, metric, minimumEffect, confidence } = report
   if (looks.length === 0) return [NO_LOOKS]
   if (metricOf(metric).estimator.kind === 'quantile')
     return ['Quantiles have no sequence, and are judged at the end only.']
   const treatments = treatmentsOf(report)
   const { unit } = decisiveOf(report)
   const several = treatments.length > 1
-  const small = matters > 0 ? ` Within ±${sizeInWords({ unit }, matters)} it does not matter.` : ''
+  const small =
+    minimumEffect > 0 ? ` Within ±${sizeInWords({ unit }, minimumEffect)} it does not matter.` : ''
   return [
     `The difference of ${metric}, treatment minus control, with the sequence that holds it at all looks together (${percentage(Number(confidence.toPrecision(3)))}).${small}`,
     {
@@ -231,10 +232,10 @@ function effectBlocks(report: Report): Block[] {
   ]
 }
 
-function exposureBlocks({ looks, arms, minimum }: Report): Block[] {
+function exposureBlocks({ looks, arms, minimumUnits }: Report): Block[] {
   if (looks.length === 0) return [NO_LOOKS]
   return [
-    `Units of each arm that are over. Each needs ${minimum} before the verdict may end the experiment.`,
+    `Units of each arm that are over. Each needs ${minimumUnits} before the verdict may end the experiment.`,
     {
       table: {
         head: ['after', ...arms.map(({ name }) => name)],

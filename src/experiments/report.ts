@@ -3,7 +3,7 @@ import { ALPHA, estimateOf } from './judge.ts'
 import type { Listed, Look, Run } from './experiments.ts'
 import { type MetricName, metricNames, metricOf } from './metrics.ts'
 import type { UnitSample } from './samples.ts'
-import { controlOf, type Experiment, mattersOf, splitOf } from './schema.ts'
+import { controlOf, type Experiment, minimumEffectOf, splitOf } from './schema.ts'
 import {
   type ArmUnits,
   detectableMean,
@@ -53,9 +53,9 @@ export interface Report {
   /** What decides. */
   readonly metric: MetricName
   /** The smallest difference of it that matters, in its unit, ≥ 0. */
-  readonly matters: number
+  readonly minimumEffect: number
   /** So many units each arm needs before the verdict may end the experiment. */
-  readonly minimum: number
+  readonly minimumUnits: number
   /** That of the sequence of each treatment, in (0, 1); of all of them together it is 95 %. */
   readonly confidence: number
   readonly state: 'running' | 'ended' | 'not_started'
@@ -162,8 +162,8 @@ export function reportOn({ experiment, run, settings, now }: ReportFacts): Repor
     name: experiment.name,
     hypothesis: hypothesisOf(experiment, control, treatments),
     metric: experiment.metric,
-    matters: mattersOf(experiment),
-    minimum: experiment.minimum,
+    minimumEffect: minimumEffectOf(experiment),
+    minimumUnits: experiment.minimumUnits,
     confidence: 1 - ALPHA / treatments.length,
     state: run === undefined ? 'not_started' : run.end === undefined ? 'running' : 'ended',
     control,
@@ -211,7 +211,7 @@ function hypothesisOf(experiment: Experiment, control: string, treatments: reado
   const { metric, arms } = experiment
   const { about } = metricOf(metric)
   const sets = treatments.map((arm) => `"${arms[arm]}"`).join(' or ')
-  const size = sizeInWords(metricOf(metric), mattersOf(experiment))
+  const size = sizeInWords(metricOf(metric), minimumEffectOf(experiment))
   return `Does the policy set ${sets} change ${metric} by ${size} or more, against "${arms[control]}"? That metric decides: ${about[0]!.toLowerCase()}${about.slice(1)}`
 }
 
@@ -360,18 +360,18 @@ function nextOf(
   treatment: readonly UnitSample[],
 ): string {
   if (verdict === undefined) return 'It has not run: start it.'
-  const { metric, minimum } = experiment
-  const matters = mattersOf(experiment)
+  const { metric, minimumUnits } = experiment
+  const minimumEffect = minimumEffectOf(experiment)
   const { estimator } = metricOf(metric)
   if (verdict.result === 'better' || verdict.result === 'worse')
     return 'It was found by a sequence that is right at all looks together: more units would hardly give another verdict.'
   if (verdict.result === 'invalid' && verdict.ends)
-    return `More units alone may not help: see to it that the arms get the shares that were planned, that no unit outweighs the others, and that each arm gets ${minimum}.`
+    return `More units alone may not help: see to it that the arms get the shares that were planned, that no unit outweighs the others, and that each arm gets ${minimumUnits}.`
   if (estimator.kind === 'quantile')
     return 'Quantiles are judged at the end only: more units make their interval narrower.'
   const [c, t] = [estimateOf(metric, control), estimateOf(metric, treatment)]
   const inWords = (size: number) => sizeInWords(metricOf(metric), size)
-  if (c.units < 2 || t.units < 2) return `Each arm needs ${minimum} units.`
+  if (c.units < 2 || t.units < 2) return `Each arm needs ${minimumUnits} units.`
   const wanted = {
     alpha: ALPHA / (Object.keys(experiment.arms).length - 1),
     power: POWER,
@@ -379,9 +379,9 @@ function nextOf(
   }
   const found = detectableIn(metric, c, t, wanted)
   const there = `With the ${c.units} and ${t.units} that there are, ${found === undefined ? 'none would be' : `one of ${inWords(found)} is`} found as surely.`
-  const needed = matters === 0 ? undefined : neededIn(metric, c, t, matters, wanted)
-  if (needed === undefined) return `Each arm needs ${minimum} units.`
-  return `To find a difference of ${inWords(matters)} with probability ${POWER} takes about ${needed.control} units in the control and ${needed.treatment} in the treatment, looked at once, and about twice as many with looks all along. ${there}`
+  const needed = minimumEffect === 0 ? undefined : neededIn(metric, c, t, minimumEffect, wanted)
+  if (needed === undefined) return `Each arm needs ${minimumUnits} units.`
+  return `To find a difference of ${inWords(minimumEffect)} with probability ${POWER} takes about ${needed.control} units in the control and ${needed.treatment} in the treatment, looked at once, and about twice as many with looks all along. ${there}`
 }
 
 /** How many units find a difference of this size from the control; undefined where nothing is known of their variance. */

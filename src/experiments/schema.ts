@@ -24,9 +24,9 @@ const match = z.strictObject({
 
 const metric = z.enum(metricNames)
 
-const guard = z.strictObject({
+const guardrail = z.strictObject({
   metric: metric.describe('What must not get worse.'),
-  worse: z
+  margin: z
     .number()
     .min(0)
     .describe('By how much it may, in the unit of the metric: shares in [0, 1], latencies in milliseconds.'),
@@ -77,25 +77,25 @@ export const experiment = z
       .optional()
       .describe('Another salt assigns anew. Default: the name of the experiment.'),
     metric: metric.default('tasks_without_failure').describe('What decides.'),
-    matters: z
+    minimumEffect: z
       .number()
       .min(0)
       .optional()
       .describe(
         'Smallest difference of the metric that matters, in its unit: shares in [0, 1], latencies in milliseconds. Default: 0.02 for shares; others have none.',
       ),
-    guards: z
-      .array(guard)
+    guardrails: z
+      .array(guardrail)
       .max(8)
       .default([])
       .describe('What must not get worse meanwhile: an arm that does harm ends the experiment.'),
-    minimum: z
+    minimumUnits: z
       .int()
       .min(10)
       .max(1_000_000)
       .default(200)
       .describe('Units (tasks, as a rule) that each arm needs before the verdict may end the experiment.'),
-    longest: duration({ min: 1_000, max: 30 * 86_400_000 })
+    maxDuration: duration({ min: 1_000, max: 30 * 86_400_000 })
       .default(86_400_000)
       .describe('The experiment ends after so long, whatever it has found by then.'),
     active: z
@@ -112,19 +112,19 @@ export const experiment = z
     const isOfTasks = given.assignBy === 'intent' || given.assignBy === 'agent'
     if (given.metric === 'task_success' && !isOfTasks)
       refuse(['metric'], `task_success is of tasks, and "assignBy" is ${given.assignBy}`)
-    given.guards.forEach((guard, index) => {
-      if (metricOf(guard.metric).estimator.kind === 'quantile')
+    given.guardrails.forEach((guardrail, index) => {
+      if (metricOf(guardrail.metric).estimator.kind === 'quantile')
         refuse(
-          ['guards', index, 'metric'],
-          `${guard.metric} is known at the end only, and guards nothing; mean_ms does`,
+          ['guardrails', index, 'metric'],
+          `${guardrail.metric} is known at the end only, and guards nothing; mean_ms does`,
         )
     })
     if (given.assignBy === 'header' && given.header === undefined)
       refuse(['assignBy'], 'needs "header": the header whose values are assigned')
     if (given.assignBy !== 'header' && given.header !== undefined)
       refuse(['header'], `has no use: "assignBy" is ${given.assignBy}`)
-    if (given.matters === undefined && metricOf(given.metric).unit !== 'points')
-      refuse(['metric'], `${given.metric} needs "matters": the smallest difference that matters`)
+    if (given.minimumEffect === undefined && metricOf(given.metric).unit !== 'points')
+      refuse(['metric'], `${given.metric} needs "minimumEffect": the smallest difference that matters`)
     if (given.split === undefined) return
     for (const name of Object.keys(given.split))
       if (!names.includes(name)) refuse(['split', name], `there is no arm "${name}"`)
@@ -165,4 +165,5 @@ export function splitOf({ arms, split }: Pick<Experiment, 'arms' | 'split'>): Re
 }
 
 /** The smallest difference that matters, in the unit of the metric that decides. */
-export const mattersOf = ({ matters }: Pick<Experiment, 'matters'>): number => matters ?? 0.02
+export const minimumEffectOf = ({ minimumEffect }: Pick<Experiment, 'minimumEffect'>): number =>
+  minimumEffect ?? 0.02

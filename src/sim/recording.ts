@@ -1,4 +1,5 @@
 import { createReadStream } from 'node:fs'
+import { stat } from 'node:fs/promises'
 import { whyUnreadable } from '../config/files/read-text.ts'
 import {
   call as callSchema,
@@ -72,6 +73,9 @@ async function readPart(file: string): Promise<Part | undefined> {
   let part: Part | undefined
   let number = 0
   try {
+    // It may have no end; a pipe will do.
+    if ((await stat(file)).isCharacterDevice())
+      throw new RecordingError(`${file} cannot be read: it is a device`)
     await readLines(createReadStream(file) as AsyncIterable<Buffer>, MAX_LINE, (line) => {
       number++
       if (part === undefined)

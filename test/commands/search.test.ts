@@ -108,6 +108,13 @@ test('a checkpoint that does not fit is refused with what is wrong', async (t) =
     /other options: tasks was 60, and is 70; seed was 42, and is 7/,
   )
   assert.match(await refused(text.replace('"generation":1', '"generation":5')), /has 5 generations already/)
+  assert.match(
+    await refused(text.replace(/"type":"[^"]+"/, '"type":"conn.teleport"')),
+    /no checkpoint of a search: state\.population\.0\.0\.type Invalid option: expected one of "conn\.refused"/,
+  )
+  const { state, ...others } = JSON.parse(text) as { state: { population: unknown[] } }
+  const shorter = { ...others, state: { ...state, population: state.population.slice(1) } }
+  assert.match(await refused(JSON.stringify(shorter)), /it holds \d+ plans, and a generation has \d+/)
   const { said } = await run(...small, '--resume', join(path, 'none.json'))
   assert.match(said, /cannot read .*none\.json: ENOENT/)
 })

@@ -47,7 +47,7 @@ test('a metric that there is not is refused, and one in milliseconds needs to kn
   const [unknown] = await refused(t, `  - name: a\n    ${arms}\n    metric: sucess`)
   assert.match(unknown ?? '', /^6:13 {2}experiments\[0\]\.metric .*task_success/)
   assert.deepEqual(await refused(t, `  - name: a\n    ${arms}\n    metric: p95`), [
-    '6:13  experiments[0].metric  p95 needs "matters": the smallest difference that matters',
+    '6:13  experiments[0].metric  p95 needs "minimumEffect": the smallest difference that matters',
   ])
 })
 
@@ -121,15 +121,18 @@ test('a fault that aims at an arm needs an experiment that has it', async (t) =>
   ])
 })
 
-test('a metric of tasks needs tasks, and a guard a metric that is known while it runs', async (t) => {
+test('a metric of tasks needs tasks, and a guardrail a metric that is known while it runs', async (t) => {
   const arms = 'arms: { control: default, treatment: cautious }'
   assert.deepEqual(
     await refused(t, `  - { name: a, ${arms}, assignBy: tenant,\n      metric: task_success }`),
     ['5:15  experiments[0].metric  task_success is of tasks, and "assignBy" is tenant'],
   )
-  assert.deepEqual(await refused(t, `  - { name: a, ${arms},\n      guards: [{ metric: p95, worse: 5 }] }`), [
-    '5:26  experiments[0].guards[0].metric  p95 is known at the end only, and guards nothing; mean_ms does',
-  ])
+  assert.deepEqual(
+    await refused(t, `  - { name: a, ${arms},\n      guardrails: [{ metric: p95, margin: 5 }] }`),
+    [
+      '5:30  experiments[0].guardrails[0].metric  p95 is known at the end only, and guards nothing; mean_ms does',
+    ],
+  )
 })
 
 test('an arm may be called like something that every object has', async (t) => {

@@ -178,7 +178,7 @@ const paired = (more: Json = {}) => ({
   assignBy: 'agent',
   fallback: 'exclude',
   metric: 'task_success',
-  minimum: 100_000,
+  minimumUnits: 100_000,
   active: false,
   ...more,
 })
@@ -231,10 +231,10 @@ test('a running gateway without such an experiment is told what its config needs
   assert.match(missing.errors, /- \{ name: compare, arms: \{ control: default, treatment: no_retry \}/)
   await gateway.program.kill()
 
-  const early = await running([paired({ minimum: 100 })])
+  const early = await running([paired({ minimumUnits: 100 })])
   const short = await said([...early.args, '--tasks', '500'])
   assert.equal(short.code, 1)
-  assert.match(short.errors, /"pairs" might end before 500 tasks are played: set its "minimum" to 2004/)
+  assert.match(short.errors, /"pairs" might end before 500 tasks are played: set its "minimumUnits" to 2004/)
 })
 
 test('Ctrl-C disarms the faults, ends the experiment, and reports the pairs that there are', async () => {

@@ -19,7 +19,7 @@ const experiment = {
   arms: { patient: 'patient', strict: 'strict' },
   match: { server: 'flaky' },
   assignBy: 'agent',
-  minimum: 1_000_000,
+  minimumUnits: 1_000_000,
 }
 
 const budget = { floor: 1_000, leastConcurrent: 1_000 }

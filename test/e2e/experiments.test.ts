@@ -88,8 +88,8 @@ test('retries are found better than none, with the truth in the interval', async
   const { gateway, shown } = await started({
     arms: { control: 'no_retry', treatment: 'default' },
     metric: 'tasks_without_failure',
-    matters: 0.02,
-    minimum: 100,
+    minimumEffect: 0.02,
+    minimumUnits: 100,
   })
   await drive(gateway, 2_000, hasEnded(shown))
   const { state, endedBecause, verdict } = await shown()
@@ -111,8 +111,8 @@ test('retries are found better than none, with the truth in the interval', async
 test('between two equal sets no difference is found', async () => {
   const { gateway, shown } = await started({
     arms: { control: 'default', treatment: 'same' },
-    matters: 0.06,
-    minimum: 150,
+    minimumEffect: 0.06,
+    minimumUnits: 150,
   })
   await drive(gateway, 3_000, hasEnded(shown))
   const { state, verdict } = await shown()
@@ -122,7 +122,7 @@ test('between two equal sets no difference is found', async () => {
 test('an arm that does harm ends the experiment early', async () => {
   const { gateway, shown } = await started({
     arms: { control: 'default', treatment: 'absurd' },
-    minimum: 2_000,
+    minimumUnits: 2_000,
   })
   const tasks = await drive(gateway, 3_900, hasEnded(shown))
   const { state, endedBecause, verdict } = await shown()
@@ -157,7 +157,13 @@ test('a run that has ended is told by what it was, whatever the config says of i
   await drive(gateway, 20)
   const sets = { ...(parts.policies?.sets as Json), no_retry: { retry: { maxRetries: 7 } } }
   const experiments = [
-    { name: 'canary', arms: { old: 'same', new: 'absurd' }, metric: 'mean_ms', matters: 5, active: false },
+    {
+      name: 'canary',
+      arms: { old: 'same', new: 'absurd' },
+      metric: 'mean_ms',
+      minimumEffect: 5,
+      active: false,
+    },
   ]
   await gateway.reconfigure({ ...parts, policies: { ...parts.policies, sets }, experiments })
   await until('the run has ended', hasEnded(shown))

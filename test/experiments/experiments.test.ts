@@ -16,7 +16,7 @@ const answered: Outcome = {
 }
 
 const named = (name: string, more: object = {}) =>
-  schema.parse({ name, arms: { control: 'default', treatment: 'cautious' }, minimum: 20, ...more })
+  schema.parse({ name, arms: { control: 'default', treatment: 'cautious' }, minimumUnits: 20, ...more })
 
 function inWords(event: ExperimentEvent): string {
   switch (event.type) {
@@ -138,11 +138,11 @@ test('a reload with the same settings changes nothing, and one with others begin
   const { run } = experiments.get('one')!
   put([named('one')])
   assert.equal(experiments.get('one')?.run, run)
-  put([named('one', { matters: 0.1 })])
+  put([named('one', { minimumEffect: 0.1 })])
   assert.notEqual(run?.end, undefined)
   await clock.advance(0)
   assert.equal(experiments.get('one')?.run?.end, undefined)
-  put([named('one', { matters: 0.1, active: false })])
+  put([named('one', { minimumEffect: 0.1, active: false })])
   put([])
   assert.deepEqual(told, [
     'one started',
@@ -165,7 +165,7 @@ test('a changed policy set ends an experiment, which then waits for somebody to 
 
 test('harm ends an experiment early, and calls take the usual way again', async () => {
   const { put, told, call, clock, experiments } = stage()
-  put([named('one', { minimum: 200 })])
+  put([named('one', { minimumUnits: 200 })])
   for (let task = 0; task < 160; task++) {
     const arm = call(`task ${task}`)
     if (arm === 'one/treatment') call(`task ${task}`, rejected)
@@ -177,12 +177,12 @@ test('harm ends an experiment early, and calls take the usual way again', async 
   assert.deepEqual([verdict.result, verdict.harm], ['worse', true])
 })
 
-test('an experiment ends after its longest time, invalid where it has too few units', async () => {
+test('an experiment ends after its maximum duration, invalid where it has too few units', async () => {
   const { put, told, clock, experiments, call } = stage()
-  put([named('one', { longest: '10s' })])
+  put([named('one', { maxDuration: '10s' })])
   call('only one')
   await clock.advance(11_000)
-  assert.deepEqual(told, ['one started', 'one ended: its longest time was over'])
+  assert.deepEqual(told, ['one started', 'one ended: its maximum duration was over'])
   assert.equal(experiments.get('one')?.run?.judgement.verdict.result, 'invalid')
   assert.equal(clock.pending, 0)
 })
@@ -222,7 +222,7 @@ test('a task that is over waits for those that began before it, for five minutes
 
 test('an arm whose tasks fail late does not seem better than one whose tasks fail at once', async () => {
   const { put, begin, clock, experiments, told } = stage()
-  put([named('one', { minimum: 20, longest: '1h' })])
+  put([named('one', { minimumUnits: 20, maxDuration: '1h' })])
   const late: { readonly at: number; readonly end: (outcome: Outcome) => void }[] = []
   for (let task = 0; task < 600; task++) {
     await clock.advance(100)
@@ -274,7 +274,7 @@ test('what policies remember of arms is forgotten before anything is made of it,
 
 test('units that hang do not hide the harm that an arm does', async () => {
   const { put, begin, call, clock, told } = stage()
-  put([named('one', { minimum: 100 })])
+  put([named('one', { minimumUnits: 100 })])
   for (const task of ['first', 'second', 'third', 'fourth']) begin(task)
   await clock.advance(1)
   for (let task = 0; task < 400; task++) {
@@ -288,7 +288,7 @@ test('units that hang do not hide the harm that an arm does', async () => {
 test('a run that is stopped while units hang says what is sure however they end, and else that it is not', () => {
   for (const open of [4, 200]) {
     const { put, begin, call, experiments } = stage()
-    put([named('one', { minimum: 100 })])
+    put([named('one', { minimumUnits: 100 })])
     for (let task = 0; task < open; task++) begin(`hangs ${task}`)
     for (let task = 0; task < 400; task++) {
       const arm = call(`task ${task}`)
@@ -334,10 +334,10 @@ test('what a run that has ended was sampled from leaves room for the next one, o
 test('configs that follow one another do not put a look off', async () => {
   const { put, told, clock } = stage()
   for (let at = 0; at < 30; at++) {
-    put([named('one', { longest: '10s' })])
+    put([named('one', { maxDuration: '10s' })])
     await clock.advance(500)
   }
-  assert.deepEqual(told, ['one started', 'one ended: its longest time was over'])
+  assert.deepEqual(told, ['one started', 'one ended: its maximum duration was over'])
 })
 
 test('experiments at one server begin together and share it, and what one has of it does not change while it runs', () => {
@@ -403,17 +403,17 @@ test('an active experiment that has to wait is told of, once, and begins when th
 
 test('a config that does not compile any more, when a run ends, is told of and ends nothing else', async () => {
   const { put, told, call, clock, failRefresh } = stage()
-  put([named('one', { longest: '2s' })])
+  put([named('one', { maxDuration: '2s' })])
   call('task')
   failRefresh()
   await clock.advance(3_000)
-  assert.deepEqual(told, ['one started', 'one ended: its longest time was over', 'failed: broken'])
+  assert.deepEqual(told, ['one started', 'one ended: its maximum duration was over', 'failed: broken'])
 })
 
 test('a run of very many durations is judged apart when it ends: no call waits for it, and the verdict is the same each time', async () => {
   const verdictOf = async () => {
     const { put, experiments, told, clock, begin } = stage()
-    put([named('one', { metric: 'p95', matters: 5, minimum: 100 })])
+    put([named('one', { metric: 'p95', minimumEffect: 5, minimumUnits: 100 })])
     for (let task = 0; task < 4_000; task++)
       for (let n = 0; n < 4; n++) {
         const { end } = begin(`task ${task}`)

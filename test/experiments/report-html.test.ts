@@ -16,7 +16,7 @@ const settings = {
 
 const won = (more: { readonly looks?: number } = {}) =>
   simulated({
-    experiment: { arms, minimum: 100 },
+    experiment: { arms, minimumUnits: 100 },
     failing: { control: 0.2, steady: 0.02 },
     tasks: 800,
     ended: 'its verdict was found',
@@ -86,7 +86,7 @@ test('a report has the data of its charts, and as tables what they show', () => 
   // In percentage points, as the axis has them.
   assert.ok(Math.abs(steady.difference.at(-1)! - 100 * report.looks.at(-1)!.difference) < 0.01)
   // The first look is too early for a sequence, and the late ones are within the chart.
-  assert.ok(data.range[0] <= -1.5 * data.matters && data.range[1] >= steady.high.at(-1)!)
+  assert.ok(data.range[0] <= -1.5 * data.minimumEffect && data.range[1] >= steady.high.at(-1)!)
   assert.deepEqual(
     data.exposure.map((arm) => [arm.name, arm.units.at(-1)]),
     [
@@ -115,7 +115,7 @@ test('intervals are coloured by what is better for their metric, and the one tha
   )
   assert.match(page, /<tr class="unknown">\s*<th scope="row">task_success</)
   const worse = simulated({
-    experiment: { arms, minimum: 100 },
+    experiment: { arms, minimumUnits: 100 },
     failing: { control: 0.02, steady: 0.3 },
     tasks: 400,
   })
@@ -140,10 +140,10 @@ test('an experiment that has not run has no charts and no script', () => {
 
 test('several treatments have a line, a forest and a table each', () => {
   const report = simulated({
-    experiment: { arms: { ...arms, hedged: 'hedges' }, minimum: 100 },
+    experiment: { arms: { ...arms, hedged: 'hedges' }, minimumUnits: 100 },
     failing: { control: 0.2, steady: 0.02, hedged: 0.2 },
     tasks: 900,
-    ended: 'its longest time was over',
+    ended: 'its maximum duration was over',
   })
   const page = htmlOf(overTheWire(report))
   assert.deepEqual(

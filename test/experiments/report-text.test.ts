@@ -17,10 +17,10 @@ const few = () =>
 
 const three = () =>
   simulated({
-    experiment: { arms: { ...arms, hedged: 'hedges' }, minimum: 100 },
+    experiment: { arms: { ...arms, hedged: 'hedges' }, minimumUnits: 100 },
     failing: { control: 0.2, steady: 0.02, hedged: 0.2 },
     tasks: 1_200,
-    ended: 'its longest time was over',
+    ended: 'its maximum duration was over',
   })
 
 /** The lines of a section, without empty ones. */
@@ -70,7 +70,7 @@ test('one that ended with two treatments has a verdict, a sequence and a table o
   const text = markdownOf(overTheWire(report))
   assert.equal(text, markdownOf(report))
   assert.match(text, /\*\*better\*\*: steady wins: .* \(97\.5 % CI .*800 tasks\)\./)
-  assert.match(text, /\n\n.* hedged .*\.\n\nRan from .*: its longest time was over\./)
+  assert.match(text, /\n\n.* hedged .*\.\n\nRan from .*: its maximum duration was over\./)
   const [, head] = section(text, 'Effect over time')
   assert.equal(
     head,
@@ -101,7 +101,7 @@ test('over time a dozen looks are shown, the last one among them', () => {
 })
 
 test('a metric that is a quantile has no effect over time', () => {
-  const experiment = { arms, metric: 'p95', matters: 5 }
+  const experiment = { arms, metric: 'p95', minimumEffect: 5 }
   const text = markdownOf(overTheWire(simulated({ experiment, failing: {}, tasks: 60 })))
   assert.deepEqual(section(text, 'Effect over time'), [
     'Quantiles have no sequence, and are judged at the end only.',
@@ -132,7 +132,7 @@ test('an arm may be called like what all objects have', () => {
 test('an experiment that is not decided says how many units would find what matters, and what those of now find', () => {
   const arms = { control: 'default', steady: 'retries' }
   const report = simulated({
-    experiment: { arms, matters: 0.05 },
+    experiment: { arms, minimumEffect: 0.05 },
     failing: { control: 0.05, steady: 0.05 },
     tasks: 600,
   })

@@ -7,7 +7,7 @@ import { simulatedFacts, unstarted } from './simulated.ts'
 const arms = { control: 'default', steady: 'retries' }
 
 const facts = simulatedFacts({
-  experiment: { arms, minimum: 100 },
+  experiment: { arms, minimumUnits: 100 },
   failing: { control: 0.2, steady: 0.02 },
   tasks: 2_500,
   ended: 'it was stopped by hand',

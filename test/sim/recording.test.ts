@@ -129,6 +129,8 @@ test('what is no recording is refused, with words that say what it is', async (t
   await refused(`${headed}.none`, `${headed}.none: there is no such file`)
   const folder = dirname(headed)
   await refused(folder, `${folder} cannot be read: it is a folder`)
+  // It has no end.
+  await refused('/dev/zero', '/dev/zero cannot be read: it is a device')
 })
 
 test('a byte order mark in front of the first line, as some editors put it, is none of it', async (t) => {

@@ -190,19 +190,24 @@ test('output that the legacy era does not know stands under "result" for its cli
   }
 })
 
-test('a server that asks without end, or for nothing, is not obeyed for ever', async (t) => {
-  const ask = { roots: { method: 'roots/list' } }
+test('a server that asks without end, for nothing or for too much at once is not obeyed', async (t) => {
+  const ask = { method: 'roots/list' }
+  const asked: Readonly<Record<string, object>> = {
+    endless: { roots: ask },
+    bad: { bad: {} },
+    many: Object.fromEntries(Array.from({ length: 101 }, (_, at) => [`roots-${at}`, ask])),
+  }
   const { url, came } = await modernServer(t, ({ body }, response) => {
-    const inputRequests = body.params?.name === 'endless' ? ask : { bad: {} }
+    const inputRequests = asked[body.params?.name as string]
     json(response, { jsonrpc: '2.0', id: body.id, result: { resultType: 'input_required', inputRequests } })
   })
   const upstreamSession = await modernUpstream(t, url).open(new TestCaller(), never)
-  for (const name of ['endless', 'bad']) {
+  for (const name of Object.keys(asked)) {
     const channel = new TestChannel({ 'roots/list': '{"roots":[]}' })
     const outcome = await upstreamSession.exchange(toolCall(name, {}, { channel }))
     assert.ok(outcome.kind === 'failed' && outcome.error.reason === 'bad_reply', name)
   }
-  assert.equal(came.length, 1 + 11 + 1)
+  assert.equal(came.length, 1 + 11 + 1 + 1)
 })
 
 test('a server that only wants more time gets its state back, byte for byte, under a new id', async (t) => {

@@ -116,8 +116,8 @@ export async function openOwn(origin: Origin, options: OwnOptions, env: Env): Pr
     assignBy: 'agent',
     fallback: 'exclude',
     metric: 'task_success',
-    minimum: Math.max(10, minimumFor(tasks)),
-    longest: LONGEST_MS,
+    minimumUnits: Math.max(10, minimumFor(tasks)),
+    maxDuration: LONGEST_MS,
   })
   const token = newControlToken()
   const config = composed(origin.config, { experiment, token, withFaults })
@@ -201,7 +201,7 @@ const answers = {
     // As the config has it now: the arms beside it may be those of an earlier run.
     settings: z.object({
       assignBy: z.string(),
-      minimum: z.number(),
+      minimumUnits: z.number(),
       arms: z.record(z.string(), z.string()),
     }),
   }),
@@ -222,9 +222,9 @@ export async function openRunning(options: RunningOptions, env: Env): Promise<Ve
   const shown = await fittingExperiment(control, sets)
   const { name, state, settings } = shown
   const path = `/admin/experiments/${encodeURIComponent(name)}`
-  if (settings.minimum < minimumFor(tasks))
+  if (settings.minimumUnits < minimumFor(tasks))
     throw new CompareError(
-      `experiment "${name}" might end before ${tasks} tasks are played: set its "minimum" to ${minimumFor(tasks)}, or play fewer`,
+      `experiment "${name}" might end before ${tasks} tasks are played: set its "minimumUnits" to ${minimumFor(tasks)}, or play fewer`,
     )
   // Another comparison may be under way in it: whoever has started it is alone in it.
   if (state === 'running')
@@ -259,7 +259,7 @@ async function fittingExperiment(control: Control, sets: Sets): Promise<Shown> {
   const [a, b] = [sets.control, sets.treatment]
   throw new CompareError(
     `the gateway has no experiment with "assignBy: agent" and arms of the policy sets ${a} and ${b}; its config needs one:\n` +
-      `  experiments:\n    - { name: ${NAME}, arms: { control: ${a}, treatment: ${b} }, assignBy: agent, fallback: exclude, metric: task_success, minimum: 100000, active: false }`,
+      `  experiments:\n    - { name: ${NAME}, arms: { control: ${a}, treatment: ${b} }, assignBy: agent, fallback: exclude, metric: task_success, minimumUnits: 100000, active: false }`,
   )
 }
 

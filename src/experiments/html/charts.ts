@@ -23,8 +23,8 @@ export interface ChartData {
   readonly unit: MetricReport['unit']
   /** What the vertical axis of differences shows. */
   readonly range: readonly [low: number, high: number]
-  readonly matters: number
-  readonly minimum: number
+  readonly minimumEffect: number
+  readonly minimumUnits: number
   /** One for each treatment; null where nothing is known. `color` is the place of its arm among all arms. */
   readonly effects: readonly {
     readonly name: string
@@ -44,7 +44,7 @@ export interface ChartData {
 }
 
 export function chartData(report: Report): ChartData {
-  const { looks, arms, matters, minimum, control } = report
+  const { looks, arms, minimumEffect, minimumUnits, control } = report
   const { unit } = decisiveOf(report)
   const scale = unit === 'points' ? 100 : 1
   const scaled = (value: Told) => (isKnown(value) ? Number((value * scale).toPrecision(5)) : null)
@@ -65,9 +65,9 @@ export function chartData(report: Report): ChartData {
   return {
     at: looks.map(({ atMs }) => Math.round(atMs / 100) / 10),
     unit,
-    range: rangeOf(effects, matters * scale),
-    matters: matters * scale,
-    minimum,
+    range: rangeOf(effects, minimumEffect * scale),
+    minimumEffect: minimumEffect * scale,
+    minimumUnits,
     effects,
     exposure: colored.map(({ name, color }) => ({
       name,
@@ -83,12 +83,12 @@ const ROOM = 1.25
 /** The looks after this share of them are the late ones. */
 const LATE = 1 / 3
 
-function rangeOf(effects: ChartData['effects'], matters: number): [number, number] {
+function rangeOf(effects: ChartData['effects'], minimumEffect: number): [number, number] {
   const late = effects.flatMap(({ difference, low, high }) =>
     [difference, low, high].flatMap((values) => values.filter(isKnown).slice(-lateCount(values))),
   )
-  const low = Math.min(-1.5 * matters, ...late)
-  const high = Math.max(1.5 * matters, ...late)
+  const low = Math.min(-1.5 * minimumEffect, ...late)
+  const high = Math.max(1.5 * minimumEffect, ...late)
   const margin = ((ROOM - 1) * (high - low || 1)) / 2
   return [Number((low - margin).toPrecision(4)), Number((high + margin).toPrecision(4))]
 }
@@ -128,14 +128,14 @@ export function forestOf(report: Report, treatment: string): Markup {
   </div>`
 }
 
-function forestRow(metric: MetricReport, treatment: string, { metrics, matters }: Report): Markup {
+function forestRow(metric: MetricReport, treatment: string, { metrics, minimumEffect }: Report): Markup {
   const { name, unit, decides, differences } = metric
   const difference = differences[treatment]!
   const tone = toneOf(metric, treatment)
   const places = decimalsOf(metric, treatment, metrics)
   return markup`<tr class="${tone}${decides ? ' decides' : ''}">
     <th scope="row">${name}${decides ? markup` <span class="tag">decides</span>` : undefined}</th>
-    <td class="picture">${intervalPicture(metric, treatment, decides ? matters : 0)}</td>
+    <td class="picture">${intervalPicture(metric, treatment, decides ? minimumEffect : 0)}</td>
     <td class="tone">${toneWords[tone]}</td>
     <td class="number" title="95 % interval: ${intervalInWords(difference, unit, places)}">
       ${differenceInWords(difference.estimate, unit, places)}
@@ -154,17 +154,21 @@ function toneOf({ better, differences }: MetricReport, treatment: string): Tone 
 /** Half the width of a picture in percent of it, but for a margin. */
 const HALF = 46
 
-function intervalPicture({ better, differences }: MetricReport, treatment: string, matters: number): Markup {
+function intervalPicture(
+  { better, differences }: MetricReport,
+  treatment: string,
+  minimumEffect: number,
+): Markup {
   const ends = Object.values(differences).flatMap(({ low, high }) => [low, high] as Told[])
-  const extent = Math.max(matters, ...ends.filter(isKnown).map(Math.abs)) || 1
+  const extent = Math.max(minimumEffect, ...ends.filter(isKnown).map(Math.abs)) || 1
   const side = better === 'higher' ? 1 : -1
   const at = (value: number) => `${(50 + (side * HALF * value) / extent).toFixed(2)}%`
   const { estimate, low, high } = differences[treatment] as Readonly<
     Record<'estimate' | 'low' | 'high', Told>
   >
-  const width = `${((2 * HALF * matters) / extent).toFixed(2)}%`
+  const width = `${((2 * HALF * minimumEffect) / extent).toFixed(2)}%`
   return markup`<svg width="100%" height="24" aria-hidden="true" focusable="false">
-    ${matters > 0 ? markup`<rect class="matters" x="${at(-side * matters)}" width="${width}" y="0" height="24" />` : undefined}
+    ${minimumEffect > 0 ? markup`<rect class="minimum-effect" x="${at(-side * minimumEffect)}" width="${width}" y="0" height="24" />` : undefined}
     <line class="zero" x1="50%" x2="50%" y1="0" y2="24" />
     ${
       isKnown(estimate) && isKnown(low) && isKnown(high)

@@ -123,11 +123,11 @@ export const script = String.raw`(() => {
       bands,
       hooks: {
         drawClear: [(u) => {
-          if (data.matters === 0) return
-          const top = u.valToPos(Math.min(data.matters, data.range[1]), 'y', true)
-          const bottom = u.valToPos(Math.max(-data.matters, data.range[0]), 'y', true)
+          if (data.minimumEffect === 0) return
+          const top = u.valToPos(Math.min(data.minimumEffect, data.range[1]), 'y', true)
+          const bottom = u.valToPos(Math.max(-data.minimumEffect, data.range[0]), 'y', true)
           u.ctx.save()
-          u.ctx.fillStyle = color('--matters')
+          u.ctx.fillStyle = color('--minimum-effect')
           u.ctx.fillRect(u.bbox.left, top, u.bbox.width, bottom - top)
           u.ctx.restore()
         }],
@@ -141,13 +141,13 @@ export const script = String.raw`(() => {
       label: one.name, stroke: color('--arm-' + one.color), width: 2, dash: dashOf(one), points: { show: false },
       value: (u, value, _, index) => String(index == null ? one.units[one.units.length - 1] : value),
     }))
-    const most = Math.max(data.minimum, ...data.exposure.flatMap((one) => one.units))
+    const most = Math.max(data.minimumUnits, ...data.exposure.flatMap((one) => one.units))
     return new uPlot({
       ...common(width, 240),
       scales: { x, y: { range: () => [0, most * 1.12] } },
       axes: axes('units', (u, splits) => splits.map(String)),
       series: [timeSeries, ...series],
-      hooks: { drawAxes: [(u) => line(u, data.minimum, color('--soft'), [3, 3], 'each arm needs ' + data.minimum)] },
+      hooks: { drawAxes: [(u) => line(u, data.minimumUnits, color('--soft'), [3, 3], 'each arm needs ' + data.minimumUnits)] },
     }, [data.at, ...data.exposure.map((one) => one.units)], document.getElementById('exposure-chart'))
   }
 

@@ -1,14 +1,14 @@
 /** Light unless the reader's screen is dark; paper is always light. Colours of arms and tones are told apart by words too. */
 const light = `color-scheme: light;
   --paper: #ffffff; --panel: #f6f7f9; --ink: #16202c; --soft: #55606e; --rule: #d9dee5; --grid: #e6e9ee;
-  --matters: #8a94a324; --accent: #1d4ed8;
+  --minimum-effect: #8a94a324; --accent: #1d4ed8;
   --better: #15803d; --worse: #b91c1c; --neither: #5b6675; --open: #92600a;
   --arm-0: #5b6675; --arm-1: #1d4ed8; --arm-2: #c2410c; --arm-3: #0f766e; --arm-4: #7e22ce; --arm-5: #be185d; --arm-6: #4d7c0f; --arm-7: #854d0e;
   --masked: #2f855a; --delayed: #2b6cb0; --surfaced: #a15c07; --escaped: #b42318; --not_reached: #67717e;`
 
 const dark = `color-scheme: dark;
   --paper: #11161d; --panel: #19202a; --ink: #e8ecf1; --soft: #a3aebb; --rule: #2d3743; --grid: #252e39;
-  --matters: #8a94a32e; --accent: #93b4ff;
+  --minimum-effect: #8a94a32e; --accent: #93b4ff;
   --better: #4ade80; --worse: #fb7f7f; --neither: #a9b4c1; --open: #f2b84b;
   --arm-0: #a9b4c1; --arm-1: #7aa5ff; --arm-2: #fb9a5b; --arm-3: #3fcfc0; --arm-4: #c792f7; --arm-5: #f780b5; --arm-6: #a6d84e; --arm-7: #d9a25f;`
 
@@ -54,7 +54,7 @@ thead .number { white-space: normal; }
 .forest .decides th { font-weight: 700; }
 .forest .tone { color: var(--tone); font-weight: 600; }
 .tag { font-size: .6875rem; font-weight: 700; line-height: 1; padding: .15rem .4rem; border-radius: 4px; border: 1px solid currentColor; color: var(--soft); margin-left: .25rem; }
-.matters { fill: var(--matters); }
+.minimum-effect { fill: var(--minimum-effect); }
 .zero { stroke: var(--soft); stroke-width: 1; }
 .range { stroke: var(--tone); stroke-width: 2.5; } .end { stroke: var(--tone); stroke-width: 2; }
 .estimate { fill: var(--tone); stroke: var(--paper); stroke-width: 1.5; }

@@ -8,7 +8,7 @@ export interface VerdictPlan {
   /** What decides. */
   readonly metric: Metric
   /** The smallest difference that matters, in the unit of the metric, ≥ 0. */
-  readonly matters: number
+  readonly minimumEffect: number
   /** What the arms are called: `steady`, `cautious`. */
   readonly control: string
   readonly treatment: string
@@ -25,11 +25,11 @@ export interface VerdictPlan {
 }
 
 /** Another metric, which the treatment must not make worse. */
-export interface Guard {
+export interface Guardrail {
   readonly metric: Metric
   /** Up to this it may get worse, in the unit of the metric, ≥ 0. */
-  readonly tolerated: number
-  /** The confidence sequence of treatment − control. Several guards share their alpha. */
+  readonly margin: number
+  /** The confidence sequence of treatment − control. Several guardrails share their alpha. */
   readonly difference: Interval
   /** 1 − the confidence of the sequence. */
   readonly alpha: number
@@ -46,9 +46,9 @@ export interface VerdictState {
   readonly sampleRatioP: number
   /** Why the units are none, if so: `one agent has 80 % of all calls`, `calls name no task`. */
   readonly unsound?: string
-  readonly guards?: readonly Guard[]
+  readonly guardrails?: readonly Guardrail[]
   /** The longest time that the experiment may take is over. */
-  readonly longestReached: boolean
+  readonly maxDurationReached: boolean
 }
 
 export type VerdictResult = 'better' | 'worse' | 'no_difference_found' | 'inconclusive' | 'invalid'
@@ -74,12 +74,12 @@ export interface Verdict {
  * 1. `invalid`, and ends: the numbers of units in the arms are not those that were assigned (`sampleRatioP` below
  *    `SAMPLE_RATIO_ALPHA`).
  * 2. `invalid`: the units are unsound. More units may mend that, so it ends only when it is over, or with harm.
- * 3. `worse`, with harm, and ends: a guard's sequence lies beyond what is tolerated. From `minimumUnitsForHarm` on.
+ * 3. `worse`, with harm, and ends: a guardrail's sequence lies beyond what is tolerated. From `minimumUnitsForHarm` on.
  * 4. `worse`, and ends: the metric's sequence lies on the worse side of 0. From `minimumUnitsForHarm` on. It is harm if it
- *    lies beyond `matters` as a whole.
+ *    lies beyond `minimumEffect` as a whole.
  * 5. Below `minimumUnits`: `invalid` when it is over, `inconclusive` before.
  * 6. `better`, and ends: the metric's sequence lies on the better side of 0.
- * 7. `no_difference_found`, and ends: the sequence lies within ±`matters`.
+ * 7. `no_difference_found`, and ends: the sequence lies within ±`minimumEffect`.
  * 8. `inconclusive`; it goes on unless it is over.
  *
  * That sequences are right at all looks makes 4, 6 and 7 safe whenever they apply first: without a difference, 4 and 6
@@ -95,26 +95,28 @@ export function verdictOf(plan: VerdictPlan, state: VerdictState): Verdict {
 type Decision = Pick<Verdict, 'result' | 'ends' | 'harm' | 'sentence'>
 
 function decide(plan: VerdictPlan, state: VerdictState): Decision {
-  const { metric, matters, alpha, minimumUnits, minimumUnitsForHarm = minimumUnits, treatment } = plan
-  const { units, measured = units, difference, sampleRatioP, unsound, guards = [] } = state
+  const { metric, minimumEffect, alpha, minimumUnits, minimumUnitsForHarm = minimumUnits, treatment } = plan
+  const { units, measured = units, difference, sampleRatioP, unsound, guardrails = [] } = state
   const all = measured.control + measured.treatment
-  const over = state.longestReached || units.control + units.treatment >= (plan.plannedUnits ?? Infinity)
+  const over = state.maxDurationReached || units.control + units.treatment >= (plan.plannedUnits ?? Infinity)
   const fewest = Math.min(measured.control, measured.treatment)
 
   const gain = gainOf(metric, difference)
-  const isWithin = difference.low >= -matters && difference.high <= matters
+  const isWithin = difference.low >= -minimumEffect && difference.high <= minimumEffect
   const harmIsKnown = fewest >= minimumUnitsForHarm
-  const hurt = guards.find((guard) => gainOf(guard.metric, guard.difference).high < -guard.tolerated)
+  const hurt = guardrails.find(
+    (guardrail) => gainOf(guardrail.metric, guardrail.difference).high < -guardrail.margin,
+  )
   const harmed = harmIsKnown ? hurt : undefined
   const isWorse = harmIsKnown && gain.high < 0
-  const harm = harmed !== undefined || (isWorse && gain.high < -matters)
+  const harm = harmed !== undefined || (isWorse && gain.high < -minimumEffect)
 
-  const inWords = ({ metric, difference, alpha }: Pick<Guard, 'metric' | 'difference' | 'alpha'>) =>
+  const inWords = ({ metric, difference, alpha }: Pick<Guardrail, 'metric' | 'difference' | 'alpha'>) =>
     differenceInWords(metric, difference, alpha, `${all} ${plan.unitWords}`)
   const found = inWords({ metric, difference, alpha })
   const countsOf = ({ control, treatment: treated }: ArmUnits) =>
     `${control} ${plan.unitWords} in ${plan.control} and ${treated} in ${treatment}`
-  const mattering = sizeInWords(metric, matters)
+  const mattering = sizeInWords(metric, minimumEffect)
   const small = isWithin ? `, less than the ${mattering} that would matter` : ''
 
   if (sampleRatioP < SAMPLE_RATIO_ALPHA) {

@@ -1,5 +1,6 @@
 import { open, readFile, rename, rm } from 'node:fs/promises'
 import { z } from 'zod'
+import { LEAST_RATE, MOST_FAULTS, typeNames } from './plan-space.ts'
 import type { Standstill } from './search.ts'
 
 /** Of the format: what another one wrote is not read. */
@@ -35,9 +36,9 @@ export async function writeCheckpoint(path: string, checkpoint: Checkpoint): Pro
 }
 
 const gene = z.strictObject({
-  type: z.string(),
+  type: z.enum(typeNames),
   match: z.strictObject({ server: z.string().optional(), tool: z.string().optional() }),
-  rate: z.number(),
+  rate: z.number().min(LEAST_RATE).max(1),
   when: z.strictObject({
     burst: z.strictObject({ meanLength: z.number(), per: z.enum(['slot', 'call']) }).optional(),
     window: z.strictObject({ from: z.number(), to: z.number() }).optional(),
@@ -45,7 +46,7 @@ const gene = z.strictObject({
   options: z.record(z.string(), z.unknown()),
 })
 
-const genome = z.array(gene).min(1)
+const genome = z.array(gene).min(1).max(MOST_FAULTS)
 
 const evaluation = z.discriminatedUnion('status', [
   z.strictObject({ status: z.literal('invalid'), why: z.string() }),
@@ -98,5 +99,10 @@ export async function readCheckpoint(path: string, options: SearchOptions): Prom
     )
     throw new CheckpointError(`${path} is of a search with other options: ${differences.join('; ')}`)
   }
+  const { length } = read.data.state.population
+  if (length !== options.population)
+    throw new CheckpointError(
+      `${path} is no checkpoint of a search: it holds ${length} plans, and a generation has ${options.population}`,
+    )
   return read.data as Checkpoint
 }

@@ -26,7 +26,7 @@ export interface Gene {
 /** An individual: 1 to 4 faults of different types, in the order of their names. */
 export type Genome = readonly Gene[]
 
-const MOST_FAULTS = 4
+export const MOST_FAULTS = 4
 
 /** What individuals are made for. */
 export interface PlanSpace {

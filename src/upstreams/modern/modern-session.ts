@@ -161,6 +161,9 @@ export class ModernSession implements UpstreamSession {
 /** How often a server may ask again before it has to answer. */
 const MAX_ROUNDS = 10
 
+/** Most that it may ask in one round: each question is a request of its own to the caller. */
+const MAX_QUESTIONS = 100
+
 /** Before a call is repeated for a server that only wanted more time, in milliseconds. */
 const PAUSE_MS: Millis = 250
 
@@ -199,7 +202,7 @@ async function answerInputs(call: Call, text: string, first: Outcome, parts: Rou
 /** The caller's answers to one round, or what becomes of the call without them. */
 async function answersTo(call: Call, { text }: Message, parts: RoundsParts): Promise<Answers | Outcome> {
   const questions = questionsOf(text, parts.newId)
-  if (questions === undefined) return broken('the server asked for input in words that are no request')
+  if (typeof questions === 'string') return broken(questions)
   if (questions.length === 0) return pause(call, parts.clock)
   const answers = await askAll(call, questions)
   if (!('kind' in answers)) return answers
@@ -264,20 +267,23 @@ type NoAnswer =
   | { readonly kind: 'refused'; readonly method: string; readonly error: Readonly<Record<string, unknown>> }
   | { readonly kind: 'aborted'; readonly error: GatewayError }
 
-/** The questions of a response; undefined when they are none. */
-function questionsOf(text: string, newId: () => string): Question[] | undefined {
+/** The questions of a response, or why they cannot be put. */
+function questionsOf(text: string, newId: () => string): Question[] | string {
+  const garbled = 'the server asked for input in words that are no request'
   const asked = locate(text, ['result', 'inputRequests'])
   if (asked === undefined) return []
-  if (text[asked.start] !== '{') return undefined
+  if (text[asked.start] !== '{') return garbled
   const questions: Question[] = []
   for (const { key, start, end } of members(text, asked.start)) {
+    if (questions.length === MAX_QUESTIONS)
+      return `the server asked for more than ${MAX_QUESTIONS} inputs at once`
     const id = newId()
     const written = text.slice(start, end)
     const value = parseJson(written)
-    if (!isObject(value)) return undefined
+    if (!isObject(value)) return garbled
     const legacy = withElicitationId(written, value)
     const request = readMessage(withMembers(legacy, 0, `"jsonrpc":"2.0","id":${JSON.stringify(id)}`))
-    if (request?.value.method === undefined) return undefined
+    if (request?.value.method === undefined) return garbled
     questions.push({ key, id, request })
   }
   return questions

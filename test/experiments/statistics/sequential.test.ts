@@ -73,7 +73,7 @@ function falsePositives(design: Design, seed: number) {
   const random = seeded(seed)
   const plan: VerdictPlan = {
     metric: design.metric,
-    matters: 0,
+    minimumEffect: 0,
     control: 'steady',
     treatment: 'cautious',
     unitWords: 'tasks',
@@ -93,7 +93,7 @@ function falsePositives(design: Design, seed: number) {
         [1 - design.treatmentShare, design.treatmentShare],
       )
       if (!ended) {
-        const verdict = verdictOf(plan, { units, difference, sampleRatioP, longestReached: false })
+        const verdict = verdictOf(plan, { units, difference, sampleRatioP, maxDurationReached: false })
         ended = verdict.ends
         found.verdict ||= verdict.result === 'better' || verdict.result === 'worse'
         found.invalid ||= verdict.result === 'invalid'

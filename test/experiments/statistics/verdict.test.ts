@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import type { Metric } from '../../../src/experiments/statistics/sentences.ts'
 import type { Interval } from '../../../src/experiments/statistics/unit-estimates.ts'
 import {
-  type Guard,
+  type Guardrail,
   type Verdict,
   verdictOf,
   type VerdictPlan,
@@ -18,7 +18,7 @@ const calls: Metric = { name: 'calls', unit: 'count', better: 'lower', words: 'c
 
 const plan: VerdictPlan = {
   metric: succeeded,
-  matters: 0.02,
+  minimumEffect: 0.02,
   control: 'steady',
   treatment: 'cautious',
   unitWords: 'tasks',
@@ -34,10 +34,10 @@ const state: VerdictState = {
   units: { control: 412, treatment: 400 },
   difference: between(-0.03, 0.05),
   sampleRatioP: 0.4,
-  longestReached: false,
+  maxDurationReached: false,
 }
 
-const slower: Guard = { metric: taken, tolerated: 50, difference: between(80, 160), alpha: 0.01 }
+const slower: Guardrail = { metric: taken, margin: 50, difference: between(80, 160), alpha: 0.01 }
 
 interface Case {
   readonly name: string
@@ -83,7 +83,7 @@ const cases: readonly Case[] = [
   },
   {
     name: 'a sequence above 0 is worse where lower is better, and harm',
-    plan: { metric: taken, matters: 20 },
+    plan: { metric: taken, minimumEffect: 20 },
     state: { difference: between(80, 160) },
     is: {
       result: 'worse',
@@ -94,7 +94,7 @@ const cases: readonly Case[] = [
   },
   {
     name: 'less time is said as such',
-    plan: { metric: taken, matters: 20 },
+    plan: { metric: taken, minimumEffect: 20 },
     state: { difference: between(-16.1, -8.3) },
     is: {
       result: 'better',
@@ -106,7 +106,7 @@ const cases: readonly Case[] = [
   },
   {
     name: 'more of what is counted is said as such',
-    plan: { metric: calls, matters: 0.5, alpha: 0.001 },
+    plan: { metric: calls, minimumEffect: 0.5, alpha: 0.001 },
     state: { difference: between(0.8, 1.6) },
     is: {
       result: 'worse',
@@ -117,7 +117,7 @@ const cases: readonly Case[] = [
   },
   {
     name: 'fewer of what is counted are said as such',
-    plan: { metric: calls, matters: 0.5 },
+    plan: { metric: calls, minimumEffect: 0.5 },
     state: { difference: between(-30, -10) },
     is: {
       result: 'better',
@@ -128,8 +128,8 @@ const cases: readonly Case[] = [
   },
   {
     name: 'one point is in the singular',
-    plan: { matters: 0.01 },
-    state: { difference: between(-0.19, 0.21), longestReached: true },
+    plan: { minimumEffect: 0.01 },
+    state: { difference: between(-0.19, 0.21), maxDurationReached: true },
     is: {
       result: 'inconclusive',
       ends: true,
@@ -180,7 +180,7 @@ const cases: readonly Case[] = [
   },
   {
     name: 'worse waits for the minimum of harm',
-    state: { units: fewer, difference: between(-0.5, -0.1), guards: [slower] },
+    state: { units: fewer, difference: between(-0.5, -0.1), guardrails: [slower] },
     is: {
       result: 'inconclusive',
       ends: false,
@@ -201,7 +201,7 @@ const cases: readonly Case[] = [
   },
   {
     name: 'too few units at the end are invalid',
-    state: { units: few, difference: between(0.1, 0.5), longestReached: true },
+    state: { units: few, difference: between(0.1, 0.5), maxDurationReached: true },
     is: {
       result: 'invalid',
       ends: true,
@@ -222,7 +222,7 @@ const cases: readonly Case[] = [
   },
   {
     name: 'at the end a sequence around 0 that reaches beyond what matters excludes nothing, however narrow it is',
-    state: { difference: between(-0.03, 0.008), longestReached: true },
+    state: { difference: between(-0.03, 0.008), maxDurationReached: true },
     is: {
       result: 'inconclusive',
       ends: true,
@@ -243,7 +243,7 @@ const cases: readonly Case[] = [
   },
   {
     name: 'a wide sequence around 0 is inconclusive at the longest time',
-    state: { longestReached: true },
+    state: { maxDurationReached: true },
     is: {
       result: 'inconclusive',
       ends: true,
@@ -321,17 +321,17 @@ const cases: readonly Case[] = [
   },
   {
     name: 'unsound units at the end are invalid for good',
-    state: { unsound: 'one agent has 80 % of all tasks', longestReached: true },
+    state: { unsound: 'one agent has 80 % of all tasks', maxDurationReached: true },
     is: { result: 'invalid', ends: true, harm: false, sentence: 'invalid: one agent has 80 % of all tasks' },
   },
   {
     name: 'harm ends also what is invalid',
-    state: { unsound: 'calls name no task', guards: [slower] },
+    state: { unsound: 'calls name no task', guardrails: [slower] },
     is: { result: 'invalid', ends: true, harm: true, sentence: 'invalid: calls name no task' },
   },
   {
-    name: 'a guard beyond what is tolerated is harm, from its smaller minimum on',
-    state: { units: few, guards: [slower] },
+    name: 'a guardrail beyond what is tolerated is harm, from its smaller minimum on',
+    state: { units: few, guardrails: [slower] },
     is: {
       result: 'worse',
       ends: true,
@@ -341,7 +341,7 @@ const cases: readonly Case[] = [
   },
   {
     name: 'what is gained meanwhile is said with the harm',
-    state: { guards: [slower], difference: between(0.022, 0.06) },
+    state: { guardrails: [slower], difference: between(0.022, 0.06) },
     is: {
       result: 'worse',
       ends: true,
@@ -351,10 +351,10 @@ const cases: readonly Case[] = [
     },
   },
   {
-    name: 'a guard that is worse within what is tolerated is no harm, nor is one that is better',
+    name: 'a guardrail that is worse within what is tolerated is no harm, nor is one that is better',
     state: {
-      guards: [
-        { ...slower, tolerated: 100 },
+      guardrails: [
+        { ...slower, margin: 100 },
         { ...slower, difference: between(-500, -400) },
       ],
     },
@@ -398,7 +398,7 @@ test('to swap the arms swaps better and worse, and changes no other result', () 
     const planned = {
       ...plan,
       metric,
-      matters: random() * 0.1,
+      minimumEffect: random() * 0.1,
       minimumUnitsForHarm: 200,
       plannedUnits: 4_000,
     }
@@ -406,7 +406,7 @@ test('to swap the arms swaps better and worse, and changes no other result', () 
       units,
       difference: { estimate: middle, low, high },
       sampleRatioP: random() < 0.1 ? 1e-4 : 0.5,
-      longestReached: random() < 0.3,
+      maxDurationReached: random() < 0.3,
       ...(random() < 0.1 ? { unsound: 'one agent has 80 % of all tasks' } : {}),
     }
     const swapped = {
