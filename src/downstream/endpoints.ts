@@ -94,7 +94,7 @@ export class AggregateEndpoint implements Endpoint {
     const askedMs = askedLimitMs({ inbound: headers, message }) ?? Infinity
     const leftMs = record.startedAt + askedMs - this.#clock.now() - Math.min(RESERVE_MS, askedMs / 2)
     const limitMs = Math.max(0, Math.min(config.gateway.listTimeout, leftMs))
-    const legacy = !caller.takesInputRequired
+    const legacy = caller.era === 'legacy'
     await settled(servers.values(), this.#clock, limitMs, { signal, era: legacy ? 'legacy' : 'modern' })
     const isCursor = cursor === undefined || typeof cursor === 'string'
     const slices = isCursor ? listSlices(kind, cursor, servers, names, { legacy }) : undefined
@@ -205,7 +205,7 @@ function isHidden(method: string, message: Message, { name, message: own }: Rout
 
 /** What a server offers may depend on the era in which it is spoken to for a caller. */
 function offers(server: Server, caller: Caller, capability: string): boolean {
-  const era = caller.takesInputRequired ? 'modern' : 'legacy'
+  const era = caller.era
   const initializeResult =
     server.upstreamSessions.current(caller)?.upstreamSession.initializeResult ??
     server.initializeResultFor(era)

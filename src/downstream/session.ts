@@ -52,7 +52,7 @@ export class Session implements Caller {
   readonly principal: string
   readonly version: LegacyVersion
   readonly client: string
-  readonly takesInputRequired = false
+  readonly era = 'legacy'
   /** Whether it has had any request since its `initialize`. */
   used = false
   /** Calls under way, by the client's ids. */

@@ -130,7 +130,7 @@ const sessions = new WeakMap<object, string>()
 
 /** Undefined for callers that have no session, and may stand for many. */
 function sessionOf({ caller }: Call): string | undefined {
-  if (caller.takesInputRequired) return undefined
+  if (caller.era === 'modern') return undefined
   let unit = sessions.get(caller)
   if (unit === undefined) sessions.set(caller, (unit = `session ${digest(caller.id)}`))
   return unit

@@ -78,11 +78,10 @@ export interface Caller {
   /** Whether somebody waits for what servers send outside of calls. */
   readonly listening: boolean
   /**
-   * Whether it takes results as the modern era has them: it answers an `input_required` by calling again.
-   * For all others the upstream asks, over the call's channel, and calls again by itself. Such a caller may
-   * stand for several clients, which cannot be told apart.
+   * The era that it speaks. In the modern one it answers an `input_required` by calling again, and may stand for several clients,
+   * which cannot be told apart; for one of the legacy era the upstream asks, over the call's channel, and calls again by itself.
    */
-  readonly takesInputRequired: boolean
+  readonly era: 'legacy' | 'modern'
   /** Takes what `server` sends outside of any call. */
   receive(server: string, message: Message, answer?: Answer): void
 }

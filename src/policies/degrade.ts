@@ -299,12 +299,7 @@ function staleAnswers(answers: LastKnownGood, limits: Limits, clock: Clock, scop
 
 /** The eras get results of other shapes. */
 function keyOf(call: Call): string {
-  return digestOf(
-    call.tool ?? '',
-    argumentsOf(call),
-    identityOf(call),
-    String(call.caller.takesInputRequired),
-  )
+  return digestOf(call.tool ?? '', argumentsOf(call), identityOf(call), call.caller.era)
 }
 
 function isGood(call: Call, outcome: Outcome): outcome is Outcome & { kind: 'answered' } {

@@ -176,7 +176,7 @@ function idOf(call: Call, sharing: Sharing, mode: string, key: string): string {
 
 /** The eras, and calls that run as tasks, get answers of other shapes: one cannot stand in for the other. */
 function fingerprintOf(call: Call): string {
-  return digestOf(argumentsOf(call), String(isTask(call)), String(call.caller.takesInputRequired))
+  return digestOf(argumentsOf(call), String(isTask(call)), call.caller.era)
 }
 
 /** A caller's channel for as long as the caller is there; afterwards nobody hears, and questions are declined. */

@@ -1,5 +1,8 @@
 import { locate, members, spliceOne } from './json-span.ts'
 
+/** A family of protocol versions: with sessions, up to 2025-11-25, or without. */
+export type Era = 'legacy' | 'modern'
+
 /** The modern era's one version. */
 export const MODERN_VERSION = '2026-07-28'
 

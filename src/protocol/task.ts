@@ -1,5 +1,6 @@
 import { isObject, paramsOf } from './jsonrpc.ts'
 import { readParent } from './trace-parent.ts'
+import type { Era } from './modern.ts'
 
 /** Where an agent says which of its tasks a call belongs to. */
 export const INTENT_KEY = 'dev.breakwater/intent'
@@ -33,8 +34,8 @@ export interface TaskClues {
   readonly message: { readonly value: Readonly<Record<string, unknown>> }
   /** All headers of the agent's request, lower case. */
   readonly inbound: Readonly<Record<string, string | string[] | undefined>>
-  /** Who takes questions as results has no session, and may stand for many. */
-  readonly caller: { readonly id: string; readonly takesInputRequired: boolean }
+  /** Who speaks the modern era has no session, and may stand for many. */
+  readonly caller: { readonly id: string; readonly era: Era }
 }
 
 /**
@@ -53,7 +54,7 @@ export function taskOf({ message, inbound, caller }: TaskClues): Task | undefine
   if (parent !== undefined) return { id: parent.traceId, source: 'trace' }
   const header = nameIn(inbound[INTENT_HEADER])
   if (header !== undefined) return { id: header, source: 'header' }
-  return caller.takesInputRequired ? undefined : { id: caller.id, source: 'session' }
+  return caller.era === 'modern' ? undefined : { id: caller.id, source: 'session' }
 }
 
 /** Whether its agent gave it its name: traces and sessions have names of chance, which are others in the next run. */

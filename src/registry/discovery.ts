@@ -6,7 +6,7 @@ import { gatewayError, type GatewayError, isGatewayError } from '../mesh/errors.
 import { errorText, isObject, METHOD_NOT_FOUND, requestText, resultText } from '../protocol/jsonrpc.ts'
 import { printableWords } from '../telemetry/printable.ts'
 import { orAborted, within } from '../upstreams/failure.ts'
-import type { Era, UpstreamSession } from '../upstreams/upstream.ts'
+import type { UpstreamSession } from '../upstreams/upstream.ts'
 import { formatDuration } from '../units/duration.ts'
 import {
   type Ask,
@@ -21,6 +21,7 @@ import { Probing, type ProbeRound } from './health/probing.ts'
 import { wrongIn } from './health/tool-answer.ts'
 import { kinds, type ListKind, listKinds } from './kinds.ts'
 import type { UpstreamSessions } from './upstream-sessions.ts'
+import type { Era } from '../protocol/modern.ts'
 
 export interface DiscoveryOptions {
   readonly server: string
@@ -85,7 +86,7 @@ export class Discovery implements Caller {
   readonly initializeParams: Readonly<Record<string, unknown>>
   readonly listening = true
   /** In the modern era the catalog holds what servers wrote, whoever will read it. */
-  readonly takesInputRequired: boolean
+  readonly era: Era
   readonly #options: DiscoveryOptions
   readonly #questions: Questions
   readonly #lists: Lists
@@ -100,7 +101,7 @@ export class Discovery implements Caller {
   constructor(options: DiscoveryOptions) {
     const { server, initializeParams, clock, faults, era = 'modern' } = options
     this.id = `discovery:${server}:${era}`
-    this.takesInputRequired = era === 'modern'
+    this.era = era
     this.initializeParams = initializeParams
     this.#options = options
     this.#questions = new Questions(server, this, clock, faults)

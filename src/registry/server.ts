@@ -7,11 +7,11 @@ import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
 import type { CrashLoop } from '../mesh/crash-loop.ts'
 import { gatewayError } from '../mesh/errors.ts'
 import { notificationText } from '../protocol/jsonrpc.ts'
-import { MODERN_VERSION } from '../protocol/modern.ts'
-import { otherEra, ownEra } from '../upstreams/era-verdicts.ts'
+import { type Era, MODERN_VERSION } from '../protocol/modern.ts'
+import { otherEra } from '../upstreams/era-verdicts.ts'
 import { orAborted } from '../upstreams/failure.ts'
 import { openPlainHttp, type PlainHttp } from '../upstreams/http/http-wire.ts'
-import type { Era, Eras, Starting, TransportVerdict, Upstream } from '../upstreams/upstream.ts'
+import type { Eras, Starting, TransportVerdict, Upstream } from '../upstreams/upstream.ts'
 import { formatDuration } from '../units/duration.ts'
 import { endpointsOf } from './connection.ts'
 import { Discovery, type DiscoveryOptions } from './discovery.ts'
@@ -201,7 +201,7 @@ export class Server extends KnownServer {
       .protocolVersion
     if (said !== undefined) return said === MODERN_VERSION ? 'modern' : 'legacy'
     const eras = this.eras[replica ?? 0] ?? {}
-    const own = ownEra(caller)
+    const own = caller.era
     return [own, otherEra(own)].find((era) => eras[era]?.speaks)
   }
 

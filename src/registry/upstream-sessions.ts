@@ -6,7 +6,6 @@ import { isDeeperThan } from '../protocol/json-scan.ts'
 import { replaceAt } from '../protocol/json-span.ts'
 import { DEADLINE_KEY, withMeta } from '../protocol/meta.ts'
 import { stamped } from '../telemetry/tracing/call-trace.ts'
-import { ownEra } from '../upstreams/era-verdicts.ts'
 import { abortError, failure, orAborted } from '../upstreams/failure.ts'
 import { replyToCaller } from '../upstreams/pipe/renumber.ts'
 import { PATIENCE_MS, SharedAttempts } from '../upstreams/shared-attempts.ts'
@@ -299,7 +298,7 @@ export class UpstreamSessions {
     }
     // Not by a spread, which makes room for 17.
     this.#set(caller, (this.#open.get(caller) ?? []).concat(bound))
-    if (upstreamSession.keepsState) this.#keepsState[ownEra(caller)] = true
+    if (upstreamSession.keepsState) this.#keepsState[caller.era] = true
     if (caller.listening) upstreamSession.listen()
     upstreamSession.ended.addEventListener('abort', () => this.#forget(caller, bound), { once: true })
     return bound
@@ -307,7 +306,7 @@ export class UpstreamSessions {
 
   /** A server that keeps something of modern callers speaks the legacy era with everybody. */
   #isKept(caller: Caller): boolean {
-    return this.#keepsState.modern || this.#keepsState[ownEra(caller)]
+    return this.#keepsState.modern || this.#keepsState[caller.era]
   }
 
   #forget(caller: Caller, bound: BoundSession): void {

@@ -214,7 +214,7 @@ const agent: Caller = {
   initializeParams: {},
   client: 'agent',
   listening: false,
-  takesInputRequired: true,
+  era: 'modern',
   receive: ignore,
 }
 

@@ -1,6 +1,6 @@
 import type { Clock, Millis } from '../mesh/clock.ts'
-import type { Caller } from '../mesh/call.ts'
-import type { Era, Eras, EraVerdict } from './upstream.ts'
+import type { Era } from '../protocol/modern.ts'
+import type { Eras, EraVerdict } from './upstream.ts'
 
 /** How long a verdict is believed, in milliseconds. */
 const TTL_MS: Millis = 600_000
@@ -15,11 +15,6 @@ interface Known {
   readonly verdict: EraVerdict
   /** The end of its time, on the monotonic clock. */
   until: Millis
-}
-
-/** The era that a caller speaks itself. */
-export function ownEra({ takesInputRequired }: Pick<Caller, 'takesInputRequired'>): Era {
-  return takesInputRequired ? 'modern' : 'legacy'
 }
 
 export function otherEra(era: Era): Era {

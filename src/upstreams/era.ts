@@ -3,9 +3,10 @@ import type { Caller } from '../mesh/call.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError, isGatewayError, type GatewayError, type Reason } from '../mesh/errors.ts'
 import { formatDuration } from '../units/duration.ts'
-import { EraVerdicts, otherEra, ownEra } from './era-verdicts.ts'
+import { EraVerdicts, otherEra } from './era-verdicts.ts'
 import { orAborted, within } from './failure.ts'
-import type { Era, Eras, UpstreamSession, Upstream } from './upstream.ts'
+import type { Eras, UpstreamSession, Upstream } from './upstream.ts'
+import type { Era } from '../protocol/modern.ts'
 
 /** An upstream of the modern era. */
 export interface ModernUpstream extends Upstream {
@@ -70,7 +71,7 @@ export class EraUpstream implements Upstream {
       id: '',
       initializeParams,
       listening: false,
-      takesInputRequired: false,
+      era: 'legacy',
       receive: () => undefined,
     }
   }
@@ -87,7 +88,7 @@ export class EraUpstream implements Upstream {
   async open(caller: Caller, signal: Signal): Promise<UpstreamSession> {
     const { era } = this.#options
     if (era !== 'auto') return this.#openAs(era, caller, signal)
-    const own = ownEra(caller)
+    const own = caller.era
     for (let finding; (finding = this.#finding.get(own)) !== undefined;) await orAborted(finding, signal)
     const speaks = this.#verdicts.speaks(own)
     if (speaks === undefined && this.#verdicts.speaks(otherEra(own)) === true)
@@ -213,8 +214,7 @@ export class EraUpstream implements Upstream {
    * their pooled upstream sessions might never end by themselves. One that somebody listens to, or a session, has something to lose.
    */
   #unbridge(era: Era): void {
-    if (era === 'modern')
-      this.#end('legacy', (_, { takesInputRequired, listening }) => takesInputRequired && !listening)
+    if (era === 'modern') this.#end('legacy', (_, caller) => caller.era === 'modern' && !caller.listening)
   }
 
   /** The server refuses the version: upstream sessions in that era end, and whoever comes next finds out anew. */

@@ -7,7 +7,7 @@ const nobody: Caller = {
   id: '',
   initializeParams: {},
   listening: false,
-  takesInputRequired: false,
+  era: 'legacy',
   receive: () => undefined,
 }
 const nowhere: Channel = { open: () => undefined, pause: () => undefined, send: () => undefined }

@@ -3,6 +3,7 @@ import type { CrashLoop } from '../mesh/crash-loop.ts'
 import type { Call, Caller, Message, Outcome } from '../mesh/call.ts'
 import type { Millis } from '../mesh/clock.ts'
 import type { GatewayError } from '../mesh/errors.ts'
+import type { Era } from '../protocol/modern.ts'
 
 /**
  * One endpoint of a server, whatever it speaks. Every kind of upstream keeps this contract, and one
@@ -69,9 +70,6 @@ export interface Starting {
   /** Why the start before it failed; undefined for the first one, and after a process that came up. */
   readonly failure: GatewayError | undefined
 }
-
-/** A family of protocol versions: with sessions, or without. */
-export type Era = 'legacy' | 'modern'
 
 /** Whether a server speaks an era, how that was decided, and since when it is so. */
 export interface EraVerdict {

@@ -64,8 +64,8 @@ test('calls that do not match take no part, and neither does what is no tool cal
 })
 
 test('a call without a task goes by its session, by its tenant, or takes no part', () => {
-  const caller = new TestCaller({ takesInputRequired: false })
-  const nobody = new TestCaller({ takesInputRequired: true })
+  const caller = new TestCaller({ era: 'legacy' })
+  const nobody = new TestCaller({ era: 'modern' })
   const of = (fallback: string, by: TestCaller) =>
     assigner(named({ fallback }))(call({}, { caller: by, tenant: 'a' }))
   const session = of('session', caller)

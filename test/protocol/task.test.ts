@@ -8,7 +8,7 @@ const traceparent = `00-${TRACE}-b7ad6b7169203331-01`
 
 /** What a call with this `_meta` and these headers belongs to; of an agent without a session. */
 function found(meta: unknown, inbound: Record<string, string | string[]> = {}, session = false) {
-  const caller = new TestCaller({ takesInputRequired: !session })
+  const caller = new TestCaller({ era: session ? 'legacy' : 'modern' })
   const call = newCall({
     method: 'tools/call',
     params: { name: 't', ...(meta === undefined ? {} : { _meta: meta }) },

@@ -2,12 +2,12 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Caller } from '../../src/mesh/call.ts'
 import { gatewayError } from '../../src/mesh/errors.ts'
-import { ownEra } from '../../src/upstreams/era-verdicts.ts'
-import type { Era, Eras, UpstreamSession, Upstream } from '../../src/upstreams/upstream.ts'
+import type { Eras, UpstreamSession, Upstream } from '../../src/upstreams/upstream.ts'
 import { TestCaller, toolCall } from '../support/caller.ts'
 import type { ManualClock } from '../support/manual-clock.ts'
 import { initializeResult, ScriptedSession, ScriptedUpstream } from '../support/scripted-upstream.ts'
 import { testServer } from './test-server.ts'
+import type { Era } from '../../src/protocol/modern.ts'
 
 const versions = { legacy: '2025-11-25', modern: '2026-07-28' }
 
@@ -19,7 +19,7 @@ class DualUpstream extends ScriptedUpstream implements Upstream {
 
   override open(caller: Caller): Promise<UpstreamSession> {
     this.attempts++
-    const own = ownEra(caller)
+    const own = caller.era
     const era = this.spoken.has(own) ? own : own === 'modern' ? 'legacy' : 'modern'
     this.#known.set(own, era === own).set(era, true)
     const said = initializeResult(undefined, { protocolVersion: versions[era] })
@@ -55,7 +55,7 @@ async function turns(clock: ManualClock): Promise<void> {
 }
 
 const legacy = () => new TestCaller()
-const modern = () => new TestCaller({ takesInputRequired: true })
+const modern = () => new TestCaller({ era: 'modern' })
 
 test('each era is listed what the server offers in it, and nobody asks for that of the legacy one before it is needed', async () => {
   const { server, clock, upstream, listed, changes } = await dual()

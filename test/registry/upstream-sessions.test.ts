@@ -98,7 +98,7 @@ test('a caller that listens has its conversation listened to', async () => {
     id: 'deaf',
     initializeParams: {},
     listening: false,
-    takesInputRequired: false,
+    era: 'legacy' as const,
     receive: () => undefined,
   }
   await upstreamSessions.of(deaf)

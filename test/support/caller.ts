@@ -9,6 +9,7 @@ import {
   type Message,
 } from '../../src/mesh/call.ts'
 import { paramsOf, resultText } from '../../src/protocol/jsonrpc.ts'
+import type { Era } from '../../src/protocol/modern.ts'
 
 /** Something that a server sent, and the way to answer it when it was a request. */
 export interface Received {
@@ -33,21 +34,21 @@ export class TestCaller implements Caller {
   readonly id = `test-caller-${++callers}`
   readonly initializeParams: Caller['initializeParams']
   readonly listening = true
-  readonly takesInputRequired: boolean
+  readonly era: Era
   readonly received: Received[] = []
   readonly #replies: Replies
 
   constructor({
     initializeParams = capableClient,
     replies = {},
-    takesInputRequired = false,
+    era = 'legacy',
   }: {
     initializeParams?: Caller['initializeParams']
     replies?: Replies
-    takesInputRequired?: boolean
+    era?: Era
   } = {}) {
     this.initializeParams = initializeParams
-    this.takesInputRequired = takesInputRequired
+    this.era = era
     this.#replies = replies
   }
 

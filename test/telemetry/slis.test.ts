@@ -64,7 +64,7 @@ const script: readonly (readonly [task: string | undefined, outcomes: readonly O
 async function run() {
   const outcomes = new Map<Call['record'], Outcome>()
   const rig = observed((call) => Promise.resolve(outcomes.get(call.record)!))
-  const caller = new TestCaller({ takesInputRequired: true })
+  const caller = new TestCaller({ era: 'modern' })
   for (const [task, all] of script)
     for (const outcome of all) {
       const inbound = task === undefined ? {} : { 'x-breakwater-intent': task }

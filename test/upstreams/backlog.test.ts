@@ -128,7 +128,7 @@ test('a conversation that is held for one caller still waits for it', async () =
 })
 
 test('it does not where the caller stands for several clients', async () => {
-  const caller = new TestCaller({ takesInputRequired: true })
+  const caller = new TestCaller({ era: 'modern' })
   const { pipe, upstreamSession } = await linked({ caller })
   const channel = new TestChannel()
   channel.hold()

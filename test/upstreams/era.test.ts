@@ -76,7 +76,7 @@ function endpoint(t: TestContext, refuses: Refusals, { sessions = false } = {}) 
 const versionError = refusal(400, -32022, { supported: ['2026-07-28'], requested: '2025-11-25' })
 
 const legacy = () => new TestCaller()
-const modern = () => new TestCaller({ takesInputRequired: true })
+const modern = () => new TestCaller({ era: 'modern' })
 const eraOf = ({ initializeResult }: UpstreamSession) =>
   initializeResult.value.protocolVersion === '2026-07-28' ? 'modern' : 'legacy'
 const asked = (came: readonly Came[]) => came.flatMap(({ body }) => body.method ?? [])

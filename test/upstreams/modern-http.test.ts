@@ -98,7 +98,7 @@ test('the answer to a call with rounds carries the id of the call', async (t) =>
 })
 
 test('a client that knows results which ask for input gets them as they are', async (t) => {
-  const { tool } = await setUp(t, new TestCaller({ takesInputRequired: true }))
+  const { tool } = await setUp(t, new TestCaller({ era: 'modern' }))
   const channel = answering()
   const result = resultOf(await tool('test_input_required_result_elicitation', { channel }))
   assert.equal((result as { resultType?: unknown }).resultType, 'input_required')

@@ -133,7 +133,7 @@ test('questions go to the caller whose call they belong to, whoever else calls',
 })
 
 test('a caller that knows results which ask for input gets them as they are', async (t) => {
-  const caller = new TestCaller({ takesInputRequired: true })
+  const caller = new TestCaller({ era: 'modern' })
   const upstreamSession = await open(stdioUpstream(t, modern()), caller)
   const channel = new TestChannel()
   const outcome = await upstreamSession.exchange(toolCall('ask', { kinds: ['form'] }, { caller, channel }))

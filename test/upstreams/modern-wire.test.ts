@@ -60,7 +60,7 @@ test('a request of the modern era passes byte for byte', async (t) => {
   })
   const upstreamSession = await modernUpstream(t, url).open(new TestCaller(), never)
   const text = `{"id":0,"jsonrpc":"2.0","method":"tools/call","params":{"name":"a","requestState":1.0,"_meta":{"${keys.version}":"2026-07-28"}}}`
-  const caller = new TestCaller({ takesInputRequired: true })
+  const caller = new TestCaller({ era: 'modern' })
   const call = {
     ...newCall({ method: 'tools/call', text, caller }),
     headers: { 'mcp-param-x': '=?base64?eA==?=' },
@@ -167,8 +167,8 @@ test('output that the legacy era does not know stands under "result" for its cli
     json(response, { jsonrpc: '2.0', id: body.id, result: { ...ok, tools, structuredContent: [1, 2] } })
   })
   const upstream = modernUpstream(t, url)
-  for (const takesInputRequired of [true, false]) {
-    const caller = new TestCaller({ takesInputRequired })
+  for (const era of ['modern', 'legacy'] as const) {
+    const caller = new TestCaller({ era })
     const upstreamSession = await upstream.open(caller, never)
     const listed = await upstreamSession.exchange(newCall({ method: 'tools/list', caller }))
     const called = await upstreamSession.exchange(toolCall('list', {}, { caller }))
@@ -176,7 +176,7 @@ test('output that the legacy era does not know stands under "result" for its cli
     const result = listed.result.value.result as { tools: { outputSchema: unknown }[] }
     const { structuredContent } = called.result.value.result as { structuredContent: unknown }
     assert.deepEqual(result.tools[0]?.outputSchema, { type: 'object' })
-    if (takesInputRequired) {
+    if (era === 'modern') {
       assert.deepEqual([result.tools[1]?.outputSchema, structuredContent], [outputSchema, [1, 2]])
       continue
     }

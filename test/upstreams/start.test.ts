@@ -84,7 +84,7 @@ test('a shared process goes on starting when nobody waits for it', async (t) => 
   const upstream = stdioUpstream(t)
   const patience = new AbortController()
   const opening = upstream.open(
-    { id: 'c', initializeParams: {}, listening: false, takesInputRequired: false, receive: () => undefined },
+    { id: 'c', initializeParams: {}, listening: false, era: 'legacy', receive: () => undefined },
     patience.signal,
   )
   patience.abort(gatewayError('attempt_timeout', 'too slow'))

@@ -18,7 +18,7 @@ import { until } from '../support/until.ts'
 
 const never = new AbortController().signal
 const legacy = () => new TestCaller()
-const modern = () => new TestCaller({ takesInputRequired: true })
+const modern = () => new TestCaller({ era: 'modern' })
 
 const welcome = { capabilities: {}, serverInfo: { name: 'old', version: '1' } }
 

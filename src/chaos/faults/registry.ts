@@ -263,7 +263,7 @@ const NO_TTL = 'lists of the legacy era have no ttlMs'
 
 /** Whether a list is read in the legacy era: by the gateway of its server, or by the agent. */
 function isLegacy({ side, faultEnvironment }: Injection, call: Call): boolean {
-  if (side === 'client') return !call.caller.takesInputRequired
+  if (side === 'client') return call.caller.era === 'legacy'
   return faultEnvironment.kindOf(call)?.era === 'legacy'
 }
 

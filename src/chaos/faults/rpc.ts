@@ -461,7 +461,7 @@ export const headerMismatch = {
 /** Who speaks with whom, and how: with the agent always HTTP, in the era that it chose. */
 function kindFor(call: Call, { side, faultEnvironment }: Injection): Partial<ServerKind> {
   if (side === 'upstream') return faultEnvironment.kindOf(call) ?? {}
-  return { transport: 'http', era: call.caller.takesInputRequired ? 'modern' : 'legacy' }
+  return { transport: 'http', era: call.caller.era }
 }
 
 function modernRefusal(call: Call): string {

@@ -39,7 +39,7 @@ const lost: FaultType<z.output<typeof schema>> = {
         else injection.notApplicable('the caller has no session with the server')
         return next(call)
       }
-      if (call.caller.takesInputRequired) {
+      if (call.caller.era === 'modern') {
         injection.notApplicable('the agent speaks the modern era, which has no sessions')
         return next(call)
       }

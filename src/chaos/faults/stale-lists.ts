@@ -19,7 +19,7 @@ function oldPage(injection: Injection, call: Call, { result, entries }: Page, ag
   const { cursor } = paramsOf(call.message.value)
   const now = injection.clock.now()
   // A server may list other things in each era.
-  const key = JSON.stringify(['page', call.server, call.method, cursor, call.caller.takesInputRequired])
+  const key = JSON.stringify(['page', call.server, call.method, cursor, call.caller.era])
   const old = injection.memory<Old>(key, () => ({
     at: now,
     result,

@@ -88,7 +88,7 @@ class Places {
 
   /** Undefined for callers that have no session, and may stand for many. */
   #session({ caller }: Call): string | undefined {
-    if (caller.takesInputRequired) return undefined
+    if (caller.era === 'modern') return undefined
     const known = this.#sessions.get(caller.id)
     const number = known ?? this.#arrived++
     if (known === undefined) this.#sessions.set(caller.id, number)

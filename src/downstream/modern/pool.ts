@@ -20,7 +20,7 @@ export class PooledCaller implements Caller {
   readonly id: string
   readonly initializeParams: Readonly<Record<string, unknown>>
   readonly headers: Readonly<Record<string, string>>
-  readonly takesInputRequired = true
+  readonly era = 'modern'
   readonly listeners = new Set<Listener>()
   /** The most verbose log level that each server was asked for, by the server's name. */
   readonly levels = new Map<string, string>()

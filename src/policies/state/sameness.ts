@@ -61,8 +61,8 @@ function principalOf({ authorization }: InboundHeaders): string[] {
  * What stays the same of a caller. Without a session that is what its clients say of themselves and the headers that
  * servers may see: the id counts only in this process, and for as long as the caller is in use.
  */
-function callerOf({ caller: { id, initializeParams, headers, takesInputRequired } }: Call): unknown {
-  return takesInputRequired ? [initializeParams, headers] : id
+function callerOf({ caller: { id, initializeParams, headers, era } }: Call): unknown {
+  return era === 'modern' ? [initializeParams, headers] : id
 }
 
 /** Whether other digits may have been written than were read. */

@@ -185,7 +185,7 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
     const { wire } = this.#session
     const nth = ++this.#sent
     const { id, message, headers, signal, channel, shapes, caller, record, onSent } = call
-    const text = caller.takesInputRequired ? withoutEnvelope(message.text) : message.text
+    const text = caller.era === 'modern' ? withoutEnvelope(message.text) : message.text
     const request = { id, text, headers, signal, channel, shapes, record, onSent }
     return HttpExchange.run(wire, request, this).then((reading) => {
       if (reading.kind === 'suspected_loss')

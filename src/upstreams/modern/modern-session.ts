@@ -105,7 +105,7 @@ export class ModernSession implements UpstreamSession {
     const learns = tasks !== undefined && call.tool !== undefined && this.#mayMakeTasks
     const sending = learns ? sent.then((outcome) => tasks.learn(call, outcome)) : sent
     if (method === 'tools/list') return sending.then((outcome) => this.#learn(call, outcome))
-    if (caller.takesInputRequired) return sending
+    if (caller.era === 'modern') return sending
     return sending.then((outcome) => this.#translate(call, text, outcome))
   }
 
@@ -138,7 +138,7 @@ export class ModernSession implements UpstreamSession {
   #learn(call: Call, outcome: Outcome): Outcome {
     if (outcome.kind !== 'answered') return outcome
     this.#terms.tools.learn(outcome.result.value)
-    return call.caller.takesInputRequired ? outcome : withLegacySchemas(outcome)
+    return call.caller.era === 'modern' ? outcome : withLegacySchemas(outcome)
   }
 
   /** A reply in the words of a caller of the legacy era. */

@@ -129,7 +129,7 @@ export class InFlight {
 
   /** A call that the server has got was given up: until it is answered, the server may speak on its behalf. */
   abandon({ id, call: { caller, method } }: InFlightCall): void {
-    if (quiet.has(method) || (!this.#parts.shared && !caller.takesInputRequired)) return
+    if (quiet.has(method) || (!this.#parts.shared && caller.era === 'legacy')) return
     if (this.#abandoned.size >= MAX_ABANDONED) this.#untold = true
     else this.#abandoned.set(id, { caller, method })
   }
@@ -162,12 +162,12 @@ export class InFlight {
     if (this.#untold) return undefined
     let only: Caller | undefined
     for (const { call } of this.#entries.values()) {
-      if (quiet.has(call.method) || (call.caller === only && !only.takesInputRequired)) continue
+      if (quiet.has(call.method) || (call.caller === only && only.era === 'legacy')) continue
       if (only !== undefined) return undefined
       only = call.caller
     }
     for (const { caller } of this.#abandoned.values()) {
-      if (caller !== undefined && caller === only && !only.takesInputRequired) continue
+      if (caller !== undefined && caller === only && only.era === 'legacy') continue
       if (caller === undefined || only !== undefined) return undefined
       only = caller
     }
@@ -183,7 +183,7 @@ export class InFlight {
 
   /** The only caller that ever had the server do anything, while it is here; undefined when there were others. */
   soleCaller(): Caller | undefined {
-    return typeof this.#sole === 'string' || this.#sole.takesInputRequired ? undefined : this.#sole
+    return typeof this.#sole === 'string' || this.#sole.era === 'modern' ? undefined : this.#sole
   }
 
   /** The way to a caller: through its latest call while that is in flight, and past all calls otherwise. */
@@ -206,7 +206,7 @@ export class InFlight {
     const sent = call.channel.send(message, answer)
     if (sent === undefined) return undefined
     // A caller of the modern era may stand for several clients.
-    if (this.#parts.shared || call.caller.takesInputRequired) return void this.#backlogOf(entry).wait(sent)
+    if (this.#parts.shared || call.caller.era === 'modern') return void this.#backlogOf(entry).wait(sent)
     return new Promise((resolve) => {
       entry.release = resolve
       sent.then(resolve, resolve)

@@ -17,14 +17,14 @@ import {
   readMessage,
   resultText,
 } from '../../protocol/jsonrpc.ts'
-import { SUBSCRIPTION_ID_KEY } from '../../protocol/modern.ts'
+import { type Era, SUBSCRIPTION_ID_KEY } from '../../protocol/modern.ts'
 import { endsOf, repliedId } from '../../protocol/overlong.ts'
 import { LogThrottle } from '../../telemetry/log-throttle.ts'
 import { abortError, failure, orAborted } from '../failure.ts'
 import type { Discover } from '../modern/discover.ts'
 import { beginningOf } from '../server-words.ts'
 import type { Refusal, Respondent } from '../shared/audience.ts'
-import type { Era, UpstreamSession } from '../upstream.ts'
+import type { UpstreamSession } from '../upstream.ts'
 import { MAX_BACKLOG_BYTES, MAX_BACKLOG_MESSAGES } from './backlog.ts'
 import { greet, type Initialized, openError } from './handshake.ts'
 import { InFlight, type InFlightCall } from './in-flight.ts'

@@ -33,7 +33,7 @@ const unclear: Refusal = { code: INTERNAL_ERROR, message: 'it cannot be told whi
  * the modern era stands for all clients that look alike, so what belongs to a call has to be that of the only one.
  */
 export function soloAudience(server: string, caller: Caller): Audience {
-  const isUnclear = (calls: InFlight) => caller.takesInputRequired && calls.onlyCaller() === undefined
+  const isUnclear = (calls: InFlight) => caller.era === 'modern' && calls.onlyCaller() === undefined
   return {
     respondent: (_, calls) => (isUnclear(calls) ? unclear : { caller, deliver: calls.wayTo(caller) }),
     notify(notification, calls) {

@@ -25,10 +25,11 @@ import { MessageSession } from '../pipe/message-session.ts'
 import type { Connect } from '../pipe/pipe.ts'
 import { replyToCaller } from '../pipe/renumber.ts'
 import type { Terms } from '../pipe/terms.ts'
-import type { Era, UpstreamSession } from '../upstream.ts'
+import type { UpstreamSession } from '../upstream.ts'
 import type { Audience, Refusal, Respondent } from './audience.ts'
 import { Owners } from './owners.ts'
 import { Tasks } from './tasks.ts'
+import type { Era } from '../../protocol/modern.ts'
 
 /**
  * What a shared process is told of its clients. They have no roots: what one client opens to a server would
@@ -310,7 +311,7 @@ class SharedAudience implements Audience {
     const working = this.#tasks.working()
     const only = calls.onlyCaller()
     if (working === 'nobody') return only
-    if (working === 'unclear' || working.takesInputRequired) return undefined
+    if (working === 'unclear' || working.era === 'modern') return undefined
     return working === only || calls.isQuiet ? working : undefined
   }
 

@@ -15,9 +15,10 @@ import type { Connect } from '../pipe/pipe.ts'
 import { soloAudience } from '../shared/audience.ts'
 import { SharedConnection } from '../shared/shared-connection.ts'
 import { type Conceal, concealing } from '../server-words.ts'
-import type { Era, Eras, Starting, StartLimits, UpstreamSession, Upstream } from '../upstream.ts'
+import type { Eras, Starting, StartLimits, UpstreamSession, Upstream } from '../upstream.ts'
 import { Children, type ProcessLimit } from './children.ts'
 import { Experience, Start, type StartProcess } from './start.ts'
+import type { Era } from '../../protocol/modern.ts'
 
 export interface StdioOptions {
   /** The server's name in the registry. */

@@ -59,7 +59,7 @@ for (const [status, code] of [
 
 test('an agent of the modern era has no session to lose', async () => {
   const injection = testInjection({ side: 'client' })
-  const call = toolCall('search', {}, { caller: new TestCaller({ takesInputRequired: true }) })
+  const call = toolCall('search', {}, { caller: new TestCaller({ era: 'modern' }) })
   assert.equal((await lost.layer(lost.schema.parse({}), injection)(answer)(call)).kind, 'answered')
   assert.equal(injection.inapplicable.length, 1)
 })

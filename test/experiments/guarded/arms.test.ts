@@ -136,7 +136,7 @@ test('calls of agents without a task and a session are drawn each by itself: a s
   arms.split(spec, 0.1)
   const assign = arms.assignIn(config)!
   const treated = Array.from({ length: 2_000 }, () => {
-    const caller = new TestCaller({ takesInputRequired: true })
+    const caller = new TestCaller({ era: 'modern' })
     const call = newCall({ method: 'tools/call', server: 'a', caller, params: { name: 't' } })
     assign(call)
     return call.record.arm

@@ -60,7 +60,7 @@ test('arguments of any depth have a key', () => {
 test('calls whose answers have another shape are not answered with one another', async () => {
   const { clock, server, send } = setUp()
   send(keyed('k'))
-  const modern = send(keyed('k', { caller: new TestCaller({ takesInputRequired: true }) }))
+  const modern = send(keyed('k', { caller: new TestCaller({ era: 'modern' }) }))
   const params = { name: 'tool', arguments: {}, task: {}, _meta: { 'dev.breakwater/idempotency-key': 'k' } }
   const task = send(keyed('k', { params }))
   await clock.advance(0)

@@ -70,7 +70,7 @@ test('agents whose credentials the server gets are kept apart in every scope', a
 
 test('clients without sessions are one caller as long as they say the same of themselves', async () => {
   const modern = (name: string, user?: string) =>
-    Object.assign(new TestCaller({ takesInputRequired: true, initializeParams: { clientInfo: { name } } }), {
+    Object.assign(new TestCaller({ era: 'modern', initializeParams: { clientInfo: { name } } }), {
       headers: user === undefined ? {} : { 'x-user': user },
     })
   const [one, alike] = [{ caller: modern('a') }, { caller: modern('a') }]

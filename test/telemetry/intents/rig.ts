@@ -6,7 +6,7 @@ import { TestCaller, toolCall } from '../../support/caller.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 import { exposedBy } from '../observed.ts'
 
-const modern = new TestCaller({ takesInputRequired: true })
+const modern = new TestCaller({ era: 'modern' })
 
 /** The tasks of agents on virtual time, and what is counted of them. */
 export function intentsRig() {

@@ -72,7 +72,7 @@ test('nobody else has such headers', async () => {
 })
 
 test("on the agent's side it is the agent's era that counts", async () => {
-  const modern = new TestCaller({ takesInputRequired: true })
+  const modern = new TestCaller({ era: 'modern' })
   for (const [caller, code] of [
     [modern, -32022],
     [new TestCaller(), -32000],
