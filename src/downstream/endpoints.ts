@@ -100,8 +100,8 @@ export class AggregateEndpoint implements Endpoint {
     const slices = isCursor ? listSlices(kind, cursor, servers, names, { legacy }) : undefined
     if (slices === undefined) return rpcError(id, INVALID_PARAMS, 'Invalid cursor')
     const { clientFaults } = generation
-    const isShaken = slices.some(({ server }) => clientFaults(server, kinds[kind].method) !== undefined)
-    const shown = isShaken ? await this.#shaken(generation, kind, slices, request) : slices
+    const isFaulted = slices.some(({ server }) => clientFaults(server, kinds[kind].method) !== undefined)
+    const shown = isFaulted ? await this.#faulted(generation, kind, slices, request) : slices
     if ('text' in shown) return shown
     return { text: resultText(id, pageOf(kind, shown, servers, names)), status: 200 }
   }
@@ -110,7 +110,7 @@ export class AggregateEndpoint implements Endpoint {
    * What faults towards agents make of a page: to them the part of each server is a list of its own. A part that they
    * leave nothing of but an error, or a broken connection, is what becomes of the whole.
    */
-  async #shaken(
+  async #faulted(
     { servers, clientFaults }: GatewayGeneration,
     kind: ListKind,
     slices: readonly ListSlice[],

@@ -34,14 +34,14 @@ import type { Session } from './session.ts'
 import type { Sessions } from './sessions.ts'
 import { senderOf } from './tarpit.ts'
 import {
-  listenShaken,
+  listenFaulted,
   ownAnswer,
   type OwnRequest,
   sendOutcome,
-  type ShakenAnswer,
-  shakenAnswer,
+  type FaultedAnswer,
+  faultedAnswer,
   whileThere,
-} from './shaken-answer.ts'
+} from './faulted-answer.ts'
 
 /** The 2025 era towards agents: sessions, batches, streams. */
 export class LegacyHandler {
@@ -106,8 +106,8 @@ export class LegacyHandler {
     if ('status' in session) return refuse(incoming, session)
     session.touch()
     const method = 'subscriptions/listen'
-    const shaken = shakenAnswer(this.#live.current, session.endpoint.server, method)
-    if (shaken === undefined) return this.#listen(incoming, session)
+    const faulted = faultedAnswer(this.#live.current, session.endpoint.server, method)
+    if (faulted === undefined) return this.#listen(incoming, session)
     const now = this.#clock.now()
     const { headers, response } = incoming
     const { clientInfo } = session.initializeParams
@@ -116,7 +116,7 @@ export class LegacyHandler {
     const message = { text: requestText(method, method), value: { jsonrpc: '2.0', id: method, method } }
     const request = { incoming, id: method, message, caller: session, tenancy, now }
     const reply = { response, wrote: () => session.wrote(response) }
-    return listenShaken(shaken, request, reply, (shift) => this.#listen(incoming, session, shift))
+    return listenFaulted(faulted, request, reply, (shift) => this.#listen(incoming, session, shift))
   }
 
   #listen(incoming: InboundRequest, session: Session, shift = 0): undefined {
@@ -167,14 +167,14 @@ async function initialize(
     if ('error' in welcome || sessions.add(session)) return welcome
     return { error: gatewayError('shutting_down', 'the gateway is being stopped') }
   }
-  const shaken = shakenAnswer(live.current, endpoint.server, 'initialize')
-  if (shaken !== undefined) {
+  const faulted = faultedAnswer(live.current, endpoint.server, 'initialize')
+  if (faulted !== undefined) {
     const request = { incoming, id, message, caller: session, ...whose }
-    return initializeShaken(
+    return initializeFaulted(
       id,
       incoming,
       { session, sessions },
-      (signal) => shaken({ ...request, signal }),
+      (signal) => faulted({ ...request, signal }),
       begin,
     )
   }
@@ -194,11 +194,11 @@ async function initialize(
 }
 
 /** The same where faults towards agents are aimed at it: what they leave of the answer decides whether a session has begun. */
-async function initializeShaken(
+async function initializeFaulted(
   id: RequestId,
   incoming: InboundRequest,
   { session, sessions }: { readonly session: Session; readonly sessions: Sessions },
-  shaken: (signal: Signal) => ShakenAnswer,
+  faulted: (signal: Signal) => FaultedAnswer,
   begin: () => Promise<Welcome>,
 ): Promise<void> {
   const { endpoint, response } = incoming
@@ -206,7 +206,7 @@ async function initializeShaken(
   let outcome: Outcome | undefined
   try {
     outcome = await whileThere(response, (signal) =>
-      shaken(signal)(async () => {
+      faulted(signal)(async () => {
         const welcome = await begin()
         hasBegun = 'text' in welcome
         return 'text' in welcome
@@ -386,7 +386,7 @@ class Dialogue {
     const tooFast = limits.refusal(session.id, tenancy.countsAs)
     const ping =
       message.value.method === 'ping' && tooFast === undefined
-        ? this.#shakenPing({ incoming, id, message, caller: session, tenancy, now }, session)
+        ? this.#faultedPing({ incoming, id, message, caller: session, tenancy, now }, session)
         : undefined
     if (ping !== undefined) return ping
     if (tooFast !== undefined) return Promise.resolve(refusedFor(id, tooFast))
@@ -420,14 +420,14 @@ class Dialogue {
   }
 
   /** The answer to a ping that faults towards agents are aimed at; undefined while there are none. */
-  #shakenPing(request: Omit<OwnRequest, 'signal'>, session: Session): Promise<Response> | undefined {
+  #faultedPing(request: Omit<OwnRequest, 'signal'>, session: Session): Promise<Response> | undefined {
     const { id } = request
     const { server } = session.endpoint
-    const shaken = shakenAnswer(this.#live.current, server, 'ping')
-    if (shaken === undefined || session.inFlight.has(id)) return undefined
+    const faulted = faultedAnswer(this.#live.current, server, 'ping')
+    if (faulted === undefined || session.inFlight.has(id)) return undefined
     const signal = new Cancellation()
     session.inFlight.set(id, signal)
-    const answered = shaken({ ...request, signal })(() => Promise.resolve(ownAnswer(resultText(id, '{}'))))
+    const answered = faulted({ ...request, signal })(() => Promise.resolve(ownAnswer(resultText(id, '{}'))))
     return answered.then((outcome) => {
       session.inFlight.delete(id)
       return respond(id, outcome, { server })

@@ -119,13 +119,13 @@ export function createChaos(parts: ChaosParts): Chaos {
     clientFaults(server, method) {
       if (!controller.engine.aims('client', server, method)) return undefined
       return (next) => {
-        const shaken = client(next)
+        const faulted = client(next)
         const ended = (call: Call, outcome: Outcome) => {
           call.record.fates = controller.engine.account(call, outcome)
           noteFaults(metrics, call.record)
           return outcome
         }
-        return (call) => shaken(call).then((outcome) => ended(call, outcome))
+        return (call) => faulted(call).then((outcome) => ended(call, outcome))
       }
     },
     account: (call, outcome) => controller.engine.account(call, outcome),
@@ -219,8 +219,8 @@ function faultEnvironmentOf(current: () => GatewayGeneration, clock: Clock): Fau
       for (const caller of find(server)?.upstreamSessions.callers() ?? []) caller.receive(server, message)
     },
     refresh: (server) => find(server)?.refresh(),
-    beginAttempt: (call, sent) => find(call.server)?.standIns.begin(call, sent) === true,
-    suspect: (call, error) => find(call.server)?.standIns.failed(call, error),
+    beginAttempt: (call, sent) => find(call.server)?.faultedAttempts.begin(call, sent) === true,
+    suspect: (call, error) => find(call.server)?.faultedAttempts.failed(call, error),
     unreachable(call) {
       const config = find(call.server)?.config
       if (config?.type === 'stdio') return launchError(config, { code: 'EAGAIN', message: '' })

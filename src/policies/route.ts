@@ -7,7 +7,7 @@ import { askedMs } from '../mesh/pause-deadline.ts'
 import type { Policy, Scope } from '../mesh/policy.ts'
 import { duration } from '../units/duration.ts'
 import { deadlineInfeasible, Feasibility, infeasible } from './route/feasibility.ts'
-import { Homes } from './route/homes.ts'
+import { Affinity } from './route/affinity.ts'
 import { Chooser, Ejection, type Replica, replicasOf, UsualTime } from './route/load.ts'
 
 const rate = () => z.number().min(0).max(1)
@@ -74,8 +74,8 @@ export const route: Policy<z.output<typeof schema>> & { schema: typeof schema } 
     const [only] = replicas
     if (only !== undefined && replicas.length === 1) return toSingle(only, scores, feasibility, clock)
     const chooser = new Chooser(replicas, random)
-    const homes = config.affinity === 'auto' ? new Homes(replicas, chooser, scope, context) : undefined
-    return toOneAmong({ replicas, chooser, scores, feasibility, clock, homes, backAt: scope.backAt })
+    const affinity = config.affinity === 'auto' ? new Affinity(replicas, chooser, scope, context) : undefined
+    return toOneAmong({ replicas, chooser, scores, feasibility, clock, affinity, backAt: scope.backAt })
   },
 }
 
@@ -116,22 +116,22 @@ interface AmongParts {
   readonly feasibility: Feasibility
   readonly clock: Clock
   /** Who is at home where; undefined: any replica will do for anybody. */
-  readonly homes: Homes | undefined
+  readonly affinity: Affinity | undefined
   readonly backAt: Scope['backAt']
 }
 
 const NONE: readonly number[] = []
 
 /** The way to a server with several replicas. */
-function toOneAmong({ replicas, chooser, scores, feasibility, clock, homes, backAt }: AmongParts): Layer {
+function toOneAmong({ replicas, chooser, scores, feasibility, clock, affinity, backAt }: AmongParts): Layer {
   /** The replica that the call has to go to, if there is one. */
   function boundTo(call: Call, now: Millis): Replica | undefined {
-    return call.replica === undefined ? homes?.of(call, now) : replicas[call.replica]
+    return call.replica === undefined ? affinity?.of(call, now) : replicas[call.replica]
   }
 
   /** The replica for a call that may go to any. */
   function choose(call: Call, tried: readonly number[], now: Millis): Replica | undefined {
-    return homes?.place(call, tried, now) ?? chooser.choose(call, tried, now)
+    return affinity?.place(call, tried, now) ?? chooser.choose(call, tried, now)
   }
 
   function route(next: Service, call: Call): Promise<Outcome> {
@@ -176,7 +176,7 @@ function toOneAmong({ replicas, chooser, scores, feasibility, clock, homes, back
         record.failedReplica = outcome.kind === 'failed' ? index : undefined
         // What did not get to one replica may go to another: neither its breaker nor its closed port has run anything.
         if (!isRejected && !isUnreached(outcome)) return outcome
-        const mayVisit = call.replica === undefined && homes?.mayVisit(call) !== false
+        const mayVisit = call.replica === undefined && affinity?.mayVisit(call) !== false
         if (!mayVisit || call.signal.aborted) return outcome
         const avoided = [...tried, index]
         const other = choose(call, avoided, now)

@@ -22,7 +22,7 @@ import { KnownServer, type KnownServerParts } from './known-server.ts'
 import { LegacyView } from './legacy-view.ts'
 import {
   type BoundSession,
-  StandIns,
+  FaultedAttempts,
   UpstreamSessions,
   sendOver,
   whileStarting,
@@ -66,7 +66,7 @@ export class Server extends KnownServer {
   /** Sends a call over its caller's upstream session, which is begun if need be. */
   readonly send: Service
   /** For attempts that faults end before they come to `send`. */
-  readonly standIns: StandIns
+  readonly faultedAttempts: FaultedAttempts
   readonly #replicas: readonly Upstream[]
   readonly #clock: Clock
   readonly #load: { detached: number }
@@ -161,7 +161,7 @@ export class Server extends KnownServer {
       onEnd: (discovery) => void this.upstreamSessions.drop(discovery),
     })
     this.#reachability = new Reachability({ replicas, clock, onBack: () => this.#discovery.run() })
-    const sending: ConstructorParameters<typeof StandIns>[0] = {
+    const sending: ConstructorParameters<typeof FaultedAttempts>[0] = {
       upstreamSessions: this.upstreamSessions,
       replicas: replicas.length,
       mayMove: () => this.mayMove,
@@ -174,7 +174,7 @@ export class Server extends KnownServer {
       },
     }
     this.send = sendOver({ ...sending, clock, answered: () => this.#discovery.answered() })
-    this.standIns = new StandIns(sending)
+    this.faultedAttempts = new FaultedAttempts(sending)
   }
 
   /** The transport behind each URL, as far as it is not in the config and has been found out. */

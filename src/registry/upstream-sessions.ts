@@ -375,7 +375,7 @@ function look(
 }
 
 /** What `sendOver` leaves behind of an attempt and its failure, for those that never come to it: faults end them before. */
-export class StandIns {
+export class FaultedAttempts {
   readonly #parts: LookParts
 
   constructor(parts: LookParts) {

@@ -67,7 +67,7 @@ export function createAccessLog(
     due = Math.floor(++seen * sample)
     if (due > dueBefore) return 'sample'
     const isWrong = result === 'caller_error' || wentWrong(outcome, call.record)
-    return tookMs >= slow || isWrong || isShaken(call, outcome) ? 'outcome' : undefined
+    return tookMs >= slow || isWrong || isFaulted(call, outcome) ? 'outcome' : undefined
   }
 
   return (call, outcome, result, tookMs, overheadMs) => {
@@ -86,7 +86,7 @@ export function createAccessLog(
   }
 }
 
-function isShaken({ record }: Call, outcome: Outcome): boolean {
+function isFaulted({ record }: Call, outcome: Outcome): boolean {
   if (outcome.kind === 'answered' && outcome.partial !== undefined) return true
   if (record.fates !== undefined) return true
   return record.faults?.some(({ status }) => status === 'applied') === true

@@ -26,7 +26,7 @@ import type { InboundRequest } from '../inbound-request.ts'
 import { tooMuchToSay } from '../initialize.ts'
 import { refusal, refuse, sendJson } from '../post-reply.ts'
 import { gatewayErrorText, refusedFor } from '../respond.ts'
-import { listenShaken, ownAnswer, sendOutcome, shakenAnswer, whileThere } from '../shaken-answer.ts'
+import { listenFaulted, ownAnswer, sendOutcome, faultedAnswer, whileThere } from '../faulted-answer.ts'
 import { senderOf } from '../tarpit.ts'
 import type { Tenancy } from '../tenancy.ts'
 import { type Envelope, readEnvelope, supportedVersions } from './envelope.ts'
@@ -132,11 +132,11 @@ export class ModernHandler {
       )
     if (method === 'subscriptions/listen') {
       const listen = () => inUse(caller, this.#listen(incoming, envelope, { caller, tenancy }, message))
-      const shaken = shakenAnswer(this.#live.current, incoming.endpoint.server, method)
-      if (shaken === undefined) return listen()
+      const faulted = faultedAnswer(this.#live.current, incoming.endpoint.server, method)
+      if (faulted === undefined) return listen()
       const request = { incoming, id, message, caller, tenancy, now: this.#clock.now() }
       const { response } = incoming
-      return listenShaken(shaken, request, { response, wrote: () => unread.wrote(response) }, listen)
+      return listenFaulted(faulted, request, { response, wrote: () => unread.wrote(response) }, listen)
     }
     return this.#request(incoming, envelope, { caller, tenancy }, message)
   }
@@ -173,12 +173,12 @@ export class ModernHandler {
       if ('error' in welcome) return { kind: 'failed', error: welcome.error }
       return ownAnswer(resultText(id, discovered(welcome.text)))
     }
-    const shaken = shakenAnswer(this.#live.current, endpoint.server, 'server/discover')
+    const faulted = faultedAnswer(this.#live.current, endpoint.server, 'server/discover')
     const now = this.#clock.now()
-    const outcome = await (shaken === undefined
+    const outcome = await (faulted === undefined
       ? answer()
       : whileThere(response, (signal) =>
-          shaken({ incoming, id, message, caller, tenancy, signal, now })(answer),
+          faulted({ incoming, id, message, caller, tenancy, signal, now })(answer),
         ))
     sendOutcome(response, id, outcome, endpoint.server)
   }

@@ -104,7 +104,7 @@ export class Relay {
     const method = value.method as string
     if (!isList(method)) return endpoint.request(generation, request)
     // What faults do to the agent they do to each of its requests: no list of before hides them, and none is kept of them.
-    if (isShaken(generation, endpoint.server, method)) return endpoint.request(generation, request)
+    if (isFaulted(generation, endpoint.server, method)) return endpoint.request(generation, request)
     const key = JSON.stringify([generation.hash, endpoint.server, method, paramsOf(value).cursor])
     if (key.length > LONGEST_KEY) return endpoint.request(generation, request)
     const hurries = askedLimitMs({ inbound: request.headers, message: request.message }) !== undefined
@@ -177,7 +177,7 @@ function isList(method: string): boolean {
 }
 
 /** Whether faults towards agents are armed for a list of one server, or of any of them. */
-function isShaken({ servers, clientFaults }: GatewayGeneration, server: string | undefined, method: string) {
+function isFaulted({ servers, clientFaults }: GatewayGeneration, server: string | undefined, method: string) {
   const names = server === undefined ? [...servers.keys()] : [server]
   return names.some((name) => clientFaults(name, method) !== undefined)
 }

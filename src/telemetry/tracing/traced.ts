@@ -146,7 +146,7 @@ class SpanWriter {
       },
       origin,
     )
-    const faults = isShaken(call.record) ? new FaultEvents(call.record) : undefined
+    const faults = isFaulted(call.record) ? new FaultEvents(call.record) : undefined
     for (const attempt of attempts) this.#writeAttempt(attempt, faults, context, at)
     faults?.addToCall(span, startTime)
     addDecisions(span, call.record, outcome, endTime)
@@ -190,7 +190,7 @@ class SpanWriter {
 }
 
 /** Whether there is anything to tell of faults. */
-const isShaken = ({ faults, fates }: CallRecord) => faults !== undefined || fates !== undefined
+const isFaulted = ({ faults, fates }: CallRecord) => faults !== undefined || fates !== undefined
 
 /** The context of a span of ours, all of which are sent; its state is that of the span above it. */
 function spanContext(traceId: string, spanId: string, parent: SpanContext | undefined): SpanContext {

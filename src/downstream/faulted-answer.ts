@@ -37,17 +37,17 @@ export interface OwnRequest {
 }
 
 /** What faults leave of an answer of the gateway's own; resolves always. */
-export type ShakenAnswer = (answer: () => Promise<Outcome>) => Promise<Outcome>
+export type FaultedAnswer = (answer: () => Promise<Outcome>) => Promise<Outcome>
 
 /**
  * The faults towards agents that an answer of the gateway's own has to pass; undefined while none is armed for it. To them the
  * endpoint over all servers is a server without a name, so that they hit it where they name none.
  */
-export function shakenAnswer(
+export function faultedAnswer(
   { clientFaults }: GatewayGeneration,
   server: string | undefined,
   method: string,
-): ((request: OwnRequest) => ShakenAnswer) | undefined {
+): ((request: OwnRequest) => FaultedAnswer) | undefined {
   const layer = clientFaults(server ?? '', method)
   if (layer === undefined) return undefined
   return (request) => (answer) => layer(answer)(callOf(request, method))
@@ -96,8 +96,8 @@ export async function whileThere<Done>(
  * Has a standing stream pass faults: to them it is a call that is over when the stream is. Resolves when it has begun, or is
  * refused; `begin` gets by how many messages it is to begin later than it should, where it can be taken up again.
  */
-export function listenShaken(
-  shaken: (request: OwnRequest) => ShakenAnswer,
+export function listenFaulted(
+  faulted: (request: OwnRequest) => FaultedAnswer,
   request: Omit<OwnRequest, 'signal' | 'channel'>,
   reply: {
     readonly response: ServerResponse
@@ -120,7 +120,7 @@ export function listenShaken(
   }
   return new Promise((begun, reject) => {
     const stream = (signal: Signal) =>
-      shaken({ ...request, signal, channel })(async () => {
+      faulted({ ...request, signal, channel })(async () => {
         hasBegun = true
         const closed = new Promise<void>((resolve) => {
           if (response.destroyed) resolve()

@@ -18,7 +18,7 @@ const PROVISIONAL_MS: Millis = 10_000
  * fewest are. Who was placed while replicas were out of reach is placed once more when they are back, so that not all
  * stay where the first one came up.
  */
-export class Homes {
+export class Affinity {
   readonly #replicas: readonly Replica[]
   readonly #chooser: Chooser
   readonly #scope: Scope
@@ -30,7 +30,7 @@ export class Homes {
     this.#replicas = replicas
     this.#chooser = chooser
     this.#scope = scope
-    this.#provisional = state.get({ kind: 'provisional-homes', set, server }, () => new WeakMap())
+    this.#provisional = state.get({ kind: 'provisional-affinity', set, server }, () => new WeakMap())
   }
 
   /** The replica that a call has to go to; undefined: it may go to any that can be used. */
