@@ -1,7 +1,8 @@
-import { mkdir, writeFile } from 'node:fs/promises'
+import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { optionLines, type Output, runCommand } from './arguments.ts'
 import { findConfig } from './find-config.ts'
+import { makeFolder } from '../units/folder.ts'
 
 const options = {
   folder: {
@@ -67,7 +68,7 @@ export function init(args: readonly string[], out: Output): Promise<number> {
       )
       return 1
     }
-    if (folder !== undefined) await mkdir(folder, { recursive: true })
+    if (folder !== undefined) makeFolder(folder)
     const file = join(folder ?? '', NAME)
     await writeFile(file, starter, { flag: 'wx' })
     const [validate, start] =

@@ -1,4 +1,4 @@
-import { mkdir, readdir, rm, writeFile } from 'node:fs/promises'
+import { readdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Env } from '../config/files/interpolate.ts'
 import { configHash } from '../config/hash.ts'
@@ -13,6 +13,7 @@ import {
 } from '../sim/search/checkpoint.ts'
 import { BaselineViolated, search as searchPlans, type SearchParts } from '../sim/search/search.ts'
 import { OUTAGE, type SliName, type Slo, slis } from '../sim/search/slo.ts'
+import { makeFolder } from '../units/folder.ts'
 import { suggest } from '../units/suggest.ts'
 import {
   durationOf,
@@ -159,10 +160,7 @@ async function run(given: Given, out: Output, env: Env): Promise<number> {
         `${given.resume} has ${from.state.generation} generations already: --generations must be at least that`,
       )
     // Before a minute of work, and not after it.
-    if (given.out !== undefined)
-      await mkdir(given.out, { recursive: true }).catch((error: Error) => {
-        throw new UnusableInput(`--out: ${error.message}`)
-      })
+    if (given.out !== undefined) makeOut(given.out)
     endProgress = showProgress(out, systemClock, () => words)
     const parts: SearchParts = {
       ...given,
@@ -198,6 +196,14 @@ async function run(given: Given, out: Output, env: Env): Promise<number> {
     throw new UnusableInput(error.message)
   } finally {
     endProgress()
+  }
+}
+
+function makeOut(folder: string): void {
+  try {
+    makeFolder(folder)
+  } catch (error) {
+    throw new UnusableInput(`--out: ${(error as Error).message}`)
   }
 }
 

@@ -8,7 +8,8 @@ interface Looking {
   readonly endpoint: { readonly server: string | undefined }
 }
 
-type Servers = ReadonlyMap<string, Server>
+/** Those of one generation. */
+export type Servers = ReadonlyMap<string, Server>
 
 /** Which headers servers get to see, by the servers of one generation and by the endpoint; `''` is that of all. */
 const shownNames = new WeakMap<Servers, Map<string, readonly string[]>>()

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { isAbsolute, join } from 'node:path'
 import type { Env } from '../config/files/interpolate.ts'
 import { isLoopback } from '../config/schema/address.ts'
+import { makeFolder } from '../units/folder.ts'
 
 /**
  * The control token of a gateway whose config has none: made at start, and kept in a file that only the user who runs
@@ -144,7 +145,7 @@ async function distrust(folder: string): Promise<string | undefined> {
 
 /** The operator has chosen the state folder, and may let others read in it, but not write. */
 async function prepareStateFolder(folder: string): Promise<string | undefined> {
-  await mkdir(folder, { recursive: true, mode: 0o700 })
+  makeFolder(folder, 0o700)
   const found = await stat(folder)
   if (isAnothers(found)) return `${folder} belongs to another user`
   return process.getuid === undefined || (found.mode & 0o022) === 0

@@ -32,7 +32,7 @@ import {
   registerAdminOutcomes,
   registerAdminServers,
 } from '../routes/admin.ts'
-import { type Bodies, BodyRefusal, refuseBody } from '../routes/bodies.ts'
+import { type Bodies, BodyRefusal, NOT_JSON, refuseBody } from '../routes/bodies.ts'
 import { registerChaos } from '../routes/chaos.ts'
 import { registerHealth } from '../routes/health.ts'
 import { type DirectRoute, registerMcp } from '../routes/mcp.ts'
@@ -127,7 +127,7 @@ function createPlane(
     }
     const status = error.statusCode ?? 500
     if (status >= 500) log.error({ err: error }, 'a request met a defect of the gateway')
-    const message = status >= 500 ? 'internal error' : error.message
+    const message = status >= 500 ? 'internal error' : status === 415 ? NOT_JSON : error.message
     void reply.code(status).type('application/json').send(errorBody(status, message))
   })
   app.setNotFoundHandler((request, reply) => {

@@ -1,5 +1,5 @@
 import { randomInt } from 'node:crypto'
-import { chmod, mkdir } from 'node:fs/promises'
+import { chmod } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { ClassicLevel } from 'classic-level'
 import { LRUCache } from 'lru-cache'
@@ -12,6 +12,7 @@ import { States } from '../mesh/state.ts'
 import type { Log } from '../telemetry/log.ts'
 import { notePolicies } from '../telemetry/events.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
+import { makeFolder } from '../units/folder.ts'
 
 /** What the policies of a gateway may touch, and what they remember. */
 export interface GatewayPolicyContext extends PolicyContext {
@@ -96,8 +97,7 @@ export async function openDurable({ stateDir, clock, log }: DurableParts): Promi
   if (stateDir === undefined) return {}
   const folder = join(stateDir, 'records')
   try {
-    await mkdir(stateDir, { recursive: true, mode: 0o700 })
-    await mkdir(folder, { recursive: true, mode: 0o700 })
+    makeFolder(folder, 0o700)
     await chmod(folder, 0o700)
     const level = await openLevel(folder, log)
     const store = new LevelStore(level, clock, log)

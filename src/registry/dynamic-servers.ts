@@ -1,10 +1,11 @@
-import { mkdir, readFile, rename, writeFile } from 'node:fs/promises'
+import { readFile, rename, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { z } from 'zod'
 import { whyUnreadable } from '../config/files/read-text.ts'
 import { parseJson } from '../protocol/jsonrpc.ts'
 import { serverName } from '../config/schema/schema.ts'
 import { server as serverSchema, type ServerConfig } from '../config/schema/server-schema.ts'
+import { makeFolder } from '../units/folder.ts'
 
 /** What a change through the API led to: an HTTP status, and what to tell. */
 export interface Change {
@@ -158,7 +159,7 @@ export class DynamicServers {
   /** Headers and environments may hold secrets: nobody but the owner may read the file. */
   async #write(file: string): Promise<void> {
     const mcpServers = Object.fromEntries([...this.#given].map(([name, { input }]) => [name, input]))
-    await mkdir(this.#parts.stateDir as string, { recursive: true, mode: 0o700 })
+    makeFolder(this.#parts.stateDir as string, 0o700)
     await writeFile(`${file}.new`, JSON.stringify({ mcpServers }, undefined, 2), { mode: 0o600 })
     await rename(`${file}.new`, file)
   }

@@ -43,14 +43,19 @@ function clientShown(clientInfo: unknown): Record<string, string> | undefined {
   return words
 }
 
+/** The body of a request that needs none. */
+const nothing = z.strictObject({})
+
 /** What an operator asks about the gateway as a whole. */
 export function registerAdmin(app: FastifyInstance, { live, sessions, clock, reload }: AdminParts): void {
   app.get('/admin/config', () => ({
     hash: live.current.hash,
-    config: redact(withoutSecrets(live.current.config)),
+    config: withoutSecrets(redact(live.current.config)),
   }))
 
-  app.post('/admin/reload', async (_, reply) => {
+  app.post('/admin/reload', async ({ body }, reply) => {
+    const wanted = read(nothing, body ?? {}, 'the body')
+    if (!wanted.ok) return malformed(reply, wanted)
     const report = await reload()
     return reply.code(report.ok ? 200 : 422).send(report)
   })
@@ -202,6 +207,8 @@ export function registerAdminServers(
   })
 
   app.post<ByName>('/admin/servers/:server/restart', (request, reply) => {
+    const wanted = read(nothing, request.body ?? {}, 'the body')
+    if (!wanted.ok) return malformed(reply, wanted)
     const { server } = request.params
     if (find(server) === undefined) return reply.code(404).send(unknown(server))
     restart(server)

@@ -51,6 +51,9 @@ const HELD_FROM = 16 * 1024
 /** How often bodies that are not complete are looked at, in milliseconds. */
 const LOOK_MS: Millis = 1_000
 
+/** Why a body of another kind is not read (415). */
+export const NOT_JSON = 'Unsupported Media Type: the Content-Type must be application/json'
+
 /** Why a body is not read, and what its sender is told. */
 export class BodyRefusal extends Error {
   readonly statusCode: number

@@ -18,7 +18,7 @@ import { readJson } from '../protocol/json-check.ts'
 import { errorText, idOf, INVALID_REQUEST, isObject, kindOf, PARSE_ERROR } from '../protocol/jsonrpc.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import type { Log } from '../telemetry/log.ts'
-import { type Bodies, BodyRefusal, refuseBody } from './bodies.ts'
+import { type Bodies, BodyRefusal, NOT_JSON, refuseBody } from './bodies.ts'
 
 export interface McpRoutesParts {
   readonly live: Live<GatewayGeneration>
@@ -70,9 +70,7 @@ export function registerMcp(
     if (full === undefined) bodies.read(payload, done)
     else done(full)
   })
-  app.addContentTypeParser('*', (_, __, done) =>
-    done(new BodyRefusal(415, 'Unsupported Media Type: the Content-Type must be application/json')),
-  )
+  app.addContentTypeParser('*', (_, __, done) => done(new BodyRefusal(415, NOT_JSON)))
 
   const isThere = (server: string | undefined) => server === undefined || live.current.servers.has(server)
 

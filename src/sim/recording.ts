@@ -150,6 +150,11 @@ function notesOn(parts: readonly Part[], calls: readonly RecordedCall[]): string
   }
   const inArms = calls.filter(({ arm }) => arm !== undefined).length
   if (inArms > 0) notes.push(`${inArms} calls ran in arms of experiments, under policies of these`)
+  const stored = calls.filter(({ attempts, result }) => attempts.length === 0 && result === 'returned').length
+  if (stored > 0)
+    notes.push(
+      `${stored} ${stored === 1 ? 'call was' : 'calls were'} answered without an attempt, such as by an idempotency key, which is not recorded: here ${stored === 1 ? 'it is' : 'they are'} tried`,
+    )
   const cut = calls.filter(({ moreAttempts }) => moreAttempts !== undefined).length
   if (cut > 0) notes.push(`of ${cut} calls not all attempts were recorded`)
   return notes

@@ -56,10 +56,10 @@ export function concealingGiven({ named, args = [], urls = [] }: Given): Conceal
 const HARMLESS =
   /^(?:bearer|basic|digest|true|false|yes|none|null|test|development|staging|production|debug|info|warn|error|localhost|[\d.]{1,15})$/i
 
-/** A value; of a secret also its words, since of `Bearer …` a server may repeat only the second. */
+/** A value and its lines, for programs write line by line; of a secret also its words, since of `Bearer …` a server may repeat only the second. */
 function partsOf(value: string, isSecret: boolean): string[] {
   const isTold = (part: string) => part.length >= SHORTEST_SECRET && !HARMLESS.test(part)
-  if (!isSecret) return [value].filter(isTold)
+  if (!isSecret) return [value, ...value.split(/[\r\n]+/)].filter(isTold)
   return [value.trim(), ...value.split(/[\s,;:=]+/).filter(isTold)].filter((part) => part !== '')
 }
 

@@ -78,6 +78,25 @@ test('a server must be exactly one kind of thing', async (t) => {
   )
 })
 
+test('of a number that may not be its bound that is said', async (t) => {
+  assert.deepEqual(
+    await errorsOf(
+      t,
+      `mcpServers: {}
+policies:
+  defaults: { breaker: { ratio: 0 } }
+experiments:
+  - { name: a, arms: { one: default, two: default }, share: 2, split: { one: 1, two: 0 } }`,
+    ),
+    [
+      '3:33  policies.defaults.breaker.ratio  expected a number above 0 and up to 1, found 0',
+      '5:61  experiments[0].share  expected a number above 0 and up to 1, found 2',
+      '5:78  experiments[0].split.one  expected a number above 0 and below 1, found 1',
+      '5:86  experiments[0].split.two  expected a number above 0 and below 1, found 0',
+    ],
+  )
+})
+
 test('a value of the wrong kind is shown, with what is allowed', async (t) => {
   assert.deepEqual(
     await errorsOf(

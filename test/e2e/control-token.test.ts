@@ -94,6 +94,7 @@ test('what a form of a page could send is no request, with the token or not', as
     const headers = { 'content-type': type, authorization: `Bearer ${gateway.token}` }
     const refused = await ask(gateway, 'POST', '/admin/servers', headers, '{"name": "a", "server": {}}')
     assert.equal(refused.status, 415, type)
+    assert.match(refused.body, /the Content-Type must be application\/json/)
   }
 })
 

@@ -52,12 +52,15 @@ before(async () => {
         dead: { url: 'http://127.0.0.1:9/mcp', headers: { 'X-Api-Key': secret('dead') } },
         broken: {
           command: 'sh',
-          args: ['-c', 'exit 3', '--token', secret('arg')],
+          args: ['-c', 'exit 3', '--token', secret('arg'), '${FROM_ENV_AS_WELL}'],
           env: { KEY: secret('broken') },
         },
       },
     },
-    { env: { FROM_ENV: secret('variable') }, args: ['--log-level', 'trace'] },
+    {
+      env: { FROM_ENV: secret('variable'), FROM_ENV_AS_WELL: secret('word') },
+      args: ['--log-level', 'trace'],
+    },
   )
 })
 after(async () => {

@@ -97,6 +97,18 @@ test('lines that hold no call are counted, and so are calls that the disk was to
   ])
 })
 
+test('calls that were answered without an attempt are counted: why is not recorded', async (t) => {
+  const file = await setUp(t, [
+    header(),
+    call(),
+    call({ attempts: [] }),
+    call({ attempts: [], result: 'rejected' }),
+  ])
+  assert.deepEqual((await readRecording(file)).notes, [
+    '1 call was answered without an attempt, such as by an idempotency key, which is not recorded: here it is tried',
+  ])
+})
+
 test('of one line and one call it is said that they are one', async (t) => {
   const file = await setUp(t, [header(), { lost: 1 }, 'x\n', call()])
   assert.deepEqual((await readRecording(file)).notes, [

@@ -9,11 +9,15 @@ function owners() {
   return { clock, owners: new Owners(clock), one: new TestCaller(), other: new TestCaller() }
 }
 
-test('an id is that of the first caller that had it', () => {
+test('an id is that of its first caller while the server works for it, and then of whom the server gives it to', () => {
   const { owners: known, one, other } = owners()
-  known.add('a', one, false)
-  known.add('a', other, false)
+  known.add('a', one, true)
+  known.add('a', other, true)
   assert.equal(known.of('a'), one)
+  known.over('a')
+  assert.equal(known.of('a'), one)
+  known.add('a', other, true)
+  assert.equal(known.of('a'), other)
   for (const id of ['b', 1, undefined, { toString: () => 'a' }]) assert.equal(known.of(id), undefined)
 })
 

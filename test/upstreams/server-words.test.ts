@@ -112,3 +112,10 @@ test('a secret is taken out before the words are cut', () => {
   const said = excerptOf(`${'x'.repeat(290)} secret-that-is-cut`, conceal) ?? ''
   assert.ok(!said.includes('secret-'), said)
 })
+
+test('of a value of several lines each is a secret, whatever its name: programs write line by line', () => {
+  const key = '-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBg\r\nkqhkiG9w0BAQEF\n-----END PRIVATE KEY-----\n'
+  const conceal = concealing(stdioServer.parse({ command: 'x', env: { CERT_DATA: key } }))
+  assert.equal(conceal('it was kqhkiG9w0BAQEF'), 'it was [redacted]')
+  assert.equal(conceal('-----END PRIVATE KEY-----'), '[redacted]')
+})

@@ -29,11 +29,31 @@ test('a task of a server without sessions is found by the caller that began it, 
   assert.equal(ask(other, 'older than this process'), undefined)
 })
 
+test('an id that its server gives once more is that of the new task, and nobody has one whose time is over', async () => {
+  const clock = new ManualClock()
+  const tasks = new TaskBinding(clock)
+  const [first, second, third] = [new TestCaller(), new TestCaller(), new TestCaller()]
+  const begin = (caller: TestCaller) =>
+    tasks.learn(toolCall('t', {}, { caller }), made({ resultType: 'task', taskId: 'task-1', ttlMs: 2_000 }))
+  const mayAsk = () =>
+    [first, second, third].map(
+      (caller) =>
+        tasks.refusal(newCall({ method: 'tasks/get', params: { taskId: 'task-1' }, caller })) === undefined,
+    )
+  begin(first)
+  assert.deepEqual(mayAsk(), [true, false, false])
+  begin(second)
+  assert.deepEqual(mayAsk(), [false, true, false])
+  await clock.advance(2_000)
+  // The server has forgotten it, and says so itself.
+  assert.deepEqual(mayAsk(), [true, true, true])
+})
+
 test('a caller that begins very many tasks loses its own oldest, and many such callers take none from others', () => {
   const tasks = new TaskBinding(new ManualClock())
   const [owner, other] = [new TestCaller(), new TestCaller()]
   const begin = (caller: TestCaller, taskId: string) =>
-    tasks.learn(toolCall('t', {}, { caller }), made({ taskId }))
+    tasks.learn(toolCall('t', {}, { caller }), made({ resultType: 'task', taskId }))
   const refuses = (caller: TestCaller, taskId: string) =>
     tasks.refusal(newCall({ method: 'tasks/get', params: { taskId }, caller })) !== undefined
   begin(owner, 'theirs')

@@ -6,9 +6,10 @@ import {
   randomBytes,
   timingSafeEqual,
 } from 'node:crypto'
-import { mkdir, readFile, rename, stat, writeFile } from 'node:fs/promises'
+import { readFile, rename, stat, writeFile } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { isObject, parseJson } from '../../protocol/jsonrpc.ts'
+import { makeFolder } from '../../units/folder.ts'
 
 /**
  * What is kept apart from a journal: the key of its chain, and where it ends. Whoever can write to the journal's files
@@ -56,7 +57,7 @@ export async function readKey(folder: string): Promise<KeyObject | undefined> {
 export async function openKey(folder: string): Promise<KeyObject> {
   const known = await readKey(folder)
   if (known !== undefined) return known
-  await mkdir(folder, { recursive: true, mode: 0o700 })
+  makeFolder(folder, 0o700)
   const text = `${randomBytes(KEY_BYTES).toString('hex')}\n`
   // Under another name first: a key that was written in part would be one that nobody can read.
   const draft = `${keyPath(folder)}.${randomBytes(6).toString('hex')}`

@@ -1,7 +1,8 @@
-import { closeSync, constants, mkdirSync, openSync, readFileSync, rmSync, writeSync } from 'node:fs'
+import { closeSync, constants, openSync, readFileSync, rmSync, writeSync } from 'node:fs'
 import { dirname } from 'node:path'
 import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
 import { isObject, parseJson } from '../../protocol/jsonrpc.ts'
+import { makeFolder } from '../../units/folder.ts'
 
 /** A kill, as the next process is told of it. */
 export interface RecordedKill {
@@ -95,7 +96,7 @@ export class KillRecord {
   }
 
   #overwrite(text: string): void {
-    mkdirSync(dirname(this.#path), { recursive: true, mode: 0o700 })
+    makeFolder(dirname(this.#path), 0o700)
     const file = openSync(
       this.#path,
       constants.O_WRONLY | constants.O_CREAT | (constants.O_NOFOLLOW ?? 0),

@@ -155,9 +155,25 @@ function numberRange(type: string, schemas: readonly z.core.$ZodType[]): string 
   const least = schema.minValue ?? -Infinity
   const most = schema.maxValue ?? Infinity
   const name = schema.format?.includes('int') ? 'a whole number' : 'a number'
-  if (least <= Number.MIN_SAFE_INTEGER)
-    return most >= Number.MAX_SAFE_INTEGER ? name : `${name} up to ${most}`
-  return most >= Number.MAX_SAFE_INTEGER ? `${name} from ${least}` : `${name} from ${least} to ${most}`
+  const hasLeast = least > Number.MIN_SAFE_INTEGER
+  const isAbove = hasLeast && isExcluded(schema, 'greater_than', least)
+  const lower = hasLeast ? [`${isAbove ? 'above' : 'from'} ${least}`] : []
+  if (most >= Number.MAX_SAFE_INTEGER) return [name, ...lower].join(' ')
+  if (isExcluded(schema, 'less_than', most))
+    return [name, [...lower, `below ${most}`].join(' and ')].join(' ')
+  return [name, ...lower, hasLeast && !isAbove ? `to ${most}` : `${isAbove ? 'and ' : ''}up to ${most}`].join(
+    ' ',
+  )
+}
+
+/** Whether a number may come close to its bound, and not be it. */
+function isExcluded(schema: z.ZodNumber, check: 'greater_than' | 'less_than', bound: number): boolean {
+  return (
+    schema.def.checks?.some(({ _zod: { def } }) => {
+      const { value, inclusive } = def as Partial<z.core.$ZodCheckGreaterThanDef>
+      return def.check === check && value === bound && inclusive === false
+    }) === true
+  )
 }
 
 function lengthBound(issue: z.core.$ZodIssueTooSmall | z.core.$ZodIssueTooBig): string {

@@ -26,6 +26,7 @@ import {
 } from '../../protocol/jsonrpc.ts'
 import { LargeMessage } from '../../protocol/large-message.ts'
 import { MISSING_CAPABILITY } from '../../protocol/modern.ts'
+import type { Servers } from '../credentials.ts'
 import { isLarge } from '../post-reply.ts'
 import { gatewayErrorText, type Response } from '../respond.ts'
 import type { Envelope } from './envelope.ts'
@@ -55,6 +56,8 @@ export class Exchange {
   /** Of the first POST of the call; its id, which may be of any length, only until the answer waits for another POST. */
   envelope: Envelope
   readonly caller: PooledCaller
+  /** Those of the config under which it began: they say which headers its caller is told by. */
+  readonly servers: Servers
   /** What the request names: a retry has to name the same. */
   readonly target: string
   /** The client that it came from. */
@@ -72,12 +75,14 @@ export class Exchange {
   constructor(
     envelope: Envelope,
     caller: PooledCaller,
+    servers: Servers,
     client: string,
     target: string,
     pendingInputs: PendingInputStore<Exchange>,
   ) {
     this.envelope = envelope
     this.caller = caller
+    this.servers = servers
     this.client = client
     this.target = target
     this.#pendingInputs = pendingInputs

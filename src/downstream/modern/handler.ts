@@ -19,7 +19,7 @@ import { CLIENT_CAPABILITIES_KEY, CLIENT_INFO_KEY, SERVER_INFO_KEY } from '../..
 import { answersFault, paramsFault } from '../../protocol/params-check.ts'
 import { LATEST_LEGACY } from '../../protocol/versions.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
-import { principalOf, shownHeaders } from '../credentials.ts'
+import { principalOf, type Servers, shownHeaders } from '../credentials.ts'
 import { welcomeTo } from '../endpoint.ts'
 import type { Guards } from '../guards.ts'
 import type { InboundRequest } from '../inbound-request.ts'
@@ -154,8 +154,12 @@ export class ModernHandler {
   }
 
   /** Clients share upstream sessions with servers only if neither servers nor we could tell them apart. */
-  #callerOf(incoming: InboundRequest, { clientInfo, capabilities }: Envelope): PooledCaller | GatewayError {
-    const shown = shownHeaders(incoming, this.#live.current.servers)
+  #callerOf(
+    incoming: InboundRequest,
+    { clientInfo, capabilities }: Envelope,
+    servers: Servers = this.#live.current.servers,
+  ): PooledCaller | GatewayError {
+    const shown = shownHeaders(incoming, servers)
     return this.#pool.of(incoming.client, clientInfo, capabilities, shown, principalOf(incoming.headers))
   }
 
@@ -231,7 +235,10 @@ export class ModernHandler {
       if (fault !== undefined) return refuse(incoming, refusal(200, id, INVALID_PARAMS, fault))
       const pending = this.#pendingInputs.take(
         requestState,
-        (call) => call.target === target && call.caller === caller,
+        // A reload may have changed by which headers callers are told apart.
+        (call) =>
+          call.target === target &&
+          (call.caller === caller || call.caller === this.#callerOf(incoming, envelope, call.servers)),
       )
       if (pending === undefined) {
         const why = { reason: 'invalid_request_state' }
@@ -244,7 +251,14 @@ export class ModernHandler {
       this.#wait(incoming, pending, envelope, progressToken)
       return undefined
     }
-    const exchange = new Exchange(envelope, caller, incoming.client, target, this.#pendingInputs)
+    const exchange = new Exchange(
+      envelope,
+      caller,
+      this.#live.current.servers,
+      incoming.client,
+      target,
+      this.#pendingInputs,
+    )
     this.#wait(incoming, exchange, envelope, progressToken)
     return this.#relay.run(incoming, exchange, tenancy, message)
   }

@@ -3,12 +3,11 @@ import type { Answer, Caller, Message } from '../../mesh/call.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { Coalescing } from '../../mesh/coalescing.ts'
 import type { GatewayError } from '../../mesh/errors.ts'
-import { countCopy } from '../../mesh/turns.ts'
-import { during } from '../../mesh/work.ts'
 import { implementation } from '../../protocol/identity.ts'
 import { errorText, METHOD_NOT_FOUND, resultText } from '../../protocol/jsonrpc.ts'
 import { isListChange } from '../../protocol/list-changes.ts'
 import { LATEST_LEGACY } from '../../protocol/versions.ts'
+import { fanOut } from '../../upstreams/fan-out.ts'
 import { initializeBytes } from '../initialize.ts'
 import type { EvictingQuota, Holding, Quota } from '../quotas.ts'
 
@@ -87,12 +86,7 @@ export class PooledCaller implements Caller {
   }
 
   #tell(server: string, message: Message): void {
-    during('fan_out', () => {
-      for (const listener of this.listeners) {
-        listener(server, message)
-        countCopy()
-      }
-    })
+    fanOut(this.listeners, message, (listener, told) => listener(server, told))
   }
 }
 

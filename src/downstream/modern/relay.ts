@@ -9,6 +9,12 @@ import { during } from '../../mesh/work.ts'
 import { askedLimitMs } from '../../policies/deadline/asked.ts'
 import { replaceAt } from '../../protocol/json-span.ts'
 import { isObject, paramsOf, parseJson, requestText } from '../../protocol/jsonrpc.ts'
+import {
+  CLIENT_CAPABILITIES_KEY,
+  CLIENT_INFO_KEY,
+  LOG_LEVEL_KEY,
+  PROTOCOL_VERSION_KEY,
+} from '../../protocol/modern.ts'
 import { withEntry } from '../../protocol/with-entry.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
 import type { McpRequest } from '../endpoint.ts'
@@ -105,7 +111,8 @@ export class Relay {
     if (!isList(method)) return endpoint.request(generation, request)
     // What faults do to the agent they do to each of its requests: no list of before hides them, and none is kept of them.
     if (isFaulted(generation, endpoint.server, method)) return endpoint.request(generation, request)
-    const key = JSON.stringify([generation.hash, endpoint.server, method, paramsOf(value).cursor])
+    if (request.message.text.length > LONGEST_REQUEST) return endpoint.request(generation, request)
+    const key = JSON.stringify([generation.hash, endpoint.server, method, ...askedFor(paramsOf(value))])
     if (key.length > LONGEST_KEY) return endpoint.request(generation, request)
     const hurries = askedLimitMs({ inbound: request.headers, message: request.message }) !== undefined
     const asked = hurries ? request : { ...request, signal: this.#closing }
@@ -165,8 +172,29 @@ const MAX_LISTS = 1_000
 /** Most that all of them may have, with their keys, in characters: 64 MiB where each takes two bytes. */
 const MAX_CHARACTERS = 32 * 1024 * 1024
 
-/** Longest key that a list is kept under, in characters: it holds the cursor, which may be as long as a body. */
+/** Longest key that a list is kept under, in characters: it holds the params, which may be as long as a body. */
 const LONGEST_KEY = 8 * 1024
+
+/** Longest request for a list whose answer may be another one's, in characters: it also says what its client is. */
+const LONGEST_REQUEST = 64 * 1024
+
+/** Keys of `_meta` that say who asks and in the course of what, and nothing of the list. */
+const aside: ReadonlySet<string> = new Set([
+  PROTOCOL_VERSION_KEY,
+  CLIENT_INFO_KEY,
+  CLIENT_CAPABILITIES_KEY,
+  LOG_LEVEL_KEY,
+  'progressToken',
+  'traceparent',
+  'tracestate',
+  'baggage',
+])
+
+/** What of the params a server may go by, as it may know some that the protocol does not. */
+function askedFor({ _meta: meta, ...others }: Readonly<Record<string, unknown>>): unknown[] {
+  const known = (key: string) => aside.has(key) || key.startsWith('dev.breakwater/')
+  return [others, isObject(meta) ? Object.entries(meta).filter(([key]) => !known(key)) : meta]
+}
 
 /** Methods whose answers a server may allow to be kept. */
 const lists = new Set(['tools/list', 'prompts/list', 'resources/list', 'resources/templates/list'])

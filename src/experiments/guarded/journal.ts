@@ -1,10 +1,11 @@
 import { createHmac, type KeyObject, timingSafeEqual } from 'node:crypto'
-import { lstat, mkdir, open, readdir, readFile, rename, unlink } from 'node:fs/promises'
+import { lstat, open, readdir, readFile, rename, unlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
 import { isObject, parseJson } from '../../protocol/jsonrpc.ts'
 import { isOver, type RunRecord } from './record.ts'
 import { isRunId, isRunRecord } from './record-shape.ts'
+import { makeFolder } from '../../units/folder.ts'
 
 /** What the first run takes for the hash of the run before it. */
 const ROOT = '0'.repeat(64)
@@ -95,7 +96,7 @@ export class RunJournal {
    * Rejects when the folder cannot be read, or not be written.
    */
   static async open(folder: string, key: KeyObject): Promise<OpenedJournal> {
-    await mkdir(folder, { recursive: true, mode: 0o700 })
+    makeFolder(folder, 0o700)
     const journal = new RunJournal(folder, key)
     const found = await journal.#load()
     await journal.probe()

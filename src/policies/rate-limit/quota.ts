@@ -82,6 +82,9 @@ export class Quota implements Observable {
   readonly #paceMs: Millis
   readonly #perTurn: number
   #pacer: Pacer | undefined
+  /** When the last turn began, and whether it goes on: the first in line waits for the window in it. */
+  #turnSince: Millis = -Infinity
+  #isInTurn = false
 
   constructor(server: string, settings: QuotaSettings, clock: Clock, window: SlidingWindow) {
     const { calls, per, minTime, maxWait } = settings
@@ -127,7 +130,17 @@ export class Quota implements Observable {
   /** What one more call would have to wait at least, in milliseconds. */
   #leastWait(now: Millis): Millis {
     const ahead = this.#line.size
-    return Math.max(this.#window.wait(now, ahead), Math.floor(ahead / this.#perTurn) * this.#paceMs)
+    const turns = Math.floor(ahead / this.#perTurn)
+    const byWindow = this.#window.wait(now, ahead)
+    return turns === 0 ? byWindow : Math.max(byWindow, this.#turnAfter(turns, now) - now)
+  }
+
+  /** When that turn comes at the earliest after the first one that is to come or goes on: that waits for the window, and those after it keep apart. */
+  #turnAfter(turns: number, now: Millis): Millis {
+    const paceMs = this.#paceMs
+    const first = this.#isInTurn ? this.#turnSince : Math.max(now, this.#turnSince + paceMs)
+    const served = Math.max(first, now + this.#window.wait(now, 0))
+    return Math.max(served, first + paceMs) + (turns - 1) * paceMs
   }
 
   #wait(call: Call, next: Service): Promise<Outcome> {
@@ -159,6 +172,13 @@ export class Quota implements Observable {
 
   /** One turn: waits until the quota lets the first in line go, and with it those who share the turn. */
   async #serve(ended: Signal): Promise<void> {
+    this.#turnSince = this.#clock.now()
+    this.#isInTurn = true
+    await this.#serveSome(ended)
+    if (!ended.aborted) this.#isInTurn = false
+  }
+
+  async #serveSome(ended: Signal): Promise<void> {
     for (let served = 0; served < this.#perTurn && !ended.aborted;) {
       const [go] = this.#line
       if (go === undefined) return
@@ -180,6 +200,8 @@ export class Quota implements Observable {
   #rest(): void {
     this.#pacer?.end()
     this.#pacer = undefined
+    this.#turnSince = -Infinity
+    this.#isInTurn = false
   }
 }
 

@@ -1,10 +1,11 @@
 import { randomUUID } from 'node:crypto'
-import { lstat, mkdir, readFile, rename, writeFile } from 'node:fs/promises'
+import { lstat, readFile, rename, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { z } from 'zod'
 import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
 import { parseJson } from '../../protocol/jsonrpc.ts'
 import { failureReasons } from './probe.ts'
+import { makeFolder } from '../../units/folder.ts'
 
 /** What a webhook is told of an incident, each of them once: that it began, that it goes on for long, that it is over. */
 export const noticeEvents = ['opened', 'escalated', 'closed'] as const
@@ -257,7 +258,7 @@ export class Incidents {
     if (path === undefined || !this.#isChanged) return
     this.#isChanged = false
     try {
-      await mkdir(this.#parts.stateDir as string, { recursive: true, mode: 0o700 })
+      makeFolder(this.#parts.stateDir as string, 0o700)
       await writeFile(`${path}.new`, this.#text(), { mode: 0o600 })
       await rename(`${path}.new`, path)
       this.#isFailing = false

@@ -2,7 +2,7 @@ import type { Call, Caller, Outcome } from '../../mesh/call.ts'
 import type { Clock } from '../../mesh/clock.ts'
 import { isObject, paramsOf } from '../../protocol/jsonrpc.ts'
 import { Owners } from '../shared/owners.ts'
-import { namesTask, taskNotFound } from '../shared/tasks.ts'
+import { createdTask, keptMs, namesTask, taskNotFound } from '../shared/tasks.ts'
 
 /**
  * Whose the tasks of a server are that has no sessions, and so cannot tell callers apart which it knows by the credentials of
@@ -32,8 +32,8 @@ export class TaskBinding {
   learn({ caller }: Call, outcome: Outcome): Outcome {
     const result = outcome.kind === 'answered' ? outcome.result.value.result : undefined
     if (!isObject(result)) return outcome
-    const task = isObject(result.task) ? result.task : result
-    if (typeof task.taskId === 'string') this.#owners.add(task.taskId, caller.id, false)
+    const task = createdTask(result)
+    if (typeof task?.taskId === 'string') this.#owners.add(task.taskId, caller.id, false, keptMs(task))
     return outcome
   }
 }

@@ -58,11 +58,14 @@ export class Owners<Owner> {
     return this.#ids.size
   }
 
-  /** An id belongs to a caller from now on, unless it is another's. `open`: whether the server goes on working for it. */
+  /**
+   * An id belongs to a caller from now on, unless the server still works for another's: it may give those again that are over.
+   * `open`: whether the server goes on working for it.
+   */
   add(given: string, owner: Owner, open: boolean, keepMs: Millis = LONGEST_MS): void {
     const id = shortened(given)
-    const known = this.#find(id)
-    if (known !== undefined && known.owner !== owner) return
+    const known = this.#ownOrFree(id, owner)
+    if (known === 'taken') return
     const until = this.#clock.now() + Math.min(keepMs, LONGEST_MS)
     this.#nextExpiry = Math.min(this.#nextExpiry, until)
     if (known !== undefined) {
@@ -77,6 +80,15 @@ export class Owners<Owner> {
       this.#ids.set(id, { owner, open, until })
       idsOf(share, open).add(id)
     } else share.forgottenUntil = Math.max(share.forgottenUntil, until)
+  }
+
+  /** What is known of an id as the caller's; of another's that is over nothing, from now on. */
+  #ownOrFree(id: string, owner: Owner): Owned<Owner> | 'taken' | undefined {
+    const known = this.#find(id)
+    if (known === undefined || known.owner === owner) return known
+    if (known.open) return 'taken'
+    this.#delete(id, known)
+    return undefined
   }
 
   /** Whose an id is; undefined when that is not known, or its caller has left. */

@@ -4,8 +4,6 @@ import { resultOf } from '../../mesh/classify.ts'
 import type { Clock } from '../../mesh/clock.ts'
 import { Coalescing } from '../../mesh/coalescing.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
-import { countCopy } from '../../mesh/turns.ts'
-import { during } from '../../mesh/work.ts'
 import { replaceAt } from '../../protocol/json-span.ts'
 import {
   INTERNAL_ERROR,
@@ -17,6 +15,7 @@ import {
 } from '../../protocol/jsonrpc.ts'
 import { isListChange } from '../../protocol/list-changes.ts'
 import { failure, whenAborted } from '../failure.ts'
+import { fanOut } from '../fan-out.ts'
 import type { ModernSession } from '../modern/modern-session.ts'
 import { modernSharedSession, type SharedSessionTerms } from '../modern/shared-session.ts'
 import { ownCall } from '../own-call.ts'
@@ -323,13 +322,8 @@ class SharedAudience implements Audience {
     if (typeof elicitationId === 'string') this.#elicitations.add(elicitationId, caller, false)
   }
 
-  #tell(callers: Iterable<Caller>, notification: Message): undefined {
-    during('fan_out', () => {
-      for (const caller of callers) {
-        caller.receive(this.#server, notification)
-        countCopy()
-      }
-    })
+  #tell(callers: ReadonlySet<Caller>, notification: Message): undefined {
+    fanOut(callers, notification, (caller, message) => caller.receive(this.#server, message))
   }
 }
 

@@ -16,6 +16,20 @@ const terminal: ReadonlySet<unknown> = new Set(['completed', 'failed', 'cancelle
 /** Whether a request names a task. */
 export const namesTask = ({ method }: Call): boolean => naming.has(method)
 
+/** The task that a tool call became, by the word of either era for it. */
+export function createdTask(
+  result: Readonly<Record<string, unknown>>,
+): Readonly<Record<string, unknown>> | undefined {
+  if (isObject(result.task)) return result.task
+  return result.resultType === 'task' ? result : undefined
+}
+
+/** For how long its server keeps a task, in milliseconds, by the word of either era for it; undefined when it does not say. */
+export function keptMs({ ttlMs, ttl }: Readonly<Record<string, unknown>>): number | undefined {
+  const said = ttlMs ?? ttl
+  return typeof said === 'number' ? said : undefined
+}
+
 /** What a server says of a task that it does not have. */
 export function taskNotFound(id: RequestId): Outcome {
   const error = { code: INVALID_PARAMS, message: 'Failed to retrieve task: Task not found' }
@@ -46,10 +60,10 @@ export class Tasks {
     const { result } = reply.value
     if (!isObject(result)) return reply
     if (method === 'tasks/list') return this.#onlyOwn(caller, result, reply)
-    const task = isObject(result.task) ? result.task : result
+    const created = method === 'tools/call' ? createdTask(result) : undefined
+    const task = created ?? (isObject(result.task) ? result.task : result)
     if (typeof task.taskId !== 'string') return reply
-    const keepMs = typeof task.ttl === 'number' ? task.ttl : undefined
-    if (method === 'tools/call') this.#owners.add(task.taskId, caller, !terminal.has(task.status), keepMs)
+    if (created !== undefined) this.#owners.add(task.taskId, caller, !terminal.has(task.status), keptMs(task))
     else if (terminal.has(task.status)) this.#owners.over(task.taskId)
     return reply
   }

@@ -8,7 +8,8 @@ import { watchWork } from '../../../src/mesh/work.ts'
 import { CLIENT_CAPABILITIES_KEY, LOG_LEVEL_KEY } from '../../../src/protocol/modern.ts'
 import type { Json } from '../../support/memory-pipe.ts'
 import { until } from '../../support/until.ts'
-import { later, message, modern, reply, result, testModern } from './test-modern.ts'
+import { testServer } from '../../registry/test-server.ts'
+import { headersFor, later, message, modern, reply, result, testModern } from './test-modern.ts'
 import { largeMessage } from '../../support/large-message.ts'
 
 const able = { [CLIENT_CAPABILITIES_KEY]: { elicitation: {}, sampling: {} } }
@@ -38,6 +39,34 @@ function ask(
     })
   })
 }
+
+test('an answer is taken over a reload that changes which headers tell callers apart, and from nobody else', async (t) => {
+  const bench = await testModern(t, async (mcpRequest) => {
+    const { result: said } = await ask(mcpRequest, 1)
+    return result(mcpRequest, JSON.stringify({ content: [], said }))
+  })
+  const forwarding = (...names: string[]) => {
+    const forwardHeaders = Object.fromEntries(names.map((name) => [name, name]))
+    return new Map([['s', testServer({ forwardHeaders }).server]])
+  }
+  const inputResponses = { 'elicitation-1': { action: 'decline' } }
+  const headers = (body: Json, user: string) => ({ ...headersFor(body), 'x-user': user })
+  for (const [before, after] of [
+    [['x-user'], []],
+    [[], ['x-user']],
+  ] as const) {
+    bench.reload(forwarding(...before))
+    const first = call(1)
+    const parked = await bench.send(first, headers(first, 'ann'))
+    bench.reload(forwarding(...after))
+    const retry = call(2, { inputResponses, requestState: stateOf(parked) })
+    if (before.length > 0) {
+      const { messages } = await bench.send(retry, headers(retry, 'bob'))
+      assert.match(JSON.stringify(messages), /Unknown, used or expired requestState/)
+    }
+    assert.deepEqual(resultOf(await bench.send(retry, headers(retry, 'ann'))).said, { action: 'decline' })
+  }
+})
 
 test('a question in mid-call becomes input_required, and the retry brings the answer', async (t) => {
   const bench = await testModern(t, async (mcpRequest) => {

@@ -140,6 +140,25 @@ test('of lists that are larger than 64 MiB all together the oldest makes room, a
   for (let n = 0; n < 7; n++) assert.equal(await ask(n), false)
 })
 
+test('what else a request for a list says makes another list of it, but for who asks and in which trace', async (t) => {
+  const bench = await testModern(t, () => '{"tools":[],"ttlMs":60000,"cacheScope":"public"}')
+  const fetched = async (params: object, own: object = {}) => {
+    const before = bench.requests.length
+    await bench.send(modern(1, 'tools/list', { ...params }, { ...own }))
+    return bench.requests.length > before
+  }
+  assert.equal(await fetched({}), true)
+  assert.equal(await fetched({ filter: 'a' }), true)
+  assert.equal(await fetched({ filter: 'b' }), true)
+  assert.equal(await fetched({ filter: 'a' }), false)
+  assert.equal(await fetched({}, { 'com.example/locale': 'de' }), true)
+  assert.equal(
+    await fetched({}, { progressToken: 7, traceparent: `00-${'1'.repeat(32)}-${'2'.repeat(16)}-01` }),
+    false,
+  )
+  assert.equal(await fetched({}, { 'dev.breakwater/intent': 'task-1' }), false)
+})
+
 test('a list with a cursor of more than 8 KiB is fetched for each who asks', async (t) => {
   const bench = await testModern(t, () => '{"tools":[],"ttlMs":60000,"cacheScope":"public"}')
   const ask = (id: number, cursor: string) => bench.send(modern(id, 'tools/list', { cursor }))

@@ -6,6 +6,7 @@ import type { RequestRates } from '../../../src/downstream/guards.ts'
 import type { Response } from '../../../src/downstream/respond.ts'
 import type { Message } from '../../../src/mesh/call.ts'
 import { Live } from '../../../src/mesh/live.ts'
+import type { Server } from '../../../src/registry/server.ts'
 import {
   CLIENT_CAPABILITIES_KEY,
   CLIENT_INFO_KEY,
@@ -93,6 +94,8 @@ export async function testModern(t: TestContext, answer: Answer = () => '{}', ra
 
   return {
     clock,
+    /** Puts a config with these servers in force. */
+    reload: (servers: ReadonlyMap<string, Server>) => void live.swap(generationOf(servers, clock)),
     endpoint: handler,
     requests,
     hold,

@@ -135,6 +135,21 @@ test('a call whose turn cannot come in time is told so at once', async () => {
   assert.deepEqual(facts(), { calls: 1, perMs: 60_000, left: 0, queue: 9, waiting: 0 })
 })
 
+test('the first in line waits for the quota, and those behind it keep apart from then on', async () => {
+  const clock = new ManualClock()
+  const { started, send, facts } = setUp({ calls: 10, per: '2s', queue: 100, maxWait: '3s' }, clock)
+  const outcomes = Array.from({ length: 60 }, (_, n) => send(String(n)))
+  // At 2 s the first two of them, then one each 200 ms: seven until 3 s are over.
+  assert.equal((facts() as { waiting: number }).waiting, 7)
+  const last = errorOf(await outcomes[59]!)
+  assert.equal(last?.message, 'quota of 10 calls in 2s for search is used up for 4s')
+  assert.equal(last?.retryAfterMs, 3_200)
+  assert.equal(started.length, 10)
+  for (let passed = 0; passed < 3_000; passed += 10) await clock.advance(10)
+  assert.equal((facts() as { waiting: number }).waiting, 0)
+  assert.equal(clock.pending, 0)
+})
+
 test('a waiting call that is given up leaves at once, and its turn goes to the next', async () => {
   const { started, send, facts } = setUp({ calls: 1, per: 40, queue: 2 })
   const signal = new Cancellation()
