@@ -83,7 +83,7 @@ function configFor({ flaky, steady, shaky }: Urls, lists: ListFault): Config {
         assignBy: 'intent',
         // The others are in no arm.
         share: 0.8,
-        minimum: 10_000,
+        minimumUnits: 10_000,
       },
     ],
     health: { webhooks: [{ type: 'json', url: 'http://127.0.0.1:9/' }] },
