@@ -179,7 +179,7 @@ function verdictOn(
   }
   const units = { control: arms.control.length, treatment: arms.treatment.length }
   const sequenceOf = (name: MetricName, level: number) => sequence(name, arms, planned, level, isOver)
-  // Guards have half of the error for themselves.
+  // Guardrails have half of the error for themselves.
   const level = guardrails.length === 0 ? alpha : alpha / 2
   const plan: VerdictPlan = {
     metric: metricOf(metric),

@@ -156,14 +156,15 @@ function numberRange(type: string, schemas: readonly z.core.$ZodType[]): string 
   const most = schema.maxValue ?? Infinity
   const name = schema.format?.includes('int') ? 'a whole number' : 'a number'
   const hasLeast = least > Number.MIN_SAFE_INTEGER
-  const isAbove = hasLeast && isExcluded(schema, 'greater_than', least)
-  const lower = hasLeast ? [`${isAbove ? 'above' : 'from'} ${least}`] : []
-  if (most >= Number.MAX_SAFE_INTEGER) return [name, ...lower].join(' ')
-  if (isExcluded(schema, 'less_than', most))
-    return [name, [...lower, `below ${most}`].join(' and ')].join(' ')
-  return [name, ...lower, hasLeast && !isAbove ? `to ${most}` : `${isAbove ? 'and ' : ''}up to ${most}`].join(
-    ' ',
-  )
+  const hasMost = most < Number.MAX_SAFE_INTEGER
+  const isAbove = isExcluded(schema, 'greater_than', least)
+  const isBelow = isExcluded(schema, 'less_than', most)
+  if (hasLeast && hasMost && !isAbove && !isBelow) return `${name} from ${least} to ${most}`
+  const bounds = [
+    ...(hasLeast ? [`${isAbove ? 'above' : 'from'} ${least}`] : []),
+    ...(hasMost ? [`${isBelow ? 'below' : 'up to'} ${most}`] : []),
+  ]
+  return [name, ...(bounds.length > 0 ? [bounds.join(' and ')] : [])].join(' ')
 }
 
 /** Whether a number may come close to its bound, and not be it. */
