@@ -4,6 +4,7 @@ import type { Signal } from '../mesh/cancel.ts'
 import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError, type GatewayError, isGatewayError } from '../mesh/errors.ts'
 import { errorText, isObject, METHOD_NOT_FOUND, requestText, resultText } from '../protocol/jsonrpc.ts'
+import type { Era } from '../protocol/modern.ts'
 import { printableWords } from '../telemetry/printable.ts'
 import { orAborted, within } from '../upstreams/failure.ts'
 import type { UpstreamSession } from '../upstreams/upstream.ts'
@@ -21,7 +22,6 @@ import { Probing, type ProbeRound } from './health/probing.ts'
 import { wrongIn } from './health/tool-answer.ts'
 import { kinds, type ListKind, listKinds } from './kinds.ts'
 import type { UpstreamSessions } from './upstream-sessions.ts'
-import type { Era } from '../protocol/modern.ts'
 
 export interface DiscoveryOptions {
   readonly server: string

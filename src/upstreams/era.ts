@@ -2,11 +2,11 @@ import { Cancellation, type Signal } from '../mesh/cancel.ts'
 import type { Caller } from '../mesh/call.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError, isGatewayError, type GatewayError, type Reason } from '../mesh/errors.ts'
+import type { Era } from '../protocol/modern.ts'
 import { formatDuration } from '../units/duration.ts'
 import { EraVerdicts, otherEra } from './era-verdicts.ts'
 import { orAborted, within } from './failure.ts'
 import type { Eras, UpstreamSession, Upstream } from './upstream.ts'
-import type { Era } from '../protocol/modern.ts'
 
 /** An upstream of the modern era. */
 export interface ModernUpstream extends Upstream {

@@ -2,12 +2,12 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Caller } from '../../src/mesh/call.ts'
 import { gatewayError } from '../../src/mesh/errors.ts'
+import type { Era } from '../../src/protocol/modern.ts'
 import type { Eras, UpstreamSession, Upstream } from '../../src/upstreams/upstream.ts'
 import { TestCaller, toolCall } from '../support/caller.ts'
 import type { ManualClock } from '../support/manual-clock.ts'
 import { initializeResult, ScriptedSession, ScriptedUpstream } from '../support/scripted-upstream.ts'
 import { testServer } from './test-server.ts'
-import type { Era } from '../../src/protocol/modern.ts'
 
 const versions = { legacy: '2025-11-25', modern: '2026-07-28' }
 

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Outcome } from '../../src/mesh/call.ts'
 import { TaskBinding } from '../../src/upstreams/modern/task-binding.ts'
+import { Tasks } from '../../src/upstreams/shared/tasks.ts'
 import { newCall, TestCaller, toolCall } from '../support/caller.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 
@@ -47,6 +48,20 @@ test('an id that its server gives once more is that of the new task, and nobody 
   await clock.advance(2_000)
   // The server has forgotten it, and says so itself.
   assert.deepEqual(mayAsk(), [true, true, true])
+})
+
+test('what a tool says of the task of another agent neither ends it nor makes it its own', () => {
+  const tasks = new Tasks(new ManualClock())
+  const [owner, other] = [new TestCaller(), new TestCaller()]
+  const answered = (caller: TestCaller, result: object) =>
+    tasks.answered('tools/call', caller, { text: '', value: { jsonrpc: '2.0', id: 1, result } })
+  answered(owner, { task: { taskId: 'a', status: 'working' } })
+  answered(other, { taskId: 'a', status: 'completed' })
+  answered(other, { task: { taskId: 'a', status: 'working' } })
+  const asked = (caller: TestCaller) =>
+    tasks.refusal(newCall({ method: 'tasks/get', params: { taskId: 'a' }, caller }))
+  assert.equal(asked(owner), undefined)
+  assert.ok(asked(other))
 })
 
 test('a caller that begins very many tasks loses its own oldest, and many such callers take none from others', () => {

@@ -1,9 +1,9 @@
 import type { Layer } from '../../mesh/call.ts'
 import type { Clock } from '../../mesh/clock.ts'
+import type { Era } from '../../protocol/modern.ts'
 import type { Log } from '../../telemetry/log.ts'
 import type { Conceal } from '../server-words.ts'
 import type { Audience } from '../shared/audience.ts'
-import type { Era } from '../../protocol/modern.ts'
 
 /** What an upstream session is about. */
 export interface Terms {

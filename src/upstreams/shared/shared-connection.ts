@@ -14,6 +14,7 @@ import {
   resultText,
 } from '../../protocol/jsonrpc.ts'
 import { isListChange } from '../../protocol/list-changes.ts'
+import type { Era } from '../../protocol/modern.ts'
 import { failure, whenAborted } from '../failure.ts'
 import { fanOut } from '../fan-out.ts'
 import type { ModernSession } from '../modern/modern-session.ts'
@@ -28,7 +29,6 @@ import type { UpstreamSession } from '../upstream.ts'
 import type { Audience, Refusal, Respondent } from './audience.ts'
 import { Owners } from './owners.ts'
 import { Tasks } from './tasks.ts'
-import type { Era } from '../../protocol/modern.ts'
 
 /**
  * What a shared process is told of its clients. They have no roots: what one client opens to a server would

@@ -60,11 +60,14 @@ export class Tasks {
     const { result } = reply.value
     if (!isObject(result)) return reply
     if (method === 'tasks/list') return this.#onlyOwn(caller, result, reply)
-    const created = method === 'tools/call' ? createdTask(result) : undefined
-    const task = created ?? (isObject(result.task) ? result.task : result)
-    if (typeof task.taskId !== 'string') return reply
-    if (created !== undefined) this.#owners.add(task.taskId, caller, !terminal.has(task.status), keptMs(task))
-    else if (terminal.has(task.status)) this.#owners.over(task.taskId)
+    if (method === 'tools/call') {
+      const task = createdTask(result)
+      if (typeof task?.taskId === 'string')
+        this.#owners.add(task.taskId, caller, !terminal.has(task.status), keptMs(task))
+    } else if (naming.has(method)) {
+      const task = isObject(result.task) ? result.task : result
+      if (terminal.has(task.status)) this.#owners.over(task.taskId)
+    }
     return reply
   }
 

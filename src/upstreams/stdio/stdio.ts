@@ -4,6 +4,7 @@ import type { Signal } from '../../mesh/cancel.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import type { CrashLoop } from '../../mesh/crash-loop.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
+import type { Era } from '../../protocol/modern.ts'
 import type { Log } from '../../telemetry/log.ts'
 import { waitDuration } from '../../units/duration.ts'
 import { abortError, orAborted, whenAborted } from '../failure.ts'
@@ -18,7 +19,6 @@ import { type Conceal, concealing } from '../server-words.ts'
 import type { Eras, Starting, StartLimits, UpstreamSession, Upstream } from '../upstream.ts'
 import { Children, type ProcessLimit } from './children.ts'
 import { Experience, Start, type StartProcess } from './start.ts'
-import type { Era } from '../../protocol/modern.ts'
 
 export interface StdioOptions {
   /** The server's name in the registry. */
