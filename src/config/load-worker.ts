@@ -1,4 +1,8 @@
 import { parentPort, workerData } from 'node:worker_threads'
-import { readNews, type Reading } from './load-apart.ts'
+import { giveWay } from '../units/give-way.ts'
+import type { Reading } from './load-apart.ts'
 
+// To find and compile the modules is a good part of the work.
+giveWay()
+const { readNews } = await import('./load-apart.ts')
 parentPort?.postMessage(await readNews(workerData as Reading))

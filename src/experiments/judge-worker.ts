@@ -1,8 +1,11 @@
 import { parentPort, workerData } from 'node:worker_threads'
+import { giveWay } from '../units/give-way.ts'
 import type { JudgeFacts } from './judge-thread.ts'
 import { judgeUnits } from './judge.ts'
 import type { UnitSample } from './samples.ts'
 import type { UnitMessage } from './unit-thread.ts'
+
+giveWay()
 
 // Without the units, which come in portions.
 const { experiment, known } = workerData as JudgeFacts

@@ -1,7 +1,10 @@
 import { parentPort, workerData } from 'node:worker_threads'
+import { giveWay } from '../units/give-way.ts'
 import { type ReportFacts, reportOn } from './report.ts'
 import type { UnitSample } from './samples.ts'
 import type { UnitMessage } from './unit-thread.ts'
+
+giveWay()
 
 // Without the units, which come in portions.
 const { run, ...facts } = workerData as ReportFacts

@@ -3,7 +3,7 @@ import { configHash } from '../config/hash.ts'
 import type { Config, ServerConfig } from '../config/schema/schema.ts'
 import { MOST_ASKED_MS } from '../mesh/pause-deadline.ts'
 import type { Call, Outcome, Service } from '../mesh/call.ts'
-import { inTurns, type Clock, type Millis } from '../mesh/clock.ts'
+import { inTurns, nextTurn, type Clock, type Millis } from '../mesh/clock.ts'
 import { compileMesh } from '../mesh/compile.ts'
 import { gatewayError } from '../mesh/errors.ts'
 import type { Experiments } from '../experiments/experiments.ts'
@@ -83,6 +83,8 @@ export async function compileInTurns(
   // From now on, as what it shares with `previous` may be let go of by that meanwhile.
   for (const server of generation.servers.values()) server.retain()
   try {
+    // What comes next puts it into force in one go: that is a turn by itself.
+    await nextTurn()
     await inTurns(chainsOf(generation, previous), (build) => build(), CHAINS_A_TURN)
   } catch (error) {
     generation.close()
