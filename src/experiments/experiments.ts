@@ -251,9 +251,10 @@ export class Experiments {
     return { ok: true }
   }
 
-  /** A call that was in an arm has ended. */
+  /** A tool call has ended; which was in an arm, its record says. */
   end(call: Call, outcome: Outcome): void {
     const { arm, fates, unit } = call.record
+    if (arm === '') return
     this.#left(arm)
     const sample = unit as UnitSample | undefined
     const run = this.#runs.get(arm.slice(0, arm.indexOf('/')))

@@ -196,10 +196,10 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
       const sign = signOf(server)
       if (sign !== undefined) guarded.noticed(server.name, sign)
     },
-    onProbe(server, probe, verdict) {
-      health.probed(server, probe, verdict)
+    onProbe(server, probe, result) {
+      health.probed(server, probe, result)
       const tookMs = Object.values(probe.took).reduce((sum, ms) => sum + ms, 0)
-      const { state, failure } = verdict
+      const { state, failure } = result
       guarded.probed({ server: server.name, state, reason: failure?.reason, tookMs })
     },
   }

@@ -236,7 +236,7 @@ export function allowsHost(
   return allowed.length === 0 && !isLoopback(hostOf(listenHost) ?? listenHost)
 }
 
-/** Verdicts on `Host` headers that are remembered; past it they are worked out again. */
+/** Whether a `Host` header is allowed is remembered for so many of them; for others it is worked out again. */
 const REMEMBERED = 64
 
 /** `allowsHost` for one list of names, with a memory: the same few headers come with every request. */
@@ -244,13 +244,13 @@ export function hostGuard(
   listenHost: string,
   allowed: readonly string[],
 ): (header: string | undefined) => boolean {
-  const verdicts = new Map<string | undefined, boolean>()
+  const remembered = new Map<string | undefined, boolean>()
   return (header) => {
-    let verdict = verdicts.get(header)
-    if (verdict !== undefined) return verdict
-    verdict = allowsHost(header, listenHost, allowed)
-    if (verdicts.size < REMEMBERED) verdicts.set(header, verdict)
-    return verdict
+    let isAllowed = remembered.get(header)
+    if (isAllowed !== undefined) return isAllowed
+    isAllowed = allowsHost(header, listenHost, allowed)
+    if (remembered.size < REMEMBERED) remembered.set(header, isAllowed)
+    return isAllowed
   }
 }
 

@@ -45,7 +45,7 @@ const schema = z
     maxSize: size()
       .default(16 * 1024 ** 2)
       .describe(
-        'Most bytes of answers that are kept for one server, on disk as well; one of more than 1MiB is never kept.',
+        'Most bytes of answers that are kept for one server, on disk as well: the oldest go first, and one of more than 1MiB is never kept. A write whose answer is gone is still not run again.',
       ),
   })
   .describe(
@@ -85,7 +85,9 @@ export const idempotency: Policy<z.output<typeof schema>> & { schema: typeof sch
         if (known === undefined) return first(call, key.id, key.fingerprint)
         if (known.fingerprint !== key.fingerprint)
           return rejected(idempotencyConflict, 'this idempotency key was used with other arguments')
-        return 'kept' in known ? replay(known.kept, call) : joined(call, known)
+        if (!('kept' in known)) return joined(call, known)
+        const mayRunAgain = known.kept.kind === 'made_room' && isRepeatable(scope.effectOf(call))
+        return mayRunAgain ? first(call, key.id, key.fingerprint) : replay(known.kept, call)
       }
 
       function first(call: Call, id: string, fingerprint: string): Promise<Outcome> {
@@ -100,7 +102,7 @@ export const idempotency: Policy<z.output<typeof schema>> & { schema: typeof sch
           runDetached({ call, next, channel, limit, limitMs, clock }, (ended) => {
             const kept = keep(ended, scope.effectOf(call), maxSize)
             if (kept === undefined) runs.forget(id)
-            else runs.finish(id, fingerprint, kept, window, maxSize)
+            else runs.finish(id, { fingerprint, kept }, { ms: window, maxSize })
           })
         const noted = isRepeatable(scope.effectOf(call))
           ? undefined

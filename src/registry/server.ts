@@ -8,15 +8,15 @@ import type { CrashLoop } from '../mesh/crash-loop.ts'
 import { gatewayError } from '../mesh/errors.ts'
 import { notificationText } from '../protocol/jsonrpc.ts'
 import { type Era, MODERN_VERSION } from '../protocol/modern.ts'
-import { otherEra } from '../upstreams/era-verdicts.ts'
+import { otherEra } from '../upstreams/known-eras.ts'
 import { orAborted } from '../upstreams/failure.ts'
 import { openPlainHttp, type PlainHttp } from '../upstreams/http/http-wire.ts'
-import type { Eras, Starting, TransportVerdict, Upstream } from '../upstreams/upstream.ts'
+import type { Eras, Starting, KnownTransport, Upstream } from '../upstreams/upstream.ts'
 import { formatDuration } from '../units/duration.ts'
 import { endpointsOf } from './connection.ts'
 import { Discovery, type DiscoveryOptions } from './discovery.ts'
 import { type FailureReason, failureReasonOf, type Probe } from './health/probe.ts'
-import { ServerHealth, type Verdict } from './health/server-health.ts'
+import { type ProbeResult, ServerHealth } from './health/server-health.ts'
 import { kinds, type ListKind } from './kinds.ts'
 import { KnownServer, type KnownServerParts } from './known-server.ts'
 import { LegacyView } from './legacy-view.ts'
@@ -47,8 +47,8 @@ export interface ServerParts extends KnownServerParts {
   readonly faults: Layer
   /** How much of the usual pause between probes the first one is, in [0, 1]; all of it unless given. */
   readonly probePhase?: number
-  /** A probe has ended, with this verdict; nobody is told unless given. */
-  readonly onProbe?: (server: Server, probe: Probe, verdict: Verdict) => void
+  /** A probe has ended, with this result; nobody is told unless given. */
+  readonly onProbe?: (server: Server, probe: Probe, result: ProbeResult) => void
   /** Told why it has not taken a notification of an agent; nobody is told unless given. */
   readonly onLost?: (reason: string) => void
   /** What goes on at all servers although no agent waits for it: counted here. */
@@ -178,7 +178,7 @@ export class Server extends KnownServer {
   }
 
   /** The transport behind each URL, as far as it is not in the config and has been found out. */
-  get transports(): readonly (TransportVerdict | undefined)[] {
+  get transports(): readonly (KnownTransport | undefined)[] {
     return this.#replicas.map((replica) => replica.transport?.())
   }
 
@@ -210,9 +210,9 @@ export class Server extends KnownServer {
     if (this.config.type === 'sse') return 'legacy'
     const [eras = {}] = this.eras
     const isOnly = (era: Era) => {
-      const verdict = eras[era]
-      const isForAll = verdict?.decidedBy === 'config' || this.config.type === 'stdio'
-      return verdict?.speaks === true && (isForAll || eras[otherEra(era)]?.speaks === false)
+      const known = eras[era]
+      const isForAll = known?.decidedBy === 'config' || this.config.type === 'stdio'
+      return known?.speaks === true && (isForAll || eras[otherEra(era)]?.speaks === false)
     }
     return (['legacy', 'modern'] as const).find(isOnly)
   }

@@ -234,7 +234,7 @@ function summary(server: Server, dynamic: DynamicServers) {
     health: healthShown(server),
     replicas: config.type === 'stdio' ? 1 : config.urls.length,
     era: eras.map(told),
-    transport: server.transports.map((verdict) => transportTold(config, verdict)),
+    transport: server.transports.map((known) => transportTold(config, known)),
     sessions: server.upstreamSessions.size,
     tools: server.entries('tools').length,
     serverInfo: initializeResult?.value.serverInfo,
@@ -260,19 +260,19 @@ function healthShown({ config, health }: Server) {
 }
 
 /** The transport of one replica: by the config, or as it was found; nothing while nobody knows. */
-function transportTold({ type, ...config }: ServerConfig, verdict: Server['transports'][number]) {
-  if (verdict !== undefined) return { ...verdict, at: new Date(verdict.at).toISOString() }
+function transportTold({ type, ...config }: ServerConfig, known: Server['transports'][number]) {
+  if (known !== undefined) return { ...known, at: new Date(known.at).toISOString() }
   if ('detect' in config && config.detect && config.era !== 'modern') return {}
   return { transport: type === 'http' ? 'streamable-http' : type, decidedBy: 'config' }
 }
 
-/** The verdict of each era, at one replica. */
+/** What is known of each era, at one replica. */
 function told(eras: Server['eras'][number]) {
-  const verdicts = Object.entries(eras).map(([era, verdict]) => [
+  const told = Object.entries(eras).map(([era, known]) => [
     era,
-    { ...verdict, at: new Date(verdict.at).toISOString() },
+    { ...known, at: new Date(known.at).toISOString() },
   ])
-  return Object.fromEntries(verdicts) as Readonly<Record<string, unknown>>
+  return Object.fromEntries(told) as Readonly<Record<string, unknown>>
 }
 
 function detail(server: Server, dynamic: DynamicServers, schemas: Schemas | undefined) {

@@ -22,7 +22,7 @@ export interface ObserveParts {
   readonly account: (call: Call, outcome: Outcome) => readonly FaultFate[]
   /** The tasks that calls belong to. */
   readonly intents: Pick<Intents, 'begin' | 'end'>
-  /** Hears of calls in arms of experiments that have ended. */
+  /** Hears of tool calls that have ended. */
   readonly experiments: { end(call: Call, outcome: Outcome): void }
   readonly tracing: Pick<Tracing, 'begin' | 'end'>
   readonly accessLog: AccessLog
@@ -62,7 +62,7 @@ export function observe(parts: ObserveParts): Layer {
       const wallMs = traceId === undefined ? 0 : clock.wall()
       series.countCall(result, verdict, arm, tookMs / 1_000, traceId, wallMs)
       intents.end(call, outcome)
-      if (record.unit !== undefined) experiments.end(call, outcome)
+      experiments.end(call, outcome)
     }
     accessLog(call, outcome, result, tookMs, overheadMs)
     if (record.recording !== undefined) recorder.end(call, outcome, result, tookMs, overheadMs)

@@ -4,7 +4,7 @@ import type { Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError, isGatewayError, type GatewayError, type Reason } from '../mesh/errors.ts'
 import type { Era } from '../protocol/modern.ts'
 import { formatDuration } from '../units/duration.ts'
-import { EraVerdicts, otherEra } from './era-verdicts.ts'
+import { KnownEras, otherEra } from './known-eras.ts'
 import { orAborted, within } from './failure.ts'
 import type { Eras, UpstreamSession, Upstream } from './upstream.ts'
 
@@ -47,13 +47,13 @@ const silent = gatewayError('attempt_timeout', `the server said nothing within $
 /**
  * One endpoint that may speak either era, or both. Each caller is spoken for in its own era where the server speaks it,
  * and in the other one where it does not. Whether the server speaks an era is found out when somebody first needs it; a
- * server that cannot be reached, or that refuses both, gets no verdict.
+ * server that cannot be reached, or that refuses both, is known no better than before.
  */
 export class EraUpstream implements Upstream {
   readonly #options: EraOptions
   readonly #legacy: Upstream
   readonly #modern: ModernUpstream
-  readonly #verdicts: EraVerdicts
+  readonly #known: KnownEras
   readonly #upstreamSessions = new Map<UpstreamSession, { readonly era: Era; readonly caller: Caller }>()
   /** Somebody finds out about an era while the other one is at hand: nobody else has to. */
   readonly #finding = new Map<Era, Promise<unknown>>()
@@ -65,7 +65,7 @@ export class EraUpstream implements Upstream {
     this.#options = options
     this.#legacy = legacy
     this.#modern = modern
-    this.#verdicts = new EraVerdicts(options.era, options.clock)
+    this.#known = new KnownEras(options.era, options.clock)
     const { initializeParams } = options
     this.#self = {
       id: '',
@@ -77,7 +77,7 @@ export class EraUpstream implements Upstream {
   }
 
   eras(): Eras {
-    return this.#verdicts.all
+    return this.#known.all
   }
 
   /** Both ways lead to the same endpoint. */
@@ -90,8 +90,8 @@ export class EraUpstream implements Upstream {
     if (era !== 'auto') return this.#openAs(era, caller, signal)
     const own = caller.era
     for (let finding; (finding = this.#finding.get(own)) !== undefined;) await orAborted(finding, signal)
-    const speaks = this.#verdicts.speaks(own)
-    if (speaks === undefined && this.#verdicts.speaks(otherEra(own)) === true)
+    const speaks = this.#known.speaks(own)
+    if (speaks === undefined && this.#known.speaks(otherEra(own)) === true)
       return this.#find(own, caller, signal)
     const first = speaks === false ? otherEra(own) : own
     try {
@@ -168,7 +168,7 @@ export class EraUpstream implements Upstream {
     return new Promise<UpstreamSession>((resolve, reject) => {
       const cancel = clock.after(SILENCE_MS, () => {
         late = true
-        this.#verdicts.note(era, false, 'silence')
+        this.#known.note(era, false, 'silence')
         signal.removeEventListener('abort', gone)
         reject(silent)
       })
@@ -185,13 +185,13 @@ export class EraUpstream implements Upstream {
   }
 
   async #openAs(era: Era, caller: Caller, signal: Signal): Promise<UpstreamSession> {
-    const isKnown = this.#verdicts.speaks(era) === true
-    const wasDenied = this.#verdicts.all[era]?.speaks === false
+    const isKnown = this.#known.speaks(era) === true
+    const wasDenied = this.#known.all[era]?.speaks === false
     // What it said earlier is no answer to a question that is open.
     if (era === 'modern' && !isKnown) this.#modern.forget()
     const upstreamSession = await (era === 'modern' ? this.#modern : this.#legacy).open(caller, signal)
     // A handshake confirms each time what is known.
-    if (!isKnown || era === 'legacy') this.#verdicts.note(era, true)
+    if (!isKnown || era === 'legacy') this.#known.note(era, true)
     if (wasDenied) this.#unbridge(era)
     this.#upstreamSessions.set(upstreamSession, { era, caller })
     upstreamSession.ended.addEventListener('abort', () => this.#upstreamSessions.delete(upstreamSession), {
@@ -205,7 +205,7 @@ export class EraUpstream implements Upstream {
    * begins anew: nobody would tell them. A session is the server's to end: it may refuse a new one for other reasons.
    */
   #deny(era: Era): void {
-    this.#verdicts.note(era, false)
+    this.#known.note(era, false)
     this.#end(era, ({ keepsState }) => !keepsState)
   }
 
@@ -219,7 +219,7 @@ export class EraUpstream implements Upstream {
 
   /** The server refuses the version: upstream sessions in that era end, and whoever comes next finds out anew. */
   #doubt(era: Era): void {
-    if (this.#verdicts.doubt(era)) this.#end(era, () => true)
+    if (this.#known.doubt(era)) this.#end(era, () => true)
   }
 
   #end(era: Era, which: (upstreamSession: UpstreamSession, caller: Caller) => boolean): void {

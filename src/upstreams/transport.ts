@@ -4,7 +4,7 @@ import type { Clock, Millis } from '../mesh/clock.ts'
 import { isGatewayError, type GatewayError } from '../mesh/errors.ts'
 import type { Log } from '../telemetry/log.ts'
 import { within } from './failure.ts'
-import type { Eras, TransportVerdict, Upstream, UpstreamSession } from './upstream.ts'
+import type { Eras, KnownTransport, Upstream, UpstreamSession } from './upstream.ts'
 
 /** An upstream over HTTP+SSE. */
 interface OldUpstream extends Upstream {
@@ -34,12 +34,12 @@ const ENDPOINT_MS: Millis = 3_000
 /**
  * One URL of which nobody has said which transport is behind it. By the specification's rule: Streamable HTTP, unless that is
  * refused with 400, 404 or 405 and a GET brings an event stream that names an endpoint, as HTTP+SSE does. A server that
- * cannot be reached, or refuses both, gets no verdict, and is asked again by the next who comes.
+ * cannot be reached, or refuses both, is known no better than before, and is asked again by the next who comes.
  */
 export class TransportUpstream implements Upstream {
   readonly #options: TransportOptions
   #made: OldUpstream | undefined
-  #verdict: TransportVerdict | undefined
+  #known: KnownTransport | undefined
   /** Whether HTTP+SSE has failed since it was found: it is found out again then. */
   #isInDoubt = false
 
@@ -47,14 +47,14 @@ export class TransportUpstream implements Upstream {
     this.#options = options
   }
 
-  transport(): TransportVerdict | undefined {
-    return this.#verdict
+  transport(): KnownTransport | undefined {
+    return this.#known
   }
 
   eras(): Eras {
     const { http } = this.#options
-    if (this.#verdict?.transport !== 'sse') return http.eras?.() ?? {}
-    const { at } = this.#verdict
+    if (this.#known?.transport !== 'sse') return http.eras?.() ?? {}
+    const { at } = this.#known
     return {
       legacy: { speaks: true, decidedBy: 'probe', at },
       modern: { speaks: false, decidedBy: 'probe', at },
@@ -67,7 +67,7 @@ export class TransportUpstream implements Upstream {
   }
 
   async open(caller: Caller, signal: Signal): Promise<UpstreamSession> {
-    if (this.#verdict?.transport !== 'sse' || this.#isInDoubt) return this.#openHttp(caller, signal)
+    if (this.#known?.transport !== 'sse' || this.#isInDoubt) return this.#openHttp(caller, signal)
     try {
       return await this.#sse.open(caller, signal)
     } catch (error) {
@@ -76,7 +76,7 @@ export class TransportUpstream implements Upstream {
         this.#isInDoubt = true
         throw error
       }
-      this.#verdict = undefined
+      this.#known = undefined
       return this.#openHttp(caller, signal)
     }
   }
@@ -110,11 +110,11 @@ export class TransportUpstream implements Upstream {
     return within(ENDPOINT_MS, this.#options.clock, signal, (limit) => this.#sse.namesEndpoint(caller, limit))
   }
 
-  #note(transport: TransportVerdict['transport']): void {
+  #note(transport: KnownTransport['transport']): void {
     const { server, clock, log, fallsBack } = this.#options
     this.#isInDoubt = false
-    if (!fallsBack || this.#verdict?.transport === transport) return
-    this.#verdict = { transport, decidedBy: 'probe', at: clock.wall() }
+    if (!fallsBack || this.#known?.transport === transport) return
+    this.#known = { transport, decidedBy: 'probe', at: clock.wall() }
     if (transport === 'sse')
       log.info({ server, transport }, 'the server speaks HTTP+SSE, the transport of 2024-11-05')
     else log.debug({ server, transport }, 'the server speaks Streamable HTTP')

@@ -42,11 +42,11 @@ export interface Upstream {
   /** Which families of protocol versions the endpoint speaks, as far as anybody has found out. */
   eras?(): Eras
   /** Which transport is behind a URL of which the config does not say it; undefined while nobody knows. */
-  transport?(): TransportVerdict | undefined
+  transport?(): KnownTransport | undefined
 }
 
 /** The transport that was found at a URL, and since when it is known. */
-export interface TransportVerdict {
+export interface KnownTransport {
   readonly transport: 'streamable-http' | 'sse'
   readonly decidedBy: 'probe'
   /** Milliseconds since the Unix epoch. */
@@ -72,7 +72,7 @@ export interface Starting {
 }
 
 /** Whether a server speaks an era, how that was decided, and since when it is so. */
-export interface EraVerdict {
+export interface KnownEra {
   readonly speaks: boolean
   /** By the config, by asking, by a refusal of the version, or by the lack of an answer. */
   readonly decidedBy: 'config' | 'probe' | 'version_error' | 'silence'
@@ -80,8 +80,8 @@ export interface EraVerdict {
   readonly at: number
 }
 
-/** The verdict of each era; none of an era that nobody has asked for. */
-export type Eras = { readonly [era in Era]?: EraVerdict }
+/** What is known of each era; nothing of one that nobody has asked for. */
+export type Eras = { readonly [era in Era]?: KnownEra }
 
 /** One initialised upstream session with an endpoint. */
 export interface UpstreamSession {

@@ -19,10 +19,11 @@ export async function exposedBy({ registry }: Pick<Metrics, 'registry'>, name: s
   return text.split('\n').filter((line) => line.startsWith(`${name}{`) && !line.endsWith(' 0'))
 }
 
-/** What writes down what goes through, and by which time. */
+/** What hears of what goes through, and by which time. */
 interface Recorded {
   readonly clock: ManualClock
   readonly recorder: ObserveParts['recorder'] & ObserveAttemptParts['recorder']
+  readonly experiments: ObserveParts['experiments']
 }
 
 /** The outermost and the innermost observing layer around a service, and what they tell. */
@@ -32,7 +33,7 @@ export function observed(
   accessLog: object = {},
   account: ObserveParts['account'] = () => [],
   tracing: Partial<Tracing> = {},
-  { clock = new ManualClock(), recorder = noRecorder }: Partial<Recorded> = {},
+  { clock = new ManualClock(), recorder = noRecorder, experiments = noExperiments }: Partial<Recorded> = {},
 ) {
   const metrics = createMetrics()
   const { log, lines } = recordedLog()
@@ -47,7 +48,7 @@ export function observed(
     intents,
     tracing: { ...untraced, ...tracing },
     recorder,
-    experiments: noExperiments,
+    experiments,
     accessLog: createAccessLog(settings, { log, clock }),
   }
   return {

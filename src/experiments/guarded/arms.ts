@@ -122,7 +122,7 @@ export class GuardedArms implements Assigning {
     return this.#random(String(this.#anonymous++), aim.name) < share ? 'treatment' : 'control'
   }
 
-  /** A call that was measured or in an arm has ended. */
+  /** A tool call has ended: it may have been measured, or in an arm. */
   end(call: Call, outcome: Outcome): void {
     const { record } = call
     if (!(record.unit instanceof Measured)) return this.#others.end(call, outcome)

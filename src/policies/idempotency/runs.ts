@@ -24,10 +24,25 @@ interface Run {
 }
 
 /** A call that is over. */
-interface Ended extends Stored {
+interface Ended {
+  readonly fingerprint: string
+  /** Its answer may have to make room for later ones. */
+  kept: StoredOutcome
   /** When it is forgotten. */
   readonly expiresAt: Millis
 }
+
+/** How long and how much is remembered. */
+interface Retention {
+  /** How long of this call, in milliseconds. */
+  readonly ms: Millis
+  /** How many bytes of answers, of all calls. */
+  readonly maxSize: number
+}
+
+/** A map from which the oldest goes at little cost: a `Map` walks over all that went before it. */
+const inOrder = () =>
+  new LRUCache<string, Ended>({ maxSize: Number.MAX_SAFE_INTEGER, sizeCalculation: () => 1 })
 
 /**
  * The calls of one server that have a key: those that run, which are never forgotten, and those that are over,
@@ -37,10 +52,9 @@ export class Runs {
   readonly #clock: Clock
   readonly #underWay = new Map<string, Run>()
   /** Its limits come with each call, as reloads may change them. */
-  readonly #over = new LRUCache<string, Ended>({
-    maxSize: Number.MAX_SAFE_INTEGER,
-    sizeCalculation: () => 1,
-  })
+  readonly #over = inOrder()
+  /** Those of them whose answers are kept. */
+  readonly #answered = inOrder()
   #bytes = 0
   #evicted = 0
   #records: DurableRecords | undefined
@@ -67,7 +81,7 @@ export class Runs {
 
   /** Makes room for one call more; false when `maxKeys` are still under way. */
   makeRoom(maxKeys: number): boolean {
-    while (this.#underWay.size + this.#over.size >= maxKeys && this.#over.size > 0) this.#evictOldest()
+    while (this.#underWay.size + this.#over.size >= maxKeys && this.#over.size > 0) this.#dropOldest()
     return this.#underWay.size < maxKeys
   }
 
@@ -83,14 +97,14 @@ export class Runs {
     this.#underWay.set(id, run)
   }
 
-  /** The call is over, and is remembered for `ms`; `maxSize` is how many bytes of answers may be kept. */
-  finish(id: string, fingerprint: string, kept: StoredOutcome, ms: Millis, maxSize: number): void {
+  /** The call is over. Where answers take more room than they may, the oldest go, and not what is known of their calls. */
+  finish(id: string, stored: Stored, { ms, maxSize }: Retention): void {
     this.#underWay.delete(id)
     this.#dropExpired()
-    this.#add(id, { fingerprint, kept, expiresAt: this.#clock.now() + ms })
-    // Who asks for it is not kept waiting: should it get lost, the call is still known to have run.
-    void this.#records?.put(id, { fingerprint, kept }, this.#clock.wall() + ms)
-    while (this.#bytes > maxSize) this.#evictOldest()
+    const ended = { ...stored, expiresAt: this.#clock.now() + ms }
+    this.#add(id, ended)
+    this.#record(id, ended)
+    while (this.#bytes > maxSize) this.#dropOldestAnswer()
   }
 
   /** The call is over, and may run again. */
@@ -118,40 +132,64 @@ export class Runs {
 
   #add(id: string, ended: Ended): void {
     this.#over.set(id, ended)
-    this.#bytes += bytesOf(ended)
+    if (ended.kept.kind !== 'answered') return
+    this.#answered.set(id, ended)
+    this.#bytes += ended.kept.bytes
+  }
+
+  /** Who asks for it is not kept waiting: should it get lost, the call is still known to have run. */
+  #record(id: string, { fingerprint, kept, expiresAt }: Ended): void {
+    void this.#records?.put(id, { fingerprint, kept }, this.#clock.wall() + expiresAt - this.#clock.now())
   }
 
   /** Nobody asks for most keys again: those whose time is over would stay until there is no room for others. */
   #dropExpired(): void {
     const now = this.#clock.now()
-    for (let oldest = this.#oldest(); oldest !== undefined; oldest = this.#oldest()) {
+    for (let oldest = oldestOf(this.#over); oldest !== undefined; oldest = oldestOf(this.#over)) {
       if (oldest.ended.expiresAt > now) return
       this.#drop(oldest.id, oldest.ended)
     }
   }
 
-  #evictOldest(): void {
-    const oldest = this.#oldest()
+  #dropOldest(): void {
+    const oldest = oldestOf(this.#over)
     if (oldest === undefined) return
-    if (oldest.ended.expiresAt > this.#clock.now()) this.#evicted++
+    this.#countEvicted(oldest.ended)
     this.#drop(oldest.id, oldest.ended)
   }
 
-  #oldest(): { readonly id: string; readonly ended: Ended } | undefined {
-    const { value: id } = this.#over.rkeys().next()
-    const ended = id === undefined ? undefined : this.#over.peek(id)
-    return id === undefined || ended === undefined ? undefined : { id, ended }
+  #dropOldestAnswer(): void {
+    const oldest = oldestOf(this.#answered)
+    if (oldest === undefined) return
+    const { id, ended } = oldest
+    this.#countEvicted(ended)
+    this.#dropAnswer(id, ended)
+    this.#record(id, ended)
   }
 
-  #drop(id: string, run: Ended): void {
+  #countEvicted({ expiresAt }: Ended): void {
+    if (expiresAt > this.#clock.now()) this.#evicted++
+  }
+
+  #dropAnswer(id: string, ended: Ended): void {
+    if (ended.kept.kind !== 'answered') return
+    const { bytes } = ended.kept
+    this.#answered.delete(id)
+    this.#bytes -= bytes
+    ended.kept = { kind: 'made_room', bytes }
+  }
+
+  #drop(id: string, ended: Ended): void {
     this.#over.delete(id)
-    this.#bytes -= bytesOf(run)
+    this.#dropAnswer(id, ended)
     this.#records?.delete(id)
   }
 }
 
-function bytesOf({ kept }: Ended): number {
-  return kept.kind === 'answered' ? kept.bytes : 0
+function oldestOf(calls: LRUCache<string, Ended>): { readonly id: string; readonly ended: Ended } | undefined {
+  const { value: id } = calls.rkeys().next()
+  const ended = id === undefined ? undefined : calls.peek(id)
+  return id === undefined || ended === undefined ? undefined : { id, ended }
 }
 
 interface DetachedParts {

@@ -56,6 +56,8 @@ export type StoredOutcome =
   | { readonly kind: 'failed'; readonly error: GatewayError }
   /** It has run, and its answer was too large to keep. */
   | { readonly kind: 'too_large'; readonly bytes: number; readonly limit: number }
+  /** It has run, and its answer had to make room for those of later calls. */
+  | { readonly kind: 'made_room'; readonly bytes: number }
 
 /** What a record of a call holds. */
 export interface Stored {
@@ -128,6 +130,7 @@ const stored = z.object({
         .transform((error): GatewayError => ({ ...error, sent: true, retryAfterMs: undefined })),
     }),
     z.object({ kind: z.literal('too_large'), bytes: z.int().min(0), limit: z.int().min(0) }),
+    z.object({ kind: z.literal('made_room'), bytes: z.int().min(0) }),
   ]),
 })
 
@@ -154,11 +157,16 @@ function replayOf(kept: StoredOutcome, call: Call): Outcome {
       const message = `${error.message}; a call with this idempotency key may have run, and is not run again`
       return { kind: 'failed', error: { ...error, message, sent: true, retryAfterMs: undefined } }
     }
-    case 'too_large': {
-      const words = `the call with this idempotency key has run; its answer of ${kept.bytes} bytes was too large to keep (limit ${kept.limit})`
-      return { kind: 'failed', error: gatewayError(idempotencyConflict, words, { sent: true }) }
-    }
+    case 'too_large':
+      return withoutAnswer(kept.bytes, `was too large to keep (limit ${kept.limit})`)
+    case 'made_room':
+      return withoutAnswer(kept.bytes, 'had to make room for later ones (`maxSize`)')
   }
+}
+
+function withoutAnswer(bytes: number, why: string): Outcome {
+  const words = `the call with this idempotency key has run; its answer of ${bytes} bytes ${why}`
+  return { kind: 'failed', error: gatewayError(idempotencyConflict, words, { sent: true }) }
 }
 
 /** The outcome of one call as that of another, which waited for it. */

@@ -10,7 +10,7 @@ import type { Probe, ProbeFailure, ProbeStep } from './probe.ts'
 export type HealthState = 'unknown' | 'well' | 'suspicious' | 'failing'
 
 /** What is to be said of a server after a probe. */
-export interface Verdict {
+export interface ProbeResult {
   readonly state: HealthState
   /** Why it is not well, by this probe. */
   readonly failure: ProbeFailure | undefined
@@ -161,7 +161,7 @@ export class ServerHealth {
   }
 
   /** Takes what a probe has found. */
-  take(probe: Probe): Verdict {
+  take(probe: Probe): ProbeResult {
     this.#lastProbeAt = this.#clock.wall()
     this.#probes++
     this.#soonMs = Infinity

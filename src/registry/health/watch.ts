@@ -8,7 +8,7 @@ import { type Incident, Incidents, type NoticeEvent, noticeEvents } from './inci
 import { timeToDetect, timeToRecover } from './notices.ts'
 import { Notifier, type NoticeOutcome } from './notifier.ts'
 import { failureReasons, type Probe, type ProbeFailure, probeSteps } from './probe.ts'
-import type { ServerHealth, Verdict } from './server-health.ts'
+import type { ProbeResult, ServerHealth } from './server-health.ts'
 
 /** How much of a message an incident keeps, in characters. */
 const LONGEST_MESSAGE = 300
@@ -124,21 +124,21 @@ export class HealthWatch {
   }
 
   /** Takes what a probe of a server has found. */
-  probed(server: ProbedServer, probe: Probe, verdict: Verdict): void {
+  probed(server: ProbedServer, probe: Probe, result: ProbeResult): void {
     const { metrics } = this.#parts
     const { name } = server
     for (const step of probeSteps) {
       const ms = probe.took[step]
       if (ms !== undefined) metrics.probeDuration.series({ step }).observe(ms / 1000)
     }
-    if (verdict.failure !== undefined)
-      metrics.probeFailures.inc({ server: name, reason: verdict.failure.reason })
+    if (result.failure !== undefined)
+      metrics.probeFailures.inc({ server: name, reason: result.failure.reason })
     const open = this.incidents.openOf(name)
-    if (verdict.state === 'well') {
+    if (result.state === 'well') {
       if (open !== undefined) this.#isWell(server, open)
-    } else if (verdict.failure !== undefined) {
-      if (open !== undefined) this.#goesOn(open, verdict.failure)
-      else if (verdict.state === 'failing') this.#begin(name, verdict, verdict.failure)
+    } else if (result.failure !== undefined) {
+      if (open !== undefined) this.#goesOn(open, result.failure)
+      else if (result.state === 'failing') this.#begin(name, result, result.failure)
     }
   }
 
@@ -168,7 +168,11 @@ export class HealthWatch {
     await this.incidents.close()
   }
 
-  #begin(server: string, { since, sinceNow, lastWellAt }: Verdict, { reason, message }: ProbeFailure): void {
+  #begin(
+    server: string,
+    { since, sinceNow, lastWellAt }: ProbeResult,
+    { reason, message }: ProbeFailure,
+  ): void {
     const { clock, log, metrics } = this.#parts
     const detectedAt = clock.wall()
     const startedNow = sinceNow ?? clock.now()

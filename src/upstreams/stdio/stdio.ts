@@ -42,7 +42,7 @@ export class StdioUpstream implements Upstream {
   readonly #children: Children
   readonly #restarts: Restarts
   readonly #tools = new ToolCallRules()
-  readonly #verdict: PipeVerdict
+  readonly #spoken: ProgramEra
   readonly #experience = new Experience()
   readonly #conceal: Conceal
   /** Up, or on the way: a start goes on when nobody waits for it any more, since it may be installing something. */
@@ -61,11 +61,11 @@ export class StdioUpstream implements Upstream {
     this.#conceal = conceal
     this.#children = new Children(config, limits, { maxReply: config.maxReply, clock, log, conceal })
     this.#restarts = new Restarts(clock, log)
-    this.#verdict = new PipeVerdict(config.era, clock)
+    this.#spoken = new ProgramEra(config.era, clock)
   }
 
   eras(): Eras {
-    return this.#verdict.eras
+    return this.#spoken.eras
   }
 
   async open(
@@ -185,7 +185,7 @@ export class StdioUpstream implements Upstream {
     open: (connect: Connect, era: Era | 'auto', signal: Signal) => Promise<Held>,
   ): Promise<Held> {
     const upstreamSession = await this.#restarts.open(owner, start, () =>
-      this.#verdict.open(start.watch(startProcess), (connect, era) => open(connect, era, start.signal)),
+      this.#spoken.open(start.watch(startProcess), (connect, era) => open(connect, era, start.signal)),
     )
     this.#upstreamSessions.add(upstreamSession)
     whenAborted(upstreamSession.ended, () => this.#upstreamSessions.delete(upstreamSession))
@@ -337,7 +337,7 @@ interface Held {
   readonly era: Era
 }
 
-interface Verdict extends Held {
+interface SpokenEra extends Held {
   readonly decidedBy: 'config' | 'probe'
   /** Milliseconds since the Unix epoch. */
   readonly at: number
@@ -347,21 +347,21 @@ interface Verdict extends Held {
  * What a program is spoken to in, for as long as the gateway runs it. Found out with the first process, and kept in mind.
  * A process has one upstream session, and that one era.
  */
-class PipeVerdict {
+class ProgramEra {
   readonly #era: Era | 'auto'
   readonly #clock: Clock
-  #verdict: Verdict | undefined
+  #known: SpokenEra | undefined
 
   /** With `auto` the server is asked. */
   constructor(era: Era | 'auto', clock: Clock) {
     this.#era = era
     this.#clock = clock
-    if (era !== 'auto') this.#verdict = { era, decidedBy: 'config', at: clock.wall() }
+    if (era !== 'auto') this.#known = { era, decidedBy: 'config', at: clock.wall() }
   }
 
   get eras(): Eras {
-    if (this.#verdict === undefined) return {}
-    const { era, decidedBy, at } = this.#verdict
+    if (this.#known === undefined) return {}
+    const { era, decidedBy, at } = this.#known
     return { [era]: { speaks: true, decidedBy, at } }
   }
 
@@ -373,7 +373,7 @@ class PipeVerdict {
     connect: Connect,
     open: (connect: Connect, era: Era | 'auto') => Promise<Opened>,
   ): Promise<Opened> {
-    const legacy = this.#verdict?.era === 'legacy'
+    const legacy = this.#known?.era === 'legacy'
     const era = this.#era === 'auto' && legacy ? 'legacy' : this.#era
     let started = false
     const noting: Connect = async (events, signal) => {
@@ -384,7 +384,7 @@ class PipeVerdict {
     try {
       return this.#learn(await open(noting, era))
     } catch (error) {
-      if (this.#verdict?.decidedBy !== 'config') this.#verdict = undefined
+      if (this.#known?.decidedBy !== 'config') this.#known = undefined
       const ended = started && (error as GatewayError).reason === 'upstream_unavailable'
       if (era !== 'auto' || !ended) throw error
     }
@@ -393,7 +393,7 @@ class PipeVerdict {
 
   #learn<Opened extends Held>(upstreamSession: Opened): Opened {
     const { era } = upstreamSession
-    if (this.#verdict?.era !== era) this.#verdict = { era, decidedBy: 'probe', at: this.#clock.wall() }
+    if (this.#known?.era !== era) this.#known = { era, decidedBy: 'probe', at: this.#clock.wall() }
     return upstreamSession
   }
 }

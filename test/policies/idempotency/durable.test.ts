@@ -143,10 +143,14 @@ test('answers that are kept take no more room in the store than they may', async
     server.end(n, answerTo(server.calls[n]!, { text: 'x'.repeat(900) }))
     await clock.advance(0)
   }
-  assert.equal(store.records.size, 2)
+  assert.equal(store.records.size, 5)
   const after = begin(store)
-  after.send(keyed('k4'))
-  assert.deepEqual([after.snapshot().over, after.snapshot().bytes], [2, snapshot().bytes])
+  const [kept, dropped] = [after.send(keyed('k4')), after.send(keyed('k0'))]
+  await after.clock.advance(0)
+  assert.deepEqual([after.snapshot().over, after.snapshot().bytes], [5, snapshot().bytes])
+  assert.ok(read(kept))
+  assert.ok(dropped.outcome?.kind === 'failed' && dropped.outcome.error.reason === 'idempotency_conflict')
+  assert.equal(after.server.calls.length, 0)
 })
 
 test('a call that may run twice is not noted before it has an answer, and waits for nothing', async () => {

@@ -197,18 +197,34 @@ test('when all that are remembered are under way, one more is refused', async ()
   assert.equal(server.calls.length, 4)
 })
 
-test('answers take no more room than they may: the oldest go first', async () => {
-  const { clock, server, send, snapshot } = setUp({ settings: { maxSize: '2KiB' } })
-  for (let n = 0; n < 5; n++) {
-    send(keyed(`k${n}`))
-    server.end(n, answerTo(server.calls[n]!, { text: 'x'.repeat(900) }))
+for (const effect of ['write', 'idempotent'] as const)
+  test(`answers take no more room than they may: the oldest go first, and that a call has run is known: ${effect}`, async () => {
+    const { clock, server, send, snapshot } = setUp({ settings: { maxSize: '2KiB' }, effect })
+    send(keyed('lost'))
+    server.fail(0, 'upstream_disconnected', true)
     await clock.advance(0)
-    assert.ok(snapshot().bytes <= 2_048)
-  }
-  assert.deepEqual([snapshot().over, snapshot().evicted], [2, 3])
-  for (const key of ['k3', 'k4']) send(keyed(key))
-  assert.equal(server.calls.length, 5)
-})
+    for (let n = 1; n < 6; n++) {
+      send(keyed(`k${n}`))
+      server.end(n, answerTo(server.calls[n]!, { text: 'x'.repeat(900) }))
+      await clock.advance(0)
+      assert.ok(snapshot().bytes <= 2_048)
+    }
+    // What may run twice and has failed leaves no trace.
+    assert.deepEqual([snapshot().over, snapshot().evicted], [effect === 'write' ? 6 : 5, 3])
+    const kept = ['k4', 'k5'].map((key) => send(keyed(key)))
+    await clock.advance(0)
+    assert.ok(kept.every(read))
+    assert.equal(server.calls.length, 6)
+    const again = send(keyed('k1'))
+    const lost = send(keyed('lost'))
+    await clock.advance(0)
+    assert.equal(server.calls.length, effect === 'write' ? 6 : 8)
+    if (effect === 'idempotent') return
+    assert.ok(again.outcome?.kind === 'failed' && lost.outcome?.kind === 'failed')
+    assert.deepEqual([again.outcome.error.reason, again.outcome.error.sent], ['idempotency_conflict', true])
+    assert.match(again.outcome.error.message, /has run; its answer of \d+ bytes had to make room for later ones/)
+    assert.match(lost.outcome.error.message, /may have run, and is not run again/)
+  })
 
 test('a record that says less of an error is a record still: the call may have run', () => {
   const error = { reason: 'upstream_disconnected', message: 'the gateway ended while the call was under way' }

@@ -1,8 +1,8 @@
 import type { Clock, Millis } from '../mesh/clock.ts'
 import type { Era } from '../protocol/modern.ts'
-import type { Eras, EraVerdict } from './upstream.ts'
+import type { Eras, KnownEra } from './upstream.ts'
 
-/** How long a verdict is believed, in milliseconds. */
+/** How long an answer is believed, in milliseconds. */
 const TTL_MS: Millis = 600_000
 
 /**
@@ -11,8 +11,8 @@ const TTL_MS: Millis = 600_000
  */
 const DOUBTFUL_MS: Millis = 60_000
 
-interface Known {
-  readonly verdict: EraVerdict
+interface Entry {
+  readonly known: KnownEra
   /** The end of its time, on the monotonic clock. */
   until: Millis
 }
@@ -21,12 +21,12 @@ export function otherEra(era: Era): Era {
   return era === 'modern' ? 'legacy' : 'modern'
 }
 
-/** What is known of the eras that one endpoint speaks: each has a verdict, a time and a cause of its own. */
-export class EraVerdicts {
+/** What is known of the eras that one endpoint speaks: each of them with a time and a cause of its own. */
+export class KnownEras {
   readonly #clock: Clock
   readonly #isPinned: boolean
-  readonly #known = new Map<Era, Known>()
-  /** Eras whose version the server has refused since their last verdict. */
+  readonly #entries = new Map<Era, Entry>()
+  /** Eras whose version the server has refused since that was found out. */
   readonly #refused = new Set<Era>()
 
   /** `auto` finds out; an era that the config names is the only one that is spoken, and is never doubted. */
@@ -34,40 +34,40 @@ export class EraVerdicts {
     this.#clock = clock
     this.#isPinned = era !== 'auto'
     if (era !== 'auto')
-      this.#known.set(era, {
-        verdict: { speaks: true, decidedBy: 'config', at: clock.wall() },
+      this.#entries.set(era, {
+        known: { speaks: true, decidedBy: 'config', at: clock.wall() },
         until: Infinity,
       })
   }
 
-  /** The verdicts that there are, those included whose time is over. */
+  /** What is known, that included whose time is over. */
   get all(): Eras {
-    return Object.fromEntries([...this.#known].map(([era, { verdict }]) => [era, verdict]))
+    return Object.fromEntries([...this.#entries].map(([era, { known }]) => [era, known]))
   }
 
   /** Whether the server speaks an era; undefined while nobody knows, or not any more. */
   speaks(era: Era): boolean | undefined {
-    const known = this.#known.get(era)
-    if (known === undefined || this.#clock.now() >= known.until) return undefined
-    return known.verdict.speaks
+    const entry = this.#entries.get(era)
+    if (entry === undefined || this.#clock.now() >= entry.until) return undefined
+    return entry.known.speaks
   }
 
   note(era: Era, speaks: boolean, decidedBy: 'probe' | 'silence' = 'probe'): void {
     if (this.#isPinned) return
     const isDoubtful = decidedBy === 'silence' || (!speaks && this.speaks(era) === true)
     const cause = this.#refused.delete(era) && !speaks ? 'version_error' : decidedBy
-    const known = this.#known.get(era)
+    const entry = this.#entries.get(era)
     const until = this.#clock.now() + (isDoubtful ? DOUBTFUL_MS : TTL_MS)
     // Each opening confirms it; what is told is since when it is so.
-    if (known?.verdict.speaks === speaks && known.verdict.decidedBy === cause) known.until = until
-    else this.#known.set(era, { verdict: { speaks, decidedBy: cause, at: this.#clock.wall() }, until })
+    if (entry?.known.speaks === speaks && entry.known.decidedBy === cause) entry.until = until
+    else this.#entries.set(era, { known: { speaks, decidedBy: cause, at: this.#clock.wall() }, until })
   }
 
   /** The server has refused a version of this era: it is asked anew. False when that is not to be asked. */
   doubt(era: Era): boolean {
-    const known = this.#known.get(era)
-    if (this.#isPinned || known?.verdict.speaks !== true) return false
-    known.until = 0
+    const entry = this.#entries.get(era)
+    if (this.#isPinned || entry?.known.speaks !== true) return false
+    entry.until = 0
     this.#refused.add(era)
     return true
   }
