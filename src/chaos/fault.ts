@@ -219,6 +219,11 @@ export interface FaultType<Config> {
    * the server, or sent late. Of all other types the answer may be lost or bent, or the call repeated, once it has run.
    */
   readonly runsAsAsked?: true
+  /**
+   * Whether a call that it hits never reaches the server: it hits calls of all tools, also those that write and those that are in no list (as
+   * the fault itself may bring about), without `allowWrites`.
+   */
+  readonly withholds?: true
   /** The types of foreign plans that mean it; none unless it says otherwise. */
   readonly aliases?: Readonly<Partial<Record<ForeignFormat, readonly string[]>>>
   /** Options of the command line that set a field of another name; one that is called like a field sets that. */

@@ -9,7 +9,7 @@ export async function findConfig(folder: string): Promise<string | undefined> {
   for (const name of configNames) {
     const isThere = await access(join(folder, name)).then(
       () => true,
-      (error: NodeJS.ErrnoException) => error.code !== 'ENOENT',
+      ({ code }: NodeJS.ErrnoException) => code !== 'ENOENT' && code !== 'ENOTDIR',
     )
     if (isThere) return name
   }

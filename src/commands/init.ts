@@ -1,4 +1,4 @@
-import { writeFile } from 'node:fs/promises'
+import { open, unlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { optionLines, type Output, runCommand } from './arguments.ts'
 import { findConfig } from './find-config.ts'
@@ -70,7 +70,7 @@ export function init(args: readonly string[], out: Output): Promise<number> {
     }
     if (folder !== undefined) makeFolder(folder)
     const file = join(folder ?? '', NAME)
-    await writeFile(file, starter, { flag: 'wx' })
+    await write(file, starter)
     const [validate, start] =
       folder === undefined ? ['validate', 'start'] : [`validate ${file}`, `start --config ${file}`]
     const width = Math.max(validate.length, start.length)
@@ -81,4 +81,17 @@ export function init(args: readonly string[], out: Output): Promise<number> {
   breakwater ${'status'.padEnd(width)}   says how its servers are, from another terminal`)
     return 0
   })
+}
+
+/** Writes a file that is not there; what could not be written as a whole would be taken for a config. */
+async function write(path: string, text: string): Promise<void> {
+  const file = await open(path, 'wx')
+  try {
+    await file.writeFile(text)
+  } catch (error) {
+    await unlink(path)
+    throw error
+  } finally {
+    await file.close()
+  }
 }

@@ -43,6 +43,9 @@ ${optionLines(wrapping)}`
 /** How long the program may take to start, as one that is downloaded first does; the first message waits for it. */
 const START_MS: Millis = 60_000
 
+/** How long the answers of a gateway that ends are waited for, in milliseconds. */
+const LAST_ANSWERS_MS: Millis = 1_000
+
 /** How long nothing may be read of what is left to read when all is said, in milliseconds. */
 const LAST_LINES_MS: Millis = 5_000
 
@@ -105,9 +108,11 @@ async function serve(
   }
   await Promise.race([untilRead(), stop])
   io.stdin.destroy()
+  // It answers what is under way: it knows whether that has reached the program.
+  await gateway.close()
+  await bridge.settled(LAST_ANSWERS_MS)
   await bridge.close()
   reportFaults(gateway.chaos.status(), out)
-  await gateway.close()
   exitSoon(0)
   return 0
 }
@@ -232,7 +237,8 @@ class Bridge {
 
   /** Gives up what is under way, and ends the session. */
   async close(): Promise<void> {
-    for (const reply of this.#underWay.values()) reply.abort(gatewayError('cancelled', 'the client has gone'))
+    for (const reply of this.#underWay.values())
+      reply.abort(gatewayError('shutting_down', 'the gateway has ended', { sent: reply.sent }))
     await this.#leave()
     await this.#pool.destroy()
   }

@@ -50,21 +50,24 @@ export function portionOf(
 
 const isNarrowed = (pattern: string | undefined) => pattern !== undefined && !/^\*+$/.test(pattern)
 
-/** The smallest share of a server's capacity that anybody has while these experiments run: an arm, or the calls in none. */
-export function leastShareOf(
+/**
+ * The shares by which the limits of a server are divided while these experiments run, those of all arms there and what is left for other
+ * requests: for each server of which the experiment takes calls.
+ */
+export function sharesAt(
   experiment: Experiment,
   together: readonly Experiment[],
   servers: readonly string[],
-): number {
-  const portion = portionOf(experiment, together, servers)
-  const left = servers
-    .filter(takesServer(experiment))
-    .map((name) =>
-      together
-        .filter((other) => takesServer(other)(name))
-        .reduce((rest, other) => rest - portionOf(other, together, servers), 1),
-    )
-  return Math.min(...left, ...[...splitOf(experiment).values()].map((part) => portion * part))
+): number[][] {
+  return servers.filter(takesServer(experiment)).map((name) => {
+    const arms = together
+      .filter((other) => takesServer(other)(name))
+      .flatMap((other) => {
+        const portion = portionOf(other, together, servers)
+        return [...splitOf(other).values()].map((part) => portion * part)
+      })
+    return [...arms, arms.reduce((rest, share) => rest - share, 1)]
+  })
 }
 
 /** Of which servers an experiment takes calls. */

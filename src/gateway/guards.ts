@@ -18,7 +18,7 @@ import { gatewayErrorText } from '../downstream/respond.ts'
 import { Tarpit } from '../downstream/tarpit.ts'
 import { Tenancies } from '../downstream/tenancy.ts'
 import { unreadCauses, UnreadReplies } from '../downstream/unread-replies.ts'
-import { type Clock, nextTurn } from '../mesh/clock.ts'
+import { type Clock, nextTurn, systemClock } from '../mesh/clock.ts'
 import { gatewayError } from '../mesh/errors.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
@@ -96,6 +96,9 @@ export function createGuardedServer(listener: RequestListener, { quotas, unread 
 
     /** Whatever answers a request, and however small the answer: a client that does not read it is seen. */
     override end(chunk?: unknown, encoding?: unknown, done?: unknown): this {
+      // Nobody has begun to read its body, which may be on its way.
+      if (!this.req.complete && this.req.readableFlowing === null)
+        this.once('finish', () => leaveUnread(this.req))
       super.end(chunk, encoding as BufferEncoding, done as () => void)
       if (this.writableLength > 0) unread.wrote(this)
       return this
@@ -125,6 +128,20 @@ export function createGuardedServer(listener: RequestListener, { quotas, unread 
   )
   server.prependListener('connection', (socket: Socket) => limitConnection(socket, quotas.connections))
   return server
+}
+
+/** How long the rest of a body that nobody reads may take, in milliseconds. */
+const UNREAD_MS = 2_000
+
+/**
+ * A request is answered whose body nobody has read. Node goes on reading and throws it away, however long it is: such a connection ends, at
+ * once if the body comes in chunks, each of which costs CPU whatever is in it.
+ */
+function leaveUnread(request: IncomingMessage): void {
+  if (request.complete) return
+  if (request.headers['transfer-encoding'] !== undefined) return request.socket.destroySoon()
+  const cancel = systemClock.after(UNREAD_MS, () => request.socket.destroy())
+  request.once('end', cancel).once('close', cancel)
 }
 
 /**

@@ -223,6 +223,8 @@ class LevelStore implements ClosableStore {
 
   async #end(): Promise<void> {
     await this.#written
+    // What a batch that was under way could not write.
+    await this.#writeAll()
     await this.#level
       .close()
       .catch((error: unknown) => this.#log.warn(causeOf(error), 'cannot close the store'))

@@ -51,7 +51,7 @@ export interface Channel {
    * A promise means "wait for it before the next one" (backpressure).
    */
   send(message: Message, answer?: Answer): Promise<void> | undefined
-  /** Has the bytes of the reply to the agent go as a fault wants them, and before that as faults want them that ask for it later. Asked for before anything of it is written. */
+  /** Adds a fault to the bytes of the reply to the agent; one that is added later works before it. To be called before anything is written. */
   shape?(shape: WireShape): void
   /** How many bytes stand around a message in the reply to the agent, as it goes by now: 0 unless it is a stream of events. */
   framing?(): number

@@ -3,7 +3,7 @@ import type { Millis } from './clock.ts'
 import type { GatewayError, Reason } from './errors.ts'
 import type { Effect } from './policy.ts'
 
-/** What became of a call, as metrics and breakers name it. */
+/** What became of a call, as metrics name it. */
 export type Result =
   'returned' | 'rpc_error' | 'caller_error' | 'timeout' | 'transport_error' | 'cancelled' | 'rejected'
 
@@ -98,7 +98,7 @@ export function isIncorrect(outcome: Outcome): boolean {
  * What the end of an attempt says of its server, for whoever judges servers by it.
  *
  * - `good`: it answered.
- * - `outage`: it failed.
+ * - `failure`: it failed.
  * - `wrong`: it answered, and the answer was wrong.
  * - `refused`: it turned this request down, which says nothing of the requests of others: for what it asked, for its
  *   credentials or session, or for the rate.
@@ -107,7 +107,7 @@ export function isIncorrect(outcome: Outcome): boolean {
  * - `nothing`: the caller left, or the gateway ended it.
  */
 export type Attribution =
-  'good' | 'outage' | 'wrong' | 'refused' | 'caller_error' | 'caller_timeout' | 'nothing'
+  'good' | 'failure' | 'wrong' | 'refused' | 'caller_error' | 'caller_timeout' | 'nothing'
 
 /**
  * A deadline that left an attempt less than this, in milliseconds, says nothing about the server, whoever set it: the
@@ -125,7 +125,7 @@ export function attributionOf(
     outcome.kind === 'answered'
       ? attributionOfAnswer(outcome)
       : attributionOfFailure(outcome.error, deadline, ranMs)
-  const isBad = lesson === 'outage' || lesson === 'wrong'
+  const isBad = lesson === 'failure' || lesson === 'wrong'
   return isBad && record.isInvalid && !isConnectionLost(outcome) ? 'caller_error' : lesson
 }
 
@@ -133,7 +133,7 @@ function attributionOfAnswer(outcome: Outcome & { kind: 'answered' }): Attributi
   if (isIncorrect(outcome)) return 'wrong'
   switch (resultOf(outcome)) {
     case 'rpc_error':
-      return 'outage'
+      return 'failure'
     case 'caller_error':
       return isRefusal(outcome.result.status) ? 'refused' : 'caller_error'
     default:
@@ -153,7 +153,7 @@ function attributionOfFailure(
       return 'wrong'
     case 'deadline_exceeded':
       if (deadline?.askedFor === true) return 'caller_timeout'
-      return ranMs < LEAST_BLAMED_MS ? 'nothing' : 'outage'
+      return ranMs < LEAST_BLAMED_MS ? 'nothing' : 'failure'
     case 'upstream_refused':
     case 'upstream_forbidden':
     case 'upstream_unauthorized':
@@ -166,12 +166,12 @@ function attributionOfFailure(
     case 'shutting_down':
       return 'nothing'
     default:
-      return 'outage'
+      return 'failure'
   }
 }
 
-/** Arguments can make a server fail in many ways, but none can make it unreachable. */
-function isConnectionLost(outcome: Outcome): boolean {
+/** Whether a call ended as calls do when there is nobody at the other end: arguments can make a server fail in many ways, but not in this one. */
+export function isConnectionLost(outcome: Outcome): boolean {
   if (outcome.kind !== 'failed') return false
   const { reason } = outcome.error
   return reason === 'upstream_unavailable' || reason === 'upstream_disconnected'

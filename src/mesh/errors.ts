@@ -70,8 +70,8 @@ export interface GatewayError {
   /** What exactly failed, for those who tell outages apart; no agent is told. */
   readonly cause?: FailureCause
   /**
-   * Set when the call came to nothing because the program of its server is not up, and will not be at once: nothing was
-   * tried that a retry within the same call could do better, or that says how the server treats calls.
+   * The process of the server is down and will not be up at once: the call is not retried, and does not count against the server,
+   * which never had it.
    */
   readonly notStarted?: true
 }

@@ -195,8 +195,8 @@ export interface Policy<Config> {
    * So the arms of an experiment together never get more than the server had before.
    */
   divided?(config: Config, share: number): unknown
-  /** Why nobody can get that share of it: everybody gets one call at least, and all together would get more than there is. */
-  indivisible?(config: Config, share: number): string | undefined
+  /** Why the limit cannot be divided by these shares, which are 1 together: each part is one call at least, and all together would be more. */
+  indivisible?(config: Config, shares: readonly number[]): string | undefined
   /** Called once per generation, scope and distinct config. */
   build(config: Config, context: PolicyContext, scope: Scope): Layer
 }

@@ -57,11 +57,20 @@ export class TimeLimit {
     if (ms === this.#usualMs) expiry = this.#queue.add(expire)
     else cancel = this.#clock.after(ms, expire)
     changes.signal = limited
-    return next(derive(call, changes)).then((outcome) => {
+    const over = () => {
       if (expiry !== undefined) this.#queue.remove(expiry)
       cancel?.()
       signal.removeEventListener('abort', follow)
-      return outcome
-    })
+    }
+    return next(derive(call, changes)).then(
+      (outcome) => {
+        over()
+        return outcome
+      },
+      (defect: unknown) => {
+        over()
+        throw defect
+      },
+    )
   }
 }

@@ -65,7 +65,7 @@ export const adaptiveConcurrency: Policy<z.output<typeof schema>> & { schema: ty
   reasons: [concurrencyLimited],
   states: [{ kind: ADAPTIVE_CONCURRENCY, isBudget: true }],
   // Where latency has brought it down to its least, everybody still gets one.
-  indivisible: ({ initial }, share) => indivisible('calls at once', initial, share),
+  indivisible: ({ initial }, shares) => indivisible('calls at once', initial, shares),
   divided: ({ initial, min, max, ...others }, share) => {
     const part = (count: number) => partOf(count, share)
     return { ...others, initial: part(initial), min: part(min), max: part(max) }

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import type { Layer, Outcome } from '../mesh/call.ts'
+import type { Call, Layer, Outcome } from '../mesh/call.ts'
 import { gatewayError } from '../mesh/errors.ts'
 import { Fact } from '../mesh/facts.ts'
 import { counter } from '../mesh/metric-spec.ts'
@@ -15,7 +15,7 @@ const schema = z
       .default('report')
       .describe(
         'Calls whose arguments break the inputSchema of their tool: not looked for, counted, or rejected with words ' +
-          'by which a model can correct itself.',
+          'by which a model can correct itself. What cannot be told within a bound of CPU passes: texts whose pattern could take exponential time, and values whose check would take too long.',
       ),
   })
   .describe('Checks the arguments of a tool call before anything is sent.')
@@ -44,15 +44,23 @@ export const argumentsPolicy: Policy<z.output<typeof schema>> & { schema: typeof
   build({ check: mode }, context, scope): Layer {
     if (mode === 'off') return (next) => next
     const schemas = sharedSchemas(context)
-    return (next) => (call) => {
-      if (call.tool === undefined) return next(call)
-      const check = schemas.find(scope.facts()?.inputSchema, 'arguments')
-      if (check === undefined) return next(call)
-      const finding = check(paramsOf(call.message.value).arguments ?? {})
-      if (typeof finding === 'string') return next(call)
-      invalidArguments.note(call.record, true)
-      call.record.isInvalid = true
-      return mode === 'enforce' ? Promise.resolve(rejection(finding)) : next(call)
+    return (next) => {
+      return (call) => {
+        if (call.tool === undefined) return next(call)
+        const pending =
+          mode === 'enforce' ? schemas.settled(scope.facts()?.inputSchema, 'arguments') : undefined
+        return pending === undefined ? checked(call) : pending.then(() => checked(call))
+      }
+
+      function checked(call: Call): Promise<Outcome> {
+        const check = schemas.find(scope.facts()?.inputSchema, 'arguments')
+        if (check === undefined) return next(call)
+        const finding = check(paramsOf(call.message.value).arguments ?? {})
+        if (typeof finding === 'string') return next(call)
+        invalidArguments.note(call.record, true)
+        call.record.isInvalid = true
+        return mode === 'enforce' ? Promise.resolve(rejection(finding)) : next(call)
+      }
     }
   },
 }

@@ -1,5 +1,6 @@
 import type { z } from 'zod'
 import type { Call, CallRecord, Layer, Outcome, Service } from '../mesh/call.ts'
+import { isConnectionLost } from '../mesh/classify.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { counter, gauge } from '../mesh/metric-spec.ts'
 import { askedMs } from '../mesh/pause-deadline.ts'
@@ -126,7 +127,7 @@ const MOST_EARLY = 3
 type BackAt = (replica: number) => Millis
 
 /**
- * One breaker: exact windows say when to open, opossum holds the state. Time is looked at when a call comes, so
+ * One breaker: windows say when to open, opossum holds the state. Time is looked at when a call comes, so
  * that it needs no timer, and no `close()` either: chains of an older generation may go on using it.
  */
 export class Breaker {
@@ -137,7 +138,7 @@ export class Breaker {
   readonly #window: HealthWindow
   readonly #machine: Machine
   /** Whether the failure that was counted last was one of the connection, as when the server is down. */
-  #wasOutage = false
+  #wasConnectionLost = false
   /** Times that it believed that its server is back since a call has succeeded. */
   #early = 0
 
@@ -220,7 +221,7 @@ export class Breaker {
     if (machine.state === 'open' && waitMs > 0) {
       if (!this.#isBack(backAt)) return Promise.resolve(refusedOpen(this.#owner, machine.trip, waitMs))
       this.#early++
-      if (this.#wasOutage) {
+      if (this.#wasConnectionLost) {
         // All that was against the server was that it was down: nothing is left to be tried.
         machine.recover('reachable again')
         return this.run(call, next, backAt)
@@ -242,7 +243,7 @@ export class Breaker {
 
   #note(sample: HealthSample, outcome: Outcome): void {
     if (sample === 'neutral' || sample === 'caller_timeout') return
-    this.#wasOutage = sample === 'failed' && isOutage(outcome)
+    this.#wasConnectionLost = sample === 'failed' && isConnectionLost(outcome)
     if (sample !== 'failed') this.#early = 0
   }
 
@@ -261,13 +262,6 @@ export class Breaker {
       return outcome
     })
   }
-}
-
-/** Whether a call ended as calls do when there is nobody at the other end. */
-function isOutage(outcome: Outcome): boolean {
-  if (outcome.kind !== 'failed') return false
-  const { reason } = outcome.error
-  return reason === 'upstream_unavailable' || reason === 'upstream_disconnected'
 }
 
 /** How long an attempt ran, in milliseconds, without the time for which the agent was asked. */

@@ -72,8 +72,8 @@ export const bulkhead: Policy<z.output<typeof schema>> & { schema: typeof schema
   use: 'Keep it in force: without it, one slow server can take all the capacity of the gateway. Raise `concurrent` for servers that handle more calls at once, and lower it for servers that work on one call at a time.',
   reasons: [bulkheadFull],
   states: [{ kind: BULKHEAD, isBudget: true }],
-  indivisible: ({ concurrent, perTool = concurrent }, share) =>
-    indivisible('calls at once', Math.min(concurrent, perTool), share),
+  indivisible: ({ concurrent, perTool = concurrent }, shares) =>
+    indivisible('calls at once', Math.min(concurrent, perTool), shares),
   // What waits costs the server nothing.
   divided: ({ concurrent, perTool, ...others }, share) => {
     const part = (count: number) => partOf(count, share)

@@ -20,7 +20,7 @@ const schema = z
       .enum(['explicit', 'auto'])
       .default('explicit')
       .describe(
-        'Which tool calls have a key: those that name one in `_meta["dev.breakwater/idempotency-key"]`, or with `auto` also all others that are not read-only: within `scope`, the same tool with the same arguments is the same call. Protocol versions before and from 2026-07-28, and calls that run as tasks, have answers of other shapes, and keys of their own.',
+        'Which tool calls have a key: those that name one in `_meta["dev.breakwater/idempotency-key"]`, or with `auto` also all others that are not read-only: within `scope`, the same tool with the same arguments is the same call. Protocol versions before and from 2026-07-28, and calls that run as tasks, have answers of other shapes: with `auto` they have keys of their own, and a key that was named in one of them is refused in the others.',
       ),
     scope: z
       .enum(['caller', 'tenant', 'server'])
@@ -84,7 +84,10 @@ export const idempotency: Policy<z.output<typeof schema>> & { schema: typeof sch
         const known = runs.find(key.id)
         if (known === undefined) return first(call, key.id, key.fingerprint)
         if (known.fingerprint !== key.fingerprint)
-          return rejected(idempotencyConflict, 'this idempotency key was used with other arguments')
+          return rejected(
+            idempotencyConflict,
+            'this idempotency key was used with other arguments, as a task or not, or in another version of the protocol',
+          )
         if (!('kept' in known)) return joined(call, known)
         const mayRunAgain = known.kept.kind === 'made_room' && isRepeatable(scope.effectOf(call))
         return mayRunAgain ? first(call, key.id, key.fingerprint) : replay(known.kept, call)

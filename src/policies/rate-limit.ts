@@ -108,9 +108,9 @@ export const rateLimit: Policy<Config> & { schema: typeof schema } = {
     { kind: RATE_LIMIT, isBudget: true },
     { kind: QUOTA, isBudget: true },
   ],
-  indivisible: (config, share) => {
+  indivisible: (config, shares) => {
     const rate = rateOf(config)
-    return rate && indivisible('calls after a pause', burstOf(config, rate), share)
+    return rate && indivisible('calls after a pause', burstOf(config, rate), shares)
   },
   // A quota is divided by nobody: all sets draw on the same.
   divided: (config, share) => {

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import type { Call, Layer, Outcome, Service } from '../mesh/call.ts'
-import { isFailure, isIncorrect, wasNeverDelivered } from '../mesh/classify.ts'
+import { isFailure, isIncorrect, isRepeatable, wasNeverDelivered } from '../mesh/classify.ts'
 import type { Millis } from '../mesh/clock.ts'
 import type { KeyedRandom } from '../mesh/keyed-random.ts'
 import { gatewayError, isGatewayError } from '../mesh/errors.ts'
@@ -31,7 +31,7 @@ const schema = z
       ),
     cap: duration({ min: 1 })
       .default(2_000)
-      .describe('Longest wait before any retry, unless the server asks for more.'),
+      .describe('Longest of these waits. What the server asks for comes on top.'),
     budget: budgetSchema,
     incorrect: z
       .boolean()
@@ -193,9 +193,7 @@ function ruleAgainst(call: Call, outcome: Outcome, scope: Scope): RetryRefusal |
 }
 
 function isSafe(call: Call, outcome: Outcome, scope: Scope): boolean {
-  if (wasNeverDelivered(outcome)) return true
-  const effect = scope.effectOf(call)
-  return effect === 'read_only' || effect === 'idempotent'
+  return wasNeverDelivered(outcome) || isRepeatable(scope.effectOf(call))
 }
 
 /** Whether the answer is a question to the agent, which is an answer like any other. */
@@ -208,7 +206,7 @@ function asksForInput(outcome: Outcome): boolean {
 interface Backoff {
   /** Longest wait before the first retry, in milliseconds; each further one may wait twice as long. */
   readonly base: Millis
-  /** No wait is longer, in milliseconds, unless the server asks for it. */
+  /** Longest of these waits, in milliseconds. What the server asks for comes on top. */
   readonly cap: Millis
 }
 

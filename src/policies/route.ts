@@ -220,13 +220,13 @@ class Scores {
         this.#usual.add(ms)
         load.answered(slowness, now)
         return load.succeeded(now)
-      case 'outage':
+      case 'failure':
         load.failed(slowness, now)
         load.broke(ms, now)
         return this.#ejection?.failed(replica, now)
       case 'wrong':
       case 'refused':
-        // No outage; but whoever is quick at it must not draw more calls either.
+        // No failure; but whoever is quick at it must not draw more calls either.
         return load.failed(slowness, now)
       case 'caller_error':
         if (outcome.kind === 'answered') load.answered(slowness, now)

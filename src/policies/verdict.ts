@@ -55,8 +55,18 @@ export const verdict: Policy<Config> & { schema: typeof schema } = {
   build(config, context, scope): Layer {
     if (config.output === 'off' && !config.shapes && !config.partials) return (next) => next
     const judge = judgeFor(config, context, scope)
-    return (next) => (call) =>
-      call.tool === undefined ? next(call) : next(call).then((outcome) => judge(call, outcome))
+    if (config.output !== 'enforce')
+      return (next) => (call) =>
+        call.tool === undefined ? next(call) : next(call).then((outcome) => judge(call, outcome))
+    const schemas = sharedSchemas(context)
+    return (next) => async (call) => {
+      if (call.tool === undefined) return next(call)
+      // It is compiled while the server works on the call.
+      const pending = schemas.settled(scope.facts()?.outputSchema, 'reply')
+      const outcome = await next(call)
+      await pending
+      return judge(call, outcome)
+    }
   },
 }
 

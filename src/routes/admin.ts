@@ -323,7 +323,13 @@ const ofCall = z
   .strictObject({
     call: z
       .union([z.string().min(1).max(1_024), z.number()])
-      .describe('Id of the call, as the agent sent it.'),
+      .describe('Id of the call, as the agent sent it: the latest with this id, whoever made it.'),
+    task: z
+      .string()
+      .min(1)
+      .max(LONGEST_INTENT)
+      .optional()
+      .describe('Name of the task of the call: agents count their calls alike.'),
     outcome: z.enum(['safe', 'silent', 'unknown']).describe('What the agent did with what it got.'),
   })
   .meta({ title: 'what came of a call' })
@@ -358,7 +364,7 @@ export function registerAdminOutcomes(
 ): void {
   const take = (said: z.output<typeof report>) =>
     'call' in said
-      ? { ...said, faults: chaos.engine.accounting.report(said.call, said.outcome) }
+      ? { ...said, faults: chaos.engine.accounting.report(said.call, said.outcome, { intent: said.task }) }
       : { intent: said.intent, outcome: said.outcome, ...intents.report(said) }
 
   app.post('/admin/outcomes', async ({ body }, reply) => {

@@ -83,10 +83,7 @@ export function refuseBody(
   text = refusal.text,
 ): void {
   const request = response.req
-  if (!request.complete) {
-    const cancel = clock.after(LINGER_MS, () => request.socket.destroy())
-    request.once('end', cancel).once('close', cancel).resume()
-  }
+  if (!request.complete) discard(request, clock)
   const length = Buffer.byteLength(text)
   const head = {
     ...refusal.headers,
@@ -95,6 +92,27 @@ export function refuseBody(
   }
   response.writeHead(refusal.statusCode, head).end(text)
 }
+
+/** Has what is left of a body come, for a while, and unless it comes in chunks that are dear. */
+function discard(request: IncomingMessage, clock: Clock): void {
+  let [chunks, bytes] = [0, 0]
+  const end = () => void request.socket.destroy()
+  const cancel = clock.after(LINGER_MS, end)
+  request
+    .once('end', cancel)
+    .once('close', cancel)
+    .on('data', (chunk: Buffer) => {
+      bytes += chunk.length
+      if (!areTooSmall(++chunks, bytes)) return
+      // Of what has been read already Node goes through the rest: paused, it costs a tenth.
+      request.pause()
+      end()
+    })
+    .resume()
+}
+
+/** Whether chunks cost more than their bytes are worth. */
+const areTooSmall = (chunks: number, bytes: number) => chunks > FREE_CHUNKS && bytes < LEAST_CHUNK * chunks
 
 type Done = (error: BodyRefusal | null, body?: string) => void
 
@@ -176,8 +194,7 @@ export class Bodies {
     const { sender } = body
     this.#bytes += bytes
     sender.bytes += bytes
-    if (body.chunks > FREE_CHUNKS && body.bytes < LEAST_CHUNK * body.chunks)
-      return this.#fail(body, tooSmallChunks(body))
+    if (areTooSmall(body.chunks, body.bytes)) return this.#fail(body, tooSmallChunks(body))
     if (body.bytes > body.max) return this.#fail(body, this.#tooLarge(body.max))
     const { total, perAddress } = this.#limits
     if (sender.bytes > Math.max(perAddress, this.#maxBody))

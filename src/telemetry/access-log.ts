@@ -5,6 +5,7 @@ import { facts } from '../policies/descriptions.ts'
 import { LogThrottle } from './log-throttle.ts'
 import type { Log } from './log.ts'
 import type { AccessLogSettings } from './schema.ts'
+import { sessionDigest } from './session-digest.ts'
 import { keptSpanOf } from './tracing/call-trace.ts'
 
 /** Writes a call that has ended into the log, if it is to be in there. */
@@ -121,11 +122,16 @@ function lineOf(call: Call, outcome: Outcome, result: Result, tookMs: Millis, ov
     fates: record.fates?.map(({ fault, fate }) => `${fault.name} ${fate}`),
     tenant,
     arm: record.arm === '' ? undefined : record.arm,
-    intent: record.intent?.id,
+    intent: intentTold(call),
     intentSource: record.intent?.source,
     traceId: record.traceId,
     spanId: keptSpanOf(record)?.spanId,
   }
+}
+
+/** The name of its task; where that is the session, its digest, as spans have it. */
+function intentTold({ record: { intent }, caller }: Call): string | undefined {
+  return intent?.source === 'session' ? sessionDigest(caller, intent.id) : intent?.id
 }
 
 /** What policies noted on a call, by the keys that they have for it. */

@@ -82,11 +82,11 @@ test('a server that there is not is refused, and one with too few slots to divid
   ])
   const few = `${servers}\npolicies: { defaults: { bulkhead: { concurrent: 2 } }, sets: { cautious: {} } }\nexperiments:\n  - { name: a, ${arms} }`
   assert.deepEqual(await errorsOf(t, few), [
-    '4:16  experiments[0].arms  a limit of 2 calls at once cannot be divided: the smallest part of them is 0.4',
+    '4:16  experiments[0].arms  a limit of 2 calls at once cannot be divided in 3: with one for each part at least, it would be 3',
   ])
 })
 
-test('limits of each kind are refused where an arm would have less than one call of them', async (t) => {
+test('limits of each kind are refused where one call for each arm and for the rest would be more than they are', async (t) => {
   for (const [settings, words] of [
     ['rateLimit: { rate: 1/s }', 'a limit of 1 calls after a pause cannot be divided'],
     ['rateLimit: { rate: 10/s, burst: 2 }', 'a limit of 2 calls after a pause cannot be divided'],

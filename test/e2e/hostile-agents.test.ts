@@ -293,6 +293,16 @@ test('a body in chunks of one byte is refused as soon as it is clear what it is'
   await isServed()
 })
 
+test('a body in chunks that nobody reads ends its connection, whatever answers the request', async () => {
+  for (const path of ['/nowhere', '/livez', '/mcp/nowhere']) {
+    const url = new URL(path, gateway.mcp()).href
+    const socket = await RawSocket.open(url, { ...version, 'transfer-encoding': 'chunked' })
+    await socket.begin(inChunks('x'.repeat(4 * KIB), 1))
+    await until('the connection is closed', () => socket.isClosed)
+  }
+  await isServed()
+})
+
 test('a body of 4 MB in chunks of 32 bytes costs about its size', async (t) => {
   const client = await RawClient.open(gateway.mcp())
   const beforehand = await held()

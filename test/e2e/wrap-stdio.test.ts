@@ -187,6 +187,18 @@ test('SIGTERM ends it with 0 while its input is open and a call hangs', async ()
   await until('it is gone', () => !isAlive(pid))
 })
 
+test('a call that runs when SIGTERM comes is told that it may have run', async () => {
+  const { client, pid } = await wrap(stdioScript)
+  const running = call(client, 'sleep', { ms: 60_000 })
+  await call(client, 'pid')
+  process.kill(pid, 'SIGTERM')
+  await assert.rejects(running, (error: Error & { data?: { code?: string; sent?: boolean } }) => {
+    assert.deepEqual([error.data?.code, error.data?.sent], ['BW_SHUTTING_DOWN', true])
+    return true
+  })
+  await until('it is gone', () => !isAlive(pid))
+})
+
 test('SIGUSR2 throws the kill switch: calls that a fault holds go on, and nothing is injected any more', async () => {
   const hold = { ...always, name: 'hang', type: 'conn.half_open', hold: '5m', match: { tool: 'echo' } }
   const { client, pid } = await wrap(stdioScript, [hold])

@@ -172,6 +172,24 @@ test('what a disk does not take is held for no more than 16 MiB; what is deleted
   assert.ok(!keys.includes('k0'))
 })
 
+test('what a write fails with while the store is closed is written once more', async (t) => {
+  const { open, folder } = await setUp(t)
+  const store = (await open())!
+  const { batch } = ClassicLevel.prototype
+  t.after(() => (ClassicLevel.prototype.batch = batch))
+  let fail = () => undefined as void
+  ClassicLevel.prototype.batch = (() =>
+    new Promise((_, reject) => {
+      fail = () => reject(new Error('full'))
+    })) as unknown as typeof batch
+  const put = store.of(owner).put('one', 1, FAR)
+  const closed = store.close()
+  ClassicLevel.prototype.batch = batch
+  fail()
+  await Promise.all([put, closed])
+  assert.equal(Object.keys(await entriesIn(folder)).length, 1)
+})
+
 test('a disk that takes forever keeps nobody waiting for longer than a second, nor the end of the process', async (t) => {
   const { open, clock } = await setUp(t)
   const store = (await open())!

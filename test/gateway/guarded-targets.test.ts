@@ -42,3 +42,35 @@ test('a protected server is never a target', async (t) => {
   const asked = await gateway.admin<{ error: string }>('/admin/experiments', { spec: specFor('fl*') })
   assert.equal(asked.error, 'refused: nothing was injected')
 })
+
+test('a run whose arms would give a server more calls at once than it may get is refused', async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), 'breakwater-state-'))
+  t.after(() => rm(folder, { recursive: true }))
+  t.after(killAll)
+  const flaky = await FlakyServer.start()
+  const gateway = await runGateway(t, {
+    servers: { flaky: { url: flaky.url, trusted: true }, roomy: { url: flaky.url, trusted: true } },
+    policies: { overrides: [{ match: { server: 'flaky' }, bulkhead: { concurrent: 2 } }] },
+    gateway: { environment: 'staging', stateDir: folder },
+    chaos: { enabled: true },
+  })
+  for (const server of ['flaky', 'roomy']) await gateway.isUp(server)
+  const refusalsFor = async (server: string) => {
+    const spec = {
+      name: 'drill',
+      owner: 'tests',
+      reason: 'to see',
+      hypothesis: { steadyState: ['status = up'] },
+      targets: { server },
+      stages: [{ share: 0.1, duration: '1m' }],
+      faults: [{ name: 'broken', type: 'rpc.error', rate: 1 }],
+      gate: { rollbackOn: [{ metric: 'error_ratio', above: 0.1 }] },
+    }
+    return (await gateway.admin<{ refusals: readonly string[] }>('/admin/experiments/plan', { spec }))
+      .refusals
+  }
+  assert.deepEqual(await refusalsFor('roomy'), [])
+  assert.deepEqual(await refusalsFor('flaky'), [
+    'stages[0]: a limit of 2 calls at once cannot be divided in 3: with one for each part at least, it would be 3',
+  ])
+})

@@ -92,11 +92,11 @@ const lessons: Partial<Record<Reason, Attribution>> = {
 
 test('a server is blamed for what it did, not for what callers and the gateway did', () => {
   for (const reason of Object.keys(reasons) as Reason[])
-    assert.equal(lesson(failed(reason)), lessons[reason] ?? 'outage', reason)
+    assert.equal(lesson(failed(reason)), lessons[reason] ?? 'failure', reason)
   const down = gatewayError('upstream_unavailable', 'the program does not start')
   assert.equal(lesson({ kind: 'failed', error: { ...down, notStarted: true } }), 'nothing')
   assert.equal(lesson(answered({ result: { isError: true } })), 'good')
-  assert.equal(lesson(answered({ error: { code: -32603 } })), 'outage')
+  assert.equal(lesson(answered({ error: { code: -32603 } })), 'failure')
   assert.equal(lesson(answered({ error: { code: -32602 } })), 'caller_error')
 })
 
@@ -108,7 +108,7 @@ test('an error that came with HTTP 4xx is its caller’s, but for 408 and 429', 
   }
   for (const status of [200, 408, 429, 500, 503]) {
     const outcome = answered({ error: { code: -32000, message: 'x' } }, status)
-    assert.deepEqual([resultOf(outcome), lesson(outcome)], ['rpc_error', 'outage'], `${status}`)
+    assert.deepEqual([resultOf(outcome), lesson(outcome)], ['rpc_error', 'failure'], `${status}`)
     assert.equal(isFailure(outcome), true, `${status}`)
   }
 })
@@ -125,19 +125,19 @@ test('whatever arguments that break the schema have led to is their caller’s d
   ])
     assert.equal(lesson(outcome, { isInvalid: true }), 'caller_error')
   for (const reason of ['upstream_unavailable', 'upstream_disconnected'] as const)
-    assert.equal(lesson(failed(reason), { isInvalid: true }), 'outage')
+    assert.equal(lesson(failed(reason), { isInvalid: true }), 'failure')
   assert.equal(lesson(answered({ result: {} }), { isInvalid: true }), 'good')
 })
 
 test('a deadline that the caller asked for says that it was impatient, however long it waited', () => {
   for (const ranMs of [1, 1_000, 60_000])
     assert.equal(lesson(failed('deadline_exceeded'), { askedFor: true, ranMs }), 'caller_timeout')
-  assert.equal(lesson(failed('attempt_timeout'), { askedFor: true }), 'outage')
+  assert.equal(lesson(failed('attempt_timeout'), { askedFor: true }), 'failure')
 })
 
 test('a deadline of the operator’s blames a server that had a second or more', () => {
   assert.equal(lesson(failed('deadline_exceeded'), { ranMs: 999 }), 'nothing')
-  assert.equal(lesson(failed('deadline_exceeded'), { ranMs: 1_000 }), 'outage')
+  assert.equal(lesson(failed('deadline_exceeded'), { ranMs: 1_000 }), 'failure')
 })
 
 test('a call that was rejected never reached the server, so it is no failure of it', () => {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Outcome } from '../../src/mesh/call.ts'
+import { pause } from '../../src/mesh/clock.ts'
 import { argumentsPolicy } from '../../src/policies/arguments.ts'
 import { newCall, toolCall } from '../support/caller.ts'
 import { testPolicyContext, testScope } from '../support/policy-context.ts'
@@ -27,9 +28,13 @@ async function setUp(settings: object, schema: unknown = inputSchema) {
   const layer = argumentsPolicy.build(argumentsPolicy.schema.parse(settings), testPolicyContext(clock), scope)
   const service = layer(() => Promise.resolve(passed))
   const first = toolCall('tool', { wrong: true })
-  const beforeCompiled = await service(first)
+  let ofFirst: Outcome | undefined
+  const answered = service(first).then((outcome) => (ofFirst = outcome))
+  await pause(0)
+  const beforeCompiled = ofFirst
   await clock.advance(10)
-  return { clock, service, first, beforeCompiled }
+  await answered
+  return { clock, service, first, beforeCompiled, ofFirst }
 }
 
 test('arguments that do not fit are noted, and the call passes', async () => {
@@ -70,12 +75,37 @@ test('words are those that a model needs: allowed values are listed, the whole i
   assert.equal(await message({ query: 'x' }), 'answered')
 })
 
-test('calls pass until the schema is compiled, and when it cannot be', async () => {
-  const { beforeCompiled, first } = await setUp({ check: 'enforce' })
-  assert.equal(beforeCompiled, passed)
-  assert.equal(first.record.isInvalid, false)
-  const { service } = await setUp({ check: 'enforce' }, { type: 'no such type' })
+test('calls pass until the schema is compiled, but for those that must not go unchecked: these wait for it', async () => {
+  const reported = await setUp({})
+  assert.equal(reported.beforeCompiled, passed)
+  assert.equal(reported.first.record.isInvalid, false)
+  const enforced = await setUp({ check: 'enforce' })
+  assert.equal(enforced.beforeCompiled, undefined)
+  assert.equal(enforced.ofFirst?.kind, 'rejected')
+})
+
+test('calls pass when the schema cannot be compiled', async () => {
+  const { service, ofFirst } = await setUp({ check: 'enforce' }, { type: 'no such type' })
+  assert.equal(ofFirst, passed)
   assert.equal(await service(toolCall('tool', { anything: 1 })), passed)
+})
+
+test('a text whose pattern is not tried keeps nothing else from being checked', async () => {
+  const slug = { type: 'string', pattern: '^[a-z0-9]+(?:-[a-z0-9]+)*$' }
+  const mail = { type: 'string', format: 'email' }
+  const properties = { amount: { type: 'integer', maximum: 100 }, slug, mail }
+  const { service } = await setUp(
+    { check: 'enforce' },
+    { properties, required: ['amount'], additionalProperties: false },
+  )
+  for (const args of [
+    { slug: 'ok' },
+    { amount: 999, slug: 'ok' },
+    { amount: 1, slug: 'ok', extra: 1 },
+    { amount: 999, mail: 'a'.repeat(20_000) },
+  ])
+    assert.equal((await service(toolCall('tool', args))).kind, 'rejected', JSON.stringify(args).slice(0, 80))
+  assert.equal(await service(toolCall('tool', { amount: 1, slug: 'ok' })), passed)
 })
 
 test('other requests and unknown tools pass unchecked', async () => {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Outcome } from '../../src/mesh/call.ts'
+import { pause } from '../../src/mesh/clock.ts'
 import { gatewayError } from '../../src/mesh/errors.ts'
 import { isFailure, isIncorrect } from '../../src/mesh/classify.ts'
 import { verdict } from '../../src/policies/verdict.ts'
@@ -20,8 +21,10 @@ const bad = structured({ items: [{ id: 7 }, { id: 'b' }] })
 /** With the schema compiled. */
 async function compiled(settings: object = {}, schema: unknown = outputSchema) {
   const parts = setUp(settings, { outputSchema: schema })
-  await parts.judge(good)
+  const first = parts.judge(good)
+  await pause(0)
   await parts.clock.advance(10)
+  await first
   return parts
 }
 
@@ -79,6 +82,13 @@ test('a breach is reported with its place, once in a while', async () => {
   await clock.advance(10_000)
   await repeat(50, bad)
   assert.equal(events.length, 2)
+})
+
+test('when enforced, the first reply waits for the schema to be compiled', async () => {
+  const { clock, judge } = setUp({ output: 'enforce' }, { outputSchema })
+  const outcome = judge(bad)
+  await clock.advance(10)
+  assert.equal((await outcome).kind, 'failed')
 })
 
 test('when enforced, a reply that breaks its schema becomes a failure that says where', async () => {

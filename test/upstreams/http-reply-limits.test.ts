@@ -23,6 +23,23 @@ test('a reply that is larger than the limit is given up, whole or as an event', 
   }
 })
 
+test('a reply behind more interim responses than anybody needs is given up', async (t) => {
+  for (const [count, reason] of [
+    [100, undefined],
+    [101, 'bad_reply'],
+  ] as const) {
+    const { last, end } = await post(t, (_, response) => {
+      for (let n = 0; n < count; n++) response.writeProcessing()
+      response.writeHead(200, { 'content-type': 'application/json' }).end('{}')
+    })
+    await end
+    assert.deepEqual(
+      [last.error?.reason, last.error?.sent],
+      (reason && [reason, true]) || [undefined, undefined],
+    )
+  }
+})
+
 test('of a long page about an error only the beginning is read', async (t) => {
   const { last, end } = await post(t, (_, response) => {
     response.writeHead(502, { 'content-type': 'text/html' })

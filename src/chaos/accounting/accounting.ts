@@ -89,11 +89,17 @@ export class Accounting {
 
   /**
    * Takes note of what an agent did after the latest call with this id, or of this intent: of all callers unless
-   * `callerId` names one. Returns how many injected faults that is about; a fault whose outcome is known keeps it.
+   * `whose` names one, or its task. Returns how many injected faults that is about; a fault whose outcome is known keeps it.
    */
-  report(callId: string | number, agent: AgentOutcome, callerId?: string): number {
+  report(
+    callId: string | number,
+    agent: AgentOutcome,
+    whose: { readonly callerId?: string; readonly intent?: string | undefined } = {},
+  ): number {
+    const { callerId, intent } = whose
     const entries = this.#parts.journal.injected(({ call }) => {
       if (call.id !== callId && call.intent !== callId) return false
+      if (intent !== undefined && call.intent !== intent) return false
       // The journal keeps the beginnings of their ids only.
       return callerId?.startsWith(call.caller) !== false
     })

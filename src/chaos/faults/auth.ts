@@ -137,7 +137,7 @@ const ownerSchema = z.strictObject({
     .enum(['forbidden', 'not_found', 'other_result'])
     .default('forbidden')
     .describe(
-      '`forbidden`: HTTP 403. `not_found`: what was asked for is not there. `other_result`: `result`, as if it were that of the other owner.',
+      '`forbidden`: HTTP 403, only of servers behind HTTP: the others are left alone. `not_found`: what was asked for is not there. `other_result`: `result`, as if it were that of the other owner.',
     ),
   result: z
     .record(z.string(), z.json())

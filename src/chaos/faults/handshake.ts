@@ -132,7 +132,7 @@ const noCapabilities: FaultType<z.output<typeof noneSchema>> = {
   ...ofHandshakes,
   about: 'A server says in the handshake that it can do nothing.',
   use: 'To see what becomes of the tools of a server that no longer claims to have any.',
-  seen: 'The tools of the server are gone from the lists. Towards agents, the list of capabilities is empty.',
+  seen: 'Nothing while upstream sessions last; then the tools of the server are gone from the lists. Towards agents, the list of capabilities is empty.',
   containedBy: {
     policies: [],
     how: 'The gateway believes what a server says of itself; the next handshake without the fault brings the tools back.',

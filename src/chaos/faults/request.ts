@@ -120,7 +120,7 @@ const duplicatedSchema = z.strictObject({
     .enum(['key', 'list'])
     .default('key')
     .describe(
-      '`key`: the argument stands twice in the JSON text, with the same value (RFC 8259 leaves open what becomes of it). `list`: each element of a list stands twice.',
+      '`key`: the argument stands twice in the JSON text, with the same value (RFC 8259 leaves open what becomes of it), only on the side `upstream`. `list`: each element of a list stands twice.',
     ),
 })
 

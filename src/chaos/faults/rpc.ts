@@ -405,7 +405,7 @@ export const versionMismatch = {
   family: 'rpc',
   about: 'The server no longer speaks the version of the protocol that it spoke.',
   use: 'To test the replacement of a server by one that speaks another version of the protocol.',
-  seen: 'HTTP 400 with the code -32022; in the legacy era nothing when a retry succeeds, or -32000.',
+  seen: 'HTTP 400 (at the endpoint of all servers 200) with the code -32022; in the legacy era nothing when a retry succeeds, or -32000.',
   containedBy: {
     policies: ['retry'],
     how: 'In the legacy era calls that only read are retried. In the modern one the refusal goes on to the agent, who names the version: nothing is repeated, and no breaker counts it.',
@@ -435,7 +435,7 @@ export const headerMismatch = {
   family: 'rpc',
   about: 'The server finds headers that do not say what the body says.',
   use: 'To test the recovery of clients when headers and body of a request are said not to agree.',
-  seen: 'HTTP 400 with the code -32020.',
+  seen: 'HTTP 400 (at the endpoint of all servers 200) with the code -32020.',
   containedBy: {
     policies: [],
     how: 'The gateway passes the refusal on: nothing is repeated, and no breaker counts it. A client may fetch the list anew, whose schemas say which headers there are, and call again.',

@@ -218,7 +218,7 @@ export class Engine {
   /** Takes what an agent says of an earlier call of its own; what a canary showed before outranks it. */
   #hear(call: Call): void {
     const said = reportedIn(call)
-    if (said !== undefined) this.accounting.report(said.call, said.outcome, call.caller.id)
+    if (said !== undefined) this.accounting.report(said.call, said.outcome, { callerId: call.caller.id })
   }
 
   #lookForCanaries(call: Call): void {

@@ -200,8 +200,8 @@ export class InjectionDecider {
 
   /** Why a call that was drawn is not hit all the same. */
   #limit({ fault, type }: ArmedFault, uses: Uses, call: Call, shadow: boolean): Because | undefined {
-    if (!fault.allowWrites && call.tool !== undefined && this.#parts.effectOf(call) !== 'read_only')
-      return 'write'
+    const mayHitWrites = fault.allowWrites || type.withholds === true
+    if (!mayHitWrites && call.tool !== undefined && this.#parts.effectOf(call) !== 'read_only') return 'write'
     if (fault.side === 'upstream') {
       const kind = this.#injectionParts.faultEnvironment.kindOf(call)
       if (kind !== undefined && refusalOf(type, kind) !== undefined) return 'refused'

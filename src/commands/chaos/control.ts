@@ -140,6 +140,12 @@ class Patience {
 
 async function accessTo(base: string, given: string | undefined, env: Env): Promise<Access> {
   const token = given ?? (env.BREAKWATER_TOKEN || undefined)
+  if (token !== undefined && !/^[\x21-\x7e]+$/.test(token))
+    return {
+      base,
+      token: undefined,
+      why: 'the one that was given holds blanks, line ends or other characters that no header can',
+    }
   if (token !== undefined) return { base, token }
   const found = await findToken(base, env)
   return found.ok ? found : { base, token: undefined, why: found.why }

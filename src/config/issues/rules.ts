@@ -1,7 +1,7 @@
 import { serverAddress } from '../../chaos/fault.ts'
 import { faults as types } from '../../chaos/faults/index.ts'
 import { targetFindings } from '../../chaos/plan/checks.ts'
-import { leastShareOf, overlap, takesServer } from '../../experiments/capacity.ts'
+import { overlap, sharesAt, takesServer } from '../../experiments/capacity.ts'
 import { armNames, type Experiment } from '../../experiments/schema.ts'
 import { glob, matcher } from '../../mesh/match.ts'
 import type { Policy } from '../../mesh/policy.ts'
@@ -208,21 +208,28 @@ function experimentFindings(config: Config): ConfigFinding[] {
       ...(rival
         ? [finding(index, ['match'], `takes calls that "${rival.name}" takes: one call is in one experiment`)]
         : []),
-      ...indivisible(experiment, config).map((message) => finding(index, ['arms'], message)),
+      ...indivisible(experiment, beside(experiment, experiments), config).map((message) =>
+        finding(index, ['arms'], message),
+      ),
     ]
   })
 }
 
-/** Limits of a server that cannot be divided among the arms without giving it more than it has. */
-function indivisible(
+/** The experiments that run at the same time as one of them. */
+function beside(experiment: Experiment, all: readonly Experiment[]): readonly Experiment[] {
+  // One that is not active is started by hand, and then beside none at its servers.
+  return experiment.active ? all.filter(({ active }) => active) : [experiment]
+}
+
+/** Limits of a server that cannot be divided among the arms of experiments that run `together` without giving it more than it has. */
+export function indivisible(
   experiment: Experiment,
-  { experiments, policies: { defaults, overrides, sets }, mcpServers }: Config,
+  together: readonly Experiment[],
+  { policies: { defaults, overrides, sets }, mcpServers }: Pick<Config, 'policies' | 'mcpServers'>,
 ): string[] {
   const names = Object.keys(mcpServers)
   const servers = names.filter(takesServer(experiment))
-  // One that is not active is started by hand, and then beside none at its servers.
-  const together = experiment.active ? experiments.filter(({ active }) => active) : [experiment]
-  const least = leastShareOf(experiment, together, names)
+  const divisions = sharesAt(experiment, together, names)
   const places: readonly PolicySettings[] = [
     ...overrides.filter(({ match }) => servers.some(glob(match.server ?? '*'))),
     defaults,
@@ -232,7 +239,7 @@ function indivisible(
     Object.entries<Pick<Policy<never>, 'indivisible'>>(registered).flatMap(([name, policy]) => {
       const settings = place[name]
       if (settings === undefined || settings === false) return []
-      return policy.indivisible?.(settings as never, least) ?? []
+      return divisions.flatMap((shares) => policy.indivisible?.(settings as never, shares) ?? [])
     }),
   )
   return [...new Set(found)]

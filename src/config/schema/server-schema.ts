@@ -58,7 +58,11 @@ const serverSettings = {
   grace: duration()
     .default(60_000)
     .describe('How long the last-known tools stay listed after the server went down.'),
-  refresh: duration({ min: 1_000 }).default(300_000).describe('How often its lists are fetched again.'),
+  refresh: duration({ min: 1_000 })
+    .default(300_000)
+    .describe(
+      'How often its lists are fetched again; while its health is watched, at the first probe after that.',
+    ),
   health: z
     .union([serverHealth, z.literal(false)])
     .prefault({})

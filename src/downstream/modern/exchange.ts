@@ -134,7 +134,12 @@ export class Exchange {
       open: () => undefined,
       pause: () => undefined,
       send: (message, answer) => {
-        if (answer !== undefined) return this.#question(message, pauseDeadline(record, clock, answer))
+        if (answer !== undefined) {
+          // Tried once more, the server would ask again, and the agent has this question already.
+          if (this.#question(message, pauseDeadline(record, clock, answer)))
+            record.firstByteAt ??= clock.now()
+          return undefined
+        }
         if (message.value.method === 'notifications/cancelled') return void this.#questions?.withdraw(message)
         const text = this.#notification(message)
         if (text === undefined || this.#turn === undefined) return undefined
@@ -159,13 +164,15 @@ export class Exchange {
     }
   }
 
-  #question(request: Message, asking: ServerQuestion): undefined {
+  /** Whether it is for the client to answer. */
+  #question(request: Message, asking: ServerQuestion): boolean {
     this.#questions ??= new Questions(this.envelope.capabilities, {
       take: (bytes) => this.#pendingInputs.holdQuestion(this.client, bytes),
       release: (bytes) => this.#pendingInputs.releaseQuestion(this.client, bytes),
     })
-    if (this.#questions.ask(request, asking) && this.#turn !== undefined)
-      this.#ask(this.#questions, this.#turn)
+    const isKept = this.#questions.ask(request, asking)
+    if (isKept && this.#turn !== undefined) this.#ask(this.#questions, this.#turn)
+    return isKept
   }
 
   /** Answers the POST that waits with the open questions, and keeps the call until they are answered. */

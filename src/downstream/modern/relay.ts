@@ -147,6 +147,8 @@ export class Relay {
       message,
       record: newRecord(this.#clock.now()),
     })
+    // Who has left may have taken it back: the next who wants it asks for it again.
+    if (request.signal.aborted && caller.levels.get(key) === level) caller.levels.delete(key)
   }
 }
 

@@ -147,7 +147,7 @@ export class GuardedArms implements Assigning {
 }
 
 /** A run as an experiment of the config would be: what shares calls out and divides capacity knows no other. */
-function experimentOf({ name, targets, arms, assignBy }: Spec, share: number): Experiment {
+export function experimentOf({ name, targets, arms, assignBy }: Spec, share: number): Experiment {
   const { environment: _, ...match } = targets
   return schema.parse({
     name,

@@ -84,7 +84,15 @@ const record = z.looseObject({
   traces: texts,
   detection: z.looseObject({ afterMs: told, sign: text.optional() }).optional(),
   rollback: z
-    .looseObject({ armed: texts, arms: texts, atMs: count, tookMs: count, chaos: text, troubled: texts })
+    .looseObject({
+      armed: texts,
+      arms: texts,
+      // Nobody was there to see it where the gateway ended.
+      atMs: count.optional(),
+      tookMs: count.optional(),
+      chaos: text,
+      troubled: texts,
+    })
     .optional(),
   recovery: z
     .looseObject({

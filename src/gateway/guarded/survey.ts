@@ -3,8 +3,11 @@ import { faults as types } from '../../chaos/faults/index.ts'
 import { contradictions, methodsOf, targetFindings } from '../../chaos/plan/checks.ts'
 import type { Fault } from '../../chaos/plan/common.ts'
 import { formatPath } from '../../config/files/path.ts'
+import { indivisible } from '../../config/issues/rules.ts'
+import type { Config } from '../../config/schema/schema.ts'
 import { meet } from '../../experiments/capacity.ts'
 import type { Experiments } from '../../experiments/experiments.ts'
+import { experimentOf } from '../../experiments/guarded/arms.ts'
 import type { Survey } from '../../experiments/guarded/guarded.ts'
 import type { Targets } from '../../experiments/guarded/record.ts'
 import { hashOf, lengthOf, type Spec } from '../../experiments/guarded/spec.ts'
@@ -136,6 +139,7 @@ function settingRefusals(spec: Spec, { current, controller }: SurveyParts): stri
       refusals.push(`arms.${arm}: there is no policy set "${set}"; there are ${sets.join(', ')}`)
   if (config.experiments.some(({ name }) => name === spec.name))
     refusals.push(`the config has a comparison of the name "${spec.name}"`)
+  if (refusals.length === 0) refusals.push(...indivisibleStages(spec, config))
   if (spec.faults.length === 0) return refusals
   const { maxTtl, mode } = controller.config
   if (mode === 'shadow') refusals.push('chaos.mode is shadow: nothing would be injected')
@@ -159,6 +163,14 @@ function settingRefusals(spec: Spec, { current, controller }: SurveyParts): stri
   for (const { severity, path, message } of findings)
     if (severity === 'error' && !path.includes('server')) refusals.push(`${formatPath(path)}: ${message}`)
   return refusals
+}
+
+/** Stages whose arms would have the gateway send a server more than it may get. */
+function indivisibleStages(spec: Spec, config: Config): string[] {
+  return spec.stages.flatMap(({ share }, index) => {
+    const entry = experimentOf(spec, share)
+    return indivisible(entry, [entry], config).map((why) => `stages[${index}]: ${why}`)
+  })
 }
 
 /** What goes on at the targets already. */

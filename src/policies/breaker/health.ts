@@ -41,7 +41,7 @@ export const breakerSchema = z
     open: duration({ min: 1 })
       .default(5_000)
       .describe(
-        'How long it stays open the first time; it doubles with each opening that no recovery follows. It ends early when a server that could not be reached can be reached again, at most 3 times before a call succeeds.',
+        'How long it stays open the first time; it doubles with each opening in a row, and begins anew after it has stayed closed for `window`. It ends early when a server that could not be reached can be reached again, at most 3 times before a call succeeds.',
       ),
     maxOpen: duration({ min: 1 })
       .default(60_000)
@@ -214,7 +214,7 @@ export function judge(outcome: Outcome, call: Call, ranMs: Millis): HealthSample
   switch (attributionOf(outcome, call, ranMs)) {
     case 'good':
       return isCorrect(outcome) ? 'correct' : 'answered'
-    case 'outage':
+    case 'failure':
       return 'failed'
     case 'wrong':
       return 'wrong'

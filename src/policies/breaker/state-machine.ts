@@ -218,7 +218,7 @@ export interface Probe {
   over: boolean
 }
 
-interface TrialParts {
+interface ProbeParts {
   readonly clock: Clock
   /** How many may be under way at a time, and how many have to succeed. */
   readonly probes: number
@@ -227,14 +227,14 @@ interface TrialParts {
 
 /** The half-open time of a breaker: as many probes as needed, and the decision that they come to. */
 export class HalfOpenProbes {
-  readonly #parts: TrialParts
+  readonly #parts: ProbeParts
   readonly #decided: (failure: string | undefined) => void
   readonly #underWay = new Set<Probe>()
   #free: number
   #needed: number
 
-  /** `decided`: called at most once; undefined when the trial has passed, else why not. */
-  constructor(parts: TrialParts, decided: (failure: string | undefined) => void) {
+  /** `decided`: called at most once; undefined when the probes have succeeded, else why not. */
+  constructor(parts: ProbeParts, decided: (failure: string | undefined) => void) {
     this.#parts = parts
     this.#decided = decided
     this.#free = parts.probes

@@ -186,7 +186,9 @@ export class Runs {
   }
 }
 
-function oldestOf(calls: LRUCache<string, Ended>): { readonly id: string; readonly ended: Ended } | undefined {
+function oldestOf(
+  calls: LRUCache<string, Ended>,
+): { readonly id: string; readonly ended: Ended } | undefined {
   const { value: id } = calls.rkeys().next()
   const ended = id === undefined ? undefined : calls.peek(id)
   return id === undefined || ended === undefined ? undefined : { id, ended }

@@ -17,7 +17,7 @@ export type RetryRefusal =
   | 'inbound_attempt'
   /** The retries that are configured are used up. */
   | 'max_retries'
-  /** The next try would begin after the deadline, or after the wait that the server asked for. */
+  /** The next try would begin after the deadline, or without one after the longest wait that there is. */
   | 'deadline'
   | 'server_budget'
   | 'gateway_budget'

@@ -40,6 +40,8 @@ interface Compiled {
   reason: string | undefined
   /** By which equal schemas are found; empty while it waits. */
   hash: string
+  /** Told when it waits no longer. */
+  readonly settled: (() => void)[]
 }
 
 /** Largest schema, in characters of JSON. */
@@ -52,8 +54,8 @@ const MAX_SCHEMAS = 2_000
 const GAP_MS = 5
 
 /**
- * Schemas as functions. None is compiled on the way of a call: asking for one that is new puts it on a list, and
- * until its turn has come there is nothing to check with. Equal schemas are compiled once.
+ * Schemas as functions. Asking for one that is new puts it on a list, and until its turn has come there is nothing to check
+ * with: only calls that must not go unchecked wait for that. Equal schemas are compiled once.
  */
 export class Schemas {
   readonly #clock: Clock
@@ -83,6 +85,15 @@ export class Schemas {
     if (compiled === undefined || compiled.state === 'evicted') this.#enqueue(schema, use)
     else this.#byHash.get(compiled.hash)
     return compiled?.check
+  }
+
+  /** Resolves when a schema is compiled, or refused; undefined where that is known, and where it is none. */
+  settled(schema: unknown, use: Use): Promise<void> | undefined {
+    if (!isObject(schema)) return undefined
+    this.find(schema, use)
+    const compiled = this.#known[use].get(schema)
+    if (compiled?.state !== 'waiting') return undefined
+    return new Promise((resolve) => compiled.settled.push(resolve))
   }
 
   /** Why nothing is checked with a schema; undefined while that is not known, and where it is checked. */
@@ -125,9 +136,11 @@ export class Schemas {
 
   #next(): void {
     const { schema, use } = this.#waiting[0]!
+    const before = this.#known[use].get(schema)
     const compiled = during('schema', () => this.#compiled(schema, use))
     this.#known[use].set(schema, compiled)
     this.#waiting.shift()
+    for (const tell of before?.settled ?? []) tell()
     if (this.#waiting.length > 0) this.#clock.after(GAP_MS, () => this.#next())
   }
 
@@ -151,7 +164,13 @@ export class Schemas {
   }
 }
 
-const newCompiled = (): Compiled => ({ state: 'waiting', check: undefined, reason: undefined, hash: '' })
+const newCompiled = (): Compiled => ({
+  state: 'waiting',
+  check: undefined,
+  reason: undefined,
+  hash: '',
+  settled: [],
+})
 
 /** The schemas of this process: of no server, so that no reload forgets them. */
 export function sharedSchemas({ state, clock }: PolicyContext): Schemas {

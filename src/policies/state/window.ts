@@ -9,8 +9,8 @@ export interface Totals {
 const BUCKETS = 10
 
 /**
- * Counts good and bad samples of the last `windowMs`, exactly: a ring of ten buckets, the oldest of which is
- * emptied as time moves on, so that a window covers 90 to 100 % of its length. An average that decays would
+ * Counts good and bad samples of the last `windowMs` in a ring of ten buckets, the oldest of which is emptied as
+ * time moves on, so that a window covers 90 to 100 % of its length. An average that decays would
  * let a tight burst of successes hide an outage. Takes 0.3 KB, and about 20 ns a sample.
  */
 export class RingWindow implements Totals {

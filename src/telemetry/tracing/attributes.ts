@@ -5,21 +5,14 @@ import {
   type SpanStatus,
   SpanStatusCode,
 } from '@opentelemetry/api'
-import { createHash } from 'node:crypto'
-import {
-  type Call,
-  type Caller,
-  type CallRecord,
-  type InjectedFault,
-  type Outcome,
-  requestIdOf,
-} from '../../mesh/call.ts'
+import { type Call, type CallRecord, type InjectedFault, type Outcome, requestIdOf } from '../../mesh/call.ts'
 import { resultOfCall } from '../../mesh/classify.ts'
 import { deciders, facts } from '../../policies/descriptions.ts'
 import { locate, type JsonPath } from '../../protocol/json-span.ts'
 import { isObject, paramsOf } from '../../protocol/jsonrpc.ts'
 import { clip, ownText } from '../../units/clip.ts'
 import { MODERN_VERSION, PROTOCOL_VERSION_KEY } from '../../protocol/modern.ts'
+import { sessionDigest } from '../session-digest.ts'
 import type { AttemptFacts } from './call-trace.ts'
 import type { EndedSpan } from './ended-span.ts'
 import type { KeepReason } from './keep.ts'
@@ -50,7 +43,7 @@ export function callAttributes(call: Call, first: AttemptFacts | undefined, kept
   if (version !== undefined) attributes[A.protocolVersion] = clipped(version)
   const session = inbound['mcp-session-id']
   if (version !== MODERN_VERSION && typeof session === 'string')
-    attributes[A.session] = digestOf(call.caller, session)
+    attributes[A.session] = sessionDigest(call.caller, session)
   if (record.arm !== '') attributes[A.arm] = record.arm
   for (const { fact } of facts) {
     const { attribute } = fact.telemetry
@@ -88,17 +81,6 @@ function versionOf({ message, inbound, caller }: Call): string | undefined {
   const said = isObject(meta) ? meta[PROTOCOL_VERSION_KEY] : undefined
   const version = said ?? inbound['mcp-protocol-version'] ?? caller.initializeParams.protocolVersion
   return typeof version === 'string' ? version : undefined
-}
-
-const digests = new WeakMap<Caller, string>()
-
-/** Tells sessions apart, and opens none. Made once: a caller has one session. */
-function digestOf(caller: Caller, session: string): string {
-  const known = digests.get(caller)
-  if (known !== undefined) return known
-  const digest = createHash('sha256').update(session).digest('hex').slice(0, 16)
-  digests.set(caller, digest)
-  return digest
 }
 
 /** How a replica of a server is reached. */

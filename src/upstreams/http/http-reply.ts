@@ -58,6 +58,9 @@ const MOST_REST = 1024 * 1024
 
 const noHeaders = new ReplyHeaders([])
 
+/** Most interim responses (1xx) to one request: nobody hears of them, and each costs CPU. */
+const MOST_INTERIMS = 100
+
 /**
  * undici's handler of one request: sorts the reply into a body or a stream of events, within limits.
  * Of undici's two kinds of handlers the older one: the newer makes an object of all headers first, 2 to 5 % of a call.
@@ -68,6 +71,8 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
   #abort: ((cause: Error) => void) | undefined
   #aborted: GatewayError | undefined
   #status = 0
+  /** How many responses came before the one that counts. */
+  #interims = 0
   #headers = noHeaders
   #decoder: SseDecoder | undefined
   /** What came of a body; undefined while nothing has. */
@@ -122,7 +127,13 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
   }
 
   onHeaders(status: number, raw: Buffer[], resume: () => void): boolean {
-    if (status < 200) return true
+    if (status < 200) {
+      if (++this.#interims > MOST_INTERIMS)
+        this.abort(
+          gatewayError('bad_reply', `more than ${MOST_INTERIMS} interim responses (1xx)`, { sent: true }),
+        )
+      return true
+    }
     this.#status = status
     this.#headers = new ReplyHeaders(raw)
     this.#resume = resume

@@ -86,6 +86,7 @@ test('what the agent did is counted once per fault, and the unknown never counts
   assert.equal(accounting.report('one', 'safe'), 1)
   assert.equal(accounting.report('one', 'silent'), 0)
   assert.equal(accounting.report('nobody', 'safe'), 0)
+  assert.equal(accounting.report('two', 'silent', { intent: 'of another' }), 0)
   const { safe, silent, unknown } = set.tally('a')
   assert.deepEqual({ safe, silent, unknown }, { safe: 1, silent: 0, unknown: 1 })
 })

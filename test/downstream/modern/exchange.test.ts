@@ -236,6 +236,34 @@ test('messages of the log come down to the level that the request names, and non
   assert.equal(levels.length, 1)
 })
 
+test('a log level that one client takes back by leaving is asked for again by the next', async (t) => {
+  const isLevel = ({ message: { value } }: McpRequest) => value.method === 'logging/setLevel'
+  const bench = await testModern(t, (mcpRequest) => {
+    if (!isLevel(mcpRequest) || bench.requests.filter(isLevel).length > 1) return '{}'
+    return new Promise((resolve) => {
+      mcpRequest.signal.addEventListener('abort', () => resolve(result(mcpRequest, '{}')))
+    })
+  })
+  const wanting = (id: number) => call(id, {}, { [LOG_LEVEL_KEY]: 'warning' })
+  const client = await bench.open(wanting(1))
+  await until('the level is asked for', () => bench.requests.length === 1)
+  client.close()
+  await until('it is taken back', () => bench.requests[0]!.signal.aborted)
+  for (const id of [2, 3]) await bench.send(wanting(id))
+  assert.equal(bench.requests.filter(isLevel).length, 2)
+})
+
+test('a call whose agent was asked has been sent something, so that it is not tried again', async (t) => {
+  const bench = await testModern(t, async (mcpRequest) => {
+    await ask(mcpRequest, 1)
+    return result(mcpRequest, '{}')
+  })
+  await bench.send(call(1))
+  assert.notEqual(bench.requests[0]?.record.firstByteAt, undefined)
+  await bench.send(call(2, {}, { [CLIENT_CAPABILITIES_KEY]: {} }))
+  assert.equal(bench.requests[1]?.record.firstByteAt, undefined)
+})
+
 test('a client that leaves cancels its call', async (t) => {
   const bench = await testModern(t, () => new Promise<Response>(() => undefined))
   const client = await bench.open(call(1))

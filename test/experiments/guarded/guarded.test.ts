@@ -4,6 +4,7 @@ import { GuardedExperiments, type Survey } from '../../../src/experiments/guarde
 import type { RunJournal } from '../../../src/experiments/guarded/journal.ts'
 import type { World } from '../../../src/experiments/guarded/lifecycle.ts'
 import type { Meter } from '../../../src/experiments/guarded/meter.ts'
+import { isRunRecord } from '../../../src/experiments/guarded/record-shape.ts'
 import type { RunRecord } from '../../../src/experiments/guarded/record.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 import { recordOf, specOf } from './world.ts'
@@ -270,6 +271,8 @@ test('what an earlier process left unfinished has failed; what it finished count
       ['d', 'failed'],
     ],
   )
+  // As the journal has it, which takes no others when it is opened again.
+  for (const run of written) assert.ok(isRunRecord(JSON.parse(JSON.stringify(run))), run.id)
 })
 
 test('a run that goes on is written down every five seconds, with what it has done by then', async () => {

@@ -222,7 +222,10 @@ for (const effect of ['write', 'idempotent'] as const)
     if (effect === 'idempotent') return
     assert.ok(again.outcome?.kind === 'failed' && lost.outcome?.kind === 'failed')
     assert.deepEqual([again.outcome.error.reason, again.outcome.error.sent], ['idempotency_conflict', true])
-    assert.match(again.outcome.error.message, /has run; its answer of \d+ bytes had to make room for later ones/)
+    assert.match(
+      again.outcome.error.message,
+      /has run; its answer of \d+ bytes had to make room for later ones/,
+    )
     assert.match(lost.outcome.error.message, /may have run, and is not run again/)
   })
 

@@ -6,15 +6,15 @@ import { z } from 'zod'
 import { canonicalJson } from '../../../protocol/canonical-json.ts'
 import { instrumented, STEPS, type Steps } from './instrument.ts'
 import { type Mismatch, mismatches } from './mismatch.ts'
-import { charge, chargeFor, withSteps } from './steps.ts'
+import { affords, type Allowance, charge, chargeFor, withSteps } from './steps.ts'
 
-/** What came of a check; `too_costly` says nothing about the value. */
+/** What came of a check; `too_costly` says nothing about the value, for not all of it was looked at, and what was fits. */
 type CheckResult = 'fits' | 'too_costly' | readonly Mismatch[]
 
 export type Check = (value: unknown) => CheckResult
 
-/** Steps that one check may take: some ten milliseconds for a schema that is made to be slow. */
-const MAX_STEPS = 3_000_000
+/** What one check may take: some ten milliseconds for a schema that is made to be slow. */
+const ALLOWANCE: Allowance = { steps: 3_000_000, texts: 3_000_000 }
 
 /** So many checks of one schema in a row that were given up for their cost make it a costly one. */
 const MAX_GIVEN_UP = 20
@@ -45,13 +45,15 @@ export function compileSchema(schema: Readonly<Record<string, unknown>>, all: bo
   })
   prepare(ajv)
   const validate = ajv.compile(rest)
+  const isCertain = !demandsMismatches(schema)
   let givenUp = 0
   let passed = 0
   return (value) => {
     if (givenUp >= MAX_GIVEN_UP && ++passed % ONE_OF !== 0) return 'too_costly'
     try {
-      const fits = withSteps(MAX_STEPS, () => validate(value))
+      const { result: fits, assumed } = withSteps(ALLOWANCE, () => validate(value))
       givenUp = 0
+      if (assumed && (fits || !isCertain)) return 'too_costly'
       return fits ? 'fits' : mismatches(validate.errors as ErrorObject[])
     } catch {
       // Too many steps, or endless recursion.
@@ -62,6 +64,15 @@ export function compileSchema(schema: Readonly<Record<string, unknown>>, all: bo
       validate.errors = null
     }
   }
+}
+
+/** Keywords under which a value may be wrong because a text fits. */
+const inverting = new Set(['not', 'oneOf', 'if', 'patternProperties', 'maxContains'])
+
+/** Whether a text that is taken to fit may make a value wrong that is right. */
+function demandsMismatches(schema: unknown): boolean {
+  if (typeof schema !== 'object' || schema === null) return false
+  return Object.entries(schema).some(([key, inner]) => inverting.has(key) || demandsMismatches(inner))
 }
 
 function prepare(ajv: Ajv): void {
@@ -101,8 +112,7 @@ function charged(test: (text: string) => boolean): Format {
   return {
     type: 'string',
     validate(text: string) {
-      charge(1 + text.length ** 2 / 32)
-      return test(text)
+      return !affords(1 + text.length ** 2 / 32) || test(text)
     },
   }
 }
@@ -186,8 +196,8 @@ const harmless: ReadonlySet<string> = new Set(
 const linear: PatternCost = { ways: 1, steps: 1, degree: 1 }
 
 /**
- * A pattern that a server sent. Before each match it charges what it could cost at most, so that a pattern which takes
- * exponential time is never tried, and one of polynomial time on short texts only.
+ * A pattern that a server sent. Before each match it charges what that could cost at most, so that a pattern which takes
+ * exponential time is never tried, and one of polynomial time on short texts only; a text that is not tried is taken to match.
  */
 class GuardedRegExp {
   readonly #pattern: string
@@ -204,8 +214,9 @@ class GuardedRegExp {
 
   test(text: string): boolean {
     const { steps, degree } = this.#cost
-    charge(steps * (text.length + 1) ** degree)
-    return this.#regexp === undefined || this.#regexp.test(text)
+    return (
+      !affords(steps * (text.length + 1) ** degree) || this.#regexp === undefined || this.#regexp.test(text)
+    )
   }
 
   /** By this Ajv knows equal ones. */

@@ -1,13 +1,42 @@
 /** Thrown in the middle of a check that costs more than it may. */
 class TooCostly extends Error {}
 
-/** One check runs to its end before another begins, so one counter serves all. */
-let left = 0
+/** Steps that one check may take. */
+export interface Allowance {
+  /** For what it goes through; a check that takes more is given up. */
+  readonly steps: number
+  /** For patterns and formats; one that would take more than is left of it is not tried, and taken to fit. */
+  readonly texts: number
+}
 
-/** Runs a check that may take `most` steps; whoever takes part in it says with `charge` what it costs. */
-export function withSteps<Result>(most: number, check: () => Result): Result {
-  left = most
-  return check()
+/** One check runs to its end before another begins, so one counter of each serves all. */
+let left = 0
+let leftForTexts = 0
+let hasAssumed = false
+
+/**
+ * Runs a check; whoever takes part in it says with `charge` what it costs. `assumed`: some text was taken to fit that nobody has looked at.
+ */
+export function withSteps<Result>(
+  { steps, texts }: Allowance,
+  check: () => Result,
+): { readonly result: Result; readonly assumed: boolean } {
+  left = steps
+  leftForTexts = texts
+  hasAssumed = false
+  return { result: check(), assumed: hasAssumed }
+}
+
+/** Pays for a look at a text, if it can be paid for. If not, the text has to be taken to fit: who chose it must not end the whole check. */
+export function affords(steps: number): boolean {
+  charge(1)
+  // Not so either when it is no number any more.
+  if (leftForTexts - steps >= 0) {
+    leftForTexts -= steps
+    return true
+  }
+  hasAssumed = true
+  return false
 }
 
 /** Takes steps from the check that runs; a step is about what one keyword or one character of a pattern costs. */
