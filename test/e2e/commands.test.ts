@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
-import { chmod, mkdir, readFile, writeFile } from 'node:fs/promises'
+import { chmod, mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
 import { createServer, type AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
@@ -144,6 +144,32 @@ test('init makes the folder that it is told to write into, and names the config 
     again.stderr,
     /there is a breakwater\.yaml already: `breakwater start --config a\/b\/breakwater\.yaml`/,
   )
+})
+
+test(
+  'init leaves nothing behind where there is no room for its file',
+  { skip: process.platform === 'win32' && 'there is no limit of the size of files' },
+  async () => {
+    const cwd = await newFolder()
+    const limited = ['-c', 'ulimit -f 0; exec "$0" "$@"', process.execPath, main, 'init']
+    const code = await new Promise((resolve) => {
+      execFile('sh', limited, { cwd }, (error) => resolve(error?.code))
+    })
+    assert.equal(code, 1)
+    assert.deepEqual(await readdir(cwd), [])
+  },
+)
+
+test('a token that is none is in no message', async () => {
+  const { code, stdout, stderr } = await run([
+    'status',
+    '--control',
+    'http://127.0.0.1:9',
+    '--token',
+    'very-secret\ntoken',
+  ])
+  assert.equal(code, 1)
+  assert.doesNotMatch(stdout + stderr, /very-secret/)
 })
 
 test('init never overwrites a config, not even one of an editor', async () => {

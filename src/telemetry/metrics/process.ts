@@ -19,14 +19,14 @@ export function processRegistry(): Registry {
   return shared
 }
 
-/** For so long the lag of the event loop stays as it was told, in milliseconds. */
+/** For so long the lag of the event loop is measured before it is told, and stays as it was told, in milliseconds. */
 const LAG_MS = 1_000
 
-/** Each collection begins its histogram anew: one right after another, as by two scrapers or in two formats, would tell of nothing, as numbers. */
+/** Each collection begins its histogram anew: one right after another, as by two scrapers or in two formats, would have nothing to tell, and would tell that as numbers. */
 function keepLag(registry: Registry): void {
   const lag = registry.getSingleMetric('nodejs_eventloop_lag_seconds') as Gauge & { collect?: () => unknown }
   const { collect } = lag
-  let collectedAt = -Infinity
+  let collectedAt = systemClock.now()
   lag.collect = () => {
     const now = systemClock.now()
     if (now - collectedAt < LAG_MS) return undefined
