@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { test } from 'node:test'
+import { test, type TestContext } from 'node:test'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -7,70 +7,56 @@ import { FlakyServer } from '../e2e/support/flaky.ts'
 import { killAll } from '../e2e/support/program.ts'
 import { runGateway } from './running-gateway.ts'
 
-test('a protected server is never a target', async (t) => {
+interface Plan {
+  readonly refusals: readonly string[]
+}
+
+const specFor = (server: string, more: object = {}) => ({
+  name: 'drill',
+  owner: 'tests',
+  reason: 'to see',
+  hypothesis: { steadyState: ['status = up'] },
+  targets: { server },
+  faults: [{ name: 'broken', type: 'rpc.error', rate: 1 }],
+  gate: { rollbackOn: [{ metric: 'error_ratio', above: 0.1 }] },
+  ...more,
+})
+
+/** A gateway before one server, which it knows by these names. */
+async function setUp(t: TestContext, servers: Readonly<Record<string, object>>, blocks: object = {}) {
   const folder = await mkdtemp(join(tmpdir(), 'breakwater-state-'))
   t.after(() => rm(folder, { recursive: true }))
   t.after(killAll)
-  const flaky = await FlakyServer.start()
+  const { url } = await FlakyServer.start()
+  const named = Object.entries(servers).map(([name, more]) => [name, { url, trusted: true, ...more }])
   const gateway = await runGateway(t, {
-    servers: {
-      flaky: { url: flaky.url, trusted: true },
-      flawless: { url: flaky.url, trusted: true, protected: true },
-    },
+    servers: Object.fromEntries(named),
     gateway: { environment: 'staging', stateDir: folder },
     chaos: { enabled: true },
+    ...blocks,
   })
-  await gateway.isUp('flaky')
-  const specFor = (server: string) => ({
-    name: 'drill',
-    owner: 'tests',
-    reason: 'to see',
-    hypothesis: { steadyState: ['status = up'] },
-    targets: { server },
-    faults: [{ name: 'broken', type: 'rpc.error', rate: 1 }],
-    gate: { rollbackOn: [{ metric: 'error_ratio', above: 0.1 }] },
-  })
-  interface Plan {
-    readonly refusals: readonly string[]
-  }
-  const refusalsFor = async (server: string) =>
-    (await gateway.admin<Plan>('/admin/experiments/plan', { spec: specFor(server) })).refusals
-  await gateway.isUp('flawless')
-  assert.deepEqual(await refusalsFor('flaky'), [])
+  for (const name of Object.keys(servers)) await gateway.isUp(name)
+  const refusalsFor = async (spec: object) =>
+    (await gateway.admin<Plan>('/admin/experiments/plan', { spec })).refusals
+  return { gateway, refusalsFor }
+}
+
+test('a protected server is never a target', async (t) => {
+  const { gateway, refusalsFor } = await setUp(t, { flaky: {}, flawless: { protected: true } })
+  assert.deepEqual(await refusalsFor(specFor('flaky')), [])
   const refused = 'server flawless is protected: it is never a target'
-  for (const server of ['fl*', 'flawless']) assert.ok((await refusalsFor(server)).includes(refused), server)
+  for (const server of ['fl*', 'flawless'])
+    assert.ok((await refusalsFor(specFor(server))).includes(refused), server)
   const asked = await gateway.admin<{ error: string }>('/admin/experiments', { spec: specFor('fl*') })
   assert.equal(asked.error, 'refused: nothing was injected')
 })
 
 test('a run whose arms would give a server more calls at once than it may get is refused', async (t) => {
-  const folder = await mkdtemp(join(tmpdir(), 'breakwater-state-'))
-  t.after(() => rm(folder, { recursive: true }))
-  t.after(killAll)
-  const flaky = await FlakyServer.start()
-  const gateway = await runGateway(t, {
-    servers: { flaky: { url: flaky.url, trusted: true }, roomy: { url: flaky.url, trusted: true } },
-    policies: { overrides: [{ match: { server: 'flaky' }, bulkhead: { concurrent: 2 } }] },
-    gateway: { environment: 'staging', stateDir: folder },
-    chaos: { enabled: true },
-  })
-  for (const server of ['flaky', 'roomy']) await gateway.isUp(server)
-  const refusalsFor = async (server: string) => {
-    const spec = {
-      name: 'drill',
-      owner: 'tests',
-      reason: 'to see',
-      hypothesis: { steadyState: ['status = up'] },
-      targets: { server },
-      stages: [{ share: 0.1, duration: '1m' }],
-      faults: [{ name: 'broken', type: 'rpc.error', rate: 1 }],
-      gate: { rollbackOn: [{ metric: 'error_ratio', above: 0.1 }] },
-    }
-    return (await gateway.admin<{ refusals: readonly string[] }>('/admin/experiments/plan', { spec }))
-      .refusals
-  }
-  assert.deepEqual(await refusalsFor('roomy'), [])
-  assert.deepEqual(await refusalsFor('flaky'), [
+  const policies = { overrides: [{ match: { server: 'flaky' }, bulkhead: { concurrent: 2 } }] }
+  const { refusalsFor } = await setUp(t, { flaky: {}, roomy: {} }, { policies })
+  const stages = [{ share: 0.1, duration: '1m' }]
+  assert.deepEqual(await refusalsFor(specFor('roomy', { stages })), [])
+  assert.deepEqual(await refusalsFor(specFor('flaky', { stages })), [
     'stages[0]: a limit of 2 calls at once cannot be divided in 3: with one for each part at least, it would be 3',
   ])
 })
