@@ -93,13 +93,12 @@ export class Shop {
   /** How good the replies of a tool were, as the gateway has counted them; without that to its first call, if typed. */
   async verdicts({ name }: Lane, tool: string): Promise<Json> {
     const labels = `server="${name}",tool="${tool}"`
-    const { unchecked = 0, ...rest } = await this.gateway.sums(
-      'breakwater_upstream_attempts_total',
-      'verdict',
-      labels,
-    )
-    const left = isTyped(tool) ? unchecked - 1 : unchecked
-    return left === 0 ? rest : { ...rest, unchecked: left }
+    const found = await this.gateway.sums('breakwater_upstream_attempts_total', 'verdict', labels)
+    if (!isTyped(tool)) return found
+    // Where the schema is enforced, the first reply waits for it.
+    const ofFirst = (found.unchecked ?? 0) > 0 ? 'unchecked' : 'correct'
+    const { [ofFirst]: count = 0, ...rest } = found
+    return count === 1 ? rest : { ...rest, [ofFirst]: count - 1 }
   }
 
   /** What became of the injections of a fault. */
