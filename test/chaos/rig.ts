@@ -90,6 +90,7 @@ const defect: FaultType<{ at: 'build' | 'before' | 'after' | 'reject' | 'nothing
 export const registry: FaultRegistry = {
   'test.hold': hold,
   'test.spoil': spoil,
+  'test.withheld': { ...spoil, withholds: true },
   'test.fail': fail,
   'test.reply': reply,
   'test.defect': defect,

@@ -139,6 +139,16 @@ test('tools that are not known to be read-only need leave', async () => {
   ])
 })
 
+test('a fault that keeps calls from the server needs no leave', async () => {
+  const { send, arm, controller } = rig({ effectOf: () => 'unknown' })
+  arm([fault('a', 'test.withheld')])
+  await send(toolCall('t'))
+  assert.deepEqual(
+    controller.journal.decisions().map(({ because }) => because),
+    [undefined],
+  )
+})
+
 test('a fault leaves out servers that it cannot work with', async () => {
   const { send, arm, controller } = rig()
   arm([fault('a', 'test.reply')])
