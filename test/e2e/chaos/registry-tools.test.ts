@@ -5,8 +5,9 @@ import { closeClients, connect } from '../support/sdk-client.ts'
 import { httpShop, stdioShop } from '../support/shop.ts'
 import { HttpToolbox, stdioToolbox } from '../support/toolbox.ts'
 
-const missing = (...tools: string[]) => ({ type: 'registry.tool_missing', tools })
-const ghost = { type: 'registry.ghost_tool', tools: ['ghost'] }
+// No tool of these servers is known to only read: faults that keep calls from them need no leave.
+const missing = (...tools: string[]) => ({ type: 'registry.tool_missing', tools, allowWrites: false })
+const ghost = { type: 'registry.ghost_tool', tools: ['ghost'], allowWrites: false }
 const schema = { type: 'registry.stale_schema', tools: ['typed_*'] }
 const tools = ['typed_order', 'words_story']
 
