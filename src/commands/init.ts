@@ -87,11 +87,9 @@ export function init(args: readonly string[], out: Output): Promise<number> {
 async function write(path: string, text: string): Promise<void> {
   const file = await open(path, 'wx')
   try {
-    await file.writeFile(text)
+    await file.writeFile(text).finally(() => file.close())
   } catch (error) {
     await unlink(path)
     throw error
-  } finally {
-    await file.close()
   }
 }

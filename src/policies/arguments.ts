@@ -47,8 +47,8 @@ export const argumentsPolicy: Policy<z.output<typeof schema>> & { schema: typeof
     return (next) => {
       return (call) => {
         if (call.tool === undefined) return next(call)
-        const pending =
-          mode === 'enforce' ? schemas.settled(scope.facts()?.inputSchema, 'arguments') : undefined
+        if (mode !== 'enforce') return checked(call)
+        const pending = schemas.settled(scope.facts()?.inputSchema, 'arguments', call.signal)
         return pending === undefined ? checked(call) : pending.then(() => checked(call))
       }
 

@@ -62,7 +62,7 @@ export const verdict: Policy<Config> & { schema: typeof schema } = {
     return (next) => async (call) => {
       if (call.tool === undefined) return next(call)
       // It is compiled while the server works on the call.
-      const pending = schemas.settled(scope.facts()?.outputSchema, 'reply')
+      const pending = schemas.settled(scope.facts()?.outputSchema, 'reply', call.signal)
       const outcome = await next(call)
       await pending
       return judge(call, outcome)

@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Outcome } from '../../src/mesh/call.ts'
+import { derive, type Outcome } from '../../src/mesh/call.ts'
+import { Cancellation } from '../../src/mesh/cancel.ts'
 import { pause } from '../../src/mesh/clock.ts'
+import { gatewayError } from '../../src/mesh/errors.ts'
 import { argumentsPolicy } from '../../src/policies/arguments.ts'
 import { newCall, toolCall } from '../support/caller.ts'
 import { testPolicyContext, testScope } from '../support/policy-context.ts'
@@ -82,6 +84,23 @@ test('calls pass until the schema is compiled, but for those that must not go un
   const enforced = await setUp({ check: 'enforce' })
   assert.equal(enforced.beforeCompiled, undefined)
   assert.equal(enforced.ofFirst?.kind, 'rejected')
+})
+
+test('a call that waits for its schema waits no longer than for its deadline', async () => {
+  const clock = new ManualClock()
+  const scope = testScope({ facts: () => ({ inputSchema, outputSchema: undefined, fingerprint: 'a' }) })
+  const layer = argumentsPolicy.build({ check: 'enforce' }, testPolicyContext(clock), scope)
+  const end = new Cancellation()
+  let isAborted: boolean | undefined
+  const service = layer(({ signal }) => {
+    isAborted = signal.aborted
+    return Promise.resolve(passed)
+  })
+  const outcome = service(derive(toolCall('tool', { wrong: true }), { signal: end }))
+  end.abort(gatewayError('deadline_exceeded', 'too late'))
+  assert.equal(await outcome, passed)
+  // Whatever sends it looks at that first.
+  assert.equal(isAborted, true)
 })
 
 test('calls pass when the schema cannot be compiled', async () => {

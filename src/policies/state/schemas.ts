@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
+import type { Signal } from '../../mesh/cancel.ts'
 import type { Clock } from '../../mesh/clock.ts'
 import { DEFAULT_SET } from '../../mesh/settings.ts'
 import { gauge } from '../../mesh/metric-spec.ts'
@@ -87,13 +88,19 @@ export class Schemas {
     return compiled?.check
   }
 
-  /** Resolves when a schema is compiled, or refused; undefined where that is known, and where it is none. */
-  settled(schema: unknown, use: Use): Promise<void> | undefined {
+  /** Resolves when a schema is compiled, or refused, or `signal` aborts before; undefined where that is known, and where it is none. */
+  settled(schema: unknown, use: Use, signal: Signal): Promise<void> | undefined {
     if (!isObject(schema)) return undefined
     this.find(schema, use)
     const compiled = this.#known[use].get(schema)
-    if (compiled?.state !== 'waiting') return undefined
-    return new Promise((resolve) => compiled.settled.push(resolve))
+    if (compiled?.state !== 'waiting' || signal.aborted) return undefined
+    return new Promise((resolve) => {
+      signal.addEventListener('abort', resolve)
+      compiled.settled.push(() => {
+        signal.removeEventListener('abort', resolve)
+        resolve()
+      })
+    })
   }
 
   /** Why nothing is checked with a schema; undefined while that is not known, and where it is checked. */
