@@ -43,6 +43,8 @@ export interface Endpoint {
   notify(generation: GatewayGeneration, caller: Caller, message: Message): void
   /** A message of a server, in the words of this endpoint; undefined when agents get it from elsewhere. */
   inbound(generation: GatewayGeneration, server: string, message: Message): Message | undefined
+  /** What an agent says to a server that asked it something, in the words of that server. */
+  outbound(generation: GatewayGeneration, server: string, message: Message): Message
 }
 
 /**

@@ -21,11 +21,12 @@ import { kindOfList, kinds, type ListKind } from '../registry/kinds.ts'
 import { listSlices, type ListSlice, pageOf, settled } from '../registry/listing.ts'
 import { faultOfName } from '../registry/names.ts'
 import {
-  exposeNotification,
+  exposeMessage,
   exposeResponse,
   isAboutUnlisted,
   namesServer,
   type Routed,
+  restoreMessage,
   routeRequest,
 } from '../registry/references.ts'
 import type { Server } from '../registry/server.ts'
@@ -83,7 +84,11 @@ export class AggregateEndpoint implements Endpoint {
 
   /** Changes of lists are told when the catalog has taken them in. */
   inbound({ names }: GatewayGeneration, server: string, message: Message): Message | undefined {
-    return isListChange(message) ? undefined : exposeNotification(server, message, names)
+    return isListChange(message) ? undefined : exposeMessage(server, message, names)
+  }
+
+  outbound({ names }: GatewayGeneration, server: string, message: Message): Message {
+    return restoreMessage(server, message, names)
   }
 
   async #list(generation: GatewayGeneration, kind: ListKind, request: McpRequest): Promise<Response> {
@@ -290,6 +295,10 @@ export class ServerEndpoint implements Endpoint {
   }
 
   inbound(_: GatewayGeneration, __: string, message: Message): Message {
+    return message
+  }
+
+  outbound(_: GatewayGeneration, __: string, message: Message): Message {
     return message
   }
 

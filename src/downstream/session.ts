@@ -41,6 +41,8 @@ export interface SessionParts {
   readonly replayBudget: ReplayBudget
   /** Puts a server's message into the words of the endpoint; undefined drops it. */
   readonly inbound: (server: string, message: Message) => Message | undefined
+  /** Puts what the client says to a server that asked it something into the words of that server. */
+  readonly outbound: (server: string, message: Message) => Message
 }
 
 /** A client of the legacy era between its `initialize` and its end. */
@@ -57,7 +59,7 @@ export class Session implements Caller {
   used = false
   /** Calls under way, by the client's ids. */
   readonly inFlight = new Map<RequestId, Cancellation>()
-  readonly asked = new PendingServerRequests()
+  readonly asked: PendingServerRequests
   readonly streams: SessionStreams
   readonly tenants: SessionTenants
   readonly #parts: SessionParts
@@ -74,6 +76,7 @@ export class Session implements Caller {
     this.version = parts.version
     this.client = parts.client
     this.#parts = parts
+    this.asked = new PendingServerRequests(parts.outbound)
     this.tenants = new SessionTenants(parts.id)
     this.streams = new SessionStreams(parts.replay, parts.replayBudget, this.primes, (response) =>
       this.wrote(response),
@@ -263,6 +266,13 @@ export class PendingServerRequests {
   #byCall: Map<object, Set<string>> | undefined
   #count = 0
 
+  readonly #outbound: SessionParts['outbound']
+
+  /** `outbound` puts what the agent says into the words of a server. */
+  constructor(outbound: SessionParts['outbound']) {
+    this.#outbound = outbound
+  }
+
   /** How many questions wait for an answer. */
   get size(): number {
     return this.#open?.size ?? 0
@@ -294,7 +304,7 @@ export class PendingServerRequests {
   async answer(response: Message): Promise<boolean> {
     const question = this.#take(response.value.id)
     if (question === undefined) return false
-    await question.asking.answer(response.text)
+    await question.asking.answer(this.#outbound(question.server, response).text)
     return true
   }
 
@@ -310,10 +320,9 @@ export class PendingServerRequests {
   progress(notification: Message): { server: string; text: string } | undefined {
     const question = this.#open?.get(paramsOf(notification.value).progressToken)
     if (question?.progressToken === undefined) return undefined
-    return {
-      server: question.server,
-      text: replaceAt(notification.text, ['params', 'progressToken'], question.progressToken),
-    }
+    const { server, progressToken } = question
+    const { text } = this.#outbound(server, notification)
+    return { server, text: replaceAt(text, ['params', 'progressToken'], progressToken) }
   }
 
   /** A server takes its question back; the text tells the agent, under our id. */

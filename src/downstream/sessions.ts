@@ -117,6 +117,7 @@ export class Sessions {
       replayBudget: this.#replay,
       replay: { events: this.limits.replayEvents, bytes: this.limits.replayBytes },
       inbound: (server, message) => parts.endpoint.inbound(this.#live.current, server, message),
+      outbound: (server, message) => parts.endpoint.outbound(this.#live.current, server, message),
     })
     this.#count(session)
     return session

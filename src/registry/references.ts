@@ -3,6 +3,7 @@ import { isObject } from '../protocol/jsonrpc.ts'
 import { type Edit, edit, type JsonPath, locate, locateAll, spliceOne } from '../protocol/json-span.ts'
 import { edited } from '../protocol/large-message.ts'
 import { withEntry } from '../protocol/with-entry.ts'
+import { RELATED_TASK } from '../upstreams/shared/tasks.ts'
 import type { GatewayGeneration } from './generation.ts'
 import type { ListKind } from './kinds.ts'
 import type { KnownServer } from './known-server.ts'
@@ -101,10 +102,27 @@ export function routeRequest(
   return undefined
 }
 
-/** A notification of a server in the terms of the aggregated endpoint. */
-export function exposeNotification(server: string, message: Message, names: Names): Message {
-  const places = notifications.get(message.value.method)
-  return places === undefined ? message : expose(server, message, places, names)
+/** A notification or a request of a server in the terms of the aggregated endpoint. */
+export function exposeMessage(server: string, message: Message, names: Names): Message {
+  const named = notifications.get(message.value.method)
+  if (!namesTask(message.value.params))
+    return named === undefined ? message : expose(server, message, named, names)
+  return expose(server, message, [...(named ?? []), relatedTaskIn('params')], names)
+}
+
+/** What an agent says to a server that asked it something, in the terms of that server: the reverse of `exposeMessage`. */
+export function restoreMessage(server: string, message: Message, names: Names): Message {
+  const { result, params } = message.value
+  const member = namesTask(result) ? 'result' : namesTask(params) ? 'params' : undefined
+  if (member === undefined) return message
+  const [path] = relatedTaskIn(member)
+  const exposed = at(message.value, path)
+  const found = typeof exposed === 'string' ? names.resolve(exposed) : undefined
+  if (found?.server !== server) return message
+  return edited(message, (text) => {
+    const span = locate(text, path)
+    return span === undefined ? [] : [edit(span, JSON.stringify(found.name))]
+  })
 }
 
 /** A response of a server in the terms of the aggregated endpoint. */
@@ -138,14 +156,18 @@ function expose<M extends Message>(server: string, message: M, places: readonly 
   })
 }
 
-const RELATED_TASK = 'io.modelcontextprotocol/related-task'
+/** Whether the params of a message, or its result, say which task they belong to. */
+function namesTask(holder: unknown): boolean {
+  return isObject(holder) && isObject(holder._meta) && RELATED_TASK in holder._meta
+}
+
+const relatedTaskIn = (...path: JsonPath): Place => [[...path, '_meta', RELATED_TASK, 'taskId'], 'name']
 
 /** Every place in a result that refers to a resource or a task of its server. */
 function* placesIn(result: Readonly<Record<string, unknown>>, path: JsonPath): Generator<Place> {
   if (typeof result.taskId === 'string') yield [[...path, 'taskId'], 'name']
   if (isObject(result.task)) yield [[...path, 'task', 'taskId'], 'name']
-  if (isObject(result._meta) && RELATED_TASK in result._meta)
-    yield [[...path, '_meta', RELATED_TASK, 'taskId'], 'name']
+  if (namesTask(result)) yield relatedTaskIn(...path)
   yield* blocks(result.content, [...path, 'content'])
   if (Array.isArray(result.contents)) {
     for (const index of result.contents.keys()) yield [[...path, 'contents', index, 'uri'], 'uri']

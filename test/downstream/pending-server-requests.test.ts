@@ -7,7 +7,7 @@ const read = (text: string): Message => ({ text, value: JSON.parse(text) as Mess
 
 /** An agent that is asked things, and what went back to the servers. */
 function setUp() {
-  const pending = new PendingServerRequests()
+  const pending = new PendingServerRequests((_, message) => message)
   const answers: string[] = []
   let asks = 0
   return {

@@ -62,6 +62,7 @@ export async function testEndpoint(
     },
     notify: (_, __, message) => void notified.push(message),
     inbound: (_, __, message) => message,
+    outbound: (_, __, message) => message,
   }
   const hold = await holdResponses(t)
 

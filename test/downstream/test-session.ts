@@ -15,6 +15,7 @@ export function idleEndpoint(server: string | undefined): Endpoint {
     request: unused,
     notify: () => undefined,
     inbound: (_, __, message) => message,
+    outbound: (_, __, message) => message,
   }
 }
 
@@ -34,6 +35,7 @@ export function testSession(parts: Partial<SessionParts> = {}) {
     unread: testGuards(clock).unread,
     replayBudget: testGuards(clock).replay,
     inbound: (_, message) => message,
+    outbound: (_, message) => message,
     ...parts,
   })
   return { clock, session }

@@ -13,6 +13,8 @@ const DEADLINE_MS = 1_000
 /** How long the agent thinks: longer than both. */
 const THINKING_MS = 2_000
 
+const RELATED_TASK = 'io.modelcontextprotocol/related-task'
+
 const elicitation = { elicitation: { form: {} } }
 const answer = { action: 'accept', content: { name: 'Ada' } }
 
@@ -33,7 +35,9 @@ before(async () => {
         const question = ++questions
         const requestedSchema = { type: 'object', properties: { name: { type: 'string' } } }
         response.writeHead(200, { 'content-type': 'text/event-stream' })
-        const ask = { message: 'Who?', requestedSchema }
+        const ofTask =
+          params?.name === 'ask_for_task' ? { _meta: { [RELATED_TASK]: { taskId: 'task-1' } } } : {}
+        const ask = { message: 'Who?', requestedSchema, ...ofTask }
         response.write(event({ id: question, method: 'elicitation/create', params: ask }))
         pendingInputs.set(question, { response, call: message })
         return true
@@ -47,7 +51,7 @@ before(async () => {
       waiting.response.end(event({ id: waiting.call.id, result: { content: [{ type: 'text', text }] } }))
       return true
     },
-    ['ask', 'ask_and_hang', 'hung'],
+    ['ask', 'ask_for_task', 'ask_and_hang', 'hung'],
   )
   gateway = await Gateway.start({
     servers: { raw: { url: server.url } },
@@ -113,5 +117,21 @@ for (const [where, url, name] of [
       const reply = await client.call(name(tool), {}, more)
       assert.match(JSON.stringify(reply.messages[0]?.result ?? errorOf(reply)), end)
     }
+  })
+
+  test(`a question for a task and its answer name the task as who reads them knows it, on ${where}`, async () => {
+    const client = await RawClient.open(url(), { capabilities: elicitation })
+    const params = { name: name('ask_for_task'), arguments: {} }
+    const reader = await client.stream({ jsonrpc: '2.0', id: 't', method: 'tools/call', params })
+    const question = await reader.next('the question comes', ({ method }) => method === 'elicitation/create')
+    const { _meta } = question.params as Json
+    assert.deepEqual(_meta, { [RELATED_TASK]: { taskId: name('task-1') } })
+    await client.post({ jsonrpc: '2.0', id: question.id, result: { ...answer, _meta } })
+    const { result } = await reader.next(
+      'the call ends',
+      ({ id, method }) => id === 't' && method === undefined,
+    )
+    const heard = JSON.parse(((result as Json).content as Json[])[0]?.text as string) as Json
+    assert.deepEqual(heard._meta, { [RELATED_TASK]: { taskId: 'task-1' } })
   })
 }

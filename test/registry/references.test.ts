@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Message } from '../../src/mesh/call.ts'
 import { Names } from '../../src/registry/names.ts'
-import { exposeNotification, namesServer, routeRequest } from '../../src/registry/references.ts'
+import { exposeMessage, namesServer, restoreMessage, routeRequest } from '../../src/registry/references.ts'
 
 const names = new Names('__')
 const endpoint = { names, servers: new Map() }
@@ -99,23 +99,44 @@ test('a method of any other name names no server, whatever objects inherit', () 
     assert.equal(namesServer(method), false, method)
     assert.equal(routeRequest(method, request(method, '{"name":"s__t"}'), endpoint), undefined, method)
     const notification = request(method, '{"uri":"a","taskId":"1"}')
-    assert.equal(exposeNotification('s', notification, names), notification, method)
+    assert.equal(exposeMessage('s', notification, names), notification, method)
   }
 })
 
 test('notifications that name something of their server name the server, too', () => {
   const updated = request('notifications/resources/updated', '{"uri" : "file:///a","title":1.0}')
   assert.equal(
-    exposeNotification('s', updated, names).text,
+    exposeMessage('s', updated, names).text,
     request('notifications/resources/updated', '{"uri" : "breakwater://s/file:///a","title":1.0}').text,
   )
-  const status = exposeNotification('s', request('notifications/tasks/status', '{"taskId":"1"}'), names)
+  const status = exposeMessage('s', request('notifications/tasks/status', '{"taskId":"1"}'), names)
   assert.equal((status.value.params as { taskId: string }).taskId, 's__1')
   for (const text of [
     '{"method":"notifications/resources/updated"}',
     '{"method":"notifications/message","params":{"uri":"a"}}',
   ]) {
     const message = read(text)
-    assert.equal(exposeNotification('s', message, names), message)
+    assert.equal(exposeMessage('s', message, names), message)
   }
+})
+
+test('what belongs to a task of a server names it as agents know it, and their answers as the server does', () => {
+  const meta = (taskId: string) =>
+    `{"x":1.0,"_meta":{"progressToken":1,"io.modelcontextprotocol/related-task":{"taskId":${taskId}}}}`
+  const answer = (taskId: string) => read(`{"jsonrpc":"2.0","id":"q","result":${meta(taskId)}}`)
+  for (const method of ['sampling/createMessage', 'notifications/progress', 'notifications/tasks/status']) {
+    const [theirs, exposed] = [request(method, meta('"1"')), request(method, meta('"s__1"'))]
+    assert.equal(exposeMessage('s', theirs, names).text, exposed.text, method)
+    const restored = restoreMessage('s', exposed, names)
+    assert.equal(restored.text, theirs.text, method)
+    assert.deepEqual(restored.value, theirs.value)
+  }
+  assert.equal(restoreMessage('s', answer('"s__1"'), names).text, answer('"1"').text)
+  // What is none of this server's stays as the agent wrote it.
+  for (const taskId of ['"1"', '"other__1"', '7', 'null']) {
+    const message = answer(taskId)
+    assert.equal(restoreMessage('s', message, names), message, taskId)
+  }
+  const error = read('{"jsonrpc":"2.0","id":"q","error":{"code":1,"message":"no"}}')
+  assert.equal(restoreMessage('s', error, names), error)
 })

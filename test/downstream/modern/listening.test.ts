@@ -27,10 +27,11 @@ const asked = ({ requests }: Bench) =>
   requests.map(({ message: { value } }) => [value.method, paramsOf(value).uri])
 
 /** What an endpoint has that these tests do not come to. */
-const unused: Pick<Endpoint, 'request' | 'notify' | 'inbound'> = {
+const unused: Pick<Endpoint, 'request' | 'notify' | 'inbound' | 'outbound'> = {
   request: () => Promise.reject(new Error('no request is expected')),
   notify: () => undefined,
   inbound: () => undefined,
+  outbound: (_, __, message) => message,
 }
 
 test('a stream is acknowledged with what it will tell, and tells it', async (t) => {

@@ -82,6 +82,7 @@ export async function testModern(t: TestContext, answer: Answer = () => '{}', ra
     },
     notify: () => undefined,
     inbound: (_, __, inbound) => inbound,
+    outbound: (_, __, outbound) => outbound,
   }
   const hold = await holdResponses(t)
 

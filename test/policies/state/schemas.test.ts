@@ -169,6 +169,12 @@ test('neither bounds, groups, names nor classes hide what a pattern may cost, wh
     '(?=(a+)+$)b',
     '^(?:\\p{L}+)+b$',
     '^(?:[)\\]a]+)+b$',
+    '^(?:.a+)*$',
+    '^(?:a[a-c]+)*$',
+    '^(?:a+\\w)+b$',
+    '^(?:aa*a*!?)*b$',
+    '^(?:\\141a+)*b$',
+    '^(?:(?:-?a+)+)*b$',
     `^${'(|)'.repeat(40)}(?!)`,
     `^${'(?:|)'.repeat(40)}(?!)`,
     `^${'(?:)?'.repeat(40)}(?!)`,
@@ -193,6 +199,10 @@ test('the patterns of everyday schemas are tried', async () => {
     ['^(up|down)$', 'up', 'left'],
     ['^v?\\d+\\.\\d+\\.\\d+$', 'v1.2.3', '1.2'],
     ['^\\@\\w+$', '@ada', 'ada'],
+    ['^[a-z0-9]+(?:-[a-z0-9]+)*$', 'a-slug-of-5', 'A Slug'],
+    ['^(?:[^/]+/)*[^/]*$', 'a/path/to', 'a//path'],
+    ['^[a-z0-9]{1,63}(\\.[a-z0-9]{1,63})+$', 'www.example.com', 'example..com'],
+    ['^\\d+(?:,\\d+)*$', '1,22,333', '1,,2'],
   ] as const) {
     const { check } = await checkOf({ pattern })
     assert.equal(check?.(good), 'fits', pattern)

@@ -6,6 +6,7 @@ import { z } from 'zod'
 import { canonicalJson } from '../../../protocol/canonical-json.ts'
 import { instrumented, STEPS, type Steps } from './instrument.ts'
 import { type Mismatch, mismatches } from './mismatch.ts'
+import { hopeless, linear, type PatternCost, patternCost } from './pattern-cost.ts'
 import { affords, type Allowance, charge, chargeFor, withSteps } from './steps.ts'
 
 /** What came of a check; `too_costly` says nothing about the value, for not all of it was looked at, and what was fits. */
@@ -193,8 +194,6 @@ const harmless: ReadonlySet<string> = new Set(
   ].map(({ source }) => source),
 )
 
-const linear: PatternCost = { ways: 1, steps: 1, degree: 1 }
-
 /**
  * A pattern that a server sent. Before each match it charges what that could cost at most, so that a pattern which takes
  * exponential time is never tried, and one of polynomial time on short texts only; a text that is not tried is taken to match.
@@ -239,109 +238,3 @@ const guardedRegExp = Object.assign(
   (pattern: string, flags: string): GuardedRegExp => new GuardedRegExp(pattern, flags),
   { code: 'guardedRegExp' },
 )
-
-/** What matching can cost at most: about `steps * (length + 1) ** degree` for a subject of that length. */
-interface PatternCost {
-  /** In how many ways it can match at one place, of which each may be tried. */
-  readonly ways: number
-  /** What it takes to try all of them. */
-  readonly steps: number
-  /** How many repetitions without an upper bound compete for the subject; Infinity when they are nested. */
-  readonly degree: number
-}
-
-/** A group, or the whole: the alternative of now, and those before it. */
-interface Part {
-  now: PatternCost
-  before: PatternCost | undefined
-  /** The last atom, which is repeated when a quantifier follows. */
-  atom: PatternCost
-}
-
-const empty: PatternCost = { ways: 1, steps: 0, degree: 0 }
-const character: PatternCost = { ways: 1, steps: 1, degree: 0 }
-const hopeless: PatternCost = { ways: 1, steps: 1, degree: Infinity }
-
-const newPart = (): Part => ({ now: empty, before: undefined, atom: empty })
-
-/** One token: an escape, a class, the head of a group, a quantifier with its laziness, or any character. */
-const token =
-  /\\[\s\S]|\[(?:\\[\s\S]|[^\]\\])*\]|\(\?(?:[:=!]|<[=!]|<[^>]*>)|(?:[*+?]|\{\d+(?:,\d*)?\})\??|[\s\S]/y
-
-/**
- * An upper bound of what a backtracking engine spends on a pattern. A repetition without an upper bound whose body
- * can match in more than one way (it holds a quantifier or alternatives) may take exponential time, and counts as
- * hopeless; so do back references. Far too careful for many patterns, too generous for none.
- */
-function patternCost(pattern: string): PatternCost {
-  const open: Part[] = []
-  let part = newPart()
-  token.lastIndex = 0
-  for (let found = token.exec(pattern); found !== null; found = token.exec(pattern)) {
-    const text = found[0]
-    if (/^\\[1-9k]/.test(text)) return hopeless
-    if (text === '|') part.before = total(part)
-    else if (text.startsWith('(')) {
-      settle(part)
-      open.push(part)
-      part = newPart()
-    } else if (text === ')') {
-      const inner = total(part)
-      part = open.pop() ?? newPart()
-      part.atom = inner
-    } else if (/^(?:[*+?]|\{\d)/.test(text)) {
-      part.atom = repeated(part.atom, text)
-      settle(part)
-    } else {
-      settle(part)
-      part.atom = character
-    }
-  }
-  const isAnchored = pattern.startsWith('^') && part.before === undefined
-  const { ways, steps, degree } = total(part)
-  return { ways, steps, degree: isAnchored ? degree : degree + 1 }
-}
-
-/** The last atom is not repeated: whatever follows is tried behind each way in which it and all before it match. */
-function settle(part: Part): void {
-  const { now, atom } = part
-  part.now = {
-    ways: now.ways * atom.ways,
-    steps: now.steps + now.ways * atom.steps,
-    degree: now.degree + atom.degree,
-  }
-  part.atom = empty
-}
-
-/** All alternatives of a part, of which each way takes a step at least, also where there is nothing to match; what follows begins anew. */
-function total(part: Part): PatternCost {
-  settle(part)
-  const { now, before = { ways: 0, steps: 0, degree: 0 } } = part
-  part.now = empty
-  const ways = before.ways + now.ways
-  return {
-    ways,
-    steps: Math.max(ways, before.steps + now.steps),
-    degree: Math.max(before.degree, now.degree),
-  }
-}
-
-function repeated({ ways, steps, degree }: PatternCost, quantifier: string): PatternCost {
-  const [least, most] = bounds(quantifier)
-  if (most === 0) return empty
-  if (most !== Infinity)
-    return {
-      ways: ways ** most * (most - least + 1),
-      steps: steps * ways ** (most - 1) * most,
-      degree: degree * most,
-    }
-  return ways > 1 || degree > 0 ? hopeless : { ways: 1, steps: Math.max(1, steps), degree: 1 }
-}
-
-function bounds(quantifier: string): [number, number] {
-  if (quantifier.startsWith('?')) return [0, 1]
-  if (!quantifier.startsWith('{')) return [0, Infinity]
-  const [least = '', most] = quantifier.replace(/[{}?]/g, '').split(',')
-  if (most === undefined) return [Number(least), Number(least)]
-  return [Number(least), most === '' ? Infinity : Number(most)]
-}
