@@ -10,7 +10,7 @@ const schema = z
     timeout: duration({ min: 1 })
       .default(60_000)
       .describe(
-        'How long one attempt may take, to its last byte. The wait for an agent that is asked does not count.',
+        'How long one attempt may take, to its last byte. The default counts only where `deadline` is off or longer than that. The wait for an agent that is asked does not count.',
       ),
   })
   .describe('Ends an attempt that takes too long.')
