@@ -303,6 +303,6 @@ export const wrapping = {
     of: logLevels,
     value: 'LEVEL',
     default: 'warn',
-    about: 'trace, debug, info, warn, error or silent; on standard error',
+    about: 'trace, debug, info, warn, error, fatal or silent; on standard error',
   },
 } as const

@@ -30,7 +30,7 @@ const options = {
     of: logLevels,
     value: 'LEVEL',
     default: 'info',
-    about: 'trace, debug, info, warn, error or silent',
+    about: 'trace, debug, info, warn, error, fatal or silent',
   },
 } as const
 

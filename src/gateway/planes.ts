@@ -198,6 +198,8 @@ export function createControlPlane(
   app.addContentTypeParser('application/json', (request, payload, done) => {
     parts.bodies.read(payload, (error, text = '') => {
       if (error !== null) return done(error, undefined)
+      // Many clients say what kind of body they send also where they send none.
+      if (text === '') return done(null, undefined)
       // Whoever walks a body that was read here may do so recursively.
       if (isDeeperThan(MAX_DEPTH, text))
         return done(

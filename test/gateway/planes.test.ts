@@ -72,3 +72,15 @@ test('broken JSON is told to operators as any other error, and to agents in JSON
   assert.equal(status, 400)
   assert.equal((body.error as { code: number }).code, -32700)
 })
+
+test('a body that need not be there need not, whatever the client says of its kind', async (t) => {
+  const { gateway } = await runGateway(t, { servers: {} })
+  const headers = { authorization: `Bearer ${controlToken}`, 'content-type': 'application/json' }
+  const post = async (path: string) => fetch(gateway.control + path, { method: 'POST', headers })
+  assert.equal((await post('/chaos/clear-all')).status, 200)
+  for (const path of ['/admin/chaos/arm', '/admin/servers']) {
+    const response = await post(path)
+    assert.ok(response.status >= 400 && response.status < 500, path)
+    assert.doesNotMatch(await response.text(), /content-type/, path)
+  }
+})

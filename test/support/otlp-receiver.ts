@@ -6,8 +6,15 @@ import { orBrokenOff } from './broken-off.ts'
 import { spansIn, type ReceivedSpan } from './otlp-spans.ts'
 import { until } from './until.ts'
 
-/** What a collector does with a request: takes it, answers with a status and what it was sent, or never answers. */
-export type Behaviour = 'takes' | 'hangs' | { readonly status: number }
+/** What a collector does with a request: takes it, answers with a status and what it was sent, never answers, or never ends its answer. */
+export type Behaviour = 'takes' | 'hangs' | 'drips' | { readonly status: number }
+
+/** Begins a good answer, of which a byte comes now and then, and no end. */
+function drip(response: ServerResponse): void {
+  response.writeHead(200)
+  const drops = setInterval(() => response.write('x'), 20)
+  response.once('close', () => clearInterval(drops))
+}
 
 /** A collector of spans over OTLP http/protobuf, on a port of its own, for as long as a test runs. */
 export class OtlpReceiver {
@@ -60,6 +67,7 @@ export class OtlpReceiver {
     const chunks: Buffer[] = []
     for await (const chunk of request) chunks.push(chunk as Buffer)
     if (this.behaviour === 'hangs') return
+    if (this.behaviour === 'drips') return drip(response)
     if (this.behaviour !== 'takes') {
       response.writeHead(this.behaviour.status).end(JSON.stringify(request.headers))
       return

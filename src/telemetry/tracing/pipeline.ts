@@ -1,3 +1,6 @@
+import { readFileSync } from 'node:fs'
+import { Agent as HttpAgent } from 'node:http'
+import { type AgentOptions, Agent as HttpsAgent } from 'node:https'
 import { type ContextManager, diag, DiagLogLevel, ROOT_CONTEXT, trace } from '@opentelemetry/api'
 import { core, NodeSDK, type NodeSDKConfiguration, resources, tracing } from '@opentelemetry/sdk-node'
 import type { Clock, Millis } from '../../mesh/clock.ts'
@@ -35,14 +38,14 @@ const BATCH = 128
 export async function startPipeline(settings: TracingSettings, parts: PipelineParts): Promise<Pipeline> {
   const { clock, version, env } = parts
   tellDiagnostics(parts.log, env.OTEL_LOG_LEVEL)
-  const counts = untilGivenUp(parts.counts)
+  const ledger = new SpanLedger(parts)
   const settled = (count: number) => bounded.settled(count)
-  const exporter = new CountingExporter(await createExporter(settings), { ...parts, counts, settled })
+  const exporter = new CountingExporter(await createExporter(settings, parts), { clock, ledger, settled })
   const batch = env.OTEL_BSP_MAX_EXPORT_BATCH_SIZE?.trim()
     ? {}
     : { maxExportBatchSize: Math.min(BATCH, settings.queue) }
   const batches = new tracing.BatchSpanProcessor(exporter, { maxQueueSize: settings.queue, ...batch })
-  const bounded = new BoundedProcessor(batches, settings.queue, counts)
+  const bounded = new BoundedProcessor(batches, settings.queue, ledger)
   const own = resources.resourceFromAttributes({ 'service.name': 'breakwater', 'service.version': version })
   const options: Partial<NodeSDKConfiguration> = {
     resource: resources.defaultResource().merge(own),
@@ -72,21 +75,55 @@ export async function startPipeline(settings: TracingSettings, parts: PipelinePa
       const limit = new Promise<void>((resolve) => clock.after(limitMs, resolve))
       // What goes wrong is counted where it does.
       await Promise.race([sdk.shutdown().catch(() => undefined), limit])
-      counts.giveUp(bounded.waiting)
+      ledger.close(bounded.waiting)
+      exporter.disconnect()
     },
   }
 }
 
-/** What was given up is lost, whatever an exporter that is still at it tells later. */
-function untilGivenUp(counts: SpanCounts): SpanCounts & { giveUp(count: number): void } {
-  let over = false
-  return {
-    exported: (count) => void (over || counts.exported(count)),
-    dropped: (count, cause) => void (over || counts.dropped(count, cause)),
-    giveUp(count) {
-      if (count > 0) counts.dropped(count, 'shutdown')
-      over = true
-    },
+/** How often losses are told at most, in milliseconds: a collector that is down fails every few seconds. */
+const SILENCE_MS = 60_000
+
+/** What became of the spans: it is counted, and what is lost is told now and then. */
+class SpanLedger {
+  readonly #parts: Pick<PipelineParts, 'clock' | 'log' | 'counts'>
+  #untold = 0
+  #quietUntil: Millis = -Infinity
+  #isOver = false
+
+  constructor(parts: Pick<PipelineParts, 'clock' | 'log' | 'counts'>) {
+    this.#parts = parts
+  }
+
+  exported(count: number): void {
+    if (!this.#isOver) this.#parts.counts.exported(count)
+  }
+
+  lost(
+    count: number,
+    cause: 'queue_full' | 'export_failed',
+    error?: Error & { code?: string | number },
+  ): void {
+    if (this.#isOver) return
+    const { clock, log, counts } = this.#parts
+    counts.dropped(count, cause)
+    this.#untold += count
+    const now = clock.now()
+    if (now < this.#quietUntil) return
+    this.#quietUntil = now + SILENCE_MS
+    // No more of it: the body of a reply, which is in there as well, may repeat the headers that we have sent.
+    const line = { error: clipped(error?.message ?? ''), code: error?.code, spans: this.#untold, cause }
+    log.warn(line, 'spans were lost: the collector did not take them')
+    this.#untold = 0
+  }
+
+  /** So many that still wait are given up: they are lost, whatever an exporter that is still at it tells later. */
+  close(waiting: number): void {
+    const { log, counts } = this.#parts
+    if (waiting > 0) counts.dropped(waiting, 'shutdown')
+    const spans = this.#untold + waiting
+    if (spans > 0) log.warn({ spans }, 'spans were lost: the collector did not take them before the end')
+    this.#isOver = true
   }
 }
 
@@ -97,13 +134,13 @@ function untilGivenUp(counts: SpanCounts): SpanCounts & { giveUp(count: number):
 class BoundedProcessor implements tracing.SpanProcessor {
   readonly #inner: tracing.SpanProcessor
   readonly #most: number
-  readonly #counts: SpanCounts
+  readonly #ledger: SpanLedger
   #waiting = 0
 
-  constructor(inner: tracing.SpanProcessor, most: number, counts: SpanCounts) {
+  constructor(inner: tracing.SpanProcessor, most: number, ledger: SpanLedger) {
     this.#inner = inner
     this.#most = most
-    this.#counts = counts
+    this.#ledger = ledger
   }
 
   /** Spans that the collector has not taken yet. */
@@ -119,7 +156,7 @@ class BoundedProcessor implements tracing.SpanProcessor {
   onStart(): void {}
 
   onEnd(span: tracing.ReadableSpan): void {
-    if (this.#waiting >= this.#most) return this.#counts.dropped(1, 'queue_full')
+    if (this.#waiting >= this.#most) return this.#ledger.lost(1, 'queue_full')
     this.#waiting++
     this.#inner.onEnd(span)
   }
@@ -133,64 +170,64 @@ class BoundedProcessor implements tracing.SpanProcessor {
   }
 }
 
-/** How often failures are told at most, in milliseconds: a collector that is down fails every few seconds. */
-const SILENCE_MS = 60_000
+/**
+ * How long a batch may take to be sent, in milliseconds. OpenTelemetry's processor goes on with the next one after as long, and its
+ * exporter's own timeout begins anew with each byte of a reply.
+ */
+const LONGEST_EXPORT_MS = 30_000
 
 interface CountingParts {
   readonly clock: Clock
-  readonly log: Log
-  readonly counts: SpanCounts
+  readonly ledger: SpanLedger
   /** Told how many spans no longer wait. */
   readonly settled: (count: number) => void
 }
 
-/** Counts what another exporter sends and loses, and says so now and then. */
+/** Counts what another exporter sends and loses, and ends what takes it too long. */
 class CountingExporter implements tracing.SpanExporter {
-  readonly #inner: tracing.SpanExporter
+  readonly #inner: Exporter
   readonly #parts: CountingParts
-  #lost = 0
-  #quietUntil: Millis = -Infinity
 
-  constructor(inner: tracing.SpanExporter, parts: CountingParts) {
+  constructor(inner: Exporter, parts: CountingParts) {
     this.#inner = inner
     this.#parts = parts
   }
 
   export(spans: tracing.ReadableSpan[], done: (result: core.ExportResult) => void): void {
     const { length } = spans
+    const { clock, ledger, settled } = this.#parts
+    const { exporter, disconnect } = this.#inner
+    // More than once: where nothing has been answered yet it tries again by itself.
+    const overdue = () => {
+      disconnect()
+      cancel = clock.after(LONGEST_EXPORT_MS, overdue)
+    }
+    let cancel = clock.after(LONGEST_EXPORT_MS, overdue)
     const ended = (result: core.ExportResult) => {
-      this.#parts.settled(length)
-      if (result.code === core.ExportResultCode.SUCCESS) this.#parts.counts.exported(length)
-      else this.#failed(length, result.error)
+      cancel()
+      settled(length)
+      if (result.code === core.ExportResultCode.SUCCESS) ledger.exported(length)
+      else ledger.lost(length, 'export_failed', result.error)
       done(result)
     }
     try {
-      this.#inner.export(spans, ended)
+      exporter.export(spans, ended)
     } catch (error) {
       ended({ code: core.ExportResultCode.FAILED, error: error as Error })
     }
   }
 
+  /** Ends what is under way. */
+  disconnect(): void {
+    this.#inner.disconnect()
+  }
+
   forceFlush(): Promise<void> {
-    return this.#inner.forceFlush?.() ?? Promise.resolve()
+    return this.#inner.exporter.forceFlush?.() ?? Promise.resolve()
   }
 
   shutdown(): Promise<void> {
-    return this.#inner.shutdown()
-  }
-
-  #failed(count: number, error: Error | undefined): void {
-    const { clock, log, counts } = this.#parts
-    counts.dropped(count, 'export_failed')
-    this.#lost += count
-    const now = clock.now()
-    if (now < this.#quietUntil) return
-    this.#quietUntil = now + SILENCE_MS
-    const { message, code } = (error ?? {}) as { message?: string; code?: string | number }
-    // No more of it: the body of a reply, which is in there as well, may repeat the headers that we have sent.
-    const line = { error: clipped(message ?? ''), code, spans: this.#lost }
-    log.warn(line, 'spans were lost: the collector did not take them')
-    this.#lost = 0
+    return this.#inner.exporter.shutdown()
   }
 }
 
@@ -236,22 +273,61 @@ function keepingLog<T>(make: () => T): T {
 const said = (words: readonly unknown[]) => words.filter((word) => typeof word === 'string').join(' ')
 
 /** The exporter for a protocol. All else that it needs to know it reads from the process's environment. */
-async function createExporter({ protocol, url }: TracingSettings): Promise<tracing.SpanExporter> {
+async function createExporter(
+  { protocol, url }: TracingSettings,
+  parts: Pick<PipelineParts, 'env' | 'log'>,
+): Promise<Exporter> {
   const options = url === undefined ? {} : { url }
+  const { httpAgentOptions, disconnect } = connections(parts)
   switch (protocol) {
     case 'http/protobuf': {
       const { OTLPTraceExporter } = await import('@opentelemetry/exporter-trace-otlp-proto')
-      return new OTLPTraceExporter(options)
+      return { exporter: new OTLPTraceExporter({ ...options, httpAgentOptions }), disconnect }
     }
     case 'http/json': {
       const { OTLPTraceExporter } = await import('@opentelemetry/exporter-trace-otlp-http')
-      return new OTLPTraceExporter(options)
+      return { exporter: new OTLPTraceExporter({ ...options, httpAgentOptions }), disconnect }
     }
     case 'grpc': {
       const { OTLPTraceExporter } = await import('@opentelemetry/exporter-trace-otlp-grpc')
-      return new OTLPTraceExporter(options)
+      // Its timeout is one for all of a call.
+      return { exporter: new OTLPTraceExporter(options), disconnect: () => undefined }
     }
   }
+}
+
+interface Exporter {
+  readonly exporter: tracing.SpanExporter
+  /** Ends what is under way; the exporter can be used as before. */
+  disconnect(): void
+}
+
+/** The connections of an exporter over HTTP; made as its own are, so that they can be ended. */
+function connections({ env, log }: Pick<PipelineParts, 'env' | 'log'>) {
+  let agent: HttpAgent | undefined
+  return {
+    httpAgentOptions: (protocol: string): HttpAgent =>
+      (agent =
+        protocol === 'https:'
+          ? new HttpsAgent({ keepAlive: true, ...certificates(env, log) })
+          : new HttpAgent({ keepAlive: true })),
+    disconnect: () => void agent?.destroy(),
+  }
+}
+
+/** https://opentelemetry.io/docs/specs/otel/protocol/exporter/#configuration-options */
+function certificates(env: Variables, log: Log): Pick<AgentOptions, 'ca' | 'cert' | 'key'> {
+  const read = (name: string) => {
+    const file = env[`OTEL_EXPORTER_OTLP_TRACES_${name}`]?.trim() || env[`OTEL_EXPORTER_OTLP_${name}`]?.trim()
+    if (!file) return undefined
+    try {
+      return readFileSync(file)
+    } catch (error) {
+      log.warn({ error: (error as Error).message }, `OTEL_EXPORTER_OTLP_${name} is passed over`)
+      return undefined
+    }
+  }
+  return { ca: read('CERTIFICATE'), cert: read('CLIENT_CERTIFICATE'), key: read('CLIENT_KEY') }
 }
 
 /**

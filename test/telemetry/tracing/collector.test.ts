@@ -120,6 +120,36 @@ test('a collector that repeats what it was sent gets none of it into the log', a
   assert.deepEqual([told?.level, told?.error, told?.code], [40, 'Unauthorized', 401])
 })
 
+test('a collector whose answers have no end is disconnected, and gets what follows when it is well again', async (t) => {
+  beImpatient()
+  const mesh = await tracedMesh(t, smallQueue)
+  mesh.receiver.behaviour = 'drips'
+  await sendAll(mesh, 1)
+  await until('the collector was asked', () => mesh.receiver.paths.length === 1)
+  await mesh.clock.advance(29_999)
+  assert.equal(sum(mesh.exported) + lost(mesh), 0)
+  // What it had answered with 200 counts as exported; what it had not is sent once more, to no better end.
+  await until('the export has ended', async () => {
+    await mesh.clock.advance(30_000)
+    return sum(mesh.exported) + lost(mesh) === 2
+  })
+  mesh.receiver.behaviour = 'takes'
+  await sendAll(mesh, 1)
+  await mesh.receiver.has(2)
+})
+
+test('spans that are lost because too many wait are told of in the log, too', async (t) => {
+  beImpatient()
+  const { log, lines } = recordedLog()
+  const mesh = await tracedMesh(t, { ...smallQueue, log })
+  mesh.receiver.behaviour = 'hangs'
+  await sendAll(mesh, MANY)
+  assert.deepEqual(
+    lines.map(({ level, cause }) => [level, cause]),
+    [[40, 'queue_full']],
+  )
+})
+
 test('the end sends what waits', async (t) => {
   process.env[DELAY] = '60000'
   const mesh = await tracedMesh(t)
@@ -130,7 +160,8 @@ test('the end sends what waits', async (t) => {
 })
 
 test('the end waits for a collector that hangs no longer than three seconds, and counts each span once', async (t) => {
-  const mesh = await tracedMesh(t)
+  const { log, lines } = recordedLog()
+  const mesh = await tracedMesh(t, { log })
   mesh.receiver.behaviour = 'hangs'
   await sendAll(mesh, 3)
   let closed = false
@@ -140,6 +171,10 @@ test('the end waits for a collector that hangs no longer than three seconds, and
   await mesh.clock.advance(1)
   await closing
   assert.deepEqual(mesh.dropped, [[6, 'shutdown']])
+  assert.deepEqual(
+    lines.map(({ level, spans }) => [level, spans]),
+    [[40, 6]],
+  )
   mesh.receiver.close()
   await new Promise((resolve) => setTimeout(resolve, 20))
   assert.deepEqual(mesh.dropped, [[6, 'shutdown']])
