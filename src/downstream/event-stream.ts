@@ -35,7 +35,6 @@ export class EventStream {
   #response: ServerResponse | undefined
   /** How much of what was repeated to the connection could not be sent at once, in bytes. */
   #repeated = 0
-  #draining: Promise<void> | undefined
 
   /** `number` is unique within the session; `unread` is told of a connection that did not take all at once. */
   constructor(number: number, log: ReplayLog, unread: (response: ServerResponse) => void) {
@@ -99,7 +98,7 @@ export class EventStream {
     this.#delivered = sequence
     if (response.write(forWire(encodeEvent(data, `${this.number}-${sequence}`)))) return undefined
     this.#unread(response)
-    return this.#drained(response)
+    return drained(response)
   }
 
   /** Sends one message on behalf of somebody who cannot wait: a client that does not read is sent away, and may resume. */
@@ -130,19 +129,18 @@ export class EventStream {
     this.#response?.end()
     this.#response = undefined
   }
-
-  /** One promise for all who wait. */
-  #drained(response: ServerResponse): Promise<void> {
-    return (this.#draining ??= drained(response).then(() => {
-      this.#draining = undefined
-    }))
-  }
 }
+
+/** By connection that takes no more, what all wait for who have something for it: each listener of its own would be looked for among all. */
+const draining = new WeakMap<ServerResponse, Promise<void>>()
 
 /** Resolves when the connection takes more, or is gone. */
 export function drained(response: ServerResponse): Promise<void> {
-  return new Promise((resolve) => {
+  const waited = draining.get(response)
+  if (waited !== undefined) return waited
+  const settled = new Promise<void>((resolve) => {
     const done = () => {
+      draining.delete(response)
       response.off('drain', done)
       response.off('close', done)
       resolve()
@@ -150,4 +148,6 @@ export function drained(response: ServerResponse): Promise<void> {
     response.once('drain', done)
     response.once('close', done)
   })
+  draining.set(response, settled)
+  return settled
 }

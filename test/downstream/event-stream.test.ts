@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { EventStream, readEventId } from '../../src/downstream/event-stream.ts'
+import { drained, EventStream, readEventId } from '../../src/downstream/event-stream.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import { testGuards } from './test-guards.ts'
 import { ReplayLog } from '../../src/downstream/replay.ts'
@@ -181,4 +181,19 @@ test('an id that is none of ours is not read', () => {
   ]) {
     assert.equal(readEventId(id), undefined, id)
   }
+})
+
+test('all who wait for a connection wait for one promise, whoever of them it is', async (t) => {
+  const hold = await holdResponses(t)
+  const { response, client } = await hold()
+  response.writeHead(200)
+  const waiting = drained(response)
+  for (let i = 0; i < 1_000; i++) assert.equal(drained(response), waiting)
+  assert.equal(response.listenerCount('drain'), 1)
+  response.emit('drain')
+  await waiting
+  assert.equal(response.listenerCount('drain'), 0)
+  assert.notEqual(drained(response), waiting)
+  response.end()
+  await client.ended
 })

@@ -74,9 +74,10 @@ const fanoutSchema = z
 export const fanout: FaultType<z.output<typeof fanoutSchema>> = {
   schema: fanoutSchema,
   family: 'composite',
-  about: 'Each call is sent several times, one after another; the answer is that to the first.',
+  about:
+    'Each call is sent several times, one after another; the answer is that to the first, and comes when all have been answered.',
   use: 'To see what several times the load does to a server and its limits.',
-  seen: 'Nothing; the server gets several calls for one.',
+  seen: 'A late answer; the server gets several calls for one.',
   containedBy: {
     policies: ['rateLimit'],
     how: 'A rate limit protects the server where its capacity is known.',
@@ -96,7 +97,7 @@ async function amplified(call: Call, next: Service, injection: Injection, factor
   let sent = 1
   while (sent < factor && !call.signal.aborted && !injection.released.aborted) {
     const copy = next(copyOf(call, sent++, end))
-    await firstOf(copy, injection.released, call.signal)
+    await injection.delaying(call, firstOf(copy, injection.released, call.signal))
   }
   // A copy that is still under way would otherwise outlive the fault.
   end.abort(gatewayError('cancelled', 'nobody waits for it any more'))

@@ -176,8 +176,8 @@ export class Engine {
     const superseded = record.supersededRejections?.filter((reason) => reason === BREAKER_OPEN).length ?? 0
     const times = superseded + (isTold ? 1 : 0)
     if (times === 0) return
-    for (const { fault, counts } of this.#aimedAt(call)?.upstream ?? []) {
-      if (counts.hits === 0) continue
+    for (const { fault, counts, target } of this.#aimedAt(call)?.upstream ?? []) {
+      if (counts.hits === 0 || !target.call(call)) continue
       counts.rejections += times
       for (let i = 0; i < times; i++) (record.rejectedOver ??= []).push(fault.name)
     }

@@ -31,6 +31,11 @@ export interface PlanTargets {
 export const methodsOf = (type: FaultType<unknown> | undefined): readonly string[] =>
   type?.methods ?? ['tools/call']
 
+/** What the gateway asks servers of its own accord; agents that ask it the same are answered by the gateway. */
+const ofGateway = new Set(['initialize', 'server/discover', 'ping', 'subscriptions/listen'])
+
+export const isOfGateway = (method: string): boolean => ofGateway.has(method)
+
 /** What no single field can see, but the plan itself can. */
 export function contradictions(
   { faults, maxTtl }: { readonly faults: readonly Fault[]; readonly maxTtl: number },
@@ -62,6 +67,13 @@ export function faultFindings(fault: Fault, maxTtl: number, registry: FaultRegis
     !methods.some((name) => name === 'tools/call' && glob(method ?? '*')(name))
   ) {
     findings.push(error(['match', 'tool'], 'never matches: only calls of the method tools/call have a tool'))
+  }
+  if (fault.side === 'upstream' && methods.every(isOfGateway)) {
+    for (const field of ['tenant', 'header', 'arm'] as const)
+      if (fault.match?.[field] !== undefined)
+        findings.push(
+          error(['match', field], 'never matches: the gateway asks this by itself, and for no agent'),
+        )
   }
   if (fault.when?.burst !== undefined && fault.when.ramp !== undefined) {
     const message = 'not together with when.burst, whose bursts are as frequent as `rate` says all the time'

@@ -2,6 +2,7 @@ import { z } from 'zod'
 import { eras, families, type Family, type FaultType, refusalOf, transports } from '../../chaos/fault.ts'
 import type { FaultRegistry } from '../../chaos/faults/index.ts'
 import { driftOperators, partialOperators } from '../../chaos/operators/index.ts'
+import { isOfGateway } from '../../chaos/plan/checks.ts'
 import { common } from '../../chaos/plan/common.ts'
 import { policies } from '../../policies/index.ts'
 import { blocks, code, fieldTable, list, type Pages, yaml } from './markdown.ts'
@@ -82,6 +83,11 @@ function typePage(name: string, type: FaultType<unknown>): string {
     yaml([{ name: exampleName, type: name, ...example }]),
     '## Metrics',
     `\`breakwater_faults_injected_total{type="${name}"}\` counts it. \`breakwater_fault_outcomes_total\` says what became of it, \`breakwater_fault_delay_seconds_total\` how long agents had to wait for good answers because of it, and \`breakwater_fault_reactions_total\` what retries and breakers did; they go by the name of the fault. Those that were injected over the API share the name \`_runtime\`.`,
+    ...(sides.includes('upstream') && methods.every(isOfGateway)
+      ? [
+          `Towards servers the gateway asks this by itself: there \`breakwater_discovery_faults_injected_total{type="${name}"}\` counts it, and none of the others.`,
+        ]
+      : []),
     ...metricsOfContainment(type),
     '[All types of faults](../faults.md)',
   )

@@ -63,7 +63,7 @@ function unwrapped(schema: z.core.$ZodType): Unwrapped {
   let about: string | undefined
   for (;;) {
     about ??= z.globalRegistry.get(inner)?.description
-    if (inner instanceof z.ZodDefault || inner instanceof z.ZodPrefault) preset = inner.def.defaultValue
+    if (inner instanceof z.ZodDefault || inner instanceof z.ZodPrefault) preset ??= inner.def.defaultValue
     else if (inner instanceof z.ZodOptional) isOptional = true
     else break
     inner = inner.unwrap()

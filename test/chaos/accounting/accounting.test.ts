@@ -206,6 +206,17 @@ test('what the mesh did about a fault stands beside it', async () => {
   assert.deepEqual([injected, masked, resent, rejections], [1, 1, 1, 1])
 })
 
+test('a rejection goes to no fault that is not meant for such a call', async () => {
+  const set = rig()
+  set.arm([fault('a', 'test.fail', { match: { tenant: 'acme' } }), fault('b', 'test.fail')])
+  const [call, rejected] = [toolCall('t', {}, { tenant: 'acme' }), toolCall('t', {}, { tenant: 'other' })]
+  set.account(call, await set.upstream(call))
+  const error = { ...gatewayError('overloaded', 'the breaker is open'), reason: 'breaker_open' }
+  set.account(rejected, { kind: 'rejected', error, by: 'breaker' })
+  assert.ok(!rejected.record.rejectedOver?.includes('a'))
+  assert.equal(set.tally('a').rejections, 0)
+})
+
 test("what the gateway asks by itself is in none of the numbers of agents' calls", async () => {
   const set = rig()
   set.arm([fault('a', 'test.fail')])

@@ -80,6 +80,23 @@ test('a match has to name something, and something that the type can hit', () =>
   assert.deepEqual(issues([fault('a', 'test.hold', { match: { method: 'tools/*', tool: 'x' } })]), [])
 })
 
+test('what the gateway asks by itself is for no tenant, header or arm', () => {
+  const real = chaosSchema(registered)
+  const found = (type: string, more: object) =>
+    (real.safeParse({ faults: [fault('a', type, more)] }).error?.issues ?? []).map(
+      ({ path, message }) => `${path.join('.')}: ${message}`,
+    )
+  const never = 'never matches: the gateway asks this by itself, and for no agent'
+  assert.deepEqual(found('listen.refused', { match: { server: 's', tenant: 'acme' } }), [
+    `faults.0.match.tenant: ${never}`,
+  ])
+  assert.deepEqual(found('ping.error', { match: { header: { 'x-a': 'b' } } }), [
+    `faults.0.match.header: ${never}`,
+  ])
+  assert.deepEqual(found('listen.refused', { side: 'client', match: { tenant: 'acme' } }), [])
+  assert.deepEqual(found('conn.refused', { match: { tenant: 'acme' } }), [])
+})
+
 test('a ramp is refused together with bursts', () => {
   const when = { ramp: { over: '1m' }, burst: { meanLength: 4 } }
   assert.match(
