@@ -26,12 +26,14 @@ const scenes: readonly Scene[] = [
     fates: { surfaced: 1 },
   },
   {
-    title: 'the server gets three calls for one, and the agent one answer',
+    title: 'the server gets ten calls for one, and the agent one answer, later',
     tool: 'fanout',
     type: 'fanout.amplify',
-    runs: 3,
+    // So many take more than a millisecond, which is what counts as a delay.
+    fault: { factor: 10 },
+    runs: 10,
     attempts: { returned: 1 },
-    fates: { masked: 1 },
+    fates: { delayed: 1 },
   },
   {
     title: 'a server that is slow to start is waited for',
