@@ -19,6 +19,7 @@ const sources = readdirSync(root, { recursive: true, encoding: 'utf8' })
  */
 const known = [
   'policies/state/schemas/compile.ts',
+  'policies/state/schemas/pattern-cost.ts',
   'protocol/overlong.ts',
   'telemetry/printable.ts',
   'units/quantity.ts',
