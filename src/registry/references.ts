@@ -105,7 +105,7 @@ export function routeRequest(
 /** A notification or a request of a server in the terms of the aggregated endpoint. */
 export function exposeMessage(server: string, message: Message, names: Names): Message {
   const named = notifications.get(message.value.method)
-  if (!namesTask(message.value.params))
+  if (!isOfTask(message.value.params))
     return named === undefined ? message : expose(server, message, named, names)
   return expose(server, message, [...(named ?? []), relatedTaskIn('params')], names)
 }
@@ -113,7 +113,7 @@ export function exposeMessage(server: string, message: Message, names: Names): M
 /** What an agent says to a server that asked it something, in the terms of that server: the reverse of `exposeMessage`. */
 export function restoreMessage(server: string, message: Message, names: Names): Message {
   const { result, params } = message.value
-  const member = namesTask(result) ? 'result' : namesTask(params) ? 'params' : undefined
+  const member = isOfTask(result) ? 'result' : isOfTask(params) ? 'params' : undefined
   if (member === undefined) return message
   const [path] = relatedTaskIn(member)
   const exposed = at(message.value, path)
@@ -157,7 +157,7 @@ function expose<M extends Message>(server: string, message: M, places: readonly 
 }
 
 /** Whether the params of a message, or its result, say which task they belong to. */
-function namesTask(holder: unknown): boolean {
+function isOfTask(holder: unknown): boolean {
   return isObject(holder) && isObject(holder._meta) && RELATED_TASK in holder._meta
 }
 
@@ -167,7 +167,7 @@ const relatedTaskIn = (...path: JsonPath): Place => [[...path, '_meta', RELATED_
 function* placesIn(result: Readonly<Record<string, unknown>>, path: JsonPath): Generator<Place> {
   if (typeof result.taskId === 'string') yield [[...path, 'taskId'], 'name']
   if (isObject(result.task)) yield [[...path, 'task', 'taskId'], 'name']
-  if (namesTask(result)) yield relatedTaskIn(...path)
+  if (isOfTask(result)) yield relatedTaskIn(...path)
   yield* blocks(result.content, [...path, 'content'])
   if (Array.isArray(result.contents)) {
     for (const index of result.contents.keys()) yield [[...path, 'contents', index, 'uri'], 'uri']
