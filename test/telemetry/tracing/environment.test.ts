@@ -1,5 +1,13 @@
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { createServer } from 'node:https'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
+import type { TLSSocket } from 'node:tls'
+import { cert, key } from '../../fixtures/tls.ts'
 import { recordedLog } from '../../support/log.ts'
 import { OtlpReceiver } from '../../support/otlp-receiver.ts'
 import { until } from '../../support/until.ts'
@@ -120,5 +128,47 @@ test('settings that no exporter takes are told without what they hold, and traci
       [50],
     )
     assert.ok(!JSON.stringify(lines).includes('hush'))
+  }
+})
+
+test('a collector over TLS is trusted by the certificate that a variable names, and shown that of a client', async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), 'breakwater-collector-'))
+  t.after(() => rm(folder, { recursive: true }))
+  const [certFile, keyFile] = [join(folder, 'cert.pem'), join(folder, 'key.pem')]
+  await writeFile(certFile, cert)
+  await writeFile(keyFile, key)
+  const clients: boolean[] = []
+  const server = createServer(
+    { cert, key, ca: cert, requestCert: true, rejectUnauthorized: false },
+    (request, response) => {
+      clients.push((request.socket as TLSSocket).authorized)
+      request.resume().once('end', () => response.end())
+    },
+  )
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.after(() => {
+    server.closeAllConnections()
+    server.close()
+  })
+  const { port } = server.address() as AddressInfo
+  const endpoint = { OTEL_EXPORTER_OTLP_ENDPOINT: `https://127.0.0.1:${port}` }
+  for (const [variables, authorized] of [
+    [{ OTEL_EXPORTER_OTLP_CERTIFICATE: certFile }, false],
+    [
+      {
+        OTEL_EXPORTER_OTLP_CERTIFICATE: keyFile,
+        OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE: certFile,
+        OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE: certFile,
+        OTEL_EXPORTER_OTLP_CLIENT_KEY: keyFile,
+      },
+      true,
+    ],
+  ] as const) {
+    const mesh = await meshIn(t, { ...endpoint, ...variables })
+    await mesh.run()
+    await mesh.tracing.close()
+    assert.deepEqual([mesh.exported, mesh.dropped], [[2], []])
+    assert.equal(clients.at(-1), authorized)
   }
 })
