@@ -3,6 +3,7 @@ import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import { systemClock } from '../src/mesh/clock.ts'
+import { bindGroup, bound } from '../test/support/bound.ts'
 
 /** A process that listens. */
 export interface Listening {
@@ -26,15 +27,11 @@ const WARN = 40
 export class Children {
   readonly #running = new Set<ChildProcess>()
   readonly #lost: (error: Error) => void
-  readonly #kill = () => {
-    for (const child of this.#running) child.kill('SIGKILL')
-  }
   #ending = false
 
   /** `lost` hears of a process that ended before it was asked to. */
   constructor(lost: (error: Error) => void) {
     this.#lost = lost
-    process.once('exit', this.#kill)
   }
 
   /**
@@ -43,7 +40,7 @@ export class Children {
    */
   listening(args: readonly string[], { channel = false, quiet = false } = {}): Promise<Listening> {
     const stdio = ['ignore', 'pipe', 'pipe', ...(channel ? ['ipc' as const] : [])] as const
-    const child = spawn(process.execPath, args, { stdio: [...stdio] })
+    const child = spawn(process.execPath, args, { stdio: [...stdio], env: bound() })
     // Standard error also holds greetings: it is worth reading only once something went wrong.
     let said = ''
     child.stderr!.on('data', (chunk: Buffer) => (said = (said + String(chunk)).slice(-KEPT_CHARS)))
@@ -60,7 +57,7 @@ export class Children {
 
   /** Starts node on `script`, with a channel for messages. */
   fork(script: string): ChildProcess {
-    const child = fork(script)
+    const child = fork(script, { env: bound() })
     this.#keep(child)
     return child
   }
@@ -75,7 +72,12 @@ export class Children {
     env: NodeJS.ProcessEnv,
     lost: (error: Error) => void,
   ): number {
-    const child = spawn(command, args, { env, stdio: ['ignore', 'ignore', 'pipe'] })
+    const child = spawn(command, args, {
+      env: bound(env),
+      detached: true,
+      stdio: ['ignore', 'ignore', 'pipe'],
+    })
+    bindGroup(child)
     let said = ''
     child.stderr.on('data', (chunk: Buffer) => (said = (said + String(chunk)).slice(-KEPT_CHARS)))
     child.once('error', lost)
@@ -88,10 +90,11 @@ export class Children {
     this.#ending = true
     const ends = [...this.#running].map((child) => once(child, 'close'))
     for (const child of this.#running) child.kill('SIGTERM')
-    const cancel = systemClock.after(KILL_AFTER_MS, this.#kill)
+    const cancel = systemClock.after(KILL_AFTER_MS, () => {
+      for (const child of this.#running) child.kill('SIGKILL')
+    })
     await Promise.all(ends)
     cancel()
-    process.off('exit', this.#kill)
   }
 
   #keep(child: ChildProcess, said = () => '', lost = this.#lost): void {

@@ -5,6 +5,7 @@ import { createServer, type AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { systemClock } from '../src/mesh/clock.ts'
+import { bound } from '../test/support/bound.ts'
 import { script } from './middle.ts'
 import type { Stall } from './scrape-probe.ts'
 
@@ -49,13 +50,13 @@ export async function startProbed({ upstream, scratch, flags, lost }: ProbedPart
   const command = [script('../dist/main.js'), 'start', '--config', file, '--log-level', 'silent']
   const child = spawn(process.execPath, [...flags, ...probe, ...command], {
     stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
+    env: bound(),
   })
   // What it greets with also goes there: worth reading only once something went wrong.
   let said = ''
   child.stderr!.on('data', (chunk: Buffer) => (said = (said + String(chunk)).slice(-4_000)))
   const early = () => lost(new Error(`the gateway ended\n${said}`))
   child.once('close', early)
-  process.once('exit', () => child.kill('SIGKILL'))
   while (!(await isReady(data))) await systemClock.sleep(READY_EVERY_MS, signal)
   return {
     pid: child.pid!,

@@ -11,6 +11,7 @@ import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
+import { bound } from './support/bound.ts'
 
 /** What counts, waits or computes for minutes, or packs and starts the whole of it once more. */
 const slow = [
@@ -129,7 +130,7 @@ const runner = spawn(
     `--test-timeout=${LIMIT_MS}`,
     ...grouped(),
   ],
-  { stdio: 'inherit' },
+  { stdio: 'inherit', env: bound() },
 )
 for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(name, () => runner.kill(name))
 runner.once('exit', (code, signal) => process.exit(signal === null ? code : 1))

@@ -2,6 +2,7 @@ import { execFile } from 'node:child_process'
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { promisify } from 'node:util'
+import { bound } from '../../test/support/bound.ts'
 import { script } from '../middle.ts'
 import type { Speech } from './load.ts'
 
@@ -129,7 +130,7 @@ export async function install(peer: Peer): Promise<void> {
   const what = `${peer.name}@${peer.version}`
   const args = ['install', ...options, '--prefix', home(peer), what]
   try {
-    await promisify(execFile)('npm', args, { timeout: INSTALL_WITHIN_MS })
+    await promisify(execFile)('npm', args, { timeout: INSTALL_WITHIN_MS, env: bound() })
   } catch (error) {
     const { stderr = '', message } = error as Error & { readonly stderr?: string }
     throw new Error(`npm install ${what}: ${(stderr.trim() || message).split('\n')[0]}`)

@@ -5,6 +5,7 @@ import { createServer, type AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { stringify } from 'yaml'
+import { bound } from '../../test/support/bound.ts'
 import { deployFolder } from '../paths.ts'
 import { PrometheusApi } from './prometheus-api.ts'
 
@@ -57,7 +58,7 @@ export class Prometheus extends PrometheusApi {
         '--enable-feature=exemplar-storage',
         '--log.level=warn',
       ],
-      { stdio: ['ignore', 'ignore', 'pipe'] },
+      { stdio: ['ignore', 'ignore', 'pipe'], env: bound() },
     )
     const prometheus = new Prometheus(child, `http://${address}`)
     await prometheus.#ready()
@@ -84,11 +85,6 @@ export class Prometheus extends PrometheusApi {
     this.#child.kill('SIGTERM')
     const late = setTimeout(5_000, undefined, { ref: false }).then(() => this.#child.kill('SIGKILL'))
     await Promise.race([gone, late.then(() => gone)])
-  }
-
-  /** Ends it at once, for when there is no time to wait. */
-  kill(): void {
-    this.#child.kill('SIGKILL')
   }
 }
 

@@ -22,7 +22,6 @@ async function check(): Promise<string[]> {
   const folder = await mkdtemp(join(tmpdir(), 'breakwater-dashboards-'))
   const running: Prometheus[] = []
   const started = (prometheus: Prometheus) => void running.push(prometheus)
-  process.once('exit', () => running.forEach((prometheus) => prometheus.kill()))
   try {
     // A Prometheus each: some rules are about all servers of all gateways.
     const found = await Promise.all([

@@ -21,8 +21,6 @@ export async function watch(folder: string): Promise<Answers[]> {
   try {
     const world = await startWorld(folder, receiver.url, descriptions)
     prometheus = await Prometheus.start(new URL(world.control).host, folder, { instance: 'gateway' })
-    const running = prometheus
-    process.once('exit', () => running.kill())
     const run = { start: await tell(world), seconds: STORY_S }
     const answers: Answers[] = []
     for (const board of committedDashboards())

@@ -6,6 +6,7 @@ import { test } from 'node:test'
 import { pathToFileURL } from 'node:url'
 import type { Passage } from '../../bench/event-stamps.ts'
 import { script } from '../../bench/middle.ts'
+import { bound } from '../support/bound.ts'
 import { until } from '../support/until.ts'
 
 /** Takes what comes by one connection on to another. */
@@ -27,7 +28,10 @@ test('what comes out of a process has a passage, from when it was read until it 
   const { port } = server.address() as AddressInfo
   const stamps = ['--import', pathToFileURL(script('../bench/event-stamps.js')).href]
   const args = [...stamps, '--input-type=module', '--eval', relay, String(port)]
-  const child = spawn(process.execPath, args, { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] })
+  const child = spawn(process.execPath, args, {
+    stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+    env: bound(),
+  })
   t.after(async () => {
     child.kill()
     await once(child, 'close')

@@ -8,6 +8,7 @@ import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
 import { promisify } from 'node:util'
 import { readText } from '../../src/config/files/read-text.ts'
+import { bound } from '../support/bound.ts'
 import { folder } from './files.ts'
 
 /** A pipe with a name. */
@@ -19,7 +20,7 @@ async function pipe(t: TestContext): Promise<string> {
 
 /** Somebody else who writes to a pipe. */
 function write(path: string, script: string) {
-  return once(spawn('sh', ['-c', `{ ${script}; } > "$0"`, path]), 'exit')
+  return once(spawn('sh', ['-c', `{ ${script}; } > "$0"`, path], { env: bound() }), 'exit')
 }
 
 test('a pipe is read to its end, however late and in however many pieces it is written', async (t) => {
@@ -42,7 +43,7 @@ test('a pipe that nobody writes to is given up, and takes no thread from those t
 
 test('a pipe that is never closed is given up as well', async (t) => {
   const path = await pipe(t)
-  const writer = spawn('sh', ['-c', '{ printf "gateway: {}"; exec cat; } > "$0"', path])
+  const writer = spawn('sh', ['-c', '{ printf "gateway: {}"; exec cat; } > "$0"', path], { env: bound() })
   t.after(() => writer.kill())
   const read = await readText(path, 500)
   assert.match('problem' in read ? read.problem : '', /not all of it was written within 500 ms/)

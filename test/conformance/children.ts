@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { createWriteStream } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { systemClock } from '../../src/mesh/clock.ts'
+import { bound } from '../support/bound.ts'
 
 /** How many milliseconds a child may take to end after SIGTERM. */
 const GRACE_MS = 5_000
@@ -19,7 +20,7 @@ export interface Child {
 
 /** Starts a child whose output, both streams, goes to the file `log`. */
 export function start(command: string, args: readonly string[], log: string): Child {
-  const child = spawn(command, args, { detached: true, stdio: ['ignore', 'pipe', 'pipe'] })
+  const child = spawn(command, args, { detached: true, stdio: ['ignore', 'pipe', 'pipe'], env: bound() })
   running.add(child)
   const file = createWriteStream(log)
   child.stdout.pipe(file, { end: false })

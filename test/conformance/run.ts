@@ -61,9 +61,4 @@ async function main(): Promise<number> {
   return failed === 0 ? 0 : 1
 }
 
-// The children are not in this process group: what ends it must be passed on.
-for (const signal of ['SIGINT', 'SIGTERM'] as const) {
-  process.once(signal, () => void stopAll().finally(() => process.exit(1)))
-}
-
 process.exitCode = await main()

@@ -8,6 +8,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
+import { bound } from '../support/bound.ts'
 import { until } from '../support/until.ts'
 import { pythonFor, QUICKSTART, readCommands, withNewerPackage } from './commands.ts'
 
@@ -51,7 +52,7 @@ async function main(scratch: string): Promise<void> {
   // What the commands keep lies in the scratch folder.
   const own = { XDG_RUNTIME_DIR: join(scratch, 'run'), TMPDIR: join(scratch, 'tmp') }
   for (const folder of Object.values(own)) await mkdir(folder)
-  const env = { ...process.env, ...own }
+  const env = bound({ ...process.env, ...own })
   process.chdir(clone)
   const { typed, leftOut, ts, python } = await readCommands({ slow: true })
 
@@ -62,13 +63,6 @@ async function main(scratch: string): Promise<void> {
     env,
   })
   const ended = once(quickstart, 'close')
-  const endQuickstart = () => process.kill(-(quickstart.pid as number), 'SIGTERM')
-  // It is not in this process group: what ends this one must be passed on.
-  for (const signal of ['SIGINT', 'SIGTERM'] as const)
-    process.once(signal, () => {
-      endQuickstart()
-      process.exit(1)
-    })
   try {
     await until(
       'all servers of the quickstart are up',
@@ -110,7 +104,7 @@ async function main(scratch: string): Promise<void> {
     if (interpreter === undefined)
       console.log('- not run: programs in Python: no Python with version 2 of mcp, see .ci/python.sh')
   } finally {
-    endQuickstart()
+    process.kill(-(quickstart.pid as number), 'SIGTERM')
     await ended
   }
   // npm ends at once, and the gateway a moment later.

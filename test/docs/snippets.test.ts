@@ -10,6 +10,7 @@ import { freePort } from '../e2e/support/everything.ts'
 import { cleanUp, newFolder } from '../e2e/support/gateway.ts'
 import { Program } from '../e2e/support/program.ts'
 import { RawClient } from '../e2e/support/raw-client.ts'
+import { bound } from '../support/bound.ts'
 import { until } from '../support/until.ts'
 import { pythonFor, readCommands, scriptsIn, withNewerPackage } from './commands.ts'
 import { readPages } from './pages.ts'
@@ -54,7 +55,7 @@ before(async () => {
   await mkdir(join(folder, 'tmp'))
   // The token and what the servers write lie there.
   const own = { XDG_RUNTIME_DIR: folder, TMPDIR: join(folder, 'tmp') }
-  env = { ...process.env, ...own }
+  env = bound({ ...process.env, ...own })
   const { scripts } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8')) as {
     scripts: Record<string, string>
   }

@@ -8,6 +8,7 @@ import { helpOn } from '../../src/commands/help.ts'
 import { commands } from '../../src/commands/index.ts'
 import { Terminal } from '../../src/commands/terminal.ts'
 import { loadConfig } from '../../src/config/load.ts'
+import { bound } from '../support/bound.ts'
 import { until } from '../support/until.ts'
 import { cleanUp, configText, Gateway, newFolder } from './support/gateway.ts'
 import { Program } from './support/program.ts'
@@ -29,7 +30,7 @@ function run(args: readonly string[], { cwd = process.cwd(), input = '', nodeArg
     const child = execFile(
       process.execPath,
       [...nodeArgs, main, ...args],
-      { cwd, env: { ...process.env, NO_COLOR: undefined, FORCE_COLOR: undefined } },
+      { cwd, env: bound({ ...process.env, NO_COLOR: undefined, FORCE_COLOR: undefined }) },
       (error, stdout, stderr) => resolve({ code: Number(error?.code ?? 0), stdout, stderr }),
     )
     child.stdin?.end(input)

@@ -2,9 +2,8 @@ import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
-import { statusOf } from '../../src/upstreams/stdio/family.ts'
 import { until } from '../support/until.ts'
-import { descendantsOf } from './support/family.ts'
+import { allGone, descendantsOf, identified, left } from './support/family.ts'
 import { cleanUp, Gateway } from './support/gateway.ts'
 import { Program } from './support/program.ts'
 import { RawClient } from './support/raw-client.ts'
@@ -15,23 +14,6 @@ after(cleanUp)
 
 const server = fileURLToPath(new URL('../fixtures/family-server.js', import.meta.url))
 const family = { command: process.execPath, args: [server] }
-
-interface Alive {
-  readonly pid: number
-  readonly start: string
-}
-
-/** Processes that run now. Their numbers may be another's later, their times of start may not. */
-function identified(pids: readonly number[]): Alive[] {
-  return pids.flatMap((pid) => statusOf(pid) ?? [])
-}
-
-const left = (processes: readonly Alive[]) =>
-  processes.filter(({ pid, start }) => statusOf(pid)?.start === start)
-
-async function allGone(processes: readonly Alive[]): Promise<void> {
-  await until('nothing is left', () => left(processes).length === 0)
-}
 
 /** A gateway with a server that has a family, and all of their processes. */
 async function withFamily() {
@@ -80,9 +62,9 @@ test('the supervisor outlives signals that are meant for the gateway', async () 
 
 test('a supervisor that was killed is replaced, and the next one knows of all servers', async () => {
   const { gateway, supervisors, members } = await withFamily()
-  const killed = (supervisors[0] as Alive).pid
+  const killed = supervisors[0]!.pid
   process.kill(killed, 'SIGKILL')
-  let next: Alive[] = []
+  let next = identified([])
   await until('another supervisor runs', () => {
     // The one that was killed may be seen for a while.
     const others = descendantsOf(gateway.program.pid).filter((pid) => pid !== killed && isSupervisor(pid))

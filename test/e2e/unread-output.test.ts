@@ -7,12 +7,13 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { chaosApp, failing, TOKEN } from '../routes/chaos-app.ts'
+import { bound } from '../support/bound.ts'
 import { main } from '../support/main.ts'
 import { cleanUp, Gateway } from './support/gateway.ts'
 
 /** Runs a command whose standard output nobody reads any more, as behind `head` that has seen enough. */
 async function unread(args: readonly string[]) {
-  const child = spawn(process.execPath, [main, ...args], { stdio: ['ignore', 'pipe', 'pipe'] })
+  const child = spawn(process.execPath, [main, ...args], { stdio: ['ignore', 'pipe', 'pipe'], env: bound() })
   // The process has not begun by now, so that all that it writes finds nobody.
   child.stdout.destroy()
   let stderr = ''

@@ -3,6 +3,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { bound } from '../support/bound.ts'
 import { heapOf } from './footprint.ts'
 
 const probe = fileURLToPath(new URL('../fixtures/heap-probe.js', import.meta.url))
@@ -27,7 +28,7 @@ const program = (keeps: boolean) => `
 /** By how much the heap without machine code is larger after functions were made, in bytes for each. */
 async function grownBy(keeps: boolean): Promise<number> {
   const args = ['--expose-gc', '--import', probe, '--eval', program(keeps)]
-  const child = spawn(process.execPath, args, { stdio: ['ignore', 'ignore', 'inherit', 'ipc'] })
+  const child = spawn(process.execPath, args, { stdio: ['ignore', 'ignore', 'inherit', 'ipc'], env: bound() })
   try {
     await once(child, 'message')
     const make = async () => {

@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { extname } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
+import { bound } from './bound.ts'
 
 /** `contract` is made with the official SDK, `raw` by hand, for what that would not do. */
 export type Fixture = 'contract' | 'raw'
@@ -26,7 +27,7 @@ export interface RunningFixture {
 /** Starts a fixture server on a free port. */
 export async function startFixture(fixture: Fixture, transport: 'http' | 'sse'): Promise<RunningFixture> {
   const { command, args } = fixtureCommand(fixture, transport)
-  const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'inherit'] })
+  const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'inherit'], env: bound() })
   const exited = once(child, 'exit')
   const [line] = (await once(createInterface({ input: child.stdout }), 'line')) as [string]
   return {

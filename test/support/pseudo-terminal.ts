@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
+import { bound } from './bound.ts'
 import { until } from './until.ts'
 
 /** Why no program can be run on a pseudo-terminal here; undefined where one can: by `script` of util-linux. */
@@ -27,7 +28,7 @@ export class TerminalProgram {
     this.child = spawn('script', ['-qefc', command, '/dev/null'], {
       stdio: ['pipe', 'pipe', 'inherit'],
       cwd,
-      env: { ...process.env, TERM: 'xterm', ...env },
+      env: bound({ ...process.env, TERM: 'xterm', ...env }),
     })
     this.child.stdout?.setEncoding('utf8').on('data', (text: string) => (this.raw += text))
     this.ended = once(this.child, 'close').then(([code]) => code as number | null)

@@ -3,6 +3,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { text } from 'node:stream/consumers'
 import { test } from 'node:test'
+import { bound } from '../support/bound.ts'
 
 const log = new URL('../../src/telemetry/log.js', import.meta.url).href
 
@@ -11,6 +12,7 @@ function start(script: string) {
   const program = `const { createLog } = await import(${JSON.stringify(log)}); const log = createLog('info'); ${script}`
   return spawn(process.execPath, ['--input-type=module', '-e', program], {
     stdio: ['pipe', 'pipe', 'pipe'],
+    env: bound(),
   })
 }
 

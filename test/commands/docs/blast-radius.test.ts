@@ -8,6 +8,7 @@ import { promisify } from 'node:util'
 import { printingOf, withOutputs } from '../../../src/commands/docs/outputs.ts'
 import { commands } from '../../../src/commands/index.ts'
 import { cleanUp, newFolder } from '../../e2e/support/gateway.ts'
+import { bound } from '../../support/bound.ts'
 
 after(cleanUp)
 
@@ -18,7 +19,7 @@ test('the page about blast radius and its pictures are what its commands make (n
   assert.ok((page.match(/<!-- breakwater /g) ?? []).length >= 6)
   // In a process of its own: within a test, each promise of a simulation costs several times as much.
   const made = await newFolder()
-  await promisify(execFile)(process.execPath, [docs, made])
+  await promisify(execFile)(process.execPath, [docs, made], { env: bound() })
   assert.equal(await readFile(join(made, 'blast-radius.md'), 'utf8'), page)
   const pictures = await readdir(join(made, 'blast-radius'))
   assert.deepEqual(await readdir('docs/blast-radius'), pictures)

@@ -1,4 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs'
+import { type Member, statusOf } from '../../../src/upstreams/stdio/family.ts'
+import { until } from '../../support/until.ts'
 
 /** All processes that `pid` has started, directly or not, and that still run. Reads /proc. */
 export function descendantsOf(pid: number): number[] {
@@ -25,4 +27,19 @@ function parentOf(pid: string): number | undefined {
     // It has ended while we looked.
     return undefined
   }
+}
+
+/** Processes that run now. Their numbers may be another's later, their times of start may not. */
+export function identified(pids: readonly number[]): Member[] {
+  return pids.flatMap((pid) => statusOf(pid) ?? [])
+}
+
+/** Those of them that still run. */
+export function left(processes: readonly Member[]): Member[] {
+  return processes.filter(({ pid, start }) => statusOf(pid)?.start === start)
+}
+
+/** Waits until none of them runs any more. */
+export async function allGone(processes: readonly Member[]): Promise<void> {
+  await until('nothing is left', () => left(processes).length === 0)
 }

@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn, type StdioOptions } from 'node:child_process'
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
+import { bound } from '../../support/bound.ts'
 import { until } from '../../support/until.ts'
 import { descendantsOf } from './family.ts'
 
@@ -43,7 +44,7 @@ export class Program {
       detached: true,
       stdio,
       cwd,
-      env: { ...process.env, ...env },
+      env: bound({ ...process.env, ...env }),
     })
     this.pid = this.child.pid as number
     for (const stream of [this.child.stdout, this.child.stderr]) {
@@ -87,10 +88,6 @@ export class Program {
 export async function killAll(): Promise<void> {
   await Promise.all([...running].map((program) => program.kill()))
 }
-
-process.once('exit', () => {
-  for (const { pid } of running) killFamily(pid)
-})
 
 /** A command that runs node with so many files, and is node itself in the end. */
 function limited(openFiles: number, args: readonly string[]): [string, ...string[]] {

@@ -1,0 +1,47 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { randomUUID } from 'node:crypto'
+import type { Writable } from 'node:stream'
+import { fileURLToPath } from 'node:url'
+import { STARTED_BY } from '../../src/upstreams/stdio/family.ts'
+
+// Tests and benchmarks leave no process behind, also when SIGKILL ends them. The program that does so for the gateway does so
+// here: when a test ends, the supervisor reads `/proc` and ends all processes with the test's mark. The supervisor does nothing
+// before that end, or no test could see which processes a gateway leaves.
+
+const supervisor = fileURLToPath(new URL('../../src/upstreams/stdio/supervisor.js', import.meta.url))
+
+/** The first part of our marks. */
+const us = randomUUID()
+
+/** The supervisor's input. When our process ends, the system closes this pipe. */
+let input: Writable | undefined
+
+/** Variables for a process that has to end with ours. Its descendants inherit the mark, also in groups of their own. */
+export function bound(env: NodeJS.ProcessEnv = process.env): NodeJS.ProcessEnv {
+  input ??= startSupervisor()
+  const outer = process.env[STARTED_BY]
+  return { ...env, [STARTED_BY]: outer === undefined ? `${us}.0` : `${outer} ${us}.0` }
+}
+
+/** For a program that overwrites its variables, as nginx does. Its group ends when the program ends, or with our process. */
+export function bindGroup(leader: ChildProcess): void {
+  const { pid } = leader
+  if (pid === undefined) return
+  const told = (input ??= startSupervisor())
+  told.write(`+ ${pid} ${pid}\n`)
+  leader.once('exit', () => told.write(`- ${pid}\n`))
+}
+
+/** Neither the supervisor nor its pipe keeps our process from ending. */
+function startSupervisor(): Writable {
+  const child = spawn(process.execPath, ['--max-semi-space-size=1', supervisor, us], {
+    cwd: '/',
+    env: {},
+    detached: true,
+    stdio: ['pipe', 'ignore', 'ignore'],
+  })
+  child.unref()
+  const stdin = child.stdin as Writable & { unref(): void }
+  stdin.unref()
+  return stdin
+}
