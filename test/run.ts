@@ -1,136 +1,267 @@
 /**
- * Runs tests by Node's own runner: `npm test` all that answer within minutes together, `npm run test:slow` the rest, `-- --core` those that no
- * process, socket or wall clock is in, which are enough to see whether another line of Node behaves as this one does.
+ * Runs tests, each file in a process of its own by Node's test runner.
  *
- * The runner starts a process for each file that it is given, which takes longer than most tests do. So those of the core are given to it a
- * folder at a time, by a file that imports them; but for those with hooks, which would be the hooks of all, and those that look at their
- * process as a whole, or change it.
+ *   run.js                   the quick tests: `npm test`
+ *   run.js --all             all tests: `npm run test:all`; `--part NAME`, which may be repeated, runs some parts of them
+ *   run.js --rest            the tests that `npm test` leaves out
+ *   run.js FILE…             files by the beginning of their path below `test`
+ *   run.js --stress FILE…    ten times each, beside one busy thread for each core: `npm run test:stress`
+ *   --bail                   ends with the first failure
+ *   --second-look LIST       runs a failed file once more at the end; LIST collects the files that passed then
+ *
+ * A process takes longer to start than most files take to run. So files of the core share one process for each folder, unless a
+ * file has hooks, which would be everybody's hooks, or looks at its process as a whole.
  */
-import { spawn } from 'node:child_process'
-import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  appendFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
+import { availableParallelism } from 'node:os'
 import { join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
-import { bound } from './support/bound.ts'
+import { Worker } from 'node:worker_threads'
+import { partOf, type Part, parts, quick, QUICK_MINUTES } from './runner/parts.ts'
+import { type Ending, runFile, signalAll } from './runner/process.ts'
 
-/** What counts, waits or computes for minutes, or packs and starts the whole of it once more. */
-const slow = [
-  'commands/docs/blast-radius',
-  'commands/scenarios-hold',
-  'commands/search',
-  'commands/study',
-  'commands/sweep',
-  'docs/snippets',
-  'drills/deaf-clients',
-  'drills/stalled',
-  'drills/vanishing',
-  'e2e/chaos/kill-restart',
-  'e2e/chaos/list-cells',
-  'e2e/counting/',
-  'e2e/deadlines-everywhere',
-  'e2e/compare',
-  'e2e/deaf-client',
-  'e2e/demo-live',
-  'e2e/experiments.test',
-  'e2e/experiments/guarded-crash',
-  'e2e/experiments/guarded-refused',
-  'e2e/experiments/library',
-  'e2e/flapping',
-  'e2e/health/incidents',
-  'e2e/health/reasons',
-  'e2e/hostile-servers',
-  'e2e/hung-tool',
-  'e2e/live-equals-simulated',
-  'e2e/neighbours',
-  'e2e/package',
-  'e2e/recovery-under-load',
-  'e2e/replay',
-  'e2e/replicas-return',
-  'e2e/retry-storm',
-  'e2e/scenario.test',
-  'e2e/scenarios',
-  'e2e/slow-replica',
-  'e2e/slow-start',
-  'experiments/statistics/',
-  'sim/search/',
-  'sim/studies/',
-]
+/** Processes at a time: one more than there are cores, because tests of processes and sockets wait for a part of their time. */
+const AT_A_TIME = availableParallelism() + 1
 
-/** What is tested within one process. */
-const core = [
-  'chaos/',
-  'config/',
-  'downstream/',
-  'experiments/',
-  'gateway/',
-  'mesh/',
-  'policies/',
-  'protocol/',
-  'registry/',
-  'routes/',
-  'telemetry/',
-  'units/',
-  'upstreams/',
-]
+/** A run with more unstable files than this fails. */
+const MAX_UNSTABLE = 3
 
-/** Of these, what counts on a process of its own: what is left of servers, and who ends them. */
-const apart = ['gateway/', 'upstreams/']
+/** How often `--stress` runs a file. */
+const STRESS_RUNS = 10
 
-/** No file takes longer, in milliseconds: one that does has hung, and is named. */
-const LIMIT_MS = 600_000
+/** So many of the slowest files are named at the end. */
+const SLOWEST = 10
 
-/** Processes at a time: one more than CI has cores, as tests of processes and sockets wait for a part of their time. */
-const AT_A_TIME = 3
-
-const { values } = parseArgs({
-  options: { slow: { type: 'boolean', default: false }, core: { type: 'boolean', default: false } },
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    all: { type: 'boolean', default: false },
+    rest: { type: 'boolean', default: false },
+    part: { type: 'string', multiple: true, default: [] },
+    bail: { type: 'boolean', default: false },
+    stress: { type: 'boolean', default: false },
+    'second-look': { type: 'string' },
+  },
 })
+const wrongPart = values.part.find((name) => !(name in parts))
+if (wrongPart !== undefined)
+  fail(`there is no part ${wrongPart}; the parts are: ${Object.keys(parts).join(', ')}`)
+
 const folder = fileURLToPath(new URL('.', import.meta.url))
 const files = readdirSync(folder, { recursive: true, encoding: 'utf8' })
-  .filter((file) => file.endsWith('.test.js'))
-  .map((file) => relative(folder, join(folder, file)))
+  .filter((file) => file.endsWith('.test.js') && !file.startsWith('together'))
   .sort()
-const among = (names: readonly string[]) => (file: string) => names.some((name) => file.startsWith(name))
-for (const name of [...slow, ...core])
-  if (!files.some(among([name]))) throw new Error(`no test file begins with ${name}`)
-const isSlow = among(slow)
-const chosen = files.filter((file) => isSlow(file) === values.slow && (!values.core || among(core)(file)))
+const named = positionals.map((path) => path.replace(/^(build\/)?test\//, '').replace(/\.[jt]s$/, ''))
+for (const name of [...Object.values(parts).flat(), ...quick.files, ...quick.without, ...named])
+  if (!files.some((file) => file.startsWith(name))) fail(`no file of tests begins with ${name}`)
 
-/** What a file says that needs a process of its own. */
-const ALONE =
-  /^(before|after)(Each)?\(|\bprocess\.(on|once|emit|env|chdir|getActiveResourcesInfo|memoryUsage)\b|\bheapUsed\b|\.mock\.method\(/m
-const isAlone = (file: string) => ALONE.test(readFileSync(join(folder, file), 'utf8'))
+const isAmong = (file: string, names: readonly string[]) => names.some((name) => file.startsWith(name))
+const isQuick = (file: string) => isAmong(file, quick.files) && !isAmong(file, quick.without)
+const isQuickRun = !values.all && !values.rest && values.part.length === 0 && named.length === 0
+const chosen = files.filter((file) => {
+  if (named.length > 0) return isAmong(file, named)
+  if (values.rest && isQuick(file)) return false
+  if (isQuickRun) return isQuick(file)
+  return values.part.length === 0 || values.part.includes(partOf(file))
+})
 
-/** Where the files lie that import others: written anew each time, and no tests of their own. */
-const together = join(folder, 'together')
-rmSync(together, { recursive: true, force: true })
-mkdirSync(together)
-
-/** The chosen files, with one in place of all that run in one process. */
-function grouped(): string[] {
-  const shared = new Set<string>()
-  const groups = core.flatMap((name) => {
-    if (apart.includes(name)) return []
-    const members = chosen.filter((file) => file.startsWith(name) && !isAlone(file))
-    if (members.length < 2) return []
-    for (const file of members) shared.add(file)
-    const group = join(together, `${name.replaceAll('/', '')}.js`)
-    writeFileSync(group, members.map((file) => `import '../${file}'\n`).join(''))
-    return [group]
-  })
-  return [...groups, ...chosen.filter((file) => !shared.has(file)).map((file) => join(folder, file))]
+/** Files that one process runs, and the path of the one that imports them all. */
+interface Item {
+  readonly name: string
+  readonly path: string
+  readonly files: readonly string[]
 }
 
-const runner = spawn(
-  process.execPath,
-  [
-    '--test',
-    '--test-reporter=spec',
-    `--test-concurrency=${AT_A_TIME}`,
-    `--test-timeout=${LIMIT_MS}`,
-    ...grouped(),
-  ],
-  { stdio: 'inherit', env: bound() },
-)
-for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(name, () => runner.kill(name))
-runner.once('exit', (code, signal) => process.exit(signal === null ? code : 1))
+/** A file with this text needs a process of its own. */
+const ALONE =
+  /^(before|after)(Each)?\(|\bprocess\.(on|once|emit|env|chdir|getActiveResourcesInfo|memoryUsage)\b|\bheapUsed\b|\.mock\.method\(/m
+
+/** These folders count what their process started: servers that are left, and who ends them. */
+const apart = ['gateway', 'upstreams']
+
+const alone = (file: string): Item => ({
+  name: file.replace(/\.test\.js$/, ''),
+  path: join(folder, file),
+  files: [file],
+})
+
+/** The chosen files as items. Files of the core that may share a process come last, a folder at a time. */
+function itemsOf(chosen: readonly string[]): Item[] {
+  const together = join(folder, 'together')
+  rmSync(together, { recursive: true, force: true })
+  mkdirSync(together)
+  const shared = new Map<string, string[]>()
+  const items: Item[] = []
+  for (const file of chosen) {
+    const [name] = file.split('/') as [string]
+    if (!parts.core.some((prefix) => file.startsWith(prefix)) || apart.includes(name) || needsProcess(file))
+      items.push(alone(file))
+    else shared.set(name, [...(shared.get(name) ?? []), file])
+  }
+  for (const [name, members] of shared) {
+    const path = join(together, `${name}.js`)
+    writeFileSync(path, members.map((file) => `import '../${file}'\n`).join(''))
+    items.push({ name, path, files: members })
+  }
+  return items
+}
+
+function needsProcess(file: string): boolean {
+  return ALONE.test(readFileSync(join(folder, file), 'utf8'))
+}
+
+/** A part's files, tests and time; the time is the sum over its files. */
+interface Tally {
+  files: number
+  passed: number
+  failed: number
+  skipped: number
+  tookMs: number
+}
+
+const total: Tally = { files: 0, passed: 0, failed: 0, skipped: 0, tookMs: 0 }
+const byPart = new Map<Part, Tally>()
+const skips: string[] = []
+const times: [name: string, tookMs: number][] = []
+
+function count(item: Item, { tests, tookMs }: Ending): void {
+  const part = partOf(item.files[0]!)
+  const tally = byPart.get(part) ?? { files: 0, passed: 0, failed: 0, skipped: 0, tookMs: 0 }
+  byPart.set(part, tally)
+  times.push([item.name, tookMs])
+  for (const sum of [tally, total]) {
+    sum.files += item.files.length
+    sum.tookMs += tookMs
+    for (const { passed, skipped } of tests)
+      sum[skipped !== undefined ? 'skipped' : passed ? 'passed' : 'failed']++
+  }
+  for (const { file, name, skipped } of tests)
+    if (skipped !== undefined) skips.push(`${relative(folder, file)}: ${name}: ${skipped || 'no reason'}`)
+}
+
+const seconds = (ms: number) => `${(ms / 1000).toFixed(1)} s`
+
+/** The files of an item in which a test failed; all of them when the item failed without a failed test. */
+function failedFiles({ files }: Item, { tests }: Ending): Item[] {
+  const failed = new Set(tests.filter(({ passed }) => !passed).map(({ file }) => relative(folder, file)))
+  const known = files.filter((file) => failed.has(file))
+  return (known.length > 0 ? known : files).map(alone)
+}
+
+async function play(items: readonly Item[]): Promise<Map<Item, Ending>> {
+  const failed = new Map<Item, Ending>()
+  const waiting = [...items]
+  const worker = async () => {
+    for (let item = waiting.shift(); item !== undefined; item = waiting.shift()) {
+      const ending = await runFile(item.path, item.name)
+      count(item, ending)
+      const { failure, tests, tookMs } = ending
+      console.log(
+        `${failure === null ? 'ok    ' : 'FAILED'} ${item.name}: ${tests.length} tests, ${seconds(tookMs)}`,
+      )
+      if (failure === null) continue
+      console.log(failure)
+      failed.set(item, ending)
+      if (!values.bail) continue
+      waiting.length = 0
+      signalAll('SIGKILL')
+    }
+  }
+  await Promise.all(Array.from({ length: AT_A_TIME }, worker))
+  return failed
+}
+
+/**
+ * Runs failed files once more, by themselves. Files that pass then are unstable: they are printed with their first output, and
+ * noted in `list`, which further runs of the same check share. Returns whether the run may pass all the same.
+ */
+async function lookAgain(failed: ReadonlyMap<Item, Ending>, list: string): Promise<boolean> {
+  let failsTwice = false
+  const unstable: string[] = []
+  for (const [item, first] of failed) {
+    for (const file of failedFiles(item, first)) {
+      const { failure } = await runFile(file.path, `${file.name}.second-look`)
+      if (failure === null) {
+        unstable.push(`${file.name}\n${first.failure}`)
+        appendFileSync(list, `${file.name}\n`)
+      } else {
+        failsTwice = true
+        console.log(`FAILED twice: ${file.name}\n${failure}`)
+      }
+    }
+  }
+  if (unstable.length > 0) console.log(`\nunstable:\n${unstable.join('\n')}`)
+  const all = existsSync(list) ? readFileSync(list, 'utf8').trim().split('\n').length : 0
+  if (all > MAX_UNSTABLE) console.log(`${all} files are unstable, more than ${MAX_UNSTABLE}`)
+  return !failsTwice && all <= MAX_UNSTABLE
+}
+
+/** Runs each file ten times beside threads that keep every core busy. Returns whether all runs passed. */
+async function stress(files: readonly string[]): Promise<boolean> {
+  const busy = Array.from({ length: availableParallelism() }, () => new Worker('for (;;);', { eval: true }))
+  let passes = true
+  for (const item of files.map(alone)) {
+    let passed = 0
+    for (let i = 0; i < STRESS_RUNS; i++) {
+      const ending = await runFile(item.path, item.name)
+      count(item, ending)
+      if (ending.failure === null) passed++
+      else console.log(ending.failure)
+    }
+    console.log(
+      `${passed === STRESS_RUNS ? 'ok    ' : 'FAILED'} ${item.name}: ${passed} of ${STRESS_RUNS} runs passed`,
+    )
+    passes &&= passed === STRESS_RUNS
+  }
+  await Promise.all(busy.map((thread) => thread.terminate()))
+  return passes
+}
+
+function summarize(elapsedMs: number): void {
+  console.log()
+  for (const [part, { files, passed, failed, skipped, tookMs }] of byPart)
+    console.log(
+      `part ${part}: ${files} files, ${passed + failed + skipped} tests, ${seconds(tookMs)} in their processes`,
+    )
+  const slowest = times.sort(([, a], [, b]) => b - a).slice(0, SLOWEST)
+  console.log(`slowest: ${slowest.map(([name, ms]) => `${name} ${seconds(ms)}`).join(', ')}`)
+  for (const skip of skips) console.log(`skipped: ${skip}`)
+  console.log(`took ${seconds(elapsedMs)}`)
+  console.log(`${total.passed} passed, ${total.failed} failed, ${total.skipped} skipped`)
+}
+
+function fail(message: string): never {
+  console.error(message)
+  process.exit(2)
+}
+
+for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
+  process.once(name, () => {
+    signalAll(name)
+    process.exit(1)
+  })
+
+const began = performance.now()
+let passes
+if (values.stress) passes = await stress(chosen)
+else {
+  if (isQuickRun)
+    console.log(
+      `${chosen.length} of ${files.length} files, about ${QUICK_MINUTES} minutes on two cores. Left out: ${quick.leavesOut}. ` +
+        '`npm run test:all` runs everything.',
+    )
+  const failed = await play(itemsOf(chosen))
+  const list = values['second-look']
+  passes = failed.size === 0 || (list !== undefined && (await lookAgain(failed, list)))
+}
+summarize(performance.now() - began)
+process.exit(passes ? 0 : 1)

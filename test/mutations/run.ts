@@ -1,0 +1,189 @@
+/**
+ * `npm run mutations`: changes the source in one place at a time and says which changes the tests notice. Shows what a cut of tests
+ * loses: run it before and after with the same seed and compare the survivors.
+ *
+ *   --under src/policies,src/chaos   which sources are changed (default: src)
+ *   --count 100                      how many changes, a seeded sample of all that are possible
+ *   --seed 1
+ *   --tests policies/,chaos/         which tests play, in that order; those of the changed folder play first
+ *   --survivors FILE                 only changes that survived there
+ *   --out FILE                       a line of JSON for each change (default: standard output)
+ *
+ * All of it happens in a copy of the project in the folder for temporary files. The operators are those of Stryker for
+ * JavaScript, without strings: conditions, comparisons, logic, arithmetic, booleans, numbers, and statements left out.
+ */
+import { spawnSync } from 'node:child_process'
+import {
+  appendFileSync,
+  cpSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { parseArgs } from 'node:util'
+import ts from 'typescript'
+import { seeded } from '../support/random.ts'
+
+/** One change of a source file. */
+interface Mutation {
+  /** Path from the project's folder. */
+  readonly file: string
+  readonly line: number
+  /** Where the replaced text begins and ends, in characters. */
+  readonly start: number
+  readonly end: number
+  readonly from: string
+  readonly to: string
+}
+
+/** A change that makes no test fail within this time counts as noticed: it hangs the program. In milliseconds. */
+const LIMIT_MS = 900_000
+
+const SWAPPED: Readonly<Partial<Record<ts.SyntaxKind, string>>> = {
+  [ts.SyntaxKind.EqualsEqualsEqualsToken]: '!==',
+  [ts.SyntaxKind.ExclamationEqualsEqualsToken]: '===',
+  [ts.SyntaxKind.LessThanToken]: '>=',
+  [ts.SyntaxKind.LessThanEqualsToken]: '<',
+  [ts.SyntaxKind.GreaterThanToken]: '<=',
+  [ts.SyntaxKind.GreaterThanEqualsToken]: '>',
+  [ts.SyntaxKind.AmpersandAmpersandToken]: '||',
+  [ts.SyntaxKind.BarBarToken]: '&&',
+  [ts.SyntaxKind.QuestionQuestionToken]: '&&',
+  [ts.SyntaxKind.PlusToken]: '-',
+  [ts.SyntaxKind.MinusToken]: '+',
+  [ts.SyntaxKind.AsteriskToken]: '/',
+  [ts.SyntaxKind.SlashToken]: '*',
+  [ts.SyntaxKind.PlusEqualsToken]: '-=',
+}
+
+/** All changes that a file allows, in the order of its text. */
+function mutationsOf(file: string, text: string): Mutation[] {
+  const source = ts.createSourceFile(file, text, ts.ScriptTarget.ES2023, true)
+  const found: Mutation[] = []
+  const add = (node: ts.Node, to: string) => {
+    const start = node.getStart(source)
+    const { line } = source.getLineAndCharacterOfPosition(start)
+    found.push({ file, line: line + 1, start, end: node.end, from: text.slice(start, node.end), to })
+  }
+  const visit = (node: ts.Node): void => {
+    if (ts.isTypeNode(node) || ts.isImportDeclaration(node) || ts.isInterfaceDeclaration(node)) return
+    if (ts.isBinaryExpression(node)) {
+      const to = SWAPPED[node.operatorToken.kind]
+      const isText = [node.left, node.right].some(
+        (side) => ts.isStringLiteralLike(side) || ts.isTemplateExpression(side),
+      )
+      if (to !== undefined && !(isText && node.operatorToken.kind === ts.SyntaxKind.PlusToken))
+        add(node.operatorToken, to)
+    }
+    if (ts.isIfStatement(node)) {
+      add(node.expression, 'true')
+      add(node.expression, 'false')
+    }
+    if (ts.isConditionalExpression(node)) add(node.condition, `!(${node.condition.getText(source)})`)
+    if (node.kind === ts.SyntaxKind.TrueKeyword) add(node, 'false')
+    if (node.kind === ts.SyntaxKind.FalseKeyword) add(node, 'true')
+    if (ts.isNumericLiteral(node)) add(node, `(${node.text} + 1)`)
+    if (ts.isExpressionStatement(node) && !ts.isAwaitExpression(node.expression)) add(node, ';')
+    ts.forEachChild(node, visit)
+  }
+  visit(source)
+  return found
+}
+
+const { values } = parseArgs({
+  options: {
+    under: { type: 'string', default: 'src' },
+    count: { type: 'string', default: '100' },
+    seed: { type: 'string', default: '1' },
+    tests: { type: 'string', default: '' },
+    survivors: { type: 'string' },
+    out: { type: 'string', default: '/dev/stdout' },
+  },
+})
+const root = fileURLToPath(new URL('../../../', import.meta.url))
+const copy = mkdtempSync(join(tmpdir(), 'breakwater-mutations-'))
+process.once('exit', () => rmSync(copy, { recursive: true, force: true }))
+for (const name of readdirSync(root))
+  if (!['.git', 'node_modules', 'dist', 'state'].includes(name))
+    cpSync(join(root, name), join(copy, name), { recursive: true })
+symlinkSync(join(root, 'node_modules'), join(copy, 'node_modules'))
+
+const under = values.under.split(',')
+const sources = (readdirSync(join(root, 'src'), { recursive: true, encoding: 'utf8' }))
+  .map((path) => `src/${path}`)
+  .filter((path) => path.endsWith('.ts') && under.some((prefix) => path.startsWith(prefix)))
+  .sort()
+const possible = sources.flatMap((file) => mutationsOf(file, readFileSync(join(root, file), 'utf8')))
+const random = seeded(Number(values.seed))
+const sample = possible
+  .map((mutation) => ({ mutation, at: random() }))
+  .sort((a, b) => a.at - b.at)
+  .slice(0, Number(values.count))
+  .map(({ mutation }) => mutation)
+const wanted =
+  values.survivors === undefined
+    ? undefined
+    : readFileSync(values.survivors, 'utf8')
+        .split('\n')
+        .filter((line) => line !== '')
+        .map((line) => JSON.parse(line) as Mutation & { noticedBy: string | null })
+        .filter(({ noticedBy }) => noticedBy === null)
+const chosen = sample.filter(
+  ({ file, start, to }) =>
+    wanted === undefined ||
+    wanted.some((other) => other.file === file && other.start === start && other.to === to),
+)
+
+/** Compiles one source, and the bundle that processes start from. Returns false when the change does not compile. */
+function compile(file: string, text: string): boolean {
+  writeFileSync(join(copy, file), text)
+  const { config } = ts.readConfigFile(join(root, 'tsconfig.json'), (path) => readFileSync(path, 'utf8'))
+  const { options } = ts.parseJsonConfigFileContent(config, ts.sys, root)
+  const { outputText } = ts.transpileModule(text, {
+    fileName: file,
+    compilerOptions: { ...options, noEmit: false },
+  })
+  writeFileSync(join(copy, 'build', file.replace(/\.ts$/, '.js')), outputText)
+  return spawnSync(process.execPath, ['bundle.js', 'build/dist'], { cwd: copy }).status === 0
+}
+
+/** The name of the first file that fails; null when all pass. */
+function play(files: readonly string[]): string | null {
+  const { status, stdout } = spawnSync(process.execPath, ['build/test/run.js', '--bail', ...files], {
+    cwd: copy,
+    encoding: 'utf8',
+    timeout: LIMIT_MS,
+    maxBuffer: 2 ** 28,
+  })
+  if (status === 0) return null
+  return /^FAILED (\S+):/m.exec(stdout)?.[1] ?? 'nothing ends'
+}
+
+const named = values.tests.split(',').filter((name) => name !== '')
+const tests =
+  named.length > 0
+    ? named
+    : readdirSync(join(root, 'build/test'), { withFileTypes: true })
+        .filter((entry) => entry.isDirectory())
+        .map(({ name }) => `${name}/`)
+if (play(tests) !== null) throw new Error('the tests fail without any change')
+let noticed = 0
+for (const mutation of chosen) {
+  const text = readFileSync(join(root, mutation.file), 'utf8')
+  const changed = text.slice(0, mutation.start) + mutation.to + text.slice(mutation.end)
+  const mirrored = tests.filter((name) => dirname(mutation.file).startsWith(`src/${name.replace(/\/$/, '')}`))
+  const noticedBy = !compile(mutation.file, changed)
+    ? 'the compiler'
+    : ((mirrored.length > 0 ? play(mirrored) : null) ??
+      play(tests.filter((name) => !mirrored.includes(name))))
+  if (noticedBy !== null) noticed++
+  appendFileSync(values.out, `${JSON.stringify({ ...mutation, noticedBy })}\n`)
+  compile(mutation.file, text)
+}
+console.log(`${noticed} of ${chosen.length} changes were noticed (${possible.length} are possible)`)

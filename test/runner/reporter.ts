@@ -1,0 +1,77 @@
+import { appendFileSync, existsSync, readdirSync, readFileSync } from 'node:fs'
+import type { TestEvent } from 'node:test/reporters'
+
+// Node's test runner loads this module into the process of the tests. The module tells the runner what became of them, a line of
+// JSON for each test and for each process that is left.
+
+/** The environment variable with the path of the lines. Descendants inherit the variable and are known by it. */
+export const RESULTS = 'BREAKWATER_TEST_RESULTS'
+
+/** Processes that the tests have started may take so long to end after the tests, in milliseconds. */
+const GRACE_MS = 10_000
+
+const POLL_MS = 50
+
+/** One finished test. */
+export interface Finished {
+  /** Absolute path of the file that declares the test. */
+  readonly file: string
+  readonly name: string
+  readonly passed: boolean
+  /** The reason of a skipped test; empty when the test gives none. */
+  readonly skipped?: string
+}
+
+/** A process that still runs after all tests. */
+export interface Left {
+  /** Process id and command line. */
+  readonly left: string
+}
+
+/** Writes a line for each finished test; suites are left out, because their tests count. */
+async function* reporter(events: AsyncIterable<TestEvent>): AsyncGenerator<string> {
+  for await (const { type, data } of events) {
+    if ((type !== 'test:pass' && type !== 'test:fail') || data.details.type === 'suite') continue
+    const { file = '', name, skip } = data
+    const finished: Finished = {
+      file,
+      name,
+      passed: type === 'test:pass',
+      ...(skip !== undefined && skip !== false && { skipped: skip === true ? '' : skip }),
+    }
+    yield `${JSON.stringify(finished)}\n`
+  }
+}
+
+export { reporter as default }
+
+const results = process.env[RESULTS]
+
+// Processes with our mark end when this process has ended, so it has to look before. Nothing asynchronous runs any more.
+if (results !== undefined && existsSync('/proc/self/environ'))
+  process.once('exit', () => {
+    const pause = new Int32Array(new SharedArrayBuffer(4))
+    let left = descendants()
+    for (let waited = 0; left.length > 0 && waited < GRACE_MS; waited += POLL_MS) {
+      Atomics.wait(pause, 0, 0, POLL_MS)
+      left = descendants()
+    }
+    for (const process of left)
+      appendFileSync(results, `${JSON.stringify({ left: process } satisfies Left)}\n`)
+  })
+
+/** Process ids and command lines of the processes that bear our variable. */
+function descendants(): string[] {
+  return readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name) && name !== String(process.pid))
+    .flatMap((pid) => {
+      try {
+        const variables = readFileSync(`/proc/${pid}/environ`, 'utf8').split('\0')
+        if (!variables.includes(`${RESULTS}=${results}`)) return []
+        return [`${pid} ${readFileSync(`/proc/${pid}/cmdline`, 'utf8').replaceAll('\0', ' ').trim()}`]
+      } catch {
+        // The process has ended meanwhile, or belongs to another user.
+        return []
+      }
+    })
+}
