@@ -7,6 +7,7 @@
  *   run.js FILE…             files by the beginning of their path below `test`
  *   run.js --stress FILE…    ten times each, beside one busy thread for each core: `npm run test:stress`
  *   --bail                   ends with the first failure
+ *   --folder FOLDER          where the files lie, for a test of this program; `test` as compiled, unless given
  *   --second-look LIST       runs a failed file once more at the end; LIST collects the files that passed then
  *
  * A process takes longer to start than most files take to run. So files of the core share one process for each folder, unless a
@@ -50,18 +51,20 @@ const { values, positionals } = parseArgs({
     bail: { type: 'boolean', default: false },
     stress: { type: 'boolean', default: false },
     'second-look': { type: 'string' },
+    folder: { type: 'string' },
   },
 })
 const wrongPart = values.part.find((name) => !(name in parts))
 if (wrongPart !== undefined)
   fail(`there is no part ${wrongPart}; the parts are: ${Object.keys(parts).join(', ')}`)
 
-const folder = fileURLToPath(new URL('.', import.meta.url))
+const folder = values.folder ?? fileURLToPath(new URL('.', import.meta.url))
 const files = readdirSync(folder, { recursive: true, encoding: 'utf8' })
   .filter((file) => file.endsWith('.test.js') && !file.startsWith('together'))
   .sort()
 const named = positionals.map((path) => path.replace(/^(build\/)?test\//, '').replace(/\.[jt]s$/, ''))
-for (const name of [...Object.values(parts).flat(), ...quick.files, ...quick.without, ...named])
+const listed = [...Object.values(parts).flat(), ...quick.files, ...quick.without]
+for (const name of [...(values.folder === undefined ? listed : []), ...named])
   if (!files.some((file) => file.startsWith(name))) fail(`no file of tests begins with ${name}`)
 
 const isAmong = (file: string, names: readonly string[]) => names.some((name) => file.startsWith(name))

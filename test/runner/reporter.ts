@@ -56,19 +56,26 @@ if (results !== undefined && existsSync('/proc/self/environ'))
       Atomics.wait(pause, 0, 0, POLL_MS)
       left = descendants()
     }
-    for (const process of left)
-      appendFileSync(results, `${JSON.stringify({ left: process } satisfies Left)}\n`)
+    for (const { pid, command } of left) {
+      appendFileSync(results, `${JSON.stringify({ left: `${pid} ${command}` } satisfies Left)}\n`)
+      try {
+        process.kill(pid, 'SIGKILL')
+      } catch {
+        // The process has ended meanwhile.
+      }
+    }
   })
 
-/** Process ids and command lines of the processes that bear our variable. */
-function descendants(): string[] {
+/** The processes that bear our variable. */
+function descendants(): { pid: number; command: string }[] {
   return readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name) && name !== String(process.pid))
     .flatMap((pid) => {
       try {
         const variables = readFileSync(`/proc/${pid}/environ`, 'utf8').split('\0')
         if (!variables.includes(`${RESULTS}=${results}`)) return []
-        return [`${pid} ${readFileSync(`/proc/${pid}/cmdline`, 'utf8').replaceAll('\0', ' ').trim()}`]
+        const command = readFileSync(`/proc/${pid}/cmdline`, 'utf8').replaceAll('\0', ' ').trim()
+        return [{ pid: Number(pid), command }]
       } catch {
         // The process has ended meanwhile, or belongs to another user.
         return []
