@@ -383,6 +383,8 @@ function stand(line: Line, maxHold: Millis, call: Call, injection: Injection) {
     end.abort('overtaken')
   }
   line.letGo = letGo
+  // The journal tells of it at once: a test sends the next call only when this reply is there.
+  injection.note({ effect: 'waits' })
   return injection.pause(maxHold, derive(call, { signal: end })).then((how) => {
     leave()
     if (line.letGo === letGo) line.letGo = undefined

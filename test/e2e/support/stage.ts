@@ -127,7 +127,17 @@ export class Stage {
     return this.gateway.sums('breakwater_fault_outcomes_total', 'fate', `fault="${tool}.${name}"`)
   }
 
-  /** How many calls a fault holds now. */
+  /** The notes in the journal on the injections of a fault, the oldest first. */
+  async notes({ name }: Lane, { tool }: Act): Promise<readonly (Json | undefined)[]> {
+    type Journal = { entries: { fault?: string; decision?: string; note?: Json }[] }
+    const { body } = await this.gateway.admin<Journal>('/admin/chaos/journal?limit=1000')
+    const injected = body.entries.filter(
+      ({ fault, decision }) => fault === `${tool}.${name}` && decision === 'injected',
+    )
+    return injected.map(({ note }) => note)
+  }
+
+  /** How many calls a fault has chosen and not let go of: also one that is on its way still. */
   async held({ name }: Lane, { tool }: Act): Promise<number> {
     type Status = { faults: { name: string; concurrent: number }[] }
     const { body } = await this.gateway.admin<Status>('/admin/chaos')

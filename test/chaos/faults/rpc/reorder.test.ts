@@ -32,7 +32,8 @@ for (const side of ['upstream', 'client'] as const) {
       await injection.clock.advance(30)
     }
     assert.deepEqual(done, ['b answered', 'a answered', 'd answered', 'c answered'])
-    assert.deepEqual(injection.notes.slice(0, 2), [
+    assert.deepEqual(injection.notes.slice(0, 3), [
+      { effect: 'waits' },
       { effect: 'overtakes' },
       { effect: 'overtaken', heldMs: 55 },
     ])
@@ -45,10 +46,11 @@ test('a reply that nothing overtakes within a second was delayed, and the journa
   await send('a')
   await injection.clock.advance(999)
   assert.deepEqual(done, [])
+  assert.deepEqual(injection.notes, [{ effect: 'waits' }], 'the journal tells of it while it waits')
   await injection.clock.advance(1)
   assert.deepEqual(done, ['a answered'])
   assert.deepEqual(injection.inapplicable, [])
-  assert.deepEqual(injection.notes, [{ effect: 'not overtaken', heldMs: 1_000 }])
+  assert.deepEqual(injection.notes, [{ effect: 'waits' }, { effect: 'not overtaken', heldMs: 1_000 }])
   await send('b')
   await injection.clock.advance(10)
   assert.deepEqual(done, ['a answered'], 'nobody is left to be overtaken by b')
