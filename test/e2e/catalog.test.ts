@@ -9,21 +9,21 @@ import { HttpToolbox, stdioToolbox } from './support/toolbox.ts'
 const LIST_CHANGED = 'notifications/tools/list_changed'
 const EXTRA = 1_200
 
+/** How long a server that was down may stay unseen, at most: it is looked for every 30 s in the end, and sooner at first. */
+const UNSEEN_MS = 60_000
+
 let gateway: Gateway
-let remote: HttpToolbox
 
 before(async () => {
-  remote = await HttpToolbox.start()
   const many = { TOOLBOX_EXTRA: String(EXTRA), TOOLBOX_PAGE: '100' }
   gateway = await Gateway.start({
     servers: {
       many: stdioToolbox({ env: many }),
       picky: stdioToolbox({ tools: { include: ['e*', 'pid'], exclude: ['env'] } }),
-      mortal: { url: remote.url, grace: '5s', health: { every: '1s' } },
       stormy: stdioToolbox(),
     },
   })
-  await gateway.waitFor('up', 'many', 'picky', 'mortal', 'stormy')
+  await gateway.waitFor('up', 'many', 'picky', 'stormy')
 })
 after(async () => {
   await closeClients()
@@ -119,25 +119,39 @@ test('a storm of changes reaches clients as a few', async () => {
 })
 
 test('a server that died keeps its tools for a while, loses them, and gets them back by itself', async () => {
-  const client = await RawClient.open(gateway.mcp())
+  const remote = await HttpToolbox.start()
+  const mortal = { url: remote.url, health: { every: '1s' } }
+  await remote.program.kill()
+  // A gateway of its own: all sessions on the aggregate are told of the changes of all servers, and a little later than these happen.
+  const alone = await Gateway.start({ servers: { mortal: { ...mortal, grace: '1h' } } })
+  await alone.waitFor('down', 'mortal')
+  const client = await RawClient.open(alone.mcp())
   const stream = await client.listen()
   const isListed = async () => (await toolsOf(client)).names.includes('mortal__echo')
-  const changes = () => stream.messages(LIST_CHANGED).length
+  const areTold = (times: number) =>
+    until(`clients are told ${times} times`, () => stream.messages(LIST_CHANGED).length === times)
+
+  // Nothing was listed before the client listened, so that it is told of each change.
+  await remote.revive()
+  await until('its tools are there', isListed, UNSEEN_MS)
+  await areTold(1)
 
   await remote.program.kill()
-  await gateway.waitFor('down', 'mortal')
+  await alone.waitFor('down', 'mortal')
   const { names, partial } = await toolsOf(client)
   assert.ok(names.includes('mortal__echo'))
   assert.equal(partial?.source, 'stale')
   assert.match(String(partial.reason), /mortal/)
-  assert.equal(changes(), 0)
+  assert.equal(stream.messages(LIST_CHANGED).length, 1)
 
+  // Its time of grace is over when the test has seen it, and not sooner.
+  await alone.reconfigure({ servers: { mortal: { ...mortal, grace: '1ms' } } })
   await until('its tools leave', async () => !(await isListed()))
   assert.deepEqual((await toolsOf(client)).partial?.missing, ['mortal'])
-  await until('clients are told', () => changes() === 1)
+  await areTold(2)
 
   await remote.revive()
-  await until('its tools are back', isListed)
-  await until('clients are told', () => changes() === 2)
+  await until('its tools are back', isListed, UNSEEN_MS)
+  await areTold(3)
   assert.equal((await toolsOf(client)).partial, undefined)
 })
