@@ -8,7 +8,10 @@ import { cleanUp, type Json } from '../support/gateway.ts'
 import { RawClient } from '../support/raw-client.ts'
 import { Scene } from './scene.ts'
 
-/** How long the gateway waits for an answer, in milliseconds. */
+/**
+ * How long the gateway waits for a server that gives no answer, in milliseconds. A server that gives a bad one has all the time
+ * that it needs: the gateway has to see that the answer is bad, and not that it is late.
+ */
 const TIMEOUT_MS = 400
 
 /** Calls of each kind, at the same time. */
@@ -157,8 +160,14 @@ before(async () => {
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/mcp`
+  const mayTimeOut = Object.entries(misdeeds).filter(([, [expected]]) => expected.test('BW_ATTEMPT_TIMEOUT'))
   const policies = {
-    defaults: { attemptTimeout: { timeout: TIMEOUT_MS }, retry: { maxRetries: 0 }, breaker: false },
+    defaults: { retry: { maxRetries: 0 }, breaker: false },
+    // A glob holds no spaces.
+    overrides: mayTimeOut.map(([name]) => ({
+      match: { tool: name.replaceAll(' ', '?') },
+      attemptTimeout: { timeout: TIMEOUT_MS },
+    })),
   }
   scene = await Scene.start({ hostile: { url, era: 'legacy' } }, policies, async (gateway) => {
     agent = await RawClient.open(gateway.mcp('hostile'))
