@@ -28,11 +28,18 @@ export interface Facts {
 
 export const newFacts = (): Facts => ({ conversations: new Map(), sometimes: false, cancelled: 0 })
 
+/** The head of a request. */
+export interface HttpRequest {
+  readonly method: string
+  /** The session that it belongs to; undefined before there is one. */
+  readonly session: string | undefined
+}
+
 export interface LegacyExtras {
   readonly url: string
   readonly facts: Facts
-  /** HTTP methods of all requests so far, oldest first. */
-  readonly requests: readonly string[]
+  /** All requests so far, oldest first. */
+  readonly requests: readonly HttpRequest[]
   close(): Promise<void>
 }
 
@@ -42,9 +49,11 @@ export interface LegacyExtras {
  */
 export async function startLegacyExtras(): Promise<LegacyExtras> {
   const facts = newFacts()
-  const requests: string[] = []
+  const requests: HttpRequest[] = []
   const http = streamableHttp(() => createLegacyExtras(facts))
-  http.prependListener('request', ({ method = '' }) => void requests.push(method))
+  http.prependListener('request', ({ method = '', headers }) => {
+    requests.push({ method, session: headers['mcp-session-id'] as string | undefined })
+  })
   http.listen(0, '127.0.0.1')
   await once(http, 'listening')
   return {
