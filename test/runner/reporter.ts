@@ -8,7 +8,7 @@ import type { TestEvent } from 'node:test/reporters'
 export const RESULTS = 'BREAKWATER_TEST_RESULTS'
 
 /** Processes that the tests have started may take so long to end after the tests, in milliseconds. */
-const GRACE_MS = 10_000
+const GRACE_MS = 5_000
 
 const POLL_MS = 50
 
@@ -30,6 +30,8 @@ export interface Left {
 
 /** Writes a line for each finished test; suites are left out, because their tests count. */
 async function* reporter(events: AsyncIterable<TestEvent>): AsyncGenerator<string> {
+  const results = process.env[RESULTS]
+  if (results !== undefined && existsSync('/proc/self/environ')) process.once('exit', () => tellLeft(results))
   for await (const { type, data } of events) {
     if ((type !== 'test:pass' && type !== 'test:fail') || data.details.type === 'suite') continue
     const { file = '', name, skip } = data
@@ -45,29 +47,27 @@ async function* reporter(events: AsyncIterable<TestEvent>): AsyncGenerator<strin
 
 export { reporter as default }
 
-const results = process.env[RESULTS]
-
-// Processes with our mark end when this process has ended, so it has to look before. Nothing asynchronous runs any more.
-if (results !== undefined && existsSync('/proc/self/environ'))
-  process.once('exit', () => {
-    const pause = new Int32Array(new SharedArrayBuffer(4))
-    let left = descendants()
-    for (let waited = 0; left.length > 0 && waited < GRACE_MS; waited += POLL_MS) {
-      Atomics.wait(pause, 0, 0, POLL_MS)
-      left = descendants()
+/** Tells which processes are left, and ends them. Processes with our mark end when this one has ended, so this one looks before. */
+function tellLeft(results: string): void {
+  // Nothing asynchronous runs any more.
+  const pause = new Int32Array(new SharedArrayBuffer(4))
+  let left = descendants(results)
+  for (let waited = 0; left.length > 0 && waited < GRACE_MS; waited += POLL_MS) {
+    Atomics.wait(pause, 0, 0, POLL_MS)
+    left = descendants(results)
+  }
+  for (const { pid, command } of left) {
+    appendFileSync(results, `${JSON.stringify({ left: `${pid} ${command}` } satisfies Left)}\n`)
+    try {
+      process.kill(pid, 'SIGKILL')
+    } catch {
+      // The process has ended meanwhile.
     }
-    for (const { pid, command } of left) {
-      appendFileSync(results, `${JSON.stringify({ left: `${pid} ${command}` } satisfies Left)}\n`)
-      try {
-        process.kill(pid, 'SIGKILL')
-      } catch {
-        // The process has ended meanwhile.
-      }
-    }
-  })
+  }
+}
 
 /** The processes that bear our variable. */
-function descendants(): { pid: number; command: string }[] {
+function descendants(results: string): { pid: number; command: string }[] {
   return readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name) && name !== String(process.pid))
     .flatMap((pid) => {

@@ -151,4 +151,5 @@ test('a record that somebody keeps holds no results', async (t) => {
   const trace = call.record.span as CallTrace
   assert.deepEqual(trace.attempts, [])
   assert.equal(trace.outcome, undefined)
+  await mesh.spans()
 })
