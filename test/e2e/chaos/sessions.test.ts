@@ -3,7 +3,7 @@ import { after, before, test } from 'node:test'
 import { cleanUp, Gateway, type Json } from '../support/gateway.ts'
 import { ModernClient } from '../support/modern-client.ts'
 import { closeClients, connect, textOf } from '../support/sdk-client.ts'
-import { HttpToolbox, stdioToolbox } from '../support/toolbox.ts'
+import { HttpToolbox } from '../support/toolbox.ts'
 
 const servers = ['says404', 'says400'] as const
 
@@ -26,19 +26,16 @@ before(async () => {
     servers: {
       says404: { url: usual.url, era: 'legacy' },
       says400: { url: buggy.url, era: 'legacy' },
-      client: { url: usual.url, era: 'legacy' },
     },
     chaos: {
       enabled: true,
       persist: true,
       faults: [
         ...servers.flatMap((server) => [lost(server, 'echo', { maxInjections: 1 }), lost(server, 'pid')]),
-        lost('client', 'echo', { side: 'client' }),
-        lost('client', 'pid', { side: 'client', status: 400 }),
       ],
     },
   })
-  await gateway.waitFor('up', ...servers, 'client')
+  await gateway.waitFor('up', ...servers)
 })
 after(async () => {
   await closeClients()
@@ -84,31 +81,3 @@ for (const server of servers) {
     assert.equal(await fate(`${server}.pid`, 'masked'), 6)
   })
 }
-
-test('session.lost: on the side of the agent its own session is the one that is unknown', async () => {
-  for (const [name, words] of [
-    ['echo', /Session not found/],
-    ['pid', /No valid session ID provided/],
-  ] as const) {
-    const client = await connect(gateway.mcp('client'))
-    await assert.rejects(client.callTool({ name, arguments: { text: 'hello' } }), words)
-    assert.equal(await fate(`client.${name}`, 'surfaced'), 1)
-  }
-})
-
-test('session.lost: there is none to lose for an agent of the modern era', async () => {
-  const { messages } = await new ModernClient(gateway.mcp('client')).call('echo', { text: 'hello' })
-  assert.ok(messages[0]?.result, JSON.stringify(messages))
-  assert.equal(await fate('client.echo', 'surfaced'), 1)
-})
-
-test('session.lost: a plan that aims it at a server without sessions is refused', async () => {
-  for (const [entry, why] of [
-    [stdioToolbox(), /there is no session to lose over stdio/],
-    [{ url: 'http://127.0.0.1:1/mcp', era: 'modern' }, /the modern era has no sessions/],
-  ] as const) {
-    const chaos = { enabled: true, persist: true, faults: [lost('other', 'echo')] }
-    const parts = { gateway: { environment: 'test' }, servers: { other: entry }, chaos }
-    await assert.rejects(Gateway.start(parts), why)
-  }
-})

@@ -9,6 +9,9 @@ export const OWN_PAGE = 300
 /** For how long it says that a list holds, in milliseconds. */
 export const TTL_MS = 60_000
 
+/** What a tool says of itself. */
+export const descriptionOf = (name: string): string => `This is ${name}.`
+
 /** A server of one era whose list of tools has several pages, there and behind the gateway, and can grow. */
 export async function pagedServer(t: TestContext, era: 'legacy' | 'modern') {
   const tools = Array.from({ length: 520 }, (_, index) => `t${String(index).padStart(3, '0')}`)
@@ -19,6 +22,7 @@ export async function pagedServer(t: TestContext, era: 'legacy' | 'modern') {
     if (!Number.isInteger(from)) return { error: { code: -32602, message: 'Invalid cursor' } }
     const listed = tools.slice(from, from + OWN_PAGE).map((name) => ({
       name,
+      description: descriptionOf(name),
       inputSchema: { type: 'object', properties: { [name]: {} }, required: [name] },
     }))
     const next = from + OWN_PAGE < tools.length ? { nextCursor: String(from + OWN_PAGE) } : {}

@@ -1,12 +1,58 @@
 import { fileURLToPath } from 'node:url'
 import { Client as ModernClient, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
+import { refusalOf } from '../../../src/chaos/fault.ts'
+import { faults } from '../../../src/chaos/faults/index.ts'
 import { until } from '../../support/until.ts'
 import { Gateway, type Json } from './gateway.ts'
 import { Program } from './program.ts'
 import { connect } from './sdk-client.ts'
-import { lanes, lanesOf, type Act, type Lane } from './stage.ts'
 
 const script = fileURLToPath(new URL('../../fixtures/shop-server.js', import.meta.url))
+
+/** One way to the same tools: a client of the SDK, the gateway, a server of the same era. */
+export interface Lane {
+  readonly name: 'http' | 'stdio'
+  readonly era: 'legacy' | 'modern'
+}
+
+/** Both transports, and both eras. */
+export const lanes: readonly Lane[] = [
+  { name: 'http', era: 'legacy' },
+  { name: 'stdio', era: 'modern' },
+]
+
+/** The lane that is not this one. */
+export const otherThan = ({ name }: Lane): string => (name === 'http' ? 'stdio' : 'http')
+
+/** A fault with a tool of its own. */
+export interface Act {
+  /** The tool; the fault is called the same, with the lane behind it. */
+  readonly tool: string
+  readonly type: string
+  /** Other fields of the fault. */
+  readonly fault?: Json | ((lane: Lane) => Json)
+  /** Policies of the tool other than those of all. */
+  readonly policies?: Json
+  /** Where it can be; wherever its type can unless given. */
+  readonly on?: Lane['name']
+}
+
+const fieldsOf = ({ fault = {} }: Pick<Act, 'fault'>, lane: Lane): Json =>
+  typeof fault === 'function' ? fault(lane) : fault
+
+/** The lanes where an act can be: by its own word, or else by that of its type. */
+export function lanesOf(act: Pick<Act, 'on' | 'type' | 'fault'>): readonly Lane[] {
+  return lanes.filter((lane) => {
+    if (act.on !== undefined) return act.on === lane.name
+    if (fieldsOf(act, lane).side === 'client') return true
+    return refusalOf(faults[act.type]!, { transport: lane.name, era: lane.era }) === undefined
+  })
+}
+
+/** Does something on every lane where an act can be, at the same time. */
+export async function everywhere(act: Act, task: (lane: Lane) => Promise<unknown>): Promise<void> {
+  await Promise.all(lanesOf(act).map(task))
+}
 
 /** What a client got. */
 export interface Got {
@@ -19,9 +65,10 @@ export interface Got {
   readonly reason?: unknown
   /** JSON-RPC code, HTTP status, or the SDK's own. */
   readonly code?: unknown
+  /** What the error says; undefined where there is a result. */
   readonly message?: string
   /** What the gateway says about its error. */
-  readonly data?: Json | undefined
+  readonly data: Json
 }
 
 export interface CallOptions {
@@ -31,7 +78,16 @@ export interface CallOptions {
 
 type Call = (tool: string, args: Json, options: CallOptions) => Promise<object>
 
-/** Servers that know orders, over every transport and in every era, behind a gateway whose faults have a tool each. */
+/** Tools without a fault. */
+const plain = ['plain_plain', 'typed_plain', 'words_plain', 'who_plain']
+
+/** A plan's faults, and servers that only they are about. */
+export interface Beside {
+  readonly servers: Readonly<Record<string, Json>>
+  readonly faults: readonly Json[]
+}
+
+/** Servers that know orders, one on each lane, behind a gateway whose faults have a tool each. */
 export class Shop {
   readonly gateway: Gateway
   readonly #calls = new Map<string, Call>()
@@ -40,14 +96,20 @@ export class Shop {
     this.gateway = gateway
   }
 
-  /** Tools do what the word at the beginning of their names says. Retries wait for hardly anything. */
-  static async start(acts: readonly Act[], on: readonly Lane[] = lanes): Promise<Shop> {
-    const tools = [...new Set(acts.map(({ tool }) => tool)), 'typed_plain']
-    const entries = on.map(async (lane) => [lane.name, await entryOf(lane, tools)] as const)
+  /**
+   * Tools do what the word at the beginning of their names says. Retries wait for hardly anything, and no budget ends them.
+   */
+  static async start(acts: readonly Act[], beside: Beside): Promise<Shop> {
+    const tools = [...acts.map(({ tool }) => tool), ...plain]
+    const url = await httpShop(tools)
+    const own = {
+      http: { url, era: 'legacy', trusted: true },
+      stdio: { command: process.execPath, args: [script, 'stdio', ...tools], era: 'modern', trusted: true },
+    }
     const budget = { floor: 1_000, leastConcurrent: 1_000 }
     const gateway = await Gateway.start({
       gateway: { environment: 'test' },
-      servers: Object.fromEntries(await Promise.all(entries)),
+      servers: { ...beside.servers, ...own },
       policies: {
         defaults: { retry: { base: 1, cap: 5, budget }, attemptTimeout: { timeout: 10_000 } },
         overrides: acts.flatMap(({ tool, policies }) => (policies ? [{ match: { tool }, ...policies }] : [])),
@@ -55,19 +117,20 @@ export class Shop {
       chaos: {
         enabled: true,
         persist: true,
-        faults: acts.flatMap((act) =>
-          lanesOf(act)
-            .filter((lane) => on.includes(lane))
-            .map((lane) => faultOf(act, lane)),
-        ),
+        faults: [
+          ...acts.flatMap((act) => lanesOf(act).map((lane) => faultOf(act, lane))),
+          ...beside.faults.map((fault) => ({ rate: 1, ttl: '15m', ...fault })),
+        ],
       },
     })
-    await gateway.waitFor('up', ...on.map(({ name }) => name))
+    await gateway.waitFor('up', ...lanes.map(({ name }) => name))
     const shop = new Shop(gateway)
-    for (const lane of on) {
-      shop.#calls.set(lane.name, await callOf(lane, gateway))
-      await shop.#learn(lane, tools.filter(isTyped))
-    }
+    await Promise.all(
+      lanes.map(async (lane) => {
+        shop.#calls.set(lane.name, await callOf(lane, gateway))
+        await shop.#learn(lane, tools.filter(isTyped))
+      }),
+    )
     return shop
   }
 
@@ -83,17 +146,28 @@ export class Shop {
         structured,
         isError: isError as boolean | undefined,
         meta: meta as Json,
+        data: {},
       }
     } catch (error) {
-      const { code, message, data } = error as { code?: unknown; message: string; data?: Json }
-      return { text: '', content: [], meta: {}, reason: data?.reason, code, message, data }
+      const { code, message, data = {} } = error as { code?: unknown; message: string; data?: Json }
+      return { text: '', content: [], meta: {}, reason: data.reason, code, message, data }
     }
   }
 
+  /** How often a tool has run. */
+  async runs(lane: Lane, tool: string): Promise<number> {
+    const { text } = await this.call(lane, 'runs')
+    return (JSON.parse(text) as Record<string, number>)[tool] ?? 0
+  }
+
+  /** What became of the attempts at a tool, as the gateway has counted them. */
+  attempts({ name }: Lane, tool: string, by = 'outcome'): Promise<Json> {
+    return this.gateway.sums('breakwater_upstream_attempts_total', by, `server="${name}",tool="${tool}"`)
+  }
+
   /** How good the replies of a tool were, as the gateway has counted them; without that to its first call, if typed. */
-  async verdicts({ name }: Lane, tool: string): Promise<Json> {
-    const labels = `server="${name}",tool="${tool}"`
-    const found = await this.gateway.sums('breakwater_upstream_attempts_total', 'verdict', labels)
+  async verdicts(lane: Lane, tool: string): Promise<Json> {
+    const found = (await this.attempts(lane, tool, 'verdict')) as Record<string, number>
     if (!isTyped(tool)) return found
     // Where the schema is enforced, the first reply waits for it.
     const ofFirst = (found.unchecked ?? 0) > 0 ? 'unchecked' : 'correct'
@@ -104,6 +178,13 @@ export class Shop {
   /** What became of the injections of a fault. */
   fates({ name }: Lane, tool: string): Promise<Json> {
     return this.gateway.sums('breakwater_fault_outcomes_total', 'fate', `fault="${tool}.${name}"`)
+  }
+
+  /** How many calls a fault holds now. */
+  async held({ name }: Lane, tool: string): Promise<number> {
+    type Status = { faults: { name: string; concurrent: number }[] }
+    const { body } = await this.gateway.admin<Status>('/admin/chaos')
+    return body.faults.find((fault) => fault.name === `${tool}.${name}`)?.concurrent ?? 0
   }
 
   /** Replies are checked as soon as the schema of their tool was read, which the first of them brings about, in turn. */
@@ -119,21 +200,17 @@ export class Shop {
 /** Whether a tool has an output schema. */
 const isTyped = (tool: string) => tool.startsWith('typed')
 
-function faultOf({ tool, type, fault }: Act, { name }: Lane): Json {
-  const common = { name: `${tool}.${name}`, type, rate: 1, ttl: '15m', match: { server: name, tool } }
-  return { ...common, ...(isTyped(tool) ? { when: { afterCalls: 1 } } : {}), ...fault }
+function faultOf(act: Act, lane: Lane): Json {
+  const { tool, type } = act
+  const common = {
+    name: `${tool}.${lane.name}`,
+    type,
+    rate: 1,
+    ttl: '15m',
+    match: { server: lane.name, tool },
+  }
+  return { ...common, ...(isTyped(tool) ? { when: { afterCalls: 1 } } : {}), ...fieldsOf(act, lane) }
 }
-
-async function entryOf({ transport, era }: Lane, tools: readonly string[]): Promise<Json> {
-  const entry = transport === 'stdio' ? stdioShop(tools) : { url: await httpShop(tools) }
-  return { ...entry, era, trusted: true }
-}
-
-/** The config entry of a shop with these tools that the gateway runs. */
-export const stdioShop = (tools: readonly string[]): Json => ({
-  command: process.execPath,
-  args: [script, 'stdio', ...tools],
-})
 
 /** Starts a shop with these tools behind HTTP; resolves to its URL. */
 export function httpShop(tools: readonly string[]): Promise<string> {
