@@ -33,7 +33,7 @@ interface View {
   readonly names: readonly string[]
   /** Names of the members that the tools ask for. */
   readonly members: readonly string[]
-  /** What the tools say of themselves. */
+  /** The descriptions of the tools. */
   readonly descriptions: readonly unknown[]
   /** The code of the error that it ended with. */
   readonly code: number | undefined
@@ -257,6 +257,27 @@ for (const era of eras) {
           })
   })
 }
+
+test('a config without the faults brings lists back', async (t) => {
+  const server = await pagedServer(t, 'legacy')
+  const common = { type: 'registry.ghost_tool', rate: 1, ttl: '15m', match: { server: 'paged' } }
+  const ghosts = sides.map((side) => ({ ...common, name: side, side, tools: [`ghost of ${side}`] }))
+  const parts = (faults: readonly Json[]) => ({
+    gateway: { environment: 'test' },
+    servers: { paged: { url: server.url, era: 'legacy', refresh: '1h' } },
+    chaos: { enabled: true, persist: true, faults },
+  })
+  const gateway = await Gateway.start(parts(ghosts))
+  await gateway.waitFor('up', 'paged')
+  const looks = await Promise.all([undefined, 'paged'].map((name) => clientOf('legacy', gateway.mcp(name))))
+  const ghostsIn = ({ names }: View) => names.filter((name) => name.startsWith('ghost')).length
+  for (const look of looks) assert.equal(ghostsIn(await look()), 2)
+  await gateway.reconfigure(parts([]))
+  for (const look of looks) {
+    await until('no ghost is left', async () => ghostsIn(await look()) === 0)
+    isWhole(await look(), server.tools)
+  }
+})
 
 const LIST_CHANGED = 'notifications/tools/list_changed'
 

@@ -23,17 +23,15 @@ import { stdioToolbox } from '../support/toolbox.ts'
 /** A name that does not resolve anywhere (RFC 6761, section 6.4). */
 const NOWHERE = 'breakwater.invalid'
 
-/** An HTTP server that notes each connection, and the method of each message. */
+/** An HTTP server that notes the method of each message. */
 interface Noted {
   readonly url: string
-  readonly connections: string[]
   readonly methods: string[]
 }
 
 const open = new Set<Server & { closeAllConnections(): void }>()
 
 async function serve(tls: object | undefined): Promise<Noted> {
-  const connections: string[] = []
   const methods: string[] = []
   const answer: RequestListener = (request, response) => {
     const taking = text(request).then((body) => {
@@ -48,18 +46,17 @@ async function serve(tls: object | undefined): Promise<Noted> {
     orBrokenOff(taking)
   }
   const server = tls === undefined ? createHttp(answer) : createHttps(tls, answer)
-  server.on('connection', () => connections.push('one'))
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   open.add(server)
   const { port } = server.address() as AddressInfo
-  return { url: `${tls === undefined ? 'http' : 'https'}://127.0.0.1:${port}/mcp`, connections, methods }
+  return { url: `${tls === undefined ? 'http' : 'https'}://127.0.0.1:${port}/mcp`, methods }
 }
 
 /** What a server with some tools answers, in both eras. */
 function resultOf({ method, params }: Json): Json | undefined {
   const modern = { resultType: 'complete', ttlMs: 0, cacheScope: 'private' }
   const hello = { capabilities: { tools: {} }, serverInfo: { name: 'raw', version: '1' } }
-  const tools = ['work', 'refused', 'late', 'slow', 'again', 'held']
+  const tools = ['work', 'late', 'slow', 'again', 'held']
   const results: Record<string, Json> = {
     initialize: { ...hello, protocolVersion: (params as Json | undefined)?.protocolVersion },
     'server/discover': { ...modern, ...hello, supportedVersions: ['2026-07-28'] },
@@ -153,7 +150,6 @@ before(async () => {
   aim('slow', 'hasty', 'slow', { type: 'conn.dns', delay: '60s' })
   aim('held', 'named', 'held', { type: 'conn.dns', delay: '60s' })
   aim('careless', 'careless', 'work', { type: 'conn.tls' })
-  aim('refused', 'named', 'refused', { type: 'conn.refused' })
   gateway = await Gateway.start({
     gateway: { environment: 'test' },
     servers,
@@ -249,16 +245,6 @@ test('conn.tls: who trusts any certificate has none to refuse', async () => {
   const client = await RawClient.open(gateway.mcp('careless'))
   assert.equal(await client.say('work'), 'fine')
   assert.deepEqual(await fatesOf('careless'), {})
-})
-
-test('conn.refused: the server sees no connection, and no byte of the call', async () => {
-  const client = await RawClient.open(gateway.mcp('named'))
-  await client.say('work')
-  const before = { connections: plain.connections.length, calls: plain.methods.length }
-  const response = await client.call('refused')
-  assert.match(JSON.stringify(response), /cannot connect \(ECONNREFUSED\)/)
-  assert.equal(plain.connections.length, before.connections)
-  assert.ok(!plain.methods.slice(before.calls).includes('tools/call'))
 })
 
 test('a plan that aims them where they cannot work is refused with the reason', async () => {

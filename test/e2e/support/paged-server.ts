@@ -9,7 +9,7 @@ export const OWN_PAGE = 300
 /** For how long it says that a list holds, in milliseconds. */
 export const TTL_MS = 60_000
 
-/** What a tool says of itself. */
+/** The description of a tool. */
 export const descriptionOf = (name: string): string => `This is ${name}.`
 
 /** A server of one era whose list of tools has several pages, there and behind the gateway, and can grow. */

@@ -54,7 +54,7 @@ export async function everywhere(act: Act, task: (lane: Lane) => Promise<unknown
   await Promise.all(lanesOf(act).map(task))
 }
 
-/** What a client got. */
+/** A reply as a client got it. */
 export interface Got {
   readonly text: string
   readonly content: readonly { readonly type: string; readonly text?: string }[]
@@ -65,9 +65,9 @@ export interface Got {
   readonly reason?: unknown
   /** JSON-RPC code, HTTP status, or the SDK's own. */
   readonly code?: unknown
-  /** What the error says; undefined where there is a result. */
+  /** The words of the error; undefined where there is a result. */
   readonly message?: string
-  /** What the gateway says about its error. */
+  /** Facts that the gateway gives with its error. */
   readonly data: Json
 }
 
@@ -104,7 +104,7 @@ export class Shop {
     const url = await httpShop(tools)
     const own = {
       http: { url, era: 'legacy', trusted: true },
-      stdio: { command: process.execPath, args: [script, 'stdio', ...tools], era: 'modern', trusted: true },
+      stdio: { ...stdioShop(tools), era: 'modern', trusted: true },
     }
     const budget = { floor: 1_000, leastConcurrent: 1_000 }
     const gateway = await Gateway.start({
@@ -160,12 +160,12 @@ export class Shop {
     return (JSON.parse(text) as Record<string, number>)[tool] ?? 0
   }
 
-  /** What became of the attempts at a tool, as the gateway has counted them. */
+  /** The attempts at a tool by their outcome, or by another label, as the gateway has counted them. */
   attempts({ name }: Lane, tool: string, by = 'outcome'): Promise<Json> {
     return this.gateway.sums('breakwater_upstream_attempts_total', by, `server="${name}",tool="${tool}"`)
   }
 
-  /** How good the replies of a tool were, as the gateway has counted them; without that to its first call, if typed. */
+  /** The attempts at a tool by the verdict on the reply; without that to its first call, if typed. */
   async verdicts(lane: Lane, tool: string): Promise<Json> {
     const found = (await this.attempts(lane, tool, 'verdict')) as Record<string, number>
     if (!isTyped(tool)) return found
@@ -175,7 +175,7 @@ export class Shop {
     return count === 1 ? rest : { ...rest, [ofFirst]: count - 1 }
   }
 
-  /** What became of the injections of a fault. */
+  /** The account of the injections of a fault. */
   fates({ name }: Lane, tool: string): Promise<Json> {
     return this.gateway.sums('breakwater_fault_outcomes_total', 'fate', `fault="${tool}.${name}"`)
   }
@@ -211,6 +211,12 @@ function faultOf(act: Act, lane: Lane): Json {
   }
   return { ...common, ...(isTyped(tool) ? { when: { afterCalls: 1 } } : {}), ...fieldsOf(act, lane) }
 }
+
+/** The config entry of a shop with these tools that the gateway runs. */
+export const stdioShop = (tools: readonly string[]): Json => ({
+  command: process.execPath,
+  args: [script, 'stdio', ...tools],
+})
 
 /** Starts a shop with these tools behind HTTP; resolves to its URL. */
 export function httpShop(tools: readonly string[]): Promise<string> {
