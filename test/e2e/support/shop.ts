@@ -180,7 +180,16 @@ export class Shop {
     return this.gateway.sums('breakwater_fault_outcomes_total', 'fate', `fault="${tool}.${name}"`)
   }
 
-  /** How many calls a fault holds now. */
+  /** The notes in the journal on the injections of a fault, the oldest first. */
+  async notes({ name }: Lane, tool: string): Promise<readonly (Json | undefined)[]> {
+    type Journal = { entries: { fault?: string; decision?: string; note?: Json }[] }
+    const { body } = await this.gateway.admin<Journal>(`/admin/chaos/journal?limit=1000`)
+    return body.entries
+      .filter(({ fault, decision }) => fault === `${tool}.${name}` && decision === 'injected')
+      .map(({ note }) => note)
+  }
+
+  /** How many calls a fault has chosen and not let go of, with those that are still on their way. */
   async held({ name }: Lane, tool: string): Promise<number> {
     type Status = { faults: { name: string; concurrent: number }[] }
     const { body } = await this.gateway.admin<Status>('/admin/chaos')
