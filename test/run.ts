@@ -60,8 +60,15 @@ if (wrongPart !== undefined)
 
 const folder = values.folder ?? fileURLToPath(new URL('.', import.meta.url))
 const files = readdirSync(folder, { recursive: true, encoding: 'utf8' })
-  .filter((file) => file.endsWith('.test.js') && !file.startsWith('together'))
+  .filter((file) => file.endsWith('.test.js') && !file.startsWith('together') && hasSource(file))
   .sort()
+
+/** A file stays compiled when its source has gone. */
+function hasSource(file: string): boolean {
+  const source = fileURLToPath(new URL(`../../test/${file.replace(/js$/, 'ts')}`, import.meta.url))
+  return values.folder !== undefined || existsSync(source)
+}
+
 const named = positionals.map((path) => path.replace(/^(build\/)?test\//, '').replace(/\.[jt]s$/, ''))
 const listed = [...Object.values(parts).flat(), ...quick.files, ...quick.without]
 for (const name of [...(values.folder === undefined ? listed : []), ...named])

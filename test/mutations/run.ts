@@ -115,7 +115,7 @@ for (const name of readdirSync(root))
 symlinkSync(join(root, 'node_modules'), join(copy, 'node_modules'))
 
 const under = values.under.split(',')
-const sources = (readdirSync(join(root, 'src'), { recursive: true, encoding: 'utf8' }))
+const sources = readdirSync(join(root, 'src'), { recursive: true, encoding: 'utf8' })
   .map((path) => `src/${path}`)
   .filter((path) => path.endsWith('.ts') && under.some((prefix) => path.startsWith(prefix)))
   .sort()
@@ -145,10 +145,9 @@ function compile(file: string, text: string): boolean {
   writeFileSync(join(copy, file), text)
   const { config } = ts.readConfigFile(join(root, 'tsconfig.json'), (path) => readFileSync(path, 'utf8'))
   const { options } = ts.parseJsonConfigFileContent(config, ts.sys, root)
-  const { outputText } = ts.transpileModule(text, {
-    fileName: file,
-    compilerOptions: { ...options, noEmit: false },
-  })
+  // A module by itself has no package.json that says so.
+  const compilerOptions = { ...options, noEmit: false, module: ts.ModuleKind.ESNext }
+  const { outputText } = ts.transpileModule(text, { fileName: file, compilerOptions })
   writeFileSync(join(copy, 'build', file.replace(/\.ts$/, '.js')), outputText)
   return spawnSync(process.execPath, ['bundle.js', 'build/dist'], { cwd: copy }).status === 0
 }
