@@ -18,18 +18,10 @@ interface LeftOut {
   /** A text in the block. */
   readonly text: string
   readonly why: string
-  /** Whether `fresh-clone.ts` runs it nevertheless, which may take its time. */
-  readonly isSlow?: true
 }
 
 /** Blocks that are not run. */
 const leftOut: readonly LeftOut[] = [
-  {
-    page: 'docs/tutorial.md',
-    text: 'npx breakwater demo',
-    why: 'takes its time; test/e2e/demo and demo-live run it',
-    isSlow: true,
-  },
   {
     page: 'docs/guarded-experiments.md',
     text: 'start --config config/drills.yaml',
@@ -98,6 +90,8 @@ const told: Readonly<Record<string, readonly RegExp[]>> = {
     /"name":"memory__read_graph"/,
     /hit: .* delayed: the agent had to wait$/m,
     /^breakwater_fault_outcomes_total\{.*fate="delayed"\} [1-9]/m,
+    /^with resilience +TCAF=8\.0 /m,
+    /^All \d+ sums add up\.$/m,
     /"code":-32603/,
     /"BW_BREAKER_OPEN"/,
     /^memory +read_graph +open .* 5 failures in a row$/m,
@@ -126,11 +120,6 @@ const told: Readonly<Record<string, readonly RegExp[]>> = {
   'docs/troubleshooting.md': [/"status":"ready"/],
 }
 
-/** What the slow blocks have to print besides. */
-const toldSlowly: typeof told = {
-  'docs/tutorial.md': [/^with resilience +TCAF=8\.0 /m, /^All \d+ sums add up\.$/m],
-}
-
 /** The block that installs and starts everything; the others are typed while it runs. */
 export const QUICKSTART = 'npm ci && npm start\n'
 
@@ -149,8 +138,8 @@ export interface Commands {
   readonly python: readonly string[]
 }
 
-/** All commands and programs of all pages, the slow ones or not. Fails where what is said of them here fits no page. */
-export async function readCommands({ slow }: { readonly slow: boolean }): Promise<Commands> {
+/** All commands and programs of all pages. Fails when a text of this file is on no page. */
+export async function readCommands(): Promise<Commands> {
   const pages = [...(await readPages()), ...(await Promise.all(others.map(readPage)))]
   const blocks = pages.flatMap((page) => page.blocks)
   const shell = blocks
@@ -164,15 +153,13 @@ export async function readCommands({ slow }: { readonly slow: boolean }): Promis
   if (!shell.some(({ page, text }) => page === 'README.md' && text === QUICKSTART))
     throw new Error(`no block of README.md is ${QUICKSTART}`)
 
-  const isRun = ({ text, reason }: (typeof shell)[number]) =>
-    text !== QUICKSTART && (reason === undefined || (slow && reason.isSlow === true))
+  const isRun = ({ text, reason }: (typeof shell)[number]) => text !== QUICKSTART && reason === undefined
   const typed = pages.flatMap(({ path }) => {
     const script = shell
       .filter((block) => block.page === path && isRun(block))
       .map(({ text }) => text)
       .join('')
-    const prints = [...(told[path] ?? []), ...(slow ? (toldSlowly[path] ?? []) : [])]
-    return script === '' ? [] : [{ page: path, script, prints }]
+    return script === '' ? [] : [{ page: path, script, prints: told[path] ?? [] }]
   })
   const silent = Object.keys(told).filter((path) => !typed.some(({ page }) => page === path))
   if (silent.length > 0)

@@ -54,7 +54,7 @@ async function main(scratch: string): Promise<void> {
   for (const folder of Object.values(own)) await mkdir(folder)
   const env = bound({ ...process.env, ...own })
   process.chdir(clone)
-  const { typed, leftOut, ts, python } = await readCommands({ slow: true })
+  const { typed, leftOut, ts, python } = await readCommands()
 
   const log = openSync(join(scratch, 'quickstart.log'), 'w')
   const quickstart = spawn('bash', ['-c', QUICKSTART], {

@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict'
-import { stat } from 'node:fs/promises'
+import { readFile, stat } from 'node:fs/promises'
 import { posix } from 'node:path'
 import { test } from 'node:test'
 import { commands } from '../../src/commands/index.ts'
+import { scriptsIn } from './commands.ts'
 import { type Page, readPage, readPages, withoutBlocks } from './pages.ts'
 
 const pages = await readPages()
@@ -69,6 +70,16 @@ test('no page types a command that there is not', () => {
   assert.ok(names.size > 8, [...names].join())
   assert.deepEqual(
     [...names].filter((name) => !(name in commands)),
+    [],
+  )
+})
+
+test('no page names an npm script that there is not', async () => {
+  const { scripts } = JSON.parse(await readFile('package.json', 'utf8')) as { scripts: object }
+  const named = new Set([...all.values()].flatMap(({ text }) => scriptsIn(text)))
+  assert.ok(named.size > 20, [...named].join())
+  assert.deepEqual(
+    [...named].filter((name) => !(name in scripts)),
     [],
   )
 })

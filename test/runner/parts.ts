@@ -109,7 +109,6 @@ export const quick: { readonly files: Paths; readonly without: Paths; readonly l
     'commands/study',
     'commands/sweep',
     'config/load-apart',
-    'docs/snippets',
     'experiments/statistics/',
     'gateway/signals',
     'telemetry/tracing/collector',
