@@ -30,8 +30,8 @@ import { Worker } from 'node:worker_threads'
 import { partOf, type Part, parts, quick, QUICK_MINUTES } from './runner/parts.ts'
 import { type Ending, runFile, signalAll } from './runner/process.ts'
 
-/** Processes at a time: one more than there are cores, because tests of processes and sockets wait for a part of their time. */
-const AT_A_TIME = availableParallelism() + 1
+/** Processes at a time: twice as many as there are cores, because most tests from outside wait for half of their time. */
+const AT_A_TIME = 2 * availableParallelism()
 
 /** A run with more unstable files than this fails. */
 const MAX_UNSTABLE = 3

@@ -1,10 +1,11 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { byDefault, none } from '../sim/policy-choices.ts'
-import { sweep, type SweepOptions } from '../sim/sweep.ts'
+import { sweep, type SweepCell, type SweepOptions } from '../sim/sweep.ts'
 import { printingOf, withOutputs } from './docs/outputs.ts'
 import { commands } from './index.ts'
 import { standalone } from './simulated/pictures.ts'
 import { radiusCurves, radiusMap } from './simulated/sweep-page.ts'
+import { tables } from './sweep.ts'
 
 // Run by itself, in the root of the repository: has the page about blast radius show what its commands print, and draws its
 // pictures. With an argument, it writes into that folder instead.
@@ -19,9 +20,11 @@ const options: SweepOptions = {
   choices: [none, byDefault],
 }
 
+/** The command that measures with these options. */
+const SWEEP = 'sweep --only none,default'
+
 /** The pictures of the page about blast radius, by their paths under `docs`. */
-async function blastRadiusPictures(): Promise<Readonly<Record<string, string>>> {
-  const cells = await sweep(options)
+function blastRadiusPictures(cells: readonly SweepCell[]): Readonly<Record<string, string>> {
   return {
     'blast-radius/none.svg': standalone(radiusMap(cells, none.name, options)),
     'blast-radius/default.svg': standalone(radiusMap(cells, byDefault.name, options)),
@@ -31,9 +34,14 @@ async function blastRadiusPictures(): Promise<Readonly<Record<string, string>>> 
 
 const [, , docs = 'docs'] = process.argv
 const page = 'blast-radius.md'
+const cells = await sweep(options)
+const printed = printingOf(commands)
 const made = {
-  ...(await blastRadiusPictures()),
-  [page]: await withOutputs(readFileSync(`docs/${page}`, 'utf8'), printingOf(commands)),
+  ...blastRadiusPictures(cells),
+  // A sweep is dear: its table and its pictures share one.
+  [page]: await withOutputs(readFileSync(`docs/${page}`, 'utf8'), (args) =>
+    args.join(' ') === SWEEP ? Promise.resolve([...tables(cells, options)].join('\n').trim()) : printed(args),
+  ),
 }
 mkdirSync(`${docs}/blast-radius`, { recursive: true })
 for (const [path, text] of Object.entries(made)) writeFileSync(`${docs}/${path}`, text)

@@ -106,7 +106,7 @@ function* written(cells: readonly SweepCell[], options: SweepOptions, format: st
 }
 
 /** One table for the prediction and one for each of the policies: a line for each rate, a column for each fan-out. */
-function* tables(cells: readonly SweepCell[], options: SweepOptions): Generator<string> {
+export function* tables(cells: readonly SweepCell[], options: SweepOptions): Generator<string> {
   const { rates, fanOuts, tasks, seeds, choices } = options
   yield `share of ${tasks} tasks that meet a failure, by errors (lines) and calls a task (columns); mean ± sd of ${seeds} seeds`
   const table = (show: (cell: SweepCell) => string, policies: string): string[] => [
