@@ -39,7 +39,8 @@ async function started(experiment: Json, more: Partial<GatewayParts> = {}) {
   const server = await FlakyServer.start()
   const parts: GatewayParts = {
     servers: { flaky: { url: server.url, trusted: true } },
-    gateway: { environment: 'staging' },
+    // The gateway would slow down an agent that calls an arm with an open breaker again and again.
+    gateway: { environment: 'staging', limits: { rejectionPause: 0 } },
     policies: {
       defaults: { retry: { base: '1ms', cap: '2ms' } },
       sets: {
