@@ -160,11 +160,11 @@ function count(item: Item, { tests, tookMs }: Ending): void {
 
 const seconds = (ms: number) => `${(ms / 1000).toFixed(1)} s`
 
-/** The files of an item in which a test failed; all of them when the item failed without a failed test. */
-function failedFiles({ files }: Item, { tests }: Ending): Item[] {
+/** The files of an item in which a test failed; the item itself when it failed without a failed test. */
+function failedFiles(item: Item, { tests }: Ending): Item[] {
   const failed = new Set(tests.filter(({ passed }) => !passed).map(({ file }) => relative(folder, file)))
-  const known = files.filter((file) => failed.has(file))
-  return (known.length > 0 ? known : files).map(alone)
+  const known = item.files.filter((file) => failed.has(file))
+  return known.length > 0 ? known.map(alone) : [item]
 }
 
 async function play(items: readonly Item[]): Promise<Map<Item, Ending>> {
@@ -210,7 +210,7 @@ async function lookAgain(failed: ReadonlyMap<Item, Ending>, list: string): Promi
     }
   }
   if (unstable.length > 0) console.log(`\nunstable:\n${unstable.join('\n')}`)
-  const all = existsSync(list) ? readFileSync(list, 'utf8').trim().split('\n').length : 0
+  const all = existsSync(list) ? readFileSync(list, 'utf8').split('\n').filter(Boolean).length : 0
   if (all > MAX_UNSTABLE) console.log(`${all} files are unstable, more than ${MAX_UNSTABLE}`)
   return !failsTwice && all <= MAX_UNSTABLE
 }
@@ -259,6 +259,8 @@ for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
     signalAll(name)
     process.exit(1)
   })
+
+if (values.stress && named.length === 0) fail('--stress needs the files to run')
 
 const began = performance.now()
 let passes
