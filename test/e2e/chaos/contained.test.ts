@@ -700,12 +700,18 @@ const flap: Act = {
   fault: { up: 500, down: 500 },
   policies: { retry: false, breaker: { consecutive: 2, open: 50, jitter: 0, maxOpen: 100 } },
 }
-const queue: Act = {
-  tool: 'plain_queue',
-  type: 'hol.block',
-  // Longer than it takes to see that calls are held, on a busy machine too.
-  fault: { hold: 1_500 },
-  policies: { bulkhead: { concurrent: 2, perTool: 2, queue: 0 } },
+// Longer than it takes to see that calls are held, on a busy machine too.
+const held = { type: 'hol.block', fault: { hold: 1_500 } }
+/** Policies that let two calls through, by the reason of their rejections. */
+const queues: Readonly<Record<string, Act>> = {
+  bulkhead_full: {
+    ...{ ...held, tool: 'plain_queue' },
+    policies: { bulkhead: { concurrent: 2, perTool: 2, queue: 0 } },
+  },
+  concurrency_limited: {
+    ...{ ...held, tool: 'plain_limited' },
+    policies: { adaptiveConcurrency: { initial: 2, min: 2, max: 2 } },
+  },
 }
 /** One and a half times as long as the tool takes, and longer than calls that are sent together may come apart. */
 const pool: Act = {
@@ -773,7 +779,16 @@ before(async () => {
   toolbox = await HttpToolbox.start()
   // They come before all other servers, so that all of them are on the first page of the list of all.
   const url = await httpShop(['plain_plain'])
-  const acts = [...rows, ...outages, unreachable, flap, queue, pool, ...swaps, ...Object.values(ends)]
+  const acts = [
+    ...rows,
+    ...outages,
+    unreachable,
+    flap,
+    ...Object.values(queues),
+    pool,
+    ...swaps,
+    ...Object.values(ends),
+  ]
   shop = await Shop.start(acts, {
     servers: {
       ...Object.fromEntries(
@@ -919,16 +934,17 @@ const together = (count: number, lane: Lane, { tool }: Act) =>
 
 const answers = (seen: readonly Got[]) => seen.filter(({ message }) => message === undefined).length
 
-test('hol.block: a bulkhead keeps the queue short', () =>
-  everywhere(queue, async (lane) => {
-    const seen = await together(5, lane, queue)
-    const rejected = seen.filter(({ reason }) => reason === 'bulkhead_full')
-    assert.deepEqual([answers(seen), rejected.length], [2, 3], `${lane.name} ${shown(seen)}`)
-    assert.deepEqual(await shop.fates(lane, queue.tool), { delayed: 2 })
-    const labels = `server="${lane.name}"`
-    const rejections = await shop.gateway.sums('breakwater_rejections_total', 'reason', labels)
-    assert.equal(rejections.bulkhead_full, 3)
-  }))
+for (const [reason, act] of Object.entries(queues))
+  test(`hol.block: the queue stays short where calls are rejected as ${reason}`, () =>
+    everywhere(act, async (lane) => {
+      const seen = await together(5, lane, act)
+      const rejected = seen.filter((got) => got.reason === reason)
+      assert.deepEqual([answers(seen), rejected.length], [2, 3], `${lane.name} ${shown(seen)}`)
+      assert.deepEqual(await shop.fates(lane, act.tool), { delayed: 2 })
+      const labels = `server="${lane.name}"`
+      const rejections = await shop.gateway.sums('breakwater_rejections_total', 'reason', labels)
+      assert.equal(rejections[reason], 3)
+    }))
 
 // A test with a clock shows that calls are not sent once they are given up: here all give up just as the slot comes free.
 test('pool.exhaust: a timeout ends the wait for a slot', () =>
