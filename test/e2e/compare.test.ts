@@ -189,7 +189,7 @@ async function running(experiments: readonly Json[]) {
     servers: { flaky: { url: server.url, trusted: true } },
     gateway: { environment: 'staging' },
     policies,
-    chaos: { enabled: true, seed: 5, lease: '2s' },
+    chaos: { enabled: true, seed: 5, lease: '30s' },
     experiments,
   })
   await gateway.waitFor('up', 'flaky')
@@ -218,6 +218,7 @@ test('a running gateway is left as it was found: disarmed, without a plan, its e
     assert.deepEqual(Object.keys(body.arms), ['control', 'treatment'])
   }
   assert.deepEqual(outcomes[0], outcomes[1])
+  assert.ok(gateway.log.some(({ msg }) => msg === 'chaos: renewed'))
 })
 
 test('a running gateway without such an experiment is told what its config needs', async () => {
