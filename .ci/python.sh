@@ -19,6 +19,6 @@ python="$tools/python-mcp/bin/python"
 if ! "$python" -c 'from mcp import Client' 2>/dev/null; then
   rm -rf "$tools/python-mcp"
   python3 -m venv "$tools/python-mcp"
-  "$python" -m pip install --quiet "$package" >&2
+  "$python" -m pip install --quiet --retries 0 "$package" >&2
 fi
 echo "$python"
