@@ -74,6 +74,9 @@ const listed = [...Object.values(parts).flat(), ...quick.files, ...quick.without
 for (const name of [...(values.folder === undefined ? listed : []), ...named])
   if (!files.some((file) => file.startsWith(name))) fail(`no file of tests begins with ${name}`)
 
+// Each file has a part, or every run says so.
+for (const file of files) partOf(file)
+
 const isAmong = (file: string, names: readonly string[]) => names.some((name) => file.startsWith(name))
 const isQuick = (file: string) => isAmong(file, quick.files) && !isAmong(file, quick.without)
 const isQuickRun = !values.all && !values.rest && values.part.length === 0 && named.length === 0

@@ -67,7 +67,17 @@ export const parts = {
   /** Everything else from outside. */
   e2e: ['e2e/'],
   /** Commands, pages, examples, dashboards, benchmarks, and the sources themselves. */
-  tools: ['bench/', 'bundle', 'commands/', 'conformance/', 'deploy/', 'docs/', 'soak/', 'source/'],
+  tools: [
+    'bench/',
+    'bundle',
+    'commands/',
+    'conformance/',
+    'deploy/',
+    'docs/',
+    'examples/',
+    'soak/',
+    'source/',
+  ],
 } as const satisfies Readonly<Record<string, Paths>>
 
 export type Part = keyof typeof parts
