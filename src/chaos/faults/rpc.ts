@@ -383,7 +383,7 @@ function stand(line: Line, maxHold: Millis, call: Call, injection: Injection) {
     end.abort('overtaken')
   }
   line.letGo = letGo
-  // The journal tells of it at once: a test sends the next call only when this reply is there.
+  // The journal shows at once that this reply stands and waits for the next one.
   injection.note({ effect: 'waits' })
   return injection.pause(maxHold, derive(call, { signal: end })).then((how) => {
     leave()
