@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { correlated } from '../../../src/sim/studies/correlated.ts'
-import { numberIn, rowOf, runTwice } from './twice.ts'
+import { numberIn, rowOf } from './findings.ts'
 
-const findings = await runTwice(correlated, 2)
+const findings = await correlated.run({ seed: 1, seeds: 2 })
 const value = (errors: string, policies: string, key: string) =>
   numberIn(rowOf(findings, { errors, policies }), key)
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { deadline } from '../../../src/sim/studies/deadline.ts'
-import { numberIn, rowOf, runTwice } from './twice.ts'
+import { numberIn, rowOf, runTwice } from './findings.ts'
 
 const findings = await runTwice(deadline)
 const value = (total: number, attempt: number | null, forwarded: string, key: string) =>

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { hol } from '../../../src/sim/studies/hol.ts'
-import { numberIn, rowOf, runTwice } from './twice.ts'
+import { numberIn, rowOf } from './findings.ts'
 
-const findings = await runTwice(hol)
+const findings = await hol.run({ seed: 1, seeds: 1 })
 const value = (policies: string, tools: string, key: string) =>
   numberIn(rowOf(findings, { policies, tools }), key)
 const FAST = 'fast tools beside the slow one'

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { retryStorm } from '../../../src/sim/studies/retry-storm.ts'
-import { numberIn, rowOf, runTwice } from './twice.ts'
+import { numberIn, rowOf } from './findings.ts'
 
-const findings = await runTwice(retryStorm)
+const findings = await retryStorm.run({ seed: 1, seeds: 1 })
 const ALL = 'agent x gateway x SDK'
 const arm = (levels: string, budgets: string) => rowOf(findings, { levels, budgets })
 
