@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
-import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { test } from 'node:test'
+import { after, test } from 'node:test'
 import { search } from '../../src/commands/search.ts'
 import { loadConfig } from '../../src/config/load.ts'
 import { folder } from '../config/files.ts'
@@ -23,6 +24,22 @@ const small = [
   '--population=18',
   '--findings=2',
 ]
+
+// Before the first test: within one, each promise of a simulation costs several times as much.
+const path = await mkdtemp(join(tmpdir(), 'breakwater-search-'))
+const [whole, parts] = [join(path, 'whole.json'), join(path, 'parts.json')]
+const once = await run(...small, '--generations=3', '--json', '--checkpoint', whole)
+await run(...small, '--generations=1', '--checkpoint', parts)
+const begun = await readFile(parts, 'utf8')
+const resumed = await run(...small, '--generations=3', '--json', '--resume', parts)
+const out = join(path, 'found')
+// Of an earlier run, which has found more, and what is none of any run.
+await mkdir(out)
+await writeFile(join(out, 'finding-77.yaml'), '# of an earlier run')
+await writeFile(join(out, 'finding-of-mine.yaml'), '# kept')
+const written = await run(...small, '--generations=2', '--out', out, '--json')
+
+after(() => rm(path, { recursive: true }))
 
 test('arguments that make no sense are refused with what to do', async () => {
   for (const [args, why] of [
@@ -65,16 +82,11 @@ test('what cannot be run says why', async (t) => {
   assert.match(bad.said, /bad\.yaml:1:\d+ .*maxRetries/)
 })
 
-test('a search that was interrupted goes on to the same bytes', async (t) => {
-  const path = await folder(t, {})
-  const [whole, parts] = [join(path, 'whole.json'), join(path, 'parts.json')]
-  const once = await run(...small, '--generations=3', '--json', '--checkpoint', whole)
+test('a search that was interrupted goes on to the same bytes', async () => {
   assert.equal(once.code, 0)
-  await run(...small, '--generations=1', '--checkpoint', parts)
-  const resumed = await run(...small, '--generations=3', '--json', '--resume', parts)
   assert.equal(resumed.text, once.text)
   assert.equal(await readFile(parts, 'utf8'), await readFile(whole, 'utf8'))
-  assert.deepEqual((await readdir(path)).sort(), ['parts.json', 'whole.json'])
+  assert.deepEqual((await readdir(path)).sort(), ['found', 'parts.json', 'whole.json'])
 })
 
 test('a checkpoint that cannot be written ends the search, and leaves nothing behind', async (t) => {
@@ -89,8 +101,7 @@ test('a checkpoint that cannot be written ends the search, and leaves nothing be
 test('a checkpoint that does not fit is refused with what is wrong', async (t) => {
   const path = await folder(t, {})
   const file = join(path, 'search.json')
-  await run(...small, '--generations=1', '--checkpoint', file)
-  const text = await readFile(file, 'utf8')
+  const text = begun
   const refused = async (content: string, ...args: string[]) => {
     await writeFile(file, content)
     const { code, said } = await run(...small, '--generations=2', '--resume', file, ...args)
@@ -119,14 +130,8 @@ test('a checkpoint that does not fit is refused with what is wrong', async (t) =
   assert.match(said, /cannot read .*none\.json: ENOENT/)
 })
 
-test('plans that are written load as the block chaos of a gateway with these servers', async (t) => {
-  const path = await folder(t, {})
-  const out = join(path, 'found')
-  // Of an earlier run, which has found more, and what is none of any run.
-  await mkdir(out)
-  await writeFile(join(out, 'finding-77.yaml'), '# of an earlier run')
-  await writeFile(join(out, 'finding-of-mine.yaml'), '# kept')
-  const { code, text } = await run(...small, '--generations=2', '--out', out, '--json')
+test('plans that are written load as the block chaos of a gateway with these servers', async () => {
+  const { code, text } = written
   assert.equal(code, 0)
   const { findings } = JSON.parse(text) as { findings: { plan: { type: string; rate: number }[] }[] }
   const all = await readdir(out)
