@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
-import { readdir, readFile } from 'node:fs/promises'
+import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
@@ -9,18 +9,42 @@ import { printingOf, withOutputs } from '../../../src/commands/docs/outputs.ts'
 import { commands } from '../../../src/commands/index.ts'
 import { cleanUp, newFolder } from '../../e2e/support/gateway.ts'
 import { bound } from '../../support/bound.ts'
+import { main } from '../../support/main.ts'
 
 after(cleanUp)
 
 const docs = fileURLToPath(new URL('../../../src/commands/docs-blast-radius.js', import.meta.url))
+const run = promisify(execFile)
 
+/** The command whose table and pictures share one simulation. */
+const SWEEP = 'sweep --only none,default'
+
+/** The page with the outputs of some commands alone: those of the others are text like any other. */
+const pageOf = (page: string, isAmong: (line: string) => boolean) =>
+  page.replace(/<!-- breakwater (.*) -->/g, (all, line: string) =>
+    isAmong(line) ? all : `<!-- elsewhere: ${line} -->`,
+  )
+
+// In processes of their own: within a test, each promise of a simulation costs several times as much. The sweep takes as long as half
+// of the others together, so that both run at once.
 test('the page about blast radius and its pictures are what its commands make (npm run docs)', async () => {
   const page = await readFile('docs/blast-radius.md', 'utf8')
   assert.ok((page.match(/<!-- breakwater /g) ?? []).length >= 6)
-  // In a process of its own: within a test, each promise of a simulation costs several times as much.
-  const made = await newFolder()
-  await promisify(execFile)(process.execPath, [docs, made], { env: bound() })
-  assert.equal(await readFile(join(made, 'blast-radius.md'), 'utf8'), page)
+  const swept = pageOf(page, (line) => line === SWEEP)
+  const others = pageOf(page, (line) => line !== SWEEP)
+  assert.ok(swept.includes(`<!-- breakwater ${SWEEP} -->`))
+  const [folder, made] = await Promise.all([newFolder(), newFolder()])
+  await mkdir(join(folder, 'docs'))
+  await writeFile(join(folder, 'docs', 'blast-radius.md'), swept)
+  const [, printed] = await Promise.all([
+    run(process.execPath, [docs, made], { cwd: folder, env: bound() }),
+    withOutputs(others, async (args) => {
+      const { stdout } = await run(process.execPath, [main, ...args], { env: bound() })
+      return stdout.replace(/[ ]+$/gm, '').trim()
+    }),
+  ])
+  assert.equal(printed, others)
+  assert.equal(await readFile(join(made, 'blast-radius.md'), 'utf8'), swept)
   const pictures = await readdir(join(made, 'blast-radius'))
   assert.deepEqual(await readdir('docs/blast-radius'), pictures)
   for (const name of pictures) {
