@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { after, test } from 'node:test'
+import { after, before, describe, test } from 'node:test'
 import { until } from '../../support/until.ts'
 import { Agent, talliesOf } from '../support/agent.ts'
 import { CountingServer } from '../support/counting.ts'
@@ -15,104 +15,149 @@ const ways = (['legacy', 'modern'] as const).flatMap((agent) =>
   [1, 2].map((replicas) => ({ agent, replicas })),
 )
 
-async function stage(agentEra: 'legacy' | 'modern', replicas: number) {
-  const server = await CountingServer.start('legacy', replicas)
-  const gateway = await Gateway.start({
-    servers: { counted: { urls: server.urls, era: 'legacy', trusted: true } },
+/** Tests of each way, each with a server of its own behind one gateway. */
+const SCENES = 5
+
+let counting: CountingServer
+let gateway: Gateway
+
+/** The endpoints of each server. */
+const endpointsOf = new Map<string, readonly number[]>()
+
+before(async () => {
+  let next = 0
+  for (const { agent, replicas } of ways)
+    for (let scene = 0; scene < SCENES; scene++)
+      endpointsOf.set(
+        `${agent}-${replicas}-${scene}`,
+        Array.from({ length: replicas }, () => next++),
+      )
+  counting = await CountingServer.start('legacy', next)
+  gateway = await Gateway.start({
+    servers: Object.fromEntries(
+      [...endpointsOf].map(([name, own]) => [
+        name,
+        { urls: own.map((endpoint) => counting.urls[endpoint]), era: 'legacy', trusted: true },
+      ]),
+    ),
     policies: { defaults: { hedge: { after: 100 } } },
   })
-  await gateway.waitFor('up', 'counted')
-  const agent = await Agent.open(agentEra, gateway.mcp('counted'))
-  assert.equal((await agent.call('write', { token: 'first' })).kind, 'result')
-  const write = (kind: string, more: object = {}) =>
-    Promise.all(
-      Array.from({ length: AT_ONCE }, (_, nth) => agent.call('write', { token: `${kind}-${nth}`, ...more })),
+  await gateway.waitFor('up', ...endpointsOf.keys())
+})
+
+const taken = new Set<string>()
+
+/** The next server of a way that no other test has had, and an agent that has called it. */
+async function stage(agentEra: 'legacy' | 'modern', replicas: number) {
+  const [name, endpoints] = [...endpointsOf].find(
+    ([name]) => name.startsWith(`${agentEra}-${replicas}-`) && !taken.has(name),
+  ) as [string, readonly number[]]
+  taken.add(name)
+  const stats = async () => {
+    const all = await counting.stats()
+    return endpoints.map((endpoint) => all[endpoint]!)
+  }
+  /** How often each of its tokens has run. */
+  const runs = async () =>
+    Object.fromEntries(
+      Object.entries(await counting.runs()).flatMap(([token, count]) =>
+        token.startsWith(`${name}/`) ? [[token.slice(name.length + 1), count]] : [],
+      ),
     )
+  const forget = () => Promise.all(endpoints.map((endpoint) => counting.tell(endpoint, 'forget')))
+  const agent = await Agent.open(agentEra, gateway.mcp(name))
+  const writeOne = (token: string, more: object = {}) =>
+    agent.call('write', { token: `${name}/${token}`, ...more })
+  assert.equal((await writeOne('first')).kind, 'result')
+  const write = (kind: string, more: object = {}) =>
+    Promise.all(Array.from({ length: AT_ONCE }, (_, nth) => writeOne(`${kind}-${nth}`, more)))
   /** How often writes of a kind have run: the runs, and how many of them ran so often. */
   const runsOf = async (kind: string) => {
-    const runs = await server.runs()
+    const ran = await runs()
     const counts: Record<string, number> = {}
     for (let nth = 0; nth < AT_ONCE; nth++) {
-      const times = runs[`${kind}-${nth}`] ?? 0
+      const times = ran[`${kind}-${nth}`] ?? 0
       counts[times] = (counts[times] ?? 0) + 1
     }
     return counts
   }
   /** Handshakes for agents so far. */
   const opened = async () =>
-    (await server.stats())
+    (await stats())
       .flatMap(({ initialized }) => Object.entries(initialized))
       .reduce((sum, [client, count]) => sum + (client === 'breakwater' ? 0 : count), 0)
   /** Writes that take long, once all of them have reached the server. */
   const slowWrites = async (kind: string) => {
     const calls = async () =>
-      (await server.stats()).reduce((sum, { methods }) => sum + (methods['tools/call'] ?? 0), 0)
+      (await stats()).reduce((sum, { methods }) => sum + (methods['tools/call'] ?? 0), 0)
     const before = await calls()
     const told = write(kind, { ms: SLOW_MS })
     await until('the writes are under way', async () => (await calls()) >= before + AT_ONCE)
     // In an object: the writes themselves are not waited for.
     return { told }
   }
-  return { server, agent, write, slowWrites, runsOf, opened }
+  return { forget, write, writeOne, slowWrites, runs, runsOf, opened }
 }
 
 for (const { agent: era, replicas } of ways) {
   const where = `${era} agent, ${replicas === 1 ? 'one server' : `${replicas} replicas`}`
 
-  test(`writes under way when the server forgets their session end well, and run once as those behind them (${where})`, async () => {
-    const { server, write, slowWrites, runsOf, opened } = await stage(era, replicas)
-    const before = await opened()
-    const underWay = await slowWrites('early')
-    for (let replica = 0; replica < replicas; replica++) await server.tell(replica, 'forget')
-    const [early, late] = await Promise.all([underWay.told, write('late')])
-    assert.deepEqual(
-      {
-        early: talliesOf(early),
-        late: talliesOf(late),
-        ran: [await runsOf('early'), await runsOf('late')],
-        // A session that is shared moves on to any of the replicas.
-        opened: Math.ceil(((await opened()) - before) / (era === 'modern' ? replicas : 1)),
-      },
-      {
-        early: { result: AT_ONCE },
-        late: { result: AT_ONCE },
-        ran: [{ 1: AT_ONCE }, { 1: AT_ONCE }],
-        opened: 1,
-      },
-    )
-  })
-
-  for (const mode of ['booking_full_400', 'status_404_after', 'status_404_own_error'])
-    test(`writes whose replies look like a lost session run once, and hurt nobody ("${mode}", ${where})`, async () => {
-      const { server, agent, write, slowWrites } = await stage(era, replicas)
-      const underWay = await slowWrites('slow')
-      const odd = await write('odd', { mode })
-      const slow = await underWay.told
-      const last = await agent.call('write', { token: 'last' })
-      const runs = await server.runs()
-      const times = (token: string) => runs[token] ?? 0
-      const wrong = odd.flatMap((told, nth) => {
-        const ran = times(`odd-${nth}`)
-        const isHonest = told.kind === 'error' ? told.sent === true || ran === 0 : told.kind !== 'nothing'
-        return ran <= 1 && isHonest ? [] : [{ ran, told }]
-      })
-      const slowRuns = slow.map((_, nth) => times(`slow-${nth}`))
+  describe(where, { concurrency: SCENES }, () => {
+    test(`writes under way when the server forgets their session end well, and run once as those behind them (${where})`, async () => {
+      const { forget, write, slowWrites, runsOf, opened } = await stage(era, replicas)
+      const before = await opened()
+      const underWay = await slowWrites('early')
+      await forget()
+      const [early, late] = await Promise.all([underWay.told, write('late')])
       assert.deepEqual(
-        { slow: talliesOf(slow), slowRuns, wrong, last: last.kind },
-        { slow: { result: AT_ONCE }, slowRuns: Array(AT_ONCE).fill(1), wrong: [], last: 'result' },
+        {
+          early: talliesOf(early),
+          late: talliesOf(late),
+          ran: [await runsOf('early'), await runsOf('late')],
+          // A session that is shared moves on to any of the replicas.
+          opened: Math.ceil(((await opened()) - before) / (era === 'modern' ? replicas : 1)),
+        },
+        {
+          early: { result: AT_ONCE },
+          late: { result: AT_ONCE },
+          ran: [{ 1: AT_ONCE }, { 1: AT_ONCE }],
+          opened: 1,
+        },
       )
     })
 
-  test(`a server that forgets every session is not opened in a loop (${where})`, async () => {
-    const { agent, write, runsOf, opened } = await stage(era, replicas)
-    const before = await opened()
-    const told = [...(await write('once', { mode: 'session_lost_always' }))]
-    for (let nth = 0; nth < AT_ONCE; nth++)
-      told.push(await agent.call('write', { token: `again-${nth}`, mode: 'session_lost_always' }))
-    const openings = (await opened()) - before
-    assert.deepEqual(await runsOf('once'), { 0: AT_ONCE })
-    assert.ok(openings <= 2 * told.length, `${openings} sessions for ${told.length} calls`)
-    // Only its own agent is told that its session is gone, and only if that cannot be helped.
-    assert.equal(talliesOf(told).result ?? 0, 0)
+    for (const mode of ['booking_full_400', 'status_404_after', 'status_404_own_error'])
+      test(`writes whose replies look like a lost session run once, and hurt nobody ("${mode}", ${where})`, async () => {
+        const { runs, write, writeOne, slowWrites } = await stage(era, replicas)
+        const underWay = await slowWrites('slow')
+        const odd = await write('odd', { mode })
+        const slow = await underWay.told
+        const last = await writeOne('last')
+        const ran = await runs()
+        const times = (token: string) => ran[token] ?? 0
+        const wrong = odd.flatMap((told, nth) => {
+          const count = times(`odd-${nth}`)
+          const isHonest = told.kind === 'error' ? told.sent === true || count === 0 : told.kind !== 'nothing'
+          return count <= 1 && isHonest ? [] : [{ count, told }]
+        })
+        const slowRuns = slow.map((_, nth) => times(`slow-${nth}`))
+        assert.deepEqual(
+          { slow: talliesOf(slow), slowRuns, wrong, last: last.kind },
+          { slow: { result: AT_ONCE }, slowRuns: Array(AT_ONCE).fill(1), wrong: [], last: 'result' },
+        )
+      })
+
+    test(`a server that forgets every session is not opened in a loop (${where})`, async () => {
+      const { write, writeOne, runsOf, opened } = await stage(era, replicas)
+      const before = await opened()
+      const told = [...(await write('once', { mode: 'session_lost_always' }))]
+      for (let nth = 0; nth < AT_ONCE; nth++)
+        told.push(await writeOne(`again-${nth}`, { mode: 'session_lost_always' }))
+      const openings = (await opened()) - before
+      assert.deepEqual(await runsOf('once'), { 0: AT_ONCE })
+      assert.ok(openings <= 2 * told.length, `${openings} sessions for ${told.length} calls`)
+      // Only its own agent is told that its session is gone, and only if that cannot be helped.
+      assert.equal(talliesOf(told).result ?? 0, 0)
+    })
   })
 }
